@@ -71,6 +71,13 @@ DeviceProperties device_properties(c10::DeviceIndex device) {
   properties.shared_memory_per_block = info.max_shared_bytes;
   properties.flags = info.flags;
   properties.dialects = info.dialects;
+  properties.architecture = info.architecture;
+  properties.driver_version = info.driver_version;
+  properties.firmware_version = info.firmware_version;
+  properties.l2_cache_size = info.l2_bytes;
+  properties.async_engine_count = info.copy_engines;
+  if (info.known & HAL_DEVICE_KNOWS_NUMA_NODE) properties.numa_node = info.numa_node;
+  if (info.known & HAL_DEVICE_KNOWS_PARTITION) properties.partition_index = static_cast<int32_t>(info.partition_index);
   return properties;
 }
 

@@ -22,6 +22,14 @@ struct DeviceProperties {
   uint32_t shared_memory_per_block = 0;  // bytes
   uint64_t flags = 0;                    // HAL_DEVICE_* of hal/plugin.h
   std::string dialects;                  // of kernel modules, the most wanted first
+  // Since 0.2; empty or 0 where the plugin does not report them.
+  std::string architecture;         // of the vendor's compiler: "sm_90"
+  std::string driver_version;       // as the vendor writes it
+  std::string firmware_version;     // of the device's own firmware
+  uint64_t l2_cache_size = 0;       // bytes
+  uint32_t async_engine_count = 0;  // engines that copy while kernels run
+  int32_t numa_node = -1;           // of the host memory nearest to the device; -1: unknown
+  int32_t partition_index = -1;     // which part of a partitioned device this is; -1: a whole one
 };
 
 // Activates plugins, by name or absolute path, separated by commas, and names torch's device type after the first one; ""

@@ -61,7 +61,7 @@ CHECK_NUMBER(MemoryFormat, ChannelsLast3d, HAL_FORMAT_CHANNELS_LAST_3D)
 
 c10::DeviceCapability capability(int32_t device) {
   hal_device_info_t info{};
-  info.struct_size = sizeof(info);
+  info.struct_size = HAL_STRUCT_SIZE(hal_device_info_t, flags);
   check(hal_device_info(device, &info));
   c10::DeviceCapability result;
   result.capability_data.capability_bits = 0;  // c10's default claims every dtype, also bits and quantized ones

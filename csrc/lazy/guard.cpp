@@ -50,7 +50,7 @@ void decide_dtypes(c10::DeviceIndex index) {
   static bool decided = false;
   if (decided) return;
   hal_device_info_t info{};
-  info.struct_size = sizeof(info);
+  info.struct_size = HAL_STRUCT_SIZE(hal_device_info_t, flags);
   check(hal_device_info(index, &info));
   set_lazy_dtypes(lazy_dtypes_wanted((info.flags & HAL_DEVICE_FP64) != 0));
   decided = true;

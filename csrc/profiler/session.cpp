@@ -101,7 +101,7 @@ std::string quoted(const char *text) {
 // A device under the keys that Kineto writes for CUDA's, as far as the plugin reports them; empty if that fails.
 std::string properties_of(int32_t device) {
   hal_device_info_t info{};
-  info.struct_size = sizeof(info);
+  info.struct_size = HAL_STRUCT_SIZE(hal_device_info_t, architecture);
   if (hal_device_info(device, &info) != HAL_OK) return "";
   const auto number = [](const char *key, uint64_t value) {
     return value == 0 ? "" : std::string(", \"") + key + "\": " + std::to_string(value);

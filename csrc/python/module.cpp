@@ -57,6 +57,15 @@ py::dict device_properties(int32_t device) {
   result["pci_domain_id"] = info.pci_domain;
   result["pci_bus_id"] = info.pci_bus;
   result["pci_device_id"] = info.pci_device;
+  result["pci_function_id"] = info.pci_function;
+  result["architecture"] = std::string(info.architecture);
+  result["driver_version"] = std::string(info.driver_version);
+  result["firmware_version"] = std::string(info.firmware_version);
+  result["L2_cache_size"] = info.l2_bytes;
+  result["async_engine_count"] = info.copy_engines;
+  result["numa_node"] = (info.known & HAL_DEVICE_KNOWS_NUMA_NODE) != 0 ? info.numa_node : -1;
+  result["partition_index"] =
+      (info.known & HAL_DEVICE_KNOWS_PARTITION) != 0 ? static_cast<int64_t>(info.partition_index) : -1;
   result["uuid"] = py::bytes(reinterpret_cast<const char *>(info.uuid), sizeof(info.uuid));
   result["flags"] = info.flags;
   return result;

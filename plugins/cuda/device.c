@@ -41,6 +41,8 @@ static CUresult read_numbers(cuda_device_t *device) {
               {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, &device->most_shared_bytes},
               {CU_DEVICE_ATTRIBUTE_WARP_SIZE, &device->warp},
               {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &device->units},
+              {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, &device->cache_bytes},
+              {CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT, &device->copy_engines},
               {CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, &device->pci[0]},
               {CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, &device->pci[1]},
               {CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, &device->pci[2]}};
@@ -87,6 +89,8 @@ hal_status_t cuda_device_read(cuda_device_t *device, int32_t ordinal) {
   if (drv.cuDeviceGetAttribute(&device->has_pools, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, device->handle))
     device->has_pools = 0;
   device->pooled = is_pooled(device);
+  if (drv.cuDeviceGetAttribute(&device->numa_node, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, device->handle))
+    device->numa_node = -1; /* a driver before CUDA 12.2 */
   return check_limits(device);
 }
 
@@ -106,7 +110,13 @@ hal_status_t hal_plugin_device_info(int32_t ordinal, hal_device_info_t *out_info
       .pci_bus = (uint32_t)device->pci[1],
       .pci_device = (uint32_t)device->pci[2],
       .base_alignment = 256,
-      .virtual_granularity = device->granularity};
+      .virtual_granularity = device->granularity,
+      .l2_bytes = device->cache_bytes > 0 ? (uint64_t)device->cache_bytes : 0,
+      .copy_engines = device->copy_engines > 0 ? (uint32_t)device->copy_engines : 0,
+      .numa_node = device->numa_node >= 0 ? device->numa_node : 0,
+      .known = device->numa_node >= 0 ? HAL_DEVICE_KNOWS_NUMA_NODE : 0};
+  if (HAL_HAS_FIELD(out_info, driver_version)) cuda_read_versions(ordinal, &info);
+  snprintf(info.architecture, sizeof info.architecture, "sm_%d", device->capability);
   memcpy(info.name, device->name, sizeof info.name);
   memcpy(info.uuid, device->uuid, sizeof info.uuid);
   snprintf(info.dialects, sizeof info.dialects, "%sptx,binary", cuda_compiler_open() ? "" : "cuda-c,");

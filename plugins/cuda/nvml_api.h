@@ -72,6 +72,8 @@ typedef struct {
 
 /* Of some: the later one has MIG's processes, too, in the same struct. NULL where the driver lacks it. */
 #define NVML_LATER_CALLS(X)                                                                                       \
+  X(nvmlSystemGetDriverVersion, (char *text, unsigned int room))                                                  \
+  X(nvmlDeviceGetVbiosVersion, (nvmlDevice_t device, char *text, unsigned int room))                              \
   X(nvmlDeviceGetComputeRunningProcesses_v2, (nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_t *list)) \
   X(nvmlDeviceGetComputeRunningProcesses_v3, (nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_t *list))
 

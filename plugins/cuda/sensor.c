@@ -1,77 +1,5 @@
-/* sensor.c: what devices measure of themselves, and who uses them, told by NVML (libnvidia-ml.so.1, which comes with the driver). It is asked
- * about the whole device, makes no context, and knows a device by its place on the bus. */
-#include <hal/plugin_library.h>
-#include <stdio.h>
-
-#include "cuda_plugin.h"
-#include "nvml_api.h"
-
-#define DECLARE_CALL(name, parameters) nvmlReturn_t(*name) parameters;
-static struct nvml_table_s {
-  NVML_CALLS(DECLARE_CALL)
-  NVML_LATER_CALLS(DECLARE_CALL)
-} nvml;
-
-#define ROW(name, parameters) {#name, offsetof(struct nvml_table_s, name), 0},
-#define LATER_ROW(name, parameters) {#name, offsetof(struct nvml_table_s, name), 1},
-static const hal_library_symbol_t symbols[] = {NVML_CALLS(ROW) NVML_LATER_CALLS(LATER_ROW)};
-
-static hal_library_t library = {
-    .plugin = "cuda",
-    .names = {"libnvidia-ml.so.1"},
-    .advice =
-        "it tells load, temperature and power, and comes with NVIDIA's driver: install the driver's package for "
-        "it (libnvidia-ml1, or nvidia-utils)",
-    CUDA_LIBRARY_CALLS(symbols, nvml)};
-
-static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER; /* of what follows */
-static int started;
-
-/* ---- the library ------------------------------------------------------------------------------------------------------------- */
-
-static const char *status_name(nvmlReturn_t status) {
-  switch (status) {
-#define NAME(name, number) \
-  case name:               \
-    return #name;
-    NVML_STATUSES(NAME)
-    default:
-      return "a status without a name";
-  }
-}
-
-/* That a device does not measure something is an answer; what else fails has a sentence. */
-static hal_status_t refused(int32_t device, nvmlReturn_t code, const char *what) {
-  if (code == NVML_ERROR_NOT_SUPPORTED || code == NVML_ERROR_FUNCTION_NOT_FOUND) return HAL_UNIMPLEMENTED;
-  const char *const cure = code == NVML_ERROR_NO_PERMISSION ? "; ask as a user who may, such as root"
-                           : code == NVML_ERROR_LIB_RM_VERSION_MISMATCH
-                               ? "; the driver was updated: start the machine again"
-                               : "";
-  return cuda_error(code == NVML_ERROR_NO_PERMISSION ? HAL_FAILED_PRECONDITION : HAL_UNAVAILABLE, (int64_t)code,
-                    "cuda: NVML does not tell %s of device %d: %s (%d)%s", what, (int)device, status_name(code),
-                    (int)code, cure);
-}
-
-static hal_status_t open_library(int32_t device) {
-  const hal_status_t status = hal_library_open(&library);
-  if (status) return status;
-  pthread_mutex_lock(&starting);
-  const nvmlReturn_t code = started ? NVML_SUCCESS : nvml.nvmlInit_v2();
-  started = code == NVML_SUCCESS;
-  pthread_mutex_unlock(&starting);
-  return code ? refused(device, code, "anything") : HAL_OK;
-}
-
-static hal_status_t find_device(int32_t ordinal, nvmlDevice_t *out_device) {
-  char address[32];
-  hal_status_t status = cuda_check_device(ordinal);
-  if (!status) status = open_library(ordinal);
-  if (status) return status;
-  const int *const pci = cuda.devices[ordinal].pci;
-  snprintf(address, sizeof address, "%08x:%02x:%02x.0", (unsigned)pci[0], (unsigned)pci[1], (unsigned)pci[2]);
-  const nvmlReturn_t code = nvml.nvmlDeviceGetHandleByPciBusId_v2(address, out_device);
-  return code ? refused(ordinal, code, address) : HAL_OK;
-}
+/* sensor.c: what devices measure of themselves, and who uses them: NVML's answers. */
+#include "nvml.h"
 
 /* ---- sensors ------------------------------------------------------------------------------------------------------------------- */
 
@@ -125,10 +53,10 @@ static nvmlReturn_t read_sensor(nvmlDevice_t device, uint32_t sensor, int64_t *o
 hal_status_t hal_plugin_device_sensor(int32_t ordinal, uint32_t sensor, int64_t *out_value) {
   nvmlDevice_t device = NULL;
   int64_t value = 0;
-  const hal_status_t status = find_device(ordinal, &device);
+  const hal_status_t status = cuda_nvml_device(ordinal, &device);
   if (status) return status;
   const nvmlReturn_t code = read_sensor(device, sensor, &value);
-  if (code) return refused(ordinal, code, "a sensor");
+  if (code) return cuda_nvml_refused(ordinal, code, "a sensor");
   *out_value = value;
   return HAL_OK;
 }
@@ -174,7 +102,7 @@ hal_status_t hal_plugin_device_processes(int32_t ordinal, hal_process_sink_t sin
   nvmlDevice_t device = NULL;
   nvmlProcessInfo_t *list = NULL;
   unsigned int count = 0;
-  const hal_status_t status = find_device(ordinal, &device);
+  const hal_status_t status = cuda_nvml_device(ordinal, &device);
   if (status) return status;
   const nvmlReturn_t code = list_processes(device, &list, &count);
   for (unsigned int i = 0; i < count && !code; i++) {
@@ -185,5 +113,5 @@ hal_status_t hal_plugin_device_processes(int32_t ordinal, hal_process_sink_t sin
     sink(user_data, &process);
   }
   hal_host->mem_free(list);
-  return code ? refused(ordinal, code, "the processes") : HAL_OK;
+  return code ? cuda_nvml_refused(ordinal, code, "the processes") : HAL_OK;
 }

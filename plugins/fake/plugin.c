@@ -4,10 +4,13 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include "compile.h"
 #include "fake.h"
+
+#define FAKE_VERSION "0.1.0"
 
 fake_state_t fake;
 
@@ -36,7 +39,7 @@ hal_status_t hal_plugin_info(hal_plugin_info_t *out_info) {
   hal_plugin_info_t info = {.struct_size = out_info->struct_size,
                             .name = "fake",
                             .vendor = "torch_backend: an accelerator made of the host's threads",
-                            .version = "0.1.0",
+                            .version = FAKE_VERSION,
                             .flags = HAL_PLUGIN_ON_REQUEST};
   memcpy(out_info, &info, info.struct_size < sizeof info ? info.struct_size : sizeof info);
   return HAL_OK;
@@ -101,10 +104,21 @@ hal_status_t hal_plugin_shutdown(uint32_t flags) {
 
 hal_status_t hal_plugin_device_count(int32_t *out_count) { return fake_settings_devices(out_count); }
 
+/* The last cache before the memory; 0 where the C library does not know it. */
+static uint64_t cache_bytes(void) {
+#if defined(_SC_LEVEL2_CACHE_SIZE) && defined(_SC_LEVEL3_CACHE_SIZE)
+  const long third = sysconf(_SC_LEVEL3_CACHE_SIZE), second = sysconf(_SC_LEVEL2_CACHE_SIZE);
+  return third > 0 ? (uint64_t)third : second > 0 ? (uint64_t)second : 0;
+#else
+  return 0;
+#endif
+}
+
 hal_status_t hal_plugin_device_info(int32_t device, hal_device_info_t *out_info) {
   const hal_status_t status = fake_check_device(device);
   if (status) return status;
   const uint64_t open = HAL_DEVICE_HOST_VISIBLE | HAL_DEVICE_UNIFIED | HAL_DEVICE_RAW_POINTERS;
+  struct utsname machine;
   hal_device_info_t info = {.struct_size = out_info->struct_size,
                             .flags = HAL_DEVICE_FP64 | HAL_DEVICE_CPU | (fake.settings.protect ? 0 : open) |
                                      (fake.settings.async ? HAL_DEVICE_ASYNC : 0),
@@ -113,7 +127,10 @@ hal_status_t hal_plugin_device_info(int32_t device, hal_device_info_t *out_info)
                             .subgroup_size = 1,
                             .max_block_threads = FAKE_MAX_BLOCK_THREADS,
                             .base_alignment = 4096,
-                            .virtual_granularity = fake.settings.protect ? 0 : (uint64_t)sysconf(_SC_PAGESIZE)};
+                            .virtual_granularity = fake.settings.protect ? 0 : (uint64_t)sysconf(_SC_PAGESIZE),
+                            .l2_bytes = cache_bytes(),
+                            .driver_version = FAKE_VERSION};
+  if (uname(&machine) >= 0) snprintf(info.architecture, sizeof info.architecture, "%.31s", machine.machine);
   snprintf(info.dialects, sizeof info.dialects, "native,host,binary%s", fake_compile_accepts() ? ",c" : "");
   snprintf(info.name, sizeof info.name, "fake device %d (%u host threads)", (int)device,
            (unsigned)fake.settings.threads);

@@ -17,7 +17,7 @@ static hal_status_t read_form(npu_device_t *device) {
                    wanted);
 }
 
-/* The first group of queues that computes and copies: that is what a stream needs. */
+/* The first group of queues that computes and copies: that is what a stream needs. Queues of groups that only copy are copy engines. */
 static ze_result_t read_queues(npu_device_t *device) {
   enum { MOST = 16 };
   ze_command_queue_group_properties_t groups[MOST];
@@ -27,6 +27,9 @@ static ze_result_t read_queues(npu_device_t *device) {
   for (int i = 0; i < MOST; i++) groups[i].stype = ZE_STRUCTURE_TYPE_COMMAND_QUEUE_GROUP_PROPERTIES;
   const ze_result_t code = ze.zeDeviceGetCommandQueueGroupProperties(device->handle, &count, groups);
   if (code) return code;
+  for (uint32_t i = 0; i < count && i < MOST; i++)
+    if ((groups[i].flags & needed) == ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COPY)
+      device->copy_engines += groups[i].numQueues;
   for (uint32_t i = 0; i < count && i < MOST; i++)
     if ((groups[i].flags & needed) == needed && groups[i].numQueues) {
       device->queue_group = i;
@@ -47,6 +50,21 @@ static ze_result_t read_memory(npu_device_t *device) {
   const ze_result_t code = ze.zeDeviceGetMemoryProperties(device->handle, &count, parts);
   for (uint32_t i = 0; !code && i < count && i < MOST; i++) device->memory_bytes += parts[i].totalSize;
   return code;
+}
+
+/* What a driver need not tell: the largest cache, which is the last one before the memory, and the place on the bus. */
+static void read_optional(npu_device_t *device) {
+  enum { MOST = 8 };
+  ze_device_cache_properties_t caches[MOST];
+  ze_pci_ext_properties_t place = {.stype = ZE_STRUCTURE_TYPE_PCI_EXT_PROPERTIES};
+  uint32_t count = MOST;
+  memset(caches, 0, sizeof caches);
+  for (int i = 0; i < MOST; i++) caches[i].stype = ZE_STRUCTURE_TYPE_DEVICE_CACHE_PROPERTIES;
+  if (!ze.zeDeviceGetCacheProperties || ze.zeDeviceGetCacheProperties(device->handle, &count, caches)) count = 0;
+  for (uint32_t i = 0; i < count && i < MOST; i++)
+    if (caches[i].cacheSize > device->cache_bytes) device->cache_bytes = caches[i].cacheSize;
+  if (ze.zeDevicePciGetPropertiesExt && !ze.zeDevicePciGetPropertiesExt(device->handle, &place))
+    device->pci = place.address;
 }
 
 /* Everything that is launched or allocated later divides by these numbers or trusts them. */
@@ -71,7 +89,9 @@ static hal_status_t check_limits(const npu_device_t *device) {
 
 hal_status_t npu_device_read(npu_device_t *device, ze_device_handle_t handle) {
   device->handle = handle;
-  device->memory_bytes = 0;
+  device->memory_bytes = device->cache_bytes = 0;
+  device->copy_engines = 0;
+  device->pci = (ze_pci_address_ext_t){0};
   /* With this type of the structure the clock's resolution is in ticks a second. */
   device->facts = (ze_device_properties_t){.stype = ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES_1_2};
   device->compute = (ze_device_compute_properties_t){.stype = ZE_STRUCTURE_TYPE_DEVICE_COMPUTE_PROPERTIES};
@@ -88,6 +108,7 @@ hal_status_t npu_device_read(npu_device_t *device, ze_device_handle_t handle) {
   const uint32_t sizes = device->compute.numSubGroupSizes; /* the middle one is what compilers mostly choose */
   device->subgroup = sizes && sizes <= ZE_SUBGROUPSIZE_COUNT ? device->compute.subGroupSizes[sizes / 2] : 1;
   device->granularity = npu_virtual_granularity(device);
+  read_optional(device);
   const hal_status_t status = check_limits(device);
   return status ? status : read_form(device);
 }
@@ -117,7 +138,21 @@ hal_status_t hal_plugin_device_info(int32_t ordinal, hal_device_info_t *out_info
       .max_block_threads = device->compute.maxTotalGroupSize,
       .max_shared_bytes = device->compute.maxSharedLocalMemory,
       .base_alignment = 256,
-      .virtual_granularity = device->granularity};
+      .virtual_granularity = device->granularity,
+      .pci_domain = device->pci.domain,
+      .pci_bus = device->pci.bus,
+      .pci_device = device->pci.device,
+      .l2_bytes = device->cache_bytes,
+      .copy_engines = device->copy_engines,
+      .pci_function = device->pci.function};
+  if (device->facts.flags & ZE_DEVICE_PROPERTY_FLAG_SUBDEVICE) {
+    info.partition_index = device->facts.subdeviceId;
+    info.known |= HAL_DEVICE_KNOWS_PARTITION;
+  }
+  /* Level Zero leaves the number's parts to the driver; those of Intel's are 8, 8 and 16 bits. */
+  snprintf(info.driver_version, sizeof info.driver_version, "%u.%u.%u", (unsigned)(npu.driver_version >> 24),
+           (unsigned)(npu.driver_version >> 16 & 0xff), (unsigned)(npu.driver_version & 0xffff));
+  if (HAL_HAS_FIELD(out_info, firmware_version)) npu_read_firmware(ordinal, &info);
   snprintf(info.name, sizeof info.name, "%.63s", device->facts.name);
   memcpy(info.uuid, device->facts.uuid.id, sizeof info.uuid);
   snprintf(info.dialects, sizeof info.dialects, "%sspirv,binary", hal_clang_path() ? "opencl-c," : "");

@@ -19,8 +19,8 @@ enum { PATH_ROOM = 1024 };
 
 #define ROW(name) {#name, offsetof(npu_table_t, name), 0},
 #define OPTIONAL_ROW(name) {#name, offsetof(npu_table_t, name), 1},
-static const hal_library_symbol_t symbols[] = {
-    NPU_CALLS(ROW) NPU_SYSMAN_CALLS(OPTIONAL_ROW){"zeInitDrivers", offsetof(npu_table_t, zeInitDrivers), 1}};
+static const hal_library_symbol_t symbols[] = {NPU_CALLS(ROW) NPU_OPTIONAL_CALLS(OPTIONAL_ROW) NPU_SYSMAN_CALLS(
+    OPTIONAL_ROW){"zeInitDrivers", offsetof(npu_table_t, zeInitDrivers), 1}};
 
 static hal_library_t library = {
     "npu",

@@ -80,10 +80,16 @@ enum { NPU_MAX_DEVICES = 64, NPU_MAX_ARGS = 64 };
   X(zeKernelSetGroupSize)                    \
   X(zeKernelSetArgumentValue)
 
+/* Of what a driver need not have; any may be missing. */
+#define NPU_OPTIONAL_CALLS(X)   \
+  X(zeDeviceGetCacheProperties) \
+  X(zeDevicePciGetPropertiesExt)
+
 /* Of system management; any may be missing. */
 #define NPU_SYSMAN_CALLS(X)          \
   X(zesDeviceEnumEngineGroups)       \
   X(zesDeviceEnumFans)               \
+  X(zesDeviceEnumFirmwares)          \
   X(zesDeviceEnumFrequencyDomains)   \
   X(zesDeviceEnumMemoryModules)      \
   X(zesDeviceEnumPowerDomains)       \
@@ -92,6 +98,7 @@ enum { NPU_MAX_DEVICES = 64, NPU_MAX_ARGS = 64 };
   X(zesEngineGetProperties)          \
   X(zesEngineGetActivity)            \
   X(zesFanGetState)                  \
+  X(zesFirmwareGetProperties)        \
   X(zesFrequencyGetProperties)       \
   X(zesFrequencyGetState)            \
   X(zesMemoryGetState)               \
@@ -111,6 +118,7 @@ typedef ze_result_t (*npu_init_drivers_fn)(uint32_t *count, ze_driver_handle_t *
 #define NPU_DECLARE_CALL(name) __typeof__(name) *name;
 typedef struct npu_table_s {
   NPU_CALLS(NPU_DECLARE_CALL)
+  NPU_OPTIONAL_CALLS(NPU_DECLARE_CALL)
   NPU_SYSMAN_CALLS(NPU_DECLARE_CALL)
   npu_init_drivers_fn zeInitDrivers; /* NULL where the loader is older */
 } npu_table_t;
@@ -221,7 +229,9 @@ typedef struct npu_device_s {
   ze_device_properties_t facts;
   ze_device_compute_properties_t compute;
   ze_device_module_properties_t modules;
-  uint64_t memory_bytes;
+  uint64_t memory_bytes, cache_bytes;
+  uint32_t copy_engines;
+  ze_pci_address_ext_t pci;          /* zeros where the driver does not tell */
   uint32_t queue_group, queue_count; /* of the group */
   uint32_t subgroup, pattern_bytes;  /* pattern_bytes: most of a fill */
   atomic_uint next_queue;            /* of the group: streams take them in turn */
@@ -266,6 +276,9 @@ hal_status_t npu_device_read(npu_device_t *device, ze_device_handle_t handle);
 
 /* Device ticks as nanoseconds; `bits` of the counter are valid. */
 int64_t npu_device_time(const npu_device_t *device, uint64_t ticks, uint32_t bits);
+
+/* Writes the version of the device's firmware, as far as system management has it (sensor.c). */
+void npu_read_firmware(int32_t device, hal_device_info_t *inout_info);
 
 /* Bytes of which virtual memory is a multiple; 0 = the driver has none (virtual.c). */
 size_t npu_virtual_granularity(const npu_device_t *device);

@@ -1,6 +1,9 @@
 /* sensor.c: what a device measures of itself, and who uses it: the loader's functions of system management (zes*), where loader and driver have
  * them. The device's handle is theirs, too, once ZES_ENABLE_SYSMAN is set when the driver starts (select.c). What needs two moments is told from the
  * second question on. */
+#include <stdio.h>
+#include <string.h>
+
 #include "npu.h"
 
 enum { MOST = 16 };
@@ -169,6 +172,21 @@ hal_status_t hal_plugin_device_sensor(int32_t ordinal, uint32_t sensor, int64_t 
       return fan(ordinal, out_value);
     default:
       return HAL_UNIMPLEMENTED;
+  }
+}
+
+/* ---- firmware ---------------------------------------------------------------------------------------------------------------- */
+
+/* A device may have several; the first that has a version is that of the device, the others are of its parts. */
+void npu_read_firmware(int32_t ordinal, hal_device_info_t *inout_info) {
+  PARTS(zes_firmware_handle_t, zesDeviceEnumFirmwares);
+  for (uint32_t i = 0; i < count && ze.zesFirmwareGetProperties; i++) {
+    zes_firmware_properties_t facts = {.stype = ZES_STRUCTURE_TYPE_FIRMWARE_PROPERTIES};
+    if (ze.zesFirmwareGetProperties(parts[i], &facts)) continue;
+    facts.version[sizeof facts.version - 1] = '\0';
+    if (!facts.version[0] || strcmp(facts.version, "unknown") == 0) continue;
+    snprintf(inout_info->firmware_version, sizeof inout_info->firmware_version, "%.63s", facts.version);
+    return;
   }
 }
 

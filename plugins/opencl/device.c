@@ -8,7 +8,10 @@
 
 /* Of vendors' extensions; the numbers are those of their registries, not every cl_ext.h has them. */
 enum {
+  COMPUTE_CAPABILITY_MAJOR_NV = 0x4000,
+  COMPUTE_CAPABILITY_MINOR_NV = 0x4001,
   WARP_SIZE_NV = 0x4003,
+  ASYNC_ENGINE_COUNT_NV = 0x4007,
   WAVEFRONT_WIDTH_AMD = 0x4043,
   SUB_GROUP_SIZES_INTEL = 0x4108,
   DEVICE_UUID_KHR = 0x106A,
@@ -48,6 +51,20 @@ static uint32_t read_subgroup(const ocl_device_t *device) {
            bytes <= sizeof sizes)
     width = (cl_uint)sizes[bytes / sizeof *sizes / 2]; /* the middle one is what compilers mostly choose */
   return width;
+}
+
+/* What the vendor's compilers call the device, where an extension gives it: AMD's drivers name the device after it. */
+static void read_architecture(ocl_device_t *device) {
+  cl_uint major = 0, minor = 0;
+  if (ocl_device_has(device->id, "cl_nv_device_attribute_query")) {
+    if (!icd.clGetDeviceInfo(device->id, COMPUTE_CAPABILITY_MAJOR_NV, sizeof major, &major, NULL) &&
+        !icd.clGetDeviceInfo(device->id, COMPUTE_CAPABILITY_MINOR_NV, sizeof minor, &minor, NULL) && major)
+      snprintf(device->architecture, sizeof device->architecture, "sm_%u%u", (unsigned)major, (unsigned)minor);
+    icd.clGetDeviceInfo(device->id, ASYNC_ENGINE_COUNT_NV, sizeof device->copy_engines, &device->copy_engines, NULL);
+  } else if (strncmp(device->name, "gfx", 3) == 0) {
+    const size_t length = strcspn(device->name, ":"), most = sizeof device->architecture - 1;
+    memcpy(device->architecture, device->name, length < most ? length : most); /* zeros stand behind it */
+  }
 }
 
 static void read_place(ocl_device_t *device) {
@@ -129,6 +146,8 @@ hal_status_t ocl_device_read(ocl_device_t *device, cl_device_id id) {
   read_text(id, CL_DRIVER_VERSION, device->driver, sizeof device->driver, "?");
   device->user_events_hang = strncmp(device->name, "basic", 5) == 0 || strncmp(device->name, "cpu-minimal", 11) == 0;
   device->subgroup = read_subgroup(device);
+  read_architecture(device);
+  icd.clGetDeviceInfo(id, CL_DEVICE_GLOBAL_MEM_CACHE_SIZE, sizeof device->cache_bytes, &device->cache_bytes, NULL);
   read_place(device);
   const hal_status_t status = check_limits(device);
   return status ? status : read_choices(device);
@@ -151,7 +170,12 @@ hal_status_t hal_plugin_device_info(int32_t ordinal, hal_device_info_t *out_info
       .pci_domain = device->pci[0],
       .pci_bus = device->pci[1],
       .pci_device = device->pci[2],
-      .base_alignment = ocl_memory_alignment(device)};
+      .base_alignment = ocl_memory_alignment(device),
+      .l2_bytes = device->cache_bytes,
+      .copy_engines = device->copy_engines,
+      .pci_function = device->pci[3]};
+  memcpy(info.architecture, device->architecture, sizeof info.architecture);
+  snprintf(info.driver_version, sizeof info.driver_version, "%.63s", device->driver);
   memcpy(info.name, device->name, sizeof info.name);
   memcpy(info.uuid, device->uuid, sizeof info.uuid);
   snprintf(info.dialects, sizeof info.dialects, "opencl-c%s,binary", device->has_il ? ",spirv" : "");

@@ -165,11 +165,11 @@ typedef struct ocl_device_s {
   cl_device_id id;
   cl_command_queue queue; /* the NULL stream's */
   cl_device_type type;
-  cl_ulong global_bytes, most_bytes, local_bytes; /* most_bytes: of one allocation */
-  size_t most_threads;                            /* of a work-group */
-  cl_uint units, alignment, subgroup, pci[4];
+  cl_ulong global_bytes, most_bytes, local_bytes, cache_bytes; /* most_bytes: of one allocation */
+  size_t most_threads;                                         /* of a work-group */
+  cl_uint units, alignment, subgroup, copy_engines, pci[4];
   cl_device_svm_capabilities svm;
-  char name[64], version[128], driver[64];
+  char name[64], version[128], driver[64], architecture[32];
   uint8_t uuid[16];
   int has_il, fp64;
   pthread_mutex_t lock; /* of the list */

@@ -41,6 +41,8 @@ hal_status_t hal_plugin_device_info(int32_t device, hal_device_info_t *out_info)
   HAL_SET_FIELD(out_info, total_memory, UINT64_C(4) << 30);
   HAL_SET_FIELD(out_info, compute_units, 1);
   HAL_SET_FIELD(out_info, base_alignment, 4096);
+  if (HAL_HAS_FIELD(out_info, driver_version))
+    snprintf(out_info->driver_version, sizeof out_info->driver_version, "0.1");
   return HAL_OK;
 }
 

@@ -22,6 +22,30 @@ void cts_case_device_count(cts_t *t) {
   CTS_CHECK(t, next == first, "device_count gave %d before init and %d after it", first, next);
 }
 
+/* Fields for which 0 is a value say by `known` whether they have one. */
+static void check_known(cts_t *t, int32_t device, const hal_device_info_t *info) {
+  const uint32_t bits = HAL_DEVICE_KNOWS_NUMA_NODE | HAL_DEVICE_KNOWS_PARTITION;
+  CTS_CHECK(t, !(info->known & ~bits) && !info->reserved,
+            "device %d sets known to 0x%x and reserved to %u; bits without a name and reserved fields are zero", device,
+            info->known, info->reserved);
+  CTS_CHECK(t, (info->known & HAL_DEVICE_KNOWS_NUMA_NODE) ? info->numa_node >= 0 : info->numa_node == 0,
+            "device %d gives NUMA node %d with known 0x%x; set HAL_DEVICE_KNOWS_NUMA_NODE with a node from 0 on",
+            device, info->numa_node, info->known);
+  CTS_CHECK(t, (info->known & HAL_DEVICE_KNOWS_PARTITION) || !info->partition_index,
+            "device %d gives partition %u without HAL_DEVICE_KNOWS_PARTITION", device, info->partition_index);
+}
+
+/* The host reads a part of the fields when it starts the device, and all of them later. */
+static void check_short(cts_t *t, int32_t device, const hal_device_info_t *whole) {
+  const size_t size = HAL_STRUCT_SIZE(hal_device_info_t, architecture);
+  hal_device_info_t part = {.struct_size = size};
+  CTS_OK(t, device_info, device, &part);
+  part.struct_size = whole->struct_size;
+  CTS_CHECK(t, memcmp(&part, whole, size) == 0,
+            "device_info gave device %d other values in a struct of %zu bytes than in one of %zu", device, size,
+            whole->struct_size);
+}
+
 void cts_case_device_info(cts_t *t) {
   for (int32_t device = 0; device < t->page->device_count; device++) {
     hal_device_info_t info = {.struct_size = t->info.struct_size}, again = info;
@@ -31,7 +55,17 @@ void cts_case_device_info(cts_t *t) {
               device);
     CTS_CHECK(t, memchr(info.dialects, 0, sizeof info.dialects), "the dialects of device %d have no end", device);
     CTS_CHECK(t, info.struct_size == t->info.struct_size, "device_info has changed struct_size, which is the host's");
+    CTS_CHECK(t, memchr(info.architecture, 0, sizeof info.architecture), "the architecture of device %d has no end",
+              device);
+    CTS_CHECK(t, memchr(info.driver_version, 0, sizeof info.driver_version),
+              "the driver_version of device %d has no end", device);
+    CTS_CHECK(t, memchr(info.firmware_version, 0, sizeof info.firmware_version),
+              "the firmware_version of device %d has no end", device);
+    check_known(t, device, &info);
+    CTS_JUDGE(t, device_info, "same value in every call");
     CTS_CHECK(t, memcmp(&info, &again, sizeof info) == 0, "device_info described device %d in two ways", device);
+    check_short(t, device, &info);
+    CTS_JUDGE(t, device_info, "Describes a device");
     const uint32_t alignment = info.base_alignment;
     CTS_CHECK(t, (alignment & (alignment - 1)) == 0, "base_alignment of device %d is %u, no power of two", device,
               alignment);
@@ -49,7 +83,11 @@ void cts_case_device_info_size(cts_t *t) {
                                  offsetof(hal_device_info_t, uuid),
                                  offsetof(hal_device_info_t, flags),
                                  offsetof(hal_device_info_t, total_memory),
-                                 offsetof(hal_device_info_t, base_alignment)};
+                                 offsetof(hal_device_info_t, base_alignment),
+                                 offsetof(hal_device_info_t, l2_bytes),
+                                 offsetof(hal_device_info_t, numa_node),
+                                 offsetof(hal_device_info_t, known),
+                                 offsetof(hal_device_info_t, driver_version)};
   for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
     union {
       hal_device_info_t info;

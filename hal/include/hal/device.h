@@ -12,7 +12,9 @@ extern "C" {
 /* Counts the devices; 0 before hal_registry_open. Initialises nothing. Since 0.1. */
 HAL_API int32_t hal_device_count(void);
 
-/* Describes a device. The caller sets `out_info->struct_size`. Initialises the plugin, and takes nothing of the device.
+/* Describes a device. The caller sets `out_info->struct_size`. Initialises the plugin, and takes nothing of the device. The fields from numa_node
+ * on may take some milliseconds; a caller that does not need them sets `struct_size` to end before them. Where the plugin gives a PCI address and no
+ * NUMA node, that of the system's is filled in.
  * Errors: HAL_OUT_OF_RANGE, naming the index and the count; what init answered. Since 0.1. */
 HAL_API hal_status_t hal_device_info(int32_t device, hal_device_info_t *out_info);
 

@@ -11,6 +11,7 @@
 #include "device/failure.h"
 #include "device/hooks.h"
 #include "device/kernel_error.h"
+#include "device/numa.h"
 #include "device/profile_internal.h"
 #include "hal/log.h"
 #include "hal/status.h"
@@ -88,21 +89,28 @@ static hal_status_t start_plugin(hal_plugin_t *plugin) {
   return hal_error_set(plugin->init_status, "%s", plugin->init_message);
 }
 
-static hal_status_t describe(const hal_device_t *device, hal_device_info_t *out_info) {
-  hal_device_info_t info = {.struct_size = HAL_STRUCT_SIZE(hal_device_info_t, virtual_granularity)};
+/* Asks the plugin for the first `size` bytes of a device's description; the others are zero. */
+static hal_status_t describe(const hal_device_t *device, size_t size, hal_device_info_t *out_info) {
+  hal_device_info_t info = {.struct_size = size};
   const hal_status_t status = hal_call_device_info(device->plugin, device->ordinal, &info);
   if (status) return hal_error_plugin(device->plugin, HAL_SLOT_device_info, status);
-  info.struct_size = HAL_STRUCT_SIZE(hal_device_info_t, virtual_granularity);
+  info.struct_size = size;
   info.name[sizeof info.name - 1] = '\0';
   info.dialects[sizeof info.dialects - 1] = '\0';
+  info.architecture[sizeof info.architecture - 1] = '\0';
+  info.driver_version[sizeof info.driver_version - 1] = '\0';
+  info.firmware_version[sizeof info.firmware_version - 1] = '\0';
   *out_info = info;
   return HAL_OK;
 }
 
+/* What a device that is started knows of itself: for the rest drivers open libraries of system management. */
+static const size_t started_size = HAL_STRUCT_SIZE(hal_device_info_t, architecture);
+
 /* Makes all that the device owns; runs under its lock. Undone in reverse order when a part fails, so that a later use
  * tries again. */
 static hal_status_t build(hal_device_t *device) {
-  hal_status_t status = describe(device, &device->info);
+  hal_status_t status = describe(device, started_size, &device->info);
   if (!status) status = hal_stream_create_default(device);
   if (status) return status;
   status = hal_device_hooks.build(device);
@@ -176,15 +184,19 @@ int32_t hal_device_count(void) {
 }
 
 hal_status_t hal_device_info(int32_t device, hal_device_info_t *out_info) {
+  const size_t full_size = HAL_STRUCT_SIZE(hal_device_info_t, firmware_version);
+  const size_t size = out_info->struct_size < full_size ? out_info->struct_size : full_size;
   hal_device_t *found = NULL;
   hal_device_info_t info;
   HAL_RETURN_IF_ERROR(hal_device_start(device, &found));
-  if (hal_device_is_initialized(device))
+  if (hal_device_is_initialized(device) && size <= started_size) {
     info = found->info;
-  else
-    HAL_RETURN_IF_ERROR(describe(found, &info));
-  if (out_info->struct_size < info.struct_size) info.struct_size = out_info->struct_size;
-  memcpy(out_info, &info, info.struct_size);
+  } else {
+    HAL_RETURN_IF_ERROR(describe(found, full_size, &info));
+    hal_numa_complete(HAL_NUMA_PCI_FOLDER, &info);
+  }
+  info.struct_size = size;
+  memcpy(out_info, &info, size);
   return HAL_OK;
 }
 

@@ -133,6 +133,16 @@ static hal_status_t after_device_info(hal_layer_call_t *call, hal_status_t statu
   if (info->base_alignment & (info->base_alignment - 1))
     return hal_validate_fault(call->plugin, call->slot, "base_alignment is %u, which is no power of two",
                               info->base_alignment);
+  if (call->outs[0].size >= HAL_STRUCT_SIZE(hal_device_info_t, architecture) &&
+      !has_end(info->architecture, sizeof info->architecture))
+    return hal_validate_fault(call->plugin, call->slot, "architecture has no NUL within its %zu bytes; cut it",
+                              sizeof info->architecture);
+  if (call->outs[0].size >= HAL_STRUCT_SIZE(hal_device_info_t, firmware_version) &&
+      (!has_end(info->driver_version, sizeof info->driver_version) ||
+       !has_end(info->firmware_version, sizeof info->firmware_version)))
+    return hal_validate_fault(call->plugin, call->slot,
+                              "driver_version or firmware_version has no NUL within its %zu bytes; cut it",
+                              sizeof info->driver_version);
   if (device >= HAL_MAX_DEVICES) return status;
   validate->device_flags[device] = info->flags;
   validate->alignment[device] = info->base_alignment;

@@ -200,7 +200,7 @@ static void start(void *data) {
   hal_trial_step(HAL_SLOT_init);
   if (hal_call_init(plugin, "")) return;
   for (int32_t device = 0; device < plugin->device_count; device++) {
-    hal_device_info_t info = {.struct_size = HAL_STRUCT_SIZE(hal_device_info_t, virtual_granularity)};
+    hal_device_info_t info = {.struct_size = HAL_STRUCT_SIZE(hal_device_info_t, architecture)};
     hal_trial_step(HAL_SLOT_device_info);
     if (hal_call_device_info(plugin, device, &info)) return;
   }

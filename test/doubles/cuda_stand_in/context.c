@@ -152,6 +152,16 @@ API CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUde
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
       *value = capability % 10;
       break;
+    case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:
+      *value = 50 << 20;
+      break;
+    case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT:
+      *value = 3;
+      break;
+    case CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID: /* of CUDA 12.2; -1: the machine has one node */
+      if (setting("CUDA_STAND_IN_VERSION", 13000) < 12020) return CUDA_ERROR_INVALID_VALUE;
+      *value = (int)setting("CUDA_STAND_IN_NUMA", -1);
+      break;
     case CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING:
     case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED:

@@ -128,6 +128,26 @@ nvmlReturn_t nvmlDeviceGetFanSpeed(nvmlDevice_t device, unsigned int *percent) {
   return number(device, "fan", percent);
 }
 
+/* ---- versions ---------------------------------------------------------------------------------------------------------------- */
+
+/* NVML_STAND_IN=versions=0: as a driver that does not tell them. */
+static nvmlReturn_t text(const char *version, char *out, unsigned int room) {
+  unsigned long long told = 1;
+  if (!initialised) return NVML_ERROR_UNINITIALIZED;
+  find("versions", &told);
+  if (!told) return NVML_ERROR_NOT_SUPPORTED;
+  if (strlen(version) >= room) return NVML_ERROR_INSUFFICIENT_SIZE;
+  snprintf(out, room, "%s", version);
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlSystemGetDriverVersion(char *out, unsigned int room) { return text("580.65.06", out, room); }
+
+nvmlReturn_t nvmlDeviceGetVbiosVersion(nvmlDevice_t device, char *out, unsigned int room) {
+  const nvmlReturn_t code = check(device);
+  return code ? code : text(device->ordinal ? "96.00.74.00.02" : "96.00.74.00.01", out, room);
+}
+
 /* ---- processes --------------------------------------------------------------------------------------------------------------- */
 
 /* This process, when it has memory there, once for each of `parts` parts of a divided device; and as many others as `others` says, numbered from

@@ -53,7 +53,7 @@ static ze_result_t driver_version(ze_driver_handle_t driver, ze_api_version_t *o
 static ze_result_t driver_properties(ze_driver_handle_t driver, ze_driver_properties_t *out) {
   (void)driver;
   memset(&out->uuid, 7, sizeof out->uuid);
-  out->driverVersion = 1;
+  out->driverVersion = 1u << 24 | 3 << 16 | 26241;
   return ZE_RESULT_SUCCESS;
 }
 
@@ -148,6 +148,23 @@ static ze_result_t device_memory(ze_device_handle_t device, uint32_t *count, ze_
   return ZE_RESULT_SUCCESS;
 }
 
+/* Two caches, of which the second is the larger one. */
+static ze_result_t device_caches(ze_device_handle_t device, uint32_t *count, ze_device_cache_properties_t *out) {
+  static const size_t sizes[] = {32 << 10, 8 << 20};
+  (void)device;
+  if (!out || !*count || *count > 2) *count = 2;
+  for (uint32_t i = 0; out && i < *count; i++) out[i].cacheSize = sizes[i];
+  return ZE_RESULT_SUCCESS;
+}
+
+/* ZE_CPU_WITHOUT=pci: as a device that is on no bus. */
+static ze_result_t device_pci(ze_device_handle_t device, ze_pci_ext_properties_t *out) {
+  if (driver_lacks("pci")) return ZE_RESULT_ERROR_UNSUPPORTED_FEATURE;
+  out->address =
+      (ze_pci_address_ext_t){.bus = 0xf0 + (uint32_t)((device_t *)device)->ordinal, .device = 11, .function = 3};
+  return ZE_RESULT_SUCCESS;
+}
+
 static ze_result_t device_can_access(ze_device_handle_t device, ze_device_handle_t peer, ze_bool_t *out) {
   (void)device, (void)peer;
   *out = 1;
@@ -213,6 +230,7 @@ TABLE(Driver, ze_driver_dditable_t, t->pfnGet = driver_get, t->pfnGetApiVersion 
 TABLE(Device, ze_device_dditable_t, t->pfnGet = device_get, t->pfnGetProperties = device_properties,
       t->pfnGetComputeProperties = device_compute, t->pfnGetModuleProperties = device_module,
       t->pfnGetCommandQueueGroupProperties = device_queue_groups, t->pfnGetMemoryProperties = device_memory,
+      t->pfnGetCacheProperties = device_caches, t->pfnPciGetPropertiesExt = device_pci,
       t->pfnCanAccessPeer = device_can_access, t->pfnGetStatus = device_status,
       t->pfnGetGlobalTimestamps = device_timestamps)
 TABLE(Context, ze_context_dditable_t, t->pfnCreate = context_create, t->pfnDestroy = context_destroy)

@@ -24,7 +24,7 @@ typedef struct device_s {
 extern device_t devices[MAX_DEVICES];
 extern uint32_t device_count;
 
-/* Whether the driver is to be one without this: ZE_CPU_WITHOUT, a list of "ipc", "virtual" and "sysman". */
+/* Whether the driver is to be one without this: ZE_CPU_WITHOUT, a list of "ipc", "virtual", "pci" and "sysman". */
 int driver_lacks(const char *what);
 
 /* Nanoseconds of the host's monotonic clock, which is every device's clock, too. */

@@ -3,6 +3,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include <level_zero/zes_api.h>
 #include <level_zero/zes_ddi.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -46,6 +47,7 @@ static ze_result_t list(uint32_t *count, void **out, void *const *handles, uint3
   }
 ONE(engines, zes_engine_handle_t)
 ONE(fans, zes_fan_handle_t)
+ONE(firmwares, zes_firmware_handle_t)
 ONE(memories, zes_mem_handle_t)
 ONE(powers, zes_pwr_handle_t)
 ONE(temperatures, zes_temp_handle_t)
@@ -110,6 +112,13 @@ static ze_result_t temperature_state(zes_temp_handle_t temperature, double *out)
   return ZE_RESULT_SUCCESS;
 }
 
+static ze_result_t firmware_properties(zes_firmware_handle_t firmware, zes_firmware_properties_t *out) {
+  (void)firmware;
+  snprintf(out->name, sizeof out->name, "GFX");
+  snprintf(out->version, sizeof out->version, "DG02_1.3170");
+  return ZE_RESULT_SUCCESS;
+}
+
 static int is_memory_clock(zes_freq_handle_t frequency) {
   for (int i = 0; i < MAX_DEVICES; i++)
     if ((void *)frequency == &parts[i].memory_clock) return 1;
@@ -147,9 +156,10 @@ static ze_result_t processes(zes_device_handle_t device, uint32_t *count, zes_pr
   }
 
 TABLE(Device, zes_device_dditable_t, t->pfnEnumEngineGroups = engines, t->pfnEnumFans = fans,
-      t->pfnEnumFrequencyDomains = frequencies, t->pfnEnumMemoryModules = memories, t->pfnEnumPowerDomains = powers,
-      t->pfnEnumTemperatureSensors = temperatures, t->pfnProcessesGetState = processes)
+      t->pfnEnumFirmwares = firmwares, t->pfnEnumFrequencyDomains = frequencies, t->pfnEnumMemoryModules = memories,
+      t->pfnEnumPowerDomains = powers, t->pfnEnumTemperatureSensors = temperatures, t->pfnProcessesGetState = processes)
 TABLE(Engine, zes_engine_dditable_t, t->pfnGetProperties = engine_properties, t->pfnGetActivity = engine_activity)
+TABLE(Firmware, zes_firmware_dditable_t, t->pfnGetProperties = firmware_properties)
 TABLE(Fan, zes_fan_dditable_t, t->pfnGetState = fan_state)
 TABLE(Frequency, zes_frequency_dditable_t, t->pfnGetProperties = frequency_properties, t->pfnGetState = frequency_state)
 TABLE(Memory, zes_memory_dditable_t, t->pfnGetState = memory_state)

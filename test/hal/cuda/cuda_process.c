@@ -74,6 +74,34 @@ Test(cuda_process, the_plugins_version_names_the_drivers_file_and_the_device_tha
   cr_assert_eq(info.flags, HAL_DEVICE_ASYNC | HAL_DEVICE_FP64 | HAL_DEVICE_RAW_POINTERS);
 }
 
+Test(cuda_process, a_device_is_described_by_driver_and_nvml) {
+  hal_device_info_t info = {.struct_size = sizeof info};
+  setenv("CUDA_STAND_IN_DEVICES", "2", 1);
+  assert_ok(open_cuda_with("CUDA_STAND_IN_NUMA", "0"));
+  assert_ok(hal_device_info(1, &info));
+  cr_assert_str_eq(info.architecture, "sm_90");
+  cr_assert_str_eq(info.driver_version, "580.65.06");
+  cr_assert_str_eq(info.firmware_version, "96.00.74.00.02");
+  cr_assert(info.l2_bytes == 50 << 20 && info.copy_engines == 3, "%llu bytes, %u engines",
+            (unsigned long long)info.l2_bytes, info.copy_engines);
+  cr_assert(info.known == HAL_DEVICE_KNOWS_NUMA_NODE && info.numa_node == 0, "0x%x, %d", info.known, info.numa_node);
+  cr_assert_not(hal_device_is_initialized(1));
+}
+
+Test(cuda_process, what_driver_and_nvml_do_not_know_is_unknown) {
+  hal_device_info_t info = {.struct_size = sizeof info};
+  setenv("NVML_STAND_IN", "versions=0", 1);
+  setenv("CUDA_STAND_IN_NUMA", "7", 1);
+  assert_ok(open_cuda_with("CUDA_STAND_IN_VERSION", "12010")); /* which has no HOST_NUMA_ID */
+  assert_ok(hal_device_info(0, &info));
+  cr_assert_str_empty(info.driver_version);
+  cr_assert_str_empty(info.firmware_version);
+  cr_assert_neq(info.numa_node, 7);
+  setenv("NVML_STAND_IN", "init=18", 1); /* no NVML is no failure */
+  assert_ok(hal_device_ensure(0));
+  assert_ok(hal_device_info(0, &info));
+}
+
 Test(cuda_process, without_a_compiler_the_device_takes_no_cuda_c_and_says_what_to_install) {
   hal_device_info_t info = {.struct_size = sizeof info};
   hal_module_t *module;

@@ -1,7 +1,10 @@
 /* Tests of device.h: one numbering, first use, the thread's current device, forks. */
 #include "support.h"
 
+#include "device/numa.h"
+
 #include <pthread.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -72,6 +75,53 @@ Test(device, info_is_filled_only_as_far_as_the_caller_knows_it) {
   assert_ok(hal_device_info(0, &info));
   cr_assert_str_eq(info.name, "tally 0");
   cr_assert_eq(info.flags, UINT64_C(0xA5A5A5A5A5A5A5A5));
+}
+
+Test(device, info_is_whole_before_and_after_the_first_use) {
+  hal_device_info_t before = {.struct_size = sizeof before}, after = before;
+  setenv("HAL_FAKE_DEVICES", "1", 1);
+  assert_ok(hal_registry_add_path(PLUGIN_DIR));
+  assert_ok(hal_registry_open("fake"));
+  assert_ok(hal_device_info(0, &before));
+  assert_ok(hal_device_ensure(0));
+  assert_ok(hal_device_info(0, &after));
+  cr_assert_str_eq(before.driver_version, "0.1.0");
+  cr_assert_arr_eq(&before, &after, HAL_STRUCT_SIZE(hal_device_info_t, firmware_version));
+}
+
+/* A folder that describes one device as Linux does. */
+static void describe_device(char *folder, const char *address, const char *node) {
+  char path[256];
+  cr_assert_not_null(mkdtemp(folder));
+  snprintf(path, sizeof path, "%s/%s", folder, address);
+  cr_assert_eq(mkdir(path, 0700), 0);
+  strcat(path, "/numa_node");
+  FILE *const file = fopen(path, "w");
+  cr_assert_not_null(file);
+  fputs(node, file);
+  fclose(file);
+}
+
+Test(device, a_numa_node_comes_from_the_address_where_the_plugin_gives_none) {
+  char folder[] = "/tmp/hal_numa_XXXXXX", single[] = "/tmp/hal_numa_XXXXXX";
+  describe_device(folder, "0001:c1:0b.3", "2\n");
+  describe_device(single, "0001:c1:0b.3", "-1\n");
+  const hal_device_info_t at = {.pci_domain = 1, .pci_bus = 0xc1, .pci_device = 11, .pci_function = 3};
+  hal_device_info_t info = at;
+  hal_numa_complete(folder, &info);
+  cr_assert(info.known == HAL_DEVICE_KNOWS_NUMA_NODE && info.numa_node == 2, "0x%x, %d", info.known, info.numa_node);
+  info = at, info.known = HAL_DEVICE_KNOWS_NUMA_NODE, info.numa_node = 5; /* the plugin's stays */
+  hal_numa_complete(folder, &info);
+  cr_assert_eq(info.numa_node, 5);
+  info = at;
+  hal_numa_complete(single, &info); /* a machine with one node */
+  cr_assert(!info.known && !info.numa_node);
+  info = at, info.pci_function = 0; /* another device */
+  hal_numa_complete(folder, &info);
+  cr_assert_not(info.known);
+  info = (hal_device_info_t){.struct_size = sizeof info}; /* no address */
+  hal_numa_complete(folder, &info);
+  cr_assert_not(info.known);
 }
 
 static void *use_another_device(void *unused) {

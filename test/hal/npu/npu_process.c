@@ -54,6 +54,30 @@ Test(npu_process, devices_are_chosen_by_type_and_name) {
   cr_assert_eq(count_with("TEST DOUBLE) 1"), 1);
 }
 
+Test(npu_process, a_device_is_described_by_the_driver_and_its_system_management) {
+  hal_device_info_t info = {.struct_size = sizeof info};
+  use_double("2");
+  assert_ok(open_with(NULL, NULL));
+  assert_ok(hal_device_info(1, &info));
+  cr_assert(info.pci_bus == 0xf1 && info.pci_device == 11 && info.pci_function == 3, "%x:%x.%x", info.pci_bus,
+            info.pci_device, info.pci_function);
+  cr_assert_eq(info.l2_bytes, 8 << 20); /* the larger one of two caches */
+  cr_assert_eq(info.copy_engines, 0);   /* its one group of queues computes, too */
+  cr_assert_str_eq(info.driver_version, "1.3.26241");
+  cr_assert_str_eq(info.firmware_version, "DG02_1.3170");
+  cr_assert_not(info.known & HAL_DEVICE_KNOWS_PARTITION);
+}
+
+Test(npu_process, a_device_without_bus_and_system_management_is_described_without_them) {
+  hal_device_info_t info = {.struct_size = sizeof info};
+  use_double("1");
+  assert_ok(open_with("ZE_CPU_WITHOUT", "pci,sysman"));
+  assert_ok(hal_device_info(0, &info));
+  cr_assert(!info.pci_bus && !info.pci_device && !info.pci_function && !info.known);
+  cr_assert_str_empty(info.firmware_version);
+  cr_assert_str_eq(info.driver_version, "1.3.26241");
+}
+
 static void assert_wrong(const char *name, const char *value) {
   hal_device_info_t info = {.struct_size = sizeof info};
   use_double("1");

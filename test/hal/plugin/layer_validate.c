@@ -287,10 +287,12 @@ Test(layer_validate, device_info_that_breaks_its_struct_is_found) {
     const char *mistake, *text;
   } rows[] = {{"name_without_end", "no NUL"},
               {"odd_alignment", "48, which is no power of two"},
+              {"architecture_without_end", "architecture has no NUL"},
+              {"version_without_end", "driver_version or firmware_version has no NUL"},
               {"info_too_long", "wrote behind the"}};
   make_all();
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-    hal_device_info_t info = {.struct_size = HAL_STRUCT_SIZE(hal_device_info_t, virtual_granularity)};
+    hal_device_info_t info = {.struct_size = HAL_STRUCT_SIZE(hal_device_info_t, firmware_version)};
     setenv("ROGUE", rows[i].mistake, 1);
     assert_fault(hal_call_device_info(plugin, 0, &info), "device_info", rows[i].text);
   }

@@ -82,6 +82,8 @@ hal_status_t hal_plugin_device_info(int32_t device, hal_device_info_t *out_info)
   snprintf(out_info->name, sizeof out_info->name, "rogue");
   if (is("name_without_end")) memset(out_info->name, 'x', sizeof out_info->name);
   out_info->base_alignment = is("odd_alignment") ? 48 : ALIGNMENT;
+  if (is("version_without_end")) memset(out_info->driver_version, 'x', sizeof out_info->driver_version);
+  if (is("architecture_without_end")) memset(out_info->architecture, 'x', sizeof out_info->architecture);
   if (is("info_too_long")) memset((char *)out_info + out_info->struct_size, 0, 8);
   return HAL_OK;
 }

@@ -1,7 +1,11 @@
 """Counting, choosing and describing devices, by torch.fake and torch.accelerator."""
 
+import platform
+
 import pytest
 import torch
+
+import torch_backend
 
 
 def test_torch_knows_the_module_by_the_devices_name(module, device):
@@ -104,6 +108,16 @@ def test_properties_describe_the_device(module, device):
     properties = module.get_device_properties(f"{device}:1")
     assert properties.name == module.get_device_name(1) != ""
     assert properties.total_memory > 0 and properties.multi_processor_count > 0
+    assert properties.driver_version == "0.1.0" and properties.architecture == properties.gcnArchName == platform.machine()
+    assert (properties.firmware_version, properties.major, properties.partition_index, properties.async_engine_count) == ("", 0, -1, 0)
+
+
+def test_an_architecture_of_nvidias_is_a_capability(monkeypatch):
+    facts = torch_backend._C.device_properties(0)
+    for name, capability in (("sm_90", (9, 0)), ("sm_120", (12, 0)), ("sm_87", (8, 7)), ("gfx90a", (0, 0)), ("", (0, 0))):
+        monkeypatch.setattr(torch_backend._C, "device_properties", lambda index, name=name: {**facts, "architecture": name})
+        properties = torch_backend.backend.get_device_properties(0)
+        assert (properties.major, properties.minor) == capability and properties.gcnArchName == name
 
 
 def test_capability_names_real_dtypes_only(module):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -42,6 +43,7 @@ def test_doctor_finds_nothing_wrong_with_a_good_installation():
     findings = json.loads(done.stdout)
     assert {"torch's version", "plugins", "fake:0", "fake:1"} <= {finding["check"] for finding in findings}
     assert not any(finding["problem"] for finding in findings)
+    assert "fake:1 has driver 0.1.0" in [finding["check"] for finding in findings]
 
 
 @pytest.mark.parametrize("settings, check, word", [
@@ -88,6 +90,14 @@ def test_doctor_knows_the_settings_of_installed_plugins_that_are_not_active(buil
     done = command("doctor", TORCH_BACKEND="fake", HAL_CUDA_NVRTC="1", HAL_NPU_DEVICE="0", HAL_FIVE_COLOUR="red", HAL_PLUGIN_PATH=folder)
     assert done.returncode == 0, done.stdout
     assert "HAL_SIX_COLOUR" in command("doctor", TORCH_BACKEND="fake", HAL_SIX_COLOUR="red", HAL_PLUGIN_PATH=folder).stdout
+
+
+def test_info_describes_driver_and_architecture_of_each_device():
+    done = command("info", "--json", TORCH_BACKEND="fake", HAL_FAKE_DEVICES="2")
+    assert done.returncode == 0, done.stdout + done.stderr
+    _, second = json.loads(done.stdout)["devices"]
+    assert second["driver_version"] == "0.1.0" and second["architecture"] == platform.machine() and second["partition_index"] == -1
+    assert f"  driver version 0.1.0, architecture {platform.machine()}\n" in command("info", TORCH_BACKEND="fake").stdout
 
 
 def test_smi_tells_what_a_device_has_and_leaves_out_what_it_does_not_measure():

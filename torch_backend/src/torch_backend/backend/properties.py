@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 import torch
@@ -17,7 +18,9 @@ _UNIFIED = 1 << 1  # HAL_DEVICE_UNIFIED of hal/plugin.h
 class DeviceProperties:
     """What a device reports of itself, under the names of `torch.cuda.get_device_properties`.
 
-    Sizes are in bytes and clocks in kilohertz; 0 = not known. `major` and `minor` are 0 where the plugin reports no architecture.
+    Sizes are in bytes and clocks in kilohertz; 0 or "" = unknown. `major` and `minor` are those of an architecture "sm_<major><minor>", else 0.
+    `numa_node` is that of the host memory nearest to the device, -1 = unknown; `partition_index` tells the parts of a partitioned device
+    apart, -1 = a whole device.
     """
 
     name: str
@@ -32,6 +35,10 @@ class DeviceProperties:
     pci_domain_id: int = 0
     pci_bus_id: int = 0
     pci_device_id: int = 0
+    pci_function_id: int = 0
+    numa_node: int = -1
+    partition_index: int = -1
+    async_engine_count: int = 0
     max_threads_per_multi_processor: int = 0
     regs_per_multiprocessor: int = 0
     shared_memory_per_multiprocessor: int = 0
@@ -42,6 +49,9 @@ class DeviceProperties:
     is_integrated: int = 0
     is_multi_gpu_board: int = 0
     gcnArchName: str = ""  # noqa: N815  torch.cuda's name
+    architecture: str = ""
+    driver_version: str = ""
+    firmware_version: str = ""
     dialects: str = ""
     uuid: bytes = field(default=b"", repr=False)
     flags: int = field(default=0, repr=False)
@@ -51,6 +61,10 @@ def _properties(index: int) -> DeviceProperties:
     facts = _C.device_properties(index)
     facts["is_integrated"] = int(bool(facts["flags"] & _UNIFIED))
     facts["shared_memory_per_block_optin"] = facts["shared_memory_per_block"]
+    facts["gcnArchName"] = facts["architecture"]
+    version = re.match(r"sm_(\d+)(\d)", facts["architecture"])
+    if version:
+        facts["major"], facts["minor"] = map(int, version.groups())
     return DeviceProperties(**facts)
 
 

@@ -141,6 +141,16 @@ def _device(index: int):
     return Finding(name)
 
 
+def _versions_of(index: int) -> list:
+    """Reports the versions of a device's driver and firmware, where the plugin knows them."""
+    import torch_backend
+    from torch_backend import backend
+
+    facts = backend.get_device_properties(index)
+    versions = [f"{what} {version}" for what, version in (("driver", facts.driver_version), ("firmware", facts.firmware_version)) if version]
+    return [Finding(f"{torch_backend.device_name()}:{index} has {', '.join(versions)}")] if versions else []
+
+
 def collect() -> list:
     """Runs all checks; starts the devices."""
     import torch_backend
@@ -152,7 +162,9 @@ def collect() -> list:
     if torch_backend.is_active():
         from torch_backend import backend
 
-        findings += [_device(index) for index in range(backend.device_count())]
+        for index in range(backend.device_count()):
+            finding = _device(index)
+            findings += [finding] if finding.problem else [finding, *_versions_of(index)]
     return findings
 
 

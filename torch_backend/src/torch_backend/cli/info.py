@@ -41,9 +41,17 @@ def collect() -> dict:
         properties = module.get_device_properties(index)
         free, total = module.mem_get_info(index)
         result["devices"].append({"device": f"{torch_backend.device_name()}:{index}", "name": properties.name,
-                                  "free_memory": free, "total_memory": total,
+                                  "free_memory": free, "total_memory": total, "architecture": properties.architecture,
+                                  "driver_version": properties.driver_version, "firmware_version": properties.firmware_version,
+                                  "numa_node": properties.numa_node, "partition_index": properties.partition_index,
                                   "kernels": _C.kernel_stats(index)})  # fmt: skip
     return result
+
+
+def _facts(device: dict) -> str:
+    """Lists what a device reports of itself; what is unknown is left out."""
+    facts = [f"{name.replace('_', ' ')} {device[name]}" for name in ("driver_version", "firmware_version", "architecture") if device[name]]
+    return ", ".join(facts + [f"{name.replace('_', ' ')} {device[name]}" for name in ("numa_node", "partition_index") if device[name] >= 0])
 
 
 def _kernels(stats: dict) -> str:
@@ -68,6 +76,8 @@ def show(info: dict) -> None:
         print(f"  default: {', '.join(plugin['default']) or 'none'}")
     for device in info["devices"]:
         print(f"device {device['device']}: {device['name']}, {device['free_memory']} of {device['total_memory']} bytes free")
+        if _facts(device):
+            print(f"  {_facts(device)}")
         print(f"  {_kernels(device['kernels'])}")
     for line in info["problems"]:
         print(f"problem: {line}")
