@@ -23,6 +23,8 @@ _Static_assert(HAL_STRUCT_SIZE(hal_plugin_info_t, flags) == 36, "ABI: hal_plugin
 _Static_assert(HAL_STRUCT_SIZE(hal_device_info_t, architecture) == 256, "ABI: hal_device_info_t");
 _Static_assert(HAL_STRUCT_SIZE(hal_device_info_t, firmware_version) == 400, "ABI: hal_device_info_t");
 _Static_assert(HAL_STRUCT_SIZE(hal_pointer_info_t, kind) == 32, "ABI: hal_pointer_info_t");
+_Static_assert(HAL_STRUCT_SIZE(hal_copy_2d_t, src_device) == 64, "ABI: hal_copy_2d_t");
+_Static_assert(sizeof(hal_copy_t) == 32, "ABI: hal_copy_t");
 _Static_assert(HAL_STRUCT_SIZE(hal_stream_desc_t, queue) == 24, "ABI: hal_stream_desc_t");
 _Static_assert(HAL_STRUCT_SIZE(hal_module_desc_t, cancelled) == 48, "ABI: hal_module_desc_t");
 _Static_assert(sizeof(hal_launch_attribute_t) == 20, "ABI: hal_launch_attribute_t");

@@ -12,6 +12,29 @@ uint32_t hal_copy_direction(int32_t dst_device, int32_t src_device) {
   return dst_device == HAL_HOST ? HAL_COPY_DEVICE_TO_HOST : HAL_COPY_PEER;
 }
 
+/* Whether rows of `width` bytes end within the address space. */
+static int rows_fit(const void *first, size_t pitch, size_t width, size_t height) {
+  size_t last_row = 0, size = 0, end = 0;
+  return !__builtin_mul_overflow(pitch, height - 1, &last_row) && !__builtin_add_overflow(last_row, width, &size) &&
+         !__builtin_add_overflow((size_t)(uintptr_t)first, size, &end);
+}
+
+hal_status_t hal_copy_2d_check(const char *plugin, const hal_copy_2d_t *copy) {
+  const char *what = NULL;
+  char message[320];
+  if (copy->dst_pitch < copy->width || copy->src_pitch < copy->width)
+    what = "a pitch is less than the width; rows begin at least a width apart";
+  else if (!rows_fit(copy->dst, copy->dst_pitch, copy->width, copy->height) ||
+           !rows_fit(copy->src, copy->src_pitch, copy->width, copy->height))
+    what = "a rectangle ends beyond the address space; copy fewer rows";
+  else if (!copy->dst || !copy->src)
+    what = "neither address may be NULL";
+  if (!what) return HAL_OK;
+  snprintf(message, sizeof message, "%s: copy of %zu rows of %zu bytes from %p (pitch %zu) to %p (pitch %zu): %s",
+           plugin, copy->height, copy->width, copy->src, copy->src_pitch, copy->dst, copy->dst_pitch, what);
+  return hal_host->error_set(HAL_INVALID_ARGUMENT, 0, message);
+}
+
 hal_status_t hal_fill_check(const char *plugin, const void *dst, const void *pattern, size_t pattern_size,
                             size_t size) {
   const int known = pattern_size && pattern_size <= MAX_PATTERN && !(pattern_size & (pattern_size - 1));

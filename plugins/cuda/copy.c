@@ -1,4 +1,4 @@
-/* copy.c: memory_copy and memory_fill. */
+/* copy.c: memory_copy, memory_copy_2d and memory_fill. */
 #include <hal/plugin_transfer.h>
 #include <stdint.h>
 #include <string.h>
@@ -55,6 +55,45 @@ hal_status_t hal_plugin_memory_copy(hal_plugin_stream_t *stream, void *dst, int3
   submit.work.bytes = size;
   submit.work.direction = hal_copy_direction(dst_device, src_device);
   return cuda_submit_end(&submit, queue_copy(&submit, dst, dst_device, src, src_device, size));
+}
+
+/* ---- rectangles ------------------------------------------------------------------------------------------------------------ */
+
+static CUresult queue_rectangle(const cuda_submit_t *submit, const hal_copy_2d_t *copy) {
+  const CUDA_MEMCPY2D desc = {.srcMemoryType = copy->src_device == HAL_HOST ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE,
+                              .srcHost = copy->src_device == HAL_HOST ? copy->src : NULL,
+                              .srcDevice = copy->src_device == HAL_HOST ? 0 : (CUdeviceptr)(uintptr_t)copy->src,
+                              .srcPitch = copy->src_pitch,
+                              .dstMemoryType = copy->dst_device == HAL_HOST ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE,
+                              .dstHost = copy->dst_device == HAL_HOST ? copy->dst : NULL,
+                              .dstDevice = copy->dst_device == HAL_HOST ? 0 : (CUdeviceptr)(uintptr_t)copy->dst,
+                              .dstPitch = copy->dst_pitch,
+                              .WidthInBytes = copy->width,
+                              .Height = copy->height};
+  return drv.cuMemcpy2DAsync(&desc, submit->handle);
+}
+
+/* The driver has a largest pitch, and no such copy between two devices or within the host: those are copies of rows. */
+hal_status_t hal_plugin_memory_copy_2d(hal_plugin_stream_t *stream, const hal_copy_2d_t *copy) {
+  if (!copy->width || !copy->height) return HAL_OK;
+  hal_status_t status = hal_copy_2d_check("cuda", copy);
+  if (!status) status = check_side(copy->dst_device);
+  if (!status) status = check_side(copy->src_device);
+  if (status) return status;
+  const int32_t device = copy->dst_device != HAL_HOST ? copy->dst_device : copy->src_device;
+  const size_t pitch = copy->dst_pitch > copy->src_pitch ? copy->dst_pitch : copy->src_pitch;
+  const int is_peer =
+      copy->dst_device != HAL_HOST && copy->src_device != HAL_HOST && copy->dst_device != copy->src_device;
+  if (device == HAL_HOST || is_peer || (stream && stream->device != device) ||
+      pitch > (size_t)cuda.devices[device].most_pitch)
+    return hal_base_memory_copy_2d(stream, copy);
+  cuda_submit_t submit;
+  status = cuda_submit_begin(&submit, stream, device, "memory_copy_2d");
+  if (status) return status;
+  submit.work.kind = HAL_PROFILE_COPY;
+  submit.work.bytes = (uint64_t)copy->width * copy->height;
+  submit.work.direction = hal_copy_direction(copy->dst_device, copy->src_device);
+  return cuda_submit_end(&submit, queue_rectangle(&submit, copy));
 }
 
 /* ---- fills ----------------------------------------------------------------------------------------------------------------- */

@@ -108,11 +108,11 @@ typedef struct cuda_device_s {
   int has_pools, pooled;            /* pooled: the host leaves its memory to them: HAL_CUDA_POOLED */
   CUmemoryPool pool;                /* under the lock; NULL before its first use */
   int most_threads, most_block[3], most_grid[3], shared_bytes, most_shared_bytes, warp, units, pci[3], capability;
-  int cache_bytes, copy_engines, numa_node; /* numa_node: -1 = unknown */
-  atomic_int lost;                          /* CUresult that ended the context; 0: it lives */
-  hal_plugin_stream_t *own;                 /* the NULL stream's */
-  int least, greatest;                      /* priorities of streams */
-  pthread_mutex_t lock;                     /* of the list, and of the context's beginning */
+  int most_pitch, cache_bytes, copy_engines, numa_node; /* numa_node: -1 = unknown */
+  atomic_int lost;                                      /* CUresult that ended the context; 0: it lives */
+  hal_plugin_stream_t *own;                             /* the NULL stream's */
+  int least, greatest;                                  /* priorities of streams */
+  pthread_mutex_t lock;                                 /* of the list, and of the context's beginning */
   hal_plugin_stream_t *streams;
   hal_records_t profile;
   struct cuda_clock_s *clock; /* of profiles (profile.c) */

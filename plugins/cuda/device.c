@@ -41,6 +41,7 @@ static CUresult read_numbers(cuda_device_t *device) {
               {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, &device->most_shared_bytes},
               {CU_DEVICE_ATTRIBUTE_WARP_SIZE, &device->warp},
               {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &device->units},
+              {CU_DEVICE_ATTRIBUTE_MAX_PITCH, &device->most_pitch},
               {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, &device->cache_bytes},
               {CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT, &device->copy_engines},
               {CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, &device->pci[0]},

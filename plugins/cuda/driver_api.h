@@ -74,6 +74,7 @@
   X(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, 7)                                \
   X(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, 8)                   \
   X(CU_DEVICE_ATTRIBUTE_WARP_SIZE, 10)                                    \
+  X(CU_DEVICE_ATTRIBUTE_MAX_PITCH, 11)                                    \
   X(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 16)                         \
   X(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, 33)                                   \
   X(CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, 34)                                \
@@ -108,8 +109,6 @@
   X(CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, 6)
 
 #define CUDA_FLAGS(X)             \
-  X(CU_MEMORYTYPE_HOST, 1)        \
-  X(CU_MEMORYTYPE_DEVICE, 2)      \
   X(CU_STREAM_DEFAULT, 0)         \
   X(CU_STREAM_NON_BLOCKING, 1)    \
   X(CU_EVENT_DEFAULT, 0)          \
@@ -141,6 +140,8 @@
   X(CU_MEM_ALLOC_GRANULARITY_MINIMUM, 0) \
   X(CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS, 1)
 
+#define CUDA_MEMORY_TYPES(X) X(CU_MEMORYTYPE_HOST, 1) X(CU_MEMORYTYPE_DEVICE, 2)
+
 #define CUDA_CAPTURE_MODES(X)               \
   X(CU_STREAM_CAPTURE_MODE_GLOBAL, 0)       \
   X(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, 1) \
@@ -165,7 +166,8 @@
 #define CUDA_ATTRIBUTES(X) \
   CUDA_DEVICE_ATTRIBUTES(X) CUDA_POINTER_ATTRIBUTES(X) CUDA_FUNCTION_ATTRIBUTES(X) CUDA_LAUNCH_ATTRIBUTES(X)
 #define CUDA_CAPTURES(X) CUDA_CAPTURE_MODES(X) CUDA_CAPTURE_STATUSES(X) CUDA_UPDATE_RESULTS(X)
-#define CUDA_MEMORIES(X) CUDA_ACCESSES(X) CUDA_HANDLE_TYPES(X) CUDA_POOL_ATTRIBUTES(X) CUDA_KINDS(X)
+#define CUDA_MEMORIES(X) \
+  CUDA_MEMORY_TYPES(X) CUDA_ACCESSES(X) CUDA_HANDLE_TYPES(X) CUDA_POOL_ATTRIBUTES(X) CUDA_KINDS(X)
 #define CUDA_ALL_NUMBERS(X) \
   CUDA_RESULTS(X) CUDA_ATTRIBUTES(X) CUDA_JIT_OPTIONS(X) CUDA_FLAGS(X) CUDA_CAPTURES(X) CUDA_MEMORIES(X)
 
@@ -238,6 +240,22 @@ typedef struct CUmemPoolProps_st {
   unsigned short usage;
   unsigned char reserved[54];
 } CUmemPoolProps;
+typedef enum { CUDA_MEMORY_TYPES(CUDA_ENUMERATOR) } CUmemorytype;
+typedef struct CUDA_MEMCPY2D_st {
+  size_t srcXInBytes, srcY;
+  CUmemorytype srcMemoryType;
+  const void *srcHost;
+  CUdeviceptr srcDevice;
+  struct CUarray_st *srcArray;
+  size_t srcPitch;
+  size_t dstXInBytes, dstY;
+  CUmemorytype dstMemoryType;
+  void *dstHost;
+  CUdeviceptr dstDevice;
+  struct CUarray_st *dstArray;
+  size_t dstPitch;
+  size_t WidthInBytes, Height;
+} CUDA_MEMCPY2D;
 typedef struct CUipcMemHandle_st {
   char reserved[64];
 } CUipcMemHandle;
@@ -282,6 +300,11 @@ typedef struct CUlaunchConfig_st {
   X(offsetof(CUmemPoolProps, location), 8)                       \
   X(offsetof(CUmemPoolProps, maxSize), 24)                       \
   X(sizeof(CUmemPoolProps), 88)                                  \
+  X(offsetof(CUDA_MEMCPY2D, srcHost), 24)                        \
+  X(offsetof(CUDA_MEMCPY2D, srcPitch), 48)                       \
+  X(offsetof(CUDA_MEMCPY2D, dstMemoryType), 72)                  \
+  X(offsetof(CUDA_MEMCPY2D, dstPitch), 104)                      \
+  X(sizeof(CUDA_MEMCPY2D), 128)                                  \
   X(sizeof(CUipcMemHandle), 64)                                  \
   X(sizeof(CUipcEventHandle), 64)                                \
   X(sizeof(CUlaunchAttributeValue), 64)                          \
@@ -329,6 +352,7 @@ typedef struct CUlaunchConfig_st {
   X(cuMemcpyHtoDAsync, 3020, (CUdeviceptr to, const void *from, size_t bytes, CUstream stream))                        \
   X(cuMemcpyDtoHAsync, 3020, (void *to, CUdeviceptr from, size_t bytes, CUstream stream))                              \
   X(cuMemcpyDtoDAsync, 3020, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream))                        \
+  X(cuMemcpy2DAsync, 3020, (const CUDA_MEMCPY2D *copy, CUstream stream))                                               \
   X(cuMemcpyPeerAsync, 4000,                                                                                           \
     (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes, CUstream stream))   \
   X(cuMemsetD8Async, 3020, (CUdeviceptr to, unsigned char value, size_t count, CUstream stream))                       \

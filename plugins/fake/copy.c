@@ -8,9 +8,6 @@
 
 #include "fake.h"
 
-/* Bytes worth a thread of their own: 1 MiB takes about 100 us from memory, waking a worker 5 to 50 us. */
-#define COPY_GRAIN (1u << 20)
-
 /* Copies and fills beyond the caches of a core store past them: a plain store first reads the line that it overwrites, which
  * makes a fill of 64 MiB 1.4 to 5 times slower. Smaller ones stay in the cache, where whoever comes next wants them. */
 #define STREAM_BYTES (8u << 20)
@@ -86,8 +83,8 @@ static void fill_range(const hal_host_range_t *range, void *const *args) {
   for (size_t i = head + blocks * BLOCK; i < size; i++) dst[i] = turned[(i - head) % BLOCK];
 }
 
-static const hal_host_kernel_t copy_kernel = {"memory_copy", copy_range, 3, HAL_HOST_ITEMS, COPY_GRAIN, 0};
-static const hal_host_kernel_t fill_kernel = {"memory_fill", fill_range, 3, HAL_HOST_ITEMS, COPY_GRAIN, 0};
+static const hal_host_kernel_t copy_kernel = {"memory_copy", copy_range, 3, HAL_HOST_ITEMS, FAKE_COPY_GRAIN, 0};
+static const hal_host_kernel_t fill_kernel = {"memory_fill", fill_range, 3, HAL_HOST_ITEMS, FAKE_COPY_GRAIN, 0};
 
 /* Copies so few bytes that queueing them takes longer, when nothing is before them on the stream; returns whether. Not where items are
  * delayed, counted or watched. The lock keeps others from queueing meanwhile. */
@@ -103,15 +100,21 @@ static int copy_at_once(hal_plugin_stream_t *stream, void *dst, const void *src,
   return first;
 }
 
-hal_status_t hal_plugin_memory_copy(hal_plugin_stream_t *stream, void *dst, int32_t dst_device, const void *src,
-                                    int32_t src_device, size_t size) {
-  if (!size || dst == src) return HAL_OK;
+hal_status_t fake_copy_check(void *dst, int32_t dst_device, const void *src, int32_t src_device, size_t size) {
   if (!dst || !src || dst_device < HAL_HOST || src_device < HAL_HOST || dst_device >= fake.device_count ||
       src_device >= fake.device_count)
     return fake_error(HAL_INVALID_ARGUMENT, 0,
                       "fake: copy of %zu bytes from %p on device %d to %p on device %d; the devices are 0 to %d, and "
                       "-1 is the host",
                       size, src, (int)src_device, dst, (int)dst_device, (int)fake.device_count - 1);
+  return HAL_OK;
+}
+
+hal_status_t hal_plugin_memory_copy(hal_plugin_stream_t *stream, void *dst, int32_t dst_device, const void *src,
+                                    int32_t src_device, size_t size) {
+  if (!size || dst == src) return HAL_OK;
+  const hal_status_t checked = fake_copy_check(dst, dst_device, src, src_device, size);
+  if (checked) return checked;
   void *to = dst, *from = (void *)(uintptr_t)src;
   fake_note_t room;
   const fake_note_t *note = NULL;

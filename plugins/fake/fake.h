@@ -330,6 +330,13 @@ void fake_capture_fork_child(void);
 const hal_host_kernel_t *fake_recording_run(hal_plugin_stream_t *stream, const fake_recording_t *recording);
 void fake_recording_unref(fake_recording_t *recording);
 
+/* ---- copy.c
+ * ------------------------------------------------------------------------------------------------------------------ */
+/* Bytes worth a thread of their own: 1 MiB takes about 100 us from memory, waking a worker 5 to 50 us. */
+#define FAKE_COPY_GRAIN (1u << 20)
+/* HAL_OK, or what is wrong with the sides of a copy of more than no bytes. */
+hal_status_t fake_copy_check(void *dst, int32_t dst_device, const void *src, int32_t src_device, size_t size);
+
 /* ---- profile.c: records of what ran
  * --------------------------------------------------------------------------------------- */
 /* What a record says, apart from its times. Written when work is submitted. */

@@ -1,4 +1,4 @@
-/* copy.c: memory_copy and memory_fill. */
+/* copy.c: memory_copy, memory_copy_2d and memory_fill. */
 #include <hal/plugin_transfer.h>
 #include <stdint.h>
 #include <string.h>
@@ -35,6 +35,35 @@ hal_status_t hal_plugin_memory_copy(hal_plugin_stream_t *stream, void *dst, int3
   submit.work.direction = hal_copy_direction(dst_device, src_device);
   return npu_submit_end(&submit, ze.zeCommandListAppendMemoryCopy(submit.list, dst, src, size, submit.signal,
                                                                   submit.wait_count, submit.waits));
+}
+
+/* ---- rectangles ------------------------------------------------------------------------------------------------------------ */
+
+/* The driver's extents and pitches have 32 bits, which those of copies of rows have not. */
+static int fits(const hal_copy_2d_t *copy) {
+  return copy->width <= UINT32_MAX && copy->height <= UINT32_MAX && copy->dst_pitch <= UINT32_MAX &&
+         copy->src_pitch <= UINT32_MAX;
+}
+
+hal_status_t hal_plugin_memory_copy_2d(hal_plugin_stream_t *stream, const hal_copy_2d_t *copy) {
+  if (!copy->width || !copy->height) return HAL_OK;
+  hal_status_t status = hal_copy_2d_check("npu", copy);
+  if (!status) status = check_side(copy->dst_device);
+  if (!status) status = check_side(copy->src_device);
+  if (!status && stream) status = npu_check_alive(stream->device);
+  if (status) return status;
+  const int32_t device = copy->dst_device != HAL_HOST ? copy->dst_device : copy->src_device;
+  if (device == HAL_HOST || !fits(copy)) return hal_base_memory_copy_2d(stream, copy);
+  npu_submit_t submit;
+  status = npu_submit_begin(&submit, stream, device, "memory_copy_2d");
+  if (status) return status;
+  submit.work.kind = HAL_PROFILE_COPY;
+  submit.work.bytes = (uint64_t)copy->width * copy->height;
+  submit.work.direction = hal_copy_direction(copy->dst_device, copy->src_device);
+  const ze_copy_region_t region = {.width = (uint32_t)copy->width, .height = (uint32_t)copy->height}; /* depth 0: 2D */
+  return npu_submit_end(&submit, ze.zeCommandListAppendMemoryCopyRegion(
+                                     submit.list, copy->dst, &region, (uint32_t)copy->dst_pitch, 0, copy->src, &region,
+                                     (uint32_t)copy->src_pitch, 0, submit.signal, submit.wait_count, submit.waits));
 }
 
 /* ---- fills ----------------------------------------------------------------------------------------------------------------- */

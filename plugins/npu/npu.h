@@ -39,6 +39,7 @@ enum { NPU_MAX_DEVICES = 64, NPU_MAX_ARGS = 64 };
   X(zeCommandListDestroy)                    \
   X(zeCommandListAppendBarrier)              \
   X(zeCommandListAppendMemoryCopy)           \
+  X(zeCommandListAppendMemoryCopyRegion)     \
   X(zeCommandListAppendMemoryFill)           \
   X(zeCommandListAppendLaunchKernel)         \
   X(zeCommandListAppendWriteGlobalTimestamp) \

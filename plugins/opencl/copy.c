@@ -1,4 +1,5 @@
-/* copy.c: memory_copy and memory_fill. */
+/* copy.c: memory_copy, memory_copy_2d and memory_fill. */
+#include <hal/plugin_transfer.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -49,6 +50,39 @@ hal_status_t hal_plugin_memory_copy(hal_plugin_stream_t *stream, void *dst, int3
   submit.work.bytes = size;
   submit.work.direction = direction_of(dst_device, src_device);
   return ocl_submit_end(&submit, ocl_enqueue_copy(&submit, &to, &from, size));
+}
+
+/* ---- rectangles ------------------------------------------------------------------------------------------------------------ */
+
+/* Bytes from the first to behind the last, which hal_copy_2d_check has found to fit. */
+static size_t extent_of(size_t pitch, const hal_copy_2d_t *copy) { return (copy->height - 1) * pitch + copy->width; }
+
+/* Buffers have calls for rectangles; within one buffer only for two of the same pitch. Others are copies of rows. */
+hal_status_t hal_plugin_memory_copy_2d(hal_plugin_stream_t *stream, const hal_copy_2d_t *copy) {
+  if (!copy->width || !copy->height) return HAL_OK;
+  hal_status_t status = hal_copy_2d_check("opencl", copy);
+  if (!status) status = check_side(copy->dst_device);
+  if (!status) status = check_side(copy->src_device);
+  if (!status && stream) status = ocl_check_device(stream->device);
+  if (status) return status;
+  const int on_host = copy->dst_device == HAL_HOST && copy->src_device == HAL_HOST;
+  if (ocl.memory != OCL_MEMORY_BUFFER || ocl_is_captured(stream) || on_host)
+    return hal_base_memory_copy_2d(stream, copy);
+  ocl_place_t to, from;
+  ocl_segment_t near = {.base = NULL};
+  status = ocl_place("memory_copy_2d", copy->dst_device, copy->dst, extent_of(copy->dst_pitch, copy), &near, &to);
+  if (!status)
+    status = ocl_place("memory_copy_2d", copy->src_device, copy->src, extent_of(copy->src_pitch, copy), &near, &from);
+  if (status) return status;
+  if (to.memory == from.memory && copy->dst_pitch != copy->src_pitch) return hal_base_memory_copy_2d(stream, copy);
+  ocl_submit_t submit;
+  status = ocl_submit_begin(&submit, stream, copy->dst_device != HAL_HOST ? copy->dst_device : copy->src_device,
+                            "memory_copy_2d");
+  if (status) return status;
+  submit.work.kind = HAL_PROFILE_COPY;
+  submit.work.bytes = (uint64_t)copy->width * copy->height;
+  submit.work.direction = direction_of(copy->dst_device, copy->src_device);
+  return ocl_submit_end(&submit, ocl_enqueue_copy_2d(&submit, &to, &from, copy));
 }
 
 /* ---- fills ----------------------------------------------------------------------------------------------------------------- */

@@ -41,6 +41,9 @@ enum { OCL_MAX_DEVICES = 64, OCL_MAX_ARGS = 64 };
   X(clEnqueueReadBuffer)          \
   X(clEnqueueWriteBuffer)         \
   X(clEnqueueCopyBuffer)          \
+  X(clEnqueueReadBufferRect)      \
+  X(clEnqueueWriteBufferRect)     \
+  X(clEnqueueCopyBufferRect)      \
   X(clEnqueueFillBuffer)          \
   X(clEnqueueMigrateMemObjects)   \
   X(clReleaseMemObject)           \
@@ -318,6 +321,9 @@ hal_status_t ocl_place(const char *op, int32_t device, const void *ptr, size_t s
 
 /* The driver's calls, by kind of memory. */
 cl_int ocl_enqueue_copy(ocl_submit_t *submit, const ocl_place_t *to, const ocl_place_t *from, size_t size);
+/* For buffers alone: the others have no call for rectangles. */
+cl_int ocl_enqueue_copy_2d(ocl_submit_t *submit, const ocl_place_t *to, const ocl_place_t *from,
+                           const hal_copy_2d_t *copy);
 cl_int ocl_enqueue_fill(ocl_submit_t *submit, const ocl_place_t *to, const void *pattern, size_t pattern_size,
                         size_t size);
 

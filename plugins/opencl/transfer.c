@@ -35,6 +35,33 @@ cl_int ocl_enqueue_copy(ocl_submit_t *submit, const ocl_place_t *to, const ocl_p
   return icd.clEnqueueReadBuffer(queue, from->memory, CL_FALSE, from->offset, size, to->ptr, 0, NULL, event);
 }
 
+/* OpenCL wants the place of the first byte in the buffer as column and row of rows of the pitch. */
+static void origin_of(size_t offset, size_t pitch, size_t origin[3]) {
+  origin[0] = offset % pitch, origin[1] = offset / pitch, origin[2] = 0;
+}
+
+cl_int ocl_enqueue_copy_2d(ocl_submit_t *submit, const ocl_place_t *to, const ocl_place_t *from,
+                           const hal_copy_2d_t *copy) {
+  const size_t region[3] = {copy->width, copy->height, 1}, here[3] = {0, 0, 0};
+  const size_t to_pitch = copy->dst_pitch, from_pitch = copy->src_pitch;
+  size_t there[3], other[3];
+  cl_event *const event = &submit->work.event;
+  if (to->memory && from->memory) {
+    origin_of(from->offset, from_pitch, other);
+    origin_of(to->offset, to_pitch, there);
+    return icd.clEnqueueCopyBufferRect(submit->queue, from->memory, to->memory, other, there, region, from_pitch, 0,
+                                       to_pitch, 0, 0, NULL, event);
+  }
+  if (to->memory) {
+    origin_of(to->offset, to_pitch, there);
+    return icd.clEnqueueWriteBufferRect(submit->queue, to->memory, CL_FALSE, there, here, region, to_pitch, 0,
+                                        from_pitch, 0, from->ptr, 0, NULL, event);
+  }
+  origin_of(from->offset, from_pitch, there);
+  return icd.clEnqueueReadBufferRect(submit->queue, from->memory, CL_FALSE, there, here, region, from_pitch, 0,
+                                     to_pitch, 0, to->ptr, 0, NULL, event);
+}
+
 cl_int ocl_enqueue_fill(ocl_submit_t *submit, const ocl_place_t *to, const void *pattern, size_t pattern_size,
                         size_t size) {
   cl_event *event = &submit->work.event;

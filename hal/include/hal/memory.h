@@ -54,6 +54,18 @@ HAL_API hal_status_t hal_memory_empty_cache(int32_t device);
 HAL_API hal_status_t hal_memory_copy(hal_stream_t *stream, void *dst, int32_t dst_device, const void *src,
                                      int32_t src_device, size_t size);
 
+/* Copies a rectangle of bytes: `height` rows of `width` bytes that begin `dst_pitch` and `src_pitch` bytes apart, such as columns of a matrix, in one
+ * call of the driver where it has one. The caller sets `desc->struct_size`; `desc` is borrowed for the call. Devices are as in hal_memory_copy, whose
+ * rules for the stream and the buffers hold; the two rectangles share no byte. A width or height of 0 copies nothing.
+ * Errors: HAL_OUT_OF_RANGE, HAL_INVALID_ARGUMENT = a pitch is less than the width, a rectangle ends beyond the address space, or as hal_memory_copy.
+ * Since 0.3. */
+HAL_API hal_status_t hal_memory_copy_2d(hal_stream_t *stream, const hal_copy_2d_t *desc);
+
+/* Queues `count` copies at once; `copies` is borrowed for the call, and its elements lie `stride` bytes apart: sizeof(hal_copy_t). Each is as hal_memory_copy's, but they run in any order: no copy writes bytes
+ * that another one of the call reads or writes. After a failure it is open which of them were queued.
+ * Errors: as hal_memory_copy, naming the number of the copy. Since 0.3. */
+HAL_API hal_status_t hal_memory_copy_batch(hal_stream_t *stream, const hal_copy_t *copies, size_t count, size_t stride);
+
 /* Fills memory with a pattern of 1, 2, 4, 8 or 16 bytes on a stream (NULL: current); `size` is a multiple of it.
  * Errors: HAL_INVALID_ARGUMENT. Since 0.1. */
 HAL_API hal_status_t hal_memory_fill(hal_stream_t *stream, int32_t device, void *dst, const void *pattern,

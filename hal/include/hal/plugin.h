@@ -30,7 +30,7 @@
  *    hal_device_info_t, which the host also asks for in part.
  *  - Some structs have no struct_size. These never change: hal_arg_t, hal_launch_attribute_t, hal_value_t,
  *    hal_memory_handle_t, hal_host_range_t, hal_host_kernel_t. And these may grow, what holds an array of them says
- *    their distance: hal_ir_use_t, hal_ir_buffer_t.
+ *    their distance: hal_ir_use_t, hal_ir_buffer_t, hal_copy_t.
  *  - Flags are macros of bits. A flag that the plugin does not know is HAL_UNIMPLEMENTED, never ignored
  *    (plugin_flags.h): later minors add flags to calls and descriptors.
  *  - No bool, enum, long, bit-field, FILE *, C++ or torch type crosses. Strings are UTF-8, NUL-ended, borrowed for the call.
@@ -128,6 +128,24 @@ typedef struct hal_pointer_info_s {
 } hal_pointer_info_t;
 
 enum { HAL_POINTER_DEVICE = 1, HAL_POINTER_PINNED = 2, HAL_POINTER_MANAGED = 3 };
+
+/* A rectangle of bytes, see memory_copy_2d. Rows begin a pitch apart. */
+typedef struct hal_copy_2d_s {
+  size_t struct_size;
+  void *dst;
+  const void *src;
+  size_t dst_pitch, src_pitch;    /* bytes from the beginning of a row to that of the next */
+  size_t width, height;           /* bytes of a row; rows */
+  int32_t dst_device, src_device; /* device ordinals or HAL_HOST */
+} hal_copy_2d_t;
+
+/* One copy of memory_copy_batch. It may grow: elements lie `stride` bytes apart. */
+typedef struct hal_copy_s {
+  void *dst;
+  const void *src;
+  size_t size;
+  int32_t dst_device, src_device; /* device ordinals or HAL_HOST */
+} hal_copy_t;
 
 /* ---- virtual memory: how memory of virtual_create crosses to other processes ------------------------------------------------- */
 #define HAL_HANDLE_NONE UINT32_C(0)

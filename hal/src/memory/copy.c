@@ -2,33 +2,30 @@
 #include <string.h>
 
 #include "device/profile_internal.h"
+#include "memory/copy.h"
 #include "memory/internal.h"
 
 /* Bytes per step of a copy that goes through the host: fits a second-level cache, so the second half of a step reads
  * what the first half wrote from there. */
 #define STAGE_BYTES HAL_MEM_MIB
 
-/* One side of a copy. */
-typedef struct side_s {
-  hal_device_t *device; /* NULL = host */
-  int32_t ordinal;      /* the plugin's own, or HAL_HOST */
-} side_t;
-
-static hal_status_t side_get(int32_t index, side_t *out_side) {
-  *out_side = (side_t){.ordinal = HAL_HOST};
-  if (index == HAL_HOST) return HAL_OK;
-  HAL_RETURN_IF_ERROR(hal_device_get(index, &out_side->device));
-  out_side->ordinal = out_side->device->ordinal;
-  return HAL_OK;
+hal_status_t hal_copy_sides(const char *call, int32_t dst_device, int32_t src_device, hal_copy_sides_t *out_sides) {
+  *out_sides = (hal_copy_sides_t){.to = NULL};
+  if (dst_device != HAL_HOST) HAL_RETURN_IF_ERROR(hal_device_get(dst_device, &out_sides->to));
+  if (src_device != HAL_HOST) HAL_RETURN_IF_ERROR(hal_device_get(src_device, &out_sides->from));
+  out_sides->own = out_sides->to ? out_sides->to : out_sides->from;
+  if (out_sides->own) return HAL_OK;
+  return hal_error_set(HAL_INVALID_ARGUMENT, "%s: both sides are host memory; at least one must be a device", call);
 }
 
 /* Copies between devices through host memory: after everything queued so far on `stream` and on the source's current
  * stream, piece by piece, finished on return. */
-static hal_status_t copy_staged(hal_stream_t *stream, void *dst, side_t to, const void *src, side_t from, size_t size) {
+static hal_status_t copy_staged(hal_stream_t *stream, void *dst, hal_device_t *to, const void *src, hal_device_t *from,
+                                size_t size) {
   const size_t step = size < STAGE_BYTES ? size : STAGE_BYTES;
   hal_status_t status = hal_stream_synchronize(stream);
-  if (!status) status = hal_stream_synchronize(hal_stream_or_current(from.device, NULL));
-  if (!status) status = hal_stream_synchronize(hal_stream_or_current(to.device, NULL));
+  if (!status) status = hal_stream_synchronize(hal_stream_or_current(from, NULL));
+  if (!status) status = hal_stream_synchronize(hal_stream_or_current(to, NULL));
   if (status) return status;
   hal_plugin_t *plugin = NULL;
   char *stage = hal_malloc(step);
@@ -36,17 +33,17 @@ static hal_status_t copy_staged(hal_stream_t *stream, void *dst, side_t to, cons
     return hal_error_set(HAL_RESOURCE_EXHAUSTED,
                          "hal_memory_copy: the host has no %zu bytes to stage a copy from device %s "
                          "to device %s",
-                         step, from.device->label, to.device->label);
+                         step, from->label, to->label);
   }
   for (size_t done = 0; done < size && !status; done += step) {
     const size_t count = size - done < step ? size - done : step;
-    plugin = from.device->plugin;
+    plugin = from->plugin;
     status = HAL_PROFILE_CALL(
-        hal_call_memory_copy(plugin, NULL, stage, HAL_HOST, (const char *)src + done, from.ordinal, count));
+        hal_call_memory_copy(plugin, NULL, stage, HAL_HOST, (const char *)src + done, from->ordinal, count));
     if (status) break;
-    plugin = to.device->plugin;
+    plugin = to->plugin;
     status =
-        HAL_PROFILE_CALL(hal_call_memory_copy(plugin, NULL, (char *)dst + done, to.ordinal, stage, HAL_HOST, count));
+        HAL_PROFILE_CALL(hal_call_memory_copy(plugin, NULL, (char *)dst + done, to->ordinal, stage, HAL_HOST, count));
   }
   hal_free(stage);
   return status ? hal_error_plugin(plugin, HAL_SLOT_memory_copy, status) : HAL_OK;
@@ -57,48 +54,48 @@ static int overlap(const void *a, const void *b, size_t size) {
   return x < y ? y - x < size : x - y < size;
 }
 
-static hal_status_t check_copy(const hal_stream_t *stream, const void *dst, int32_t dst_device, const void *src,
-                               int32_t src_device, size_t size) {
-  if (stream->device->index != dst_device && stream->device->index != src_device) {
-    return hal_error_set(
-        HAL_INVALID_ARGUMENT,
-        "hal_memory_copy: a stream of device %s was given for a copy from device %s to device %s; take a stream of one "
-        "of them",
-        stream->device->label, hal_device_label(src_device), hal_device_label(dst_device));
+hal_status_t hal_copy_check_stream(const char *call, const hal_stream_t *stream, int32_t dst_device,
+                                   int32_t src_device) {
+  if (stream->device->index == dst_device || stream->device->index == src_device) return HAL_OK;
+  return hal_error_set(HAL_INVALID_ARGUMENT,
+                       "%s: a stream of device %s was given for a copy from device %s to device %s; take a stream of "
+                       "one of them",
+                       call, stream->device->label, hal_device_label(src_device), hal_device_label(dst_device));
+}
+
+hal_status_t hal_copy_check(const char *call, const hal_stream_t *stream, const hal_copy_t *copy) {
+  HAL_RETURN_IF_ERROR(hal_copy_check_stream(call, stream, copy->dst_device, copy->src_device));
+  if (!copy->size) return HAL_OK;
+  if (!copy->dst || !copy->src) {
+    return hal_error_set(HAL_INVALID_ARGUMENT, "%s: %zu bytes %s address NULL", call, copy->size,
+                         copy->dst ? "from" : "to");
   }
-  if (!size) return HAL_OK;
-  if (!dst || !src) {
-    return hal_error_set(HAL_INVALID_ARGUMENT, "hal_memory_copy: %zu bytes %s address NULL", size, dst ? "from" : "to");
-  }
-  if (dst_device == src_device && overlap(dst, src, size)) {
-    return hal_error_set(HAL_INVALID_ARGUMENT, "hal_memory_copy: %zu bytes from %p to %p of device %s overlap", size,
-                         src, dst, hal_device_label(dst_device));
+  if (copy->dst_device == copy->src_device && overlap(copy->dst, copy->src, copy->size)) {
+    return hal_error_set(HAL_INVALID_ARGUMENT, "%s: %zu bytes from %p to %p of device %s overlap", call, copy->size,
+                         copy->src, copy->dst, hal_device_label(copy->dst_device));
   }
   return HAL_OK;
 }
 
 hal_status_t hal_memory_copy(hal_stream_t *stream, void *dst, int32_t dst_device, const void *src, int32_t src_device,
                              size_t size) {
-  side_t to, from;
-  HAL_RETURN_IF_ERROR(side_get(dst_device, &to));
-  HAL_RETURN_IF_ERROR(side_get(src_device, &from));
-  hal_device_t *device = to.device ? to.device : from.device;
-  if (!device) {
-    return hal_error_set(HAL_INVALID_ARGUMENT,
-                         "hal_memory_copy: both sides are host memory; at least one must be a device");
-  }
-  stream = hal_stream_or_current(device, stream);
-  HAL_RETURN_IF_ERROR(check_copy(stream, dst, dst_device, src, src_device, size));
+  static const char call[] = "hal_memory_copy";
+  const hal_copy_t copy = {dst, src, size, dst_device, src_device};
+  hal_copy_sides_t sides;
+  HAL_RETURN_IF_ERROR(hal_copy_sides(call, dst_device, src_device, &sides));
+  stream = hal_stream_or_current(sides.own, stream);
+  HAL_RETURN_IF_ERROR(hal_copy_check(call, stream, &copy));
   if (!size) return HAL_OK;
   hal_queue_t *const queue = hal_stream_queue(stream);
-  if (to.device && from.device && to.device->plugin != from.device->plugin) {
+  if (hal_copy_is_foreign(&sides)) {
     HAL_RETURN_IF_ERROR(queue->calls->require(queue, "a copy between devices of two plugins"));
-    return copy_staged(stream, dst, to, src, from, size);
+    return copy_staged(stream, dst, sides.to, src, sides.from, size);
   }
-  const hal_status_t status = HAL_PROFILE_CALL(queue->calls->copy(queue, dst, to.ordinal, src, from.ordinal, size));
+  const hal_status_t status = HAL_PROFILE_CALL(
+      queue->calls->copy(queue, dst, hal_copy_ordinal(sides.to), src, hal_copy_ordinal(sides.from), size));
   if (HAL_LIKELY(status != HAL_UNIMPLEMENTED)) return status;
-  if (to.device && from.device) return copy_staged(stream, dst, to, src, from, size);
-  return hal_error_plugin(device->plugin, HAL_SLOT_memory_copy, status);
+  if (sides.to && sides.from) return copy_staged(stream, dst, sides.to, src, sides.from, size);
+  return hal_error_plugin(sides.own->plugin, HAL_SLOT_memory_copy, status);
 }
 
 hal_status_t hal_memory_fill(hal_stream_t *stream, int32_t index, void *dst, const void *pattern, size_t pattern_size,

@@ -57,7 +57,9 @@
   X(HANDLE, const hal_memory_handle_t *, BORROWED)     \
   X(MODULE_DESC, const hal_module_desc_t *, BORROWED)  \
   X(LAUNCH, const hal_launch_t *, BORROWED)            \
-  X(RANDOM, const hal_random_t *, BORROWED)
+  X(RANDOM, const hal_random_t *, BORROWED)            \
+  X(COPY_2D, const hal_copy_2d_t *, BORROWED)          \
+  X(COPIES, const hal_copy_t *, BORROWED)
 
 enum {
 #define HAL_TYPE_NUMBER(name, type, class) HAL_TYPE_##name,

@@ -160,6 +160,13 @@ static const void *put_bytes(arena_t *arena, const hal_layer_call_t *call, const
   return put(arena, from, (size_t)hal_validate_argument(call, size)->value);
 }
 
+/* Copies an array of `count` elements, with what lies behind each that this HAL does not know. */
+static const void *put_copies(arena_t *arena, const hal_layer_call_t *call, const void *from) {
+  const size_t count = (size_t)hal_validate_argument(call, "count")->value;
+  const size_t stride = (size_t)hal_validate_argument(call, "stride")->value;
+  return count ? put(arena, from, count * stride) : NULL; /* the rule of memory_copy_batch has checked the product */
+}
+
 /* Copies one argument; gives 0 when it is not borrowed, or there is nothing to copy. */
 static const void *put_argument(arena_t *arena, const hal_layer_call_t *call, const hal_argument_t *argument) {
   const void *const from = (const void *)argument->value;
@@ -176,6 +183,10 @@ static const void *put_argument(arena_t *arena, const hal_layer_call_t *call, co
       return put_launch(arena, from);
     case HAL_TYPE_RANDOM:
       return put_struct(arena, from, sizeof(hal_random_t));
+    case HAL_TYPE_COPY_2D:
+      return put_struct(arena, from, sizeof(hal_copy_2d_t));
+    case HAL_TYPE_COPIES:
+      return put_copies(arena, call, from);
     case HAL_TYPE_CONST_ADDRESS: /* bytes with an argument for their number */
       if (strcmp(argument->name, "pattern") == 0) return put_bytes(arena, call, from, "pattern_size");
       if (strcmp(argument->name, "handle") == 0) return put_bytes(arena, call, from, "handle_size");

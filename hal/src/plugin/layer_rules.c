@@ -1,63 +1,13 @@
 /* layer_rules.c: what single ops promise beyond what holds for all of them; a table over the slots. Those of virtual memory,
- * graphs and exports are in layer_rules_graph.c. */
+ * graphs and exports are in layer_rules_graph.c, those of memory in layer_rules_memory.c. */
 #include <stdio.h>
 #include <string.h>
 
-#include "base/dtype.h"
 #include "base/log_internal.h"
 #include "base/status_internal.h"
 #include "hal/log.h"
 #include "plugin/call.h"
 #include "plugin/layer_rules.h"
-
-/* ---- ranges of device memory ---- */
-
-/* Says why an address lies in no live allocation. */
-static hal_status_t refuse_address(const hal_layer_call_t *call, const char *what, const void *address, size_t size,
-                                   int32_t device) {
-  const uintptr_t freed = hal_live_dead_range(&state_of(call)->lives, (uintptr_t)address);
-  if (freed)
-    return hal_validate_misuse(call,
-                               "%s, %zu bytes at %p, lies in device memory at %p that was freed; free it after its "
-                               "last use",
-                               what, size, address, (void *)freed);
-  return hal_validate_misuse(call,
-                             "%s, %zu bytes at %p, lies in no live allocation of device %d; pass an address within "
-                             "what memory_alloc gave",
-                             what, size, address, device);
-}
-
-hal_status_t hal_validate_range(const hal_layer_call_t *call, const char *what, const void *address, size_t size,
-                                int32_t device) {
-  hal_validate_t *const validate = state_of(call);
-  if (!size) return HAL_OK;
-  if (!address) return hal_validate_misuse(call, "%s is NULL for %zu bytes; pass device memory", what, size);
-  const int known = device >= 0 && device < HAL_MAX_DEVICES;
-  const hal_live_t *const live = hal_live_find_range(&validate->lives, (uintptr_t)address);
-  if (!live) {
-    /* Such a device may use any host address; and the size of another process's memory is not known here. */
-    if (known && (validate->device_flags[device] & HAL_DEVICE_UNIFIED)) return HAL_OK;
-    if (validate->lives.counts[HAL_LIVE_IMPORTED]) return HAL_OK;
-    return refuse_address(call, what, address, size, device);
-  }
-  const size_t before = (uintptr_t)address - live->address;
-  if (size > live->size - before)
-    return hal_validate_misuse(call,
-                               "%s, %zu bytes at %p, ends %zu bytes behind the allocation of %zu bytes at %p; copy "
-                               "less, or allocate more",
-                               what, size, address, size - (live->size - before), live->size, (void *)live->address);
-  if (live->device == device) return HAL_OK;
-  if (known && validate->peers[device] >> live->device & 1) return HAL_OK;
-  int32_t accessible = 0;
-  const hal_plugin_t *const plugin = call->plugin;
-  const int shared = known && call->slot != HAL_SLOT_memory_copy && plugin->api.device_peer_query &&
-                     !plugin->api.device_peer_query(device, live->device, &accessible) && accessible;
-  if (shared) return HAL_OK;
-  return hal_validate_misuse(call,
-                             "%s at %p is memory of device %d and not of device %d; name its own device, or copy it "
-                             "there first",
-                             what, address, live->device, device);
-}
 
 /* ---- plugin and devices ---- */
 
@@ -162,99 +112,6 @@ static hal_status_t after_peer_enable(hal_layer_call_t *call, hal_status_t statu
   return status;
 }
 _Static_assert(HAL_MAX_DEVICES <= 64, "one bit per peer");
-
-/* ---- memory ---- */
-
-static hal_status_t before_alloc(hal_layer_call_t *call) {
-  if (!value_of(call, "size")) return hal_validate_misuse(call, "size is 0; ask for at least one byte");
-  return HAL_OK;
-}
-
-/* Least alignments that plugin_ops.def promises. */
-enum { DEVICE_ALIGNMENT = 256, HOST_ALIGNMENT = 64 };
-
-static hal_status_t after_alloc(hal_layer_call_t *call, hal_status_t status) {
-  hal_validate_t *const validate = state_of(call);
-  void *const address = WRITTEN(call, 0, void *);
-  const size_t size = (size_t)value_of(call, "size");
-  const int32_t device = (int32_t)value_of(call, "device");
-  const uint32_t own = device < HAL_MAX_DEVICES ? validate->alignment[device] : 0;
-  const uint32_t alignment = own ? own : DEVICE_ALIGNMENT;
-  if ((uintptr_t)address % alignment)
-    return hal_validate_fault(call->plugin, call->slot,
-                              "the plugin gave %p, which is not aligned to %u bytes; align memory to 256 bytes, or say "
-                              "another base_alignment in device_info",
-                              address, alignment);
-  const hal_live_t *const other = hal_live_find_overlap(&validate->lives, (uintptr_t)address, size);
-  if (address && other)
-    return hal_validate_fault(
-        call->plugin, call->slot,
-        "the plugin gave %zu bytes at %p, which overlap the live %zu bytes at %p of device %d; give "
-        "each allocation memory of its own",
-        size, address, other->size, (void *)other->address, other->device);
-  return status;
-}
-
-static hal_status_t after_host_alloc(hal_layer_call_t *call, hal_status_t status) {
-  void *const address = WRITTEN(call, 0, void *);
-  if ((uintptr_t)address % HOST_ALIGNMENT == 0) return status;
-  return hal_validate_fault(call->plugin, call->slot, "the plugin gave %p, which is not aligned to %d bytes; align it",
-                            address, HOST_ALIGNMENT);
-}
-
-static hal_status_t before_copy(hal_layer_call_t *call) {
-  const uintptr_t dst = (uintptr_t)value_of(call, "dst"), src = (uintptr_t)value_of(call, "src");
-  const int32_t to = (int32_t)value_of(call, "dst_device"), from = (int32_t)value_of(call, "src_device");
-  const size_t size = (size_t)value_of(call, "size");
-  if (!size) return HAL_OK;
-  if (!dst || !src)
-    return hal_validate_misuse(call, "%s is NULL for %zu bytes; pass memory, or copy 0 bytes", dst ? "src" : "dst",
-                               size);
-  if (to == HAL_HOST && from == HAL_HOST)
-    return hal_validate_misuse(call, "both sides are host memory; use memcpy, or name a device");
-  if (to != HAL_HOST) HAL_RETURN_IF_ERROR(hal_validate_range(call, "dst", (void *)dst, size, to));
-  if (from != HAL_HOST) HAL_RETURN_IF_ERROR(hal_validate_range(call, "src", (void *)src, size, from));
-  if (dst < src ? src - dst < size : dst - src < size)
-    return hal_validate_misuse(call, "%zu bytes from %p to %p overlap; copy by way of other memory", size, (void *)src,
-                               (void *)dst);
-  const hal_live_t *const stream =
-      hal_live_find(&state_of(call)->lives, HAL_LIVE_STREAM, (uintptr_t)value_of(call, "stream"));
-  if (stream && stream->device != to && stream->device != from)
-    return hal_validate_misuse(call,
-                               "the stream is of device %d and the copy from %d to %d; take a stream of one of them",
-                               stream->device, from, to);
-  return HAL_OK;
-}
-
-static hal_status_t before_fill(hal_layer_call_t *call) {
-  const size_t size = (size_t)value_of(call, "size"), pattern = (size_t)value_of(call, "pattern_size");
-  if (!value_of(call, "pattern") || !pattern || pattern > 16 || (pattern & (pattern - 1)))
-    return hal_validate_misuse(call, "a pattern of %zu bytes; it has 1, 2, 4, 8 or 16", pattern);
-  if (size % pattern)
-    return hal_validate_misuse(call, "%zu bytes are no multiple of the pattern's %zu; fill whole patterns", size,
-                               pattern);
-  return hal_validate_range(call, "dst", (const void *)value_of(call, "dst"), size, (int32_t)value_of(call, "device"));
-}
-
-static hal_status_t after_memory_info(hal_layer_call_t *call, hal_status_t status) {
-  const size_t available = WRITTEN(call, 0, size_t), total = WRITTEN(call, 1, size_t);
-  if (available <= total) return status;
-  return hal_validate_fault(call->plugin, call->slot,
-                            "the plugin answered %zu bytes free of %zu; free is part of total", available, total);
-}
-
-static hal_status_t before_random(hal_layer_call_t *call) {
-  const hal_random_t *const desc = (const hal_random_t *)value_of(call, "desc");
-  const size_t element = hal_dtype_size(desc->dtype);
-  size_t size;
-  if (!element || __builtin_mul_overflow((size_t)desc->count, element, &size))
-    return hal_validate_misuse(call, "%llu elements of dtype %d; pass a dtype of plugin.h and fewer elements",
-                               (unsigned long long)desc->count, (int)desc->dtype);
-  if (HAL_HAS_FIELD(desc, random_state) && desc->random_state)
-    HAL_RETURN_IF_ERROR(
-        hal_validate_range(call, "desc->random_state", desc->random_state, 2 * sizeof(uint64_t), desc->device));
-  return hal_validate_range(call, "desc->dst", desc->dst, size, desc->device);
-}
 
 /* ---- streams and events ---- */
 
@@ -415,23 +272,25 @@ const hal_rule_t hal_rules[HAL_SLOT_COUNT] = {
     [HAL_SLOT_device_info] = {.after = after_device_info},
     [HAL_SLOT_device_peer_query] = {.after = after_peer_query},
     [HAL_SLOT_device_peer_enable] = {.after = after_peer_enable},
-    [HAL_SLOT_memory_alloc] = {MAKES(MEMORY), .before = before_alloc, .after = after_alloc},
+    [HAL_SLOT_memory_alloc] = {MAKES(MEMORY), .before = hal_rule_before_alloc, .after = hal_rule_after_alloc},
     [HAL_SLOT_memory_free] = {ENDS(MEMORY)},
-    [HAL_SLOT_memory_alloc_async] = {MAKES(MEMORY), .before = before_alloc, .after = after_alloc},
+    [HAL_SLOT_memory_alloc_async] = {MAKES(MEMORY), .before = hal_rule_before_alloc, .after = hal_rule_after_alloc},
     [HAL_SLOT_memory_free_async] = {ENDS(MEMORY)},
-    [HAL_SLOT_memory_copy] = {.before = before_copy},
-    [HAL_SLOT_memory_fill] = {.before = before_fill},
-    [HAL_SLOT_memory_info] = {.after = after_memory_info},
-    [HAL_SLOT_host_alloc] = {MAKES(HOST), .before = before_alloc, .after = after_host_alloc},
+    [HAL_SLOT_memory_copy] = {.before = hal_rule_before_copy},
+    [HAL_SLOT_memory_copy_2d] = {.before = hal_rule_before_copy_2d},
+    [HAL_SLOT_memory_copy_batch] = {.before = hal_rule_before_copy_batch},
+    [HAL_SLOT_memory_fill] = {.before = hal_rule_before_fill},
+    [HAL_SLOT_memory_info] = {.after = hal_rule_after_memory_info},
+    [HAL_SLOT_host_alloc] = {MAKES(HOST), .before = hal_rule_before_alloc, .after = hal_rule_after_host_alloc},
     [HAL_SLOT_host_free] = {ENDS(HOST)},
-    [HAL_SLOT_host_register] = {MAKES(REGISTERED), .before = before_alloc},
+    [HAL_SLOT_host_register] = {MAKES(REGISTERED), .before = hal_rule_before_alloc},
     [HAL_SLOT_host_unregister] = {ENDS(REGISTERED)},
     [HAL_SLOT_ipc_export] = {.before = hal_rule_before_export, .after = hal_rule_after_export},
     [HAL_SLOT_ipc_open] = {MAKES(IMPORTED), .before = hal_rule_before_open},
     [HAL_SLOT_ipc_close] = {ENDS(IMPORTED)},
-    [HAL_SLOT_virtual_reserve] = {MAKES(RESERVED), .before = before_alloc},
+    [HAL_SLOT_virtual_reserve] = {MAKES(RESERVED), .before = hal_rule_before_alloc},
     [HAL_SLOT_virtual_unreserve] = {ENDS(RESERVED), .before = hal_rule_before_unreserve},
-    [HAL_SLOT_virtual_create] = {MAKES(PHYSICAL), .before = before_alloc},
+    [HAL_SLOT_virtual_create] = {MAKES(PHYSICAL), .before = hal_rule_before_alloc},
     [HAL_SLOT_virtual_access] = {.before = hal_rule_before_access},
     [HAL_SLOT_virtual_export] = {.before = hal_rule_before_share, .after = hal_rule_after_share},
     [HAL_SLOT_virtual_import] = {MAKES(PHYSICAL)},
@@ -458,7 +317,7 @@ const hal_rule_t hal_rules[HAL_SLOT_COUNT] = {
     [HAL_SLOT_program_compiler] = {.after = after_program_compiler},
     [HAL_SLOT_device_sensor] = {.after = after_sensor},
     [HAL_SLOT_extensions] = {.after = hal_rule_after_extensions},
-    [HAL_SLOT_random_fill] = {.before = before_random},
+    [HAL_SLOT_random_fill] = {.before = hal_rule_before_random},
     [HAL_SLOT_capture_begin] = {.before = hal_rule_before_capture_begin, .after = hal_rule_after_capture_begin},
     [HAL_SLOT_capture_end] = {MAKES(GRAPH), .before = hal_rule_before_capture_end, .after = hal_rule_after_capture_end},
     [HAL_SLOT_graph_destroy] = {ENDS(GRAPH)},

@@ -21,6 +21,17 @@ static inline int has_end(const char *text, size_t size) { return memchr(text, '
 /* What the plugin wrote to its n-th out-parameter, which has this type. */
 #define WRITTEN(call, n, type) (*(type const *)(const void *)(call)->outs[n].room)
 
+/* ---- layer_rules_memory.c ---- */
+hal_status_t hal_rule_before_alloc(hal_layer_call_t *call);
+hal_status_t hal_rule_after_alloc(hal_layer_call_t *call, hal_status_t status);
+hal_status_t hal_rule_after_host_alloc(hal_layer_call_t *call, hal_status_t status);
+hal_status_t hal_rule_before_copy(hal_layer_call_t *call);
+hal_status_t hal_rule_before_copy_2d(hal_layer_call_t *call);
+hal_status_t hal_rule_before_copy_batch(hal_layer_call_t *call);
+hal_status_t hal_rule_before_fill(hal_layer_call_t *call);
+hal_status_t hal_rule_after_memory_info(hal_layer_call_t *call, hal_status_t status);
+hal_status_t hal_rule_before_random(hal_layer_call_t *call);
+
 /* ---- layer_rules_graph.c: virtual memory, graphs, exports ---- */
 hal_status_t hal_rule_before_map(hal_layer_call_t *call);
 hal_status_t hal_rule_after_map(hal_layer_call_t *call, hal_status_t status);

@@ -33,6 +33,12 @@ static void put_launch(line_t *line, const hal_launch_t *launch) {
       launch->block[0], launch->block[1], launch->block[2], launch->arg_count);
 }
 
+static void put_copy_2d(line_t *line, const hal_copy_2d_t *copy) {
+  PUT(line, "%zu rows of %zu bytes, %p of device %d (pitch %zu) to %p of device %d (pitch %zu)", copy->height,
+      copy->width, copy->src, (int)copy->src_device, copy->src_pitch, copy->dst, (int)copy->dst_device,
+      copy->dst_pitch);
+}
+
 /* What the plugin is given. */
 static void put_argument(line_t *line, const hal_argument_t *argument) {
   const void *const address = (const void *)argument->value;
@@ -56,6 +62,9 @@ static void put_argument(line_t *line, const hal_argument_t *argument) {
       PUT(line, "priority %d, engine %u, flags 0x%x", (int)((const hal_stream_desc_t *)address)->priority,
           (unsigned)((const hal_stream_desc_t *)address)->engine,
           (unsigned)((const hal_stream_desc_t *)address)->flags);
+      return;
+    case HAL_TYPE_COPY_2D:
+      put_copy_2d(line, address);
       return;
     case HAL_TYPE_MODULE_DESC:
       PUT(line, "%.32s, %zu bytes", ((const hal_module_desc_t *)address)->dialect,

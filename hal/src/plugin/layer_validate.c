@@ -165,9 +165,11 @@ static hal_status_t check_borrowed(const hal_layer_call_t *call, const hal_argum
       [HAL_TYPE_MODULE_DESC] = HAL_STRUCT_SIZE(hal_module_desc_t, size),
       [HAL_TYPE_LAUNCH] = HAL_STRUCT_SIZE(hal_launch_t, args),
       [HAL_TYPE_RANDOM] = HAL_STRUCT_SIZE(hal_random_t, p1),
+      [HAL_TYPE_COPY_2D] = HAL_STRUCT_SIZE(hal_copy_2d_t, src_device),
   };
   const void *const at = (const void *)argument->value;
   if (!at && call->slot == HAL_SLOT_profile_range) return HAL_OK; /* closes a range */
+  if (argument->type == HAL_TYPE_COPIES) return HAL_OK;           /* by its rule: there may be none */
   if (!at) return hal_validate_misuse(call, "%s is NULL; it must not be", argument->name);
   size_t size;
   if (!least[argument->type]) return HAL_OK;

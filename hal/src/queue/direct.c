@@ -35,6 +35,19 @@ static hal_status_t copy(hal_queue_t *queue, void *dst, int32_t dst_device, cons
   return unless_unimplemented(direct, HAL_SLOT_memory_copy, status);
 }
 
+static hal_status_t copy_2d(hal_queue_t *queue, const hal_copy_2d_t *desc) {
+  hal_direct_t *const direct = direct_of(queue);
+  return unless_unimplemented(direct, HAL_SLOT_memory_copy_2d,
+                              hal_call_memory_copy_2d(direct->plugin, direct->handle, desc));
+}
+
+static hal_status_t copy_batch(hal_queue_t *queue, const hal_copy_t *copies, size_t count) {
+  hal_direct_t *const direct = direct_of(queue);
+  return unless_unimplemented(
+      direct, HAL_SLOT_memory_copy_batch,
+      hal_call_memory_copy_batch(direct->plugin, direct->handle, copies, count, sizeof *copies));
+}
+
 static hal_status_t fill(hal_queue_t *queue, void *dst, const void *pattern, size_t pattern_size, size_t size) {
   hal_direct_t *const direct = direct_of(queue);
   const hal_status_t status =
@@ -133,6 +146,8 @@ const hal_queue_calls_t hal_direct_calls = {.begin_op = begin_op,
                                             .end_op = end_op,
                                             .launch = launch,
                                             .copy = copy,
+                                            .copy_2d = copy_2d,
+                                            .copy_batch = copy_batch,
                                             .fill = fill,
                                             .random = random_numbers,
                                             .own_op = own_op,

@@ -1,4 +1,4 @@
-/* queue.c: queues that are used no more. */
+/* queue.c: queues that are used no more, and what those that record have in common. */
 #include "queue/queue.h"
 
 /* Puts a list of queues before those that are parked. */
@@ -17,4 +17,22 @@ hal_queue_t *hal_queue_unpark(_Atomic(hal_queue_t *) *parked) {
   while (last->next) last = last->next;
   push(parked, first->next, last);
   return first;
+}
+
+hal_status_t hal_queue_copy_rows(hal_queue_t *queue, const hal_copy_2d_t *desc) {
+  const int is_dense = desc->dst_pitch == desc->width && desc->src_pitch == desc->width;
+  const size_t rows = is_dense ? 1 : desc->height, size = is_dense ? desc->width * desc->height : desc->width;
+  hal_status_t status = HAL_OK;
+  for (size_t row = 0; row < rows && !status; row++)
+    status = queue->calls->copy(queue, (char *)desc->dst + row * desc->dst_pitch, desc->dst_device,
+                                (const char *)desc->src + row * desc->src_pitch, desc->src_device, size);
+  return status;
+}
+
+hal_status_t hal_queue_copy_each(hal_queue_t *queue, const hal_copy_t *copies, size_t count) {
+  hal_status_t status = HAL_OK;
+  for (size_t i = 0; i < count && !status; i++)
+    status = queue->calls->copy(queue, copies[i].dst, copies[i].dst_device, copies[i].src, copies[i].src_device,
+                                copies[i].size);
+  return status;
 }

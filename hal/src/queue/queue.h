@@ -47,6 +47,9 @@ typedef struct hal_queue_calls_s {
   /* Devices are the plugin's ordinals, or HAL_HOST. HAL_UNIMPLEMENTED, without a message: the plugin does not copy between them. */
   hal_status_t (*copy)(hal_queue_t *queue, void *dst, int32_t dst_device, const void *src, int32_t src_device,
                        size_t size);
+  /* Copies of one rectangle, or of several ranges, which a recording keeps as copies of their own. Otherwise as `copy`. */
+  hal_status_t (*copy_2d)(hal_queue_t *queue, const hal_copy_2d_t *desc);
+  hal_status_t (*copy_batch)(hal_queue_t *queue, const hal_copy_t *copies, size_t count);
   hal_status_t (*fill)(hal_queue_t *queue, void *dst, const void *pattern, size_t pattern_size, size_t size);
   /* HAL_UNIMPLEMENTED, without a message: the plugin has no such numbers. */
   hal_status_t (*random)(hal_queue_t *queue, const hal_random_t *desc);
@@ -87,6 +90,10 @@ struct hal_queue_s {
   const hal_queue_calls_t *calls;
   hal_queue_t *next; /* where it is parked */
 };
+
+/* For queues that record: copies of rows and of several ranges as calls of the queue's own `copy`. */
+hal_status_t hal_queue_copy_rows(hal_queue_t *queue, const hal_copy_2d_t *desc);
+hal_status_t hal_queue_copy_each(hal_queue_t *queue, const hal_copy_t *copies, size_t count);
 
 /* Kinds of queues that are parked. */
 enum { HAL_QUEUE_CAPTURE, HAL_QUEUE_LAZY, HAL_QUEUE_KINDS };

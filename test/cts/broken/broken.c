@@ -79,6 +79,28 @@ static hal_status_t info_depends_on_size(int32_t device, hal_device_info_t *out_
   if (HAL_HAS_FIELD(out_info, driver_version)) HAL_SET_FIELD(out_info, l2_bytes, out_info->l2_bytes + 1);
   return status;
 }
+/* Copies whole pitches: what lies between the rows changes, too. */
+static hal_status_t copy_2d_gaps(stream_t *stream, const hal_copy_2d_t *copy) {
+  hal_copy_2d_t wide = *copy;
+  if (copy->width && copy->dst_pitch == copy->src_pitch) wide.width = copy->dst_pitch;
+  return good.memory_copy_2d(stream, &wide);
+}
+/* Takes a rectangle of narrow rows for one of dense ones. */
+static hal_status_t copy_2d_any_pitch(stream_t *stream, const hal_copy_2d_t *copy) {
+  hal_copy_2d_t fixed = *copy;
+  if (fixed.dst_pitch < fixed.width) fixed.dst_pitch = fixed.width;
+  if (fixed.src_pitch < fixed.width) fixed.src_pitch = fixed.width;
+  return good.memory_copy_2d(stream, &fixed);
+}
+static hal_status_t batch_no_stride(stream_t *stream, const hal_copy_t *copies, size_t count, size_t stride) {
+  hal_copy_t packed[256];
+  if (count > 256 || count < 2) return good.memory_copy_batch(stream, copies, count, stride);
+  for (size_t i = 0; i < count; i++) packed[i] = copies[0]; /* those at the wrong places are no copies */
+  return good.memory_copy_batch(stream, packed, count, sizeof *packed);
+}
+static hal_status_t batch_forgets_last(stream_t *stream, const hal_copy_t *copies, size_t count, size_t stride) {
+  return good.memory_copy_batch(stream, copies, count > 32 ? 32 : count, stride);
+}
 static hal_status_t device_synchronize_not(int32_t device) { return (void)device, HAL_OK; }
 
 /* ---- memory ---- */

@@ -140,6 +140,9 @@ API CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUde
     case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
       *value = setting("CUDA_STAND_IN_POOLS", 1) != 0;
       break;
+    case CU_DEVICE_ATTRIBUTE_MAX_PITCH:
+      *value = MOST_PITCH;
+      break;
     case CU_DEVICE_ATTRIBUTE_WARP_SIZE:
       *value = 32;
       break;

@@ -7,7 +7,8 @@ typedef struct transfer_s {
   command_t command;
   char *to;
   const char *from;
-  size_t count, width; /* of a fill: elements, and bytes of one */
+  size_t count, width; /* of a fill: elements, and bytes of one; of a rectangle: rows, and bytes of one */
+  size_t to_pitch, from_pitch;
   unsigned value;
 } transfer_t;
 
@@ -15,6 +16,13 @@ static void run_copy(command_t *command, CUcontext context) {
   const transfer_t *const copy = (const transfer_t *)command;
   (void)context;
   memmove(copy->to, copy->from, copy->count);
+}
+
+static void run_rectangle(command_t *command, CUcontext context) {
+  const transfer_t *const copy = (const transfer_t *)command;
+  (void)context;
+  for (size_t row = 0; row < copy->count; row++)
+    memmove(copy->to + row * copy->to_pitch, copy->from + row * copy->from_pitch, copy->width);
 }
 
 static void run_fill(command_t *command, CUcontext context) {
@@ -64,6 +72,41 @@ API CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr
                                size_t bytes, CUstream stream) {
   if (!to_context || !from_context) return CUDA_ERROR_INVALID_CONTEXT;
   return copy(to, 1, from, 1, bytes, stream);
+}
+
+/* One side of a rectangle: its first byte; NULL = it is no memory of the kind that was said, or in part. */
+static char *side_of(CUmemorytype type, const void *host, CUdeviceptr device, size_t pitch, size_t x, size_t y,
+                     const CUDA_MEMCPY2D *copy) {
+  const size_t bytes = (copy->Height - 1) * pitch + copy->WidthInBytes;
+  char *const first =
+      (type == CU_MEMORYTYPE_HOST ? (char *)(uintptr_t)host : (char *)(uintptr_t)device) + y * pitch + x;
+  if (pitch < copy->WidthInBytes || pitch > MOST_PITCH) return NULL;
+  if (type == CU_MEMORYTYPE_DEVICE && !is_device_range((CUdeviceptr)(uintptr_t)first, bytes)) return NULL;
+  return type == CU_MEMORYTYPE_HOST && !host ? NULL : first;
+}
+
+API CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *copy, CUstream stream) {
+  CUcontext context;
+  const CUresult code = enter(&context);
+  if (code) return code;
+  if (!copy->WidthInBytes || !copy->Height) return CUDA_SUCCESS;
+  const transfer_t transfer = {.to = side_of(copy->dstMemoryType, copy->dstHost, copy->dstDevice, copy->dstPitch,
+                                             copy->dstXInBytes, copy->dstY, copy),
+                               .from = side_of(copy->srcMemoryType, copy->srcHost, copy->srcDevice, copy->srcPitch,
+                                               copy->srcXInBytes, copy->srcY, copy),
+                               .count = copy->Height,
+                               .width = copy->WidthInBytes,
+                               .to_pitch = copy->dstPitch,
+                               .from_pitch = copy->srcPitch};
+  if (!transfer.to || !transfer.from) return CUDA_ERROR_INVALID_VALUE;
+  const size_t rows = copy->Height - 1;
+  const int pageable = (copy->dstMemoryType == CU_MEMORYTYPE_HOST &&
+                        !is_locked_range(transfer.to, rows * copy->dstPitch + copy->WidthInBytes)) ||
+                       (copy->srcMemoryType == CU_MEMORYTYPE_HOST &&
+                        !is_locked_range(transfer.from, rows * copy->srcPitch + copy->WidthInBytes));
+  const CUresult queued = push(&transfer, run_rectangle, stream, context);
+  if (!queued && pageable) stream_finish(stream, context); /* the driver stages it, and waits for that */
+  return queued;
 }
 
 static CUresult fill(CUdeviceptr to, unsigned value, size_t width, size_t count, CUstream stream) {

@@ -10,7 +10,12 @@
 #include "module_image.h"
 
 #define API __attribute__((visibility("default")))
-enum { MAX_DEVICES = 8, MAX_ARGUMENTS = 4096 / 4, ARGUMENT_BYTES = 4096 };
+enum {
+  MAX_DEVICES = 8,
+  MAX_ARGUMENTS = 4096 / 4,
+  ARGUMENT_BYTES = 4096,
+  MOST_PITCH = 1 << 20
+}; /* less than hardware has: tests go beyond */
 
 /* ---- the exported functions (entry.c and others) --------------------------------------------------------------------------------- */
 
@@ -24,6 +29,7 @@ enum { MAX_DEVICES = 8, MAX_ARGUMENTS = 4096 / 4, ARGUMENT_BYTES = 4096 };
 #define cuMemcpyHtoDAsync cuMemcpyHtoDAsync_v2
 #define cuMemcpyDtoHAsync cuMemcpyDtoHAsync_v2
 #define cuMemcpyDtoDAsync cuMemcpyDtoDAsync_v2
+#define cuMemcpy2DAsync cuMemcpy2DAsync_v2
 #define cuStreamDestroy cuStreamDestroy_v2
 #define cuEventDestroy cuEventDestroy_v2
 #define cuIpcOpenMemHandle cuIpcOpenMemHandle_v2

@@ -36,6 +36,11 @@ static int compute(const command_t *command) {
     case COMMAND_COPY:
       memmove(command->dst, command->src, command->size);
       return 0;
+    case COMMAND_REGION:
+      for (size_t row = 0; row < command->rows; row++)
+        memmove((char *)command->dst + row * command->dst_pitch, (const char *)command->src + row * command->src_pitch,
+                command->size);
+      return 0;
     case COMMAND_FILL:
       fill(command);
       return 0;
@@ -100,6 +105,29 @@ static ze_result_t append_copy(ze_command_list_handle_t list, void *dst, const v
   return result ? result : append(list, &command, signal, wait_count, waits);
 }
 
+/* Of two dimensions: the driver knows no others. */
+static ze_result_t append_region(ze_command_list_handle_t list, void *dst, const ze_copy_region_t *to,
+                                 uint32_t dst_pitch, uint32_t dst_slice, const void *src, const ze_copy_region_t *from,
+                                 uint32_t src_pitch, uint32_t src_slice, ze_event_handle_t signal, uint32_t wait_count,
+                                 ze_event_handle_t *waits) {
+  if (to->width != from->width || to->height != from->height || to->depth > 1 || dst_slice || src_slice ||
+      dst_pitch < to->width || src_pitch < to->width)
+    return ZE_RESULT_ERROR_INVALID_ARGUMENT;
+  char *const first = (char *)dst + (size_t)to->originY * dst_pitch + to->originX;
+  const char *const source = (const char *)src + (size_t)from->originY * src_pitch + from->originX;
+  const size_t rows = to->height ? to->height - 1 : 0;
+  ze_result_t result = memory_check(first, rows * dst_pitch + to->width);
+  if (!result) result = memory_check(source, rows * src_pitch + to->width);
+  const command_t command = {.kind = COMMAND_REGION,
+                             .dst = first,
+                             .src = source,
+                             .size = to->width,
+                             .rows = to->height,
+                             .dst_pitch = dst_pitch,
+                             .src_pitch = src_pitch};
+  return result ? result : append(list, &command, signal, wait_count, waits);
+}
+
 static ze_result_t append_fill(ze_command_list_handle_t list, void *dst, const void *pattern, size_t pattern_size,
                                size_t size, ze_event_handle_t signal, uint32_t wait_count, ze_event_handle_t *waits) {
   command_t command = {.kind = COMMAND_FILL, .dst = dst, .size = size, .pattern_size = pattern_size};
@@ -149,6 +177,7 @@ static ze_result_t append_stamp(ze_command_list_handle_t list, uint64_t *dst, ze
 
 void command_fill_table(ze_command_list_dditable_t *table) {
   table->pfnAppendMemoryCopy = append_copy;
+  table->pfnAppendMemoryCopyRegion = append_region;
   table->pfnAppendMemoryFill = append_fill;
   table->pfnAppendLaunchKernel = append_launch;
   table->pfnAppendBarrier = append_barrier;

@@ -152,6 +152,7 @@ int code_run(const launch_t *launch);
 typedef enum command_e {
   COMMAND_NOTHING,
   COMMAND_COPY,
+  COMMAND_REGION,
   COMMAND_FILL,
   COMMAND_LAUNCH,
   COMMAND_RESET,
@@ -164,6 +165,7 @@ typedef struct command_s {
   void *dst;
   const void *src;
   size_t size, pattern_size;
+  size_t rows, dst_pitch, src_pitch; /* of a region, whose rows have `size` bytes */
   unsigned char pattern[MAX_PATTERN];
   launch_t *launch;
   event_t *signal;

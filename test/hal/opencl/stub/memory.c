@@ -79,6 +79,38 @@ clEnqueueCopyBuffer(cl_command_queue queue, cl_mem from, cl_mem to, size_t from_
   return copy(to->bytes + to_offset, from->bytes + from_offset, size, event);
 }
 
+static cl_int copy_rows(char *to, const size_t *to_origin, size_t to_pitch, const char *from, const size_t *from_origin,
+                        size_t from_pitch, const size_t *region, cl_event *event) {
+  for (size_t row = 0; row < region[1]; row++)
+    memmove(to + (to_origin[1] + row) * to_pitch + to_origin[0],
+            from + (from_origin[1] + row) * from_pitch + from_origin[0], region[0]);
+  return stub_queued(event);
+}
+
+ENTRY(cl_int)
+clEnqueueReadBufferRect(cl_command_queue queue, cl_mem buffer, cl_bool wait, const size_t *origin, const size_t *there,
+                        const size_t *region, size_t pitch, size_t slice, size_t there_pitch, size_t there_slice,
+                        void *to, cl_uint count, const cl_event *list, cl_event *event) {
+  (void)queue, (void)wait, (void)slice, (void)there_slice, (void)count, (void)list;
+  return copy_rows(to, there, there_pitch, buffer->bytes, origin, pitch, region, event);
+}
+
+ENTRY(cl_int)
+clEnqueueWriteBufferRect(cl_command_queue queue, cl_mem buffer, cl_bool wait, const size_t *origin, const size_t *there,
+                         const size_t *region, size_t pitch, size_t slice, size_t there_pitch, size_t there_slice,
+                         const void *from, cl_uint count, const cl_event *list, cl_event *event) {
+  (void)queue, (void)wait, (void)slice, (void)there_slice, (void)count, (void)list;
+  return copy_rows(buffer->bytes, origin, pitch, from, there, there_pitch, region, event);
+}
+
+ENTRY(cl_int)
+clEnqueueCopyBufferRect(cl_command_queue queue, cl_mem from, cl_mem to, const size_t *from_origin,
+                        const size_t *to_origin, const size_t *region, size_t from_pitch, size_t from_slice,
+                        size_t to_pitch, size_t to_slice, cl_uint count, const cl_event *list, cl_event *event) {
+  (void)queue, (void)from_slice, (void)to_slice, (void)count, (void)list;
+  return copy_rows(to->bytes, to_origin, to_pitch, from->bytes, from_origin, from_pitch, region, event);
+}
+
 ENTRY(cl_int)
 clEnqueueFillBuffer(cl_command_queue queue, cl_mem buffer, const void *pattern, size_t pattern_size, size_t offset,
                     size_t size, cl_uint count, const cl_event *list, cl_event *event) {
