@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "run.h"
 
@@ -25,39 +26,81 @@ static const char usage[] =
     "  --skip-code N       exit code when the hardware is not here and nothing was exercised, 0 by default\n"
     "  --fault NAME=VALUE  a setting of the plugin's by which one of its first 100 launches fails when it runs\n"
     "  --stop              ends with the first finding\n"
+    "  --verbose           lists every case, with why it was skipped or is blocked, and figures\n"
     "  --limit SECONDS     time of one case, 120 by default\n";
 
 static cts_run_t run;
-static int tap, skip_code;
+static int tap, verbose, skip_code;
 
-static void tell(const cts_run_t *of, uint32_t number) {
+static const char *rule_id(const cts_result_t *result) {
+  return result->rule < cts_rule_count ? cts_rules[result->rule].id : "none";
+}
+
+/* ---- while the cases run ---- */
+
+static void tell_tap(const cts_run_t *of, uint32_t number, int count) {
   const cts_result_t *const result = &of->results[number];
-  const char *const rule = result->rule < cts_rule_count ? cts_rules[result->rule].id : "none";
+  const int bad = result->verdict == CTS_FAIL || result->verdict == CTS_BLOCKED || result->verdict == CTS_XFAIL;
   char id[64];
-  static int count;
   cts_case_id(&cts_cases[number], id);
-  count++;
-  if (tap) {
-    const int bad = result->verdict == CTS_FAIL || result->verdict == CTS_BLOCKED || result->verdict == CTS_XFAIL;
-    printf("%sok %d - %s%s%s\n", bad ? "not " : "", count, id,
-           result->verdict == CTS_XFAIL                                        ? " # TODO "
-           : result->verdict == CTS_SKIP || result->verdict == CTS_UNSUPPORTED ? " # SKIP "
-                                                                               : "",
-           result->verdict == CTS_PASS || bad ? "" : result->text);
-    if (bad) printf("# rule %s: %s\n", rule, result->text);
-  } else if (result->verdict == CTS_FAIL) {
-    printf("FAIL     %s\n  rule     %s: %s\n  evidence %s\n", id, rule,
-           result->rule < cts_rule_count ? cts_rules[result->rule].text : "", result->text);
-    if (result->output[0]) printf("  output   %s\n", result->output);
-  } else {
-    printf("%-8s %s%s%s\n", cts_verdict_name(result->verdict), id, result->text[0] ? ": " : "", result->text);
-  }
+  printf("%sok %d - %s%s%s\n", bad ? "not " : "", count, id,
+         result->verdict == CTS_XFAIL                                        ? " # TODO "
+         : result->verdict == CTS_SKIP || result->verdict == CTS_UNSUPPORTED ? " # SKIP "
+                                                                             : "",
+         result->verdict == CTS_PASS || bad ? "" : result->text);
+  if (bad) printf("# rule %s: %s\n", rule_id(result), result->text);
   fflush(stdout);
 }
 
-static void tell_rows(const cts_run_t *of) {
+/* TAP comes case by case. For people the verdict comes first, so that until then only a terminal sees how far the run is. */
+static void tell(const cts_run_t *of, uint32_t number) {
+  static int count;
+  char id[64];
+  count++;
+  if (tap) return tell_tap(of, number, count);
+  if (!isatty(STDERR_FILENO)) return;
+  cts_case_id(&cts_cases[number], id);
+  fprintf(stderr, "\r%d of %u cases: %-40s", count, cts_case_count, id);
+}
+
+/* ---- when all have run ---- */
+
+static void put_finding(const cts_run_t *of, uint32_t number) {
+  const cts_result_t *const result = &of->results[number];
+  char id[64];
+  cts_case_id(&cts_cases[number], id);
+  printf("FAIL     %s\n  rule     %s: %s\n  evidence %s\n", id, rule_id(result),
+         result->rule < cts_rule_count ? cts_rules[result->rule].text : "", result->text);
+  if (result->output[0]) printf("  output   %s\n", result->output);
+}
+
+/* Every case that is no finding. */
+static void put_cases(const cts_run_t *of) {
+  char id[64];
+  for (uint32_t i = 0; i < cts_case_count; i++) {
+    const cts_result_t *const result = &of->results[i];
+    if (result->verdict == CTS_NONE || result->verdict == CTS_FAIL) continue;
+    cts_case_id(&cts_cases[i], id);
+    printf("%-8s %s%s%s\n", cts_verdict_name(result->verdict), id, result->text[0] ? ": " : "", result->text);
+  }
+}
+
+static void put_rows(const cts_run_t *of) {
   for (uint32_t i = 0; i < of->row_count; i++)
     printf("%s%s, %s: %s\n", tap ? "# " : "", of->rows[i].table, of->rows[i].name, of->rows[i].text);
+}
+
+static void put_verdict(const cts_run_t *of, const int verdicts[8]) {
+  const char *const name = strrchr(of->path, '/') ? strrchr(of->path, '/') + 1 : of->path;
+  if (isatty(STDERR_FILENO)) fprintf(stderr, "\r%60s\r", "");
+  if (verdicts[CTS_FAIL])
+    printf("%s does not conform: %d finding%s\n", name, verdicts[CTS_FAIL], verdicts[CTS_FAIL] == 1 ? "" : "s");
+  else if (of->absent)
+    printf("%s was not exercised: its hardware is not here\n", name);
+  else
+    printf("%s conforms\n", name);
+  for (uint32_t i = 0; i < cts_case_count; i++)
+    if (of->results[i].verdict == CTS_FAIL) put_finding(of, i);
 }
 
 static void summarise(const cts_run_t *of) {
@@ -66,7 +109,9 @@ static void summarise(const cts_run_t *of) {
   int verdicts[8] = {0}, rules = 0;
   for (uint32_t i = 0; i < cts_case_count; i++) verdicts[of->results[i].verdict]++;
   for (uint32_t i = 0; i < cts_rule_count; i++) rules += of->rule_verdicts[i] == CTS_PASS;
-  tell_rows(of);
+  if (!tap) put_verdict(of, verdicts);
+  if (verbose && !tap) put_cases(of);
+  if (verbose || tap) put_rows(of);
   printf(
       "%s%d passed, %d failed, %d blocked, %d skipped, %d unsupported, %d expected failures; %d of %u sentences of the "
       "contract held\n",
@@ -157,23 +202,12 @@ typedef struct wish_s {
   int list, rules, help;
 } wish_t;
 
-static const struct option options[] = {{"plugin", 1, 0, 'p'},
-                                        {"suite", 1, 0, 's'},
-                                        {"case", 1, 0, 'c'},
-                                        {"device", 1, 0, 'd'},
-                                        {"list", 0, 0, 'l'},
-                                        {"rules", 0, 0, 'R'},
-                                        {"report", 1, 0, 'r'},
-                                        {"junit", 1, 0, 'j'},
-                                        {"tap", 0, 0, 't'},
-                                        {"limit", 1, 0, 'L'},
-                                        {"unsupported", 1, 0, 'u'},
-                                        {"xfail", 1, 0, 'x'},
-                                        {"skip-code", 1, 0, 'k'},
-                                        {"fault", 1, 0, 'f'},
-                                        {"stop", 0, 0, 'S'},
-                                        {"help", 0, 0, 'h'},
-                                        {0, 0, 0, 0}};
+static const struct option options[] = {{"plugin", 1, 0, 'p'},    {"suite", 1, 0, 's'},       {"case", 1, 0, 'c'},
+                                        {"device", 1, 0, 'd'},    {"list", 0, 0, 'l'},        {"rules", 0, 0, 'R'},
+                                        {"report", 1, 0, 'r'},    {"junit", 1, 0, 'j'},       {"tap", 0, 0, 't'},
+                                        {"limit", 1, 0, 'L'},     {"unsupported", 1, 0, 'u'}, {"xfail", 1, 0, 'x'},
+                                        {"skip-code", 1, 0, 'k'}, {"fault", 1, 0, 'f'},       {"stop", 0, 0, 'S'},
+                                        {"verbose", 0, 0, 'v'},   {"help", 0, 0, 'h'},        {0, 0, 0, 0}};
 
 /* Reads one option with its value in optarg; 0 when it is wrong, and what was wrong has been said. */
 static int read_option(int option, wish_t *wish) {
@@ -215,7 +249,7 @@ static int read_option(int option, wish_t *wish) {
       break;
     default:
       wish->list |= option == 'l', wish->rules |= option == 'R', wish->help |= option == 'h';
-      tap |= option == 't', run.stop |= option == 'S';
+      tap |= option == 't', run.stop |= option == 'S', verbose |= option == 'v';
       good = option != '?';
   }
   return good;

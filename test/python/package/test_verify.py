@@ -46,6 +46,19 @@ def test_a_file_that_is_no_plugin_is_one_finding_and_there_is_a_report(tmp_path,
     assert "<h1>" in report.read_text()
 
 
+def test_verdict_and_findings_come_first_and_skips_only_when_asked_for(tmp_path):
+    good = FOLDER / "plugins" / "libhal_fake.so"
+    done = verify(good, "--suite", "event")
+    assert done.returncode == 0 and done.stdout.splitlines()[0] == "libhal_fake.so conforms", done.stdout + done.stderr
+    assert "skip " not in done.stdout and " passed, 0 failed" in done.stdout.splitlines()[1] and not done.stderr
+    first, *others = verify(good, "--suite", "event", "--verbose").stdout.splitlines()
+    assert first == "libhal_fake.so conforms" and any(line.startswith("skip ") for line in others)
+    assert len([line for line in others if line.split()[:1] == ["pass"]]) > 5
+    (tmp_path / "libhal_none.so").write_bytes(b"none")
+    lines = verify(tmp_path / "libhal_none.so").stdout.splitlines()
+    assert lines[0] == "libhal_none.so does not conform: 1 finding" and lines[1].split() == ["FAIL", "load.loads"]
+
+
 def test_wrong_usage_is_told(tmp_path):
     assert verify().returncode == 2
     assert verify(FOLDER / "plugins" / "libhal_fake.so", "--suite", "nothing").returncode == 2
