@@ -99,6 +99,9 @@ void cts_start(cts_t *t);
 /* The first part of it: what a host does that only looks which plugins and devices there are. */
 void cts_look(cts_t *t);
 
+/* Sets the variable of --fault, before the plugin is loaded. */
+void cts_fault_set(cts_t *t);
+
 /* ---- verdicts; they do not return ---- */
 #define CTS_NORETURN __attribute__((noreturn))
 #define CTS_PRINTF(text, first) __attribute__((format(printf, text, first)))

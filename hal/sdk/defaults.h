@@ -39,6 +39,11 @@ HAL_DEFAULT(device_info, int32_t device, hal_device_info_t *out_info) {
   return HAL_OK;
 }
 
+HAL_DEFAULT(device_watch, int32_t device, uint32_t kinds, hal_device_event_fn_t fn, void *user_data) {
+  (void)device, (void)kinds, (void)fn, (void)user_data;
+  return HAL_OK;
+}
+
 HAL_DEFAULT(device_synchronize, int32_t device) {
   (void)device;
   return HAL_OK;

@@ -41,6 +41,7 @@ _Static_assert(HAL_STRUCT_SIZE(hal_compiler_t, destroy) == 72, "ABI: hal_compile
 _Static_assert(HAL_STRUCT_SIZE(hal_random_t, random_state) == 80, "ABI: hal_random_t");
 _Static_assert(HAL_STRUCT_SIZE(hal_kernel_info_t, blocks_per_unit) == 40, "ABI: hal_kernel_info_t");
 _Static_assert(HAL_STRUCT_SIZE(hal_stream_error_t, message) == 440, "ABI: hal_stream_error_t");
+_Static_assert(HAL_STRUCT_SIZE(hal_device_event_t, message) == 32, "ABI: hal_device_event_t");
 _Static_assert(HAL_STRUCT_SIZE(hal_device_process_t, memory_used) == 24, "ABI: hal_device_process_t");
 _Static_assert(HAL_STRUCT_SIZE(hal_profile_record_t, direction) == 64, "ABI: hal_profile_record_t");
 _Static_assert(HAL_STRUCT_SIZE(hal_host_api_t, extensions) == 72, "ABI: hal_host_api_t");

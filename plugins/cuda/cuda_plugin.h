@@ -184,6 +184,11 @@ hal_status_t cuda_work_failed(hal_plugin_stream_t *stream, CUresult code);
 /* Tells whether work of the stream is recorded instead of run. */
 int cuda_stream_is_captured(const hal_plugin_stream_t *stream);
 
+/* ---- events of devices (watch.c) ------------------------------------------------------------------------------------------------ */
+
+/* The context has ended with this error. Locks of the plugin may be held. */
+void cuda_watch_lost(int32_t device, CUresult code);
+
 /* ---- system management (nvml.c) ------------------------------------------------------------------------------------------------ */
 
 /* Writes the versions of driver and firmware, as far as NVML has them. */

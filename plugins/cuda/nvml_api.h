@@ -16,6 +16,7 @@
   X(NVML_ERROR_NOT_FOUND, 6)                \
   X(NVML_ERROR_INSUFFICIENT_SIZE, 7)        \
   X(NVML_ERROR_DRIVER_NOT_LOADED, 9)        \
+  X(NVML_ERROR_TIMEOUT, 10)                 \
   X(NVML_ERROR_FUNCTION_NOT_FOUND, 13)      \
   X(NVML_ERROR_GPU_IS_LOST, 15)             \
   X(NVML_ERROR_LIB_RM_VERSION_MISMATCH, 18) \
@@ -23,7 +24,19 @@
 
 #define NVML_CLOCKS(X) X(NVML_CLOCK_SM, 1) X(NVML_CLOCK_MEM, 2)
 #define NVML_TEMPERATURES(X) X(NVML_TEMPERATURE_GPU, 0)
-#define NVML_ALL_NUMBERS(X) NVML_STATUSES(X) NVML_CLOCKS(X) NVML_TEMPERATURES(X)
+#define NVML_EVENTS(X)                 \
+  X(nvmlEventTypeSingleBitEccError, 1) \
+  X(nvmlEventTypeDoubleBitEccError, 2) \
+  X(nvmlEventTypeXidCriticalError, 8)  \
+  X(nvmlEventTypeClock, 16)
+/* Of nvmlDeviceGetCurrentClocksThrottleReasons: those that are power or heat. */
+#define NVML_THROTTLES(X)                            \
+  X(nvmlClocksThrottleReasonSwPowerCap, 0x4)         \
+  X(nvmlClocksThrottleReasonHwSlowdown, 0x8)         \
+  X(nvmlClocksThrottleReasonSwThermalSlowdown, 0x20) \
+  X(nvmlClocksThrottleReasonHwThermalSlowdown, 0x40) \
+  X(nvmlClocksThrottleReasonHwPowerBrakeSlowdown, 0x80)
+#define NVML_ALL_NUMBERS(X) NVML_STATUSES(X) NVML_CLOCKS(X) NVML_TEMPERATURES(X) NVML_EVENTS(X) NVML_THROTTLES(X)
 
 /* ---- types, unless the vendor's header gave them ------------------------------------------------------------------------------- */
 #ifndef NVML_API_VERSION
@@ -31,7 +44,14 @@
 typedef enum { NVML_STATUSES(NVML_ENUMERATOR) } nvmlReturn_t;
 typedef enum { NVML_CLOCKS(NVML_ENUMERATOR) } nvmlClockType_t;
 typedef enum { NVML_TEMPERATURES(NVML_ENUMERATOR) } nvmlTemperatureSensors_t;
+enum { NVML_EVENTS(NVML_ENUMERATOR) NVML_THROTTLES(NVML_ENUMERATOR) };
 typedef struct nvmlDevice_st *nvmlDevice_t;
+typedef struct nvmlEventSet_st *nvmlEventSet_t;
+typedef struct nvmlEventData_st {
+  nvmlDevice_t device;
+  unsigned long long eventType, eventData; /* eventData: of an XID error, its number */
+  unsigned int gpuInstanceId, computeInstanceId;
+} nvmlEventData_t;
 typedef struct {
   unsigned int gpu, memory;
 } nvmlUtilization_t;
@@ -53,6 +73,8 @@ typedef struct {
   X(offsetof(nvmlMemory_t, used), 16)              \
   X(sizeof(nvmlMemory_t), 24)                      \
   X(offsetof(nvmlProcessInfo_t, usedGpuMemory), 8) \
+  X(offsetof(nvmlEventData_t, eventData), 16)      \
+  X(sizeof(nvmlEventData_t), 32)                   \
   X(sizeof(nvmlProcessInfo_t), 24)
 
 /* ---- functions -------------------------------------------------------------------------------------------------------------- */
@@ -73,6 +95,11 @@ typedef struct {
 /* Of some: the later one has MIG's processes, too, in the same struct. NULL where the driver lacks it. */
 #define NVML_LATER_CALLS(X)                                                                                       \
   X(nvmlSystemGetDriverVersion, (char *text, unsigned int room))                                                  \
+  X(nvmlEventSetCreate, (nvmlEventSet_t * set))                                                                   \
+  X(nvmlDeviceGetSupportedEventTypes, (nvmlDevice_t device, unsigned long long *types))                           \
+  X(nvmlDeviceRegisterEvents, (nvmlDevice_t device, unsigned long long types, nvmlEventSet_t set))                \
+  X(nvmlEventSetWait_v2, (nvmlEventSet_t set, nvmlEventData_t * data, unsigned int milliseconds))                 \
+  X(nvmlDeviceGetCurrentClocksThrottleReasons, (nvmlDevice_t device, unsigned long long *reasons))                \
   X(nvmlDeviceGetVbiosVersion, (nvmlDevice_t device, char *text, unsigned int room))                              \
   X(nvmlDeviceGetComputeRunningProcesses_v2, (nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_t *list)) \
   X(nvmlDeviceGetComputeRunningProcesses_v3, (nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_t *list))

@@ -38,8 +38,9 @@ hal_status_t cuda_check_alive(int32_t device) {
 /* Records the first error, which is the cause; later calls often return another one. */
 void cuda_device_noticed(int32_t device, CUresult code) {
   int none = 0;
-  if (CUDA_UNLIKELY(cuda_error_is_fatal(code)))
-    atomic_compare_exchange_strong(&cuda.devices[device].lost, &none, (int)code);
+  if (CUDA_UNLIKELY(cuda_error_is_fatal(code)) &&
+      atomic_compare_exchange_strong(&cuda.devices[device].lost, &none, (int)code))
+    cuda_watch_lost(device, code);
 }
 
 /* The device type in torch is "nvgpu": its names may not begin with "cuda". */

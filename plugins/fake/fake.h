@@ -136,6 +136,12 @@ const char *fake_protect_running(void);
 hal_status_t fake_fault_install(void);
 void fake_fault_uninstall(void);
 
+/* ---- watch.c: events of devices
+ * ------------------------------------------------------------------------------------------- */
+/* A launch failed; no lock is held. */
+void fake_watch_failure(int32_t device, const char *kernel);
+void fake_watch_fork_child(void);
+
 /* ---- queue.c: the items of one stream
  * ------------------------------------------------------------------------------------- */
 enum {

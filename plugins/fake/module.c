@@ -297,6 +297,7 @@ hal_status_t fake_launch_inject(hal_plugin_stream_t *stream, const hal_host_kern
     return fake_error(HAL_INTERNAL, 0, "fake: kernel '%s' failed on the device (injected by HAL_FAKE_FAULT=%llu)",
                       kernel->name, (unsigned long long)fake.settings.fault);
   fake_stream_fail(stream, HAL_INTERNAL, kernel->name);
+  fake_watch_failure(stream->device, kernel->name);
   return HAL_OK;
 }
 

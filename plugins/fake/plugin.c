@@ -67,6 +67,7 @@ static void fork_child(void) {
   fake_profile_fork_child();
   fake_memory_fork_child();
   fake_pool_fork_child();
+  fake_watch_fork_child();
 }
 
 hal_status_t hal_plugin_init(const char *options) {

@@ -123,15 +123,19 @@ static void pause_randomly(void) {
 /* A launch with flags: made to fail, or observed. */
 static void run_flagged(hal_plugin_stream_t *stream, const fake_item_t *item) {
   const hal_host_kernel_t *kernel = item->u.launch.kernel;
-  if (item->flags & FAKE_ITEM_FAULT)
+  if (item->flags & FAKE_ITEM_FAULT) {
     fake_stream_fail(stream, HAL_INTERNAL, kernel->name);
-  else
+    fake_watch_failure(stream->device, kernel->name);
+  } else
     fake_run_noted(fake_item_note(item), stream, kernel, item->u.launch.units, item->args);
 }
 
 static void run_graph(hal_plugin_stream_t *stream, fake_recording_t *recording) {
   const hal_host_kernel_t *const failed = fake_recording_run(stream, recording);
-  if (FAKE_UNLIKELY(failed != NULL)) fake_stream_fail(stream, HAL_INTERNAL, failed->name);
+  if (FAKE_UNLIKELY(failed != NULL)) {
+    fake_stream_fail(stream, HAL_INTERNAL, failed->name);
+    fake_watch_failure(stream->device, failed->name);
+  }
   fake_recording_unref(recording);
 }
 

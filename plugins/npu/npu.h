@@ -96,6 +96,8 @@ enum { NPU_MAX_DEVICES = 64, NPU_MAX_ARGS = 64 };
   X(zesDeviceEnumPowerDomains)       \
   X(zesDeviceEnumTemperatureSensors) \
   X(zesDeviceProcessesGetState)      \
+  X(zesDeviceEventRegister)          \
+  X(zesDriverEventListen)            \
   X(zesEngineGetProperties)          \
   X(zesEngineGetActivity)            \
   X(zesFanGetState)                  \
@@ -271,6 +273,9 @@ hal_status_t npu_check_alive(int32_t device);
 
 /* Notes that a call found the device lost, if that is what `code` says. */
 void npu_device_noticed(int32_t device, ze_result_t code);
+
+/* The device is lost (watch.c). Locks of the plugin may be held. */
+void npu_watch_lost(int32_t device, ze_result_t code);
 
 /* Reads what the plugin wants to know of a device. */
 hal_status_t npu_device_read(npu_device_t *device, ze_device_handle_t handle);

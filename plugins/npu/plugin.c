@@ -34,8 +34,8 @@ hal_status_t npu_check_alive(int32_t device) {
 }
 
 void npu_device_noticed(int32_t device, ze_result_t code) {
-  if (code == ZE_RESULT_ERROR_DEVICE_LOST || code == ZE_RESULT_ERROR_DEVICE_REQUIRES_RESET)
-    atomic_store(&npu.devices[device].lost, 1);
+  const int is_lost = code == ZE_RESULT_ERROR_DEVICE_LOST || code == ZE_RESULT_ERROR_DEVICE_REQUIRES_RESET;
+  if (is_lost && !atomic_exchange(&npu.devices[device].lost, 1)) npu_watch_lost(device, code);
 }
 
 hal_status_t hal_plugin_info(hal_plugin_info_t *out_info) {

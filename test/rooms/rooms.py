@@ -27,7 +27,7 @@ ROOMS = {
     "abi": (["hal/include/hal/api.h", "hal/include/hal/plugin.h", "hal/include/hal/plugin_base.h", "hal/include/hal/plugin_op.h",
              "hal/include/hal/plugin_program.h", "hal/include/hal/plugin_sensor.h", "hal/include/hal/plugin_kernels.h",
              "hal/include/hal/plugin_ops.def", "hal/include/hal/plugin_groups.def"], []),
-    "tools": ([f"hal/include/hal/plugin_{name}.h" for name in ("library", "worker", "count", "records", "binary", "spirv", "clang", "process", "setting", "transfer", "shared_event", "flags", "handle")], ["abi"]),
+    "tools": ([f"hal/include/hal/plugin_{name}.h" for name in ("library", "worker", "watch", "count", "records", "binary", "spirv", "clang", "process", "setting", "transfer", "shared_event", "flags", "handle")], ["abi"]),
     "sdk": (["hal/sdk/"], ["tools"]),
     "plugins": (["plugins/"], ["tools"]),
     # The HAL.

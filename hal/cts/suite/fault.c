@@ -66,15 +66,19 @@ typedef struct launched_s {
   void *memory;
 } launched_t;
 
-static launched_t begin(cts_t *t) {
-  if (!t->fault)
-    cts_skip(t, "no setting was given, with --fault NAME=VALUE, that makes the plugin fail one of its launches");
+void cts_fault_set(cts_t *t) {
   char setting[256];
   snprintf(setting, sizeof setting, "%s", t->fault);
   char *const value = strchr(setting, '=');
   CTS_CHECK(t, value, "error of the suite: --fault %s", t->fault);
   *value = '\0';
   setenv(setting, value + 1, 1);
+}
+
+static launched_t begin(cts_t *t) {
+  if (!t->fault)
+    cts_skip(t, "no setting was given, with --fault NAME=VALUE, that makes the plugin fail one of its launches");
+  cts_fault_set(t);
   cts_start(t);
   if (!CTS_PROVIDES(t, kernel_launch)) cts_skip(t, "the plugin does not provide kernel_launch");
   return (launched_t){.kernel = cts_kernel_find(t, cts_kernels_load(t), "cts_ramp"),

@@ -13,6 +13,7 @@
 #include "device/kernel_error.h"
 #include "device/numa.h"
 #include "device/profile_internal.h"
+#include "device/watch.h"
 #include "hal/log.h"
 #include "hal/status.h"
 #include "plugin/call.h"
@@ -149,6 +150,7 @@ hal_status_t hal_device_prepare(int32_t device, hal_device_t **out_device) {
   const hal_status_t status = was_ready ? HAL_OK : build(wanted);
   if (!was_ready && !status) hal_profile_device_ready(wanted);
   hal_unlock_and_run(&wanted->lock);
+  if (!was_ready && !status) hal_device_watch_begin(wanted);
   if (!status) *out_device = wanted;
   return status;
 }
@@ -171,6 +173,7 @@ void hal_device_drain(hal_device_t *device) {
 
 void hal_device_close(hal_device_t *device) {
   if (atomic_exchange(&device->ready, 0)) {
+    hal_device_watch_end(device);
     hal_device_hooks.close(device);
     hal_kernel_error_destroy(device);
     hal_stream_destroy_all(device);

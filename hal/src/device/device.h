@@ -65,6 +65,7 @@ struct hal_device_s {
   hal_lock_t lock;  /* creation of what follows, and of pool streams */
   hal_device_info_t info;
   hal_failure_t lost; /* set: the device is lost, for ever */
+  atomic_int watched; /* 1: the plugin delivers its events (watch.h) */
   hal_stream_t default_stream;
   _Atomic(hal_stream_t *) streams[HAL_STREAM_POOLS][HAL_STREAMS_PER_POOL]; /* made on demand */
   atomic_uint next_stream[HAL_STREAM_POOLS];

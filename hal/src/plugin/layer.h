@@ -24,6 +24,7 @@
   X(HOST_FN, hal_host_fn_t, VALUE)                     \
   X(SINK, hal_profile_sink_t, VALUE)                   \
   X(PROCESS_SINK, hal_process_sink_t, VALUE)           \
+  X(DEVICE_EVENT_FN, hal_device_event_fn_t, VALUE)     \
   X(STREAM, hal_plugin_stream_t *, HANDLE)             \
   X(EVENT, hal_plugin_event_t *, HANDLE)               \
   X(MODULE, hal_plugin_module_t *, HANDLE)             \

@@ -79,6 +79,18 @@ static hal_status_t info_depends_on_size(int32_t device, hal_device_info_t *out_
   if (HAL_HAS_FIELD(out_info, driver_version)) HAL_SET_FIELD(out_info, l2_bytes, out_info->l2_bytes + 1);
   return status;
 }
+/* Goes on calling a watcher that was ended. */
+static hal_device_event_fn_t watcher;
+static void *watcher_data;
+static hal_status_t watch_never_ends(int32_t device, uint32_t kinds, hal_device_event_fn_t fn, void *user_data) {
+  if (fn) watcher = fn, watcher_data = user_data;
+  return good.device_watch(device, kinds, fn, user_data);
+}
+static hal_status_t synchronize_throttles(int32_t device) {
+  const hal_device_event_t event = {.struct_size = sizeof event, .kind = HAL_DEVICE_EVENT_THROTTLED, .message = ""};
+  if (watcher) watcher(watcher_data, &event);
+  return good.device_synchronize(device);
+}
 /* Copies whole pitches: what lies between the rows changes, too. */
 static hal_status_t copy_2d_gaps(stream_t *stream, const hal_copy_2d_t *copy) {
   hal_copy_2d_t wide = *copy;

@@ -4,9 +4,11 @@
 #include "nvml_api.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define API __attribute__((visibility("default")))
@@ -146,6 +148,78 @@ nvmlReturn_t nvmlSystemGetDriverVersion(char *out, unsigned int room) { return t
 nvmlReturn_t nvmlDeviceGetVbiosVersion(nvmlDevice_t device, char *out, unsigned int room) {
   const nvmlReturn_t code = check(device);
   return code ? code : text(device->ordinal ? "96.00.74.00.02" : "96.00.74.00.01", out, room);
+}
+
+/* ---- events ------------------------------------------------------------------------------------------------------------------- */
+
+/* One set, with one event at a time, which a test in the process sends. */
+static struct {
+  pthread_mutex_t lock;
+  pthread_cond_t changed;
+  unsigned long long types[DEVICES]; /* that were registered */
+  int is_set;
+  nvmlEventData_t event;
+} events = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+/* Sends an event when it was asked for, and waits until it was taken. Returns whether. */
+API int nvml_stand_in_event(int ordinal, unsigned long long type, unsigned long long data);
+int nvml_stand_in_event(int ordinal, unsigned long long type, unsigned long long data) {
+  pthread_mutex_lock(&events.lock);
+  const int wanted = (events.types[ordinal] & type) != 0;
+  if (wanted) {
+    events.event = (nvmlEventData_t){.device = &devices[ordinal], .eventType = type, .eventData = data};
+    events.is_set = 1;
+    pthread_cond_broadcast(&events.changed);
+    while (events.is_set) pthread_cond_wait(&events.changed, &events.lock);
+  }
+  pthread_mutex_unlock(&events.lock);
+  return wanted;
+}
+
+nvmlReturn_t nvmlEventSetCreate(nvmlEventSet_t *set) {
+  if (!initialised) return NVML_ERROR_UNINITIALIZED;
+  *set = (nvmlEventSet_t)(void *)&events;
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetSupportedEventTypes(nvmlDevice_t device, unsigned long long *types) {
+  const nvmlReturn_t code = check(device);
+  if (!code) *types = 0x1f; /* PState among them */
+  return code;
+}
+
+nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long types, nvmlEventSet_t set) {
+  const nvmlReturn_t code = check(device);
+  if (code) return code;
+  if ((void *)set != &events || types & ~0x1fULL) return NVML_ERROR_INVALID_ARGUMENT;
+  pthread_mutex_lock(&events.lock);
+  events.types[device->ordinal] |= types;
+  pthread_mutex_unlock(&events.lock);
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data, unsigned int milliseconds) {
+  struct timespec end;
+  int code = 0;
+  if ((void *)set != &events) return NVML_ERROR_INVALID_ARGUMENT;
+  clock_gettime(CLOCK_REALTIME, &end);
+  end.tv_nsec += (long)(milliseconds % 1000) * 1000000;
+  end.tv_sec += milliseconds / 1000 + end.tv_nsec / 1000000000;
+  end.tv_nsec %= 1000000000;
+  pthread_mutex_lock(&events.lock);
+  while (!events.is_set && !code) code = pthread_cond_timedwait(&events.changed, &events.lock, &end);
+  const int found = events.is_set;
+  if (found) *data = events.event;
+  events.is_set = 0;
+  pthread_cond_broadcast(&events.changed);
+  pthread_mutex_unlock(&events.lock);
+  return found ? NVML_SUCCESS : NVML_ERROR_TIMEOUT;
+}
+
+nvmlReturn_t nvmlDeviceGetCurrentClocksThrottleReasons(nvmlDevice_t device, unsigned long long *reasons) {
+  const nvmlReturn_t code = check(device);
+  if (code) return code;
+  return find("throttle", reasons) ? NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED;
 }
 
 /* ---- processes --------------------------------------------------------------------------------------------------------------- */

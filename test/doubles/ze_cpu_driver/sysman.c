@@ -3,9 +3,11 @@
 #define _POSIX_C_SOURCE 200809L
 #include <level_zero/zes_api.h>
 #include <level_zero/zes_ddi.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "driver.h"
@@ -135,6 +137,61 @@ static ze_result_t frequency_state(zes_freq_handle_t frequency, zes_freq_state_t
   return ZE_RESULT_SUCCESS;
 }
 
+/* ---- events: a mask for each device, which a test in the process sets ---- */
+
+static struct {
+  pthread_mutex_t lock;
+  pthread_cond_t changed;
+  zes_event_type_flags_t wanted[MAX_DEVICES], happened[MAX_DEVICES];
+} events = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+/* Lets events happen; returns those of them that were asked for. */
+EXPORTED uint32_t ze_cpu_event(int32_t device, uint32_t flags);
+uint32_t ze_cpu_event(int32_t device, uint32_t flags) {
+  pthread_mutex_lock(&events.lock);
+  flags &= events.wanted[device];
+  events.happened[device] |= flags;
+  pthread_cond_broadcast(&events.changed);
+  pthread_mutex_unlock(&events.lock);
+  return flags;
+}
+
+static ze_result_t event_register(zes_device_handle_t device, zes_event_type_flags_t flags) {
+  if (!is_on()) return ZE_RESULT_ERROR_UNSUPPORTED_FEATURE;
+  pthread_mutex_lock(&events.lock);
+  events.wanted[((device_t *)device)->ordinal] = flags;
+  pthread_mutex_unlock(&events.lock);
+  return ZE_RESULT_SUCCESS;
+}
+
+static uint32_t take_events(uint32_t count, zes_device_handle_t *of, zes_event_type_flags_t *out) {
+  uint32_t found = 0;
+  for (uint32_t i = 0; i < count; i++) {
+    zes_event_type_flags_t *const happened = &events.happened[((device_t *)of[i])->ordinal];
+    out[i] = *happened;
+    found += *happened != 0;
+    *happened = 0;
+  }
+  return found;
+}
+
+static ze_result_t event_listen(ze_driver_handle_t driver, uint32_t milliseconds, uint32_t count,
+                                zes_device_handle_t *of, uint32_t *out_count, zes_event_type_flags_t *out) {
+  struct timespec end;
+  int code = 0;
+  (void)driver;
+  if (!is_on()) return ZE_RESULT_ERROR_UNSUPPORTED_FEATURE;
+  clock_gettime(CLOCK_REALTIME, &end);
+  end.tv_nsec += (long)(milliseconds % 1000) * 1000000;
+  end.tv_sec += milliseconds / 1000 + end.tv_nsec / 1000000000;
+  end.tv_nsec %= 1000000000;
+  pthread_mutex_lock(&events.lock);
+  while (!(*out_count = take_events(count, of, out)) && !code)
+    code = pthread_cond_timedwait(&events.changed, &events.lock, &end);
+  pthread_mutex_unlock(&events.lock);
+  return *out_count ? ZE_RESULT_SUCCESS : ZE_RESULT_NOT_READY;
+}
+
 /* This process, twice: as one that has opened the device a second time. */
 static ze_result_t processes(zes_device_handle_t device, uint32_t *count, zes_process_state_t *out) {
   if (!is_on()) return ZE_RESULT_ERROR_UNSUPPORTED_FEATURE;
@@ -157,7 +214,9 @@ static ze_result_t processes(zes_device_handle_t device, uint32_t *count, zes_pr
 
 TABLE(Device, zes_device_dditable_t, t->pfnEnumEngineGroups = engines, t->pfnEnumFans = fans,
       t->pfnEnumFirmwares = firmwares, t->pfnEnumFrequencyDomains = frequencies, t->pfnEnumMemoryModules = memories,
-      t->pfnEnumPowerDomains = powers, t->pfnEnumTemperatureSensors = temperatures, t->pfnProcessesGetState = processes)
+      t->pfnEnumPowerDomains = powers, t->pfnEnumTemperatureSensors = temperatures, t->pfnProcessesGetState = processes,
+      t->pfnEventRegister = event_register)
+TABLE(Driver, zes_driver_dditable_t, t->pfnEventListen = event_listen)
 TABLE(Engine, zes_engine_dditable_t, t->pfnGetProperties = engine_properties, t->pfnGetActivity = engine_activity)
 TABLE(Firmware, zes_firmware_dditable_t, t->pfnGetProperties = firmware_properties)
 TABLE(Fan, zes_fan_dditable_t, t->pfnGetState = fan_state)

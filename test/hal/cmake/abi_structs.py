@@ -43,8 +43,9 @@ def constants(text):
     for name in re.findall(r"^#define (HAL_\w+)[ \\]", text, re.M):  # without parameters
         if name not in NO_NUMBER:
             yield name
-    for name in re.findall(r"X\(\d+, (\w+), \"", text):
-        yield f"HAL_SENSOR_{name}"
+    for prefix, rows in re.findall(r"^#define (HAL_\w+)S\(X\)((?:.*\\\n)*.*)", text, re.M):  # lists, such as HAL_SENSORS
+        for name in re.findall(r"X\(\d+, (\w+), \"", rows):
+            yield f"{prefix}_{name}"
 
 
 def listed(text):

@@ -1,4 +1,6 @@
 /* Tests of what the CUDA plugin is told by NVML, on the library that stands in for it. */
+#include <stdatomic.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cuda_testing.h"
@@ -87,6 +89,98 @@ Test(cuda_sensor, processes_are_told_once_each_with_their_memory) {
   assert_ok(hal_device_processes(0, see, &many));
   cr_assert_eq(many.count, 5001);
   hal_memory_release(block);
+}
+
+/* ---- events ---- */
+
+static struct {
+  atomic_int count;
+  int32_t device;
+  uint32_t kind;
+  int64_t native_code;
+} last;
+
+static void keep(void *user_data, int32_t device, const hal_device_event_t *event) {
+  (void)user_data;
+  last.device = device, last.kind = event->kind, last.native_code = event->native_code;
+  atomic_fetch_add(&last.count, 1);
+}
+
+static int comes(int wanted) {
+  for (int i = 0; i < 10000 && atomic_load(&last.count) < wanted; i++)
+    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+  return atomic_load(&last.count) == wanted;
+}
+
+/* Lets NVML report an event of device 1; returns whether the plugin had asked for it. */
+static int happens(unsigned long long type, unsigned long long data) {
+  int (*send)(int, unsigned long long, unsigned long long) = NULL;
+  void *const library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_NOLOAD);
+  cr_assert_not_null(library);
+  void *const symbol = dlsym(library, "nvml_stand_in_event");
+  cr_assert_not_null(symbol);
+  memcpy(&send, &symbol, sizeof symbol);
+  dlclose(library);
+  return send(1, type, data);
+}
+
+Test(cuda_sensor, events_of_nvml_come_to_the_sink_in_the_hosts_kinds) {
+  static const struct {
+    unsigned long long type, data;
+    uint32_t kind;
+  } rows[] = {{1, 0, HAL_DEVICE_EVENT_MEMORY_CORRECTED},
+              {2, 0, HAL_DEVICE_EVENT_MEMORY_UNCORRECTED},
+              {8, 48, HAL_DEVICE_EVENT_MEMORY_UNCORRECTED},
+              {8, 79, HAL_DEVICE_EVENT_LOST}};
+  int count = 0;
+  needs_stand_in("events of NVML");
+  open_cuda();
+  assert_ok(hal_device_ensure(1));
+  assert_ok(hal_device_event_set_sink(keep, NULL));
+  cr_assert_not(happens(4, 0), "changes of the performance state are no events of ours");
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    cr_assert(happens(rows[i].type, rows[i].data));
+    cr_assert(comes(++count), "event %zu", i);
+    cr_assert(last.device == 1 && last.kind == rows[i].kind && last.native_code == (int64_t)rows[i].data,
+              "event %zu: device %d, kind %u, %lld", i, last.device, last.kind, (long long)last.native_code);
+  }
+  cr_assert(happens(8, 13)); /* a program's own error: it is told by the call that finds it */
+  cr_assert(happens(1, 0));
+  cr_assert(comes(++count));
+  cr_assert_eq(last.kind, HAL_DEVICE_EVENT_MEMORY_CORRECTED);
+}
+
+Test(cuda_sensor, throttling_is_reported_when_it_begins) {
+  needs_stand_in("events of NVML");
+  setenv("NVML_STAND_IN", "throttle=1", 1); /* idle */
+  open_cuda();
+  assert_ok(hal_device_ensure(1));
+  assert_ok(hal_device_event_set_sink(keep, NULL));
+  cr_assert(happens(16, 0));
+  setenv("NVML_STAND_IN", "throttle=65", 1); /* and heat */
+  cr_assert(happens(16, 0));
+  cr_assert(comes(1));
+  cr_assert(last.kind == HAL_DEVICE_EVENT_THROTTLED && last.native_code == 64, "%lld", (long long)last.native_code);
+  cr_assert(happens(16, 0)); /* it goes on */
+  setenv("NVML_STAND_IN", "throttle=0", 1);
+  cr_assert(happens(16, 0));
+  setenv("NVML_STAND_IN", "throttle=4", 1);
+  cr_assert(happens(16, 0));
+  cr_assert(comes(2));
+}
+
+Test(cuda_sensor, a_context_that_ends_is_a_lost_device) {
+  needs_stand_in("faults of the driver");
+  open_cuda();
+  assert_ok(hal_device_ensure(0));
+  assert_ok(hal_device_event_set_sink(keep, NULL));
+  set_fault("lost=0,code=700");
+  char *const memory = device_bytes(0, 64);
+  const hal_status_t queued = hal_memory_fill(NULL, 0, memory, "", 1, 64);
+  const hal_status_t waited = hal_device_synchronize(0);
+  cr_assert(queued == HAL_UNAVAILABLE || waited == HAL_UNAVAILABLE, "%s", hal_error_message());
+  cr_assert(comes(1));
+  cr_assert(last.device == 0 && last.kind == HAL_DEVICE_EVENT_LOST && last.native_code == 700);
 }
 
 /* On hardware: numbers in the range of what such a device can have. */

@@ -1,4 +1,6 @@
 /* Tests of what the Level Zero plugin tells of a device's state by the loader's system management. hal-cts has the rules for all plugins. */
+#include <level_zero/zes_api.h>
+#include <stdatomic.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -72,3 +74,58 @@ Test(npu_sensor, a_driver_without_system_management_tells_nothing, .init = NULL)
   assert_nothing("ZE_CPU_WITHOUT", "sysman");
 }
 Test(npu_sensor, who_switches_it_off_is_heard, .init = NULL) { assert_nothing("ZES_ENABLE_SYSMAN", "0"); }
+
+/* ---- events ---- */
+
+static struct {
+  atomic_int count;
+  int32_t device;
+  uint32_t kind;
+} last;
+
+static void keep(void *user_data, int32_t device, const hal_device_event_t *event) {
+  (void)user_data;
+  last.device = device, last.kind = event->kind;
+  atomic_fetch_add(&last.count, 1);
+}
+
+static int comes(int wanted) {
+  for (int i = 0; i < 10000 && atomic_load(&last.count) < wanted; i++)
+    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+  return atomic_load(&last.count) == wanted;
+}
+
+/* Lets events of device 1 happen; returns those that the plugin had asked for. */
+static uint32_t happens(uint32_t flags) {
+  uint32_t (*send)(int32_t, uint32_t) = NULL;
+  void *const symbol = driver_function("ze_cpu_event");
+  memcpy(&send, &symbol, sizeof symbol);
+  return send(1, flags);
+}
+
+Test(npu_sensor, events_of_the_driver_come_to_the_sink_in_the_hosts_kinds) {
+  static const uint32_t rows[][2] = {
+      {ZES_EVENT_TYPE_FLAG_FREQ_THROTTLED, HAL_DEVICE_EVENT_THROTTLED},
+      {ZES_EVENT_TYPE_FLAG_RAS_CORRECTABLE_ERRORS, HAL_DEVICE_EVENT_MEMORY_CORRECTED},
+      {ZES_EVENT_TYPE_FLAG_RAS_UNCORRECTABLE_ERRORS, HAL_DEVICE_EVENT_MEMORY_UNCORRECTED},
+      {ZES_EVENT_TYPE_FLAG_DEVICE_DETACH, HAL_DEVICE_EVENT_LOST}};
+  assert_ok(hal_device_ensure(1));
+  assert_ok(hal_device_event_set_sink(keep, NULL));
+  cr_assert_eq(happens(ZES_EVENT_TYPE_FLAG_DEVICE_SLEEP_STATE_ENTER), 0);
+  for (int i = 0; i < 4; i++) {
+    cr_assert_eq(happens(rows[i][0]), rows[i][0]);
+    cr_assert(comes(i + 1), "event %d", i);
+    cr_assert(last.device == 1 && last.kind == rows[i][1], "event %d: device %d, kind %u", i, last.device, last.kind);
+  }
+}
+
+Test(npu_sensor, a_device_that_a_call_finds_lost_is_an_event) {
+  assert_ok(hal_device_event_set_sink(keep, NULL));
+  char *const memory = device_bytes(0, 64);
+  set_fault("lost=0");
+  const hal_status_t queued = hal_memory_fill(NULL, 0, memory, "", 1, 64);
+  const hal_status_t waited = hal_device_synchronize(0);
+  cr_assert(queued == HAL_UNAVAILABLE || waited == HAL_UNAVAILABLE, "%s", hal_error_message());
+  cr_assert(comes(1));
+  cr_assert(last.device == 0 && last.kind == HAL_DEVICE_EVENT_LOST);
+}

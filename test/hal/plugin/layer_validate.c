@@ -2,6 +2,8 @@
  * mistakes are made through hal_call_*, the plugin's by the fixture "rogue". */
 #include "layer_testing.h"
 
+#include <stdint.h>
+
 /* ---- nothing to find ---- */
 
 Test(layer_validate, right_use_of_every_group_is_not_remarked) {
@@ -280,6 +282,56 @@ Test(layer_validate, a_count_of_devices_that_changes_is_found) {
   open_fixture("rogue");
   assert_fails(hal_device_ensure(0), HAL_INTERNAL, "counted 2 devices at first and 3 after init");
   assert_found("device_count", "the count never changes");
+}
+
+static hal_copy_2d_t rectangle(void *dst, int32_t dst_device, const void *src, int32_t src_device) {
+  return (hal_copy_2d_t){.struct_size = HAL_STRUCT_SIZE(hal_copy_2d_t, src_device),
+                         .dst = dst,
+                         .src = src,
+                         .dst_pitch = 64,
+                         .src_pitch = 64,
+                         .width = 16,
+                         .height = 4,
+                         .dst_device = dst_device,
+                         .src_device = src_device};
+}
+
+Test(layer_validate, rectangles_are_checked_as_copies_are) {
+  make_all();
+  hal_copy_2d_t copy = rectangle(memory, 0, host, HAL_HOST);
+  assert_ok(hal_call_memory_copy_2d(plugin, stream, &copy));
+  cr_assert_str_empty(lines);
+  copy.dst_pitch = 15;
+  assert_misuse(hal_call_memory_copy_2d(plugin, stream, &copy), "memory_copy_2d", "15 (dst) and 64 (src) bytes apart");
+  copy = rectangle(memory, 0, host, HAL_HOST), copy.height = SIZE_MAX / 32;
+  assert_misuse(hal_call_memory_copy_2d(plugin, stream, &copy), "memory_copy_2d", "beyond the address space");
+  copy = rectangle((char *)memory + 4096 - 3 * 64 - 15, 0, host, HAL_HOST); /* a byte too far */
+  assert_misuse(hal_call_memory_copy_2d(plugin, stream, &copy), "memory_copy_2d", "ends 1 bytes behind");
+  copy = rectangle(memory, 2, host, HAL_HOST);
+  assert_misuse(hal_call_memory_copy_2d(plugin, stream, &copy), "memory_copy_2d", "copy->dst_device is 2");
+  copy = rectangle(memory_1, 1, host, HAL_HOST);
+  assert_misuse(hal_call_memory_copy_2d(plugin, stream, &copy), "memory_copy_2d", "take a stream of one of them");
+  copy = rectangle(host, HAL_HOST, host + 4096, HAL_HOST);
+  assert_misuse(hal_call_memory_copy_2d(plugin, stream, &copy), "memory_copy_2d", "both sides are host memory");
+  copy = rectangle(memory, 0, host, HAL_HOST), copy.struct_size = 32;
+  assert_misuse(hal_call_memory_copy_2d(plugin, stream, &copy), "memory_copy_2d", "struct_size is 32");
+}
+
+Test(layer_validate, each_copy_of_a_batch_is_checked) {
+  make_all();
+  hal_copy_t copies[] = {{memory, host, 64, 0, HAL_HOST}, {(char *)memory + 64, host, 64, 0, HAL_HOST}};
+  assert_ok(hal_call_memory_copy_batch(plugin, stream, copies, 2, sizeof *copies));
+  assert_ok(hal_call_memory_copy_batch(plugin, stream, NULL, 0, sizeof *copies));
+  cr_assert_str_empty(lines);
+  copies[1].size = 4096;
+  assert_misuse(hal_call_memory_copy_batch(plugin, stream, copies, 2, sizeof *copies), "memory_copy_batch",
+                "ends 64 bytes behind");
+  copies[1] = (hal_copy_t){memory, host, 8, 0, 5};
+  assert_misuse(hal_call_memory_copy_batch(plugin, stream, copies, 2, sizeof *copies), "memory_copy_batch",
+                "src_device of a copy is 5");
+  assert_misuse(hal_call_memory_copy_batch(plugin, stream, copies, 2, 16), "memory_copy_batch", "a stride of 16 bytes");
+  assert_misuse(hal_call_memory_copy_batch(plugin, stream, copies, SIZE_MAX / 8, sizeof *copies), "memory_copy_batch",
+                "copies at");
 }
 
 Test(layer_validate, device_info_that_breaks_its_struct_is_found) {
