@@ -344,6 +344,7 @@ typedef struct CUlaunchConfig_st {
   X(cuMemAlloc, 3020, (CUdeviceptr * address, size_t bytes))                                                           \
   X(cuMemFree, 3020, (CUdeviceptr address))                                                                            \
   X(cuMemHostAlloc, 2020, (void **address, size_t bytes, unsigned int flags))                                          \
+  X(cuMemHostGetDevicePointer, 3020, (CUdeviceptr * address, void *host, unsigned int flags))                          \
   X(cuMemFreeHost, 2000, (void *address))                                                                              \
   X(cuMemHostRegister, 6050, (void *address, size_t bytes, unsigned int flags))                                        \
   X(cuMemHostUnregister, 4000, (void *address))                                                                        \

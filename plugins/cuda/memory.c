@@ -270,6 +270,23 @@ hal_status_t hal_plugin_host_register(int32_t ordinal, void *ptr, size_t size, u
   return code ? cuda_driver_error(code, "cuda: %zu bytes at %p cannot be page-locked", size, ptr) : HAL_OK;
 }
 
+hal_status_t hal_plugin_host_device_pointer(int32_t ordinal, void *ptr, void **out_ptr) {
+  cuda_scope_t scope;
+  CUdeviceptr address = 0;
+  hal_status_t status = cuda_check_alive(ordinal);
+  if (!status) status = cuda_enter(ordinal, &scope);
+  if (status) return status;
+  const CUresult code = drv.cuMemHostGetDevicePointer(&address, ptr, 0);
+  cuda_leave(&scope);
+  cuda_device_noticed(ordinal, code);
+  if (code == CUDA_ERROR_INVALID_VALUE)
+    return cuda_error(HAL_INVALID_ARGUMENT, (int64_t)code,
+                      "cuda: %p lies in no page-locked memory; allocate it with host_alloc, or register it", ptr);
+  if (code) return cuda_driver_error(code, "cuda: device %d cannot reach host memory at %p", (int)ordinal, ptr);
+  *out_ptr = (void *)(uintptr_t)address;
+  return HAL_OK;
+}
+
 hal_status_t hal_plugin_host_unregister(int32_t ordinal, void *ptr) {
   cuda_scope_t scope;
   hal_status_t status = cuda_enter(ordinal, &scope);

@@ -280,6 +280,19 @@ hal_status_t hal_plugin_host_free(int32_t device, void *ptr) {
   return ptr ? unmap_segment(HAL_HOST, ptr, "host_free", &mapped) : HAL_OK;
 }
 
+/* Kernels run in the host's own address space. */
+hal_status_t hal_plugin_host_device_pointer(int32_t device, void *ptr, void **out_ptr) {
+  const hal_status_t status = fake_check_device(device);
+  fake_segment_t segment = {.device = 0};
+  if (status) return status;
+  if (!fake_memory_find(ptr, &segment) || segment.device != HAL_HOST ||
+      (size_t)((const char *)ptr - segment.base) >= segment.size)
+    return fake_error(HAL_INVALID_ARGUMENT, 0, "fake: %p lies in no page-locked memory; allocate it with host_alloc",
+                      ptr);
+  *out_ptr = ptr;
+  return HAL_OK;
+}
+
 /* ---- fork
  * --------------------------------------------------------------------------------------------------------------- */
 

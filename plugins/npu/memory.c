@@ -108,3 +108,18 @@ hal_status_t hal_plugin_host_free(int32_t ordinal, void *ptr) {
   const hal_status_t status = npu_check_device(ordinal);
   return status ? status : release(HAL_HOST, ptr, "host_free");
 }
+
+/* Host memory of the context is reached by all of its devices at the host's address (zeMemAllocHost). */
+hal_status_t hal_plugin_host_device_pointer(int32_t ordinal, void *ptr, void **out_ptr) {
+  void *base = NULL;
+  size_t size = 0;
+  int32_t owner = 0;
+  ze_memory_type_t type = ZE_MEMORY_TYPE_UNKNOWN;
+  const hal_status_t status = npu_check_device(ordinal);
+  if (status) return status;
+  if (!look_up(ptr, &base, &size, &owner, &type) || type != ZE_MEMORY_TYPE_HOST)
+    return npu_error(HAL_INVALID_ARGUMENT, 0, "npu: %p lies in no page-locked memory; allocate it with host_alloc",
+                     ptr);
+  *out_ptr = ptr;
+  return HAL_OK;
+}

@@ -45,6 +45,13 @@ HAL_API hal_status_t hal_host_record_stream(const void *address, hal_stream_t *s
  * Since 0.1. */
 HAL_API hal_status_t hal_host_find(const void *address, int32_t *out_device);
 
+/* Returns the address by which kernels of a program (hal/kernel.h) on the device read and write page-locked host memory without a copy: for values that
+ * the host polls, or data that is read once. `address` may lie inside an allocation of hal_host_allocate, of any device of the same plugin; the result is
+ * valid until that is freed. What kernels write is there for the host once their stream was synchronized.
+ * Errors: HAL_NOT_FOUND = no page-locked memory lies there; HAL_UNIMPLEMENTED = the device's kernels do not reach host memory; HAL_OUT_OF_RANGE.
+ * Since 0.3. */
+HAL_API hal_status_t hal_host_device_pointer(const void *address, int32_t device, void **out_address);
+
 /* Gives cached memory back to the plugin; what queued work still uses stays, as does memory in use. `device` -1 = all that
  * were used. Errors: as hal_device_ensure. Since 0.1. */
 HAL_API hal_status_t hal_host_empty_cache(int32_t device);

@@ -2,6 +2,7 @@
 #include "hal/host_memory.h"
 #include "base/life.h"
 
+#include <stdint.h>
 #include <stdio.h>
 
 #include "memory/host_memory_block.h"
@@ -142,6 +143,28 @@ hal_status_t hal_host_find(const void *address, int32_t *out_device) {
     return HAL_OK;
   }
   return hal_error_set(HAL_NOT_FOUND, "address %p is not page-locked for a device", address);
+}
+
+hal_status_t hal_host_device_pointer(const void *address, int32_t index, void **out_address) {
+  hal_device_t *device = NULL;
+  int32_t owner = -1;
+  void *found = NULL;
+  HAL_RETURN_IF_ERROR(hal_device_get(index, &device));
+  HAL_RETURN_IF_ERROR(hal_host_find(address, &owner));
+  const hal_plugin_t *const theirs = hal_devices[owner].plugin;
+  if (theirs != device->plugin)
+    return hal_error_set(HAL_NOT_FOUND,
+                         "hal_host_device_pointer: %p is page-locked for device %s, of another plugin than device %s; "
+                         "allocate it with hal_host_allocate(%d, ...)",
+                         address, hal_device_label(owner), device->label, (int)index);
+  const hal_status_t status =
+      hal_call_host_device_pointer(device->plugin, device->ordinal, (void *)(uintptr_t)address, &found);
+  if (status == HAL_UNIMPLEMENTED)
+    return hal_error_set(status, "kernels of device %s do not reach host memory; copy it with hal_memory_copy",
+                         device->label);
+  if (status) return hal_error_plugin(device->plugin, HAL_SLOT_host_device_pointer, status);
+  *out_address = found;
+  return HAL_OK;
 }
 
 /* ---- cache ---- */

@@ -285,6 +285,7 @@ const hal_rule_t hal_rules[HAL_SLOT_COUNT] = {
     [HAL_SLOT_host_free] = {ENDS(HOST)},
     [HAL_SLOT_host_register] = {MAKES(REGISTERED), .before = hal_rule_before_alloc},
     [HAL_SLOT_host_unregister] = {ENDS(REGISTERED)},
+    [HAL_SLOT_host_device_pointer] = {.after = hal_rule_after_host_pointer},
     [HAL_SLOT_ipc_export] = {.before = hal_rule_before_export, .after = hal_rule_after_export},
     [HAL_SLOT_ipc_open] = {MAKES(IMPORTED), .before = hal_rule_before_open},
     [HAL_SLOT_ipc_close] = {ENDS(IMPORTED)},

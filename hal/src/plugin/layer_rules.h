@@ -31,6 +31,7 @@ hal_status_t hal_rule_before_copy_batch(hal_layer_call_t *call);
 hal_status_t hal_rule_before_fill(hal_layer_call_t *call);
 hal_status_t hal_rule_after_memory_info(hal_layer_call_t *call, hal_status_t status);
 hal_status_t hal_rule_before_random(hal_layer_call_t *call);
+hal_status_t hal_rule_after_host_pointer(hal_layer_call_t *call, hal_status_t status);
 
 /* ---- layer_rules_graph.c: virtual memory, graphs, exports ---- */
 hal_status_t hal_rule_before_map(hal_layer_call_t *call);

@@ -38,6 +38,7 @@ hal_status_t hal_validate_range(const hal_layer_call_t *call, const char *what, 
     /* Such a device may use any host address; and the size of another process's memory is not known here. */
     if (known && (validate->device_flags[device] & HAL_DEVICE_UNIFIED)) return HAL_OK;
     if (validate->lives.counts[HAL_LIVE_IMPORTED]) return HAL_OK;
+    if (known && !is_copy(call->slot) && (validate->host_pointers >> device & 1)) return HAL_OK;
     return refuse_address(call, what, address, size, device);
   }
   const size_t before = (uintptr_t)address - live->address;
@@ -224,4 +225,14 @@ hal_status_t hal_rule_before_random(hal_layer_call_t *call) {
     HAL_RETURN_IF_ERROR(
         hal_validate_range(call, "desc->random_state", desc->random_state, 2 * sizeof(uint64_t), desc->device));
   return hal_validate_range(call, "desc->dst", desc->dst, size, desc->device);
+}
+
+/* Which addresses of the device are host memory is known to the plugin alone. */
+hal_status_t hal_rule_after_host_pointer(hal_layer_call_t *call, hal_status_t status) {
+  const int32_t device = (int32_t)value_of(call, "device");
+  if (!WRITTEN(call, 0, void *))
+    return hal_validate_fault(call->plugin, call->slot,
+                              "the plugin answered OK and gave NULL; answer a failure instead");
+  if (device < HAL_MAX_DEVICES) state_of(call)->host_pointers |= UINT64_C(1) << device; /* HAL_MAX_DEVICES is 64 */
+  return status;
 }

@@ -24,7 +24,8 @@ typedef struct hal_validate_s {
   uint64_t device_flags[HAL_MAX_DEVICES];
   uint32_t alignment[HAL_MAX_DEVICES]; /* of memory_alloc */
   uint64_t peers[HAL_MAX_DEVICES];     /* bit p: device_peer_enable(device, p) was OK */
-  uint64_t records;                    /* of events */
+  uint64_t host_pointers; /* bit d: host_device_pointer gave kernels of device d an address of host memory */
+  uint64_t records;       /* of events */
 } hal_validate_t;
 
 /* Makes the layer's state for a plugin that is being loaded. Errors: HAL_RESOURCE_EXHAUSTED. */

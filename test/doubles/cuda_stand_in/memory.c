@@ -217,6 +217,17 @@ API CUresult cuMemHostAlloc(void **address, size_t bytes, unsigned int flags) {
   return CUDA_SUCCESS;
 }
 
+/* One address space, as with unified addressing. */
+API CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *address, void *host, unsigned int flags) {
+  CUcontext context;
+  const CUresult code = enter(&context);
+  if (code) return code;
+  if (flags || !is_locked_range(host, 1) || is_device_range((CUdeviceptr)(uintptr_t)host, 1))
+    return CUDA_ERROR_INVALID_VALUE;
+  *address = (CUdeviceptr)(uintptr_t)host;
+  return CUDA_SUCCESS;
+}
+
 API CUresult cuMemFreeHost(void *address) {
   CUcontext context;
   CUresult code = enter(&context);

@@ -74,6 +74,22 @@ Test(cuda_process, the_plugins_version_names_the_drivers_file_and_the_device_tha
   cr_assert_eq(info.flags, HAL_DEVICE_ASYNC | HAL_DEVICE_FP64 | HAL_DEVICE_RAW_POINTERS);
 }
 
+Test(cuda_process, a_kernel_writes_page_locked_host_memory_without_a_copy) {
+  char *host = NULL;
+  void *there = NULL;
+  uint32_t value = 41;
+  assert_ok(open_cuda_with(NULL, NULL));
+  assert_ok(hal_host_allocate(0, 64, (void **)&host));
+  memcpy(host + 8, &value, sizeof value);
+  assert_ok(hal_host_device_pointer(host + 8, 0, &there));
+  hal_kernel_t *const add_one = make_kernel(0, SLOW_SOURCE, "add_one");
+  const hal_arg_t args[] = {{&there, sizeof there, HAL_ARG_POINTER}};
+  assert_ok(launch_1d(add_one, NULL, 1, 1, args, 1));
+  assert_ok(hal_device_synchronize(0));
+  memcpy(&value, host + 8, sizeof value);
+  cr_assert_eq(value, 42);
+}
+
 Test(cuda_process, a_device_is_described_by_driver_and_nvml) {
   hal_device_info_t info = {.struct_size = sizeof info};
   setenv("CUDA_STAND_IN_DEVICES", "2", 1);

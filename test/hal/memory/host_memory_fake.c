@@ -52,6 +52,25 @@ Test(host_memory_fake, memory_freed_while_a_late_stream_copies_keeps_its_values)
   cr_assert_eq(stats.allocations.current, 0);
 }
 
+Test(host_memory_fake, kernels_address_page_locked_memory_of_their_own_plugin_only) {
+  char *pinned = NULL, pageable[64];
+  void *there = NULL;
+  hal_block_t *block = NULL;
+  assert_ok(hal_registry_add_path(PLUGIN_DIR));
+  assert_ok(hal_registry_open("fake," FIXTURE("tally")));
+  assert_ok(hal_host_allocate(0, 100, (void **)&pinned));
+  assert_ok(hal_host_device_pointer(pinned + 7, 0, &there));
+  cr_assert_eq(there, pinned + 7);
+  there = NULL;
+  assert_fails(hal_host_device_pointer(pageable, 0, &there), HAL_NOT_FOUND, "is not page-locked");
+  assert_fails(hal_host_device_pointer(pinned, 99, &there), HAL_OUT_OF_RANGE, "device 99");
+  assert_fails(hal_host_device_pointer(pinned, 1, &there), HAL_NOT_FOUND, "hal_host_allocate(1, ...)");
+  assert_ok(hal_memory_allocate(0, NULL, 64, &block));
+  assert_fails(hal_host_device_pointer(hal_memory_block_address(block), 0, &there), HAL_NOT_FOUND, "not page-locked");
+  cr_assert_null(there);
+  assert_ok(hal_host_free(pinned));
+}
+
 Test(host_memory_fake, statistics_of_a_device_that_nobody_used_are_zeros_and_start_nothing) {
   hal_host_stats_t stats;
   memset(&stats, 0xff, sizeof stats);
