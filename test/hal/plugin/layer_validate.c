@@ -267,6 +267,8 @@ Test(layer_validate, bad_status_codes_are_found) {
   make_all();
   setenv("ROGUE", "strange_code", 1);
   assert_fault(hal_call_device_synchronize(plugin, 0), "device_synchronize", "answered 99, which is no status code");
+  setenv("ROGUE", "reserved_code", 1);
+  assert_fault(hal_call_device_synchronize(plugin, 0), "device_synchronize", "answered 4, which is no status code");
   setenv("ROGUE", "not_ready", 1);
   assert_fault(hal_call_device_synchronize(plugin, 0), "device_synchronize", "NOT_READY, which only queries may");
   setenv("ROGUE", "no_message", 1);

@@ -90,7 +90,11 @@ hal_status_t hal_plugin_device_info(int32_t device, hal_device_info_t *out_info)
 
 hal_status_t hal_plugin_device_synchronize(int32_t device) {
   (void)device;
-  return is("strange_code") ? 99 : is("not_ready") ? HAL_NOT_READY : is("no_message") ? HAL_DATA_LOSS : HAL_OK;
+  return is("strange_code")    ? 99
+         : is("reserved_code") ? 4
+         : is("not_ready")     ? HAL_NOT_READY
+         : is("no_message")    ? HAL_DATA_LOSS
+                               : HAL_OK;
 }
 
 hal_status_t hal_plugin_device_peer_query(int32_t device, int32_t peer, int32_t *out_accessible) {
