@@ -22,7 +22,7 @@ struct DeviceProperties {
   uint32_t shared_memory_per_block = 0;  // bytes
   uint64_t flags = 0;                    // HAL_DEVICE_* of hal/plugin.h
   std::string dialects;                  // of kernel modules, the most wanted first
-  // Since 0.2; empty or 0 where the plugin does not report them.
+  // Since 0.3; empty or 0 where the plugin does not report them.
   std::string architecture;         // of the vendor's compiler: "sm_90"
   std::string driver_version;       // as the vendor writes it
   std::string firmware_version;     // of the device's own firmware
