@@ -39,6 +39,11 @@ HAL_DEFAULT(device_info, int32_t device, hal_device_info_t *out_info) {
   return HAL_OK;
 }
 
+HAL_DEFAULT(device_watch, int32_t device, uint32_t kinds, hal_device_event_fn_t fn, void *user_data) {
+  (void)device, (void)kinds, (void)fn, (void)user_data;
+  return HAL_OK;
+}
+
 HAL_DEFAULT(device_synchronize, int32_t device) {
   (void)device;
   return HAL_OK;
@@ -106,6 +111,42 @@ HAL_DEFAULT(memory_fill, hal_plugin_stream_t *stream, int32_t device, void *dst,
   if (!stream) return status;
   const hal_status_t drained = HAL_SELF(stream_synchronize, stream);
   return status ? status : drained;
+}
+
+/* Whether the last byte of `height` rows lies in the address space, from `first` on. */
+static int default_rows_fit(const void *first, size_t pitch, size_t width, size_t height) {
+  size_t last_row = 0, size = 0, end = 0;
+  return !__builtin_mul_overflow(pitch, height - 1, &last_row) && !__builtin_add_overflow(last_row, width, &size) &&
+         !__builtin_add_overflow((size_t)(uintptr_t)first, size, &end);
+}
+
+HAL_DEFAULT(memory_copy_2d, hal_plugin_stream_t *stream, const hal_copy_2d_t *copy) {
+  const size_t width = copy->width, height = copy->height;
+  if (!width || !height) return HAL_OK;
+  if (copy->dst_pitch < width || copy->src_pitch < width)
+    return HAL_DEFAULT_ERROR(HAL_INVALID_ARGUMENT,
+                             "memory_copy_2d: a pitch is less than the width; rows begin at least a width apart");
+  if (!default_rows_fit(copy->dst, copy->dst_pitch, width, height) ||
+      !default_rows_fit(copy->src, copy->src_pitch, width, height))
+    return HAL_DEFAULT_ERROR(HAL_INVALID_ARGUMENT,
+                             "memory_copy_2d: pitch times height ends beyond the address space; copy fewer rows");
+  if (height == 1 || (copy->dst_pitch == width && copy->src_pitch == width))
+    return HAL_SELF(memory_copy, stream, copy->dst, copy->dst_device, copy->src, copy->src_device, width * height);
+  hal_status_t status = HAL_OK;
+  for (size_t row = 0; row < height && !status; row++)
+    status = HAL_SELF(memory_copy, stream, (char *)copy->dst + row * copy->dst_pitch, copy->dst_device,
+                      (const char *)copy->src + row * copy->src_pitch, copy->src_device, width);
+  return status;
+}
+
+HAL_DEFAULT(memory_copy_batch, hal_plugin_stream_t *stream, const hal_copy_t *copies, size_t count, size_t stride) {
+  const char *const first = (const char *)copies;
+  hal_status_t status = HAL_OK;
+  for (size_t i = 0; i < count && !status; i++) {
+    const hal_copy_t *const copy = (const hal_copy_t *)(const void *)(first + i * stride);
+    status = HAL_SELF(memory_copy, stream, copy->dst, copy->dst_device, copy->src, copy->src_device, copy->size);
+  }
+  return status;
 }
 
 HAL_DEFAULT(memory_pointer_info, const void *ptr, hal_pointer_info_t *out_info) {

@@ -26,10 +26,11 @@
  *  - Every op returns hal_status_t. Out-parameters come last (`out_`) and stay untouched on failure.
  *  - Structs start with `struct_size`, set by the owner of the memory: the size through the last field it knows.
  *    A reader ignores what lies beyond the size it was given; who fills a struct of the other side writes a field only
- *    when it lies within (HAL_SET_FIELD). Reserved fields are zero. Fields of 0.3 are always there.
+ *    when it lies within (HAL_SET_FIELD). Reserved fields are zero. Fields of 0.3 are always there, but for
+ *    hal_device_info_t, which the host also asks for in part.
  *  - Some structs have no struct_size. These never change: hal_arg_t, hal_launch_attribute_t, hal_value_t,
  *    hal_memory_handle_t, hal_host_range_t, hal_host_kernel_t. And these may grow, what holds an array of them says
- *    their distance: hal_ir_use_t, hal_ir_buffer_t.
+ *    their distance: hal_ir_use_t, hal_ir_buffer_t, hal_copy_t.
  *  - Flags are macros of bits. A flag that the plugin does not know is HAL_UNIMPLEMENTED, never ignored
  *    (plugin_flags.h): later minors add flags to calls and descriptors.
  *  - No bool, enum, long, bit-field, FILE *, C++ or torch type crosses. Strings are UTF-8, NUL-ended, borrowed for the call.
@@ -99,7 +100,24 @@ typedef struct hal_device_info_s {
   uint32_t compute_units, subgroup_size, max_block_threads, max_shared_bytes;
   uint32_t pci_domain, pci_bus, pci_device, base_alignment; /* base_alignment: bytes, of memory_alloc */
   uint64_t virtual_granularity;                             /* bytes; 0 = no virtual memory group. Not used yet */
+  /* Since 0.3; 0 and "" = unknown. Cheap: the host reads these when it starts the device. */
+  uint64_t l2_bytes;     /* bytes of the last cache before the memory that all compute units share */
+  uint32_t copy_engines; /* engines that copy while kernels run */
+  uint32_t pci_function;
+  char architecture[32]; /* the target of the vendor's compiler: "sm_90", "gfx90a" */
+  /* Since 0.3. The host asks for these when a program asks for the properties of a device; the driver may take milliseconds. */
+  int32_t
+      numa_node; /* of the host memory nearest to the device, with HAL_DEVICE_KNOWS_NUMA_NODE. The host completes it */
+  uint32_t partition_index;  /* with HAL_DEVICE_KNOWS_PARTITION: which part of a partitioned device this is */
+  uint32_t known;            /* HAL_DEVICE_KNOWS_*: fields for which 0 is a value */
+  uint32_t reserved;         /* 0 */
+  char driver_version[64];   /* as the vendor writes it: "550.54.15" */
+  char firmware_version[64]; /* of the device's own firmware */
 } hal_device_info_t;
+
+/* hal_device_info_t.known */
+#define HAL_DEVICE_KNOWS_NUMA_NODE (1u << 0)
+#define HAL_DEVICE_KNOWS_PARTITION (1u << 1)
 
 typedef struct hal_pointer_info_s {
   size_t struct_size;
@@ -110,6 +128,24 @@ typedef struct hal_pointer_info_s {
 } hal_pointer_info_t;
 
 enum { HAL_POINTER_DEVICE = 1, HAL_POINTER_PINNED = 2, HAL_POINTER_MANAGED = 3 };
+
+/* A rectangle of bytes, see memory_copy_2d. Rows begin a pitch apart. */
+typedef struct hal_copy_2d_s {
+  size_t struct_size;
+  void *dst;
+  const void *src;
+  size_t dst_pitch, src_pitch;    /* bytes from the beginning of a row to that of the next */
+  size_t width, height;           /* bytes of a row; rows */
+  int32_t dst_device, src_device; /* device ordinals or HAL_HOST */
+} hal_copy_2d_t;
+
+/* One copy of memory_copy_batch. It may grow: elements lie `stride` bytes apart. */
+typedef struct hal_copy_s {
+  void *dst;
+  const void *src;
+  size_t size;
+  int32_t dst_device, src_device; /* device ordinals or HAL_HOST */
+} hal_copy_t;
 
 /* ---- virtual memory: how memory of virtual_create crosses to other processes ------------------------------------------------- */
 #define HAL_HANDLE_NONE UINT32_C(0)

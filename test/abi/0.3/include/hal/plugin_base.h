@@ -64,7 +64,8 @@ static inline const hal_extension_t *hal_extension_find(const hal_extension_t *f
 }
 
 /* ---- status codes -------------------------------------------------------------------------------------------------------
- * The numbers are those of absl::StatusCode, as in PJRT and IREE, plus two of ours. */
+ * The numbers are those of absl::StatusCode, as in PJRT and IREE, plus two of ours. Reserved for what absl means by them, and returned
+ * by no plugin and no host: 1 (cancelled), 4 (deadline exceeded), 6 (already exists), 7 (permission denied), 16 (unauthenticated). */
 typedef int32_t hal_status_t;
 enum {
   HAL_OK = 0,

@@ -1,4 +1,4 @@
-/* plugin_sensor.h: what a device measures of itself, and who uses it. Part of plugin.h.
+/* plugin_sensor.h: what a device measures of itself, who uses it, and what happens to it. Part of plugin.h.
  *
  * A sensor's number, name and unit stand here and nowhere else: what `torch-backend smi` prints and hal_sensor_name tells is read from
  * this list. A plugin answers for those that its driver has, by device_sensor, and HAL_UNIMPLEMENTED for the others. */
@@ -41,6 +41,36 @@ typedef struct hal_device_process_s {
 
 /* Is handed one process, borrowed for the call; calls no function of the plugin. */
 typedef void (*hal_process_sink_t)(void *user_data, const hal_device_process_t *process);
+
+/* ---- events: what happens to a device by itself; a plugin delivers those that its driver reports, by device_watch ------------- */
+
+/* X(number, NAME, name, what it means). APPEND ONLY; at most 31. */
+#define HAL_DEVICE_EVENTS(X)                                                                                          \
+  X(0, LOST, "lost", "the device cannot be used any more: its calls return HAL_UNAVAILABLE")                          \
+  X(1, MEMORY_CORRECTED, "memory_corrected", "errors of its memory were corrected; results are right")                \
+  X(2, MEMORY_UNCORRECTED, "memory_uncorrected", "errors of its memory could not be corrected; results may be wrong") \
+  X(3, THROTTLED, "throttled", "it lowers its clocks because of power or temperature")
+
+enum {
+#define HAL_DEVICE_EVENT_NUMBER(number, upper, name, what) HAL_DEVICE_EVENT_##upper = number,
+  HAL_DEVICE_EVENTS(HAL_DEVICE_EVENT_NUMBER)
+#undef HAL_DEVICE_EVENT_NUMBER
+};
+
+/* A mask of events: bit k = event number k. */
+#define HAL_DEVICE_EVENT_BIT(kind) (UINT32_C(1) << (kind))
+#define HAL_DEVICE_EVENT_ALL UINT32_C(0x7fffffff)
+
+typedef struct hal_device_event_s {
+  size_t struct_size;
+  uint32_t kind; /* HAL_DEVICE_EVENT_* */
+  uint32_t reserved;
+  int64_t native_code; /* the driver's own number, 0 if none */
+  const char *message; /* what the driver says, "" if nothing */
+} hal_device_event_t;
+
+/* Is given one event, borrowed for the call; calls no function of the plugin. */
+typedef void (*hal_device_event_fn_t)(void *user_data, const hal_device_event_t *event);
 
 #ifdef __cplusplus
 }

@@ -1,4 +1,4 @@
-/* plugin_transfer.h: for plugins: what memory_copy and memory_fill of most drivers have in common: patterns that the driver has no call for
+/* plugin_transfer.h: for plugins: what copies and fills of most drivers have in common: checks of rectangles, patterns that the driver has no call for
  * become copies. Linked from libhal_plugin.a into plugins that use it. */
 #ifndef HAL_PLUGIN_TRANSFER_H_
 #define HAL_PLUGIN_TRANSFER_H_
@@ -11,6 +11,9 @@ extern "C" {
 
 /* HAL_COPY_* of a copy between two sides as of memory_copy. Since 0.2. */
 uint32_t hal_copy_direction(int32_t dst_device, int32_t src_device);
+
+/* Checks a rectangle with bytes, its pitches, extent and pointers; `plugin` begins messages. Errors: HAL_INVALID_ARGUMENT. Since 0.3. */
+hal_status_t hal_copy_2d_check(const char *plugin, const hal_copy_2d_t *copy);
 
 /* Looks at the arguments of memory_fill; `plugin` begins messages. Errors: HAL_INVALID_ARGUMENT. Since 0.2. */
 hal_status_t hal_fill_check(const char *plugin, const void *dst, const void *pattern, size_t pattern_size, size_t size);
