@@ -26,7 +26,8 @@
  *  - Every op returns hal_status_t. Out-parameters come last (`out_`) and stay untouched on failure.
  *  - Structs start with `struct_size`, set by the owner of the memory: the size through the last field it knows.
  *    A reader ignores what lies beyond the size it was given; who fills a struct of the other side writes a field only
- *    when it lies within (HAL_SET_FIELD). Reserved fields are zero. Fields of 0.3 are always there.
+ *    when it lies within (HAL_SET_FIELD). Reserved fields are zero. Fields of 0.3 are always there, but for
+ *    hal_device_info_t, which the host also asks for in part.
  *  - Some structs have no struct_size. These never change: hal_arg_t, hal_launch_attribute_t, hal_value_t,
  *    hal_memory_handle_t, hal_host_range_t, hal_host_kernel_t. And these may grow, what holds an array of them says
  *    their distance: hal_copy_t, hal_ir_use_t, hal_ir_buffer_t.
