@@ -111,9 +111,10 @@ hal_status_t hal_shm_wait_counter(hal_shm_t *shm, hal_shm_set_t ranks, int count
  * again, and changes nothing. Messages wake it. */
 hal_status_t hal_shm_wait_message(hal_shm_t *shm, hal_shm_set_t (*lacking)(hal_shm_t *, void *), void *context);
 
-/* Sets a counter of this rank. What was written before is seen by those who see the counter. */
+/* Sets a counter of this rank. Ranks that see it see all that was written before. Sequentially consistent, as
+ * every access that decides about sleeping or waking (wait.c). */
 static inline void hal_shm_set(hal_shm_t *shm, int counter, uint64_t value) {
-  atomic_store_explicit(&hal_shm_page(shm, shm->rank)->counters[counter], value, memory_order_release);
+  atomic_store(&hal_shm_page(shm, shm->rank)->counters[counter], value);
 }
 /* Wakes the ranks whose waits the counters of this one end. */
 void hal_shm_notify(hal_shm_t *shm);

@@ -1,9 +1,9 @@
 /* wait.c: waiting for other ranks.
  *
  * A rank first spins, where each rank can have a processor, then sleeps on its bell, in slices in which it looks
- * whether the processes of the ranks that it waits for still run. It writes what it waits for before it looks at
- * the counters a last time, and a rank that sets a counter looks for sleepers afterwards, with a full fence on
- * both sides: one of the two sees the other. */
+ * whether the processes of the ranks that it waits for still run. It writes what it waits for before it reads the
+ * counters a last time, and a rank that sets a counter reads what the others wait for afterwards. These accesses
+ * are sequentially consistent: one of the two sees the other. */
 #define _POSIX_C_SOURCE 200809L
 #include <string.h>
 
@@ -38,10 +38,9 @@ static void ring(hal_shm_rank_t *page) {
 
 void hal_shm_notify(hal_shm_t *shm) {
   const hal_shm_rank_t *const own = hal_shm_page(shm, shm->rank);
-  atomic_thread_fence(memory_order_seq_cst);
   for (int32_t rank = 0; rank < shm->size; rank++) {
     hal_shm_rank_t *const page = hal_shm_page(shm, rank);
-    const uint64_t waits = atomic_load_explicit(&page->waits, memory_order_relaxed);
+    const uint64_t waits = atomic_load(&page->waits);
     if (!waits || waits == HAL_SHM_ANY || (waits & 0xff) != (uint64_t)shm->rank + 1) continue;
     const uint64_t counter = waits >> 8 & 0xff;
     if (counter < HAL_SHM_COUNTERS &&
@@ -51,13 +50,11 @@ void hal_shm_notify(hal_shm_t *shm) {
 }
 
 void hal_shm_notify_message(hal_shm_t *shm, int32_t rank) {
-  atomic_thread_fence(memory_order_seq_cst);
   hal_shm_rank_t *const page = hal_shm_page(shm, rank);
-  if (atomic_load_explicit(&page->waits, memory_order_relaxed) == HAL_SHM_ANY) ring(page);
+  if (atomic_load(&page->waits) == HAL_SHM_ANY) ring(page);
 }
 
 void hal_shm_notify_all(hal_shm_t *shm) {
-  atomic_thread_fence(memory_order_seq_cst);
   for (int32_t rank = 0; rank < shm->size; rank++) ring(hal_shm_page(shm, rank));
 }
 
@@ -117,8 +114,7 @@ static uint64_t sleeps_for(const wait_t *wait, hal_shm_set_t ranks) {
 static hal_status_t sleep_once(hal_shm_t *shm, const wait_t *wait, hal_shm_set_t *ranks) {
   hal_shm_rank_t *const own = hal_shm_page(shm, shm->rank);
   const uint32_t bell = atomic_load_explicit(&own->bell, memory_order_acquire);
-  atomic_store_explicit(&own->waits, sleeps_for(wait, *ranks), memory_order_relaxed);
-  atomic_thread_fence(memory_order_seq_cst);
+  atomic_store(&own->waits, sleeps_for(wait, *ranks));
   *ranks = wait->lacking(shm, wait->context);
   if (!*ranks) return HAL_OK;
   HAL_RETURN_IF_ERROR(hal_shm_stopped(shm));
@@ -162,8 +158,7 @@ static hal_shm_set_t lacking_counters(hal_shm_t *shm, void *context) {
   for (hal_shm_set_t left = wanted->ranks; left; left &= left - 1) {
     const int32_t rank = (int32_t)__builtin_ctzll(left);
     const hal_shm_rank_t *const page = hal_shm_page(shm, rank);
-    if (atomic_load_explicit(&page->counters[wanted->counter], memory_order_acquire) < wanted->target)
-      lacking |= HAL_SHM_BIT(rank);
+    if (atomic_load(&page->counters[wanted->counter]) < wanted->target) lacking |= HAL_SHM_BIT(rank);
   }
   return lacking;
 }
