@@ -89,6 +89,7 @@ typedef struct hal_shm_rank_s {
   _Atomic uint32_t state;
   int32_t pid;     /* as /proc shows it */
   uint64_t start;  /* of the process, in ticks since the system has started: tells apart processes of one pid */
+  uint64_t pids;   /* the pid namespace, as a number; 0: unknown */
   uint64_t unseen; /* the ranks whose processes this one cannot see, after HAL_SHM_JOINED */
   _Atomic uint64_t messages, message, message_count; /* for error messages: SEND and RECV so far, and the last one */
   _Alignas(HAL_SHM_LINE) hal_shm_entry_t entries[2];

@@ -80,6 +80,11 @@ int32_t hal_shm_own_pid(void) {
   return (int32_t)strtol(text, NULL, 10);
 }
 
+uint64_t hal_shm_pid_namespace(void) {
+  struct stat facts;
+  return fails_now() || stat("/proc/self/ns/pid", &facts) ? 0 : (uint64_t)facts.st_ino;
+}
+
 int64_t hal_shm_process_start(int32_t pid) {
   char path[32], line[1024];
   if (pid <= 0) return 0;
