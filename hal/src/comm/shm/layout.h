@@ -81,7 +81,7 @@ enum { HAL_SHM_ABSENT = 0, HAL_SHM_PRESENT = 1, HAL_SHM_LEFT = 2 };
 typedef struct hal_shm_rank_s {
   _Alignas(HAL_SHM_LINE) _Atomic uint64_t counters[HAL_SHM_COUNTERS];
   /* What the rank sleeps for: 0 = it does not; target << 16 | counter << 8 | rank + 1; HAL_SHM_ANY = any message.
-   * Who satisfies that increments `bell` and wakes those who sleep on it. */
+   * The rank that satisfies it increments `bell` and wakes the sleeper. */
   _Alignas(HAL_SHM_LINE) _Atomic uint64_t waits;
   _Atomic uint32_t bell;
   _Alignas(HAL_SHM_LINE) _Atomic uint64_t

@@ -42,7 +42,7 @@ int hal_shm_processors(void);
 /* Sleeps while `*word` is `value`, at most `timeout_ns`. Returns at any time. */
 void hal_shm_sleep(_Atomic uint32_t *word, uint32_t value, int64_t timeout_ns);
 
-/* Wakes those who sleep on `word`, in all processes. */
+/* Wakes all threads that sleep on `word`, in all processes. */
 void hal_shm_wake(_Atomic uint32_t *word);
 
 /* The functions of the store, with a message where the store has set none. */

@@ -68,7 +68,7 @@ hal_status_t hal_shm_check_process(hal_shm_t *shm, int32_t rank) {
                          (int)page->pid);
   if (state != HAL_SHM_PRESENT || (shm->unseen & HAL_SHM_BIT(rank))) return HAL_OK;
   const int64_t start = hal_shm_process_start(page->pid);
-  if (start < 0 || (uint64_t)start == page->start) return HAL_OK; /* -1: the next look will tell */
+  if (start < 0 || (uint64_t)start == page->start) return HAL_OK; /* -1: look again later */
   return hal_error_set(HAL_UNAVAILABLE, "rank %d (pid %d) has ended", (int)rank, (int)page->pid);
 }
 
