@@ -164,6 +164,66 @@ static void *run_rank(void *argument) {
   return NULL;
 }
 
+/* ---- messages of other threads beside the collectives ---- */
+
+enum { MESSAGES = 40 };
+
+typedef struct courier_s {
+  rank_t *rank;
+  int peer, is_sender;
+  pthread_t thread;
+} courier_t;
+
+/* All messages of one rank to another one, of sizes that both compute. A receiver takes the tags of each four in
+ * another order. */
+static void *carry(void *argument) {
+  courier_t *const courier = argument;
+  const int own = courier->rank->number;
+  const int from = courier->is_sender ? own : courier->peer, to = courier->is_sender ? courier->peer : own;
+  uint64_t state = (uint64_t)(from * RANKS + to);
+  int32_t *const data = malloc(MOST / 8 * sizeof *data);
+  uint64_t counts[MESSAGES];
+  for (int i = 0; i < MESSAGES; i++) counts[i] = draw(&state, draw(&state, 4) ? 2000 : MOST / 8);
+  for (int i = 0; data && i < MESSAGES; i++) {
+    const int number = courier->is_sender ? i : i ^ 3;
+    int wrong = 0;
+    for (uint64_t k = 0; k < counts[number] && courier->is_sender; k++) data[k] = element(from, to, number, k);
+    const hal_collective_t call = {.struct_size = sizeof call,
+                                   .op = courier->is_sender ? HAL_COMM_SEND : HAL_COMM_RECV,
+                                   .dtype = HAL_INT32,
+                                   .peer = courier->peer,
+                                   .tag = (uint32_t)number,
+                                   .send = data,
+                                   .recv = data,
+                                   .count = counts[number]};
+    CHECK_OK(courier->rank->comm.run(courier->rank->comm.context, &call, 1, timeout_ns));
+    for (uint64_t k = 0; k < counts[number] && !courier->is_sender; k++)
+      wrong += data[k] != element(from, to, number, k);
+    CHECK(!wrong);
+  }
+  CHECK(data);
+  free(data);
+  return NULL;
+}
+
+static void *run_beside_messages(void *argument) {
+  rank_t *const rank = argument;
+  courier_t couriers[2 * RANKS];
+  start(rank);
+  for (int i = 0; i < 2 * RANKS; i++) {
+    couriers[i] = (courier_t){.rank = rank, .peer = i / 2, .is_sender = i % 2};
+    CHECK(pthread_create(&couriers[i].thread, NULL, carry, &couriers[i]) == 0);
+  }
+  for (int call = 0; call < CALLS / 4; call++) {
+    const uint64_t count = draw(&rank->shared, draw(&rank->shared, 6) ? 3000 : MOST / RANKS);
+    if (call % 2) reduce(rank, call, count);
+    if (call % 2 == 0) exchange(rank, call, count);
+  }
+  for (int i = 0; i < 2 * RANKS; i++) pthread_join(couriers[i].thread, NULL);
+  rank->comm.destroy(rank->comm.context);
+  return NULL;
+}
+
 /* ---- aborts ---- */
 
 static atomic_int joined;
@@ -203,6 +263,8 @@ int main(void) {
     if (!ranks[r].send || !ranks[r].recv) return 1;
   }
   start_all(ranks, "random", 1, run_rank);
+  join_all(ranks);
+  start_all(ranks, "beside", 3, run_beside_messages);
   join_all(ranks);
   for (int i = 0; i < ABORTS; i++) {
     atomic_store(&joined, 0);

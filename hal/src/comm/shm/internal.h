@@ -39,23 +39,26 @@ typedef struct hal_shm_call_s {
   uint64_t give[HAL_SHM_RANKS], give_at[HAL_SHM_RANKS], take[HAL_SHM_RANKS], take_at[HAL_SHM_RANKS];
 } hal_shm_call_t;
 
+/* One rank as one call of `run` sees it. What several calls share does not change after the join, or is in the
+ * segment. */
 typedef struct hal_shm_s {
-  const hal_shm_call_t *call; /* that runs, or NULL; for messages */
-  const char *activity;       /* what runs where `call` is NULL, for messages */
-  hal_shm_header_t *header;   /* of the segment, which this transport unmaps; NULL before the join */
+  hal_shm_header_t *header; /* of the segment; NULL before the join */
   size_t bytes;
   int32_t rank, size;
   int32_t pid;             /* getpid of the process that joined */
   int may_spin;            /* each rank can have a processor */
-  uint64_t sequence;       /* collectives so far */
-  uint64_t running;        /* HAL_SHM_JOIN; the collective that runs or is checked, + HAL_SHM_JOIN; 0: something else */
-  uint64_t round;          /* rounds so far */
-  int64_t deadline_ns;     /* of the call that runs */
-  int64_t timeout_ns;      /* of the call that runs, for messages */
-  int64_t looked_ns;       /* when the processes of other ranks were last looked at */
   hal_shm_set_t unseen;    /* ranks whose processes cannot be looked at */
-  hal_shm_early_t *early;  /* list, in the order of arrival; owned */
   char name[HAL_SHM_NAME]; /* of the communicator; cut */
+
+  /* Of this call. */
+  const hal_shm_call_t *call; /* the collective that runs, or NULL; for messages */
+  const char *activity;       /* what runs where `call` is NULL, for messages */
+  uint64_t sequence, round;   /* collectives and rounds so far */
+  uint64_t running; /* HAL_SHM_JOIN; the collective that runs or is checked, + HAL_SHM_JOIN; 0: something else */
+  int64_t deadline_ns;
+  int64_t timeout_ns;      /* for messages */
+  int64_t looked_ns;       /* when the processes of other ranks were last looked at */
+  hal_shm_early_t **early; /* of the transport, a list for each rank in the order of arrival */
 } hal_shm_t;
 
 /* ---- segment.c: the shared memory ---- */
@@ -118,7 +121,7 @@ static inline void hal_shm_set(hal_shm_t *shm, int counter, uint64_t value) {
 }
 /* Wakes the ranks whose waits the counters of this one end. */
 void hal_shm_notify(hal_shm_t *shm);
-/* Wakes a rank that waits for messages. */
+/* Wakes the threads of a rank that wait for messages. */
 void hal_shm_notify_message(hal_shm_t *shm, int32_t rank);
 /* Wakes all ranks. */
 void hal_shm_notify_all(hal_shm_t *shm);
@@ -148,7 +151,7 @@ hal_status_t hal_shm_run_reduction(hal_shm_t *shm, hal_shm_call_t *call);
 hal_status_t hal_shm_run_exchange(hal_shm_t *shm, hal_shm_call_t *call);
 /* The calls of SEND and RECV among `calls`. */
 hal_status_t hal_shm_run_messages(hal_shm_t *shm, const hal_collective_t *calls, uint32_t count);
-void hal_shm_free_early(hal_shm_t *shm);
+void hal_shm_free_early(hal_shm_early_t *early);
 
 /* The calls of a bracket: the caller's struct may be longer than ours. */
 static inline const hal_collective_t *hal_shm_call_at(const hal_collective_t *calls, uint32_t index) {

@@ -12,7 +12,7 @@
 
 struct hal_shm_early_s {
   struct hal_shm_early_s *next;
-  int32_t from, dtype;
+  int32_t dtype;
   uint32_t tag;
   uint64_t count;
   unsigned char data[];
@@ -111,8 +111,8 @@ static hal_status_t make_early(hal_shm_t *shm, int32_t from, const hal_shm_chunk
         shm, HAL_RESOURCE_EXHAUSTED,
         "rank %d has no memory for %llu bytes of a message from rank %d with tag %u, which it has not received yet",
         (int)shm->rank, (unsigned long long)bytes, (int)from, (unsigned)chunk->tag);
-  *early = (hal_shm_early_t){.from = from, .dtype = chunk->dtype, .tag = chunk->tag, .count = chunk->count};
-  hal_shm_early_t **end = &shm->early;
+  *early = (hal_shm_early_t){.dtype = chunk->dtype, .tag = chunk->tag, .count = chunk->count};
+  hal_shm_early_t **end = &shm->early[from];
   while (*end) end = &(*end)->next;
   *end = early;
   *out = early;
@@ -152,9 +152,9 @@ static hal_status_t receive_chunk(hal_shm_t *shm, bracket_t *bracket, int32_t fr
 
 /* Serves a RECV from the messages that came early. */
 static hal_status_t take_early(hal_shm_t *shm, bracket_t *bracket, message_t *recv) {
-  for (hal_shm_early_t **link = &shm->early; *link; link = &(*link)->next) {
+  for (hal_shm_early_t **link = &shm->early[recv->peer]; *link; link = &(*link)->next) {
     hal_shm_early_t *const early = *link;
-    if (early->from != recv->peer || early->tag != recv->tag) continue;
+    if (early->tag != recv->tag) continue;
     if (early->dtype != recv->dtype || early->count != recv->count)
       return differ(shm, recv, recv->peer, early->dtype, early->count);
     if (recv->bytes) memcpy(recv->data, early->data, recv->bytes);
@@ -167,11 +167,11 @@ static hal_status_t take_early(hal_shm_t *shm, bracket_t *bracket, message_t *re
   return HAL_OK;
 }
 
-void hal_shm_free_early(hal_shm_t *shm) {
-  while (shm->early) {
-    hal_shm_early_t *const next = shm->early->next;
-    hal_free(shm->early);
-    shm->early = next;
+void hal_shm_free_early(hal_shm_early_t *early) {
+  while (early) {
+    hal_shm_early_t *const next = early->next;
+    hal_free(early);
+    early = next;
   }
 }
 

@@ -31,9 +31,9 @@ static inline void cpu_pause(void) {
 
 /* ---- waking ---- */
 
-static void ring(hal_shm_rank_t *page) {
-  atomic_fetch_add_explicit(&page->bell, 1, memory_order_release);
-  hal_shm_wake(&page->bell);
+static void ring(_Atomic uint32_t *bell) {
+  atomic_fetch_add_explicit(bell, 1, memory_order_release);
+  hal_shm_wake(bell);
 }
 
 void hal_shm_notify(hal_shm_t *shm) {
@@ -41,21 +41,24 @@ void hal_shm_notify(hal_shm_t *shm) {
   for (int32_t rank = 0; rank < shm->size; rank++) {
     hal_shm_rank_t *const page = hal_shm_page(shm, rank);
     const uint64_t waits = atomic_load(&page->waits);
-    if (!waits || waits == HAL_SHM_ANY || (waits & 0xff) != (uint64_t)shm->rank + 1) continue;
+    if ((waits & 0xff) != (uint64_t)shm->rank + 1) continue;
     const uint64_t counter = waits >> 8 & 0xff;
     if (counter < HAL_SHM_COUNTERS &&
         atomic_load_explicit(&own->counters[counter], memory_order_relaxed) >= waits >> 16)
-      ring(page);
+      ring(&page->bell);
   }
 }
 
 void hal_shm_notify_message(hal_shm_t *shm, int32_t rank) {
   hal_shm_rank_t *const page = hal_shm_page(shm, rank);
-  if (atomic_load(&page->waits) == HAL_SHM_ANY) ring(page);
+  if (atomic_load(&page->message_sleepers)) ring(&page->message_bell);
 }
 
 void hal_shm_notify_all(hal_shm_t *shm) {
-  for (int32_t rank = 0; rank < shm->size; rank++) ring(hal_shm_page(shm, rank));
+  for (int32_t rank = 0; rank < shm->size; rank++) {
+    ring(&hal_shm_page(shm, rank)->bell);
+    ring(&hal_shm_page(shm, rank)->message_bell);
+  }
 }
 
 /* ---- processes ---- */
@@ -105,22 +108,44 @@ static hal_status_t time_is_over(hal_shm_t *shm, hal_shm_set_t ranks) {
 
 /* ---- waiting ---- */
 
-/* What the rank writes before it sleeps: the first rank that it lacks. */
-static uint64_t sleeps_for(const wait_t *wait, hal_shm_set_t ranks) {
-  if (wait->counter < 0) return HAL_SHM_ANY;
-  return wait->target << 16 | (uint64_t)wait->counter << 8 | ((uint64_t)__builtin_ctzll(ranks) + 1);
+/* Writes what this thread waits for, the first rank that it lacks, where the other ranks find it. */
+static void announce(hal_shm_rank_t *own, const wait_t *wait, hal_shm_set_t ranks) {
+  if (wait->counter < 0) {
+    atomic_fetch_add(&own->message_sleepers, 1);
+  } else {
+    atomic_store(&own->waits,
+                 wait->target << 16 | (uint64_t)wait->counter << 8 | ((uint64_t)__builtin_ctzll(ranks) + 1));
+  }
 }
 
-static hal_status_t sleep_once(hal_shm_t *shm, const wait_t *wait, hal_shm_set_t *ranks) {
-  hal_shm_rank_t *const own = hal_shm_page(shm, shm->rank);
-  const uint32_t bell = atomic_load_explicit(&own->bell, memory_order_acquire);
-  atomic_store(&own->waits, sleeps_for(wait, *ranks));
+static void withdraw(hal_shm_rank_t *own, const wait_t *wait) {
+  if (wait->counter < 0) {
+    atomic_fetch_sub(&own->message_sleepers, 1);
+  } else {
+    atomic_store_explicit(&own->waits, 0, memory_order_relaxed);
+  }
+}
+
+/* Sleeps unless there is no reason any more. */
+static hal_status_t sleep_announced(hal_shm_t *shm, const wait_t *wait, _Atomic uint32_t *bell, uint32_t rung,
+                                    hal_shm_set_t *ranks) {
   *ranks = wait->lacking(shm, wait->context);
   if (!*ranks) return HAL_OK;
   HAL_RETURN_IF_ERROR(hal_shm_stopped(shm));
   const int64_t left = shm->deadline_ns - hal_clock_ns();
   if (left <= 0) return time_is_over(shm, *ranks);
-  hal_shm_sleep(&own->bell, bell, left < slice_ns ? left : slice_ns);
+  hal_shm_sleep(bell, rung, left < slice_ns ? left : slice_ns);
+  return HAL_OK;
+}
+
+static hal_status_t sleep_once(hal_shm_t *shm, const wait_t *wait, hal_shm_set_t *ranks) {
+  hal_shm_rank_t *const own = hal_shm_page(shm, shm->rank);
+  _Atomic uint32_t *const bell = wait->counter < 0 ? &own->message_bell : &own->bell;
+  const uint32_t rung = atomic_load_explicit(bell, memory_order_acquire);
+  announce(own, wait, *ranks);
+  const hal_status_t status = sleep_announced(shm, wait, bell, rung, ranks);
+  withdraw(own, wait);
+  if (status || !*ranks) return status;
   *ranks = wait->lacking(shm, wait->context);
   return *ranks ? look(shm, wait, *ranks) : HAL_OK;
 }
@@ -142,7 +167,6 @@ static hal_status_t wait_for(hal_shm_t *shm, const wait_t *wait) {
   hal_status_t status = HAL_OK;
   if (!ranks) return HAL_OK;
   while (ranks && !status) status = sleep_once(shm, wait, &ranks);
-  atomic_store_explicit(&hal_shm_page(shm, shm->rank)->waits, 0, memory_order_relaxed);
   return status;
 }
 
