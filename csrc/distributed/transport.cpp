@@ -93,7 +93,7 @@ Blocks blocks_of(const hal_collective_t &call, int ranks, const uint64_t *counts
   Blocks blocks;
   for (int i = 0; i < ranks; i++) {
     const auto size = static_cast<int64_t>(counts ? counts[i] : call.count) * element_size(call);
-    const int64_t offset = counts ? static_cast<int64_t>(displs[i]) * element_size(call) : blocks.total;
+    const int64_t offset = displs ? static_cast<int64_t>(displs[i]) * element_size(call) : blocks.total;
     blocks.is_dense &= offset == blocks.total;
     blocks.sizes.push_back(size), blocks.offsets.push_back(offset);
     blocks.total += size;

@@ -70,7 +70,7 @@ typedef struct hal_collective_s {
   uint64_t count; /* elements, as the table above says */
   /* For ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, GATHER and SCATTER: NULL, or an array with a number for each rank in place of `count`:
    * elements to give to and to take from it, and where its elements start. Where op gives or takes one block, only the arrays of the other
-   * side are read, and `count` is the size of the one block. */
+   * side are read, and `count` is the size of the one block. Without displacements, blocks are stored one after another. */
   const uint64_t *send_counts, *send_displs, *recv_counts, *recv_displs;
   const void *scale;    /* PREMUL_SUM: one number on the host: float for float16 and bfloat16, else of dtype */
   uint64_t sequence;    /* of the communicator's calls, from 1 on; set by the HAL */

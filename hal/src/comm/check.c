@@ -40,7 +40,7 @@ static int span(const hal_comm_t *comm, const hal_collective_t *call, int shape,
   if (shape == EACH && !counts && __builtin_mul_overflow(call->count, (uint64_t)comm->size, &elements)) return 0;
   for (int32_t i = 0; shape == EACH && counts && i < comm->size; i++) {
     uint64_t end;
-    if (__builtin_add_overflow(displs[i], counts[i], &end)) return 0;
+    if (__builtin_add_overflow(displs ? displs[i] : elements, counts[i], &end)) return 0;
     if (counts[i] && end > elements) elements = end;
   }
   return !__builtin_mul_overflow(elements, (uint64_t)hal_dtype_size(call->dtype), out_bytes) &&
@@ -119,10 +119,8 @@ static hal_status_t check_reduction(const hal_collective_t *call) {
 static hal_status_t check_buffers(const hal_comm_t *comm, const hal_collective_t *call) {
   const op_t *const op = &ops[call->op];
   uint64_t send = 0, recv = 0;
-  if ((op->send == EACH && !call->send_counts != !call->send_displs) ||
-      (op->recv == EACH && !call->recv_counts != !call->recv_displs))
-    return hal_error_set(HAL_INVALID_ARGUMENT, "%s: an array of counts and no array of displacements, or the reverse",
-                         op->name);
+  if ((!call->send_counts && call->send_displs) || (!call->recv_counts && call->recv_displs))
+    return hal_error_set(HAL_INVALID_ARGUMENT, "%s: an array of displacements and no array of counts", op->name);
   if (!span(comm, call, op->send, call->send_counts, call->send_displs, &send) ||
       !span(comm, call, op->recv, call->recv_counts, call->recv_displs, &recv))
     return hal_error_set(HAL_OUT_OF_RANGE, "%s: %llu elements of %s for each of %d ranks are more than memory can hold",

@@ -82,7 +82,7 @@ static uint64_t noise(void) {
   return state >> 16;
 }
 
-/* Numbers that are not NaN: the payload of a sum of two NaN is nobody's matter. */
+/* Numbers that are not NaN: the payload of a sum of two NaN is not specified. */
 static void make_inputs(hal_dtype_t dtype, int is_accumulator, void *out, size_t count) {
   const int is_half = dtype == HAL_FLOAT16 || dtype == HAL_BFLOAT16 || dtype == HAL_COMPLEX32;
   const int is_single = dtype == HAL_FLOAT32 || dtype == HAL_COMPLEX64 || (is_half && is_accumulator);

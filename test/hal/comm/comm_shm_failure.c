@@ -186,6 +186,39 @@ static void kill_one_of(int size) {
 Test(comm_shm_failure, a_rank_is_killed) { kill_one_of(2); }
 Test(comm_shm_failure, a_rank_of_three_is_killed) { kill_one_of(3); }
 
+/* At any moment of the join and of what follows: the survivors get an error in time, and nothing else. */
+static void run_until_an_error(int rank, int size, void *argument) {
+  hal_comm_transport_t comm;
+  static float in[200000], out[200000];
+  const char *const name = argument;
+  const int64_t start = hal_clock_ns();
+  hal_status_t status = hal_comm_shm_create(&test_store, name, rank, size, SECOND, &comm);
+  if (!status) {
+    while (!status) {
+      status = run_one(&comm, (hal_collective_t){.dtype = HAL_FLOAT32, .send = in, .recv = out, .count = 200000},
+                       20 * (int64_t)SECOND);
+    }
+    CHECK(status == HAL_UNAVAILABLE, "%s: %s", hal_status_name(status), hal_error_message());
+    comm.destroy(comm.context);
+  }
+  CHECK(status == HAL_UNAVAILABLE || status == HAL_NOT_READY, "%s: %s", hal_status_name(status), hal_error_message());
+  CHECK(seconds_since(start) < 4, "the error comes after %.3f s: %s", seconds_since(start), hal_error_message());
+}
+Test(comm_shm_failure, a_rank_is_killed_at_any_moment) {
+  for (int i = 0; i < 15; i++) {
+    pid_t pids[RANKS];
+    char name[16];
+    const int victim = i % 3;
+    make_board();
+    snprintf(name, sizeof name, "any%d", i);
+    for (int rank = 0; rank < 3; rank++) pids[rank] = start_rank(rank, 3, run_until_an_error, name);
+    nanosleep(&(struct timespec){.tv_nsec = 150000 * i * i}, NULL); /* up to 29 ms */
+    kill(pids[victim], SIGKILL);
+    for (int rank = 0; rank < 3; rank++) join_rank(rank, pids[rank], rank == victim ? SIGKILL : 0);
+    munmap(board, sizeof *board);
+  }
+}
+
 static void receive_from_the_dead(int rank, int size, void *argument) {
   hal_comm_transport_t comm;
   (void)argument;

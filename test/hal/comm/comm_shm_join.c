@@ -1,6 +1,9 @@
 /* Tests of the join of ranks in shared memory: what is stale, missing or wrong. */
 #define _GNU_SOURCE /* MAP_ANONYMOUS */
 #include <dirent.h>
+#include <errno.h>
+#include <sched.h>
+#include <sys/mount.h>
 
 #include "comm_testing.h"
 
@@ -170,6 +173,47 @@ Test(comm_shm_join, another_version) {
 Test(comm_shm_join, memory_that_cannot_be_opened) {
   change_t change = {20, HAL_UNIMPLEMENTED, "rank 2 cannot open the shared memory of rank 0"};
   run_ranks(3, see_changed, &change);
+}
+
+/* ---- pid namespaces, where this process may make them ---- */
+
+/* Rank 1 is in a pid namespace of its own, with a /proc of its own or the one of rank 0. */
+static void join_from_a_namespace(int rank, int size, void *argument) {
+  const int own_proc = *(const int *)argument;
+  hal_comm_transport_t comm;
+  if (rank == 1) {
+    CHECK(unshare(CLONE_NEWPID | CLONE_NEWNS) == 0, "unshare: %s", strerror(errno));
+    const pid_t child = fork(); /* the first process in it */
+    int status = 1;
+    if (child) _exit(waitpid(child, &status, 0) != child || status);
+    CHECK(!own_proc ||
+              (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 && mount("proc", "/proc", "proc", 0, NULL) == 0),
+          "mount: %s", strerror(errno));
+  }
+  const hal_status_t joined =
+      hal_comm_shm_create(&test_store, own_proc ? "own" : "shared", rank, size, 10 * (int64_t)SECOND, &comm);
+  if (own_proc) {
+    CHECK_FAILS(joined, HAL_UNIMPLEMENTED, "rank 1 cannot open the shared memory of rank 0", "use another transport");
+    return;
+  }
+  CHECK_OK(joined);
+  check_sum(&comm, size);
+  comm.destroy(comm.context);
+}
+
+static int may_unshare(void) {
+  const pid_t child = fork();
+  int status = 1;
+  if (!child) _exit(unshare(CLONE_NEWPID | CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL));
+  return waitpid(child, &status, 0) == child && !status;
+}
+
+Test(comm_shm_join, another_pid_namespace) {
+  if (!may_unshare()) cr_skip_test("this process may not make namespaces");
+  for (int own_proc = 0; own_proc < 2; own_proc++) {
+    make_board();
+    run_ranks(3, join_from_a_namespace, &own_proc);
+  }
 }
 
 /* ---- arguments ---- */

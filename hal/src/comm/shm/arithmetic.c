@@ -3,6 +3,7 @@
 
 #include <string.h>
 #if defined(__x86_64__)
+#include <cpuid.h>
 #include <immintrin.h>
 #endif
 
@@ -25,7 +26,7 @@ typedef struct arithmetic_set_s {
   void (*f32_divide)(void *, size_t, size_t), (*f64_divide)(void *, size_t, size_t);
 } arithmetic_set_t;
 
-/* Tells the compiler that no element depends on another one: what is written overlaps what is read exactly, or not. */
+/* No element depends on another one: the output is one of the inputs exactly, or does not overlap it. */
 #if defined(__clang__)
 #define IVDEP _Pragma("clang loop vectorize(assume_safety)")
 #else
@@ -39,7 +40,7 @@ static inline float bf16_to_float(uint16_t half) {
   return value;
 }
 
-/* Rounds to nearest even; a NaN is the one that torch's conversion gives. */
+/* Rounds to nearest even. Every NaN becomes the one of torch's conversion. */
 static inline uint16_t float_to_bf16(float value) {
   uint32_t bits;
   memcpy(&bits, &value, sizeof bits);
@@ -47,7 +48,8 @@ static inline uint16_t float_to_bf16(float value) {
   return (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? 0x7fc0 : rounded);
 }
 
-/* The conversions give the bits of the processor's own, for NaN, too: quiet, with the upper bits of the payload. */
+/* Both conversions return the bits of the processor's instructions. A NaN becomes quiet and keeps the upper bits of its
+ * payload. */
 static inline float half_to_float(uint16_t half) {
   const uint32_t sign = (uint32_t)(half & 0x8000) << 16, rest = half & 0x7fff;
   uint32_t bits;
@@ -105,7 +107,8 @@ __attribute__((target("avx2,f16c"))) static inline __m128i floats_to_bf16(__m256
 
 static const arithmetic_set_t *the_set(void) {
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")) return &set_avx2;
+  unsigned a, b, c = 0, d;
+  if (__builtin_cpu_supports("avx2") && __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C)) return &set_avx2;
 #endif
   return &set_base;
 }

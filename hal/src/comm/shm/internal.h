@@ -2,7 +2,6 @@
 #ifndef HAL_SRC_COMM_SHM_INTERNAL_H_
 #define HAL_SRC_COMM_SHM_INTERNAL_H_
 
-#include "base/lock.h"
 #include "base/text.h"
 #include "comm/shm/arithmetic.h"
 #include "comm/shm/layout.h"
@@ -40,33 +39,26 @@ typedef struct hal_shm_call_s {
   uint64_t give[HAL_SHM_RANKS], give_at[HAL_SHM_RANKS], take[HAL_SHM_RANKS], take_at[HAL_SHM_RANKS];
 } hal_shm_call_t;
 
-/* The threads of this rank that sleep: lanes share one record. What the rank shows that it waits for is written under `lock`. */
-typedef struct hal_shm_sleepers_s {
-  hal_lock_t lock;
-  int count;
-} hal_shm_sleepers_t;
-
+/* One rank as one call of `run` sees it. What several calls share does not change after the join, or is in the
+ * segment. */
 typedef struct hal_shm_s {
-  const hal_shm_call_t *call; /* that runs, or NULL; for messages */
-  const char *activity;       /* what runs where `call` is NULL, for messages */
-  hal_shm_header_t *header;   /* of the segment, which this transport unmaps; NULL before the join */
+  hal_shm_header_t *header; /* of the segment; NULL before the join */
   size_t bytes;
   int32_t rank, size;
   int32_t pid;             /* getpid of the process that joined */
   int may_spin;            /* each rank can have a processor */
-  uint64_t sequence;       /* collectives so far */
-  uint64_t running;        /* HAL_SHM_JOIN; the collective that runs or is checked, + HAL_SHM_JOIN; 0: something else */
-  uint64_t round;          /* rounds so far */
-  int64_t deadline_ns;     /* of the call that runs */
-  int64_t timeout_ns;      /* of the call that runs, for messages */
-  int64_t looked_ns;       /* when the processes of other ranks were last looked at */
   hal_shm_set_t unseen;    /* ranks whose processes cannot be looked at */
-  hal_shm_early_t *early;  /* list, in the order of arrival; owned */
   char name[HAL_SHM_NAME]; /* of the communicator; cut */
-  /* For SEND and RECV that a thread of their own brings: the same with a state of its own, for each peer and direction. Each is created and used
-   * by one thread at a time. */
-  struct hal_shm_s *lanes[2 * HAL_SHM_RANKS];
-  hal_shm_sleepers_t own_sleepers, *sleepers; /* `sleepers`: that of the communicator */
+
+  /* Of this call. */
+  const hal_shm_call_t *call; /* the collective that runs, or NULL; for messages */
+  const char *activity;       /* what runs where `call` is NULL, for messages */
+  uint64_t sequence, round;   /* collectives and rounds so far */
+  uint64_t running; /* HAL_SHM_JOIN; the collective that runs or is checked, + HAL_SHM_JOIN; 0: something else */
+  int64_t deadline_ns;
+  int64_t timeout_ns;      /* for messages */
+  int64_t looked_ns;       /* when the processes of other ranks were last looked at */
+  hal_shm_early_t **early; /* of the transport, a list for each rank in the order of arrival */
 } hal_shm_t;
 
 /* ---- segment.c: the shared memory ---- */
@@ -122,13 +114,14 @@ hal_status_t hal_shm_wait_counter(hal_shm_t *shm, hal_shm_set_t ranks, int count
  * again, and changes nothing. Messages wake it. */
 hal_status_t hal_shm_wait_message(hal_shm_t *shm, hal_shm_set_t (*lacking)(hal_shm_t *, void *), void *context);
 
-/* Sets a counter of this rank. What was written before is seen by those who see the counter. */
+/* Sets a counter of this rank. Ranks that see it see all that was written before. Sequentially consistent, as
+ * every access that decides about sleeping or waking (wait.c). */
 static inline void hal_shm_set(hal_shm_t *shm, int counter, uint64_t value) {
-  atomic_store_explicit(&hal_shm_page(shm, shm->rank)->counters[counter], value, memory_order_release);
+  atomic_store(&hal_shm_page(shm, shm->rank)->counters[counter], value);
 }
 /* Wakes the ranks whose waits the counters of this one end. */
 void hal_shm_notify(hal_shm_t *shm);
-/* Wakes a rank that waits for messages. */
+/* Wakes the threads of a rank that wait for messages. */
 void hal_shm_notify_message(hal_shm_t *shm, int32_t rank);
 /* Wakes all ranks. */
 void hal_shm_notify_all(hal_shm_t *shm);
@@ -158,7 +151,7 @@ hal_status_t hal_shm_run_reduction(hal_shm_t *shm, hal_shm_call_t *call);
 hal_status_t hal_shm_run_exchange(hal_shm_t *shm, hal_shm_call_t *call);
 /* The calls of SEND and RECV among `calls`. */
 hal_status_t hal_shm_run_messages(hal_shm_t *shm, const hal_collective_t *calls, uint32_t count);
-void hal_shm_free_early(hal_shm_t *shm);
+void hal_shm_free_early(hal_shm_early_t *early);
 
 /* The calls of a bracket: the caller's struct may be longer than ours. */
 static inline const hal_collective_t *hal_shm_call_at(const hal_collective_t *calls, uint32_t index) {

@@ -112,6 +112,7 @@ static hal_status_t take_page(join_t *join) {
   }
   page->pid = join->pid;
   page->start = (uint64_t)join->start;
+  page->pids = hal_shm_pid_namespace();
   atomic_store_explicit(&page->state, HAL_SHM_PRESENT, memory_order_release);
   return HAL_OK;
 }
@@ -305,10 +306,13 @@ static hal_status_t join_as_other(join_t *join) {
 static hal_status_t meet(join_t *join) {
   hal_shm_t *const shm = join->shm;
   if (!shm->header) return hal_error_set(HAL_INTERNAL, "the verdict is positive, and nothing is mapped");
+  const uint64_t pids = hal_shm_page(shm, shm->rank)->pids;
   for (int32_t rank = 0; rank < shm->size; rank++) {
     const hal_shm_rank_t *const page = hal_shm_page(shm, rank);
     const int64_t start = hal_shm_process_start(page->pid);
-    if (start < 0 || (uint64_t)start != page->start) shm->unseen |= HAL_SHM_BIT(rank);
+    if (start >= 0 && (uint64_t)start == page->start) continue;
+    /* In one pid namespace, a process that is not there has ended: the wait below, or the first call, finds that. */
+    if (start < 0 || !pids || pids != page->pids) shm->unseen |= HAL_SHM_BIT(rank);
   }
   hal_shm_page(shm, shm->rank)->unseen = shm->unseen;
   hal_shm_set(shm, HAL_SHM_JOINED, 1);

@@ -80,24 +80,24 @@ enum { HAL_SHM_ABSENT = 0, HAL_SHM_PRESENT = 1, HAL_SHM_LEFT = 2 };
 
 typedef struct hal_shm_rank_s {
   _Alignas(HAL_SHM_LINE) _Atomic uint64_t counters[HAL_SHM_COUNTERS];
-  /* What the rank sleeps for: 0 = it does not; target << 16 | counter << 8 | rank + 1; HAL_SHM_ANY = any message; HAL_SHM_ALL.
-   * Who satisfies that increments `bell` and wakes those who sleep on it. */
+  /* What the rank sleeps for: 0 = it does not; target << 16 | counter << 8 | rank + 1. The rank that satisfies
+   * it increments `bell` and wakes the sleeper. Only one thread of a rank waits for counters at a time. */
   _Alignas(HAL_SHM_LINE) _Atomic uint64_t waits;
   _Atomic uint32_t bell;
+  /* The number of threads that sleep until messages can go on; more than there are after one was killed. */
+  _Alignas(HAL_SHM_LINE) _Atomic uint32_t message_sleepers;
+  _Atomic uint32_t message_bell;
   _Alignas(HAL_SHM_LINE) _Atomic uint64_t
       incarnation; /* random; taken once: a second process of this rank finds it taken */
   _Atomic uint32_t state;
   int32_t pid;     /* as /proc shows it */
   uint64_t start;  /* of the process, in ticks since the system has started: tells apart processes of one pid */
+  uint64_t pids;   /* the pid namespace, as a number; 0: unknown */
   uint64_t unseen; /* the ranks whose processes this one cannot see, after HAL_SHM_JOINED */
   _Atomic uint64_t messages, message, message_count; /* for error messages: SEND and RECV so far, and the last one */
   _Alignas(HAL_SHM_LINE) hal_shm_entry_t entries[2];
 } hal_shm_rank_t;
 _Static_assert(sizeof(hal_shm_rank_t) <= HAL_SHM_PAGE, "a rank fits into its page");
-
-#define HAL_SHM_ANY UINT64_MAX
-/* Several threads wait, for counters and messages. */
-#define HAL_SHM_ALL (UINT64_MAX - 1)
 
 /* ---- messages: a channel for each ordered pair of ranks
  * ---------------------------------------------------------------- */

@@ -12,7 +12,7 @@
 
 struct hal_shm_early_s {
   struct hal_shm_early_s *next;
-  int32_t from, dtype;
+  int32_t dtype;
   uint32_t tag;
   uint64_t count;
   unsigned char data[];
@@ -61,9 +61,7 @@ static void finish(bracket_t *bracket, message_t *message) {
 
 static int can_send(const hal_shm_t *shm, int32_t to) {
   hal_shm_channel_t *const channel = hal_shm_channel(shm, shm->rank, to);
-  return atomic_load_explicit(&channel->sent, memory_order_relaxed) -
-             atomic_load_explicit(&channel->taken, memory_order_acquire) <
-         HAL_SHM_CHUNKS;
+  return atomic_load_explicit(&channel->sent, memory_order_relaxed) - atomic_load(&channel->taken) < HAL_SHM_CHUNKS;
 }
 
 static void send_chunk(hal_shm_t *shm, bracket_t *bracket, message_t *message) {
@@ -74,7 +72,7 @@ static void send_chunk(hal_shm_t *shm, bracket_t *bracket, message_t *message) {
   channel->chunks[number % HAL_SHM_CHUNKS] = (hal_shm_chunk_t){
       .bytes = bytes, .count = message->count, .tag = message->tag, .dtype = message->dtype, .first = !message->begun};
   if (bytes) memcpy(chunk_data(shm, channel, number), message->data + message->done, bytes);
-  atomic_store_explicit(&channel->sent, number + 1, memory_order_release);
+  atomic_store(&channel->sent, number + 1);
   hal_shm_notify_message(shm, message->peer);
   message->begun = 1;
   message->done += bytes;
@@ -85,8 +83,7 @@ static void send_chunk(hal_shm_t *shm, bracket_t *bracket, message_t *message) {
 
 static int can_receive(const hal_shm_t *shm, int32_t from) {
   hal_shm_channel_t *const channel = hal_shm_channel(shm, from, shm->rank);
-  return atomic_load_explicit(&channel->sent, memory_order_acquire) !=
-         atomic_load_explicit(&channel->taken, memory_order_relaxed);
+  return atomic_load(&channel->sent) != atomic_load_explicit(&channel->taken, memory_order_relaxed);
 }
 
 static hal_status_t differ(hal_shm_t *shm, const message_t *recv, int32_t from, int32_t dtype, uint64_t count) {
@@ -114,8 +111,8 @@ static hal_status_t make_early(hal_shm_t *shm, int32_t from, const hal_shm_chunk
         shm, HAL_RESOURCE_EXHAUSTED,
         "rank %d has no memory for %llu bytes of a message from rank %d with tag %u, which it has not received yet",
         (int)shm->rank, (unsigned long long)bytes, (int)from, (unsigned)chunk->tag);
-  *early = (hal_shm_early_t){.from = from, .dtype = chunk->dtype, .tag = chunk->tag, .count = chunk->count};
-  hal_shm_early_t **end = &shm->early;
+  *early = (hal_shm_early_t){.dtype = chunk->dtype, .tag = chunk->tag, .count = chunk->count};
+  hal_shm_early_t **end = &shm->early[from];
   while (*end) end = &(*end)->next;
   *end = early;
   *out = early;
@@ -145,7 +142,7 @@ static hal_status_t receive_chunk(hal_shm_t *shm, bracket_t *bracket, int32_t fr
   unsigned char *const data = arrival->into ? arrival->into->data : arrival->early->data;
   if (chunk->bytes) memcpy(data + arrival->done, chunk_data(shm, channel, number), chunk->bytes);
   arrival->done += chunk->bytes;
-  atomic_store_explicit(&channel->taken, number + 1, memory_order_release);
+  atomic_store(&channel->taken, number + 1);
   hal_shm_notify_message(shm, from);
   if (arrival->done < arrival->bytes) return HAL_OK;
   if (arrival->into) finish(bracket, arrival->into);
@@ -155,9 +152,9 @@ static hal_status_t receive_chunk(hal_shm_t *shm, bracket_t *bracket, int32_t fr
 
 /* Serves a RECV from the messages that came early. */
 static hal_status_t take_early(hal_shm_t *shm, bracket_t *bracket, message_t *recv) {
-  for (hal_shm_early_t **link = &shm->early; *link; link = &(*link)->next) {
+  for (hal_shm_early_t **link = &shm->early[recv->peer]; *link; link = &(*link)->next) {
     hal_shm_early_t *const early = *link;
-    if (early->from != recv->peer || early->tag != recv->tag) continue;
+    if (early->tag != recv->tag) continue;
     if (early->dtype != recv->dtype || early->count != recv->count)
       return differ(shm, recv, recv->peer, early->dtype, early->count);
     if (recv->bytes) memcpy(recv->data, early->data, recv->bytes);
@@ -170,11 +167,11 @@ static hal_status_t take_early(hal_shm_t *shm, bracket_t *bracket, message_t *re
   return HAL_OK;
 }
 
-void hal_shm_free_early(hal_shm_t *shm) {
-  while (shm->early) {
-    hal_shm_early_t *const next = shm->early->next;
-    hal_free(shm->early);
-    shm->early = next;
+void hal_shm_free_early(hal_shm_early_t *early) {
+  while (early) {
+    hal_shm_early_t *const next = early->next;
+    hal_free(early);
+    early = next;
   }
 }
 

@@ -52,7 +52,7 @@ int hal_shm_file_open(int32_t pid, int32_t file, size_t bytes) {
   snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)pid, (int)file);
   const int opened = fails_now() ? -1 : open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
   if (opened < 0) return -1;
-  /* The seals tell a memory file from any other that has this number now. */
+  /* Another file may have this number now; only memory files have seals. */
   const int seals = fcntl(opened, F_GET_SEALS);
   if (seals >= 0 && (seals & F_SEAL_SHRINK) && fstat(opened, &facts) == 0 && facts.st_size >= (off_t)bytes)
     return opened;
@@ -78,6 +78,11 @@ int32_t hal_shm_own_pid(void) {
   if (length <= 0) return -1;
   text[length] = '\0';
   return (int32_t)strtol(text, NULL, 10);
+}
+
+uint64_t hal_shm_pid_namespace(void) {
+  struct stat facts;
+  return fails_now() || stat("/proc/self/ns/pid", &facts) ? 0 : (uint64_t)facts.st_ino;
 }
 
 int64_t hal_shm_process_start(int32_t pid) {

@@ -29,6 +29,9 @@ int hal_shm_random(void *out, size_t bytes);
 /* Returns the pid of this process as /proc shows it, or -1 and errno. */
 int32_t hal_shm_own_pid(void);
 
+/* Returns a number of the pid namespace of this process, 0 where it is unknown. */
+uint64_t hal_shm_pid_namespace(void);
+
 /* Returns the time at which a process has started, in ticks; 0 when it has ended or cannot be seen. A process
  * that its parent has not waited for has ended, too. -1 where /proc cannot be read now. */
 int64_t hal_shm_process_start(int32_t pid);
@@ -39,7 +42,7 @@ int hal_shm_processors(void);
 /* Sleeps while `*word` is `value`, at most `timeout_ns`. Returns at any time. */
 void hal_shm_sleep(_Atomic uint32_t *word, uint32_t value, int64_t timeout_ns);
 
-/* Wakes those who sleep on `word`, in all processes. */
+/* Wakes all threads that sleep on `word`, in all processes. */
 void hal_shm_wake(_Atomic uint32_t *word);
 
 /* The functions of the store, with a message where the store has set none. */

@@ -9,6 +9,15 @@
 #include "comm/shm/internal.h"
 #include "comm/shm/system.h"
 
+/* The transport of one rank. `base` does not change after the join; calls of `run` work with copies. One thread
+ * at a time runs collectives, and others beside it messages, one at most for each rank and direction: the lists
+ * of early messages are used by those that receive from that rank. */
+typedef struct transport_s {
+  hal_shm_t base;
+  uint64_t sequence, round; /* collectives and rounds so far */
+  hal_shm_early_t *early[HAL_SHM_RANKS];
+} transport_t;
+
 static void set_deadline(hal_shm_t *shm, int64_t timeout_ns) {
   shm->timeout_ns = timeout_ns > 0 ? timeout_ns : 0;
   if (__builtin_add_overflow(hal_clock_ns(), shm->timeout_ns, &shm->deadline_ns)) shm->deadline_ns = INT64_MAX;
@@ -63,57 +72,56 @@ static hal_status_t run_all(hal_shm_t *shm, const hal_collective_t *calls, uint3
   return hal_shm_run_messages(shm, calls, count);
 }
 
-/* Returns the state for a bracket: that of the collectives, or that of the lane of a single SEND or RECV; NULL = no memory. */
-static hal_shm_t *state_for(hal_shm_t *shm, const hal_collective_t *calls, uint32_t count) {
-  if (count != 1 || !is_message(calls->op) || calls->peer < 0 || calls->peer >= shm->size) return shm;
-  hal_shm_t **const lane = &shm->lanes[2 * calls->peer + (calls->op == HAL_COMM_RECV)];
-  if (*lane || !(*lane = hal_calloc(1, sizeof **lane))) return *lane;
-  **lane = (hal_shm_t){.activity = shm->activity,
-                       .header = shm->header,
-                       .bytes = shm->bytes,
-                       .rank = shm->rank,
-                       .size = shm->size,
-                       .pid = shm->pid,
-                       .may_spin = shm->may_spin,
-                       .unseen = shm->unseen,
-                       .sleepers = shm->sleepers};
-  memcpy((*lane)->name, shm->name, sizeof shm->name);
-  return *lane;
+/* An invalid struct counts as one: check_all refuses it. */
+static int has_collectives(const hal_collective_t *calls, uint32_t count) {
+  for (uint32_t i = 0; i < count; i++) {
+    if (!HAL_HAS_FIELD(calls, scale) || !is_message(hal_shm_call_at(calls, i)->op)) return 1;
+  }
+  return 0;
+}
+
+static hal_status_t run_bracket(transport_t *transport, hal_shm_t *shm, const hal_collective_t *calls, uint32_t count) {
+  if (!has_collectives(calls, count)) return run_all(shm, calls, count);
+  shm->sequence = transport->sequence;
+  shm->round = transport->round;
+  const hal_status_t status = run_all(shm, calls, count);
+  transport->sequence = shm->sequence;
+  transport->round = shm->round;
+  return status;
 }
 
 static hal_status_t run(void *context, const hal_collective_t *calls, uint32_t count, int64_t timeout_ns) {
-  hal_shm_t *shm = context;
-  if (getpid() != shm->pid)
+  transport_t *const transport = context;
+  hal_shm_t shm = transport->base;
+  if (getpid() != shm.pid)
     return hal_error_set(
         HAL_FAILED_PRECONDITION,
-        "communicator '%s' belongs to the process that created it, %d, and this is a child: create one here", shm->name,
-        (int)shm->pid);
-  if (count && calls && !(shm = state_for(shm, calls, count)))
-    return hal_error_set(HAL_RESOURCE_EXHAUSTED, "no host memory for a message; free some memory");
-  set_deadline(shm, timeout_ns);
-  hal_status_t status = hal_shm_failed(shm);
+        "communicator '%s' belongs to the process that created it, %d, and this is a child: create one "
+        "here",
+        shm.name, (int)shm.pid);
+  shm.early = transport->early;
+  set_deadline(&shm, timeout_ns);
+  hal_status_t status = hal_shm_failed(&shm);
   if (!status && count && !calls) status = hal_error_set(HAL_INVALID_ARGUMENT, "%u calls are NULL", (unsigned)count);
-  if (!status && count) status = run_all(shm, calls, count);
-  shm->call = NULL;
-  shm->running = 0;
-  return status ? hal_error_prefix(status, "communicator '%s': ", shm->name) : HAL_OK;
+  if (!status && count) status = run_bracket(transport, &shm, calls, count);
+  return status ? hal_error_prefix(status, "communicator '%s': ", shm.name) : HAL_OK;
 }
 
-static void abort_transport(void *context, const char *reason) { hal_shm_abort(context, reason); }
+static void abort_transport(void *context, const char *reason) {
+  transport_t *const transport = context;
+  hal_shm_abort(&transport->base, reason);
+}
 
 /* The pages stay as long as another rank maps them. */
 static void destroy(void *context) {
-  hal_shm_t *const shm = context;
+  transport_t *const transport = context;
+  hal_shm_t *const shm = &transport->base;
   if (shm->header && getpid() == shm->pid) {
     atomic_store_explicit(&hal_shm_page(shm, shm->rank)->state, HAL_SHM_LEFT, memory_order_release);
   }
-  for (int32_t i = 0; i < 2 * shm->size; i++) {
-    if (shm->lanes[i]) hal_shm_free_early(shm->lanes[i]);
-    hal_free(shm->lanes[i]);
-  }
   hal_shm_segment_release(shm);
-  hal_shm_free_early(shm);
-  hal_free(shm);
+  for (int32_t rank = 0; rank < HAL_SHM_RANKS; rank++) hal_shm_free_early(transport->early[rank]);
+  hal_free(transport);
 }
 
 static hal_status_t check_arguments(const hal_comm_store_t *store, const char *name, int32_t rank, int32_t size,
@@ -134,24 +142,25 @@ static hal_status_t check_arguments(const hal_comm_store_t *store, const char *n
 hal_status_t hal_comm_shm_create(const hal_comm_store_t *store, const char *name, int32_t rank, int32_t size,
                                  int64_t timeout_ns, hal_comm_transport_t *out) {
   HAL_RETURN_IF_ERROR(check_arguments(store, name, rank, size, out));
-  hal_shm_t *const shm = hal_calloc(1, sizeof *shm);
-  if (!shm) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "no host memory for a communicator; free some memory");
+  transport_t *const transport = hal_calloc(1, sizeof *transport);
+  if (!transport)
+    return hal_error_set(HAL_RESOURCE_EXHAUSTED, "communicator '%s': no host memory; free some memory", name);
+  hal_shm_t *const shm = &transport->base;
   shm->rank = rank;
   shm->size = size;
   shm->pid = (int32_t)getpid();
   shm->may_spin = size <= hal_shm_processors();
   shm->activity = "the join";
-  shm->sleepers = &shm->own_sleepers;
   snprintf(shm->name, sizeof shm->name, "%s", name);
   set_deadline(shm, timeout_ns);
   const hal_status_t status = hal_shm_join(shm, store, name);
   if (status) {
     hal_error_prefix(status, "communicator '%s': ", name);
-    destroy(shm);
+    destroy(transport);
     return status;
   }
   *out = (hal_comm_transport_t){.struct_size = sizeof *out,
-                                .context = shm,
+                                .context = transport,
                                 .name = "shm",
                                 .run = run,
                                 .abort = abort_transport,

@@ -1,9 +1,9 @@
 /* wait.c: waiting for other ranks.
  *
  * A rank first spins, where each rank can have a processor, then sleeps on its bell, in slices in which it looks
- * whether the processes of the ranks that it waits for still run. It writes what it waits for before it looks at
- * the counters a last time, and a rank that sets a counter looks for sleepers afterwards, with a full fence on
- * both sides: one of the two sees the other. */
+ * whether the processes of the ranks that it waits for still run. It writes what it waits for before it reads the
+ * counters a last time, and a rank that sets a counter reads what the others wait for afterwards. These accesses
+ * are sequentially consistent: one of the two sees the other. */
 #define _POSIX_C_SOURCE 200809L
 #include <string.h>
 
@@ -31,35 +31,34 @@ static inline void cpu_pause(void) {
 
 /* ---- waking ---- */
 
-static void ring(hal_shm_rank_t *page) {
-  atomic_fetch_add_explicit(&page->bell, 1, memory_order_release);
-  hal_shm_wake(&page->bell);
+static void ring(_Atomic uint32_t *bell) {
+  atomic_fetch_add_explicit(bell, 1, memory_order_release);
+  hal_shm_wake(bell);
 }
 
 void hal_shm_notify(hal_shm_t *shm) {
   const hal_shm_rank_t *const own = hal_shm_page(shm, shm->rank);
-  atomic_thread_fence(memory_order_seq_cst);
   for (int32_t rank = 0; rank < shm->size; rank++) {
     hal_shm_rank_t *const page = hal_shm_page(shm, rank);
-    const uint64_t waits = atomic_load_explicit(&page->waits, memory_order_relaxed);
-    if (waits == HAL_SHM_ALL) ring(page);
-    if (!waits || waits >= HAL_SHM_ALL || (waits & 0xff) != (uint64_t)shm->rank + 1) continue;
+    const uint64_t waits = atomic_load(&page->waits);
+    if ((waits & 0xff) != (uint64_t)shm->rank + 1) continue;
     const uint64_t counter = waits >> 8 & 0xff;
     if (counter < HAL_SHM_COUNTERS &&
         atomic_load_explicit(&own->counters[counter], memory_order_relaxed) >= waits >> 16)
-      ring(page);
+      ring(&page->bell);
   }
 }
 
 void hal_shm_notify_message(hal_shm_t *shm, int32_t rank) {
-  atomic_thread_fence(memory_order_seq_cst);
   hal_shm_rank_t *const page = hal_shm_page(shm, rank);
-  if (atomic_load_explicit(&page->waits, memory_order_relaxed) >= HAL_SHM_ALL) ring(page);
+  if (atomic_load(&page->message_sleepers)) ring(&page->message_bell);
 }
 
 void hal_shm_notify_all(hal_shm_t *shm) {
-  atomic_thread_fence(memory_order_seq_cst);
-  for (int32_t rank = 0; rank < shm->size; rank++) ring(hal_shm_page(shm, rank));
+  for (int32_t rank = 0; rank < shm->size; rank++) {
+    ring(&hal_shm_page(shm, rank)->bell);
+    ring(&hal_shm_page(shm, rank)->message_bell);
+  }
 }
 
 /* ---- processes ---- */
@@ -72,7 +71,7 @@ hal_status_t hal_shm_check_process(hal_shm_t *shm, int32_t rank) {
                          (int)page->pid);
   if (state != HAL_SHM_PRESENT || (shm->unseen & HAL_SHM_BIT(rank))) return HAL_OK;
   const int64_t start = hal_shm_process_start(page->pid);
-  if (start < 0 || (uint64_t)start == page->start) return HAL_OK; /* -1: the next look will tell */
+  if (start < 0 || (uint64_t)start == page->start) return HAL_OK; /* -1: look again later */
   return hal_error_set(HAL_UNAVAILABLE, "rank %d (pid %d) has ended", (int)rank, (int)page->pid);
 }
 
@@ -109,33 +108,44 @@ static hal_status_t time_is_over(hal_shm_t *shm, hal_shm_set_t ranks) {
 
 /* ---- waiting ---- */
 
-/* What the rank writes before it sleeps: the first rank that it lacks. */
-static uint64_t sleeps_for(const wait_t *wait, hal_shm_set_t ranks) {
-  if (wait->counter < 0) return HAL_SHM_ANY;
-  return wait->target << 16 | (uint64_t)wait->counter << 8 | ((uint64_t)__builtin_ctzll(ranks) + 1);
+/* Writes what this thread waits for, the first rank that it lacks, where the other ranks find it. */
+static void announce(hal_shm_rank_t *own, const wait_t *wait, hal_shm_set_t ranks) {
+  if (wait->counter < 0) {
+    atomic_fetch_add(&own->message_sleepers, 1);
+  } else {
+    atomic_store(&own->waits,
+                 wait->target << 16 | (uint64_t)wait->counter << 8 | ((uint64_t)__builtin_ctzll(ranks) + 1));
+  }
 }
 
-/* Shows what this rank waits for, so that others wake it only then; with several threads, anything. */
-static void show_wait(hal_shm_t *shm, int change, uint64_t wanted) {
-  hal_shm_sleepers_t *const sleepers = shm->sleepers;
-  hal_lock(&sleepers->lock);
-  sleepers->count += change;
-  const uint64_t shown = sleepers->count > 1 || (change < 0 && sleepers->count) ? HAL_SHM_ALL : wanted;
-  atomic_store_explicit(&hal_shm_page(shm, shm->rank)->waits, shown, memory_order_relaxed);
-  hal_unlock(&sleepers->lock);
+static void withdraw(hal_shm_rank_t *own, const wait_t *wait) {
+  if (wait->counter < 0) {
+    atomic_fetch_sub(&own->message_sleepers, 1);
+  } else {
+    atomic_store_explicit(&own->waits, 0, memory_order_relaxed);
+  }
 }
 
-static hal_status_t sleep_once(hal_shm_t *shm, const wait_t *wait, hal_shm_set_t *ranks) {
-  hal_shm_rank_t *const own = hal_shm_page(shm, shm->rank);
-  const uint32_t bell = atomic_load_explicit(&own->bell, memory_order_acquire);
-  show_wait(shm, 0, sleeps_for(wait, *ranks));
-  atomic_thread_fence(memory_order_seq_cst);
+/* Sleeps unless there is no reason any more. */
+static hal_status_t sleep_announced(hal_shm_t *shm, const wait_t *wait, _Atomic uint32_t *bell, uint32_t rung,
+                                    hal_shm_set_t *ranks) {
   *ranks = wait->lacking(shm, wait->context);
   if (!*ranks) return HAL_OK;
   HAL_RETURN_IF_ERROR(hal_shm_stopped(shm));
   const int64_t left = shm->deadline_ns - hal_clock_ns();
   if (left <= 0) return time_is_over(shm, *ranks);
-  hal_shm_sleep(&own->bell, bell, left < slice_ns ? left : slice_ns);
+  hal_shm_sleep(bell, rung, left < slice_ns ? left : slice_ns);
+  return HAL_OK;
+}
+
+static hal_status_t sleep_once(hal_shm_t *shm, const wait_t *wait, hal_shm_set_t *ranks) {
+  hal_shm_rank_t *const own = hal_shm_page(shm, shm->rank);
+  _Atomic uint32_t *const bell = wait->counter < 0 ? &own->message_bell : &own->bell;
+  const uint32_t rung = atomic_load_explicit(bell, memory_order_acquire);
+  announce(own, wait, *ranks);
+  const hal_status_t status = sleep_announced(shm, wait, bell, rung, ranks);
+  withdraw(own, wait);
+  if (status || !*ranks) return status;
   *ranks = wait->lacking(shm, wait->context);
   return *ranks ? look(shm, wait, *ranks) : HAL_OK;
 }
@@ -156,9 +166,7 @@ static hal_status_t wait_for(hal_shm_t *shm, const wait_t *wait) {
   shm->looked_ns = hal_clock_ns();
   hal_status_t status = HAL_OK;
   if (!ranks) return HAL_OK;
-  show_wait(shm, 1, sleeps_for(wait, ranks));
   while (ranks && !status) status = sleep_once(shm, wait, &ranks);
-  show_wait(shm, -1, 0);
   return status;
 }
 
@@ -174,8 +182,7 @@ static hal_shm_set_t lacking_counters(hal_shm_t *shm, void *context) {
   for (hal_shm_set_t left = wanted->ranks; left; left &= left - 1) {
     const int32_t rank = (int32_t)__builtin_ctzll(left);
     const hal_shm_rank_t *const page = hal_shm_page(shm, rank);
-    if (atomic_load_explicit(&page->counters[wanted->counter], memory_order_acquire) < wanted->target)
-      lacking |= HAL_SHM_BIT(rank);
+    if (atomic_load(&page->counters[wanted->counter]) < wanted->target) lacking |= HAL_SHM_BIT(rank);
   }
   return lacking;
 }

@@ -1,0 +1,283 @@
+/* comm_shm.c: ranks as threads of one process, with calls drawn at random: the same ones on all ranks, after
+ * pauses that differ. For the thread sanitizer: what a rank keeps for itself, and an abort from another thread at
+ * any moment. Every rank checks what it gets; the exit status is the number of mistakes. */
+#define _POSIX_C_SOURCE 200809L
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "checks.h"
+#include "comm/shm/shm.h"
+#include "hal/status.h"
+
+enum { RANKS = 4, CALLS = 400, MOST = 1 << 20, ABORTS = 30, KEYS = 64 };
+static const int64_t timeout_ns = INT64_C(60000000000);
+
+/* ---- a store of one process ---- */
+
+typedef struct key_s {
+  char name[200];
+  unsigned char value[768];
+  size_t size;
+} key_entry_t;
+static key_entry_t keys[KEYS];
+static int key_count;
+static pthread_mutex_t keys_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static hal_status_t set(void *context, const char *name, const void *value, size_t size) {
+  (void)context;
+  pthread_mutex_lock(&keys_lock);
+  int at = 0;
+  while (at < key_count && strcmp(keys[at].name, name) != 0) at++;
+  if (at < KEYS && size <= sizeof keys[at].value) {
+    snprintf(keys[at].name, sizeof keys[at].name, "%s", name);
+    memcpy(keys[at].value, value, size);
+    keys[at].size = size;
+    key_count += at == key_count;
+  }
+  pthread_mutex_unlock(&keys_lock);
+  return at < KEYS ? HAL_OK : hal_error_set(HAL_UNAVAILABLE, "the store is full");
+}
+
+static hal_status_t get(void *context, const char *name, int64_t wait_ns, void *out, size_t room, size_t *out_size) {
+  (void)context;
+  for (int64_t waited = 0;; waited += 200000) {
+    int found = 0;
+    pthread_mutex_lock(&keys_lock);
+    for (int at = 0; at < key_count && !found; at++) {
+      if (strcmp(keys[at].name, name) != 0) continue;
+      memcpy(out, keys[at].value, keys[at].size < room ? keys[at].size : room);
+      *out_size = keys[at].size;
+      found = 1;
+    }
+    pthread_mutex_unlock(&keys_lock);
+    if (found) return HAL_OK;
+    if (waited >= wait_ns) return hal_error_set(HAL_NOT_READY, "no value for %s", name);
+    nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+  }
+}
+
+static const hal_comm_store_t store = {.struct_size = sizeof store, .set = set, .get = get};
+
+/* ---- calls at random ---- */
+
+typedef struct rank_s {
+  int number;
+  const char *name;
+  hal_comm_transport_t comm;
+  uint64_t shared, own; /* states of random numbers: the same on all ranks, and another on each */
+  int32_t *send, *recv;
+  pthread_t thread;
+} rank_t;
+
+static uint32_t draw(uint64_t *state, uint32_t below) {
+  *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+  return (uint32_t)(*state >> 33) % below;
+}
+
+/* Element i that rank `from` has for rank `to` in a call. */
+static int32_t element(int from, int to, int call, uint64_t i) {
+  return (int32_t)i * 7 + from * 1000003 + to * 101 + call;
+}
+
+static hal_status_t run(rank_t *rank, hal_collective_t call) {
+  call.struct_size = sizeof call;
+  call.dtype = HAL_INT32;
+  call.send = rank->send;
+  call.recv = rank->recv;
+  return rank->comm.run(rank->comm.context, &call, 1, timeout_ns);
+}
+
+static void reduce(rank_t *rank, int call, uint64_t count) {
+  for (uint64_t i = 0; i < count; i++) rank->send[i] = element(rank->number, 0, call, i) % 1000;
+  CHECK_OK(run(rank, (hal_collective_t){.op = HAL_COMM_ALL_REDUCE, .count = count}));
+  int wrong = 0;
+  for (uint64_t i = 0; i < count; i++) {
+    int32_t sum = 0;
+    for (int r = 0; r < RANKS; r++) sum += element(r, 0, call, i) % 1000;
+    wrong += rank->recv[i] != sum;
+  }
+  CHECK(!wrong);
+}
+
+static void exchange(rank_t *rank, int call, uint64_t count) {
+  for (int to = 0; to < RANKS; to++)
+    for (uint64_t i = 0; i < count; i++) rank->send[(uint64_t)to * count + i] = element(rank->number, to, call, i);
+  CHECK_OK(run(rank, (hal_collective_t){.op = HAL_COMM_ALL_TO_ALL, .count = count}));
+  int wrong = 0;
+  for (int from = 0; from < RANKS; from++)
+    for (uint64_t i = 0; i < count; i++)
+      wrong += rank->recv[(uint64_t)from * count + i] != element(from, rank->number, call, i);
+  CHECK(!wrong);
+}
+
+static void broadcast(rank_t *rank, int call, uint64_t count, int root) {
+  for (uint64_t i = 0; i < count; i++) rank->send[i] = element(rank->number, 0, call, i);
+  CHECK_OK(run(rank, (hal_collective_t){.op = HAL_COMM_BROADCAST, .count = count, .peer = root}));
+  int wrong = 0;
+  for (uint64_t i = 0; i < count; i++) wrong += rank->recv[i] != element(root, 0, call, i);
+  CHECK(!wrong);
+}
+
+/* To the next rank and from the one before. */
+static void pass_on(rank_t *rank, int call, uint64_t count) {
+  const int next = (rank->number + 1) % RANKS, last = (rank->number + RANKS - 1) % RANKS;
+  for (uint64_t i = 0; i < count; i++) rank->send[i] = element(rank->number, next, call, i);
+  const hal_collective_t both[] = {{.struct_size = sizeof both[0],
+                                    .op = HAL_COMM_SEND,
+                                    .dtype = HAL_INT32,
+                                    .peer = next,
+                                    .send = rank->send,
+                                    .count = count},
+                                   {.struct_size = sizeof both[0],
+                                    .op = HAL_COMM_RECV,
+                                    .dtype = HAL_INT32,
+                                    .peer = last,
+                                    .recv = rank->recv,
+                                    .count = count}};
+  CHECK_OK(rank->comm.run(rank->comm.context, both, 2, timeout_ns));
+  int wrong = 0;
+  for (uint64_t i = 0; i < count; i++) wrong += rank->recv[i] != element(last, rank->number, call, i);
+  CHECK(!wrong);
+}
+
+static void start(rank_t *rank) {
+  CHECK_OK(hal_comm_shm_create(&store, rank->name, rank->number, RANKS, timeout_ns, &rank->comm));
+}
+
+static void *run_rank(void *argument) {
+  rank_t *const rank = argument;
+  start(rank);
+  for (int call = 0; call < CALLS; call++) {
+    const uint32_t kind = draw(&rank->shared, 4), root = draw(&rank->shared, RANKS);
+    const uint64_t count = draw(&rank->shared, draw(&rank->shared, 6) ? 3000 : MOST / RANKS);
+    if (!draw(&rank->own, 8)) nanosleep(&(struct timespec){.tv_nsec = draw(&rank->own, 400000)}, NULL);
+    if (kind == 0) reduce(rank, call, count);
+    if (kind == 1) exchange(rank, call, count);
+    if (kind == 2) broadcast(rank, call, count, (int)root);
+    if (kind == 3) pass_on(rank, call, count);
+  }
+  rank->comm.destroy(rank->comm.context);
+  return NULL;
+}
+
+/* ---- messages of other threads beside the collectives ---- */
+
+enum { MESSAGES = 40 };
+
+typedef struct courier_s {
+  rank_t *rank;
+  int peer, is_sender;
+  pthread_t thread;
+} courier_t;
+
+/* All messages of one rank to another one, of sizes that both compute. A receiver takes the tags of each four in
+ * another order. */
+static void *carry(void *argument) {
+  courier_t *const courier = argument;
+  const int own = courier->rank->number;
+  const int from = courier->is_sender ? own : courier->peer, to = courier->is_sender ? courier->peer : own;
+  uint64_t state = (uint64_t)(from * RANKS + to);
+  int32_t *const data = malloc(MOST / 8 * sizeof *data);
+  uint64_t counts[MESSAGES];
+  for (int i = 0; i < MESSAGES; i++) counts[i] = draw(&state, draw(&state, 4) ? 2000 : MOST / 8);
+  for (int i = 0; data && i < MESSAGES; i++) {
+    const int number = courier->is_sender ? i : i ^ 3;
+    int wrong = 0;
+    for (uint64_t k = 0; k < counts[number] && courier->is_sender; k++) data[k] = element(from, to, number, k);
+    const hal_collective_t call = {.struct_size = sizeof call,
+                                   .op = courier->is_sender ? HAL_COMM_SEND : HAL_COMM_RECV,
+                                   .dtype = HAL_INT32,
+                                   .peer = courier->peer,
+                                   .tag = (uint32_t)number,
+                                   .send = data,
+                                   .recv = data,
+                                   .count = counts[number]};
+    CHECK_OK(courier->rank->comm.run(courier->rank->comm.context, &call, 1, timeout_ns));
+    for (uint64_t k = 0; k < counts[number] && !courier->is_sender; k++)
+      wrong += data[k] != element(from, to, number, k);
+    CHECK(!wrong);
+  }
+  CHECK(data);
+  free(data);
+  return NULL;
+}
+
+static void *run_beside_messages(void *argument) {
+  rank_t *const rank = argument;
+  courier_t couriers[2 * RANKS];
+  start(rank);
+  for (int i = 0; i < 2 * RANKS; i++) {
+    couriers[i] = (courier_t){.rank = rank, .peer = i / 2, .is_sender = i % 2};
+    CHECK(pthread_create(&couriers[i].thread, NULL, carry, &couriers[i]) == 0);
+  }
+  for (int call = 0; call < CALLS / 4; call++) {
+    const uint64_t count = draw(&rank->shared, draw(&rank->shared, 6) ? 3000 : MOST / RANKS);
+    if (call % 2) reduce(rank, call, count);
+    if (call % 2 == 0) exchange(rank, call, count);
+  }
+  for (int i = 0; i < 2 * RANKS; i++) pthread_join(couriers[i].thread, NULL);
+  rank->comm.destroy(rank->comm.context);
+  return NULL;
+}
+
+/* ---- aborts ---- */
+
+static atomic_int joined;
+
+static void *run_until_aborted(void *argument) {
+  rank_t *const rank = argument;
+  hal_status_t status = HAL_OK;
+  start(rank);
+  atomic_fetch_add(&joined, 1);
+  while (!status) status = run(rank, (hal_collective_t){.op = HAL_COMM_ALL_REDUCE, .count = 10000});
+  CHECK(status == HAL_ABORTED && strstr(hal_error_message(), "rank 2 aborted: stop"));
+  return NULL;
+}
+
+static void start_all(rank_t *ranks, const char *name, uint64_t seed, void *(*function)(void *)) {
+  pthread_mutex_lock(&keys_lock);
+  key_count = 0;
+  pthread_mutex_unlock(&keys_lock);
+  for (int r = 0; r < RANKS; r++) {
+    ranks[r].number = r;
+    ranks[r].name = name;
+    ranks[r].shared = seed;
+    ranks[r].own = seed + (uint64_t)r + 1;
+    CHECK(pthread_create(&ranks[r].thread, NULL, function, &ranks[r]) == 0);
+  }
+}
+
+static void join_all(rank_t *ranks) {
+  for (int r = 0; r < RANKS; r++) pthread_join(ranks[r].thread, NULL);
+}
+
+int main(void) {
+  static rank_t ranks[RANKS];
+  for (int r = 0; r < RANKS; r++) {
+    ranks[r].send = malloc(MOST * sizeof(int32_t));
+    ranks[r].recv = malloc(MOST * sizeof(int32_t));
+    if (!ranks[r].send || !ranks[r].recv) return 1;
+  }
+  start_all(ranks, "random", 1, run_rank);
+  join_all(ranks);
+  start_all(ranks, "beside", 3, run_beside_messages);
+  join_all(ranks);
+  for (int i = 0; i < ABORTS; i++) {
+    atomic_store(&joined, 0);
+    start_all(ranks, "abort", 2, run_until_aborted);
+    while (atomic_load(&joined) < RANKS) nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+    nanosleep(&(struct timespec){.tv_nsec = i * 50000}, NULL);
+    ranks[2].comm.abort(ranks[2].comm.context, "stop");
+    join_all(ranks);
+    for (int r = 0; r < RANKS; r++) ranks[r].comm.destroy(ranks[r].comm.context);
+  }
+  for (int r = 0; r < RANKS; r++) {
+    free(ranks[r].send);
+    free(ranks[r].recv);
+  }
+  return atomic_load(&mistakes) != 0;
+}
