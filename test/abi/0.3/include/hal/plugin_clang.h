@@ -1,5 +1,6 @@
-/* plugin_clang.h: for plugins whose driver takes SPIR-V: OpenCL C to SPIR-V by clang and llvm-spirv of one version, where they are on PATH.
- * Linked from libhal_plugin_spirv.a (target hal_plugin_spirv) into plugins that use it; hal-pack makes packs of SPIR-V by it. */
+/* plugin_clang.h: for plugins whose driver takes SPIR-V: OpenCL C to SPIR-V by clang and llvm-spirv of one version,
+ * where they are on PATH. Linked from libhal_plugin_spirv.a (target hal_plugin_spirv) into plugins that use it;
+ * hal-pack makes packs of SPIR-V by it. */
 #ifndef HAL_PLUGIN_CLANG_H_
 #define HAL_PLUGIN_CLANG_H_
 

@@ -1,6 +1,6 @@
-/* plugin_count.h: for plugins whose driver must be started to count its devices, and does not survive a later fork: another process counts
- * them, the program torch_backend_hal_helper, which is installed beside libtorch_backend_hal.so.0. Linked from libhal_plugin.a into plugins
- * that use it. */
+/* plugin_count.h: for plugins whose driver must be started to count its devices, and does not survive a later fork:
+ * another process counts them, the program torch_backend_hal_helper, which is installed beside
+ * libtorch_backend_hal.so.0. Linked from libhal_plugin.a into plugins that use it. */
 #ifndef HAL_PLUGIN_COUNT_H_
 #define HAL_PLUGIN_COUNT_H_
 
@@ -14,8 +14,8 @@ extern "C" {
 
 enum { HAL_COUNT_WHY = 1024 };
 
-/* Starts the driver and counts; called in the other process. Where that fails, writes a NUL-ended sentence to `why`, HAL_COUNT_WHY bytes, and
- * sets no message. */
+/* Starts the driver and counts; called in the other process. Where that fails, writes a NUL-ended sentence to `why`,
+ * HAL_COUNT_WHY bytes, and sets no message. */
 typedef hal_status_t (*hal_count_fn_t)(int32_t *out_count, char *why);
 
 /* What the four last members of hal_counter_t begin with. */
@@ -32,10 +32,11 @@ typedef struct hal_counter_s {
   char why[HAL_COUNT_WHY];
 } hal_counter_t;
 
-/* Counts the devices in another process, once; the answer never changes then. Called by hal_plugin_device_count: the other process loads the
- * plugin, with the environment of this one, and calls its device_count, whose hal_count_devices calls `count` there. One that does not
- * answer within 30 seconds is killed. Thread-safe. Errors: what `count` returned; HAL_UNAVAILABLE = the other process crashed or hung;
- * HAL_FAILED_PRECONDITION = the helper is missing or cannot be started. Since 0.2. */
+/* Counts the devices in another process, once; the answer never changes then. Called by hal_plugin_device_count: the
+ * other process loads the plugin, with the environment of this one, and calls its device_count, whose
+ * hal_count_devices calls `count` there. One that does not answer within 30 seconds is killed. Thread-safe. Errors:
+ * what `count` returned; HAL_UNAVAILABLE = the other process crashed or hung; HAL_FAILED_PRECONDITION = the helper
+ * is missing or cannot be started. Since 0.2. */
 hal_status_t hal_count_devices(hal_counter_t *counter, int32_t *out_count);
 
 #ifdef __cplusplus

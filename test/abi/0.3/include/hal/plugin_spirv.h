@@ -1,5 +1,6 @@
-/* plugin_spirv.h: for plugins that hand SPIR-V to a driver: what a module says of its kernels. Drivers of Level Zero are told an argument's
- * size alone, and take a number for an address. Linked from libhal_plugin_spirv.a (target hal_plugin_spirv) into plugins that use it. */
+/* plugin_spirv.h: for plugins that hand SPIR-V to a driver: what a module says of its kernels. Drivers of Level Zero
+ * are told an argument's size alone, and take a number for an address. Linked from libhal_plugin_spirv.a (target
+ * hal_plugin_spirv) into plugins that use it. */
 #ifndef HAL_PLUGIN_SPIRV_H_
 #define HAL_PLUGIN_SPIRV_H_
 
