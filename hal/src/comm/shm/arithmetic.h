@@ -10,7 +10,7 @@
 
 #include "hal/comm.h"
 
-/* acc = a op x, of `count` numbers. */
+/* Computes acc = a op x for `count` numbers. */
 typedef void (*hal_shm_step_t)(void *acc, const void *a, const void *x, size_t count);
 
 /* Sums of a type whose accumulators are wider, fused with the conversions. */

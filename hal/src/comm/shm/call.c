@@ -42,7 +42,7 @@ static const hal_shm_entry_t *entry_of(const hal_shm_t *shm, int32_t rank, uint6
   return &hal_shm_page(shm, rank)->entries[sequence & 1];
 }
 
-/* What rank `from` gives to rank `to` by its entry. */
+/* Returns the elements that rank `from` has for rank `to`, by its entry. */
 static uint64_t given(const hal_shm_entry_t *entry, int32_t from, int32_t to) {
   switch (entry->op) {
     case HAL_COMM_BROADCAST:
@@ -58,7 +58,7 @@ static uint64_t given(const hal_shm_entry_t *entry, int32_t from, int32_t to) {
   }
 }
 
-/* What rank `to` takes from rank `from` by its entry. */
+/* Returns the elements that rank `to` expects from rank `from`, by its entry. */
 static uint64_t taken(const hal_shm_entry_t *entry, int32_t from, int32_t to) {
   switch (entry->op) {
     case HAL_COMM_BROADCAST:
@@ -83,7 +83,7 @@ static hal_status_t differ(hal_shm_t *shm, int32_t one, int32_t other, uint64_t 
                       (int)one, first, (int)other, second);
 }
 
-/* Compares what each rank gives with what the other takes. All ranks compare all pairs, so that all find the same. */
+/* Compares the counts of all pairs of ranks. Every rank compares all of them, so that all return the same error. */
 static hal_status_t compare_blocks(hal_shm_t *shm, hal_shm_call_t *call) {
   call->most = 0;
   for (int32_t from = 0; from < shm->size; from++)

@@ -1,4 +1,4 @@
-/* check.c: what a rank can find wrong with its own call, before other ranks see it. */
+/* check.c: the checks of a call that need no other rank. */
 #include <stdint.h>
 #include <string.h>
 
@@ -17,7 +17,7 @@ static hal_status_t out_of_range(const hal_shm_call_t *call, uint64_t count) {
                        name_of(call), (unsigned long long)count, call->size);
 }
 
-/* The region of `count` elements from element `at` of a buffer. */
+/* Computes the region of `count` elements from element `at` of a buffer. */
 static hal_status_t region_of(const hal_shm_call_t *call, const void *base, uint64_t at, uint64_t count,
                               region_t *out) {
   uint64_t end, bytes, last;
@@ -50,7 +50,7 @@ static void one_block(uint64_t *counts, uint64_t *at, int32_t rank, uint64_t cou
   at[rank] = 0;
 }
 
-/* The counts of the operators that move blocks; of the rest, what a rank gives and takes is `count`. */
+/* Fills in the counts of the operators that move blocks. The others use `count` alone. */
 static hal_status_t fill_blocks(const hal_shm_t *shm, const hal_collective_t *desc, hal_shm_call_t *call) {
   const int is_root = shm->rank == call->root;
   const size_t bytes = (size_t)shm->size * sizeof(uint64_t);
@@ -109,7 +109,7 @@ static hal_status_t regions(const hal_shm_t *shm, const hal_shm_call_t *call, in
   return HAL_OK;
 }
 
-/* Whether `send` and `recv` are in place as comm.h allows. */
+/* Returns whether `send` and `recv` are in place as comm.h allows. */
 static int is_in_place(const hal_shm_t *shm, const hal_shm_call_t *call) {
   switch (call->op) {
     case HAL_COMM_ALL_REDUCE:

@@ -30,7 +30,7 @@ static plan_t plan_of(const hal_shm_t *shm, const hal_shm_call_t *call) {
   return plan;
 }
 
-/* Elements of a block in a round. */
+/* Returns the elements of a block in a round. */
 static uint64_t piece_of(const plan_t *plan, uint64_t block, uint64_t round) {
   const uint64_t at = round * plan->piece;
   if (at >= block) return 0;
@@ -69,7 +69,7 @@ static hal_status_t take(hal_shm_t *shm, const plan_t *plan, uint64_t round) {
   return HAL_OK;
 }
 
-/* What a rank gives to itself. */
+/* Copies the block that a rank has for itself. */
 static void copy_own(const hal_shm_t *shm, const hal_shm_call_t *call) {
   if (!call->take[shm->rank]) return;
   const unsigned char *const from = call->send + call->give_at[shm->rank] * call->size;
@@ -78,7 +78,7 @@ static void copy_own(const hal_shm_t *shm, const hal_shm_call_t *call) {
 }
 
 static hal_status_t move(hal_shm_t *shm, const plan_t *plan) {
-  if (!plan->from) { /* the slots of these rounds may be filled again as far as this rank is concerned */
+  if (!plan->from) { /* this rank reads no slot of these rounds */
     hal_shm_set(shm, HAL_SHM_DRAINED, plan->first + plan->rounds);
     hal_shm_notify(shm);
   }

@@ -70,7 +70,7 @@ static inline hal_shm_rank_t *hal_shm_page(const hal_shm_t *shm, int32_t rank) {
   return (hal_shm_rank_t *)((unsigned char *)shm->header + (size_t)HAL_SHM_PAGE * ((size_t)rank + 1));
 }
 
-/* The slot that a rank uses in a round. */
+/* Returns the slot of a rank in a round. */
 static inline unsigned char *hal_shm_slot(const hal_shm_t *shm, int32_t rank, uint64_t round) {
   return (unsigned char *)shm->header + hal_shm_slots_offset(shm->size) +
          ((size_t)rank * HAL_SHM_SLOTS + (size_t)(round % HAL_SHM_SLOTS)) * HAL_SHM_SLOT;
@@ -92,7 +92,7 @@ static inline hal_shm_set_t hal_shm_others(const hal_shm_t *shm) {
  * hal_shm_failed does. */
 hal_status_t hal_shm_fail(hal_shm_t *shm, hal_status_t code, const char *format, ...) HAL_PRINTF(3, 4);
 
-/* The same for the calling thread's last failure. */
+/* Stores the calling thread's last failure in the same way. */
 hal_status_t hal_shm_fail_by_last(hal_shm_t *shm, hal_status_t code);
 
 /* Returns the stored failure and sets its message, or HAL_OK. */
@@ -149,11 +149,11 @@ hal_status_t hal_shm_begin(hal_shm_t *shm, hal_shm_call_t *call);
 /* ---- reduce.c, exchange.c, message.c ---- */
 hal_status_t hal_shm_run_reduction(hal_shm_t *shm, hal_shm_call_t *call);
 hal_status_t hal_shm_run_exchange(hal_shm_t *shm, hal_shm_call_t *call);
-/* The calls of SEND and RECV among `calls`. */
+/* Runs the SEND and RECV calls among `calls`. */
 hal_status_t hal_shm_run_messages(hal_shm_t *shm, const hal_collective_t *calls, uint32_t count);
 void hal_shm_free_early(hal_shm_early_t *early);
 
-/* The calls of a bracket: the caller's struct may be longer than ours. */
+/* Returns a call of a bracket. The caller's struct may be longer than the one of this library. */
 static inline const hal_collective_t *hal_shm_call_at(const hal_collective_t *calls, uint32_t index) {
   return (const hal_collective_t *)((const unsigned char *)calls + (size_t)index * calls->struct_size);
 }

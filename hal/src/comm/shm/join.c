@@ -62,7 +62,7 @@ static int64_t left_of(const join_t *join) {
   return left > 0 ? left : 0;
 }
 
-/* How long to wait for a key: until the deadline, and to look at other keys now and then. */
+/* Returns the time to wait for a key: at most until the deadline, and short enough to read other keys in between. */
 static int64_t wait_of(const join_t *join) {
   const int64_t left = left_of(join);
   return left < glance_ns ? glance_ns : left < pause_ns ? left : pause_ns;
@@ -119,7 +119,7 @@ static hal_status_t take_page(join_t *join) {
 
 /* ---- rank 0 ---- */
 
-/* Another offer under this name while ours is open: of a second rank 0, unless its process has ended. */
+/* Fails if a second rank 0 has made an offer under this name, unless its process has ended. */
 static hal_status_t check_rival(join_t *join) {
   offer_t seen;
   int found;
@@ -141,7 +141,7 @@ static hal_status_t check_rival(join_t *join) {
   return status;
 }
 
-/* An error that a rank beyond ours, or of another version, has stored. */
+/* Returns the error of a rank that the answers do not include: one of another size or version. */
 static hal_status_t check_refusal(const join_t *join) {
   word_t word;
   int found;
@@ -220,7 +220,7 @@ static hal_status_t join_as_first(join_t *join) {
 
 /* ---- the other ranks ---- */
 
-/* Opens what was offered. The errors are this rank's answer. */
+/* Opens the memory of rank 0. Its errors are this rank's answer. */
 static hal_status_t accept_offer(join_t *join) {
   hal_shm_t *const shm = join->shm;
   const offer_t *const offer = &join->offer;
@@ -242,7 +242,7 @@ static hal_status_t answer(join_t *join) {
   const hal_status_t status = accept_offer(join);
   if (status) snprintf(text, sizeof text, "%s", hal_error_message());
   snprintf(last, sizeof last, "%d", (int)join->shm->rank);
-  /* Rank 0 reads no answer of ranks that it does not count on. */
+  /* Rank 0 does not read the answers of ranks beyond its size. */
   if (status == HAL_INVALID_ARGUMENT || status == HAL_INCOMPATIBLE)
     HAL_RETURN_IF_ERROR(write_word(join, "refusal", status, text));
   return write_word(join, last, status, text);
@@ -302,7 +302,7 @@ static hal_status_t join_as_other(join_t *join) {
 
 /* ---- all ranks ---- */
 
-/* Looks for the processes of all others, and waits until all have. */
+/* Looks for the processes of all other ranks, and waits until every rank has done so. */
 static hal_status_t meet(join_t *join) {
   hal_shm_t *const shm = join->shm;
   if (!shm->header) return hal_error_set(HAL_INTERNAL, "the verdict is positive, and nothing is mapped");
@@ -333,7 +333,7 @@ static hal_status_t meet(join_t *join) {
 hal_status_t hal_shm_join(hal_shm_t *shm, const hal_comm_store_t *store, const char *name) {
   join_t join = {.shm = shm, .store = store, .name = name, .file = -1, .pid = hal_shm_own_pid()};
   join.start = join.pid > 0 ? hal_shm_process_start(join.pid) : -1;
-  /* Without /proc a rank has no process that others can look at: they learn it in meet. */
+  /* Without /proc the other ranks cannot look at this process, and `meet` fails. */
   shm->running = HAL_SHM_JOIN;
   hal_status_t status = shm->rank ? join_as_other(&join) : join_as_first(&join);
   if (!status) status = meet(&join);

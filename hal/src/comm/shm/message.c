@@ -102,7 +102,7 @@ static message_t *find_recv(bracket_t *bracket, int32_t from, uint32_t tag) {
   return NULL;
 }
 
-/* Memory for a message that no RECV of this bracket wants, at the end of the list. */
+/* Allocates memory for a message that matches no RECV of this bracket, at the end of the list. */
 static hal_status_t make_early(hal_shm_t *shm, int32_t from, const hal_shm_chunk_t *chunk, uint64_t bytes,
                                hal_shm_early_t **out) {
   hal_shm_early_t *const early = bytes < PTRDIFF_MAX - sizeof *early ? hal_malloc(sizeof *early + bytes) : NULL;
@@ -150,7 +150,7 @@ static hal_status_t receive_chunk(hal_shm_t *shm, bracket_t *bracket, int32_t fr
   return HAL_OK;
 }
 
-/* Serves a RECV from the messages that came early. */
+/* Completes a RECV with a message that arrived before it, if there is one. */
 static hal_status_t take_early(hal_shm_t *shm, bracket_t *bracket, message_t *recv) {
   for (hal_shm_early_t **link = &shm->early[recv->peer]; *link; link = &(*link)->next) {
     hal_shm_early_t *const early = *link;
@@ -177,7 +177,7 @@ void hal_shm_free_early(hal_shm_early_t *early) {
 
 /* ---- the bracket ---- */
 
-/* The ranks with messages that cannot go on; none when any can. */
+/* Returns the ranks with messages that cannot go on, or the empty set when one can. */
 static hal_shm_set_t lacking(hal_shm_t *shm, void *context) {
   bracket_t *const bracket = context;
   hal_shm_set_t ranks = 0;

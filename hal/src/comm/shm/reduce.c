@@ -18,7 +18,7 @@ typedef struct plan_s {
   int collects;           /* this rank needs the whole result */
 } plan_t;
 
-/* Elements that are a whole number of cache lines for every size of elements. */
+/* Rounds up to a number of elements that fills whole cache lines for every element size. */
 static uint64_t aligned(uint64_t elements) { return (elements + HAL_SHM_LINE - 1) / HAL_SHM_LINE * HAL_SHM_LINE; }
 
 static plan_t plan_of(const hal_shm_t *shm, const hal_shm_call_t *call) {
@@ -42,7 +42,8 @@ static plan_t plan_of(const hal_shm_t *shm, const hal_shm_call_t *call) {
   return plan;
 }
 
-/* Elements of rank `rank` in a round, and where they start in `send`. In the slot they start at rank * part. */
+/* Returns the elements of rank `rank` in a round, and where they start in `send`. In the slot they start at rank
+ * * part. */
 static uint64_t part_of(const hal_shm_t *shm, const plan_t *plan, int32_t rank, uint64_t round, uint64_t *out_at) {
   const uint64_t ranks = (uint64_t)shm->size;
   const uint64_t all = plan->is_scatter ? plan->call->give[rank] : plan->call->count;
@@ -52,7 +53,7 @@ static uint64_t part_of(const hal_shm_t *shm, const plan_t *plan, int32_t rank, 
   return all - at < plan->part ? all - at : plan->part;
 }
 
-/* Copies what the others reduce into the slot of a round, when all have read what the slot had before. */
+/* Copies the parts of the other ranks into the slot of a round, after all ranks have read its previous content. */
 static hal_status_t fill(hal_shm_t *shm, const plan_t *plan, uint64_t round) {
   const uint64_t number = plan->first + round + 1;
   const size_t size = plan->call->size;
@@ -138,7 +139,7 @@ static hal_status_t fill_small(hal_shm_t *shm, const plan_t *plan) {
   return HAL_OK;
 }
 
-/* All slots were filled before the ranks have called. */
+/* Reduces all parts. Every rank has filled its slot before it called. */
 static void small(hal_shm_t *shm, const plan_t *plan) {
   const uint64_t number = plan->first + 1;
   const void *in[HAL_SHM_RANKS], *scales[HAL_SHM_RANKS];

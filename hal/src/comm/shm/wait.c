@@ -126,7 +126,7 @@ static void withdraw(hal_shm_rank_t *own, const wait_t *wait) {
   }
 }
 
-/* Sleeps unless there is no reason any more. */
+/* Sleeps, unless nothing is lacking any more. */
 static hal_status_t sleep_announced(hal_shm_t *shm, const wait_t *wait, _Atomic uint32_t *bell, uint32_t rung,
                                     hal_shm_set_t *ranks) {
   *ranks = wait->lacking(shm, wait->context);
