@@ -120,6 +120,13 @@ static hal_status_t attempt(request_t *request, size_t segment, hal_block_t **ou
   return HAL_OK;
 }
 
+/* The same; held blocks become free before it fails. */
+static hal_status_t attempt_held(request_t *request, size_t segment, hal_block_t **out_block) {
+  const hal_status_t status = attempt(request, segment, out_block);
+  if (status != HAL_RESOURCE_EXHAUSTED || !hal_mem_held_end(pool_of(request))) return status;
+  return attempt(request, segment, out_block);
+}
+
 /* Runs the callbacks that became ready, without the lock. */
 static void run_ready(request_t *request) {
   hal_block_t *ready = request->ready;
@@ -136,13 +143,11 @@ static hal_status_t allocate_miss(request_t *request, hal_block_t **out_block) {
   hal_allocator_t *allocator = request->allocator;
   const size_t least = (request->size + HAL_MEM_SEGMENT_ROUND - 1) & ~(HAL_MEM_SEGMENT_ROUND - 1);
   if (request->alone) {
-    const hal_status_t first = attempt(request, request->segment, out_block);
+    const hal_status_t first = attempt_held(request, request->segment, out_block);
     return first == HAL_RESOURCE_EXHAUSTED && least < request->segment ? attempt(request, least, out_block) : first;
   }
   if (allocator->config.garbage_collection_threshold > 0) hal_mem_segment_collect(allocator, request->segment);
-  hal_status_t status = attempt(request, request->segment, out_block);
-  if (status == HAL_RESOURCE_EXHAUSTED && hal_mem_held_end(pool_of(request)))
-    status = attempt(request, request->segment, out_block);
+  hal_status_t status = attempt_held(request, request->segment, out_block);
   if (status != HAL_RESOURCE_EXHAUSTED) return status;
   allocator->stats.num_alloc_retries++;
   if (hal_mem_segment_trim(pool_of(request), request->segment)) status = attempt(request, request->segment, out_block);
