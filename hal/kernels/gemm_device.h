@@ -1,7 +1,7 @@
 /* gemm_device.h: the tile engine on devices with many threads: a group of 8 x 8 items computes a square of the result, an item EDGE x EDGE
- * elements of it in registers, from blocks of PK_DEPTH rows in local memory. While a block is multiplied the next one is on its way to
- * the other half of that memory. The kernel declares la and lb with PK_GEMM_LOCAL(EDGE) and x, of EDGE * EDGE elements. Who includes it
- * ends with #include "gemm_device_end.h". */
+ * elements of it in registers, from blocks of PK_DEPTH rows in local memory. While a block is multiplied the next one is loaded into
+ * the other half of that memory. The kernel declares la and lb with PK_GEMM_LOCAL(EDGE) and x, of EDGE * EDGE elements. Including files
+ * end with #include "gemm_device_end.h". */
 #ifdef PK_IS_F64
 #define PK_DEPTH 8
 #else
@@ -13,8 +13,8 @@
   PK_LOCAL_ARRAY(T, la, 2 * PK_DEPTH * PK_LINE(EDGE)); \
   PK_LOCAL_ARRAY(T, lb, 2 * PK_DEPTH * PK_LINE(EDGE));
 
-/* Loads rows k0 to k0 + PK_DEPTH of an operand: ALONG_K tells whether neighbouring items take neighbours along k, which then lie side by
- * side in memory. ELEMENT is of `k` and `at`, the place in the square. */
+/* Loads rows k0 to k0 + PK_DEPTH of an operand: ALONG_K: whether neighboring items take neighbors along k, which are then adjacent
+ * in memory. ELEMENT is of `k` and `at`, the place in the square. */
 #define PK_GEMM_LOAD(EDGE, LOCAL, HALF, FIRST, LAST, ALONG_K, LIMIT, ELEMENT)                                 \
   for (pk_i32 e = l; e < PK_DEPTH * PK_SIDE(EDGE); e += PK_LSIZE) {                                           \
     const pk_i32 row = (ALONG_K) ? e % PK_DEPTH : e / PK_SIDE(EDGE);                                          \

@@ -19,8 +19,8 @@ typedef T PK_NAME(v64) __attribute__((vector_size(64), aligned(sizeof(T)), may_a
 typedef T PK_NAME(v32) __attribute__((vector_size(32), aligned(sizeof(T)), may_alias));
 typedef T PK_NAME(v16) __attribute__((vector_size(16), aligned(sizeof(T)), may_alias));
 
-/* Turns a square of `rows` vectors around: rounds of interleaving row r with row r + half (low and high give the halves of that), a perfect
- * shuffle of the element's address bits. y is room. */
+/* Transposes a square of `rows` vectors: rounds of interleaving row r with row r + half (low and high give the halves of that), a perfect
+ * shuffle of the element's address bits. y is scratch memory. */
 #define PK_TURN(x, y, rows, rounds, low, high)                             \
   _Pragma("GCC unroll 4") for (int round = 0; round < (rounds); round++) { \
     _Pragma("GCC unroll 8") for (int r = 0; r < (rows) / 2; r++) {         \
@@ -125,7 +125,7 @@ PK_FN void PK_NAME(pack_b)(const T *b, pk_i64 row, pk_i64 col, pk_i64 depth, pk_
 }
 
 /* Packs `rows` rows of a block of a: element (i, k) to i + k * PK_GEMM_M; the second half of 2 * PK_GEMM_M rows that are
- * neighbours in memory goes PK_GEMM_K * PK_GEMM_M further. */
+ * neighbors in memory goes PK_GEMM_K * PK_GEMM_M further. */
 PK_FN void PK_NAME(pack_a)(const T *a, pk_i64 row, pk_i64 col, pk_i64 depth, pk_i64 rows, T *target) {
   if (rows == 2 * PK_GEMM_M) {
     T *const second = target + PK_GEMM_K * PK_GEMM_M;

@@ -1,5 +1,5 @@
 /* host_table.c: the kernels compiled for the host, found by name (hal/plugin_kernels.h). The table is filled once, with
- * the widest instruction set that this CPU has and HAL_HOST_ISA permits; products of bfloat16 when one is first asked for. */
+ * the widest instruction set that this CPU has and HAL_HOST_ISA permits; products of bfloat16 at the first request for one. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -32,7 +32,7 @@ static pthread_once_t table_once = PTHREAD_ONCE_INIT, products_once = PTHREAD_ON
 static const char *const isa_names[PK_ISA_COUNT] = {"base", "avx2", "avx512", "avx512_bf16", "amx", "amx_model"};
 static int host_isa, wanted_isa = PK_ISA_AMX;
 
-/* What the log should say, until it has. */
+/* A line for the log, until it is written. */
 static char setting_line[320], products_line[320];
 static int products_warn;
 static _Atomic(const char *) setting_note, products_note;

@@ -1,10 +1,10 @@
 /* pk.h: the dialect of the portable kernels: one source compiles as host C, OpenCL C, CUDA C and SPIR-V.
  *
  * A family is one file, <family>.pk: a template that is included (host) or compiled (devices) once per instance with macros
- * that give its name, types and expression (hal/kernels/README.md). Rules of the dialect, each of which one of the four
- * languages breaks on:
+ * that define its name, types and expression (hal/kernels/README.md). Rules of the dialect, each of which at least one of the four
+ * languages requires:
  *   - pk_* types in arguments; no size_t, bool, pointer or pointer-holding struct by value;
- *   - constants of floating type through PK_C(1.0), which gives the instance's computing type; no recursion, goto, variadics,
+ *   - constants of floating type through PK_C(1.0), of the instance's computing type; no recursion, goto, variadics,
  *     function pointers, _Generic, variadic macros;
  *   - a kernel is written PK_KERNEL(name, ARGS) { body }, where ARGS is the list of its arguments (pk_args.h), at most 16;
  *   - item kernels: PK_ITEM(i, n) { ... } once, at the top level, guards i < n;
@@ -13,12 +13,12 @@
  *     a PK_SYNC stands in no branch, and a loop with one in it ends with one: PoCL 3.1 compiles others wrongly;
  *     PK_EACH_BELOW(l, n) { ... } runs for the items below n, which is at most PK_LSIZE and the same for all items;
  *     PK_EACH_ALONG(k, n) { ... } runs for k = 0 .. n-1, divided over the items: a PK_EACH region whose rounds are independent;
- *   - the items of a PK_ITEM or PK_EACH are independent: what one writes, no other reads or writes in the same region. An
+ *   - the items of a PK_ITEM or PK_EACH are independent: no other item reads or writes in the same region what one writes. An
  *     item may read the element that it writes itself (in-place operators), so pointers are PK_RESTRICT only where the
  *     launcher refuses equal addresses;
- *   - PK_VECTOR_ITEM(i, n) is a PK_ITEM, and PK_VECTOR_LOOP(j, n) a loop over j = 0 .. n-1, which the host vectorises without
+ *   - PK_VECTOR_ITEM(i, n) is a PK_ITEM, and PK_VECTOR_LOOP(j, n) a loop over j = 0 .. n-1, which the host vectorizes without
  *     a check for overlapping pointers. Their rounds are independent and their bodies declare no array;
- *   - values of an item that live across a PK_SYNC() are declared with PK_PRIV and used through PK_P;
+ *   - values of an item that are used across a PK_SYNC() are declared with PK_PRIV and used through PK_P;
  *   - PK_LOCAL_ARRAY stands at the top level of the kernel, in front of PK_GROUP (OpenCL C has local memory nowhere else), PK_PRIV
  *     at the top level of PK_GROUP, outside every PK_EACH;
  *   - names of variables are none of the languages' types: half, uint, event_t; those of variants none of OpenCL C's functions,
@@ -34,7 +34,7 @@
 #pragma OPENCL FP_CONTRACT OFF
 #endif
 
-/* Loops that the compiler may vectorise without a check for overlapping pointers. */
+/* Loops that the compiler may vectorize without a check for overlapping pointers. */
 #if defined(PK_OPENCL) && !defined(PK_CPU_VECTOR) || defined(PK_CUDA)
 #define PK_INDEPENDENT
 #elif defined(__clang__)
@@ -133,7 +133,7 @@ typedef double16 pk_vector_f64;
 #define PK_OWN_MATH 1
 #endif
 
-/* Combines s[0] to s[63] of a group into s[0], in a fixed order. Called between PK_EACH regions, behind a PK_SYNC. Steps of
+/* Combines s[0] to s[63] of a group into s[0], in a fixed order. Called between PK_EACH regions, after a PK_SYNC. Steps of
  * constant size: on the host each is a few vector instructions. */
 #define PK_FOLD_STEP(s, d, combine)                         \
   PK_EACH_BELOW(l, d) { s[l] = combine(s[l], s[l + (d)]); } \
@@ -200,7 +200,7 @@ PK_FN pk_u64 pk_divide_u64(pk_u64 x, pk_u64 y) {
   return x / y;
 }
 
-/* Gives the offsets of row r for the first `operands` operands. The last dimension takes no division: mostly it is the only one, and
+/* Returns the offsets of row r for the first `operands` operands. The last dimension takes no division: mostly it is the only one, and
  * a division of 64 bits takes as long as a vector loop over a short row. */
 PK_FN void pk_row_offsets(const pk_rows_t *rows, pk_u64 r, int operands, pk_i64 *offsets) {
   for (int k = 0; k < operands; k++) offsets[k] = 0;
@@ -229,7 +229,7 @@ PK_FN void pk_row_offsets(const pk_rows_t *rows, pk_u64 r, int operands, pk_i64 
 #define PK_KERNEL(name, args) extern "C" __global__ void name(args(PK_PARAMETER))
 #endif
 
-/* PK_PROLOGUE stands behind the opening brace of a kernel in the sources for devices (codegen/kernel_text.py). With
+/* PK_PROLOGUE follows the opening brace of a kernel in the sources for devices (codegen/kernel_text.py). With
  * PK_POINTER_OFFSETS, for OpenCL without shared virtual memory, where an address is a buffer and a place in it, each pointer is
  * followed by an offset in bytes, which is added here. A missing pointer is NULL with the offset 0. */
 #if defined(PK_POINTER_OFFSETS)

@@ -2,7 +2,7 @@
  * processor's (PK_AMX_HARD_*) and a model in C (PK_AMX_MODEL_*, pk_amx_model.h), which computes the same on every processor. Registers
  * are numbers 0 to 7, known when it is compiled. Steps between rows are in bytes.
  *
- * The processor's may be executed in a process only after pk_amx_isa said PK_ISA_AMX. The state that they leave is large, and systems
+ * The processor's may be executed in a process only after pk_amx_isa returned PK_ISA_AMX. The state that they leave is large, and systems
  * save it for each thread that has any: a kernel ends with the release. */
 #ifndef PK_AMX_H_
 #define PK_AMX_H_
@@ -29,7 +29,7 @@
 #define PK_TARGET_AMX \
   __attribute__((target("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,amx-tile,amx-bf16")))
 /* What compilers know of the memory that these instructions read and write differs: gcc 12 takes a configuration for 8 bytes, and loads for
- * none at all. Everything is in memory in front of each, and may have changed behind it. */
+ * none at all. Everything is in memory before each, and may have changed after it. */
 #define PK_AMX_FENCE() __asm__ volatile("" ::: "memory")
 #define PK_AMX_HARD(instruction) \
   do {                           \
@@ -45,29 +45,29 @@
 #define PK_AMX_HARD_RELEASE(model) PK_AMX_HARD(_tile_release())
 #endif
 
-/* Gives PK_ISA_AMX where this process may use AMX, PK_ISA_AMX_MODEL where HAL_HOST_ISA asks for the model, else 0. The first call asks the
- * system for the permission and tries a small product. Thread-safe. */
+/* Returns PK_ISA_AMX if this process may use AMX, PK_ISA_AMX_MODEL if HAL_HOST_ISA requests the model, else 0. The first call requests
+ * the system's permission and tries a small product. Thread-safe. */
 int pk_amx_isa(void);
 
 /* ---- how that is decided, for tests (amx.c)
  * -------------------------------------------------------------------------------------------------------------------------------- */
-/* What a machine answers. */
+/* What a machine reports. */
 typedef struct pk_amx_machine_s {
   int (*has)(void);    /* whether processor and system have AMX with bfloat16, in the shape of PK_AMX_WHOLE */
-  int (*permit)(void); /* asks the system to let this process use it; 0, or the errno of its refusal */
+  int (*permit)(void); /* requests the system's permission for this process; 0, or the errno of its refusal */
   hal_host_kernel_fn_t product, model; /* gemm_bf16_tiles with AMX, and with the model */
 } pk_amx_machine_t;
 
 extern const pk_amx_machine_t pk_amx_this_machine;
 
-/* As pk_amx_isa, on a machine and with the widest instruction set that is asked for; writes a line for the log, and whether it is a warning. */
+/* As pk_amx_isa, on a machine and with the widest instruction set that is requested; writes a line for the log, and whether it is a warning. */
 int pk_amx_choose(const pk_amx_machine_t *machine, int widest, char *line, size_t size, int *warns);
 
 /* result = a @ b by a kernel, of matrices that lie row by row and fit into one tile. */
 void pk_amx_multiply(hal_host_kernel_fn_t product, int m, int n, int k, const pk_bf16 *a, const pk_bf16 *b,
                      pk_bf16 *result);
 
-/* Whether two kernels of products agree on a small one of whole numbers, which no order of summation rounds. */
+/* Returns whether two kernels of products agree on a small one of whole numbers, which no order of summation rounds. */
 int pk_amx_agrees(hal_host_kernel_fn_t product, hal_host_kernel_fn_t other);
 
 #endif /* PK_AMX_H_ */

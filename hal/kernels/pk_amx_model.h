@@ -1,6 +1,6 @@
 /* pk_amx_model.h: AMX's instructions in C, written from Intel's definition of each (Software Developer's Manual, volume 2): LDTILECFG,
  * TILEZERO, TILELOADD, TILESTORED, TDPBF16PS and TILERELEASE. Where the processor raises an exception the model keeps its name, the first
- * one's, and does nothing. What is left out: start_row other than 0, which only an interrupted load leaves behind. */
+ * one's, and does nothing. What is left out: start_row other than 0, which only an interrupted load leaves. */
 #ifndef PK_AMX_MODEL_H_
 #define PK_AMX_MODEL_H_
 
@@ -52,7 +52,7 @@ static inline void pk_amx_model_configure(pk_amx_model_t *model, const pk_amx_co
   if (config->palette) model->config = *config;
 }
 
-/* Whether the register cannot be used. */
+/* Returns whether the register cannot be used. */
 static inline int pk_amx_model_lacks(pk_amx_model_t *model, int t) {
   if (!model->config.palette) return pk_amx_model_fault(model, "#UD: no configuration");
   return !model->config.rows[t] && pk_amx_model_fault(model, "#UD: register without rows");
@@ -92,7 +92,7 @@ static inline float pk_amx_model_element(const pk_u8 *row, int n) {
   return pk_amx_model_flush(x);
 }
 
-/* Whether the shapes of a product's registers do not fit. */
+/* Returns whether the shapes of a product's registers do not fit. */
 static inline int pk_amx_model_unfit(pk_amx_model_t *model, int sums, int a, int b) {
   const pk_amx_config_t *const c = &model->config;
   if (sums == a || sums == b || a == b) return pk_amx_model_fault(model, "#UD: TDPBF16PS: a register twice");

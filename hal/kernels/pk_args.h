@@ -8,7 +8,7 @@
  *                   argument of its own, so that a device without addresses can bind a buffer and an offset
  *   VALUE           a number of a fixed type
  *   STRUCT          a struct of such numbers, passed on by its address and copied at the launch
- *   NUMBER          a number whose type the instance chooses (T); launchers give its bytes as a pk_number_t */
+ *   NUMBER          a number whose type the instance chooses (T); launchers pass its bytes as a pk_number_t */
 #ifndef PK_ARGS_H_
 #define PK_ARGS_H_
 

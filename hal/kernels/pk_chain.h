@@ -25,7 +25,7 @@
 /* Forms: contiguous; rows, whose operands are all contiguous; rows; kernels of whole segments. */
 enum { CHAIN_CONTIG = 0, CHAIN_RUN = 1, CHAIN_ROWS = 2, CHAIN_SEGMENTS = 3 };
 
-/* What a kernel of segments takes behind its operands. */
+/* Arguments of a kernel of segments after its operands. */
 enum {
   CHAIN_END = 0,
   CHAIN_KEPT,      /* pk_rows_t: where the segments are */

@@ -21,7 +21,7 @@ typedef struct {
 PK_FN pk_pair_t pk_pair(float high, float low) {
   pk_pair_t pair;
   pair.high = high + low;
-  pair.low = pair.high - pair.high == 0.0f ? low - (pair.high - high) : 0.0f; /* none beside infinity and NaN */
+  pair.low = pair.high - pair.high == 0.0f ? low - (pair.high - high) : 0.0f; /* none except infinity and NaN */
   return pair;
 }
 

@@ -1,5 +1,5 @@
-/* pk_error.h: what a kernel says about values that are an error and that no host has seen: an index out of range, a divisor of
- * 0. The kernel goes on without them; the host reads the first one of a stream back at the stream's next synchronisation
+/* pk_error.h: reports of kernels about invalid values that the host has not read: an index out of range, a divisor of
+ * 0. The kernel continues without them; the host reads the first one of a stream back at the stream's next synchronization
  * (hal/src/device/kernel_error.h). */
 #ifndef PK_ERROR_H_
 #define PK_ERROR_H_
@@ -14,7 +14,7 @@
 #define PK_NO_PLACE 255         /* in a site: the kernel does not know the dimension */
 #define PK_NO_OPERATOR 0xffffff /* in a site: the kernel belongs to no operator of the list */
 
-/* The first error of a stream. Whoever turns `state` from 0 to 1 writes the rest, then makes it 2. */
+/* The first error of a stream. The item that sets `state` from 0 to 1 writes the rest, then sets it to 2. */
 typedef struct {
   pk_u32 state, kind;
   pk_i64 site; /* operator * 256 + dimension or argument; above 32 bits what the recorder calls the caller's line */

@@ -1,6 +1,6 @@
 /* pk_exp.h: pk_exp_wide(x), the exponential function for sums of many: as pk_exp, but where cores are wide float32 is computed in
  * float, with up to 2 ulp of error where pk_exp (pk_float.h) has 0.6, in half of the instructions, and float64 in straight-line
- * code that vectorises, with up to 1 ulp where the C library has 0.6. pk_exp_vector(x) is the same of a vector, where the dialect has
+ * code that vectorizes, with up to 1 ulp where the C library has 0.6. pk_exp_vector(x) is the same of a vector, where the dialect has
  * them (PK_CPU_VECTOR). */
 #ifndef PK_EXP_H_
 #define PK_EXP_H_
@@ -15,7 +15,7 @@
 
 /* pk_single_exp<suffix>, of REAL, whose bits are WORD; pk_single_exp_rest gives e^r - 1 for |r| <= ln(2) / 2: minimax polynomial of
  * degree 6, as in Moshier's Cephes library (expf); pk_single_exp_part e^r - 1 and n for x = n ln 2 + r, with ln 2 in two parts. The
- * result has 2^n in two factors: one alone has no room for n = 128 and for subnormal results. */
+ * result has 2^n in two factors: one factor alone cannot represent n = 128 and subnormal results. */
 #define PK_DEFINE_SINGLE_EXP(suffix, REAL, WORD, AS_WORD, AS_REAL)                                      \
   PK_FN REAL pk_single_exp_rest##suffix(REAL r) {                                                       \
     REAL p = 1.9875691500e-4f;                                                                          \

@@ -1,4 +1,4 @@
-/* pk_float.h: float32 functions for loops of wide cores (PK_OWN_MATH): straight-line code that the compiler vectorises, where the
+/* pk_float.h: float32 functions for loops of wide cores (PK_OWN_MATH): straight-line code that the compiler vectorizes, where the
  * language's functions are a call per element. Included by pk_math.h; other devices take their language's own functions.
  *
  * All compute in double: the arithmetic adds no error that a float shows, subnormal numbers are normal, and the
@@ -176,7 +176,7 @@ PK_FN float pk_log1p_f32(float x) {
   return x < -1.0f ? PK_NAN_F32 : v;
 }
 
-/* Sine and cosine of r = x - n pi/2, |r| <= pi/4, which are swapped and negated as n says. pi/2 in two parts, the first of
+/* Sine and cosine of r = x - n pi/2, |r| <= pi/4, which are swapped and negated depending on n. pi/2 in two parts, the first of
  * 32 bits, so that n times it is exact. For |x| < 2^20: pk_sin_near; all others go to the language's own. */
 #define PK_NEAR_LIMIT 1048576.0f
 PK_FN void pk_sine_and_cosine(float x, pk_u64 *out_quadrants, double *out_sine, double *out_cosine) {

@@ -7,7 +7,7 @@
  * off and no body reassociates; in gemm, the families like it and float32 functions it is on, and the base, which has no fused
  * multiply-add, rounds otherwise than the others (hal/kernels/CMakeLists.txt). PK_CLONES 2, for products of bfloat16, adds entries for
  * AVX512-BF16 and for AMX (pk_amx.h), which round otherwise than all others, and one that computes what the last does with AMX's
- * instructions in C, on every processor. PK_CLONES MODULE is for kernels that the host's C compiler makes at run time (dialect "c"), for this
+ * instructions in C, on every processor. PK_CLONES MODULE is for kernels that the host's C compiler compiles at run time (dialect "c"), for this
  * processor: one form, in a module that exports what a plugin launches. */
 #ifndef PK_HOST_H_
 #define PK_HOST_H_
@@ -31,14 +31,14 @@ typedef struct pk_host_entry_s {
   hal_host_kernel_fn_t fn[PK_ISA_COUNT];
 } pk_host_entry_t;
 
-/* Gives the widest instruction set that this CPU has and HAL_HOST_ISA permits, PK_ISA_*, at most PK_ISA_AVX512_BF16. */
+/* Returns the widest instruction set that this CPU has and HAL_HOST_ISA permits, PK_ISA_*, at most PK_ISA_AVX512_BF16. */
 int pk_host_isa(void);
 
-/* Gives a kernel for the widest instruction set for which it was compiled and that pk_host_isa gives, or for AMX where this process
- * may use it; asking for such a kernel is what makes the process ask the system for it (amx.c). */
+/* Returns a kernel for the widest instruction set for which it was compiled and that pk_host_isa gives, or for AMX where this process
+ * may use it; the first request for such a kernel requests the system's permission (amx.c). */
 hal_host_kernel_fn_t pk_host_entry_fn(const pk_host_entry_t *entry);
 
-/* Gives a kernel as compiled for one instruction set, NULL when there is none or this process may not use the set. For tests. */
+/* Returns a kernel as compiled for one instruction set, NULL when there is none or this process may not use the set. For tests. */
 hal_host_kernel_fn_t pk_host_kernel_fn(const char *name, int isa);
 
 #define PK_STRING_(x) #x

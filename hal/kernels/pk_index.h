@@ -1,12 +1,12 @@
-/* pk_index.h: reading indices. A kernel that reads indices takes the limit of them and the stream's error record, and asks
- * pk_index for each: a bad index gives -1, with which the kernel touches nothing, and is reported (pk_error.h). */
+/* pk_index.h: reading indices. A kernel that reads indices takes the limit of them and the stream's error record, and calls
+ * pk_index for each: an invalid index returns -1, with which the kernel accesses nothing, and is reported (pk_error.h). */
 #ifndef PK_INDEX_H_
 #define PK_INDEX_H_
 
 #include "pk_error.h"
 
 /* What an index may be: 0 .. bound - 1, or from -wrap on when it may count from the end (wrap = bound, else 0). `site` is
- * operator * 256 + dimension for the message, 0 = not reported; `step` is the distance of neighbouring indices in elements. */
+ * operator * 256 + dimension for the message, 0 = not reported; `step` is the distance of neighboring indices in elements. */
 typedef struct {
   pk_i64 bound, wrap, step, site;
 } pk_index_limit_t;

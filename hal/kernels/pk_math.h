@@ -62,7 +62,7 @@
 #define PK_INFINITY (PK_C(1.0) / PK_C(0.0))
 
 /* Comparison with itself finds NaN; the second operand is given back unless it is smaller, and so when it is NaN. Two
- * selections: gcc 12 does not vectorise nested uses of one with `||`. */
+ * selections: gcc 12 does not vectorize nested uses of one with `||`. */
 #define PK_DEFINE_ORDER(token, type)              \
   PK_FN type pk_maximum_##token(type x, type y) { \
     const type larger = x > y ? x : y;            \
@@ -137,7 +137,7 @@ PK_FN pk_c128 pk_real_c128(double x) {
 #endif
 
 /* The languages' own functions: OpenCL's are overloaded, CUDA and host C have a suffix f. Those of float that are a call where
- * cores are wide, and hinder vectorisation, are in pk_float.h. */
+ * cores are wide, and hinder vectorization, are in pk_float.h. */
 #ifdef PK_OPENCL
 #define PK_F32(name) name
 #else
@@ -259,7 +259,7 @@ PK_DEFINE_LDEXP(f32, float)
 PK_DEFINE_LDEXP(f64, double)
 #endif
 
-/* Operators that take integers and give them back as they are. */
+/* Operators that return integers unchanged. */
 PK_FN pk_i64 pk_floor_i64(pk_i64 x) { return x; }
 PK_FN pk_i64 pk_ceil_i64(pk_i64 x) { return x; }
 PK_FN pk_i64 pk_trunc_i64(pk_i64 x) { return x; }
@@ -317,25 +317,25 @@ PK_DEFINE_NUMBER_ORDER(i64, pk_i64)
   PK_FN type pk_log_sigmoid_##token(type x) {                                                                         \
     return pk_minimum_##token(x, (type)0) - pk_log1p_##token(pk_exp_##token(-pk_abs_##token(x)));                     \
   }
-#define PK_DEFINE_SLOPES(token, type)                                               \
-  PK_FN type pk_logit_##token(type x) { return pk_log_##token(x / ((type)1 - x)); } \
-  PK_FN type pk_logit_backward_##token(type g, type x, type eps) {                  \
-    const type lowest = eps < (type)0 ? (type)0 : eps, highest = (type)1 - lowest;  \
-    if (x >= lowest && x <= highest) return g / (x * ((type)1 - x));                \
-    return eps < (type)0 ? (type)0 / (type)0 : (type)0;                             \
-  }                                                                                 \
-  /* Logarithms are bounded by -100; what is no probability gives NaN. */           \
-  PK_FN type pk_cross_entropy_##token(type x, type y) {                             \
-    const type no = pk_maximum_##token(pk_log1p_##token(-x), (type)-100);           \
-    const type yes = pk_maximum_##token(pk_log_##token(x), (type)-100);             \
-    return (y - (type)1) * no - y * yes;                                            \
-  }                                                                                 \
-  /* d/dx of x (1 + t) / 2, t = tanh(k (x + 0.044715 x^3)) */                       \
-  PK_FN type pk_gelu_tanh_slope_##token(type x) {                                   \
-    const type k = (type)0.79788456080286535588, square = x * x;                    \
-    const type t = pk_tanh_##token(k * (x + (type)0.044715 * square * x));          \
-    const type inner = k * ((type)1 + (type)(3 * 0.044715) * square);               \
-    return (type)0.5 * ((type)1 + t) + (type)0.5 * x * ((type)1 - t * t) * inner;   \
+#define PK_DEFINE_SLOPES(token, type)                                                          \
+  PK_FN type pk_logit_##token(type x) { return pk_log_##token(x / ((type)1 - x)); }            \
+  PK_FN type pk_logit_backward_##token(type g, type x, type eps) {                             \
+    const type lowest = eps < (type)0 ? (type)0 : eps, highest = (type)1 - lowest;             \
+    if (x >= lowest && x <= highest) return g / (x * ((type)1 - x));                           \
+    return eps < (type)0 ? (type)0 / (type)0 : (type)0;                                        \
+  }                                                                                            \
+  /* Logarithms are bounded by -100; the result for a number that is no probability is NaN. */ \
+  PK_FN type pk_cross_entropy_##token(type x, type y) {                                        \
+    const type no = pk_maximum_##token(pk_log1p_##token(-x), (type)-100);                      \
+    const type yes = pk_maximum_##token(pk_log_##token(x), (type)-100);                        \
+    return (y - (type)1) * no - y * yes;                                                       \
+  }                                                                                            \
+  /* d/dx of x (1 + t) / 2, t = tanh(k (x + 0.044715 x^3)) */                                  \
+  PK_FN type pk_gelu_tanh_slope_##token(type x) {                                              \
+    const type k = (type)0.79788456080286535588, square = x * x;                               \
+    const type t = pk_tanh_##token(k * (x + (type)0.044715 * square * x));                     \
+    const type inner = k * ((type)1 + (type)(3 * 0.044715) * square);                          \
+    return (type)0.5 * ((type)1 + t) + (type)0.5 * x * ((type)1 - t * t) * inner;              \
   }
 PK_DEFINE_SLOPES(f32, float)
 #if PK_FP64

@@ -2,7 +2,7 @@
  *
  * An item of a row-form kernel is a block of elements in the order of pk_rows_t, dimension 0 innermost. The launcher chooses
  * the block: 1 on devices with many threads, about a thousand on a CPU, where the division happens once per block and the
- * spans along dimension 0 are loops that the compiler vectorises. A kernel is written once, for the latter. */
+ * spans along dimension 0 are loops that the compiler vectorizes. A kernel is written once, for the latter. */
 #ifndef PK_ROWS_H_
 #define PK_ROWS_H_
 

@@ -1,6 +1,6 @@
-/* pk_run.h: contiguous operands on devices with many threads. An item takes a run of neighbours, as many as PK_RUN_BYTES hold of the widest
- * operand, which are loaded and stored at once; where addresses do not allow that, as many elements, which stand so far apart that neighbouring
- * items still read neighbours. Launchers count items by hal_op_run_items (op/launch.h). */
+/* pk_run.h: contiguous operands on devices with many threads. An item takes a run of neighbors, as many as PK_RUN_BYTES hold of the widest
+ * operand, which are loaded and stored at once; if addresses do not allow that, as many elements, at such distances that neighboring
+ * items still read neighbors. Launchers count items by hal_op_run_items (op/launch.h). */
 #ifndef PK_RUN_H_
 #define PK_RUN_H_
 

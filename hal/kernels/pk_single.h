@@ -45,8 +45,8 @@ PK_FN float pk_single_tanh(float x) {
   return pk_with_sign(m / (m + 2.0f), x);
 }
 
-/* 1 / (1 + e) or e / (1 + e), e = e^-|x|, whose n is at most 0: 2^24 in the one factor and its inverse in the other make room
- * for subnormal results. */
+/* 1 / (1 + e) or e / (1 + e), e = e^-|x|, whose n is at most 0: 2^24 in the one factor and its inverse in the other allow
+ * subnormal results. */
 PK_FN float pk_single_sigmoid(float x) {
   const float a = -pk_abs_of_float(x);
   pk_u32 n;

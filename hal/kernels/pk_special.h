@@ -266,7 +266,7 @@ PK_FN double pk_k1e_f64(double x) { return pk_bessel_k(1.0, x, 1); }
 /* ---- Bessel functions ---- */
 
 /* J or Y (second) of order n = 0 or 1 for 0 < x < 25. Miller's backward recurrence gives all J up to a factor, which the sum
- * J(0) + 2 J(2) + 2 J(4) + ... = 1 tells; Y are Neumann's sums of them. */
+ * J(0) + 2 J(2) + 2 J(4) + ... = 1 determines; Y are Neumann's sums of them. */
 PK_FN double pk_bessel_near(int n, double x, int second) {
   double above = 0.0, here = 1e-280, one = 0.0, norm = 0.0, even = 0.0, odd = 0.0;
   for (int k = 2 * (int)(0.5 * x + 24.0); k > 0; k--) {

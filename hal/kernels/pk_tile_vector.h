@@ -31,7 +31,7 @@ PK_FN void PK_NAME(store)(PK_NAME(v) x, PK_GLOBAL E *to) { vstore16(x, 0, to); }
   }
 
 /* multiply: c = a b, or c += a b when `more`, of what lies in an item's own memory; multiply_global: with an a that lies in the device's.
- * m x n of depth k, n a multiple of PK_CPU_N; c has room for a multiple of PK_CPU_M rows. Element (i, k) of a stands at i * a_row + k *
+ * m x n of depth k, n a multiple of PK_CPU_N; c has a multiple of PK_CPU_M rows. Element (i, k) of a stands at i * a_row + k *
  * a_col; rows of b and c are contiguous. */
 #define PK_TILE_A(r) a##r[k * a_col]
 #define PK_TILE_FIRST(r) a##r = a + (i + r < m ? i + r : m - 1) * a_row

@@ -1,7 +1,7 @@
 /* pk_widen.h: half precision on the host. Runs of numbers are converted by what the CPU has for it, and an element-wise kernel of half
  * precision is the one of float32 between two such conversions, in memory that stays in the first cache: it is as fast as float32 in
- * each instruction set, and there is one machine code for three dtypes. Results are those of pk_half.h in front of and behind each
- * element, as the devices' kernels have them. */
+ * each instruction set, and there is one machine code for three dtypes. Results are those of pk_half.h before and after each
+ * element, as in the devices' kernels. */
 #ifndef PK_WIDEN_H_
 #define PK_WIDEN_H_
 
@@ -16,13 +16,13 @@ typedef struct pk_half_runs_s {
 
 enum { PK_RUNS_F16 = 0, PK_RUNS_BF16 = 1, PK_RUNS_COUNT = 2 };
 
-/* Gives the conversions as this CPU does them best, or with best 0 as every CPU does them, for tests. They live as long as the program. */
+/* Returns the fastest conversions of this CPU, or with best 0 those of every CPU, for tests. They are static. */
 const pk_half_runs_t *pk_half_runs(int dtype, int best);
 
 /* The longest row that kernels of whole rows compute as float32, in memory of their own: 64 KiB each. */
 #define PK_ROW_ROOM 16384
 
-/* One row, whole: what float32's kernel is asked for then. */
+/* One whole row: the call of float32's kernel. */
 #define PK_WIDENED_GROUP(entry, ...)                                             \
   do {                                                                           \
     extern const pk_host_entry_t PK_CAT(entry, _entry);                          \

@@ -83,7 +83,7 @@ const pk_half_runs_t *pk_half_runs(int dtype, int best) {
 /* ---- element-wise kernels -------------------------------------------------------------------------------------------------------- */
 #define RUN 512 /* elements: four runs of floats are 8 KiB, a quarter of a first cache */
 #define PAD \
-  16 /* behind each, as processors take addresses that differ by 4 KiB for the same when they look for a pending write */
+  16 /* after each, as processors take addresses that differ by 4 KiB for the same when they look for a pending write */
 
 /* A launch, and a run of its elements: where it begins, and its values. */
 typedef struct run_s {
@@ -163,7 +163,7 @@ static void compute(run_t *run, const pk_widened_t *kernel, hal_host_kernel_fn_t
   fn(&items, args);
 }
 
-/* Whether the result's elements lie apart. Where they do not, a run ends with its row, so that the next row reads what this one wrote,
+/* Returns whether the result's elements lie apart. Where they do not, a run ends with its row, so that the next row reads what this one wrote,
  * as in the other kernels of rows. */
 static int lies_apart(const pk_rows_t *rows) {
   pk_i64 reach = 0; /* of the dimensions so far: the furthest element */
