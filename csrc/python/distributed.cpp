@@ -55,7 +55,7 @@ c10::intrusive_ptr<c10d::Backend> create_backend(const std::string &name, int ra
 
 void bind_distributed(py::module_ &module) {
   module.def("create_process_group_backend", &create_backend, py::arg("name"), py::arg("rank"), py::arg("size"),
-             py::arg("timeout"), py::arg("make_host_backend"));
+             py::arg("timeout"), py::arg("store"), py::arg("transport"), py::arg("make_host_backend"));
 }
 
 }  // namespace torch_backend
