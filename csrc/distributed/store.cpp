@@ -5,7 +5,7 @@
 #include <chrono>
 #include <cstring>
 #include <exception>
-#include <string>
+#include <thread>
 #include <vector>
 
 #include "hal/hal.h"
@@ -25,14 +25,19 @@ hal_status_t set(void *context, const char *key, const void *value, size_t size)
 
 hal_status_t get(void *context, const char *key, int64_t timeout_ns, void *out, size_t room, size_t *out_size) {
   auto &store = *static_cast<c10d::Store *>(context);
-  const std::chrono::milliseconds timeout(std::max<int64_t>(timeout_ns / 1000000, 1));
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::nanoseconds(timeout_ns);
+  std::chrono::microseconds pause(100);
+  // Not `wait`: TCPStore logs when its time is over, and keeps the connection, which other groups share.
   try {
-    store.wait({key}, timeout);
+    while (!store.check({key})) {
+      if (std::chrono::steady_clock::now() >= deadline)
+        return hal_error_set(HAL_NOT_READY, "the store has no key '%s' after %.3f s", key,
+                             static_cast<double>(timeout_ns) / 1e9);
+      std::this_thread::sleep_for(pause);
+      pause = std::min(pause * 2, std::chrono::microseconds(10000));
+    }
   } catch (const std::exception &error) {
-    const std::string text = error.what();
-    const bool is_late = text.find("imeout") != std::string::npos || text.find("imed out") != std::string::npos;
-    return hal_error_set(is_late ? HAL_NOT_READY : HAL_UNAVAILABLE, "waiting for the key '%s' of the store: %s", key,
-                         text.c_str());
+    return hal_error_set(HAL_UNAVAILABLE, "looking for the key '%s' of the store: %s", key, error.what());
   }
   try {
     const std::vector<uint8_t> value = store.get(key);

@@ -16,6 +16,7 @@ def start(program, ranks, arguments=(), environment=None):
     os.unlink(rendezvous.name)
     settings = {"TORCH_BACKEND": "fake", "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", **os.environ, **(environment or {})}
     settings.pop("TORCH_DEVICE_BACKEND_AUTOLOAD", None)
+    settings["PYTHONPATH"] = os.pathsep.join(filter(None, (str(FOLDER), os.environ.get("PYTHONPATH"))))
     return [
         subprocess.Popen(
             [sys.executable, "-P", FOLDER / program, str(rank), str(ranks), rendezvous.name, *arguments],

@@ -34,13 +34,29 @@ def _create(name: str, options, process_group_options=None):
     )
 
 
+def _with_a_name(function):
+    """Wraps init_process_group: a group of the device has a name. Without one torch 2.13 and 2.14 take Gloo for the group's default backend,
+    which it does not have, so that DistributedDataParallel fails."""
+
+    @functools.wraps(function)
+    def init_process_group(backend=None, *args, **kwargs):
+        if backend is None and kwargs.get("device_id") is None:
+            backend = NAME
+        return function(backend, *args, **kwargs)
+
+    return init_process_group
+
+
 def install() -> None:
     """Makes the backend known to torch.distributed, under the name "torch_backend" and that of the device type."""
     if not torch.distributed.is_available():
         return
-    from torch.distributed import Backend
+    from torch.distributed import Backend, device_mesh, distributed_c10d
 
     device = _registry.type_name()
     for name in (NAME, device):
         if name not in _OF_TORCH or name.upper() not in Backend._plugins:
             Backend.register_backend(name, functools.partial(_create, name), extended_api=True, devices=["cpu", device])
+    named = _with_a_name(distributed_c10d.init_process_group)
+    for module in (torch.distributed, distributed_c10d, device_mesh):
+        module.init_process_group = named
