@@ -175,7 +175,7 @@ HAL_API hal_stream_t *hal_comm_stream(const hal_comm_t *comm);
 HAL_API uint64_t hal_comm_sequence(const hal_comm_t *comm);
 
 /* Makes later work of `stream` (NULL: the current stream of the device) wait for the results. Returns when the other ranks have done
- * their part, which the caller may have to wait for, at most `timeout_ns` (0: the work's own timeout). Any thread.
+ * their part, which the caller may have to wait for, at most `timeout_ns` (0: until the work's own timeout ends it). Any thread.
  * Errors: the work's failure; HAL_NOT_READY = the time is over, and the work goes on. Since 0.3. */
 HAL_API HAL_MUST_USE hal_status_t hal_comm_work_wait(hal_comm_work_t *work, hal_stream_t *stream, int64_t timeout_ns);
 

@@ -45,13 +45,19 @@ void hal_comm_work_finish(hal_comm_work_t *work, hal_status_t status) {
   work->done(work->user_data, hal_comm_failure_get(&work->failure));
 }
 
+/* Returns how long to wait where the caller names no time. The transport's own error at the work's timeout names the ranks that are missing;
+ * this limit is for a device that does not finish. */
+static int64_t limit_of(const hal_comm_work_t *work) {
+  return work->timeout_ns < INT64_MAX / 4 ? 2 * work->timeout_ns + 1000000000 : INT64_MAX;
+}
+
 /* Waits until the copies of the results are queued. */
 static hal_status_t await(hal_comm_work_t *work, int64_t timeout_ns) {
   if (hal_life_ended())
     return hal_error_set(HAL_FAILED_PRECONDITION,
                          "%s was submitted before the process forked or the devices were closed", work->what);
   if (!atomic_load(&work->queued)) {
-    const int64_t limit = timeout_ns > 0 ? timeout_ns : work->timeout_ns;
+    const int64_t limit = timeout_ns > 0 ? timeout_ns : limit_of(work);
     const struct timespec deadline = hal_comm_deadline(limit);
     int error = 0;
     pthread_mutex_lock(&work->comm->lock);
