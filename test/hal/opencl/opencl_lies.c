@@ -7,10 +7,11 @@
 
 TestSuite(opencl_lies, .fini = close_opencl, .timeout = 60);
 
-/* The plugin opens libOpenCL.so.1, which is then in the process already. */
+/* The plugin opens libOpenCL.so.1, which is then in the process already, and in the helper that counts the devices. */
 static hal_status_t open_stub(const char *words) {
   hal_device_info_t info = {.struct_size = sizeof info};
   setenv("CL_STUB", words, 1);
+  setenv("LD_PRELOAD", CL_STUB_LIBRARY, 1);
   unsetenv("HAL_OPENCL_DEVICE");
   cr_assert_not_null(dlopen(CL_STUB_LIBRARY, RTLD_NOW | RTLD_GLOBAL), "%s", dlerror());
   if (strcmp(memory_kind(), "usm") == 0) skip("the stub has no usm");
