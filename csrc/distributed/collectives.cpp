@@ -7,6 +7,7 @@
 
 #include "core/device.h"
 #include "core/status.h"
+#include "core/tensor_kind.h"
 #include "distributed/backend.h"
 #include "hal/hal.h"
 
@@ -31,8 +32,8 @@ const TensorList &only(const std::vector<TensorList> &lists, const char *what) {
 bool is_on_host(const at::Tensor &tensor) { return tensor.device().is_cpu(); }
 
 void check_dense(const at::Tensor &tensor, const char *what) {
-  TORCH_CHECK(tensor.layout() == c10::kStrided, what, ": tensors of layout ", tensor.layout(),
-              " are not supported; use to_dense()");
+  TORCH_CHECK(tensor.layout() == c10::kStrided && !tensor.is_quantized(), what, ": a ", tensor_kind(tensor),
+              " tensor is not supported; use to_dense() or dequantize()");
 }
 
 void check_same_type(const at::Tensor &a, const at::Tensor &b, const char *what) {

@@ -63,17 +63,20 @@ typedef struct hal_ir_s {
   uint32_t reserved;
 } hal_ir_t;
 
-/* The elements of a graph by their numbers. The host's structs may be longer than this header's, so that
- * `ir->nodes[n]` is right for n = 0 only. */
+/* Returns a node of a graph; `number` is less than node_count. The host's structs may be longer than this header's, so that
+ * `ir->nodes[n]` is right for n = 0 only. Since 0.3. */
 static inline const hal_ir_node_t *hal_ir_node(const hal_ir_t *ir, uint32_t number) {
   return (const hal_ir_node_t *)(const void *)((const char *)ir->nodes + (size_t)number * ir->node_size);
 }
+/* Returns a buffer of a graph; `number` is less than buffer_count. Since 0.3. */
 static inline const hal_ir_buffer_t *hal_ir_buffer(const hal_ir_t *ir, uint32_t number) {
   return (const hal_ir_buffer_t *)(const void *)((const char *)ir->buffers + (size_t)number * ir->buffer_size);
 }
+/* Returns what a node reads; `number` is less than read_count. Since 0.3. */
 static inline const hal_ir_use_t *hal_ir_read(const hal_ir_node_t *node, uint32_t number) {
   return (const hal_ir_use_t *)(const void *)((const char *)node->reads + (size_t)number * node->use_size);
 }
+/* Returns what a node writes; `number` is less than write_count. Since 0.3. */
 static inline const hal_ir_use_t *hal_ir_write(const hal_ir_node_t *node, uint32_t number) {
   return (const hal_ir_use_t *)(const void *)((const char *)node->writes + (size_t)number * node->use_size);
 }
