@@ -61,9 +61,12 @@ static hal_status_t stage(hal_comm_t *comm, hal_comm_call_t *call) {
     HAL_RETURN_IF_ERROR(hal_host_allocate(comm->device, call->send_bytes, &call->staged));
     HAL_RETURN_IF_ERROR(hal_host_record_stream(call->staged, comm->in));
     HAL_RETURN_IF_ERROR(hal_memory_copy(comm->in, call->staged, HAL_HOST, send, comm->device, call->send_bytes));
-    to->send = call->staged;
   }
-  if (!call->recv_bytes) return HAL_OK;
+  to->send = call->staged; /* NULL where nothing is read: no address of the device reaches the transport */
+  if (!call->recv_bytes) {
+    to->recv = send == recv ? call->staged : NULL;
+    return HAL_OK;
+  }
   call->result = recv;
   if (send == recv && call->send_bytes == call->recv_bytes) { /* in place on the host, too */
     to->recv = call->staged;
