@@ -6,29 +6,19 @@
 #include "comm/comm.h"
 #include "hal/status.h"
 
-/* Who gives and takes, by operator: nothing, `count` elements, or `count` (or an array's) for each rank. */
-enum { NONE, ONE, EACH };
-typedef struct op_s {
-  const char *name;
-  int send, recv; /* NONE, ONE, EACH */
-  int root_sends, root_receives, reduces;
-} op_t;
-static const op_t ops[] = {
-    [HAL_COMM_ALL_REDUCE] = {"all_reduce", ONE, ONE, 0, 0, 1},
-    [HAL_COMM_BROADCAST] = {"broadcast", ONE, ONE, 1, 0, 0},
-    [HAL_COMM_REDUCE] = {"reduce", ONE, ONE, 0, 1, 1},
-    [HAL_COMM_ALL_GATHER] = {"all_gather", ONE, EACH, 0, 0, 0},
-    [HAL_COMM_REDUCE_SCATTER] = {"reduce_scatter", EACH, ONE, 0, 0, 1},
-    [HAL_COMM_ALL_TO_ALL] = {"all_to_all", EACH, EACH, 0, 0, 0},
-    [HAL_COMM_SEND] = {"send", ONE, NONE, 0, 0, 0},
-    [HAL_COMM_RECV] = {"recv", NONE, ONE, 0, 0, 0},
-    [HAL_COMM_BARRIER] = {"barrier", NONE, NONE, 0, 0, 0},
-    [HAL_COMM_GATHER] = {"gather", ONE, EACH, 0, 1, 0},
-    [HAL_COMM_SCATTER] = {"scatter", EACH, ONE, 1, 0, 0},
+const hal_comm_op_t hal_comm_ops[HAL_COMM_OPS] = {
+    [HAL_COMM_ALL_REDUCE] = {"all_reduce", HAL_COMM_ONE, HAL_COMM_ONE, 0, 0, 1},
+    [HAL_COMM_BROADCAST] = {"broadcast", HAL_COMM_ONE, HAL_COMM_ONE, 1, 0, 0},
+    [HAL_COMM_REDUCE] = {"reduce", HAL_COMM_ONE, HAL_COMM_ONE, 0, 1, 1},
+    [HAL_COMM_ALL_GATHER] = {"all_gather", HAL_COMM_ONE, HAL_COMM_EACH, 0, 0, 0},
+    [HAL_COMM_REDUCE_SCATTER] = {"reduce_scatter", HAL_COMM_EACH, HAL_COMM_ONE, 0, 0, 1},
+    [HAL_COMM_ALL_TO_ALL] = {"all_to_all", HAL_COMM_EACH, HAL_COMM_EACH, 0, 0, 0},
+    [HAL_COMM_SEND] = {"send", HAL_COMM_ONE, HAL_COMM_NONE, 0, 0, 0},
+    [HAL_COMM_RECV] = {"recv", HAL_COMM_NONE, HAL_COMM_ONE, 0, 0, 0},
+    [HAL_COMM_BARRIER] = {"barrier", HAL_COMM_NONE, HAL_COMM_NONE, 0, 0, 0},
+    [HAL_COMM_GATHER] = {"gather", HAL_COMM_ONE, HAL_COMM_EACH, 0, 1, 0},
+    [HAL_COMM_SCATTER] = {"scatter", HAL_COMM_EACH, HAL_COMM_ONE, 1, 0, 0},
 };
-enum { OPS = sizeof ops / sizeof *ops };
-
-const char *hal_comm_op_name(uint32_t op) { return op < OPS ? ops[op].name : "unknown collective"; }
 
 /* ---- spans of memory ---- */
 
@@ -36,9 +26,10 @@ const char *hal_comm_op_name(uint32_t op) { return op < OPS ? ops[op].name : "un
 static int span(const hal_comm_t *comm, const hal_collective_t *call, int shape, const uint64_t *counts,
                 const uint64_t *displs, uint64_t *out_bytes) {
   uint64_t elements = 0;
-  if (shape == ONE) elements = call->count;
-  if (shape == EACH && !counts && __builtin_mul_overflow(call->count, (uint64_t)comm->size, &elements)) return 0;
-  for (int32_t i = 0; shape == EACH && counts && i < comm->size; i++) {
+  if (shape == HAL_COMM_ONE) elements = call->count;
+  if (shape == HAL_COMM_EACH && !counts && __builtin_mul_overflow(call->count, (uint64_t)comm->size, &elements))
+    return 0;
+  for (int32_t i = 0; shape == HAL_COMM_EACH && counts && i < comm->size; i++) {
     uint64_t end;
     if (__builtin_add_overflow(displs ? displs[i] : elements, counts[i], &end)) return 0;
     if (counts[i] && end > elements) elements = end;
@@ -48,21 +39,21 @@ static int span(const hal_comm_t *comm, const hal_collective_t *call, int shape,
 }
 
 static int gives(const hal_comm_t *comm, const hal_collective_t *call) {
-  return !ops[call->op].root_sends || call->peer == comm->rank;
+  return !hal_comm_ops[call->op].root_sends || call->peer == comm->rank;
 }
 static int takes(const hal_comm_t *comm, const hal_collective_t *call) {
   if (call->op == HAL_COMM_BROADCAST && call->peer == comm->rank) return call->recv != NULL && call->recv != call->send;
-  return !ops[call->op].root_receives || call->peer == comm->rank;
+  return !hal_comm_ops[call->op].root_receives || call->peer == comm->rank;
 }
 
 uint64_t hal_comm_send_bytes(const hal_comm_t *comm, const hal_collective_t *call) {
   uint64_t bytes = 0;
-  if (gives(comm, call)) span(comm, call, ops[call->op].send, call->send_counts, call->send_displs, &bytes);
+  if (gives(comm, call)) span(comm, call, hal_comm_ops[call->op].send, call->send_counts, call->send_displs, &bytes);
   return bytes;
 }
 uint64_t hal_comm_recv_bytes(const hal_comm_t *comm, const hal_collective_t *call) {
   uint64_t bytes = 0;
-  if (takes(comm, call)) span(comm, call, ops[call->op].recv, call->recv_counts, call->recv_displs, &bytes);
+  if (takes(comm, call)) span(comm, call, hal_comm_ops[call->op].recv, call->recv_counts, call->recv_displs, &bytes);
   return bytes;
 }
 
@@ -109,15 +100,15 @@ static hal_status_t check_reduction(const hal_collective_t *call) {
         HAL_UNIMPLEMENTED,
         "%s: reduction %s (%u) of %s is not supported; floating-point and complex types have SUM, PROD and "
         "AVG, real ones also MIN, MAX and PREMUL_SUM, integers and bool SUM, PROD, MIN, MAX, BAND, BOR and BXOR",
-        ops[call->op].name, reduction_name(call->reduce), call->reduce, hal_dtype_name(call->dtype));
+        hal_comm_ops[call->op].name, reduction_name(call->reduce), call->reduce, hal_dtype_name(call->dtype));
   if (call->reduce == HAL_REDUCE_PREMUL_SUM && !call->scale)
     return hal_error_set(HAL_INVALID_ARGUMENT, "%s: PREMUL_SUM needs `scale`, a number on the host",
-                         ops[call->op].name);
+                         hal_comm_ops[call->op].name);
   return HAL_OK;
 }
 
 static hal_status_t check_buffers(const hal_comm_t *comm, const hal_collective_t *call) {
-  const op_t *const op = &ops[call->op];
+  const hal_comm_op_t *const op = &hal_comm_ops[call->op];
   uint64_t send = 0, recv = 0;
   if ((!call->send_counts && call->send_displs) || (!call->recv_counts && call->recv_displs))
     return hal_error_set(HAL_INVALID_ARGUMENT, "%s: an array of displacements and no array of counts", op->name);
@@ -135,15 +126,16 @@ hal_status_t hal_comm_check(const hal_comm_t *comm, const hal_collective_t *call
   if (call->struct_size < offsetof(hal_collective_t, scale))
     return hal_error_set(HAL_INVALID_ARGUMENT,
                          "hal_collective_t: struct_size is %zu; set it to sizeof(hal_collective_t)", call->struct_size);
-  if (call->op >= OPS) return hal_error_set(HAL_UNIMPLEMENTED, "collective %u is unknown to this version", call->op);
-  const op_t *const op = &ops[call->op];
-  const int is_pair = call->op == HAL_COMM_SEND || call->op == HAL_COMM_RECV;
+  if (call->op >= HAL_COMM_OPS)
+    return hal_error_set(HAL_UNIMPLEMENTED, "collective %u is unknown to this version", call->op);
+  const hal_comm_op_t *const op = &hal_comm_ops[call->op];
+  const int is_message = hal_comm_op_is_message(call->op);
   if (call->op == HAL_COMM_BARRIER) return HAL_OK;
   if (!hal_dtype_size(call->dtype))
     return hal_error_set(HAL_INVALID_ARGUMENT, "%s: dtype %u is unknown", op->name, (unsigned)call->dtype);
-  if ((is_pair || op->root_sends || op->root_receives) && (call->peer < 0 || call->peer >= comm->size))
+  if ((is_message || hal_comm_op_has_root(call->op)) && (call->peer < 0 || call->peer >= comm->size))
     return hal_error_set(HAL_INVALID_ARGUMENT, "%s: rank %d is outside 0..%d", op->name, call->peer, comm->size - 1);
-  if (is_pair && call->peer == comm->rank)
+  if (is_message && call->peer == comm->rank)
     return hal_error_set(HAL_INVALID_ARGUMENT, "%s: rank %d is this rank; copy the memory instead", op->name,
                          call->peer);
   if (op->reduces) HAL_RETURN_IF_ERROR(check_reduction(call));
@@ -159,11 +151,11 @@ static uint64_t mixed(uint64_t hash, uint64_t value) {
 
 /* Counts that differ by rank are no part of it. */
 uint64_t hal_comm_fingerprint(const hal_comm_t *comm, const hal_collective_t *call) {
-  const op_t *const op = &ops[call->op];
-  const int has_root = op->root_sends || op->root_receives, is_uneven = call->send_counts || call->recv_counts;
+  const hal_comm_op_t *const op = &hal_comm_ops[call->op];
+  const int is_uneven = call->send_counts || call->recv_counts;
   uint64_t hash = mixed(call->op + 1, (uint64_t)comm->size);
   if (op->reduces) hash = mixed(hash, call->reduce + 1);
   if (call->op != HAL_COMM_BARRIER) hash = mixed(hash, call->dtype + 1);
-  if (has_root) hash = mixed(hash, (uint64_t)call->peer + 1);
+  if (hal_comm_op_has_root(call->op)) hash = mixed(hash, (uint64_t)call->peer + 1);
   return is_uneven ? hash : mixed(hash, call->count);
 }

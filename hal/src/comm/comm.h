@@ -14,6 +14,7 @@
 #include <stdatomic.h>
 #include <time.h>
 
+#include "comm/collective.h"
 #include "hal/comm.h"
 #include "hal/event.h"
 
@@ -87,8 +88,6 @@ struct hal_comm_work_s {
 
 /* ---- check.c ---- */
 
-/* Names an operator, "all_reduce". */
-const char *hal_comm_op_name(uint32_t op);
 /* Checks one call by itself. Errors: HAL_INVALID_ARGUMENT, HAL_UNIMPLEMENTED, HAL_OUT_OF_RANGE, with the operator and the value. */
 hal_status_t hal_comm_check(const hal_comm_t *comm, const hal_collective_t *call);
 /* Returns the spans of memory in bytes that a checked call reads and writes on this rank. */

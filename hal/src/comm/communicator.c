@@ -154,10 +154,9 @@ void hal_comm_destroy(hal_comm_t *comm, int64_t timeout_ns) {
 
 /* ---- submitting ---- */
 
-static int is_pair(const hal_collective_t *call) { return call->op == HAL_COMM_SEND || call->op == HAL_COMM_RECV; }
-
 static hal_comm_lane_t *lane_of(hal_comm_t *comm, const hal_collective_t *call) {
-  return &comm->lanes[is_pair(call) ? 1 + 2 * (uint32_t)call->peer + (call->op == HAL_COMM_RECV) : 0];
+  return &comm->lanes[hal_comm_op_is_message(call->op) ? 1 + 2 * (uint32_t)call->peer + (call->op == HAL_COMM_RECV)
+                                                       : 0];
 }
 
 static void describe(hal_comm_work_t *work, uint64_t sequence, const hal_collective_t *calls, uint32_t count) {
@@ -181,7 +180,8 @@ static hal_status_t push(hal_comm_work_t *work, hal_stream_t *stream, const hal_
 static hal_status_t push_all(hal_comm_work_t *work, hal_stream_t *stream, const hal_collective_t *calls,
                              uint32_t count) {
   for (uint32_t i = 0, end; i < count; i = end) {
-    for (end = i + 1; end < count && !is_pair(&calls[i]) && !is_pair(&calls[end]);) end++;
+    for (end = i + 1; end < count && !hal_comm_op_is_message(calls[i].op) && !hal_comm_op_is_message(calls[end].op);)
+      end++;
     HAL_RETURN_IF_ERROR(push(work, stream, calls + i, end - i));
   }
   return HAL_OK;

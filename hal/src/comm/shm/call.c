@@ -15,17 +15,13 @@ static uint64_t fingerprint(const hal_shm_entry_t *entry) {
   return hash;
 }
 
-static int has_root(uint32_t op) {
-  return op == HAL_COMM_REDUCE || op == HAL_COMM_BROADCAST || op == HAL_COMM_GATHER || op == HAL_COMM_SCATTER;
-}
-
 static void show(hal_shm_t *shm, hal_shm_call_t *call) {
   hal_shm_entry_t *const entry = &hal_shm_page(shm, shm->rank)->entries[call->sequence & 1];
   entry->sequence = call->sequence;
   entry->op = call->op;
   entry->reduce = call->reduce;
   entry->dtype = call->dtype;
-  entry->root = has_root(call->op) ? call->root : 0;
+  entry->root = hal_comm_op_has_root(call->op) ? call->root : 0;
   entry->refused = (uint32_t)call->refused;
   entry->uneven = (uint32_t)call->uneven;
   entry->count = call->count;

@@ -10,7 +10,7 @@ typedef struct region_s {
   uintptr_t start, end;
 } region_t;
 
-static const char *name_of(const hal_shm_call_t *call) { return hal_shm_op_name(call->op); }
+static const char *name_of(const hal_shm_call_t *call) { return hal_comm_op_name(call->op); }
 
 static hal_status_t out_of_range(const hal_shm_call_t *call, uint64_t count) {
   return hal_error_set(HAL_OUT_OF_RANGE, "%s: %llu elements of %zu bytes do not fit into the address space",
@@ -154,15 +154,10 @@ static hal_status_t check_memory(const hal_shm_t *shm, const hal_shm_call_t *cal
 }
 
 static hal_status_t check_peer(const hal_shm_t *shm, const hal_shm_call_t *call) {
-  const int needed = call->op == HAL_COMM_SEND || call->op == HAL_COMM_RECV || call->op == HAL_COMM_BROADCAST ||
-                     call->op == HAL_COMM_REDUCE || call->op == HAL_COMM_GATHER || call->op == HAL_COMM_SCATTER;
+  const int needed = hal_comm_op_is_message(call->op) || hal_comm_op_has_root(call->op);
   if (!needed || (call->root >= 0 && call->root < shm->size)) return HAL_OK;
   return hal_error_set(HAL_INVALID_ARGUMENT, "%s: peer %d is out of range: the communicator has %d ranks",
                        name_of(call), (int)call->root, (int)shm->size);
-}
-
-static int is_reduction(uint32_t op) {
-  return op == HAL_COMM_ALL_REDUCE || op == HAL_COMM_REDUCE || op == HAL_COMM_REDUCE_SCATTER;
 }
 
 hal_status_t hal_shm_check(const hal_shm_t *shm, const hal_collective_t *desc, hal_shm_call_t *out) {
@@ -170,7 +165,7 @@ hal_status_t hal_shm_check(const hal_shm_t *shm, const hal_collective_t *desc, h
     return hal_error_set(HAL_INVALID_ARGUMENT, "a collective's struct_size is %zu, less than the fields up to scale",
                          desc->struct_size);
   out->op = desc->op;
-  out->reduce = is_reduction(desc->op) ? desc->reduce : 0;
+  out->reduce = hal_comm_op_reduces(desc->op) ? desc->reduce : 0;
   out->dtype = desc->op == HAL_COMM_BARRIER ? HAL_UINT8 : desc->dtype;
   out->root = desc->peer;
   out->count = desc->op == HAL_COMM_BARRIER ? 0 : desc->count;
@@ -187,10 +182,10 @@ hal_status_t hal_shm_check(const hal_shm_t *shm, const hal_collective_t *desc, h
   }
   if (!out->size) return hal_error_set(HAL_INVALID_ARGUMENT, "%s: invalid dtype %d", name_of(out), (int)out->dtype);
   HAL_RETURN_IF_ERROR(check_peer(shm, out));
-  if (is_reduction(out->op)) out->refused = !hal_shm_reducer_find(out->dtype, out->reduce, &out->reducer);
+  if (hal_comm_op_reduces(out->op)) out->refused = !hal_shm_reducer_find(out->dtype, out->reduce, &out->reducer);
   if (moves_blocks(out->op)) HAL_RETURN_IF_ERROR(fill_blocks(shm, desc, out));
   if (out->op != HAL_COMM_BARRIER) HAL_RETURN_IF_ERROR(check_memory(shm, out));
-  if (is_reduction(out->op) && out->reduce == HAL_REDUCE_PREMUL_SUM && !out->refused && !out->scale)
+  if (hal_comm_op_reduces(out->op) && out->reduce == HAL_REDUCE_PREMUL_SUM && !out->refused && !out->scale)
     return hal_error_set(HAL_INVALID_ARGUMENT, "%s: the reduction premul_sum needs scale, which is NULL", name_of(out));
   return HAL_OK;
 }

@@ -4,49 +4,28 @@
 #include "base/dtype.h"
 #include "comm/shm/internal.h"
 
-static const char *const op_names[] = {[HAL_COMM_ALL_REDUCE] = "all_reduce",
-                                       [HAL_COMM_BROADCAST] = "broadcast",
-                                       [HAL_COMM_REDUCE] = "reduce",
-                                       [HAL_COMM_ALL_GATHER] = "all_gather",
-                                       [HAL_COMM_REDUCE_SCATTER] = "reduce_scatter",
-                                       [HAL_COMM_ALL_TO_ALL] = "all_to_all",
-                                       [HAL_COMM_SEND] = "send",
-                                       [HAL_COMM_RECV] = "recv",
-                                       [HAL_COMM_BARRIER] = "barrier",
-                                       [HAL_COMM_GATHER] = "gather",
-                                       [HAL_COMM_SCATTER] = "scatter"};
-
 static const char *const reduce_names[] = {
     [HAL_REDUCE_SUM] = "sum", [HAL_REDUCE_PROD] = "prod", [HAL_REDUCE_MIN] = "min",
     [HAL_REDUCE_MAX] = "max", [HAL_REDUCE_AVG] = "avg",   [HAL_REDUCE_BAND] = "band",
     [HAL_REDUCE_BOR] = "bor", [HAL_REDUCE_BXOR] = "bxor", [HAL_REDUCE_PREMUL_SUM] = "premul_sum"};
 
-enum { OPS = sizeof op_names / sizeof op_names[0], REDUCTIONS = sizeof reduce_names / sizeof reduce_names[0] };
-
-const char *hal_shm_op_name(uint32_t op) { return op < OPS ? op_names[op] : "an unknown operator"; }
-
-static int reduces(uint32_t op) {
-  return op == HAL_COMM_ALL_REDUCE || op == HAL_COMM_REDUCE || op == HAL_COMM_REDUCE_SCATTER;
-}
-
-static int has_root(uint32_t op) {
-  return op == HAL_COMM_REDUCE || op == HAL_COMM_BROADCAST || op == HAL_COMM_GATHER || op == HAL_COMM_SCATTER;
-}
+enum { REDUCTIONS = sizeof reduce_names / sizeof reduce_names[0] };
 
 void hal_shm_describe_entry(const hal_shm_entry_t *entry, char *out, size_t size) {
   out[0] = '\0';
-  hal_text_append(out, size, "%s #%llu", hal_shm_op_name(entry->op), (unsigned long long)entry->sequence);
-  if (entry->op >= OPS) hal_text_append(out, size, " of number %u", (unsigned)entry->op);
+  hal_text_append(out, size, "%s #%llu", hal_comm_op_name(entry->op), (unsigned long long)entry->sequence);
+  if (entry->op >= HAL_COMM_OPS) hal_text_append(out, size, " of number %u", (unsigned)entry->op);
   if (entry->op == HAL_COMM_BARRIER) return;
   hal_text_append(out, size, " (");
-  if (reduces(entry->op) && entry->reduce < REDUCTIONS) hal_text_append(out, size, "%s, ", reduce_names[entry->reduce]);
-  if (reduces(entry->op) && entry->reduce >= REDUCTIONS)
+  if (hal_comm_op_reduces(entry->op) && entry->reduce < REDUCTIONS)
+    hal_text_append(out, size, "%s, ", reduce_names[entry->reduce]);
+  if (hal_comm_op_reduces(entry->op) && entry->reduce >= REDUCTIONS)
     hal_text_append(out, size, "reduction number %u, ", (unsigned)entry->reduce);
   hal_text_append(out, size, "%s, ", hal_dtype_name(entry->dtype));
   if (entry->uneven) hal_text_append(out, size, "uneven counts");
   if (!entry->uneven)
     hal_text_append(out, size, "%llu element%s", (unsigned long long)entry->count, entry->count == 1 ? "" : "s");
-  if (has_root(entry->op)) hal_text_append(out, size, ", root %d", (int)entry->root);
+  if (hal_comm_op_has_root(entry->op)) hal_text_append(out, size, ", root %d", (int)entry->root);
   hal_text_append(out, size, ")");
 }
 
@@ -78,6 +57,6 @@ void hal_shm_append_last(const hal_shm_t *shm, int32_t rank, char *text, size_t 
   const uint64_t last = atomic_load_explicit(&page->message, memory_order_relaxed);
   const uint64_t count = atomic_load_explicit(&page->message_count, memory_order_relaxed);
   hal_text_append(text, size, ", and its last message is %s #%llu (%s, %llu elements, rank %d)",
-                  hal_shm_op_name((uint32_t)(last & 0xff)), (unsigned long long)messages,
+                  hal_comm_op_name((uint32_t)(last & 0xff)), (unsigned long long)messages,
                   hal_dtype_name((hal_dtype_t)(last >> 8 & 0xff)), (unsigned long long)count, (int)(last >> 16 & 0xff));
 }

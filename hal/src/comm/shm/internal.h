@@ -3,6 +3,7 @@
 #define HAL_SRC_COMM_SHM_INTERNAL_H_
 
 #include "base/text.h"
+#include "comm/collective.h"
 #include "comm/shm/arithmetic.h"
 #include "comm/shm/layout.h"
 #include "hal/status.h"
@@ -130,7 +131,6 @@ void hal_shm_notify_all(hal_shm_t *shm);
 hal_status_t hal_shm_check_process(hal_shm_t *shm, int32_t rank);
 
 /* ---- describe.c: calls in words ---- */
-const char *hal_shm_op_name(uint32_t op);
 void hal_shm_describe_entry(const hal_shm_entry_t *entry, char *out, size_t size);
 void hal_shm_describe_call(const hal_shm_call_t *call, char *out, size_t size);
 /* Describes what this rank is running. */

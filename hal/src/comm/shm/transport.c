@@ -23,8 +23,6 @@ static void set_deadline(hal_shm_t *shm, int64_t timeout_ns) {
   if (__builtin_add_overflow(hal_clock_ns(), shm->timeout_ns, &shm->deadline_ns)) shm->deadline_ns = INT64_MAX;
 }
 
-static int is_message(uint32_t op) { return op == HAL_COMM_SEND || op == HAL_COMM_RECV; }
-
 static hal_status_t run_one(hal_shm_t *shm, hal_shm_call_t *call) {
   switch (call->op) {
     case HAL_COMM_ALL_REDUCE:
@@ -61,7 +59,7 @@ static hal_status_t run_all(hal_shm_t *shm, const hal_collective_t *calls, uint3
   HAL_RETURN_IF_ERROR(check_all(shm, calls, count, &call));
   for (uint32_t i = 0; i < count; i++) {
     const hal_collective_t *const desc = hal_shm_call_at(calls, i);
-    if (is_message(desc->op)) continue;
+    if (hal_comm_op_is_message(desc->op)) continue;
     if (count > 1) HAL_RETURN_IF_ERROR(hal_shm_check(shm, desc, &call));
     shm->call = &call;
     shm->running = call.sequence + HAL_SHM_JOIN;
@@ -75,7 +73,7 @@ static hal_status_t run_all(hal_shm_t *shm, const hal_collective_t *calls, uint3
 /* An invalid struct counts as one: check_all refuses it. */
 static int has_collectives(const hal_collective_t *calls, uint32_t count) {
   for (uint32_t i = 0; i < count; i++) {
-    if (!HAL_HAS_FIELD(calls, scale) || !is_message(hal_shm_call_at(calls, i)->op)) return 1;
+    if (!HAL_HAS_FIELD(calls, scale) || !hal_comm_op_is_message(hal_shm_call_at(calls, i)->op)) return 1;
   }
   return 0;
 }
