@@ -15,7 +15,7 @@ namespace torch_backend {
 // Refuses what the capture of a device's current stream cannot hold, with a message: throws it, and the capture is invalidated. Nothing without a capture.
 void refuse_in_capture(c10::DeviceIndex device, const std::function<std::string()> &message);
 
-// Notes what the user is told that could not be captured on the current stream: the end of the capture, which it has invalidated, reports it too.
+// Records an error message: what could not be captured on the current stream; the end of the capture, which it has invalidated, reports it too.
 void note_refused(const std::string &message);
 
 // Checks a copy to the host. What the capture of the current stream refuses is told as what the user has called.
