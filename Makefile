@@ -35,7 +35,7 @@ unexport PYTHONPATH
 
 SOURCES := $(shell git ls-files -co --exclude-standard -- hal plugins csrc codegen cmake torch_backend CMakeLists.txt pyproject.toml 2>/dev/null)
 
-.PHONY: demo test test-c test-python test-torch test-cuda packs wheel wheel-for-torch test-full test-intel-opencl test-integrations test-sanitizers bench docs install setup format check-format clean help
+.PHONY: demo test test-c test-python test-torch test-cuda packs wheel wheel-for-torch test-full test-intel-opencl test-integrations test-sanitizers bench docs pictures install setup format check-format words-update clean help
 
 help:
 	@echo "make demo             train a small network on the fake device, or that of TORCH_BACKEND, beside the CPU"
@@ -145,6 +145,7 @@ test-full: test $(STAMPS)/install
 	TORCH_BACKEND_TEST_SEED=random HAL_FAKE_PROTECT=1 $(PYTEST) --deselect test/python/operators/test_opinfo.py::test_every_entry_gives_the_cpus_result
 	TORCH_BACKEND=fake $(VENV_PYTHON) test/opinfo/run.py --full
 	$(VENV_PYTHON) test/kernels/compile_kernels.py --all || [ $$? = 77 ]
+	TORCH_BACKEND=fake $(VENV_PYTHON) -P test/upstream/run.py
 	for program in life failures; do \
 	  HAL_TEST_REPEAT=200 HAL_ALLOW_UNSAFE_PLUGINS=1 build/release/test/hal/hal_stress_$$program; \
 	done
@@ -185,11 +186,20 @@ docs: $(STAMPS)/install $(STAMPS)/venv-docs
 	DOXYGEN_OUT=$(CURDIR)/build/docs OPERATORS_MD=$(CURDIR)/build/docs/aten/operators.md TORCH_DEVICE_BACKEND_AUTOLOAD=0 \
 	  $(VENV_PYTHON) -P -m sphinx -W --keep-going -q -b html docs build/docs/html
 
+# The pictures of the README, which are committed: its readers see them without a build.
+pictures: $(STAMPS)/venv-docs
+	$(VENV_PYTHON) docs/_tools/pictures.py docs/pictures --readme
+
 C_FILES = $(shell git ls-files -co --exclude-standard -- '*.c' '*.h' '*.cpp' | grep -vE '^hal/kernels/pk.h$$|^test/abi/[0-9.]+/(include|sdk)/')
 format:
 	clang-format-14 -i $(C_FILES)
 check-format:
 	clang-format-14 --dry-run --Werror $(C_FILES)
+	$(PYTHON) test/words/words.py
+
+# Files that obey the rules of words and lengths by now leave test/words/not_yet.txt.
+words-update:
+	$(PYTHON) test/words/words.py --update
 
 clean:
 	rm -rf build dist

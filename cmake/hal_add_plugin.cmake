@@ -35,9 +35,9 @@ endfunction()
 # Builds the SDK from its sources, in the project itself.
 function(hal_plugin_sdk)
   cmake_parse_arguments(PARSE_ARGV 0 ARG "" "SOURCE_DIR;INCLUDE_DIR" "")
-  add_library(hal_plugin_archive STATIC ${ARG_SOURCE_DIR}/base.c ${ARG_SOURCE_DIR}/library.c ${ARG_SOURCE_DIR}/worker.c ${ARG_SOURCE_DIR}/watch.c
+  add_library(hal_plugin_archive STATIC ${ARG_SOURCE_DIR}/base.c ${ARG_SOURCE_DIR}/library.c ${ARG_SOURCE_DIR}/worker.c ${ARG_SOURCE_DIR}/marker.c ${ARG_SOURCE_DIR}/watch.c
     ${ARG_SOURCE_DIR}/count.c ${ARG_SOURCE_DIR}/helper.c ${ARG_SOURCE_DIR}/records.c ${ARG_SOURCE_DIR}/binary.c
-    ${ARG_SOURCE_DIR}/transfer.c ${ARG_SOURCE_DIR}/process.c ${ARG_SOURCE_DIR}/shared_event.c)
+    ${ARG_SOURCE_DIR}/transfer.c ${ARG_SOURCE_DIR}/process.c ${ARG_SOURCE_DIR}/shared_event.c ${ARG_SOURCE_DIR}/shared_memory.c)
   target_include_directories(hal_plugin_archive PUBLIC ${ARG_INCLUDE_DIR})
   target_link_libraries(hal_plugin_archive PUBLIC m)
   # No fused multiply-add: the numbers of random_fill are promised bit for bit.

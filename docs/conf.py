@@ -22,6 +22,13 @@ autodoc_member_order = "bysource"
 nitpicky = False
 
 GENERATED.mkdir(exist_ok=True)
+sys.path.insert(0, str(HERE / "_tools"))
+import pictures  # noqa: E402  found by the line above
+
+pictures.make(GENERATED)
+for name in pictures.README:
+    if pictures.words(GENERATED / f"{name}.svg") != pictures.words(HERE / f"pictures/{name}.svg"):
+        raise RuntimeError(f"docs/pictures/{name}.svg differs from its source: run 'make pictures' and commit the file")
 subprocess.run([sys.executable, HERE / "_tools/plugin_functions.py", GENERATED / "plugin-functions.md"], check=True)
 keys = subprocess.run([sys.executable, HERE.parent / "codegen/entry_schema.py", "--table"], check=True, capture_output=True, text=True)
 (GENERATED / "entry-keys.md").write_text(keys.stdout, encoding="utf-8")

@@ -19,6 +19,13 @@
 #define TORCH_BACKEND_OVERRIDE_SINCE_214
 #endif
 
+// The same from 2.15 on.
+#if TORCH_BACKEND_TORCH_VERSION >= 215
+#define TORCH_BACKEND_OVERRIDE_SINCE_215 override
+#else
+#define TORCH_BACKEND_OVERRIDE_SINCE_215
+#endif
+
 // The functions of at::HostAllocator since 2.15 for history and snapshots, whose defaults do nothing: `refuse(name)` throws.
 #if TORCH_BACKEND_TORCH_VERSION >= 215
 #define TORCH_BACKEND_HOST_HISTORY(refuse)                                                                      \

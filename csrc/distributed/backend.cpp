@@ -1,11 +1,14 @@
-// backend.cpp: groups, their communicators, and what is submitted to them. collectives.cpp has the operators.
+// backend.cpp: a group's communicator, and what is submitted to it. collectives.cpp has the operators, groups.cpp makes groups of groups.
 #include "distributed/backend.h"
+
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include <algorithm>
 #include <utility>
 
 #include "core/device.h"
 #include "core/status.h"
+#include "distributed/hosts.h"
 #include "distributed/store.h"
 #include "distributed/transport.h"
 #include "hal/hal.h"
@@ -13,15 +16,13 @@
 namespace torch_backend {
 
 // ---- life ----
-DeviceBackend::DeviceBackend(int rank, int size, c10::intrusive_ptr<DeviceOptions> options,
-                             c10::intrusive_ptr<c10d::Store> store, Transport transport,
-                             MakeHostBackend make_host_backend, WithoutLock without_lock)
-    : Backend(rank, size),
+DeviceBackend::DeviceBackend(const Members &members, c10::intrusive_ptr<DeviceOptions> options, Route route,
+                             Program program)
+    : Backend(members.rank, members.size),
       options_(std::move(options)),
-      store_(std::move(store)),
-      transport_(transport),
-      make_host_backend_(std::move(make_host_backend)),
-      without_lock_(std::move(without_lock)) {
+      store_(members.store),
+      route_(route),
+      program_(std::move(program)) {
   init();
 }
 
@@ -37,12 +38,14 @@ void DeviceBackend::shutdown() {
     std::swap(comm, comm_);
     is_shut_down_ = true;
   }
-  if (comm != nullptr) without_lock_([&] { hal_comm_destroy(comm, 10 * kSecond); });
+  if (comm != nullptr) program_.without_lock([&] { hal_comm_destroy(comm, 10 * kSecond); });
   const std::lock_guard<std::mutex> guard(lock_);
   stashes_.clear();
 }
 
 void DeviceBackend::abort() {
+  hooks_->aborting();
+  hooks_->failure_is_known();
   const std::lock_guard<std::mutex> guard(lock_);
   if (comm_ != nullptr) hal_comm_abort(comm_, "abort() was called");
 }
@@ -63,21 +66,80 @@ c10d::ErrorType DeviceBackend::getError() {
 
 c10d::Backend &DeviceBackend::host() {
   const std::lock_guard<std::mutex> guard(lock_);
-  if (!host_) host_ = make_host_backend_("cpu");
+  if (!host_) host_ = program_.make_host_backend("cpu", members(), options_->timeout);
   return *host_;
 }
 
-// ---- submitting ----
+// ---- connecting ----
 hal_comm_transport_t DeviceBackend::connect(const std::string &name) {
   hal_comm_transport_t transport{};
-  if (transport_ != Transport::kHost && getSize() > 1) {
-    const hal_comm_store_t table = store_table(*store_);
+  const Transport wanted = route_.transport;
+  const bool is_free = wanted == Transport::kAuto || wanted == Transport::kPlugin;
+  std::string refused;  // why the ones before the result were not taken
+  const auto take = [&](const char *what) {
+    route_text_ = what + (refused.empty() ? std::string() : " (" + refused + ")");
+    return transport;
+  };
+  const auto refuse = [&](const char *what) {
+    refused += (refused.empty() ? "" : "; ") + std::string(what) + ": " + hal_error_message();
+  };
+  if (getSize() == 1) return take("copies on the device, as the group has one rank");
+  if (is_free || wanted == Transport::kSharedMemory) {
+    const auto store = c10::make_intrusive<c10d::PrefixStore>("device", store_);
+    const hal_comm_store_t table = store_table(*store);
     const hal_status_t status = hal_comm_transport_shared_memory(
         &table, name.c_str(), getRank(), getSize(), std::chrono::nanoseconds(options_->timeout).count(), &transport);
-    if (status == HAL_OK) return transport;
-    if (status != HAL_UNIMPLEMENTED || transport_ == Transport::kSharedMemory) check(status);
+    if (status == HAL_OK) return take("shared memory");
+    if (status != HAL_UNIMPLEMENTED || wanted == Transport::kSharedMemory) check(status);
+    refuse("not shared memory alone");
   }
-  return make_host_transport(make_host_backend_("collectives"));
+  if (is_free || wanted == Transport::kHierarchical) {
+    const hal_status_t status =
+        make_hosts_transport(members(), program_.make_host_backend, options_->timeout, is_free, &transport);
+    if (status == HAL_OK) return take("shared memory within hosts and Gloo between them");
+    if (status != HAL_UNIMPLEMENTED || wanted == Transport::kHierarchical) check(status);
+    refuse("not shared memory within hosts");
+  }
+  transport = make_host_transport(program_.make_host_backend("collectives", members(), options_->timeout));
+  return take("Gloo");
+}
+
+// HAL_OK also where the transport does all. The log has one line for each group: here, or that of the library.
+hal_status_t DeviceBackend::connect_library(hal_comm_t *comm, const std::string &name, const ConnectLibrary &connect) {
+  const bool is_free =
+      route_.transport == Transport::kPlugin || (route_.transport == Transport::kAuto && getSize() > 1);
+  const hal_status_t status = is_free ? connect(comm) : HAL_OK;
+  if (status != HAL_OK && (status != HAL_UNIMPLEMENTED || route_.transport != Transport::kAuto)) return status;
+  if (*hal_comm_library(comm) != '\0') return HAL_OK;
+  const bool is_set = route_.transport != Transport::kAuto && getSize() > 1;
+  const std::string cause = status != HAL_OK ? std::string("; no library: ") + hal_error_message() : std::string();
+  hal_log(HAL_LOG_INFO, "group '%s': collectives run by %s%s%s", name.c_str(), route_text_.c_str(),
+          is_set ? ", as TORCH_BACKEND_COLLECTIVES is set" : "", cause.c_str());
+  return HAL_OK;
+}
+
+hal_comm_t *DeviceBackend::make_communicator(int device, const ConnectLibrary &connect_ranks) {
+  hal_comm_config_t config{};
+  config.struct_size = sizeof(config);
+  config.device = device, config.rank = getRank(), config.size = getSize();
+  config.timeout_ns = std::chrono::nanoseconds(options_->timeout).count();
+  const bool has_text = !getGroupDesc().empty() && getGroupDesc() != "undefined";  // torch's text for none
+  const std::string name = has_text                        ? getGroupDesc()
+                           : !getGroupUid().empty()        ? getGroupUid()
+                           : !options_->group_desc.empty() ? options_->group_desc
+                                                           : options_->group_name;
+  config.name = name.c_str();
+  config.transport = connect("group");  // not its name, which may differ between ranks: the store is the group's own
+  hal_comm_t *comm = nullptr;
+  hal_status_t status = hal_comm_create(&config, &comm);
+  if (status != HAL_OK && config.transport.destroy != nullptr) config.transport.destroy(config.transport.context);
+  check(status);
+  status = connect_library(comm, name, connect_ranks);
+  if (status == HAL_OK) return comm;
+  const std::string text = hal_error_message();
+  hal_comm_destroy(comm, 0);
+  check(hal_error_set(status, "%s", text.c_str()));
+  return nullptr;
 }
 
 // The lock is held.
@@ -86,19 +148,28 @@ hal_comm_t *DeviceBackend::communicator_of(int device) {
   TORCH_CHECK_VALUE(comm_ == nullptr || device == device_, "the process group '", getGroupUid(), "' uses ", kDevice,
                     ":", device_, ", but a tensor is on ", kDevice, ":", device,
                     "; set the device of the process before its first collective, or make another group");
-  if (comm_ != nullptr) return comm_;
-  hal_comm_config_t config{};
-  config.struct_size = sizeof(config);
-  config.device = device, config.rank = getRank(), config.size = getSize();
-  config.timeout_ns = std::chrono::nanoseconds(options_->timeout).count();
-  const std::string name = getGroupDesc().empty() ? getGroupUid() : getGroupDesc();
-  config.name = name.c_str();
-  config.transport = connect(name.empty() ? "group" : name);
-  const hal_status_t status = hal_comm_create(&config, &comm_);
-  if (status != HAL_OK) config.transport.destroy(config.transport.context);
-  check(status);
-  device_ = device;
+  if (comm_ == nullptr) {
+    comm_ =
+        make_communicator(device, [&](hal_comm_t *comm) { return hal_comm_connect_library(comm, library_flags(), 0); });
+    device_ = device;
+  }
+  if (!is_described_) describe_group();
   return comm_;
+}
+
+void DeviceBackend::begin(int device, const ConnectLibrary &connect_ranks) {
+  const std::lock_guard<std::mutex> guard(lock_);
+  comm_ = make_communicator(device, connect_ranks);
+  device_ = device;
+}
+
+// ---- submitting ----
+void DeviceBackend::describe_group() {
+  auto ranks = options_->global_ranks_in_group;
+  for (auto rank = ranks.size(); rank < static_cast<size_t>(getSize()); rank++) ranks.push_back(rank);
+  check(hal_comm_log_group(getGroupUid().c_str(), getGroupDesc().c_str(), ranks.data(),
+                           static_cast<uint32_t>(ranks.size()), &log_group_));
+  is_described_ = true;
 }
 
 hal_collective_t DeviceBackend::collective(uint32_t op, const at::Tensor &send, const at::Tensor &recv,
@@ -114,8 +185,19 @@ hal_collective_t DeviceBackend::collective(uint32_t op, const at::Tensor &send, 
   return call;
 }
 
+// Runs the collectives of a caller that waits at once while no lock is held: abort() may be called meanwhile.
 WorkPtr DeviceBackend::submit(Submission &&submission, int device) {
+  const bool waits = submission.waits;
+  auto work = queue(std::move(submission), device);
+  if (work && waits) program_.without_lock([&] { work->run(); });
+  return work;
+}
+
+// Returns nullptr for a part of a bracket.
+c10::intrusive_ptr<DeviceWork> DeviceBackend::queue(Submission &&submission, int device) {
+  std::string stack = program_.stack ? program_.stack() : std::string();  // takes the interpreter's lock
   const std::lock_guard<std::mutex> guard(lock_);
+  operations_++;
   if (bracket_) {
     bracket_device_ = device;
     bracket_->take(std::move(submission));
@@ -123,18 +205,90 @@ WorkPtr DeviceBackend::submit(Submission &&submission, int device) {
   }
   hal_comm_t *const comm = communicator_of(device);
   stashes_.remove_if([](const auto &stash) { return stash->is_free(); });
-  const auto timeout = submission.timeout == c10d::kUnsetTimeout ? options_->timeout : submission.timeout;
+  const auto timeout = timeout_of(submission);
   const bool is_pair = std::all_of(submission.calls.begin(), submission.calls.end(), [](const auto &call) {
     return call.op == HAL_COMM_SEND || call.op == HAL_COMM_RECV;
   });
-  if (!is_pair) sequence_++;
+  uint64_t &sequence = is_pair ? pair_sequence_ : sequence_;
   auto work = c10::make_intrusive<DeviceWork>(getRank(), submission.op, device, submission.outputs, submission.finish(),
-                                              submission.blocks);
-  DeviceWork::submit(work, comm, submission.calls, timeout, std::move(submission.stash), sequence_);
+                                              submission.blocks, hooks_);
+  const LogEntry entry(submission, log_group_, getRank(), is_pair, sequence + 1, operations_, std::move(stack));
+  DeviceWork::submit(work, comm, submission.calls, timeout, std::move(submission.stash), sequence + 1, entry.get());
+  sequence++;
+  for (auto &extension : extensions_)
+    if (!extension.has_first) extension.first = work, extension.has_first = true;
   stashes_.push_back(work->stash());
   return work;
 }
 
+// ---- time ----
+// The lock is held.
+std::chrono::milliseconds DeviceBackend::timeout_of(const Submission &submission) {
+  const auto has_ended = [](const Extension &extension) {
+    if (!extension.has_first) return false;
+    const auto first = extension.first.lock();
+    return !first || first->isCompleted();
+  };
+  extensions_.erase(std::remove_if(extensions_.begin(), extensions_.end(), has_ended), extensions_.end());
+  auto timeout = submission.timeout == c10d::kUnsetTimeout ? options_->timeout : submission.timeout;
+  for (const auto &extension : extensions_) timeout += extension.timeout;
+  return timeout;
+}
+
+void DeviceBackend::setTimeout(std::chrono::milliseconds timeout) {
+  const std::lock_guard<std::mutex> guard(lock_);
+  options_->timeout = timeout;
+  if (host_) host_->setTimeout(timeout);
+}
+
+void DeviceBackend::addEphemeralTimeout(const std::chrono::milliseconds &timeout) {
+  const std::lock_guard<std::mutex> guard(lock_);
+  extensions_.push_back({timeout, false, c10::weak_intrusive_ptr<DeviceWork>(c10::intrusive_ptr<DeviceWork>())});
+}
+
+uint64_t DeviceBackend::getSequenceNumberForGroup() {
+  const std::lock_guard<std::mutex> guard(lock_);
+  return sequence_;
+}
+
+// ---- hooks ----
+void DeviceBackend::registerAbortHook(int64_t id, AbortHook hook) { hooks_->add_abort(id, std::move(hook)); }
+void DeviceBackend::unregisterAbortHook(int64_t id) { hooks_->remove_abort(id); }
+void DeviceBackend::registerCompletionHook(int64_t id, CompletionHook hook) {
+  hooks_->add_completion(id, std::move(hook));
+}
+void DeviceBackend::unregisterCompletionHook(int64_t id) { hooks_->remove_completion(id); }
+
+void DeviceBackend::registerOnCompletionHook(std::function<void(std::shared_ptr<c10d::WorkInfo>)> &&hook) {
+  hooks_->set_on_completion(std::move(hook));
+  onCompletionHook_ = [](const std::shared_ptr<c10d::WorkInfo> &) {};  // hasHooks() reads it
+}
+
+// The plugin's library has collectives that are queued; a failure of them is known once their stream has ended. It is
+// thrown unless it was before: torch calls this before it destroys a group, too.
+void DeviceBackend::waitForPendingWorks() {
+  hooks_->wait_for_all();
+  hal_comm_t *comm = nullptr;
+  hal_event_t *end = nullptr;
+  {
+    const std::lock_guard<std::mutex> guard(lock_);
+    comm = comm_;
+    if (comm == nullptr || *hal_comm_library(comm) == '\0' || hooks_->is_failure_known()) return;
+    check(hal_event_create(device_, 0, &end));
+  }
+  hal_status_t status = hal_event_record(end, hal_comm_stream(comm));
+  std::string text;
+  if (status == HAL_OK) program_.without_lock([&] { status = hal_event_synchronize(end); });
+  if (status != HAL_OK) text = hal_error_message();
+  hal_event_destroy(end);
+  const std::lock_guard<std::mutex> guard(lock_);
+  if (comm_ != nullptr && hal_comm_error(comm_) != HAL_OK) text = hal_error_message();  // the cause
+  if (text.empty()) return;
+  hooks_->failure_is_known();
+  throw c10::DistBackendError({__func__, __FILE__, __LINE__}, text);
+}
+
+// ---- brackets ----
 void DeviceBackend::startCoalescing() {
   const std::lock_guard<std::mutex> guard(lock_);
   TORCH_CHECK(!bracket_, "startCoalescing: the bracket before was not ended");

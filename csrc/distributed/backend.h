@@ -4,13 +4,17 @@
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include <atomic>
 #include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
+#include "distributed/hooks.h"
 #include "distributed/submission.h"
 
 namespace torch_backend {
@@ -20,27 +24,56 @@ using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 class DeviceBackend final : public c10d::Backend {
  public:
   using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
-  // Makes a backend for CPU tensors with the group's ranks; `use` keeps groups of one rank apart: all ranks make the same ones in the same order.
-  using MakeHostBackend = std::function<BackendPtr(const std::string &use)>;
+  // The ranks of a group and where they meet.
+  struct Members {
+    int rank, size;
+    c10::intrusive_ptr<c10d::Store> store;
+  };
+  // Makes a backend for CPU tensors with the group's ranks. `use` separates groups of the same ranks: all ranks make the same ones in the
+  // same order.
+  using MakeHostBackend =
+      std::function<BackendPtr(const std::string &use, const Members &members, std::chrono::milliseconds timeout)>;
 
-  // Runs a function while the calling thread does not hold the interpreter's lock.
-  using WithoutLock = std::function<void(const std::function<void()> &run)>;
+  using WithoutLock = GroupHooks::WithoutLock;
+
+  // What a backend needs of the language that the program is written in.
+  struct Program {
+    MakeHostBackend make_host_backend;
+    WithoutLock without_lock;
+    // Returns where the calling thread is, as the log of collectives wants it (hal/comm.h); empty: stacks are not recorded.
+    std::function<std::string()> stack;
+  };
 
   struct DeviceOptions final : Options {
     DeviceOptions(const std::string &name, std::chrono::milliseconds timeout) : Options(name, timeout) {}
+    c10::intrusive_ptr<Options> clone() const TORCH_BACKEND_OVERRIDE_SINCE_214 {
+      return c10::make_intrusive<DeviceOptions>(*this);
+    }
   };
 
-  // What moves the memory of a device: shared memory where all ranks are on one host, and Gloo elsewhere; or what is named.
-  enum class Transport { kAuto, kSharedMemory, kHost };
+  // What moves the memory of a device: the collectives library of its plugin where all ranks can use it, with one of the
+  // others beside it; shared memory where all ranks are on one host; shared memory and Gloo where some are; Gloo
+  // elsewhere. Or what is named.
+  enum class Transport { kAuto, kPlugin, kSharedMemory, kHierarchical, kHost };
+
+  // `compares_calls`: the ranks' calls are compared before the plugin's library gets them. The others compare always.
+  struct Route {
+    Transport transport;
+    bool compares_calls;
+    bool registers_memory;  // with the plugin's library
+  };
 
   // Operators on CPU tensors go to the backend that `make_host_backend` makes for the use "cpu". Both backends are made at their first use.
-  DeviceBackend(int rank, int size, c10::intrusive_ptr<DeviceOptions> options, c10::intrusive_ptr<c10d::Store> store,
-                Transport transport, MakeHostBackend make_host_backend, WithoutLock without_lock);
+  DeviceBackend(const Members &members, c10::intrusive_ptr<DeviceOptions> options, Route route, Program program);
   ~DeviceBackend() override;
 
   const std::string getBackendName() const override { return options_->backend; }
   c10::intrusive_ptr<Options> getBackendOptions() override { return options_; }
   bool supportsCoalescing() const override { return true; }
+  bool supportsSplitting() const override { return true; }
+  bool supportsShrinking() const override { return true; }
+  bool supportsAbortHooks() const TORCH_BACKEND_OVERRIDE_SINCE_215 { return true; }
+  bool supportsCompletionHooks() const TORCH_BACKEND_OVERRIDE_SINCE_215 { return true; }
 
   WorkPtr broadcast(TensorList &tensors, const c10d::BroadcastOptions &options) override;
   WorkPtr allreduce(TensorList &tensors, const c10d::AllreduceOptions &options) override;
@@ -51,6 +84,10 @@ class DeviceBackend final : public c10d::Backend {
   WorkPtr _allgather_base(at::Tensor &output, at::Tensor &input, const c10d::AllgatherOptions &options) override;
   WorkPtr allgather_into_tensor_coalesced(TensorList &outputs, TensorList &inputs,
                                           const c10d::AllgatherOptions &options) override;
+  WorkPtr allgather_coalesced(std::vector<TensorList> &outputs, TensorList &inputs,
+                              const c10d::AllgatherOptions &options) override;
+  WorkPtr gather_into_tensor(at::Tensor &output, at::Tensor &input,
+                             const c10d::GatherOptions &options) TORCH_BACKEND_OVERRIDE_SINCE_214;
   WorkPtr gather(std::vector<TensorList> &outputs, TensorList &inputs, const c10d::GatherOptions &options) override;
   WorkPtr scatter(TensorList &outputs, std::vector<TensorList> &inputs, const c10d::ScatterOptions &options) override;
   WorkPtr reduce_scatter(TensorList &outputs, std::vector<TensorList> &inputs,
@@ -71,18 +108,78 @@ class DeviceBackend final : public c10d::Backend {
   void startCoalescing() override;
   WorkPtr endCoalescing() override;
 
+  // The number of collectives of device tensors so far; a bracket counts as one, send and recv have their own number.
   void setSequenceNumberForGroup() override {}
-  uint64_t getSequenceNumberForGroup() override { return sequence_; }
-  void setTimeout(std::chrono::milliseconds timeout) override { options_->timeout = timeout; }
+  uint64_t getSequenceNumberForGroup() override;
+  void setTimeout(std::chrono::milliseconds timeout) override;
+  void addEphemeralTimeout(const std::chrono::milliseconds &timeout) TORCH_BACKEND_OVERRIDE_SINCE_214;
   void abort() override;
   void shutdown() override;
   c10d::ErrorType getError() override;
 
+  void registerAbortHook(int64_t id, AbortHook hook) TORCH_BACKEND_OVERRIDE_SINCE_214;
+  void unregisterAbortHook(int64_t id) TORCH_BACKEND_OVERRIDE_SINCE_214;
+  void registerCompletionHook(int64_t id, CompletionHook hook) TORCH_BACKEND_OVERRIDE_SINCE_215;
+  void unregisterCompletionHook(int64_t id) TORCH_BACKEND_OVERRIDE_SINCE_215;
+  void registerOnCompletionHook(std::function<void(std::shared_ptr<c10d::WorkInfo>)> &&hook) override;
+  void waitForPendingWorks() override;
+  void enableCollectivesTiming() override {}  // every work has its times
+
+  // ---- groups.cpp ----
+  // Returns a group of some ranks, nullptr on the others. All ranks of this group call it in the same order.
+  BackendPtr split(const c10::intrusive_ptr<c10d::Store> &store, const std::vector<int> &ranks,
+                   const c10::intrusive_ptr<Options> &options) override;
+  // Returns a group of the ranks that are not excluded, which all call it. `flags` & 1: aborts this group before.
+  BackendPtr shrink(const std::vector<int64_t> &excluded, int flags,
+                    const c10::intrusive_ptr<Options> &options) override;
+  void eagerConnectSingleDevice(at::Device device) override;
+  // Called on ranks that are not in a new group. No rank waits for them.
+  void perform_nocolor_split(at::Device) {}
+  uint64_t comm_split_count() const { return splits_; }
+
+  // ---- refused.cpp: these throw NotImplementedError, with what to use instead ----
+  WorkPtr allreduce_sparse(TensorList &tensors, const c10d::AllreduceOptions &options) override;
+  BackendPtr merge(const c10::intrusive_ptr<c10d::Store> &store, const c10::intrusive_ptr<Options> &options,
+                   const int &rank, const int &size) override;
+  std::shared_ptr<c10::Allocator> getMemAllocator() override;
+  at::Tensor allocateTensor(long size, at::TensorOptions options) override;
+  void suspend() override;
+  void resume() override;
+  std::unordered_map<std::string, uint64_t> getMemoryStats() override;
+  void startTimeEstimate() TORCH_BACKEND_OVERRIDE_SINCE_215;
+  float endTimeEstimate() TORCH_BACKEND_OVERRIDE_SINCE_215;
+#ifdef C10D_BACKEND_HAS_RECONFIGURE
+  c10d::ReconfigureHandle get_reconfigure_handle() const override;
+  WorkPtr reconfigure(const c10d::ReconfigureOptions &options) override;
+#endif
+#ifdef C10D_BACKEND_HAS_WINDOW
+  c10::intrusive_ptr<c10d::Window> new_window(const std::optional<at::Tensor> &tensor) override;
+#endif
+
  private:
   c10d::Backend &host();
+  Members members() const { return {getRank(), getSize(), store_}; }
+  // Connects a communicator's ranks by the plugin's library.
+  using ConnectLibrary = std::function<hal_status_t(hal_comm_t *comm)>;
   hal_comm_transport_t connect(const std::string &name);
+  hal_status_t connect_library(hal_comm_t *comm, const std::string &name, const ConnectLibrary &connect);
+  hal_comm_t *make_communicator(int device, const ConnectLibrary &connect);
+  // Makes the communicator of a group that another group makes.
+  void begin(int device, const ConnectLibrary &connect);
+  void shrink_library(DeviceBackend &made, const std::vector<int> &left, bool aborts);
+  // Returns a number for each split that torch makes, and whether it is new.
+  std::pair<uint64_t, bool> number_of_split(const c10::intrusive_ptr<c10d::Store> &store);
+  c10::intrusive_ptr<DeviceBackend> child(const c10::intrusive_ptr<c10d::Store> &store, const std::vector<int> &ranks,
+                                          const c10::intrusive_ptr<Options> &options) const;
+  uint32_t library_flags() const {
+    return (route_.compares_calls ? HAL_COMM_COMPARE_CALLS : 0) |
+           (route_.registers_memory ? HAL_COMM_REGISTER_MEMORY : 0);
+  }
+  std::chrono::milliseconds timeout_of(const Submission &submission);
+  void describe_group();
   hal_comm_t *communicator_of(int device);
   WorkPtr submit(Submission &&submission, int device);
+  c10::intrusive_ptr<DeviceWork> queue(Submission &&submission, int device);
   WorkPtr reduce_all(const TensorList &tensors, const c10d::AllreduceOptions &options, c10d::OpType op);
   WorkPtr gather_all(const TensorList &outputs, const TensorList &inputs, const c10d::AllgatherOptions &options,
                      c10d::OpType op);
@@ -94,9 +191,8 @@ class DeviceBackend final : public c10d::Backend {
 
   c10::intrusive_ptr<DeviceOptions> options_;
   c10::intrusive_ptr<c10d::Store> store_;
-  const Transport transport_;
-  MakeHostBackend make_host_backend_;
-  WithoutLock without_lock_;
+  const Route route_;
+  const Program program_;
   std::mutex lock_;             // of what follows
   BackendPtr host_;             // of CPU tensors
   hal_comm_t *comm_ = nullptr;  // made at the first collective
@@ -105,7 +201,21 @@ class DeviceBackend final : public c10d::Backend {
   std::unique_ptr<Submission> bracket_;  // between startCoalescing and endCoalescing
   int bracket_device_ = -1;
   bool is_shut_down_ = false;
-  uint64_t sequence_ = 0;  // of collectives
+  uint64_t sequence_ = 0, pair_sequence_ = 0;  // of collectives; of send and recv
+  uint64_t operations_ = 0;                    // calls of both kinds, also those inside a bracket
+  uint32_t log_group_ = 0;                     // of comm_
+  bool is_described_ = false;                  // log_group_ is known: torch names a group after it is made
+  std::string route_text_;                     // how the ranks were connected, for the log
+  // Added to the timeouts of works until the first work after the call has ended.
+  struct Extension {
+    std::chrono::milliseconds timeout;
+    bool has_first;
+    c10::weak_intrusive_ptr<DeviceWork> first;
+  };
+  std::vector<Extension> extensions_;
+  std::atomic<uint64_t> splits_{0}, shrinks_{0};
+  c10::intrusive_ptr<c10d::Store> split_store_;  // of the last split
+  const std::shared_ptr<GroupHooks> hooks_ = std::make_shared<GroupHooks>(program_.without_lock);
 };
 
 }  // namespace torch_backend

@@ -63,7 +63,7 @@ WorkPtr DeviceBackend::broadcast(TensorList &tensors, const c10d::BroadcastOptio
   const at::Tensor &tensor = only(tensors, "broadcast");
   if (is_on_host(tensor)) return host().broadcast(tensors, options);
   check_dense(tensor, "broadcast");
-  Submission work(OpType::BROADCAST, options.timeout);
+  Submission work(OpType::BROADCAST, options);
   const at::Tensor memory = work.in_place(tensor);
   work.calls.push_back(collective(HAL_COMM_BROADCAST, memory, memory, memory.numel()));
   work.calls.back().peer = static_cast<int32_t>(options.rootRank);
@@ -84,7 +84,7 @@ WorkPtr DeviceBackend::allreduce_coalesced(TensorList &tensors, const c10d::Allr
 }
 
 WorkPtr DeviceBackend::reduce_all(const TensorList &tensors, const c10d::AllreduceOptions &options, OpType op) {
-  Submission work(op, options.timeout);
+  Submission work(op, options);
   for (const auto &tensor : tensors) {
     check_dense(tensor, "all_reduce");
     const at::Tensor memory = work.in_place(tensor);
@@ -98,9 +98,10 @@ WorkPtr DeviceBackend::reduce(TensorList &tensors, const c10d::ReduceOptions &op
   const at::Tensor &tensor = only(tensors, "reduce");
   if (is_on_host(tensor)) return host().reduce(tensors, options);
   check_dense(tensor, "reduce");
-  Submission work(OpType::REDUCE, options.timeout);
+  Submission work(OpType::REDUCE, options);
   const bool is_root = getRank() == options.rootRank;
   const at::Tensor memory = is_root ? work.in_place(tensor) : work.operand(tensor);
+  if (!is_root) work.log_output(tensor);  // the ranks' calls are compared with each other
   work.calls.push_back(collective(HAL_COMM_REDUCE, memory, is_root ? memory : at::Tensor(), memory.numel()));
   work.calls.back().peer = static_cast<int32_t>(options.rootRank);
   work.set_reduction(work.calls.back(), options.reduceOp);
@@ -116,7 +117,7 @@ WorkPtr DeviceBackend::allgather(std::vector<TensorList> &outputs, TensorList &i
   check_list(list, getSize(), input, "all_gather");
   TORCH_CHECK_VALUE(list[static_cast<size_t>(getRank())].numel() == input.numel(), "all_gather: the input has ",
                     input.numel(), " elements, the output of this rank ", list[static_cast<size_t>(getRank())].numel());
-  Submission work(OpType::ALLGATHER, options.timeout);
+  Submission work(OpType::ALLGATHER, options);
   hal_collective_t call = collective(HAL_COMM_ALL_GATHER, work.operand(input), work.results(list), input.numel());
   work.set_blocks(call.recv_counts, call.recv_displs, counts_of(list), input.numel());
   work.calls.push_back(call);
@@ -139,7 +140,7 @@ WorkPtr DeviceBackend::allgather_into_tensor_coalesced(TensorList &outputs, Tens
 
 WorkPtr DeviceBackend::gather_all(const TensorList &outputs, const TensorList &inputs,
                                   const c10d::AllgatherOptions &options, OpType op) {
-  Submission work(op, options.timeout);
+  Submission work(op, options);
   for (const auto i : c10::irange(inputs.size())) {
     check_dense(inputs[i], "all_gather_into_tensor"), check_dense(outputs[i], "all_gather_into_tensor");
     check_same_type(inputs[i], outputs[i], "all_gather_into_tensor");
@@ -152,12 +153,60 @@ WorkPtr DeviceBackend::gather_all(const TensorList &outputs, const TensorList &i
   return submit(std::move(work), inputs[0].get_device());
 }
 
+// The outputs are lists by rank, of a tensor for each input.
+WorkPtr DeviceBackend::allgather_coalesced(std::vector<TensorList> &outputs, TensorList &inputs,
+                                           const c10d::AllgatherOptions &options) {
+  TORCH_CHECK_VALUE(!inputs.empty() && outputs.size() == static_cast<size_t>(getSize()),
+                    "all_gather_coalesced: ", inputs.size(), " inputs, and ", outputs.size(), " lists of outputs for ",
+                    getSize(), " ranks");
+  if (is_on_host(inputs[0])) return host().allgather_coalesced(outputs, inputs, options);
+  Submission work(OpType::ALLGATHER_COALESCED, options);
+  for (const auto i : c10::irange(inputs.size())) {
+    TensorList list;
+    for (const auto &of_rank : outputs) {
+      TORCH_CHECK_VALUE(of_rank.size() == inputs.size() && of_rank[i].numel() == inputs[i].numel(),
+                        "all_gather_coalesced: each rank's outputs must have the sizes of the inputs");
+      list.push_back(of_rank[i]);
+    }
+    check_dense(inputs[i], "all_gather_coalesced");
+    check_list(list, getSize(), inputs[i], "all_gather_coalesced");
+    work.calls.push_back(
+        collective(HAL_COMM_ALL_GATHER, work.operand(inputs[i]), work.results(list), inputs[i].numel()));
+  }
+  return submit(std::move(work), inputs[0].get_device());
+}
+
+WorkPtr DeviceBackend::gather_into_tensor(at::Tensor &output, at::Tensor &input, const c10d::GatherOptions &options) {
+  const bool is_root = getRank() == options.rootRank;
+  if (is_on_host(input)) {  // Gloo gathers lists only
+    TensorList inputs{input};
+    std::vector<TensorList> outputs;
+    if (is_root) outputs.push_back(output.view({getSize(), -1}).unbind());
+    if (is_root)
+      for (auto &part : outputs[0]) part = part.view(input.sizes());
+    return host().gather(outputs, inputs, options);
+  }
+  check_dense(input, "gather_single");
+  Submission work(OpType::GATHER, options);
+  hal_collective_t call = collective(HAL_COMM_GATHER, work.operand(input), at::Tensor(), input.numel());
+  call.peer = static_cast<int32_t>(options.rootRank);
+  if (is_root) {
+    check_dense(output, "gather_single"), check_same_type(input, output, "gather_single");
+    TORCH_CHECK_VALUE(output.numel() == input.numel() * getSize(), "gather_single: the output has ", output.numel(),
+                      " elements; it must have those of the input, ", input.numel(), ", for each of ", getSize(),
+                      " ranks");
+    call.recv = work.result(output).mutable_data_ptr();
+  }
+  work.calls.push_back(call);
+  return submit(std::move(work), input.get_device());
+}
+
 WorkPtr DeviceBackend::gather(std::vector<TensorList> &outputs, TensorList &inputs,
                               const c10d::GatherOptions &options) {
   const at::Tensor &input = only(inputs, "gather");
   if (is_on_host(input)) return host().gather(outputs, inputs, options);
   check_dense(input, "gather");
-  Submission work(OpType::GATHER, options.timeout);
+  Submission work(OpType::GATHER, options);
   hal_collective_t call = collective(HAL_COMM_GATHER, work.operand(input), at::Tensor(), input.numel());
   call.peer = static_cast<int32_t>(options.rootRank);
   if (getRank() == options.rootRank) {
@@ -180,7 +229,7 @@ WorkPtr DeviceBackend::scatter(TensorList &outputs, std::vector<TensorList> &inp
   const at::Tensor &output = only(outputs, "scatter");
   if (is_on_host(output)) return host().scatter(outputs, inputs, options);
   check_dense(output, "scatter");
-  Submission work(OpType::SCATTER, options.timeout);
+  Submission work(OpType::SCATTER, options);
   hal_collective_t call = collective(HAL_COMM_SCATTER, at::Tensor(), work.result(output), output.numel());
   call.peer = static_cast<int32_t>(options.rootRank);
   if (getRank() == options.rootRank) {
@@ -207,7 +256,7 @@ WorkPtr DeviceBackend::reduce_scatter(TensorList &outputs, std::vector<TensorLis
   check_list(list, getSize(), output, "reduce_scatter");
   TORCH_CHECK_VALUE(list[static_cast<size_t>(getRank())].numel() == output.numel(), "reduce_scatter: the output has ",
                     output.numel(), " elements, the input of this rank ", list[static_cast<size_t>(getRank())].numel());
-  Submission work(OpType::REDUCE_SCATTER, options.timeout);
+  Submission work(OpType::REDUCE_SCATTER, options);
   hal_collective_t call = collective(HAL_COMM_REDUCE_SCATTER, work.operands(list), work.result(output), output.numel());
   work.set_blocks(call.send_counts, call.send_displs, counts_of(list), output.numel());
   work.set_reduction(call, options.reduceOp);
@@ -231,7 +280,7 @@ WorkPtr DeviceBackend::reduce_scatter_tensor_coalesced(TensorList &outputs, Tens
 
 WorkPtr DeviceBackend::reduce_and_scatter(const TensorList &outputs, const TensorList &inputs,
                                           const c10d::ReduceScatterOptions &options, OpType op) {
-  Submission work(op, options.timeout);
+  Submission work(op, options);
   for (const auto i : c10::irange(inputs.size())) {
     check_dense(inputs[i], "reduce_scatter_tensor"), check_dense(outputs[i], "reduce_scatter_tensor");
     check_same_type(inputs[i], outputs[i], "reduce_scatter_tensor");
@@ -272,7 +321,7 @@ WorkPtr DeviceBackend::alltoall_base(at::Tensor &output, at::Tensor &input, std:
   check_same_type(input, output, "all_to_all_single");
   const auto sent = elements_by_rank(input, input_splits, getSize(), "input");
   const auto received = elements_by_rank(output, output_splits, getSize(), "output");
-  Submission work(OpType::ALLTOALL_BASE, options.timeout);
+  Submission work(OpType::ALLTOALL_BASE, options);
   hal_collective_t call = collective(HAL_COMM_ALL_TO_ALL, work.operand(input), work.result(output), sent[0]);
   set_exchange(work, call, sent, received);
   return submit(std::move(work), input.get_device());
@@ -292,7 +341,7 @@ WorkPtr DeviceBackend::alltoall(TensorList &outputs, TensorList &inputs, const c
   if (is_on_host(inputs[0])) return host().alltoall(outputs, inputs, options);
   check_list(inputs, getSize(), inputs[0], "all_to_all");
   check_list(outputs, getSize(), inputs[0], "all_to_all");
-  Submission work(OpType::ALLTOALL, options.timeout);
+  Submission work(OpType::ALLTOALL, options);
   hal_collective_t call =
       collective(HAL_COMM_ALL_TO_ALL, work.operands(inputs), work.results(outputs), inputs[0].numel());
   set_exchange(work, call, counts_of(inputs), counts_of(outputs));
@@ -328,7 +377,7 @@ WorkPtr DeviceBackend::recvAnysource(TensorList &tensors, int tag) {
 }
 
 WorkPtr DeviceBackend::barrier(const c10d::BarrierOptions &options) {
-  Submission work(OpType::BARRIER, options.timeout);
+  Submission work(OpType::BARRIER, options);
   int32_t device = device_;
   const auto bound = options.device && options.device->has_index() ? options.device : getBoundDeviceId();
   if (device < 0 && bound && bound->type() == kDevice) device = bound->index();

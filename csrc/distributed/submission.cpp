@@ -37,14 +37,95 @@ uint32_t reduction_of(const c10d::ReduceOp &op) {
   }
 }
 
+// Torch's analyzer of flight recorder dumps compares calls by these names.
+const char *name_of(c10d::OpType op) {
+  using c10d::OpType;
+  switch (op) {
+    case OpType::BROADCAST:
+      return "broadcast";
+    case OpType::ALLREDUCE:
+      return "all_reduce";
+    case OpType::ALLREDUCE_COALESCED:
+      return "allreduce_coalesced";
+    case OpType::REDUCE:
+      return "reduce";
+    case OpType::ALLGATHER:
+      return "all_gather";
+    case OpType::_ALLGATHER_BASE:
+      return "_all_gather_base";
+    case OpType::ALLGATHER_COALESCED:
+      return "ALLGATHER_coalesced";
+    case OpType::GATHER:
+      return "gather";
+    case OpType::SCATTER:
+      return "scatter";
+    case OpType::REDUCE_SCATTER:
+      return "reduce_scatter";
+    case OpType::_REDUCE_SCATTER_BASE:
+      return "_reduce_scatter_base";
+    case OpType::REDUCE_SCATTER_TENSOR_COALESCED:
+      return "reduce_scatter_tensor_coalesced";
+    case OpType::ALLTOALL:
+    case OpType::ALLTOALL_BASE:
+      return "all_to_all";
+    case OpType::BARRIER:
+      return "barrier";
+    default:
+      return "coalesced";
+  }
+}
+
 }  // namespace
 
+Shape Submission::shape_of(const TensorList &tensors) {
+  Shape shape{tensors[0].scalar_type(), tensors[0].sizes().vec()};
+  if (tensors.size() == 1) return shape;
+  const bool is_even = std::all_of(tensors.begin(), tensors.end(),
+                                   [&](const auto &tensor) { return tensor.sizes().equals(tensors[0].sizes()); });
+  if (is_even) return shape.sizes.insert(shape.sizes.begin(), static_cast<int64_t>(tensors.size())), shape;
+  int64_t count = 0;
+  for (const auto &tensor : tensors) count += tensor.numel();
+  shape.sizes = {count};
+  return shape;
+}
+
+// The analyzer of torch 2.13 and 2.14 accepts names of libraries that it knows only: host memory is moved as by Gloo.
+std::string Submission::logged_name(int rank) const {
+  std::string name = std::string("gloo:") + name_of(op);
+  if (op == c10d::OpType::SEND)
+    name = "gloo:send " + std::to_string(rank) + "->" + std::to_string(calls[0].peer);
+  else if (op == c10d::OpType::RECV)
+    name = "gloo:recv " + std::to_string(rank) + "<-" + std::to_string(calls[0].peer);
+  return name;
+}
+
+LogEntry::LogEntry(const Submission &submission, uint32_t group, int rank, bool is_pair, uint64_t sequence,
+                   uint64_t operation, std::string stack)
+    : name_(submission.logged_name(rank)), stack_(std::move(stack)) {
+  for (const auto *shapes : {&submission.inputs_logged, &submission.outputs_logged})
+    for (const auto &shape : *shapes)
+      tensors_.push_back(
+          {static_cast<hal_dtype_t>(shape.dtype), static_cast<uint32_t>(shape.sizes.size()), shape.sizes.data()});
+  entry_.struct_size = sizeof(entry_);
+  entry_.group = group, entry_.is_message = is_pair, entry_.sequence = sequence, entry_.operation = operation;
+  entry_.name = name_.c_str(), entry_.stack = stack_.c_str();
+  entry_.input_count = static_cast<uint32_t>(submission.inputs_logged.size());
+  entry_.output_count = static_cast<uint32_t>(submission.outputs_logged.size());
+  entry_.tensors = tensors_.data();
+  entry_.flags = submission.waits ? HAL_COMM_CALLER_WAITS : HAL_COMM_WAITER_RUNS;
+  // torch's brackets of sends and receives are called on all ranks that take part, in the order of the group's
+  // collectives.
+  if (submission.op == c10d::OpType::COALESCED) entry_.flags |= HAL_COMM_IS_ORDERED;
+}
+
 at::Tensor Submission::operand(const at::Tensor &tensor) {
+  log_input(tensor);
   stash.push_back(tensor.resolve_conj().resolve_neg().contiguous());
   return stash.back();
 }
 
 at::Tensor Submission::result(const at::Tensor &tensor) {
+  log_output(tensor);
   outputs.push_back(tensor);
   stash.push_back(tensor);
   if (tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg()) return tensor;
@@ -54,7 +135,9 @@ at::Tensor Submission::result(const at::Tensor &tensor) {
 }
 
 at::Tensor Submission::in_place(const at::Tensor &tensor) {
+  log_output(tensor);
   if (tensor.is_non_overlapping_and_dense() && !tensor.is_conj() && !tensor.is_neg()) {
+    log_input(tensor);
     outputs.push_back(tensor);
     stash.push_back(tensor);
     return tensor;
@@ -66,6 +149,7 @@ at::Tensor Submission::in_place(const at::Tensor &tensor) {
 }
 
 at::Tensor Submission::results(const TensorList &tensors) {
+  outputs_logged.push_back(shape_of(tensors));
   int64_t count = 0;
   for (const auto &tensor : tensors) count += tensor.numel();
   const at::Tensor memory = at::empty({count}, tensors[0].options());
@@ -81,7 +165,9 @@ at::Tensor Submission::results(const TensorList &tensors) {
 at::Tensor Submission::operands(const TensorList &tensors) {
   TensorList flat;
   for (const auto &tensor : tensors) flat.push_back(tensor.reshape({-1}));
-  return operand(at::cat(flat));
+  const at::Tensor memory = operand(at::cat(flat));
+  inputs_logged.back() = shape_of(tensors);
+  return memory;
 }
 
 void Submission::copy_to(const at::Tensor &tensor, const at::Tensor &memory) {
@@ -107,6 +193,7 @@ void Submission::take(Submission &&other) {
     to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
   };
   move_to(calls, other.calls), move_to(stash, other.stash), move_to(outputs, other.outputs);
+  move_to(inputs_logged, other.inputs_logged), move_to(outputs_logged, other.outputs_logged);
   move_to(arrays, other.arrays), move_to(scales, other.scales), move_to(copies, other.copies);
   timeout = std::max(timeout, other.timeout);
 }

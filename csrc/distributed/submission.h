@@ -7,11 +7,18 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "distributed/work.h"
 
 namespace torch_backend {
+
+// The type and sizes of a tensor, for the log of collectives.
+struct Shape {
+  c10::ScalarType dtype;
+  std::vector<int64_t> sizes;
+};
 
 struct Submission {
   c10d::OpType op = c10d::OpType::UNKNOWN;
@@ -19,12 +26,16 @@ struct Submission {
   TensorList stash, outputs;
   std::chrono::milliseconds timeout = c10d::kUnsetTimeout;
   bool blocks = false;  // wait() waits on the host
+  bool waits = false;   // the caller waits at once (async_op=False): its thread runs the collectives
   std::vector<std::shared_ptr<std::vector<uint64_t>>> arrays;
   std::vector<std::shared_ptr<double>> scales;
   std::vector<std::function<void()>> copies;
+  std::vector<Shape> inputs_logged, outputs_logged;
 
-  explicit Submission(c10d::OpType op, std::chrono::milliseconds timeout = c10d::kUnsetTimeout)
-      : op(op), timeout(timeout) {}
+  explicit Submission(c10d::OpType op) : op(op) {}
+  // `options` are those of the call, of any of torch's types for them.
+  template <typename Options>
+  Submission(c10d::OpType op, const Options &options) : op(op), timeout(options.timeout), waits(!options.asyncOp) {}
 
   // Returns a tensor whose elements are read in the order of its sizes.
   at::Tensor operand(const at::Tensor &tensor);
@@ -40,6 +51,11 @@ struct Submission {
   void set_blocks(const uint64_t *&counts, const uint64_t *&displs, const std::vector<int64_t> &sizes, int64_t even);
   // Sets the reduction and its factor. Throws ValueError for one that is unknown.
   void set_reduction(hal_collective_t &call, const c10d::ReduceOp &op);
+  // Returns the name of the call in the log, as torch's analyzer of flight recorder dumps knows it.
+  std::string logged_name(int rank) const;
+  // Notes the shape of an operand or result that the functions above have not seen.
+  void log_input(const at::Tensor &tensor) { inputs_logged.push_back(shape_of({tensor})); }
+  void log_output(const at::Tensor &tensor) { outputs_logged.push_back(shape_of({tensor})); }
   // Appends what another call brought.
   void take(Submission &&other);
   // Returns a function that copies results to where the caller wants them; empty where they are there already.
@@ -47,6 +63,22 @@ struct Submission {
 
  private:
   void copy_to(const at::Tensor &tensor, const at::Tensor &memory);
+  // Returns the shape of a tensor; several are one, as the memory for them is.
+  static Shape shape_of(const TensorList &tensors);
+};
+
+// What a process group adds to the log of collectives (hal/comm.h) for a submission.
+class LogEntry {
+ public:
+  LogEntry(const Submission &submission, uint32_t group, int rank, bool is_pair, uint64_t sequence, uint64_t operation,
+           std::string stack);
+  // Valid as long as this object and the submission.
+  const hal_comm_entry_t *get() const { return &entry_; }
+
+ private:
+  const std::string name_, stack_;
+  std::vector<hal_comm_tensor_t> tensors_;
+  hal_comm_entry_t entry_{};
 };
 
 }  // namespace torch_backend

@@ -205,13 +205,19 @@ class Call {
     }
   }
 
+  // Gloo reduces in place: in the result where its type is what Gloo reduces, without memory of its own.
   void reduce_into(const at::Tensor &result, const at::Tensor &elements) {
     TensorList tensors{operand(elements)};
-    if (tensors[0].is_alias_of(elements) && !elements.is_alias_of(result)) tensors[0] = tensors[0].clone();
+    if (tensors[0].data_ptr() == elements.data_ptr()) {
+      if (result.data_ptr() != elements.data_ptr()) result.copy_(elements);
+      tensors[0] = operand(result);
+    }
     c10d::AllreduceOptions options;
     options.reduceOp = reduction(), options.timeout = timeout_;
     if (tensors[0].numel()) wait(gloo_.allreduce(tensors, options));
-    if (call_.reduce == HAL_REDUCE_AVG) tensors[0] = tensors[0].div(size());
+    const bool is_average = call_.reduce == HAL_REDUCE_AVG;
+    if (is_average) tensors[0] = tensors[0].is_floating_point() ? tensors[0].div_(size()) : tensors[0].div(size());
+    if (tensors[0].data_ptr() == result.data_ptr()) return;
     const at::Tensor flat = result.is_complex()                 ? at::view_as_real(result).reshape(-1)
                             : result.scalar_type() == at::kBool ? result.view(at::kByte)
                                                                 : result;

@@ -1,14 +1,18 @@
 // work.cpp: see work.h.
 #include "distributed/work.h"
 
+#include <ATen/ThreadLocalState.h>
 #include <ATen/core/ivalue.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/util/Exception.h>
 
+#include <atomic>
 #include <exception>
+#include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "core/device.h"
@@ -24,29 +28,82 @@ int64_t nanoseconds(std::chrono::milliseconds timeout) {
   return timeout.count() > INT64_MAX / kNanoseconds ? INT64_MAX : timeout.count() * kNanoseconds;
 }
 
+uint64_t next_key() {
+  static std::atomic<uint64_t> last{0};
+  return ++last;
+}
+
+// A thread of the program that waits for a work may run it (hal/comm.h). done() then finds this thread's modes, such as
+// that of gradients, which are not those of the work's copies and callbacks.
+thread_local bool is_waiting = false;
+
+// The group of the work whose callbacks run on this thread.
+thread_local const GroupHooks *in_callback = nullptr;
+
+class InCallback {
+ public:
+  explicit InCallback(const GroupHooks *group) : before_(in_callback) { in_callback = group; }
+  InCallback(const InCallback &) = delete;
+  InCallback &operator=(const InCallback &) = delete;
+  ~InCallback() { in_callback = before_; }
+
+ private:
+  const GroupHooks *const before_;
+};
+
+class Waiting {
+ public:
+  Waiting() { is_waiting = true; }
+  Waiting(const Waiting &) = delete;
+  Waiting &operator=(const Waiting &) = delete;
+  ~Waiting() { is_waiting = before_; }
+
+ private:
+  const bool before_ = is_waiting;
+};
+
+// The modes of a thread that has set none.
+const at::ThreadLocalState &initial_modes() {
+  static const auto *const modes = [] {
+    const at::ThreadLocalState *made = nullptr;
+    std::thread([&] { made = new at::ThreadLocalState; }).join();
+    return made;
+  }();
+  return *modes;
+}
+
 }  // namespace
 
 DeviceWork::DeviceWork(int rank, c10d::OpType op, int device, TensorList outputs, std::function<void()> finish,
-                       bool blocks)
-    : Work(rank, op), device_(device), blocks_(blocks), outputs_(std::move(outputs)), finish_(std::move(finish)) {
-  const std::vector<c10::Device> devices{c10::Device(kDevice, static_cast<c10::DeviceIndex>(device))};
-  future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()), devices);
-  result_ = c10::make_intrusive<c10::ivalue::Future>(c10::AnyEnumType::get());
-}
+                       bool blocks, std::shared_ptr<GroupHooks> hooks)
+    : Work(rank, op),
+      device_(device),
+      blocks_(blocks),
+      outputs_(std::move(outputs)),
+      finish_(std::move(finish)),
+      key_(next_key()),
+      hooks_(std::move(hooks)) {}
 
 void DeviceWork::submit(const c10::intrusive_ptr<DeviceWork> &work, hal_comm_t *comm,
                         const std::vector<hal_collective_t> &calls, std::chrono::milliseconds timeout, TensorList stash,
-                        uint64_t sequence) {
-  work->comm_ = comm;
+                        uint64_t sequence, const hal_comm_entry_t *entry) {
+  work->results_ = hal_comm_stream(comm);
   work->sequence_ = sequence;
+  work->is_recorded_ = hal_stream_is_recorded(current_stream(static_cast<c10::DeviceIndex>(work->device_))) != 0;
+  work->timeout_ = timeout;
+  work->has_library_ = *hal_comm_library(comm) != '\0';
   work->stash_->tensors = std::move(stash);
   // The HAL holds the work until `done`.
   auto *const held = c10::intrusive_ptr<DeviceWork>(work).release();
-  const hal_status_t status = hal_comm_submit(comm, nullptr, calls.data(), static_cast<uint32_t>(calls.size()),
-                                              nanoseconds(timeout), done, held, &work->stash_->work);
+  work->hooks_->begin();
+  const hal_status_t status = hal_comm_submit_logged(comm, nullptr, calls.data(), static_cast<uint32_t>(calls.size()),
+                                                     nanoseconds(timeout), entry, done, held, &work->stash_->work);
   if (status == HAL_OK) return;
+  const auto error = work->failure(status);
   c10::intrusive_ptr<DeviceWork>::reclaim(held);
-  std::rethrow_exception(work->failure(status));
+  work->hooks_->end();
+  work->hooks_->failure_is_known();
+  std::rethrow_exception(error);
 }
 
 // ---- completion, on a thread of the HAL ----
@@ -60,57 +117,190 @@ void DeviceWork::finish() {
   const c10::AutoGradMode no_grad(false);
   finish_();
   finish_ = nullptr;
+  if (is_recorded_) return;
   check(hal_event_create(device_, 0, &stash_->finished));
-  check(hal_event_record(stash_->finished, hal_comm_stream(comm_)));
+  check(hal_event_record(stash_->finished, results_));
 }
 
+// A future that is made later is completed by the one who makes it.
 void DeviceWork::end(std::exception_ptr error) {
+  FuturePtr future, result;
   {
     const std::lock_guard<std::mutex> guard(mutex_);
     exception_ = std::move(error);
     has_ended_ = true;
+    finished_at_ = std::chrono::steady_clock::now();
+    future = future_, result = result_;
   }
   ended_.notify_all();
+  const InCallback here(hooks_.get());
+  if (future) complete_future(future);
+  if (result) complete_result(result);
 }
 
-// Callbacks of the futures run here, with the stream of the results as the current one: their work comes after the results.
+void DeviceWork::fail(const std::exception_ptr &error) {
+  hooks_->aborting();
+  end(error);
+  hooks_->end();
+}
+
+// Whether something but the HAL and this class runs when the work ends.
+bool DeviceWork::has_callbacks() {
+  return !is_own_ || finish_ || hooks_->has_completion() || hooks_->has_on_completion();
+}
+
 void DeviceWork::complete(hal_status_t status) {
-  if (status != HAL_OK) {
-    const auto error = failure(status);
-    end(error);
-    future_->setError(error);
-    return result_->setError(error);
-  }
-  const c10::StreamGuard guard(to_c10(hal_comm_stream(comm_)));
+  std::optional<at::ThreadLocalStateGuard> modes;
+  if (is_waiting && (status != HAL_OK || has_callbacks())) modes.emplace(initial_modes());
+  if (status != HAL_OK) return fail(failure(status));
+  std::optional<c10::StreamGuard> guard;
+  if (!is_recorded_) guard.emplace(to_c10(results_));
   try {
     finish();
   } catch (...) {
-    const auto error = std::current_exception();
-    end(error);
-    future_->setError(error);
-    return result_->setError(error);
+    return fail(std::current_exception());
   }
   end(nullptr);
-  future_->markCompleted(outputs_);
-  result_->markCompleted(c10::IValue(static_cast<int64_t>(c10d::WorkResult::SUCCESS)));
+  report();
+}
+
+// ---- futures ----
+// Callbacks run with the stream of the results as the current one: their work comes after the results.
+void DeviceWork::complete_future(const FuturePtr &future) const {
+  if (exception_) return future->setError(exception_);
+  std::optional<c10::StreamGuard> guard;
+  if (!is_recorded_) guard.emplace(to_c10(results_));
+  future->markCompleted(outputs_);
+}
+
+void DeviceWork::complete_result(const FuturePtr &result) const {
+  if (exception_) return result->setError(exception_);
+  result->markCompleted(c10::IValue(static_cast<int64_t>(c10d::WorkResult::SUCCESS)));
+}
+
+// A callback that waits for this future would wait for the end of itself: later collectives of its group run on its
+// thread.
+void DeviceWork::run_in_callback() {
+  if (in_callback != hooks_.get()) return;
+  hooks_->without_lock([&] { await(false, 0); });  // complete() has the failure
+}
+
+FuturePtr DeviceWork::getFuture() {
+  run_in_callback();
+  std::unique_lock<std::mutex> guard(mutex_);
+  if (future_) return future_;
+  const std::vector<c10::Device> devices{c10::Device(kDevice, static_cast<c10::DeviceIndex>(device_))};
+  future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::ofTensors(), devices);
+  const FuturePtr made = future_;
+  const bool has_ended = has_ended_;
+  guard.unlock();
+  if (has_ended) complete_future(made);
+  return made;
+}
+
+FuturePtr DeviceWork::getFutureResult() {
+  run_in_callback();
+  std::unique_lock<std::mutex> guard(mutex_);
+  if (result_) return result_;
+  result_ = c10::make_intrusive<c10::ivalue::Future>(c10::AnyEnumType::get());
+  const FuturePtr made = result_;
+  const bool has_ended = has_ended_;
+  guard.unlock();
+  if (has_ended) complete_result(made);
+  return made;
+}
+
+// ---- hooks ----
+// A completion hook is short and takes no lock, so that the stream's own thread may call it. The hook of ProcessGroup may be
+// any Python function: it runs on a thread that may wait for the device, one after the other in the order of the works,
+// which several threads run.
+void DeviceWork::report() {
+  if (!hooks_->has_on_completion()) return report_on_device();
+  if (is_recorded_) return report_on_host();
+  hooks_->run_later([self = c10::intrusive_ptr<DeviceWork>::reclaim_copy(this)] { self->report_on_host(); });
+}
+
+void DeviceWork::report_on_host() {
+  if (hal_stream_synchronize(results_) == HAL_OK)
+    hooks_->completed(std::make_shared<c10d::WorkInfo>(retrieveOpType(), sequence_, begun_, finished_at_,
+                                                       std::chrono::duration<float>(getDuration() / 1000.0f)));
+  else
+    return report_failure();
+  report_on_device();
+}
+
+// A work that has failed is not one that is completed.
+void DeviceWork::report_failure() {
+  report_late_failure(true);
+  hooks_->end();
+}
+
+void DeviceWork::report_on_device() {
+  if (!hooks_->has_completion()) return hooks_->end();
+  struct Ended {
+    std::shared_ptr<GroupHooks> hooks;
+    CompletionHookArgs arguments;
+  };
+  auto ended = std::make_unique<Ended>(Ended{hooks_, {}});
+  ended->arguments.completionKey = key_, ended->arguments.duration_ms = getDuration();
+  const auto call = [](void *data) {
+    const std::unique_ptr<Ended> owned(static_cast<Ended *>(data));
+    owned->hooks->completed(owned->arguments);
+    owned->hooks->end();
+  };
+  if (hal_stream_host_call(results_, call, ended.get()) == HAL_OK)
+    ended.release();
+  else
+    hooks_->end();
+}
+
+float DeviceWork::getDuration() const {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  TORCH_CHECK(has_ended_ && !exception_, "the duration of a collective is known once it has ended without an error");
+  return std::chrono::duration<float, std::milli>(finished_at_ - begun_).count();
 }
 
 // ---- waiting ----
+hal_status_t DeviceWork::await(bool on_host, int64_t limit) {
+  const Waiting waiting;
+  return on_host ? hal_comm_work_synchronize(stash_->work, limit) : hal_comm_work_wait(stash_->work, nullptr, limit);
+}
+
+void DeviceWork::run() {
+  is_own_ = true;
+  if (await(false, 0) == HAL_OK) waited_on_ = current_stream(static_cast<c10::DeviceIndex>(device_));
+}
+
+// The plugin's library fails after the collectives were queued, which was their end for torch.
+void DeviceWork::report_late_failure(bool is_failure) {
+  {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    if (!is_failure || !has_ended_ || exception_ || was_late_) return;
+    was_late_ = true;
+  }
+  hooks_->aborting();
+}
+
 bool DeviceWork::wait(std::chrono::milliseconds timeout) {
   const bool on_host = blocks_ || timeout != kNoTimeout;
   const int64_t limit = timeout == kNoTimeout ? 0 : nanoseconds(timeout);
-  hal_status_t status =
-      on_host ? hal_comm_work_synchronize(stash_->work, limit) : hal_comm_work_wait(stash_->work, nullptr, limit);
-  if (status != HAL_OK) std::rethrow_exception(failure(status));
+  hal_stream_t *const stream = current_stream(static_cast<c10::DeviceIndex>(device_));
+  if (on_host || stream != waited_on_) {
+    const hal_status_t status = await(on_host, limit);
+    if (status != HAL_OK) {
+      const auto error = failure(status);
+      if (status != HAL_NOT_READY) hooks_->failure_is_known();
+      report_late_failure(status != HAL_NOT_READY || timeout == kNoTimeout);
+      std::rethrow_exception(error);
+    }
+  }
   {
     std::unique_lock<std::mutex> guard(mutex_);
     ended_.wait(guard, [&] { return has_ended_; });
     if (exception_) std::rethrow_exception(exception_);
   }
   if (stash_->finished != nullptr)
-    check_work(on_host
-                   ? hal_event_synchronize(stash_->finished)
-                   : hal_stream_wait_event(current_stream(static_cast<c10::DeviceIndex>(device_)), stash_->finished));
+    check_work(on_host ? hal_event_synchronize(stash_->finished) : hal_stream_wait_event(stream, stash_->finished));
   const std::lock_guard<std::mutex> guard(stash_->lock);
   stash_->tensors.clear();
   return true;
@@ -122,17 +312,24 @@ bool DeviceWork::isCompleted() {
     if (!has_ended_) return false;
     if (exception_) return true;
   }
-  return stash_->is_free();
+  // After wait() the tensors are not held; on the device the library may still wait for other ranks.
+  return has_library_ && !is_recorded_ ? stash_->is_done() : stash_->is_free();
 }
 
 bool DeviceWork::isSuccess() const {
-  const std::lock_guard<std::mutex> guard(mutex_);
-  return has_ended_ && !exception_;
+  {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    if (!has_ended_) return false;
+  }
+  return !exception();
 }
 
+// The plugin's library may report a failure after the collectives were queued.
 std::exception_ptr DeviceWork::exception() const {
   const std::lock_guard<std::mutex> guard(mutex_);
-  return exception_;
+  if (exception_ || !has_ended_ || stash_->work == nullptr) return exception_;
+  const hal_status_t status = hal_comm_work_query(stash_->work);
+  return status == HAL_OK || status == HAL_NOT_READY ? nullptr : failure(status);
 }
 
 // ---- what keeps the tensors ----
@@ -141,11 +338,14 @@ Stash::~Stash() {
   hal_comm_work_release(work);
 }
 
-bool Stash::is_free() {
-  const std::lock_guard<std::mutex> guard(lock);
-  if (tensors.empty()) return true;
+bool Stash::is_done() const {
   return hal_comm_work_query(work) != HAL_NOT_READY &&
          (finished == nullptr || hal_event_query(finished) != HAL_NOT_READY);
+}
+
+bool Stash::is_free() {
+  const std::lock_guard<std::mutex> guard(lock);
+  return tensors.empty() || is_done();
 }
 
 // Returns the exception that torch's users catch, with the HAL's message.

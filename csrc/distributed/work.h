@@ -9,11 +9,13 @@
 #include <vector>
 
 #include "core/status.h"
+#include "distributed/hooks.h"
 #include "hal/comm.h"
 
 namespace torch_backend {
 
 using TensorList = std::vector<at::Tensor>;
+using FuturePtr = c10::intrusive_ptr<c10::ivalue::Future>;
 
 // Tensors that a work uses. They live until its results are in device memory, or until a stream waits for these, whose later work may then
 // use the memory again.
@@ -24,6 +26,8 @@ struct Stash {
   hal_event_t *finished =
       nullptr;  // after the copies to where the caller wants the results; written before the work has ended
   ~Stash();
+  // Whether the results are where the caller wants them, or have failed.
+  bool is_done() const;
   // Whether nothing uses the tensors any more.
   bool is_free();
 };
@@ -32,7 +36,8 @@ struct Stash {
 class DeviceWork final : public c10d::Work {
  public:
   // `finish` copies results to where the caller wants them, on the current stream; empty where they are there already.
-  DeviceWork(int rank, c10d::OpType op, int device, TensorList outputs, std::function<void()> finish, bool blocks);
+  DeviceWork(int rank, c10d::OpType op, int device, TensorList outputs, std::function<void()> finish, bool blocks,
+             std::shared_ptr<GroupHooks> hooks);
 
   bool isCompleted() override;
   bool isSuccess() const override;
@@ -41,21 +46,43 @@ class DeviceWork final : public c10d::Work {
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
   void blockCurrentStream() override { wait(); }
   TensorList result() override { return outputs_; }
-  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
-  c10::intrusive_ptr<c10::ivalue::Future> getFutureResult() override { return result_; }
+  // The futures are made at the first of these calls: most works need none.
+  FuturePtr getFuture() override;
+  FuturePtr getFutureResult() override;
   uint64_t getSequencenumber() const override { return sequence_; }
+  // Milliseconds on the host from the call to the results. Throws RuntimeError before it has ended.
+  float getDuration() const override;
+  std::chrono::milliseconds getTimeout() const TORCH_BACKEND_OVERRIDE_SINCE_214 { return timeout_; }
+  // A number that no other work of the process has.
+  uint64_t getCompletionKey() const TORCH_BACKEND_OVERRIDE_SINCE_215 { return key_; }
 
   // Submits the collectives; `stash` are the tensors that they use.
   static void submit(const c10::intrusive_ptr<DeviceWork> &work, hal_comm_t *comm,
                      const std::vector<hal_collective_t> &calls, std::chrono::milliseconds timeout, TensorList stash,
-                     uint64_t sequence);
+                     uint64_t sequence, const hal_comm_entry_t *entry);
+  // Runs collectives that were submitted for a caller that waits at once. wait() reports their failure.
+  void run();
   const std::shared_ptr<Stash> &stash() const { return stash_; }
 
  private:
   static void done(void *self, hal_status_t status);
+  // Waits for the collectives, on the host or by the current stream.
+  hal_status_t await(bool on_host, int64_t limit);
+  bool has_callbacks();
+  void run_in_callback();
   void complete(hal_status_t status);
   void finish();
   void end(std::exception_ptr error);
+  // Complete a future of a work that has ended.
+  void complete_future(const FuturePtr &future) const;
+  void complete_result(const FuturePtr &result) const;
+  void fail(const std::exception_ptr &error);
+  // Calls the group's hooks once the results are in device memory.
+  void report();
+  void report_on_host();
+  void report_on_device();
+  void report_failure();
+  void report_late_failure(bool is_failure);
   std::exception_ptr failure(hal_status_t status) const;
 
   const int device_;
@@ -63,12 +90,24 @@ class DeviceWork final : public c10d::Work {
   TensorList outputs_;
   std::function<void()> finish_;
   std::shared_ptr<Stash> stash_ = std::make_shared<Stash>();
-  c10::intrusive_ptr<c10::ivalue::Future> future_, result_;
-  hal_comm_t *comm_ = nullptr;  // alive as long as there is work that has not ended
+  FuturePtr future_, result_;        // under mutex_; nullptr: not requested
+  hal_stream_t *results_ = nullptr;  // the stream of the results
   uint64_t sequence_ = 0;
+  bool is_recorded_ =
+      false;             // in a graph: done() runs in submit(), and the results come in the order of the current stream
+  bool is_own_ = false;  // run() was called: the caller has the work, and can ask for futures, only after its end
+  hal_stream_t *waited_on_ =
+      nullptr;  // the stream that run() made wait for the results; written before the caller has the work
+  std::chrono::milliseconds timeout_{0};
+  const uint64_t key_;
+  bool has_library_ = false;  // the plugin's may run the collectives
+  const std::shared_ptr<GroupHooks> hooks_;
+  const std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
+  std::chrono::steady_clock::time_point finished_at_;  // under mutex_
   // Set by complete(), on a thread of the HAL.
   std::condition_variable ended_;
-  bool has_ended_ = false;  // under mutex_, as exception_
+  bool has_ended_ = false;  // under mutex_, as exception_ and what follows
+  bool was_late_ = false;   // a failure after the end was reported to the hooks
 };
 
 }  // namespace torch_backend

@@ -55,7 +55,7 @@ int64_t epoch_offset() {
 }
 
 // The row of synchronous calls follows those of the streams: trace files know no negative numbers.
-constexpr int32_t kSynchronousRow = 2 * HAL_STREAMS_PER_POOL + 1;
+constexpr int32_t kSynchronousRow = HAL_MAX_STREAM_ID + 1;
 
 int32_t row_of(int64_t stream) {
   return stream == HAL_PROFILE_NO_STREAM ? kSynchronousRow : static_cast<int32_t>(stream);
@@ -73,6 +73,7 @@ std::string launch_name(const Activity &activity) {
   static const std::string type = c10::DeviceTypeName(kDevice, /*lower_case=*/true);
   const std::string suffix = activity.stream == HAL_PROFILE_NO_STREAM ? "" : "Async";
   if (activity.kind == HAL_PROFILE_COPY) return type + "Memcpy" + suffix;
+  if (activity.kind == HAL_PROFILE_COLLECTIVE) return type + "LaunchCollective";
   return activity.kind == HAL_PROFILE_FILL ? type + "Memset" + suffix : type + "LaunchKernel";
 }
 
@@ -138,6 +139,15 @@ ActivityType row_type(uint32_t kind) {
     default:
       return ActivityType::CONCURRENT_KERNEL;
   }
+}
+
+// Under the keys that Kineto writes for NCCL's collectives.
+void add_collective(GenericTraceActivity &row, const Activity &activity) {
+  row.addMetadataQuoted("Collective name", activity.name);
+  row.addMetadata("Seq", activity.sequence);
+  row.addMetadataQuoted("Process Group Name", activity.group);
+  row.addMetadata("Group size", activity.group_size);
+  row.addMetadata("bytes", activity.bytes);
 }
 
 std::string device_name(int32_t device) { return c10::Device(kDevice, static_cast<c10::DeviceIndex>(device)).str(); }
@@ -219,7 +229,8 @@ void ProfilerSession::read() {
     to->activities->push_back({from->name, from->op, from->start_ns + to->offset, from->end_ns + to->offset,
                                from->correlation, from->bytes, from->stream, from->device, from->kind, from->direction,
                                from->answer, from->launch, from->launch_thread, from->launch_start_ns + to->offset,
-                               from->launch_end_ns + to->offset});
+                               from->launch_end_ns + to->offset, from->group == nullptr ? "" : from->group,
+                               from->sequence, from->group_size});
   };
   if (hal_profile_read(keep, &reader, &lost) != HAL_OK)
     report(std::string("rows may be missing: ") + hal_error_message());
@@ -284,6 +295,7 @@ void ProfilerSession::add_row(const Activity &activity, const libkineto::getLink
   if (!activity.op.empty()) row.addMetadataQuoted("op", activity.op);
   if (const char *answer = answer_name(activity.answer)) row.addMetadataQuoted("answered by", answer);
   if (activity.kind == HAL_PROFILE_COPY || activity.kind == HAL_PROFILE_FILL) row.addMetadata("bytes", activity.bytes);
+  if (activity.kind == HAL_PROFILE_COLLECTIVE) add_collective(row, activity);
   places_.insert(place);
   add_annotated(activity, place);
 }

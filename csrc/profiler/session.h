@@ -30,6 +30,9 @@ struct Activity {
   uint32_t kind, direction, answer;
   uint64_t launch;  // 0 = unknown
   int64_t launch_thread, launch_start_ns, launch_end_ns;
+  std::string group;  // of a collective, as the two below
+  uint64_t sequence;
+  int32_t group_size;
 };
 
 class ProfilerSession final : public libkineto::IActivityProfilerSession {

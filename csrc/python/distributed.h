@@ -5,7 +5,7 @@
 
 namespace torch_backend {
 
-// Adds create_process_group_backend to a module.
+// Adds create_process_group_backend and the log of collectives to a module.
 void bind_distributed(pybind11::module_ &module);
 
 }  // namespace torch_backend

@@ -12,23 +12,12 @@
 #include <utility>
 #include <vector>
 
+#include "place.h"
+
 namespace py = pybind11;
 
 namespace torch_backend {
 namespace {
-
-// A place in code that lives as long as this does.
-struct Place {
-  PyCodeObject *code;
-  int instruction;
-  bool operator==(const Place &other) const { return code == other.code && instruction == other.instruction; }
-};
-
-struct PlaceHash {
-  size_t operator()(const Place &place) const {
-    return std::hash<const void *>()(place.code) * 31 + static_cast<size_t>(place.instruction);
-  }
-};
 
 // The folders of torch and of our packages, whose lines tell a user nothing. Needs the GIL.
 std::vector<std::string> library_folders() {

@@ -22,6 +22,7 @@
 #include "core/status.h"
 #include "distributed.h"
 #include "event.h"
+#include "ipc.h"
 #include "kernel.h"
 #include "lazy.h"
 #include "memory.h"
@@ -220,6 +221,7 @@ PYBIND11_MODULE(_C, module) {
   bind_memory(module);
   bind_streams(module);
   bind_events(module);
+  bind_ipc(module);
   bind_kernels(module);
   bind_sensors(module);
   bind_lazy(module);

@@ -33,7 +33,7 @@ void sleep_on_stream(int32_t device, int64_t nanoseconds) {
 std::optional<int64_t> stream_of_native(int32_t device, uintptr_t handle) {
   check(hal_device_ensure(device));
   if (handle == 0) return 0;  // the vendors' word for the default stream
-  for (int64_t id = 0; id <= 2 * HAL_STREAMS_PER_POOL; ++id) {
+  for (int64_t id = 0; id <= HAL_MAX_STREAM_ID; ++id) {
     hal_stream_t *stream = nullptr;
     void *native = nullptr;
     if (hal_stream_from_id(device, id, &stream) != HAL_OK) continue;

@@ -15,7 +15,7 @@
 #include "plugin/call.h"
 
 enum { CTS_NONE, CTS_PASS, CTS_FAIL, CTS_SKIP, CTS_BLOCKED, CTS_XFAIL, CTS_UNSUPPORTED };
-enum { CTS_TEXT = 1024, CTS_RULES_MAX = 512, CTS_CASES_MAX = 200, CTS_NO_RULE = 0xffff };
+enum { CTS_TEXT = 1024, CTS_RULES_MAX = 640, CTS_CASES_MAX = 300, CTS_NO_RULE = 0xffff };
 
 /* What a case needs of the plugin, else it is skipped with the reason. */
 enum {

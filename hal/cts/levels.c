@@ -6,7 +6,7 @@
 /* A step: functions that belong together, and what they gain. In the order in which they pay. */
 static const struct {
   int level;
-  uint32_t slots[6]; /* ends at HAL_SLOT_COUNT */
+  uint32_t slots[8]; /* ends at HAL_SLOT_COUNT */
   const char *gain;
 } steps[] = {
 #define S(name) HAL_SLOT_##name
@@ -29,6 +29,10 @@ static const struct {
      "the portable kernels of all native operators run on the device in place of the CPU's"},
     {3, {S(op_find), HAL_SLOT_COUNT}, "the vendor's own operators in place of portable kernels, one by one"},
     {3, {S(random_fill), HAL_SLOT_COUNT}, "random numbers are made on the device, not copied there"},
+    {6,
+     {S(comm_info), S(comm_unique_id), S(comm_create), S(comm_query), S(comm_abort), S(comm_destroy), S(comm_submit),
+      HAL_SLOT_COUNT},
+     "collectives of torch.distributed by the vendor's library, without a copy to the host"},
 };
 enum { STEPS = sizeof steps / sizeof steps[0] };
 
@@ -44,8 +48,13 @@ static void add(char *text, size_t size, const char *words) {
 }
 
 /* Suites that must be without findings for each level. */
-static const char *const suites[CTS_LEVELS] = {
-    "load device memory copy random threads fault flags", "stream event host_call", "module", "op", "capture", "peer"};
+static const char *const suites[CTS_LEVELS] = {"load device memory copy random threads fault flags",
+                                               "stream event host_call",
+                                               "module",
+                                               "op",
+                                               "capture",
+                                               "ipc",
+                                               "comm"};
 
 static int suite_is_of(const char *list, const char *suite) {
   const size_t length = strlen(suite);
@@ -68,11 +77,21 @@ static int held(const cts_run_t *run, int level, char *missing, size_t size) {
   return good;
 }
 
+static int has_passed(const cts_run_t *run, const char *id) {
+  char other[64];
+  for (uint32_t i = 0; i < cts_case_count; i++) {
+    cts_case_id(&cts_cases[i], other);
+    if (strcmp(id, other) == 0) return run->results[i].verdict == CTS_PASS;
+  }
+  return 0;
+}
+
 void cts_levels(const cts_run_t *run, cts_level_t levels[CTS_LEVELS]) {
-  static const char *const names[CTS_LEVELS] = {"answers",       "asynchronous", "native kernels",
-                                                "own operators", "graphs",       "several devices"};
+  static const char *const names[CTS_LEVELS] = {"answers", "asynchronous",    "native kernels", "own operators",
+                                                "graphs",  "several devices", "collectives"};
   static const uint32_t needs[CTS_LEVELS] = {HAL_SLOT_memory_copy, HAL_SLOT_stream_create, HAL_SLOT_kernel_launch,
-                                             HAL_SLOT_op_find,     HAL_SLOT_capture_begin, HAL_SLOT_COUNT};
+                                             HAL_SLOT_op_find,     HAL_SLOT_capture_begin, HAL_SLOT_COUNT,
+                                             HAL_SLOT_comm_submit};
   for (int i = 0; i < CTS_LEVELS; i++) {
     cts_level_t *const level = &levels[i];
     memset(level, 0, sizeof *level);
@@ -84,8 +103,10 @@ void cts_levels(const cts_run_t *run, cts_level_t levels[CTS_LEVELS]) {
     }
     if (i == 1 && !(run->about.flags & HAL_DEVICE_ASYNC))
       level->reached = 0, add(level->missing, sizeof level->missing, "the device does not say HAL_DEVICE_ASYNC");
-    if (i >= 5 && run->about.device_count < 2)
+    if (i == 5 && run->about.device_count < 2)
       level->reached = 0, add(level->missing, sizeof level->missing, "one device");
+    if (i == 6 && level->reached && !has_passed(run, "comm.reduce"))
+      level->reached = 0, add(level->missing, sizeof level->missing, "comm.reduce was not exercised");
   }
 }
 

@@ -149,6 +149,17 @@ HAL_DEFAULT(memory_copy_batch, hal_plugin_stream_t *stream, const hal_copy_t *co
   return status;
 }
 
+HAL_DEFAULT(memory_prefetch, hal_plugin_stream_t *stream, int32_t device, const void *ptr, size_t size,
+            int32_t dst_device, uint32_t flags) {
+  (void)stream, (void)device, (void)ptr, (void)size, (void)dst_device;
+  return hal_flags_check("memory_prefetch", flags, 0);
+}
+
+HAL_DEFAULT(memory_advise, int32_t device, const void *ptr, size_t size, uint32_t advice, int32_t peer) {
+  (void)device, (void)ptr, (void)size, (void)peer;
+  return hal_advice_check("memory_advise", advice);
+}
+
 HAL_DEFAULT(memory_pointer_info, const void *ptr, hal_pointer_info_t *out_info) {
   (void)ptr, (void)out_info;
   return HAL_NOT_FOUND;
@@ -340,6 +351,13 @@ HAL_DEFAULT(random_fill, hal_plugin_stream_t *stream, const hal_random_t *desc) 
   return status;
 }
 
+/* ---- objects of all kinds ---- */
+
+HAL_DEFAULT(object_name_set, int32_t device, uint32_t kind, const void *object, const char *name) {
+  (void)device, (void)object, (void)name;
+  return hal_object_check("object_name_set", kind);
+}
+
 /* ---- extensions ---- */
 
 HAL_DEFAULT(extensions, const hal_extension_t **out_first) {
@@ -369,3 +387,5 @@ HAL_DEFAULT(profile_read, int32_t device, hal_profile_sink_t sink, void *user_da
   (void)device, (void)sink, (void)user_data;
   return HAL_OK;
 }
+
+#include "semaphore.h"

@@ -44,6 +44,11 @@ _Static_assert(HAL_STRUCT_SIZE(hal_stream_error_t, message) == 440, "ABI: hal_st
 _Static_assert(HAL_STRUCT_SIZE(hal_device_event_t, message) == 32, "ABI: hal_device_event_t");
 _Static_assert(HAL_STRUCT_SIZE(hal_device_process_t, memory_used) == 24, "ABI: hal_device_process_t");
 _Static_assert(HAL_STRUCT_SIZE(hal_profile_record_t, direction) == 64, "ABI: hal_profile_record_t");
+_Static_assert(HAL_STRUCT_SIZE(hal_collective_t, fingerprint) == 112, "ABI: hal_collective_t");
+_Static_assert(HAL_STRUCT_SIZE(hal_comm_info_t, name) == 200, "ABI: hal_comm_info_t");
+_Static_assert(HAL_STRUCT_SIZE(hal_comm_desc_t, name) == 56, "ABI: hal_comm_desc_t");
+_Static_assert(HAL_STRUCT_SIZE(hal_comm_state_t, message) == 312, "ABI: hal_comm_state_t");
+_Static_assert(sizeof(hal_comm_call_t) == 24, "ABI: hal_comm_call_t");
 _Static_assert(HAL_STRUCT_SIZE(hal_host_api_t, extensions) == 72, "ABI: hal_host_api_t");
 
 static uint64_t provided[(SLOT_COUNT + 63) / 64]; /* written at the first entry; the host reads it for ever */

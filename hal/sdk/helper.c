@@ -1,5 +1,5 @@
 /* helper.c: see helper.h. */
-#define _GNU_SOURCE /* dladdr */
+#define _GNU_SOURCE /* dladdr, memfd_create */
 #include "helper.h"
 
 #include <dlfcn.h>
@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 extern char **environ;
@@ -74,12 +75,19 @@ static int spawn(pid_t *child, char *const *words, const int files[HAL_HELPER_FI
   return code;
 }
 
+/* Opens an input that is empty and an output that is not read: /dev/null, or a file in memory where the user of this
+ * process may not open it, as in a sandbox. */
+static int open_null(void) {
+  const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+  return null >= 0 ? null : memfd_create("hal-null", MFD_CLOEXEC);
+}
+
 int hal_helper_start(pid_t *out_child, const char *path, const char *operation, const char *plugin, int messages,
                      int answer) {
   char *const words[] = {(char *)(uintptr_t)path, (char *)(uintptr_t)operation, (char *)(uintptr_t)plugin, NULL};
-  const int nowhere = open("/dev/null", O_RDWR | O_CLOEXEC);
-  if (nowhere < 0) return errno;
-  const int sources[HAL_HELPER_FILES] = {nowhere, nowhere, messages < 0 ? nowhere : messages, answer};
+  const int null = open_null();
+  if (null < 0) return errno;
+  const int sources[HAL_HELPER_FILES] = {null, null, messages < 0 ? null : messages, answer};
   int files[HAL_HELPER_FILES], count = 0, code = 0;
   for (; count < HAL_HELPER_FILES && !code; count++) { /* copies that the helper's own numbers do not overwrite */
     files[count] = fcntl(sources[count], F_DUPFD_CLOEXEC, FIRST_FREE);
@@ -88,6 +96,6 @@ int hal_helper_start(pid_t *out_child, const char *path, const char *operation, 
   if (!code) code = spawn(out_child, words, files);
   while (count-- > 0)
     if (files[count] >= 0) close(files[count]);
-  close(nowhere);
+  close(null);
   return code;
 }

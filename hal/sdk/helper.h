@@ -17,7 +17,7 @@
 #define HAL_HELPER_COUNT \
   "count" /* loads the plugin and counts in this very process; file 3 receives one hal_helper_count_t */
 
-/* File descriptors of the helper: /dev/null, /dev/null, messages, and what the operation needs. */
+/* File descriptors of the helper: an empty input, a discarded output, messages, and what the operation needs. */
 enum { HAL_HELPER_ANSWER = 3, HAL_HELPER_FILES = 4, HAL_HELPER_WHY = 1024 };
 
 typedef struct hal_helper_count_s {

@@ -1,6 +1,6 @@
-/* shared_event.c: events between processes (hal/plugin_shared_event.h): a page in memory that both map. Another process finds it by the
- * number of its file in /proc, so that nothing is left behind by whoever ends. */
-#define _GNU_SOURCE /* memfd_create, getrandom, syscall */
+/* shared_event.c: events between processes (hal/plugin_shared_event.h): a page in memory that both map, in a file without a name, so that
+ * nothing is left behind by a process that ends. */
+#define _GNU_SOURCE /* syscall */
 #include "hal/plugin_shared_event.h"
 
 #include "hal/plugin_flags.h"
@@ -12,19 +12,17 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/random.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { SLOTS = 64, NONCE = 16, LOOK_MS = 100 };
+#define KIND "event"
+
+enum { SLOTS = 64, LOOK_MS = 100 };
 
 /* What processes share. A ticket's slot is its remainder by SLOTS: `done` is the highest completed ticket there, `process` who recorded
  * the latest, `lost` one before it whose process had ended by then, and its work not. */
 typedef struct page_s {
-  unsigned char nonce[NONCE];
   _Atomic uint64_t taken, queued; /* tickets: given out; to be waited for */
   _Atomic uint64_t done[SLOTS], lost[SLOTS];
   _Atomic int32_t process[SLOTS];
@@ -35,16 +33,9 @@ struct hal_shared_event_s {
   page_t *page;
   const char *plugin;
   int file; /* of the process that made it, else -1 */
+  hal_shared_handle_t handle;
   atomic_uint users;
 };
-
-/* A handle: how to find the file, and how to know it. */
-typedef struct parcel_s {
-  char magic[8];
-  int32_t process, file;
-  unsigned char nonce[NONCE];
-} parcel_t;
-static const char magic[8] = "halevent";
 
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "processes share the numbers without a lock");
 
@@ -54,79 +45,62 @@ static hal_status_t failed(const char *plugin, hal_status_t status, int code, co
   return hal_host->error_set(status, code, message);
 }
 
-/* Maps the file, whose number belongs to the event from now on where it is kept. */
-static hal_status_t map(const char *plugin, int file, int kept, hal_shared_event_t **out_event) {
-  void *const page = mmap(NULL, sizeof(page_t), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-  if (page == MAP_FAILED)
+/* Maps the file, which belongs to the event from now on where it is kept. */
+static hal_status_t map(const char *plugin, int file, int kept, const hal_shared_handle_t *handle,
+                        hal_shared_event_t **out_event) {
+  page_t *const page = hal_shared_file_map(file, sizeof *page);
+  if (!page)
     return failed(plugin, HAL_RESOURCE_EXHAUSTED, errno, "the memory of an event between processes cannot be mapped");
   hal_shared_event_t *const event = hal_host->mem_alloc(sizeof *event, _Alignof(hal_shared_event_t));
   if (!event) {
-    munmap(page, sizeof(page_t));
+    hal_shared_file_unmap(page, sizeof *page);
     return failed(plugin, HAL_RESOURCE_EXHAUSTED, 0, "no host memory for an event between processes; free some memory");
   }
-  *event = (hal_shared_event_t){.page = page, .plugin = plugin, .file = kept ? file : -1};
+  *event = (hal_shared_event_t){.page = page, .plugin = plugin, .file = kept ? file : -1, .handle = *handle};
   atomic_init(&event->users, 1);
   *out_event = event;
   return HAL_OK;
 }
 
 hal_status_t hal_shared_event_make(const char *plugin, hal_shared_event_t **out_event) {
-  const int file = memfd_create("hal_event", MFD_CLOEXEC);
-  if (file < 0 || ftruncate(file, sizeof(page_t))) {
-    const int code = errno;
-    if (file >= 0) close(file);
-    return failed(plugin, HAL_RESOURCE_EXHAUSTED, code, "the system gives no file for an event between processes");
-  }
-  hal_shared_event_t *event;
-  const hal_status_t status = map(plugin, file, 1, &event);
-  if (status) {
-    close(file);
-    return status;
-  }
-  if (getrandom(event->page->nonce, NONCE, GRND_NONBLOCK) == NONCE) {
-    *out_event = event;
-    return HAL_OK;
-  }
-  hal_shared_event_release(event);
-  return failed(plugin, HAL_RESOURCE_EXHAUSTED, 0, "the system gives no random numbers to know an event's file by");
+  hal_shared_handle_t handle;
+  int file = -1;
+  if (hal_shared_file_create(KIND, sizeof(page_t), &file, &handle))
+    return failed(plugin, HAL_RESOURCE_EXHAUSTED, errno, "the system gives no file for an event between processes");
+  const hal_status_t status = map(plugin, file, 1, &handle, out_event);
+  if (status) close(file);
+  return status;
 }
 
 void hal_shared_event_export(const hal_shared_event_t *event, void *handle, size_t room, size_t *out_size) {
-  parcel_t parcel = {.process = (int32_t)getpid(), .file = event->file};
-  memcpy(parcel.magic, magic, sizeof magic);
-  memcpy(parcel.nonce, event->page->nonce, NONCE);
+  hal_shared_handle_t parcel = event->handle;
+  parcel.process = (int32_t)getpid(); /* a forked child has the file, too */
   hal_handle_write(&parcel, sizeof parcel, handle, room, out_size);
 }
 
 hal_status_t hal_shared_event_open(const char *plugin, const void *handle, size_t handle_size,
                                    hal_shared_event_t **out_event) {
-  parcel_t parcel;
-  char path[64];
-  struct stat facts;
-  const hal_status_t read = hal_handle_read(plugin, handle, handle_size, &parcel, sizeof parcel);
-  if (read) return read;
-  if (memcmp(parcel.magic, magic, sizeof magic) != 0 || parcel.process <= 0 || parcel.file < 0)
+  hal_shared_handle_t parcel;
+  size_t size = 0;
+  int file = -1;
+  hal_status_t status = hal_handle_read(plugin, handle, handle_size, &parcel, sizeof parcel);
+  if (status) return status;
+  if (!hal_shared_handle_is(KIND, &parcel))
     return failed(plugin, HAL_INVALID_ARGUMENT, 0, "this is no handle of an event; give one of event_ipc_export");
   if (parcel.process == (int32_t)getpid())
     return failed(plugin, HAL_INVALID_ARGUMENT, 0,
                   "an event's handle was opened in the process that made it; open it in another one than this");
-  snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)parcel.process, (int)parcel.file);
-  const int file = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
-  if (file < 0)
-    return failed(plugin, HAL_NOT_FOUND, errno,
+  status = hal_shared_file_open(KIND, &parcel, &file, &size);
+  if (status && errno)
+    return failed(plugin, status, errno,
                   "an event of another process cannot be opened; is that process alive, and of this user");
-  const int is_page = fstat(file, &facts) == 0 && S_ISREG(facts.st_mode) && facts.st_size == (off_t)sizeof(page_t);
-  hal_shared_event_t *event = NULL;
-  hal_status_t status = is_page ? map(plugin, file, 0, &event) : HAL_NOT_FOUND;
-  close(file);
-  if (!status && memcmp(event->page->nonce, parcel.nonce, NONCE) != 0) {
-    hal_shared_event_release(event);
-    status = HAL_NOT_FOUND;
+  if (!status) {
+    status = size == sizeof(page_t) ? map(plugin, file, 0, &parcel, out_event) : HAL_NOT_FOUND;
+    close(file);
   }
   if (status == HAL_NOT_FOUND)
     return failed(plugin, status, 0,
                   "an event of another process is no longer there; keep it until all have opened it");
-  if (!status) *out_event = event;
   return status;
 }
 
@@ -137,7 +111,7 @@ void hal_shared_event_keep(hal_shared_event_t *event) {
 void hal_shared_event_release(hal_shared_event_t *event) {
   if (!event || atomic_fetch_sub_explicit(&event->users, 1, memory_order_acq_rel) != 1) return;
   if (event->file >= 0) close(event->file);
-  munmap(event->page, sizeof(page_t));
+  hal_shared_file_unmap(event->page, sizeof(page_t));
   hal_host->mem_free(event);
 }
 

@@ -41,7 +41,8 @@ const hal_life_hooks_t hal_life_hooks = {.after_fork = after_fork};
 
 /* Memory of one device may wait for streams of another, so all are drained first. */
 static void close_devices(void) {
-  for (int32_t i = 0; i < hal_registry.device_count; i++) hal_device_drain(&hal_devices[i]);
+  for (int32_t i = 0; i < hal_registry.device_count; i++)
+    hal_device_drain(&hal_devices[i], "hal_registry_close", "closing");
   for (int32_t i = 0; i < hal_registry.device_count; i++) hal_device_close(&hal_devices[i]);
 }
 
@@ -99,6 +100,8 @@ static hal_status_t create_compiler(hal_device_t *device, void **out_data) {
 static void destroy_compiler(void *data) { hal_device_compiler_destroy(data); }
 static void close_compiler(void *data) { hal_device_compiler_close(data); }
 
+static void trim(hal_device_t *device) { hal_allocator_trim(hal_allocator_of(device)); }
+static uint64_t blocks(hal_device_t *device) { return hal_allocator_blocks(hal_allocator_of(device)); }
 static void drain(hal_device_t *device) { hal_allocator_drain(hal_allocator_of(device)); }
 
 const hal_device_hooks_t hal_device_hooks = {
@@ -115,6 +118,8 @@ const hal_device_hooks_t hal_device_hooks = {
             [HAL_COMPONENT_COMPILE] = {.create = create_compiler, .destroy = destroy_compiler, .close = close_compiler},
         },
     .drain = drain,
+    .trim = trim,
+    .blocks = blocks,
     .poll = hal_memory_poll,
     .op_name = hal_op_name,
     .op_error_name = hal_op_error_name,

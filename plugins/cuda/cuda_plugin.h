@@ -48,6 +48,9 @@ const char *cuda_file_of(const void *function);
  * there is one. */
 int cuda_find_in_toolkit(const char *name, char *path, size_t room);
 
+/* Finds a file of a Python package in a folder that this plugin lies in, at some depth. Returns whether there is one. */
+int cuda_find_in_packages(const char *name, char *path, size_t room);
+
 /* ---- errors (error.c) ---------------------------------------------------------------------------------------------------- */
 
 /* The name of a driver's error, such as "CUDA_ERROR_ILLEGAL_ADDRESS". */
@@ -90,6 +93,7 @@ struct hal_plugin_stream_s {
   _Atomic(const char *) op,
       kernel;                   /* of the last command; NULL: no command was queued since the last synchronization */
   _Atomic(uint64_t) capture_id; /* the number of its last capture */
+  atomic_int aborted;           /* a collective on it was aborted, which its next wait reports */
   pthread_mutex_t lock;         /* of the rest */
   cuda_failure_t told;          /* reported last */
   struct cuda_span_s *spans;    /* commands that profiles want records of, oldest first, in a ring (profile.c) */
@@ -106,6 +110,7 @@ typedef struct cuda_device_s {
   size_t memory_bytes, granularity; /* granularity: of virtual memory; 0 = there is none */
   int shares_files;                 /* virtual memory crosses to other processes as a file descriptor */
   int has_pools, pooled;            /* pooled: the host leaves its memory to them: HAL_CUDA_POOLED */
+  int moves_managed, moves_host;    /* managed memory, and any host memory, moves between the device and the host */
   CUmemoryPool pool;                /* under the lock; NULL before its first use */
   int most_threads, most_block[3], most_grid[3], shared_bytes, most_shared_bytes, warp, units, pci[3], capability;
   int most_pitch, cache_bytes, copy_engines, numa_node; /* numa_node: -1 = unknown */
@@ -179,6 +184,11 @@ hal_status_t cuda_submit_end(cuda_submit_t *submit, CUresult code);
  * is lost. */
 hal_status_t cuda_work_failed(hal_plugin_stream_t *stream, CUresult code);
 
+/* ---- libraries of operators (libraries/op.c) -------------------------------------------------------------------------------------- */
+
+/* Ends what NVIDIA's libraries have made on a device, whose context is current and about to end; `lost`: it has failed, and they are not called. */
+void cuda_libraries_forget(int32_t device, int lost);
+
 /* ---- graphs (graph.c) --------------------------------------------------------------------------------------------------------- */
 
 /* Tells whether work of the stream is recorded instead of run. */
@@ -208,5 +218,8 @@ void cuda_span_end(cuda_submit_t *submit, int queued);
 /* Makes records of the spans that have ended. */
 void cuda_spans_reap(hal_plugin_stream_t *stream);
 void cuda_spans_release(hal_plugin_stream_t *stream);
+
+/* Releases the events whose times are known, when no stream has spans; the context is current, the device's lock held. */
+void cuda_clock_release(cuda_device_t *device);
 
 #endif /* CUDA_PLUGIN_H_ */

@@ -44,6 +44,8 @@ static CUresult read_numbers(cuda_device_t *device) {
               {CU_DEVICE_ATTRIBUTE_MAX_PITCH, &device->most_pitch},
               {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, &device->cache_bytes},
               {CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT, &device->copy_engines},
+              {CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, &device->moves_managed},
+              {CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, &device->moves_host},
               {CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, &device->pci[0]},
               {CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, &device->pci[1]},
               {CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, &device->pci[2]}};

@@ -84,6 +84,8 @@
   X(CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, 50)                                \
   X(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 75)                     \
   X(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 76)                     \
+  X(CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, 88)                       \
+  X(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, 89)                    \
   X(CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, 95)                           \
   X(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 97)            \
   X(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 102)         \
@@ -93,6 +95,7 @@
 
 #define CUDA_POINTER_ATTRIBUTES(X)             \
   X(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, 2)       \
+  X(CU_POINTER_ATTRIBUTE_IS_MANAGED, 8)        \
   X(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, 9)    \
   X(CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, 11) \
   X(CU_POINTER_ATTRIBUTE_RANGE_SIZE, 12)
@@ -142,6 +145,14 @@
 
 #define CUDA_MEMORY_TYPES(X) X(CU_MEMORYTYPE_HOST, 1) X(CU_MEMORYTYPE_DEVICE, 2)
 
+#define CUDA_ADVICE(X)                         \
+  X(CU_MEM_ADVISE_SET_READ_MOSTLY, 1)          \
+  X(CU_MEM_ADVISE_UNSET_READ_MOSTLY, 2)        \
+  X(CU_MEM_ADVISE_SET_PREFERRED_LOCATION, 3)   \
+  X(CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION, 4) \
+  X(CU_MEM_ADVISE_SET_ACCESSED_BY, 5)          \
+  X(CU_MEM_ADVISE_UNSET_ACCESSED_BY, 6)
+
 #define CUDA_CAPTURE_MODES(X)               \
   X(CU_STREAM_CAPTURE_MODE_GLOBAL, 0)       \
   X(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, 1) \
@@ -167,7 +178,7 @@
   CUDA_DEVICE_ATTRIBUTES(X) CUDA_POINTER_ATTRIBUTES(X) CUDA_FUNCTION_ATTRIBUTES(X) CUDA_LAUNCH_ATTRIBUTES(X)
 #define CUDA_CAPTURES(X) CUDA_CAPTURE_MODES(X) CUDA_CAPTURE_STATUSES(X) CUDA_UPDATE_RESULTS(X)
 #define CUDA_MEMORIES(X) \
-  CUDA_MEMORY_TYPES(X) CUDA_ACCESSES(X) CUDA_HANDLE_TYPES(X) CUDA_POOL_ATTRIBUTES(X) CUDA_KINDS(X)
+  CUDA_MEMORY_TYPES(X) CUDA_ADVICE(X) CUDA_ACCESSES(X) CUDA_HANDLE_TYPES(X) CUDA_POOL_ATTRIBUTES(X) CUDA_KINDS(X)
 #define CUDA_ALL_NUMBERS(X) \
   CUDA_RESULTS(X) CUDA_ATTRIBUTES(X) CUDA_JIT_OPTIONS(X) CUDA_FLAGS(X) CUDA_CAPTURES(X) CUDA_MEMORIES(X)
 
@@ -183,7 +194,8 @@ typedef enum { CUDA_LAUNCH_ATTRIBUTES(CUDA_ENUMERATOR) } CUlaunchAttributeID;
 typedef enum { CUDA_CAPTURE_MODES(CUDA_ENUMERATOR) } CUstreamCaptureMode;
 typedef enum { CUDA_CAPTURE_STATUSES(CUDA_ENUMERATOR) } CUstreamCaptureStatus;
 typedef enum { CUDA_UPDATE_RESULTS(CUDA_ENUMERATOR) } CUgraphExecUpdateResult;
-enum { CUDA_FLAGS(CUDA_ENUMERATOR) };
+typedef enum CUmem_advise_enum { CUDA_ADVICE(CUDA_ENUMERATOR) } CUmem_advise;
+enum { CUDA_FLAGS(CUDA_ENUMERATOR) CU_DEVICE_CPU = -1 };
 
 typedef int CUdevice;
 typedef unsigned long long CUdeviceptr;
@@ -335,6 +347,7 @@ typedef struct CUlaunchConfig_st {
   X(cuDeviceCanAccessPeer, 4000, (int *can, CUdevice device, CUdevice peer))                                           \
   X(cuDevicePrimaryCtxRetain, 7000, (CUcontext * context, CUdevice device))                                            \
   X(cuDevicePrimaryCtxRelease, 11000, (CUdevice device))                                                               \
+  X(cuDevicePrimaryCtxReset, 11000, (CUdevice device))                                                                 \
   X(cuCtxGetCurrent, 4000, (CUcontext * context))                                                                      \
   X(cuCtxSetCurrent, 4000, (CUcontext context))                                                                        \
   X(cuCtxSynchronize, 2000, (void))                                                                                    \
@@ -413,6 +426,7 @@ typedef struct CUlaunchConfig_st {
   X(cuMemImportFromShareableHandle, 10020,                                                                             \
     (CUmemGenericAllocationHandle * handle, void *shared, CUmemAllocationHandleType type))                             \
   X(cuMemPoolCreate, 11020, (CUmemoryPool * pool, const CUmemPoolProps *properties))                                   \
+  X(cuMemPoolDestroy, 11020, (CUmemoryPool pool))                                                                      \
   X(cuMemPoolSetAttribute, 11020, (CUmemoryPool pool, CUmemPool_attribute attribute, void *value))                     \
   X(cuMemPoolGetAttribute, 11020, (CUmemoryPool pool, CUmemPool_attribute attribute, void *value))                     \
   X(cuMemPoolSetAccess, 11020, (CUmemoryPool pool, const CUmemAccessDesc *list, size_t count))                         \
@@ -426,8 +440,10 @@ typedef struct CUlaunchConfig_st {
   X(cuIpcOpenEventHandle, 4010, (CUevent * event, CUipcEventHandle handle))                                            \
   X(cuGetErrorName, 6000, (CUresult error, const char **text))
 
-/* Those of later drivers: NULL where the driver is older. */
+/* Those of later drivers, and those of hints: NULL where the driver does not have them. */
 #define CUDA_LATER_CALLS(X)                                                                                       \
+  X(cuMemPrefetchAsync, 8000, (CUdeviceptr address, size_t bytes, CUdevice to, CUstream stream))                  \
+  X(cuMemAdvise, 8000, (CUdeviceptr address, size_t bytes, CUmem_advise advice, CUdevice device))                 \
   X(cuLaunchKernelEx, 11060, (const CUlaunchConfig *config, CUfunction function, void **arguments, void **extra)) \
   X(cuFuncGetParamInfo, 12040, (CUfunction function, size_t index, size_t * offset, size_t * bytes))
 

@@ -65,6 +65,19 @@ int cuda_find_in_toolkit(const char *name, char *path, size_t room) {
   return 0;
 }
 
+int cuda_find_in_packages(const char *name, char *path, size_t room) {
+  char folder[PATH_ROOM];
+  void *own = NULL;
+  hal_status_t (*const function)(void) = cuda_loader_open;
+  memcpy(&own, &function, sizeof own);
+  if (snprintf(folder, sizeof folder, "%s", cuda_file_of(own)) >= (int)sizeof folder) return 0;
+  for (char *end = strrchr(folder, '/'); end; end = strrchr(folder, '/')) {
+    *end = '\0';
+    if (snprintf(path, room, "%s/%s", folder, name) < (int)room && access(path, R_OK) == 0) return 1;
+  }
+  return 0;
+}
+
 static char version_text[PATH_ROOM];
 
 static void write_version(void) {

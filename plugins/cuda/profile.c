@@ -9,7 +9,7 @@
 enum { FIRST_ROOM = 64 };
 #define CLOCK_LIFE_NS (INT64_C(5000000000))
 
-/* An event whose time is known, in nanoseconds of the host's monotonic clock. Kept as long as the process: a span may name it. */
+/* An event whose time is known, in nanoseconds of the host's monotonic clock. Kept as long as the context: a span may name it. */
 typedef struct cuda_clock_s {
   struct cuda_clock_s *before;
   CUevent event;
@@ -168,6 +168,15 @@ void cuda_spans_release(hal_plugin_stream_t *stream) {
   }
   hal_host->mem_free(stream->spans);
   stream->spans = NULL;
+}
+
+void cuda_clock_release(cuda_device_t *device) {
+  while (device->clock) {
+    cuda_clock_t *const clock = device->clock;
+    device->clock = clock->before;
+    drv.cuEventDestroy(clock->event);
+    hal_host->mem_free(clock);
+  }
 }
 
 static void reap_all(cuda_device_t *device) {

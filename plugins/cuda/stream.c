@@ -111,6 +111,11 @@ static hal_status_t ask(hal_plugin_stream_t *stream, CUresult (*question)(CUstre
   if (code == CUDA_ERROR_NOT_READY) return HAL_NOT_READY;
   if (CUDA_UNLIKELY(stream->count)) cuda_spans_reap(stream);
   if (CUDA_UNLIKELY(code)) return cuda_work_failed(stream, code);
+  if (CUDA_UNLIKELY(atomic_load_explicit(&stream->aborted, memory_order_relaxed)) &&
+      atomic_exchange(&stream->aborted, 0))
+    return cuda_error(HAL_ABORTED, 0,
+                      "cuda: a collective on this stream of device %d was aborted; its results are undefined",
+                      (int)stream->device);
   const char *expected = last; /* what was queued meanwhile has not been waited for */
   if (last) atomic_compare_exchange_strong(&stream->op, &expected, NULL);
   return HAL_OK;

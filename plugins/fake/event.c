@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "fake.h"
+#include "hal/plugin_shared_event.h"
 
 struct hal_plugin_event_s {
   atomic_uint refs; /* the owner's, and one of each queued time stamp */
@@ -14,7 +15,8 @@ struct hal_plugin_event_s {
   uint64_t number;
   uint64_t generation; /* of the last record: an older time stamp does not count */
   int64_t time_ns;
-  fake_mark_t mark; /* of a record on a captured stream */
+  fake_mark_t mark;           /* of a record on a captured stream */
+  hal_shared_event_t *shared; /* of an event between processes: of the rest, only the first three are used */
 };
 
 /* Events share these locks by address. They are not in the event, since after a fork the child could not find the
@@ -23,12 +25,7 @@ static struct { alignas(FAKE_CACHE_LINE) fake_lock_t lock; } event_locks[64];
 
 static fake_lock_t *lock_of(const hal_plugin_event_t *event) { return &event_locks[((uintptr_t)event >> 6) % 64].lock; }
 
-hal_status_t hal_plugin_event_create(int32_t device, uint32_t flags, hal_plugin_event_t **out_event) {
-  const hal_status_t status = fake_check_device(device);
-  if (status) return status;
-  if (flags & ~(uint32_t)(HAL_EVENT_TIMING | HAL_EVENT_BLOCKING))
-    return fake_error(HAL_UNIMPLEMENTED, 0, "fake: events with flags 0x%x are not offered (only timing and blocking)",
-                      (unsigned)flags);
+static hal_status_t make(int32_t device, uint32_t flags, hal_plugin_event_t **out_event) {
   hal_plugin_event_t *event = hal_host->mem_alloc(sizeof *event, FAKE_CACHE_LINE);
   if (!event) return fake_error(HAL_RESOURCE_EXHAUSTED, 0, "fake: no host memory for an event; free some memory");
   memset(event, 0, sizeof *event);
@@ -41,14 +38,72 @@ hal_status_t hal_plugin_event_create(int32_t device, uint32_t flags, hal_plugin_
 
 static void unref(hal_plugin_event_t *event) {
   if (atomic_fetch_sub_explicit(&event->refs, 1, memory_order_acq_rel) != 1) return;
+  hal_shared_event_release(event->shared);
   if (event->stream) fake_stream_unref(event->stream);
   hal_host->mem_free(event);
+}
+
+hal_status_t hal_plugin_event_create(int32_t device, uint32_t flags, hal_plugin_event_t **out_event) {
+  const uint32_t known = HAL_EVENT_TIMING | HAL_EVENT_BLOCKING | HAL_EVENT_INTERPROCESS;
+  hal_plugin_event_t *event = NULL;
+  hal_status_t status = fake_check_device(device);
+  if (status) return status;
+  if (flags & ~known || (flags & HAL_EVENT_INTERPROCESS && flags & HAL_EVENT_TIMING))
+    return fake_error(HAL_UNIMPLEMENTED, 0,
+                      "fake: events with flags 0x%x are not offered (only timing, or between processes; blocking)",
+                      (unsigned)flags);
+  status = make(device, flags, &event);
+  if (!status && flags & HAL_EVENT_INTERPROCESS) status = hal_shared_event_make("fake", &event->shared);
+  if (!status)
+    *out_event = event;
+  else if (event)
+    unref(event);
+  return status;
 }
 
 hal_status_t hal_plugin_event_destroy(hal_plugin_event_t *event) {
   if (event) unref(event);
   return HAL_OK;
 }
+
+/* ---- between processes
+ * ------------------------------------------------------------------------------------------------------- */
+
+hal_status_t hal_plugin_event_ipc_export(hal_plugin_event_t *event, uint32_t flags, void *handle, size_t room,
+                                         size_t *out_size) {
+  hal_status_t status = hal_flags_check("fake: event_ipc_export", flags, 0);
+  if (status) return status;
+  if (!event->shared)
+    return fake_error(HAL_INVALID_ARGUMENT, 0,
+                      "fake: an event that was made without HAL_EVENT_INTERPROCESS cannot be given to other processes");
+  hal_shared_event_export(event->shared, handle, room, out_size);
+  return HAL_OK;
+}
+
+hal_status_t hal_plugin_event_ipc_open(int32_t device, const void *handle, size_t handle_size, uint32_t flags,
+                                       hal_plugin_event_t **out_event) {
+  hal_plugin_event_t *event = NULL;
+  hal_status_t status = fake_check_device(device);
+  if (!status) status = hal_flags_check("fake: event_ipc_open", flags, 0);
+  if (!status) status = make(device, HAL_EVENT_INTERPROCESS, &event);
+  if (status) return status;
+  status = hal_shared_event_open("fake", handle, handle_size, &event->shared);
+  if (status)
+    unref(event);
+  else
+    *out_event = event;
+  return status;
+}
+
+static hal_status_t refuse_captured(const char *call) {
+  return fake_error(HAL_FAILED_PRECONDITION, 0,
+                    "fake: %s of an event between processes on a captured stream; make it without "
+                    "HAL_EVENT_INTERPROCESS, or use it outside of the capture",
+                    call);
+}
+
+/* ---- within this one
+ * --------------------------------------------------------------------------------------------------------- */
 
 void fake_event_stamp(hal_plugin_event_t *event, uint64_t generation) {
   fake_lock(lock_of(event));
@@ -124,6 +179,9 @@ static hal_status_t check_waited(hal_plugin_event_t *event, const char *call) {
 }
 
 hal_status_t hal_plugin_event_record(hal_plugin_event_t *event, hal_plugin_stream_t *stream) {
+  if (FAKE_UNLIKELY(event->shared != NULL))
+    return stream && fake_is_captured(stream) ? refuse_captured("event_record")
+                                              : fake_shared_record(event->shared, stream);
   if (stream && fake_is_captured(stream)) return record_captured(event, stream);
   fake_lock(lock_of(event));
   const uint64_t generation = ++event->generation;
@@ -152,11 +210,14 @@ hal_status_t hal_plugin_event_record(hal_plugin_event_t *event, hal_plugin_strea
 }
 
 hal_status_t hal_plugin_event_query(hal_plugin_event_t *event) {
+  if (FAKE_UNLIKELY(event->shared != NULL))
+    return hal_shared_event_done(event->shared, hal_shared_event_last(event->shared)) ? HAL_OK : HAL_NOT_READY;
   if (!is_done(event, NULL, NULL)) return HAL_NOT_READY;
   return check_waited(event, "event_query");
 }
 
 hal_status_t hal_plugin_event_synchronize(hal_plugin_event_t *event) {
+  if (FAKE_UNLIKELY(event->shared != NULL)) return fake_shared_wait(event->shared, NULL);
   hal_plugin_stream_t *stream = NULL;
   uint64_t number = 0;
   if (is_done(event, &stream, &number)) return check_waited(event, "event_synchronize");
@@ -214,6 +275,9 @@ static int is_outside(hal_plugin_event_t *event) {
 }
 
 hal_status_t hal_plugin_stream_wait_event(hal_plugin_stream_t *stream, hal_plugin_event_t *event) {
+  if (FAKE_UNLIKELY(event->shared != NULL))
+    return stream && fake_is_captured(stream) ? refuse_captured("stream_wait_event")
+                                              : fake_shared_wait(event->shared, stream);
   if (FAKE_UNLIKELY(atomic_load_explicit(&fake.captures, memory_order_relaxed) != 0)) {
     const fake_mark_t mark = mark_of(event);
     if (mark.capture || (stream && fake_is_captured(stream) && is_outside(event)))

@@ -19,6 +19,7 @@
 #include "hal/plugin.h"
 #include "hal/plugin_flags.h"
 #include "hal/plugin_kernels.h"
+#include "hal/plugin_shared_event.h"
 #include "sync.h"
 
 #define FAKE_LIKELY(x) __builtin_expect(!!(x), 1)
@@ -30,6 +31,11 @@
 #define FAKE_MAX_ARG_BYTES 1024           /* of one argument: what OpenCL guarantees for all together */
 #define FAKE_MAX_BLOCK_THREADS (1u << 20) /* a block costs nothing here: only a plausible limit */
 #define FAKE_CACHE_LINE 64
+#define FAKE_NAME_BYTES 48 /* of a stream's name, which messages have; longer ones are cut */
+
+/* Why a stream that waited reports HAL_ABORTED. */
+#define FAKE_POISONED "the semaphore is poisoned: the work that it stands for failed"
+#define FAKE_EVENT_LOST "the process that recorded the event has ended before its work was done"
 
 /* ---- settings.c
  * ----------------------------------------------------------------------------------------------------------- */
@@ -95,6 +101,10 @@ typedef struct fake_segment_s {
   size_t mapped;  /* whole pages */
   int32_t device; /* HAL_HOST for pinned memory */
   int is_virtual; /* mapped by virtual_map: memory_free does not know it */
+  int is_opened;  /* mapped by ipc_open: nor this */
+  int is_shared;  /* its memory is moved to a file, or has been: a thread that writes meanwhile waits (ipc.c) */
+  int file;       /* of ipc_export: owned; -1: none */
+  hal_shared_handle_t handle; /* of the file */
 } fake_segment_t;
 
 /* Gives the segment that an address lies in, or in whose guard pages; returns whether there is one. */
@@ -104,6 +114,15 @@ int fake_memory_find_in_handler(const void *address, fake_segment_t *out_segment
 /* Puts memory that was mapped elsewhere into the table, and takes it out again; what begins at `base` must have the size. */
 hal_status_t fake_memory_add(int32_t device, char *base, size_t size);
 hal_status_t fake_memory_remove(int32_t device, char *base, size_t size);
+/* The same for memory of ipc_open, with all members of the segment. */
+hal_status_t fake_memory_add_opened(const fake_segment_t *segment);
+hal_status_t fake_memory_remove_opened(int32_t device, void *base, fake_segment_t *out_segment);
+/* Returns the segment of memory_alloc that begins at `base`, and marks it as shared. Errors: HAL_INVALID_ARGUMENT = there is none. */
+hal_status_t fake_memory_mark_shared(int32_t device, const void *base, fake_segment_t *out_segment);
+/* Stores the file of that segment, which owns it from now on. */
+void fake_memory_set_file(const void *base, int file, const hal_shared_handle_t *handle);
+/* Maps whole pages of a file, or without one (-1) new memory, as the device's memory is mapped: `base` is NULL after a failure. */
+void fake_memory_map(fake_segment_t *inout_segment, int file);
 /* Counts `bytes` against the device's limit; 0 = they do not fit. */
 int fake_memory_charge(int32_t device, uint64_t bytes);
 void fake_memory_refund(int32_t device, uint64_t bytes);
@@ -118,8 +137,9 @@ void fake_memory_fork_child(void);
 /* Guards cost addresses only; 2 MiB keep both mappings aligned to huge pages, and catch strides that run far beyond. */
 #define FAKE_GUARD_BYTES ((size_t)2 << 20)
 
-/* Maps `mapped` bytes: inaccessible at `base`, usable at `work`, guard pages round both. `base` is NULL after a failure. */
-void fake_protect_map(fake_segment_t *inout_segment);
+/* Maps `mapped` bytes, of a file or (-1) of new memory: inaccessible at `base`, usable at `work`, guard pages round both. `base` is NULL
+ * after a failure. */
+void fake_protect_map(fake_segment_t *inout_segment, int file);
 /* Gives copies of a launch's arguments in which pointers are those of the workers' mappings; `pointers` holds them. */
 hal_status_t fake_protect_args(const hal_host_kernel_t *kernel, const hal_arg_t *args, uint32_t arg_count,
                                hal_arg_t *out_args, void **pointers);
@@ -130,9 +150,31 @@ void fake_protect_enter(const hal_host_kernel_t *kernel);
 void fake_protect_leave(void);
 const char *fake_protect_running(void);
 
+/* ---- ipc.c: memory that other processes open
+ * ------------------------------------------------------------------------------------- */
+/* In the handler of SIGSEGV: waits while the memory at an address is moved to a file. Returns whether the access is to be repeated. */
+int fake_ipc_wait_in_handler(const void *address);
+void fake_ipc_fork_prepare(void);
+void fake_ipc_fork_parent(void);
+void fake_ipc_fork_child(void);
+
+/* ---- shared.c: events between processes
+ * ------------------------------------------------------------------------------------------- */
+typedef struct hal_shared_event_s hal_shared_event_t;
+hal_status_t fake_shared_record(hal_shared_event_t *event, hal_plugin_stream_t *stream);
+hal_status_t fake_shared_wait(hal_shared_event_t *event, hal_plugin_stream_t *stream);
+
+/* ---- semaphore.c: timeline semaphores
+ * ------------------------------------------------------------------------------------------- */
+/* The SIGNAL item: raises the value, and drops the item's reference. */
+void fake_semaphore_signal(hal_plugin_semaphore_t *semaphore, uint64_t value);
+void fake_semaphore_fork_prepare(void);
+void fake_semaphore_fork_parent(void);
+void fake_semaphore_fork_child(void);
+
 /* ---- fault.c: the report of an access to protected memory
  * ------------------------------------------------------------------------------------- */
-/* Installs the handler of SIGSEGV and SIGBUS; what was installed before runs after it. */
+/* Installs the handler of SIGSEGV and SIGBUS, once; what was installed before runs after it. */
 hal_status_t fake_fault_install(void);
 void fake_fault_uninstall(void);
 
@@ -150,7 +192,8 @@ enum {
   FAKE_ITEM_RECORD = 2,
   FAKE_ITEM_WAIT = 3,
   FAKE_ITEM_HOST_CALL = 4,
-  FAKE_ITEM_GRAPH = 5
+  FAKE_ITEM_GRAPH = 5,
+  FAKE_ITEM_SIGNAL = 6
 };
 
 enum {
@@ -179,6 +222,10 @@ typedef struct fake_item_s {
       hal_plugin_stream_t *stream; /* a reference */
       uint64_t number;
     } wait;
+    struct {
+      hal_plugin_semaphore_t *semaphore; /* a reference */
+      uint64_t value;
+    } signal;
     struct {
       hal_host_fn_t fn;
       void *user_data;
@@ -210,7 +257,7 @@ struct hal_plugin_stream_s {
   int32_t device, priority;
   uint32_t sleepers; /* threads asleep on `signal` */
   hal_status_t error;
-  const char *error_kernel; /* the kernel that failed; static text */
+  const char *error_kernel; /* the kernel that failed, or why the work was aborted; static text; NULL: by a fork */
   hal_status_t told;        /* the failure that was reported last, for stream_error */
   const char *told_kernel;
 
@@ -238,6 +285,8 @@ struct hal_plugin_stream_s {
   hal_plugin_stream_t *capture_next; /* of the capture, as are these, under the lock of the captures */
   uint64_t capture_number;           /* nodes of the recording up to the stream's last one */
   uint32_t capture_merged;           /* another stream of the capture has waited for those */
+
+  char name[FAKE_NAME_BYTES]; /* of object_name_set; under the lock */
 };
 
 static inline int fake_is_captured(const hal_plugin_stream_t *stream) {
@@ -275,7 +324,7 @@ static inline void fake_stream_ref(hal_plugin_stream_t *stream) {
   atomic_fetch_add_explicit(&stream->refs, 1, memory_order_relaxed);
 }
 void fake_stream_unref(hal_plugin_stream_t *stream);
-/* Keeps a failure for the next synchronisation or query; the first one wins. `kernel` is borrowed for ever. */
+/* Keeps a failure for the next synchronisation or query; the first one wins. `kernel`, or for HAL_ABORTED the cause, is borrowed for ever. */
 void fake_stream_fail(hal_plugin_stream_t *stream, hal_status_t status, const char *kernel);
 void fake_stream_fork_child(void);
 
@@ -365,6 +414,8 @@ const fake_note_t *fake_note_fill(fake_note_t *out_note, hal_plugin_stream_t *st
 void fake_run_noted(const fake_note_t *note, hal_plugin_stream_t *owner, const hal_host_kernel_t *kernel,
                     uint64_t units, void *const *args);
 void fake_profile_fork_child(void);
+/* Ends the device's profile and drops its records. */
+void fake_profile_forget(int32_t device);
 
 static inline const fake_note_t *fake_item_note(const fake_item_t *item) {
   return (const fake_note_t *)(const void *)((const char *)item + item->size - sizeof(fake_note_t));

@@ -131,8 +131,13 @@ static void pass_on(int which, int number, siginfo_t *info, void *context) {
 static void handle(int number, siginfo_t *info, void *context) {
   const int cause = errno;
   fake_segment_t segment;
+  if (number == SIGSEGV && info->si_code > 0 && fake_ipc_wait_in_handler(info->si_addr)) {
+    errno = cause;
+    return; /* the instruction runs again */
+  }
   /* si_code > 0: a fault of this thread's, whose address is known, not a signal sent by somebody. */
-  if (info->si_code > 0 && fake_memory_find_in_handler(info->si_addr, &segment) == 1 && segment.device >= 0)
+  if (fake.settings.protect && info->si_code > 0 && fake_memory_find_in_handler(info->si_addr, &segment) == 1 &&
+      segment.device >= 0)
     report(&segment, info->si_addr, context);
   errno = cause;
   pass_on(number == signals[0] ? 0 : 1, number, info, context);
@@ -144,8 +149,8 @@ hal_status_t fake_fault_install(void) {
   sigemptyset(&action.sa_mask);
   for (int i = 0; i < SIGNALS; i++)
     if (sigaction(signals[i], &action, &before[i]))
-      return fake_error(HAL_INTERNAL, errno, "fake: HAL_FAKE_PROTECT=1 needs a handler of signal %d: %s", signals[i],
-                        strerror(errno));
+      return fake_error(HAL_INTERNAL, errno, "fake: HAL_FAKE_PROTECT=1 and ipc_export need a handler of signal %d: %s",
+                        signals[i], strerror(errno));
   installed = 1;
   return HAL_OK;
 }

@@ -95,13 +95,31 @@ int fake_memory_find_in_handler(const void *address, fake_segment_t *out_segment
 /* ---- mappings
  * ----------------------------------------------------------------------------------------------------------- */
 
+/* Maps a file at an address that is aligned to huge pages; `reserved` has room for that. */
+static char *map_file(size_t bytes, size_t reserved, int file) {
+  char *raw = mmap(NULL, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (raw == MAP_FAILED) return NULL;
+  char *const base = (char *)(((uintptr_t)raw + HUGE_PAGE - 1) & ~(uintptr_t)(HUGE_PAGE - 1));
+  const size_t head = (size_t)(base - raw), tail = reserved - head - bytes;
+  if (mmap(base, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) == MAP_FAILED) {
+    munmap(raw, reserved);
+    return NULL;
+  }
+  if (head) munmap(raw, head);
+  if (tail) munmap(base + bytes, tail);
+  madvise(base, bytes, MADV_HUGEPAGE); /* may fail: kernels without huge pages */
+  return base;
+}
+
 /* Maps whole pages. From 2 MiB on they are aligned to and made of huge pages where the system has them: with pages of 4
  * KiB the page faults of a new 64 MiB result cost several times as much as computing it. */
-static char *map_pages(size_t bytes) {
+static char *map_pages(size_t bytes, int file) {
   const size_t slack = bytes >= HUGE_PAGE ? HUGE_PAGE : 0;
   size_t reserved = 0;
   if (__builtin_add_overflow(bytes, slack, &reserved)) return NULL;
-  char *raw = mmap(NULL, reserved, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const int kind = file < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
+  if (file >= 0 && slack) return map_file(bytes, reserved, file);
+  char *raw = mmap(NULL, reserved, PROT_READ | PROT_WRITE, kind, file, 0);
   if (raw == MAP_FAILED) return NULL;
   if (!slack) return raw;
   const size_t head = (HUGE_PAGE - ((uintptr_t)raw & (HUGE_PAGE - 1))) & (HUGE_PAGE - 1);
@@ -117,14 +135,18 @@ size_t fake_whole_pages(size_t size) {
   return __builtin_add_overflow(size, page - 1, &rounded) ? 0 : rounded & ~(page - 1);
 }
 
-static hal_status_t map_segment(int32_t device, size_t size, size_t mapped, void **out_ptr) {
-  fake_segment_t segment = {.size = size, .mapped = mapped, .device = device};
-  if (device != HAL_HOST && fake.settings.protect) {
-    fake_protect_map(&segment);
-  } else {
-    segment.base = segment.work = segment.reserved = map_pages(mapped);
-    segment.reserved_size = mapped;
+void fake_memory_map(fake_segment_t *segment, int file) {
+  if (segment->device != HAL_HOST && fake.settings.protect) {
+    fake_protect_map(segment, file);
+    return;
   }
+  segment->base = segment->work = segment->reserved = map_pages(segment->mapped, file);
+  segment->reserved_size = segment->mapped;
+}
+
+static hal_status_t map_segment(int32_t device, size_t size, size_t mapped, void **out_ptr) {
+  fake_segment_t segment = {.size = size, .mapped = mapped, .device = device, .file = -1};
+  fake_memory_map(&segment, -1);
   if (!segment.base)
     return fake_error(HAL_RESOURCE_EXHAUSTED, errno,
                       "fake: the system gave no mapping of %zu bytes (%s); free some tensors", mapped, strerror(errno));
@@ -143,17 +165,26 @@ static hal_status_t unmap_segment(int32_t device, void *ptr, const char *what, s
   fake_segment_t segment;
   fake_lock(&map.lock);
   const int found = take_out(device, ptr, &segment);
-  const int is_virtual = found && segment.is_virtual;
-  if (is_virtual) insert(segment); /* there is room: it was there */
+  const int is_other = found && (segment.is_virtual || segment.is_opened);
+  if (is_other) insert(segment); /* there is room: it was there */
   fake_unlock(&map.lock);
-  if (!found || is_virtual)
+  if (!found || is_other)
     return fake_error(HAL_INVALID_ARGUMENT, 0,
                       "fake: %s(%d, %p): this is not the start of such an allocation; free each "
                       "allocation once, on its own device",
                       what, (int)device, ptr);
   munmap(segment.reserved, segment.reserved_size);
+  if (segment.file >= 0) close(segment.file);
   *out_mapped = segment.mapped;
   return HAL_OK;
+}
+
+static hal_status_t add(const fake_segment_t *segment) {
+  fake_lock(&map.lock);
+  const hal_status_t status = insert(*segment);
+  fake_unlock(&map.lock);
+  if (!status) return HAL_OK;
+  return fake_error(status, 0, "fake: no host memory for the table of segments; free some memory");
 }
 
 hal_status_t fake_memory_add(int32_t device, char *base, size_t size) {
@@ -164,12 +195,51 @@ hal_status_t fake_memory_add(int32_t device, char *base, size_t size) {
                                   .size = size,
                                   .mapped = size,
                                   .device = device,
-                                  .is_virtual = 1};
+                                  .is_virtual = 1,
+                                  .file = -1};
+  return add(&segment);
+}
+
+hal_status_t fake_memory_add_opened(const fake_segment_t *segment) { return add(segment); }
+
+hal_status_t fake_memory_remove_opened(int32_t device, void *base, fake_segment_t *out_segment) {
   fake_lock(&map.lock);
-  const hal_status_t status = insert(segment);
+  const int found = take_out(device, base, out_segment);
+  const int right = found && out_segment->is_opened;
+  if (found && !right) insert(*out_segment);
   fake_unlock(&map.lock);
-  if (!status) return HAL_OK;
-  return fake_error(status, 0, "fake: no host memory for the table of segments; free some memory");
+  if (right) return HAL_OK;
+  return fake_error(HAL_INVALID_ARGUMENT, 0,
+                    "fake: ipc_close(%d, %p): this is no open memory of another process; close what ipc_open returned, "
+                    "once, on its own device",
+                    (int)device, base);
+}
+
+hal_status_t fake_memory_mark_shared(int32_t device, const void *base, fake_segment_t *out_segment) {
+  fake_segment_t *found = NULL;
+  fake_lock(&map.lock);
+  const size_t end = upper_bound(base);
+  if (end && map.segments[end - 1].base == base && map.segments[end - 1].device == device)
+    found = &map.segments[end - 1];
+  if (found && (found->is_virtual || found->is_opened)) found = NULL;
+  if (found) {
+    found->is_shared = 1;
+    *out_segment = *found;
+  }
+  fake_unlock(&map.lock);
+  if (found) return HAL_OK;
+  return fake_error(HAL_INVALID_ARGUMENT, 0,
+                    "fake: ipc_export(%d, %p): this is not the start of an allocation of this process; pass an address "
+                    "of memory_alloc, and its device",
+                    (int)device, base);
+}
+
+void fake_memory_set_file(const void *base, int file, const hal_shared_handle_t *handle) {
+  fake_lock(&map.lock);
+  const size_t end = upper_bound(base);
+  if (end && map.segments[end - 1].base == base)
+    map.segments[end - 1].file = file, map.segments[end - 1].handle = *handle;
+  fake_unlock(&map.lock);
 }
 
 hal_status_t fake_memory_remove(int32_t device, char *base, size_t size) {

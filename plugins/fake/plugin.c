@@ -50,6 +50,8 @@ hal_status_t hal_plugin_probe(uint32_t flags) { return hal_flags_check("fake: pr
 
 static void fork_prepare(void) {
   fake_pool_fork_prepare();
+  fake_ipc_fork_prepare();
+  fake_semaphore_fork_prepare();
   fake_memory_fork_prepare();
   for (int32_t i = 0; i < fake.device_count; i++) fake_lock(&fake.devices[i].lock);
 }
@@ -57,15 +59,19 @@ static void fork_prepare(void) {
 static void fork_parent(void) {
   for (int32_t i = 0; i < fake.device_count; i++) fake_unlock(&fake.devices[i].lock);
   fake_memory_fork_parent();
+  fake_semaphore_fork_parent();
+  fake_ipc_fork_parent();
   fake_pool_fork_parent();
 }
 
 static void fork_child(void) {
   fake_stream_fork_child();
   fake_event_fork_child();
+  fake_semaphore_fork_child();
   fake_capture_fork_child();
   fake_profile_fork_child();
   fake_memory_fork_child();
+  fake_ipc_fork_child();
   fake_pool_fork_child();
   fake_watch_fork_child();
 }
@@ -96,7 +102,7 @@ hal_status_t hal_plugin_shutdown(uint32_t flags) {
   if (status) return status;
   for (int32_t i = 0; i < fake.device_count; i++) hal_plugin_device_synchronize(i);
   fake_pool_stop();
-  if (fake.settings.protect) fake_fault_uninstall();
+  fake_fault_uninstall();
   return HAL_OK;
 }
 
@@ -137,6 +143,25 @@ hal_status_t hal_plugin_device_info(int32_t device, hal_device_info_t *out_info)
            (unsigned)fake.settings.threads);
   snprintf((char *)info.uuid, sizeof info.uuid, "hal-fake-%d", (int)device);
   memcpy(out_info, &info, info.struct_size < sizeof info ? info.struct_size : sizeof info);
+  return HAL_OK;
+}
+
+/* A device holds the buffer of its profile, and what its handles hold. */
+hal_status_t hal_plugin_device_reset(int32_t device, uint32_t flags) {
+  hal_status_t status = fake_check_device(device);
+  if (!status) status = hal_flags_check("fake: device_reset", flags, 0);
+  if (status) return status;
+  fake_device_t *const owner = &fake.devices[device];
+  fake_lock(&owner->lock);
+  const int streams = owner->streams != NULL;
+  fake_unlock(&owner->lock);
+  const uint64_t bytes = atomic_load_explicit(&owner->allocated, memory_order_relaxed);
+  if (streams || bytes)
+    return fake_error(HAL_FAILED_PRECONDITION, 0,
+                      "fake: device_reset of device %d, which has %llu bytes of memory%s; free and destroy them before",
+                      (int)device, (unsigned long long)bytes, streams ? " and streams" : "");
+  fake_profile_forget(device);
+  atomic_store_explicit(&owner->last, NULL, memory_order_relaxed);
   return HAL_OK;
 }
 

@@ -173,6 +173,17 @@ hal_status_t hal_plugin_profile_read(int32_t device, hal_profile_sink_t sink, vo
   return HAL_OK;
 }
 
+void fake_profile_forget(int32_t device) {
+  fake_profile_t *profile = &fake.devices[device].profile;
+  hal_plugin_profile_enable(device, 0); /* turning it off does not fail */
+  fake_lock(&profile->lock);
+  hal_profile_record_t *const records = profile->records;
+  profile->records = NULL;
+  profile->count = profile->lost = 0;
+  fake_unlock(&profile->lock);
+  hal_host->mem_free(records);
+}
+
 /* The child has no streams that run; its parent's records are none of its own. */
 void fake_profile_fork_child(void) {
   for (int32_t i = 0; i < fake.device_count; i++) {

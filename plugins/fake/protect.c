@@ -4,8 +4,8 @@
  *
  *   reserved | guard | base: inaccessible | guard | work: the memory | guard |
  *
- * Everything but `work` is mapped without any permission. `work` is private memory, not a file: a forked child gets its
- * copy, as without protection. */
+ * Everything but `work` is mapped without any permission. `work` is private memory, not a file, until other processes
+ * open it (ipc.c): a forked child gets its copy, as without protection. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <sys/mman.h>
@@ -14,7 +14,13 @@
 
 #include "fake.h"
 
-void fake_protect_map(fake_segment_t *inout_segment) {
+/* Makes `bytes` at `work` usable: new memory, or a file's. Returns whether that failed, with errno. */
+static int make_usable(char *work, size_t bytes, int file) {
+  if (file < 0) return mprotect(work, bytes, PROT_READ | PROT_WRITE);
+  return mmap(work, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) == MAP_FAILED;
+}
+
+void fake_protect_map(fake_segment_t *inout_segment, int file) {
   const size_t room = (inout_segment->mapped + FAKE_GUARD_BYTES - 1) & ~(FAKE_GUARD_BYTES - 1);
   size_t total = 0;
   inout_segment->base = NULL;
@@ -27,7 +33,7 @@ void fake_protect_map(fake_segment_t *inout_segment) {
   if (reserved == MAP_FAILED) return;
   char *base = (char *)(((uintptr_t)reserved + 2 * FAKE_GUARD_BYTES - 1) & ~(uintptr_t)(FAKE_GUARD_BYTES - 1));
   char *work = base + room + FAKE_GUARD_BYTES;
-  if (mprotect(work, inout_segment->mapped, PROT_READ | PROT_WRITE)) {
+  if (make_usable(work, inout_segment->mapped, file)) {
     const int cause = errno;
     munmap(reserved, total);
     errno = cause;

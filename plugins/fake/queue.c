@@ -86,7 +86,8 @@ fake_item_t *fake_queue_reserve(hal_plugin_stream_t *stream, uint32_t size, uint
 /* What an item counts towards FAKE_BACKLOG. */
 static uint32_t weight(const fake_item_t *item) {
   const int large = item->kind == FAKE_ITEM_LAUNCH && item->u.launch.units >= item->u.launch.kernel->grain;
-  return large || item->kind == FAKE_ITEM_GRAPH ? FAKE_BACKLOG : 1;
+  const int told = item->kind == FAKE_ITEM_SIGNAL; /* another process may wait for it, which runs nothing here */
+  return large || told || item->kind == FAKE_ITEM_GRAPH ? FAKE_BACKLOG : 1;
 }
 
 uint64_t fake_queue_commit(hal_plugin_stream_t *stream, fake_item_t *item) {

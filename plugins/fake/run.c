@@ -107,6 +107,14 @@ static inline void complete(hal_plugin_stream_t *stream, uint64_t number) {
   if (FAKE_UNLIKELY(number >= atomic_load_explicit(&stream->wake_at, memory_order_seq_cst))) wake_waiters(stream);
 }
 
+void fake_stream_complete(hal_plugin_stream_t *stream, uint64_t number) { complete(stream, number); }
+
+void fake_stream_raise(hal_plugin_stream_t *stand_in, uint64_t number) {
+  uint64_t done = atomic_load_explicit(&stand_in->done, memory_order_seq_cst);
+  while (done < number && !atomic_compare_exchange_weak(&stand_in->done, &done, number)) continue;
+  if (number >= atomic_load_explicit(&stand_in->wake_at, memory_order_seq_cst)) wake_waiters(stand_in);
+}
+
 /* The next item of the claimed stream waits for another stream: makes the stream BLOCKED and gives up the claim.
  * Returns 0 when the wait is over after all: the stream is still claimed. */
 static int block(hal_plugin_stream_t *stream) {
@@ -174,6 +182,13 @@ static void run_graph(hal_plugin_stream_t *stream, fake_recording_t *recording) 
   fake_recording_unref(recording);
 }
 
+/* The wait is over: run_items looked. A stand-in with all numbers done is that of a poisoned semaphore. */
+static void end_wait(hal_plugin_stream_t *stream, hal_plugin_stream_t *other) {
+  if (FAKE_UNLIKELY(fake_stream_done(other) == HAL_SEMAPHORE_POISON))
+    fake_stream_fail(stream, HAL_ABORTED, FAKE_POISONED);
+  fake_stream_unref(other);
+}
+
 void fake_run_item(hal_plugin_stream_t *stream, const fake_item_t *item) {
   if (FAKE_UNLIKELY(fake.settings.delay_us)) pause_randomly();
   switch (item->kind) {
@@ -187,10 +202,13 @@ void fake_run_item(hal_plugin_stream_t *stream, const fake_item_t *item) {
       fake_event_stamp(item->u.record.event, item->u.record.generation);
       break;
     case FAKE_ITEM_WAIT:
-      fake_stream_unref(item->u.wait.stream);
-      break; /* the wait is over: run_items looked */
+      end_wait(stream, item->u.wait.stream);
+      break;
     case FAKE_ITEM_GRAPH:
       run_graph(stream, item->u.graph);
+      break;
+    case FAKE_ITEM_SIGNAL:
+      fake_semaphore_signal(item->u.signal.semaphore, item->u.signal.value);
       break;
     default:
       item->u.host.fn(item->u.host.user_data);

@@ -19,7 +19,8 @@
  *    with the stream's parallel launch, and follows a BLOCKED stream to the one that it waits for. So it depends on no
  *    free worker. It sleeps only while another thread runs the stream, and is woken when that thread gives the stream
  *    up or reaches the item.
- * 3. BLOCKED streams occupy no thread. They are in the list of waiters of the stream that they wait for.
+ * 3. BLOCKED streams occupy no thread. They are in the list of waiters of the stream that they wait for. For a semaphore, or an event
+ *    of another process, that is a stand-in (stand_in.c). A thread waits for what other processes do.
  * 4. Idle workers. A worker without work searches for FAKE_SPIN_NS, yielding its core now and then, and sleeps. At most
  *    half of the workers search. A worker whose stream has just become empty waits as long for the next item of that
  *    stream, since a thread that enqueues one small launch after another then wakes nobody.
@@ -43,7 +44,7 @@
 
 #include "fake.h"
 
-/* Of FAKE_BACKLOG: a launch that is worth several threads, or a graph, counts as many, another item as one. */
+/* Of FAKE_BACKLOG: a launch that is worth several threads, a graph, or a signal counts as many, another item as one. */
 #define FAKE_BACKLOG 4u
 
 /* ---- run.c: a stream's items
@@ -55,8 +56,22 @@ void fake_stream_make_ready(hal_plugin_stream_t *stream, int wake);
 int fake_stream_serve(hal_plugin_stream_t *stream);
 /* Runs a stream that the caller has claimed until item `number` is done or the stream is BLOCKED. */
 void fake_stream_run_claimed(hal_plugin_stream_t *stream, uint64_t number);
+/* Item `number` of a stream that the caller has claimed is done: wakes its waiters. */
+void fake_stream_complete(hal_plugin_stream_t *stream, uint64_t number);
+/* Raises the number of done items of a stand-in, unless it is greater: wakes its waiters. Any number of threads may. */
+void fake_stream_raise(hal_plugin_stream_t *stand_in, uint64_t number);
 /* Under the lock: makes item `number` wake the stream's waiters. Returns whether it is done already. */
 int fake_stream_wake_at(hal_plugin_stream_t *stream, uint64_t number);
+
+/* ---- stand_in.c: what streams wait for that is no stream
+ * ---------------------------------------------------------------------------------------------------- */
+/* Makes a stand-in of which `done` of `tail` items are done; the caller has its reference. NULL: no host memory. */
+hal_plugin_stream_t *fake_stand_in_make(int32_t device, uint64_t done, uint64_t tail);
+void fake_stand_in_fork_child(hal_plugin_stream_t *stand_in);
+/* Starts a thread that takes no signals, which belong to the program's own threads. Returns whether it runs. */
+int fake_thread_start(void *(*main)(void *), void *argument);
+/* Names the calling thread as one of those. */
+void fake_thread_name(void);
 
 /* ---- parallel.c: parallel launches
  * ---------------------------------------------------------------------------------------------- */

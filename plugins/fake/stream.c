@@ -85,6 +85,8 @@ static hal_status_t take_failure(hal_plugin_stream_t *stream) {
   fake_lock(&stream->lock);
   const hal_status_t status = stream->error;
   const char *kernel = stream->error_kernel;
+  char of[FAKE_NAME_BYTES + 16] = "";
+  if (stream->name[0]) snprintf(of, sizeof of, " on stream '%s'", stream->name);
   if (status) {
     stream->told = status;
     stream->told_kernel = kernel;
@@ -92,15 +94,16 @@ static hal_status_t take_failure(hal_plugin_stream_t *stream) {
   stream->error = HAL_OK;
   atomic_store_explicit(&stream->failed, 0, memory_order_relaxed);
   fake_unlock(&stream->lock);
+  if (status == HAL_ABORTED && kernel) return fake_error(status, 0, "fake: work of the stream was aborted: %s", kernel);
   if (status == HAL_ABORTED)
     return fake_error(status, 0,
                       "fake: this process was forked while work was queued on the stream; the work is lost here. "
                       "Synchronise before fork, or start processes with 'spawn'");
   if (status)
     return fake_error(status, 0,
-                      "fake: kernel '%s' failed on the device (injected by HAL_FAKE_FAULT=%llu); its results "
+                      "fake: kernel '%s' failed on the device%s (injected by HAL_FAKE_FAULT=%llu); its results "
                       "are undefined",
-                      kernel, (unsigned long long)fake.settings.fault);
+                      kernel, of, (unsigned long long)fake.settings.fault);
   return HAL_OK; /* another thread took it */
 }
 
@@ -117,7 +120,9 @@ hal_status_t hal_plugin_stream_error(hal_plugin_stream_t *stream, hal_stream_err
     snprintf(error.kernel, sizeof error.kernel, "%s", kernel);
   }
   snprintf(error.message, sizeof error.message, "%s",
-           status == HAL_ABORTED ? "the process was forked while work was queued" : "injected by HAL_FAKE_FAULT");
+           status != HAL_ABORTED ? "injected by HAL_FAKE_FAULT"
+           : kernel              ? kernel
+                                 : "the process was forked while work was queued");
   memcpy(out_error, &error, error.struct_size < sizeof error ? error.struct_size : sizeof error);
   return HAL_OK;
 }
@@ -198,6 +203,19 @@ hal_status_t hal_plugin_stream_host_call(hal_plugin_stream_t *stream, hal_host_f
   return HAL_OK;
 }
 
+/* Messages name streams; nothing shows names of other objects. */
+hal_status_t hal_plugin_object_name_set(int32_t device, uint32_t kind, const void *object, const char *name) {
+  hal_status_t status = fake_check_device(device);
+  if (!status) status = hal_object_check("fake: object_name_set", kind);
+  if (status || kind != HAL_OBJECT_STREAM) return status;
+  hal_plugin_stream_t *const stream = (hal_plugin_stream_t *)(uintptr_t)object;
+  if (!stream) return fake_error(HAL_INVALID_ARGUMENT, 0, "fake: object_name_set of the NULL stream; make a stream");
+  fake_lock(&stream->lock);
+  snprintf(stream->name, sizeof stream->name, "%s", name);
+  fake_unlock(&stream->lock);
+  return HAL_OK;
+}
+
 /* There is no library below by which a user could queue work: the stream's own address, by which it is found again
  * (ExternalStream, DLPack). */
 hal_status_t hal_plugin_stream_native(hal_plugin_stream_t *stream, void **out_native) {
@@ -224,6 +242,7 @@ void fake_stream_fork_child(void) {
       atomic_store_explicit(&stream->capture, NULL, memory_order_relaxed);
       fake_queue_clear(stream, 1);
       stream->error = busy ? HAL_ABORTED : HAL_OK;
+      stream->error_kernel = NULL;
       atomic_store_explicit(&stream->failed, (unsigned)busy, memory_order_relaxed);
     }
     fake_lock_reset(&fake.devices[i].lock);

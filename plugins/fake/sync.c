@@ -20,6 +20,13 @@ void fake_futex_wake(atomic_uint *word, int count) {
   syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
 }
 
+void fake_futex_wait_shared(atomic_uint *word, uint32_t expected, int64_t timeout_ns) {
+  const struct timespec limit = {.tv_sec = timeout_ns / 1000000000, .tv_nsec = timeout_ns % 1000000000};
+  syscall(SYS_futex, word, FUTEX_WAIT, expected, &limit, NULL, 0);
+}
+
+void fake_futex_wake_shared(atomic_uint *word) { syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0); }
+
 int64_t fake_now(void) {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);

@@ -36,6 +36,9 @@
 /* Sleeps while `*word` is `expected`, at most `timeout_ns` (negative = no limit). May return early for no reason. */
 void fake_futex_wait(atomic_uint *word, uint32_t expected, int64_t timeout_ns);
 void fake_futex_wake(atomic_uint *word, int count);
+/* The same for a word in memory that processes share; wakes all. */
+void fake_futex_wait_shared(atomic_uint *word, uint32_t expected, int64_t timeout_ns);
+void fake_futex_wake_shared(atomic_uint *word);
 
 /* CLOCK_MONOTONIC in nanoseconds. */
 int64_t fake_now(void);

@@ -82,8 +82,10 @@ enum { NPU_MAX_DEVICES = 64, NPU_MAX_ARGS = 64 };
   X(zeKernelSetArgumentValue)
 
 /* Of what a driver need not have; any may be missing. */
-#define NPU_OPTIONAL_CALLS(X)   \
-  X(zeDeviceGetCacheProperties) \
+#define NPU_OPTIONAL_CALLS(X)          \
+  X(zeCommandListAppendMemoryPrefetch) \
+  X(zeCommandListAppendMemAdvise)      \
+  X(zeDeviceGetCacheProperties)        \
   X(zeDevicePciGetPropertiesExt)
 
 /* Of system management; any may be missing. */
@@ -214,8 +216,8 @@ struct hal_plugin_stream_s {
   int32_t device;
   atomic_int
       lent; /* a user has the list, and may have commands there that are in no ring; barriers keep the order then */
-  _Atomic int64_t patience; /* with a marker of stream_query, ns; 0: the first */
-  pthread_mutex_t lock;     /* of all that follows; held while a command is appended */
+  int64_t patience;     /* of hal_marker_query */
+  pthread_mutex_t lock; /* of all that follows; held while a command is appended */
   npu_work_t *ring;
   uint32_t first, count, room;          /* room: a power of two, or 0 */
   npu_failure_t failure, told;          /* not yet reported; reported last */

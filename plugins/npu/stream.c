@@ -1,10 +1,8 @@
 /* stream.c: streams: immediate command lists. */
 #define _POSIX_C_SOURCE 200809L
 #include <hal/plugin_worker.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "npu.h"
 
@@ -101,12 +99,6 @@ hal_status_t hal_plugin_stream_destroy(hal_plugin_stream_t *stream) {
   return HAL_OK;
 }
 
-static int64_t now_ns(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 static const char *tell_why(const npu_failure_t *failure, char *text, size_t room) {
   if (failure->why) return failure->why;
   snprintf(text, room, "the driver said %s (0x%x)", npu_error_name(failure->code), (unsigned)failure->code);
@@ -151,20 +143,10 @@ static int is_busy(hal_plugin_stream_t *stream) {
   return busy;
 }
 
-/* A lent list whose ring is empty is asked by a marker, which gets a moment to end: on an idle list it does. Where
- * it did not, the next one gets twice as long, so that who asks again and again hears of the end. */
-static hal_status_t query_lent(hal_plugin_stream_t *stream) {
-  enum { FIRST_NS = 50000, MOST_NS = 20000000 };
-  const int64_t patience = atomic_load(&stream->patience) ? atomic_load(&stream->patience) : FIRST_NS;
+/* A user may have commands on the list: a marker stands for them. */
+static hal_status_t query_marker(hal_plugin_stream_t *stream) {
   const hal_status_t status = mark(stream);
-  if (status) return status;
-  for (const int64_t end = now_ns() + patience; is_busy(stream); sched_yield()) {
-    if (now_ns() < end) continue;
-    atomic_store(&stream->patience, patience < MOST_NS ? 2 * patience : MOST_NS);
-    return HAL_NOT_READY;
-  }
-  atomic_store(&stream->patience, 0);
-  return HAL_OK;
+  return status ? status : hal_marker_query(&stream->patience, is_busy, stream);
 }
 
 hal_status_t hal_plugin_stream_query(hal_plugin_stream_t *stream) {
@@ -172,7 +154,7 @@ hal_status_t hal_plugin_stream_query(hal_plugin_stream_t *stream) {
   hal_status_t status = npu_check_device(stream->device);
   if (status) return status;
   if (is_busy(stream)) return HAL_NOT_READY;
-  if (NPU_UNLIKELY(atomic_load_explicit(&stream->lent, memory_order_relaxed))) status = query_lent(stream);
+  if (NPU_UNLIKELY(atomic_load_explicit(&stream->lent, memory_order_relaxed))) status = query_marker(stream);
   return status ? status : take_failure(stream);
 }
 

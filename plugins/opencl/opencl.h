@@ -159,7 +159,7 @@ struct hal_plugin_stream_s {
   uint32_t first, count, room; /* room: a power of two, or 0 */
   uint32_t unflushed;
   atomic_int lent;             /* a user has the queue, and may have commands there that are in no ring */
-  _Atomic int64_t patience;    /* with a marker of stream_query, ns; 0: the first */
+  int64_t patience;            /* of hal_marker_query */
   ocl_failure_t failure, told; /* not yet reported; reported last */
   struct hal_worker_s *host;   /* calls host functions; made for the first one */
   ocl_captured_t captured;

@@ -14,7 +14,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 HAL = HERE.parent.parent / "hal"
-SDK = ("base.c", "defaults.h", "entry.c", "build_flags.h", "philox.h", "random.h", "plugin.map")
+SDK = ("base.c", "defaults.h", "entry.c", "build_flags.h", "philox.h", "random.h", "semaphore.h", "shared_memory.c", "plugin.map")
 
 
 def version():

@@ -11,11 +11,14 @@
 #include "plugin/call.h"
 #include "plugin/slots.h"
 
-typedef struct abi_extension_s { /* as in 0.3/plugin.c */
+typedef struct abi_extension_s { /* as in 0.4/plugin.c; that of 0.3/plugin.c ends before `resets` */
   hal_extension_t extension;
   size_t (*host_size)(void);
   int32_t (*last_priority)(void);
   size_t (*last_desc_size)(void);
+  int32_t (*resets)(void);
+  int32_t (*hints)(void);
+  const char *(*last_name)(void);
 } abi_extension_t;
 
 #define CHECK(condition, ...)                                                     \
@@ -37,6 +40,7 @@ static void count_findings(int32_t level, const char *message, void *data) {
 
 /* The struct of the host's minor version, and bytes behind it that the plugin must not write. */
 static void check_info(hal_plugin_t *plugin, int is_next) {
+  char name[16];
   struct {
     hal_device_info_t info;
     unsigned char guard[64];
@@ -45,7 +49,8 @@ static void check_info(hal_plugin_t *plugin, int is_next) {
   memset(room.guard, 0xA5, sizeof room.guard);
   room.info.struct_size = sizeof room.info;
   OK(hal_call_device_info(plugin, 0, &room.info));
-  CHECK(strcmp(room.info.name, "minor 3") == 0 && room.info.base_alignment == 256, "%s", room.info.name);
+  snprintf(name, sizeof name, "minor %d", (int)plugin->api.minor - is_next); /* the next one's is that before */
+  CHECK(strcmp(room.info.name, name) == 0 && room.info.base_alignment == 256, "%s", room.info.name);
   CHECK(room.info.struct_size == sizeof room.info, "%zu", room.info.struct_size);
   for (size_t i = 0; i < sizeof room.guard; i++) CHECK(room.guard[i] == 0xA5, "byte %zu behind the struct", i);
 #if defined(HAL_ABI_NEXT)
@@ -96,6 +101,40 @@ static void check_streams(hal_plugin_t *plugin, const abi_extension_t *asked) {
   OK(hal_call_stream_destroy(plugin, stream));
 }
 
+/* What 0.4 appended: a plugin of 0.3 has the defaults, which the host provides. */
+static void check_semaphores(hal_plugin_t *plugin) {
+  hal_comm_info_t info = {.struct_size = sizeof info};
+  hal_plugin_semaphore_t *semaphore = NULL;
+  uint64_t value = 0;
+  CHECK(hal_call_comm_info(plugin, 0, &info) == HAL_UNIMPLEMENTED, "a plugin without a library");
+  OK(hal_call_semaphore_create(plugin, 0, 5, 0, &semaphore));
+  OK(hal_call_stream_signal_semaphore(plugin, NULL, semaphore, 7));
+  OK(hal_call_stream_wait_semaphore(plugin, NULL, semaphore, 6));
+  OK(hal_call_semaphore_value(plugin, semaphore, &value));
+  CHECK(value == 7, "%llu", (unsigned long long)value);
+  CHECK(hal_call_semaphore_wait(plugin, semaphore, 8, 1000) == HAL_NOT_READY, "a value that does not come");
+  OK(hal_call_semaphore_destroy(plugin, semaphore));
+}
+
+/* The same of devices, memory and names; `asked` is NULL for a plugin of 0.3. */
+static void check_hints(hal_plugin_t *plugin, const abi_extension_t *asked) {
+  hal_plugin_stream_t *stream = NULL;
+  void *memory = NULL;
+  OK(hal_call_memory_alloc(plugin, 0, 4096, 0, &memory));
+  OK(hal_call_memory_prefetch(plugin, NULL, 0, memory, 4096, HAL_HOST, 0));
+  OK(hal_call_memory_advise(plugin, 0, memory, 4096, HAL_ADVICE_READ_MOSTLY, HAL_HOST));
+  OK(hal_call_memory_free(plugin, 0, memory));
+  OK(hal_call_stream_create(plugin, 0, &(const hal_stream_desc_t)HAL_STREAM_DESC(0), &stream));
+  OK(hal_call_object_name_set(plugin, 0, HAL_OBJECT_STREAM, stream, "a stream"));
+  OK(hal_call_stream_destroy(plugin, stream));
+  const hal_status_t status = hal_call_device_reset(plugin, 0, 0);
+  CHECK(hal_slot_is_provided(&plugin->api, HAL_SLOT_device_reset) == (asked != NULL), "of the plugin's own");
+  CHECK(status == (asked ? HAL_OK : HAL_UNIMPLEMENTED), "status %d", (int)status);
+  if (!asked) return;
+  CHECK(asked->resets() == 1 && asked->hints() == 2, "%d resets, %d hints", asked->resets(), asked->hints());
+  CHECK(strcmp(asked->last_name(), "a stream") == 0, "%s", asked->last_name());
+}
+
 /* The slot that only the next minor version has. */
 static void check_next(hal_plugin_t *plugin, int is_next) {
 #if defined(HAL_ABI_NEXT)
@@ -122,12 +161,16 @@ int main(int argc, char **argv) {
   OK(hal_call_init(plugin, ""));
   OK(hal_call_extensions(plugin, &extension));
   const abi_extension_t *const asked = (const abi_extension_t *)(const void *)hal_extension_find(
-      extension, "test.abi", HAL_STRUCT_SIZE(abi_extension_t, last_desc_size));
+      extension, "test.abi",
+      plugin->api.minor >= 4 ? HAL_STRUCT_SIZE(abi_extension_t, last_name)
+                             : HAL_STRUCT_SIZE(abi_extension_t, last_desc_size));
   CHECK(asked, "the extension 'test.abi' was not found");
   CHECK(asked->host_size() == hal_host->struct_size, "%zu", asked->host_size());
   check_info(plugin, is_next);
   check_memory(plugin);
   check_streams(plugin, asked);
+  check_semaphores(plugin);
+  check_hints(plugin, plugin->api.minor >= 4 ? asked : NULL);
   check_next(plugin, is_next);
   OK(hal_call_shutdown(plugin, 0));
   CHECK(!findings, "%d errors were logged", findings);

@@ -17,51 +17,22 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../hal/comm/comm_store.h"
 #include "base/clock.h"
 #include "base/dtype.h"
 #include "comm/shm/shm.h"
 #include "hal/status.h"
 
-enum { RANKS = 4, KEYS = 64, LARGEST = 64 << 20 };
+enum { RANKS = 4, LARGEST = 64 << 20 };
 
-/* Shared by all ranks: a store that is written once for each key, and a barrier for the timing. */
+/* Shared by all ranks: a store, and a barrier for the timing. */
 typedef struct board_s {
-  struct {
-    _Atomic int is_written;
-    size_t size;
-    char key[128];
-    unsigned char value[640];
-  } keys[KEYS];
-  _Atomic unsigned used, arrived, turn;
+  store_t store;
+  _Atomic unsigned arrived, turn;
   _Atomic int64_t passed[RANKS], used_by[RANKS]; /* nanoseconds of the last repetition, and of the processor */
   _Atomic int goes_on;
 } board_t;
 static board_t *board;
-
-static hal_status_t set(void *context, const char *key, const void *value, size_t size) {
-  (void)context;
-  const unsigned at = atomic_fetch_add(&board->used, 1);
-  if (at >= KEYS || size > sizeof board->keys[0].value) return HAL_UNAVAILABLE;
-  snprintf(board->keys[at].key, sizeof board->keys[at].key, "%s", key);
-  memcpy(board->keys[at].value, value, size);
-  board->keys[at].size = size;
-  atomic_store(&board->keys[at].is_written, 1);
-  return HAL_OK;
-}
-
-static hal_status_t get(void *context, const char *key, int64_t timeout_ns, void *out, size_t room, size_t *out_size) {
-  (void)context;
-  for (const int64_t end = hal_clock_ns() + timeout_ns;;) {
-    for (int at = KEYS - 1; at >= 0; at--) {
-      if (!atomic_load(&board->keys[at].is_written) || strcmp(board->keys[at].key, key) != 0) continue;
-      *out_size = board->keys[at].size;
-      memcpy(out, board->keys[at].value, *out_size < room ? *out_size : room);
-      return HAL_OK;
-    }
-    if (hal_clock_ns() >= end) return HAL_NOT_READY;
-    nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
-  }
-}
 
 static void die(const char *what) {
   fprintf(stderr, "%s: %s\n", what, hal_error_message());
@@ -155,7 +126,7 @@ static void rows(rank_t *rank, double seconds) {
 }
 
 static int run_rank(int number, int size, double seconds) {
-  static const hal_comm_store_t store = {.struct_size = sizeof store, .set = set, .get = get};
+  const hal_comm_store_t store = store_of(&board->store);
   rank_t rank = {.rank = number, .size = size, .in = malloc(LARGEST), .out = malloc(LARGEST)};
   if (!rank.in || !rank.out) return 1;
   memset(rank.in, 0x3f, LARGEST); /* numbers near 1 in both types */

@@ -67,7 +67,7 @@ COMPONENTS = {
     "python": (["csrc/python/"], ["aten", "api", "amp", "distributed", "lazy", "profiler"]),
     # The Python packages. What a package's modules may import, in functions, too; "registry" is the state that all may import.
     "registry": ([f"{PACKAGE}/_registry.py"], []),
-    "files": ([f"{PACKAGE}/{name}.py" for name in ("_builds", "_hal", "_imports")], ["registry"]),
+    "files": ([f"{PACKAGE}/{name}.py" for name in ("_builds", "_hal", "_imports", "_receiving")], ["registry"]),
     "extension": ([f"{PACKAGE}/_C", f"{PACKAGE}/_extension.py"], ["registry"]),
     "device module": ([f"{PACKAGE}/backend/"], ["extension", "files"]),
     "lazy mode": ([f"{PACKAGE}/lazy/"], ["extension", "files"]),
@@ -117,6 +117,7 @@ QUEUE_ANSWERED = {
 # What is not yet as it should be. These lists may only shrink.
 KNOWN_ARROWS = set()
 KNOWN_LONG = {}
+ABI_LIST = "hal/include/hal/plugin_ops.def"  # one list, to which each minor version appends: it has no limit
 
 
 def component_of(path):
@@ -234,6 +235,8 @@ def check_sizes(root):
             name = path.relative_to(root).as_posix()
             counts[path.parent] = counts.get(path.parent, 0) + 1
             if path.suffix not in SUFFIXES | {".py", ".yaml"}:
+                continue
+            if name == ABI_LIST:
                 continue
             lines = path.read_text().count("\n")
             if lines > MOST_LINES and name not in long:

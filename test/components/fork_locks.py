@@ -4,7 +4,9 @@ import re
 
 MUTEX = re.compile(r"\bpthread_(?:mutex|cond|rwlock|spin|barrier)\w*_t\s+\w+\s*(?:=|;)|\bsem_t\s+\w+\s*;|\bmtx_t\b")
 RENEWED = "hal_life_hooks.after_fork initializes it again"
+REFUSED = "its functions read the number of the process first, and take no lock in a child"
 NOT_TAKEN = "held only while a plugin is in use; the child of such a process has no device that could take it"
+POSTED = "a signal's handler posts it, which never waits; the one thread that waits is started anew in a child that asks for it"
 
 FILES = {
     "hal/src/fusion/worker.c": RENEWED,
@@ -12,6 +14,10 @@ FILES = {
     "hal/src/plugin/layer_live.h": RENEWED,
     "hal/src/comm/comm.h": NOT_TAKEN,
     "hal/src/comm/communicator.c": NOT_TAKEN,
+    "hal/src/comm/log_signal.c": POSTED,
+    "hal/src/comm/vendor/watch.c": NOT_TAKEN,
+    "hal/src/comm/hierarchy/watch.c": REFUSED,
+    "hal/src/comm/hierarchy/watch.h": REFUSED,
     "hal/src/op/pack.c": NOT_TAKEN,
     "hal/src/op/provider.h": NOT_TAKEN,
     "hal/src/op/table.h": NOT_TAKEN,

@@ -11,7 +11,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-LIMIT_S = {"init_hangs": 5}
+LIMIT_S = {"init_hangs": 5, "wait_semaphore_in_host": 15, "wait_semaphore_holds_all": 15}
 
 
 def first_finding(arguments, name, case):

@@ -14,6 +14,13 @@ CUDA_LIBRARIES = Path(os.environ.get("CUDA_STAND_IN", TESTS.parents[1] / "build/
 NPU_DRIVER = Path(os.environ.get("ZE_CPU_DRIVER", TESTS.parents[1] / "build/release/test/doubles/ze_cpu_driver/libze_cpu_driver.so"))
 
 
+def kernels(tmp_path_factory, plugin):
+    """Returns the folder of a plugin's compiled kernels, which all files share that one worker runs, one after the other."""
+    folder = tmp_path_factory.getbasetemp() / f"kernels of {plugin}"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
 def cuda_settings(folder, libraries=False):
     """Settings of processes on the stand-ins of CUDA, with compiled kernels in that folder, and with cuBLASLt and cuDNN where asked for; skips where
     they are not built."""
@@ -28,7 +35,7 @@ def cuda_fixture(libraries=False, **more):
 
     @pytest.fixture(scope="module")
     def settings(tmp_path_factory):
-        return {**cuda_settings(tmp_path_factory.mktemp("kernels"), libraries), **more}
+        return {**cuda_settings(kernels(tmp_path_factory, "cuda"), libraries), **more}
 
     return settings
 

@@ -183,6 +183,14 @@ hal_block_t *block_of(const c10::DataPtr &ptr) {
   return ptr.get_deleter() == &release_block ? static_cast<hal_block_t *>(ptr.get_context()) : nullptr;
 }
 
+c10::DataPtr own(hal_block_t *block) {
+  void *address = hal_memory_block_address(block);
+  const int32_t device = hal_memory_block_device(block);
+  if (C10_UNLIKELY(c10::memoryProfilingEnabled()))
+    report_usage(address, static_cast<int64_t>(hal_memory_block_size(block)), device);
+  return {address, block, &release_block, c10::Device(kDevice, static_cast<c10::DeviceIndex>(device))};
+}
+
 bool adopt(c10::DataPtr &data, size_t size, c10::DeviceIndex device, c10::DataPtr *out_block) {
   void *address = data.get();
   auto owner = std::make_unique<c10::DataPtr>(std::move(data));

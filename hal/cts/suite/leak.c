@@ -46,6 +46,13 @@ static void use_event(cts_t *t) {
   CTS_OK(t, event_synchronize, event);
   CTS_OK(t, event_destroy, event);
 }
+static void use_semaphore(cts_t *t) {
+  hal_plugin_semaphore_t *semaphore = NULL;
+  CTS_OK(t, semaphore_create, t->device, 1, 0, &semaphore);
+  CTS_OK(t, stream_signal_semaphore, NULL, semaphore, 2);
+  CTS_OK(t, stream_wait_semaphore, NULL, semaphore, 2);
+  CTS_OK(t, semaphore_destroy, semaphore);
+}
 static void use_memory(cts_t *t) { cts_free(t, cts_alloc(t, 300)); }
 static void use_host_memory(cts_t *t) {
   void *host = NULL;
@@ -77,6 +84,9 @@ void cts_case_leak_stream(cts_t *t) {
 void cts_case_leak_event(cts_t *t) {
   check(t, use_event, "making, recording and destroying an event");
   CTS_JUDGE(t, event_create, "Destroyed by event_destroy");
+}
+void cts_case_leak_semaphore(cts_t *t) {
+  check(t, use_semaphore, "making, signaling, awaiting and destroying a semaphore");
 }
 void cts_case_leak_memory(cts_t *t) { check(t, use_memory, "allocating and freeing 300 bytes"); }
 void cts_case_leak_host_memory(cts_t *t) {

@@ -1,9 +1,11 @@
 /* comm.h: collective operations between processes.
  *
- * A communicator connects `size` ranks, one process each, numbered from 0. All ranks call the same collectives of a communicator in the
- * same order, with the same operator, data type and counts: each call carries a fingerprint of them, and a mismatch is an error on every
- * rank before data moves. Sums of float16 and bfloat16 are computed in float32, those of all types in the order of the ranks, and rounded
- * once: every rank gets the same bits, in every run and at every size. */
+ * A communicator connects `size` ranks, one process each, numbered from 0. All ranks call the same collectives of a
+ * communicator in the same order, with the same operator, data type and counts: each call carries a fingerprint of
+ * them, and a mismatch is an error on every rank before data moves. Sums of float16 and bfloat16 are computed in
+ * float32, those of all types in the order of the ranks, and rounded once: every rank gets the same bits, in every run
+ * and at every size. Both are promises of the transports of this header: the collectives library of a vendor
+ * (hal_comm_connect_library) has its own order and rounding, and compares calls only on request. */
 #ifndef HAL_COMM_H_
 #define HAL_COMM_H_
 
@@ -14,68 +16,6 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* ---- collectives ---------------------------------------------------------------------------------------------------- */
-
-/* Operators: `op` of hal_collective_t. `n` is the number of ranks, `count` the elements that a rank gives to or takes from each rank.
- *                     send (elements)     recv (elements)
- *   ALL_REDUCE        count               count            the reduction over all ranks, on every rank
- *   REDUCE            count               count            the reduction, on rank `peer` only (recv NULL elsewhere)
- *   BROADCAST         count               count            what rank `peer` sends (send NULL elsewhere)
- *   ALL_GATHER        count               n * count        the ranks' elements in their order, on every rank
- *   REDUCE_SCATTER    n * count           count            the reduction of block `rank`
- *   ALL_TO_ALL        n * count           n * count        block i goes to rank i and comes from rank i
- *   GATHER            count               n * count        as ALL_GATHER, on rank `peer` only (recv NULL elsewhere)
- *   SCATTER           n * count           count            block `rank` of what rank `peer` sends (send NULL elsewhere)
- *   SEND, RECV        count or none       none or count    to or from rank `peer`; calls of one pair and tag match in their order
- *   BARRIER           none                none             returns when all ranks have called it
- * send == recv works in place for ALL_REDUCE, REDUCE and BROADCAST; so does send == recv + rank * count for ALL_GATHER, and
- * recv == send + rank * count for REDUCE_SCATTER. Other overlap is invalid. A count of 0 is valid. */
-#define HAL_COMM_ALL_REDUCE UINT32_C(0)
-#define HAL_COMM_BROADCAST UINT32_C(1)
-#define HAL_COMM_REDUCE UINT32_C(2)
-#define HAL_COMM_ALL_GATHER UINT32_C(3)
-#define HAL_COMM_REDUCE_SCATTER UINT32_C(4)
-#define HAL_COMM_ALL_TO_ALL UINT32_C(5)
-#define HAL_COMM_SEND UINT32_C(6)
-#define HAL_COMM_RECV UINT32_C(7)
-#define HAL_COMM_BARRIER UINT32_C(8)
-#define HAL_COMM_GATHER UINT32_C(9)
-#define HAL_COMM_SCATTER UINT32_C(10)
-
-/* Reductions: `reduce` of hal_collective_t. AVG divides the sum by the number of ranks before it is rounded; not for integers. The bitwise
- * ones are for integers and bool. PREMUL_SUM multiplies by `scale` before it adds; for floating-point types. Of bool, SUM is "or" and
- * PROD is "and". Complex types: SUM, PROD and AVG. MIN and MAX give NaN where an element is NaN. */
-#define HAL_REDUCE_SUM UINT32_C(0)
-#define HAL_REDUCE_PROD UINT32_C(1)
-#define HAL_REDUCE_MIN UINT32_C(2)
-#define HAL_REDUCE_MAX UINT32_C(3)
-#define HAL_REDUCE_AVG UINT32_C(4)
-#define HAL_REDUCE_BAND UINT32_C(5)
-#define HAL_REDUCE_BOR UINT32_C(6)
-#define HAL_REDUCE_BXOR UINT32_C(7)
-#define HAL_REDUCE_PREMUL_SUM UINT32_C(8)
-
-/* One collective. Pointers are borrowed until it is done; the struct itself and its arrays for the call. */
-typedef struct hal_collective_s {
-  size_t struct_size;
-  uint32_t op;       /* HAL_COMM_* */
-  uint32_t reduce;   /* HAL_REDUCE_*, where op reduces */
-  hal_dtype_t dtype; /* of the elements; operators that only copy accept every type */
-  int32_t peer;      /* root of BROADCAST, REDUCE, GATHER, SCATTER; the other rank of SEND and RECV */
-  uint32_t tag;      /* of SEND and RECV */
-  uint32_t reserved; /* 0 */
-  const void *send;
-  void *recv;
-  uint64_t count; /* elements, as the table above says */
-  /* For ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, GATHER and SCATTER: NULL, or an array with a number for each rank in place of `count`:
-   * elements to give to and to take from it, and where its elements start. Where op gives or takes one block, only the arrays of the other
-   * side are read, and `count` is the size of the one block. Without displacements, blocks are stored one after another. */
-  const uint64_t *send_counts, *send_displs, *recv_counts, *recv_displs;
-  const void *scale;    /* PREMUL_SUM: one number on the host: float for float16 and bfloat16, else of dtype */
-  uint64_t sequence;    /* of the communicator's calls, from 1 on; set by the HAL */
-  uint64_t fingerprint; /* of op, reduce, dtype, peer, counts that all ranks share; set by the HAL */
-} hal_collective_t;
 
 /* ---- what a communicator is built on -------------------------------------------------------------------------------- */
 
@@ -109,6 +49,9 @@ typedef struct hal_comm_transport_s {
   /* Frees the transport. No other call is running. */
   void (*destroy)(void *context);
   uint32_t flags; /* HAL_COMM_COMPARES_CALLS */
+  /* Returns the failure that another rank has reported, or HAL_UNAVAILABLE where a rank has ended without destroying
+   * its side, with a message; HAL_OK where none is known. Any thread; never waits. NULL is allowed. Since 0.4. */
+  hal_status_t (*query)(void *context);
 } hal_comm_transport_t;
 
 /* Connects the ranks of a group that run on one host by shared memory; 2 to 64 ranks. All ranks call it, with the same name and size, and wait
@@ -119,6 +62,54 @@ typedef struct hal_comm_transport_s {
 HAL_API hal_status_t hal_comm_transport_shared_memory(const hal_comm_store_t *store, const char *name, int32_t rank,
                                                       int32_t size, int64_t timeout_ns,
                                                       hal_comm_transport_t *out_transport);
+
+/* ---- ranks on several hosts ----------------------------------------------------------------------------------------- */
+
+/* Ranks that can open each other's memory are one host: within it collectives use shared memory, between hosts
+ * transports that the caller connects. Ranks with private pid namespaces count as different hosts; network
+ * namespaces do not matter, and host names are not read.
+ *
+ * Sums are computed in the order of the ranks within each host, then in the order of the hosts, which is that of
+ * their lowest ranks. float16 and bfloat16 are summed and multiplied in float32, also between hosts, and rounded
+ * once; averages are divided once. All ranks get the same bits, in every run and at every size, as long as the ranks
+ * are on the hosts in the same way. */
+
+/* Flags of hal_comm_hosts_t. SHARED: HAL_UNIMPLEMENTED if no two ranks are on one host, as another transport has
+ * fewer steps then. */
+#define HAL_COMM_HOSTS_SHARED UINT32_C(1)
+
+/* What a transport over several hosts is made of. */
+typedef struct hal_comm_hosts_s {
+  size_t struct_size;
+  /* Copied. Its functions may be called by a thread of the HAL, also beside other calls, until `release` is called.
+   * It has no keys of an earlier attempt under this name. */
+  const hal_comm_store_t *store;
+  const char *name;   /* of the communicator; the same on all ranks; borrowed for the call */
+  int32_t rank, size; /* of this process; the number of processes, at least 2 */
+  int64_t timeout_ns; /* until the ranks have found each other */
+  uint32_t flags;     /* HAL_COMM_HOSTS_* */
+  uint32_t reserved;  /* 0 */
+  void *context;      /* first argument of `connect` */
+  /* Connects `size` of the ranks, of which this one is number `rank`. `use` names the set: "column 0" are the lowest
+   * ranks of the hosts, "column 1" the second ones, and so on; "messages" are all ranks, for SEND and RECV. A rank
+   * is in one column at most. `store` is the caller's, but its `get` fails as soon as another rank has failed; valid
+   * during the call. The transport needs ALL_GATHER, ALL_TO_ALL, GATHER and BROADCAST of uint8, also with counts,
+   * and SEND and RECV for "messages"; no reductions. It is destroyed with the result. */
+  hal_status_t (*connect)(void *context, const char *use, int32_t rank, int32_t size, const hal_comm_store_t *store,
+                          int64_t timeout_ns, hal_comm_transport_t *out_transport);
+  /* NULL, or called once when `store` and `context` are not used any more, also if the call fails: by the call, by
+   * the transport's `destroy`, or later by a thread of the HAL whose call of the store does not return. */
+  void (*release)(void *context);
+} hal_comm_hosts_t;
+
+/* Connects the ranks of a group on several hosts. All ranks call it and wait for each other. If all are on one host,
+ * the result is the transport of hal_comm_transport_shared_memory. Destroyed by its own `destroy`, or owned by a
+ * communicator. A bracket with SEND or RECV has one call. Errors, the same on all ranks: HAL_UNIMPLEMENTED = one
+ * rank, or see HAL_COMM_HOSTS_SHARED; HAL_NOT_READY = ranks are missing after `timeout_ns`; HAL_INVALID_ARGUMENT =
+ * the ranks differ in their size; HAL_INCOMPATIBLE = other versions of this library; the error of `connect` on one
+ * of the ranks; HAL_RESOURCE_EXHAUSTED. Since 0.3. */
+HAL_API hal_status_t hal_comm_transport_hierarchical(const hal_comm_hosts_t *hosts,
+                                                     hal_comm_transport_t *out_transport);
 
 /* ---- communicators -------------------------------------------------------------------------------------------------- */
 
@@ -138,7 +129,8 @@ typedef struct hal_comm_config_s {
   int32_t reserved;   /* 0 */
   int64_t timeout_ns; /* of collectives that name none; 0 = 30 minutes */
   const char *name;   /* for messages; borrowed for the call; NULL = "" */
-  /* Connects the ranks. The communicator owns it from a successful call on, and destroys it. */
+  /* Connects the ranks. The communicator owns it from a successful call on, and destroys it. Zeroed for one rank: its
+   * results are copies on the device. */
   hal_comm_transport_t transport;
 } hal_comm_config_t;
 
@@ -146,38 +138,133 @@ typedef struct hal_comm_config_s {
  * Errors: HAL_INVALID_ARGUMENT = a rank or size that does not fit; as hal_device_ensure; HAL_RESOURCE_EXHAUSTED. Since 0.3. */
 HAL_API hal_status_t hal_comm_create(const hal_comm_config_t *config, hal_comm_t **out_comm);
 
+/* Flags of hal_comm_connect_library. COMPARE_CALLS: the transport compares the ranks' calls before the library gets
+ * them, which waits for all ranks on a thread of the HAL. Without it, calls that do not match hang until their timeout,
+ * or are whatever the library makes of them. REGISTER_MEMORY: the allocator's segments are registered with a library
+ * that can, each at the first collective that uses it, until it is freed. */
+#define HAL_COMM_COMPARE_CALLS UINT32_C(1)
+#define HAL_COMM_REGISTER_MEMORY UINT32_C(2)
+
+/* Connects the ranks by the collectives library of the device's plugin (group COMM), beside the transport. From then on
+ * the library runs the collectives that it lists, on the device's streams; others, such as a reduction that it lacks,
+ * go through the transport, which is decided by the call alone. Collectives keep the order of the calls in both. All
+ * ranks call it, with the same flags and plugin, before their first collective, and wait for each other over the
+ * transport, at most `timeout_ns` (0: the communicator's timeout). Errors, the same on all ranks: HAL_UNIMPLEMENTED =
+ * the plugin has no library, or a rank cannot use it, which the message names with its cause: the transport runs all
+ * collectives; HAL_FAILED_PRECONDITION = collectives were submitted before; HAL_INVALID_ARGUMENT = unknown flags; those
+ * of the transport, after which the communicator has failed. Since 0.4. */
+HAL_API hal_status_t hal_comm_connect_library(hal_comm_t *comm, uint32_t flags, int64_t timeout_ns);
+
+/* As hal_comm_connect_library, for a communicator of some ranks of another one, whose library makes the connection
+ * (comm_split of the plugin): faster, and with shared resources. All ranks of `parent` call it, at the same place in the
+ * order of its collectives. Those of one `color` bring their new communicator `child`, on which they are numbered by
+ * `key`, then by their rank in `parent`; a `color` of -1 brings none (NULL). Where `parent` has no library that can, or
+ * it fails on one rank, the ranks connect anew, as hal_comm_connect_library. Errors also: HAL_INVALID_ARGUMENT = the
+ * groups are not the parts that colors and keys make; the failure of `parent`. `timeout_ns` 0: the timeout of `parent`.
+ * Since 0.4. */
+HAL_API hal_status_t hal_comm_split_library(hal_comm_t *parent, int32_t color, int32_t key, hal_comm_t *child,
+                                            uint32_t flags, int64_t timeout_ns);
+
+/* The same without `count` ranks of `parent` (comm_shrink of the plugin), which do not call it; the others keep their
+ * order. `shrink_flags`: HAL_COMM_SHRINK_ABORT ends the library's calls of `parent` first; hal_comm_abort of `parent`
+ * comes after this call, since a library that was aborted makes no communicator. Since 0.4. */
+HAL_API hal_status_t hal_comm_shrink_library(hal_comm_t *parent, const int32_t *excluded, uint32_t count,
+                                             uint32_t shrink_flags, hal_comm_t *child, uint32_t flags,
+                                             int64_t timeout_ns);
+
+/* Returns the name of the library that runs collectives, such as "nccl"; "" where the transport runs all. Valid as long
+ * as the communicator. Since 0.4. */
+HAL_API const char *hal_comm_library(const hal_comm_t *comm);
+
 /* Waits at most `timeout_ns` for submitted collectives, aborts what is left, and frees the communicator; NULL is allowed. Works stay valid.
  * In a forked child nothing happens. Since 0.3. */
 HAL_API void hal_comm_destroy(hal_comm_t *comm, int64_t timeout_ns);
 
-/* Queues collectives on device memory behind the work that is queued on `stream` (NULL: the current stream of the device), and returns
- * without waiting for it. Later work of `stream` does not wait for the collectives: see hal_comm_work_wait. Collectives of a
- * communicator run in the order of the calls, those of one call together; SEND and RECV run beside them, in order for each peer and
- * direction. `done` (NULL is allowed) runs when the copies of the results are queued on hal_comm_stream, or the work has failed, on a thread of
- * the HAL that holds no lock; not if the call fails. Buffers stay valid until then. Released by hal_comm_work_release (`out_work` NULL: not returned). Any thread.
- * Errors: HAL_INVALID_ARGUMENT = a call that is invalid by itself (nothing was queued); HAL_UNIMPLEMENTED = the stream records a
- * program; HAL_ABORTED, HAL_UNAVAILABLE, ... = the communicator's first failure. Since 0.3. */
+/* Queues collectives on device memory behind the work that is queued on `stream` (NULL: the current stream of the
+ * device), and returns without waiting for it. Later work of `stream` does not wait for the collectives: see
+ * hal_comm_work_wait. Collectives of a communicator run in the order of the calls, those of one call together; SEND and
+ * RECV run beside them, in order for each peer and direction. `done` (NULL is allowed) runs when the copies of the
+ * results are queued on hal_comm_stream, or the work has failed, on a thread of the HAL that holds no lock (or one that
+ * waits: HAL_COMM_WAITER_RUNS); not if the call fails. Buffers stay valid until then. Released by hal_comm_work_release
+ * (`out_work` NULL: not returned). Any thread. `done` may submit collectives and wait for them: they run on its thread.
+ * Collectives of the vendor's library are queued on hal_comm_stream before the call returns, unless earlier ones still
+ * run through the transport; `done` may then run on the calling thread, and buffers stay valid until the results are
+ * there. A failure after that is returned by hal_comm_work_wait, hal_comm_work_synchronize and hal_comm_work_query.
+ * While the stream records a program (hal/program.h), each run of the program submits the collectives, and its stream
+ * waits for their results: `done` runs at once, on the calling thread, and waiting for the work returns at once. All
+ * ranks run their programs in the same order.
+ * Errors: HAL_INVALID_ARGUMENT = a call that is invalid by itself (nothing was queued); HAL_ABORTED, HAL_UNAVAILABLE,
+ * ... = the communicator's first failure. Since 0.3. */
 HAL_API hal_status_t hal_comm_submit(hal_comm_t *comm, hal_stream_t *stream, const hal_collective_t *calls,
                                      uint32_t count, int64_t timeout_ns, hal_comm_done_fn_t done, void *user_data,
                                      hal_comm_work_t **out_work);
 
-/* Ends every collective that is queued or running, on this rank with HAL_ABORTED; the other ranks get `reason` where the transport can tell
- * them. The communicator accepts no more. Any thread; does not wait. Since 0.3. */
+/* A tensor of a collective, for the log. */
+typedef struct hal_comm_tensor_s {
+  hal_dtype_t dtype;
+  uint32_t dims;
+  const int64_t *sizes; /* `dims` of them */
+} hal_comm_tensor_t;
+
+/* Flags of a work. WAITER_RUNS: a thread in hal_comm_work_wait or hal_comm_work_synchronize without a time (0) may run
+ * the work, and works before it that have the flag; it waits for their operands, too, and `done` of these works may run
+ * on it, while it holds no lock of the HAL. A work of several SEND and RECV is run by threads of the HAL only.
+ * CALLER_WAITS implies WAITER_RUNS: no thread is woken for the work, since the caller calls hal_comm_work_wait,
+ * _synchronize, _query or _release for it at once. Until then it is run with later works of its order at the latest.
+ * IS_ORDERED: the ranks of each SEND and RECV submit it at the same place in the order of their collectives, in calls
+ * that have this flag, too. The vendor's library then runs them together with the others of the call; without it they
+ * go through the transport. */
+#define HAL_COMM_WAITER_RUNS UINT32_C(1)
+#define HAL_COMM_CALLER_WAITS UINT32_C(2)
+#define HAL_COMM_IS_ORDERED UINT32_C(4)
+
+/* What the caller adds to a work: its entry in the log, and flags. All of it is copied. */
+typedef struct hal_comm_entry_s {
+  size_t struct_size;
+  uint32_t group;      /* of hal_comm_log_group */
+  uint32_t is_message; /* 1: SEND or RECV, which are counted by themselves */
+  uint64_t sequence;   /* the work's number in its group: of collectives, or of messages */
+  uint64_t operation;  /* number of the program's call in its group */
+  const char *name;    /* "gloo:all_reduce"; NULL: the entry is made of the calls, as without this struct */
+  const char *stack; /* where the program called it: lines "function\tfile\tline\n", innermost first; NULL = unknown */
+  uint32_t input_count, output_count;
+  const hal_comm_tensor_t *tensors; /* inputs, then outputs */
+  uint32_t flags;                   /* HAL_COMM_WAITER_RUNS, HAL_COMM_CALLER_WAITS, HAL_COMM_IS_ORDERED; since 0.4 */
+} hal_comm_entry_t;
+
+/* As hal_comm_submit, with an entry in the log of collectives (`entry` NULL: one that is made of `calls`) and flags.
+ * Errors also: HAL_INVALID_ARGUMENT = an unknown flag. Since 0.3. */
+HAL_API hal_status_t hal_comm_submit_logged(hal_comm_t *comm, hal_stream_t *stream, const hal_collective_t *calls,
+                                            uint32_t count, int64_t timeout_ns, const hal_comm_entry_t *entry,
+                                            hal_comm_done_fn_t done, void *user_data, hal_comm_work_t **out_work);
+
+/* Ends every collective that is queued or running, on this rank with HAL_ABORTED; the other ranks get `reason` where
+ * the transport can tell them. The communicator accepts no more. Any thread; does not wait, but for the vendor's
+ * library, which takes at most a second. Since 0.3. */
 HAL_API void hal_comm_abort(hal_comm_t *comm, const char *reason);
 
 /* Returns the communicator's first failure with its message, or HAL_OK. Does not wait. Since 0.3. */
 HAL_API hal_status_t hal_comm_error(hal_comm_t *comm);
 
-/* Returns the stream that the results of collectives are copied on; borrowed. Since 0.3. */
+/* Returns the stream that the results of collectives are copied on, and that the vendor's library runs on; borrowed. It
+ * changes when a library is connected, whose stream no other communicator has. Since 0.3. */
 HAL_API hal_stream_t *hal_comm_stream(const hal_comm_t *comm);
 
 /* Returns the number of calls of hal_comm_submit so far, which every rank counts alike. Since 0.3. */
 HAL_API uint64_t hal_comm_sequence(const hal_comm_t *comm);
 
-/* Makes later work of `stream` (NULL: the current stream of the device) wait for the results. Returns when the other ranks have done
- * their part, which the caller may have to wait for, at most `timeout_ns` (0: until the work's own timeout ends it). Any thread.
- * Errors: the work's failure; HAL_NOT_READY = the time is over, and the work goes on. Since 0.3. */
+/* Makes later work of `stream` (NULL: the current stream of the device) wait for the results. Returns when the other
+ * ranks have done their part, which the caller may have to wait for, at most `timeout_ns` (0: until the work's own
+ * timeout ends it); at once where the vendor's library has the collectives. Any thread. Errors: the work's failure;
+ * HAL_NOT_READY = the time is over, and the work goes on. Since 0.3. */
 HAL_API HAL_MUST_USE hal_status_t hal_comm_work_wait(hal_comm_work_t *work, hal_stream_t *stream, int64_t timeout_ns);
+
+/* Makes later work of `stream` (NULL: the current stream of the device) wait for the results, and returns at once, before the other ranks have done
+ * their part, where the plugin has semaphores of its own (group SEMAPHORE) and the device is asynchronous; elsewhere as hal_comm_work_wait with 0.
+ * A work that fails after the call ends the wait: the failure is recorded for the stream, and reported by its next synchronization or query
+ * (HAL_ABORTED in place of HAL_UNAVAILABLE, as the device is not lost). Any thread. Errors: the work's failure before the call;
+ * HAL_FAILED_PRECONDITION = the stream is recorded. Since 0.4. */
+HAL_API HAL_MUST_USE hal_status_t hal_comm_work_wait_stream(hal_comm_work_t *work, hal_stream_t *stream);
 
 /* Waits on the host until the results are in device memory, otherwise as hal_comm_work_wait. Since 0.3. */
 HAL_API HAL_MUST_USE hal_status_t hal_comm_work_synchronize(hal_comm_work_t *work, int64_t timeout_ns);
@@ -187,6 +274,32 @@ HAL_API HAL_MUST_USE hal_status_t hal_comm_work_query(hal_comm_work_t *work);
 
 /* Releases a work, which may still be running; NULL is allowed. Since 0.3. */
 HAL_API void hal_comm_work_release(hal_comm_work_t *work);
+
+/* ---- the log of collectives ----------------------------------------------------------------------------------------- */
+
+/* A process has one log, of the last works of all its communicators. */
+
+/* Sets the number of entries (0: no log; 2,000 before the first call), which empties the log if the number changes, and the file that is written when a
+ * communicator fails (NULL: none). Errors: HAL_RESOURCE_EXHAUSTED, HAL_INVALID_ARGUMENT = over 2^20 entries. Since 0.3. */
+HAL_API hal_status_t hal_comm_log_configure(uint32_t entries, const char *file);
+
+/* Describes a group of ranks, numbered as in the whole job, for the log. The same name describes the same group again.
+ * Errors: HAL_RESOURCE_EXHAUSTED. Since 0.3. */
+HAL_API hal_status_t hal_comm_log_group(const char *name, const char *description, const uint64_t *ranks,
+                                        uint32_t count, uint32_t *out_group);
+
+/* Makes a signal write the log to the file of hal_comm_log_configure, on a thread of the HAL: for asking a process that hangs. 0 takes the
+ * signal back. A forked child does not write. Errors: HAL_FAILED_PRECONDITION = no file, or a signal that something else
+ * handles; HAL_INVALID_ARGUMENT = a signal that cannot be handled; HAL_RESOURCE_EXHAUSTED. Any thread. Since 0.3. */
+HAL_API hal_status_t hal_comm_log_write_on(int32_t signal);
+
+/* Writes the log to a file, in place of one that is there: a pickle in the format of torch's flight recorder, version
+ * 2.10, oldest entry first. An entry is "scheduled" from the call on, "started" when its operands are ready, and
+ * "completed" when the copies of its results are queued; one that has failed stays as it was, and is "retired". Of the
+ * vendor's library it is "started" when it is queued, and "completed" once a thread of the HAL has seen its end, up to
+ * 0.1 s later. Errors: HAL_UNAVAILABLE = the file cannot be written, with the cause; HAL_RESOURCE_EXHAUSTED. Any
+ * thread. Since 0.3. */
+HAL_API hal_status_t hal_comm_log_write(const char *file);
 
 #ifdef __cplusplus
 }

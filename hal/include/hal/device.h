@@ -48,6 +48,16 @@ HAL_API int32_t hal_device_exchange(int32_t device);
 /* Waits until all work of all streams of the device is done. Errors: an asynchronous failure of one of them, once; call again for others. Since 0.1. */
 HAL_API HAL_MUST_USE hal_status_t hal_device_synchronize(int32_t device);
 
+/* Ends the use of a device by this process: waits for its work, frees what the HAL holds for it (cached memory, kernels, the streams' handles),
+ * and lets the driver release the rest, such as its context; a lost device (HAL_UNAVAILABLE) works again afterwards, where the driver can. The next
+ * use starts the device anew, with limits, statistics and compilers as at the first use; streams and generators remain valid, kernels of
+ * hal_kernel_compile do not. A device that was not used is left alone. Other users of the driver in the process, such as the vendor's own
+ * libraries, lose what they have on the device. Failures of work that no caller has queried are logged. No other thread uses the device meanwhile.
+ * Errors, after which nothing has changed: HAL_FAILED_PRECONDITION = blocks of memory, events, modules, programs or other objects of the device
+ * exist, with their number, or a profile is running; HAL_UNIMPLEMENTED = the plugin does not reset devices; HAL_OUT_OF_RANGE. And HAL_UNAVAILABLE =
+ * the driver does not start the device again in this process. Since 0.4. */
+HAL_API hal_status_t hal_device_reset(int32_t device);
+
 /* Returns whether `device` can access memory of `peer` directly: 1 or 0. Errors: HAL_OUT_OF_RANGE. Since 0.1. */
 HAL_API hal_status_t hal_device_can_access_peer(int32_t device, int32_t peer, int32_t *out_accessible);
 

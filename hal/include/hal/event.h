@@ -42,6 +42,9 @@ HAL_API hal_status_t hal_event_ipc_export(hal_event_t *event, void *handle, size
 HAL_API hal_status_t hal_event_ipc_open(int32_t device, const void *handle, size_t handle_size,
                                         hal_event_t **out_event);
 
+/* Names an event, as hal_stream_set_name does a stream. Since 0.4. */
+HAL_API hal_status_t hal_event_set_name(hal_event_t *event, const char *name);
+
 /* Returns the event's device. Since 0.1. */
 HAL_API int32_t hal_event_device(const hal_event_t *event);
 

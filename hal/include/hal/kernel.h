@@ -20,6 +20,9 @@ HAL_API hal_status_t hal_module_load(int32_t device, const hal_module_desc_t *de
 /* Waits for the device, then unloads; NULL is allowed. Since 0.1. */
 HAL_API void hal_module_unload(hal_module_t *module);
 
+/* Names a module, as hal_stream_set_name does a stream. Since 0.4. */
+HAL_API hal_status_t hal_module_set_name(hal_module_t *module, const char *name);
+
 /* Finds a kernel of a module; it is valid until the module is unloaded. Errors: HAL_NOT_FOUND, naming it. Since 0.1. */
 HAL_API hal_status_t hal_kernel_get(hal_module_t *module, const char *name, hal_kernel_t **out_kernel);
 

@@ -71,6 +71,17 @@ HAL_API hal_status_t hal_memory_copy_batch(hal_stream_t *stream, const hal_copy_
 HAL_API hal_status_t hal_memory_fill(hal_stream_t *stream, int32_t device, void *dst, const void *pattern,
                                      size_t pattern_size, size_t size);
 
+/* Hints that work queued later uses `size` bytes from `ptr` on at `dst_device`: `device`, another one of its plugin, or HAL_HOST. Memory that the
+ * driver moves between them, such as CUDA's managed memory, is moved there in the order of the stream (NULL: current); other memory stays where
+ * it is. The bytes keep their values, and HAL_OK does not mean that they moved. On a recorded stream the hint is given now, and not when the
+ * recording runs. Errors: HAL_OUT_OF_RANGE, HAL_INVALID_ARGUMENT, the plugin's. Since 0.4. */
+HAL_API hal_status_t hal_memory_prefetch(int32_t device, hal_stream_t *stream, const void *ptr, size_t size,
+                                         int32_t dst_device);
+
+/* Hints how `size` bytes from `ptr` on are used: HAL_ADVICE_* of plugin.h, of which PREFERRED and ACCESSED, and their opposites, are about `place`: a
+ * device of the same plugin, or HAL_HOST. As hal_memory_prefetch, it changes no value and no use. Errors: as there. Since 0.4. */
+HAL_API hal_status_t hal_memory_advise(int32_t device, const void *ptr, size_t size, uint32_t advice, int32_t place);
+
 /* Returns free and total bytes of the device: as the plugin reports them, or by the HAL's own accounts. Those are of device_info's total_memory
  * (or the limit that was set) and the bytes that this process has allocated; if that is unknown, too, `*out_total` are the bytes that this
  * process has allocated on the device, and `*out_free` those of them that no block uses. Since 0.1. */
@@ -124,6 +135,42 @@ HAL_API hal_status_t hal_memory_pool_begin(hal_memory_pool_t *pool, hal_stream_t
 
 /* Ends that. Errors: HAL_FAILED_PRECONDITION = the stream is not routed to this pool; HAL_INVALID_ARGUMENT. Since 0.2. */
 HAL_API hal_status_t hal_memory_pool_end(hal_memory_pool_t *pool, hal_stream_t *stream);
+
+/* ---- memory shared between processes ------------------------------------------------------------------------------ */
+
+/* Bytes of the longest handle of hal_memory_share, and of its beginning that is equal in all handles of a block while it is shared. */
+#define HAL_MEMORY_SHARE_BYTES 1024
+#define HAL_MEMORY_SHARE_KEY_BYTES 48
+
+/* Creates a handle by which one process of this user opens the block's memory, once, while this process runs. The caller keeps the block until
+ * `release_fn(user_data)` has run, which the receiver causes by releasing its block or by its end; it runs on the thread of a later call of
+ * hal_memory_share, hal_memory_collect_shared or hal_memory_allocate. A handle that no process opens keeps the block. Work that is queued on
+ * the stream (NULL: current) by now is done before work that the receiver queues. `room` is at least HAL_MEMORY_SHARE_BYTES; `*out_size` is
+ * the number of bytes that were written to `handle`.
+ * Errors: HAL_UNIMPLEMENTED = the plugin does not share memory between processes, or not memory that it pools or that was adopted;
+ * HAL_FAILED_PRECONDITION = a received block (copy it first), or one of a private pool; HAL_INVALID_ARGUMENT; HAL_RESOURCE_EXHAUSTED; those
+ * of hal_stream_query. Since 0.3. */
+HAL_API hal_status_t hal_memory_share(hal_block_t *block, hal_stream_t *stream, hal_host_fn_t release_fn,
+                                      void *user_data, void *handle, size_t room, size_t *out_size);
+
+/* Checks whether hal_memory_share may share a block, without asking the plugin. Errors: its HAL_UNIMPLEMENTED and HAL_FAILED_PRECONDITION. Since 0.3. */
+HAL_API hal_status_t hal_memory_check_share(hal_block_t *block);
+
+/* Opens the memory of a handle of hal_memory_share on the same device, for work of `stream` (NULL: current), which waits for the sender's work.
+ * The block counts as adopted memory (hal_memory_adopt). The sender may release its memory after hal_memory_release of this block, once the
+ * work that uses it is done. The memory remains valid when the sender ends, if the device's driver keeps it.
+ * Errors: HAL_INVALID_ARGUMENT = no such handle; HAL_NOT_FOUND = the sender has ended, or is a process of another user;
+ * HAL_FAILED_PRECONDITION = the handle was opened before; HAL_RESOURCE_EXHAUSTED; the plugin's. Since 0.3. */
+HAL_API hal_status_t hal_memory_open(int32_t device, hal_stream_t *stream, const void *handle, size_t handle_size,
+                                     hal_block_t **out_block);
+
+/* Releases a handle of hal_memory_share that the receiver does not open, since it has the memory by another handle with the same key. Errors: as
+ * hal_memory_open. Since 0.3. */
+HAL_API hal_status_t hal_memory_decline(const void *handle, size_t handle_size);
+
+/* Runs the `release_fn` of each handle whose receiver has released its block or has ended. Returns the number of handles that remain.
+ * Any thread. Does nothing in a forked child. Since 0.3. */
+HAL_API uint32_t hal_memory_collect_shared(void);
 
 /* ---- snapshots and statistics --------------------------------------------------------------------------------------- */
 

@@ -1,4 +1,4 @@
-/* plugin.h: what a vendor's shared object and the HAL say to each other. Version 0.3.
+/* plugin.h: what a vendor's shared object and the HAL say to each other. Version 0.4.
  *
  * This header, with its parts plugin_base.h (version, status codes, handles, dtypes) and plugin_op.h (operators), stands alone
  * (stddef.h, stdint.h), compiles as C11 and C++17, and is all of ours that a plugin includes.
@@ -30,7 +30,7 @@
  *    hal_device_info_t, which the host also asks for in part.
  *  - Some structs have no struct_size. These never change: hal_arg_t, hal_launch_attribute_t, hal_value_t,
  *    hal_memory_handle_t, hal_host_range_t, hal_host_kernel_t. And these may grow, what holds an array of them says
- *    their distance: hal_copy_t, hal_ir_use_t, hal_ir_buffer_t.
+ *    their distance: hal_copy_t, hal_comm_call_t, hal_ir_use_t, hal_ir_buffer_t.
  *  - Flags are macros of bits. A flag that the plugin does not know is HAL_UNIMPLEMENTED, never ignored
  *    (plugin_flags.h): later minors add flags to calls and descriptors.
  *  - No bool, enum, long, bit-field, FILE *, C++ or torch type crosses. Strings are UTF-8, NUL-ended, borrowed for the call.
@@ -146,6 +146,29 @@ typedef struct hal_copy_s {
   size_t size;
   int32_t dst_device, src_device; /* device ordinals or HAL_HOST */
 } hal_copy_t;
+
+/* Advice of memory_advise. The numbers of CUDA's driver. PREFERRED and ACCESSED are about a device or HAL_HOST, the others ignore it. */
+enum {
+  HAL_ADVICE_READ_MOSTLY = 1, /* rarely written: each device that reads the memory may have a copy */
+  HAL_ADVICE_NOT_READ_MOSTLY = 2,
+  HAL_ADVICE_PREFERRED = 3, /* the memory stays there as long as others can access it there */
+  HAL_ADVICE_NOT_PREFERRED = 4,
+  HAL_ADVICE_ACCESSED = 5, /* the device or the host uses the memory where it lies, and does not wait for it to move */
+  HAL_ADVICE_NOT_ACCESSED = 6
+};
+
+/* Kinds of object_name_set. */
+enum {
+  HAL_OBJECT_DEVICE = 0,
+  HAL_OBJECT_STREAM = 1,
+  HAL_OBJECT_EVENT = 2,
+  HAL_OBJECT_MODULE = 3,
+  HAL_OBJECT_KERNEL = 4,
+  HAL_OBJECT_GRAPH_EXEC = 5,
+  HAL_OBJECT_COMM = 6,
+  HAL_OBJECT_SEMAPHORE = 7,
+  HAL_OBJECT_MEMORY = 8 /* of memory_alloc or memory_alloc_async: its first address */
+};
 
 /* ---- virtual memory: how memory of virtual_create crosses to other processes ------------------------------------------------- */
 #define HAL_HANDLE_NONE UINT32_C(0)

@@ -23,7 +23,7 @@ _Static_assert(sizeof(void *) == 8 && sizeof(size_t) == 8, "the plugin ABI is de
 #endif
 
 #define HAL_ABI_MAJOR 0
-#define HAL_ABI_MINOR 3
+#define HAL_ABI_MINOR 4
 /* The oldest minor version that this one works with: minors only append since then. */
 #define HAL_ABI_MINOR_OLDEST 3
 
@@ -92,6 +92,9 @@ typedef struct hal_plugin_kernel_s hal_plugin_kernel_t;
 typedef struct hal_plugin_graph_s hal_plugin_graph_t;
 typedef struct hal_plugin_graph_exec_s hal_plugin_graph_exec_t;
 typedef struct hal_plugin_physical_s hal_plugin_physical_t;
+typedef struct hal_plugin_comm_s hal_plugin_comm_t;
+typedef struct hal_plugin_comm_memory_s hal_plugin_comm_memory_t;
+typedef struct hal_plugin_semaphore_s hal_plugin_semaphore_t;
 
 /* ---- data types ---------------------------------------------------------------------------------------------------------
  * The numbers are those of c10::ScalarType, checked by static assertions on the torch side. */

@@ -37,6 +37,24 @@ static inline hal_status_t hal_stream_desc_check(const char *where, const hal_st
   return hal_host->error_set(HAL_UNIMPLEMENTED, 0, message);
 }
 
+/* The same for the advice of memory_advise. Since 0.4. */
+static inline hal_status_t hal_advice_check(const char *where, uint32_t advice) {
+  char message[192];
+  if (advice >= HAL_ADVICE_READ_MOSTLY && advice <= HAL_ADVICE_NOT_ACCESSED) return HAL_OK;
+  snprintf(message, sizeof message, "%s: unsupported advice %u; expected one of HAL_ADVICE_*, 1 to %d", where,
+           (unsigned)advice, (int)HAL_ADVICE_NOT_ACCESSED);
+  return hal_host->error_set(HAL_UNIMPLEMENTED, 0, message);
+}
+
+/* The same for the kind of object_name_set. Since 0.4. */
+static inline hal_status_t hal_object_check(const char *where, uint32_t kind) {
+  char message[192];
+  if (kind <= HAL_OBJECT_MEMORY) return HAL_OK;
+  snprintf(message, sizeof message, "%s: unsupported kind of object %u; expected one of HAL_OBJECT_*, 0 to %d", where,
+           (unsigned)kind, (int)HAL_OBJECT_MEMORY);
+  return hal_host->error_set(HAL_UNIMPLEMENTED, 0, message);
+}
+
 /* Answers ipc_export and event_ipc_export: writes `size` to `out_size`, and the bytes to `handle` when `room` is at
  * least that. Since 0.3. */
 static inline void hal_handle_write(const void *made, size_t size, void *handle, size_t room, size_t *out_size) {

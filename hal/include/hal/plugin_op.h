@@ -1,4 +1,5 @@
-/* plugin_op.h: the part of plugin.h about operators: tensors, values, calls, a plugin's own operators, random numbers. */
+/* plugin_op.h: the part of plugin.h about operators: tensors, values, calls, a plugin's own operators, random numbers,
+ * collectives between processes. */
 #ifndef HAL_PLUGIN_OP_H_
 #define HAL_PLUGIN_OP_H_
 
@@ -158,6 +159,157 @@ typedef struct hal_random_s {
   double p0, p1;                /* uniform: low, high; normal: mean, deviation; bernoulli: probability */
   const uint64_t *random_state; /* device memory or NULL, as in hal_op_call_t */
 } hal_random_t;
+
+/* ---- collectives between processes, which are also those of hal/comm.h ----------------------------------------------------- */
+
+/* Operators: `op` of hal_collective_t. `n` is the number of ranks, `count` the elements that a rank gives to or takes from each rank.
+ *                     send (elements)     recv (elements)
+ *   ALL_REDUCE        count               count            the reduction over all ranks, on every rank
+ *   REDUCE            count               count            the reduction, on rank `peer` only (recv NULL elsewhere)
+ *   BROADCAST         count               count            what rank `peer` sends (send NULL elsewhere)
+ *   ALL_GATHER        count               n * count        the ranks' elements in their order, on every rank
+ *   REDUCE_SCATTER    n * count           count            the reduction of block `rank`
+ *   ALL_TO_ALL        n * count           n * count        block i goes to rank i and comes from rank i
+ *   GATHER            count               n * count        as ALL_GATHER, on rank `peer` only (recv NULL elsewhere)
+ *   SCATTER           n * count           count            block `rank` of what rank `peer` sends (send NULL elsewhere)
+ *   SEND, RECV        count or none       none or count    to or from rank `peer`; calls of one pair and tag match in their order
+ *   BARRIER           none                none             returns when all ranks have called it
+ * send == recv works in place for ALL_REDUCE, REDUCE and BROADCAST; so does send == recv + rank * count for ALL_GATHER, and
+ * recv == send + rank * count for REDUCE_SCATTER. Other overlap is invalid. A count of 0 is valid. */
+#define HAL_COMM_ALL_REDUCE UINT32_C(0)
+#define HAL_COMM_BROADCAST UINT32_C(1)
+#define HAL_COMM_REDUCE UINT32_C(2)
+#define HAL_COMM_ALL_GATHER UINT32_C(3)
+#define HAL_COMM_REDUCE_SCATTER UINT32_C(4)
+#define HAL_COMM_ALL_TO_ALL UINT32_C(5)
+#define HAL_COMM_SEND UINT32_C(6)
+#define HAL_COMM_RECV UINT32_C(7)
+#define HAL_COMM_BARRIER UINT32_C(8)
+#define HAL_COMM_GATHER UINT32_C(9)
+#define HAL_COMM_SCATTER UINT32_C(10)
+
+/* Reductions: `reduce` of hal_collective_t. AVG divides the sum by the number of ranks before it is rounded; not for integers. The bitwise
+ * ones are for integers and bool. PREMUL_SUM multiplies by `scale` before it adds; for floating-point types. Of bool, SUM is "or" and
+ * PROD is "and". Complex types: SUM, PROD and AVG. MIN and MAX give NaN where an element is NaN. */
+#define HAL_REDUCE_SUM UINT32_C(0)
+#define HAL_REDUCE_PROD UINT32_C(1)
+#define HAL_REDUCE_MIN UINT32_C(2)
+#define HAL_REDUCE_MAX UINT32_C(3)
+#define HAL_REDUCE_AVG UINT32_C(4)
+#define HAL_REDUCE_BAND UINT32_C(5)
+#define HAL_REDUCE_BOR UINT32_C(6)
+#define HAL_REDUCE_BXOR UINT32_C(7)
+#define HAL_REDUCE_PREMUL_SUM UINT32_C(8)
+
+/* Flags of hal_collective_t. SCALE_ON_DEVICE: `scale` is device memory, read when the collective runs. FLOAT32_SUM: float16 and
+ * bfloat16 are summed in float32 and rounded once. DETERMINISTIC: the same operands give the same bits, in every run. */
+#define HAL_COLLECTIVE_SCALE_ON_DEVICE (UINT32_C(1) << 0)
+#define HAL_COLLECTIVE_FLOAT32_SUM (UINT32_C(1) << 1)
+#define HAL_COLLECTIVE_DETERMINISTIC (UINT32_C(1) << 2)
+
+/* One collective. Pointers are borrowed until it is done; the struct itself and its arrays for the call. */
+typedef struct hal_collective_s {
+  size_t struct_size;
+  uint32_t op;       /* HAL_COMM_* */
+  uint32_t reduce;   /* HAL_REDUCE_*, where op reduces */
+  hal_dtype_t dtype; /* of the elements; operators that only copy accept every type */
+  int32_t peer;      /* root of BROADCAST, REDUCE, GATHER, SCATTER; the other rank of SEND and RECV */
+  uint32_t tag;      /* of SEND and RECV */
+  uint32_t flags;    /* HAL_COLLECTIVE_* */
+  const void *send;
+  void *recv;
+  uint64_t count; /* elements, as the table above says */
+  /* For ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, GATHER and SCATTER: NULL, or an array with a number for each rank in place of `count`:
+   * elements to give to and to take from it, and where its elements start. Where op gives or takes one block, only the arrays of the other
+   * side are read, and `count` is the size of the one block. Without displacements, blocks are stored one after another. */
+  const uint64_t *send_counts, *send_displs, *recv_counts, *recv_displs;
+  const void *scale;    /* PREMUL_SUM: one number on the host: float for float16 and bfloat16, else of dtype */
+  uint64_t sequence;    /* of the communicator's calls, from 1 on; set by the HAL */
+  uint64_t fingerprint; /* of op, reduce, dtype, peer, counts that all ranks share; set by the HAL */
+} hal_collective_t;
+
+/* ---- communicators of a plugin: group COMM --------------------------------------------------------------------------------- */
+/* The most bytes of an id (comm_unique_id). */
+#define HAL_COMM_ID_BYTES 8192
+
+/* hal_comm_info_t.flags: what the library can do. Without a flag the slot or the descriptor's flag is HAL_UNIMPLEMENTED. */
+#define HAL_COMM_CAN_NONBLOCKING (UINT32_C(1) << 0) /* HAL_COMM_NONBLOCKING */
+#define HAL_COMM_CAN_SPLIT (UINT32_C(1) << 1)       /* comm_split */
+#define HAL_COMM_CAN_SHRINK (UINT32_C(1) << 2)      /* comm_shrink */
+#define HAL_COMM_CAN_REGISTER (UINT32_C(1) << 3)    /* comm_register */
+#define HAL_COMM_CAN_CAPTURE (UINT32_C(1) << 4)     /* comm_submit on a stream that is captured */
+#define HAL_COMM_CAN_UNEVEN (UINT32_C(1) << 5)      /* arrays of counts in hal_collective_t */
+#define HAL_COMM_CAN_TAG (UINT32_C(1) << 6) /* SEND and RECV match by tag; without it in the order of the calls */
+#define HAL_COMM_CAN_SHARE_DEVICE (UINT32_C(1) << 7)     /* several ranks on one device */
+#define HAL_COMM_CAN_CROSS_HOSTS (UINT32_C(1) << 8)      /* ranks on several hosts */
+#define HAL_COMM_CAN_FLOAT32_SUM (UINT32_C(1) << 9)      /* HAL_COLLECTIVE_FLOAT32_SUM */
+#define HAL_COMM_CAN_DETERMINISTIC (UINT32_C(1) << 10)   /* HAL_COMM_DETERMINISTIC, HAL_COLLECTIVE_DETERMINISTIC */
+#define HAL_COMM_CAN_SCALE_ON_DEVICE (UINT32_C(1) << 11) /* HAL_COLLECTIVE_SCALE_ON_DEVICE */
+
+/* What a device's library for collectives can do, see comm_info. */
+typedef struct hal_comm_info_s {
+  size_t struct_size;
+  uint32_t id_bytes;          /* of comm_unique_id, at most HAL_COMM_ID_BYTES */
+  uint32_t max_ranks;         /* of a communicator; 0 = no limit */
+  uint64_t ops;               /* bit HAL_COMM_*: the operators */
+  uint64_t copy_dtypes;       /* HAL_DTYPE_BIT: of the operators that only copy; the host passes others as bytes */
+  uint64_t reduce_dtypes[16]; /* HAL_DTYPE_BIT by HAL_REDUCE_*; 0 = no such reduction */
+  uint32_t flags;             /* HAL_COMM_CAN_* */
+  uint32_t version;           /* the library's own number */
+  char name[32];              /* of the library, for messages: "nccl"; NUL-ended */
+} hal_comm_info_t;
+
+/* hal_comm_desc_t.flags. NONBLOCKING: comm_create returns at once, in state CREATING. DETERMINISTIC: of all collectives. */
+#define HAL_COMM_NONBLOCKING (UINT32_C(1) << 0)
+#define HAL_COMM_DETERMINISTIC (UINT32_C(1) << 1)
+
+/* What comm_create, comm_split and comm_shrink make. The latter two ignore id, rank and size. */
+typedef struct hal_comm_desc_s {
+  size_t struct_size;
+  const void *id; /* of comm_unique_id on one of the ranks; borrowed for the call */
+  size_t id_size;
+  int32_t rank, size;
+  uint32_t flags;     /* HAL_COMM_NONBLOCKING, HAL_COMM_DETERMINISTIC */
+  int32_t priority;   /* of the device's work, as of hal_stream_desc_t */
+  int64_t timeout_ns; /* until all ranks have come; <= 0 = without a limit */
+  const char *name;   /* for messages and profiles; borrowed for the call */
+} hal_comm_desc_t;
+
+/* hal_comm_state_t.state */
+#define HAL_COMM_CREATING UINT32_C(1)
+#define HAL_COMM_READY UINT32_C(2)
+#define HAL_COMM_FAILED UINT32_C(3)
+#define HAL_COMM_ABORTED UINT32_C(4)
+
+/* What comm_query reports. */
+typedef struct hal_comm_state_s {
+  size_t struct_size;
+  uint32_t state;                 /* HAL_COMM_CREATING, _READY, _FAILED, _ABORTED */
+  hal_status_t error;             /* FAILED, ABORTED: the first failure */
+  int32_t bad_rank;               /* the rank that caused it; -1 = unknown */
+  uint32_t reserved;              /* 0 */
+  int64_t native_code;            /* the library's own number, 0 if none */
+  uint64_t queued, started, done; /* calls of comm_submit; 0 where the library does not count */
+  char message[256];              /* NUL-ended, "" where there is none */
+} hal_comm_state_t;
+
+/* One collective of comm_submit. It may grow: elements lie `stride` bytes apart. */
+typedef struct hal_comm_call_s {
+  hal_plugin_comm_t *comm;
+  hal_plugin_stream_t *stream; /* of the communicator's device; NULL: done when comm_submit returns */
+  const hal_collective_t *desc;
+} hal_comm_call_t;
+
+/* Flags of comm_register. SYMMETRIC: all ranks register memory of the same size, in the same order. */
+#define HAL_COMM_REGISTER_SYMMETRIC (UINT32_C(1) << 0)
+/* Flags of comm_shrink. ABORT: the parent's calls are aborted first. */
+#define HAL_COMM_SHRINK_ABORT (UINT32_C(1) << 0)
+
+/* ---- semaphores: group SEMAPHORE ------------------------------------------------------------------------------------------- */
+/* Flags of semaphore_create. INTERPROCESS: for semaphore_export. */
+#define HAL_SEMAPHORE_INTERPROCESS (UINT32_C(1) << 0)
+/* The value of a poisoned semaphore, which fulfills no wait: each waiter fails. */
+#define HAL_SEMAPHORE_POISON UINT64_MAX
 
 #ifdef __cplusplus
 }

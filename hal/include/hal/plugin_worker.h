@@ -1,5 +1,6 @@
 /* plugin_worker.h: for plugins: a thread that does pieces of work in the order in which they were given to it: a stream of a device
- * without queues of its own, or the caller of a stream's host functions. Linked from libhal_plugin.a into plugins that use it. */
+ * without queues of its own, or the caller of a stream's host functions; and queries of queues to which others submit work. Linked from
+ * libhal_plugin.a into plugins that use it. */
 #ifndef HAL_PLUGIN_WORKER_H_
 #define HAL_PLUGIN_WORKER_H_
 
@@ -36,6 +37,14 @@ void hal_worker_wait(hal_worker_t *worker, uint64_t number);
 
 /* Does what is still queued, ends the thread and releases the worker; NULL is nothing. No other thread may use it then. Since 0.2. */
 void hal_worker_stop(hal_worker_t *worker);
+
+/* Returns HAL_OK when a queue of the driver is idle to which a user submits commands that the plugin does not know (stream_native), else
+ * HAL_NOT_READY. The plugin has queued a marker after them, and `is_busy(stream)` returns 1 until that has completed. It is polled for a
+ * moment, within which the marker of an idle queue completes; where it does not, the next call polls twice as long, up to 20 ms, so that a
+ * caller that polls finds the queue idle in the end. `*inout_patience_ns` is the queue's, 0 at first, and accessed atomically. Thread-safe, as
+ * `is_busy` is. Since 0.4. */
+hal_status_t hal_marker_query(int64_t *inout_patience_ns, int (*is_busy)(hal_plugin_stream_t *stream),
+                              hal_plugin_stream_t *stream);
 
 #ifdef __cplusplus
 }

@@ -33,6 +33,10 @@ enum {
  * device: its time is the host's, copies of operands included. Since 0.2. */
 #define HAL_PROFILE_HOST_OP UINT32_C(16)
 
+/* hal_profile_activity_t.kind of collectives that ran together, or of one message (hal/comm.h). The time is from when the operands
+ * were ready to when the copies of the results were queued: these are records of their own. Since 0.4. */
+#define HAL_PROFILE_COLLECTIVE UINT32_C(17)
+
 /* One piece of work that a device has done. All of it is borrowed for the call that gets it. */
 typedef struct hal_profile_activity_s {
   size_t struct_size;
@@ -40,10 +44,11 @@ typedef struct hal_profile_activity_s {
   const char *op;           /* the operator that submitted it, "name.overload"; "" = none, such as a plain copy */
   int64_t start_ns, end_ns; /* of the host's monotonic clock; start <= end */
   uint64_t correlation;     /* the innermost hal_profile_push of the thread that submitted it; 0 = none */
-  uint64_t bytes;           /* copied or filled; 0 for kernels */
-  int64_t stream;           /* hal_stream_id, or HAL_PROFILE_NO_STREAM */
+  uint64_t
+      bytes; /* copied or filled; of collectives the operands or the results of this rank, what is more; 0 for kernels */
+  int64_t stream; /* hal_stream_id, or HAL_PROFILE_NO_STREAM */
   int32_t device;
-  uint32_t kind;      /* HAL_PROFILE_KERNEL, _COPY, _FILL, _RANGE or _HOST_OP */
+  uint32_t kind;      /* HAL_PROFILE_KERNEL, _COPY, _FILL, _RANGE, _HOST_OP or _COLLECTIVE */
   uint32_t direction; /* of a copy: HAL_COPY_*; else 0 */
   uint32_t answer;    /* HAL_PROFILE_BY_*; since 0.2 */
   uint32_t reserved;
@@ -54,6 +59,11 @@ typedef struct hal_profile_activity_s {
   int64_t launch_thread; /* gettid() of the thread that submitted it */
   /* Of the host's monotonic clock; start <= end, and start <= start_ns up to the error of the device's clock. */
   int64_t launch_start_ns, launch_end_ns;
+  /* Of HAL_PROFILE_COLLECTIVE, since 0.4: the communicator's name, the number of the work in it, and the number of its ranks. */
+  const char *group; /* NULL = no collective */
+  uint64_t sequence;
+  int32_t group_size;
+  uint32_t reserved_too;
 } hal_profile_activity_t;
 
 typedef void (*hal_profile_fn_t)(void *user_data, const hal_profile_activity_t *activity);

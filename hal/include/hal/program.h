@@ -67,8 +67,8 @@ HAL_API int32_t hal_program_device(const hal_program_t *program);
 /* What a program holds. */
 typedef struct hal_program_info_s {
   size_t struct_size;
-  uint32_t recording, spoiled; /* 1 or 0 */
-  uint32_t commands;           /* all of the following */
+  uint32_t recording, invalidated; /* 1 or 0 */
+  uint32_t commands;               /* all of the following */
   uint32_t launches, copies, fills, draws, own_ops,
       host_calls;       /* draws: random numbers, or random states of a generator for kernels */
   uint32_t streams;     /* that were recorded */
@@ -77,6 +77,8 @@ typedef struct hal_program_info_s {
   uint64_t owned_bytes; /* of host memory, for arguments and copied data */
   uint32_t graphs;      /* of the plugin that a run launches: 0 before the second run, and where there are none */
   uint32_t captured;    /* commands that are in them */
+  uint32_t submissions; /* collectives, which the host submits in each run; since 0.3 */
+  uint32_t reserved;    /* 0 */
 } hal_program_info_t;
 
 /* Returns the counts of a program. The caller sets `out_info->struct_size`. Any thread. Since 0.2. */

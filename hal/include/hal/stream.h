@@ -18,6 +18,8 @@ typedef struct hal_event_s hal_event_t;
 
 /* Streams per device and priority in the pools; further requests are served round robin. The number is c10's. */
 #define HAL_STREAMS_PER_POOL 32
+/* The highest id of a stream: of the default one, the two pools, and the streams of communicators (hal/comm.h). */
+#define HAL_MAX_STREAM_ID (6 * HAL_STREAMS_PER_POOL)
 
 /* Returns the device's default stream; borrowed. Errors: as hal_device_ensure. Since 0.1. */
 HAL_API hal_status_t hal_stream_default(int32_t device, hal_stream_t **out_stream);
@@ -66,6 +68,10 @@ HAL_API hal_status_t hal_stream_host_call(hal_stream_t *stream, hal_host_fn_t fn
  * queries and events. Deferred work (lazy.h) is flushed by this call and not by work on the handle: call it again
  * before each use. Since 0.1. */
 HAL_API hal_status_t hal_stream_native(hal_stream_t *stream, void **out_native);
+
+/* Names a stream (NULL: current) in the vendor's profilers and in messages, where the plugin has such names: "data loader". The name is copied; ""
+ * removes it. HAL_OK does not mean that a tool shows it. Errors: HAL_INVALID_ARGUMENT = no name; the plugin's. Since 0.4. */
+HAL_API hal_status_t hal_stream_set_name(hal_stream_t *stream, const char *name);
 
 /* Returns whether the stream's work (NULL: current) is recorded or deferred (program.h, lazy.h): 1 or 0. A copy from host memory that is not
  * page-locked has taken its bytes then when hal_memory_copy returns. Costs a load. Since 0.2. */

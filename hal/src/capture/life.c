@@ -13,6 +13,10 @@ static atomic_uint_fast64_t last_id;
 uint64_t hal_program_new_id(void) { return atomic_fetch_add(&last_id, 1) + 1; }
 
 void hal_command_list_destroy(hal_command_list_t *list) {
+  for (uint32_t i = 0; i < list->command_count; i++) {
+    const hal_command_t *const command = &list->commands[i];
+    if (command->kind == HAL_COMMAND_SUBMISSION) command->u.submission->destroy(command->u.submission->user_data);
+  }
   hal_arena_destroy(&list->arena);
   hal_free(list->commands);
   hal_free(list->ops);

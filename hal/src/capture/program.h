@@ -16,8 +16,9 @@ enum {
   HAL_COMMAND_RANDOM,
   HAL_COMMAND_OWN_OP,
   HAL_COMMAND_HOST_CALL,
-  HAL_COMMAND_DRAW,  /* writes the random state of a run, which later kernels read */
-  HAL_COMMAND_FREED, /* lazy work: no command, but a note that memory was released */
+  HAL_COMMAND_SUBMISSION, /* the host submits work in each run */
+  HAL_COMMAND_DRAW,       /* writes the random state of a run, which later kernels read */
+  HAL_COMMAND_FREED,      /* lazy work: no command, but a note that memory was released */
   HAL_COMMAND_KINDS
 };
 
@@ -53,6 +54,7 @@ typedef struct hal_command_s {
       hal_host_fn_t fn;
       void *user_data;
     } host_call;
+    const hal_submission_t *submission;
     const struct hal_program_source_s *draw;
     struct {
       const void *address;

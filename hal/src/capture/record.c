@@ -296,6 +296,19 @@ static hal_status_t record_host_call(hal_queue_t *queue, hal_host_fn_t fn, void 
   return hal_program_leave(program, HAL_OK);
 }
 
+static hal_status_t record_submission(hal_queue_t *queue, const hal_submission_t *submission) {
+  hal_program_t *program;
+  HAL_RETURN_IF_ERROR(hal_program_enter(queue, &program));
+  hal_submission_t *const own = hal_arena_copy(&program->list.arena, submission, sizeof *submission);
+  if (own) own->user_data = submission->copy(submission->user_data);
+  hal_command_t *const command = own && own->user_data ? hal_program_append(program, HAL_COMMAND_SUBMISSION) : NULL;
+  if (command)
+    command->u.submission = own;
+  else if (own && own->user_data)
+    own->destroy(own->user_data);
+  return hal_program_leave(program, command ? HAL_OK : out_of_memory());
+}
+
 /* ---- the rest ------------------------------------------------------------------------------------------------------------ */
 
 static int reports(hal_queue_t *queue) {
@@ -442,6 +455,7 @@ const hal_queue_calls_t hal_program_calls = {.begin_op = begin_op,
                                              .random = record_random,
                                              .own_op = record_own_op,
                                              .host_call = record_host_call,
+                                             .submission = record_submission,
                                              .record_event = record_event,
                                              .wait_event = wait_event,
                                              .recorded_event = recorded_event,

@@ -11,11 +11,15 @@
 #include "op/internal.h"
 #include "plugin/call.h"
 
-static const uint32_t slots[] = {
-    [HAL_COMMAND_LAUNCH] = HAL_SLOT_kernel_launch, [HAL_COMMAND_COPY] = HAL_SLOT_memory_copy,
-    [HAL_COMMAND_FILL] = HAL_SLOT_memory_fill,     [HAL_COMMAND_RANDOM] = HAL_SLOT_random_fill,
-    [HAL_COMMAND_OWN_OP] = HAL_SLOT_op_find,       [HAL_COMMAND_HOST_CALL] = HAL_SLOT_stream_host_call,
-    [HAL_COMMAND_DRAW] = HAL_SLOT_memory_fill,     [HAL_COMMAND_FREED] = HAL_SLOT_memory_fill /* is never queued */};
+static const uint32_t slots[] = {[HAL_COMMAND_LAUNCH] = HAL_SLOT_kernel_launch,
+                                 [HAL_COMMAND_COPY] = HAL_SLOT_memory_copy,
+                                 [HAL_COMMAND_FILL] = HAL_SLOT_memory_fill,
+                                 [HAL_COMMAND_RANDOM] = HAL_SLOT_random_fill,
+                                 [HAL_COMMAND_OWN_OP] = HAL_SLOT_op_find,
+                                 [HAL_COMMAND_HOST_CALL] = HAL_SLOT_stream_host_call,
+                                 [HAL_COMMAND_DRAW] = HAL_SLOT_memory_fill,
+                                 [HAL_COMMAND_FREED] = HAL_SLOT_memory_fill /* is never queued */,
+                                 [HAL_COMMAND_SUBMISSION] = HAL_SLOT_stream_host_call /* its messages are complete */};
 _Static_assert(sizeof slots / sizeof *slots == HAL_COMMAND_KINDS, "each kind of command has its slot");
 
 /* Where the plugin's operators have their scratch memory: `kept`, which remains; else `pool`, which gets it back; both NULL: the stream's. */
@@ -63,6 +67,8 @@ static inline hal_status_t run_command(const hal_command_t *command, hal_plugin_
       return run_own_op(command, stream, scratch);
     case HAL_COMMAND_DRAW:
       return run_draw(command->u.draw, plugin, ordinal, handle);
+    case HAL_COMMAND_SUBMISSION:
+      return command->u.submission->submit(command->u.submission->user_data, stream);
     default:
       return hal_call_stream_host_call(plugin, handle, command->u.host_call.fn, command->u.host_call.user_data);
   }
@@ -73,7 +79,8 @@ static hal_status_t failed(const hal_command_list_t *list, uint32_t number, cons
                            hal_status_t status) {
   const hal_command_t *const command = &list->commands[number];
   const char *const name = command->op == HAL_NO_OP ? NULL : hal_op_error_name(list->ops[command->op].op);
-  if (command->kind != HAL_COMMAND_OWN_OP) hal_error_plugin(device->plugin, slots[command->kind], status);
+  if (command->kind != HAL_COMMAND_OWN_OP && command->kind != HAL_COMMAND_SUBMISSION)
+    hal_error_plugin(device->plugin, slots[command->kind], status);
   return hal_error_prefix(status, "command %u of %u of a program%s%s: ", (unsigned)number + 1,
                           (unsigned)list->command_count, name ? ", " : "", name ? name : "");
 }

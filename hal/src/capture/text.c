@@ -22,7 +22,7 @@ hal_status_t hal_program_info(const hal_program_t *program, hal_program_info_t *
   for (uint32_t i = 0; i < own->list.command_count; i++) counts[own->list.commands[i].kind]++;
   hal_program_info_t info = {.struct_size = out_info->struct_size,
                              .recording = own->recording != 0,
-                             .spoiled = own->invalidated != HAL_OK,
+                             .invalidated = own->invalidated != HAL_OK,
                              .commands = own->list.command_count,
                              .launches = counts[HAL_COMMAND_LAUNCH],
                              .copies = counts[HAL_COMMAND_COPY],
@@ -38,6 +38,7 @@ hal_status_t hal_program_info(const hal_program_t *program, hal_program_info_t *
     if (own->graphs.parts[i].graph) info.captured += own->graphs.parts[i].end - own->graphs.parts[i].begin;
   for (const hal_program_source_t *source = own->sources; source; source = source->next) info.random += source->blocks;
   hal_program_unlock(own);
+  info.submissions = counts[HAL_COMMAND_SUBMISSION];
   memcpy(out_info, &info, info.struct_size < sizeof info ? info.struct_size : sizeof info);
   return HAL_OK;
 }
@@ -87,6 +88,9 @@ static void add_command(writer_t *writer, const hal_command_t *command) {
       break;
     case HAL_COMMAND_FREED:
       add(writer, "%zu bytes are released", command->u.freed.size);
+      break;
+    case HAL_COMMAND_SUBMISSION:
+      add(writer, "%s", command->u.submission->name);
       break;
     default:
       add(writer, "host function");

@@ -4,6 +4,7 @@
 
 #include "base/dtype.h"
 #include "base/host_malloc.h"
+#include "base/status_internal.h"
 #include "comm/comm.h"
 #include "hal/status.h"
 
@@ -16,9 +17,13 @@ typedef struct record_s {
 
 static record_t record_of(uint64_t bracket, const hal_collective_t *calls, uint32_t count) {
   record_t record = {.bracket = bracket, .calls = count, .fingerprint = UINT64_C(0xcbf29ce484222325)};
-  for (uint32_t i = 0; i < count; i++)
+  const hal_collective_t *first = NULL;
+  for (uint32_t i = 0; i < count; i++) {
+    if (hal_comm_op_is_message(calls[i].op)) continue; /* of two ranks */
+    if (!first) first = &calls[i];
     record.fingerprint = (record.fingerprint ^ calls[i].fingerprint) * UINT64_C(0x9E3779B97F4A7C15);
-  record.op = calls->op, record.dtype = calls->dtype, record.peer = calls->peer, record.count = calls->count;
+  }
+  if (first) record.op = first->op, record.dtype = first->dtype, record.peer = first->peer, record.count = first->count;
   return record;
 }
 
@@ -46,8 +51,23 @@ static hal_status_t compare(const hal_comm_t *comm, const record_t *records) {
   return HAL_OK;
 }
 
+/* A rank that has found a mismatch aborts the transport: not before all ranks have found it. Keeps the thread's
+ * error. */
+static void leave_together(const hal_comm_t *comm, int64_t timeout_ns) {
+  const hal_collective_t barrier = {.struct_size = sizeof barrier, .op = HAL_COMM_BARRIER};
+  hal_error_saved_t saved;
+  hal_error_save(&saved);
+  comm->transport.run(comm->transport.context, &barrier, 1, timeout_ns < 1000000000 ? timeout_ns : 1000000000);
+  hal_error_restore(&saved);
+}
+
 hal_status_t hal_comm_agree(hal_comm_t *comm, const hal_collective_t *calls, uint32_t count, int64_t timeout_ns) {
-  if ((comm->transport.flags & HAL_COMM_COMPARES_CALLS) || comm->size == 1) return HAL_OK;
+  if (comm->transport.flags & HAL_COMM_COMPARES_CALLS) return HAL_OK;
+  return hal_comm_compare(comm, calls, count, timeout_ns);
+}
+
+hal_status_t hal_comm_compare(hal_comm_t *comm, const hal_collective_t *calls, uint32_t count, int64_t timeout_ns) {
+  if (comm->size == 1) return HAL_OK;
   const record_t own = record_of(++comm->brackets, calls, count);
   record_t *const records = hal_malloc((size_t)comm->size * sizeof *records);
   if (!records)
@@ -60,6 +80,7 @@ hal_status_t hal_comm_agree(hal_comm_t *comm, const hal_collective_t *calls, uin
                                    .count = sizeof own};
   hal_status_t status = comm->transport.run(comm->transport.context, &gather, 1, timeout_ns);
   if (!status) status = compare(comm, records);
+  if (status == HAL_INVALID_ARGUMENT) leave_together(comm, timeout_ns);
   hal_free(records);
   return status;
 }

@@ -122,6 +122,9 @@ static hal_status_t check_buffers(const hal_comm_t *comm, const hal_collective_t
   return HAL_OK;
 }
 
+/* These hold for every collective here; a scale is read on the host. */
+enum { KNOWN_FLAGS = HAL_COLLECTIVE_FLOAT32_SUM | HAL_COLLECTIVE_DETERMINISTIC };
+
 hal_status_t hal_comm_check(const hal_comm_t *comm, const hal_collective_t *call) {
   if (call->struct_size < offsetof(hal_collective_t, scale))
     return hal_error_set(HAL_INVALID_ARGUMENT,
@@ -130,6 +133,9 @@ hal_status_t hal_comm_check(const hal_comm_t *comm, const hal_collective_t *call
     return hal_error_set(HAL_UNIMPLEMENTED, "collective %u is unknown to this version", call->op);
   const hal_comm_op_t *const op = &hal_comm_ops[call->op];
   const int is_message = hal_comm_op_is_message(call->op);
+  if (call->flags & ~KNOWN_FLAGS)
+    return hal_error_set(HAL_UNIMPLEMENTED, "%s: unsupported flags 0x%x; supported flags are 0x%x", op->name,
+                         call->flags & ~KNOWN_FLAGS, KNOWN_FLAGS);
   if (call->op == HAL_COMM_BARRIER) return HAL_OK;
   if (!hal_dtype_size(call->dtype))
     return hal_error_set(HAL_INVALID_ARGUMENT, "%s: dtype %u is unknown", op->name, (unsigned)call->dtype);

@@ -5,11 +5,14 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/dtype.h"
+#include "base/callback.h"
+#include "base/clock.h"
 #include "base/host_malloc.h"
 #include "base/life.h"
 #include "comm/comm.h"
+#include "comm/log.h"
 #include "comm/shm/shm.h"
+#include "comm/vendor/vendor.h"
 #include "device/device.h"
 #include "hal/device.h"
 #include "hal/status.h"
@@ -39,6 +42,8 @@ void hal_comm_abort(hal_comm_t *comm, const char *reason) {
                 reason ? reason : "no reason given");
   hal_comm_failure_set(&comm->failure, HAL_ABORTED);
   comm->transport.abort(comm->transport.context, hal_error_message());
+  if (!hal_life_ended()) hal_comm_lanes_wake(comm);
+  if (comm->vendor) hal_comm_vendor_abort(comm->vendor);
 }
 
 struct timespec hal_comm_deadline(int64_t ns) {
@@ -61,14 +66,18 @@ hal_status_t hal_comm_transport_shared_memory(const hal_comm_store_t *store, con
 /* ---- life ---- */
 
 static hal_status_t check_config(const hal_comm_config_t *config) {
-  if (config->struct_size < sizeof *config)
+  /* A config of 0.3 ends with a transport of 0.3. */
+  if (config->struct_size < offsetof(hal_comm_config_t, transport) + offsetof(hal_comm_transport_t, query))
     return hal_error_set(HAL_INVALID_ARGUMENT,
                          "hal_comm_config_t: struct_size is %zu; set it to sizeof(hal_comm_config_t)",
                          config->struct_size);
   if (config->size < 1 || config->rank < 0 || config->rank >= config->size)
     return hal_error_set(HAL_INVALID_ARGUMENT, "a communicator of %d ranks has no rank %d", config->size, config->rank);
-  if (!config->transport.run || !config->transport.abort || !config->transport.destroy)
-    return hal_error_set(HAL_INVALID_ARGUMENT, "a communicator needs a transport with run, abort and destroy");
+  const hal_comm_transport_t *const transport = &config->transport;
+  if (config->size == 1 && !transport->run && !transport->abort && !transport->destroy) return HAL_OK;
+  if (!transport->run || !transport->abort || !transport->destroy)
+    return hal_error_set(HAL_INVALID_ARGUMENT,
+                         "a communicator of %d ranks needs a transport with run, abort and destroy", config->size);
   return HAL_OK;
 }
 
@@ -86,19 +95,24 @@ static void initialize(hal_comm_t *comm, const hal_comm_config_t *config, uint32
   atomic_init(&comm->references, 1);
   comm->device = config->device, comm->rank = config->rank, comm->size = config->size;
   comm->timeout_ns = config->timeout_ns > 0 ? config->timeout_ns : DEFAULT_TIMEOUT_NS;
-  comm->transport = config->transport;
+  memcpy(&comm->transport, &config->transport,
+         config->struct_size < sizeof *config ? offsetof(hal_comm_transport_t, query) : sizeof config->transport);
+  comm->is_alone = !comm->transport.run;
+  if (comm->is_alone) comm->transport = hal_comm_alone_transport(comm);
   snprintf(comm->name, sizeof comm->name, "%s", config->name ? config->name : "");
   pthread_mutex_init(&comm->lock, NULL);
   pthread_condattr_init(&attributes);
   pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-  pthread_cond_init(&comm->changed, &attributes);
+  pthread_cond_init(&comm->ended, &attributes);
   pthread_condattr_destroy(&attributes);
-  comm->lane_count = lanes;
-  for (uint32_t i = 0; i < lanes; i++) comm->lanes[i].comm = comm;
+  hal_comm_lanes_init(comm, lanes);
 }
 
 static void free_comm(hal_comm_t *comm) {
-  pthread_cond_destroy(&comm->changed);
+  if (!hal_life_ended()) hal_stream_give_back(comm->owned);
+  hal_comm_signals_destroy(comm);
+  hal_comm_lanes_destroy(comm);
+  pthread_cond_destroy(&comm->ended);
   pthread_mutex_destroy(&comm->lock);
   hal_free(comm);
 }
@@ -126,26 +140,22 @@ void hal_comm_release(hal_comm_t *comm) {
 static int drain(hal_comm_t *comm, int64_t timeout_ns) {
   const struct timespec deadline = hal_comm_deadline(timeout_ns);
   int error = 0;
+  hal_comm_lanes_wake(comm);
   pthread_mutex_lock(&comm->lock);
-  while (comm->pending && error != ETIMEDOUT) error = pthread_cond_timedwait(&comm->changed, &comm->lock, &deadline);
+  while (comm->pending && error != ETIMEDOUT) error = pthread_cond_timedwait(&comm->ended, &comm->lock, &deadline);
   const int is_empty = !comm->pending;
   pthread_mutex_unlock(&comm->lock);
   return is_empty;
 }
 
-static void end_lanes(hal_comm_t *comm) {
-  pthread_mutex_lock(&comm->lock);
-  comm->ending = 1;
-  pthread_cond_broadcast(&comm->changed);
-  pthread_mutex_unlock(&comm->lock);
-  for (uint32_t i = 0; i < comm->lane_count; i++)
-    if (comm->lanes[i].started) pthread_join(comm->lanes[i].thread, NULL);
-}
-
 void hal_comm_destroy(hal_comm_t *comm, int64_t timeout_ns) {
   if (!comm || hal_life_ended()) return; /* of the parent: its threads are not here */
-  if (!drain(comm, timeout_ns)) hal_comm_abort(comm, "the communicator was destroyed while collectives were running");
-  end_lanes(comm);
+  const int64_t end = hal_clock_ns() + (timeout_ns < INT64_MAX / 4 ? timeout_ns : INT64_MAX / 4);
+  if (!drain(comm, timeout_ns) || (comm->vendor && !hal_comm_vendor_drain(comm->vendor, end - hal_clock_ns())))
+    hal_comm_abort(comm, "the communicator was destroyed while collectives were running");
+  hal_comm_lanes_end(comm);
+  if (comm->vendor) hal_comm_vendor_destroy(comm->vendor, end - hal_clock_ns());
+  comm->vendor = NULL;
   comm->transport.destroy(comm->transport.context);
   hal_comm_failure_set(&comm->failure,
                        (hal_error_set(HAL_ABORTED, "group '%s' was destroyed", comm->name), HAL_ABORTED));
@@ -159,32 +169,115 @@ static hal_comm_lane_t *lane_of(hal_comm_t *comm, const hal_collective_t *call) 
                                                        : 0];
 }
 
-static void describe(hal_comm_work_t *work, uint64_t sequence, const hal_collective_t *calls, uint32_t count) {
-  const hal_comm_t *const comm = work->comm;
-  char more[32] = "";
-  if (count > 1) snprintf(more, sizeof more, " and %u more", count - 1);
-  snprintf(work->what, sizeof work->what, "%s%s #%llu of group '%s' (rank %d of %d, %s, %llu elements)",
-           hal_comm_op_name(calls->op), more, (unsigned long long)sequence, comm->name, comm->rank, comm->size,
-           hal_dtype_size(calls->dtype) ? hal_dtype_name(calls->dtype) : "-", (unsigned long long)calls->count);
+/* Returns the end of the job that begins at a call. Runs of calls without SEND and RECV are one job, each SEND and RECV
+ * is one of its own lane. */
+static uint32_t end_of_job(const hal_collective_t *calls, uint32_t first, uint32_t count) {
+  uint32_t end = first + 1;
+  while (end < count && !hal_comm_op_is_message(calls[first].op) && !hal_comm_op_is_message(calls[end].op)) end++;
+  return end;
 }
 
-static hal_status_t push(hal_comm_work_t *work, hal_stream_t *stream, const hal_collective_t *calls, uint32_t count) {
+static hal_status_t push(hal_comm_work_t *work, hal_stream_t *stream, const hal_collective_t *calls, uint32_t count,
+                         int kind) {
   hal_comm_job_t *job;
-  HAL_RETURN_IF_ERROR(hal_comm_job_create(work, stream, calls, count, &job));
-  const hal_status_t status = hal_comm_lane_push(lane_of(work->comm, calls), job);
+  HAL_RETURN_IF_ERROR(hal_comm_job_create(work, stream, calls, count, kind, &job));
+  const hal_status_t status = hal_comm_lane_push(kind ? work->comm->lanes : lane_of(work->comm, calls), job);
   if (status) hal_comm_job_destroy(job);
   return status;
 }
 
-/* Runs of calls without SEND and RECV are one job, each SEND and RECV is one of its own lane. */
-static hal_status_t push_all(hal_comm_work_t *work, hal_stream_t *stream, const hal_collective_t *calls,
-                             uint32_t count) {
+static void add_jobs(hal_comm_work_t *work, uint32_t jobs) {
+  pthread_mutex_lock(&work->comm->lock);
+  work->jobs += jobs;
+  work->comm->pending += jobs;
+  pthread_mutex_unlock(&work->comm->lock);
+}
+
+/* All jobs of a work are counted before the first one can end, so that `done` runs on a thread that runs jobs and not
+ * on the caller's. */
+static uint32_t count_jobs(hal_comm_work_t *work, const hal_collective_t *calls, uint32_t count) {
+  uint32_t jobs = 0;
+  for (uint32_t i = 0; i < count; i = end_of_job(calls, i, count)) jobs++;
+  if (jobs == 1)
+    work->lane = lane_of(work->comm, calls);
+  else
+    work->flags = 0; /* several jobs run at a time, since SEND and RECV may need each other */
+  add_jobs(work, jobs);
+  return jobs;
+}
+
+hal_status_t hal_comm_push(hal_comm_work_t *work, hal_stream_t *stream, const hal_collective_t *calls, uint32_t count,
+                           int kind) {
+  add_jobs(work, 1);
+  const hal_status_t status = push(work, stream, calls, count, kind);
+  if (status) hal_comm_work_finish(work, 1, status); /* not its last: the submission has a share */
+  return status;
+}
+
+hal_status_t hal_comm_push_all(hal_comm_work_t *work, hal_stream_t *stream, const hal_collective_t *calls,
+                               uint32_t count) {
   for (uint32_t i = 0, end; i < count; i = end) {
-    for (end = i + 1; end < count && !hal_comm_op_is_message(calls[i].op) && !hal_comm_op_is_message(calls[end].op);)
-      end++;
-    HAL_RETURN_IF_ERROR(push(work, stream, calls + i, end - i));
+    end = end_of_job(calls, i, count);
+    HAL_RETURN_IF_ERROR(hal_comm_push(work, stream, calls + i, end - i,
+                                      hal_comm_op_is_message(calls[i].op) ? HAL_COMM_JOB_STAGED : HAL_COMM_JOB_LATE));
   }
   return HAL_OK;
+}
+
+/* The other ranks wait for calls that do not come. */
+static hal_status_t fail_submission(hal_comm_work_t *work, uint32_t missing, hal_status_t status) {
+  hal_comm_t *const comm = work->comm;
+  char what[HAL_COMM_WHAT];
+  work->done = NULL;
+  hal_error_prefix(status, "%s: ", hal_comm_work_text(work, what));
+  hal_comm_failure_set(&comm->failure, status);
+  comm->transport.abort(comm->transport.context, hal_error_message());
+  hal_comm_work_finish(work, missing, status);
+  return hal_comm_error(comm);
+}
+
+static hal_status_t push_by_transport(hal_comm_work_t *work, hal_stream_t *stream, const hal_collective_t *calls,
+                                      uint32_t count) {
+  work->flags &= HAL_COMM_RUN_FLAGS;
+  uint32_t missing = count_jobs(work, calls, count);
+  for (uint32_t i = 0, end; i < count; i = end, missing--) {
+    end = end_of_job(calls, i, count);
+    const hal_status_t status = push(work, stream, calls + i, end - i, HAL_COMM_JOB_STAGED);
+    if (status) return fail_submission(work, missing, status);
+  }
+  return HAL_OK;
+}
+
+typedef hal_status_t (*push_t)(hal_comm_work_t *work, hal_stream_t *stream, const hal_collective_t *calls,
+                               uint32_t count);
+
+/* The work has a share for the submission: it is not done before all of it is queued by `push`. No waiting thread runs
+ * its jobs. */
+static hal_status_t push_at_once(hal_comm_work_t *work, push_t push, hal_stream_t *stream,
+                                 const hal_collective_t *calls, uint32_t count) {
+  work->flags &= HAL_COMM_IS_ORDERED;
+  add_jobs(work, 1);
+  const hal_status_t status = push(work, stream, calls, count);
+  if (status) return fail_submission(work, 1, status);
+  hal_comm_work_finish(work, 1, HAL_OK);
+  return HAL_OK;
+}
+
+static hal_status_t push_work(hal_comm_work_t *work, hal_stream_t *stream, const hal_collective_t *calls,
+                              uint32_t count) {
+  if (work->comm->vendor) return push_at_once(work, hal_comm_vendor_push, stream, calls, count);
+  if (hal_comm_alone_copies(work->comm, calls, count))
+    return push_at_once(work, hal_comm_alone_push, stream, calls, count);
+  return push_by_transport(work, stream, calls, count);
+}
+
+/* Reads the flags of an entry; a caller of an older version has none. */
+static hal_status_t read_flags(const hal_comm_entry_t *entry, uint32_t *out_flags) {
+  const uint32_t known = HAL_COMM_RUN_FLAGS | HAL_COMM_IS_ORDERED;
+  *out_flags = entry && HAL_HAS_FIELD(entry, flags) ? entry->flags : 0;
+  if (!(*out_flags & ~known)) return HAL_OK;
+  return hal_error_set(HAL_INVALID_ARGUMENT, "hal_comm_entry_t: unknown flags 0x%x; known are 0x%x",
+                       *out_flags & ~known, known);
 }
 
 static hal_status_t check_calls(hal_comm_t *comm, hal_stream_t *stream, const hal_collective_t *calls, uint32_t count) {
@@ -197,31 +290,52 @@ static hal_status_t check_calls(hal_comm_t *comm, hal_stream_t *stream, const ha
   if (hal_stream_device(stream) != comm->device)
     return hal_error_set(HAL_INVALID_ARGUMENT, "%s: the stream is of device %d, group '%s' of device %d",
                          hal_comm_op_name(calls->op), hal_stream_device(stream), comm->name, comm->device);
-  hal_queue_t *const queue = hal_stream_queue(stream);
-  return queue->calls->require(queue, "a collective");
+  return HAL_OK;
+}
+
+/* The work of collectives that a program has recorded, or could not record. */
+static hal_status_t end_recorded(hal_comm_work_t *work, hal_status_t status, hal_comm_done_fn_t done, void *user_data,
+                                 hal_comm_work_t **out_work) {
+  work->is_recorded = 1;
+  atomic_store(&work->queued, 1);
+  if (!status && done) {
+    hal_callback_check();
+    done(user_data, HAL_OK);
+  }
+  if (!status && out_work)
+    *out_work = work;
+  else
+    hal_comm_work_release(work);
+  return status;
 }
 
 hal_status_t hal_comm_submit(hal_comm_t *comm, hal_stream_t *stream, const hal_collective_t *calls, uint32_t count,
                              int64_t timeout_ns, hal_comm_done_fn_t done, void *user_data, hal_comm_work_t **out_work) {
+  return hal_comm_submit_logged(comm, stream, calls, count, timeout_ns, NULL, done, user_data, out_work);
+}
+
+hal_status_t hal_comm_submit_logged(hal_comm_t *comm, hal_stream_t *stream, const hal_collective_t *calls,
+                                    uint32_t count, int64_t timeout_ns, const hal_comm_entry_t *entry,
+                                    hal_comm_done_fn_t done, void *user_data, hal_comm_work_t **out_work) {
   hal_comm_work_t *work;
+  uint32_t flags;
   if (!stream) HAL_RETURN_IF_ERROR(hal_stream_current(comm->device, &stream));
+  HAL_RETURN_IF_ERROR(read_flags(entry, &flags));
   HAL_RETURN_IF_ERROR(check_calls(comm, stream, calls, count));
   HAL_RETURN_IF_ERROR(hal_comm_work_create(comm, timeout_ns, &work));
-  describe(work, atomic_fetch_add(&comm->sequence, 1) + 1, calls, count);
+  const hal_status_t recorded = hal_comm_record(comm, stream, calls, count, timeout_ns);
+  if (recorded != HAL_NOT_READY) return end_recorded(work, recorded, done, user_data, out_work);
+  const uint64_t sequence = atomic_fetch_add(&comm->sequence, 1) + 1;
+  work->what.sequence = sequence, work->what.calls = count;
+  work->what.op = calls->op, work->what.dtype = calls->dtype, work->what.count = calls->count;
+  work->flags = flags;
+  work->log = entry && entry->name ? hal_comm_log_add(entry, work->timeout_ns)
+                                   : hal_comm_log_calls(comm, calls, count, sequence, work->timeout_ns);
   work->done = done, work->user_data = user_data;
-  work->jobs = 1; /* this call's own share: the work is not done before all of it is queued */
-  pthread_mutex_lock(&comm->lock);
-  comm->pending++;
-  pthread_mutex_unlock(&comm->lock);
-  hal_status_t status = push_all(work, stream, calls, count);
-  if (status) { /* the other ranks wait for calls that do not come */
-    work->done = NULL;
-    hal_error_prefix(status, "%s: ", work->what);
-    hal_comm_failure_set(&comm->failure, status);
-    comm->transport.abort(comm->transport.context, hal_error_message());
-  }
-  hal_comm_work_finish(work, status);
-  status = status ? hal_comm_error(comm) : HAL_OK;
+  work->sequence = entry && entry->name ? entry->sequence : sequence;
+  work->launch = hal_comm_profile_begin();
+  hal_status_t status = push_work(work, stream, calls, count);
+  hal_comm_profile_end_call(work->launch);
   if (!status && out_work)
     *out_work = work;
   else

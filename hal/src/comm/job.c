@@ -1,9 +1,13 @@
 /* job.c: collectives of one lane that run together: their operands to the host, the transport, their results back. */
+#define _POSIX_C_SOURCE 200809L /* hal_clock_ns */
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/dtype.h"
 #include "base/host_malloc.h"
 #include "comm/comm.h"
+#include "comm/log.h"
+#include "comm/vendor/vendor.h"
 #include "hal/host_memory.h"
 #include "hal/status.h"
 
@@ -23,27 +27,9 @@ static hal_comm_job_t *allocate(uint32_t count, uint64_t numbers) {
   return job;
 }
 
-static void copy_array(const uint64_t **array, uint64_t **room, int32_t size) {
-  if (!*array) return;
-  memcpy(*room, *array, (size_t)size * sizeof **room);
-  *array = *room;
-  *room += size;
-}
-
-static void copy_call(const hal_comm_t *comm, hal_comm_call_t *call, const hal_collective_t *from, uint64_t **room) {
-  const size_t known = from->struct_size < sizeof *from ? from->struct_size : sizeof *from;
+static void copy_call(const hal_comm_t *comm, hal_comm_part_t *call, const hal_collective_t *from, uint64_t **room) {
   hal_collective_t *const to = &call->on_host;
-  memcpy(to, from, known);
-  to->struct_size = sizeof *to;
-  copy_array(&to->send_counts, room, comm->size);
-  copy_array(&to->send_displs, room, comm->size);
-  copy_array(&to->recv_counts, room, comm->size);
-  copy_array(&to->recv_displs, room, comm->size);
-  if (to->scale) {
-    const int is_float = to->dtype == HAL_FLOAT16 || to->dtype == HAL_BFLOAT16;
-    memcpy(call->scale, to->scale, is_float ? sizeof(float) : hal_dtype_size(to->dtype));
-    to->scale = call->scale;
-  }
+  hal_comm_copy_call(comm, from, to, room, call->scale);
   call->send_bytes = hal_comm_send_bytes(comm, to);
   call->recv_bytes = hal_comm_recv_bytes(comm, to);
   to->fingerprint = hal_comm_fingerprint(comm, to);
@@ -53,7 +39,7 @@ static void copy_call(const hal_comm_t *comm, hal_comm_call_t *call, const hal_c
 
 /* Gives a call page-locked memory for its operands and results, and queues the copy of the operands. What the results leave as it is
  * (gaps between displacements) is copied, too. */
-static hal_status_t stage(hal_comm_t *comm, hal_comm_call_t *call) {
+static hal_status_t stage(hal_comm_t *comm, hal_comm_part_t *call) {
   hal_collective_t *const to = &call->on_host;
   const void *const send = to->send;
   void *const recv = to->recv;
@@ -80,37 +66,37 @@ static hal_status_t stage(hal_comm_t *comm, hal_comm_call_t *call) {
   return hal_memory_copy(comm->in, call->staged_result, HAL_HOST, recv, comm->device, call->recv_bytes);
 }
 
-static hal_status_t unstage(const hal_comm_t *comm, const hal_comm_call_t *call) {
+static hal_status_t unstage(const hal_comm_t *comm, const hal_comm_part_t *call) {
   if (!call->result) return HAL_OK;
   return hal_memory_copy(comm->out, call->result, comm->device, call->on_host.recv, HAL_HOST, call->recv_bytes);
 }
 
 /* ---- life ---- */
 
-static uint64_t numbers_of(const hal_comm_t *comm, const hal_collective_t *calls, uint32_t count) {
-  uint64_t arrays = 0;
-  for (uint32_t i = 0; i < count; i++)
-    arrays += !!calls[i].send_counts + !!calls[i].send_displs + !!calls[i].recv_counts + !!calls[i].recv_displs;
-  return arrays * (uint64_t)comm->size;
+/* Queues the copies of the operands behind `ready`, which then comes after them. */
+static hal_status_t stage_all(hal_comm_job_t *job) {
+  hal_comm_t *const comm = job->work->comm;
+  if (comm->direct) return HAL_OK;
+  HAL_RETURN_IF_ERROR(hal_stream_wait_event(comm->in, job->ready));
+  for (uint32_t i = 0; i < job->count; i++) HAL_RETURN_IF_ERROR(stage(comm, &job->calls[i]));
+  return hal_event_record(job->ready, comm->in);
 }
 
 hal_status_t hal_comm_job_create(hal_comm_work_t *work, hal_stream_t *stream, const hal_collective_t *calls,
-                                 uint32_t count, hal_comm_job_t **out_job) {
+                                 uint32_t count, int kind, hal_comm_job_t **out_job) {
   hal_comm_t *const comm = work->comm;
-  hal_comm_job_t *const job = allocate(count, numbers_of(comm, calls, count));
+  hal_comm_job_t *const job = allocate(count, hal_comm_array_numbers(comm, calls, count));
   if (!job) return HAL_RESOURCE_EXHAUSTED;
   uint64_t *room = job->arrays;
   job->work = work;
+  job->kind = kind;
+  if (kind) atomic_fetch_add(&comm->vendor->on_lane, 1);
   job->timeout_ns = work->timeout_ns;
   atomic_fetch_add(&work->references, 1);
   for (uint32_t i = 0; i < count; i++) copy_call(comm, &job->calls[i], &calls[i], &room);
   hal_status_t status = hal_event_create(comm->device, 0, &job->ready);
   if (!status) status = hal_event_record(job->ready, stream);
-  if (!status && !comm->direct) {
-    status = hal_stream_wait_event(comm->in, job->ready);
-    for (uint32_t i = 0; !status && i < count; i++) status = stage(comm, &job->calls[i]);
-    if (!status) status = hal_event_record(job->ready, comm->in);
-  }
+  if (!status && kind == HAL_COMM_JOB_STAGED) status = stage_all(job);
   if (status)
     hal_comm_job_destroy(job);
   else
@@ -124,6 +110,7 @@ void hal_comm_job_destroy(hal_comm_job_t *job) {
     hal_host_free(job->calls[i].staged_result);
   }
   hal_event_destroy(job->ready);
+  if (job->kind) atomic_fetch_sub(&job->work->comm->vendor->on_lane, 1);
   hal_comm_work_release(job->work);
   hal_free(job->arrays);
   hal_free(job);
@@ -146,9 +133,17 @@ static hal_status_t transport(hal_comm_t *comm, const hal_comm_job_t *job) {
 
 hal_status_t hal_comm_job_run(hal_comm_job_t *job) {
   hal_comm_t *const comm = job->work->comm;
-  HAL_RETURN_IF_ERROR(hal_event_synchronize(job->ready));
+  if (job->kind == HAL_COMM_JOB_VENDOR) return hal_comm_vendor_run(job);
+  if (job->kind == HAL_COMM_JOB_LATE) {
+    HAL_RETURN_IF_ERROR(hal_comm_vendor_settle(job));
+    HAL_RETURN_IF_ERROR(stage_all(job));
+  }
+  HAL_RETURN_IF_ERROR(hal_comm_event_wait(job->ready, job->timeout_ns, &comm->failure, "the operands"));
   HAL_RETURN_IF_ERROR(hal_comm_failure_get(&comm->failure));
+  hal_comm_log_start(job->work->log);
+  const int64_t start_ns = hal_clock_ns();
   HAL_RETURN_IF_ERROR(transport(comm, job));
+  hal_comm_profile_add(job, start_ns, hal_clock_ns());
   for (uint32_t i = 0; i < job->count; i++) HAL_RETURN_IF_ERROR(unstage(comm, &job->calls[i]));
   return hal_event_record(job->work->end, comm->out);
 }

@@ -1,23 +1,49 @@
-/* lane.c: a thread that runs jobs in their order. */
+/* lane.c: the jobs of a lane in their order, on its thread or on one that waits for them. */
 #define _GNU_SOURCE /* pthread_setname_np */
 #include <signal.h>
 #include <string.h>
 
 #include "comm/comm.h"
+#include "comm/log.h"
 #include "hal/status.h"
+
+/* Jobs that this thread runs: more than one where `done` of a work waits for a later one. */
+static _Thread_local unsigned depth;
 
 /* A job that fails ends the communicator: the ranks no longer agree on what comes next. */
 static void run(hal_comm_t *comm, hal_comm_job_t *job) {
   hal_comm_work_t *const work = job->work;
   const hal_status_t status = hal_comm_job_run(job);
   if (status && status != HAL_UNIMPLEMENTED) { /* which all ranks find before anything moves */
-    if (!atomic_load(&comm->failure.set)) hal_error_prefix(status, "%s: ", work->what);
+    char what[HAL_COMM_WHAT];
+    if (!atomic_load(&comm->failure.set)) hal_error_prefix(status, "%s: ", hal_comm_work_text(work, what));
     hal_comm_failure_set(&comm->failure, status);
     comm->transport.abort(comm->transport.context, hal_error_message());
+    hal_comm_log_failure();
     hal_comm_failure_get(&comm->failure); /* the first one is the cause */
   }
-  hal_comm_work_finish(work, status);
+  hal_comm_work_finish(work, 1, status);
   hal_comm_job_destroy(job);
+}
+
+/* Takes the first job of a lane and runs it. The lock is held, and released meanwhile. The lane stays busy until the
+ * work's `done` has returned: its copies come before those of later works. */
+static void run_first(hal_comm_lane_t *lane) {
+  hal_comm_t *const comm = lane->comm;
+  hal_comm_job_t *const job = lane->first;
+  const int was_busy = lane->busy; /* with a job of this thread, whose `done` waits */
+  if (!(lane->first = job->next)) {
+    lane->last = &lane->first;
+    lane->woken = 0;
+  }
+  lane->busy = 1;
+  lane->runner = pthread_self();
+  pthread_mutex_unlock(&comm->lock);
+  depth++;
+  run(comm, job);
+  depth--;
+  pthread_mutex_lock(&comm->lock);
+  lane->busy = was_busy;
 }
 
 static void *lane_main(void *argument) {
@@ -26,13 +52,9 @@ static void *lane_main(void *argument) {
   pthread_setname_np(pthread_self(), "hal-comm");
   pthread_mutex_lock(&comm->lock);
   for (;;) {
-    while (!lane->first && !comm->ending) pthread_cond_wait(&comm->changed, &comm->lock);
-    hal_comm_job_t *const job = lane->first;
-    if (!job) break;
-    if (!(lane->first = job->next)) lane->last = &lane->first;
-    pthread_mutex_unlock(&comm->lock);
-    run(comm, job);
-    pthread_mutex_lock(&comm->lock);
+    while (lane->first ? lane->busy || !lane->woken : !comm->ending) pthread_cond_wait(&lane->changed, &comm->lock);
+    if (!lane->first) break;
+    run_first(lane);
   }
   pthread_mutex_unlock(&comm->lock);
   return NULL;
@@ -49,22 +71,94 @@ static int start(hal_comm_lane_t *lane) {
   return error;
 }
 
+/* Lets the lane's thread run what is queued. A thread that runs a job goes on with it, or wakes the lane's. The lock is
+ * held. */
+static void wake(hal_comm_lane_t *lane) {
+  if (!lane->first) return;
+  lane->woken = 1;
+  if (!lane->busy) pthread_cond_signal(&lane->changed);
+}
+
+/* A caller that waits at once needs no other thread where its job is the only one. */
+static void append(hal_comm_lane_t *lane, hal_comm_job_t *job) {
+  const int is_alone = !lane->first && !lane->busy;
+  *lane->last = job;
+  lane->last = &job->next;
+  if (!is_alone || !(job->work->flags & HAL_COMM_CALLER_WAITS)) wake(lane);
+}
+
 hal_status_t hal_comm_lane_push(hal_comm_lane_t *lane, hal_comm_job_t *job) {
   hal_comm_t *const comm = lane->comm;
   pthread_mutex_lock(&comm->lock);
-  int error = 0;
-  if (!lane->started) {
-    lane->last = &lane->first;
-    error = start(lane);
-  }
-  if (!error) {
-    *lane->last = job;
-    lane->last = &job->next;
-    job->work->jobs++;
-    comm->pending++;
-    pthread_cond_broadcast(&comm->changed);
-  }
+  const int error = lane->started ? 0 : start(lane);
+  if (!error) append(lane, job);
   pthread_mutex_unlock(&comm->lock);
   if (!error) return HAL_OK;
   return hal_error_set(HAL_RESOURCE_EXHAUSTED, "cannot start a thread for collectives: %s", strerror(error));
+}
+
+void hal_comm_lane_help(hal_comm_work_t *work) {
+  hal_comm_lane_t *const lane = work->lane;
+  hal_comm_t *const comm = work->comm;
+  pthread_mutex_lock(&comm->lock);
+  while (!atomic_load(&work->queued) && !lane->busy && lane->first && lane->first->work->flags & HAL_COMM_RUN_FLAGS)
+    run_first(lane);
+  wake(lane);
+  if (comm->ending) pthread_cond_broadcast(&comm->ended);
+  pthread_mutex_unlock(&comm->lock);
+}
+
+static int is_mine(const hal_comm_lane_t *lane) { return lane->busy && pthread_equal(lane->runner, pthread_self()); }
+
+void hal_comm_lane_resume(hal_comm_work_t *work) {
+  hal_comm_t *const comm = work->comm;
+  if (!depth) return;
+  pthread_mutex_lock(&comm->lock);
+  for (uint32_t i = 0; i < comm->lane_count; i++)
+    while (!atomic_load(&work->queued) && is_mine(&comm->lanes[i]) && comm->lanes[i].first) run_first(&comm->lanes[i]);
+  pthread_mutex_unlock(&comm->lock);
+}
+
+void hal_comm_lanes_wake(hal_comm_t *comm) {
+  pthread_mutex_lock(&comm->lock);
+  for (uint32_t i = 0; i < comm->lane_count; i++) wake(&comm->lanes[i]);
+  pthread_mutex_unlock(&comm->lock);
+}
+
+/* ---- life ---- */
+
+void hal_comm_lanes_init(hal_comm_t *comm, uint32_t count) {
+  comm->lane_count = count;
+  for (uint32_t i = 0; i < count; i++) {
+    hal_comm_lane_t *const lane = &comm->lanes[i];
+    lane->comm = comm;
+    lane->last = &lane->first;
+    pthread_cond_init(&lane->changed, NULL);
+  }
+}
+
+/* Returns whether another thread than this one runs a job. The lock is held. */
+static int is_any_busy(const hal_comm_t *comm) {
+  for (uint32_t i = 0; i < comm->lane_count; i++)
+    if (comm->lanes[i].busy && !pthread_equal(comm->lanes[i].runner, pthread_self())) return 1;
+  return 0;
+}
+
+void hal_comm_lanes_end(hal_comm_t *comm) {
+  pthread_mutex_lock(&comm->lock);
+  comm->ending = 1;
+  for (uint32_t i = 0; i < comm->lane_count; i++) {
+    wake(&comm->lanes[i]);
+    pthread_cond_signal(&comm->lanes[i].changed); /* one without jobs ends */
+  }
+  pthread_mutex_unlock(&comm->lock);
+  for (uint32_t i = 0; i < comm->lane_count; i++)
+    if (comm->lanes[i].started) pthread_join(comm->lanes[i].thread, NULL);
+  pthread_mutex_lock(&comm->lock);
+  while (is_any_busy(comm)) pthread_cond_wait(&comm->ended, &comm->lock);
+  pthread_mutex_unlock(&comm->lock);
+}
+
+void hal_comm_lanes_destroy(hal_comm_t *comm) {
+  for (uint32_t i = 0; i < comm->lane_count; i++) pthread_cond_destroy(&comm->lanes[i].changed);
 }

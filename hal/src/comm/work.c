@@ -1,11 +1,14 @@
 /* work.c: what a caller holds of collectives that it has submitted. */
 #define _POSIX_C_SOURCE 200809L
 #include <errno.h>
+#include <stdio.h>
 
 #include "base/callback.h"
+#include "base/dtype.h"
 #include "base/host_malloc.h"
 #include "base/life.h"
 #include "comm/comm.h"
+#include "comm/log.h"
 #include "hal/status.h"
 
 hal_status_t hal_comm_work_create(hal_comm_t *comm, int64_t timeout_ns, hal_comm_work_t **out_work) {
@@ -24,22 +27,47 @@ hal_status_t hal_comm_work_create(hal_comm_t *comm, int64_t timeout_ns, hal_comm
   return HAL_OK;
 }
 
+void hal_comm_work_start(const hal_comm_work_t *work) {
+  if (work->flags & HAL_COMM_CALLER_WAITS && !atomic_load(&work->queued) && !hal_life_ended())
+    hal_comm_lanes_wake(work->comm);
+}
+
 void hal_comm_work_release(hal_comm_work_t *work) {
-  if (!work || atomic_fetch_sub(&work->references, 1) != 1) return;
+  if (!work) return;
+  hal_comm_work_start(work);
+  if (atomic_fetch_sub(&work->references, 1) != 1) return;
   hal_event_destroy(work->end);
+  hal_comm_signal_release(work);
   hal_comm_release(work->comm);
   hal_free(work);
 }
 
-void hal_comm_work_finish(hal_comm_work_t *work, hal_status_t status) {
+const char *hal_comm_work_text(const hal_comm_work_t *work, char text[HAL_COMM_WHAT]) {
+  const hal_comm_t *const comm = work->comm;
+  char more[32] = "";
+  if (work->what.calls > 1) snprintf(more, sizeof more, " and %u more", work->what.calls - 1);
+  snprintf(text, HAL_COMM_WHAT, "%s%s #%llu of group '%s' (rank %d of %d, %s, %llu elements)",
+           hal_comm_op_name(work->what.op), more, (unsigned long long)work->what.sequence, comm->name, comm->rank,
+           comm->size, hal_dtype_size(work->what.dtype) ? hal_dtype_name(work->what.dtype) : "-",
+           (unsigned long long)work->what.count);
+  return text;
+}
+
+void hal_comm_work_finish(hal_comm_work_t *work, uint32_t jobs, hal_status_t status) {
   hal_comm_t *const comm = work->comm;
   if (status) hal_comm_failure_set(&work->failure, status);
   pthread_mutex_lock(&comm->lock);
-  const int was_last = --work->jobs == 0;
-  if (was_last) atomic_store(&work->queued, 1);
-  comm->pending--;
-  pthread_cond_broadcast(&comm->changed);
+  work->jobs -= jobs;
+  const int was_last = work->jobs == 0;
+  if (was_last) {
+    if (!atomic_load(&work->is_watched)) /* else the watch sees its end */
+      hal_comm_log_end(work->log, atomic_load(&work->failure.set) ? work->failure.status : HAL_OK);
+    atomic_store(&work->queued, 1);
+  }
+  comm->pending -= jobs;
+  if (was_last || !comm->pending) pthread_cond_broadcast(&comm->ended);
   pthread_mutex_unlock(&comm->lock);
+  if (was_last) hal_comm_signal_raise(work);
   if (!was_last || !work->done) return;
   hal_callback_check();
   work->done(work->user_data, hal_comm_failure_get(&work->failure));
@@ -53,38 +81,60 @@ static int64_t limit_of(const hal_comm_work_t *work) {
 
 /* Waits until the copies of the results are queued. */
 static hal_status_t await(hal_comm_work_t *work, int64_t timeout_ns) {
+  char what[HAL_COMM_WHAT];
   if (hal_life_ended())
     return hal_error_set(HAL_FAILED_PRECONDITION,
-                         "%s was submitted before the process forked or the devices were closed", work->what);
+                         "%s was submitted before the process forked or the devices were closed",
+                         hal_comm_work_text(work, what));
+  hal_comm_lane_resume(work);
+  if (timeout_ns <= 0 && work->flags & HAL_COMM_RUN_FLAGS && !atomic_load(&work->queued))
+    hal_comm_lane_help(work);
+  else
+    hal_comm_work_start(work);
   if (!atomic_load(&work->queued)) {
     const int64_t limit = timeout_ns > 0 ? timeout_ns : limit_of(work);
     const struct timespec deadline = hal_comm_deadline(limit);
     int error = 0;
     pthread_mutex_lock(&work->comm->lock);
     while (!atomic_load(&work->queued) && error != ETIMEDOUT)
-      error = pthread_cond_timedwait(&work->comm->changed, &work->comm->lock, &deadline);
+      error = pthread_cond_timedwait(&work->comm->ended, &work->comm->lock, &deadline);
     const int is_queued = atomic_load(&work->queued);
     pthread_mutex_unlock(&work->comm->lock);
     if (!is_queued)
-      return hal_error_set(HAL_NOT_READY, "%s has not ended within %.3f s; it goes on", work->what,
+      return hal_error_set(HAL_NOT_READY, "%s has not ended within %.3f s; it goes on", hal_comm_work_text(work, what),
                            (double)limit / 1e9);
   }
   return hal_comm_failure_get(&work->failure);
 }
 
 hal_status_t hal_comm_work_wait(hal_comm_work_t *work, hal_stream_t *stream, int64_t timeout_ns) {
+  if (work->is_recorded) return HAL_OK;
   HAL_RETURN_IF_ERROR(await(work, timeout_ns));
   if (!stream) HAL_RETURN_IF_ERROR(hal_stream_current(work->comm->device, &stream));
   return hal_stream_wait_event(stream, work->end);
 }
 
+/* A vendor's library ends the work of a communicator that has failed: then the failure is known. */
+static hal_status_t first_failure(hal_comm_work_t *work, hal_status_t status) {
+  return atomic_load(&work->failure.set) ? hal_comm_failure_get(&work->failure) : status;
+}
+
 hal_status_t hal_comm_work_synchronize(hal_comm_work_t *work, int64_t timeout_ns) {
+  if (work->is_recorded) return HAL_OK;
   HAL_RETURN_IF_ERROR(await(work, timeout_ns));
-  return hal_event_synchronize(work->end);
+  if (!atomic_load(&work->is_watched)) return hal_event_synchronize(work->end);
+  const int64_t limit = timeout_ns > 0 ? timeout_ns : limit_of(work);
+  char what[HAL_COMM_WHAT];
+  return first_failure(work, hal_comm_event_wait(work->end, limit, &work->failure, hal_comm_work_text(work, what)));
 }
 
 hal_status_t hal_comm_work_query(hal_comm_work_t *work) {
-  if (!atomic_load(&work->queued)) return hal_error_set(HAL_NOT_READY, "%s has not ended", work->what);
+  char what[HAL_COMM_WHAT];
+  hal_comm_work_start(work);
+  if (!atomic_load(&work->queued))
+    return hal_error_set(HAL_NOT_READY, "%s has not ended", hal_comm_work_text(work, what));
   HAL_RETURN_IF_ERROR(hal_comm_failure_get(&work->failure));
-  return hal_event_query(work->end);
+  if (work->is_recorded) return HAL_OK;
+  const hal_status_t status = hal_event_query(work->end);
+  return status == HAL_NOT_READY ? status : first_failure(work, status);
 }

@@ -112,7 +112,7 @@ static const size_t started_size = HAL_STRUCT_SIZE(hal_device_info_t, architectu
  * order, so that a later use tries again. */
 static hal_status_t build(hal_device_t *device) {
   hal_status_t status = describe(device, started_size, &device->info);
-  if (!status) status = hal_stream_create_default(device);
+  if (!status) status = hal_stream_create_all(device);
   if (status) return status;
   status = hal_device_slots_create(device);
   if (status) {
@@ -155,19 +155,19 @@ hal_status_t hal_device_prepare(int32_t device, hal_device_t **out_device) {
   return status;
 }
 
-void hal_device_drain(hal_device_t *device) {
+void hal_device_drain(hal_device_t *device, const char *call, const char *doing) {
   if (!hal_device_is_alive(device)) return;
-  hal_stream_flush_all(device, "hal_registry_close"); /* its failures are logged below */
+  hal_stream_flush_all(device, call); /* its failures are logged below */
   const hal_status_t status = hal_call_device_synchronize(device->plugin, device->ordinal);
   if (status) {
     hal_error_plugin(device->plugin, HAL_SLOT_device_synchronize, status);
-    hal_log(HAL_LOG_WARNING, "while closing device %s: %s", device->label, hal_error_message());
+    hal_log(HAL_LOG_WARNING, "while %s device %s: %s", doing, device->label, hal_error_message());
   }
   hal_device_hooks.drain(device);
   for (int id = 0; id < HAL_STREAMS_OF_DEVICE; id++) { /* failures that no caller has queried */
     hal_stream_t *const stream = hal_stream_at(device, id);
     if (stream && hal_failure_deliver(stream, 0, HAL_SLOT_stream_synchronize, HAL_OK))
-      hal_log(HAL_LOG_WARNING, "while closing device %s: %s", device->label, hal_error_message());
+      hal_log(HAL_LOG_WARNING, "while %s device %s: %s", doing, device->label, hal_error_message());
   }
 }
 
@@ -178,6 +178,15 @@ void hal_device_close(hal_device_t *device) {
     hal_kernel_error_destroy(device);
     hal_stream_destroy_all(device);
   }
+}
+
+hal_status_t hal_device_name_object(const char *call, hal_device_t *device, uint32_t kind, const void *object,
+                                    const char *name) {
+  if (!name) return hal_error_set(HAL_INVALID_ARGUMENT, "%s: missing name; pass \"\" to remove one", call);
+  HAL_RETURN_IF_ERROR(hal_device_check_alive(device));
+  if (!object) return HAL_OK;
+  const hal_status_t status = hal_call_object_name_set(device->plugin, device->ordinal, kind, object, name);
+  return hal_error_plugin(device->plugin, HAL_SLOT_object_name_set, status);
 }
 
 /* ---- public functions ---- */

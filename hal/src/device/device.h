@@ -16,9 +16,13 @@
 
 typedef struct hal_device_s hal_device_t;
 
-#define HAL_STREAM_POOLS 2
+/* Two pools whose streams are shared, normal and high, then those of the streams that have one owner (hal_stream_take). */
+#define HAL_STREAM_SHARED_POOLS 2
+#define HAL_STREAM_OWNED_POOLS 4
+#define HAL_STREAM_POOLS (HAL_STREAM_SHARED_POOLS + HAL_STREAM_OWNED_POOLS)
 /* The default stream and the pools', by id. */
 #define HAL_STREAMS_OF_DEVICE (1 + HAL_STREAM_POOLS * HAL_STREAMS_PER_POOL)
+_Static_assert(HAL_STREAMS_OF_DEVICE == HAL_MAX_STREAM_ID + 1, "hal/stream.h has the highest id");
 
 #define HAL_FAILURE_BYTES 1024 /* as many as a thread's message has */
 
@@ -46,7 +50,8 @@ struct hal_stream_s {
   _Atomic(hal_queue_t *) queue; /* takes the work; never NULL (queue/queue.h) */
   hal_direct_t direct;          /* the queue when nothing records the stream; its handle is the stream's */
   hal_device_t *device;
-  int64_t id; /* 0 = default stream; else 1 + pool * HAL_STREAMS_PER_POOL + slot, pool 0 = normal, 1 = high */
+  int64_t
+      id; /* 0 = default stream; else 1 + pool * HAL_STREAMS_PER_POOL + slot, pool 0 = normal, 1 = high, others = owned */
   int32_t priority;
   /* Kernels launched that may report an error, and how many of them were checked (kernel_error.h). */
   _Atomic uint64_t reporters, checked;
@@ -63,12 +68,15 @@ struct hal_device_s {
   atomic_int ready; /* 1 when everything below may be used without a lock */
   hal_lock_t lock;  /* creation of what follows, and of pool streams */
   hal_device_info_t info;
-  hal_failure_t lost; /* set: the device is lost, forever */
+  hal_failure_t lost; /* set: the device is lost, until it is reset */
+  atomic_uint
+      objects; /* that hold handles of the plugin or memory pools; hal_device_reset refuses while there are any */
   atomic_int watched; /* 1: the plugin delivers its events (watch.h) */
   hal_stream_t default_stream;
   _Atomic(hal_stream_t *) streams[HAL_STREAM_POOLS][HAL_STREAMS_PER_POOL]; /* made on demand */
-  atomic_uint next_stream[HAL_STREAM_POOLS];
-  void *slots[HAL_COMPONENTS];   /* slot.h; hal_device_slot, hal_device_slot_peek */
+  atomic_uint next_stream[HAL_STREAM_SHARED_POOLS];
+  uint32_t owned[HAL_STREAM_OWNED_POOLS]; /* a bit for each stream that has an owner; under `lock` */
+  void *slots[HAL_COMPONENTS];            /* slot.h; hal_device_slot, hal_device_slot_peek */
   _Atomic(char *) kernel_errors; /* in device memory: a record per stream, made at the first use (kernel_error.h) */
   _Atomic(hal_generator_t *) generator;
 };
@@ -94,6 +102,11 @@ static inline void hal_thread_set_stream(int32_t device, hal_stream_t *stream) {
 
 /* Returns the name of a device for messages; for an invalid index, the number. Valid until the thread's next such call. */
 const char *hal_device_label(int32_t device);
+
+/* Gives the plugin the name of an object, of HAL_OBJECT_*; nothing happens where `object` is NULL, as the handles of a plugin without streams
+ * are. `call`: the public function. Errors: HAL_INVALID_ARGUMENT = no name; the plugin's. */
+hal_status_t hal_device_name_object(const char *call, hal_device_t *device, uint32_t kind, const void *object,
+                                    const char *name);
 
 /* Checks the index and initializes the plugin, but not the device: for queries that need no stream and no memory. */
 hal_status_t hal_device_start(int32_t device, hal_device_t **out_device);
@@ -140,6 +153,13 @@ static inline hal_stream_t *hal_stream_at(hal_device_t *device, int64_t id) {
 /* Initializes a stream whose queue calls the plugin; the memory need not be zeroed. */
 void hal_stream_initialize(hal_stream_t *stream, hal_device_t *device, hal_plugin_stream_t *handle);
 
+/* Returns a stream that no other caller has until hal_stream_give_back, of high priority; a shared one of the pool, with
+ * a line in the log, where HAL_STREAM_OWNED_POOLS * HAL_STREAMS_PER_POOL have owners. Errors: as hal_stream_acquire. */
+hal_status_t hal_stream_take(int32_t device, hal_stream_t **out_stream);
+/* Ends the ownership; nothing for a shared stream and for NULL. The plugin's stream stays, for the next owner: ids of
+ * streams are valid as long as the process. */
+void hal_stream_give_back(hal_stream_t *stream);
+
 /* Returns the stream's queue, for one call of the HAL. */
 static inline hal_queue_t *hal_stream_queue(const hal_stream_t *stream) {
   return atomic_load_explicit(&stream->queue, memory_order_acquire);
@@ -160,6 +180,14 @@ void hal_stream_drain(hal_stream_t *stream);
 /* The same for all streams of a device. */
 void hal_stream_drain_all(hal_device_t *device);
 
+/* Counts an object of the device that the application or a component has made, and one that was destroyed. */
+static inline void hal_device_add_object(hal_device_t *device) {
+  atomic_fetch_add_explicit(&device->objects, 1, memory_order_relaxed);
+}
+static inline void hal_device_remove_object(hal_device_t *device) {
+  atomic_fetch_sub_explicit(&device->objects, 1, memory_order_relaxed);
+}
+
 /* ---- lifetime ---- */
 
 /* Creates the records of a plugin's devices; starts no driver. */
@@ -179,8 +207,9 @@ static inline hal_status_t hal_device_check_alive(hal_device_t *device) {
   return hal_device_is_alive(device) ? HAL_OK : hal_device_prepare(device->index, &device);
 }
 
-/* Waits for the work of a device that was used, and frees the memory that waited for it. */
-void hal_device_drain(hal_device_t *device);
+/* Waits for the work of a device that was used, and frees the memory that waited for it. Failures are logged, with what the caller is `doing`
+ * ("closing") by the public function `call`. */
+void hal_device_drain(hal_device_t *device, const char *call, const char *doing);
 
 /* Destroys what a device owns. Called once per device, by hal_registry_close, when all devices are drained: memory of one
  * may wait for streams of another. */
@@ -196,7 +225,7 @@ hal_status_t hal_device_used(int32_t device, hal_device_t **out_device);
 /* Destroys the device's streams; their records remain, since a stream is valid for the lifetime of the process: stream.c. */
 void hal_stream_destroy_all(hal_device_t *device);
 
-/* Creates the device's default stream: stream.c. */
-hal_status_t hal_stream_create_default(hal_device_t *device);
+/* Creates the device's default stream, and the handles of those streams that it had before a reset: stream.c. */
+hal_status_t hal_stream_create_all(hal_device_t *device);
 
 #endif /* HAL_SRC_DEVICE_H_ */

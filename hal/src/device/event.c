@@ -38,6 +38,7 @@ hal_status_t hal_event_create(int32_t device, uint32_t flags, hal_event_t **out_
     hal_free(event);
     return hal_error_plugin(found->plugin, HAL_SLOT_event_create, status);
   }
+  hal_device_add_object(found);
   *out_event = event;
   return HAL_OK;
 }
@@ -71,6 +72,7 @@ hal_status_t hal_event_ipc_open(int32_t device, const void *handle, size_t handl
     hal_free(event);
     return hal_error_plugin(found->plugin, HAL_SLOT_event_ipc_open, status);
   }
+  hal_device_add_object(found);
   *out_event = event;
   return HAL_OK;
 }
@@ -78,6 +80,7 @@ hal_status_t hal_event_ipc_open(int32_t device, const void *handle, size_t handl
 void hal_event_destroy(hal_event_t *event) {
   if (!event) return;
   if (hal_device_is_alive(event->device)) HAL_CALL_QUIETLY(event->device->plugin, event_destroy, event->handle);
+  hal_device_remove_object(event->device);
   hal_free(event);
 }
 
@@ -182,6 +185,10 @@ hal_status_t hal_event_elapsed(hal_event_t *start, hal_event_t *end, int64_t *ou
   hal_plugin_t *const plugin = start->device->plugin;
   return hal_error_plugin(plugin, HAL_SLOT_event_elapsed,
                           hal_call_event_elapsed(plugin, start->handle, end->handle, out_nanoseconds));
+}
+
+hal_status_t hal_event_set_name(hal_event_t *event, const char *name) {
+  return hal_device_name_object("hal_event_set_name", event->device, HAL_OBJECT_EVENT, event->handle, name);
 }
 
 int32_t hal_event_device(const hal_event_t *event) { return event->device->index; }

@@ -44,13 +44,25 @@ static int take(hal_failure_t *record, taken_t *out_taken) {
   return was_set;
 }
 
-/* What is never cleared. */
+/* What is cleared by a reset alone. */
 static hal_status_t report_lost(hal_device_t *device) {
   char message[HAL_FAILURE_BYTES];
   hal_lock(&device->lost.lock);
   memcpy(message, device->lost.message, sizeof message);
   hal_unlock(&device->lost.lock);
   return hal_error_set(HAL_UNAVAILABLE, "device %s is lost; start a new process: %s", device->label, message);
+}
+
+void hal_failure_forget(hal_device_t *device) {
+  taken_t failure;
+  take(&device->lost, &failure);
+  for (int id = 0; id < HAL_STREAMS_OF_DEVICE; id++) {
+    hal_stream_t *const stream = hal_stream_at(device, id);
+    if (!stream) continue;
+    take(&stream->failure, &failure);
+    atomic_store_explicit(&stream->follows.count, 0, memory_order_relaxed);
+    atomic_store_explicit(&stream->checked, atomic_load(&stream->reporters), memory_order_relaxed);
+  }
 }
 
 /* ---- keeping ------------------------------------------------------------------------------------------------------ */

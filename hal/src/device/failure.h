@@ -3,8 +3,8 @@
  * Each stream has a failure record. A failure from any source (a status that the allocator or the profile receives, a report of a kernel
  * (kernel_error.h), a free, a synchronization) is stored in the record of the stream whose work failed. It is reported once, to the first
  * caller that synchronizes or queries the stream, its device or an event recorded on it, or a stream that waited for such an event, and is
- * then cleared. Several failures before such a call are reported together. A device that is lost (HAL_UNAVAILABLE) stays lost: its failure
- * is reported to every caller. */
+ * then cleared. Several failures before such a call are reported together. A device that is lost (HAL_UNAVAILABLE) stays lost until it is
+ * reset: its failure is reported to every caller. */
 #ifndef HAL_SRC_FAILURE_H_
 #define HAL_SRC_FAILURE_H_
 
@@ -29,6 +29,9 @@ HAL_MUST_USE static inline hal_status_t hal_failure_deliver(hal_stream_t *stream
                     atomic_load_explicit(&stream->checked, memory_order_relaxed) >= mark;
   return HAL_LIKELY(quiet) ? HAL_OK : hal_failure_deliver_slow(stream, mark, slot, status);
 }
+
+/* Forgets that a device was lost, and what its streams have recorded and waited for: its handles and their work are gone. */
+void hal_failure_forget(hal_device_t *device);
 
 /* Queries whether work of the stream has failed, without waiting, and records the failure. HAL_NOT_READY = there is
  * unfinished work, which may still fail; also for a plugin that has no query without waiting. */

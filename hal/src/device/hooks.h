@@ -8,6 +8,10 @@ typedef struct hal_device_hooks_s {
   hal_slot_calls_t slots[HAL_COMPONENTS];
   /* Waits until queued work no longer uses memory that was released, and frees it. */
   void (*drain)(hal_device_t *device);
+  /* Frees what is cached for later use: memory, and events of shared memory. */
+  void (*trim)(hal_device_t *device);
+  /* Returns the number of blocks of device memory and of page-locked memory that were not released, or that queued work uses. */
+  uint64_t (*blocks)(hal_device_t *device);
   /* Frees released memory that queued work no longer uses. */
   void (*poll)(hal_device_t *device);
   /* Returns the name of an operator, its name in errors, the name of one of its arguments; NULL when there is none. */

@@ -60,7 +60,12 @@ void hal_profile_launch_after_fork(void);
 /* Returns the launch that a record's number names, all zeros if none. */
 hal_profile_launch_t hal_profile_find_launch(uint64_t correlation);
 
-/* Reports and frees the records of hal_profile_host_op; returns the number of those that did not fit. profile_host.c. */
+/* Adds the record of a collective to a running profile, of the kind and size of struct that hal_profile_activity_t has for it. `launch` is the number that
+ * hal_profile_correlation gave the thread that submitted it; it fills what the record says of the launch. Names are copied, 95
+ * and 63 bytes at most. Any thread. profile_host.c. */
+void hal_profile_add_collective(const hal_profile_activity_t *activity, uint64_t launch);
+
+/* Reports and frees the records of hal_profile_host_op and hal_profile_add_collective; returns the number of those that did not fit. profile_host.c. */
 uint64_t hal_profile_read_host(hal_profile_fn_t fn, void *user_data);
 void hal_profile_forget_host(void);
 void hal_profile_host_after_fork(void);

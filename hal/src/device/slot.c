@@ -28,6 +28,8 @@ hal_status_t hal_device_slots_create(hal_device_t *device) {
   return HAL_OK;
 }
 
+void hal_device_slots_destroy(hal_device_t *device) { destroy_below(device, HAL_COMPONENTS); }
+
 void hal_device_slots_close(hal_device_t *device) {
   for (int i = HAL_COMPONENTS; i-- > 0;) {
     const hal_slot_calls_t *const calls = &hal_device_hooks.slots[i];

@@ -9,7 +9,8 @@
  * - Access: without a lock. A slot of a ready device does not change until the device is closed. An on-demand slot is read with acquire order.
  *   The data has its own lock.
  * - Destruction: when the device is closed, in the reverse order, without device->lock: all streams are drained. Data that the application may
- *   still reach (blocks, recordings) is only closed and remains in its slot. In the child of a fork nothing is destroyed.
+ *   still reach (blocks, recordings) is only closed and remains in its slot. In the child of a fork nothing is destroyed. When the device is
+ *   reset, all of it is destroyed: there is nothing that the application may reach.
  *
  * A slot of a stream begins empty and is exchanged without a lock (hal_queue_park). It remains for the lifetime of the process, as streams do.
  * A slot of an operator is a number of one component: hal_op_counter_t. */
@@ -44,6 +45,9 @@ hal_status_t hal_device_slots_create(struct hal_device_s *device);
 
 /* Closes or destroys the slots of a device whose streams are drained. */
 void hal_device_slots_close(struct hal_device_s *device);
+
+/* Destroys the slots of a device whose streams are drained, and whose data the application cannot reach any more. */
+void hal_device_slots_destroy(struct hal_device_s *device);
 
 /* Returns the data of an on-demand slot, which the first call creates. NULL = it failed; the thread's message has the cause. */
 void *hal_device_slot_make(struct hal_device_s *device, int component);

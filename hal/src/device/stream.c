@@ -28,12 +28,27 @@ void hal_stream_initialize(hal_stream_t *stream, hal_device_t *device, hal_plugi
   atomic_init(&stream->queue, &stream->direct.queue);
 }
 
-hal_status_t hal_stream_create_default(hal_device_t *device) {
-  const hal_stream_desc_t desc = HAL_STREAM_DESC(0);
+static hal_status_t create_handle(hal_device_t *device, int32_t priority, hal_plugin_stream_t **out_handle) {
+  const hal_stream_desc_t desc = HAL_STREAM_DESC(priority);
+  const hal_status_t status = hal_call_stream_create(device->plugin, device->ordinal, &desc, out_handle);
+  return status ? hal_error_plugin(device->plugin, HAL_SLOT_stream_create, status) : HAL_OK;
+}
+
+hal_status_t hal_stream_create_all(hal_device_t *device) {
   hal_plugin_stream_t *handle = NULL;
-  const hal_status_t status = hal_call_stream_create(device->plugin, device->ordinal, &desc, &handle);
-  if (status) return hal_error_plugin(device->plugin, HAL_SLOT_stream_create, status);
-  hal_stream_initialize(&device->default_stream, device, handle);
+  if (!device->default_stream.device) {
+    HAL_RETURN_IF_ERROR(create_handle(device, 0, &handle));
+    hal_stream_initialize(&device->default_stream, device, handle);
+    return HAL_OK;
+  }
+  for (int id = 0; id < HAL_STREAMS_OF_DEVICE; id++) { /* their records are borrowed by the application */
+    hal_stream_t *const stream = hal_stream_at(device, id);
+    const hal_status_t status = stream ? create_handle(device, stream->priority, &handle) : HAL_OK;
+    if (stream && !status) stream->direct.handle = handle;
+    if (!status) continue;
+    hal_stream_destroy_all(device);
+    return status;
+  }
   return HAL_OK;
 }
 
@@ -54,34 +69,77 @@ void hal_stream_destroy_all(hal_device_t *device) {
 
 /* ---- pools ---- */
 
-static hal_status_t create_in_pool(hal_device_t *device, int pool, uint32_t slot, hal_stream_t **out_stream) {
-  hal_status_t status = HAL_OK;
-  hal_lock_and_defer(&device->lock);
+/* Returns the stream of a slot, which is created if it is empty. The device's lock is held. */
+static hal_status_t fill_slot(hal_device_t *device, int pool, uint32_t slot, hal_stream_t **out_stream) {
   hal_plugin_stream_t *handle = NULL;
   hal_stream_t *stream = atomic_load_explicit(&device->streams[pool][slot], memory_order_relaxed);
-  if (stream) goto cleanup; /* another thread was first */
-  stream = hal_malloc(sizeof *stream);
-  if (!stream) {
-    status =
-        hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory while making a stream of device %s", device->label);
-    goto cleanup;
+  if (stream) { /* another thread was first */
+    *out_stream = stream;
+    return HAL_OK;
   }
-  const hal_stream_desc_t desc = HAL_STREAM_DESC(pool == POOL_HIGH ? -1 : 0);
-  status = hal_call_stream_create(device->plugin, device->ordinal, &desc, &handle);
+  stream = hal_malloc(sizeof *stream);
+  if (!stream)
+    return hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory while making a stream of device %s",
+                         device->label);
+  const int32_t priority = pool == POOL_NORMAL ? 0 : -1;
+  const hal_status_t status = create_handle(device, priority, &handle);
   if (status) {
-    hal_error_plugin(device->plugin, HAL_SLOT_stream_create, status);
     hal_free(stream);
-    goto cleanup;
+    return status;
   }
   hal_stream_initialize(stream, device, handle);
   stream->id = pool_id(pool, slot);
-  stream->priority = desc.priority;
+  stream->priority = priority;
   atomic_store_explicit(&device->streams[pool][slot], stream, memory_order_release);
+  *out_stream = stream;
+  return HAL_OK;
+}
 
-cleanup:
+static hal_status_t create_in_pool(hal_device_t *device, int pool, uint32_t slot, hal_stream_t **out_stream) {
+  hal_lock_and_defer(&device->lock);
+  const hal_status_t status = fill_slot(device, pool, slot, out_stream);
   hal_unlock_and_run(&device->lock);
-  if (!status) *out_stream = stream;
   return status;
+}
+
+/* Returns the first slot of the owned pools that is free, -1 where none is. The device's lock is held. */
+static int find_free(const hal_device_t *device) {
+  for (int pool = 0; pool < HAL_STREAM_OWNED_POOLS; pool++)
+    if (~device->owned[pool]) return pool * HAL_STREAMS_PER_POOL + __builtin_ctz(~device->owned[pool]);
+  return -1;
+}
+
+_Static_assert(HAL_STREAMS_PER_POOL == 32, "a pool's owners are the bits of one number");
+
+hal_status_t hal_stream_take(int32_t device, hal_stream_t **out_stream) {
+  hal_device_t *found;
+  HAL_RETURN_IF_ERROR(hal_device_get(device, &found));
+  hal_lock_and_defer(&found->lock);
+  const int place = find_free(found);
+  const int pool = place / HAL_STREAMS_PER_POOL, slot = place % HAL_STREAMS_PER_POOL;
+  hal_status_t status = HAL_OK;
+  if (place >= 0) status = fill_slot(found, HAL_STREAM_SHARED_POOLS + pool, (uint32_t)slot, out_stream);
+  if (place >= 0 && !status) {
+    found->owned[pool] |= UINT32_C(1) << slot;
+    hal_device_add_object(found);
+  }
+  hal_unlock_and_run(&found->lock);
+  if (place >= 0) return status;
+  hal_log(HAL_LOG_WARNING,
+          "device %s: all %d streams for one owner are in use; a further one shares its stream. Destroy communicators "
+          "that are not used",
+          found->label, HAL_STREAM_OWNED_POOLS * HAL_STREAMS_PER_POOL);
+  return hal_stream_acquire(device, -1, out_stream);
+}
+
+void hal_stream_give_back(hal_stream_t *stream) {
+  const int64_t first = pool_id(HAL_STREAM_SHARED_POOLS, 0);
+  if (!stream || stream->id < first) return;
+  const int64_t place = stream->id - first;
+  hal_lock(&stream->device->lock);
+  stream->device->owned[place / HAL_STREAMS_PER_POOL] &= ~(UINT32_C(1) << place % HAL_STREAMS_PER_POOL);
+  hal_unlock(&stream->device->lock);
+  hal_device_remove_object(stream->device);
 }
 
 hal_status_t hal_stream_default(int32_t device, hal_stream_t **out_stream) {
@@ -246,6 +304,11 @@ int32_t hal_stream_is_recorded(hal_stream_t *stream) {
   if (resolve(&stream)) return 0;
   hal_queue_t *const queue = hal_stream_queue(stream);
   return queue->calls->is_recording(queue);
+}
+
+hal_status_t hal_stream_set_name(hal_stream_t *stream, const char *name) {
+  HAL_RETURN_IF_ERROR(resolve(&stream));
+  return hal_device_name_object("hal_stream_set_name", stream->device, HAL_OBJECT_STREAM, stream->direct.handle, name);
 }
 
 hal_status_t hal_stream_native(hal_stream_t *stream, void **out_native) {

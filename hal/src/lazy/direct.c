@@ -20,6 +20,12 @@ static hal_status_t host_call(hal_queue_t *queue, hal_host_fn_t fn, void *user_d
   return hal_direct_calls.host_call(hal_lazy_direct(hal_lazy_of(queue)), fn, user_data);
 }
 
+static hal_status_t submission(hal_queue_t *queue, const hal_submission_t *submission) {
+  HAL_RETURN_IF_ERROR(
+      hal_lazy_flush_for(queue, submission->name)); /* the caller submits it now, after the deferred work */
+  return HAL_NOT_READY;
+}
+
 static hal_status_t record_event(hal_queue_t *queue, hal_plugin_event_t *event, uint64_t *out_recording) {
   flush_before(queue, "hal_event_record");
   return hal_direct_calls.record_event(hal_lazy_direct(hal_lazy_of(queue)), event, out_recording);
@@ -43,6 +49,7 @@ static hal_status_t query(hal_queue_t *queue) { return hal_direct_calls.query(ha
 void hal_lazy_pass_on(hal_queue_calls_t *calls) {
   calls->own_op = own_op;
   calls->host_call = host_call;
+  calls->submission = submission;
   calls->record_event = record_event; /* an event of a lazy stream is the plugin's, never a recorded one */
   calls->wait_event = wait_event;
   calls->recorded_event = hal_direct_calls.recorded_event;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "memory/held.h"
+#include "memory/ipc.h"
 #include "memory/pool.h"
 
 /* One request on its way through a cache miss. */
@@ -187,6 +188,7 @@ static void account_foreign(hal_allocator_t *allocator, hal_block_t *block) {
 static hal_status_t allocate_empty(hal_allocator_t *allocator, hal_stream_t *stream, hal_block_t **out_block) {
   hal_lock(&allocator->lock);
   hal_block_t *block = foreign_block(allocator, HAL_MEM_EMPTY, stream, NULL, 0);
+  if (block) allocator->empty_count++;
   hal_unlock(&allocator->lock);
   if (!block) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "the host has no memory for the allocator's records");
   *out_block = block;
@@ -280,6 +282,7 @@ hal_status_t hal_mem_allocate(hal_allocator_t *allocator, hal_mem_pool_t **pools
   request.segment = request.size ? hal_mem_config_segment(&allocator->config, request.size) : 0;
   if (!request.segment || request.segment > INT64_MAX) return hal_mem_error_exhausted(allocator, "allocate", size, "");
   hal_block_t *block = NULL;
+  if (atomic_load_explicit(&hal_ipc_sent, memory_order_relaxed)) hal_mem_ipc_collect();
   hal_lock(&allocator->lock);
   if (atomic_load_explicit(&allocator->pending, memory_order_relaxed)) hal_mem_pending_poll(allocator, &request.ready);
   const hal_status_t status = find_or_make(&request, pools, stream, size, &block);

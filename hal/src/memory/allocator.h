@@ -25,6 +25,12 @@ void hal_allocator_destroy(hal_allocator_t *allocator);
 /* Waits until queued work no longer uses memory that was released, and frees it. */
 void hal_allocator_drain(hal_allocator_t *allocator);
 
+/* Frees what the allocator caches: segments, page-locked memory, events of memory that other processes have used. */
+void hal_allocator_trim(hal_allocator_t *allocator);
+
+/* Returns the number of blocks, of device memory and page-locked memory, that were not released, or that queued work uses. */
+uint64_t hal_allocator_blocks(hal_allocator_t *allocator);
+
 /* Allocates from a private pool, whatever the stream allocates from, and releases no cached memory for it. Used while recorded work is queued:
  * memory that is free by now may be read by later recorded work. The block is released as any other, with the stream's pool current. Errors:
  * those of hal_memory_allocate. */
@@ -34,6 +40,13 @@ hal_status_t hal_memory_pool_allocate(hal_memory_pool_t *pool, hal_stream_t *str
 /* Deferred work of a stream was taken to be launched: blocks that were released meanwhile (hal_queue_calls_t.released) are free for requests of
  * any size. */
 void hal_memory_end_hold(hal_stream_t *stream);
+
+/* Finds the segment of the allocator's own that an address lies in. Returns whether there is one. */
+int hal_allocator_segment(hal_allocator_t *allocator, const void *address, void **out_start, size_t *out_size);
+
+/* From now on `leaving` is called before a segment that begins at `address` is freed, while no lock of an allocator is
+ * held. One function for the process. */
+void hal_allocator_set_leaving(void (*leaving)(void *address));
 
 /* Frees released memory that queued work no longer uses. */
 void hal_memory_poll(hal_device_t *device);

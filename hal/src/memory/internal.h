@@ -128,7 +128,8 @@ struct hal_allocator_s {
   size_t limit;        /* hal_memory_set_limit; 0 = none */
   atomic_uint pending; /* blocks and actions that wait for events; read without the lock too */
   hal_mem_pending_t *queues;
-  size_t in_flight; /* bytes of segments that are being allocated right now */
+  size_t in_flight;     /* bytes of segments that are being allocated right now */
+  uint32_t empty_count; /* blocks of size 0, which are in no statistics */
   uint32_t event_count;
   hal_plugin_event_t *events[HAL_MEM_EVENT_CACHE]; /* free events of this device */
 };

@@ -1,4 +1,5 @@
 /* life.c: creates and destroys an allocator and its pools, and empties its cache. */
+#include "memory/ipc.h"
 #include "memory/pool.h"
 
 hal_status_t hal_allocator_create(hal_device_t *device, hal_allocator_t **out_allocator) {
@@ -105,6 +106,23 @@ static void empty_cache(hal_device_t *device) {
   hal_lock(&allocator->lock);
   hal_mem_segment_trim_all(allocator);
   hal_unlock(&allocator->lock);
+}
+
+void hal_allocator_trim(hal_allocator_t *allocator) {
+  empty_cache(allocator->device);
+  hal_lock(&allocator->lock);
+  hal_mem_host_trim(allocator, 0);
+  hal_unlock(&allocator->lock);
+  hal_ipc_forget_events(allocator->device->index);
+}
+
+uint64_t hal_allocator_blocks(hal_allocator_t *allocator) {
+  hal_lock(&allocator->lock);
+  const int64_t blocks = hal_mem_stat_current(&allocator->stats, HAL_MEM_ALLOCATION) +
+                         allocator->host.stats.active_requests.current + allocator->empty_count +
+                         atomic_load_explicit(&allocator->pending, memory_order_relaxed);
+  hal_unlock(&allocator->lock);
+  return (uint64_t)blocks;
 }
 
 hal_status_t hal_memory_empty_cache(int32_t index) {

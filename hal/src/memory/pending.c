@@ -71,6 +71,7 @@ static void finish(hal_allocator_t *allocator, hal_block_t *block, hal_block_t *
       hal_mem_block_forget(allocator, block);
       return;
     case HAL_MEM_EMPTY:
+      allocator->empty_count--;
       hal_mem_block_forget(allocator, block);
       return;
     case HAL_MEM_HOST:

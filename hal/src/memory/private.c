@@ -42,6 +42,7 @@ hal_status_t hal_memory_pool_create_with(int32_t index, uint32_t flags, hal_memo
   pool->flags = flags;
   pool->id = atomic_fetch_add(&last_id, 1) + 1;
   atomic_init(&pool->references, 1);
+  hal_device_add_object(device);
   *out_pool = pool;
   return HAL_OK;
 }
@@ -219,5 +220,6 @@ void hal_memory_pool_release(hal_memory_pool_t *pool) {
     hal_free(share);
   }
   if (alive) hal_unlock(&allocator->lock);
+  hal_device_remove_object(allocator->device);
   hal_free(pool);
 }

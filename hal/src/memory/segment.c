@@ -56,6 +56,19 @@ hal_status_t hal_mem_segment_create(hal_mem_pool_t *pool, size_t size, hal_block
   return HAL_OK;
 }
 
+int hal_allocator_segment(hal_allocator_t *allocator, const void *address, void **out_start, size_t *out_size) {
+  hal_lock(&allocator->lock);
+  const hal_block_t *const first = hal_mem_map_find(allocator->map, (uintptr_t)address);
+  const int found = first && first->pool->source == HAL_MEM_CACHED;
+  if (found) *out_start = first->address, *out_size = first->extent;
+  hal_unlock(&allocator->lock);
+  return found;
+}
+
+static void (*_Atomic on_leaving)(void *address);
+
+void hal_allocator_set_leaving(void (*leaving)(void *address)) { atomic_store(&on_leaving, leaving); }
+
 /* Takes a free segment out of its pool, so that no other code finds it, and puts it on a list linked by `next`. */
 static void detach(hal_block_t *block, hal_block_t **list) {
   hal_mem_pool_take(block->pool, block->pool->kind, block);
@@ -73,6 +86,8 @@ static void free_segments(hal_allocator_t *allocator, hal_block_t *list) {
     list = block->next;
     hal_mem_map_remove(&allocator->map, block); /* before: once it is free, a new segment may lie there */
     hal_unlock(&allocator->lock);
+    void (*const leaving)(void *) = atomic_load(&on_leaving);
+    if (leaving) leaving(block->address);
     hal_mem_free(block->stream, block->address);
     hal_lock(&allocator->lock);
     const uint32_t kind = block->pool->kind;

@@ -52,6 +52,7 @@ hal_status_t hal_module_load(int32_t device, const hal_module_desc_t *desc, hal_
     return hal_error_prefix(status, "loading a module in the dialect '%s' (device %s accepts '%s'): ",
                             desc->dialect ? desc->dialect : "", found->label, found->info.dialects);
   }
+  hal_device_add_object(found);
   *out_module = module;
   return HAL_OK;
 }
@@ -70,7 +71,12 @@ void hal_module_unload(hal_module_t *module) {
     next = kernel->next;
     hal_free(kernel);
   }
+  hal_device_remove_object(device);
   hal_free(module);
+}
+
+hal_status_t hal_module_set_name(hal_module_t *module, const char *name) {
+  return hal_device_name_object("hal_module_set_name", module->device, HAL_OBJECT_MODULE, module->handle, name);
 }
 
 static hal_status_t make_kernel(hal_module_t *module, const char *name, hal_kernel_t **out_kernel) {

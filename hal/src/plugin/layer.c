@@ -59,6 +59,10 @@ static int releases(uint32_t slot) {
     case HAL_SLOT_module_unload:
     case HAL_SLOT_graph_destroy:
     case HAL_SLOT_graph_exec_destroy:
+    case HAL_SLOT_comm_abort:
+    case HAL_SLOT_comm_destroy:
+    case HAL_SLOT_comm_deregister:
+    case HAL_SLOT_semaphore_destroy:
       return 1;
     default:
       return 0;

@@ -14,53 +14,64 @@
  *   OUT       where the plugin writes something else
  *   STRUCT    where the plugin fills a struct as far as its struct_size
  *   BORROWED  what the plugin may read until the call returns */
-#define HAL_ARGUMENT_TYPES(X)                          \
-  X(I32, int32_t, VALUE)                               \
-  X(U32, uint32_t, VALUE)                              \
-  X(I64, int64_t, VALUE)                               \
-  X(SIZE, size_t, VALUE)                               \
-  X(ADDRESS, void *, VALUE)                            \
-  X(CONST_ADDRESS, const void *, VALUE)                \
-  X(HOST_FN, hal_host_fn_t, VALUE)                     \
-  X(SINK, hal_profile_sink_t, VALUE)                   \
-  X(PROCESS_SINK, hal_process_sink_t, VALUE)           \
-  X(DEVICE_EVENT_FN, hal_device_event_fn_t, VALUE)     \
-  X(STREAM, hal_plugin_stream_t *, HANDLE)             \
-  X(EVENT, hal_plugin_event_t *, HANDLE)               \
-  X(MODULE, hal_plugin_module_t *, HANDLE)             \
-  X(KERNEL, hal_plugin_kernel_t *, HANDLE)             \
-  X(GRAPH, hal_plugin_graph_t *, HANDLE)               \
-  X(GRAPH_EXEC, hal_plugin_graph_exec_t *, HANDLE)     \
-  X(PHYSICAL, hal_plugin_physical_t *, HANDLE)         \
-  X(MADE_STREAM, hal_plugin_stream_t **, MADE)         \
-  X(MADE_EVENT, hal_plugin_event_t **, MADE)           \
-  X(MADE_MODULE, hal_plugin_module_t **, MADE)         \
-  X(MADE_KERNEL, hal_plugin_kernel_t **, MADE)         \
-  X(MADE_GRAPH, hal_plugin_graph_t **, MADE)           \
-  X(MADE_GRAPH_EXEC, hal_plugin_graph_exec_t **, MADE) \
-  X(MADE_PHYSICAL, hal_plugin_physical_t **, MADE)     \
-  X(MADE_ADDRESS, void **, MADE)                       \
-  X(OUT_I32, int32_t *, OUT)                           \
-  X(OUT_I64, int64_t *, OUT)                           \
-  X(OUT_SIZE, size_t *, OUT)                           \
-  X(OUT_U32, uint32_t *, OUT)                          \
-  X(OUT_HANDLE, hal_memory_handle_t *, OUT)            \
-  X(OUT_EXTENSION, const hal_extension_t **, OUT)      \
-  X(INFO, hal_plugin_info_t *, STRUCT)                 \
-  X(DEVICE_INFO, hal_device_info_t *, STRUCT)          \
-  X(POINTER_INFO, hal_pointer_info_t *, STRUCT)        \
-  X(KERNEL_INFO, hal_kernel_info_t *, STRUCT)          \
-  X(STREAM_ERROR, hal_stream_error_t *, STRUCT)        \
-  X(OP_OWN, hal_op_own_t *, STRUCT)                    \
-  X(COMPILER, hal_compiler_t *, STRUCT)                \
-  X(TEXT, const char *, BORROWED)                      \
-  X(STREAM_DESC, const hal_stream_desc_t *, BORROWED)  \
-  X(HANDLE, const hal_memory_handle_t *, BORROWED)     \
-  X(MODULE_DESC, const hal_module_desc_t *, BORROWED)  \
-  X(LAUNCH, const hal_launch_t *, BORROWED)            \
-  X(RANDOM, const hal_random_t *, BORROWED)            \
-  X(COPY_2D, const hal_copy_2d_t *, BORROWED)          \
-  X(COPIES, const hal_copy_t *, BORROWED)
+#define HAL_ARGUMENT_TYPES(X)                            \
+  X(I32, int32_t, VALUE)                                 \
+  X(U32, uint32_t, VALUE)                                \
+  X(I64, int64_t, VALUE)                                 \
+  X(SIZE, size_t, VALUE)                                 \
+  X(ADDRESS, void *, VALUE)                              \
+  X(CONST_ADDRESS, const void *, VALUE)                  \
+  X(HOST_FN, hal_host_fn_t, VALUE)                       \
+  X(SINK, hal_profile_sink_t, VALUE)                     \
+  X(PROCESS_SINK, hal_process_sink_t, VALUE)             \
+  X(DEVICE_EVENT_FN, hal_device_event_fn_t, VALUE)       \
+  X(STREAM, hal_plugin_stream_t *, HANDLE)               \
+  X(EVENT, hal_plugin_event_t *, HANDLE)                 \
+  X(MODULE, hal_plugin_module_t *, HANDLE)               \
+  X(KERNEL, hal_plugin_kernel_t *, HANDLE)               \
+  X(GRAPH, hal_plugin_graph_t *, HANDLE)                 \
+  X(GRAPH_EXEC, hal_plugin_graph_exec_t *, HANDLE)       \
+  X(PHYSICAL, hal_plugin_physical_t *, HANDLE)           \
+  X(COMM, hal_plugin_comm_t *, HANDLE)                   \
+  X(COMM_MEMORY, hal_plugin_comm_memory_t *, HANDLE)     \
+  X(SEMAPHORE, hal_plugin_semaphore_t *, HANDLE)         \
+  X(MADE_STREAM, hal_plugin_stream_t **, MADE)           \
+  X(MADE_EVENT, hal_plugin_event_t **, MADE)             \
+  X(MADE_MODULE, hal_plugin_module_t **, MADE)           \
+  X(MADE_KERNEL, hal_plugin_kernel_t **, MADE)           \
+  X(MADE_GRAPH, hal_plugin_graph_t **, MADE)             \
+  X(MADE_GRAPH_EXEC, hal_plugin_graph_exec_t **, MADE)   \
+  X(MADE_PHYSICAL, hal_plugin_physical_t **, MADE)       \
+  X(MADE_COMM, hal_plugin_comm_t **, MADE)               \
+  X(MADE_COMM_MEMORY, hal_plugin_comm_memory_t **, MADE) \
+  X(MADE_SEMAPHORE, hal_plugin_semaphore_t **, MADE)     \
+  X(MADE_ADDRESS, void **, MADE)                         \
+  X(OUT_I32, int32_t *, OUT)                             \
+  X(OUT_I64, int64_t *, OUT)                             \
+  X(OUT_SIZE, size_t *, OUT)                             \
+  X(OUT_U32, uint32_t *, OUT)                            \
+  X(OUT_HANDLE, hal_memory_handle_t *, OUT)              \
+  X(OUT_EXTENSION, const hal_extension_t **, OUT)        \
+  X(INFO, hal_plugin_info_t *, STRUCT)                   \
+  X(DEVICE_INFO, hal_device_info_t *, STRUCT)            \
+  X(POINTER_INFO, hal_pointer_info_t *, STRUCT)          \
+  X(KERNEL_INFO, hal_kernel_info_t *, STRUCT)            \
+  X(STREAM_ERROR, hal_stream_error_t *, STRUCT)          \
+  X(OP_OWN, hal_op_own_t *, STRUCT)                      \
+  X(COMPILER, hal_compiler_t *, STRUCT)                  \
+  X(COMM_INFO, hal_comm_info_t *, STRUCT)                \
+  X(COMM_STATE, hal_comm_state_t *, STRUCT)              \
+  X(TEXT, const char *, BORROWED)                        \
+  X(STREAM_DESC, const hal_stream_desc_t *, BORROWED)    \
+  X(HANDLE, const hal_memory_handle_t *, BORROWED)       \
+  X(MODULE_DESC, const hal_module_desc_t *, BORROWED)    \
+  X(LAUNCH, const hal_launch_t *, BORROWED)              \
+  X(RANDOM, const hal_random_t *, BORROWED)              \
+  X(COPY_2D, const hal_copy_2d_t *, BORROWED)            \
+  X(COPIES, const hal_copy_t *, BORROWED)                \
+  X(COMM_DESC, const hal_comm_desc_t *, BORROWED)        \
+  X(COMM_CALLS, const hal_comm_call_t *, BORROWED)       \
+  X(RANKS, const int32_t *, BORROWED)
 
 enum {
 #define HAL_TYPE_NUMBER(name, type, class) HAL_TYPE_##name,
@@ -105,6 +116,7 @@ typedef struct hal_layer_call_s {
   hal_argument_t arguments[HAL_CALL_ARGUMENTS];
   uint32_t stages;         /* layers that entered the call and have to leave it */
   hal_layer_asked_t asked; /* of op_find */
+  int32_t ranks;           /* of comm_create */
   /* The validate layer's: */
   struct hal_live_s *made, *ended; /* records of what the call makes and ends, layer_live.h */
   hal_borrowed_t *borrowed;        /* copies of what the plugin may read */

@@ -167,6 +167,46 @@ static const void *put_copies(arena_t *arena, const hal_layer_call_t *call, cons
   return count ? put(arena, from, count * stride) : NULL; /* the rule of memory_copy_batch has checked the product */
 }
 
+static const uint64_t *put_numbers(arena_t *arena, const uint64_t *from, size_t count) {
+  return from && count ? put(arena, from, count * sizeof *from) : from;
+}
+
+/* Copies a collective with its arrays, which have a number for each rank. A scale in device memory stays where it is. */
+static const hal_collective_t *put_collective(arena_t *arena, const hal_collective_t *from, size_t ranks) {
+  hal_collective_t *const copy = put_struct(arena, from, sizeof *from);
+  const uint64_t *const arrays[] = {
+      put_numbers(arena, from->send_counts, ranks), put_numbers(arena, from->send_displs, ranks),
+      put_numbers(arena, from->recv_counts, ranks), put_numbers(arena, from->recv_displs, ranks)};
+  if (!copy) return NULL;
+  copy->send_counts = arrays[0], copy->send_displs = arrays[1];
+  copy->recv_counts = arrays[2], copy->recv_displs = arrays[3];
+  return copy;
+}
+
+/* Copies the calls of comm_submit, with what lies behind each that this HAL does not know; its rule has checked them. */
+static const void *put_comm_calls(arena_t *arena, const hal_layer_call_t *call, const void *from) {
+  const size_t count = (size_t)hal_validate_argument(call, "count")->value;
+  const size_t stride = (size_t)hal_validate_argument(call, "stride")->value;
+  if (!count) return NULL;
+  char *const copies = put(arena, from, count * stride);
+  for (size_t i = 0; i < count; i++) {
+    hal_comm_call_t one;
+    memcpy(&one, (const char *)from + i * stride, sizeof one);
+    one.desc = put_collective(arena, one.desc, hal_validate_ranks(call->plugin, one.comm));
+    if (copies) memcpy(copies + i * stride, &one, sizeof one);
+  }
+  return copies;
+}
+
+static const void *put_comm_desc(arena_t *arena, const hal_comm_desc_t *from) {
+  hal_comm_desc_t *const copy = put_struct(arena, from, sizeof *from);
+  const void *const id = from->id ? put(arena, from->id, from->id_size) : NULL;
+  const char *const name = put_text(arena, from->name);
+  if (!copy) return NULL;
+  copy->id = id, copy->name = name;
+  return copy;
+}
+
 /* Copies one argument; gives 0 when it is not borrowed, or there is nothing to copy. */
 static const void *put_argument(arena_t *arena, const hal_layer_call_t *call, const hal_argument_t *argument) {
   const void *const from = (const void *)argument->value;
@@ -187,6 +227,12 @@ static const void *put_argument(arena_t *arena, const hal_layer_call_t *call, co
       return put_struct(arena, from, sizeof(hal_copy_2d_t));
     case HAL_TYPE_COPIES:
       return put_copies(arena, call, from);
+    case HAL_TYPE_COMM_DESC:
+      return put_comm_desc(arena, from);
+    case HAL_TYPE_COMM_CALLS:
+      return put_comm_calls(arena, call, from);
+    case HAL_TYPE_RANKS:
+      return put(arena, from, (size_t)hal_validate_argument(call, "count")->value * sizeof(int32_t));
     case HAL_TYPE_CONST_ADDRESS: /* bytes with an argument for their number */
       if (strcmp(argument->name, "pattern") == 0) return put_bytes(arena, call, from, "pattern_size");
       if (strcmp(argument->name, "handle") == 0) return put_bytes(arena, call, from, "handle_size");

@@ -8,20 +8,23 @@
 #include "plugin/plugin.h"
 
 /* What a plugin makes, with the words for it and the op that ends it. */
-#define HAL_LIVE_KINDS(X)                                    \
-  X(MEMORY, "device memory", "memory_free")                  \
-  X(IMPORTED, "memory of another process", "ipc_close")      \
-  X(MAPPED, "mapped memory", "virtual_unmap")                \
-  X(RESERVED, "reserved address range", "virtual_unreserve") \
-  X(HOST, "host memory of host_alloc", "host_free")          \
-  X(REGISTERED, "registered host memory", "host_unregister") \
-  X(STREAM, "stream", "stream_destroy")                      \
-  X(EVENT, "event", "event_destroy")                         \
-  X(MODULE, "module", "module_unload")                       \
-  X(KERNEL, "kernel", "module_unload")                       \
-  X(GRAPH, "graph", "graph_destroy")                         \
-  X(GRAPH_EXEC, "graph instance", "graph_exec_destroy")      \
-  X(PHYSICAL, "memory without an address (virtual_create)", "virtual_release")
+#define HAL_LIVE_KINDS(X)                                                      \
+  X(MEMORY, "device memory", "memory_free")                                    \
+  X(IMPORTED, "memory of another process", "ipc_close")                        \
+  X(MAPPED, "mapped memory", "virtual_unmap")                                  \
+  X(RESERVED, "reserved address range", "virtual_unreserve")                   \
+  X(HOST, "host memory of host_alloc", "host_free")                            \
+  X(REGISTERED, "registered host memory", "host_unregister")                   \
+  X(STREAM, "stream", "stream_destroy")                                        \
+  X(EVENT, "event", "event_destroy")                                           \
+  X(MODULE, "module", "module_unload")                                         \
+  X(KERNEL, "kernel", "module_unload")                                         \
+  X(GRAPH, "graph", "graph_destroy")                                           \
+  X(GRAPH_EXEC, "graph instance", "graph_exec_destroy")                        \
+  X(PHYSICAL, "memory without an address (virtual_create)", "virtual_release") \
+  X(COMM, "communicator", "comm_destroy")                                      \
+  X(COMM_MEMORY, "registered memory of a communicator", "comm_deregister")     \
+  X(SEMAPHORE, "semaphore", "semaphore_destroy")
 
 typedef enum hal_live_kind_e {
 #define HAL_LIVE_NUMBER(name, text, end) HAL_LIVE_##name,
@@ -34,10 +37,11 @@ typedef struct hal_live_s {
   hal_live_kind_t kind;
   int32_t device;
   uintptr_t address; /* or handle */
-  size_t size;       /* ranges; 0 = not known */
+  size_t size;       /* ranges; 0 = not known. Communicator: number of ranks */
   uint64_t number;   /* the n-th thing that the plugin made */
   uint32_t count;    /* handles: how often it was given */
-  uint32_t flags;    /* event: HAL_EVENT_*; stream: 1 = capturing; physical memory: 1 = mapped */
+  uint32_t flags;    /* event: HAL_EVENT_*; stream: 1 = capturing; physical memory: 1 = mapped;
+                        communicator: 1 = comm_destroy was called */
   uintptr_t owner;   /* kernel: its module; mapped memory: its physical memory; event: the stream it recorded */
   uint64_t recorded; /* event: when, as a count of records */
 } hal_live_t;

@@ -1,5 +1,5 @@
 /* layer_rules.c: what single ops promise beyond what holds for all of them; a table over the slots. Those of virtual memory,
- * graphs and exports are in layer_rules_graph.c, those of memory in layer_rules_memory.c. */
+ * graphs and exports are in layer_rules_graph.c, those of memory in layer_rules_memory.c, of collectives in layer_rules_comm.c. */
 #include <stdio.h>
 #include <string.h>
 
@@ -112,6 +112,60 @@ static hal_status_t after_peer_enable(hal_layer_call_t *call, hal_status_t statu
   return status;
 }
 _Static_assert(HAL_MAX_DEVICES <= 64, "one bit per peer");
+
+/* Finds what of a device is still alive. */
+typedef struct left_s {
+  int32_t device;
+  const hal_live_t *first;
+} left_t;
+
+static void find_left(hal_lives_t *lives, hal_live_t *live, void *data) {
+  left_t *const left = data;
+  (void)lives;
+  if (live->device == left->device && live->kind != HAL_LIVE_KERNEL && /* kernels go with their modules */
+      (!left->first || live->number < left->first->number))
+    left->first = live;
+}
+
+static hal_status_t before_reset(hal_layer_call_t *call) {
+  left_t left = {.device = (int32_t)value_of(call, "device")};
+  hal_live_each(&state_of(call)->lives, find_left, &left);
+  if (!left.first) return HAL_OK;
+  return hal_validate_misuse(call, "the %s %p of device %d is still alive; end it by %s before",
+                             hal_live_text(left.first->kind), (void *)left.first->address, left.device,
+                             hal_live_end_op(left.first->kind));
+}
+
+static hal_status_t after_reset(hal_layer_call_t *call, hal_status_t status) {
+  const int32_t device = (int32_t)value_of(call, "device");
+  if (device < HAL_MAX_DEVICES) state_of(call)->peers[device] = 0;
+  return status;
+}
+
+/* Which record the object of a kind has; a device has none. */
+static const struct {
+  int known;
+  hal_live_kind_t kind;
+} objects[] = {[HAL_OBJECT_DEVICE] = {0, HAL_LIVE_MEMORY}, [HAL_OBJECT_STREAM] = {1, HAL_LIVE_STREAM},
+               [HAL_OBJECT_EVENT] = {1, HAL_LIVE_EVENT},   [HAL_OBJECT_MODULE] = {1, HAL_LIVE_MODULE},
+               [HAL_OBJECT_KERNEL] = {1, HAL_LIVE_KERNEL}, [HAL_OBJECT_GRAPH_EXEC] = {1, HAL_LIVE_GRAPH_EXEC},
+               [HAL_OBJECT_COMM] = {1, HAL_LIVE_COMM},     [HAL_OBJECT_SEMAPHORE] = {1, HAL_LIVE_SEMAPHORE},
+               [HAL_OBJECT_MEMORY] = {1, HAL_LIVE_MEMORY}};
+
+static hal_status_t before_name(hal_layer_call_t *call) {
+  const uint32_t kind = (uint32_t)value_of(call, "kind");
+  const uintptr_t object = (uintptr_t)value_of(call, "object");
+  const int32_t device = (int32_t)value_of(call, "device");
+  if (kind >= sizeof objects / sizeof *objects)
+    return hal_validate_misuse(call, "kind is %u; pass one of HAL_OBJECT_*, 0 to %d", kind, HAL_OBJECT_MEMORY);
+  if (!objects[kind].known) {
+    if (!object) return HAL_OK;
+    return hal_validate_misuse(call, "object is %p for a device, which `device` names; pass NULL", (void *)object);
+  }
+  if (hal_live_find_on(&state_of(call)->lives, objects[kind].kind, object, device)) return HAL_OK;
+  return hal_validate_misuse(call, "object %p is no live %s of device %d; pass one that the plugin gave",
+                             (void *)object, hal_live_text(objects[kind].kind), device);
+}
 
 /* ---- streams and events ---- */
 
@@ -272,6 +326,8 @@ const hal_rule_t hal_rules[HAL_SLOT_COUNT] = {
     [HAL_SLOT_device_info] = {.after = after_device_info},
     [HAL_SLOT_device_peer_query] = {.after = after_peer_query},
     [HAL_SLOT_device_peer_enable] = {.after = after_peer_enable},
+    [HAL_SLOT_device_reset] = {.before = before_reset, .after = after_reset},
+    [HAL_SLOT_object_name_set] = {.before = before_name},
     [HAL_SLOT_memory_alloc] = {MAKES(MEMORY), .before = hal_rule_before_alloc, .after = hal_rule_after_alloc},
     [HAL_SLOT_memory_free] = {ENDS(MEMORY)},
     [HAL_SLOT_memory_alloc_async] = {MAKES(MEMORY), .before = hal_rule_before_alloc, .after = hal_rule_after_alloc},
@@ -280,6 +336,8 @@ const hal_rule_t hal_rules[HAL_SLOT_COUNT] = {
     [HAL_SLOT_memory_copy_2d] = {.before = hal_rule_before_copy_2d},
     [HAL_SLOT_memory_copy_batch] = {.before = hal_rule_before_copy_batch},
     [HAL_SLOT_memory_fill] = {.before = hal_rule_before_fill},
+    [HAL_SLOT_memory_prefetch] = {.before = hal_rule_before_prefetch},
+    [HAL_SLOT_memory_advise] = {.before = hal_rule_before_advise},
     [HAL_SLOT_memory_info] = {.after = hal_rule_after_memory_info},
     [HAL_SLOT_host_alloc] = {MAKES(HOST), .before = hal_rule_before_alloc, .after = hal_rule_after_host_alloc},
     [HAL_SLOT_host_free] = {ENDS(HOST)},
@@ -325,4 +383,20 @@ const hal_rule_t hal_rules[HAL_SLOT_COUNT] = {
     [HAL_SLOT_capture_status] = {.after = hal_rule_after_capture_status},
     [HAL_SLOT_graph_instantiate] = {MAKES(GRAPH_EXEC), .after = hal_rule_after_instantiate},
     [HAL_SLOT_graph_exec_destroy] = {ENDS(GRAPH_EXEC)},
+    [HAL_SLOT_comm_info] = {.after = hal_rule_after_comm_info},
+    [HAL_SLOT_comm_unique_id] = {.before = hal_rule_before_unique_id, .after = hal_rule_after_unique_id},
+    [HAL_SLOT_comm_create] = {MAKES(COMM), .before = hal_rule_before_comm_create, .after = hal_rule_after_comm_create},
+    [HAL_SLOT_comm_split] = {MAKES(COMM), .before = hal_rule_before_comm_part, .after = hal_rule_after_comm_part},
+    [HAL_SLOT_comm_shrink] = {MAKES(COMM), .flags = HAL_COMM_SHRINK_ABORT, .before = hal_rule_before_comm_part,
+                              .after = hal_rule_after_comm_part},
+    [HAL_SLOT_comm_query] = {.after = hal_rule_after_comm_query},
+    [HAL_SLOT_comm_destroy] = {.before = hal_rule_before_comm_destroy, .after = hal_rule_after_comm_destroy},
+    [HAL_SLOT_comm_submit] = {.before = hal_rule_before_comm_submit},
+    [HAL_SLOT_comm_register] = {MAKES(COMM_MEMORY), .flags = HAL_COMM_REGISTER_SYMMETRIC,
+                                .before = hal_rule_before_comm_register, .after = hal_rule_after_comm_register},
+    [HAL_SLOT_comm_deregister] = {ENDS(COMM_MEMORY)},
+    [HAL_SLOT_semaphore_create] = {MAKES(SEMAPHORE), .flags = HAL_SEMAPHORE_INTERPROCESS},
+    [HAL_SLOT_semaphore_destroy] = {ENDS(SEMAPHORE)},
+    [HAL_SLOT_semaphore_export] = {.before = hal_rule_before_export, .after = hal_rule_after_export},
+    [HAL_SLOT_semaphore_open] = {MAKES(SEMAPHORE), .before = hal_rule_before_open},
 };

@@ -29,6 +29,8 @@ hal_status_t hal_rule_before_copy(hal_layer_call_t *call);
 hal_status_t hal_rule_before_copy_2d(hal_layer_call_t *call);
 hal_status_t hal_rule_before_copy_batch(hal_layer_call_t *call);
 hal_status_t hal_rule_before_fill(hal_layer_call_t *call);
+hal_status_t hal_rule_before_prefetch(hal_layer_call_t *call);
+hal_status_t hal_rule_before_advise(hal_layer_call_t *call);
 hal_status_t hal_rule_after_memory_info(hal_layer_call_t *call, hal_status_t status);
 hal_status_t hal_rule_before_random(hal_layer_call_t *call);
 hal_status_t hal_rule_after_host_pointer(hal_layer_call_t *call, hal_status_t status);
@@ -52,5 +54,20 @@ hal_status_t hal_rule_after_extensions(hal_layer_call_t *call, hal_status_t stat
 hal_status_t hal_rule_before_export(hal_layer_call_t *call);
 hal_status_t hal_rule_after_export(hal_layer_call_t *call, hal_status_t status);
 hal_status_t hal_rule_before_open(hal_layer_call_t *call);
+
+/* ---- layer_rules_comm.c: collectives ---- */
+hal_status_t hal_rule_after_comm_info(hal_layer_call_t *call, hal_status_t status);
+hal_status_t hal_rule_before_unique_id(hal_layer_call_t *call);
+hal_status_t hal_rule_after_unique_id(hal_layer_call_t *call, hal_status_t status);
+hal_status_t hal_rule_before_comm_create(hal_layer_call_t *call);
+hal_status_t hal_rule_after_comm_create(hal_layer_call_t *call, hal_status_t status);
+hal_status_t hal_rule_before_comm_part(hal_layer_call_t *call);
+hal_status_t hal_rule_after_comm_part(hal_layer_call_t *call, hal_status_t status);
+hal_status_t hal_rule_after_comm_query(hal_layer_call_t *call, hal_status_t status);
+hal_status_t hal_rule_before_comm_destroy(hal_layer_call_t *call);
+hal_status_t hal_rule_after_comm_destroy(hal_layer_call_t *call, hal_status_t status);
+hal_status_t hal_rule_before_comm_submit(hal_layer_call_t *call);
+hal_status_t hal_rule_before_comm_register(hal_layer_call_t *call);
+hal_status_t hal_rule_after_comm_register(hal_layer_call_t *call, hal_status_t status);
 
 #endif /* HAL_SRC_LAYER_RULES_H_ */

@@ -207,6 +207,19 @@ hal_status_t hal_rule_before_fill(hal_layer_call_t *call) {
   return hal_validate_range(call, "dst", (const void *)value_of(call, "dst"), size, (int32_t)value_of(call, "device"));
 }
 
+static hal_status_t check_hint(const hal_layer_call_t *call) {
+  return hal_validate_range(call, "ptr", (const void *)value_of(call, "ptr"), (size_t)value_of(call, "size"),
+                            (int32_t)value_of(call, "device"));
+}
+
+hal_status_t hal_rule_before_prefetch(hal_layer_call_t *call) { return check_hint(call); }
+
+hal_status_t hal_rule_before_advise(hal_layer_call_t *call) {
+  const uint32_t advice = (uint32_t)value_of(call, "advice");
+  if (advice >= HAL_ADVICE_READ_MOSTLY && advice <= HAL_ADVICE_NOT_ACCESSED) return check_hint(call);
+  return hal_validate_misuse(call, "advice is %u; pass one of HAL_ADVICE_*, 1 to %d", advice, HAL_ADVICE_NOT_ACCESSED);
+}
+
 hal_status_t hal_rule_after_memory_info(hal_layer_call_t *call, hal_status_t status) {
   const size_t available = WRITTEN(call, 0, size_t), total = WRITTEN(call, 1, size_t);
   if (available <= total) return status;

@@ -66,6 +66,11 @@ static void put_argument(line_t *line, const hal_argument_t *argument) {
     case HAL_TYPE_COPY_2D:
       put_copy_2d(line, address);
       return;
+    case HAL_TYPE_COMM_DESC:
+      PUT(line, "\"%.64s\", rank %d of %d, flags 0x%x", ((const hal_comm_desc_t *)address)->name,
+          (int)((const hal_comm_desc_t *)address)->rank, (int)((const hal_comm_desc_t *)address)->size,
+          (unsigned)((const hal_comm_desc_t *)address)->flags);
+      return;
     case HAL_TYPE_MODULE_DESC:
       PUT(line, "%.32s, %zu bytes", ((const hal_module_desc_t *)address)->dialect,
           ((const hal_module_desc_t *)address)->size);
@@ -122,6 +127,14 @@ static void put_answer(line_t *line, const hal_argument_t *argument) {
     case HAL_TYPE_DEVICE_INFO:
       PUT(line, "\"%.64s\", flags 0x%llx, dialects \"%.64s\"", ((const hal_device_info_t *)at)->name,
           (unsigned long long)((const hal_device_info_t *)at)->flags, ((const hal_device_info_t *)at)->dialects);
+      return;
+    case HAL_TYPE_COMM_INFO:
+      PUT(line, "\"%.32s\", flags 0x%x", ((const hal_comm_info_t *)at)->name,
+          (unsigned)((const hal_comm_info_t *)at)->flags);
+      return;
+    case HAL_TYPE_COMM_STATE:
+      PUT(line, "state %u, error %d", (unsigned)((const hal_comm_state_t *)at)->state,
+          (int)((const hal_comm_state_t *)at)->error);
       return;
     case HAL_TYPE_COMPILER:
       PUT(line, "\"%.64s\"", ((const hal_compiler_t *)at)->name ? ((const hal_compiler_t *)at)->name : "");

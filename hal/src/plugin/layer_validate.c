@@ -119,13 +119,19 @@ static int is_ordinal(const char *name) {
   return 0;
 }
 
+static int may_be_host(const hal_layer_call_t *call, const char *name) {
+  return call->slot == HAL_SLOT_memory_copy ||
+         (call->slot == HAL_SLOT_memory_prefetch && strcmp(name, "dst_device") == 0) ||
+         (call->slot == HAL_SLOT_memory_advise && strcmp(name, "peer") == 0);
+}
+
 static hal_status_t check_ordinal(const hal_layer_call_t *call, const hal_argument_t *argument, int32_t count) {
   const int32_t ordinal = (int32_t)argument->value;
-  const int may_be_host = call->slot == HAL_SLOT_memory_copy;
-  if (count < 0 || (ordinal >= 0 && ordinal < count) || (may_be_host && ordinal == HAL_HOST)) return HAL_OK;
+  const int host = may_be_host(call, argument->name);
+  if (count < 0 || (ordinal >= 0 && ordinal < count) || (host && ordinal == HAL_HOST)) return HAL_OK;
   return hal_validate_misuse(call,
                              "%s is %d, and the plugin's ordinals are 0 to %d%s; pass an ordinal of the plugin's own",
-                             argument->name, ordinal, count - 1, may_be_host ? " and HAL_HOST (-1)" : "");
+                             argument->name, ordinal, count - 1, host ? " and HAL_HOST (-1)" : "");
 }
 
 static const struct {
@@ -139,6 +145,9 @@ static const struct {
     [HAL_TYPE_GRAPH] = {HAL_LIVE_GRAPH, "capture_end"},
     [HAL_TYPE_GRAPH_EXEC] = {HAL_LIVE_GRAPH_EXEC, "graph_instantiate"},
     [HAL_TYPE_PHYSICAL] = {HAL_LIVE_PHYSICAL, "virtual_create"},
+    [HAL_TYPE_COMM] = {HAL_LIVE_COMM, "comm_create"},
+    [HAL_TYPE_COMM_MEMORY] = {HAL_LIVE_COMM_MEMORY, "comm_register"},
+    [HAL_TYPE_SEMAPHORE] = {HAL_LIVE_SEMAPHORE, "semaphore_create"},
 };
 
 static hal_status_t check_handle(const hal_layer_call_t *call, hal_validate_t *validate,
@@ -166,10 +175,12 @@ static hal_status_t check_borrowed(const hal_layer_call_t *call, const hal_argum
       [HAL_TYPE_LAUNCH] = HAL_STRUCT_SIZE(hal_launch_t, args),
       [HAL_TYPE_RANDOM] = HAL_STRUCT_SIZE(hal_random_t, p1),
       [HAL_TYPE_COPY_2D] = HAL_STRUCT_SIZE(hal_copy_2d_t, src_device),
+      [HAL_TYPE_COMM_DESC] = HAL_STRUCT_SIZE(hal_comm_desc_t, name),
   };
   const void *const at = (const void *)argument->value;
   if (!at && call->slot == HAL_SLOT_profile_range) return HAL_OK; /* closes a range */
-  if (argument->type == HAL_TYPE_COPIES) return HAL_OK;           /* by its rule: there may be none */
+  if (argument->type == HAL_TYPE_COPIES || argument->type == HAL_TYPE_COMM_CALLS)
+    return HAL_OK; /* by their rules: there may be none */
   if (!at) return hal_validate_misuse(call, "%s is NULL; it must not be", argument->name);
   size_t size;
   if (!least[argument->type]) return HAL_OK;
@@ -227,7 +238,7 @@ static const struct {
     {HAL_SLOT_memory_free_async, "device", "stream"}, {HAL_SLOT_graph_launch, "exec", "stream"},
     {HAL_SLOT_graph_update, "exec", "graph"},         {HAL_SLOT_virtual_export, "device", "memory"},
     {HAL_SLOT_event_elapsed, "start", "end"},         {HAL_SLOT_virtual_map, "device", "memory"},
-    {HAL_SLOT_virtual_release, "device", "memory"},
+    {HAL_SLOT_virtual_release, "device", "memory"},   {HAL_SLOT_memory_prefetch, "device", "stream"},
 };
 
 static hal_status_t check_devices(const hal_layer_call_t *call, hal_validate_t *validate) {
@@ -254,7 +265,8 @@ static hal_status_t take_ended(hal_layer_call_t *call, hal_validate_t *validate)
   const hal_argument_t *argument = hal_validate_argument(call, "ptr"), *const device =
                                                                            hal_validate_argument(call, "device");
   for (uint32_t i = 0; !argument && i < call->count; i++)
-    if (classes[call->arguments[i].type] == HAL_CLASS_HANDLE) argument = &call->arguments[i];
+    if (classes[call->arguments[i].type] == HAL_CLASS_HANDLE && handle_kinds[call->arguments[i].type].kind == kind)
+      argument = &call->arguments[i];
   const uintptr_t address = (uintptr_t)argument->value;
   if (!address) return HAL_OK; /* check_handle has let it pass; memory_free(NULL) is HAL_OK */
   hal_live_t *const live = hal_live_find(&validate->lives, kind, address);
@@ -343,7 +355,8 @@ static int needs_no_message(uint32_t slot, hal_status_t status) {
 
 static int may_be_not_ready(uint32_t slot) {
   return slot == HAL_SLOT_stream_query || slot == HAL_SLOT_stream_synchronize_timeout || slot == HAL_SLOT_event_query ||
-         slot == HAL_SLOT_event_elapsed;
+         slot == HAL_SLOT_event_elapsed || slot == HAL_SLOT_comm_create || slot == HAL_SLOT_comm_split ||
+         slot == HAL_SLOT_comm_shrink || slot == HAL_SLOT_comm_destroy || slot == HAL_SLOT_semaphore_wait;
 }
 
 static hal_status_t check_status(const hal_layer_call_t *call, hal_status_t status) {
@@ -402,7 +415,13 @@ static hal_status_t check_outs(const hal_layer_call_t *call, hal_status_t status
   return result;
 }
 
-/* What a NULL handle would be: only streams may be. */
+/* Whether a handle is given once. A communicator whose comm_destroy is running may be gone for the plugin already. */
+static int is_unique(hal_live_kind_t kind, const hal_live_t *twin) {
+  return kind == HAL_LIVE_EVENT || kind == HAL_LIVE_SEMAPHORE || (kind == HAL_LIVE_COMM && !twin->flags);
+}
+
+/* What a NULL handle would be: only streams may be, the communicator that a rank does not join, and memory that a
+ * library has no use for registering. */
 static hal_status_t record_made(hal_layer_call_t *call, hal_validate_t *validate) {
   hal_live_t *const made = call->made;
   const hal_live_kind_t kind = (hal_live_kind_t)(hal_rules[call->slot].makes - 1);
@@ -417,26 +436,27 @@ static hal_status_t record_made(hal_layer_call_t *call, hal_validate_t *validate
   made->address = address;
   const hal_argument_t *const size = hal_validate_argument(call, "size");
   if (size && size->type == HAL_TYPE_SIZE) made->size = (size_t)size->value;
-  if (!address && kind == HAL_LIVE_STREAM) return HAL_OK;
+  if (!address && (kind == HAL_LIVE_STREAM || kind == HAL_LIVE_COMM_MEMORY || call->slot == HAL_SLOT_comm_split))
+    return HAL_OK;
   if (!address)
     return hal_validate_fault(call->plugin, call->slot,
                               "the plugin answered OK and gave NULL; answer a failure instead");
   hal_live_t *twin = hal_live_find(&validate->lives, kind, address);
-  if (twin && kind == HAL_LIVE_EVENT)
-    return hal_validate_fault(call->plugin, call->slot,
-                              "the plugin gave event %p, which is alive already; make another", (void *)address);
+  if (twin && is_unique(kind, twin))
+    return hal_validate_fault(call->plugin, call->slot, "the plugin gave %s %p, which is alive already; make another",
+                              hal_live_text(kind), (void *)address);
   if (call->slot == HAL_SLOT_kernel_get) { /* may be one for all modules, and is not given back */
     made->owner = (uintptr_t)hal_validate_argument(call, "module")->value;
     const hal_live_t *const module = hal_live_find(&validate->lives, HAL_LIVE_MODULE, made->owner);
     made->device = module ? module->device : 0;
     while (twin && (twin->kind != kind || twin->address != address || twin->owner != made->owner)) twin = twin->next;
     if (twin) return HAL_OK;
-  } else if (twin && !hal_live_is_device_memory(kind)) {
+  } else if (twin && !hal_live_is_device_memory(kind) && kind != HAL_LIVE_COMM) {
     twin->count++;
     return HAL_OK;
   }
   const hal_argument_t *const flags = hal_validate_argument(call, "flags");
-  if (flags) made->flags = (uint32_t)flags->value;
+  if (flags && kind != HAL_LIVE_COMM) made->flags = (uint32_t)flags->value;
   call->made = NULL;
   hal_live_add(&validate->lives, made);
   return HAL_OK;

@@ -1,7 +1,7 @@
 /* layer_validate.h: the validate layer, which holds host and plugin to what plugin_ops.def promises. Private to hal/src.
  *
  *   layer_validate.c  a call's arguments, what it makes and ends, what it writes, its status
- *   layer_rules.c     what single ops promise beyond that
+ *   layer_rules*.c    what single ops promise beyond that
  *   layer_own_op.c    operators of the plugin's own, for all layers
  *   layer_borrow.c    copies of what a plugin may read during a call, made useless afterwards
  *   layer_live.c      what is alive
@@ -59,6 +59,10 @@ extern const hal_rule_t hal_rules[HAL_SLOT_COUNT];
 /* Checks that `size` bytes at `address` lie in live memory that `device` may use. */
 hal_status_t hal_validate_range(const hal_layer_call_t *call, const char *what, const void *address, size_t size,
                                 int32_t device);
+
+/* ---- layer_rules_comm.c ---- */
+/* Returns the number of ranks of a communicator; 0 = not known. Takes the layer's lock. */
+size_t hal_validate_ranks(hal_plugin_t *plugin, const hal_plugin_comm_t *comm);
 
 /* ---- layer_borrow.c ---- */
 /* Puts copies in the place of what the plugin may read during the call. Without host memory for them it stays as it is. */

@@ -49,11 +49,13 @@ uint32_t hal_slot_find(const char *name, size_t length) {
 static int triggers_group(uint32_t slot) { return slots[slot].need != NEED_COMPANION; }
 
 static int needed_by_group(uint32_t slot, int group) {
-  /* Groups whose ops take handles of other groups: a stream and an event, memory without an address. */
+  /* Groups whose ops take handles of other groups: a stream and an event, memory without an address, a communicator. */
   static const struct {
     int group, part;
-  } parts[] = {
-      {GROUP_STREAM_EVENT, GROUP_STREAM}, {GROUP_STREAM_EVENT, GROUP_EVENT}, {GROUP_VIRTUAL_SHARE, GROUP_VIRTUAL}};
+  } parts[] = {{GROUP_STREAM_EVENT, GROUP_STREAM},
+               {GROUP_STREAM_EVENT, GROUP_EVENT},
+               {GROUP_VIRTUAL_SHARE, GROUP_VIRTUAL},
+               {GROUP_COMM_REGISTER, GROUP_COMM}};
   int is_part = slots[slot].group == group;
   for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
     is_part |= parts[i].group == group && parts[i].part == slots[slot].group;

@@ -72,6 +72,11 @@ static hal_status_t host_call(hal_queue_t *queue, hal_host_fn_t fn, void *user_d
                           hal_call_stream_host_call(direct->plugin, direct->handle, fn, user_data));
 }
 
+static hal_status_t submission(hal_queue_t *queue, const hal_submission_t *submission) {
+  (void)queue, (void)submission;
+  return HAL_NOT_READY;
+}
+
 /* ---- events and the end of work ------------------------------------------------------------------------------------------------------ */
 
 static hal_status_t record_event(hal_queue_t *queue, hal_plugin_event_t *event, uint64_t *out_recording) {
@@ -155,6 +160,7 @@ const hal_queue_calls_t hal_direct_calls = {.begin_op = begin_op,
                                             .random = random_numbers,
                                             .own_op = own_op,
                                             .host_call = host_call,
+                                            .submission = submission,
                                             .record_event = record_event,
                                             .wait_event = wait_event,
                                             .recorded_event = recorded_event,

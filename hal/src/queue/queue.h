@@ -35,6 +35,17 @@ typedef struct hal_recorded_op_s {
   uint8_t described, accepted, spans;
 } hal_recorded_op_t;
 
+/* Work that the host submits by a function of its own, such as a collective. */
+typedef struct hal_submission_s {
+  const char *name; /* for texts and messages */
+  /* Submits the work after that of `stream`, and makes later work of the stream wait for it. Statuses have messages. */
+  hal_status_t (*submit)(void *user_data, struct hal_stream_s *stream);
+  /* Returns a copy of borrowed data that a recording owns, and destroys it when it is destroyed itself; NULL = the host has no memory. */
+  void *(*copy)(const void *user_data);
+  void (*destroy)(void *copy);
+  void *user_data;
+} hal_submission_t;
+
 /* Statuses have messages, unless stated otherwise. */
 typedef struct hal_queue_calls_s {
   /* An operator begins, of which `outer` and `op` are set: the work until it ends is its own. Operators may run others. `call` may be
@@ -58,6 +69,8 @@ typedef struct hal_queue_calls_s {
   hal_status_t (*own_op)(hal_queue_t *queue, const void *own, const char *name, const hal_op_call_t *call,
                          hal_status_t verdict);
   hal_status_t (*host_call)(hal_queue_t *queue, hal_host_fn_t fn, void *user_data);
+  /* HAL_OK: each run of the recording submits the work; HAL_NOT_READY, without a message: the caller submits it now. */
+  hal_status_t (*submission)(hal_queue_t *queue, const hal_submission_t *submission);
   /* `*out_recording` != 0: the event is a place in that recording. The plugin's status, without a message. */
   hal_status_t (*record_event)(hal_queue_t *queue, hal_plugin_event_t *event, uint64_t *out_recording);
   hal_status_t (*wait_event)(hal_queue_t *queue, hal_plugin_event_t *event);

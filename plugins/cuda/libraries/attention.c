@@ -1,5 +1,5 @@
 /* attention.c: plans for attention, which take long to make and are kept by what they are made for, and calls by them. A plan is one thread's at a
- * time: another thread makes one of its own, and one of the two is kept. They live as long as the process, as the library's handles do. */
+ * time: another thread makes one of its own, and one of the two is kept. They live as long as the library's handles. */
 #include "attention.h"
 
 #include <stdio.h>
@@ -59,6 +59,18 @@ static void keep(const attention_t *of, dnn_graph_t *graph) {
   }
   pthread_mutex_unlock(&kept.lock);
   drop(old);
+}
+
+/* Plans that graphs of the driver have run stay in their list: it does not tell the device. */
+void cuda_attention_forget(int32_t device, int lost) {
+  pthread_mutex_lock(&kept.lock);
+  for (int i = 0; i < PLACES; i++) {
+    place_t *const place = &kept.list[i];
+    if (!place->known || place->of.device != device) continue;
+    if (!lost) drop(place->graph);
+    *place = (place_t){.known = 0};
+  }
+  pthread_mutex_unlock(&kept.lock);
 }
 
 static cudnnStatus_t make_plan(const attention_t *of, cudnnHandle_t handle, dnn_graph_t **out) {

@@ -2,7 +2,7 @@
 #include "blas.h"
 
 blas_table_t blas;
-static cublasLtHandle_t handles[CUDA_MAX_DEVICES]; /* each lives as long as the process */
+static cublasLtHandle_t handles[CUDA_MAX_DEVICES]; /* each has the lifetime of the device's context */
 
 #define ROW(name, result, parameters) {#name, offsetof(blas_table_t, name), 0},
 static const hal_library_symbol_t symbols[] = {BLAS_CALLS(ROW)};
@@ -18,6 +18,11 @@ static void version(cuda_library_version_t *out) {
 static int serve(int32_t device) {
   const cublasStatus_t code = blas.cublasLtCreate(&handles[device]);
   return (int)(code || handles[device] ? code : CUBLAS_STATUS_NOT_INITIALIZED);
+}
+
+static void forget(int32_t device, int lost) {
+  if (handles[device] && !lost) blas.cublasLtDestroy(handles[device]);
+  handles[device] = NULL;
 }
 
 static const char *code_name(int code) {
@@ -48,6 +53,7 @@ cuda_library_t cuda_blas = {
     .version = version,
     .serve = serve,
     .code_name = code_name,
+    .forget = forget,
     .lock = PTHREAD_MUTEX_INITIALIZER};
 
 cublasLtHandle_t cuda_blas_handle(int32_t device) { return handles[device]; }

@@ -86,6 +86,7 @@ typedef struct {
 #define BLAS_CALLS(X)                                                                                                  \
   X(cublasLtGetProperty, cublasStatus_t, (libraryPropertyType which, int *value))                                      \
   X(cublasLtCreate, cublasStatus_t, (cublasLtHandle_t * handle))                                                       \
+  X(cublasLtDestroy, cublasStatus_t, (cublasLtHandle_t handle))                                                        \
   X(cublasLtMatmulDescCreate, cublasStatus_t,                                                                          \
     (cublasLtMatmulDesc_t * product, cublasComputeType_t compute, cudaDataType scale))                                 \
   X(cublasLtMatmulDescDestroy, cublasStatus_t, (cublasLtMatmulDesc_t product))                                         \

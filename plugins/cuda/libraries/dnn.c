@@ -36,6 +36,8 @@ static const char *code_name(int code) {
   return name ? name : "a status without a name";
 }
 
+static void forget(int32_t device, int lost);
+
 cuda_library_t cuda_dnn = {
     .opened = {.plugin = "cuda",
                .advice =
@@ -53,6 +55,7 @@ cuda_library_t cuda_dnn = {
     .version = version,
     .serve = serve,
     .code_name = code_name,
+    .forget = forget,
     .lock = PTHREAD_MUTEX_INITIALIZER};
 
 uint32_t cuda_dnn_hash(const void *data, size_t size, uint32_t more) {
@@ -64,8 +67,8 @@ uint32_t cuda_dnn_hash(const void *data, size_t size, uint32_t more) {
 
 /* ---- handles ----------------------------------------------------------------------------------------------------------------------- */
 
-/* Those that nobody has. They are as many as threads have computed at a time, and live as long as the process; more than there is room for are
- * given up. */
+/* Unused handles: as many as threads have computed at a time. They end with the device's context; those
+ * over the limit are destroyed at once. */
 enum { ROOM = 16 };
 static struct {
   pthread_mutex_t lock;
@@ -92,6 +95,16 @@ void cuda_dnn_give(int32_t device, cudnnHandle_t handle) {
   }
   pthread_mutex_unlock(&handles.lock);
   if (!kept) dnn.cudnnDestroy(handle);
+}
+
+static void forget(int32_t device, int lost) {
+  cuda_attention_forget(device, lost);
+  pthread_mutex_lock(&handles.lock);
+  while (handles.count[device]) {
+    cudnnHandle_t const handle = handles.free[device][--handles.count[device]];
+    if (!lost) dnn.cudnnDestroy(handle);
+  }
+  pthread_mutex_unlock(&handles.lock);
 }
 
 /* ---- statuses: version 8 has other numbers, which are none of version 9 ------------------------------------------------------------ */

@@ -25,6 +25,9 @@ uint32_t cuda_dnn_hash(const void *data, size_t size, uint32_t more);
 cudnnStatus_t cuda_dnn_take(int32_t device, cudnnHandle_t *out_handle);
 void cuda_dnn_give(int32_t device, cudnnHandle_t handle);
 
+/* Forgets the plans for attention that a device's handles were made for (attention.c); as of cuda_libraries_forget. */
+void cuda_attention_forget(int32_t device, int lost);
+
 /* Whether a status says that the library has no memory, or that it does not compute such: in the numbers of both versions. */
 int cuda_dnn_has_no_memory(cudnnStatus_t code);
 int cuda_dnn_is_unsupported(cudnnStatus_t code);

@@ -7,6 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What computes where the library does not. */
+static const char *substitute(const cuda_library_t *library) {
+  return library->without ? library->without : "the portable kernels compute";
+}
+
 /* A library of a later major version of CUDA than the driver's does not run on it. */
 static void choose_names(cuda_library_t *library) {
   const char *const named = hal_setting(library->setting);
@@ -20,7 +25,9 @@ static void choose_names(cuda_library_t *library) {
     if (!library->cuda_of_file || library->cuda_of_file - i <= driver)
       library->opened.names[count++] = library->files[i];
   if (cuda_find_in_toolkit(library->linked, library->in_toolkit, sizeof library->in_toolkit))
-    library->opened.names[count] = library->in_toolkit;
+    library->opened.names[count++] = library->in_toolkit;
+  if (library->package && cuda_find_in_packages(library->package, library->in_package, sizeof library->in_package))
+    library->opened.names[count] = library->in_package;
 }
 
 /* The table begins with a function of its own. */
@@ -41,9 +48,9 @@ static hal_status_t check_version(const cuda_library_t *library) {
     return cuda_error(
         HAL_UNAVAILABLE, 0,
         "cuda: %s is %s %d.%d of CUDA %d, and the driver is made for CUDA %d.%d; install a later driver or "
-        "a %s of its version; until then the portable kernels compute %s",
+        "a %s of its version; until then %s %s",
         file_of(library), library->name, version.major, version.minor, version.cuda, driver / 1000, driver % 1000 / 10,
-        library->name, library->work);
+        library->name, substitute(library), library->work);
   return HAL_OK;
 }
 
@@ -56,9 +63,8 @@ static hal_status_t open_library(cuda_library_t *library) {
   const hal_status_t status = hal_library_open(&library->opened);
   if (!status) return check_version(library);
   if (named && *named) return status;
-  snprintf(message, sizeof message,
-           "cuda: no %s is found, the portable kernels compute %s; install %s, or name its file in %s", library->linked,
-           library->work, library->name, library->setting);
+  snprintf(message, sizeof message, "cuda: no %s is found, %s %s; install %s, or name its file in %s", library->linked,
+           substitute(library), library->work, library->name, library->setting);
   hal_host->log(HAL_LOG_INFO, message);
   return HAL_NOT_FOUND;
 }
@@ -73,10 +79,9 @@ static hal_status_t serve_device(cuda_library_t *library, int32_t ordinal) {
   library->version(&version);
   const int code = library->serve(ordinal);
   if (code)
-    return cuda_error(HAL_UNAVAILABLE, code,
-                      "cuda: %s (%s %d.%d) does not serve '%s': %s (%d); the portable kernels compute %s",
+    return cuda_error(HAL_UNAVAILABLE, code, "cuda: %s (%s %d.%d) does not serve '%s': %s (%d); %s %s",
                       file_of(library), library->name, version.major, version.minor, device->name,
-                      library->code_name(code), code, library->work);
+                      library->code_name(code), code, substitute(library), library->work);
   snprintf(message, sizeof message, "cuda: %s of '%s' are computed by %s %d.%d.%d, %s", library->work, device->name,
            library->name, version.major, version.minor, version.patch, file_of(library));
   hal_host->log(HAL_LOG_INFO, message);
@@ -97,6 +102,16 @@ hal_status_t cuda_library_serve(cuda_library_t *library, int32_t device) {
   pthread_mutex_unlock(&library->lock);
   cuda_leave(&scope);
   return status;
+}
+
+void cuda_library_forget(cuda_library_t *library, int32_t device, int lost) {
+  const uint64_t bit = UINT64_C(1) << device;
+  pthread_mutex_lock(&library->lock);
+  const int served = (library->served & bit) != 0;
+  library->served &= ~bit;
+  library->refused &= ~bit;
+  if (served && library->forget) library->forget(device, lost);
+  pthread_mutex_unlock(&library->lock);
 }
 
 /* The library does not tell whether the device was lost: the driver does. */

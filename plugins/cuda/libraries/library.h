@@ -8,14 +8,15 @@
 #include "cuda_plugin.h"
 #include "library_api.h"
 
-enum { CUDA_LIBRARY_FILES = HAL_LIBRARY_NAMES - 1, CUDA_LIBRARY_PATH = 4096 }; /* the last name is the toolkit's file */
+/* The last name is the toolkit's file; a library with `package` has one file less. */
+enum { CUDA_LIBRARY_FILES = HAL_LIBRARY_NAMES - 1, CUDA_LIBRARY_PATH = 4096 };
 
 typedef struct cuda_library_version_s {
   int major, minor, patch;
   int cuda; /* the major version of CUDA that the library is made for: the driver's must not be an earlier one */
 } cuda_library_version_t;
 
-/* A library; a static variable, which lives for ever. Members up to `code_name` are given, the others zero. */
+/* A library; a static variable, which lives for ever. Members up to `forget` are given, the others zero. */
 typedef struct cuda_library_s {
   hal_library_t opened;                  /* without names */
   const char *name;                      /* "cuBLAS" */
@@ -24,15 +25,19 @@ typedef struct cuda_library_s {
   const char *linked;                    /* "libcublasLt.so": the file's name without its version */
   const char *files[CUDA_LIBRARY_FILES]; /* names with versions, the latest first */
   int cuda_of_file; /* the major version of CUDA that the first file is of, each further one's is one less; 0 = they do not tell */
-  int oldest; /* version that serves: major * 100 + minor */
+  const char *package; /* NULL, or the file in a Python package, from the folder of packages on */
+  const char *without; /* NULL, or what stands before `work` in messages in place of "the portable kernels compute" */
+  int oldest;          /* version that serves: major * 100 + minor */
   void (*version)(cuda_library_version_t *out);
   int (*serve)(
       int32_t device); /* makes what it needs on a device, whose context is current; 0 or the library's status */
   const char *(*code_name)(int code);
+  void (*forget)(int32_t device,
+                 int lost); /* NULL, or ends what serve and its calls made; as of cuda_libraries_forget */
   pthread_mutex_t lock;     /* of the rest */
   uint64_t served, refused; /* bit d: device d */
   int named;
-  char in_toolkit[CUDA_LIBRARY_PATH];
+  char in_toolkit[CUDA_LIBRARY_PATH], in_package[CUDA_LIBRARY_PATH];
 } cuda_library_t;
 _Static_assert(CUDA_MAX_DEVICES <= 64, "a bit for each device");
 
@@ -40,6 +45,9 @@ _Static_assert(CUDA_MAX_DEVICES <= 64, "a bit for each device");
  * before; HAL_UNAVAILABLE = one that was named and is none, is too old or too new for the driver, or does not serve the device: with what to
  * do; those of cuda_enter. */
 hal_status_t cuda_library_serve(cuda_library_t *library, int32_t device);
+
+/* Ends serving a device, which the library is asked about anew when it is used again; see cuda_libraries_forget. */
+void cuda_library_forget(cuda_library_t *library, int32_t device, int lost);
 
 /* Ends a command that was the library's, which answered `code`. Errors: HAL_INTERNAL = it refused `what`, which it had offered to
  * compute; those of cuda_submit_end. */

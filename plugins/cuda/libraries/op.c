@@ -34,6 +34,11 @@ static const cuda_op_t ops[] = {
 enum { OP_COUNT = sizeof ops / sizeof *ops };
 static cuda_op_state_t states[CUDA_MAX_DEVICES][OP_COUNT];
 
+void cuda_libraries_forget(int32_t device, int lost) {
+  cuda_library_forget(&cuda_blas, device, lost);
+  cuda_library_forget(&cuda_dnn, device, lost);
+}
+
 int cuda_op_number(const hal_value_t *value, double *out_number) {
   if (value->tag == HAL_VALUE_INT || value->tag == HAL_VALUE_BOOL) *out_number = (double)value->u.i;
   if (value->tag == HAL_VALUE_DOUBLE) *out_number = value->u.d;

@@ -124,6 +124,7 @@ static hal_status_t batch_no_stride(stream_t *stream, const hal_copy_t *copies, 
 static hal_status_t batch_forgets_last(stream_t *stream, const hal_copy_t *copies, size_t count, size_t stride) {
   return good.memory_copy_batch(stream, copies, count > 32 ? 32 : count, stride);
 }
+#include "hint.inc"
 static hal_status_t device_synchronize_not(int32_t device) { return (void)device, HAL_OK; }
 
 /* ---- memory ---- */
@@ -323,9 +324,11 @@ static hal_status_t elapsed_always(event_t *start, event_t *end, int64_t *out_na
 }
 
 #include "broken_more.inc"
+#include "comm.inc"
 #include "order.inc"
 #include "promises.inc"
 #include "whole.inc"
+#include "whole_semaphore.inc"
 
 /* ---- the table ---- */
 #define SLOT(name) HAL_SLOT_##name

@@ -1,4 +1,4 @@
-"""Compares the plugin's declarations of CUDA's driver, of NVRTC, cuBLASLt, cuDNN and NVML with NVIDIA's own headers.
+"""Compares the plugin's declarations of CUDA's driver, of NVRTC, cuBLASLt, cuDNN, NVML and NCCL with NVIDIA's own headers.
 
 Usage: check_headers.py --compiler CC.
 
@@ -20,10 +20,12 @@ PLUGIN = HERE.parents[2] / "plugins/cuda"
 # Where a header is looked for, and what brings it.
 HEADERS = {"cuda.h": ("CUDA_INCLUDE", "nvidia-cuda-runtime"), "nvrtc.h": ("NVRTC_INCLUDE", "nvidia-cuda-nvrtc"),
            "cublasLt.h": ("CUBLAS_INCLUDE", "nvidia-cublas"), "cudnn.h": ("CUDNN_INCLUDE", "nvidia-cudnn-cu13"),
-           "crt/host_defines.h": ("CUDA_CRT_INCLUDE", "nvidia-cuda-crt"), "nvml.h": ("NVML_INCLUDE", "nvidia-nvml-dev")}  # fmt: skip
+           "crt/host_defines.h": ("CUDA_CRT_INCLUDE", "nvidia-cuda-crt"), "nvml.h": ("NVML_INCLUDE", "nvidia-nvml-dev"),
+           "cuda_runtime.h": ("CUDART_INCLUDE", "nvidia-cuda-runtime"), "nccl.h": ("NCCL_INCLUDE", "nvidia-nccl-cu13")}  # fmt: skip
 # What is compared, with the headers that it needs.
 SUBJECTS = {"check_headers.c": ("cuda.h", "nvrtc.h"), "check_blas_headers.c": ("cuda.h", "cublasLt.h", "crt/host_defines.h"),
-            "check_dnn_headers.c": ("cuda.h", "cudnn.h", "crt/host_defines.h"), "check_nvml_headers.c": ("nvml.h",)}  # fmt: skip
+            "check_dnn_headers.c": ("cuda.h", "cudnn.h", "crt/host_defines.h"), "check_nvml_headers.c": ("nvml.h",),
+            "check_nccl_headers.c": ("cuda.h", "cuda_runtime.h", "crt/host_defines.h", "nccl.h")}  # fmt: skip
 
 
 def folder_of(header):

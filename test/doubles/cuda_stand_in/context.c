@@ -170,6 +170,9 @@ API CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUde
     case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED:
       *value = 1;
       break;
+    case CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS:
+      *value = setting("CUDA_STAND_IN_PAGEABLE", 0) != 0;
+      break;
     case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
       *value = device + 1;
       break;
@@ -201,7 +204,27 @@ API CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
   return CUDA_SUCCESS;
 }
 
-/* The last release ends the context with all that it has, and its error. */
+/* Ends a context with all that it has, and its error. */
+static void end_context(CUcontext context) {
+  context_drain(context);
+  streams_release(context);
+  pthread_mutex_lock(&lock);
+  memory_release_all(context);
+  context->peers = 0;
+  pthread_mutex_unlock(&lock);
+  atomic_store(&context->error, 0);
+}
+
+/* It stays retained. */
+API CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) {
+  const CUresult code = check_device(device);
+  if (code) return code;
+  if (fault_takes(FAULT_RESET)) return CUDA_ERROR_DEVICE_UNAVAILABLE;
+  end_context(&contexts[device]);
+  return CUDA_SUCCESS;
+}
+
+/* The last release ends the context. */
 API CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
   const CUresult code = check_device(device);
   if (code) return code;
@@ -210,14 +233,7 @@ API CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
   const int left = context->retained ? --context->retained : -1;
   pthread_mutex_unlock(&lock);
   if (left < 0) return CUDA_ERROR_INVALID_CONTEXT;
-  if (left) return CUDA_SUCCESS;
-  context_drain(context);
-  streams_release(context);
-  pthread_mutex_lock(&lock);
-  memory_release_all(context);
-  context->peers = 0;
-  pthread_mutex_unlock(&lock);
-  atomic_store(&context->error, 0);
+  if (!left) end_context(context);
   return CUDA_SUCCESS;
 }
 

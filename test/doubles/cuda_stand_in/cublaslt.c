@@ -30,6 +30,13 @@ cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
+  if (!handle || handle->magic != MAGIC) return CUBLAS_STATUS_INVALID_VALUE;
+  handle->magic = 0;
+  free(handle);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
 /* ---- descriptors ------------------------------------------------------------------------------------------------------------------ */
 
 /* Takes a value of exactly that size. */

@@ -9,8 +9,8 @@
 
 static atomic_llong spared[FAULT_KINDS]; /* calls that go well before the failures begin */
 static atomic_llong left[FAULT_KINDS] = {[FAULT_LOST] = -1, [FAULT_CODE] = CUDA_ERROR_LAUNCH_FAILED};
-static const char *const names[FAULT_KINDS] = {"alloc", "host",    "module", "launch", "copy", "stream",
-                                               "event", "context", "lost",   "delay",  "code"};
+static const char *const names[FAULT_KINDS] = {"alloc", "host",    "module", "launch", "copy",  "stream",
+                                               "event", "context", "reset",  "lost",   "delay", "code"};
 
 /* "name=number,...", or name=number/spared: the failures begin behind so many calls. Returns 0, or -1 when a name is unknown; `lost=-1` takes a loss back that has not happened. */
 API int cuda_stand_in_fault_set(const char *text);

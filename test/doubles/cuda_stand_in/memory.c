@@ -258,6 +258,41 @@ API CUresult cuMemHostUnregister(void *address) {
   return take(address, KIND_REGISTERED, NULL) ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
 }
 
+/* ---- hints: of the host's memory, where CUDA_STAND_IN_PAGEABLE says that it moves -------------------------------------------------- */
+
+static atomic_int prefetches, advice_given;
+
+/* For tests: how many hints were taken. */
+API void cuda_stand_in_hints(int *out_prefetches, int *out_advice);
+void cuda_stand_in_hints(int *out_prefetches, int *out_advice) {
+  *out_prefetches = atomic_load(&prefetches);
+  *out_advice = atomic_load(&advice_given);
+}
+
+static CUresult take_hint(CUdeviceptr address, size_t bytes, CUdevice place, atomic_int *count) {
+  CUcontext context;
+  const CUresult code = enter(&context);
+  if (code) return code;
+  pthread_mutex_lock(&lock);
+  const int known = find((const void *)(uintptr_t)address) != NULL;
+  pthread_mutex_unlock(&lock);
+  if (!address || !bytes || known || !setting("CUDA_STAND_IN_PAGEABLE", 0)) return CUDA_ERROR_INVALID_VALUE;
+  if (place != CU_DEVICE_CPU && check_device(place)) return CUDA_ERROR_INVALID_DEVICE;
+  atomic_fetch_add(count, 1);
+  return CUDA_SUCCESS;
+}
+
+API CUresult cuMemPrefetchAsync(CUdeviceptr address, size_t bytes, CUdevice to, CUstream stream) {
+  const CUresult code = capture_forbids_stream(stream);
+  return code ? code : take_hint(address, bytes, to, &prefetches);
+}
+
+API CUresult cuMemAdvise(CUdeviceptr address, size_t bytes, CUmem_advise advice, CUdevice device) {
+  if (advice < CU_MEM_ADVISE_SET_READ_MOSTLY || advice > CU_MEM_ADVISE_UNSET_ACCESSED_BY)
+    return CUDA_ERROR_INVALID_VALUE;
+  return take_hint(address, bytes, device, &advice_given);
+}
+
 /* ---- questions -------------------------------------------------------------------------------------------------------------------- */
 
 /* As the real one: an address that it does not know is answered with zeros, and with success. */
@@ -273,6 +308,9 @@ API CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *att
   for (unsigned i = 0; i < count; i++) switch (attributes[i]) {
       case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         *(unsigned *)data[i] = !found ? 0 : range.kind == KIND_DEVICE ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
+        break;
+      case CU_POINTER_ATTRIBUTE_IS_MANAGED: /* no such memory can be made */
+        *(unsigned *)data[i] = 0;
         break;
       case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
         *(int *)data[i] = found ? range.context->device : -2;

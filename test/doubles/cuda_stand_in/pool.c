@@ -81,6 +81,21 @@ API CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *propertie
   return CUDA_SUCCESS;
 }
 
+/* What of it is in use is given back when it is freed, and the pool goes with the process then. */
+API CUresult cuMemPoolDestroy(CUmemoryPool pool) {
+  const CUresult code = check_initialised();
+  if (code || !pool) return code ? code : CUDA_ERROR_INVALID_VALUE;
+  pthread_mutex_lock(&lock);
+  trim(pool, 0);
+  const int empty = !pool->blocks;
+  CUmemoryPool *at = &pools;
+  while (empty && *at != pool) at = &(*at)->next;
+  if (empty) *at = pool->next;
+  pthread_mutex_unlock(&lock);
+  if (empty) free(pool);
+  return CUDA_SUCCESS;
+}
+
 API CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value) {
   const CUresult code = check_initialised();
   if (code) return code;

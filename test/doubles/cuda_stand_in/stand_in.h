@@ -22,6 +22,7 @@ enum {
 /* Exported under the names of the versions that driver_api.h lists; a plain name is the first version. */
 #define cuDeviceTotalMem cuDeviceTotalMem_v2
 #define cuDevicePrimaryCtxRelease cuDevicePrimaryCtxRelease_v2
+#define cuDevicePrimaryCtxReset cuDevicePrimaryCtxReset_v2
 #define cuMemGetInfo cuMemGetInfo_v2
 #define cuMemAlloc cuMemAlloc_v2
 #define cuMemFree cuMemFree_v2
@@ -80,6 +81,7 @@ typedef enum fault_e {
   FAULT_STREAM,
   FAULT_EVENT,
   FAULT_CONTEXT,
+  FAULT_RESET,
   FAULT_LOST,
   FAULT_DELAY,
   FAULT_CODE,

@@ -307,14 +307,15 @@ typedef struct host_function_s {
   command_t command;
   CUhostFn function;
   void *user_data;
+  int is_kernel; /* runs beside those of other streams */
 } host_function_t;
 
 static void run_function(command_t *command, CUcontext context) {
   const host_function_t *const own = (const host_function_t *)command;
   (void)context;
-  pthread_mutex_lock(&one_at_a_time);
+  if (!own->is_kernel) pthread_mutex_lock(&one_at_a_time);
   own->function(own->user_data);
-  pthread_mutex_unlock(&one_at_a_time);
+  if (!own->is_kernel) pthread_mutex_unlock(&one_at_a_time);
 }
 
 /* Unlike a callback it is left out behind a failure, and a graph may hold it. */
@@ -328,4 +329,25 @@ API CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void *user_dat
   own->function = function;
   own->user_data = user_data;
   return command_push(stream, context, &own->command);
+}
+
+/* For libraries of this folder: queues a function that stands for a kernel of theirs, and the device of the thread's context, -1 = none. */
+API CUresult cuda_stand_in_kernel(CUstream stream, CUhostFn function, void *user_data);
+API int cuda_stand_in_device(void);
+
+CUresult cuda_stand_in_kernel(CUstream stream, CUhostFn function, void *user_data) {
+  CUcontext context;
+  const CUresult code = enter(&context);
+  if (code) return code;
+  host_function_t *const own = command_new(sizeof *own, run_function);
+  if (!own) return CUDA_ERROR_OUT_OF_MEMORY;
+  own->function = function;
+  own->user_data = user_data;
+  own->is_kernel = 1;
+  return command_push(stream, context, &own->command);
+}
+
+int cuda_stand_in_device(void) {
+  CUcontext const context = current_context();
+  return context ? (int)context->device : -1;
 }

@@ -175,10 +175,44 @@ static ze_result_t append_stamp(ze_command_list_handle_t list, uint64_t *dst, ze
   return result ? result : append(list, &command, signal, wait_count, waits);
 }
 
+/* ---- hints: checked, and without effect, since all memory is the host's ---- */
+
+static atomic_int prefetches, advice_given;
+
+/* For tests: how many hints were taken. */
+__attribute__((visibility("default"))) void ze_cpu_hints(int *out_prefetches, int *out_advice);
+void ze_cpu_hints(int *out_prefetches, int *out_advice) {
+  *out_prefetches = atomic_load(&prefetches);
+  *out_advice = atomic_load(&advice_given);
+}
+
+static ze_result_t check_hint(ze_command_list_handle_t handle, const void *ptr, size_t size) {
+  const list_t *const list = (const list_t *)handle;
+  if (atomic_load(&list->device->lost)) return ZE_RESULT_ERROR_DEVICE_LOST;
+  return !ptr || !size ? ZE_RESULT_ERROR_INVALID_NULL_POINTER : memory_check(ptr, size);
+}
+
+static ze_result_t append_prefetch(ze_command_list_handle_t list, const void *ptr, size_t size) {
+  const ze_result_t result = check_hint(list, ptr, size);
+  if (!result) atomic_fetch_add(&prefetches, 1);
+  return result;
+}
+
+static ze_result_t append_advice(ze_command_list_handle_t list, ze_device_handle_t device, const void *ptr, size_t size,
+                                 ze_memory_advice_t advice) {
+  if (!device) return ZE_RESULT_ERROR_INVALID_NULL_HANDLE;
+  if (advice > ZE_MEMORY_ADVICE_BIAS_UNCACHED) return ZE_RESULT_ERROR_INVALID_ENUMERATION;
+  const ze_result_t result = check_hint(list, ptr, size);
+  if (!result) atomic_fetch_add(&advice_given, 1);
+  return result;
+}
+
 void command_fill_table(ze_command_list_dditable_t *table) {
   table->pfnAppendMemoryCopy = append_copy;
   table->pfnAppendMemoryCopyRegion = append_region;
   table->pfnAppendMemoryFill = append_fill;
+  table->pfnAppendMemoryPrefetch = append_prefetch;
+  table->pfnAppendMemAdvise = append_advice;
   table->pfnAppendLaunchKernel = append_launch;
   table->pfnAppendBarrier = append_barrier;
   table->pfnAppendSignalEvent = append_signal;

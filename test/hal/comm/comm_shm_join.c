@@ -32,8 +32,8 @@ static void offer_and_hang(int rank, int size, void *argument) {
 
 static void wait_for_record(const char *part) {
   for (;; nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL))
-    for (unsigned i = 0; i < RECORDS && i < atomic_load(&board->records); i++)
-      if (atomic_load(&board->record[i].is_written) && strstr(board->record[i].key, part)) return;
+    for (unsigned i = 0; i < STORE_RECORDS && i < atomic_load(&board->store.used); i++)
+      if (atomic_load(&board->store.record[i].is_written) && strstr(board->store.record[i].key, part)) return;
 }
 
 Test(comm_shm_join, keys_of_a_dead_attempt) {

@@ -14,22 +14,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/dtype.h"
 #include "comm/shm/shm.h"
 #include "comm/shm/system.h"
+#include "comm_store.h"
 #include "hal/status.h"
 
-enum { RANKS = 64, RECORDS = 512, SECOND = 1000000000 };
-
-/* A record of the store; the last one with a key counts. Nothing is ever taken away, so that a rank may be killed
- * at any time. */
-typedef struct record_s {
-  _Atomic int is_written;
-  size_t size;
-  char key[256];
-  unsigned char value[768];
-} record_t;
+enum { RANKS = 64, SECOND = 1000000000 };
 
 typedef struct report_s {
   _Atomic int failed;
@@ -38,48 +29,19 @@ typedef struct report_s {
 } report_t;
 
 typedef struct board_s {
-  _Atomic unsigned records;
-  record_t record[RECORDS];
+  store_t store;
   report_t reports[RANKS];
   _Atomic int stage; /* for tests that need an order of their own */
 } board_t;
 static board_t *board;
 
-static inline hal_status_t store_set(void *context, const char *key, const void *value, size_t size) {
-  (void)context;
-  const unsigned index = atomic_fetch_add(&board->records, 1);
-  if (index >= RECORDS || size > sizeof board->record[0].value || strlen(key) >= sizeof board->record[0].key)
-    return hal_error_set(HAL_UNAVAILABLE, "the store of the test is full");
-  record_t *const record = &board->record[index];
-  snprintf(record->key, sizeof record->key, "%s", key);
-  memcpy(record->value, value, size);
-  record->size = size;
-  atomic_store(&record->is_written, 1);
-  return HAL_OK;
-}
-
-static inline hal_status_t store_get(void *context, const char *key, int64_t timeout_ns, void *out, size_t room,
-                                     size_t *out_size) {
-  (void)context;
-  for (const int64_t end = hal_clock_ns() + timeout_ns;;) {
-    unsigned count = atomic_load(&board->records);
-    for (count = count < RECORDS ? count : RECORDS; count-- > 0;) {
-      const record_t *const record = &board->record[count];
-      if (!atomic_load(&record->is_written) || strcmp(record->key, key) != 0) continue;
-      memcpy(out, record->value, record->size < room ? record->size : room);
-      *out_size = record->size;
-      return HAL_OK;
-    }
-    if (hal_clock_ns() >= end) return hal_error_set(HAL_NOT_READY, "no value for %s", key);
-    nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
-  }
-}
-
-static const hal_comm_store_t test_store = {.struct_size = sizeof test_store, .set = store_set, .get = store_get};
+/* On the board, once it is there. */
+static hal_comm_store_t test_store = {.struct_size = sizeof test_store, .set = store_set, .get = store_get};
 
 static inline void make_board(void) {
   board = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   cr_assert_neq(board, MAP_FAILED);
+  test_store.context = &board->store;
 }
 
 /* ---- in a child ---- */

@@ -106,7 +106,7 @@ Test(fake_event, elapsed_refuses_what_has_no_time, .timeout = 60) {
 Test(fake_event, events_between_processes_are_refused) {
   open_mode(1, 1);
   hal_plugin_event_t *event = NULL;
-  must_fail(fake_api.event_create(0, HAL_EVENT_INTERPROCESS, &event), HAL_UNIMPLEMENTED, "0x4");
+  must_fail(fake_api.event_create(0, HAL_EVENT_INTERPROCESS | HAL_EVENT_TIMING, &event), HAL_UNIMPLEMENTED, "0x5");
   cr_assert_null(event);
 }
 

@@ -43,6 +43,19 @@ Test(fake_stream, gated_by_event_enqueue_returns_and_query_is_not_ready, .timeou
   cr_assert_eq(data[0], 1.0f);
 }
 
+Test(fake_stream, the_name_of_a_stream_is_in_its_failures, .timeout = 60) {
+  setenv("HAL_FAKE_FAULT", "1", 1);
+  open_mode(1, 2);
+  hal_plugin_stream_t *stream = new_stream();
+  float *data = new_floats(16, 0), *ones = new_floats(16, 1);
+  must(fake_api.object_name_set(0, HAL_OBJECT_STREAM, stream, "a"));
+  must(fake_api.object_name_set(0, HAL_OBJECT_STREAM, stream, "data loader"));
+  cr_assert_eq(fake_api.object_name_set(0, HAL_OBJECT_STREAM, NULL, "x"), HAL_INVALID_ARGUMENT);
+  add_ones(stream, data, ones, 16);
+  must_fail(fake_api.stream_synchronize(stream), HAL_INTERNAL,
+            "failed on the device on stream 'data loader' (injected");
+}
+
 /* Nobody waits for the little work, so that no thread but a worker can do it: at once after other work, while one naps, and when
  * all sleep. */
 Test(fake_stream, little_work_that_nobody_waits_for_is_done, .timeout = 120) {

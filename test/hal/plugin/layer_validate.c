@@ -429,3 +429,63 @@ Test(layer_validate, without_the_layer_nothing_is_kept) {
   cr_assert_null(hal_registry.plugins[0].validate);
   cr_assert_eq(hal_registry.plugins[0].layers, 0);
 }
+
+/* ---- resets, hints and names ---- */
+
+Test(layer_validate, hints_are_checked_as_fills_are) {
+  make_all();
+  assert_ok(hal_call_memory_prefetch(plugin, stream, 0, memory, 4096, HAL_HOST, 0));
+  assert_ok(hal_call_memory_prefetch(plugin, NULL, 0, (char *)memory + 96, 4000, 1, 0));
+  assert_ok(hal_call_memory_prefetch(plugin, NULL, 0, NULL, 0, 1, 0));
+  assert_ok(hal_call_memory_advise(plugin, 0, memory, 4096, HAL_ADVICE_ACCESSED, 1));
+  assert_ok(hal_call_memory_advise(plugin, 0, memory, 4096, HAL_ADVICE_PREFERRED, HAL_HOST));
+  cr_assert_str_empty(lines);
+  assert_misuse(hal_call_memory_prefetch(plugin, stream, 0, memory, 4097, 0, 0), "memory_prefetch",
+                "ends 1 bytes behind");
+  assert_misuse(hal_call_memory_prefetch(plugin, stream_1, 0, memory, 4096, 0, 0), "memory_prefetch",
+                "both must be of one device");
+  assert_misuse(hal_call_memory_prefetch(plugin, stream, 0, memory, 4096, 2, 0), "memory_prefetch",
+                "dst_device is 2, and the plugin's ordinals are 0 to 1 and HAL_HOST");
+  assert_misuse(hal_call_memory_prefetch(plugin, stream, 0, memory, 4096, 0, 4), "memory_prefetch", "unknown bits 0x4");
+  assert_misuse(hal_call_memory_advise(plugin, 0, memory, 4096, 7, 0), "memory_advise", "advice is 7");
+  assert_misuse(hal_call_memory_advise(plugin, 0, host, 4096, HAL_ADVICE_ACCESSED, 0), "memory_advise",
+                "lies in no live allocation");
+  assert_misuse(hal_call_memory_advise(plugin, 0, memory, 8, HAL_ADVICE_ACCESSED, -2), "memory_advise", "peer is -2");
+}
+
+Test(layer_validate, names_are_of_live_objects) {
+  make_all();
+  assert_ok(hal_call_object_name_set(plugin, 0, HAL_OBJECT_DEVICE, NULL, "a device"));
+  assert_ok(hal_call_object_name_set(plugin, 0, HAL_OBJECT_STREAM, stream, "a stream"));
+  assert_ok(hal_call_object_name_set(plugin, 0, HAL_OBJECT_EVENT, event, "an event"));
+  assert_ok(hal_call_object_name_set(plugin, 0, HAL_OBJECT_MODULE, module, "a module"));
+  assert_ok(hal_call_object_name_set(plugin, 0, HAL_OBJECT_KERNEL, kernel, "a kernel"));
+  assert_ok(hal_call_object_name_set(plugin, 1, HAL_OBJECT_MEMORY, memory_1, ""));
+  cr_assert_str_empty(lines);
+  assert_misuse(hal_call_object_name_set(plugin, 0, 9, stream, "x"), "object_name_set", "kind is 9");
+  assert_misuse(hal_call_object_name_set(plugin, 0, HAL_OBJECT_DEVICE, stream, "x"), "object_name_set", "pass NULL");
+  assert_misuse(hal_call_object_name_set(plugin, 0, HAL_OBJECT_STREAM, event, "x"), "object_name_set",
+                "is no live stream of device 0");
+  assert_misuse(hal_call_object_name_set(plugin, 0, HAL_OBJECT_STREAM, stream_1, "x"), "object_name_set",
+                "is no live stream of device 0");
+  assert_misuse(hal_call_object_name_set(plugin, 0, HAL_OBJECT_STREAM, stream, NULL), "object_name_set",
+                "name is NULL");
+  assert_ok(hal_call_event_destroy(plugin, event));
+  assert_misuse(hal_call_object_name_set(plugin, 0, HAL_OBJECT_EVENT, event, "x"), "object_name_set", "no live event");
+}
+
+Test(layer_validate, a_device_is_reset_when_nothing_of_it_is_alive) {
+  make_all();
+  assert_misuse(hal_call_device_reset(plugin, 1, 0), "device_reset", "of device 1 is still alive");
+  assert_ok(hal_call_stream_destroy(plugin, stream_1));
+  assert_misuse(hal_call_device_reset(plugin, 1, 0), "device_reset", "end it by");
+  hal_device_t *const device = &hal_devices[1];
+  assert_ok(hal_call_stream_destroy(plugin, device->default_stream.direct.handle));
+  device->default_stream.direct.handle = NULL;
+  assert_misuse(hal_call_device_reset(plugin, 1, 0), "device_reset", "end it by memory_free");
+  assert_ok(hal_call_memory_free(plugin, 1, memory_1));
+  lines[0] = '\0';
+  assert_ok(hal_call_device_reset(plugin, 1, 0));
+  cr_assert_str_empty(lines);
+  assert_misuse(hal_call_device_reset(plugin, 0, 1), "device_reset", "unknown bits 0x1");
+}

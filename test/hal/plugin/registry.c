@@ -185,17 +185,17 @@ Test(registry, a_shared_object_without_entry_is_refused) {
   assert_refused(FIXTURE("no_entry"), HAL_INCOMPATIBLE, "exports no hal_plugin_entry");
 }
 Test(registry, a_plugin_that_refuses_our_major_version_is_refused) {
-  assert_refused(FIXTURE("other_major"), HAL_INCOMPATIBLE, "built for plugin ABI 7.3 and this is 0.3,");
+  assert_refused(FIXTURE("other_major"), HAL_INCOMPATIBLE, "built for plugin ABI 7.4 and this is 0.4,");
 }
 Test(registry, a_plugin_of_another_major_version_is_refused) {
-  assert_refused(FIXTURE("lying_major"), HAL_INCOMPATIBLE, "built for plugin ABI 7.3 and this is 0.3");
+  assert_refused(FIXTURE("lying_major"), HAL_INCOMPATIBLE, "built for plugin ABI 7.4 and this is 0.4");
 }
 Test(registry, a_plugin_of_0_2_which_refuses_this_host_is_to_be_rebuilt) {
   assert_refused(FIXTURE("older_minor"), HAL_INCOMPATIBLE,
-                 "built for plugin ABI 0.2 and this is 0.3, which loads 0.3 and later minor versions; rebuild it");
+                 "built for plugin ABI 0.2 and this is 0.4, which loads 0.3 and later minor versions; rebuild it");
 }
 Test(registry, a_plugin_of_0_1_which_accepts_this_host_is_refused) {
-  assert_refused(FIXTURE("lying_minor"), HAL_INCOMPATIBLE, "built for plugin ABI 0.1 and this is 0.3,");
+  assert_refused(FIXTURE("lying_minor"), HAL_INCOMPATIBLE, "built for plugin ABI 0.1 and this is 0.4,");
 }
 Test(registry, a_plugin_of_a_later_minor_version_is_loaded) {
   hal_registry_entry_t entry = {.struct_size = sizeof entry};

@@ -198,3 +198,31 @@ Test(tools, a_copys_direction_is_that_of_its_sides) {
   cr_assert_eq(hal_copy_direction(1, 0), HAL_COPY_PEER);
   cr_assert_eq(hal_copy_direction(HAL_HOST, HAL_HOST), HAL_COPY_UNKNOWN);
 }
+
+/* ---- queries by markers ---- */
+
+static int busy_polls; /* how many more polls find the marker not completed; negative: all do */
+static int is_busy(hal_plugin_stream_t *stream) {
+  (void)stream;
+  return busy_polls < 0 || busy_polls-- > 0;
+}
+
+Test(sdk_tools, a_marker_that_completes_is_seen_and_one_that_does_not_is_waited_for_twice_as_long_each_time) {
+  enum { FIRST_NS = 50000, MOST_NS = 20000000 };
+  int64_t patience = 0, expected = FIRST_NS;
+  busy_polls = 0;
+  cr_assert_eq(hal_marker_query(&patience, is_busy, NULL), HAL_OK);
+  busy_polls = 3; /* within the moment, unless this thread waits for a processor */
+  while (hal_marker_query(&patience, is_busy, NULL)) cr_assert_geq(busy_polls, 0);
+  cr_assert_eq(patience, 0);
+  busy_polls = -1;
+  for (int i = 0; i < 12; i++) {
+    cr_assert_eq(hal_marker_query(&patience, is_busy, NULL), HAL_NOT_READY);
+    if (expected < MOST_NS) expected *= 2;
+    cr_assert_eq(patience, i < 9 ? expected : patience, "call %d: %lld", i, (long long)patience);
+    cr_assert_leq(patience, 2 * MOST_NS);
+  }
+  busy_polls = 0;
+  cr_assert_eq(hal_marker_query(&patience, is_busy, NULL), HAL_OK);
+  cr_assert_eq(patience, 0); /* begins anew */
+}

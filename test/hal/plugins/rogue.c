@@ -97,6 +97,8 @@ hal_status_t hal_plugin_device_synchronize(int32_t device) {
                                : HAL_OK;
 }
 
+hal_status_t hal_plugin_device_reset(int32_t device, uint32_t flags) { return (void)device, (void)flags, HAL_OK; }
+
 hal_status_t hal_plugin_device_peer_query(int32_t device, int32_t peer, int32_t *out_accessible) {
   (void)device, (void)peer;
   *out_accessible = is("peer_answer") ? 7 : 0;

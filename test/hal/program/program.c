@@ -107,7 +107,7 @@ Test(program, nothing_runs_before_the_program_does_and_each_run_does_it_all_agai
   cr_expect_eq(at(r, 5), 24, "the operands are read again");
   const hal_program_info_t info = info_of(program);
   cr_expect(info.launches >= 2 && info.commands >= info.launches && info.runs == 2 && info.streams == 1 &&
-            !info.recording && !info.spoiled);
+            !info.recording && !info.invalidated);
   hal_program_destroy(program);
   tensor_free(a), tensor_free(b), tensor_free(r);
 }
@@ -407,7 +407,7 @@ static void invalidates(const char *what, hal_status_t (*act)(hal_stream_t *)) {
   assert_fails(add(stream, a, a, r), HAL_FAILED_PRECONDITION, "invalidated");
   assert_fails(hal_program_end(program), HAL_ABORTED, what);
   assert_fails(hal_program_run(program, stream), HAL_FAILED_PRECONDITION, what);
-  cr_expect_eq(info_of(program).spoiled, 1);
+  cr_expect_eq(info_of(program).invalidated, 1);
   hal_program_destroy(program);
   must(add(stream, a, a, r)); /* the stream works as before */
   must(hal_stream_synchronize(stream));

@@ -104,7 +104,7 @@ Test(program_destroy, the_stream_of_an_old_program_is_recorded_by_another) {
   scene_t *const scene = run_old();
   must(hal_program_begin(scene->one, NULL, &scene->fresh));
   hal_program_destroy(scene->old);
-  cr_expect_not(info_of(scene->fresh).spoiled);
+  cr_expect_not(info_of(scene->fresh).invalidated);
   add(scene->one, scene->a, scene->other, scene->other);
   finish(scene, scene->three);
 }

@@ -1,13 +1,18 @@
-/* privileged.c: in a set-user-id process the environment decides nothing about what is loaded. Run as root, it makes a
- * copy of itself that runs as another user, and checks there; elsewhere it is skipped (exit status 77). */
+/* privileged.c: in a set-user-id process the environment decides nothing about what is loaded, and a trial needs no
+ * file of /dev. Run as root, it makes a copy of itself that runs as another user, and checks there; elsewhere it is
+ * skipped (exit status 77). */
+#define _GNU_SOURCE /* unshare */
 #include <errno.h>
+#include <fcntl.h>
 #include <hal/hal.h>
 #include <hal/plugin_setting.h>
 #include <limits.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -74,6 +79,33 @@ static void remove_others(const char *directory) {
   for (int i = 0; i < OTHERS; i++) name_in(directory, others[i], name), unlink(name);
 }
 
+/* In a mount namespace of this process: only root may open /dev/null. Returns -1 where namespaces are not allowed. */
+static int hide_null(const char *directory) {
+  char name[PATH_MAX];
+  snprintf(name, sizeof name, "%s/null", directory);
+  const int file = open(name, O_CREAT | O_WRONLY, 0600);
+  if (file < 0 || close(file)) return -1;
+  int failed = unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL);
+  failed = failed || mount(name, "/dev/null", NULL, MS_BIND, NULL);
+  unlink(name);
+  return failed ? -1 : 0;
+}
+
+/* Runs `program` as its owner, with /dev/null or without; returns the status of waitpid. */
+static int run(const char *program, const char *plugin, const char *directory, int has_null) {
+  int status = 1 << 8;
+  const pid_t child = fork();
+  if (child == 0) {
+    if (!has_null && hide_null(directory)) {
+      fprintf(stderr, "not run without /dev/null: %s\n", strerror(errno));
+      _exit(0);
+    }
+    execl(program, program, plugin, (char *)NULL);
+    _exit(1);
+  }
+  return waitpid(child, &status, 0) == child ? status : 1 << 8;
+}
+
 int main(int argument_count, char **arguments) {
   if (argument_count == 2) {
     fflush(NULL);
@@ -91,12 +123,8 @@ int main(int argument_count, char **arguments) {
     setenv("TORCH_BACKEND", plugin, 1);
     setenv("HAL_ALLOW_UNSAFE_PLUGINS", "1", 1);
     setenv("HAL_PLUGIN_TRIAL", "0", 1);
-    const pid_t child = fork();
-    if (child == 0) {
-      execl(program, program, plugin, (char *)NULL);
-      _exit(1);
-    }
-    if (waitpid(child, &status, 0) != child) status = 1 << 8;
+    status = run(program, plugin, directory, 1);
+    if (status == 0) status = run(program, plugin, directory, 0);
   }
   unlink(program);
   unlink(plugin);

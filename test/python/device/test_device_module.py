@@ -109,10 +109,15 @@ def test_what_the_device_does_not_measure_says_so(module, device):
     assert module.list_gpu_processes(1).startswith("GPU:1\n")
 
 
-def test_the_fake_devices_events_are_of_this_process_alone_and_the_module_says_so(module, device):
-    with pytest.raises(NotImplementedError, match="event_create.*flags 0x4"):
-        module.Event(interprocess=True)
-    with pytest.raises(NotImplementedError, match="does not share any"):
+def test_events_that_processes_share_have_no_times_and_are_opened_elsewhere(module, device):
+    """test_tensor_sharing.py opens them in another process."""
+    event = module.Event(interprocess=True)
+    event.record()
+    event.synchronize()
+    assert event.query() and len(event.ipc_handle()) > 0
+    with pytest.raises(RuntimeError, match="another one than this"):
+        module.Event.from_ipc_handle(device, event.ipc_handle())
+    with pytest.raises(RuntimeError, match="handle"):
         module.Event.from_ipc_handle(device, bytes(64))
     with pytest.raises(ValueError, match="do not support timing"):
         module.Event(interprocess=True, enable_timing=True)

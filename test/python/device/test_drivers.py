@@ -25,7 +25,7 @@ def driver(request):
 
 @pytest.fixture(scope="module")
 def settings(driver, tmp_path_factory):
-    return driver.settings(tmp_path_factory.mktemp("kernels"))
+    return driver.settings(driver_scripts.kernels(tmp_path_factory, driver.plugin))
 
 
 def test_a_network_trains_as_on_the_cpu_without_a_fallback(run, driver):

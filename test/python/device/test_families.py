@@ -102,7 +102,7 @@ DEVICES = {
 @pytest.fixture(scope="module", params=[name if name == "cuda" else pytest.param(name, marks=pytest.mark.slow) for name in DEVICES])
 def settings(request, tmp_path_factory):
     make, form = DEVICES[request.param]
-    return {**make(tmp_path_factory.mktemp("kernels")), **form}
+    return {**make(driver_scripts.kernels(tmp_path_factory, request.param.partition("-")[0])), **form}
 
 
 def test_each_family_of_kernels_gives_the_cpus_numbers(run):

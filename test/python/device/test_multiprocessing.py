@@ -1,4 +1,5 @@
-"""Tensors of the device that are sent to other processes: an error in the process that sends, at once, and never a wait for ever."""
+"""What cannot be sent to another process is an error in the process that sends, at once, and never a wait for ever. test_tensor_sharing.py
+has what can."""
 
 import collections
 import dataclasses
@@ -42,32 +43,50 @@ Point = collections.namedtuple("Point", "x y")
 
 
 def holders(x):
-    linear = torch.nn.Linear(2, 2).to(x.device)
     return {
-        "tensor": x, "view": x[1:], "parameter": torch.nn.Parameter(x), "leaf": x.clone().requires_grad_(), "list": [1, [2, (x,)]], "dict": {"a": {"b": x}}, "named": Point(1, x),
-        "dataclass": Sample(x, 3), "slots": Slots(x), "hidden": Hidden(x), "module": linear, "state": linear.state_dict(), "storage": x.untyped_storage(),
-        "sparse": x.to_sparse(), "packed": torch.nn.utils.rnn.pack_sequence([x]), "key": {Point(1, 2): [x]},
+        "tensor": x, "view": x[1:], "list": [1, [2, (x,)]], "dict": {"a": {"b": x}}, "named": Point(1, x),
+        "dataclass": Sample(x, 3), "slots": Slots(x), "hidden": Hidden(x), "packed": torch.nn.utils.rnn.pack_sequence([x]), "key": {Point(1, 2): [x]},
     }  # fmt: skip
 
 
-NAMES = ["tensor", "view", "parameter", "leaf", "list", "dict", "named", "dataclass", "slots", "hidden", "module", "state", "storage", "sparse", "packed", "key"]
+NAMES = ["tensor", "view", "list", "dict", "named", "dataclass", "slots", "hidden", "packed", "key"]
+
+
+def sender(kind):
+    context = torch.multiprocessing.get_context("spawn")
+    queue = context.Pipe()[1] if kind == "Pipe" else getattr(context, kind)()
+    return queue, queue.send if kind == "Pipe" else queue.put
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("kind", ["Queue", "JoinableQueue", "SimpleQueue", "Pipe"])
-def test_sending_is_an_error_that_names_the_cure(device, kind, name):
-    value = holders(torch.arange(3.0, device=device))[name]
-    context = torch.multiprocessing.get_context("spawn")
-    queue = context.Pipe()[1] if kind == "Pipe" else getattr(context, kind)()
-    with pytest.raises(RuntimeError, match=rf"a tensor on '{device}:0' cannot be sent to another process.*tensor.cpu\(\)"):
-        (queue.send if kind == "Pipe" else queue.put)(value)
+def test_sending_what_depends_on_a_leaf_is_an_error_that_names_the_cure(device, kind, name):
+    value = holders(torch.arange(3.0, device=device, requires_grad=True) * 2)[name]
+    queue, put = sender(kind)
+    with pytest.raises(RuntimeError, match=r"Cowardly refusing to serialize non-leaf tensor.*detach\(\)"):
+        put(value)
+    queue.close()
+
+
+@pytest.mark.parametrize("kind", ["Queue", "SimpleQueue", "Pipe"])
+def test_sending_memory_of_a_graph_is_an_error_that_names_the_cure(device, kind):
+    graph = torch.accelerator.Graph()
+    static = torch.ones(4, device=device)
+    with torch.Stream(device=device):
+        graph.capture_begin()
+        inside = static * 2
+        graph.capture_end()
+    queue, put = sender(kind)
+    for value in (inside, [inside[1:]], torch.nn.Parameter(inside), inside.untyped_storage()):
+        with pytest.raises(RuntimeError, match=rf"memory of device {device}:0 .* cannot be sent .* private memory pool.*clone"):
+            put(value)
     queue.close()
 
 
 def test_pythons_own_queues_too(device):
     queue = multiprocessing.get_context("fork").Queue()
-    with pytest.raises(RuntimeError, match="cannot be sent"):
-        queue.put([torch.ones(2, device=device)])
+    with pytest.raises(RuntimeError, match="Cowardly"):
+        queue.put([torch.ones(2, device=device, requires_grad=True) * 2])
     queue.put([torch.ones(2), "text"])
     assert queue.get(timeout=30)[1] == "text"
     queue.close()
@@ -104,14 +123,14 @@ class Map(Dataset):
     def __len__(self):
         return 4
     def __getitem__(self, index):
-        return torch.ones(2, device="fake") * index
+        return torch.ones(2, device="fake", requires_grad=True) * index
 
 class Stream(IterableDataset):
     def __iter__(self):
-        return iter([torch.ones(2, device="fake")])
+        return iter([torch.ones(2, device="fake", requires_grad=True) * 2])
 
 def collate(batch):
-    return {"x": [part.to("fake") for part in batch]}
+    return {"x": [part.to("fake").requires_grad_() * 2 for part in batch]}
 
 class Host(Dataset):
     def __len__(self):
@@ -120,7 +139,7 @@ class Host(Dataset):
         return torch.ones(2) * index
 
 if __name__ == "__main__":
-    for data, options in (Map(), {}), (Stream(), {}), (Host(), {"collate_fn": collate}), (Map(), {"batch_size": None}):
+    for data, options in (Map(), {"collate_fn": list}), (Stream(), {"collate_fn": list}), (Host(), {"collate_fn": collate}), (Map(), {"batch_size": None}):
         try:
             next(iter(DataLoader(data, **{"batch_size": 2, "num_workers": 1, "multiprocessing_context": "spawn", **options})))
             print("it ran")
@@ -130,18 +149,18 @@ if __name__ == "__main__":
 """
 
 
-def test_a_workers_device_tensor_is_an_error_of_the_loop(tmp_path):
+def test_what_a_worker_cannot_send_is_an_error_of_the_loop(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(LOADER)
     done = subprocess.run([sys.executable, program], env={**os.environ, "TORCH_BACKEND": "fake"}, capture_output=True, text=True, timeout=300)
     *refused, total = done.stdout.splitlines()
     assert len(refused) == 4 and total == "12.0", done.stdout + done.stderr
-    assert all("Caught RuntimeError in DataLoader worker process" in line and "a tensor on 'fake:0' cannot be sent" in line for line in refused)
+    assert all("Caught RuntimeError in DataLoader worker process" in line and "Cowardly refusing" in line for line in refused)
 
 
 def test_arguments_of_a_process(device):
-    process = torch.multiprocessing.get_context("spawn").Process(target=print, args=(torch.ones(2, device=device),))
-    with pytest.raises(RuntimeError, match="cannot be sent"):
+    process = torch.multiprocessing.get_context("spawn").Process(target=print, args=(torch.ones(2, device=device, requires_grad=True) * 2,))
+    with pytest.raises(RuntimeError, match="Cowardly"):
         process.start()
 
 

@@ -66,6 +66,13 @@ def test_the_list_of_absent_names_shrinks(module):
     assert not set(ABSENT) - known, "torch.cuda has no such name"
 
 
+def test_the_guide_lists_the_absent_names():
+    guide = (Path(__file__).resolve().parents[3] / "docs/migration-cuda.md").read_text()
+    table = guide.partition("## Names that do not apply")[2].partition("\n## ")[0]
+    cells = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    assert sorted(re.findall(r"`(\w+)`", "".join(cells))) == sorted(ABSENT)
+
+
 def calls(module, part):
     """(name, function or class of torch.cuda, ours) of what both have and inspect can read."""
     for name in sorted(names(cuda(part)) - set(ABSENT)):

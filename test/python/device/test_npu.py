@@ -12,7 +12,7 @@ import torch_backend
 
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory):
-    return driver_scripts.npu_settings(tmp_path_factory.mktemp("kernels"))
+    return driver_scripts.npu_settings(driver_scripts.kernels(tmp_path_factory, "npu"))
 
 
 def test_products_and_convolutions_for_many_threads_are_translated_and_give_the_cpus_numbers(run):

@@ -17,7 +17,7 @@ OPINFO = TESTS.parent / "opinfo" / "run.py"
 
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory):
-    return driver_scripts.opencl_settings(tmp_path_factory.mktemp("kernels"))
+    return driver_scripts.opencl_settings(driver_scripts.kernels(tmp_path_factory, "opencl"))
 
 
 @pytest.fixture

@@ -338,7 +338,8 @@ def test_memory_is_summed_under_its_operator(device):
             x.exp()  # freed at once
     averages = {row.key: row for row in result.key_averages()}
     assert averages["aten::add"].self_device_memory_usage == kept.nbytes == 4 * MIB
-    assert averages["aten::exp"].self_device_memory_usage in (0, 3 * 4 * MIB)  # the frees stand outside of the operators
+    # A free stands outside of its operator, or in it where both are within the resolution of the clock.
+    assert averages["aten::exp"].self_device_memory_usage in range(0, 13 * MIB, 4 * MIB)
     assert "4.00 MB" in result.key_averages().table(sort_by=f"self_{device}_memory_usage")
 
 
@@ -553,7 +554,7 @@ x, seen = torch.ones(8, device="five"), []
 @ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(Activity))
 def keep(_, activity):
     a = activity.contents
-    assert a.struct_size == ctypes.sizeof(Activity) and a.start_ns <= a.end_ns
+    assert a.struct_size >= ctypes.sizeof(Activity) and a.start_ns <= a.end_ns  # later minors append fields
     seen.append((a.op.decode(), a.kind, a.answer))
 assert hal.hal_profile_host_op(0, b"nothing runs", 1, 2) == 0
 assert hal.hal_profile_start() == 0

@@ -1,6 +1,7 @@
 """What the programs of this folder share: they run as one rank each."""
 
 import datetime
+import os
 import sys
 
 import torch
@@ -12,6 +13,8 @@ RANK, SIZE, RENDEZVOUS = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 def begin(backend=None, seconds=60, **options):
     """Joins the group that `backend` names, as users write it. Returns the device."""
     device = torch.accelerator.current_accelerator().type
+    if "TORCH_BACKEND_TEST_DEVICES" in os.environ:  # collectives libraries want a device for each rank
+        torch.accelerator.set_device_index(RANK)
     dist.init_process_group(
         backend, init_method=f"file://{RENDEZVOUS}", rank=RANK, world_size=SIZE, timeout=datetime.timedelta(seconds=seconds), **options
     )

@@ -1,6 +1,9 @@
 """torch.distributed on the device. Each program of this folder runs as several processes, one rank each."""
 
+import os
 import re
+import subprocess
+import sys
 
 import launch
 import pytest
@@ -21,6 +24,16 @@ def test_collectives_of_more_ranks_and_other_modes(ranks, settings):
 
 def test_parallel_training_beside_the_cpu():
     launch.run("training.py", 2)
+
+
+def test_graphs_hold_collectives():
+    launch.run("captured.py", 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ranks, settings", [(3, {"TORCH_BACKEND_COLLECTIVES": "gloo"}), (2, INLINE), (2, {"HAL_FAKE_PROTECT": "1"})], ids=str)
+def test_graphs_of_more_ranks_and_other_modes(ranks, settings):
+    launch.run("captured.py", ranks, environment=settings)
 
 
 @pytest.mark.parametrize("transport", ["shm", "gloo"])
@@ -48,3 +61,33 @@ def test_a_rank_that_ends_is_named_at_once():
 def test_abort_ends_all_ranks():
     _, written = launch.finish(launch.start("failures.py", 2, ["abort"]))
     assert all("abort" in text and "no error" not in text for text in written), written
+
+
+@pytest.mark.parametrize("bound", ["bound", "unbound"])
+def test_groups_of_some_ranks(bound):
+    """Splits, subsets, 64 groups, and the ranks that are left after one was killed."""
+    codes, written = launch.finish(launch.start("groups.py", 3, [bound]))
+    assert codes == [0, 0, -9] and all("passed check_shrink" in text for text in written[:2]), written
+
+
+def test_sequence_numbers_timeouts_hooks_and_refusals():
+    launch.run("order.py", 2)
+
+
+@pytest.mark.parametrize("kind, words", [("operators", "COLLECTIVE_TYPE_MISMATCH"), ("shapes", "SIZE_OR_SYNTAX_MISMATCH")])
+def test_the_log_names_the_collectives_that_differ(kind, words, tmp_path):
+    """torch's own analyzer reads the log, and so does ours."""
+    folder = tmp_path / "log"
+    launch.run("desync.py", 2, [str(folder), kind], {"TORCH_BACKEND_COLLECTIVES_LOG": str(folder), "TORCH_BACKEND_COLLECTIVES_LOG_SIGNAL": "usr2"})
+    analyzer = [sys.executable, "-P", "-m", "torch.distributed.flight_recorder.fr_trace", str(folder), "--prefix", "rank_"]
+    program = f"import torch, torch_backend.distributed as d; print(d.first_difference({str(folder)!r}))"
+    environment = {**os.environ, "TORCH_BACKEND": "fake"}
+    found = subprocess.run(analyzer, env=environment, capture_output=True, text=True, timeout=120)
+    assert "Collective sequence number: 4 has errors" in found.stderr + found.stdout and words in found.stderr + found.stdout, found
+    ours = subprocess.run([sys.executable, "-P", "-c", program], env=environment, capture_output=True, text=True, timeout=120).stdout
+    assert "collective #4 of group '0'" in ours and "float32[11]" in ours and "desync.py" in ours, ours
+
+
+def test_spellings_of_the_backend():
+    """init_process_group() with each name that users write, with and without a device."""
+    launch.run("spellings.py", 2)

@@ -139,13 +139,6 @@ def test_its_own_test_script_passes(tmp_path):
     assert "Device: fake" in done.stdout and "Training integration test" in done.stdout
 
 
-def test_several_processes_are_refused_with_a_cure(monkeypatch, device):
-    monkeypatch.setenv("LOCAL_RANK", "0")
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(NotImplementedError, match="no collectives.*--num_processes 1"):
-        accelerate.Accelerator()
-
-
 def test_a_choice_of_devices_that_would_choose_nothing_is_refused(run_python, tmp_path):
     (tmp_path / "train.py").write_text("import accelerate; print('on', accelerate.Accelerator().device)")
     launch = """
@@ -175,15 +168,14 @@ def test_compiled_models_train(device):
 @pytest.mark.parametrize("how", [["-m", "accelerate.commands.launch"], ["-m", "accelerate.commands.accelerate_cli", "launch"]], ids=["module", "command"])
 @pytest.mark.parametrize("devices", ["1", "2"])
 def test_its_launcher_counts_our_devices(tmp_path, how, devices):
-    """With one device it starts one process; with two it starts two, which say what they lack."""
-    (tmp_path / "train.py").write_text("import accelerate; a = accelerate.Accelerator(); print('on', a.device, a.num_processes)")
+    """It starts a process for each device."""
+    (tmp_path / "train.py").write_text("import accelerate; a = accelerate.Accelerator(); print('on', a.device, a.num_processes, flush=True)")
     environment = {**os.environ, "TORCH_BACKEND": "fake", "TORCH_BACKEND_INTEGRATIONS": "1", "HAL_FAKE_DEVICES": devices}
     command = [sys.executable, "-P", *how, str(tmp_path / "train.py")]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
-    if devices == "1":
-        assert done.returncode == 0 and "on fake 1" in done.stdout, done.stderr
-    else:
-        assert done.returncode == 1 and "no collectives to join them" in done.stderr and "musa" not in done.stderr
+    assert done.returncode == 0, done.stderr
+    found = sorted(line for line in done.stdout.splitlines() if line.startswith("on "))
+    assert found == (["on fake 1"] if devices == "1" else ["on fake:0 2", "on fake:1 2"]), done.stdout
 
 
 def test_one_process_of_a_launcher_runs(run_python):

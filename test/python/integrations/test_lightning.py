@@ -60,6 +60,7 @@ def make_module(package, dropout=0.0):
 def fit(package, folder, **options):
     module = make_module(package)
     quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
+    options.setdefault("devices", 1)
     trainer = package.Trainer(max_epochs=2, default_root_dir=folder, gradient_clip_val=1.0, **quiet, **options)
     trainer.fit(module, data())
     return module, trainer
@@ -137,11 +138,11 @@ def test_seeds_reach_the_device(device, fabric_package):
     assert torch.equal(first, torch.rand(3, device=device))
 
 
-def test_several_devices_are_refused_with_a_cure(device, trainer_package, fabric_package, tmp_path):
-    with pytest.raises(NotImplementedError, match="need collectives.*Use devices=1"):
-        fit(trainer_package, tmp_path, devices=2)
-    with pytest.raises(NotImplementedError, match="need collectives.*Use devices=1"):
-        fabric_package.Fabric(devices=2)
+def test_several_devices_are_several_processes(trainer_package, fabric_package):
+    """test_two_ranks.py trains with them."""
+    trainer = trainer_package.Trainer(devices=2, logger=False, enable_checkpointing=False, enable_progress_bar=False)
+    assert type(trainer.strategy).__name__ == "DDPStrategy" and trainer.world_size == 2
+    assert fabric_package.Fabric(devices=2)._strategy.num_processes == 2
 
 
 @pytest.mark.parametrize("devices", [3, [0, 2], [0, 0], "5,"], ids=str)

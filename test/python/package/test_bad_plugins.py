@@ -1,13 +1,23 @@
 """Every kind of bad plugin: one sentence with cause and cure as a RuntimeError, `import torch` unharmed, the other plugins alive."""
 
 import platform
+import re
 import struct
+from pathlib import Path
 
 import pytest
 
+HEADER = Path(__file__).resolve().parents[3] / "hal/include/hal/plugin_base.h"
+
 
 @pytest.fixture(scope="session")
-def bad_plugins(build_plugin, tmp_path_factory):
+def abi_version():
+    """The version of the plugin ABI that the headers name, as "0.4"."""
+    return ".".join(re.search(rf"^#define HAL_ABI_{part} (\d+)$", HEADER.read_text(), re.M)[1] for part in ("MAJOR", "MINOR"))
+
+
+@pytest.fixture(scope="session")
+def bad_plugins(build_plugin, abi_version, tmp_path_factory):
     """The paths of the bad plugins by kind, and the words that their sentence has."""
     folder = tmp_path_factory.mktemp("bad")
     folder.chmod(0o755)
@@ -30,7 +40,7 @@ def bad_plugins(build_plugin, tmp_path_factory):
         "wrong_architecture": (written("foreign", bytes(foreign)), "another processor"),
         "wrongly_owned": (written("open", good, 0o777), "can be written by other users"),
         "wrong_major": (build_plugin("lying_major", "raw.c", "five.c", RAW_LYING_MAJOR=1), "built for plugin ABI 7"),
-        "wrong_minor": (build_plugin("lying_minor", "raw.c", "five.c", RAW_LYING_MINOR=1), "built for plugin ABI 0.1 and this is 0.3"),
+        "wrong_minor": (build_plugin("lying_minor", "raw.c", "five.c", RAW_LYING_MINOR=1), f"built for plugin ABI 0.1 and this is {abi_version}"),
         "symbol_less": (build_plugin("no_entry", "raw.c", "five.c", RAW_NO_ENTRY=1), "exports no hal_plugin_entry"),
         "half_grouped": (
             build_plugin("half", variant, VARIANT_NAME='"half"', VARIANT_HALF_STREAM=1),

@@ -1,4 +1,4 @@
-"""Each claim of README's table "What works today" has a test (test/claims.yaml), and each test that is named exists and can run."""
+"""Each claim of docs/features.md has a test (test/claims.yaml), and each test that is named exists and can run."""
 
 import ast
 import copy
@@ -10,20 +10,23 @@ import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 TESTS = ROOT / "test"
-# What joins claims in a row.
-BETWEEN = re.compile(r"(?:[\s,;:()]|\b(?:and|for|but)\b)*")
+# What joins claims in a section.
+BETWEEN = re.compile(r"(?:[\s,;:().-]|\b(?:and|for|but)\b)*")
+# A paragraph that only names the guide of the section.
+GUIDE = re.compile(r"^(?:The )?\[[^]]*\]\([^)]*\.md\)[^\n.]*\.$|^Each shipped plugin has a page:.*", re.S)
 
 
-def table():
-    """The rows of README's table: {area: what it says, links as their texts and references to guides left out}."""
-    section = (ROOT / "README.md").read_text().partition("## What works today")[2].partition("\n## ")[0]
-    rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in section.splitlines() if line.startswith("| ")]
-    assert rows[0] == ["area", "state |"] or rows[0] == ["area", "state"]
-    return {area: _plain(state.rstrip(" |")) for area, state in rows[1:]}
+def page():
+    """The sections of the page: {heading: its text, without the code and the names of guides}."""
+    text = (ROOT / "docs/features.md").read_text()
+    sections = (section.partition("\n") for section in text.split("\n## ")[1:])
+    return {heading: _plain(body) for heading, _, body in sections}
 
 
 def _plain(text):
-    return re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", re.sub(r"\s*\(\[[^]]*\]\(docs/[^)]*\)\)", "", text))
+    paragraphs = [paragraph for paragraph in text.strip().split("\n\n") if not GUIDE.match(paragraph)]
+    text = re.sub(r"\s*\(\[[^]]*\]\([^)]*\.md\)\)", "", " ".join(" ".join(paragraphs).split()))
+    return re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text)
 
 
 def claims():
@@ -31,7 +34,7 @@ def claims():
 
 
 def gaps(said, area):
-    """What of a row no claim covers, or which claim is not in it; "" when they agree."""
+    """What of a section no claim covers, or which claim is not in it; "" when they agree."""
     rest = said
     for claim, *tests in area:
         if not tests:
@@ -40,12 +43,12 @@ def gaps(said, area):
         if not found:
             return f"'{claim}' is not there, or not in this order"
         if not BETWEEN.fullmatch(before):
-            return f"'{before.strip(' ,;')}' has no test"
-    return "" if BETWEEN.fullmatch(rest) else f"'{rest.strip(' ,;')}' has no test"
+            return f"'{before.strip(' ,;:.-')}' has no test"
+    return "" if BETWEEN.fullmatch(rest) else f"'{rest.strip(' ,;:.-')}' has no test"
 
 
-def test_every_claim_of_the_table_is_listed():
-    said, listed = table(), claims()
+def test_every_claim_of_the_page_is_listed():
+    said, listed = page(), claims()
     assert list(said) == list(listed)
     assert {area: gap for area in said if (gap := gaps(said[area], listed[area]))} == {}
 
@@ -60,7 +63,7 @@ def never_runs(decorators):
 
 
 def find(name, root=TESTS):
-    """Looks a test of the list up; gives what is wrong with it, or ""."""
+    """Returns what is wrong with a test of the list, or ""."""
     file, _, test = name.partition("::")
     path = root / file
     if not path.is_file():
@@ -102,10 +105,10 @@ def test_every_test_of_a_claim_exists_and_can_run():
     ],
     ids=["a new claim", "a changed one", "a word between"],
 )
-def test_a_row_that_says_something_else_is_noticed(change, problem):
+def test_a_section_with_another_claim_is_reported(change, problem):
     area = copy.deepcopy(claims()["HAL"])
-    assert gaps(table()["HAL"], area) == ""
-    assert problem in gaps(change(table()["HAL"]), area)
+    assert gaps(page()["HAL"], area) == ""
+    assert problem in gaps(change(page()["HAL"]), area)
 
 
 def test_a_claim_without_a_test_is_noticed():

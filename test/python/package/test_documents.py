@@ -9,7 +9,8 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs").glob("lazy/*.md"))]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")),
+             *sorted((ROOT / "docs").glob("lazy/*.md")), *sorted((ROOT / "docs").glob("plugins/*.md")), *sorted((ROOT / "docs").glob("tutorials/*.md"))]  # fmt: skip
 FENCE = re.compile(r"(?:<!-- test: (?P<test>[^>]*) -->\n)?```(?P<language>\w*)\n(?P<code>.*?)```", re.S)
 
 
@@ -34,7 +35,8 @@ def test_python_snippet_runs(code, tmp_path):
 
 def test_documents_name_existing_files():
     for document in DOCUMENTS:
-        for target in re.findall(r"\]\(([^)#]+)\)", document.read_text()):
+        for target in re.findall(r"\]\(([^)#]+)\)|^\[\w+\]: (\S+)", document.read_text(), re.M):
+            target = target[0] or target[1]
             if "://" not in target and not target.startswith("_generated/"):  # `make docs` writes those and checks their links
                 assert (document.parent / target).exists(), f"{document.name} links {target}"
 
@@ -45,6 +47,33 @@ def test_documents_name_existing_make_targets():
         for target in re.findall(r"\bmake ([a-z-]+)\b", document.read_text()):
             if target not in ("and",):
                 assert re.search(rf"^{target}:|^\.PHONY:.*\b{target}\b", makefile, re.M), f"{document.name}: make {target}"
+
+
+# A row of the README's table of support, and a function that a plugin has if and only if its cell has a tick.
+SUPPORT = {
+    "asynchronous streams, pinned memory": ("stream_create", "host_alloc"),
+    "native operators (portable kernels)": ("module_load",),
+    "graphs of the driver": ("graph_launch",),
+    "memory shared between processes": ("ipc_export",),
+    "sensors: `torch-backend smi`": ("device_sensor",),
+    "the vendor's libraries": ("op_find",),
+}
+
+
+def test_the_table_of_support_lists_what_the_plugins_implement():
+    section = (ROOT / "README.md").read_text().partition("## Support")[2].partition("\n## ")[0]
+    head, _, *rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in section.splitlines() if line.startswith("|")]
+    plugins = [re.match(r"\[(\w+)\]", cell)[1] for cell in head[1:]]
+    sources = {plugin: "".join(path.read_text() for path in (ROOT / "plugins" / plugin).rglob("*.c")) for plugin in plugins}
+    assert {row[0] for row in rows} == set(SUPPORT)
+    for name, *cells in rows:
+        for plugin, cell in zip(plugins, cells, strict=True):
+            implemented = [re.search(rf"^hal_status_t hal_plugin_{function}\(", sources[plugin], re.M) for function in SUPPORT[name]]
+            assert all(implemented) == any(implemented) == (cell == "✓"), f"{plugin}: {name}"
+
+
+def test_the_readme_is_short():
+    assert len((ROOT / "README.md").read_text().split()) <= 900
 
 
 def test_the_documentation_builds_without_a_warning():

@@ -7,7 +7,7 @@ import pytest
 
 @pytest.fixture(scope="module")
 def caches(tmp_path_factory):
-    return driver_scripts.opencl_settings(tmp_path_factory.mktemp("kernels"), HAL_OPENCL_MEMORY="buffer")
+    return driver_scripts.opencl_settings(driver_scripts.kernels(tmp_path_factory, "opencl"), HAL_OPENCL_MEMORY="buffer")
 
 
 @pytest.fixture

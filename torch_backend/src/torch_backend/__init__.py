@@ -15,10 +15,11 @@ from __future__ import annotations
 # torch calls torch_backend:_autoload at the end of its own import, and that import may be the one a few lines below: the name
 # must exist before torch is imported.
 from ._activation import autoload as _autoload
-from . import _builds
+from . import _builds, _registry
 from ._activation import plugins, use
 from ._registry import device_name, errors, is_active
 
+_registry.set_use(use)
 try:
     import torch as _torch
 except Exception as _error:  # torch is missing or broken: of the command line, verify and new-plugin need none

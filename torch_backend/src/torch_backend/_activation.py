@@ -6,6 +6,7 @@ static registrations fill torch's PrivateUse1 tables, and naming the device type
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import sys
@@ -73,6 +74,19 @@ def autoload() -> None:
         _registry.set_errors([*_registry.errors(), f"{error}" if names else f"Looking for hardware plugins failed: {error}"])
         if names:
             _warn(names, error)
+
+
+def register_process_groups(plugin: str | None = None) -> None:
+    """Registers the backend of process groups. torch 2.14 and later call this for the name of a backend that is not registered: they find it by
+    the entry points of the group "torch.distributed.backends". `plugin`: the one to activate where none is active; None: as autoload does.
+    """
+    if not _registry.is_active():
+        use(plugin) if plugin else autoload()
+    if errors := _registry.errors():
+        raise RuntimeError(errors[0])
+
+
+register_nvgpu, register_npu, register_ocl = (functools.partial(register_process_groups, name) for name in ("nvgpu", "npu", "ocl"))
 
 
 def _warn(names: str, error: Exception) -> None:

@@ -1,7 +1,14 @@
-"""Tensors of the device cannot be sent to another process: the process that sends one gets the error, at once.
+"""Tensors of the device that are sent to another process by torch.multiprocessing.
+
+What is sent is a handle of the storage's memory. The process that sends keeps the storage until the process that receives has released
+it (`hal_memory_share`). Where the plugin shares no memory between processes, a copy of the storage goes through host memory.
+
+torch's reducers of tensors do the rest, as for CPU tensors: they send the storage and how the tensor lies in it. The names
+`_share_device_`, `_new_shared_device` and `_release_ipc_counter_device` are those that torch is to have for all devices
+(pytorch/pytorch#192099); where it has them, they are left alone.
 
 A queue pickles in a thread of its own, which prints an exception and goes on, so that the process that receives would wait for ever.
-Hence what is put into a queue is searched before, by a pickler that writes nothing.
+Hence what is put into a queue is searched before, by a pickler that writes nothing, for tensors that cannot be sent.
 """
 
 from __future__ import annotations
@@ -9,6 +16,9 @@ from __future__ import annotations
 import functools
 import multiprocessing.queues
 import pickle
+import threading
+import warnings
+from collections.abc import Callable
 from multiprocessing.reduction import ForkingPickler
 
 import torch
@@ -16,20 +26,104 @@ from torch.multiprocessing import reductions
 from torch.utils.data import get_worker_info
 from torch.utils.data._utils import fetch
 
-from . import _C, _registry
+from . import _C, _receiving, _registry, lazy
+
+
+def _device_of(value) -> torch.device:
+    return getattr(value, "_untyped_storage", value).device  # of a TypedStorage, which would warn
 
 
 def _is_ours(value) -> bool:
     """Returns whether a tensor or storage is on the device, or of the type "lazy", which is a device's, too."""
-    holder = value._untyped_storage if isinstance(value, torch.TypedStorage) else value  # which does not warn
-    return holder.device.type in (_registry.type_name(), "lazy")
+    return _device_of(value).type in (_registry.type_name(), "lazy")
 
 
-def _refusal(value) -> RuntimeError:
+# ---- storages ----
+
+_lock = threading.Lock()
+_noted = False
+_default_stream: Callable[[torch.device], torch.Stream]  # of `install`
+
+
+def _note_copies(device: torch.device) -> None:
+    global _noted
+    with _lock:
+        first, _noted = not _noted, True
+    if first:
+        warnings.warn(
+            f"the plugin of '{device}' shares no memory between processes: tensors that are sent to other processes are copied through host "
+            "memory, and a change of a copy is not seen by the others. This is reported once per process",
+            RuntimeWarning, stacklevel=2,
+        )  # fmt: skip
+
+
+def _share_device_(self: torch.UntypedStorage) -> tuple[int, bytes | torch.UntypedStorage, int]:
+    """Returns what `_new_shared_device` takes in one other process: the device's index, a handle or a copy on the CPU, and the bytes."""
+    device = self.device
+    if device.type == "lazy":
+        raise _refusal(device)
+    lazy.mark_step(device)
+    handle = _C.share_storage(self) if self.nbytes() else b""
+    if handle is None:
+        _note_copies(device)
+        handle = self.cpu()
+    return device.index, handle, self.nbytes()
+
+
+def _new_shared_device(device: int, handle: bytes | torch.UntypedStorage, nbytes: int) -> torch.UntypedStorage:
+    """Returns a storage over what `_share_device_` has shared; the same one for handles of the same memory while it exists."""
+    where = torch.device(_registry.type_name(), device)
+    if isinstance(handle, torch.UntypedStorage):
+        return torch.UntypedStorage(nbytes, device=where).copy_(handle)
+    if not nbytes:
+        return torch.UntypedStorage(0, device=where)
+    key = handle[: _C.SHARE_KEY_BYTES]
+    known = reductions.storage_from_cache(torch.UntypedStorage, key)
+    if known is not None and known.nbytes() == nbytes:
+        _release_ipc_counter_device(handle)
+        return known
+    storage = _C.open_storage(device, handle, nbytes)
+    reductions.shared_cache[key] = reductions.StorageWeakRef(storage)
+    return storage
+
+
+def _release_ipc_counter_device(handle: bytes) -> None:
+    """Releases a handle whose memory this process has already."""
+    _C.decline_storage(handle)
+
+
+def _reduce_storage(storage: torch.UntypedStorage):
+    device, handle, nbytes = storage._share_device_()
+    if nbytes and isinstance(handle, bytes):  # this process may receive it, too
+        reductions.shared_cache[handle[: _C.SHARE_KEY_BYTES]] = reductions.StorageWeakRef(storage)
+    return _receiving.rebuild_storage, (_registry.requested(), device, handle, nbytes)
+
+
+# ---- events ----
+
+
+def _reduce_event(event: torch.Event):
+    return _receiving.rebuild_event, (_registry.requested(), event.device.index, event.ipc_handle())
+
+
+# ---- what cannot be sent ----
+
+
+def _refusal(device: torch.device) -> RuntimeError:
     return RuntimeError(
-        f"a tensor on '{getattr(value, '_untyped_storage', value).device}' cannot be sent to another process. Send a copy on the CPU, tensor.cpu(), and move it to the device in the "
+        f"a tensor on '{device}' cannot be sent to another process. Send a copy on the CPU, tensor.cpu(), and move it to the device in the "
         "process that receives it."
     )
+
+
+def _check_tensor(tensor: torch.Tensor) -> None:
+    """Raises RuntimeError for a tensor of the device that the reducers would refuse."""
+    if tensor.device.type == "lazy":
+        raise _refusal(tensor.device)
+    if tensor.requires_grad and not tensor.is_leaf:
+        reductions.reduce_tensor(tensor)  # which says why
+    if tensor.layout == torch.strided and not tensor.is_nested and type(tensor) in ForkingPickler._extra_reducers:
+        _C.can_share(tensor.untyped_storage())
 
 
 class _Sink:
@@ -38,38 +132,66 @@ class _Sink:
 
 
 class _Search(pickle.Pickler):
-    """Raises for the first tensor or storage of the device in an object. What multiprocessing sends in a way of its own is not looked into."""
+    """Finds the devices of the tensors and storages in an object, and raises _Found for the first that cannot be sent. What multiprocessing sends
+    in a way of its own is not looked into."""
+
+    def __init__(self):
+        super().__init__(_Sink(), protocol=pickle.HIGHEST_PROTOCOL)
+        self.devices: set[torch.device] = set()
 
     def reducer_override(self, value):
         if isinstance(value, (torch.Tensor, torch.UntypedStorage, torch.TypedStorage)):
             if _is_ours(value):
-                raise _Found(_refusal(value))
+                self._visit(value)
             return tuple, ()
         if type(value) in ForkingPickler._extra_reducers:
             return tuple, ()
         return NotImplemented
+
+    def _visit(self, value) -> None:
+        try:
+            if isinstance(value, torch.Tensor):
+                _check_tensor(value)
+            elif _device_of(value).type == "lazy":
+                raise _refusal(_device_of(value))
+            else:
+                _C.can_share(getattr(value, "_untyped_storage", value))
+        except Exception as error:
+            raise _Found(error) from None
+        self.devices.add(_device_of(value))
 
 
 class _Found(BaseException):
     """Not an Exception: the `__reduce__` of an object may catch those."""
 
 
-def refuse_device_tensors(value) -> None:
-    """Raises RuntimeError when an object holds a tensor of the device, wherever pickle would find it."""
+def _prepare(value) -> None:
+    """Before another thread pickles an object: raises for a tensor of the device in it that cannot be sent, wherever pickle would find it, and
+    orders the default streams after the current ones, since the default ones are current in that thread."""
     if not any(_C.is_initialized(index) for index in range(_C.device_count())):
         return  # then there are no tensors of the device in this process
+    search, failure = _Search(), None
     try:
-        _Search(_Sink(), protocol=pickle.HIGHEST_PROTOCOL).dump(value)
+        search.dump(value)
     except _Found as found:
-        raise found.args[0] from None
+        failure = found.args[0]
     except Exception:  # what cannot be pickled is reported by what pickles it
         return
+    if failure is not None:
+        try:
+            raise failure
+        finally:
+            del failure  # a cycle would keep the tensors that the traceback's frames hold until a garbage collection
+    for device in search.devices:
+        current, default = torch.accelerator.current_stream(device), _default_stream(device)
+        if current != default:
+            default.wait_stream(current)
 
 
 def _checked_put(put):
     @functools.wraps(put)
     def checked(self, obj, *arguments, **options):
-        refuse_device_tensors(obj)
+        _prepare(obj)
         return put(self, obj, *arguments, **options)
 
     return checked
@@ -82,10 +204,20 @@ def _checked_fetch(original):
     def checked(self, possibly_batched_index):
         data = original(self, possibly_batched_index)
         if get_worker_info() is not None:
-            refuse_device_tensors(data)
+            _prepare(data)
         return data
 
     return checked
+
+
+def _own_reducer(reduce, own):
+    """For storages of the device `own`, for all others torch's."""
+
+    @functools.wraps(reduce)
+    def choose(value):
+        return own(value) if _is_ours(value) else reduce(value)
+
+    return choose
 
 
 def _checked_reduce(reduce):
@@ -93,20 +225,32 @@ def _checked_reduce(reduce):
 
     @functools.wraps(reduce)
     def checked(value):
-        if _is_ours(value):
-            raise _refusal(value)
+        if value.device.type == "lazy":
+            raise _refusal(value.device)
         return reduce(value)
 
     return checked
 
 
-def install() -> None:
-    """Guards the queues of multiprocessing, the workers of DataLoader, and the picklers of processes."""
+def install(event: type, default_stream: Callable[[torch.device], torch.Stream]) -> None:
+    """Registers the reducers of torch.multiprocessing, and guards the queues of multiprocessing and the workers of DataLoader.
+
+    `event` is the class of events that processes share; `default_stream` returns the default stream of a device.
+    """
+    global _default_stream
+    _default_stream = default_stream
     for queue in (multiprocessing.queues.Queue, multiprocessing.queues.JoinableQueue):
         queue.put = _checked_put(queue.put)
     for fetcher in (fetch._IterableDatasetFetcher, fetch._MapDatasetFetcher):
         fetcher.fetch = _checked_fetch(fetcher.fetch)
+    for name, function in (
+        ("_share_device_", _share_device_),
+        ("_new_shared_device", staticmethod(_new_shared_device)),
+        ("_release_ipc_counter_device", staticmethod(_release_ipc_counter_device)),
+    ):
+        if not hasattr(torch.UntypedStorage, name):
+            setattr(torch.UntypedStorage, name, function)
     for kind in (torch.Tensor, torch.nn.Parameter):
         ForkingPickler.register(kind, _checked_reduce(reductions.reduce_tensor))
-    ForkingPickler.register(torch.UntypedStorage, _checked_reduce(reductions.reduce_storage))
-    ForkingPickler.register(torch.storage.TypedStorage, _checked_reduce(reductions.reduce_typed_storage))
+    ForkingPickler.register(torch.UntypedStorage, _own_reducer(reductions.reduce_storage, _reduce_storage))
+    ForkingPickler.register(event, _reduce_event)

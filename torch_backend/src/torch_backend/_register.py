@@ -12,6 +12,7 @@ import torch
 from . import _C, _data_parallel, _device_lists, _dlpack, _multiprocessing, _optimizers, _profiler, _serialization, backend
 from .backend import amp, graphs, memory, nvtx, random, sparse, streams, tensors
 from .distributed import _backend as distributed
+from .distributed import _torch as of_torch
 from .dynamo import registration as dynamo
 from .integrations import _notice
 
@@ -31,8 +32,9 @@ def register(name: str) -> None:
     _data_parallel.install()
     _device_lists.install()
     distributed.install()
+    of_torch.install(name)
     _dlpack.install(streams.get_stream_from_external)
-    _multiprocessing.install()
+    _multiprocessing.install(streams.Event, streams.default_stream)
     _optimizers.install(graphs.is_current_stream_capturing)
     _profiler.install(name)
     _serialization.install()

@@ -17,6 +17,7 @@ _requested: str | None = None
 _errors: list[str] = []
 _choice = ""
 _waiting: list[Callable[[], None]] = []
+_use: Callable[[str], None] | None = None
 
 
 def is_active() -> bool:
@@ -58,6 +59,18 @@ def when_active(function: Callable[[], None]) -> None:
     """Calls a function at the end of the activation that is still to come."""
     with lock:
         _waiting.append(function)
+
+
+def set_use(function: Callable[[str], None]) -> None:
+    """Sets what `ensure_active` calls: `torch_backend.use`."""
+    global _use
+    _use = function
+
+
+def ensure_active(plugins: str) -> None:
+    """Activates a list of plugins unless one is active: in a process that receives something of theirs."""
+    if _active is None and _use is not None:
+        _use(plugins)
 
 
 def rename(name: str) -> None:

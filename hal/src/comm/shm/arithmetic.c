@@ -1,6 +1,7 @@
 /* arithmetic.c: reductions over the ranks' elements, in blocks whose accumulators stay in the first-level cache. */
 #include "comm/shm/arithmetic.h"
 
+#include <stdatomic.h>
 #include <string.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -105,12 +106,20 @@ __attribute__((target("avx2,f16c"))) static inline __m128i floats_to_bf16(__m256
 #include "comm/shm/arithmetic_kernels.inc"
 #endif
 
-static const arithmetic_set_t *the_set(void) {
+static const arithmetic_set_t *best_set(void) {
 #if defined(__x86_64__)
   unsigned a, b, c = 0, d;
   if (__builtin_cpu_supports("avx2") && __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C)) return &set_avx2;
 #endif
   return &set_base;
+}
+
+/* The instruction cpuid takes 10 to 20 us on a virtual machine. All threads find the same. */
+static const arithmetic_set_t *the_set(void) {
+  static _Atomic(const arithmetic_set_t *) known;
+  const arithmetic_set_t *set = atomic_load_explicit(&known, memory_order_relaxed);
+  if (!set) atomic_store_explicit(&known, set = best_set(), memory_order_relaxed);
+  return set;
 }
 
 static int is_wide(hal_dtype_t dtype) { return dtype == HAL_FLOAT64 || dtype == HAL_COMPLEX128; }

@@ -10,7 +10,7 @@
 #include "comm/shm/shm.h"
 
 /* Of this layout and of what the words mean; raised with every change of either. The join refuses other versions. */
-#define HAL_SHM_VERSION UINT32_C(1)
+#define HAL_SHM_VERSION UINT32_C(2)
 
 enum {
   HAL_SHM_RANKS = HAL_COMM_SHM_MAX_RANKS,
@@ -19,7 +19,7 @@ enum {
   HAL_SHM_PAGE = 4096,         /* bytes of the header and of a rank's page */
   HAL_SHM_SLOT = 512 * 1024,   /* bytes of a slot */
   HAL_SHM_SLOTS = 3,           /* of a rank: one is filled while another is read, and one is for ranks that are late */
-  HAL_SHM_SMALL = 16 * 1024,   /* bytes up to which every rank reduces everything */
+  HAL_SHM_SMALL = 256 * 1024,  /* bytes of all ranks up to which every rank reduces everything */
   HAL_SHM_CHUNKS = 4,          /* of a channel */
   HAL_SHM_FAILURE_BYTES = 768, /* of a failure's text */
 };

@@ -31,7 +31,7 @@ static plan_t plan_of(const hal_shm_t *shm, const hal_shm_call_t *call) {
     plan.rounds = (call->most + most - 1) / most;
     return plan;
   }
-  if (call->count * call->size <= HAL_SHM_SMALL) {
+  if (call->count * call->size <= HAL_SHM_SMALL / ranks) {
     plan.is_small = 1;
     plan.part = call->count;
     plan.rounds = call->count ? 1 : 0;

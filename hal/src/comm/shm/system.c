@@ -7,7 +7,6 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/likely.h"
+#include "base/process.h"
 #include "base/status_internal.h"
 
 /* Calls left until one fails; 0 = none will. */
@@ -85,22 +85,7 @@ uint64_t hal_shm_pid_namespace(void) {
   return fails_now() || stat("/proc/self/ns/pid", &facts) ? 0 : (uint64_t)facts.st_ino;
 }
 
-int64_t hal_shm_process_start(int32_t pid) {
-  char path[32], line[1024];
-  if (pid <= 0) return 0;
-  snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-  const int file = fails_now() ? -1 : open(path, O_RDONLY | O_CLOEXEC);
-  if (file < 0) return errno == ENOENT || (kill(pid, 0) && errno == ESRCH) ? 0 : -1;
-  const ssize_t length = read(file, line, sizeof line - 1);
-  const int code = errno;
-  close(file);
-  if (length <= 0) return length < 0 && code != ESRCH ? -1 : 0; /* ESRCH: it ended between open and read */
-  line[length] = '\0';
-  const char *field = strrchr(line, ')'); /* the program's name may have blanks in it */
-  if (!field || strncmp(field, ") Z", 3) == 0 || strncmp(field, ") X", 3) == 0) return 0;
-  for (int i = 2; i < 22 && field; i++) field = strchr(field + 1, ' '); /* the 22nd field of proc(5) */
-  return field ? (int64_t)strtoll(field, NULL, 10) : -1;
-}
+int64_t hal_shm_process_start(int32_t pid) { return pid > 0 && fails_now() ? -1 : hal_process_start(pid); }
 
 int hal_shm_processors(void) {
   cpu_set_t set;

@@ -110,6 +110,17 @@ static void abort_transport(void *context, const char *reason) {
   hal_shm_abort(&transport->base, reason);
 }
 
+static hal_status_t query(void *context) {
+  const transport_t *const transport = context;
+  hal_shm_t shm = transport->base;
+  hal_status_t status = hal_shm_failed(&shm);
+  for (int32_t rank = 0; rank < shm.size && !status; rank++) {
+    const int has_left = atomic_load_explicit(&hal_shm_page(&shm, rank)->state, memory_order_acquire) == HAL_SHM_LEFT;
+    if (rank != shm.rank && !has_left) status = hal_shm_check_process(&shm, rank);
+  }
+  return status ? hal_error_prefix(status, "communicator '%s': ", shm.name) : HAL_OK;
+}
+
 /* The pages stay as long as another rank maps them. */
 static void destroy(void *context) {
   transport_t *const transport = context;
@@ -163,6 +174,7 @@ hal_status_t hal_comm_shm_create(const hal_comm_store_t *store, const char *name
                                 .run = run,
                                 .abort = abort_transport,
                                 .destroy = destroy,
-                                .flags = HAL_COMM_COMPARES_CALLS};
+                                .flags = HAL_COMM_COMPARES_CALLS,
+                                .query = query};
   return HAL_OK;
 }

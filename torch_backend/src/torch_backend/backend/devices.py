@@ -120,4 +120,5 @@ def get_sync_debug_mode() -> int:
 
 
 def ipc_collect() -> None:
-    """Frees memory that other processes have released: none, since tensors are not shared between processes."""
+    """Releases the memory of tensors that were sent to other processes, where these have released it or have ended."""
+    _C.collect_shared()

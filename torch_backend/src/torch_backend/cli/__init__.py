@@ -9,13 +9,14 @@ import argparse
 import sys
 from pathlib import Path
 
-from . import autocompare, coverage, doctor, info, new_plugin, pack, smi, verify
+from . import autocompare, comm, coverage, doctor, info, new_plugin, pack, smi, verify
 
 _COMMANDS = {
     "info": (info, "versions, plugins, devices and which plugin functions are defaults"),
     "doctor": (doctor, "checks the installation and each device, with a cure for each problem"),
     "smi": (smi, "memory in use, load, temperature, power, clocks and processes of each device, as far as it measures them"),
     "coverage": (coverage, "how each operator of ATen is answered on the active device"),
+    "comm": (comm, "measures collectives, computes how they scale, and runs a program as one rank of many"),
     "new-plugin": (new_plugin, "writes the project of a plugin: C source, CMake, wheel and tests, which build and pass as they are"),
 }
 # Those that work where torch is not installed, or broken.

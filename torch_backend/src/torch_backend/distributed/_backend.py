@@ -5,58 +5,84 @@ Source: torch.distributed.Backend.register_backend.
 
 from __future__ import annotations
 
+import atexit
 import functools
 import os
+import time
 
 import torch
 
 from .. import _registry
 from .._extension import extension
+from . import _incarnation, _log
 
 NAME = "torch_backend"
 # Backends of torch's own that have the name of a plugin: torch.testing's process group without communication is "fake".
 _OF_TORCH = {"fake", "gloo", "mpi", "nccl", "ucc", "xccl"}
 
 
-def _create(name: str, options, process_group_options=None):
-    """Returns the backend of a new group. `options`: torch's DistributedBackendOptions."""
+def _host_backend(use: str, store, rank: int, size: int, timeout):
+    """Returns a Gloo group of the same ranks. `use` separates the addresses in the store."""
     from torch.distributed import PrefixStore, ProcessGroupGloo
 
-    def host_backend(use: str):
-        """Returns a Gloo group of the same ranks. `use` separates the addresses in the store."""
-        store = PrefixStore(f"{name}/{use}", options.store)
-        return ProcessGroupGloo(store, options.group_rank, options.group_size, options.timeout)
+    return ProcessGroupGloo(PrefixStore(use, store), rank, size, timeout)
 
-    store = PrefixStore(f"{name}/device", options.store)
+
+@functools.cache
+def _wait_for_dumps_at_exit() -> None:
+    """Since torch 2.15 a failure of a group makes torch write its own log on a thread that needs the interpreter, and whose end by that of the
+    interpreter ends the process with SIGABRT: the end of a program waits until the failure was half a second ago."""
+
+    def wait() -> None:
+        age = extension().ms_since_collectives_abort()
+        if 0 <= age < 500:
+            time.sleep((500 - age) / 1000)
+
+    from torch._C._distributed_c10d import Backend
+
+    if hasattr(Backend, "supports_completion_hooks"):
+        atexit.register(wait)
+
+
+def _switch(name: str) -> bool:
+    """Returns whether a setting is on."""
+    value = os.environ.get(name, "0")
+    if value not in ("0", "1"):
+        raise ValueError(f"{name} is {value!r}; use 0 or 1")
+    return value == "1"
+
+
+def _create(name: str, options, process_group_options=None):
+    """Returns the backend of a new group. `options`: torch's DistributedBackendOptions."""
+    from torch.distributed import PrefixStore
+
+    ranks = list(options.global_ranks_in_group) or list(range(options.group_size))
+    store = PrefixStore(name, options.store)
+    fresh = _incarnation.agree(store, options.group_rank, options.group_size, options.timeout)
     transport = os.environ.get("TORCH_BACKEND_COLLECTIVES", "auto")
+    compares, registers = _switch("TORCH_BACKEND_COLLECTIVES_COMPARE"), _switch("TORCH_BACKEND_COLLECTIVES_REGISTER")
+    _wait_for_dumps_at_exit()
+    entries = _log.configure(ranks[options.group_rank])
     return extension().create_process_group_backend(
-        name, options.group_rank, options.group_size, options.timeout, store, transport, host_backend
-    )
+        name, options.group_rank, options.group_size, options.timeout, PrefixStore(fresh, store), transport, compares, registers, ranks,
+        entries > 0,
+        _host_backend,
+    )  # fmt: skip
 
 
-def _with_a_name(function):
-    """Wraps init_process_group: a group of the device has a name. Without one torch 2.13 and 2.14 take Gloo for the group's default backend,
-    which it does not have, so that DistributedDataParallel fails."""
-
-    @functools.wraps(function)
-    def init_process_group(backend=None, *args, **kwargs):
-        if backend is None and kwargs.get("device_id") is None:
-            backend = NAME
-        return function(backend, *args, **kwargs)
-
-    return init_process_group
+def is_ours(backend) -> bool:
+    """Returns whether an object is the backend of a group of the device."""
+    kind = getattr(extension(), "ProcessGroupDevice", None)  # made with the first group
+    return kind is not None and isinstance(backend, kind)
 
 
 def install() -> None:
     """Makes the backend known to torch.distributed, under the name "torch_backend" and that of the device type."""
     if not torch.distributed.is_available():
         return
-    from torch.distributed import Backend, device_mesh, distributed_c10d
+    from torch.distributed import Backend
 
     device = _registry.type_name()
     for name in (NAME, device):
         if name not in _OF_TORCH or name.upper() not in Backend._plugins:
             Backend.register_backend(name, functools.partial(_create, name), extended_api=True, devices=["cpu", device])
-    named = _with_a_name(distributed_c10d.init_process_group)
-    for module in (torch.distributed, distributed_c10d, device_mesh):
-        module.init_process_group = named

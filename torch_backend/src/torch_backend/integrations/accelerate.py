@@ -93,19 +93,24 @@ def _refuse_gpu_ids(original) -> Undo:
 
 
 def _processes(module: ModuleType) -> Undo:
-    """accelerate would ask for a collective library of musa by name."""
-    return wrap(module.PartialState, "_prepare_backend", _prepare_backend)
+    """accelerate would ask for a collective library of musa by name, and take the device's name from that of the enumeration, MULTI_MUSA."""
+    return together(wrap(module.PartialState, "_prepare_backend", _prepare_backend), wrap(module.PartialState, "set_device", _set_device))
 
 
-def _prepare_backend(original, self, cpu=False, *arguments, **options):
+def _set_device(original, self):
+    kinds = sys.modules[type(self).__module__].DistributedType
+    if self.device is not None or self.distributed_type != kinds.MULTI_MUSA:
+        return original(self)
+    self.device = torch.device(device_name(), self.local_process_index % torch.accelerator.device_count())
+    torch.accelerator.set_device_index(self.device.index)
+
+
+def _prepare_backend(original, self, cpu=False, sagemaker_dp=False, backend=None):
     if cpu or int(os.environ.get("LOCAL_RANK", -1)) == -1:
-        return original(self, cpu, *arguments, **options)
-    if int(os.environ.get("WORLD_SIZE", 1)) > 1:
-        raise NotImplementedError(
-            f"accelerate was started with {os.environ['WORLD_SIZE']} processes, and '{device_name()}' has no collectives to join them. "
-            "Start one process: `accelerate launch --num_processes 1`, or plain python; Accelerator(cpu=True) joins processes on the CPU."
-        )
-    return "gloo", sys.modules[type(self).__module__].DistributedType.NO  # one process joins nothing on the device
+        return original(self, cpu, sagemaker_dp, backend)
+    several = int(os.environ.get("WORLD_SIZE", 1)) > 1
+    kinds = sys.modules[type(self).__module__].DistributedType
+    return backend or torch.distributed.Backend.default_device_backend_map[device_name()], kinds.MULTI_MUSA if several else kinds.NO
 
 
 def _alias() -> Undo:
@@ -137,7 +142,7 @@ TABLES = [
         Patch("accelerate.hooks", "`model.to` is restored by remove_hook", _name_of_moved_models),
         Patch("accelerate.big_modeling", "dispatch_model over devices, and to one by its index", _dispatch, run=_run),
         Patch("accelerate.state", "the default device", _default_device),
-        Patch("accelerate.state", "one process without collectives", _processes),
+        Patch("accelerate.state", "the backend of torch.distributed", _processes),
         Patch("accelerate.utils.launch", "`accelerate launch --gpu_ids`", _gpu_ids),
     ])
 ]  # fmt: skip

@@ -1,4 +1,5 @@
-"""Lightning and Fabric: an accelerator of their registry, which "auto" chooses, on one device, with mixed precision of our device.
+"""Lightning and Fabric: an accelerator of their registry, which "auto" chooses, with mixed precision of our device; several devices by the
+strategies of torch.distributed.
 
 The registry is their public place for accelerators; strategy and precision for one that is not built in fall back to the CPU and to CUDA's
 autocast, so these are patched. The packages `lightning` and `pytorch_lightning` hold the same code under two names.
@@ -31,7 +32,7 @@ def _choose(connector: str):
             wrap(owner, "_choose_auto_accelerator", _our_name),
             wrap(owner, "_choose_gpu_accelerator_backend", _our_name),
             wrap(owner, "_choose_strategy", lambda original, self: _strategy(module, original, self)),
-            say_our_name(module, "cuda", only=[f"{connector}._check_and_init_precision"]),
+            say_our_name(module, "cuda", only=[f"{connector}._check_and_init_precision", f"{connector}._check_strategy_and_fallback"]),
         )
 
     return apply
@@ -76,6 +77,21 @@ def _memory(module: ModuleType) -> Undo:
     return say_our_name(module, "cuda", only=["is_cuda_out_of_memory", "garbage_collection_cuda"])
 
 
+def _wrapped_model(*functions: str):
+    """Streams, and hooks of gradients, for "cuda" alone."""
+    return lambda module: say_our_name(module, "cuda", only=[f"DDPStrategy.{function}" for function in functions])
+
+
+def _sharded(module: ModuleType) -> Undo:
+    """A mesh that is named by its sizes."""
+    return say_our_name(module, "cuda", only=["FSDPStrategy.setup_environment"])
+
+
+def _forks(module: ModuleType) -> Undo:
+    """Processes are not forked from one that uses the device."""
+    return say_our_name(module, "cuda", only=["_check_bad_cuda_fork"])
+
+
 def _table(library: str, fabric: str, trainer: str) -> Table:
     return Table(library, ("2.6", "2.7"), [
         Patch(f"{fabric}.accelerators", "Fabric's accelerator by name", _register("ACCELERATOR_REGISTRY")),
@@ -85,6 +101,11 @@ def _table(library: str, fabric: str, trainer: str) -> Table:
         Patch(f"{trainer}.accelerators", "Trainer's accelerator by name", _register("AcceleratorRegistry")),
         Patch(f"{trainer}.trainer.connectors.accelerator_connector", 'Trainer\'s accelerator="auto", strategy and mixed precision',
               _choose("_AcceleratorConnector")),
+        Patch(f"{fabric}.strategies.ddp", "Fabric's DDP", _wrapped_model("setup_module")),
+        Patch(f"{trainer}.strategies.ddp", "Trainer's DDP", _wrapped_model("_setup_model", "_register_ddp_hooks")),
+        Patch(f"{fabric}.strategies.fsdp", "Fabric's FSDP", _sharded),
+        Patch(f"{trainer}.strategies.fsdp", "Trainer's FSDP", _sharded),
+        Patch(f"{fabric}.strategies.launchers.multiprocessing", "processes that are forked", _forks),
         Patch(f"{trainer}.utilities.memory", "out of memory, for batch size finders", _memory),
     ])  # fmt: skip
 

@@ -1,4 +1,5 @@
-"""What replicas exchange: threads of one process by a meeting point, processes by torch.distributed's Gloo over the host's memory."""
+"""Collectives of replicas: threads of one process exchange values at a meeting point, processes use torch.distributed. A group that has a backend for the
+device, as that of xla_multiprocessing.spawn, moves the device's tensors; another one, such as Gloo's, moves copies in host memory."""
 
 from __future__ import annotations
 
@@ -7,6 +8,8 @@ import pickle
 import threading
 
 import torch
+
+from torch_backend._registry import device_name
 
 from . import _devices
 
@@ -107,10 +110,37 @@ def _replicas_of(names, index: int) -> Replicas:
         return _known[names]
 
 
-@functools.cache
-def _process_group(ranks: tuple):
-    """torch.distributed's group of some processes, which they alone make."""
-    return torch.distributed.new_group(list(ranks), backend="gloo", use_local_synchronization=True)
+_groups: dict[tuple, torch.distributed.ProcessGroup] = {}
+_world = None  # the default group that those of `_groups` belong to
+
+
+def _process_group(members: tuple | None):
+    """Returns torch.distributed's group of some processes, which only they create; None for all."""
+    global _world
+    if members is None:
+        return None
+    if _world is not torch.distributed.group.WORLD:  # the program has ended the default group and has another one
+        _groups.clear()
+        _world = torch.distributed.group.WORLD
+    if members not in _groups:
+        _groups[members] = torch.distributed.new_group(list(members), use_local_synchronization=True)
+    return _groups[members]
+
+
+def _moves_device_memory(value: torch.Tensor, group) -> bool:
+    """Returns whether a collective of the group takes this tensor as it is."""
+    if value.device.type == "cpu":
+        return True
+    types = (torch.distributed.group.WORLD if group is None else group)._device_types
+    return torch.device(device_name()) in types
+
+
+def _check_initialized() -> None:
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        raise RuntimeError(
+            f"{_devices.xrt_world_size()} processes exchange values, but torch.distributed is not initialised: start them with "
+            "xla_multiprocessing.spawn, or call torch.distributed.init_process_group()"
+        )
 
 
 def _members(groups) -> tuple | None:
@@ -133,20 +163,26 @@ def gather(value, groups=None) -> list:
         return values if members is None else [values[member] for member in members]
     if _devices.xrt_world_size() == 1:
         return [value]
-    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
-        raise RuntimeError(
-            f"{_devices.xrt_world_size()} processes exchange values, but torch.distributed is not initialised: start them with "
-            "xla_multiprocessing.spawn, or call torch.distributed.init_process_group('gloo')"
-        )
-    group = None if members is None else _process_group(members)
-    sent = value.detach().cpu() if isinstance(value, torch.Tensor) else value
+    _check_initialized()
+    group = _process_group(members)
+    if isinstance(value, torch.Tensor):
+        return _gather_tensors(value.detach(), group)
     values: list = [None] * torch.distributed.get_world_size(group)
-    if isinstance(sent, torch.Tensor) and sent.dtype not in (torch.bool,):
-        values = [torch.empty_like(sent, memory_format=torch.contiguous_format) for _ in values]
-        torch.distributed.all_gather(values, sent.contiguous(), group=group)
-    else:
-        torch.distributed.all_gather_object(values, sent, group=group)
-    return [one.to(value.device) for one in values] if isinstance(value, torch.Tensor) else values
+    torch.distributed.all_gather_object(values, value, group=group)
+    return values
+
+
+def _gather_tensors(value: torch.Tensor, group) -> list:
+    sent = (value if _moves_device_memory(value, group) else value.cpu()).contiguous()
+    if sent.dtype == torch.bool:  # which Gloo does not move
+        sent = sent.view(torch.uint8)
+    count = torch.distributed.get_world_size(group)
+    if sent.numel() == 0:  # Gloo refuses it too
+        return [value.clone() for _ in range(count)]
+    received = sent.new_empty((count * sent.numel(),))
+    all_gather = getattr(torch.distributed, "all_gather_single", None) or torch.distributed.all_gather_into_tensor  # deprecated by torch 2.13
+    all_gather(received, sent.view(-1), group=group)
+    return [one.view(sent.shape).view(value.dtype).to(value.device) for one in received.chunk(count)]
 
 
 def _alone(groups) -> bool:
@@ -157,8 +193,26 @@ def _alone(groups) -> bool:
 def _reduced(reduce_type: str, tensor: torch.Tensor, scale: float, groups) -> torch.Tensor:
     if reduce_type not in _COMBINE:
         raise ValueError(f"reduce_type: expected one of {', '.join(_COMBINE)}, got {reduce_type!r}")
-    result = functools.reduce(_COMBINE[reduce_type], gather(tensor.detach(), groups)).to(tensor.dtype)  # everywhere in the same order: the same bits
+    result = _combined(reduce_type, tensor.detach(), groups)
     return result if scale == 1.0 else result * scale
+
+
+_REDUCTIONS = {
+    REDUCE_SUM: torch.distributed.ReduceOp.SUM, REDUCE_MUL: torch.distributed.ReduceOp.PRODUCT, REDUCE_MIN: torch.distributed.ReduceOp.MIN,
+    REDUCE_MAX: torch.distributed.ReduceOp.MAX,
+} if torch.distributed.is_available() else {}  # fmt: skip
+
+
+def _combined(reduce_type: str, tensor: torch.Tensor, groups) -> torch.Tensor:
+    """Returns the combination in the order of the replicas: all have the same bits."""
+    if _devices.replication() is None and reduce_type in _REDUCTIONS and tensor.dtype != torch.bool and not _alone(groups):
+        _check_initialized()
+        group = _process_group(_members(groups))
+        if tensor.device.type != "cpu" and _moves_device_memory(tensor, group):
+            result = tensor.clone(memory_format=torch.contiguous_format)
+            torch.distributed.all_reduce(result, _REDUCTIONS[reduce_type], group=group)
+            return result
+    return functools.reduce(_COMBINE[reduce_type], gather(tensor, groups)).to(tensor.dtype)
 
 
 def all_reduce(reduce_type: str, inputs, scale: float = 1.0, groups=None, cctx=None, pin_layout: bool = True):

@@ -9,6 +9,7 @@ import torch
 import torch.multiprocessing
 
 from torch_backend import _activation, _registry
+from torch_backend.distributed import _backend
 
 from ..core import xla_model as xm
 from ..utils import utils
@@ -25,7 +26,7 @@ def _begin(index: int, count: int, plugin: str, name: str, fn, args) -> None:
     _activation.use(plugin)
     if _registry.device_name() != name:
         raise RuntimeError(f"process {index} has the device '{_registry.device_name()}', the one that started it '{name}'")
-    torch.distributed.init_process_group("gloo", rank=index, world_size=count)
+    torch.distributed.init_process_group(_backend.NAME, rank=index, world_size=count)  # whose CPU tensors go to Gloo
     try:
         xm.xla_device()
         fn(index, *args)
@@ -50,7 +51,8 @@ def _environment(**values):
 
 
 def spawn(fn, args=(), nprocs: int | None = None, join: bool = True, daemon: bool = False, start_method: str = "spawn"):
-    """Calls `fn(index, *args)` in `nprocs` processes (None: one for each device), each with a device of its own as the current one, and torch.distributed over Gloo.
+    """Calls `fn(index, *args)` in `nprocs` processes (None: one for each device), each with a device of its own as the current one, and torch.distributed with
+    the backend of the device.
 
     `nprocs=1` calls it in this process, and gives None. `join`: waits for all; else gives torch's ProcessContext. Raises ValueError for a number that is neither 1 nor that of
     the devices, and torch.multiprocessing.ProcessRaisedException with the text of what a process raised."""

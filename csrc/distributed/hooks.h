@@ -1,0 +1,69 @@
+// hooks.h: functions that a process group calls when its collectives end or fail.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "distributed/compat.h"
+
+namespace torch_backend {
+
+// Any thread. No function is called while a lock is held.
+class GroupHooks : public std::enable_shared_from_this<GroupHooks> {
+ public:
+  using OnCompletion = std::function<void(std::shared_ptr<c10d::WorkInfo>)>;
+  // Runs a function while the calling thread does not hold the interpreter's lock.
+  using WithoutLock = std::function<void(const std::function<void()> &run)>;
+
+  explicit GroupHooks(WithoutLock without) : without_lock(std::move(without)) {}
+  const WithoutLock without_lock;
+
+  void add_abort(int64_t id, AbortHook hook);
+  void remove_abort(int64_t id);
+  void add_completion(int64_t id, CompletionHook hook);
+  void remove_completion(int64_t id);
+  void set_on_completion(OnCompletion hook);
+  // Whether a function is called for each collective that ends.
+  bool has_completion();
+  bool has_on_completion();
+
+  // Calls the abort hooks. A hook that throws is reported and the others still run.
+  void aborting();
+  void completed(const CompletionHookArgs &arguments);
+  void completed(const std::shared_ptr<c10d::WorkInfo> &info);
+
+  // Runs a function behind those of earlier calls, on a thread of its own, which may wait for the device.
+  void run_later(std::function<void()> function);
+
+  // A collective was submitted; its functions have run, or it has failed.
+  void begin();
+  void end();
+  // The group's failure was thrown to the program, or is its own abort.
+  void failure_is_known() { failure_is_known_ = true; }
+  bool is_failure_known() const { return failure_is_known_; }
+  // Waits until every collective that has begun has ended.
+  void wait_for_all();
+
+ private:
+  std::mutex lock_;
+  std::condition_variable changed_;
+  // Shared: a function that Python owns is copied and destroyed only where no lock is held.
+  std::map<int64_t, std::shared_ptr<AbortHook>> abort_;
+  std::map<int64_t, std::shared_ptr<CompletionHook>> completion_;
+  std::shared_ptr<OnCompletion> on_completion_;
+  int64_t pending_ = 0;
+  std::deque<std::function<void()>> later_;  // a thread runs them where `is_running_`
+  bool is_running_ = false;
+  std::atomic<bool> failure_is_known_{false};
+};
+
+// Returns the milliseconds since abort hooks were last called in this process, -1 for never.
+int64_t ms_since_abort();
+
+}  // namespace torch_backend

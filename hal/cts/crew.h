@@ -1,0 +1,62 @@
+/* crew.h: several processes of a case, one for each rank, and the communicators between them. Private to hal/cts. */
+#ifndef HAL_CTS_CREW_H_
+#define HAL_CTS_CREW_H_
+
+#include <sys/types.h>
+
+#include "cts.h"
+
+enum { CTS_CREW_MOST = 5, CTS_CREW_WORDS = 16 };
+#define CTS_SECOND INT64_C(1000000000)
+
+/* What all processes of a case see. */
+typedef struct cts_board_s {
+  atomic_int turn;                  /* the rank that may load the plugin */
+  atomic_int size;                  /* 0 until rank 0 has decided it */
+  atomic_uint come[2], round;       /* of cts_crew_meet */
+  atomic_int words[CTS_CREW_WORDS]; /* a case's own */
+  uint8_t id[HAL_COMM_ID_BYTES];
+  size_t id_size;
+} cts_board_t;
+
+typedef struct cts_crew_s {
+  cts_t *t;
+  int32_t rank, size, device; /* device: of this rank */
+  hal_comm_info_t info;
+  cts_board_t *board;
+} cts_crew_t;
+
+/* Runs `body` in `most` processes, or `least` where the device's library wants a device for each rank and there are
+ * too few: each loads the plugin and has a rank and a device. Skips the case where the plugin does not provide
+ * `slot`, where its library does not run here, or where there are fewer devices than `least`. For cases of
+ * CTS_UNLOADED. A finding in any process ends all. */
+void cts_crew(cts_t *t, int least, int most, uint32_t slot, void (*body)(cts_crew_t *crew));
+/* All processes have come here. */
+void cts_crew_meet(cts_crew_t *crew);
+/* Rank 0 expects the end of this rank's process; call it there before the process ends. */
+void cts_crew_lose(cts_crew_t *crew, int rank);
+/* Ends the case, in any process, when this thread is not back within the time: a call that should return does not. */
+void cts_crew_limit(cts_crew_t *crew, int64_t limit_ns, const char *what);
+void cts_crew_no_limit(void);
+/* Skips the case, from all ranks, when the library lacks one of these flags. */
+void cts_crew_needs(cts_crew_t *crew, uint32_t flags, const char *what);
+int cts_crew_has_op(const cts_crew_t *crew, uint32_t op);
+
+/* ---- communicators ---- */
+/* A new id in board->id, on all ranks. */
+void cts_comm_id(cts_crew_t *crew);
+/* Describes this rank in a communicator with that id. */
+hal_comm_desc_t cts_comm_desc(const cts_crew_t *crew, int64_t timeout_ns);
+/* A communicator of all ranks, that is ready. */
+hal_plugin_comm_t *cts_comm(cts_crew_t *crew);
+void cts_comm_end(cts_crew_t *crew, hal_plugin_comm_t *comm);
+hal_comm_state_t cts_comm_state(cts_crew_t *crew, hal_plugin_comm_t *comm);
+hal_status_t cts_comm_try(cts_crew_t *crew, hal_plugin_comm_t *comm, hal_plugin_stream_t *stream,
+                          hal_collective_t call);
+/* Queues one collective, which succeeds. struct_size is set here. */
+void cts_comm_queue(cts_crew_t *crew, hal_plugin_comm_t *comm, hal_plugin_stream_t *stream, hal_collective_t call);
+
+/* Fills memory of the rank's device, which is that of crew->t, too. */
+void cts_crew_fill(cts_crew_t *crew, void *device_ptr, uint8_t byte, size_t size);
+
+#endif /* HAL_CTS_CREW_H_ */

@@ -1,0 +1,33 @@
+/* copy.c: copies of collectives that outlive the caller's, with their arrays and their factor. */
+#include <string.h>
+
+#include "base/dtype.h"
+#include "comm/comm.h"
+
+uint64_t hal_comm_array_numbers(const hal_comm_t *comm, const hal_collective_t *calls, uint32_t count) {
+  uint64_t arrays = 0;
+  for (uint32_t i = 0; i < count; i++)
+    arrays += !!calls[i].send_counts + !!calls[i].send_displs + !!calls[i].recv_counts + !!calls[i].recv_displs;
+  return arrays * (uint64_t)comm->size;
+}
+
+static void copy_array(const uint64_t **array, uint64_t **room, int32_t size) {
+  if (!*array) return;
+  memcpy(*room, *array, (size_t)size * sizeof **room);
+  *array = *room;
+  *room += size;
+}
+
+void hal_comm_copy_call(const hal_comm_t *comm, const hal_collective_t *from, hal_collective_t *to, uint64_t **room,
+                        void *scale) {
+  memcpy(to, from, from->struct_size < sizeof *from ? from->struct_size : sizeof *from);
+  to->struct_size = sizeof *to;
+  copy_array(&to->send_counts, room, comm->size);
+  copy_array(&to->send_displs, room, comm->size);
+  copy_array(&to->recv_counts, room, comm->size);
+  copy_array(&to->recv_displs, room, comm->size);
+  if (!to->scale) return;
+  const int is_float = to->dtype == HAL_FLOAT16 || to->dtype == HAL_BFLOAT16;
+  memcpy(scale, to->scale, is_float ? sizeof(float) : hal_dtype_size(to->dtype));
+  to->scale = scale;
+}

@@ -1,0 +1,175 @@
+/* internal.h: the transport of one rank, and what its files share. Private to hal/src/comm/hierarchy.
+ *
+ * Hosts are numbered by their lowest ranks, and the ranks of a host, its locals, in their order. There are as many
+ * columns as the smallest host has ranks, at most HAL_HIER_COLUMNS: column c connects local c of every host. What
+ * concerns local j of a host goes through column j % columns of that host. */
+#ifndef HAL_SRC_COMM_HIERARCHY_INTERNAL_H_
+#define HAL_SRC_COMM_HIERARCHY_INTERNAL_H_
+
+#include <stdatomic.h>
+
+#include "comm/comm.h"
+#include "comm/hierarchy/hierarchy.h"
+#include "comm/hierarchy/watch.h"
+#include "comm/shm/arithmetic.h"
+#include "hal/status.h"
+
+enum {
+  HAL_HIER_VERSION = 1, /* of what ranks exchange; raised with every change */
+  HAL_HIER_COLUMNS = 8,
+  HAL_HIER_WHAT = 192,
+};
+
+/* Memory for intermediate results. */
+enum {
+  HAL_HIER_ROOM_ALL,    /* of hal_hier_share; afterwards of arrays */
+  HAL_HIER_ROOM_PADDED, /* of hal_hier_share */
+  HAL_HIER_ROOM_WIDE,
+  HAL_HIER_ROOM_PART,
+  HAL_HIER_ROOM_TAKEN,
+  HAL_HIER_ROOM_RESULT,
+  HAL_HIER_ROOMS
+};
+
+/* ---- layout.c: which rank is on which host ---- */
+
+typedef struct hal_hier_layout_s {
+  int32_t rank, size, hosts, columns;
+  int32_t host, local, locals; /* of this rank, and the number of ranks on its host */
+  int32_t most;                /* ranks of the largest host */
+  int32_t *host_of, *local_of; /* by rank */
+  int32_t *first;              /* by host, and one more: where its ranks start in `order` */
+  int32_t *order;              /* ranks by host and local */
+} hal_hier_layout_t;
+
+/* Computes the layout: `leaders[r]` is the lowest rank on the host of rank r. Freed by hal_hier_layout_free. */
+hal_status_t hal_hier_layout_make(hal_hier_layout_t *layout, int32_t rank, int32_t size, const int32_t *leaders);
+void hal_hier_layout_free(hal_hier_layout_t *layout);
+
+static inline int32_t hal_hier_locals(const hal_hier_layout_t *layout, int32_t host) {
+  return layout->first[host + 1] - layout->first[host];
+}
+static inline int32_t hal_hier_rank(const hal_hier_layout_t *layout, int32_t host, int32_t local) {
+  return layout->order[layout->first[host] + local];
+}
+/* Returns the column that serves a rank. */
+static inline int32_t hal_hier_column(const hal_hier_layout_t *layout, int32_t rank) {
+  return layout->local_of[rank] % layout->columns;
+}
+/* Appends "ranks 1, 3" for those of a host. */
+void hal_hier_append_host(const hal_hier_layout_t *layout, int32_t host, char *text, size_t size);
+
+/* ---- meet.c: how the ranks find their hosts ---- */
+
+/* Joins the ranks of each host by shared memory. `inner` has no `run` where this rank is alone on its host. */
+hal_status_t hal_hier_meet(const hal_comm_hosts_t *config, const hal_hier_store_t *store, const char *forged_host,
+                           int64_t deadline_ns, hal_hier_layout_t *layout, hal_comm_transport_t *inner);
+/* Stores `own` and returns when all ranks have done so, with all values in the order of the ranks. `phase` names the
+ * exchange. */
+hal_status_t hal_hier_meet_share(const hal_comm_hosts_t *config, const hal_hier_store_t *store, const char *phase,
+                                 int64_t deadline_ns, const void *own, size_t bytes, void *all);
+
+/* ---- transport.c ---- */
+
+typedef struct hal_hier_s {
+  hal_hier_layout_t at;
+  hal_hier_store_t store;
+  hal_comm_transport_t inner, outer, messages; /* no `run`: this rank has none */
+  int messages_are_outer;                      /* one rank on every host: the column has all ranks */
+  int32_t pid;                                 /* of the process that created it */
+  hal_comm_t *shape;                           /* has a rank and a size alone, for the checks of comm/check.c */
+
+  /* Of the thread that runs collectives. */
+  uint64_t sequence; /* collectives so far */
+  void *rooms[HAL_HIER_ROOMS];
+  size_t room_bytes[HAL_HIER_ROOMS];
+
+  /* fail.c. The failure is written once, under the watcher's lock. */
+  hal_hier_watch_t *watch;
+  atomic_int failed;
+  hal_hier_words_t words;
+} hal_hier_t;
+
+/* One call of `run`. */
+typedef struct hal_hier_run_s {
+  hal_hier_t *hier;
+  char what[HAL_HIER_WHAT]; /* "all_reduce #3 (float32, 10 elements)" */
+  int64_t timeout_ns, deadline_ns;
+  int64_t
+      grace_ns; /* the time by which a wait for other hosts ends later than one for locals, whose error has more to say */
+  int is_message;
+  int late; /* all ranks of this host have called it */
+} hal_hier_run_t;
+
+/* Returns the address `bytes` behind one that may be NULL. */
+static inline void *hal_hier_at(const void *base, uint64_t bytes) {
+  return base ? (unsigned char *)(uintptr_t)base + bytes : NULL;
+}
+
+/* Returns memory of at least `bytes` that keeps its content until the room is asked for again; 64 bytes more than
+ * `bytes` may be read. */
+hal_status_t hal_hier_room(hal_hier_run_t *run, int room, size_t bytes, void **out);
+/* Frees the rooms that are so large that the next call should not find them. */
+void hal_hier_rooms_trim(hal_hier_t *hier);
+
+/* ---- fail.c: the first failure of a transport ---- */
+
+/* Returns the failure as the thread's error, or HAL_OK. */
+hal_status_t hal_hier_failed(hal_hier_t *hier);
+/* Stores a failure for all ranks, unless there is one already, and ends what runs. Returns the one that is stored.
+ * Never waits. */
+hal_status_t hal_hier_fail(hal_hier_t *hier, hal_status_t code, const char *text);
+/* The same of a failure that another rank has stored: the other hosts have it. */
+hal_status_t hal_hier_adopt(hal_hier_t *hier, const hal_hier_words_t *words);
+/* Stores the thread's error, which this rank alone has. */
+hal_status_t hal_hier_fail_by_last(hal_hier_run_t *run, hal_status_t code);
+/* Ends a run for a failure of the transport within the host or between hosts, which is the thread's error. */
+hal_status_t hal_hier_fail_inside(hal_hier_run_t *run, hal_status_t code);
+hal_status_t hal_hier_fail_outside(hal_hier_run_t *run, hal_status_t code);
+
+/* ---- step.c: one collective of a level ---- */
+
+/* Runs a collective between the locals of this host; roots and arrays count locals. */
+hal_status_t hal_hier_inner(hal_hier_run_t *run, hal_collective_t call);
+/* Runs one in this rank's column, of uint8; roots and arrays count hosts. Ranks without a column do not call it. */
+hal_status_t hal_hier_outer(hal_hier_run_t *run, hal_collective_t call);
+/* Exchanges `bytes` of every rank, by the leaders. `*out_all`: in the order of the ranks, in a room, valid until the
+ * next share. */
+hal_status_t hal_hier_share(hal_hier_run_t *run, const void *own, size_t bytes, const void **out_all);
+
+/* ---- compare.c: the ranks' calls, before data moves ---- */
+
+/* A collective of a rank as the others see it. */
+typedef struct hal_hier_entry_s {
+  uint32_t op, reduce;
+  int32_t dtype, root;
+  uint64_t count;
+  uint32_t uneven, refused;
+} hal_hier_entry_t;
+
+/* A collective that all ranks have called. */
+typedef struct hal_hier_call_s {
+  hal_collective_t desc;
+  size_t size;      /* bytes of an element */
+  uint64_t *arrays; /* of all ranks, a number for each rank to give, then to take; NULL: all are `desc.count` */
+} hal_hier_call_t;
+
+/* Compares a bracket with those of the other ranks. `out` has room for `count` calls; freed by hal_hier_calls_free.
+ * HAL_UNIMPLEMENTED: all ranks refuse it; the transport goes on. */
+hal_status_t hal_hier_compare(hal_hier_run_t *run, const hal_collective_t *calls, uint32_t count, hal_hier_call_t *out);
+void hal_hier_calls_free(hal_hier_call_t *calls, uint32_t count);
+/* Returns the elements that rank `from` has for rank `to`, for operators with blocks. */
+uint64_t hal_hier_gives(const hal_hier_t *hier, const hal_hier_call_t *call, int32_t from, int32_t to);
+/* Returns where the block for or from a rank starts in this rank's buffer, in elements. */
+uint64_t hal_hier_send_at(const hal_hier_t *hier, const hal_hier_call_t *call, int32_t to);
+uint64_t hal_hier_recv_at(const hal_hier_t *hier, const hal_hier_call_t *call, int32_t from);
+
+/* ---- reduce.c, scatter.c, copy.c, exchange.c ---- */
+hal_status_t hal_hier_run_reduction(hal_hier_run_t *run, const hal_hier_call_t *call);
+hal_status_t hal_hier_run_reduce_scatter(hal_hier_run_t *run, const hal_hier_call_t *call);
+hal_status_t hal_hier_run_broadcast(hal_hier_run_t *run, const hal_hier_call_t *call);
+hal_status_t hal_hier_run_all_gather(hal_hier_run_t *run, const hal_hier_call_t *call);
+/* ALL_TO_ALL, GATHER and SCATTER. */
+hal_status_t hal_hier_run_exchange(hal_hier_run_t *run, const hal_hier_call_t *call);
+
+#endif /* HAL_SRC_COMM_HIERARCHY_INTERNAL_H_ */

@@ -1,0 +1,144 @@
+/* semaphore.c: streams that wait for collectives without the host. The host does not know yet when the other ranks will have done their part, so
+ * the stream waits for a timeline semaphore, which the thread that ends the work raises. Only where the plugin has semaphores of its own.
+ *
+ * Works end in any order, as lanes do, so each has a semaphore of its own while streams wait for it. The communicator keeps the unused ones:
+ * their next work waits for the next value. A work always ends, at the latest by its timeout or when the communicator is destroyed. One that fails
+ * raises its semaphore, too, after the failure is in the records of the streams that wait. */
+#include "device/semaphore.h"
+#include "base/host_malloc.h"
+#include "base/life.h"
+#include "comm/comm.h"
+#include "device/failure.h"
+#include "hal/status.h"
+
+enum { MOST_STREAMS = 8 }; /* that wait for one work; the host waits for further ones */
+
+struct hal_comm_signal_s {
+  hal_comm_signal_t *next; /* of the communicator's unused ones */
+  hal_semaphore_t *semaphore;
+  uint64_t value; /* of the semaphore when the work has ended */
+  uint32_t count;
+  hal_stream_t *streams[MOST_STREAMS];
+};
+
+/* ---- the communicator's signals ---- */
+
+static void destroy(hal_comm_signal_t *signal) {
+  hal_semaphore_destroy(signal->semaphore);
+  hal_free(signal);
+}
+
+static hal_status_t create(hal_comm_t *comm, hal_comm_signal_t **out_signal) {
+  hal_comm_signal_t *const signal = hal_calloc(1, sizeof *signal);
+  if (!signal) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory for a wait");
+  const hal_status_t status = hal_semaphore_create(comm->device, &signal->semaphore);
+  if (status)
+    hal_free(signal);
+  else
+    *out_signal = signal;
+  return status;
+}
+
+void hal_comm_signals_destroy(hal_comm_t *comm) {
+  for (hal_comm_signal_t *signal = comm->signals, *next; signal; signal = next) {
+    next = signal->next;
+    destroy(signal);
+  }
+}
+
+void hal_comm_signal_release(hal_comm_work_t *work) {
+  hal_comm_t *const comm = work->comm;
+  hal_comm_signal_t *const signal = work->signal;
+  if (!signal) return;
+  if (hal_life_ended()) { /* in a forked child a thread of the parent may have the lock */
+    destroy(signal);
+    return;
+  }
+  signal->count = 0;
+  pthread_mutex_lock(&comm->lock);
+  signal->next = comm->signals;
+  comm->signals = signal;
+  pthread_mutex_unlock(&comm->lock);
+}
+
+/* Under the lock: gives the work a signal, of the unused ones or `fresh`. Returns whether it has one. */
+static int ensure_signal(hal_comm_work_t *work, hal_comm_signal_t **inout_fresh) {
+  hal_comm_t *const comm = work->comm;
+  if (work->signal) return 1;
+  if (comm->signals) {
+    work->signal = comm->signals;
+    comm->signals = work->signal->next;
+  } else {
+    work->signal = *inout_fresh;
+    *inout_fresh = NULL;
+  }
+  if (work->signal) work->signal->value++;
+  return work->signal != NULL;
+}
+
+/* ---- waiting ---- */
+
+/* What hal_comm_work_wait_stream does. */
+enum { WAIT_STREAM, WAIT_HOST, NEED_SIGNAL };
+
+/* Adds the stream to those that wait for the work. */
+static int enter(hal_comm_work_t *work, hal_stream_t *stream, hal_comm_signal_t **inout_fresh) {
+  int next = WAIT_HOST; /* which does not wait where the work has ended */
+  pthread_mutex_lock(&work->comm->lock);
+  if (!atomic_load(&work->queued)) {
+    if (!ensure_signal(work, inout_fresh)) {
+      next = NEED_SIGNAL;
+    } else if (work->signal->count < MOST_STREAMS) {
+      work->signal->streams[work->signal->count++] = stream;
+      next = WAIT_STREAM;
+    }
+  }
+  pthread_mutex_unlock(&work->comm->lock);
+  return next;
+}
+
+hal_status_t hal_comm_work_wait_stream(hal_comm_work_t *work, hal_stream_t *stream) {
+  hal_comm_t *const comm = work->comm;
+  hal_comm_signal_t *fresh = NULL;
+  hal_status_t status = HAL_OK;
+  if (work->is_recorded) return HAL_OK;
+  if (hal_life_ended() || atomic_load(&work->queued)) return hal_comm_work_wait(work, stream, 0);
+  if (!stream) HAL_RETURN_IF_ERROR(hal_stream_current(comm->device, &stream));
+  if (hal_stream_device(stream) != comm->device) return hal_comm_work_wait(work, stream, 0);
+  /* Failures of the copies of results are the stream's, too. */
+  int next = hal_failure_follow(stream, comm->out, 0) ? enter(work, stream, &fresh) : WAIT_HOST;
+  if (next == NEED_SIGNAL) {
+    status = create(comm, &fresh);
+    if (!status) next = enter(work, stream, &fresh);
+  }
+  if (fresh) destroy(fresh); /* the work has ended, or another thread was faster */
+  if (status && status != HAL_UNIMPLEMENTED) return status;
+  if (next != WAIT_STREAM) return hal_comm_work_wait(work, stream, 0);
+  hal_comm_work_start(work);
+  return hal_stream_wait_semaphore(stream, work->signal->semaphore, work->signal->value);
+}
+
+/* ---- the end of a work ---- */
+
+/* Puts the failure into the records of the streams. One of the group is not one of the device, which HAL_UNAVAILABLE would be. */
+static void record_failure(const hal_comm_signal_t *signal, hal_status_t status) {
+  if (status == HAL_UNAVAILABLE) status = hal_error_set(HAL_ABORTED, "%s", hal_error_message());
+  for (uint32_t i = 0; i < signal->count; i++) hal_failure_record(signal->streams[i], status);
+}
+
+void hal_comm_signal_raise(hal_comm_work_t *work) {
+  hal_comm_t *const comm = work->comm;
+  const hal_comm_signal_t *const signal = work->signal;
+  if (!signal || hal_life_ended()) return;
+  const hal_status_t failure = hal_comm_failure_get(&work->failure);
+  if (failure) record_failure(signal, failure);
+  if (!failure && !comm->direct) { /* behind the copies of the results */
+    const hal_status_t status = hal_stream_signal_semaphore(comm->out, signal->semaphore, signal->value);
+    if (!status) return;
+    record_failure(signal, status);
+  }
+  char what[HAL_COMM_WHAT];
+  if (hal_semaphore_set(signal->semaphore, signal->value))
+    hal_log(HAL_LOG_ERROR, "%s: streams that wait for it may hang: %s", hal_comm_work_text(work, what),
+            hal_error_message());
+}

@@ -1,0 +1,43 @@
+/* fail.c: the end of a library's communicator by a failure: of the library, of another rank, of the time, or by
+ * hal_comm_abort. */
+#include <stdio.h>
+#include <string.h>
+
+#include "comm/log.h"
+#include "comm/vendor/vendor.h"
+#include "plugin/call.h"
+
+/* Fails works that are not done, before the library ends them: a work whose end is seen without a failure is done. */
+static void fail_works(hal_comm_vendor_t *vendor, hal_status_t status, const char *text) {
+  hal_comm_t *const comm = vendor->comm;
+  char what[HAL_COMM_WHAT];
+  pthread_mutex_lock(&comm->lock);
+  for (hal_comm_work_t *work = vendor->first; work; work = work->watched_next) {
+    if (atomic_load(&work->queued) && hal_comm_event_poll(work->end) != HAL_NOT_READY) continue;
+    hal_comm_work_text(work, what);
+    const int has_name = !strncmp(text, what, strlen(what));
+    hal_error_set(status, "%s%s%s", has_name ? "" : what, has_name ? "" : ": ", text);
+    hal_comm_failure_set(&work->failure, status);
+  }
+  pthread_mutex_unlock(&comm->lock);
+}
+
+void hal_comm_vendor_abort(hal_comm_vendor_t *vendor) {
+  hal_comm_t *const comm = vendor->comm;
+  char text[HAL_COMM_MESSAGE];
+  if (atomic_exchange(&vendor->is_aborted, 1)) return;
+  const hal_status_t status = hal_comm_failure_get(&comm->failure);
+  snprintf(text, sizeof text, "%s", hal_error_message());
+  fail_works(vendor, status, text);
+  comm->transport.abort(comm->transport.context, text);
+  hal_comm_log_failure();
+  HAL_CALL_QUIETLY(vendor->plugin, comm_abort, vendor->handle, text);
+  pthread_mutex_lock(&comm->lock);
+  pthread_cond_broadcast(&comm->ended);
+  pthread_mutex_unlock(&comm->lock);
+}
+
+void hal_comm_vendor_fail(hal_comm_vendor_t *vendor, hal_status_t status) {
+  hal_comm_failure_set(&vendor->comm->failure, status);
+  hal_comm_vendor_abort(vendor);
+}

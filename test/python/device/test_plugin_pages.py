@@ -1,0 +1,50 @@
+"""The programs of docs/plugins run: those of plugins over vendors' drivers on mock drivers, that of protected memory to its report."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import driver_scripts
+import pytest
+
+PAGES = Path(__file__).resolve().parents[3] / "docs/plugins"
+SETTINGS = {"opencl": driver_scripts.opencl_settings, "npu": driver_scripts.npu_settings, "cuda": driver_scripts.cuda_settings}
+
+
+def program(page, mark):
+    """Returns the one program of a page with this mark."""
+    (code,) = re.findall(rf"<!-- test: {mark} -->\n```python\n(.*?)```", (PAGES / f"{page}.md").read_text(), re.S)
+    return code
+
+
+def run(code, folder, **settings):
+    environment = {name: value for name, value in os.environ.items() if name != "TORCH_BACKEND"}
+    script = folder / "program.py"
+    script.write_text(code)
+    return subprocess.run([sys.executable, "-P", script], env={**environment, **settings}, cwd=folder, capture_output=True, text=True, timeout=300)
+
+
+@pytest.mark.parametrize("plugin", SETTINGS)
+def test_the_program_of_a_page_runs(plugin, tmp_path, tmp_path_factory):
+    settings = SETTINGS[plugin](driver_scripts.kernels(tmp_path_factory, plugin))
+    del settings["TORCH_BACKEND"]  # the program selects the plugin
+    done = run(program(plugin, plugin), tmp_path, **settings)
+    assert done.returncode == 0 and done.stdout.strip(), done.stderr
+    assert plugin == "opencl" or "test double" in done.stdout, done.stdout
+
+
+def test_the_host_access_of_the_page_is_reported(tmp_path):
+    code = program("fake", "protected")
+    done = run(code, tmp_path, HAL_FAKE_PROTECT="1")
+    assert done.returncode == -signal.SIGSEGV, done.stderr
+    (report,) = re.findall(r'# HAL_FAKE_PROTECT=1: "(.*)"', code)
+    assert report in done.stderr
+    assert run(code, tmp_path, HAL_FAKE_PROTECT="0").returncode == 0
+
+
+def test_each_shipped_plugin_has_a_page():
+    folders = {path.parent.name for path in PAGES.parents[1].glob("plugins/*/CMakeLists.txt")}
+    assert {path.stem for path in PAGES.glob("*.md")} == folders - {"template", "threads"}  # which are examples

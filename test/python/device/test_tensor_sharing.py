@@ -1,0 +1,45 @@
+"""Tensors of the device that processes share, in both modes of the fake device and with protected memory. sharing.py has the scenarios."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = Path(__file__).with_name("sharing.py")
+MODES = {"inline": {"HAL_FAKE_ASYNC": "0"}, "async": {"HAL_FAKE_ASYNC": "1"}, "protected": {"HAL_FAKE_ASYNC": "1", "HAL_FAKE_PROTECT": "1"}}
+
+
+def run(scenarios, method="spawn", plugin="fake", timeout=200, **settings):
+    done = subprocess.run(
+        [sys.executable, "-P", PROGRAM, scenarios, method],
+        env={**os.environ, "TORCH_BACKEND": plugin, "HAL_FAKE_THREADS": "2", **settings}, capture_output=True, text=True, timeout=timeout,
+    )  # fmt: skip
+    ended = [line.removeprefix("done ") for line in done.stdout.splitlines() if line.startswith("done ")]
+    assert done.returncode == 0 and ended == scenarios.split(","), done.stdout + done.stderr
+
+
+def test_round_trips_rules_and_order():
+    run("trip,rules,order", **MODES["async"])
+
+
+def test_processes_that_end():
+    run("lives", **MODES["protected"])
+
+
+def test_a_plugin_without_ipc(build_plugin):
+    run("copies", plugin=str(build_plugin("five")), SHARING_KIND="five")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_all_scenarios_in_all_modes(mode, method):
+    run("trip,rules,order,lives,loaders", method, timeout=400, **MODES[mode])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", MODES)
+def test_ten_thousand_sends_leave_nothing_behind(mode):
+    run("many", timeout=600, **MODES[mode])

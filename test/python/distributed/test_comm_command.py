@@ -1,0 +1,109 @@
+"""`torch-backend comm`: what it measures, computes and counts."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import launch
+import pytest
+from torch_backend import cli
+
+FOLDER = Path(__file__).parent
+DOCUMENTS = FOLDER.parents[2] / "docs"
+GUIDES = "".join((DOCUMENTS / name).read_text() for name in ("scaling.md", "collectives-library.md"))
+COMMANDS = re.findall(r"<!-- test: comm -->\n```bash\ntorch-backend comm (.*)\n```", GUIDES)
+
+
+def comm(*arguments, folder=None, **settings):
+    environment = {"TORCH_BACKEND": "fake", **os.environ, **settings}
+    environment.pop("TORCH_DEVICE_BACKEND_AUTOLOAD", None)
+    command = [sys.executable, "-P", "-m", "torch_backend", "comm", *map(str, arguments)]
+    return subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=240)
+
+
+@pytest.fixture(scope="module")
+def measurement():
+    done = comm("bench", "--op", "all_reduce", "all_to_all", "--bytes", "1K", "64K", "1M", "--seconds", "0.05", "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_bench_measures_every_row_and_compares_results(measurement):
+    rows = measurement["rows"]
+    assert [(row["operator"], row["bytes"]) for row in rows] == [(op, size) for op in ("all_reduce", "all_to_all") for size in (1 << 10, 1 << 16, 1 << 20)]
+    for row in rows:
+        assert row["wrong"] == 0 and row["ranks"] == 2 and row["repetitions"] >= 3 and 0 < row["seconds"] < 1
+        assert row["algorithm_bandwidth"] == pytest.approx(row["bytes"] / row["seconds"])
+
+
+def test_simulate_computes_more_ranks_from_a_measurement(measurement, tmp_path):
+    (tmp_path / "measured.json").write_text(json.dumps(measurement))
+    done = comm("simulate", "--measurement", tmp_path / "measured.json", "--bytes", "1M", "--plot", tmp_path / "curve.png", "--json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    times = [row["seconds"] for row in document["rows"]]
+    assert [row["ranks"] for row in document["rows"]] == [2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
+    (measured,) = [row["seconds"] for row in measurement["rows"] if row["operator"] == "all_reduce" and row["bytes"] == 1 << 20]
+    assert times[0] == pytest.approx(measured, rel=0.02) and times == sorted(times)
+    assert [row["algorithm"].split(",")[0] for row in document["rows"]] == ["shared memory"] * 3 + ["hierarchical"] * 7
+    assert (tmp_path / "curve.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_dry_run_counts_what_the_real_run_does():
+    real = json.loads(launch.run("sharded.py", 2).splitlines()[-1])
+    done = comm("dry-run", "--world-size", "2", "--json", FOLDER / "sharded.py", "0", "2", "unused")
+    assert done.returncode == 0, done.stderr
+    first, _, rest = done.stdout.partition("\n")
+    report = json.loads(rest)
+    assert json.loads(first)["counts"] == real["counts"]
+    assert json.loads(first)["peak"] == pytest.approx(real["peak"], rel=0.05)
+    rows = {row["operator"]: row for row in report["collectives"] if row["ranks"] == 2}
+    assert rows["all_gather"]["calls"] == real["counts"]["_allgather_base_"] and rows["reduce_scatter"]["calls"] == real["counts"]["_reduce_scatter_base_"]
+    layer = (256 * 256 + 256) * 4
+    assert rows["reduce_scatter"]["bytes"] == 2 * 4 * layer  # steps, layers
+    assert rows["all_gather"]["bytes"] == real["counts"]["_allgather_base_"] * layer
+
+
+def test_dry_run_of_a_thousand_ranks_takes_seconds(tmp_path):
+    done = comm("dry-run", "--world-size", "1024", "--rank", "1023", "--json", FOLDER / "three_ways.py")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["seconds"] < 30 and report["peak_memory"] > 0
+    assert {(row["operator"], row["ranks"]) for row in report["collectives"]} >= {
+        ("all_gather", 32), ("reduce_scatter", 32), ("all_reduce", 8), ("send", 4), ("recv", 4)
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("arguments, words", [
+    (("simulate", "--measurement", "/nowhere.json"), "nowhere.json"),
+    (("bench", "--dtype", "float31", "--bytes", "1K"), "no data type 'float31'"),
+    (("dry-run", "--world-size", "4", "--rank", "4", "/nowhere.py"), "rank 4 is not one of 4 ranks"),
+])  # fmt: skip
+def test_what_cannot_be_done_is_one_sentence(arguments, words, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", sys.argv[:])
+    assert cli.main(["comm", *arguments]) == 1
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [(), ("bench", "--bytes", "big"), ("bench", "--ranks", "0"), ("dry-run", "program.py"), ("simulate", "--network-latency", "-1")])
+def test_wrong_usage_is_told(arguments, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["comm", *arguments])
+    assert "usage:" in capsys.readouterr().err
+
+
+def test_the_guide_has_commands():
+    assert len(COMMANDS) == 4
+
+
+@pytest.mark.parametrize("number", range(len(COMMANDS)))
+def test_command_of_the_guide(number, tmp_path):
+    (tmp_path / "train.py").write_text(re.findall(r"<!-- test: torchrun -->\n```python\n(.*?)```", (DOCUMENTS / "distributed.md").read_text(), re.S)[1])
+    part, *arguments = shlex.split(COMMANDS[number])
+    quick = [] if part == "dry-run" else ["--seconds", "0.05"]
+    done = comm(part, *quick, *arguments, folder=tmp_path)
+    assert done.returncode == 0 and done.stdout, done.stderr

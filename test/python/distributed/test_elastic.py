@@ -1,0 +1,70 @@
+"""torchrun restarts the ranks after one of them was killed, and the training ends with the weights of an undisturbed run."""
+
+import datetime
+import os
+import random
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import torch
+from torch_backend.distributed import _incarnation
+
+PROGRAM = Path(__file__).parent / "elastic.py"
+SHARED, OWN = {}, {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}  # whose store has the keys of the attempt that failed, or a new one
+
+
+def train(folder, victim=-1, step=-1, environment=None):
+    """Returns the weights at the end."""
+    folder.mkdir(exist_ok=True)
+    settings = {"TORCH_BACKEND": "fake", **os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", **(environment or {})}
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts", "3", PROGRAM, folder,
+         str(victim), str(step)],
+        env=settings, cwd=folder, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert (folder / "killed").exists() == (victim >= 0)
+    return torch.load(folder / "weights")
+
+
+def check_restarts(tmp_path, cases):
+    expected = train(tmp_path / "undisturbed")
+    for number, (victim, step, settings) in enumerate(cases):
+        found = train(tmp_path / str(number), victim, step, settings)
+        for name, one in expected.items():
+            assert torch.equal(found[name], one), (victim, step, settings, name)
+
+
+@pytest.mark.slow
+def test_a_killed_rank_is_restarted(tmp_path):
+    check_restarts(tmp_path, [(1, 3, SHARED)])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", [SHARED, OWN], ids=["shared", "own"])
+def test_twenty_killed_ranks_are_restarted(settings, tmp_path):
+    source = random.Random(11)
+    check_restarts(tmp_path, [(source.randrange(2), source.randrange(8), settings) for _ in range(20)])
+
+
+@pytest.mark.parametrize("size", [2, 5])
+def test_ranks_agree_on_a_prefix_in_a_store_with_the_keys_of_other_attempts(size):
+    """Also when all keys of the last attempt are there before the first rank of this one comes."""
+    store, seen, limit = torch.distributed.HashStore(), set(), datetime.timedelta(seconds=20)
+    for _ in range(50):
+        order = random.sample(range(size), size)
+        with ThreadPoolExecutor(size) as ranks:
+            found = {one.result() for one in [ranks.submit(_incarnation.agree, store, rank, size, limit) for rank in order]}
+        assert len(found) == 1 and not found & seen
+        seen |= found
+
+
+def test_a_rank_that_does_not_join_is_named():
+    store, limit = torch.distributed.HashStore(), datetime.timedelta(seconds=0.2)
+    with pytest.raises(torch.distributed.DistStoreError, match="rank 1, 2 of 3 did not join the group within 0.2 s"):
+        _incarnation.agree(store, 0, 3, limit)
+    with pytest.raises(torch.distributed.DistStoreError, match="rank 0 did not answer rank 2"):
+        _incarnation.agree(torch.distributed.HashStore(), 2, 3, limit)

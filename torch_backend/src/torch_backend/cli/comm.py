@@ -1,0 +1,253 @@
+"""The command `comm`: how long collectives take between processes of this host, and how a program scales to more ranks."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from ._output import print_json
+
+_RANKS = [2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
+_CALIBRATION = [1 << 10, 1 << 16, 1 << 20, 1 << 26]
+_TOLERANCE = 0.25  # of the model at 1 MiB and more
+
+
+def _error(text) -> int:
+    print(f"torch-backend comm: {text}", file=sys.stderr)
+    return 1
+
+
+# ---- bench ---------------------------------------------------------------------------------------------------------------------
+
+
+def measured(arguments, ranks: int) -> list[dict]:
+    """Starts the ranks and returns the rows of `torch_backend.distributed.measure`. Raises RuntimeError with what the first failing rank wrote."""
+    from torch_backend.distributed import measure
+
+    measure.dtype_of(arguments.dtype)  # before any process starts
+    command = [sys.executable, "-P", "-m", "torch_backend.distributed.measure", "--op", *arguments.op, "--bytes", *map(str, arguments.bytes),
+               "--dtype", arguments.dtype, "--seconds", str(arguments.seconds), *(["--device", arguments.device] if arguments.device else [])]  # fmt: skip
+    settings = {**os.environ, "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
+    settings.setdefault("OMP_NUM_THREADS", "1")
+    settings.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    processes = []
+    with tempfile.TemporaryDirectory(prefix="torch-backend-comm-") as folder:
+        written = [(Path(folder) / f"{rank}.out", Path(folder) / f"{rank}.err") for rank in range(ranks)]
+        try:
+            for rank, (result, errors) in enumerate(written):
+                with open(result, "w") as out, open(errors, "w") as err:
+                    processes.append(subprocess.Popen(command, env={**settings, "RANK": str(rank), "LOCAL_RANK": str(rank)}, stdout=out, stderr=err))
+            codes = [process.wait() for process in processes]
+        finally:
+            for process in processes:
+                process.kill()
+                process.wait()
+        rows = written[0][0].read_text()
+        failed = next((rank for rank, code in enumerate(codes) if code not in (0, 1) or (code == 1 and not rows)), None)
+        if failed is not None:
+            lines = written[failed][1].read_text().strip().splitlines()
+            raise RuntimeError(f"rank {failed} ended with {codes[failed]}: {lines[-1] if lines else 'it wrote nothing'}")
+        return json.loads(rows)
+
+
+def _free_port() -> int:
+    import socket
+
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def _size(count: int) -> str:
+    for unit, shift in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if count >= 1 << shift:
+            return f"{count / (1 << shift):.4g} {unit}"
+    return f"{count} B"
+
+
+def _bench(arguments) -> int:
+    rows = []
+    for ranks in arguments.ranks:
+        rows += measured(arguments, ranks)
+    if arguments.json:
+        print_json({"cores": os.cpu_count(), "rows": rows})
+    else:
+        print(f"{'operator':<15} {'ranks':>5} {'message':>9} {'time':>12} {'algorithm':>11} {'bus':>11}  wrong")
+        for row in rows:
+            print(f"{row['operator']:<15} {row['ranks']:>5} {_size(row['bytes']):>9} {row['seconds'] * 1e6:>9.1f} us"
+                  f" {row['algorithm_bandwidth'] / 1e9:>6.2f} GB/s {row['bus_bandwidth'] / 1e9:>6.2f} GB/s  {row['wrong']:>5}")  # fmt: skip
+    return 1 if any(row["wrong"] for row in rows) else 0
+
+
+# ---- simulate ------------------------------------------------------------------------------------------------------------------
+
+
+def _host(arguments):
+    """Returns the host of the model, from a file of `comm bench --json` or measured now, and the rows that it was made of."""
+    from torch_backend.distributed import model
+
+    if arguments.measurement:
+        document = json.loads(Path(arguments.measurement).read_text())
+        cores, rows = document["cores"], [row for row in document["rows"] if row["operator"] == "all_reduce"]
+    else:
+        wanted = argparse.Namespace(op=["all_reduce"], bytes=_CALIBRATION, dtype=arguments.dtype, device=arguments.device, seconds=arguments.seconds)
+        cores, rows = os.cpu_count(), measured(wanted, 2)
+    times = {row["bytes"]: row["seconds"] for row in rows if row["ranks"] == 2}
+    return model.fit_host(times, cores), rows
+
+
+def _link(arguments):
+    from torch_backend.distributed import model
+
+    return model.Link(arguments.network_latency * 1e-6, arguments.network_bandwidth * 1e9)
+
+
+def _checked(arguments, host) -> list[dict]:
+    """Measures 2 to 8 ranks of this host beside the model. The fit was made of 2 ranks."""
+    from torch_backend.distributed import model
+
+    rows = []
+    wanted = argparse.Namespace(op=["all_reduce"], bytes=[1 << 20, 1 << 26], dtype=arguments.dtype, device=arguments.device, seconds=arguments.seconds)
+    for ranks in (2, 3, 4, 6, 8):
+        for row in measured(wanted, ranks):
+            predicted = model.on_host("all_reduce", ranks, row["bytes"], host)
+            rows.append({"ranks": ranks, "bytes": row["bytes"], "seconds": row["seconds"], "predicted": predicted,
+                         "error": predicted / row["seconds"] - 1})  # fmt: skip
+    return rows
+
+
+def _curve(arguments, host, link) -> list[dict]:
+    from torch_backend.distributed import model
+
+    rows = []
+    for operator in arguments.op:
+        for message in arguments.bytes:
+            for ranks in arguments.ranks:
+                seconds, algorithm = model.best(operator, ranks, message, host, link, arguments.ranks_per_host)
+                rows.append({"operator": operator, "bytes": message, "ranks": ranks, "seconds": seconds, "algorithm": algorithm})
+    return rows
+
+
+def _plot(path: str, rows: list[dict]) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(7, 4.5))
+    for operator, message in dict.fromkeys((row["operator"], row["bytes"]) for row in rows):
+        line = [row for row in rows if (row["operator"], row["bytes"]) == (operator, message)]
+        axes.plot([row["ranks"] for row in line], [row["seconds"] * 1e3 for row in line], marker="o", label=f"{operator}, {_size(message)}")
+    axes.set(xscale="log", yscale="log", xlabel="ranks", ylabel="time [ms]", title="Collectives by the alpha-beta model")
+    axes.set_xscale("log", base=2)
+    axes.grid(True, which="both", alpha=0.3)
+    axes.legend()
+    figure.savefig(path, bbox_inches="tight")
+
+
+def _simulate(arguments) -> int:
+    host, measured_rows = _host(arguments)
+    link = _link(arguments)
+    rows = _curve(arguments, host, link)
+    checked = _checked(arguments, host) if arguments.check else []
+    if arguments.plot:
+        _plot(arguments.plot, rows)
+    if arguments.json:
+        print_json({"host": {"latency": host.latency, "cores": host.cores, "copies": host.copies}, "link": vars(link), "measured": measured_rows,
+                    "rows": rows, "checked": checked})  # fmt: skip
+    else:
+        print(f"host: {host.latency * 1e6:.1f} us, {host.cores} cores; a byte copied once takes "
+              + ", ".join(f"{rate * 1e9:.3f} ns at {_size(at)}" for at, rate in host.copies))  # fmt: skip
+        print(f"link: {link.latency * 1e6:.1f} us, {link.bandwidth / 1e9:.2f} GB/s, {arguments.ranks_per_host} ranks on a host")
+        for row in rows:
+            print(f"{row['operator']:<15} {_size(row['bytes']):>9} {row['ranks']:>6} ranks {row['seconds'] * 1e3:>11.3f} ms  {row['algorithm']}")
+        for row in checked:
+            print(f"check: {row['ranks']} ranks {_size(row['bytes']):>9}: measured {row['seconds'] * 1e3:.3f} ms, model {row['predicted'] * 1e3:.3f} ms "
+                  f"({row['error']:+.0%})")  # fmt: skip
+    return 1 if any(abs(row["error"]) > _TOLERANCE for row in checked) else 0
+
+
+# ---- dry-run -------------------------------------------------------------------------------------------------------------------
+
+
+def _dry_run(arguments) -> int:
+    import runpy
+
+    import torch_backend
+    from torch_backend.distributed.dry_run import dry_run
+
+    if not torch_backend.is_active():
+        return _error("no plugin is active; set TORCH_BACKEND=fake")
+    sys.argv = [arguments.script, *arguments.arguments]
+    sys.path.insert(0, str(Path(arguments.script).resolve().parent))
+    with dry_run(arguments.world_size, arguments.rank) as report:
+        runpy.run_path(arguments.script, run_name="__main__")
+    if arguments.json:
+        sent = report.sent
+        print_json({"world_size": report.world_size, "rank": report.rank, "peak_memory": report.peak_memory, "seconds": report.seconds,
+                    "collectives": [{"operator": operator, "ranks": ranks, "calls": calls, "bytes": sent[operator, ranks]}
+                                    for (operator, ranks), calls in sorted(report.calls.items())]})  # fmt: skip
+    else:
+        print(report)
+    return 0
+
+
+# ---- the command ---------------------------------------------------------------------------------------------------------------
+
+
+def _positive(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 0 < int(text) <= 1 << 20:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of ranks; write 1 to {1 << 20}")
+    return int(text)
+
+
+def _number(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < 1e9:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number greater than 0")
+    return value
+
+
+def add_arguments(parser) -> None:
+    """Declares the command's options."""
+    from torch_backend.distributed import measure
+
+    parts = parser.add_subparsers(dest="part", required=True, metavar="PART")
+    bench = parts.add_parser("bench", help="measures collectives between processes of this host, and compares their results with the right ones")
+    measure.add_arguments(bench)
+    bench.add_argument("--ranks", nargs="+", type=_positive, default=[2], help="numbers of processes; default 2")
+    bench.set_defaults(action=_bench)
+    simulate = parts.add_parser("simulate", help="computes the time of collectives of up to 1,024 ranks from a measurement of 2 on this host")
+    measure.add_arguments(simulate)
+    simulate.add_argument("--ranks", nargs="+", type=_positive, default=_RANKS, help="numbers of ranks; default 2 to 1,024")
+    simulate.add_argument("--ranks-per-host", type=_positive, default=8, help="ranks that share memory; default 8")
+    simulate.add_argument("--network-latency", type=_number, default=20.0, metavar="US", help="microseconds of a step between hosts; default 20")
+    simulate.add_argument("--network-bandwidth", type=_number, default=12.5, metavar="GB/S", help="of a host in one direction; default 12.5")
+    simulate.add_argument("--measurement", metavar="FILE", help="what `comm bench --ranks 2 --json` printed; default: measured now")
+    simulate.add_argument("--check", action="store_true", help="measures 2 to 8 ranks of this host, too; exit code 1 when the model is off by over 25 %%")
+    simulate.add_argument("--plot", metavar="FILE", help="draws the curves, with matplotlib")
+    simulate.set_defaults(action=_simulate)
+    dry = parts.add_parser("dry-run", help="runs a program as one rank of many, alone: its device memory, and the bytes of its collectives")
+    dry.add_argument("--world-size", type=_positive, required=True, help="ranks of the group")
+    dry.add_argument("--rank", type=int, default=0, help="which of them; default 0")
+    dry.add_argument("script", help="the program")
+    dry.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
+    dry.set_defaults(action=_dry_run)
+    for part in (bench, simulate, dry):
+        part.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(arguments) -> int:
+    """Runs a part of the command; 1 with a sentence when it cannot."""
+    try:
+        return arguments.action(arguments)
+    except (OSError, RuntimeError, ValueError, KeyError, ImportError) as error:
+        return _error(f"{arguments.part}: {type(error).__name__ + ': ' if isinstance(error, KeyError) else ''}{error}")

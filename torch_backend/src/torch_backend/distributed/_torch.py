@@ -1,0 +1,103 @@
+"""Wraps functions of torch.distributed that look at the names of its own backends.
+
+Source: torch.distributed.distributed_c10d and torch.nn.parallel.distributed.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from datetime import timedelta
+
+import torch
+
+from . import _backend
+
+
+def _with_a_name(function):
+    """Wraps init_process_group: a group of the device has a name. Without one torch 2.13 and 2.14 take Gloo for the group's default backend,
+    which it does not have, so that DistributedDataParallel fails."""
+
+    @functools.wraps(function)
+    def init_process_group(backend=None, *args, **kwargs):
+        if backend is None and kwargs.get("device_id") is None:
+            backend = _backend.NAME
+        return function(backend, *args, **kwargs)
+
+    return init_process_group
+
+
+def _backend_of(group, device: torch.device):
+    try:
+        return group._get_backend(device)
+    except RuntimeError:
+        return None
+
+
+def _with_a_host_leg(function):
+    """Wraps monitored_barrier: torch 2.13 and 2.14 accept groups whose only backend is Gloo. Ours has Gloo for CPU tensors."""
+
+    @functools.wraps(function)
+    def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
+        from torch.distributed import distributed_c10d as c10d
+
+        joined = c10d._get_default_group() if group is None else group
+        if not isinstance(joined, c10d.ProcessGroup) or not _backend.is_ours(_backend_of(joined, torch.device("cpu"))):
+            return function(group, timeout, wait_all_ranks)
+        if isinstance(timeout, (int, float)):
+            timeout = timedelta(seconds=timeout)
+        if timeout is None:
+            timeout = joined._get_backend(torch.device("cpu")).options._timeout
+        return joined.monitored_barrier(timeout, wait_all_ranks=wait_all_ranks)
+
+    return monitored_barrier
+
+
+def _for_all_devices(function, device: str):
+    """Wraps shrink_group: torch registers the new backend for one type of device. Ours serves both."""
+
+    @functools.wraps(function)
+    def shrink_group(*args, **kwargs):
+        group = function(*args, **kwargs)
+        types_of_group = {found.type for found in group._device_types}
+        backend = next(iter(group._get_backend(found) for found in group._device_types), None)
+        if _backend.is_ours(backend):
+            for kind in {"cpu", device} - types_of_group:
+                group._register_backend(torch.device(kind), torch.distributed.ProcessGroup.BackendType.GLOO, backend)
+            group._set_group_name(group.group_name)
+        return group
+
+    return shrink_group
+
+
+def _for_bfloat16(function, device: str):
+    """Wraps DistributedDataParallel._check_comm_hook, which refuses the hooks that compress to bfloat16 unless NCCL or XCCL serves the group."""
+
+    @functools.wraps(function)
+    def check(self, hook):
+        if getattr(hook, "__name__", None) in ("bf16_compress_hook", "bf16_compress_wrapper_hook") and self.device_type == device:
+            renamed = types.FunctionType(hook.__code__, hook.__globals__, "compress", hook.__defaults__, hook.__closure__)
+            renamed.__annotations__ = hook.__annotations__
+            hook = renamed
+        return function(self, hook)
+
+    return check
+
+
+def install(device: str) -> None:
+    """Wraps the functions, in each module that has them."""
+    if not torch.distributed.is_available():
+        return
+    from torch.distributed import device_mesh, distributed_c10d
+    from torch.nn.parallel import DistributedDataParallel
+
+    wrapped = {
+        "init_process_group": _with_a_name(distributed_c10d.init_process_group),
+        "monitored_barrier": _with_a_host_leg(distributed_c10d.monitored_barrier),
+        "shrink_group": _for_all_devices(distributed_c10d.shrink_group, device),
+    }
+    for module in (torch.distributed, distributed_c10d, device_mesh):
+        for name, function in wrapped.items():
+            if hasattr(module, name):
+                setattr(module, name, function)
+    DistributedDataParallel._check_comm_hook = _for_bfloat16(DistributedDataParallel._check_comm_hook, device)

@@ -1,0 +1,177 @@
+"""Measures collectives between processes: ``python -P -m torch_backend.distributed.measure``, one process a rank, as `torch-backend comm bench`
+and torchrun start them. Rank 0 prints the rows as JSON.
+
+The time of a row is the median over its repetitions, a repetition being as long as its slowest rank takes. Rates in the terms of nccl-tests:
+algorithm bandwidth = bytes of the message / time; bus bandwidth = what each rank has to send, whatever the algorithm, / time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import statistics
+import sys
+import time
+
+from .model import OPERATORS
+
+# Times the algorithm bandwidth; `n` ranks.
+_BUS = {
+    "all_reduce": lambda n: 2 * (n - 1) / n,
+    "all_gather": lambda n: (n - 1) / n,
+    "reduce_scatter": lambda n: (n - 1) / n,
+    "all_to_all": lambda n: (n - 1) / n,
+    "broadcast": lambda n: 1.0,
+}
+SMALL = 1 << 16  # bytes up to which ten calls are one repetition
+
+
+def add_arguments(parser) -> None:
+    """Declares the options that the command and the ranks share."""
+    parser.add_argument("--op", nargs="+", choices=OPERATORS, default=["all_reduce"], help="operators; default all_reduce")
+    parser.add_argument("--bytes", nargs="+", type=size, default=[1 << 10, 1 << 16, 1 << 20, 1 << 26], metavar="SIZE",
+                        help="sizes of the message, as 64K or 1M; of all_gather the result, of reduce_scatter and all_to_all the input")  # fmt: skip
+    parser.add_argument("--dtype", default="float32", help="data type of the elements; default float32")
+    parser.add_argument("--device", help="device type; default that of the active plugin; cpu measures Gloo")
+    parser.add_argument("--seconds", type=float, default=1.0, help="time for each row; default 1")
+
+
+def size(text: str) -> int:
+    """Returns the bytes that a text as "64K", "1M" or "2G" names. Raises ArgumentTypeError."""
+    units = {"K": 10, "M": 20, "G": 30}
+    digits, unit = (text[:-1], units[text[-1].upper()]) if text[-1:].upper() in units else (text, 0)
+    if not digits.isascii() or not digits.isdigit() or not 0 < int(digits) << unit < 1 << 40:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size; write bytes, or 64K, 1M, 2G, less than 1 TiB")
+    return int(digits) << unit
+
+
+def dtype_of(name: str):
+    """Returns torch's data type of that name. Raises ValueError."""
+    import torch
+
+    dtype = getattr(torch, name, None)
+    if not isinstance(dtype, torch.dtype):
+        raise ValueError(f"torch has no data type {name!r}")
+    return dtype
+
+
+def call(operator: str, sent, result, group=None) -> None:
+    """Calls a collective of torch.distributed. `sent` is the result, too, of all_reduce and broadcast, whose root is rank 0."""
+    import torch.distributed as dist
+
+    if operator == "all_reduce":
+        dist.all_reduce(sent, group=group)
+    elif operator == "broadcast":
+        dist.broadcast(sent, 0, group=group)
+    elif operator == "all_gather":
+        (getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor)(result, sent, group=group)
+    elif operator == "reduce_scatter":
+        (getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor)(result, sent, group=group)
+    else:
+        dist.all_to_all_single(result, sent, group=group)
+
+
+class _Row:
+    """One operator at one size: its tensors, the call, and what the result has to be. All elements of rank r are r + 1."""
+
+    def __init__(self, operator: str, count: int, dtype, device: str, rank: int, ranks: int):
+        import torch
+
+        self.operator, self.rank, self.ranks = operator, rank, ranks
+        part = count // ranks
+        self.sent = torch.full(((part if operator == "all_gather" else count),), rank + 1, dtype=dtype, device=device)
+        results = {"reduce_scatter": part, "all_gather": part * ranks, "all_to_all": count}
+        self.result = torch.zeros(results[operator], dtype=dtype, device=device) if operator in results else self.sent
+
+    def call(self) -> None:
+        call(self.operator, self.sent, self.result)
+
+    def wrong(self) -> int:
+        """Makes one call from fresh values and returns how many elements of the result differ from the expected ones."""
+        import torch
+
+        self.sent.fill_(self.rank + 1)
+        self.call()
+        numbers = torch.arange(1, self.ranks + 1, dtype=torch.float64)
+        total = torch.full((self.result.numel(),), numbers.sum().item(), dtype=torch.float64)
+        if self.operator == "broadcast":
+            total.fill_(1)
+        elif self.operator in ("all_gather", "all_to_all"):
+            total = numbers.repeat_interleave(self.result.numel() // self.ranks)
+        return int((self.result.cpu().to(torch.float64) != total).sum())
+
+
+def _time(row: _Row, message: int, seconds: float, synchronize) -> tuple[float, int]:
+    """Returns the seconds of a call, and the number of repetitions."""
+    import torch
+    import torch.distributed as dist
+
+    calls = 10 if message <= SMALL else 1
+    row.call()  # the first use of memory is not measured
+    times, end = [], time.perf_counter() + seconds
+    on = torch.ones(1)
+    while on.item():
+        row.sent.fill_(0)  # sums in place would grow
+        synchronize()
+        dist.barrier()
+        begin = time.perf_counter()
+        for _ in range(calls):
+            row.call()
+        synchronize()
+        passed = torch.tensor([(time.perf_counter() - begin) / calls], dtype=torch.float64)
+        dist.all_reduce(passed, dist.ReduceOp.MAX)
+        times.append(passed.item())
+        on.fill_(float(time.perf_counter() < end and len(times) < 10_000 or len(times) < 3))
+        dist.broadcast(on, 0)
+    return statistics.median(times), len(times)
+
+
+def measure(arguments) -> list[dict]:
+    """Measures every row in the default process group. Returns a list of dictionaries: operator, bytes, dtype, ranks, seconds, repetitions,
+    algorithm_bandwidth and bus_bandwidth in bytes per second, wrong elements."""
+    import torch
+    import torch.distributed as dist
+
+    dtype, device = dtype_of(arguments.dtype), arguments.device
+    synchronize = torch.accelerator.synchronize if device != "cpu" else lambda: None
+    rank, ranks, rows = dist.get_rank(), dist.get_world_size(), []
+    for operator in arguments.op:
+        for message in arguments.bytes:
+            count = max(1, message // dtype.itemsize // ranks) * ranks
+            row = _Row(operator, count, dtype, device, rank, ranks)
+            taken, repetitions = _time(row, message, arguments.seconds, synchronize)
+            wrong = torch.tensor([row.wrong()])
+            dist.all_reduce(wrong)
+            moved = count * dtype.itemsize
+            rows.append({"operator": operator, "bytes": moved, "dtype": arguments.dtype, "ranks": ranks, "seconds": taken,
+                         "repetitions": repetitions, "algorithm_bandwidth": moved / taken,
+                         "bus_bandwidth": moved / taken * _BUS[operator](ranks), "wrong": int(wrong)})  # fmt: skip
+    return rows
+
+
+def main() -> int:
+    """Joins the group that torchrun's variables name, measures, and prints the rows on rank 0. Returns 1 when a result was wrong."""
+    import torch
+    import torch.distributed as dist
+
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    arguments = parser.parse_args()
+    accelerator = torch.accelerator.current_accelerator()
+    arguments.device = arguments.device or (accelerator.type if accelerator else "cpu")
+    if arguments.device != "cpu":
+        torch.accelerator.set_device_index(int(os.environ.get("LOCAL_RANK", "0")) % torch.accelerator.device_count())
+    dist.init_process_group("gloo" if arguments.device == "cpu" else None, timeout=datetime.timedelta(seconds=120))
+    try:
+        rows = measure(arguments)
+    finally:
+        dist.destroy_process_group()
+    if int(os.environ["RANK"]) == 0:
+        json.dump(rows, sys.stdout)
+    return 1 if any(row["wrong"] for row in rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,30 @@
+"""DeepSpeed: an accelerator of its public interface, DeepSpeedAccelerator, which `set_accelerator` makes the process's.
+
+DeepSpeed looks for the packages of the devices that it knows, and takes the CPU where it finds none.
+"""
+
+from __future__ import annotations
+
+import os
+from types import ModuleType
+
+from ._table import Patch, Table, Undo
+from ._tools import replace
+
+
+def _accelerator(module: ModuleType) -> Undo:
+    """The user's choice in DS_ACCELERATOR, or by an earlier set_accelerator, stays."""
+    if module.ds_accelerator is not None or os.environ.get("DS_ACCELERATOR"):
+        return lambda: None
+    from deepspeed.accelerator import abstract_accelerator
+
+    from ._deepspeed_accelerator import accelerator
+
+    return replace(module, "ds_accelerator", accelerator(abstract_accelerator.DeepSpeedAccelerator))
+
+
+TABLES = [
+    Table("deepspeed", ("0.19", "0.20"), [
+        Patch("deepspeed.accelerator.real_accelerator", "the accelerator", _accelerator),
+    ])
+]  # fmt: skip
