@@ -10,10 +10,12 @@ TORCH ?=
 ifeq ($(TORCH),$(DEFAULT_TORCH))
 override TORCH :=
 endif
-VENV ?= .venv$(TORCH:%=-torch-%)
+# Another Python than python3, such as PYTHON=python3.13: likewise.
+OTHER_PYTHON := $(filter-out python3,$(notdir $(PYTHON)))
+VENV ?= .venv$(OTHER_PYTHON:%=-%)$(TORCH:%=-torch-%)
 # One of each minor version that is supported: what `make wheel` builds for.
 TORCH_VERSIONS := 2.13.0 2.14.0 2.15.0
-BUILD := build$(TORCH:%=/torch-%)
+BUILD := build$(OTHER_PYTHON:%=/%)$(TORCH:%=/torch-%)
 BUILD_SETTINGS := $(TORCH:%=--config-settings=build-dir=$(BUILD)/wheel)
 JOBS ?= $(shell nproc)
 # A processor that the tests shall run as, if this one can intercept CPUID: avx512_bf16, avx512, avx2, epyc or base.
@@ -35,7 +37,7 @@ unexport PYTHONPATH
 
 SOURCES := $(shell git ls-files -co --exclude-standard -- hal plugins csrc codegen cmake torch_backend CMakeLists.txt pyproject.toml 2>/dev/null)
 
-.PHONY: demo test test-c test-python test-torch test-cuda packs wheel wheel-for-torch test-full test-intel-opencl test-integrations test-sanitizers bench docs pictures install setup format check-format words-update clean help
+.PHONY: demo test test-c test-python test-torch test-cuda packs wheel wheel-for-torch check-release release test-wheel test-full test-intel-opencl test-integrations test-sanitizers bench docs pictures install setup format check-format words-update clean help
 
 help:
 	@echo "make demo             train a small network on the fake device, or that of TORCH_BACKEND, beside the CPU"
@@ -47,6 +49,8 @@ help:
 	@echo "make test-torch VERSION=2.15.0  the Python tests with that torch, in an environment and a build of their own"
 	@echo "make test PROCESSOR=avx2  the tests as on another processor: avx512_bf16, avx512, avx2, epyc (AVX2, AMD) or base"
 	@echo "make wheel            one package for every supported torch, into dist/: a build and an environment for each"
+	@echo "make wheel PYTHON=python3.13  for another CPython"
+	@echo "make release          the wheel, and checks that this tree can be released (docs/releasing.md)"
 	@echo "make wheel PACKS=1    with the packs of 'make packs' in it"
 	@echo "make packs            the portable kernels as SPIR-V, compiled ahead for npu, into $(PACK_FOLDER)/: some minutes of a processor"
 	@echo "make test-sanitizers  the C tests under address, undefined-behaviour and thread sanitizers"
@@ -54,8 +58,10 @@ help:
 	@echo "make docs             the documentation, into build/docs/html; every warning is an error"
 	@echo "make install          build and install into $(VENV)"
 
-# What says little for long says that it is at work.
+# Tests print their output. The output of what only prepares goes to a file of LOGS, which is named when the command fails.
+LOGS := $(BUILD)/logs
 PROGRESS := $(PYTHON) third_party/progress.py
+logged = $(PROGRESS) --log $(LOGS)/$(1).log
 PIP := $(VENV_PYTHON) -m pip --disable-pip-version-check
 
 # Where torch_backend is installed with another torch: the tests of what is the same for all run there, too.
@@ -69,21 +75,21 @@ PYTEST = $(AS_PROCESSOR) TORCH_BACKEND_TEST_PYTHONS=$(OTHER_PYTHONS) OMP_NUM_THR
   $(VENV)/bin/pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder test/python
 
 # Each purpose (requirements/*.txt, the second column of system-packages.txt) is installed when a target first needs it.
-$(STAMPS)/system $(STAMPS)/system-test $(STAMPS)/system-docs $(STAMPS)/system-integrations: system-packages.txt third_party/install-system-packages.sh
-	third_party/install-system-packages.sh $(patsubst system-%,%,$(filter system-%,$(@F)))
+$(STAMPS)/system $(STAMPS)/system-test $(STAMPS)/system-docs $(STAMPS)/system-integrations $(STAMPS)/system-wheel: system-packages.txt third_party/install-system-packages.sh
+	@third_party/install-system-packages.sh $(LOGS)/$(@F).log $(patsubst system-%,%,$(filter system-%,$(@F)))
 	@mkdir -p $(STAMPS) && touch $@
 
 $(STAMPS)/venv: requirements/torch.txt requirements/demo.txt $(STAMPS)/system
-	@[ -x $(VENV_PYTHON) ] || $(PROGRESS) "virtual environment in $(VENV)" $(PYTHON) -m venv $(VENV)
-	@$(PROGRESS) "Python packages" $(PIP) install $(if $(TORCH),torch==$(TORCH),-r $<) -r requirements/demo.txt
+	@[ -x $(VENV_PYTHON) ] || $(call logged,venv) "virtual environment in $(VENV)" $(PYTHON) -m venv $(VENV)
+	@$(call logged,packages) "Python packages" $(PIP) install $(if $(TORCH),torch==$(TORCH),-r $<) -r requirements/demo.txt
 	@mkdir -p $(STAMPS) && touch $@
 
-$(STAMPS)/venv-test $(STAMPS)/venv-docs $(STAMPS)/venv-integrations: $(STAMPS)/venv-%: requirements/%.txt $(STAMPS)/venv $(STAMPS)/system-%
-	@$(PROGRESS) "Python packages for $*" $(PIP) install -r $<
+$(STAMPS)/venv-test $(STAMPS)/venv-docs $(STAMPS)/venv-integrations $(STAMPS)/venv-wheel: $(STAMPS)/venv-%: requirements/%.txt $(STAMPS)/venv $(STAMPS)/system-%
+	@$(call logged,packages-$*) "Python packages for $*" $(PIP) install -r $<
 	@touch $@
 
 $(STAMPS)/install: $(STAMPS)/venv $(SOURCES)
-	TORCH_DEVICE_BACKEND_AUTOLOAD=0 $(PROGRESS) "build and install" $(PIP) install -v --no-build-isolation --no-deps $(BUILD_SETTINGS) .
+	@TORCH_DEVICE_BACKEND_AUTOLOAD=0 $(call logged,install) "build and install" $(PIP) install -v --no-build-isolation --no-deps $(BUILD_SETTINGS) .
 	@touch $@
 
 setup: $(STAMPS)/venv-test $(STAMPS)/venv-docs
@@ -95,8 +101,8 @@ demo: $(STAMPS)/install
 test: test-c test-python
 
 test-c: $(STAMPS)/venv-test
-	cmake --preset release -DPython_EXECUTABLE=$(abspath $(VENV_PYTHON))
-	$(PROGRESS) "C tests" cmake --build --preset release
+	@$(call logged,configure) "configure the C tests" cmake --preset release -DPython_EXECUTABLE=$(abspath $(VENV_PYTHON))
+	@$(call logged,build) "build the C tests" cmake --build --preset release
 	$(AS_PROCESSOR) $(PROGRESS) "C tests" ctest --test-dir build/release --output-on-failure -j $(JOBS) -LE slow \
 	  --output-junit $(CURDIR)/$(BUILD)/seconds-c.xml
 	$(PYTHON) test/seconds.py test/seconds.txt $(BUILD)/seconds-c.xml
@@ -112,8 +118,8 @@ test-torch:
 
 # On a machine with a GPU: what CI runs on the stand-ins for the driver.
 test-cuda: $(STAMPS)/install $(STAMPS)/venv-test
-	cmake --preset release -DPython_EXECUTABLE=$(abspath $(VENV_PYTHON))
-	$(PROGRESS) "C tests" cmake --build --preset release
+	@$(call logged,configure) "configure the C tests" cmake --preset release -DPython_EXECUTABLE=$(abspath $(VENV_PYTHON))
+	@$(call logged,build) "build the C tests" cmake --build --preset release
 	$(PYTHON) test/cuda_hardware.py --logs build/cuda-hardware
 	TORCH_BACKEND=cuda $(VENV_PYTHON) test/opinfo/run.py --full --mode async --plugin cuda
 
@@ -127,15 +133,32 @@ $(PACK_FOLDER)/libhal_npu.pack: $(STAMPS)/install $(STAMPS)/system-test
 	$(VENV_PYTHON) -P -m torch_backend pack --form $(PACK_FORM) --jobs $(JOBS) --output $@
 WITH_PACKS = $(if $(PACKS),SKBUILD_CMAKE_DEFINE="TORCH_BACKEND_PACKS=$(abspath $(PACK_FOLDER))")
 
-# The build for each torch in an environment of its own, as above; what they share must be the same file in all of them.
-wheel: $(if $(PACKS),packs)
+# The build for each torch in an environment of its own, as above; what they share must be the same file in all of them. auditwheel
+# renames the assembled wheel after the oldest C library that it runs with. The libraries of torch come with torch.
+WHEELS := build/wheels$(OTHER_PYTHON:%=/%)
+wheel: $(if $(PACKS),packs) $(STAMPS)/venv-wheel
 	for version in $(TORCH_VERSIONS); do $(MAKE) wheel-for-torch TORCH=$$version; done
-	$(PYTHON) cmake/assemble_wheel.py dist $(TORCH_VERSIONS:%=build/wheels/%/*.whl)
+	rm -rf $(WHEELS)/assembled
+	$(PYTHON) cmake/assemble_wheel.py $(WHEELS)/assembled $(TORCH_VERSIONS:%=$(WHEELS)/%/*.whl)
+	PATH=$(abspath $(VENV)/bin):$$PATH $(VENV)/bin/auditwheel repair --exclude 'libtorch*' --exclude 'libc10*' -w dist $(WHEELS)/assembled/*.whl
 
-wheel-for-torch: WHEELS = build/wheels/$(or $(TORCH),$(DEFAULT_TORCH))
+wheel-for-torch: FOLDER = $(WHEELS)/$(or $(TORCH),$(DEFAULT_TORCH))
 wheel-for-torch: $(STAMPS)/venv
-	@rm -rf $(WHEELS)
-	$(WITH_PACKS) TORCH_DEVICE_BACKEND_AUTOLOAD=0 $(PROGRESS) "$(WHEELS)" $(PIP) wheel -v --no-build-isolation --no-deps $(BUILD_SETTINGS) -w $(WHEELS) .
+	@rm -rf $(FOLDER)
+	$(WITH_PACKS) TORCH_DEVICE_BACKEND_AUTOLOAD=0 $(call logged,wheel) "$(FOLDER)" $(PIP) wheel -v --no-build-isolation --no-deps $(BUILD_SETTINGS) -w $(FOLDER) .
+
+# docs/releasing.md has the steps of a release.
+release: check-release wheel test-wheel
+	$(VENV)/bin/twine check --strict dist/*
+	@$(PYTHON) cmake/check_release.py
+check-release:
+	@$(PYTHON) cmake/check_release.py
+
+# The wheel in dist in a fresh environment for each torch, without the source tree.
+test-wheel:
+	for version in $(TORCH_VERSIONS); do \
+	  $(PYTHON) test/wheel.py --torch $$version --folder $(WHEELS)/test-$$version dist/*.whl; \
+	done
 
 # The tests that take minutes, forks, ends and failures two hundred times under load, the Python tests on memory that the host cannot touch with other random numbers, and the operator database with all dtypes,
 # modes and samples, and the operators in C on OpenCL in both forms of the kernels, of which `make test` runs a fast part.
@@ -152,8 +175,8 @@ test-full: test $(STAMPS)/install
 
 # What PoCL lacks: unified shared memory, SPIR-V, half precision. Says why, and passes, where the runtime cannot be had or does not run.
 test-intel-opencl: $(STAMPS)/install $(STAMPS)/venv-test
-	cmake --preset release -DPython_EXECUTABLE=$(abspath $(VENV_PYTHON))
-	$(PROGRESS) "C tests" cmake --build --preset release
+	@$(call logged,configure) "configure the C tests" cmake --preset release -DPython_EXECUTABLE=$(abspath $(VENV_PYTHON))
+	@$(call logged,build) "build the C tests" cmake --build --preset release
 	$(VENV_PYTHON) -P test/intel_opencl.py
 
 # The libraries that users bring, from PyPI; without them these tests skip, and `make test` runs what is left.
@@ -161,7 +184,7 @@ test-integrations: $(STAMPS)/install $(STAMPS)/venv-integrations $(STAMPS)/timm
 	$(PYTEST)/integrations test/python/training/test_mixtral.py
 
 $(STAMPS)/timm: requirements/timm.txt $(STAMPS)/venv
-	@$(PROGRESS) "Python packages for timm" $(PIP) install --no-deps --upgrade --target build/timm -r $<
+	@$(call logged,timm) "Python packages for timm" $(PIP) install --no-deps --upgrade --target build/timm -r $<
 	@touch $@
 
 test-sanitizers: $(STAMPS)/venv-test

@@ -1,13 +1,18 @@
 #!/usr/bin/env python3
-"""progress.py WHAT COMMAND...: runs a command so that nobody wonders whether it still runs, with or without a terminal.
+"""Runs a command and shows that it is at work, with or without a terminal.
 
-Steps ("[12/680] Building ...", lines of pip and CMake that say one more thing is done) take one line of a terminal; elsewhere
-one of them is printed every few seconds. While the command says nothing, a line tells how long it has run. All other lines
-are passed on. The exit code is the command's.
+    progress.py [--log FILE] WHAT COMMAND...
+
+Without --log, lines of the command are printed. Lines that only report a step ("[12/680] Building ...", "Collecting ...") take
+one line of a terminal; elsewhere one of them is printed every few seconds. With --log, all output goes to FILE, and the screen
+shows the stage, a bar where the command counts its steps, and the elapsed time. If the command fails, the end of FILE is printed
+and FILE is named. The exit code is that of the command.
 """
 
 from __future__ import annotations
 
+import argparse
+import collections
 import os
 import re
 import selectors
@@ -16,7 +21,10 @@ import subprocess
 import sys
 import time
 
-QUIET = 5.0  # seconds
+QUIET = 5.0  # seconds after which a line reports that the command is at work
+BAR = 24  # characters
+TAIL = 40  # lines of the log that are printed after a failure
+COUNTED = re.compile(r"\s*\[(\d+)/(\d+)\]\s*(.*)")  # ninja
 STEP = re.compile(
     r"\s*\[\d+/\d+\]"  # ninja
     r"|\s*(--|\*\*\*) |\s*(Installing|Up-to-date): "  # CMake, scikit-build-core
@@ -37,6 +45,10 @@ class Screen:
         self.terminal = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
         self.open_step = False
 
+    @property
+    def elapsed(self) -> float:
+        return time.monotonic() - self.begin
+
     def line(self, text: str) -> None:
         self._write(("\r\x1b[K" if self.open_step else "") + text + "\n", False)
 
@@ -49,7 +61,7 @@ class Screen:
 
     def still(self) -> None:
         if time.monotonic() - self.spoke >= QUIET:
-            self.step(f"at work for {time.monotonic() - self.begin:.0f} s")
+            self.step(f"at work for {self.elapsed:.0f} s")
 
     def close(self) -> None:
         if self.open_step:
@@ -61,41 +73,97 @@ class Screen:
         self.open_step, self.spoke = open_step, time.monotonic()
 
 
-def main() -> int:
-    if len(sys.argv) < 3:
-        sys.exit("usage: progress.py WHAT COMMAND...")
-    screen = Screen(sys.argv[1])
-    screen.line(f"{sys.argv[1]} ...")
+class Printed:
+    """Prints the command's lines; those that report a step share one line of a terminal."""
+
+    def __init__(self, screen: Screen):
+        self.screen = screen
+
+    def line(self, text: str) -> None:
+        if text:
+            (self.screen.step(text.lstrip()) if STEP.match(text) else self.screen.line(text))
+
+    def still(self) -> None:
+        self.screen.still()
+
+    def end(self, code: int) -> None:
+        pass
+
+
+class Logged:
+    """Writes the command's lines to a file; the screen shows how far the command is."""
+
+    def __init__(self, screen: Screen, path: str):
+        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+        self.screen, self.path, self.file = screen, path, open(path, "w", encoding="utf-8")
+        self.tail, self.state = collections.deque(maxlen=TAIL), ""
+
+    def line(self, text: str) -> None:
+        self.file.write(text + "\n")
+        self.tail.append(text)
+        counted = COUNTED.match(text)
+        if counted:
+            done, of = int(counted[1]), max(int(counted[2]), 1)
+            filled = BAR * done // of
+            self.state = f"[{'#' * filled}{'.' * (BAR - filled)}] {done}/{of}, {{elapsed}}"
+        elif text and not self.state.startswith("["):
+            self.state = "{elapsed}, " + text.strip().replace("{", "{{").replace("}", "}}")
+        self.still()
+
+    def still(self) -> None:
+        self.screen.step((self.state or "{elapsed}").format(elapsed=f"{self.screen.elapsed:.0f} s"))
+
+    def end(self, code: int) -> None:
+        self.file.close()
+        if code:
+            self.screen.close()
+            self.screen.line("\n".join(self.tail))
+            self.screen.line(f"{self.screen.what}: the whole output is in {self.path}")
+
+
+def run(command: list, screen: Screen, output) -> int:
+    """Runs the command, hands each line of its output to `output`, and returns its exit code."""
     environment = dict(os.environ, PYTHONUNBUFFERED="1")
-    process = subprocess.Popen(sys.argv[2:], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment)
+    try:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment)
+    except OSError as error:
+        output.line(f"cannot run {command[0]!r}: {error.strerror}")
+        return 127
     selector = selectors.DefaultSelector()
     selector.register(process.stdout, selectors.EVENT_READ)
     rest = b""
     while True:
-        if not selector.select(QUIET):
-            screen.still()
+        if not selector.select(QUIET if not screen.terminal else 1.0):
+            output.still()
             continue
         data = os.read(process.stdout.fileno(), 65536)
         if not data:
             break
         *lines, rest = (rest + data).split(b"\n")
         for line in lines:
-            show(screen, line)
-        screen.still()  # a line that grows for long, such as pytest's dots, is not shown yet
+            output.line(line.decode(errors="replace").rstrip())
+        output.still()  # a line that grows for long, such as pytest's dots, is not shown yet
     if rest:
-        show(screen, rest)
-    code = process.wait()
+        output.line(rest.decode(errors="replace").rstrip())
+    return process.wait()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--log", help="the file that the command's output goes to")
+    parser.add_argument("what", metavar="WHAT")
+    parser.add_argument("command", metavar="COMMAND", nargs=argparse.REMAINDER)
+    options = parser.parse_args()
+    if not options.command:
+        parser.error("expected a command after WHAT")
+    screen = Screen(options.what)
+    screen.line(f"{options.what} ...")
+    output = Logged(screen, options.log) if options.log else Printed(screen)
+    code = run(options.command, screen, output)
+    output.end(code)
     screen.close()
-    took = time.monotonic() - screen.begin
-    screen.line(f"{screen.what}: done in {took:.0f} s" if code == 0 else f"{screen.what}: failed after {took:.0f} s")
+    screen.line(f"{screen.what}: {'done in' if code == 0 else 'failed after'} {screen.elapsed:.0f} s")
     return code if code >= 0 else 128 - code
-
-
-def show(screen: Screen, line: bytes) -> None:
-    text = line.decode(errors="replace").rstrip()
-    if not text:
-        return
-    (screen.step(text.lstrip()) if STEP.match(text) else screen.line(text))
 
 
 if __name__ == "__main__":

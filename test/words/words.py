@@ -84,7 +84,7 @@ def problems(words, file, text):
 def tracked(root):
     """Returns the files that git knows or would add."""
     listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=root, check=True, capture_output=True, text=True)
-    return sorted(file for file in set(listed.stdout.splitlines()) if prose.is_text(file) and (root / file).is_file())
+    return sorted(file for file in set(listed.stdout.splitlines()) if prose.is_text(file) and (root / file).is_file() and not (root / file).is_symlink())
 
 
 def count(words, root, files):
