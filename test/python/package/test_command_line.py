@@ -65,7 +65,15 @@ def test_doctor_finds_nothing_wrong_where_no_plugin_was_asked_for():
     findings = json.loads(done.stdout)
     assert not any(finding["problem"] or finding["cure"] for finding in findings)
     assert sum("none is active" in finding["check"] and "TORCH_BACKEND=fake" in finding["check"] for finding in findings) == 1
-    assert command("doctor").stdout.count("PROBLEM") == 0
+    text = command("doctor").stdout
+    assert text.count("PROBLEM") == 0 and text.splitlines()[0] == "no problems; no plugin is active"
+
+
+def test_doctor_prints_its_verdict_and_the_problems_first():
+    assert command("doctor", TORCH_BACKEND="fake", HAL_FAKE_DEVICES="2").stdout.splitlines()[0] == "no problems: fake works, 2 devices"
+    first, second, third, *others = command("doctor", TORCH_BACKEND="fake", HAL_NONE="1", TORCH_BACKEND_NONE="1").stdout.splitlines()
+    assert (first, second[:8], third[:15]) == ("1 problem", "PROBLEM ", "         cure: ")
+    assert all(line.startswith("ok  ") for line in others) and "HAL_NONE" in second
 
 
 def other_backend(folder, name):

@@ -75,3 +75,14 @@ def test_lists_of_expected_failures_only_shrink(tmp_path):
     listed.write_text("load.nothing it cannot\n")
     done = verify(FOLDER / "plugins" / "libhal_fake.so", "--xfail", listed)
     assert done.returncode == 2 and "load.nothing" in done.stderr
+
+
+def test_a_plugin_is_named_by_path_or_name(tmp_path):
+    shutil.copy(FOLDER / "plugins" / "libhal_fake.so", tmp_path / "libhal_mine.so")
+    (tmp_path / "libhal_mine.so").chmod(0o755)
+    for plugin, environment in (("fake", {}), ("mine", {"HAL_PLUGIN_PATH": str(tmp_path)}), (os.path.relpath(tmp_path / "libhal_mine.so"), {})):
+        done = verify(plugin, "--suite", "load", **environment)
+        assert done.returncode == 0, done.stdout + done.stderr
+    done = verify("none", HAL_PLUGIN_PATH=str(tmp_path))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"unknown plugin 'none': expected a path, or a name with a libhal_none.so in {tmp_path}, " in done.stderr

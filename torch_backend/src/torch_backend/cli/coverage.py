@@ -8,7 +8,7 @@ import sys
 
 from torch_backend._coverage import KINDS, Coverage, counts, coverage
 
-from ._output import print_json
+from ._output import bar, print_json
 
 _HEADINGS = ("operator", "kind", "by", "dtypes of the plugin's own", "dtypes of portable kernels")
 
@@ -56,8 +56,9 @@ def _cells(row: Coverage) -> tuple:
 
 def _lines(total: dict):
     """The figures, for people: those of who answers natively below the native ones."""
+    operators = max(sum(total[kind] for kind in KINDS), 1)
     for kind in KINDS:
-        yield f"{total[kind]:>5}  {kind}"
+        yield f"{total[kind]:>5}  {bar(total[kind] / operators)}  {kind}"
         if kind == "native":
             for by, about in (("plugin", "by the plugin's own operators"), ("portable", "by portable kernels"), ("memory", "without a kernel")):
                 yield f"{'':5}  {total[f'native by {by}']:>5} {about}"

@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 from typing import NamedTuple
 
-from ._output import print_json
+from ._output import colored, print_json
 
 # Those of docs/settings.md; test_command_line.py holds the two to each other.
 _SETTINGS = {"TORCH_BACKEND", "TORCH_BACKEND_NAME", "TORCH_BACKEND_INTEGRATIONS", "TORCH_BACKEND_AUTOGRAD_THREADS", "TORCH_BACKEND_COLLECTIVES", "TORCH_BACKEND_COLLECTIVES_COMPARE", "TORCH_BACKEND_COLLECTIVES_REGISTER", "TORCH_BACKEND_COLLECTIVES_LOG", "TORCH_BACKEND_COLLECTIVES_LOG_SIGNAL", "HAL_PLUGIN_PATH", "HAL_PLUGIN_TRIAL",
@@ -173,14 +173,34 @@ def add_arguments(parser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
+def _verdict(findings: list) -> str:
+    """Returns one line: how many problems there are, or which devices work."""
+    problems = sum(bool(finding.problem) for finding in findings)
+    if problems:
+        return colored(f"{problems} problem{'s' if problems > 1 else ''}", "red")
+    import torch_backend
+
+    if not torch_backend.is_active():
+        return colored("no problems; no plugin is active", "yellow")
+    from torch_backend import backend
+
+    count = backend.device_count()
+    return colored(f"no problems: {torch_backend.device_name()} works, {count} device{'s' if count != 1 else ''}", "green")
+
+
 def run(arguments) -> int:
-    """Prints a line for each check and one with the cure of each problem; 1 when there is a problem."""
+    """Prints the verdict, each problem with its cure, and the checks that passed. Returns 1 if there is a problem."""
     findings = collect()
+    problems = [finding for finding in findings if finding.problem]
     if arguments.json:
         print_json([finding._asdict() for finding in findings])
-    else:
-        for finding in findings:
-            print(f"{'PROBLEM' if finding.problem else 'ok     '}  {finding.check}" + (f": {finding.problem}" if finding.problem else ""))
-            if finding.cure:
-                print(f"         cure: {finding.cure}")
-    return 1 if any(finding.problem for finding in findings) else 0
+        return 1 if problems else 0
+    print(_verdict(findings))
+    for finding in problems:
+        print(f"{colored('PROBLEM', 'red')}  {finding.check}: {finding.problem}")
+        if finding.cure:
+            print(f"         cure: {finding.cure}")
+    for finding in findings:
+        if not finding.problem:
+            print(f"{colored('ok', 'green')}       {finding.check}")
+    return 1 if problems else 0
