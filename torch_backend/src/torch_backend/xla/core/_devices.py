@@ -11,7 +11,7 @@ import torch
 from torch_backend import lazy
 from torch_backend._registry import device_name
 
-context = threading.local()  # .replication: the group of replicas (_exchange.Replicas) that this thread is one of; .index: which one; .membership: ends with the thread
+context = threading.local()  # .replication: the group of replicas (_replicas.Replicas) that this thread is one of; .index: which one; .membership: ends with the thread
 
 
 def replication():

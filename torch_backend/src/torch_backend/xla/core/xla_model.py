@@ -1,7 +1,7 @@
 """Devices of the type "lazy", steps, saving, and what replicas exchange, under torch_xla's names (`import torch_backend.xla.core.xla_model as xm`).
 
-A replica is a process (of `xla_multiprocessing.spawn`, or of torch.distributed initialised with Gloo) or a thread of `data_parallel`. Values that
-replicas exchange go through the host's memory between processes, and from device to device between threads.
+A replica is a process (of `xla_multiprocessing.spawn`, or of torch.distributed) or a thread of `data_parallel`. Processes exchange tensors by the
+collectives of the device's backend of torch.distributed, or through host memory in a group that has none; threads copy from device to device.
 """
 
 import torch
@@ -36,8 +36,8 @@ from ._exchange import (
     mesh_reduce,
     reduce_scatter,
     rendezvous,
-    set_replication,
 )
+from ._replicas import set_replication
 from ._saving import fork_rng, get_memory_info, get_rng_state, master_print, save, set_rng_state
 from ._steps import add_step_closure, mark_step, optimizer_step, reduce_gradients, wait_device_ops
 

@@ -10,7 +10,7 @@ import traceback
 
 import torch
 
-from ..core import _exchange
+from ..core import _replicas
 from ..core import xla_model as xm
 from . import parallel_loader
 
@@ -59,7 +59,7 @@ class DataParallel:
         if self._native_run:
             return [loop_fn(self._models[0], enumerate(loader), torch.device("cpu"), self._contexts[0])]
         parallel = parallel_loader.ParallelLoader(loader, self._device_ids, batchdim=batchdim, fixed_batch_size=fixed_batch_size)
-        replicas = _exchange.Replicas(self._device_ids)
+        replicas = _replicas.Replicas(self._device_ids)
         results: list = [None] * len(self._device_ids)
         errors: list = []
         threads = [
