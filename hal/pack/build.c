@@ -1,27 +1,46 @@
-/* build.c: all modules of a pack, several at a time. */
+/* build.c: compiles the modules of a pack with several threads, and ends compilations that take too long. */
 #define _POSIX_C_SOURCE 200809L /* strdup */
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/host_malloc.h"
+#include "hal/plugin.h"
 #include "hal/status.h"
 #include "op/provider.h"
 #include "op/source.h"
 #include "packing.h"
 
 enum { MOST_JOBS = 64, SPIRV_HEAD = 5, SPIRV_CAPABILITY = 17, SPIRV_FLOAT64 = 10 };
+enum { CHECK_MS = 100, REPORT_SECONDS = 5 };
+
+/* A thread that compiles. `kernel` is NULL between two modules. */
+typedef struct worker_s {
+  struct build_s *build;
+  pthread_t thread;
+  const char *kernel;
+  double since;
+  int32_t cancelled; /* the module has taken longer than the limit; read by hal_is_cancelled */
+} worker_t;
 
 typedef struct build_s {
   const packing_t *packing;
   packed_t *modules;
-  size_t count;
-  atomic_size_t next, failed;
+  size_t count, next, done, failed; /* guarded by `lock`, as the workers' kernel and since */
+  pthread_mutex_t lock;
+  pthread_cond_t change;
+  worker_t workers[MOST_JOBS];
 } build_t;
 
-/* Whether a module in SPIR-V asks for double precision. */
+static double now(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+/* Returns whether a module in SPIR-V needs double precision. */
 static int has_double(const void *data, size_t size) {
   const uint32_t *const words = data;
   const size_t count = size / sizeof *words;
@@ -32,52 +51,116 @@ static int has_double(const void *data, size_t size) {
   return 0;
 }
 
-static void compile(const packing_t *packing, packed_t *module, const char *text, size_t size, char *log) {
+static void compile(const packing_t *packing, packed_t *module, const char *text, size_t size, const int32_t *cancelled,
+                    char *log) {
   const char *const options = hal_provider_options(packing->source, module->form, text);
+  const packing_source_t source = {.kernel = module->kernel,
+                                   .text = text,
+                                   .size = size,
+                                   .options = options,
+                                   .fp64 = module->fp64,
+                                   .cancelled = cancelled};
   if (packing->plugin)
     module->data = packing_by_device(module->kernel, &module->size, log);
   else if (packing->compiler)
-    module->data =
-        packing_by_command(packing->compiler, module->kernel, text, size, options, module->fp64, &module->size, log);
+    module->data = packing_by_command(packing->compiler, &source, &module->size, log);
   else
-    module->data = packing_by_clang(text, size, options, module->fp64, &module->size, log);
+    module->data = packing_by_clang(&source, &module->size, log);
   module->key = hal_pack_key(packing->source, options, module->fp64, text, size);
   module->key_without = hal_pack_key(packing->source, options, 0, text, size);
-  /* Code without a number of double precision serves both kinds of devices; the other's own compilation would give no better. */
+  /* A module without a number of double precision serves devices without it, too: compiling again gives nothing better. */
   module->same_without = module->data && module->fp64 && packing->without_fp64 &&
                          !hal_provider_needs_fp64(module->kernel) && strcmp(packing->dialect, "spirv") == 0 &&
                          !has_double(module->data, module->size);
 }
 
-static void build_one(build_t *build, packed_t *module) {
+/* Compiles one module. Returns whether it failed. */
+static int build_one(const build_t *build, packed_t *module, const int32_t *cancelled) {
   char log[PACKING_LOG] = "", *text = NULL;
   size_t size = 0;
   if (hal_op_source(module->kernel, &text, &size))
     snprintf(log, sizeof log, "%s", hal_error_message());
   else
-    compile(build->packing, module, text, size, log);
+    compile(build->packing, module, text, size, cancelled, log);
   hal_free(text);
-  if (module->data) return;
-  atomic_fetch_add(&build->failed, 1);
+  if (module->data) return 0;
+  if (hal_is_cancelled(cancelled))
+    snprintf(log, sizeof log, "took longer than the limit of %g s; --limit sets another", build->packing->limit);
   module->why = strdup(log);
+  return 1;
 }
 
 static void *work(void *data) {
-  build_t *const build = data;
-  for (size_t i; (i = atomic_fetch_add(&build->next, 1)) < build->count;) {
-    build_one(build, &build->modules[i]);
-    if (!build->packing->quiet && i % 100 == 99) fprintf(stderr, "hal-pack: %zu of %zu modules\n", i + 1, build->count);
+  worker_t *const worker = data;
+  build_t *const build = worker->build;
+  pthread_mutex_lock(&build->lock);
+  while (build->next < build->count) {
+    packed_t *const module = &build->modules[build->next++];
+    worker->kernel = module->kernel;
+    worker->since = now();
+    __atomic_store_n(&worker->cancelled, 0, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&build->lock);
+    const int failed = build_one(build, module, &worker->cancelled);
+    pthread_mutex_lock(&build->lock);
+    worker->kernel = NULL;
+    build->done++;
+    build->failed += (size_t)failed;
   }
+  pthread_cond_signal(&build->change);
+  pthread_mutex_unlock(&build->lock);
   return NULL;
 }
 
+/* Cancels what has taken too long. Returns the worker that has compiled its module for longest, or NULL. */
+static const worker_t *check_limits(build_t *build, double time) {
+  const worker_t *slowest = NULL;
+  for (size_t i = 0; i < MOST_JOBS; i++) {
+    worker_t *const worker = &build->workers[i];
+    if (!worker->kernel) continue;
+    if (!slowest || worker->since < slowest->since) slowest = worker;
+    if (build->packing->limit > 0 && time - worker->since > build->packing->limit)
+      __atomic_store_n(&worker->cancelled, 1, __ATOMIC_RELEASE);
+  }
+  return slowest;
+}
+
+/* Waits until all modules are done; prints the progress. */
+static void supervise(build_t *build) {
+  double reported = now();
+  pthread_mutex_lock(&build->lock);
+  while (build->done < build->count) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += CHECK_MS * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000L;
+    until.tv_nsec %= 1000000000L;
+    pthread_cond_timedwait(&build->change, &build->lock, &until);
+    const double time = now();
+    const worker_t *const slowest = check_limits(build, time);
+    if (build->packing->quiet || !slowest || time - reported < REPORT_SECONDS) continue;
+    fprintf(stderr, "hal-pack: %zu of %zu modules, %s for %.0f s\n", build->done, build->count, slowest->kernel,
+            time - slowest->since);
+    reported = time;
+  }
+  pthread_mutex_unlock(&build->lock);
+}
+
 size_t packing_compile(const packing_t *packing, packed_t *modules, size_t count) {
-  pthread_t threads[MOST_JOBS];
   build_t build = {.packing = packing, .modules = modules, .count = count};
+  const long wanted = packing->plugin || packing->jobs < 1 ? 1 : packing->jobs < MOST_JOBS ? packing->jobs : MOST_JOBS;
   long started = 0;
-  const long wanted = packing->plugin ? 0 : packing->jobs < MOST_JOBS ? packing->jobs : MOST_JOBS;
-  while (started + 1 < wanted && !pthread_create(&threads[started], NULL, work, &build)) started++;
-  work(&build);
-  for (long i = 0; i < started; i++) pthread_join(threads[i], NULL);
-  return atomic_load(&build.failed);
+  pthread_mutex_init(&build.lock, NULL);
+  pthread_cond_init(&build.change, NULL);
+  for (; started < wanted; started++) {
+    build.workers[started].build = &build;
+    if (pthread_create(&build.workers[started].thread, NULL, work, &build.workers[started])) break;
+  }
+  if (started)
+    supervise(&build);
+  else /* no thread: without a limit */
+    work(&(worker_t){.build = &build});
+  for (long i = 0; i < started; i++) pthread_join(build.workers[i].thread, NULL);
+  pthread_cond_destroy(&build.change);
+  pthread_mutex_destroy(&build.lock);
+  return build.failed;
 }

@@ -1,14 +1,12 @@
-/* compilers.c: what compiles one module of a pack: clang and llvm-spirv, a command, or a plugin's device. */
+/* compilers.c: compiles one module of a pack: clang and llvm-spirv, a command, or the device of a plugin. */
 #define _GNU_SOURCE /* mkdtemp */
 #include <errno.h>
 #include <fcntl.h>
-#include <hal/plugin_clang.h>
-#include <spawn.h>
+#include <hal/plugin_process.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/host_malloc.h"
@@ -18,12 +16,11 @@
 #include "hal/status.h"
 #include "op/table.h"
 #include "packing.h"
-
-extern char **environ;
+#include "spirv/clang.h"
 
 enum { MOST_OPTIONS = 16, PATH_ROOM = 512 };
 
-/* Reads a whole file; NULL when it is empty or cannot be read. */
+/* Returns the bytes of a whole file, which the caller frees; NULL if it is empty or cannot be read. */
 static void *read_file(int file, size_t *out_size) {
   struct stat facts;
   if (fstat(file, &facts) || facts.st_size <= 0) return NULL;
@@ -43,9 +40,9 @@ static void *read_file(int file, size_t *out_size) {
   return data;
 }
 
-void *packing_by_clang(const char *text, size_t size, const char *options, int fp64, size_t *out_size, char *log) {
+void *packing_by_clang(const packing_source_t *source, size_t *out_size, char *log) {
   hal_clang_result_t result;
-  if (hal_clang_spirv(text, size, options, fp64, &result)) {
+  if (hal_clang_spirv_until(source->text, source->size, source->options, source->fp64, source->cancelled, &result)) {
     snprintf(log, PACKING_LOG, "%s", result.log);
     return NULL;
   }
@@ -55,78 +52,78 @@ void *packing_by_clang(const char *text, size_t size, const char *options, int f
   return data;
 }
 
-/* ---- a command ------------------------------------------------------------------------------------------------------- */
+/* ---- a command ---- */
 
-/* Runs a command in a shell, `command SOURCE OUTPUT OPTIONS...`, its messages in a file. Returns its exit status, -1 = it was killed. */
-static int run(const char *command, const char *kernel, int fp64, char *source, char *output, char *options,
-               const char *messages) {
-  char line[PATH_ROOM + 64], name[PATH_ROOM], double_precision[32], *words[MOST_OPTIONS + 8], *rest = NULL;
-  int count = 0, status = 0;
-  pid_t child;
-  posix_spawn_file_actions_t actions;
+/* The files of one run of a command, in a temporary folder. */
+typedef struct command_files_s {
+  char folder[PATH_ROOM / 2], source[PATH_ROOM], output[PATH_ROOM];
+  int nothing, messages; /* standard input, and what the command prints */
+} command_files_t;
+
+/* Runs `command SOURCE OUTPUT OPTIONS...` in a shell. Returns its exit status; -1: a signal ended it, or it did not start. */
+static int run(const char *command, const packing_source_t *source, const command_files_t *files) {
+  char line[PATH_ROOM + 64], name[PATH_ROOM], fp64[32], options[PATH_ROOM];
+  const char *words[MOST_OPTIONS + 12] = {"env"};
+  int count = 1, error;
   snprintf(line, sizeof line, "%s \"$@\"", command);
+  snprintf(name, sizeof name, "HAL_PACK_KERNEL=%s", source->kernel);
+  snprintf(fp64, sizeof fp64, "HAL_PACK_FP64=%d", source->fp64 != 0);
+  snprintf(options, sizeof options, "%s", source->options);
+  words[count++] = name, words[count++] = fp64;
   words[count++] = "/bin/sh", words[count++] = "-c", words[count++] = line, words[count++] = "hal-pack";
-  words[count++] = source, words[count++] = output;
-  for (char *word = strtok_r(options, " ", &rest); word && count < MOST_OPTIONS; word = strtok_r(NULL, " ", &rest))
-    words[count++] = word;
+  words[count++] = files->source, words[count++] = files->output;
+  count = hal_process_words(options, words, count, count + MOST_OPTIONS);
+  if (count < 0) return -1;
   words[count] = NULL;
-  size_t variables = 0;
-  while (environ[variables]) variables++;
-  char **const own = malloc((variables + 3) * sizeof *own);
-  if (!own) return -1;
-  memcpy(own + 2, environ, (variables + 1) * sizeof *own);
-  snprintf(name, sizeof name, "HAL_PACK_KERNEL=%s", kernel);
-  snprintf(double_precision, sizeof double_precision, "HAL_PACK_FP64=%d", fp64 != 0);
-  own[0] = name, own[1] = double_precision;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, 2, messages, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-  posix_spawn_file_actions_adddup2(&actions, 2, 1);
-  const int code = posix_spawn(&child, words[0], &actions, NULL, words, own);
-  posix_spawn_file_actions_destroy(&actions);
-  free(own);
-  if (code) return -1;
-  while (waitpid(child, &status, 0) < 0)
-    if (errno != EINTR) return -1;
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return hal_process_run_wanted(words, files->nothing, files->messages, files->messages, source->cancelled, &error);
 }
 
-static void *take(const char *path, size_t *out_size) {
-  const int file = open(path, O_RDONLY | O_CLOEXEC);
-  void *const data = file < 0 ? NULL : read_file(file, out_size);
-  if (file >= 0) close(file);
-  return data;
+static int write_source(const packing_source_t *source, const char *path) {
+  FILE *const file = fopen(path, "we");
+  const int written = file && fwrite(source->text, 1, source->size, file) == source->size;
+  return file && fclose(file) == 0 && written;
 }
 
-void *packing_by_command(const char *command, const char *kernel, const char *text, size_t size, const char *options,
-                         int fp64, size_t *out_size, char *log) {
+static int open_files(command_files_t *files, const packing_source_t *source, char *log) {
   const char *const temporary = getenv("TMPDIR");
-  char folder[PATH_ROOM / 2], source[PATH_ROOM], output[PATH_ROOM], messages[PATH_ROOM], words[PATH_ROOM];
-  snprintf(folder, sizeof folder, "%.200s/hal-pack.XXXXXX", temporary && *temporary ? temporary : "/tmp");
-  if (!mkdtemp(folder)) return snprintf(log, PACKING_LOG, "%s: %s", folder, strerror(errno)), NULL;
-  snprintf(source, sizeof source, "%s/source", folder);
-  snprintf(output, sizeof output, "%s/output", folder);
-  snprintf(messages, sizeof messages, "%s/messages", folder);
-  snprintf(words, sizeof words, "%s", options);
+  files->nothing = files->messages = -1;
+  snprintf(files->folder, sizeof files->folder, "%.200s/hal-pack.XXXXXX", temporary && *temporary ? temporary : "/tmp");
+  if (!mkdtemp(files->folder)) return snprintf(log, PACKING_LOG, "%s: %s", files->folder, strerror(errno)), 0;
+  snprintf(files->source, sizeof files->source, "%s/source", files->folder);
+  snprintf(files->output, sizeof files->output, "%s/output", files->folder);
+  files->nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  files->messages = hal_process_file("hal_pack");
+  if (files->nothing >= 0 && files->messages >= 0 && write_source(source, files->source)) return 1;
+  return snprintf(log, PACKING_LOG, "%s: %s", files->source, strerror(errno)), 0;
+}
+
+static void close_files(const command_files_t *files) {
+  if (files->nothing >= 0) close(files->nothing);
+  if (files->messages >= 0) close(files->messages);
+  unlink(files->source), unlink(files->output), rmdir(files->folder);
+}
+
+/* Writes the cause, and what the command printed. */
+static void explain(char *log, const char *cause, int messages) {
+  const int printed = hal_process_size(messages) != 0;
+  const int used = snprintf(log, PACKING_LOG, "%s%s", cause, printed ? ": " : "");
+  if (printed) hal_process_log(messages, log + used, PACKING_LOG - (size_t)used);
+}
+
+void *packing_by_command(const char *command, const packing_source_t *source, size_t *out_size, char *log) {
+  command_files_t files = {.source = "", .output = ""};
   void *data = NULL;
-  FILE *const file = fopen(source, "we");
-  const int written = file && fwrite(text, 1, size, file) == size;
-  if (!file || fclose(file) || !written) {
-    snprintf(log, PACKING_LOG, "%s: %s", source, strerror(errno));
-  } else {
-    const int code = run(command, kernel, fp64, source, output, words, messages);
-    size_t length = 0;
-    if (!code) data = take(output, out_size);
-    char *const said = data ? NULL : take(messages, &length);
-    if (!data)
-      snprintf(log, PACKING_LOG, "%s: %.*s", code ? "the compiler failed" : "the compiler wrote nothing", (int)length,
-               said ? said : "");
-    free(said);
+  if (open_files(&files, source, log)) {
+    const int code = run(command, source, &files);
+    const int file = code ? -1 : open(files.output, O_RDONLY | O_CLOEXEC);
+    if (file >= 0) data = read_file(file, out_size), close(file);
+    if (!data) explain(log, code ? "the compiler failed" : "the compiler wrote no output", files.messages);
   }
-  unlink(source), unlink(output), unlink(messages), rmdir(folder);
+  close_files(&files);
   return data;
 }
 
-/* ---- a device ---------------------------------------------------------------------------------------------------------- */
+/* ---- a device ---- */
 
 int packing_device_open(packing_t *packing) {
   if (hal_registry_open(packing->plugin) || hal_device_ensure(0))

@@ -1,5 +1,5 @@
-/* main.c: the program hal-pack. Exit codes: 0 the pack is there with all that was asked for, 1 it is not or some kernels are missing in it,
- * 2 wrong usage. */
+/* main.c: the program hal-pack. Exit codes: 0 the pack has all requested modules, 1 there is no pack or some modules are
+ * missing in it, 2 wrong usage. */
 #define _GNU_SOURCE /* getopt_long */
 #include <fnmatch.h>
 #include <getopt.h>
@@ -15,23 +15,25 @@
 #include "packing.h"
 
 static const char usage[] =
-    "hal-pack --output FILE.pack [options]: compiles the portable kernels ahead, for a plugin beside which the file "
-    "will\n"
-    "lie as libhal_<name>.pack\n"
+    "hal-pack --output FILE.pack [options]: compiles the portable kernels ahead, into a file that users install next "
+    "to\n"
+    "the plugin as libhal_<name>.pack\n"
     "  (no compiler)       SPIR-V, by clang and llvm-spirv of one version on PATH\n"
-    "  --compiler COMMAND  instead, in a shell: COMMAND SOURCE OUTPUT OPTIONS..., for each kernel; the kernel's name "
-    "is in\n"
-    "                      HAL_PACK_KERNEL, and HAL_PACK_FP64 is 0 when the device has no double precision\n"
+    "  --compiler COMMAND  instead, in a shell: COMMAND SOURCE OUTPUT OPTIONS..., for each kernel; HAL_PACK_KERNEL "
+    "has\n"
+    "                      the name of the kernel, HAL_PACK_FP64 is 0 for devices without double precision\n"
     "  --plugin PATH       instead: the binaries that the first device of this plugin makes\n"
-    "  --source DIALECT    of the sources that COMMAND takes: opencl-c (default) or cuda-c\n"
-    "  --dialect DIALECT   of the modules that COMMAND makes, spirv by default\n"
-    "  --form simt|cpu     for devices of many threads, for those of few wide cores; both may be given; simt by "
-    "default\n"
-    "  --fp64 yes|no|both  for devices with double precision, without, for both; both by default\n"
+    "  --source DIALECT    dialect of the sources that COMMAND reads: opencl-c (default) or cuda-c\n"
+    "  --dialect DIALECT   dialect of the modules that COMMAND writes, spirv by default\n"
+    "  --form simt|cpu     for devices with many threads, for those with few wide cores; may be repeated; default "
+    "simt\n"
+    "  --fp64 yes|no|both  for devices with double precision, without, for both (default)\n"
     "  --kernels LIST      only kernels with these names; commas, * and ? are allowed\n"
-    "  --list              the names of the kernels\n"
-    "  --skip-code N       exit code when clang and llvm-spirv are not here, 1 by default\n"
-    "  --jobs N            processes at a time, as many as processors by default\n"
+    "  --limit SECONDS     time for one module, after which its compiler is ended and the module is left out; 60 by\n"
+    "                      default, 0 for no limit; does not apply to --plugin\n"
+    "  --list              prints the names of the kernels\n"
+    "  --skip-code N       exit code if clang and llvm-spirv are missing, 1 by default\n"
+    "  --jobs N            compilers that run at the same time, one for each processor by default\n"
     "  --quiet             no progress\n";
 
 static int skip_code = 1, list_only;
@@ -39,7 +41,7 @@ static int skip_code = 1, list_only;
 static int add_form(packing_t *packing, const char *name) {
   const uint32_t form = strcmp(name, "cpu") == 0 ? HAL_FORM_CPU_VECTOR : HAL_FORM_SIMT;
   if (form == HAL_FORM_SIMT && strcmp(name, "simt") != 0)
-    return fprintf(stderr, "hal-pack: there is no form \"%s\"; give simt or cpu\n", name), 0;
+    return fprintf(stderr, "hal-pack: invalid form '%s': expected simt or cpu\n", name), 0;
   for (uint32_t i = 0; i < packing->form_count; i++)
     if (packing->forms[i] == form) return 1;
   packing->forms[packing->form_count++] = form;
@@ -50,18 +52,24 @@ static int set_fp64(packing_t *packing, const char *word) {
   packing->fp64 = strcmp(word, "no") != 0;
   packing->without_fp64 = strcmp(word, "yes") != 0;
   if (strcmp(word, "yes") == 0 || strcmp(word, "no") == 0 || strcmp(word, "both") == 0) return 1;
-  return fprintf(stderr, "hal-pack: --fp64 is yes, no or both, not \"%s\"\n", word), 0;
+  return fprintf(stderr, "hal-pack: invalid --fp64 '%s': expected yes, no or both\n", word), 0;
+}
+
+static int set_limit(packing_t *packing, const char *word) {
+  char *end = NULL;
+  packing->limit = strtod(word, &end);
+  if (end != word && !*end && packing->limit >= 0 && packing->limit < 1e9) return 1;
+  return fprintf(stderr, "hal-pack: invalid --limit '%s': expected a number of seconds, 0 for no limit\n", word), 0;
 }
 
 static int read_options(int argc, char **argv, packing_t *packing) {
-  enum { OUTPUT = 1, COMPILER, PLUGIN, SOURCE, DIALECT, FORM, FP64, KERNELS, LIST, SKIP, JOBS, QUIET, HELP };
-  static const struct option options[] = {{"output", 1, NULL, OUTPUT},   {"compiler", 1, NULL, COMPILER},
-                                          {"plugin", 1, NULL, PLUGIN},   {"source", 1, NULL, SOURCE},
-                                          {"dialect", 1, NULL, DIALECT}, {"form", 1, NULL, FORM},
-                                          {"fp64", 1, NULL, FP64},       {"kernels", 1, NULL, KERNELS},
-                                          {"list", 0, NULL, LIST},       {"skip-code", 1, NULL, SKIP},
-                                          {"jobs", 1, NULL, JOBS},       {"quiet", 0, NULL, QUIET},
-                                          {"help", 0, NULL, HELP},       {NULL, 0, NULL, 0}};
+  enum { OUTPUT = 1, COMPILER, PLUGIN, SOURCE, DIALECT, FORM, FP64, KERNELS, LIMIT, LIST, SKIP, JOBS, QUIET, HELP };
+  static const struct option options[] = {
+      {"output", 1, NULL, OUTPUT}, {"compiler", 1, NULL, COMPILER}, {"plugin", 1, NULL, PLUGIN},
+      {"source", 1, NULL, SOURCE}, {"dialect", 1, NULL, DIALECT},   {"form", 1, NULL, FORM},
+      {"fp64", 1, NULL, FP64},     {"kernels", 1, NULL, KERNELS},   {"limit", 1, NULL, LIMIT},
+      {"list", 0, NULL, LIST},     {"skip-code", 1, NULL, SKIP},    {"jobs", 1, NULL, JOBS},
+      {"quiet", 0, NULL, QUIET},   {"help", 0, NULL, HELP},         {NULL, 0, NULL, 0}};
   for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
     if (option == OUTPUT) packing->output = optarg;
     if (option == COMPILER) packing->compiler = optarg;
@@ -75,22 +83,23 @@ static int read_options(int argc, char **argv, packing_t *packing) {
     if (option == JOBS) packing->jobs = atol(optarg);
     if (option == FORM && !add_form(packing, optarg)) return 0;
     if (option == FP64 && !set_fp64(packing, optarg)) return 0;
+    if (option == LIMIT && !set_limit(packing, optarg)) return 0;
     if (option == '?' || option == HELP) return printf("%s", usage), 0;
   }
-  if (optind < argc) return fprintf(stderr, "hal-pack: \"%s\" is no option; see --help\n", argv[optind]), 0;
-  if (!list_only && !packing->output) return fprintf(stderr, "hal-pack: give --output FILE.pack; see --help\n"), 0;
+  if (optind < argc) return fprintf(stderr, "hal-pack: unknown option '%s'; see --help\n", argv[optind]), 0;
+  if (!list_only && !packing->output) return fprintf(stderr, "hal-pack: missing --output FILE.pack; see --help\n"), 0;
   if (packing->compiler && packing->plugin)
-    return fprintf(stderr, "hal-pack: a command and a plugin; give one of --compiler and --plugin\n"), 0;
+    return fprintf(stderr, "hal-pack: --compiler and --plugin exclude each other\n"), 0;
   if (strlen(packing->dialect) >= HAL_PACK_DIALECT ||
       (strcmp(packing->source, "opencl-c") != 0 && strcmp(packing->source, "cuda-c") != 0))
     return fprintf(stderr,
-                   "hal-pack: sources are in opencl-c or cuda-c, not in \"%s\", and a dialect has a short name\n",
-                   packing->source),
+                   "hal-pack: invalid --source '%s' or --dialect '%s': expected opencl-c or cuda-c, a short name\n",
+                   packing->source, packing->dialect),
            0;
   return 1;
 }
 
-/* Whether a kernel is asked for. */
+/* Returns whether --kernels names a kernel. */
 static int is_wanted(const packing_t *packing, const char *name) {
   char pattern[256];
   if (!packing->patterns) return 1;
@@ -103,7 +112,7 @@ static int is_wanted(const packing_t *packing, const char *name) {
   return 0;
 }
 
-/* Names the modules. Those for devices without double precision follow apart, where they cannot be the same: see build.c. */
+/* Lists the modules. name_rest adds those for devices without double precision, if they differ (build.c). */
 static size_t name_modules(const packing_t *packing, packed_t *modules, int fp64) {
   size_t count = 0;
   for (uint32_t form = 0; form < packing->form_count; form++)
@@ -115,7 +124,8 @@ static size_t name_modules(const packing_t *packing, packed_t *modules, int fp64
   return count;
 }
 
-/* Behind `count` modules for devices with double precision: those of the kernels whose code the others cannot have. */
+/* Adds modules for devices without double precision after `count` modules for devices with it, of the kernels whose
+ * modules use it. */
 static size_t name_rest(packed_t *modules, size_t count) {
   size_t all = count;
   for (size_t i = 0; i < count; i++)
@@ -134,11 +144,8 @@ static int pack(packing_t *packing) {
     failed += packing_compile(packing, modules + count, all - count);
     count = all;
   }
-  size_t told = 0;
-  for (size_t i = 0; i < count && told < 5; i++)
-    if (modules[i].why) fprintf(stderr, "hal-pack: %s: %s\n", modules[i].kernel, modules[i].why), told++;
-  if (failed) fprintf(stderr, "hal-pack: %zu of %zu modules are not in the pack\n", failed, count);
-  if (!count) fprintf(stderr, "hal-pack: no kernel has such a name; see --list\n");
+  packing_report(modules, count, failed);
+  if (!count) fprintf(stderr, "hal-pack: no kernel matches '%s'; see --list\n", packing->patterns);
   const int written = count && failed < count && packing_write(packing, modules, count);
   for (size_t i = 0; i < count; i++) free(modules[i].data), free(modules[i].why);
   free(modules);
@@ -146,8 +153,12 @@ static int pack(packing_t *packing) {
 }
 
 int main(int argc, char **argv) {
-  packing_t packing = {
-      .source = "opencl-c", .dialect = "spirv", .fp64 = 1, .without_fp64 = 1, .jobs = sysconf(_SC_NPROCESSORS_ONLN)};
+  packing_t packing = {.source = "opencl-c",
+                       .dialect = "spirv",
+                       .fp64 = 1,
+                       .without_fp64 = 1,
+                       .jobs = sysconf(_SC_NPROCESSORS_ONLN),
+                       .limit = 60};
   if (!read_options(argc, argv, &packing)) return 2;
   if (list_only) {
     for (size_t i = 0; i < hal_op_source_count(); i++) puts(hal_op_source_name(i));
@@ -159,7 +170,6 @@ int main(int argc, char **argv) {
   if (packing.maker) return pack(&packing);
   fprintf(stderr,
           "hal-pack: clang and llvm-spirv of one version are not on PATH (Debian: clang-14, llvm-spirv-14); install "
-          "them, or "
-          "give --compiler\n");
+          "them, or pass --compiler\n");
   return skip_code;
 }

@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "clang.h"
 #include "freeze.h"
 #include "hal/plugin_process.h"
 #include "hal/plugin_setting.h"
@@ -54,9 +55,9 @@ const char *hal_clang_path(void) {
 }
 
 /* Runs a program from one file to another, its complaints to a third. Returns its exit status, -1 when it cannot be run or is killed. */
-static int run(const char *const *words, int in, int out, int log) {
+static int run(const char *const *words, int in, int out, int log, const int32_t *cancelled) {
   int error;
-  return hal_process_run(words, in, out, log, &error);
+  return hal_process_run_wanted(words, in, out, log, cancelled, &error);
 }
 
 static int empty(int file) { return ftruncate(file, 0) == 0 && lseek(file, 0, SEEK_SET) == 0; }
@@ -67,7 +68,7 @@ static int empty(int file) { return ftruncate(file, 0) == 0 && lseek(file, 0, SE
  * are fewer passes; at last there are none, and the driver's compiler does it all. */
 typedef enum attempt_e { OPTIMISED, THAWED, PLAIN, BARE, ATTEMPTS } attempt_e;
 
-static int compile_to(int fp64, char *options, attempt_e attempt, int in, int out, int log) {
+static int compile_to(int fp64, char *options, attempt_e attempt, int in, int out, int log, const int32_t *cancelled) {
   const char *words[MOST_WORDS] = {tools.clang,
                                    "-x",
                                    "cl",
@@ -95,11 +96,11 @@ static int compile_to(int fp64, char *options, attempt_e attempt, int in, int ou
   words[count++] = "-";
   words[count++] = "-";
   words[count] = NULL;
-  return run(words, in, out, log);
+  return run(words, in, out, log, cancelled);
 }
 
 /* Text without `freeze` to bitcode, without a pass that might bring it back. */
-static int assemble(int in, int out, int log) {
+static int assemble(int in, int out, int log, const int32_t *cancelled) {
   const char *const words[] = {tools.clang,
                                "-x",
                                "ir",
@@ -113,11 +114,11 @@ static int assemble(int in, int out, int log) {
                                "-",
                                "-",
                                NULL};
-  return run(words, in, out, log);
+  return run(words, in, out, log, cancelled);
 }
 
 /* Turns the text in a file into bitcode, by way of another, which it leaves empty. */
-static int thaw(int file, int other, int log) {
+static int thaw(int file, int other, int log, const int32_t *cancelled) {
   const size_t size = hal_process_size(file);
   int code = -1;
   if (!size || ftruncate(file, (off_t)size + 1)) return -1; /* a NUL behind it */
@@ -125,32 +126,37 @@ static int thaw(int file, int other, int log) {
   if (text == MAP_FAILED) return -1;
   const int whole = hal_thaw(text) && hal_process_write(other, text, size);
   munmap(text, size + 1);
-  if (whole && empty(file)) code = assemble(other, file, log);
+  if (whole && empty(file)) code = assemble(other, file, log, cancelled);
   return empty(other) ? code : -1;
 }
 
-static int translate(int in, int out, int log) {
+static int translate(int in, int out, int log, const int32_t *cancelled) {
   const char *const words[] = {tools.translator, "--spirv-max-version=1.2", "-", "-o", "-", NULL};
-  return lseek(in, 0, SEEK_SET) == 0 ? run(words, in, out, log) : -1;
+  return lseek(in, 0, SEEK_SET) == 0 ? run(words, in, out, log, cancelled) : -1;
 }
 
 /* Attempts one after the other; files: source, bitcode, SPIR-V, log. Returns 0, or the exit code of what failed. */
-static int attempt_all(const char *given, int fp64, const int *files) {
+static int attempt_all(const char *given, int fp64, const int *files, const int32_t *cancelled) {
   char options[OPTION_BYTES];
   int code = -1;
-  for (attempt_e attempt = OPTIMISED; attempt < ATTEMPTS && code; attempt++) {
+  for (attempt_e attempt = OPTIMISED; attempt < ATTEMPTS && code && !hal_is_cancelled(cancelled); attempt++) {
     snprintf(options, sizeof options, "%s", given);
     if (!empty(files[1]) || !empty(files[2]) || !empty(files[3]) || lseek(files[0], 0, SEEK_SET)) return -1;
-    code = compile_to(fp64, options, attempt, files[0], files[1], files[3]);
+    code = compile_to(fp64, options, attempt, files[0], files[1], files[3], cancelled);
     if (code) return code; /* the source is wrong */
-    if (attempt == THAWED) code = thaw(files[1], files[2], files[3]);
-    if (!code) code = translate(files[1], files[2], files[3]);
+    if (attempt == THAWED) code = thaw(files[1], files[2], files[3], cancelled);
+    if (!code) code = translate(files[1], files[2], files[3], cancelled);
   }
   return code || hal_process_size(files[2]) ? code : -1;
 }
 
 hal_status_t hal_clang_spirv(const char *source, size_t size, const char *options, int fp64,
                              hal_clang_result_t *out_result) {
+  return hal_clang_spirv_until(source, size, options, fp64, NULL, out_result);
+}
+
+hal_status_t hal_clang_spirv_until(const char *source, size_t size, const char *options, int fp64,
+                                   const int32_t *cancelled, hal_clang_result_t *out_result) {
   int files[4] = {-1, -1, -1, -1}, good = 1;
   hal_status_t status = HAL_OK;
   *out_result = (hal_clang_result_t){.file = -1};
@@ -168,7 +174,7 @@ hal_status_t hal_clang_spirv(const char *source, size_t size, const char *option
     snprintf(out_result->log, sizeof out_result->log, "no memory to compile a module of %zu bytes; free some memory",
              size);
     status = HAL_RESOURCE_EXHAUSTED;
-  } else if ((out_result->code = attempt_all(options, fp64, files)) != 0 || lseek(files[2], 0, SEEK_SET)) {
+  } else if ((out_result->code = attempt_all(options, fp64, files, cancelled)) != 0 || lseek(files[2], 0, SEEK_SET)) {
     hal_process_log(files[3], out_result->log, sizeof out_result->log);
     status = HAL_INVALID_ARGUMENT;
   } else {

@@ -1,8 +1,10 @@
 /* Tests of packs, files beside a plugin with kernels that hal-pack compiled ahead: served without a compiler; damaged, stale and foreign ones
  * are one warning and never a wrong number. The plugin is a copy in a folder of its own. */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <fcntl.h>
 #include <hal/hal.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -344,12 +346,60 @@ Test(npu_pack, kernels_whose_freeze_means_something_are_translated_without_passe
   cr_assert_eq(((const hal_pack_header_t *)(const void *)bytes)->count, 4);
 }
 
+/* Runs hal-pack and stores what it prints in `text`. Returns its exit code. */
+static int run_pack(const char *options, char *text, size_t room) {
+  char command[4 * ROOM];
+  snprintf(command, sizeof command, HAL_PACK_PROGRAM " --output '%s' %s 2>&1", pack_path, options);
+  FILE *const pipe = popen(command, "r");
+  cr_assert_not_null(pipe);
+  const size_t length = fread(text, 1, room - 1, pipe);
+  text[length] = '\0';
+  const int code = pclose(pipe);
+  cr_assert(WIFEXITED(code));
+  return WEXITSTATUS(code);
+}
+
+Test(npu_pack, a_compiler_that_hangs_is_ended_and_its_kernel_named) {
+  char text[4096], options[2 * ROOM];
+  snprintf(options, sizeof options,
+           "--limit 0.3 --kernels 'add_f32_contig,mul_f32_contig' --source cuda-c --dialect ptx --fp64 yes --compiler "
+           "'run() { case $HAL_PACK_KERNEL in mul*) echo $$ > %s/pid; sleep 1000;; esac; cp \"$1\" \"$2\"; }; run'",
+           folder);
+  cr_assert_eq(run_pack(options, text, sizeof text), 1);
+  cr_assert(strstr(text,
+                   "1 of 2 modules are not in the pack\n"
+                   "  took longer than the limit of 0.3 s; --limit sets another\n    mul_f32_contig\n"),
+            "%s", text);
+  read_pack(); /* with the other module */
+  char path[2 * ROOM];
+  snprintf(path, sizeof path, "%s/pid", folder);
+  FILE *const file = fopen(path, "r");
+  long process = 0;
+  cr_assert(file && fscanf(file, "%ld", &process) == 1 && process > 1);
+  fclose(file);
+  cr_assert(kill((pid_t)process, 0) && errno == ESRCH);
+}
+
+Test(npu_pack, failures_are_listed_by_reason) {
+  char text[4096];
+  cr_assert_eq(
+      run_pack("--kernels 'add_f32_contig,mul_f32_contig,sub_f32_contig' --source cuda-c --dialect ptx --fp64 "
+               "yes --compiler 'run() { case $HAL_PACK_KERNEL in sub*) exit 0;; esac; echo error: no unit >&2; "
+               "exit 1; }; run'",
+               text, sizeof text),
+      1);
+  cr_assert(strstr(text, "  the compiler failed: error: no unit\n    add_f32_contig mul_f32_contig\n"), "%s", text);
+  cr_assert(strstr(text, "  the compiler wrote no output\n    sub_f32_contig\n"), "%s", text);
+}
+
 Test(npu_pack, wrong_usage_is_told) {
   static const char *const wrong[] = {"",
                                       "--output x --form round",
                                       "--output x --fp64 perhaps",
                                       "--output x more",
                                       "--output x --source c",
+                                      "--output x --limit soon",
+                                      "--output x --limit -1",
                                       "--output x --compiler a --plugin b"};
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
     char command[4 * ROOM];
