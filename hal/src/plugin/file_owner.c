@@ -61,7 +61,7 @@ static int is_primary_group_of_others(gid_t group, uid_t owner) {
 static int is_name_of(const char *name, uid_t user) {
   char buffer[4096];
   struct passwd entry, *found = NULL;
-  return getpwnam_r(name, &entry, room, sizeof room, &found) == 0 && found &&
+  return getpwnam_r(name, &entry, buffer, sizeof buffer, &found) == 0 && found &&
          (found->pw_uid == user || found->pw_uid == 0);
 }
 
