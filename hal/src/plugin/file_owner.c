@@ -68,9 +68,9 @@ static int is_name_of(const char *name, uid_t user) {
 /* Returns whether a group has only the owner and root as members. If each user has a separate group (umask 002), their
  * files may be writable by that group, which adds no other user. Returns 0 for a group that cannot be looked up. */
 static int is_private_group(gid_t group, uid_t owner) {
-  char room[16384];
+  char buffer[16384];
   struct group entry, *found = NULL;
-  if (getgrgid_r(group, &entry, room, sizeof room, &found) || !found) return 0;
+  if (getgrgid_r(group, &entry, buffer, sizeof buffer, &found) || !found) return 0;
   for (char **member = found->gr_mem; *member; member++)
     if (!is_name_of(*member, owner)) return 0;
   return !is_primary_group_of_others(group, owner);

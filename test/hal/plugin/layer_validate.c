@@ -471,7 +471,8 @@ Test(layer_validate, names_are_of_live_objects) {
   assert_misuse(hal_call_object_name_set(plugin, 0, HAL_OBJECT_STREAM, stream, NULL), "object_name_set",
                 "name is NULL");
   assert_ok(hal_call_event_destroy(plugin, event));
-  assert_misuse(hal_call_object_name_set(plugin, 0, HAL_OBJECT_EVENT, event, "x"), "object_name_set", "not a live event");
+  assert_misuse(hal_call_object_name_set(plugin, 0, HAL_OBJECT_EVENT, event, "x"), "object_name_set",
+                "not a live event");
 }
 
 Test(layer_validate, a_device_is_reset_when_nothing_of_it_is_alive) {
