@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 LIST = Path(__file__).resolve().parents[2] / "hal/include/hal/plugin_ops.def"
 UNUSED = "Not used yet."  # of the comment: no part of the host calls the function so far
-NEED = {"M": "yes", "D": "no, the default works", "U": "no, the default answers `HAL_UNIMPLEMENTED`"}
+NEED = {"M": "yes", "D": "no, the default works", "U": "no, the default returns `HAL_UNIMPLEMENTED`"}
 
 
 class Function(NamedTuple):

@@ -81,7 +81,7 @@ static CTS_NORETURN void live(cts_run_t *run, const cts_case_t *which) {
   const uint32_t change = cts_process_changes(text, sizeof text, run->page->process_known);
   if (change) {
     run->page->process_known |= change;
-    CTS_GENERAL(&t, "leaves the process as it found it");
+    CTS_GENERAL(&t, "does not change the process");
     cts_fail(&t, "%s", text);
   }
   atomic_store(&run->page->held[last], 1);

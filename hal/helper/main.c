@@ -1,6 +1,6 @@
-/* main.c: the program torch_backend_hal_helper, installed beside libtorch_backend_hal.so.0. It opens that library
- * and does what its arguments say (hal/src/plugin/helper.h). It is linked with nothing of ours, so that the library
- * that is opened is the one beside it. */
+/* main.c: the program torch_backend_hal_helper, installed in the directory of libtorch_backend_hal.so.0. It opens that
+ * library and runs the command in its arguments (hal/src/plugin/helper.h). It links no library of this project, so that
+ * it always opens the library in its own directory. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <limits.h>
@@ -11,7 +11,7 @@
 
 #include "helper.h"
 
-/* Whether plugins count their devices here and start no helper of their own; looked up by hal/sdk/count.c. */
+/* Whether plugins count their devices in this process and start no helper; hal/sdk/count.c looks it up. */
 extern int32_t hal_helper_counts;
 int32_t hal_helper_counts;
 

@@ -68,7 +68,7 @@ static void compile(const packing_t *packing, packed_t *module, const char *text
     module->data = packing_by_clang(&source, &module->size, log);
   module->key = hal_pack_key(packing->source, options, module->fp64, text, size);
   module->key_without = hal_pack_key(packing->source, options, 0, text, size);
-  /* A module without a number of double precision serves devices without it, too: compiling again gives nothing better. */
+  /* A module without double-precision numbers also serves devices without double precision. */
   module->same_without = module->data && module->fp64 && packing->without_fp64 &&
                          !hal_provider_needs_fp64(module->kernel) && strcmp(packing->dialect, "spirv") == 0 &&
                          !has_double(module->data, module->size);

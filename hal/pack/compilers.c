@@ -60,7 +60,8 @@ typedef struct command_files_s {
   int nothing, messages; /* standard input, and what the command prints */
 } command_files_t;
 
-/* Runs `command SOURCE OUTPUT OPTIONS...` in a shell. Returns its exit status; -1: a signal ended it, or it did not start. */
+/* Runs `command SOURCE OUTPUT OPTIONS...` in a shell. Returns its exit status; -1: a signal ended it, or it did not
+ * start. */
 static int run(const char *command, const packing_source_t *source, const command_files_t *files) {
   char line[PATH_ROOM + 64], name[PATH_ROOM], fp64[32], options[PATH_ROOM];
   const char *words[MOST_OPTIONS + 12] = {"env"};
@@ -130,7 +131,8 @@ int packing_device_open(packing_t *packing) {
     return fprintf(stderr, "hal-pack: %s\n", hal_error_message()), 0;
   const hal_provider_t *const provider = &hal_op_table_of(&hal_devices[0])->provider;
   if (!provider->compiles || provider->native || !provider->binary)
-    return fprintf(stderr, "hal-pack: the device %s takes '%s'; a pack of it needs a dialect of source and 'binary'\n",
+    return fprintf(stderr,
+                   "hal-pack: the device %s accepts '%s'; a pack of it needs a dialect of source and 'binary'\n",
                    hal_devices[0].info.name, hal_devices[0].info.dialects),
            0;
   packing->source = provider->dialect;

@@ -1,5 +1,5 @@
-/* main.c: the program hal-pack. Exit codes: 0 the pack has all requested modules, 1 there is no pack or some modules are
- * missing in it, 2 wrong usage. */
+/* main.c: the program hal-pack. Exit codes: 0 the pack has all requested modules, 1 there is no pack or some modules
+ * are missing in it, 2 wrong usage. */
 #define _GNU_SOURCE /* getopt_long */
 #include <fnmatch.h>
 #include <getopt.h>

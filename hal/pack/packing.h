@@ -32,7 +32,7 @@ typedef struct packed_s {
   uint32_t form;
   int fp64;         /* for devices with double precision */
   int same_without; /* devices without double precision use the same module */
-  void *data;       /* NULL: it did not compile */
+  void *data;       /* NULL: the compilation failed */
   size_t size;
   hal_hash_t key, key_without;
   char *why; /* why it did not compile, or NULL */

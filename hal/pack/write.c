@@ -1,4 +1,5 @@
-/* write.c: modules to a file, whole or not at all. Equal modules stand in it once; the same modules give the same bytes. */
+/* write.c: writes modules to a file, completely or not at all. Equal modules are stored once; the same modules result
+ * in the same bytes. */
 #define _POSIX_C_SOURCE 200809L
 #include <errno.h>
 #include <fcntl.h>
@@ -35,7 +36,7 @@ static int by_key(const void *a, const void *b) {
   return (x[1] > y[1]) - (x[1] < y[1]);
 }
 
-/* The place of a module's bytes, which may be there already. */
+/* Returns the position of a module's bytes, which may be stored already. */
 static uint64_t place_of(content_t *content, const packed_t *module) {
   for (size_t i = 0; i < content->blob_count; i++)
     if (content->blobs[i]->size == module->size && memcmp(content->blobs[i]->data, module->data, module->size) == 0)

@@ -1,9 +1,9 @@
 /* base.c: libhal_plugin.a, the weak defaults that are linked into each plugin.
  *
- * hal_base_<op> is the strong body, callable as "super" from an override. hal_plugin_<op> is a weak wrapper round it,
- * in the section "hal_dflt" by whose bounds entry.c tells a default from an override. Weak stands on these definitions,
- * never on the header's prototypes: that would make the author's own functions weak too. Mandatory ops have no default,
- * so leaving one out is a link error that names it. */
+ * hal_base_<op> is the strong implementation, which an override may call. hal_plugin_<op> is a weak wrapper around it,
+ * in the section "hal_dflt"; entry.c distinguishes a default from an override by the bounds of that section. Only these
+ * definitions are weak, never the header's prototypes: that would make the author's own functions weak too. Mandatory
+ * ops have no default, so omitting one is a link error with its name. */
 #define _POSIX_C_SOURCE 200809L
 #include "hal/plugin.h"
 
@@ -17,7 +17,7 @@ const hal_host_api_t *hal_host;
 #include "hal/plugin_ops.def"
 #undef HAL_OP
 
-/* The bodies of kind U. They set no message: UNIMPLEMENTED is an answer, on which the host takes another way. */
+/* The implementations of kind U. They set no message, because UNIMPLEMENTED makes the host use another path. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 #define HAL_BODY_M(name, params)
@@ -29,7 +29,7 @@ const hal_host_api_t *hal_host;
 #undef HAL_OP
 #pragma GCC diagnostic pop
 
-/* The bodies of kind D. */
+/* The implementations of kind D. */
 #define HAL_DEFAULT(name, ...) hal_status_t hal_base_##name(__VA_ARGS__)
 #define HAL_DEFAULT_SELF
 #define HAL_DEFAULT_PASS

@@ -6,7 +6,7 @@
 
 typedef struct seal_s {
   char magic[8];
-  uint64_t bytes; /* behind the seal */
+  uint64_t bytes; /* after the seal */
   uint64_t sum;   /* of them */
   char maker[HAL_BINARY_MAKER];
 } seal_t;
@@ -35,7 +35,7 @@ hal_status_t hal_binary_open(const char *plugin, const hal_module_desc_t *desc, 
   message[0] = '\0';
   if (desc->size <= sizeof seal || !desc->data || memcmp(desc->data, magic, sizeof magic) != 0) {
     snprintf(message, sizeof message,
-             "%s: a module of %zu bytes in 'binary' is not what module_export gave; compile it from source", plugin,
+             "%s: a module of %zu bytes in 'binary' is not a result of module_export; compile it from source", plugin,
              desc->size);
     return hal_host->error_set(HAL_INVALID_ARGUMENT, 0, message);
   }

@@ -1,5 +1,5 @@
 /* build_flags.h: how the including file was compiled, as HAL_BUILD_* bits. entry.c is compiled with each plugin, so
- * that the bits are the plugin's and not the archive's; the host compares them with what the process can carry. */
+ * that the bits are the plugin's and not the archive's; the host compares them with those that the process supports. */
 #ifndef HAL_SDK_BUILD_FLAGS_H_
 #define HAL_SDK_BUILD_FLAGS_H_
 

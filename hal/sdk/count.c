@@ -17,9 +17,9 @@
 
 #include "helper.h"
 
-_Static_assert((int)HAL_COUNT_WHY == (int)HAL_HELPER_WHY, "a sentence is copied whole");
+_Static_assert((int)HAL_COUNT_WHY == (int)HAL_HELPER_WHY, "a reason is copied completely");
 
-enum { COUNT_SECONDS = 30 }; /* for a driver that looks for its devices; the slowest seen took three */
+enum { COUNT_SECONDS = 30 }; /* for a driver that searches for its devices; the slowest known took three */
 
 static hal_status_t refuse(const hal_counter_t *counter, hal_status_t status, int64_t code, const char *what) {
   char message[HAL_COUNT_WHY];
@@ -34,8 +34,8 @@ static int64_t seconds_now(void) {
   return (int64_t)now.tv_sec;
 }
 
-/* Reads what the helper writes, which is there at once or not at all. Returns 1, 0 = it ended without a word, -1 =
- * it has written nothing for too long. */
+/* Reads the helper's result, which is written completely or not at all. Returns 1, 0 = it ended without a result, -1 =
+ * it has written nothing within the time. */
 static int hear(int pipe_end, hal_helper_count_t *out_told) {
   const int64_t end = seconds_now() + COUNT_SECONDS;
   struct pollfd waited = {.fd = pipe_end, .events = POLLIN};
@@ -50,7 +50,8 @@ static int hear(int pipe_end, hal_helper_count_t *out_told) {
   }
 }
 
-/* Whether nobody else may write the helper: it belongs to root or this user, as the library beside it. */
+/* Returns whether no other user can write the helper: it belongs to root or this user, like the library in its
+ * directory. */
 static int is_safe(const char *path) {
   struct stat info;
   return stat(path, &info) == 0 && (info.st_uid == 0 || info.st_uid == geteuid()) && !(info.st_mode & S_IWOTH);
@@ -91,7 +92,7 @@ static hal_status_t count_in_helper(const hal_counter_t *counter, hal_helper_cou
   return HAL_OK;
 }
 
-/* In the helper, whose device_count was called for this answer. */
+/* Called in the helper, whose device_count was called for this result. */
 static hal_status_t count_here(const hal_counter_t *counter, hal_helper_count_t *out_told) {
   out_told->status = counter->count(&out_told->count, out_told->why);
   return HAL_OK;

@@ -5,7 +5,8 @@
  * have. Defaults never call a default directly. The includer defines
  *
  *   HAL_DEFAULT(name, params...)         the head of the default's definition
- *   HAL_SELF(name, args...)              a call of another op of the same plugin: an override of it improves this default
+ *   HAL_SELF(name, args...)              a call of another op of the same plugin: an override of it improves this
+ *                                        default
  *   HAL_DEFAULT_SELF, HAL_DEFAULT_PASS   what a helper needs for HAL_SELF, as parameter and as argument
  *   HAL_DEFAULT_ERROR(code, text)        a failure with a message */
 #include <stdio.h>
@@ -69,11 +70,11 @@ HAL_DEFAULT(memory_free_async, int32_t device, hal_plugin_stream_t *stream, void
   return status ? status : freed;
 }
 
-/* 4 KiB: large enough to amortise a copy call, small enough for any thread's stack. */
+/* 4 KiB: large enough to amortize a copy call, small enough for any thread's stack. */
 enum { DEFAULT_FILL_BYTES = 4096 };
 
-/* Copies the first `done` bytes behind themselves, as often as `size` wants: each copy doubles what is filled. UNIMPLEMENTED = the plugin
- * does not copy within a device. */
+/* Copies the first `done` bytes to the following ones until `size` bytes are filled: each copy doubles them.
+ * UNIMPLEMENTED = the plugin does not copy within a device. */
 static hal_status_t default_fill_double(HAL_DEFAULT_SELF hal_plugin_stream_t *stream, int32_t device, uint8_t *dst,
                                         size_t done, size_t size) {
   hal_status_t status = HAL_OK;
@@ -90,8 +91,9 @@ HAL_DEFAULT(memory_fill, hal_plugin_stream_t *stream, int32_t device, void *dst,
   uint8_t buffer[DEFAULT_FILL_BYTES];
   int chunked = 0;
   if (pattern_size == 0 || pattern_size > 16 || (pattern_size & (pattern_size - 1)) || size % pattern_size)
-    return HAL_DEFAULT_ERROR(HAL_INVALID_ARGUMENT,
-                             "memory_fill: a pattern has 1, 2, 4, 8 or 16 bytes, and the size is a multiple of it");
+    return HAL_DEFAULT_ERROR(
+        HAL_INVALID_ARGUMENT,
+        "memory_fill: invalid pattern; expected 1, 2, 4, 8 or 16 bytes, and a size that is a multiple of it");
   if (!size) return HAL_OK;
   const size_t first = size < sizeof buffer ? size : sizeof buffer;
   memset(buffer, 0, pattern_size); /* for compilers that do not see that the loop runs */
@@ -106,14 +108,14 @@ HAL_DEFAULT(memory_fill, hal_plugin_stream_t *stream, int32_t device, void *dst,
     status = HAL_SELF(memory_copy, stream, (uint8_t *)dst + done, device, buffer, HAL_HOST, chunk);
     done += chunk;
   }
-  /* The buffer is on this stack: the copies must have read it before it goes, those before a failed one too. They all
-   * read the same bytes, so one wait at the end is enough. */
+  /* The buffer is on this stack: the copies must have read it before the function returns, even those before a failed
+   * one. They all read the same bytes, so one wait at the end is sufficient. */
   if (!stream) return status;
   const hal_status_t drained = HAL_SELF(stream_synchronize, stream);
   return status ? status : drained;
 }
 
-/* Whether the last byte of `height` rows lies in the address space, from `first` on. */
+/* Returns whether the last byte of `height` rows from `first` on is in the address space. */
 static int default_rows_fit(const void *first, size_t pitch, size_t width, size_t height) {
   size_t last_row = 0, size = 0, end = 0;
   return !__builtin_mul_overflow(pitch, height - 1, &last_row) && !__builtin_add_overflow(last_row, width, &size) &&
@@ -204,7 +206,7 @@ HAL_DEFAULT(stream_query, hal_plugin_stream_t *stream) { return HAL_SELF(stream_
 
 HAL_DEFAULT(stream_synchronize_timeout, hal_plugin_stream_t *stream, int64_t timeout_ns) {
   const int64_t start = default_now_ns();
-  int64_t pause_ns = 1000; /* doubles up to 1 ms: quick for short work, cheap for long work */
+  int64_t pause_ns = 1000; /* doubles up to 1 ms: a short delay for short work, few queries for long work */
   for (;;) {
     const hal_status_t status = HAL_SELF(stream_query, stream);
     if (status != HAL_NOT_READY) return status;
@@ -238,7 +240,7 @@ HAL_DEFAULT(stream_native, hal_plugin_stream_t *stream, void **out_native) {
   return HAL_OK;
 }
 
-/* ---- events: a host time stamp, taken after the stream was drained. Only the defaults here may see one (group rule).
+/* ---- events: a host time stamp, taken after the stream was drained. Only the defaults here may get one (group rule).
  * ---- */
 
 typedef struct default_event_s {
@@ -283,7 +285,7 @@ HAL_DEFAULT(event_elapsed, hal_plugin_event_t *start, hal_plugin_event_t *end, i
   const default_event_t *const a = (const default_event_t *)start, *const b = (const default_event_t *)end;
   if (!(a->flags & b->flags & HAL_EVENT_TIMING) || !a->recorded || !b->recorded)
     return HAL_DEFAULT_ERROR(HAL_FAILED_PRECONDITION,
-                             "event_elapsed: make both events with HAL_EVENT_TIMING and record them first");
+                             "event_elapsed: create both events with HAL_EVENT_TIMING and record them first");
   *out_nanoseconds = b->ns - a->ns;
   return HAL_OK;
 }
@@ -303,13 +305,13 @@ HAL_DEFAULT(op_find, int32_t device, const char *name, hal_op_own_t *out_op) {
 /* 256 KiB: fits a second-level cache. */
 enum { DEFAULT_RANDOM_BYTES = 256 * 1024 };
 
-/* Reads the state that lies in device memory, when the work before it is done. */
+/* Reads the state in device memory, after the work before it is done. */
 static hal_status_t default_random_state(HAL_DEFAULT_SELF hal_plugin_stream_t *stream, hal_random_t *inout_desc) {
   uint64_t state[2];
   if (!HAL_HAS_FIELD(inout_desc, random_state) || !inout_desc->random_state) return HAL_OK;
   hal_status_t status =
       HAL_SELF(memory_copy, stream, state, HAL_HOST, inout_desc->random_state, inout_desc->device, sizeof state);
-  if (stream) { /* waited for after a failure, too: the state is on this stack */
+  if (stream) { /* also waits after a failure, because the state is on this stack */
     const hal_status_t drained = HAL_SELF(stream_synchronize, stream);
     if (!status) status = drained;
   }
@@ -324,7 +326,7 @@ HAL_DEFAULT(random_fill, hal_plugin_stream_t *stream, const hal_random_t *desc) 
   memcpy(&own, desc, desc->struct_size < sizeof own ? desc->struct_size : sizeof own);
   if (!hal_random_is_supported(desc))
     return HAL_DEFAULT_ERROR(HAL_UNIMPLEMENTED,
-                             "random_fill: the default makes uniform and normal numbers in floating "
+                             "random_fill: the default supports uniform and normal numbers in floating "
                              "dtypes up to 64 bits, bernoulli in integers too, bits in integers");
   const size_t size = hal_random_element_size(desc->dtype), per_block = size == 8 ? 2 : 4;
   const size_t room = DEFAULT_RANDOM_BYTES / size, most = desc->count < room ? (size_t)desc->count : room;

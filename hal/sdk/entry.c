@@ -1,13 +1,14 @@
 /* entry.c: the one exported function of a plugin. Compiled with each plugin (not part of the archive), so that the
- * build flags are the plugin's. It negotiates by size: the smaller of the host's and the plugin's table counts. */
+ * build flags are the plugin's. It negotiates by size: the smaller of the host's and the plugin's table is used. */
 #include <string.h>
 
 #include "build_flags.h"
 #include "hal/plugin.h"
 
-/* The linker makes these two for any section whose name is a C identifier: the archive keeps its weak defaults in it,
- * so the address tells a default from an override. (Comparing function pointers does not: compilers fold that.) Weak:
- * the section is missing when every op is overridden. Hidden: another plugin's pair must not be taken. */
+/* The linker defines these two for any section whose name is a C identifier. The archive's weak defaults are in this
+ * section, so the address distinguishes a default from an override. (Comparing function pointers does not: compilers
+ * fold that.) Weak: the section is missing if every op is overridden. Hidden: another plugin's pair must not be
+ * used. */
 extern const char __start_hal_dflt[] __attribute__((weak, visibility("hidden")));
 extern const char __stop_hal_dflt[] __attribute__((weak, visibility("hidden")));
 
@@ -51,7 +52,8 @@ _Static_assert(HAL_STRUCT_SIZE(hal_comm_state_t, message) == 312, "ABI: hal_comm
 _Static_assert(sizeof(hal_comm_call_t) == 24, "ABI: hal_comm_call_t");
 _Static_assert(HAL_STRUCT_SIZE(hal_host_api_t, extensions) == 72, "ABI: hal_host_api_t");
 
-static uint64_t provided[(SLOT_COUNT + 63) / 64]; /* written at the first entry; the host reads it for ever */
+/* written at the first entry; the host reads it until the process ends */
+static uint64_t provided[(SLOT_COUNT + 63) / 64];
 
 static const hal_plugin_api_t own_table = {
     .struct_size = sizeof(hal_plugin_api_t),

@@ -18,8 +18,8 @@ extern char **environ;
 
 enum { FIRST_FREE = 16, PAGE = 4096 }; /* above all descriptors that the helper gets */
 
-/* The file that an address is loaded from. The dynamic linker knows the program itself by argv[0] only, which may be
- * anything. */
+/* Returns the file that contains an address. The dynamic linker knows the program itself only by argv[0], which may be
+ * any text. */
 static int file_of(const void *address, char path[PATH_MAX]) {
   Dl_info info;
   if (!dladdr(address, &info) || !info.dli_fname) return ENOENT;
@@ -46,7 +46,7 @@ int hal_helper_find(const void *of, char path[PATH_MAX]) {
   return ENOENT;
 }
 
-/* As in a new process, whatever this one ignores or this thread blocks. */
+/* As in a new process, whatever signals this process ignores or this thread blocks. */
 static int set_signals(posix_spawnattr_t *attributes) {
   sigset_t none, all;
   sigemptyset(&none);
@@ -75,19 +75,19 @@ static int spawn(pid_t *child, char *const *words, const int files[HAL_HELPER_FI
   return code;
 }
 
-/* Opens an input that is empty and an output that is not read: /dev/null, or a file in memory where the user of this
- * process may not open it, as in a sandbox. */
+/* Opens an empty input and an unused output: /dev/null, or a file in memory if the user of this process may not open
+ * it, as in a sandbox. */
 static int open_null(void) {
   const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
   return null >= 0 ? null : memfd_create("hal-null", MFD_CLOEXEC);
 }
 
 int hal_helper_start(pid_t *out_child, const char *path, const char *operation, const char *plugin, int messages,
-                     int answer) {
+                     int result) {
   char *const words[] = {(char *)(uintptr_t)path, (char *)(uintptr_t)operation, (char *)(uintptr_t)plugin, NULL};
   const int null = open_null();
   if (null < 0) return errno;
-  const int sources[HAL_HELPER_FILES] = {null, null, messages < 0 ? null : messages, answer};
+  const int sources[HAL_HELPER_FILES] = {null, null, messages < 0 ? null : messages, result};
   int files[HAL_HELPER_FILES], count = 0, code = 0;
   for (; count < HAL_HELPER_FILES && !code; count++) { /* copies that the helper's own numbers do not overwrite */
     files[count] = fcntl(sources[count], F_DUPFD_CLOEXEC, FIRST_FREE);

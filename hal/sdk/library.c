@@ -17,7 +17,7 @@ static void *find(const hal_library_t *library, void *handle, size_t index) {
   return library->find ? library->find(handle, index) : dlsym(handle, library->symbols[index].name);
 }
 
-/* All symbols are looked up before the first is written: a table is whole or as it was. */
+/* All symbols are looked up before the first one is written: the table changes completely or not at all. */
 static hal_status_t fill(const hal_library_t *library, const char *name, void *handle) {
   for (size_t i = 0; i < library->symbol_count; i++)
     if (!library->symbols[i].optional && !find(library, handle, i))
@@ -31,7 +31,7 @@ static hal_status_t fill(const hal_library_t *library, const char *name, void *h
 }
 
 static hal_status_t open_locked(hal_library_t *library) {
-  char first[512] = "no name was given"; /* why the first name, which the advice is about, could not be loaded */
+  char first[512] = "no name is set"; /* why the first name, to which the advice refers, could not be loaded */
   for (size_t i = 0; i < HAL_LIBRARY_NAMES && library->names[i]; i++) {
     void *const handle = dlopen(library->names[i], RTLD_NOW | RTLD_LOCAL);
     if (!handle) {

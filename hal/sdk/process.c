@@ -1,4 +1,4 @@
-/* process.c: compilers as processes of their own (hal/plugin_process.h). */
+/* process.c: runs compilers as separate processes (hal/plugin_process.h). */
 #define _GNU_SOURCE /* memfd_create, memmem */
 #include "hal/plugin_process.h"
 
@@ -18,9 +18,9 @@
 extern char **environ;
 
 enum {
-  LOOK_MS = 5,   /* between two looks at a program */
-  END_MS = 1000, /* that it has to end when it is asked to */
-  REST_MS = 100  /* that what it started has behind its end; the dead that nobody buries count, too */
+  LOOK_MS = 5,   /* between two checks of a program */
+  END_MS = 1000, /* time that it has to end after SIGTERM */
+  REST_MS = 100  /* time for its children after its end; unreaped zombies count, too */
 };
 
 int hal_process_file(const char *name) { return memfd_create(name, MFD_CLOEXEC); }
@@ -51,7 +51,7 @@ int hal_process_words(char *options, const char **words, int count, int most) {
   return count;
 }
 
-/* In a privileged process the environment neither chooses the program nor goes on to it. */
+/* In a privileged process the environment neither selects the program nor is passed to it. */
 static int spawn(pid_t *child, const char *const *words, const posix_spawn_file_actions_t *actions,
                  const posix_spawnattr_t *attributes) {
   static char path[] = "PATH=/usr/bin:/bin", *const clean[] = {path, NULL};
@@ -63,7 +63,8 @@ static int spawn(pid_t *child, const char *const *words, const posix_spawn_file_
   return posix_spawn(child, program, actions, attributes, arguments, clean);
 }
 
-/* Signals that this thread blocks, or that its process ignores, are no matter of the child's. `grouped`: nor are those of this one's group. */
+/* The child starts with default signals, regardless of those that this thread blocks or its process ignores. `grouped`:
+ * it is not in this process's group. */
 static int set_signals(posix_spawnattr_t *attributes, int grouped) {
   sigset_t none, some;
   sigemptyset(&none);
@@ -77,7 +78,7 @@ static int set_signals(posix_spawnattr_t *attributes, int grouped) {
   return code ? code : posix_spawnattr_setflags(attributes, (short)flags);
 }
 
-/* Starts a program; 0, or the number of the error. */
+/* Starts a program; returns 0, or the error number. */
 static int start(const char *const *words, const int files[3], int grouped, pid_t *child) {
   posix_spawn_file_actions_t actions;
   posix_spawnattr_t attributes;
@@ -96,9 +97,9 @@ static int start(const char *const *words, const int files[3], int grouped, pid_
 
 static void sleep_ms(int milliseconds) { nanosleep(&(struct timespec){.tv_nsec = milliseconds * 1000000L}, NULL); }
 
-/* Ends the program and what it has started: asked, they leave no files; who does not listen is killed. */
+/* Ends the program and its children: SIGTERM lets them remove their files; then SIGKILL. */
 static void end_group(pid_t child) {
-  int has_ended = 0; /* the program, that is */
+  int has_ended = 0; /* of the program */
   kill(-child, SIGTERM);
   for (int left = END_MS; left > 0; left -= LOOK_MS) {
     if (!has_ended && waitpid(child, NULL, WNOHANG)) {
@@ -125,7 +126,7 @@ int hal_process_run_wanted(const char *const *words, int in, int out, int log, c
   *out_error = start(words, files, cancelled != NULL, &child);
   if (*out_error) return -1;
   while ((ended = waitpid(child, &status, cancelled ? WNOHANG : 0)) != child) {
-    if (ended < 0 && errno != EINTR) return 0; /* ignored: it has ended, and nobody knows how */
+    if (ended < 0 && errno != EINTR) return 0; /* ignored: it has ended, and its status is unknown */
     if (!cancelled) continue;
     if (hal_is_cancelled(cancelled)) {
       end_group(child);
@@ -136,7 +137,7 @@ int hal_process_run_wanted(const char *const *words, int in, int out, int log, c
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* The begin of the line in which a word stands first; the end of the text: it has none. */
+/* Returns the beginning of the first line that contains a word; the end of the text if there is none. */
 static const char *line_with(const char *text, const char *end, const char *word) {
   const char *at = memmem(text, (size_t)(end - text), word, strlen(word));
   while (at && at > text && at[-1] != '\n') at--;

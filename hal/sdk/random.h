@@ -1,6 +1,6 @@
-/* random.h: turns Philox words into numbers by the formulas beside hal_random_t in plugin.h. The reference for every
- * kernel: the archive's default of random_fill generates with it on the host. Compiled with -ffp-contract=off, since a
- * fused multiply-add would give other bits. */
+/* random.h: converts Philox words to numbers by the formulas at hal_random_t in plugin.h. It is the reference for every
+ * kernel: the archive's default of random_fill uses it on the host. Compiled with -ffp-contract=off, since a fused
+ * multiply-add would change bits. */
 #ifndef HAL_SDK_RANDOM_H_
 #define HAL_SDK_RANDOM_H_
 
@@ -10,7 +10,7 @@
 #include "hal/plugin.h"
 #include "philox.h"
 
-/* Gives the bytes of an element that the default can make, 0 for other dtypes. */
+/* Returns the size of an element that the default supports, 0 for other dtypes. */
 static inline size_t hal_random_element_size(hal_dtype_t dtype) {
   switch (dtype) {
     case HAL_BOOL:
@@ -45,15 +45,15 @@ static inline uint16_t hal_random_to_half(double value) {
   const double magnitude = fabs(value);
   if (isnan(value)) return sign | 0x7E00u;
   if (magnitude >= 65520.0) return sign | 0x7C00u; /* rounds past the largest half, 65504 */
-  int exponent = -14;                              /* the least normal exponent: subnormals share its spacing */
+  int exponent = -14;                              /* the smallest normal exponent: subnormals have its spacing */
   if (magnitude >= 0x1p-14) exponent = ilogb(magnitude);
   const double steps = nearbyint(ldexp(magnitude, 10 - exponent)); /* 10: bits of the fraction */
-  /* Adding lets a carry of the rounding run into the exponent. */
+  /* Adding propagates a carry of the rounding to the exponent. */
   const uint32_t bits = magnitude >= 0x1p-14 ? (uint32_t)(exponent + 14) * 1024u + (uint32_t)steps : (uint32_t)steps;
   return sign | (uint16_t)bits;
 }
 
-/* Rounds to bfloat16, ties to even, by way of round-to-odd in float, which makes the second rounding harmless. */
+/* Rounds to bfloat16, ties to even, through round-to-odd in float, which makes the second rounding exact. */
 static inline uint16_t hal_random_to_bfloat16(double value) {
   float narrow = (float)value;
   uint32_t bits;
@@ -141,7 +141,7 @@ static inline void hal_random_store(hal_dtype_t dtype, uint8_t *out, double valu
       memcpy(out, &bits, 2);
       return;
     }
-    default: { /* integers and bool, of which only bernoulli comes here */
+    default: { /* integers and bool, which only bernoulli reaches */
       const uint64_t integer = value != 0;
       for (size_t i = 0; i < hal_random_element_size(dtype); i++) out[i] = (uint8_t)(integer >> (8 * i));
     }
@@ -152,10 +152,10 @@ static inline void hal_random_store_bits(hal_dtype_t dtype, uint8_t *out, const 
   const size_t size = hal_random_element_size(dtype);
   const uint64_t wide = size == 8 ? hal_random_wide_word(words, element) : words[element];
   const uint64_t bits = dtype == HAL_BOOL ? wide & 1 : wide;
-  for (size_t i = 0; i < size; i++) out[i] = (uint8_t)(bits >> (8 * i)); /* little endian, as all our devices */
+  for (size_t i = 0; i < size; i++) out[i] = (uint8_t)(bits >> (8 * i)); /* little endian, as all supported devices */
 }
 
-/* Tells whether the default makes this distribution in this dtype. */
+/* Returns whether the default supports this distribution in this dtype. */
 static inline int hal_random_is_supported(const hal_random_t *desc) {
   switch (desc->distribution) {
     case HAL_RANDOM_UNIFORM:

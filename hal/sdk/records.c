@@ -1,4 +1,4 @@
-/* records.c: profile records between their work and their reader (hal/plugin_records.h). */
+/* records.c: the buffer of profile records (hal/plugin_records.h). */
 #include "hal/plugin_records.h"
 
 #include <string.h>
@@ -39,7 +39,7 @@ void hal_records_enable(hal_records_t *records, int32_t on) {
   pthread_mutex_unlock(&records->lock);
 }
 
-/* Takes the buffer away, so that work goes on while its records are read. */
+/* Removes the buffer, so that work continues while its records are read. */
 void hal_records_read(hal_records_t *records, hal_profile_sink_t sink, void *user_data) {
   pthread_mutex_lock(&records->lock);
   hal_profile_record_t *const list = records->records;
@@ -61,9 +61,9 @@ void hal_records_read(hal_records_t *records, hal_profile_sink_t sink, void *use
   hal_host->mem_free(list);
 }
 
-/* ---- names ------------------------------------------------------------------------------------------------------------------ */
+/* ---- names ------------------------------------------------------------------------------------------------------- */
 
-/* Those that outlive their kernels; a list, so that they are not lost to tools that look for leaks. */
+/* Names that outlive their kernels; a list, so that leak checkers do not report them. */
 static hal_name_t *kept;
 
 hal_name_t *hal_name_make(const char *text) {

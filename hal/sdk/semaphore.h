@@ -1,12 +1,12 @@
-/* semaphore.h: the default of the group SEMAPHORE: a number in a page of memory, which processes share where it was created with
- * HAL_SEMAPHORE_INTERPROCESS. Part of defaults.h, which says what HAL_DEFAULT and HAL_SELF are. */
+/* semaphore.h: the default of the group SEMAPHORE: a number in a page of memory, which processes share if it was
+ * created with HAL_SEMAPHORE_INTERPROCESS. Part of defaults.h, which describes HAL_DEFAULT and HAL_SELF. */
 #include <errno.h>
 #include <stdatomic.h>
 #include <unistd.h>
 
 #include "hal/plugin_shared_event.h"
 
-/* What a file holds. */
+/* The content of a file. */
 #define DEFAULT_SEMAPHORE_KIND "semaphor"
 
 typedef struct default_semaphore_page_s {
@@ -14,7 +14,7 @@ typedef struct default_semaphore_page_s {
 } default_semaphore_page_t;
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "processes share the number without a lock");
 
-/* Counted: signals and waits that are queued keep it. */
+/* Reference-counted: queued signals and waits hold a reference. */
 typedef struct default_semaphore_s {
   default_semaphore_page_t *page; /* `own`, or a mapped file */
   default_semaphore_page_t own;
@@ -40,7 +40,7 @@ static void default_semaphore_raise(default_semaphore_t *semaphore, uint64_t val
   while (old < value && !atomic_compare_exchange_weak(&semaphore->page->value, &old, value)) continue;
 }
 
-/* ---- life ---- */
+/* ---- lifetime ---- */
 
 static hal_status_t default_semaphore_new(default_semaphore_t **out_semaphore) {
   default_semaphore_t *const semaphore = hal_host->mem_alloc(sizeof *semaphore, 16);
@@ -53,7 +53,7 @@ static hal_status_t default_semaphore_new(default_semaphore_t **out_semaphore) {
   return HAL_OK;
 }
 
-/* Maps the file as the semaphore's page. Returns 0 when the system refuses. */
+/* Maps the file as the semaphore's page. Returns 0 if the system refuses. */
 static int default_semaphore_map(default_semaphore_t *semaphore, int file) {
   default_semaphore_page_t *const page = hal_shared_file_map(file, sizeof *page);
   if (page) semaphore->page = page;
@@ -71,9 +71,10 @@ HAL_DEFAULT(semaphore_create, int32_t device, uint64_t value, uint32_t flags, ha
                               &semaphore->handle) ||
        !default_semaphore_map(semaphore, semaphore->file))) {
     default_semaphore_release(semaphore);
-    return HAL_DEFAULT_ERROR(HAL_RESOURCE_EXHAUSTED,
-                             "semaphore_create: the system gives no file in memory for a semaphore between processes; "
-                             "close files, or raise the limit of open files");
+    return HAL_DEFAULT_ERROR(
+        HAL_RESOURCE_EXHAUSTED,
+        "semaphore_create: the system cannot create a file in memory for an interprocess semaphore; "
+        "close files, or raise the limit of open files");
   }
   atomic_store(&semaphore->page->value, value);
   *out_semaphore = (hal_plugin_semaphore_t *)semaphore;
@@ -127,7 +128,7 @@ HAL_DEFAULT(semaphore_open, int32_t device, const void *handle, size_t handle_si
   }
   default_semaphore_release(semaphore);
   if (status == HAL_INVALID_ARGUMENT)
-    return HAL_DEFAULT_ERROR(status, "semaphore_open: this is no handle of a semaphore; pass one of semaphore_export");
+    return HAL_DEFAULT_ERROR(status, "semaphore_open: not a handle of a semaphore; pass one of semaphore_export");
   if (status == HAL_RESOURCE_EXHAUSTED)
     return HAL_DEFAULT_ERROR(status, "semaphore_open: the memory of a semaphore cannot be mapped");
   return HAL_DEFAULT_ERROR(HAL_NOT_FOUND,
@@ -147,7 +148,7 @@ HAL_DEFAULT(semaphore_set, hal_plugin_semaphore_t *semaphore, uint64_t value) {
   return HAL_OK;
 }
 
-/* The pause before another look: 1 us at first, then twice as long each time up to 1 ms. */
+/* The pause before the next check: 1 us at first, then doubling up to 1 ms. */
 static void default_semaphore_pause(int64_t *inout_pause_ns, int64_t most_ns) {
   const struct timespec pause = {0, (long)(*inout_pause_ns < most_ns ? *inout_pause_ns : most_ns)};
   nanosleep(&pause, NULL);
@@ -195,7 +196,7 @@ static void default_semaphore_await(void *user_data) {
   default_semaphore_item_free(item);
 }
 
-/* What is captured runs any number of times, and a signal or a wait is for once. */
+/* Captured work may run any number of times, but a signal or a wait is for one time. */
 static hal_status_t default_semaphore_check(HAL_DEFAULT_SELF hal_plugin_stream_t *stream) {
   uint32_t capture = HAL_CAPTURE_NONE;
   uint64_t id = 0;
@@ -222,7 +223,7 @@ HAL_DEFAULT(stream_signal_semaphore, hal_plugin_stream_t *stream, hal_plugin_sem
                                  default_semaphore_signal);
 }
 
-/* A semaphore that is there already costs the stream nothing. */
+/* A semaphore that has the value already adds no work to the stream. */
 HAL_DEFAULT(stream_wait_semaphore, hal_plugin_stream_t *stream, hal_plugin_semaphore_t *semaphore, uint64_t value) {
   default_semaphore_t *const own = default_semaphore_of(semaphore);
   if (atomic_load(&own->page->value) >= value) return default_semaphore_check(HAL_DEFAULT_PASS stream);

@@ -1,5 +1,5 @@
-/* shared_event.c: events between processes (hal/plugin_shared_event.h): a page in memory that both map, in a file without a name, so that
- * nothing is left behind by a process that ends. */
+/* shared_event.c: interprocess events (hal/plugin_shared_event.h): a page in memory that both processes map, in a file
+ * without a name, so that a process that ends leaves nothing. */
 #define _GNU_SOURCE /* syscall */
 #include "hal/plugin_shared_event.h"
 
@@ -20,19 +20,19 @@
 
 enum { SLOTS = 64, LOOK_MS = 100 };
 
-/* What processes share. A ticket's slot is its remainder by SLOTS: `done` is the highest completed ticket there, `process` who recorded
- * the latest, `lost` one before it whose process had ended by then, and its work not. */
+/* The shared data. A ticket's slot is its remainder by SLOTS: `done` is the highest completed ticket there, `process`
+ * is the process that recorded the latest, `lost` an earlier ticket whose process has ended before its work. */
 typedef struct page_s {
-  _Atomic uint64_t taken, queued; /* tickets: given out; to be waited for */
+  _Atomic uint64_t taken, queued; /* tickets: reserved; to be waited for */
   _Atomic uint64_t done[SLOTS], lost[SLOTS];
   _Atomic int32_t process[SLOTS];
-  _Atomic uint32_t turn; /* changes with each completion: what sleepers look at */
+  _Atomic uint32_t turn; /* changes with each completion: sleeping threads wait for it */
 } page_t;
 
 struct hal_shared_event_s {
   page_t *page;
   const char *plugin;
-  int file; /* of the process that made it, else -1 */
+  int file; /* of the process that created it, else -1 */
   hal_shared_handle_t handle;
   atomic_uint users;
 };
@@ -45,7 +45,7 @@ static hal_status_t failed(const char *plugin, hal_status_t status, int code, co
   return hal_host->error_set(status, code, message);
 }
 
-/* Maps the file, which belongs to the event from now on where it is kept. */
+/* Maps the file; if it is `kept`, the event owns it from now on. */
 static hal_status_t map(const char *plugin, int file, int kept, const hal_shared_handle_t *handle,
                         hal_shared_event_t **out_event) {
   page_t *const page = hal_shared_file_map(file, sizeof *page);
@@ -66,7 +66,7 @@ hal_status_t hal_shared_event_make(const char *plugin, hal_shared_event_t **out_
   hal_shared_handle_t handle;
   int file = -1;
   if (hal_shared_file_create(KIND, sizeof(page_t), &file, &handle))
-    return failed(plugin, HAL_RESOURCE_EXHAUSTED, errno, "the system gives no file for an event between processes");
+    return failed(plugin, HAL_RESOURCE_EXHAUSTED, errno, "the system cannot create a file for an interprocess event");
   const hal_status_t status = map(plugin, file, 1, &handle, out_event);
   if (status) close(file);
   return status;
@@ -86,7 +86,7 @@ hal_status_t hal_shared_event_open(const char *plugin, const void *handle, size_
   hal_status_t status = hal_handle_read(plugin, handle, handle_size, &parcel, sizeof parcel);
   if (status) return status;
   if (!hal_shared_handle_is(KIND, &parcel))
-    return failed(plugin, HAL_INVALID_ARGUMENT, 0, "this is no handle of an event; give one of event_ipc_export");
+    return failed(plugin, HAL_INVALID_ARGUMENT, 0, "not a handle of an event; pass one of event_ipc_export");
   if (parcel.process == (int32_t)getpid())
     return failed(plugin, HAL_INVALID_ARGUMENT, 0,
                   "an event's handle was opened in the process that made it; open it in another one than this");
@@ -121,7 +121,7 @@ static void raise_to(_Atomic uint64_t *number, uint64_t value) {
   while (old < value && !atomic_compare_exchange_weak(number, &old, value)) continue;
 }
 
-/* Whether a process has ended; one that nobody has waited for yet has, too. */
+/* Returns whether a process has ended, including a zombie. */
 static int has_ended(int32_t process) {
   char path[32], line[512];
   if (kill(process, 0)) return errno == ESRCH;
@@ -130,7 +130,7 @@ static int has_ended(int32_t process) {
   const ssize_t length = file < 0 ? 0 : read(file, line, sizeof line - 1);
   if (file >= 0) close(file);
   line[length > 0 ? length : 0] = '\0';
-  const char *const name = strrchr(line, ')'); /* which may have blanks in it; the state stands behind it */
+  const char *const name = strrchr(line, ')'); /* which may contain spaces; the state follows it */
   return name && (strncmp(name, ") Z", 3) == 0 || strncmp(name, ") X", 3) == 0);
 }
 
@@ -141,13 +141,13 @@ uint64_t hal_shared_event_record(hal_shared_event_t *event) {
   if (ticket > SLOTS && !hal_shared_event_done(event, ticket - SLOTS) && has_ended(atomic_load(process)))
     raise_to(&page->lost[ticket % SLOTS], ticket - SLOTS);
   atomic_store(process, (int32_t)getpid());
-  raise_to(&page->queued, ticket); /* behind the line above: who sees the ticket sees whose it is */
+  raise_to(&page->queued, ticket); /* after the line above: a thread that sees the ticket sees its process */
   return ticket;
 }
 
 void hal_shared_event_complete(hal_shared_event_t *event, uint64_t ticket) {
   page_t *const page = event->page;
-  if (ticket > SLOTS) hal_shared_event_wait(event, ticket - SLOTS); /* of a process that has ended: nobody's any more */
+  if (ticket > SLOTS) hal_shared_event_wait(event, ticket - SLOTS); /* of a process that has ended */
   raise_to(&page->done[ticket % SLOTS], ticket);
   atomic_fetch_add(&page->turn, 1);
   syscall(SYS_futex, &page->turn, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
@@ -167,7 +167,7 @@ hal_status_t hal_shared_event_wait(const hal_shared_event_t *event, uint64_t tic
     if (hal_shared_event_done(event, ticket)) return HAL_OK;
     const int32_t process = atomic_load(&page->process[ticket % SLOTS]);
     if (atomic_load(&page->lost[ticket % SLOTS]) == ticket || has_ended(process)) {
-      if (hal_shared_event_done(event, ticket)) return HAL_OK; /* it ended behind its work */
+      if (hal_shared_event_done(event, ticket)) return HAL_OK; /* it ended after its work */
       return failed(event->plugin, HAL_ABORTED, 0,
                     "the process that recorded an event has ended before its work was done");
     }

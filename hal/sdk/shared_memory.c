@@ -1,5 +1,5 @@
-/* shared_memory.c: files without a name that processes share (hal/plugin_shared_event.h). Such a file ends with a page of its own, by which a
- * process that opens it recognizes it. Linked into plugins and into the host. */
+/* shared_memory.c: files without a name that processes share (hal/plugin_shared_event.h). Such a file ends with a
+ * separate page that identifies it. Linked into plugins and into the host. */
 #define _GNU_SOURCE /* memfd_create, getrandom, O_PATH, seals */
 #include "hal/plugin_shared_event.h"
 
@@ -27,7 +27,7 @@ _Static_assert(sizeof(hal_shared_handle_t) == 32, "the bytes of a handle, withou
 
 static size_t page_bytes(void) { return (size_t)sysconf(_SC_PAGESIZE); }
 
-/* Closes the file; errno stays. */
+/* Closes the file and preserves errno. */
 static void close_quietly(int file) {
   const int cause = errno;
   close(file);
@@ -83,7 +83,7 @@ int hal_shared_handle_is(const char *kind, const hal_shared_handle_t *handle) {
   return memcmp(handle->kind, expected, sizeof expected) == 0 && handle->process > 0 && handle->file >= 0;
 }
 
-/* Whether the name that the system has for a file is the one that hal_shared_file_create gave. */
+/* Returns whether the system's name of a file is the one that hal_shared_file_create has set. */
 static int has_name(int place) {
   static const char name[] = "/memfd:" NAME " (deleted)";
   char path[48], target[64];
@@ -92,8 +92,8 @@ static int has_name(int place) {
   return length == (ssize_t)sizeof name - 1 && memcmp(target, name, sizeof name - 1) == 0;
 }
 
-/* Opens what a handle names. It is looked at by a descriptor that only stands for it (O_PATH) first: to open a pipe, a terminal or a device may
- * have effects. Returns -1 with errno, 0 for a file of another sort. */
+/* Opens the file of a handle. It is first checked through a descriptor that only refers to it (O_PATH), because opening
+ * a pipe, a terminal or a device may have effects. Returns -1 with errno; errno 0 = a file of another kind. */
 static int open_file(const hal_shared_handle_t *handle) {
   char path[64];
   struct stat facts;
@@ -108,14 +108,14 @@ static int open_file(const hal_shared_handle_t *handle) {
   }
   close_quietly(place);
   if (file < 0) return -1;
-  const int seals = fcntl(file, F_GET_SEALS); /* -1: a file that has none */
+  const int seals = fcntl(file, F_GET_SEALS); /* -1: a file without seals */
   if (seals >= 0 && (seals & SEALS) == SEALS) return file;
   close(file);
   errno = 0;
   return -1;
 }
 
-/* Reads the last page. Returns whether it is the handle's. */
+/* Reads the last page. Returns whether it matches the handle. */
 static int read_trailer(int file, const hal_shared_handle_t *handle, size_t *out_size) {
   const size_t page = page_bytes();
   struct stat facts;

@@ -12,7 +12,7 @@ uint32_t hal_copy_direction(int32_t dst_device, int32_t src_device) {
   return dst_device == HAL_HOST ? HAL_COPY_DEVICE_TO_HOST : HAL_COPY_PEER;
 }
 
-/* Whether rows of `width` bytes end within the address space. */
+/* Returns whether rows of `width` bytes end within the address space. */
 static int rows_fit(const void *first, size_t pitch, size_t width, size_t height) {
   size_t last_row = 0, size = 0, end = 0;
   return !__builtin_mul_overflow(pitch, height - 1, &last_row) && !__builtin_add_overflow(last_row, width, &size) &&
@@ -40,10 +40,11 @@ hal_status_t hal_fill_check(const char *plugin, const void *dst, const void *pat
   const int known = pattern_size && pattern_size <= MAX_PATTERN && !(pattern_size & (pattern_size - 1));
   char message[256];
   if (!known || size % pattern_size || !pattern)
-    snprintf(message, sizeof message,
-             "%s: fill of %zu bytes with a pattern of %zu bytes; the pattern has 1, 2, 4, 8 or 16 bytes and divides "
-             "the size",
-             plugin, size, pattern_size);
+    snprintf(
+        message, sizeof message,
+        "%s: fill of %zu bytes with a pattern of %zu bytes; expected a pattern of 1, 2, 4, 8 or 16 bytes that divides "
+        "the size",
+        plugin, size, pattern_size);
   else if (size && !dst)
     snprintf(message, sizeof message, "%s: fill of %zu bytes at address 0", plugin, size);
   else
@@ -51,7 +52,7 @@ hal_status_t hal_fill_check(const char *plugin, const void *dst, const void *pat
   return hal_host->error_set(HAL_INVALID_ARGUMENT, 0, message);
 }
 
-/* A pattern of one byte fits any address and any device. */
+/* A pattern of one byte is valid for any address and any device. */
 size_t hal_fill_shortest(const void *pattern, size_t pattern_size) {
   for (size_t i = 1; i < pattern_size; i++)
     if (((const char *)pattern)[i] != ((const char *)pattern)[0]) return pattern_size;

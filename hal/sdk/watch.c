@@ -8,7 +8,7 @@
 
 static int is_known(int32_t device) { return device >= 0 && device < HAL_WATCH_DEVICES; }
 
-/* Takes the oldest event and calls its watcher, without the lock, which is held. */
+/* Removes the oldest event and calls its watcher, with the lock released meanwhile. */
 static void deliver(hal_watch_t *watch) {
   const hal_watched_t taken = watch->queue[watch->first];
   const hal_device_event_fn_t fn = watch->watchers[taken.device].fn;
@@ -16,7 +16,7 @@ static void deliver(hal_watch_t *watch) {
   const int wanted = fn && (watch->watchers[taken.device].kinds & HAL_DEVICE_EVENT_BIT(taken.kind));
   watch->first = (watch->first + 1) % HAL_WATCH_QUEUE;
   watch->count--;
-  if (!wanted) return; /* its watcher is another one by now */
+  if (!wanted) return; /* its watcher was replaced meanwhile */
   const hal_device_event_t event = {.struct_size = HAL_STRUCT_SIZE(hal_device_event_t, message),
                                     .kind = taken.kind,
                                     .native_code = taken.native_code,
@@ -47,7 +47,7 @@ static void *serve(void *argument) {
   return NULL;
 }
 
-/* Signals of the program are for its own threads. The lock is held. */
+/* The thread blocks signals, which are for the program's own threads. The caller holds the lock. */
 static hal_status_t start(hal_watch_t *watch) {
   sigset_t all, before;
   sigfillset(&all);
@@ -56,12 +56,12 @@ static hal_status_t start(hal_watch_t *watch) {
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   if (code)
     return hal_host->error_set(HAL_RESOURCE_EXHAUSTED, code,
-                               "device_watch: the system gives no thread to wait for events; end some threads");
+                               "device_watch: the system cannot create a thread to wait for events; end some threads");
   watch->started = 1;
   return HAL_OK;
 }
 
-/* Ends the thread when nothing is watched any more. The lock is held, and given up meanwhile. */
+/* Ends the thread if nothing is watched any more. The caller holds the lock, which is released meanwhile. */
 static void stop_when_idle(hal_watch_t *watch) {
   if (!watch->started || watch->watched) return;
   const pthread_t thread = watch->thread;
@@ -111,7 +111,7 @@ void hal_watch_report(hal_watch_t *watch, int32_t device, uint32_t kind, int64_t
   }
   pthread_mutex_unlock(&watch->lock);
   if (first_drop)
-    hal_host->log(HAL_LOG_WARNING, "device_watch: events come faster than they are taken; some are dropped");
+    hal_host->log(HAL_LOG_WARNING, "device_watch: events arrive faster than they are delivered; some are dropped");
 }
 
 uint32_t hal_watch_kinds(hal_watch_t *watch, int32_t device) {

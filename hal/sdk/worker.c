@@ -6,9 +6,9 @@
 
 struct hal_worker_s {
   pthread_t thread;
-  pthread_mutex_t lock; /* of all below */
+  pthread_mutex_t lock; /* for all fields below */
   pthread_cond_t wake;  /* of the thread */
-  pthread_cond_t ended; /* of those who wait for an item */
+  pthread_cond_t ended; /* of threads that wait for an item */
   hal_worker_item_t *first, **last;
   uint64_t queued, done;
   int waiters, stop;
@@ -20,11 +20,11 @@ static void *serve(void *argument) {
   for (;;) {
     while (!worker->first && !worker->stop) pthread_cond_wait(&worker->wake, &worker->lock);
     hal_worker_item_t *const item = worker->first;
-    if (!item) break; /* to stop, and all is done */
+    if (!item) break; /* to stop, and all items are done */
     worker->first = item->next;
     if (!worker->first) worker->last = &worker->first;
     pthread_mutex_unlock(&worker->lock);
-    item->run(item); /* which is gone then */
+    item->run(item); /* which frees it */
     pthread_mutex_lock(&worker->lock);
     worker->done++;
     if (worker->waiters) pthread_cond_broadcast(&worker->ended);
@@ -53,7 +53,7 @@ hal_status_t hal_worker_start(hal_worker_t **out_worker) {
   if (code) {
     release(worker);
     return hal_host->error_set(HAL_RESOURCE_EXHAUSTED, code,
-                               "the system gives no thread for a queue; end some threads");
+                               "the system cannot create a thread for a queue; end some threads");
   }
   *out_worker = worker;
   return HAL_OK;

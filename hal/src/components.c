@@ -1,5 +1,5 @@
-/* components.c: connects the components. A lower component calls a higher one only through the tables defined here; this is the only
- * file that includes all of them. */
+/* components.c: connects the components. A lower component calls a higher one only through the tables defined here;
+ * this is the only file that includes all of them. */
 #include "base/host_malloc.h"
 #include "base/life.h"
 #include "base/log_internal.h"
@@ -18,11 +18,11 @@
 
 /* ---- forks ---- */
 
-/* A driver that was started, or is starting, belongs to the parent: no device may be used here, which the missing ready
- * flags enforce. */
+/* A driver that was initialized, or is being initialized, belongs to the parent: no device may be used here. The ready
+ * flags, which are clear, enforce that. */
 static void after_fork(void) {
   int in_use = 0;
-  hal_borrow_after_fork(); /* also while a thread opens the first plugin, which is not in the registry yet */
+  hal_borrow_after_fork(); /* called also while a thread opens the first plugin, which is not in the registry yet */
   for (int32_t i = 0; i < hal_registry.plugin_count; i++) {
     hal_plugin_t *const plugin = &hal_registry.plugins[i];
     in_use |= atomic_load(&plugin->state) == HAL_PLUGIN_READY || plugin->init_begun;
@@ -39,7 +39,7 @@ const hal_life_hooks_t hal_life_hooks = {.after_fork = after_fork};
 
 /* ---- devices, for the registry ---- */
 
-/* Memory of one device may wait for streams of another, so all are drained first. */
+/* Memory of one device may wait for streams of another, so all devices are drained first. */
 static void close_devices(void) {
   for (int32_t i = 0; i < hal_registry.device_count; i++)
     hal_device_drain(&hal_devices[i], "hal_registry_close", "closing");
@@ -112,7 +112,7 @@ const hal_device_hooks_t hal_device_hooks = {
                                       .destroy = destroy_allocator,
                                       .close = close_allocator},
             [HAL_COMPONENT_OP] = {.create = create_op_table, .destroy = destroy_op_table},
-            /* On demand: large, and for lazy streams alone. */
+            /* On demand, because it is large and only lazy streams need it. */
             [HAL_COMPONENT_FUSION] = {.create = create_fuse, .destroy = destroy_fuse, .on_demand = 1},
             /* Closed, not destroyed: a lazy stream may end later. */
             [HAL_COMPONENT_COMPILE] = {.create = create_compiler, .destroy = destroy_compiler, .close = close_compiler},

@@ -9,7 +9,7 @@ struct hal_plugin_event_s {
   uint64_t recorded, done; /* records that were queued; the last one that was reached */
   int64_t time_ns;         /* of `done` */
   uint32_t flags;
-  int users; /* its owner, and queued work: "queued waits on it stay right" when it is destroyed */
+  int users; /* its owner, and queued work: "queued waits on it stay valid" when it is destroyed */
 };
 
 typedef struct mark_s {

@@ -66,7 +66,7 @@ void cts_case_capture_records(cts_t *t) {
   expect(t, a, one, "memory that recorded work, which is not replayed, would fill");
   expect(t, b, two, "memory that recorded work, which is not replayed, would write");
   expect(t, c, three, "memory that recorded work, which is not replayed, would write");
-  CTS_JUDGE(t, graph_instantiate, "Makes of a recording what can be launched");
+  CTS_JUDGE(t, graph_instantiate, "Creates an instance of a recording");
   hal_plugin_graph_exec_t *const exec = instantiate(t, graph);
   cts_sync(t, stream);
   expect(t, a, one, "memory that an instance, which is not launched, would fill");
@@ -307,7 +307,7 @@ void cts_case_capture_lives_on(cts_t *t) {
   for (int i = 0; i < 20; i++) drop(t, NULL, record(t, stream, three, c, c + 0, a)); /* whoever takes its memory */
   CTS_JUDGE(t, graph_exec_destroy, "Destroys an instance");
   CTS_OK(t, graph_exec_destroy, first);
-  CTS_JUDGE(t, graph_destroy, "lives on");
+  CTS_JUDGE(t, graph_destroy, "remain valid");
   CTS_OK(t, graph_launch, second, stream);
   cts_sync(t, stream);
   expect(t, b, two, "memory that an instance writes whose recording was destroyed");
@@ -330,14 +330,14 @@ void cts_case_capture_update(cts_t *t) {
   if (held) cts_gate_open(&gate);
   cts_sync(t, stream);
   expect(t, b, three, "memory that an instance fills which was given the arguments of another recording");
-  CTS_JUDGE(t, graph_update, "Launches that are queued already keep theirs");
+  CTS_JUDGE(t, graph_update, "Launches that are already queued keep theirs");
   expect(t, kept, two, "memory that a launch filled which was queued before its instance was given other arguments");
-  CTS_JUDGE(t, graph_update, "HAL_FAILED_PRECONDITION = the work is another");
+  CTS_JUDGE(t, graph_update, "HAL_FAILED_PRECONDITION = the work differs");
   CTS_OK(t, capture_begin, recorded, HAL_CAPTURE_RELAXED, 0);
   copy(t, recorded, c, a);
   hal_plugin_graph_t *const another = end(t, recorded);
   CTS_STATUS(t, HAL_FAILED_PRECONDITION, graph_update, exec, another);
-  CTS_JUDGE(t, graph_update, "the instance is as before");
+  CTS_JUDGE(t, graph_update, "the instance is unchanged");
   CTS_OK(t, memory_fill, NULL, t->device, b, &one, sizeof one, SIZE);
   CTS_OK(t, graph_launch, exec, stream);
   cts_sync(t, stream);

@@ -132,7 +132,7 @@ static void use_registered(cts_crew_t *crew, hal_plugin_comm_t *comm, uint32_t f
               (double)values[i], (double)sum);
   }
   cts_crew_meet(crew);
-  CTS_JUDGE(crew->t, comm_deregister, "Undoes comm_register");
+  CTS_JUDGE(crew->t, comm_deregister, "Reverses comm_register");
   CTS_STATUS(crew->t, HAL_OK, comm_deregister, comm, registered);
   CTS_JUDGE(crew->t, comm_register, "Prepares device memory");
   cts_free(crew->t, memory);

@@ -176,7 +176,7 @@ void cts_case_event_wait_destroyed(cts_t *t) {
   cts_gate_close(t, &gate, first);
   CTS_OK(t, event_record, event, first);
   CTS_OK(t, stream_wait_event, second, event);
-  CTS_JUDGE(t, event_destroy, "queued waits on it stay right");
+  CTS_JUDGE(t, event_destroy, "queued waits on it stay valid");
   CTS_OK(t, event_destroy, event);
   for (int i = 0; i < 50; i++) { /* whoever takes the memory of the dead event must not be the one waited for */
     hal_plugin_event_t *const other = cts_event(t, 0);
@@ -274,7 +274,7 @@ void cts_case_event_elapsed_wrong(cts_t *t) {
   CTS_STATUS(t, HAL_FAILED_PRECONDITION, event_elapsed, good, fresh, &nanoseconds);
   CTS_STATUS(t, HAL_FAILED_PRECONDITION, event_elapsed, fresh, good, &nanoseconds);
   CTS_STATUS(t, HAL_FAILED_PRECONDITION, event_elapsed, good, plain, &nanoseconds);
-  CTS_GENERAL(t, "stay untouched on failure");
+  CTS_GENERAL(t, "are unchanged after a failure");
   CTS_CHECK(t, nanoseconds == 4711, "event_elapsed failed and wrote %lld to its out-parameter", (long long)nanoseconds);
 }
 

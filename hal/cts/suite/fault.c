@@ -39,14 +39,14 @@ void cts_case_fault_asynchronous(cts_t *t) {
   CTS_CHECK(t, hal_error_message()[0], "stream_synchronize failed without a message");
   if (CTS_PROVIDES(t, stream_error)) {
     hal_stream_error_t error = {.struct_size = HAL_STRUCT_SIZE(hal_stream_error_t, message)};
-    CTS_JUDGE(t, stream_error, "Tells what failed");
+    CTS_JUDGE(t, stream_error, "Describes the failure");
     const hal_status_t known = cts_stream_error(t, stream, &error);
     CTS_CHECK(t, known == HAL_OK || known == HAL_NOT_FOUND, "stream_error gave %s", hal_status_name(known));
     CTS_CHECK(t, known || error.status == failure, "stream_error tells %s, stream_synchronize gave %s",
               hal_status_name(error.status), hal_status_name(failure));
   }
   if (failure == HAL_UNAVAILABLE) return; /* a lost device stays so */
-  CTS_GENERAL(t, "Asynchronous failures surface once");
+  CTS_GENERAL(t, "An asynchronous failure is reported once");
   CTS_STATUS(t, HAL_OK, stream_synchronize, stream);
   CTS_STATUS(t, HAL_OK, stream_query, stream);
   cts_noise(bytes, SIZE, 1);
@@ -137,7 +137,7 @@ static void fail_once(cts_t *t, hal_status_t (*ask)(cts_t *t, const launched_t *
     CTS_STATUS(t, HAL_UNAVAILABLE, device_synchronize, t->device);
     return;
   }
-  CTS_GENERAL(t, "Asynchronous failures surface once");
+  CTS_GENERAL(t, "An asynchronous failure is reported once");
   for (int i = 0; i < 2; i++) {
     CTS_STATUS(t, HAL_OK, stream_synchronize, with.stream);
     CTS_STATUS(t, HAL_OK, stream_query, with.stream);
@@ -149,7 +149,7 @@ static void fail_once(cts_t *t, hal_status_t (*ask)(cts_t *t, const launched_t *
   cts_ramp_check(t, with.memory, 4711, 1, 0, "the result of a launch behind one that failed");
   if (!CTS_PROVIDES(t, stream_error)) return;
   hal_stream_error_t error = {.struct_size = HAL_STRUCT_SIZE(hal_stream_error_t, message)};
-  CTS_JUDGE(t, stream_error, "Tells what failed");
+  CTS_JUDGE(t, stream_error, "Describes the failure");
   const hal_status_t known = cts_stream_error(t, with.stream, &error);
   CTS_CHECK(t, known || error.status == failure, "stream_error tells %s, %s gave %s", hal_status_name(error.status),
             what, hal_status_name(failure));

@@ -79,7 +79,7 @@ static void read_and_write(cts_peer_t *peer) {
   cts_peer_meet(peer); /* and written there */
   cts_get(t, NULL, got, second, SIZE);
   cts_same(t, got, noise(t, 4), SIZE, "what another process wrote to its segment once this one had opened it");
-  CTS_JUDGE(t, ipc_close, "Unmaps what ipc_open gave");
+  CTS_JUDGE(t, ipc_close, "Unmaps a segment of ipc_open");
   CTS_OK(t, ipc_close, t->device, first);
   cts_get(t, NULL, got, second, SIZE);
   cts_same(t, got, noise(t, 4), SIZE, "a segment, behind ipc_close of another one");
@@ -101,7 +101,7 @@ static void read_and_write(cts_peer_t *peer) {
 
 static void export_memory(cts_peer_t *peer, void *ptr) {
   handle_t handle = {.size = 0};
-  CTS_JUDGE(peer->t, ipc_export, "Makes a handle for a segment");
+  CTS_JUDGE(peer->t, ipc_export, "Creates a handle for a segment");
   CTS_OK(peer->t, ipc_export, peer->t->device, ptr, 0, handle.bytes, sizeof handle.bytes, &handle.size);
   CTS_JUDGE(peer->t, ipc_export, "`*out_size` is its number of bytes");
   check_room(peer->t, &handle, export_segment, ptr);
@@ -127,7 +127,7 @@ void cts_case_ipc_memory(cts_t *t) {
   cts_peer_meet(&peer);
   export_memory(&peer, first);
   cts_peer_end(&peer);
-  CTS_JUDGE(t, ipc_close, "Unmaps what ipc_open gave");
+  CTS_JUDGE(t, ipc_close, "Unmaps a segment of ipc_open");
   cts_get(t, NULL, got, first, SIZE);
   cts_same(t, got, expected, SIZE, "memory that another process has closed by ipc_close");
   cts_free(t, first);
@@ -178,9 +178,9 @@ void cts_case_ipc_event(cts_t *t) {
   CTS_OK(t, event_record, event, stream);
   cts_sync(t, stream);
   export_memory(&peer, memory);
-  CTS_JUDGE(t, event_ipc_export, "Makes a handle for an event");
+  CTS_JUDGE(t, event_ipc_export, "Creates a handle for an event");
   CTS_OK(t, event_ipc_export, event, 0, handle.bytes, sizeof handle.bytes, &handle.size);
-  CTS_JUDGE(t, event_ipc_export, "written to `handle` when `room` is at least that");
+  CTS_JUDGE(t, event_ipc_export, "written to `handle` if they fit");
   check_room(t, &handle, export_event, event);
   cts_peer_say(&peer, &handle, sizeof handle);
   for (uint64_t round = 0; round < 3; round++) {
@@ -289,7 +289,7 @@ void cts_case_memory_host_register(cts_t *t) {
     if (held) cts_gate_open(&gate);
     cts_sync(t, stream);
     cts_same(t, host, expected, SIZE, "registered host memory that the device was copied to");
-    CTS_JUDGE(t, host_unregister, "Undoes host_register");
+    CTS_JUDGE(t, host_unregister, "Reverses host_register");
     CTS_OK(t, host_unregister, t->device, host);
     cts_same(t, host, expected, SIZE, "host memory, behind host_unregister");
     host[0]++, host[SIZE - 1]++; /* it is the caller's, and can be written */

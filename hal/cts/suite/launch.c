@@ -88,7 +88,7 @@ void cts_case_module_exports(cts_t *t) {
   hal_plugin_module_t *const module = cts_kernels_load(t);
   uint8_t *const bytes = export_module(t, module, &size), *const lent = copy_of(t, bytes, size);
   CTS_OK(t, module_unload, module);
-  CTS_JUDGE(t, module_export, "Gives the compiled module as bytes");
+  CTS_JUDGE(t, module_export, "Returns the compiled module as bytes");
   hal_module_desc_t desc = binary(lent, size);
   hal_plugin_module_t *same = NULL;
   const hal_status_t status = cts_module_load(t, t->device, &desc, &same);
@@ -126,7 +126,7 @@ void cts_case_module_attributes(cts_t *t) {
   enum { NO_SUCH_KIND = 0x7fff0001 };
   hal_plugin_kernel_t *const kernel = cts_kernel_find(t, cts_kernels_load(t), "cts_ramp");
   void *const device = cts_alloc(t, CTS_RAMP * 4);
-  CTS_GENERAL(t, "A plugin passes over an attribute");
+  CTS_GENERAL(t, "A plugin ignores an attribute");
   hal_status_t status = launch_with(t, kernel, device, 5, NO_SUCH_KIND, 0);
   CTS_CHECK(t, !status, "kernel_launch gave %s for a hint of a kind that no device knows", hal_status_name(status));
   cts_ramp_check(t, device, 5, 1, 0, "the result of a launch with a hint that no device knows");

@@ -128,7 +128,7 @@ static void use_virtual(cts_t *t) {
 /* Fewer: a compiler, a network and pages take their time. */
 void cts_case_leak_module(cts_t *t) {
   check_times(t, TIMES / 2, OF_MODULE, use_module, "loading and unloading a module");
-  CTS_GENERAL(t, "The side that made a thing frees it");
+  CTS_GENERAL(t, "The side that created an object frees it");
 }
 void cts_case_leak_virtual(cts_t *t) {
   if (!t->info.virtual_granularity) cts_skip(t, "device_info gives no virtual_granularity");

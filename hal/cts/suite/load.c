@@ -19,12 +19,12 @@ void cts_case_load_loads(cts_t *t) {
   const hal_status_t status = hal_plugin_load(t->path, t->plugin);
   cts_leave(t, HAL_SLOT_info, status);
   CTS_CHECK(t, !status, "%s", hal_error_message());
-  CTS_JUDGE(t, info, "Tells name");
+  CTS_JUDGE(t, info, "Returns name");
   CTS_OK(t, info, &again);
   CTS_CHECK(t, again.name && again.vendor && again.version, "info left out name, vendor or version");
   CTS_CHECK(t, strcmp(again.name, t->plugin->info.name) == 0, "info gave the name \"%s\", and then \"%s\"",
             t->plugin->info.name, again.name);
-  CTS_JUDGE(t, info, "strings live as long");
+  CTS_JUDGE(t, info, "strings are valid until");
   CTS_CHECK(t, again.name[0] && strlen(again.vendor) < 4096 && strlen(again.version) < 4096,
             "a string of info is empty or has no end");
 }
@@ -35,7 +35,7 @@ void cts_case_load_starts(cts_t *t) { CTS_OK(t, device_synchronize, t->device); 
 /* A little of everything; child.c looks at the process behind each case. */
 static void use(cts_t *t) {
   uint32_t pattern = 7, got = 0;
-  CTS_GENERAL(t, "leaves the process as it found it");
+  CTS_GENERAL(t, "does not change the process");
   void *const device = cts_alloc(t, sizeof pattern);
   hal_plugin_stream_t *const stream = cts_stream(t);
   hal_plugin_event_t *const event = cts_event(t, 0);
@@ -63,7 +63,7 @@ void cts_case_load_extensions(cts_t *t) {
   CTS_OK(t, extensions, &first);
   const char *const wrong = hal_extensions_wrong(first);
   CTS_CHECK(t, !wrong, "%s", wrong);
-  CTS_JUDGE(t, extensions, "The answer never changes");
+  CTS_JUDGE(t, extensions, "The result never changes");
   CTS_OK(t, extensions, &again);
   CTS_CHECK(t, first == again, "extensions gave %p, and then %p", (const void *)first, (const void *)again);
 }
@@ -130,7 +130,7 @@ static void begin_anew(cts_t *t, const char *who) {
 void cts_case_load_forks(cts_t *t) {
   int status = 0;
   cts_look(t);
-  CTS_JUDGE(t, device_count, "Initialises nothing");
+  CTS_JUDGE(t, device_count, "Initializes nothing");
   fflush(NULL);
   const pid_t child = fork();
   if (child == 0) {

@@ -93,7 +93,7 @@ void cts_case_memory_exhausted(cts_t *t) {
   CTS_STATUS(t, HAL_RESOURCE_EXHAUSTED, memory_alloc, t->device, huge, 0, &ptr);
   CTS_GENERAL(t, "with its message set");
   CTS_CHECK(t, hal_error_message()[0], "memory_alloc of %zu bytes failed without a message", huge);
-  CTS_GENERAL(t, "stay untouched on failure");
+  CTS_GENERAL(t, "are unchanged after a failure");
   CTS_CHECK(t, ptr == &ptr, "memory_alloc failed and wrote %p to its out-parameter", ptr);
   CTS_JUDGE(t, memory_alloc, "HAL_RESOURCE_EXHAUSTED");
   cts_free(t, cts_alloc(t, 4096)); /* and goes on */
@@ -277,13 +277,13 @@ void cts_case_memory_host_alloc(cts_t *t) {
   memset(host, 0, SIZE);
   cts_get(t, NULL, host, device, SIZE);
   cts_same(t, host, expected, SIZE, "host memory of host_alloc copied to the device and back");
-  CTS_JUDGE(t, host_free, "Frees what host_alloc gave");
+  CTS_JUDGE(t, host_free, "Frees memory of host_alloc");
   CTS_OK(t, host_free, t->device, host);
 }
 
 void cts_case_memory_host_exhausted(cts_t *t) {
   void *ptr = &ptr;
   CTS_STATUS(t, HAL_RESOURCE_EXHAUSTED, host_alloc, t->device, SIZE_MAX / 2 - 4095, 0, &ptr);
-  CTS_GENERAL(t, "stay untouched on failure");
+  CTS_GENERAL(t, "are unchanged after a failure");
   CTS_CHECK(t, ptr == &ptr, "host_alloc failed and wrote %p to its out-parameter", ptr);
 }

@@ -65,7 +65,7 @@ void cts_case_module_no_kernel(cts_t *t) {
   hal_plugin_kernel_t *const mark = (hal_plugin_kernel_t *)(void *)t;
   hal_plugin_kernel_t *kernel = mark;
   CTS_STATUS(t, HAL_NOT_FOUND, kernel_get, cts_kernels_load(t), "cts_there_is_no_such_kernel", &kernel);
-  CTS_GENERAL(t, "stay untouched on failure");
+  CTS_GENERAL(t, "are unchanged after a failure");
   CTS_CHECK(t, kernel == mark, "kernel_get failed and wrote to its out-parameter");
 }
 
@@ -176,7 +176,7 @@ void cts_case_module_several(cts_t *t) {
   cts_ramp_check(t, device, 1, 1, 0, "the result of a kernel of a second module");
   CTS_JUDGE(t, module_unload, "Unloads a module");
   CTS_OK(t, module_unload, second);
-  CTS_JUDGE(t, kernel_get, "it lives as long as its module");
+  CTS_JUDGE(t, kernel_get, "it is valid as long as its module");
   cts_ramp_launch(t, ramp, stream, device, 2, CTS_RAMP);
   cts_sync(t, stream);
   cts_ramp_check(t, device, 2, 1, 0, "the result of a kernel whose module lives on, behind another one's end");

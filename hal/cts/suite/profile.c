@@ -60,7 +60,7 @@ void cts_case_profile_records(cts_t *t) {
             "a copy of %d bytes to the host left no record", SIZE);
   CTS_CHECK(t, count_kind(&records, HAL_PROFILE_FILL, SIZE / 2, 0) == 1, "a fill of %d bytes left %d records", SIZE / 2,
             count_kind(&records, HAL_PROFILE_FILL, SIZE / 2, 0));
-  CTS_JUDGE(t, profile_read, "those of one stream in its order");
+  CTS_JUDGE(t, profile_read, "those of one stream in order");
   const hal_profile_record_t *last = NULL;
   for (int i = 0; i < records.count && i < MOST; i++) {
     const hal_profile_record_t *const record = &records.all[i];
@@ -70,7 +70,7 @@ void cts_case_profile_records(cts_t *t) {
     CTS_CHECK(t, !last || record->start_ns >= last->start_ns, "the records of one stream are not in its order");
     last = record;
   }
-  CTS_JUDGE(t, profile_read, "forgets them");
+  CTS_JUDGE(t, profile_read, "discards them");
   static records_t again;
   CTS_OK(t, profile_read, t->device, keep, &again);
   CTS_CHECK(t, again.count == 0, "profile_read handed out %d records a second time", again.count);
@@ -130,7 +130,7 @@ void cts_case_profile_switches(cts_t *t) {
   CTS_OK(t, profile_read, t->device, keep, &first);
   CTS_CHECK(t, count_kind(&first, HAL_PROFILE_FILL, 4096, 0) == 0,
             "a fill that was submitted before profile_enable left a record");
-  CTS_JUDGE(t, profile_enable, "Twice the same");
+  CTS_JUDGE(t, profile_enable, "A repeated call");
   work(t, stream);
   CTS_OK(t, profile_enable, t->device, 1);
   CTS_JUDGE(t, profile_enable, "Off keeps the records");

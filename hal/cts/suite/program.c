@@ -157,7 +157,7 @@ void cts_case_program_compiler(cts_t *t) {
   CTS_JUDGE(t, program_compiler, "name and accepts");
   CTS_CHECK(t, compiler.name && compiler.accepts && compiler.compile && compiler.execute && compiler.destroy,
             "program_compiler gave HAL_OK and left out name, accepts, compile, execute or destroy");
-  CTS_JUDGE(t, program_compiler, "as far apart as the graph says");
+  CTS_JUDGE(t, program_compiler, "as far apart as the graph specifies");
   for (int i = 0; i < BUFFERS; i++) addresses[i] = cts_alloc(t, BYTES + OFFSET * sizeof(float));
   describe(t, &graph, addresses, 2);
   const uint32_t neg = cts_operator_number("neg"), add = cts_operator_number("add.Tensor");
@@ -173,7 +173,7 @@ void cts_case_program_compiler(cts_t *t) {
   if (status == HAL_UNIMPLEMENTED)
     cts_skip(t, "the compiler '%.100s' refused a program of neg and add.Tensor", compiler.name);
   CTS_CHECK(t, !status, "compile gave %s: %s", hal_status_name(status), hal_error_message());
-  CTS_JUDGE(t, program_compiler, "Gives the device's compiler");
+  CTS_JUDGE(t, program_compiler, "Returns the device's compiler");
   memset(&graph, 0xff, sizeof graph); /* it lived until compile returned */
   for (int i = 0; i < BUFFERS; i++) cts_free(t, addresses[i]);
   if (compiler.text) compiler.text(compiler.state, program, text, sizeof text);

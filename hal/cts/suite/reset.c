@@ -47,7 +47,7 @@ void cts_case_device_reset(cts_t *t) {
     CTS_OK(t, device_reset, t->device, 0);
     if (i == 1) CTS_OK(t, device_reset, t->device, 0); /* unused since the last one */
   }
-  CTS_JUDGE(t, device_reset, "the next call starts the device anew");
+  CTS_JUDGE(t, device_reset, "the next call initializes the device again");
   use(t, t->device, 50);
 }
 

@@ -29,7 +29,7 @@ void cts_case_semaphore_value(cts_t *t) {
   enum { COUNT = sizeof values / sizeof *values };
   for (int flags = 0; flags < 2; flags++)
     for (int i = COUNT; i-- > 0;) {
-      CTS_JUDGE(t, semaphore_create, "Makes a semaphore");
+      CTS_JUDGE(t, semaphore_create, "Creates a semaphore");
       hal_plugin_semaphore_t *const semaphore = cts_semaphore(t, values[i], flags ? HAL_SEMAPHORE_INTERPROCESS : 0);
       cts_semaphore_check(t, semaphore, values[i], "behind semaphore_create with it");
       for (int to = 0; to < COUNT; to++) {
@@ -37,10 +37,10 @@ void cts_case_semaphore_value(cts_t *t) {
         CTS_OK(t, semaphore_set, semaphore, values[to]);
         cts_semaphore_check(t, semaphore, values[to > i ? to : i], "behind semaphore_set");
       }
-      CTS_JUDGE(t, semaphore_value, "HAL_SEMAPHORE_POISON when it is poisoned");
+      CTS_JUDGE(t, semaphore_value, "HAL_SEMAPHORE_POISON if it is poisoned");
       CTS_OK(t, semaphore_set, semaphore, HAL_SEMAPHORE_POISON);
       cts_semaphore_check(t, semaphore, HAL_SEMAPHORE_POISON, "behind semaphore_set with HAL_SEMAPHORE_POISON");
-      CTS_JUDGE(t, semaphore_set, "poisons it for ever");
+      CTS_JUDGE(t, semaphore_set, "poisons it permanently");
       CTS_OK(t, semaphore_set, semaphore, 5);
       cts_semaphore_check(t, semaphore, HAL_SEMAPHORE_POISON, "behind semaphore_set of a poisoned semaphore");
       CTS_JUDGE(t, semaphore_destroy, "Destroys a semaphore");

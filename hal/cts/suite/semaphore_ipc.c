@@ -71,7 +71,7 @@ static void take_turns(cts_peer_t *peer) {
   hal_plugin_semaphore_t *gone = NULL;
   CTS_JUDGE(t, semaphore_open, "HAL_NOT_FOUND = the semaphore or its process has ended");
   CTS_STATUS(t, HAL_NOT_FOUND, semaphore_open, t->device, handles[1].bytes, handles[1].size, 0, &gone);
-  CTS_JUDGE(t, semaphore_destroy, "those of other processes, stay right");
+  CTS_JUDGE(t, semaphore_destroy, "those of other processes, stay valid");
   CTS_OK(t, semaphore_set, semaphores[1], 1000);
   cts_semaphore_check(t, semaphores[1], 1000, "of a semaphore that its maker has destroyed");
   for (int i = 0; i < 3; i++) CTS_OK(t, semaphore_destroy, semaphores[i]);
@@ -82,7 +82,7 @@ void cts_case_semaphore_processes(cts_t *t) {
   cts_peer_both(t, &peer, take_turns, HAL_SLOT_memory_copy); /* which each plugin has: the default is judged, too */
   hal_plugin_semaphore_t *semaphores[3];
   hal_plugin_stream_t *const stream = cts_stream(t);
-  CTS_JUDGE(t, semaphore_export, "Makes a handle for a semaphore");
+  CTS_JUDGE(t, semaphore_export, "Creates a handle for a semaphore");
   for (int i = 0; i < 3; i++) {
     semaphores[i] = cts_semaphore(t, i ? 0 : 3, HAL_SEMAPHORE_INTERPROCESS);
     const handle_t handle = export(t, semaphores[i]);

@@ -80,7 +80,7 @@ void cts_case_semaphore_stream_wait(cts_t *t) {
   CTS_OK(t, stream_wait_semaphore, stream, semaphore, 2);
   cts_put(t, stream, device, bytes, SIZE);
   CTS_STATUS(t, HAL_NOT_READY, stream_query, stream);
-  CTS_JUDGE(t, stream_wait_semaphore, "Other streams run on");
+  CTS_JUDGE(t, stream_wait_semaphore, "Other streams continue");
   cts_put(t, other, beside, other_bytes, SIZE);
   cts_get(t, other, got, beside, SIZE);
   cts_sync(t, other);

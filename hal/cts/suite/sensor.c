@@ -34,7 +34,7 @@ void cts_case_device_sensors(cts_t *t) {
   int found = 0;
   hal_plugin_stream_t *const stream = cts_stream(t);
   if (cts_is_async(t)) cts_gate_close(t, &gate, stream); /* who waits for work here waits for ever */
-  CTS_JUDGE(t, device_sensor, "Tells one thing");
+  CTS_JUDGE(t, device_sensor, "Reads one sensor");
   for (int i = 0; i < LIMITS; i++) {
     if (!read_sensor(t, limits[i].sensor, &value)) continue;
     found++;
@@ -52,7 +52,7 @@ void cts_case_device_sensors(cts_t *t) {
   }
   if (cts_is_async(t)) cts_gate_open(&gate);
   cts_sync(t, stream);
-  CTS_JUDGE(t, device_sensor, "the number is not known");
+  CTS_JUDGE(t, device_sensor, "the number is unknown");
   if (cts_device_sensor(t, t->device, 0, &value) == HAL_UNAVAILABLE) cts_skip(t, "what measures is not installed here");
   CTS_STATUS(t, HAL_UNIMPLEMENTED, device_sensor, t->device, 0, &value);
   CTS_STATUS(t, HAL_UNIMPLEMENTED, device_sensor, t->device, 1u << 30, &value);
@@ -107,7 +107,7 @@ void cts_case_device_processes(cts_t *t) {
   if (status == HAL_UNIMPLEMENTED || status == HAL_UNAVAILABLE)
     cts_skip(t, "the driver of this device does not tell its processes");
   cts_expect_ok(t, HAL_SLOT_device_processes, status);
-  CTS_JUDGE(t, device_processes, "this one included");
+  CTS_JUDGE(t, device_processes, "including this one");
   CTS_CHECK(t, all.count, "device_processes handed out no process, and this one has memory of the device");
   cts_free(t, memory);
 }

@@ -122,7 +122,7 @@ void cts_case_device_synchronize(cts_t *t) {
 
 void cts_case_stream_null_is_apart(cts_t *t) {
   static cts_gate_t gate;
-  CTS_GENERAL(t, "waits for no other stream");
+  CTS_GENERAL(t, "does not wait for other streams");
   hal_plugin_stream_t *const stream = cts_stream(t);
   uint8_t *const device = cts_alloc(t, SIZE), *const bytes = cts_pinned(t, SIZE), *const got = cts_pinned(t, SIZE);
   cts_gate_close(t, &gate, stream);
@@ -130,9 +130,9 @@ void cts_case_stream_null_is_apart(cts_t *t) {
     cts_noise(bytes, SIZE, (uint64_t)round);
     cts_put(t, NULL, device, bytes, SIZE);
     cts_get(t, NULL, got, device, SIZE);
-    CTS_GENERAL(t, "legal wherever a stream is taken: the work is finished on return");
+    CTS_GENERAL(t, "valid wherever a stream is accepted: the work is finished on return");
     cts_same(t, got, bytes, SIZE, "bytes after a copy on the NULL stream has returned");
-    CTS_GENERAL(t, "waits for no other stream");
+    CTS_GENERAL(t, "does not wait for other streams");
   }
   cts_gate_open(&gate);
   cts_sync(t, stream);
@@ -147,7 +147,7 @@ void cts_case_stream_null_is_done(cts_t *t) {
   hal_plugin_stream_t *const stream = cts_stream(t);
   uint8_t *const device = cts_alloc(t, LARGE), *const copy = cts_alloc(t, LARGE), *const got = cts_pinned(t, END),
                  *const expected = cts_pinned(t, END), *const bytes = cts_pinned(t, LARGE);
-  CTS_GENERAL(t, "legal wherever a stream is taken: the work is finished on return");
+  CTS_GENERAL(t, "valid wherever a stream is accepted: the work is finished on return");
   for (int round = 1; round <= ROUNDS; round++) {
     const uint8_t value = (uint8_t)round;
     memset(expected, value, END);

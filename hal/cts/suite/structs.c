@@ -31,7 +31,7 @@ void cts_case_device_struct_sizes(cts_t *t) {
   _Alignas(16) uint8_t room[ROOM];
   void *const device = cts_alloc(t, 64);
   hal_plugin_stream_t *const stream = cts_stream(t);
-  CTS_GENERAL(t, "only when it lies within");
+  CTS_GENERAL(t, "only if it is within");
   for (int i = 0; i < 3; i++) {
     (void)cts_memory_pointer_info(t, device, make(room, infos[i]));
     look(t, room, infos[i], "memory_pointer_info");
@@ -58,7 +58,7 @@ void cts_case_module_info(cts_t *t) {
         t, none.blocks_per_unit == 0,
         "kernel_info tells that %u blocks of %u threads run on a compute unit, and device_info %u threads at most",
         none.blocks_per_unit, t->info.max_block_threads + 1, t->info.max_block_threads);
-  CTS_GENERAL(t, "only when it lies within");
+  CTS_GENERAL(t, "only if it is within");
   for (int i = 0; i < 3; i++) {
     CTS_OK(t, kernel_info, kernel, 1, 0, make(room, sizes[i]));
     look(t, room, sizes[i], "kernel_info");

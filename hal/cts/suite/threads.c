@@ -41,7 +41,7 @@ static void run_all(cts_t *t, worker_t *workers, void *(*body)(void *)) {
   for (int i = 0; i < THREADS; i++) pthread_join(workers[i].thread, NULL);
   for (int i = 0; i < THREADS; i++)
     CTS_CHECK(t, !workers[i].found[0], "with %d threads at once: %s", THREADS, workers[i].found);
-  CTS_GENERAL(t, "is thread-safe unless it says otherwise");
+  CTS_GENERAL(t, "is thread-safe unless its comment excludes it");
 }
 
 /* Two threads that were given the same memory see each other's bytes. */

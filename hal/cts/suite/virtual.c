@@ -41,7 +41,7 @@ void cts_case_virtual_maps(cts_t *t) {
   CTS_JUDGE(t, virtual_release, "Releases memory");
   CTS_OK(t, virtual_release, t->device, first);
   CTS_OK(t, virtual_release, t->device, second);
-  CTS_JUDGE(t, virtual_unreserve, "Gives reserved addresses back");
+  CTS_JUDGE(t, virtual_unreserve, "Releases reserved addresses");
   CTS_OK(t, virtual_unreserve, t->device, base, 4 * size);
 }
 
@@ -53,7 +53,7 @@ void cts_case_virtual_share(cts_t *t) {
   const hal_status_t status = cts_virtual_create(t, t->device, size, HAL_HANDLE_FILE, &memory);
   if (status == HAL_UNIMPLEMENTED) cts_skip(t, "virtual_create makes no memory that is shared as a file descriptor");
   cts_expect_ok(t, HAL_SLOT_virtual_create, status);
-  CTS_JUDGE(t, virtual_export, "Makes a handle of one kind");
+  CTS_JUDGE(t, virtual_export, "Creates a handle of one kind");
   CTS_OK(t, virtual_export, t->device, memory, HAL_HANDLE_FILE, &handle);
   CTS_CHECK(t, handle.kind == HAL_HANDLE_FILE && handle.file >= 0,
             "virtual_export gave a handle of kind %u with the descriptor %d", handle.kind, handle.file);
@@ -63,7 +63,7 @@ void cts_case_virtual_share(cts_t *t) {
   CTS_CHECK(t, other.file != handle.file, "virtual_export gave the descriptor %d twice: it cannot belong to its caller",
             other.file);
   CTS_CHECK(t, close(other.file) == 0, "virtual_export gave the descriptor %d, which is not open", other.file);
-  CTS_JUDGE(t, virtual_import, "Gives the memory behind a handle");
+  CTS_JUDGE(t, virtual_import, "Returns the memory of a handle");
   CTS_OK(t, virtual_import, t->device, &handle, size, &same);
   CTS_JUDGE(t, virtual_import, "stays the caller's");
   CTS_CHECK(t, close(handle.file) == 0, "virtual_import closed the caller's file descriptor");
@@ -95,7 +95,7 @@ void cts_case_virtual_access(cts_t *t) {
   CTS_OK(t, virtual_reserve, t->device, size, &base);
   CTS_OK(t, virtual_create, t->device, size, HAL_HANDLE_NONE, &memory);
   CTS_OK(t, virtual_map, t->device, base, size, memory);
-  CTS_JUDGE(t, virtual_access, "virtual_map gives `device` reading and writing");
+  CTS_JUDGE(t, virtual_access, "virtual_map lets `device` read and write");
   round_trip(t, base, size, 1, "memory that was mapped, and given no further access");
   CTS_JUDGE(t, virtual_access, "Lets `peer`");
   for (int32_t peer = 0; peer < t->page->device_count; peer++)
@@ -128,6 +128,6 @@ void cts_case_virtual_reserves(cts_t *t) {
   }
   CTS_JUDGE(t, virtual_create, "HAL_UNIMPLEMENTED for a kind of handle");
   CTS_STATUS(t, HAL_UNIMPLEMENTED, virtual_create, t->device, size, 1u << 20, &memory);
-  CTS_GENERAL(t, "stay untouched on failure");
+  CTS_GENERAL(t, "are unchanged after a failure");
   CTS_CHECK(t, memory == mark, "virtual_create failed and wrote to its out-parameter");
 }

@@ -38,7 +38,7 @@ def rows(folder):
     """Yields (id, slot or None, sentence)."""
     ops = (folder / "plugin_ops.def").read_text()
     head = clean(re.match(r"/\*(.*?)\*/", ops, re.S).group(1))
-    for number, text in enumerate(sentences(head[head.index("Unless the comment says otherwise"):]), 1):
+    for number, text in enumerate(sentences(head[head.index("Unless the comment states otherwise"):]), 1):
         yield f"general.{number}", None, text
     header = (folder / "plugin.h").read_text()
     listed = re.search(r"\n \* Rules\.\n(.*?)\n \*\n", header, re.S).group(1)

@@ -5,7 +5,7 @@
 #if defined(__GNUC__)
 #define HAL_API __attribute__((visibility("default")))
 #define HAL_PRINTF(text, first) __attribute__((__format__(__printf__, text, first)))
-/* Of functions that report a failure once: the compiler warns where the result is not used, and the failure would be lost. */
+/* For functions that report a failure only once: the compiler warns if the result is not used. */
 #define HAL_MUST_USE __attribute__((warn_unused_result))
 #else
 #define HAL_API

@@ -10,9 +10,9 @@
  *     return status != HAL_OK;
  *   }
  *
- * Devices are numbered over all active plugins, 0 .. hal_device_count() - 1. A `hal_stream_t *` of NULL means the calling
- * thread's current stream of the device concerned. Every function may be called from any thread unless stated otherwise;
- * every function that returns hal_status_t stores a message for the calling thread when it fails (hal_error_message). */
+ * Devices are numbered over all active plugins, 0 .. hal_device_count() - 1. A NULL `hal_stream_t *` means the calling
+ * thread's current stream of the device. Every function may be called from any thread unless stated otherwise. Every
+ * function that returns hal_status_t stores a message for the calling thread if it fails (hal_error_message). */
 #ifndef HAL_HAL_H_
 #define HAL_HAL_H_
 

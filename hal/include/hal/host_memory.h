@@ -1,8 +1,8 @@
-/* host_memory.h: page-locked ("pinned") host memory from a cache, which devices copy from and to while the host goes on.
+/* host_memory.h: page-locked ("pinned") host memory from a cache, for asynchronous copies from and to devices.
  *
- * An allocation is known by its address and may be used by the host like any other memory. Before work is queued that uses
- * it, hal_host_record_stream names the work's stream; the memory may then be freed at any time, and is used again only when
- * that work is done:
+ * An allocation is identified by its address; the host uses it like any other memory. Before queuing work that uses it,
+ * call hal_host_record_stream with the stream of the work. The memory may then be freed at any time; it is reused only
+ * after that work is done:
  *
  *   void *staging = NULL;
  *   hal_status_t status = hal_host_allocate(0, size, &staging);
@@ -11,11 +11,12 @@
  *   if (!status) status = hal_memory_copy(stream, address, 0, staging, HAL_HOST, size);
  *   hal_host_free(staging);
  *
- * Freed memory is kept for later requests of the same device: page-locking costs a driver far more than the use. Requests
- * are rounded up to size classes, powers of two from 4 KiB to 1 MiB and four steps per power of two above, so that at most a
- * quarter of a large block is not used. PYTORCH_ALLOC_CONF=pinned_max_cached_size_mb:N keeps larger blocks out of the cache.
+ * Freed memory is cached for later requests of the same device, because page-locking is slow. Requests are rounded up
+ * to size classes: powers of two from 4 KiB to 1 MiB, and four classes per power of two above, so that at most a
+ * quarter of a large block is unused. PYTORCH_ALLOC_CONF=pinned_max_cached_size_mb:N keeps larger blocks out of the
+ * cache.
  *
- * Where a plugin has no host_alloc the memory is ordinary, hal_host_find does not know it, and all else works alike. */
+ * If a plugin has no host_alloc the memory is pageable and hal_host_find does not find it; all else is the same. */
 #ifndef HAL_HOST_MEMORY_H_
 #define HAL_HOST_MEMORY_H_
 
@@ -25,38 +26,38 @@
 extern "C" {
 #endif
 
-/* Allocates `size` bytes of host memory, aligned to 64 bytes, that are page-locked for the device if its plugin supports
- * that; the memory is uninitialized. Size 0 returns NULL. Freed by hal_host_free. Errors: HAL_RESOURCE_EXHAUSTED,
-* after cached memory was released, with the bytes in use and cached; those of hal_device_ensure. Since 0.1. */
+/* Allocates `size` bytes of uninitialized host memory, aligned to 64 bytes, and page-locked for the device if its
+ * plugin supports that. Size 0 returns NULL. Freed by hal_host_free. Errors: HAL_RESOURCE_EXHAUSTED, after cached
+ * memory was released, with the bytes in use and cached; those of hal_device_ensure. Since 0.1. */
 HAL_API hal_status_t hal_host_allocate(int32_t device, size_t size, void **out_address);
 
-/* Frees memory of hal_host_allocate; NULL is allowed. Work of recorded streams may still use it. In a forked child, and after
- * hal_registry_close, nothing happens and the memory remains. Errors: HAL_INVALID_ARGUMENT = freed before, the inside of an
- * allocation, or no allocation of hal_host_allocate; nothing is freed then. Since 0.1. */
+/* Frees memory of hal_host_allocate; NULL is allowed. Work of recorded streams may still use it. Does nothing in a
+ * forked child and after hal_registry_close; the memory remains. Errors: HAL_INVALID_ARGUMENT = freed before, an
+ * address inside an allocation, or not memory of hal_host_allocate; nothing is freed. Since 0.1. */
 HAL_API hal_status_t hal_host_free(void *address);
 
-/* Records that work queued on `stream` (NULL: current stream of the memory's device) until the memory is freed uses it.
- * `address` may lie inside the allocation, `stream` may be of any device. Errors: HAL_NOT_FOUND = no allocation of
- * hal_host_allocate that is in use; HAL_RESOURCE_EXHAUSTED. Since 0.1. */
+/* Records that work queued on `stream` (NULL: current stream of the memory's device) before the memory is freed uses
+ * it. `address` may be inside the allocation; `stream` may be of any device. Errors: HAL_NOT_FOUND = not an allocation
+ * of hal_host_allocate in use; HAL_RESOURCE_EXHAUSTED. Since 0.1. */
 HAL_API hal_status_t hal_host_record_stream(const void *address, hal_stream_t *stream);
 
-/* Returns the device for which an address, which may lie inside an allocation, is page-locked: memory in use of hal_host_allocate,
- * and memory that a plugin reports as pinned. Initializes no device. Errors: HAL_NOT_FOUND = it is pageable, or no host memory.
- * Since 0.1. */
+/* Returns the device for which an address is page-locked: memory of hal_host_allocate in use, or memory that a plugin
+ * reports as pinned. The address may be inside an allocation. Initializes no device. Errors: HAL_NOT_FOUND = pageable
+ * memory, or not host memory. Since 0.1. */
 HAL_API hal_status_t hal_host_find(const void *address, int32_t *out_device);
 
-/* Returns the address by which kernels of a program (hal/kernel.h) on the device read and write page-locked host memory without a copy: for values that
- * the host polls, or data that is read once. `address` may lie inside an allocation of hal_host_allocate, of any device of the same plugin; the result is
- * valid until that is freed. What kernels write is there for the host once their stream was synchronized.
- * Errors: HAL_NOT_FOUND = no page-locked memory lies there; HAL_UNIMPLEMENTED = the device's kernels do not reach host memory; HAL_OUT_OF_RANGE.
- * Since 0.3. */
+/* Returns the address by which kernels of a program (hal/kernel.h) on the device access page-locked host memory without
+ * a copy: for values that the host polls, or data that is read once. `address` may be inside an allocation of
+ * hal_host_allocate, of any device of the same plugin; the result is valid until that is freed. The host sees what
+ * kernels write after a synchronization of their stream. Errors: HAL_NOT_FOUND = not page-locked memory;
+ * HAL_UNIMPLEMENTED = the device's kernels cannot access host memory; HAL_OUT_OF_RANGE. Since 0.3. */
 HAL_API hal_status_t hal_host_device_pointer(const void *address, int32_t device, void **out_address);
 
-/* Frees cached memory of the plugin, except memory in use and memory that queued work still uses. `device` -1 = all that
- * were used. Errors: as hal_device_ensure. Since 0.1. */
+/* Frees cached memory of a device (-1 = all that were used), except memory in use and memory that queued work still
+ * uses. Errors: as hal_device_ensure. Since 0.1. */
 HAL_API hal_status_t hal_host_empty_cache(int32_t device);
 
-/* How long the plugin took, in microseconds; all zero before the first call. */
+/* Durations of calls of the plugin, in microseconds; all zero before the first call. */
 typedef struct hal_duration_s {
   int64_t total, max, min, count;
 } hal_duration_t;
@@ -70,8 +71,8 @@ typedef struct hal_host_stats_s {
   int64_t num_host_alloc, num_host_free;
 } hal_host_stats_t;
 
-/* Returns the statistics of a device; zeros, and no start of the device, before it is used. The caller sets
- * `out_stats->struct_size`. Errors: HAL_INVALID_ARGUMENT = it is not set; HAL_OUT_OF_RANGE. Since 0.1. */
+/* Returns the statistics of a device. They are zero for a device that was not used, which is not initialized. The
+ * caller sets `out_stats->struct_size`. Errors: HAL_INVALID_ARGUMENT = it is not set; HAL_OUT_OF_RANGE. Since 0.1. */
 HAL_API hal_status_t hal_host_stats(int32_t device, hal_host_stats_t *out_stats);
 
 /* Sets every peak to the current value. Errors: HAL_OUT_OF_RANGE. Since 0.1. */

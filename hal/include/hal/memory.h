@@ -1,7 +1,8 @@
 /* memory.h: the stream-ordered caching allocator, copies and fills.
  *
- * A block belongs to the stream it was allocated for: released, it is reused immediately by later work of that stream. Call
- * hal_memory_record_stream for every other stream that uses the block; it is then reused only after that work. */
+ * A block belongs to the stream for which it was allocated. After its release, later work of that stream may reuse it
+ * immediately. Call hal_memory_record_stream for every other stream that uses the block; it is then reused only after
+ * that work is done. */
 #ifndef HAL_MEMORY_H_
 #define HAL_MEMORY_H_
 
@@ -13,186 +14,204 @@ extern "C" {
 
 typedef struct hal_block_s hal_block_t;
 
-/* Allocates `size` bytes for work of `stream` (NULL: current stream), aligned to 512 bytes. Size 0 returns a block whose
- * address is NULL. Released by hal_memory_release.
- * Errors: HAL_RESOURCE_EXHAUSTED, with the sizes tried, total, free, allocated, reserved, the largest free block and the
- * setting that would have helped; HAL_OUT_OF_RANGE; those of hal_device_ensure. Since 0.1. */
+/* Allocates `size` bytes for work of `stream` (NULL: current stream), aligned to 512 bytes. Size 0 returns a block
+ * whose address is NULL. Released by hal_memory_release. Errors: HAL_RESOURCE_EXHAUSTED, with the sizes tried, total,
+ * free, allocated and reserved, the largest free block and the setting to change; HAL_OUT_OF_RANGE; those of
+ * hal_device_ensure. Since 0.1. */
 HAL_API hal_status_t hal_memory_allocate(int32_t device, hal_stream_t *stream, size_t size, hal_block_t **out_block);
 
-/* Releases a block; NULL is allowed. Work queued on its stream may still use it. Does nothing after hal_registry_close and in a forked child. Since 0.1. */
+/* Releases a block; NULL is allowed. Work queued on its stream may still use it. Does nothing after hal_registry_close
+ * and in a forked child. Since 0.1. */
 HAL_API void hal_memory_release(hal_block_t *block);
 
 /* Returns the device address of a block. Since 0.1. */
 HAL_API void *hal_memory_block_address(const hal_block_t *block);
 
-/* Returns the size of a block in bytes, as requested. Since 0.1. */
+/* Returns the requested size of a block in bytes. Since 0.1. */
 HAL_API size_t hal_memory_block_size(const hal_block_t *block);
 
 /* Returns the device of a block. Since 0.1. */
 HAL_API int32_t hal_memory_block_device(const hal_block_t *block);
 
-/* Records that work now queued on `stream` uses the block. Since 0.1. */
+/* Records that the work queued so far on `stream` uses the block. Since 0.1. */
 HAL_API hal_status_t hal_memory_record_stream(hal_block_t *block, hal_stream_t *stream);
 
-/* Creates a block for memory that the caller has allocated, so that it counts in the statistics and against the device's
- * limit. When the block is released, `free_fn(user_data)` runs once the work then queued on its stream and recorded streams
- * is done, on the thread of some later HAL call. Errors: HAL_RESOURCE_EXHAUSTED = over the limit; the caller keeps the
- * memory. Since 0.1. */
+/* Creates a block for memory that the caller has allocated, so that statistics and the device's limit include it. After
+ * the release of the block, and once the work queued by then on its stream and recorded streams is done, a later HAL
+ * call runs `free_fn(user_data)` on its thread. Errors: HAL_RESOURCE_EXHAUSTED = over the limit; the caller still owns
+ * the memory. Since 0.1. */
 HAL_API hal_status_t hal_memory_adopt(int32_t device, hal_stream_t *stream, void *address, size_t size,
                                       hal_host_fn_t free_fn, void *user_data, hal_block_t **out_block);
 
-/* Runs `free_fn(user_data)` once the work now queued on the stream (NULL: current) is done, on the thread of some later
- * HAL call, or at once when the stream is idle. Since 0.1. */
+/* Runs `free_fn(user_data)` once the work queued so far on the stream (NULL: current) is done: immediately if the
+ * stream is idle, else on the thread of a later HAL call. Since 0.1. */
 HAL_API hal_status_t hal_memory_defer(int32_t device, hal_stream_t *stream, hal_host_fn_t free_fn, void *user_data);
 
-/* Frees unused segments of the plugin; waits for pending cross-stream uses. `device` -1 = all. Since 0.1. */
+/* Frees unused segments of the device (-1 = all devices); waits for pending uses by other streams. Since 0.1. */
 HAL_API hal_status_t hal_memory_empty_cache(int32_t device);
 
-/* Copies `size` bytes between device or host (HAL_HOST) addresses on a stream (NULL: current stream of the destination's
- * device, or the source's when the destination is the host). Returns when queued; buffers must stay valid until done. Copies
- * between plugins stage through the host and are finished on return. Errors: HAL_OUT_OF_RANGE, HAL_INVALID_ARGUMENT. Since 0.1. */
+/* Copies `size` bytes between device or host (HAL_HOST) addresses on a stream. NULL: the current stream of the
+ * destination's device, or of the source's device if the destination is the host. Returns when the copy is queued; the
+ * buffers must stay valid until it is done. Copies between plugins stage through the host and are done on return.
+ * Errors: HAL_OUT_OF_RANGE, HAL_INVALID_ARGUMENT. Since 0.1. */
 HAL_API hal_status_t hal_memory_copy(hal_stream_t *stream, void *dst, int32_t dst_device, const void *src,
                                      int32_t src_device, size_t size);
 
-/* Copies a rectangle of bytes: `height` rows of `width` bytes that begin `dst_pitch` and `src_pitch` bytes apart, such as columns of a matrix, in one
- * call of the driver where it has one. The caller sets `desc->struct_size`; `desc` is borrowed for the call. Devices are as in hal_memory_copy, whose
- * rules for the stream and the buffers hold; the two rectangles share no byte. A width or height of 0 copies nothing.
- * Errors: HAL_OUT_OF_RANGE, HAL_INVALID_ARGUMENT = a pitch is less than the width, a rectangle ends beyond the address space, or as hal_memory_copy.
- * Since 0.3. */
+/* Copies a rectangle of bytes: `height` rows of `width` bytes that begin `dst_pitch` and `src_pitch` bytes apart, such
+ * as columns of a matrix. It is one call of the driver if the driver has such a call. The caller sets
+ * `desc->struct_size`; `desc` is borrowed for the call. Devices, stream and buffers are as in hal_memory_copy; the two
+ * rectangles must not overlap. A width or height of 0 copies nothing. Errors: HAL_OUT_OF_RANGE, HAL_INVALID_ARGUMENT =
+ * a pitch is less than the width, a rectangle ends beyond the address space, or as hal_memory_copy. Since 0.3. */
 HAL_API hal_status_t hal_memory_copy_2d(hal_stream_t *stream, const hal_copy_2d_t *desc);
 
-/* Queues `count` copies at once; `copies` is borrowed for the call, and its elements lie `stride` bytes apart: sizeof(hal_copy_t). Each is as hal_memory_copy's, but they run in any order: no copy writes bytes
- * that another one of the call reads or writes. After a failure it is open which of them were queued.
- * Errors: as hal_memory_copy, naming the number of the copy. Since 0.3. */
+/* Queues `count` copies in one call. `copies` is borrowed for the call; its elements are `stride` bytes apart:
+ * sizeof(hal_copy_t). Each copy is as in hal_memory_copy, but the copies run in any order: none may write bytes that
+ * another one reads or writes. After a failure it is unspecified which copies were queued. Errors: as hal_memory_copy,
+ * with the number of the copy. Since 0.3. */
 HAL_API hal_status_t hal_memory_copy_batch(hal_stream_t *stream, const hal_copy_t *copies, size_t count, size_t stride);
 
-/* Fills memory with a pattern of 1, 2, 4, 8 or 16 bytes on a stream (NULL: current); `size` is a multiple of it.
- * Errors: HAL_INVALID_ARGUMENT. Since 0.1. */
+/* Fills memory with a pattern of 1, 2, 4, 8 or 16 bytes on a stream (NULL: current); `size` is a multiple of the
+ * pattern's size. Errors: HAL_INVALID_ARGUMENT. Since 0.1. */
 HAL_API hal_status_t hal_memory_fill(hal_stream_t *stream, int32_t device, void *dst, const void *pattern,
                                      size_t pattern_size, size_t size);
 
-/* Hints that work queued later uses `size` bytes from `ptr` on at `dst_device`: `device`, another one of its plugin, or HAL_HOST. Memory that the
- * driver moves between them, such as CUDA's managed memory, is moved there in the order of the stream (NULL: current); other memory stays where
- * it is. The bytes keep their values, and HAL_OK does not mean that they moved. On a recorded stream the hint is given now, and not when the
- * recording runs. Errors: HAL_OUT_OF_RANGE, HAL_INVALID_ARGUMENT, the plugin's. Since 0.4. */
+/* Hints that work queued later uses `size` bytes from `ptr` on at `dst_device`: `device`, another device of its plugin,
+ * or HAL_HOST. Memory that the driver migrates, such as CUDA's managed memory, is moved there in the order of the
+ * stream (NULL: current); other memory is not moved. The bytes keep their values. HAL_OK does not mean that they were
+ * moved. On a recorded stream the hint takes effect now, not when the recording runs. Errors: HAL_OUT_OF_RANGE,
+ * HAL_INVALID_ARGUMENT, the plugin's. Since 0.4. */
 HAL_API hal_status_t hal_memory_prefetch(int32_t device, hal_stream_t *stream, const void *ptr, size_t size,
                                          int32_t dst_device);
 
-/* Hints how `size` bytes from `ptr` on are used: HAL_ADVICE_* of plugin.h, of which PREFERRED and ACCESSED, and their opposites, are about `place`: a
- * device of the same plugin, or HAL_HOST. As hal_memory_prefetch, it changes no value and no use. Errors: as there. Since 0.4. */
+/* Hints how `size` bytes from `ptr` on are used: `advice` is HAL_ADVICE_* of plugin.h. PREFERRED, ACCESSED and their
+ * opposites refer to `place`: a device of the same plugin, or HAL_HOST. The bytes keep their values, and any use
+ * remains valid. Errors: as hal_memory_prefetch. Since 0.4. */
 HAL_API hal_status_t hal_memory_advise(int32_t device, const void *ptr, size_t size, uint32_t advice, int32_t place);
 
-/* Returns free and total bytes of the device: as the plugin reports them, or by the HAL's own accounts. Those are of device_info's total_memory
- * (or the limit that was set) and the bytes that this process has allocated; if that is unknown, too, `*out_total` are the bytes that this
- * process has allocated on the device, and `*out_free` those of them that no block uses. Since 0.1. */
+/* Returns free and total bytes of the device, as the plugin reports them. If it does not, the total is device_info's
+ * total_memory (or the limit that was set), and the bytes that this process has allocated are not free. If total_memory
+ * is also unknown, `*out_total` is the number of bytes that this process has allocated on the device, and `*out_free`
+ * the number of those that no block uses. Since 0.1. */
 HAL_API hal_status_t hal_memory_info(int32_t device, size_t *out_free, size_t *out_total);
 
-/* Returns the block that contains an address: the HAL's own and adopted ones. It is valid until its owner releases it.
+/* Returns the block that contains an address; the block may be adopted. It is valid until its owner releases it.
  * Errors: HAL_NOT_FOUND. Since 0.1. */
 HAL_API hal_status_t hal_memory_find_block(const void *address, hal_block_t **out_block);
 
-/* Returns the bytes of memory of the device, without the limit: by memory_info, else by device_info.
- * Errors: HAL_NOT_FOUND = its plugin reports it by neither. Since 0.2. */
+/* Returns the bytes of memory of the device, regardless of the limit, from memory_info or else from device_info.
+ * Errors: HAL_NOT_FOUND = the plugin does not report it. Since 0.2. */
 HAL_API hal_status_t hal_memory_capacity(int32_t device, size_t *out_bytes);
 
-/* Returns the device of an address: of blocks, adopted blocks and memory that a plugin reports as its own.
+/* Returns the device of an address in a block, an adopted block, or other memory that a plugin reports as its own.
  * Errors: HAL_NOT_FOUND. Since 0.1. */
 HAL_API hal_status_t hal_memory_find(const void *address, int32_t *out_device);
 
-/* Limits what the device's segments may take, in bytes; 0 = no limit but the device's. Since 0.1. */
+/* Limits the total size of the device's segments, in bytes; 0 = no limit except the device's memory. Since 0.1. */
 HAL_API hal_status_t hal_memory_set_limit(int32_t device, size_t bytes);
 
-/* ---- private pools ------------------------------------------------------------------------------------------------ */
+/* ---- private pools ----------------------------------------------------------------------------------------------- */
 
-/* Memory of its own for work that is recorded and run again: what streams allocate while they are routed to the pool (hal_memory_pool_begin) comes
- * from segments that nothing else is given, also after it was released, until the pool's last reference is gone. */
+/* A private pool: memory for work that is recorded and run again. While streams are routed to the pool
+ * (hal_memory_pool_begin), they allocate from segments that no other allocation uses, even after the blocks are
+ * released, until the last reference to the pool is released. */
 typedef struct hal_memory_pool_s hal_memory_pool_t;
 
-/* Creates a private pool of a device, with one reference. Any thread. Errors: HAL_RESOURCE_EXHAUSTED; as hal_device_ensure. Since 0.2. */
+/* Creates a private pool of a device, with one reference. Any thread. Errors: HAL_RESOURCE_EXHAUSTED; as
+ * hal_device_ensure. Since 0.2. */
 HAL_API hal_status_t hal_memory_pool_create(int32_t device, hal_memory_pool_t **out_pool);
 
-/* Flags of hal_memory_pool_create_with. NO_SPLIT: an allocation of the pool is a whole segment; no other one shares it. */
+/* Flags of hal_memory_pool_create_with. NO_SPLIT: an allocation of the pool is a whole segment; no other one shares
+ * it. */
 #define HAL_MEMORY_POOL_NO_SPLIT UINT32_C(1)
 
-/* Creates a private pool with flags, otherwise as hal_memory_pool_create. Errors: HAL_UNIMPLEMENTED = an unknown flag. Since 0.3. */
+/* Creates a private pool with flags, otherwise as hal_memory_pool_create. Errors: HAL_UNIMPLEMENTED = an unknown flag.
+ * Since 0.3. */
 HAL_API hal_status_t hal_memory_pool_create_with(int32_t device, uint32_t flags, hal_memory_pool_t **out_pool);
 
-/* Takes one more reference, returned by hal_memory_pool_release. Any thread. Since 0.2. */
+/* Adds a reference, which hal_memory_pool_release removes. Any thread. Since 0.2. */
 HAL_API void hal_memory_pool_retain(hal_memory_pool_t *pool);
 
-/* Releases a reference; NULL is allowed. With the last one the memory joins the streams' own: blocks that are still held remain valid, and
- * free ones may be allocated by work that is queued after that. The caller has ordered recorded work that still runs on other
- * streams. Does nothing after hal_registry_close and in a forked child. Any thread. Since 0.2. */
+/* Releases a reference; NULL is allowed. After the last one the memory joins the pools of the streams: blocks that are
+ * still held remain valid, and work queued later may allocate the free ones. The caller must order recorded work that
+ * still runs on other streams. Does nothing after hal_registry_close and in a forked child. Any thread. Since 0.2. */
 HAL_API void hal_memory_pool_release(hal_memory_pool_t *pool);
 
-/* Returns a number that no other pool of this process has; never 0. Since 0.2. */
+/* Returns an id that no other pool of this process has; never 0. Since 0.2. */
 HAL_API uint64_t hal_memory_pool_id(const hal_memory_pool_t *pool);
 
-/* Routes what is allocated for a stream (NULL: current), by any thread, to the pool. Several streams may use a pool, each with blocks of its
- * own. Also on devices whose plugin pools memory itself. Errors: HAL_FAILED_PRECONDITION = the stream is routed to a private pool
- * already; HAL_INVALID_ARGUMENT = a stream of another device; HAL_RESOURCE_EXHAUSTED. Since 0.2. */
+/* Routes allocations for a stream (NULL: current), by any thread, to the pool. Several streams may use one pool; each
+ * has its own blocks. This also works on devices whose plugin pools memory. Errors: HAL_FAILED_PRECONDITION = the
+ * stream is already routed to a private pool; HAL_INVALID_ARGUMENT = a stream of another device;
+ * HAL_RESOURCE_EXHAUSTED. Since 0.2. */
 HAL_API hal_status_t hal_memory_pool_begin(hal_memory_pool_t *pool, hal_stream_t *stream);
 
-/* Ends that. Errors: HAL_FAILED_PRECONDITION = the stream is not routed to this pool; HAL_INVALID_ARGUMENT. Since 0.2. */
+/* Ends hal_memory_pool_begin for a stream. Errors: HAL_FAILED_PRECONDITION = the stream is not routed to this pool;
+ * HAL_INVALID_ARGUMENT. Since 0.2. */
 HAL_API hal_status_t hal_memory_pool_end(hal_memory_pool_t *pool, hal_stream_t *stream);
 
-/* ---- memory shared between processes ------------------------------------------------------------------------------ */
+/* ---- memory shared between processes ----------------------------------------------------------------------------- */
 
-/* Bytes of the longest handle of hal_memory_share, and of its beginning that is equal in all handles of a block while it is shared. */
+/* The size in bytes of the longest handle of hal_memory_share, and of its key: the first bytes, which are equal in all
+ * handles of a block while it is shared. */
 #define HAL_MEMORY_SHARE_BYTES 1024
 #define HAL_MEMORY_SHARE_KEY_BYTES 48
 
-/* Creates a handle by which one process of this user opens the block's memory, once, while this process runs. The caller keeps the block until
- * `release_fn(user_data)` has run, which the receiver causes by releasing its block or by its end; it runs on the thread of a later call of
- * hal_memory_share, hal_memory_collect_shared or hal_memory_allocate. A handle that no process opens keeps the block. Work that is queued on
- * the stream (NULL: current) by now is done before work that the receiver queues. `room` is at least HAL_MEMORY_SHARE_BYTES; `*out_size` is
- * the number of bytes that were written to `handle`.
- * Errors: HAL_UNIMPLEMENTED = the plugin does not share memory between processes, or not memory that it pools or that was adopted;
- * HAL_FAILED_PRECONDITION = a received block (copy it first), or one of a private pool; HAL_INVALID_ARGUMENT; HAL_RESOURCE_EXHAUSTED; those
- * of hal_stream_query. Since 0.3. */
+/* Creates a handle with which one process of this user opens the block's memory, once, while this process runs. The
+ * caller keeps the block until `release_fn(user_data)` has run. That happens after the receiver has released its
+ * block or has ended, on the thread of a later call of hal_memory_share, hal_memory_collect_shared or
+ * hal_memory_allocate. A handle that no process opens keeps the block. Work queued so far on the stream (NULL:
+ * current) is done before work that the receiver queues. `capacity`: the size of `handle`, at least
+ * HAL_MEMORY_SHARE_BYTES; `*out_size` is the number of bytes that were written to it. Errors: HAL_UNIMPLEMENTED =
+ * the plugin does not share memory between processes, or not memory that it pools or that was adopted;
+ * HAL_FAILED_PRECONDITION = a received block (copy it first), or one of a private pool; HAL_INVALID_ARGUMENT;
+ * HAL_RESOURCE_EXHAUSTED; those of hal_stream_query. Since 0.3. */
 HAL_API hal_status_t hal_memory_share(hal_block_t *block, hal_stream_t *stream, hal_host_fn_t release_fn,
-                                      void *user_data, void *handle, size_t room, size_t *out_size);
+                                      void *user_data, void *handle, size_t capacity, size_t *out_size);
 
-/* Checks whether hal_memory_share may share a block, without asking the plugin. Errors: its HAL_UNIMPLEMENTED and HAL_FAILED_PRECONDITION. Since 0.3. */
+/* Checks whether hal_memory_share may share a block, without a call of the plugin. Errors: HAL_UNIMPLEMENTED and
+ * HAL_FAILED_PRECONDITION as hal_memory_share. Since 0.3. */
 HAL_API hal_status_t hal_memory_check_share(hal_block_t *block);
 
-/* Opens the memory of a handle of hal_memory_share on the same device, for work of `stream` (NULL: current), which waits for the sender's work.
- * The block counts as adopted memory (hal_memory_adopt). The sender may release its memory after hal_memory_release of this block, once the
- * work that uses it is done. The memory remains valid when the sender ends, if the device's driver keeps it.
- * Errors: HAL_INVALID_ARGUMENT = no such handle; HAL_NOT_FOUND = the sender has ended, or is a process of another user;
- * HAL_FAILED_PRECONDITION = the handle was opened before; HAL_RESOURCE_EXHAUSTED; the plugin's. Since 0.3. */
+/* Opens the memory of a handle of hal_memory_share on the same device, for work of `stream` (NULL: current), which
+ * waits for the sender's work. The block counts as adopted memory (hal_memory_adopt). The sender may release its memory
+ * after hal_memory_release of this block, once the work that uses it is done. If the device's driver keeps it, the
+ * memory remains valid after the sender has ended. Errors: HAL_INVALID_ARGUMENT = invalid handle; HAL_NOT_FOUND = the
+ * sender has ended, or is a process of another user; HAL_FAILED_PRECONDITION = the handle was opened before;
+ * HAL_RESOURCE_EXHAUSTED; the plugin's. Since 0.3. */
 HAL_API hal_status_t hal_memory_open(int32_t device, hal_stream_t *stream, const void *handle, size_t handle_size,
                                      hal_block_t **out_block);
 
-/* Releases a handle of hal_memory_share that the receiver does not open, since it has the memory by another handle with the same key. Errors: as
- * hal_memory_open. Since 0.3. */
+/* Releases a handle of hal_memory_share that the receiver does not open because it already has the memory through
+ * another handle with the same key. Errors: as hal_memory_open. Since 0.3. */
 HAL_API hal_status_t hal_memory_decline(const void *handle, size_t handle_size);
 
-/* Runs the `release_fn` of each handle whose receiver has released its block or has ended. Returns the number of handles that remain.
- * Any thread. Does nothing in a forked child. Since 0.3. */
+/* Runs the `release_fn` of each handle whose receiver has released its block or has ended. Returns the number of
+ * handles that remain. Any thread. Does nothing in a forked child. Since 0.3. */
 HAL_API uint32_t hal_memory_collect_shared(void);
 
-/* ---- snapshots and statistics --------------------------------------------------------------------------------------- */
+/* ---- snapshots and statistics ------------------------------------------------------------------------------------ */
 
-/* The state of a block in a snapshot: in no use; allocated; released, while work of other streams that uses it is queued. */
+/* The state of a block in a snapshot: free; allocated; released, but work of other streams that uses it is still
+ * queued. */
 #define HAL_MEMORY_BLOCK_FREE UINT32_C(0)
 #define HAL_MEMORY_BLOCK_ALLOCATED UINT32_C(1)
 #define HAL_MEMORY_BLOCK_PENDING UINT32_C(2)
 
-/* One block of a snapshot. The blocks of a segment follow each other and have its address and size. */
+/* One block of a snapshot. The blocks of a segment are consecutive and have the segment's address and size. */
 typedef struct hal_memory_block_info_s {
   void *address, *segment;
   size_t size, requested, segment_size; /* bytes; requested: by the caller, 0 for a free block */
-  int64_t stream;                       /* id of the stream that the block belongs to */
+  int64_t stream;                       /* id of the stream to which the block belongs */
   uint64_t pool;                        /* hal_memory_pool_id of a private pool, 0 = the stream's own pool */
   uint32_t state;                       /* HAL_MEMORY_BLOCK_* */
   uint32_t kind;                        /* HAL_POOL_SMALL or HAL_POOL_LARGE */
 } hal_memory_block_info_t;
 
-/* Lists the blocks of a device's segments and its adopted memory, in the order of the segments' addresses. Writes at most `room` entries, of
- * `stride` bytes each (sizeof(hal_memory_block_info_t)), and the number of all blocks to `*out_count`; `room` 0 only counts. A device that was not
- * used has none and is not started. Errors: HAL_OUT_OF_RANGE, HAL_INVALID_ARGUMENT. Since 0.3. */
-HAL_API hal_status_t hal_memory_blocks(int32_t device, hal_memory_block_info_t *blocks, size_t stride, size_t room,
+/* Lists the blocks of a device's segments and its adopted memory, ordered by the address of the segment. Writes at most
+ * `capacity` entries, each `stride` bytes long (sizeof(hal_memory_block_info_t)), and the number of all blocks to
+ * `*out_count`; a `capacity` of 0 only counts. A device that was not used has none and is not initialized. Errors:
+ * HAL_OUT_OF_RANGE, HAL_INVALID_ARGUMENT. Since 0.3. */
+HAL_API hal_status_t hal_memory_blocks(int32_t device, hal_memory_block_info_t *blocks, size_t stride, size_t capacity,
                                        size_t *out_count);
 
 /* One counter of torch's memory statistics. */
@@ -213,8 +232,8 @@ typedef struct hal_memory_stats_s {
   int64_t num_alloc_retries, num_ooms, num_sync_all_streams, num_device_alloc, num_device_free, max_split_size;
 } hal_memory_stats_t;
 
-/* Returns the statistics of a device; zeros, and no start of the device, before it is used. The caller sets
- * `out_stats->struct_size`. Errors: HAL_OUT_OF_RANGE. Since 0.1. */
+/* Returns the statistics of a device. They are zero for a device that was not used, which is not initialized. The
+ * caller sets `out_stats->struct_size`. Errors: HAL_OUT_OF_RANGE. Since 0.1. */
 HAL_API hal_status_t hal_memory_stats(int32_t device, hal_memory_stats_t *out_stats);
 
 /* Sets every peak to the current value. Errors: HAL_OUT_OF_RANGE. Since 0.1. */

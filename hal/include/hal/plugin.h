@@ -1,57 +1,56 @@
-/* plugin.h: what a vendor's shared object and the HAL say to each other. Version 0.4.
+/* plugin.h: the interface between a vendor's shared object and the HAL. Version 0.4.
  *
- * This header, with its parts plugin_base.h (version, status codes, handles, dtypes) and plugin_op.h (operators), stands alone
- * (stddef.h, stdint.h), compiles as C11 and C++17, and is all of ours that a plugin includes.
+ * This header and its parts plugin_base.h (version, status codes, handles, dtypes) and plugin_op.h (operators) depend
+ * only on stddef.h and stdint.h, and compile as C11 and C++17. A plugin needs no other header of the HAL.
  *
  * A plugin is a shared object linked with libhal_plugin.a. The author defines functions hal_plugin_<op> (see
  * plugin_ops.def). Five are mandatory: hal_plugin_info, hal_plugin_device_count, hal_plugin_memory_alloc,
- * hal_plugin_memory_free and hal_plugin_memory_copy. Every other op has a weak default in the archive which works, or
- * answers HAL_UNIMPLEMENTED; an override of one op improves the defaults that stand on it. Example (all of a plugin but its
- * five bodies):
+ * hal_plugin_memory_free and hal_plugin_memory_copy. Every other op has a weak default in the archive, which works or
+ * returns HAL_UNIMPLEMENTED. Defaults call other ops, so that an override of one op improves them. Example (a plugin
+ * without the code of its driver):
  *
  *   #include <hal/plugin.h>
- *   hal_status_t hal_plugin_info(hal_plugin_info_t *out_info) {
- *     out_info->name = "toy", out_info->vendor = "me", out_info->version = "1.0";
- *     return HAL_OK;
+ *   hal_status_t hal_plugin_info(hal_plugin_info_t *out_info) { out_info->name = "toy", out_info->vendor = "me",
+ *   out_info->version = "1.0"; return HAL_OK;
  *   }
- *   hal_status_t hal_plugin_memory_alloc(int32_t device, size_t size, uint32_t flags, void **out_ptr) {
- *     void *ptr = my_driver_alloc(device, size);
- *     if (!ptr) return hal_host->error_set(HAL_RESOURCE_EXHAUSTED, 0, "toy: out of memory; free some tensors");
- *     *out_ptr = ptr;
- *     return HAL_OK;
+ *   hal_status_t hal_plugin_memory_alloc(int32_t device, size_t size, uint32_t flags, void **out_ptr) { void *ptr =
+ *   my_driver_alloc(device, size); if (!ptr) return hal_host->error_set(HAL_RESOURCE_EXHAUSTED, 0, "toy: out of memory;
+ *   free some tensors"); *out_ptr = ptr; return HAL_OK;
  *   }
  *   ...
  *
  * Rules.
- *  - Every op returns hal_status_t. Out-parameters come last (`out_`) and stay untouched on failure.
- *  - Structs start with `struct_size`, set by the owner of the memory: the size through the last field it knows.
- *    A reader ignores what lies beyond the size it was given; who fills a struct of the other side writes a field only
- *    when it lies within (HAL_SET_FIELD). Reserved fields are zero. Fields of 0.3 are always there, but for
- *    hal_device_info_t, which the host also asks for in part.
+ *  - Every op returns hal_status_t. Out-parameters come last (`out_`) and are unchanged after a failure.
+ *  - Structs start with `struct_size`, set by the owner of the memory: the size through the last field it knows. A
+ *    reader ignores bytes beyond the size that it was given; a writer of the other side's struct writes a field only if
+ *    it is within that size (HAL_SET_FIELD). Reserved fields are zero. Fields of 0.3 always exist, except in
+ *    hal_device_info_t, of which the host also requests only a part.
  *  - Some structs have no struct_size. These never change: hal_arg_t, hal_launch_attribute_t, hal_value_t,
- *    hal_memory_handle_t, hal_host_range_t, hal_host_kernel_t. And these may grow, what holds an array of them says
- *    their distance: hal_copy_t, hal_comm_call_t, hal_ir_use_t, hal_ir_buffer_t.
+ *    hal_memory_handle_t, hal_host_range_t, hal_host_kernel_t. These may grow, and an array of them comes with the
+ *    distance of its elements: hal_copy_t, hal_comm_call_t, hal_ir_use_t, hal_ir_buffer_t.
  *  - Flags are macros of bits. A flag that the plugin does not know is HAL_UNIMPLEMENTED, never ignored
- *    (plugin_flags.h): later minors add flags to calls and descriptors.
- *  - No bool, enum, long, bit-field, FILE *, C++ or torch type crosses. Strings are UTF-8, NUL-ended, borrowed for the call.
- *  - Every op is thread-safe unless it says otherwise. The side that made a thing frees it.
- *  - Device memory is an address: `ptr + offset` is valid in every call. Device and stream are explicit arguments; there is
- *    no current device.
- *  - A launch names each device address that it uses as a HAL_ARG_POINTER argument of its own. No address lies in a value,
- *    in a struct or in device memory (no tables of pointers): a plugin may have to translate addresses (to buffer objects,
- *    to another mapping) and sees arguments only. A kernel over a list of tensors is launched with as many of them as it has
- *    pointer arguments, again and again, or finds them at offsets from one pointer. A device whose addresses mean the same
- *    wherever they lie says HAL_DEVICE_RAW_POINTERS, for a host that gives such tables (none does yet).
- *  - A NULL stream is the synchronous stream and legal wherever a stream is taken: the work is finished on return. It is no
- *    stream that others wait for: its work starts at once, waits for no other stream, and no other stream waits for it. Who
- *    needs an order synchronises, or records an event on the other stream.
- *  - Errors are a code plus a message that the host keeps per thread (hal_host->error_set). Asynchronous failures surface once, at the next
- *    synchronisation or query of their stream, and are cleared; the host passes them on to streams that waited. A lost device stays HAL_UNAVAILABLE.
+ *    (plugin_flags.h): later minor versions add flags to calls and descriptors.
+ *  - The interface has no bool, enum, long, bit-field, FILE *, C++ or torch type. Strings are UTF-8, NUL-terminated,
+ *    and borrowed for the call.
+ *  - Every op is thread-safe unless its comment excludes it. The side that created an object frees it.
+ *  - Device memory is an address: `ptr + offset` is valid in every call. Device and stream are explicit arguments;
+ *    there is no current device.
+ *  - A launch passes each device address that it uses as a separate HAL_ARG_POINTER argument. Values, structs and
+ *    device memory contain no addresses (no tables of pointers): a plugin may have to translate addresses (to buffer
+ *    objects, to another mapping) and sees arguments only. A kernel over a list of tensors is launched repeatedly, each
+ *    time with as many tensors as it has pointer arguments, or finds them at offsets from one pointer. A device whose
+ *    addresses are valid anywhere sets HAL_DEVICE_RAW_POINTERS, for a host that passes such tables (none does yet).
+ *  - A NULL stream is the synchronous stream, and is valid wherever a stream is accepted: the work is finished on
+ *    return. Its work starts at once, does not wait for other streams, and other streams do not wait for it. A caller
+ *    that needs an order synchronizes, or records an event on the other stream.
+ *  - Errors are a code plus a message that the host stores per thread (hal_host->error_set). An asynchronous failure is
+ *    reported once, at the next synchronization or query of its stream, and then cleared; the host reports it to
+ *    streams that waited. A lost device stays HAL_UNAVAILABLE.
  *
- * Versions. Another MAJOR is refused at load. A new MINOR appends slots and struct fields and changes no meaning: an
- * older plugin works in a newer host (which fills the tail of the table with defaults) and a newer plugin in an older
- * host (which does not see the slots that it does not know). This holds from 0.3 on: a plugin of 0.2 or older is
- * refused, rebuild it. */
+ * Versions. The host refuses to load another MAJOR version. A new MINOR version appends slots and struct fields and
+ * changes no meaning: an older plugin works in a newer host (which fills the end of the table with defaults) and a
+ * newer plugin in an older host (which ignores the slots that it does not know). This holds from 0.3 on: the host
+ * refuses a plugin of 0.2 or older; rebuild it. */
 #ifndef HAL_PLUGIN_H_
 #define HAL_PLUGIN_H_
 
@@ -64,55 +63,60 @@
 extern "C" {
 #endif
 
-/* ---- plugin and device -------------------------------------------------------------------------------------------------- */
+/* ---- plugin and device ------------------------------------------------------------------------------------------- */
 typedef struct hal_plugin_info_s {
   size_t struct_size;
-  /* Lower-case letters, digits and '_', at most 31, beginning with a letter, not with cpu or cuda. It is also the device type's name in
-   * torch, which accepts no digits there: a name with digits needs the setting TORCH_BACKEND_NAME. */
+  /* Lower-case letters, digits and '_', at most 31, beginning with a letter, but not with cpu or cuda. It is also the
+   * name of the device type in torch, which accepts no digits there: a name with digits needs the setting
+   * TORCH_BACKEND_NAME. */
   const char *name;
-  const char *vendor;  /* for people */
-  const char *version; /* for people */
+  const char *vendor;  /* human-readable */
+  const char *version; /* human-readable */
   uint32_t flags;      /* HAL_PLUGIN_* */
 } hal_plugin_info_t;
 
 /* hal_plugin_info_t.flags */
-#define HAL_PLUGIN_ON_REQUEST (UINT32_C(1) << 0) /* never chosen automatically, only when the user names it */
+#define HAL_PLUGIN_ON_REQUEST (UINT32_C(1) << 0) /* never chosen automatically, only if the user names it */
 
 /* hal_device_info_t.flags */
 #define HAL_DEVICE_HOST_VISIBLE \
   (UINT64_C(1) << 0)                          /* the host may read and write device addresses when no work is queued */
 #define HAL_DEVICE_UNIFIED (UINT64_C(1) << 1) /* the device may use any host address, such as malloc's */
-#define HAL_DEVICE_ASYNC (UINT64_C(1) << 2)   /* streams run behind the caller's back */
+#define HAL_DEVICE_ASYNC (UINT64_C(1) << 2)   /* work on streams runs asynchronously */
 #define HAL_DEVICE_FP64 (UINT64_C(1) << 3)    /* computes in double precision */
 #define HAL_DEVICE_POOLED \
-  (UINT64_C(1) << 4)                      /* the plugin pools memory itself: the host's caching allocator steps aside */
+  (UINT64_C(1) << 4)                      /* the plugin pools memory itself: the host's caching allocator is not used */
 #define HAL_DEVICE_CPU (UINT64_C(1) << 5) /* few wide cores: kernels are launched with large blocks per item */
 #define HAL_DEVICE_RAW_POINTERS \
-  (UINT64_C(1) << 6) /* device addresses may also lie in values, in structs and in device memory. Not used yet */
+  (UINT64_C(1) << 6) /* device addresses may also be in values, structs and device memory. Not used yet */
 
 typedef struct hal_device_info_s {
   size_t struct_size;
   char name[64];     /* NUL-ended */
-  char dialects[64]; /* accepted module dialects, most wanted first, e.g. "native"; "" = no modules */
+  char dialects[64]; /* accepted module dialects, the preferred one first, e.g. "native"; "" = no modules */
   uint8_t uuid[16];
   uint64_t flags;        /* HAL_DEVICE_* */
   uint64_t total_memory; /* bytes; 0 = unknown */
   uint32_t compute_units, subgroup_size, max_block_threads, max_shared_bytes;
-  uint32_t pci_domain, pci_bus, pci_device, base_alignment; /* base_alignment: bytes, of memory_alloc */
-  uint64_t virtual_granularity;                             /* bytes; 0 = no virtual memory group. Not used yet */
-  /* Since 0.3; 0 and "" = unknown. Cheap: the host reads these when it starts the device. */
-  uint64_t l2_bytes;     /* bytes of the last cache before the memory that all compute units share */
-  uint32_t copy_engines; /* engines that copy while kernels run */
+  uint32_t pci_domain, pci_bus, pci_device, base_alignment; /* base_alignment: of memory_alloc, in bytes */
+  /* bytes; 0 = the VIRTUAL group is not implemented. Not used yet */
+  uint64_t virtual_granularity;
+  /* Since 0.3; 0 and "" = unknown. Must be cheap: the host reads these when it initializes the device. */
+  uint64_t l2_bytes;     /* size in bytes of the last-level cache that all compute units share */
+  uint32_t copy_engines; /* number of engines that copy while kernels run */
   uint32_t pci_function;
   char architecture[32]; /* the target of the vendor's compiler: "sm_90", "gfx90a" */
-  /* Since 0.3. The host asks for these when a program asks for the properties of a device; the driver may take milliseconds. */
+  /* Since 0.3. The host reads these when a program queries the properties of a device; the driver may take
+   * milliseconds. */
   int32_t
-      numa_node; /* of the host memory nearest to the device, with HAL_DEVICE_KNOWS_NUMA_NODE. The host completes it */
-  uint32_t partition_index;  /* with HAL_DEVICE_KNOWS_PARTITION: which part of a partitioned device this is */
-  uint32_t known;            /* HAL_DEVICE_KNOWS_*: fields for which 0 is a value */
+      numa_node; /* of the host memory nearest to the device, if HAL_DEVICE_KNOWS_NUMA_NODE is set. Otherwise the host
+                  * fills it */
+  /* if HAL_DEVICE_KNOWS_PARTITION is set: the index of this device among the parts of a partitioned device */
+  uint32_t partition_index;
+  uint32_t known;            /* HAL_DEVICE_KNOWS_*: fields whose value may be 0 */
   uint32_t reserved;         /* 0 */
-  char driver_version[64];   /* as the vendor writes it: "550.54.15" */
-  char firmware_version[64]; /* of the device's own firmware */
+  char driver_version[64];   /* in the vendor's format: "550.54.15" */
+  char firmware_version[64]; /* of the device's firmware */
 } hal_device_info_t;
 
 /* hal_device_info_t.known */
@@ -129,17 +133,17 @@ typedef struct hal_pointer_info_s {
 
 enum { HAL_POINTER_DEVICE = 1, HAL_POINTER_PINNED = 2, HAL_POINTER_MANAGED = 3 };
 
-/* A rectangle of bytes, see memory_copy_2d. Rows begin a pitch apart. */
+/* A rectangle of bytes, see memory_copy_2d. Consecutive rows begin one pitch apart. */
 typedef struct hal_copy_2d_s {
   size_t struct_size;
   void *dst;
   const void *src;
-  size_t dst_pitch, src_pitch;    /* bytes from the beginning of a row to that of the next */
+  size_t dst_pitch, src_pitch;    /* bytes from the beginning of a row to the beginning of the next one */
   size_t width, height;           /* bytes of a row; rows */
   int32_t dst_device, src_device; /* device ordinals or HAL_HOST */
 } hal_copy_2d_t;
 
-/* One copy of memory_copy_batch. It may grow: elements lie `stride` bytes apart. */
+/* One copy of memory_copy_batch. The struct may grow: elements are `stride` bytes apart. */
 typedef struct hal_copy_s {
   void *dst;
   const void *src;
@@ -147,17 +151,18 @@ typedef struct hal_copy_s {
   int32_t dst_device, src_device; /* device ordinals or HAL_HOST */
 } hal_copy_t;
 
-/* Advice of memory_advise. The numbers of CUDA's driver. PREFERRED and ACCESSED are about a device or HAL_HOST, the others ignore it. */
+/* Advice of memory_advise, with the numbers of CUDA's driver. PREFERRED and ACCESSED refer to a device or HAL_HOST; the
+ * others ignore it. */
 enum {
   HAL_ADVICE_READ_MOSTLY = 1, /* rarely written: each device that reads the memory may have a copy */
   HAL_ADVICE_NOT_READ_MOSTLY = 2,
   HAL_ADVICE_PREFERRED = 3, /* the memory stays there as long as others can access it there */
   HAL_ADVICE_NOT_PREFERRED = 4,
-  HAL_ADVICE_ACCESSED = 5, /* the device or the host uses the memory where it lies, and does not wait for it to move */
+  HAL_ADVICE_ACCESSED = 5, /* the device or the host accesses the memory in place, and does not wait for it to move */
   HAL_ADVICE_NOT_ACCESSED = 6
 };
 
-/* Kinds of object_name_set. */
+/* Kinds of objects for object_name_set. */
 enum {
   HAL_OBJECT_DEVICE = 0,
   HAL_OBJECT_STREAM = 1,
@@ -170,7 +175,7 @@ enum {
   HAL_OBJECT_MEMORY = 8 /* of memory_alloc or memory_alloc_async: its first address */
 };
 
-/* ---- virtual memory: how memory of virtual_create crosses to other processes ------------------------------------------------- */
+/* ---- virtual memory: how other processes get memory of virtual_create -------------------------------------------- */
 #define HAL_HANDLE_NONE UINT32_C(0)
 #define HAL_HANDLE_FILE (UINT32_C(1) << 0)
 #define HAL_HANDLE_FABRIC (UINT32_C(1) << 1)
@@ -180,8 +185,8 @@ enum {
 
 typedef struct hal_memory_handle_s {
   uint32_t kind; /* HAL_HANDLE_*, one of them */
-  int32_t file;  /* HAL_HANDLE_FILE: a file descriptor, which the receiver of the handle closes; else -1 */
-  uint32_t size; /* HAL_HANDLE_FABRIC: bytes that are used */
+  int32_t file;  /* HAL_HANDLE_FILE: a file descriptor, which the receiver of the handle closes; otherwise -1 */
+  uint32_t size; /* HAL_HANDLE_FABRIC: number of bytes in use */
   uint32_t reserved;
   uint8_t bytes[240]; /* HAL_HANDLE_FABRIC */
 } hal_memory_handle_t;
@@ -191,7 +196,7 @@ typedef struct hal_memory_handle_s {
 #define HAL_EVENT_BLOCKING (UINT32_C(1) << 1)
 #define HAL_EVENT_INTERPROCESS (UINT32_C(1) << 2) /* for event_ipc_export; never together with HAL_EVENT_TIMING */
 
-/* ---- streams ------------------------------------------------------------------------------------------------------------- */
+/* ---- streams ----------------------------------------------------------------------------------------------------- */
 /* hal_stream_desc_t.engine */
 enum {
   HAL_ENGINE_ANY = 0,
@@ -200,25 +205,26 @@ enum {
 };
 
 /* hal_stream_desc_t.flags */
-#define HAL_STREAM_QUEUE (UINT32_C(1) << 0) /* `queue` chooses a hardware queue; without it the plugin does */
+/* `queue` selects a hardware queue; without the flag the plugin selects one */
+#define HAL_STREAM_QUEUE (UINT32_C(1) << 0)
 
-/* What stream_create makes. A field that a later minor appends is zero where the host does not know it; one that must
- * not be ignored comes with a flag. */
+/* The properties of a new stream. A field that a later minor version appends is zero if the host does not know it; a
+ * field that must not be ignored comes with a flag. */
 typedef struct hal_stream_desc_s {
   size_t struct_size;
   uint32_t flags;   /* HAL_STREAM_* */
   int32_t priority; /* 0 is normal, lower is more urgent; a device without priorities ignores it */
-  uint32_t engine;  /* HAL_ENGINE_*, a hint: a device without engines of the class takes others */
+  uint32_t engine;  /* HAL_ENGINE_*, a hint: a device without engines of the class uses others */
   uint32_t queue;   /* with HAL_STREAM_QUEUE: the index among the queues of the engine class */
 } hal_stream_desc_t;
 
-/* Initializer of a descriptor with a priority and no other wish. */
+/* Initializer of a descriptor with a priority and otherwise default values. */
 #define HAL_STREAM_DESC(priority) \
   { HAL_STRUCT_SIZE(hal_stream_desc_t, queue), 0, (priority), HAL_ENGINE_ANY, 0 }
 
 typedef void (*hal_host_fn_t)(void *user_data);
 
-/* What failed on a stream, see stream_error. Texts are NUL-ended, "" where the plugin does not know. */
+/* The failure of a stream, see stream_error. Texts are NUL-terminated, "" if unknown. */
 typedef struct hal_stream_error_s {
   size_t struct_size;
   hal_status_t status;
@@ -229,49 +235,58 @@ typedef struct hal_stream_error_s {
   char message[256];
 } hal_stream_error_t;
 
-/* ---- modules and kernels ------------------------------------------------------------------------------------------------
- * Dialects: "native" (the host's portable kernels, compiled ahead of time into the plugin; data is the family's name),
- * "host" (kernels compiled ahead of time into the caller's library, for devices that are the host's CPU; data is an array of
- * hal_host_kernel_t, hal/plugin_kernels.h, which lives as long as the module), "c" (C for the host's compiler; kernel k is the
- * hal_host_kernel_t hal_host_kernel_k, which the portable dialect's PK_KERNEL defines), "opencl-c", "cuda-c", "ptx", "spirv",
- * "binary" (what module_export gave, on the same kind of device with the same driver). The host loads its own, portable kernels in
- * the first of "native", "opencl-c" and "cuda-c" that the device lists, a module per family or, from source, per kernel; kernels
- * that a program writes in the portable dialect, and those of lazy work, come in "c" where the others are "native". In the other
- * dialects it hands on what a program gives to hal_module_load (hal/kernel.h). */
+/* ---- modules and kernels
+ * ---------------------------------------------------------------------------------------------
+ *
+ * Dialects:
+ *   - "native": the host's portable kernels, compiled ahead of time into the plugin; `data` is the name of the family.
+ *   - "host": kernels compiled ahead of time into the caller's library, for devices that are the host's CPU. `data` is
+ *     an array of hal_host_kernel_t (hal/plugin_kernels.h), valid as long as the module.
+ *   - "c": C for the host's compiler; kernel k is the hal_host_kernel_t hal_host_kernel_k, which PK_KERNEL of the
+ *     portable dialect defines.
+ *   - "opencl-c", "cuda-c", "ptx", "spirv".
+ *   - "binary": the bytes of module_export, for the same kind of device with the same driver.
+ *
+ * The host loads its own portable kernels in the first of "native", "opencl-c" and "cuda-c" that the device lists: one
+ * module per family or, from source, one per kernel. Kernels that a program writes in the portable dialect, and kernels
+ * of lazy work, are in "c" if the others are "native". Modules in the other dialects come from programs, by
+ * hal_module_load (hal/kernel.h). */
 typedef struct hal_module_desc_s {
   size_t struct_size;
   const char *dialect;
   const char *options; /* compiler options, "" = none */
   const void *data;
   size_t size; /* bytes */
-  /* The cancellation flag, or NULL: another thread sets it to 1, atomically, when the module is not needed any more,
-   * as when the process ends while lazy work is compiled. Read it by hal_is_cancelled. A plugin that compiles for
-   * long polls it (hal_process_run_wanted) and returns HAL_ABORTED; a plugin that ignores it delays process exit. */
+  /* The cancellation flag, or NULL. Another thread sets it to 1, atomically, when the module is not needed any more,
+   * for example if the process ends while lazy work is compiled. Read it by hal_is_cancelled. A plugin that compiles
+   * for a long time polls it (hal_process_run_wanted) and returns HAL_ABORTED; a plugin that ignores it delays process
+   * exit. */
   const int32_t *cancelled;
 } hal_module_desc_t;
 
 #if defined(__GNUC__)
-/* Returns whether a cancellation flag is set, by an atomic load: the flag is written while the plugin runs. NULL is
- * not set. */
+/* Returns whether a cancellation flag is set, by an atomic load, since another thread writes it while the plugin runs.
+ * NULL is not set. */
 static inline int32_t hal_is_cancelled(const int32_t *flag) { return flag && __atomic_load_n(flag, __ATOMIC_ACQUIRE); }
 #endif
 
 enum { HAL_ARG_VALUE = 0, HAL_ARG_POINTER = 1, HAL_ARG_LOCAL = 2 };
 
-typedef struct hal_arg_s { /* size AND kind: OpenCL and Level Zero need both; every address is a HAL_ARG_POINTER */
-  const void *value; /* the value's address; for a pointer, the address of the device address; NULL for local memory */
-  uint32_t size;     /* bytes of the value, or of local memory */
+typedef struct hal_arg_s { /* size and kind: OpenCL and Level Zero need both; every address is a HAL_ARG_POINTER */
+  const void *value; /* address of the value; for a pointer, the address of the device address; NULL for local memory */
+  uint32_t size;     /* size of the value or of local memory, in bytes */
   uint32_t kind;     /* HAL_ARG_* */
 } hal_arg_t;
 
-/* How a launch runs, beyond its geometry, of kernels that a program brings (hal/kernel.h); the host's own launches have none. A plugin passes over an attribute that it does not know unless `required` is 1:
- * then the launch is HAL_UNIMPLEMENTED. */
+/* How a launch runs, beyond its geometry, for kernels that a program brings (hal/kernel.h); the host's own launches
+ * have no attributes. A plugin ignores an attribute that it does not know unless `required` is 1: then the launch is
+ * HAL_UNIMPLEMENTED. */
 enum {
   HAL_LAUNCH_CLUSTER = 1,     /* x, y, z: blocks of a cluster */
-  HAL_LAUNCH_COOPERATIVE = 2, /* x = 1: all blocks run at once and may wait for one another */
-  HAL_LAUNCH_PRIORITY = 3,    /* x: as of stream_create, two's complement */
-  HAL_LAUNCH_CARVEOUT = 4,    /* x: percent of the unit's fast memory that is shared memory, 0 to 100 */
-  HAL_LAUNCH_OVERLAP = 5      /* x = 1: may begin before the launch before it on the stream has ended */
+  HAL_LAUNCH_COOPERATIVE = 2, /* x = 1: all blocks are resident together and may wait for one another */
+  HAL_LAUNCH_PRIORITY = 3,    /* x: as for stream_create, two's complement */
+  HAL_LAUNCH_CARVEOUT = 4,    /* x: percentage of the unit's fast memory that is shared memory, 0 to 100 */
+  HAL_LAUNCH_OVERLAP = 5      /* x = 1: may begin before the previous launch on the stream has ended */
 };
 typedef struct hal_launch_attribute_s { /* 20 bytes */
   uint32_t kind;                        /* HAL_LAUNCH_* */
@@ -290,35 +305,36 @@ typedef struct hal_launch_s {
   uint32_t attribute_count, reserved;
 } hal_launch_t;
 
-/* What a kernel needs of a device, see kernel_info. 0 = unknown, but for blocks_per_unit. */
+/* The resources of a kernel, see kernel_info. 0 = unknown, except for blocks_per_unit. */
 typedef struct hal_kernel_info_s {
   size_t struct_size;
   uint32_t max_block_threads; /* of a launch of this kernel */
   uint32_t subgroup_size;
   uint32_t registers;    /* 32-bit registers of a thread */
-  uint32_t shared_bytes; /* of a block, declared by the kernel itself */
-  uint64_t local_bytes;  /* of a thread, spilled registers among them */
-  uint32_t max_shared;   /* bytes that a launch may ask for on top of shared_bytes */
+  uint32_t shared_bytes; /* of a block, declared by the kernel */
+  uint64_t local_bytes;  /* of a thread, including spilled registers */
+  uint32_t max_shared;   /* bytes that a launch may request in addition to shared_bytes */
   uint32_t
-      blocks_per_unit; /* blocks of the asked size that run on one compute unit at once; 0 = such a block cannot run */
+      blocks_per_unit; /* blocks of the given size that run on one compute unit at once; 0 = such a block cannot run */
 } hal_kernel_info_t;
 
-/* ---- capture ------------------------------------------------------------------------------------------------------------- */
-/* capture_begin's mode: which calls that no graph can hold (synchronisation, allocation) fail while it lasts. */
+/* ---- capture ----------------------------------------------------------------------------------------------------- */
+/* The mode of capture_begin: which calls that a graph cannot contain (synchronization, allocation) fail during the
+ * capture. */
 enum {
-  HAL_CAPTURE_GLOBAL = 0, /* those of any thread */
-  HAL_CAPTURE_THREAD = 1, /* those of the thread that began it */
+  HAL_CAPTURE_GLOBAL = 0, /* calls of any thread */
+  HAL_CAPTURE_THREAD = 1, /* calls of the thread that began the capture */
   HAL_CAPTURE_RELAXED = 2 /* none */
 };
 /* capture_status */
 enum {
   HAL_CAPTURE_NONE = 0,
   HAL_CAPTURE_ACTIVE = 1,
-  HAL_CAPTURE_INVALID = 2 /* a forbidden call has spoiled it: capture_end gives no graph */
+  HAL_CAPTURE_INVALID = 2 /* a forbidden call has invalidated it: capture_end returns no graph */
 };
 
-/* ---- profiling ---------------------------------------------------------------------------------------------------------- */
-/* LOST is no work: it says that a full buffer has dropped records. */
+/* ---- profiling --------------------------------------------------------------------------------------------------- */
+/* LOST is not work: it reports records that were dropped because a buffer was full. */
 enum {
   HAL_PROFILE_KERNEL = 0,
   HAL_PROFILE_COPY = 1,
@@ -336,43 +352,44 @@ enum {
 
 typedef struct hal_profile_record_s {
   size_t struct_size;
-  const char *name;            /* of the kernel or range; a copy's or fill's may be anything */
+  const char *name;            /* of the kernel or range; unspecified for a copy or fill */
   int64_t start_ns, end_ns;    /* device clock */
-  uint64_t correlation;        /* hal_host->profile_correlation() at the moment of submission; 0: unknown */
-  uint64_t bytes;              /* copied or filled; HAL_PROFILE_LOST: the number of records that are missing */
-  hal_plugin_stream_t *stream; /* NULL: a synchronous call; may be destroyed by now, it is only compared */
+  uint64_t correlation;        /* hal_host->profile_correlation() at submission; 0: unknown */
+  uint64_t bytes;              /* copied or filled; HAL_PROFILE_LOST: the number of missing records */
+  hal_plugin_stream_t *stream; /* NULL: a synchronous call; may be destroyed already, the host only compares it */
   uint32_t kind;               /* HAL_PROFILE_* */
   uint32_t direction;          /* of a copy: HAL_COPY_*; else 0 */
 } hal_profile_record_t;
 
 typedef void (*hal_profile_sink_t)(void *user_data, const hal_profile_record_t *record);
 
-/* ---- what the host gives to the plugin: the only host services a plugin reaches ------------------------------------------- */
+/* ---- services of the host: a plugin uses no others --------------------------------------------------------------- */
 enum { HAL_LOG_ERROR = 0, HAL_LOG_WARNING = 1, HAL_LOG_INFO = 2, HAL_LOG_DEBUG = 3 };
 
 typedef struct hal_host_api_s {
   size_t struct_size;
   uint32_t major, minor;
-  /* Keeps `message` (what was tried, with which value, what to do) for this thread and returns `code`. `native_code` is the
+  /* Stores `message` (what failed, the value, what to do) for this thread and returns `code`. `native_code` is the
    * driver's own number, 0 if none. */
   hal_status_t (*error_set)(hal_status_t code, int64_t native_code, const char *message);
   void (*log)(int32_t level, const char *message);
-  void *(*mem_alloc)(size_t size, size_t alignment); /* alignment: a power of two; NULL when there is no memory */
+  void *(*mem_alloc)(size_t size, size_t alignment); /* alignment: a power of two; NULL = out of memory */
   void (*mem_free)(void *ptr);
-  /* Gives the number that records of work submitted by this thread now are to carry (hal_profile_record_t.correlation).
-   * Asked when work is submitted while records are collected, not when it runs. An older host does not have it: look at
+  /* Returns the number for records of the work that this thread submits now (hal_profile_record_t.correlation). Called
+   * when work is submitted while records are collected, not when it runs. An older host does not have it: check
    * struct_size. */
   uint64_t (*profile_correlation)(void);
-  /* Gives device memory to the function of an operator (hal_op_fn_t) for its intermediate values: `size` > 0 bytes on
-   * `call->device`, aligned as memory_alloc's, from the host's caching allocator. Work that the function queues on `call->stream` may use
-   * it; the host takes it back, in the order of that stream, when the function has returned. Any number of times per call.
-   * Errors: HAL_RESOURCE_EXHAUSTED, to be handed on; HAL_FAILED_PRECONDITION = `call` is not the one that the host gave. */
+  /* Allocates device memory for intermediate values of an operator's function (hal_op_fn_t): `size` > 0 bytes on
+   * `call->device`, aligned as memory_alloc's, from the host's caching allocator. Work that the function queues on
+   * `call->stream` may use it. After the function has returned, the host reuses the memory in the order of that stream.
+   * The function may call it any number of times. Errors: HAL_RESOURCE_EXHAUSTED, which the function returns;
+   * HAL_FAILED_PRECONDITION = not the `call` that the host passed to the function. */
   hal_status_t (*scratch_alloc)(const hal_op_call_t *call, size_t size, void **out_ptr);
   const hal_extension_t *extensions; /* of the host, or NULL: hal_extension_find */
 } hal_host_api_t;
 
-/* ---- what the plugin gives to the host: one flat table, filled by the archive's entry --------------------------------------- */
-/* hal_plugin_api_t.build_flags: a sanitized plugin cannot be loaded into a plain host */
+/* ---- the plugin's table of functions, filled by the archive's entry ---------------------------------------------- */
+/* hal_plugin_api_t.build_flags: a sanitized plugin cannot be loaded into a host without sanitizers */
 #define HAL_BUILD_DEBUG (UINT64_C(1) << 0)
 #define HAL_BUILD_ASAN (UINT64_C(1) << 1)
 #define HAL_BUILD_TSAN (UINT64_C(1) << 2)
@@ -381,7 +398,8 @@ typedef struct hal_plugin_api_s {
   size_t struct_size; /* in: bytes the host owns; out: bytes the plugin wrote */
   uint32_t major, minor;
   const uint64_t
-      *provided; /* bit i of word i / 64: op i is the author's own, not the archive's default; lives for ever */
+      *provided; /* bit i of word i / 64: op i is the author's own, not the archive's default; valid until the process
+                  * ends */
   uint64_t provided_words;
   uint64_t build_flags; /* HAL_BUILD_* */
 #define HAL_OP(since, kind, group, need, name, params, args) hal_status_t(*name) params;
@@ -389,12 +407,13 @@ typedef struct hal_plugin_api_s {
 #undef HAL_OP
 } hal_plugin_api_t;
 
-/* What the plugin's author writes. Never declared weak here: the author's own definition would become weak too. */
+/* The functions that the plugin's author writes. Never declared weak here: the author's definition would also become
+ * weak. */
 #define HAL_OP(since, kind, group, need, name, params, args) hal_status_t hal_plugin_##name params;
 #include "hal/plugin_ops.def"
 #undef HAL_OP
 
-/* The archive's default for an op, callable as "super" from an override; none for the mandatory ops. */
+/* The archive's default for an op, which an override may call; none for the mandatory ops. */
 #define HAL_DECLARE_BASE_M(name, params)
 #define HAL_DECLARE_BASE_D(name, params) hal_status_t hal_base_##name params;
 #define HAL_DECLARE_BASE_U(name, params) hal_status_t hal_base_##name params;
@@ -411,9 +430,9 @@ extern const hal_host_api_t *hal_host;
 #define HAL_PLUGIN_EXPORT __declspec(dllexport)
 #endif
 
-/* The one exported symbol of a plugin; it comes from the archive and negotiates the versions. Errors:
- * HAL_INCOMPATIBLE: NULL argument, a table or host API that is too short, nothing written; another major, or a minor
- * before HAL_ABI_MINOR_OLDEST, `major` and `minor` written. */
+/* The one exported symbol of a plugin. The archive defines it; it negotiates the versions. Errors: HAL_INCOMPATIBLE: a
+ * NULL argument, or a table or host API that is too short: nothing was written. Another major, or a minor before
+ * HAL_ABI_MINOR_OLDEST: `major` and `minor` were written. */
 HAL_PLUGIN_EXPORT hal_status_t hal_plugin_entry(const hal_host_api_t *host, hal_plugin_api_t *api);
 typedef hal_status_t (*hal_plugin_entry_fn_t)(const hal_host_api_t *host, hal_plugin_api_t *api);
 

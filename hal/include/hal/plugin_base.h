@@ -1,4 +1,5 @@
-/* plugin_base.h: the part of plugin.h on which all others stand: version, growing structs, status codes, handles, data types. */
+/* plugin_base.h: the part of plugin.h that all other parts include: version, growing structs, status codes, handles,
+ * data types. */
 #ifndef HAL_PLUGIN_BASE_H_
 #define HAL_PLUGIN_BASE_H_
 
@@ -24,7 +25,7 @@ _Static_assert(sizeof(void *) == 8 && sizeof(size_t) == 8, "the plugin ABI is de
 
 #define HAL_ABI_MAJOR 0
 #define HAL_ABI_MINOR 4
-/* The oldest minor version that this one works with: minors only append since then. */
+/* The oldest minor version that this one works with: since then minor versions only append. */
 #define HAL_ABI_MINOR_OLDEST 3
 
 /* The device ordinal of host memory in memory_copy. */
@@ -33,19 +34,21 @@ _Static_assert(sizeof(void *) == 8 && sizeof(size_t) == 8, "the plugin ABI is de
 /* Size of a struct through its last field in use. Not sizeof: a field added in tail padding would not change that. */
 #define HAL_STRUCT_SIZE(type, last) (offsetof(type, last) + sizeof(((type *)0)->last))
 
-/* Tells whether the struct at `ptr`, by its struct_size, has `field`: what an older side wrote may lack it. */
+/* Whether the struct at `ptr`, by its struct_size, has `field`; a struct that an older side wrote may not have it. */
 #define HAL_HAS_FIELD(ptr, field) \
   ((ptr)->struct_size >= (size_t)((const char *)(&(ptr)->field + 1) - (const char *)(ptr)))
 
-/* Writes a field of a struct that the other side owns; nothing where that side's struct ends before it. */
+/* Writes a field of a struct that the other side owns; does nothing if that side's struct ends before the field. */
 #define HAL_SET_FIELD(ptr, field, ...) ((void)(HAL_HAS_FIELD(ptr, field) && ((ptr)->field = (__VA_ARGS__), 1)))
 
-/* ---- extensions ---------------------------------------------------------------------------------------------------------
- * A group of functions or facts that the table of this minor version does not have: a struct that begins with this
- * one. The plugin offers a chain of them by the slot `extensions`, the host by hal_host_api_t.extensions; either side
- * looks for those it knows and ignores the others, so that a side may be built against an older header than the
- * other. `name` is the struct's type: "hal.<group>" if the HAL defines it, "<vendor>.<group>" otherwise. A struct of
- * one name only grows, at its end. */
+/* ---- extensions
+ * ------------------------------------------------------------------------------------------------------
+ *
+ * A group of functions or data that the table of this minor version does not have: a struct that begins with this one.
+ * The plugin offers a chain of them by the slot `extensions`, the host by hal_host_api_t.extensions. Either side looks
+ * up those it knows and ignores the others, so that the two sides may be built against different headers. `name` is the
+ * struct's type: "hal.<group>" if the HAL defines it, "<vendor>.<group>" otherwise. A struct with a given name may only
+ * grow at its end. */
 typedef struct hal_extension_s {
   size_t struct_size; /* of the whole struct, through the last field in use */
   const char *name;
@@ -53,7 +56,7 @@ typedef struct hal_extension_s {
 } hal_extension_t;
 
 /* Returns the extension of this name with at least `least` bytes (HAL_STRUCT_SIZE of its struct), or NULL. The caller
- * casts it to that struct. `name` has a NUL; names are compared byte by byte. */
+ * casts it to that struct. `name` is NUL-terminated; names are compared byte by byte. */
 static inline const hal_extension_t *hal_extension_find(const hal_extension_t *first, const char *name, size_t least) {
   for (; first; first = first->next) {
     size_t i = 0;
@@ -63,9 +66,12 @@ static inline const hal_extension_t *hal_extension_find(const hal_extension_t *f
   return NULL;
 }
 
-/* ---- status codes -------------------------------------------------------------------------------------------------------
- * The numbers are those of absl::StatusCode, as in PJRT and IREE, plus two of ours. Reserved for what absl means by them, and returned
- * by no plugin and no host: 1 (cancelled), 4 (deadline exceeded), 6 (already exists), 7 (permission denied), 16 (unauthenticated). */
+/* ---- status codes
+ * ----------------------------------------------------------------------------------------------------
+ *
+ * The numbers are those of absl::StatusCode, as in PJRT and IREE, and two additional ones. These codes of absl are
+ * reserved, and neither plugins nor the host return them: 1 (cancelled), 4 (deadline exceeded), 6 (already exists), 7
+ * (permission denied), 16 (unauthenticated). */
 typedef int32_t hal_status_t;
 enum {
   HAL_OK = 0,
@@ -76,15 +82,15 @@ enum {
   HAL_FAILED_PRECONDITION = 9,
   HAL_ABORTED = 10,
   HAL_OUT_OF_RANGE = 11,
-  HAL_UNIMPLEMENTED = 12, /* outputs were not touched: the host falls back */
+  HAL_UNIMPLEMENTED = 12, /* no output was written: the host falls back */
   HAL_INTERNAL = 13,
-  HAL_UNAVAILABLE = 14, /* no driver or device on this machine: the host skips the plugin quietly */
+  HAL_UNAVAILABLE = 14, /* no driver or device on this machine: the host skips the plugin without a warning */
   HAL_DATA_LOSS = 15,
   HAL_NOT_READY = 17,   /* work remains */
-  HAL_INCOMPATIBLE = 18 /* versions or groups of ops do not fit */
+  HAL_INCOMPATIBLE = 18 /* incompatible versions or groups of ops */
 };
 
-/* ---- handles: incomplete structs that the plugin defines ---------------------------------------------------------------- */
+/* ---- handles: incomplete structs that the plugin defines --------------------------------------------------------- */
 typedef struct hal_plugin_stream_s hal_plugin_stream_t;
 typedef struct hal_plugin_event_s hal_plugin_event_t;
 typedef struct hal_plugin_module_s hal_plugin_module_t;
@@ -96,7 +102,9 @@ typedef struct hal_plugin_comm_s hal_plugin_comm_t;
 typedef struct hal_plugin_comm_memory_s hal_plugin_comm_memory_t;
 typedef struct hal_plugin_semaphore_s hal_plugin_semaphore_t;
 
-/* ---- data types ---------------------------------------------------------------------------------------------------------
+/* ---- data types
+ * ------------------------------------------------------------------------------------------------------
+ *
  * The numbers are those of c10::ScalarType, checked by static assertions on the torch side. */
 typedef int32_t hal_dtype_t;
 enum {
@@ -120,7 +128,7 @@ enum {
   HAL_UINT16 = 27,
   HAL_UINT32 = 28,
   HAL_UINT64 = 29,
-  HAL_UINT4 = 33, /* an element has a byte of its own, as in torch */
+  HAL_UINT4 = 33, /* each element takes one byte, as in torch */
   HAL_INT4 = 40,
   HAL_FLOAT8_E8M0FNU = 44,
   HAL_FLOAT4_E2M1FN_X2 = 45 /* an element is a byte of two numbers */

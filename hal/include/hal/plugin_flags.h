@@ -1,6 +1,6 @@
-/* plugin_flags.h: for plugins: the checks of flags and descriptors, and of handles that cross to other processes, which are bytes whose
- * number the driver determines. A flag that a plugin does not know, such as one of
- * a later minor version, makes the call HAL_UNIMPLEMENTED; it is never ignored.
+/* plugin_flags.h: for plugins: checks of flags, of descriptors, and of handles for other processes (bytes, whose number
+ * the driver determines). A call with a flag that the plugin does not know, such as one of a later minor version,
+ * returns HAL_UNIMPLEMENTED; the flag is never ignored.
  *
  *   hal_status_t hal_plugin_host_alloc(int32_t device, size_t size, uint32_t flags, void **out_ptr) {
  *     hal_status_t status = hal_flags_check("acme: host_alloc", flags, 0);
@@ -27,7 +27,8 @@ static inline hal_status_t hal_flags_check(const char *where, uint32_t flags, ui
   return hal_host->error_set(HAL_UNIMPLEMENTED, 0, message);
 }
 
-/* The same for the descriptor of stream_create: checks its flags and its engine class. Since 0.3. */
+/* Returns HAL_OK if stream_create supports the flags and the engine class of a descriptor; otherwise as
+ * hal_flags_check. Since 0.3. */
 static inline hal_status_t hal_stream_desc_check(const char *where, const hal_stream_desc_t *desc, uint32_t known) {
   char message[192];
   const hal_status_t status = hal_flags_check(where, desc->flags, known);
@@ -37,7 +38,7 @@ static inline hal_status_t hal_stream_desc_check(const char *where, const hal_st
   return hal_host->error_set(HAL_UNIMPLEMENTED, 0, message);
 }
 
-/* The same for the advice of memory_advise. Since 0.4. */
+/* Returns HAL_OK if memory_advise supports the advice; otherwise as hal_flags_check. Since 0.4. */
 static inline hal_status_t hal_advice_check(const char *where, uint32_t advice) {
   char message[192];
   if (advice >= HAL_ADVICE_READ_MOSTLY && advice <= HAL_ADVICE_NOT_ACCESSED) return HAL_OK;
@@ -46,7 +47,7 @@ static inline hal_status_t hal_advice_check(const char *where, uint32_t advice) 
   return hal_host->error_set(HAL_UNIMPLEMENTED, 0, message);
 }
 
-/* The same for the kind of object_name_set. Since 0.4. */
+/* Returns HAL_OK if object_name_set supports the kind; otherwise as hal_flags_check. Since 0.4. */
 static inline hal_status_t hal_object_check(const char *where, uint32_t kind) {
   char message[192];
   if (kind <= HAL_OBJECT_MEMORY) return HAL_OK;
@@ -55,14 +56,14 @@ static inline hal_status_t hal_object_check(const char *where, uint32_t kind) {
   return hal_host->error_set(HAL_UNIMPLEMENTED, 0, message);
 }
 
-/* Answers ipc_export and event_ipc_export: writes `size` to `out_size`, and the bytes to `handle` when `room` is at
- * least that. Since 0.3. */
-static inline void hal_handle_write(const void *made, size_t size, void *handle, size_t room, size_t *out_size) {
-  if (room >= size) memcpy(handle, made, size);
+/* Implements ipc_export and event_ipc_export: writes `size` to `out_size`, and the bytes to `handle` if `capacity` is
+ * at least that. Since 0.3. */
+static inline void hal_handle_write(const void *made, size_t size, void *handle, size_t capacity, size_t *out_size) {
+  if (capacity >= size) memcpy(handle, made, size);
   *out_size = size;
 }
 
-/* Reads a handle that ipc_open and event_ipc_open are given. Errors: HAL_INVALID_ARGUMENT = it has another number of
+/* Reads a handle that was passed to ipc_open or event_ipc_open. Errors: HAL_INVALID_ARGUMENT = it has another number of
  * bytes; the message begins with `where`. Since 0.3. */
 static inline hal_status_t hal_handle_read(const char *where, const void *handle, size_t handle_size, void *made,
                                            size_t size) {

@@ -10,9 +10,10 @@
 extern "C" {
 #endif
 
-/* Returns the value of a setting, borrowed from the environment, or NULL: it is not set, or the process has more rights than
- * the user who started it (a set-user-ID program, file capabilities), so that the environment must not decide which files are
- * loaded or run. Plugins read all settings by this, in place of getenv. As thread-safe as getenv. Since 0.2. */
+/* Returns the value of a setting, borrowed from the environment. Returns NULL if it is not set, or if the process has
+ * more privileges than the user who started it (a set-user-ID program, file capabilities): then the environment must
+ * not determine which files are loaded or run. Plugins read all settings with this function instead of getenv. As
+ * thread-safe as getenv. Since 0.2. */
 static inline const char *hal_setting(const char *name) { return getauxval(AT_SECURE) ? NULL : getenv(name); }
 
 #ifdef __cplusplus

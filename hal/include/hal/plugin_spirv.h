@@ -1,5 +1,5 @@
-/* plugin_spirv.h: for plugins that hand SPIR-V to a driver: what a module says of its kernels. Drivers of Level Zero
- * are told an argument's size alone, and take a number for an address. Linked from libhal_plugin_spirv.a (target
+/* plugin_spirv.h: for plugins that pass SPIR-V to a driver: the signatures of a module's kernels. A driver of Level
+ * Zero gets only an argument's size, and would accept a number as an address. Linked from libhal_plugin_spirv.a (target
  * hal_plugin_spirv) into plugins that use it. */
 #ifndef HAL_PLUGIN_SPIRV_H_
 #define HAL_PLUGIN_SPIRV_H_
@@ -16,14 +16,15 @@ enum { HAL_SPIRV_ARGS = 64 };
 typedef struct hal_spirv_signature_s {
   uint32_t count;                 /* may be more than are described */
   uint32_t kinds[HAL_SPIRV_ARGS]; /* HAL_ARG_* */
-  uint32_t sizes[HAL_SPIRV_ARGS]; /* bytes of a number or an address; 0 = not known: structs, local memory */
+  uint32_t sizes[HAL_SPIRV_ARGS]; /* bytes of a number or an address; 0 = unknown: structs, local memory */
 } hal_spirv_signature_t;
 
-/* Looks up a kernel of a module of `count` words. Returns whether the module has it; words that are no SPIR-V have none.
- * Thread-safe. Since 0.2. */
+/* Looks up a kernel of a module of `count` words. Returns whether the module has it; words that are not SPIR-V have
+ * none. Thread-safe. Since 0.2. */
 int hal_spirv_signature(const uint32_t *words, size_t count, const char *name, hal_spirv_signature_t *out_signature);
 
-/* Gives the name of kernel number `index`, borrowed from the words; NULL past the last. Thread-safe. Since 0.2. */
+/* Returns the name of kernel number `index`, borrowed from the words; NULL past the last one. Thread-safe. Since
+ * 0.2. */
 const char *hal_spirv_kernel_name(const uint32_t *words, size_t count, uint32_t index);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
-/* plugin_watch.h: for plugins: device_watch over a thread that waits for the driver's events and delivers them. The thread exists while a device is
- * watched. Linked from libhal_plugin.a into plugins that use it. */
+/* plugin_watch.h: for plugins: device_watch over a thread that waits for the driver's events and delivers them. The
+ * thread exists while a device is watched. Linked from libhal_plugin.a into plugins that use it. */
 #ifndef HAL_PLUGIN_WATCH_H_
 #define HAL_PLUGIN_WATCH_H_
 
@@ -13,21 +13,22 @@ extern "C" {
 
 enum { HAL_WATCH_DEVICES = 64, HAL_WATCH_QUEUE = 64, HAL_WATCH_MESSAGE = 160 };
 
-typedef struct hal_watched_s { /* an event that is to be delivered */
+typedef struct hal_watched_s { /* an event to deliver */
   int32_t device;
   uint32_t kind;
   int64_t native_code;
   char message[HAL_WATCH_MESSAGE];
 } hal_watched_t;
 
-/* One for a plugin, in static memory: {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER, .listen = ...}. */
+/* One per plugin, in static memory: {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER, .listen =
+ * ...}. */
 typedef struct hal_watch_s {
   pthread_mutex_t lock;
   pthread_cond_t changed;
-  /* Waits for events of the driver, at most some 100 ms, and reports them; called again and again by the thread. NULL: events are only
-   * reported by other threads. */
+  /* Waits for events of the driver, at most about 100 ms, and reports them; the thread calls it repeatedly. NULL: only
+   * other threads report events. */
   void (*listen)(void);
-  /* hal_watch_*'s own: */
+  /* private to hal_watch_*: */
   struct {
     hal_device_event_fn_t fn;
     void *user_data;
@@ -41,18 +42,20 @@ typedef struct hal_watch_s {
   uint32_t first, count, dropped;
 } hal_watch_t;
 
-/* What device_watch does; the device has been checked. Errors: HAL_RESOURCE_EXHAUSTED = the system gives no thread. Since 0.3. */
+/* Implements device_watch; the caller has checked the device. Errors: HAL_RESOURCE_EXHAUSTED = the system cannot create
+ * a thread. Since 0.3. */
 hal_status_t hal_watch_set(hal_watch_t *watch, int32_t device, uint32_t kinds, hal_device_event_fn_t fn,
                            void *user_data);
 
-/* Delivers an event later, on the watch's thread; does nothing where no watcher wants it. From any thread, which may hold locks of the plugin;
- * waits for no event and no watcher. `message` is copied, cut where it is long. Since 0.3. */
+/* Delivers an event later, on the watch's thread; does nothing if no watcher has requested its kind. Any thread, which
+ * may hold locks of the plugin; waits for no event and no watcher. `message` is copied, and cut if it is too long.
+ * Since 0.3. */
 void hal_watch_report(hal_watch_t *watch, int32_t device, uint32_t kind, int64_t native_code, const char *message);
 
-/* Returns the kinds that are wanted of a device, 0 = none. Since 0.3. */
+/* Returns the kinds of events that the watcher of a device has requested, 0 = none. Since 0.3. */
 uint32_t hal_watch_kinds(hal_watch_t *watch, int32_t device);
 
-/* In the child of a fork, which has no thread of the parent's: nothing is watched. Since 0.3. */
+/* Called in the child of a fork, which has no thread of the parent: nothing is watched. Since 0.3. */
 void hal_watch_after_fork(hal_watch_t *watch);
 
 #ifdef __cplusplus

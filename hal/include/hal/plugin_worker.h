@@ -1,6 +1,6 @@
-/* plugin_worker.h: for plugins: a thread that does pieces of work in the order in which they were given to it: a stream of a device
- * without queues of its own, or the caller of a stream's host functions; and queries of queues to which others submit work. Linked from
- * libhal_plugin.a into plugins that use it. */
+/* plugin_worker.h: for plugins: a thread that runs items in the order in which they were queued. It is a stream of a
+ * device without hardware queues, or it calls a stream's host functions. Also: queries of queues to which others submit
+ * work. Linked from libhal_plugin.a into plugins that use it. */
 #ifndef HAL_PLUGIN_WORKER_H_
 #define HAL_PLUGIN_WORKER_H_
 
@@ -12,36 +12,39 @@ extern "C" {
 
 typedef struct hal_worker_s hal_worker_t;
 
-/* A piece of work: the first member of a struct of the plugin's own, in memory that `run` releases. Since 0.2. */
+/* A work item: the first member of a struct of the plugin, in memory that `run` releases. Since 0.2. */
 typedef struct hal_worker_item_s {
-  struct hal_worker_item_s *next;              /* the worker's */
-  void (*run)(struct hal_worker_item_s *item); /* on the worker's thread, which holds no lock */
+  struct hal_worker_item_s *next;              /* private to the worker */
+  void (*run)(struct hal_worker_item_s *item); /* called on the worker's thread, which holds no lock */
 } hal_worker_item_t;
 
-/* Starts a thread, which hal_worker_stop ends. Errors: HAL_RESOURCE_EXHAUSTED = no memory or no thread; the message says which.
- * Since 0.2. */
+/* Starts a thread, which hal_worker_stop ends. Errors: HAL_RESOURCE_EXHAUSTED = no memory or no thread, with the cause
+ * in the message. Since 0.2. */
 hal_status_t hal_worker_start(hal_worker_t **out_worker);
 
-/* Queues an item, which the worker owns from now on. Returns its number: 1 for the first, and so on. Never fails and never waits for
- * other items. Thread-safe; an item's `run` may call it. Since 0.2. */
+/* Queues an item, which the worker owns from now on. Returns its number: 1 for the first, and so on. Never fails and
+ * never waits for other items. Thread-safe; an item's `run` may call it. Since 0.2. */
 uint64_t hal_worker_push(hal_worker_t *worker, hal_worker_item_t *item);
 
-/* Gives the number of the last item whose `run` has returned; 0 = none. Thread-safe. Since 0.2. */
+/* Returns the number of the last item whose `run` has returned; 0 = none. Thread-safe. Since 0.2. */
 uint64_t hal_worker_done(hal_worker_t *worker);
 
-/* Gives the number of the last item that was queued; 0 = none. Thread-safe. Since 0.2. */
+/* Returns the number of the last item that was queued; 0 = none. Thread-safe. Since 0.2. */
 uint64_t hal_worker_queued(hal_worker_t *worker);
 
-/* Waits until the item of that number is done; not from an item's `run`, which would wait for itself. Thread-safe. Since 0.2. */
+/* Waits until the item of that number is done. Do not call it from an item's `run`, which would wait for itself.
+ * Thread-safe. Since 0.2. */
 void hal_worker_wait(hal_worker_t *worker, uint64_t number);
 
-/* Does what is still queued, ends the thread and releases the worker; NULL is nothing. No other thread may use it then. Since 0.2. */
+/* Runs the items that are still queued, ends the thread and releases the worker; NULL is allowed. No other thread may
+ * use the worker then. Since 0.2. */
 void hal_worker_stop(hal_worker_t *worker);
 
-/* Returns HAL_OK when a queue of the driver is idle to which a user submits commands that the plugin does not know (stream_native), else
- * HAL_NOT_READY. The plugin has queued a marker after them, and `is_busy(stream)` returns 1 until that has completed. It is polled for a
- * moment, within which the marker of an idle queue completes; where it does not, the next call polls twice as long, up to 20 ms, so that a
- * caller that polls finds the queue idle in the end. `*inout_patience_ns` is the queue's, 0 at first, and accessed atomically. Thread-safe, as
+/* Returns HAL_OK if a queue of the driver is idle, else HAL_NOT_READY, for queues to which a user submits commands that
+ * the plugin does not know (stream_native). The plugin has queued a marker after them, and `is_busy(stream)` returns 1
+ * until the marker has completed. The function polls for a short time, in which the marker of an idle queue completes.
+ * If it does not, the next call polls twice as long, up to 20 ms, so that a caller that polls finds the queue idle
+ * eventually. `*inout_patience_ns` belongs to the queue, is 0 at first, and is accessed atomically. Thread-safe, as
  * `is_busy` is. Since 0.4. */
 hal_status_t hal_marker_query(int64_t *inout_patience_ns, int (*is_busy)(hal_plugin_stream_t *stream),
                               hal_plugin_stream_t *stream);

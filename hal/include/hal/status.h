@@ -9,11 +9,11 @@
 extern "C" {
 #endif
 
-/* Returns the name of a code, such as "RESOURCE_EXHAUSTED"; "UNRECOGNISED" for an unknown code.
- * The string is static. Since 0.1. */
+/* Returns the name of a code, such as "RESOURCE_EXHAUSTED"; "UNRECOGNISED" for an unknown code. The string is static.
+ * Since 0.1. */
 HAL_API const char *hal_status_name(hal_status_t code);
 
-/* Returns the message of the calling thread's last failure, "" when there was none. Valid until the thread's next failing
+/* Returns the message of the calling thread's last failure, "" if there was none. Valid until the thread's next failing
  * call. Since 0.1. */
 HAL_API const char *hal_error_message(void);
 
@@ -21,7 +21,7 @@ HAL_API const char *hal_error_message(void);
  * do; it is cut at 1 KiB. Since 0.1. */
 HAL_API hal_status_t hal_error_set(hal_status_t code, const char *format, ...) HAL_PRINTF(2, 3);
 
-/* Puts text before the calling thread's message: "while loading x: ..." and returns `code`. Since 0.1. */
+/* Prepends text such as "while loading x: " to the calling thread's message and returns `code`. Since 0.1. */
 HAL_API hal_status_t hal_error_prefix(hal_status_t code, const char *format, ...) HAL_PRINTF(2, 3);
 
 #define HAL_RETURN_IF_ERROR(expr)                  \

@@ -1,8 +1,8 @@
 /* stream.h: in-order queues of work, from pools per device and priority, and the calling thread's current stream.
  *
-* Streams of the pools have the lifetime of the process, as in CUDA's c10 layer, so a stream id is always valid. The id of
- * a stream is unique within its device; id 0 is the default stream, which is created like any other where the plugin has
- * streams. */
+ * Streams of the pools exist until the process ends, as in CUDA's c10 layer, so a stream id is always valid. The id of
+ * a stream is unique within its device; id 0 is the default stream. It is created like any other stream if the plugin
+ * has streams. */
 #ifndef HAL_STREAM_H_
 #define HAL_STREAM_H_
 
@@ -16,26 +16,26 @@ extern "C" {
 typedef struct hal_stream_s hal_stream_t;
 typedef struct hal_event_s hal_event_t;
 
-/* Streams per device and priority in the pools; further requests are served round robin. The number is c10's. */
+/* Streams per device and priority in the pools; further requests are served round robin. The number is that of c10. */
 #define HAL_STREAMS_PER_POOL 32
-/* The highest id of a stream: of the default one, the two pools, and the streams of communicators (hal/comm.h). */
+/* The highest id of a stream: the default stream, the two pools, and the streams of communicators (hal/comm.h). */
 #define HAL_MAX_STREAM_ID (6 * HAL_STREAMS_PER_POOL)
 
 /* Returns the device's default stream; borrowed. Errors: as hal_device_ensure. Since 0.1. */
 HAL_API hal_status_t hal_stream_default(int32_t device, hal_stream_t **out_stream);
 
-/* Returns a stream from the pool; `priority` 0 is normal, -1 is high, others are clamped to these. Borrowed.
+/* Returns a stream from the pool. `priority` 0 is normal, -1 is high; other values are clamped to these. Borrowed.
  * Errors: as hal_device_ensure, HAL_RESOURCE_EXHAUSTED. Since 0.1. */
 HAL_API hal_status_t hal_stream_acquire(int32_t device, int32_t priority, hal_stream_t **out_stream);
 
 /* Returns the stream with this id; borrowed. Errors: HAL_NOT_FOUND. Since 0.1. */
 HAL_API hal_status_t hal_stream_from_id(int32_t device, int64_t id, hal_stream_t **out_stream);
 
-/* Returns the calling thread's current stream of the device, the default stream at first. Borrowed. Since 0.1. */
+/* Returns the calling thread's current stream of the device. Default: the default stream. Borrowed. Since 0.1. */
 HAL_API hal_status_t hal_stream_current(int32_t device, hal_stream_t **out_stream);
 
-/* Sets the calling thread's current stream of the stream's device and returns the previous one (NULL is allowed for
- * `out_previous`). Since 0.1. */
+/* Sets the calling thread's current stream of the stream's device and returns the previous one (`out_previous` may be
+ * NULL). Since 0.1. */
 HAL_API hal_status_t hal_stream_set_current(hal_stream_t *stream, hal_stream_t **out_previous);
 
 /* Returns the id of a stream, unique on its device; 0 is the default stream. Since 0.1. */
@@ -47,34 +47,39 @@ HAL_API int32_t hal_stream_device(const hal_stream_t *stream);
 /* Returns the priority of a stream: 0 is normal, lower is more urgent. Since 0.1. */
 HAL_API int32_t hal_stream_priority(const hal_stream_t *stream);
 
-/* Waits until the work queued so far is done. Errors: an asynchronous failure of it or of work it waited for, once, naming the operator. Since 0.1. */
+/* Waits until the work queued so far is done. Errors: an asynchronous failure of that work or of work it waited for,
+ * reported once, with the operator. Since 0.1. */
 HAL_API HAL_MUST_USE hal_status_t hal_stream_synchronize(hal_stream_t *stream);
 
 /* Waits at most `timeout_ns` nanoseconds. Errors: HAL_NOT_READY; an asynchronous failure. Since 0.1. */
 HAL_API HAL_MUST_USE hal_status_t hal_stream_synchronize_timeout(hal_stream_t *stream, int64_t timeout_ns);
 
-/* Queries without waiting whether the work queued so far is done. Errors: HAL_NOT_READY; an asynchronous failure. Since 0.1. */
+/* Returns HAL_OK if the work queued so far is done, without waiting. Errors: HAL_NOT_READY; an asynchronous failure.
+ * Since 0.1. */
 HAL_API HAL_MUST_USE hal_status_t hal_stream_query(hal_stream_t *stream);
 
-/* Makes later work wait for the event, of any device. The failure of that work is reported once, by the first of the two streams that is synchronized or queried. Since 0.1. */
+/* Makes later work wait for the event, of any device. If the work recorded by the event fails, the failure is reported
+ * once, by the first of the two streams that is synchronized or queried. Since 0.1. */
 HAL_API HAL_MUST_USE hal_status_t hal_stream_wait_event(hal_stream_t *stream, hal_event_t *event);
 
 /* Calls `fn(user_data)` on some thread once the work queued so far is done; later work waits for it. `fn` must not call
- * the HAL, nor wait for another stream's function: one thread may call those of all streams. Errors: HAL_INVALID_ARGUMENT = no function. Since 0.1. */
+ * the HAL, nor wait for another stream's function, because one thread may call the functions of all streams. Errors:
+ * HAL_INVALID_ARGUMENT = no function. Since 0.1. */
 HAL_API hal_status_t hal_stream_host_call(hal_stream_t *stream, hal_host_fn_t fn, void *user_data);
 
-/* Returns the vendor's own handle (a CUstream, a cl_command_queue), NULL when there is none; borrowed. Work that the
- * caller queues on it is work of the stream: in order with what is queued here, and included in its synchronization,
- * queries and events. Deferred work (lazy.h) is flushed by this call and not by work on the handle: call it again
- * before each use. Since 0.1. */
+/* Returns the vendor's own handle (a CUstream, a cl_command_queue), NULL if there is none; borrowed. Work that the
+ * caller queues on it is in order with the stream's other work, and synchronization, queries and events of the stream
+ * include it. This call flushes deferred work (lazy.h), but work on the handle does not: call it again before each use.
+ * Since 0.1. */
 HAL_API hal_status_t hal_stream_native(hal_stream_t *stream, void **out_native);
 
-/* Names a stream (NULL: current) in the vendor's profilers and in messages, where the plugin has such names: "data loader". The name is copied; ""
- * removes it. HAL_OK does not mean that a tool shows it. Errors: HAL_INVALID_ARGUMENT = no name; the plugin's. Since 0.4. */
+/* Sets the name of a stream (NULL: current), such as "data loader", for messages and, if the plugin supports it, for
+ * the vendor's profilers. The name is copied; "" removes it. HAL_OK does not mean that a tool shows it. Errors:
+ * HAL_INVALID_ARGUMENT = no name; the plugin's. Since 0.4. */
 HAL_API hal_status_t hal_stream_set_name(hal_stream_t *stream, const char *name);
 
-/* Returns whether the stream's work (NULL: current) is recorded or deferred (program.h, lazy.h): 1 or 0. A copy from host memory that is not
- * page-locked has taken its bytes then when hal_memory_copy returns. Costs a load. Since 0.2. */
+/* Returns whether the stream's work (NULL: current) is recorded or deferred (program.h, lazy.h): 1 or 0. If it is,
+ * hal_memory_copy has read the bytes of pageable host memory when it returns. The call is one load. Since 0.2. */
 HAL_API int32_t hal_stream_is_recorded(hal_stream_t *stream);
 
 #ifdef __cplusplus

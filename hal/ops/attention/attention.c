@@ -1,6 +1,6 @@
-/* attention.c: launchers of scaled dot product attention and its gradients. Operands have the dimensions batch, head, row and
- * number; rows have stride 1, all other strides are any. Heads of more than HEAD_SIZE numbers are left to the caller
- * (HAL_UNIMPLEMENTED). */
+/* attention.c: launchers of scaled dot product attention and its gradients. Operands have the dimensions batch, head,
+ * row and number; rows have stride 1, other strides are arbitrary. For heads of more than HEAD_SIZE numbers the
+ * launcher returns HAL_UNIMPLEMENTED. */
 #include <string.h>
 
 #include "hal_op_ids.h"
@@ -14,9 +14,9 @@ HAL_OP_LAUNCHER(queue_attention_backward, groups, ATTENTION_BACKWARD_ARGS)
 
 enum {
   HEAD_SIZE = PK_HEAD_SIZE,
-  LANE_BYTES = PK_GEMM_BYTES, /* queries of a unit on a CPU, at most */
-  ROWS = 8,                   /* queries that a group of a device with many threads takes at once */
-  PART = 128,                 /* keys of a unit of the gradients, at least and a multiple of it */
+  LANE_BYTES = PK_GEMM_BYTES, /* maximum number of queries of a unit on a CPU */
+  ROWS = 8,                   /* queries that a group processes at once on a device with many threads */
+  PART = 128,                 /* minimum number of keys of a unit of the gradients; the number is a multiple of it */
 };
 
 typedef pk_attention_t attention_t;
@@ -28,24 +28,25 @@ typedef struct operands_s {
   hal_op_scalar_t scale;
 } operands_t;
 
-/* Checks sizes, dtype and the stride of a row; returns the strides of the first `strides` dimensions, 0 where nothing is read. */
+/* Checks sizes, dtype and the stride of a row; returns the strides of the first `strides` dimensions, 0 where the
+ * tensor is not read. */
 static hal_status_t check_operand(const hal_op_context_t *context, const hal_tensor_t *tensor, const char *what,
                                   const int64_t sizes[4], hal_dtype_t dtype, int32_t strides, int64_t *out) {
   int64_t numel;
   HAL_RETURN_IF_ERROR(hal_op_numel(context, tensor, what, &numel));
   if (tensor->ndim != 4)
-    return hal_op_invalid(context, "%s has %d dimensions; (batch, head, row, number) are needed", what,
+    return hal_op_invalid(context, "%s has %d dimensions; expected (batch, head, row, number)", what,
                           (int)tensor->ndim);
   if (memcmp(tensor->sizes, sizes, 4 * sizeof *sizes) != 0)
-    return hal_op_invalid(context, "%s has the shape %lld x %lld x %lld x %lld; %lld x %lld x %lld x %lld is needed",
+    return hal_op_invalid(context, "%s has the shape %lld x %lld x %lld x %lld; expected %lld x %lld x %lld x %lld",
                           what, (long long)tensor->sizes[0], (long long)tensor->sizes[1], (long long)tensor->sizes[2],
                           (long long)tensor->sizes[3], (long long)sizes[0], (long long)sizes[1], (long long)sizes[2],
                           (long long)sizes[3]);
   if (tensor->dtype != dtype)
-    return hal_op_invalid(context, "%s is %s; %s is needed", what, hal_op_dtype_name(tensor->dtype),
+    return hal_op_invalid(context, "%s is %s; expected %s", what, hal_op_dtype_name(tensor->dtype),
                           hal_op_dtype_name(dtype));
   if (strides == 3 && sizes[3] > 1 && tensor->strides[3] != 1)
-    return hal_op_invalid(context, "rows of %s have stride %lld; 1 is needed", what, (long long)tensor->strides[3]);
+    return hal_op_invalid(context, "rows of %s have stride %lld; expected 1", what, (long long)tensor->strides[3]);
   for (int32_t d = 0; d < strides; d++) out[d] = numel == 0 || sizes[d] == 1 ? 0 : tensor->strides[d];
   return HAL_OK;
 }
@@ -60,7 +61,7 @@ static hal_status_t read_operands(const hal_op_context_t *context, const hal_op_
   HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, first + 1, &out->key));
   HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, first + 2, &out->value));
   if (out->query->ndim != 4 || out->key->ndim != 4 || out->value->ndim != 4)
-    return hal_op_invalid(context, "query, key and value have %d, %d and %d dimensions; 4 are needed",
+    return hal_op_invalid(context, "query, key and value have %d, %d and %d dimensions; expected 4",
                           (int)out->query->ndim, (int)out->key->ndim, (int)out->value->ndim);
   const int64_t *const q = out->query->sizes, *const k = out->key->sizes, *const v = out->value->sizes;
   out->dtype = out->query->dtype, out->batch = q[0];
@@ -92,16 +93,16 @@ static hal_status_t read_operands(const hal_op_context_t *context, const hal_op_
   return HAL_OK;
 }
 
-/* Units that one group takes, each of which combines `rows` queries with `keys` keys in `products` pairs of products; an exponential is
- * worth some 16 steps of them. */
+/* Returns the number of units per group. Each unit combines `rows` queries with `keys` keys in `products` pairs of
+ * products; an exponential takes the time of about 16 of their steps. */
 static uint64_t units_per_group(const hal_op_context_t *context, const attention_t *s, int64_t rows, int64_t keys,
                                 double products) {
-  enum { STEPS = 10 }; /* of a product in the time of an element of hal_op_units_per_group */
+  enum { STEPS = 10 }; /* steps of a product in the time of one element of hal_op_units_per_group */
   const double cost = (double)rows * (double)(keys + 1) * (products * (double)(s->size + s->value_size) + 16) / STEPS;
   return hal_op_units_per_group(context, cost >= HAL_OP_ATTENTION ? HAL_OP_ATTENTION : (uint64_t)cost);
 }
 
-/* batch * heads * blocks, which may not overflow. */
+/* batch * heads * blocks, checked for overflow. */
 static hal_status_t count_units(const hal_op_context_t *context, int64_t batch, int64_t heads, int64_t blocks,
                                 uint64_t *out) {
   if (__builtin_mul_overflow((uint64_t)batch, (uint64_t)heads, out) ||
@@ -127,7 +128,7 @@ hal_status_t hal_op_launch_attention(hal_op_context_t *context, const hal_op_cal
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, in.dtype, HAL_ATTENTION_VARIANT_FORWARD, &kernel));
   uint64_t per_group = units_per_group(context, &s, s.queries < s.block ? s.queries : s.block, s.keys, 1);
   void *result = output->data, *logarithms = sums->data, *query = in.query->data, *key = in.key->data;
-  void *value = in.value->data, *bias = in.bias ? in.bias->data : query; /* an address in any case */
+  void *value = in.value->data, *bias = in.bias ? in.bias->data : query; /* any valid address */
   return queue_attention_forward(context, kernel, (units + per_group - 1) / per_group, result, logarithms, query, key,
                                  value, bias, &s, hal_op_number(&in.scale), units, per_group);
 }
@@ -137,7 +138,7 @@ hal_status_t hal_op_launch_attention(hal_op_context_t *context, const hal_op_cal
 typedef struct backward_s {
   operands_t in;
   attention_t s;
-  const hal_tensor_t *grad, *output, *sums, *results[3]; /* gradients of query, key and value, NULL where unwanted */
+  const hal_tensor_t *grad, *output, *sums, *results[3]; /* gradients of query, key and value, NULL if not requested */
 } backward_t;
 
 static hal_status_t read_backward(const hal_op_context_t *context, const hal_op_call_t *call, backward_t *out) {
@@ -154,7 +155,7 @@ static hal_status_t read_backward(const hal_op_context_t *context, const hal_op_
   HAL_RETURN_IF_ERROR(count_units(context, out->in.batch, s->heads, s->queries, &rows));
   HAL_RETURN_IF_ERROR(hal_op_check_dense(context, out->sums, "logsumexp", (int64_t)rows, out->in.accumulator));
   if (call->result_count != 3)
-    return hal_op_invalid(context, "%u results were given; three are needed, NULL where unwanted",
+    return hal_op_invalid(context, "the call has %u results; expected three, NULL if not requested",
                           (unsigned)call->result_count);
   const hal_tensor_t *const like[] = {out->in.query, out->in.key, out->in.value};
   int64_t *const strides[] = {s->grad_query, s->grad_key, s->grad_value};
@@ -169,7 +170,7 @@ static hal_status_t read_backward(const hal_op_context_t *context, const hal_op_
   return HAL_OK;
 }
 
-/* Cuts the keys into parts, so that few heads keep many threads busy. Depends on sizes and the kind of device alone. */
+/* Divides the keys into parts, so that few heads occupy many threads. Depends only on sizes and the kind of device. */
 static void choose_parts(const hal_op_context_t *context, const operands_t *in, attention_t *s) {
   const int64_t wanted = (int64_t)hal_op_target(context)->wanted_groups;
   const double heads = (double)in->batch * (double)s->kv_heads;
@@ -182,7 +183,7 @@ static void choose_parts(const hal_op_context_t *context, const operands_t *in, 
   s->parts = s->keys > 0 ? (s->keys + s->part - 1) / s->part : 1;
 }
 
-/* One number for each row of weights: what the weights that the backward computes are multiplied by (attention.pk). */
+/* Computes one number for each row of weights, by which the backward multiplies its weights (attention.pk). */
 static hal_status_t launch_normalizers(hal_op_context_t *context, const backward_t *b, void *normalizers) {
   hal_plugin_kernel_t *kernel;
   uint64_t units;
@@ -191,7 +192,7 @@ static hal_status_t launch_normalizers(hal_op_context_t *context, const backward
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, b->in.dtype, HAL_ATTENTION_BACKWARD_VARIANT_NORMALIZERS, &kernel));
   uint64_t per_group = units_per_group(context, s, s->queries < s->block ? s->queries : s->block, s->keys, 0.5);
   void *query = b->in.query->data, *key = b->in.key->data, *logarithms = b->sums->data;
-  void *bias = b->in.bias ? b->in.bias->data : query; /* an address in any case */
+  void *bias = b->in.bias ? b->in.bias->data : query; /* any valid address */
   return queue_attention_normalizers(context, kernel, (units + per_group - 1) / per_group, normalizers, query, key,
                                      bias, logarithms, s, hal_op_number(&b->in.scale), units, per_group);
 }
@@ -207,7 +208,7 @@ static hal_status_t launch_gradients(hal_op_context_t *context, const backward_t
   uint64_t per_group = units_per_group(context, &s, s.shared * s.queries, s.part < s.keys ? s.part : s.keys, 2.5);
   void *query = b->in.query->data, *key = b->in.key->data, *value = b->in.value->data, *grad = b->grad->data;
   void *bias = b->in.bias ? b->in.bias->data : query, *result = b->output->data, *logarithms = b->sums->data;
-  void *grad_key = b->results[1] ? b->results[1]->data : query; /* an address in any case */
+  void *grad_key = b->results[1] ? b->results[1]->data : query; /* any valid address */
   void *grad_value = b->results[2] ? b->results[2]->data : query;
   return queue_attention_backward(context, kernel, (units + per_group - 1) / per_group, grad_query, grad_key,
                                   grad_value, grad, query, key, value, bias, result, logarithms, normalizers, &s,
@@ -228,7 +229,7 @@ static hal_status_t launch_backward(hal_op_context_t *context, const backward_t 
   return status;
 }
 
-/* The parts' shares of the query's gradient in memory of their own, added up in their order. */
+/* Computes the contributions of parts to the query's gradient in separate memory, and adds them up in order. */
 static hal_status_t launch_in_parts(hal_op_context_t *context, backward_t *b) {
   attention_t *const s = &b->s;
   const hal_tensor_t *const target = b->results[0];
@@ -239,7 +240,7 @@ static hal_status_t launch_in_parts(hal_op_context_t *context, backward_t *b) {
       .struct_size = sizeof shares, .sizes = sizes, .strides = strides, .ndim = 5, .dtype = b->in.dtype};
   hal_op_scratch_t scratch = {.block = NULL};
   size_t bytes;
-  shares.data = target->data; /* for the check alone */
+  shares.data = target->data; /* only for the check */
   HAL_RETURN_IF_ERROR(hal_op_numel(context, &shares, "the gradient of query by parts", &numel));
   if (__builtin_mul_overflow((size_t)numel, hal_op_dtype_size(b->in.dtype), &bytes))
     return hal_op_too_large(context, UINT64_MAX);

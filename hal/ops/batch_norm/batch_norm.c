@@ -1,5 +1,5 @@
-/* batch_norm.c: launchers of the normalization of the channels of a batch and its gradients. Images are contiguous or have
- * their channels last; parameters and statistics are contiguous and of the accumulators' dtype. */
+/* batch_norm.c: launchers of the normalization of the channels of a batch and its gradients. Images are contiguous or
+ * channels-last; parameters and statistics are contiguous and of the accumulators' dtype. */
 #include "hal_op_variants.h"
 #include "ops/batch_norm/batch_norm_args.h"
 #include "ops/reduce/reduce.h"
@@ -13,10 +13,10 @@ HAL_OP_LAUNCHER(queue_batch_norm_backward, groups, BATCH_NORM_BACKWARD_ARGS)
 
 #define RUN 4096       /* elements of a chunk of a plane: two inputs of float32 fit into a first-level cache */
 #define ROWS 128       /* rows of a chunk of columns */
-#define STRIP PK_LSIZE /* columns or channels that a group takes side by side */
-#define COLUMNS 1      /* from the variant for planes to that for columns */
+#define STRIP PK_LSIZE /* columns or channels that a group processes together */
+#define COLUMNS 1      /* difference between the variant for planes and that for columns */
 
-/* The tensor that all others are measured by, and how kernels walk over it. */
+/* The tensor that determines the layout of all others, and how kernels iterate over it. */
 typedef struct batch_s {
   pk_batch_t walk;
   const hal_tensor_t *tensor;
@@ -25,12 +25,12 @@ typedef struct batch_s {
   uint32_t by_columns; /* 0 or COLUMNS */
 } batch_t;
 
-/* A number per channel each; data is NULL where there is none. */
+/* One number per channel each; data is NULL if there is none. */
 typedef struct channels_s {
   void *weight, *bias, *running_mean, *running_var;
 } channels_t;
 
-/* Returns whether memory has the order of the dimensions but for dimension 1, which comes last. */
+/* Returns whether memory has the order of the dimensions except for dimension 1, which is last. */
 static int has_channels_last(const hal_tensor_t *tensor) {
   int64_t expected = 1;
   for (int32_t i = 0; i < tensor->ndim; i++) {
@@ -41,7 +41,7 @@ static int has_channels_last(const hal_tensor_t *tensor) {
   return 1;
 }
 
-/* Chooses runs of planes, or columns where planes are too small to be walked through one by one. */
+/* Chooses runs of planes, or columns if planes are too small to be processed one by one. */
 static void choose_walk(pk_batch_t *w, uint32_t *out_by_columns) {
   const int by_columns = w->inner < STRIP && w->inner < 4 * w->outer;
   *out_by_columns = by_columns ? COLUMNS : 0;
@@ -67,7 +67,8 @@ static void choose_walk(pk_batch_t *w, uint32_t *out_by_columns) {
 static hal_status_t read_batch(const hal_op_context_t *context, const hal_tensor_t *tensor, batch_t *out) {
   if (!hal_op_has_dtype(context, tensor->dtype)) return HAL_UNIMPLEMENTED;
   if (tensor->ndim < 2)
-    return hal_op_invalid(context, "the input has %d dimensions; batch and channels are needed", (int)tensor->ndim);
+    return hal_op_invalid(context, "the input has %d dimensions; expected at least batch and channels",
+                          (int)tensor->ndim);
   const int contiguous = hal_op_is_contiguous(tensor);
   if (!contiguous && !has_channels_last(tensor))
     return hal_op_invalid(context, "the input is neither contiguous nor has its channels last");
@@ -87,19 +88,19 @@ static hal_status_t read_batch(const hal_op_context_t *context, const hal_tensor
   return HAL_OK;
 }
 
-/* Checks a tensor that lies in memory as the input does. */
+/* Checks a tensor that has the memory layout of the input. */
 static hal_status_t check_like(const hal_op_context_t *context, const batch_t *batch, const hal_tensor_t *tensor,
                                const char *what) {
   HAL_RETURN_IF_ERROR(hal_op_check_same_dtype(context, batch->tensor, "the input", tensor, what));
   HAL_RETURN_IF_ERROR(hal_op_check_same_shape(context, batch->tensor, "the input", tensor, what));
   const int contiguous = hal_op_is_contiguous(batch->tensor);
   if (contiguous ? !hal_op_is_contiguous(tensor) : !has_channels_last(tensor))
-    return hal_op_invalid(context, "%s does not lie in memory as the input does, %s", what,
+    return hal_op_invalid(context, "%s does not have the memory layout of the input, %s", what,
                           contiguous ? "contiguous" : "with its channels last");
   return HAL_OK;
 }
 
-/* Reads argument `index`, a number per channel; *out is NULL where it is missing, which `needed` forbids. */
+/* Reads argument `index`, a number per channel; *out is NULL if it is missing, which is an error with `needed`. */
 static hal_status_t read_channels(const hal_op_context_t *context, const hal_op_call_t *call, const batch_t *batch,
                                   uint32_t index, int needed, void **out) {
   const hal_tensor_t *tensor;
@@ -109,7 +110,7 @@ static hal_status_t read_channels(const hal_op_context_t *context, const hal_op_
   return HAL_OK;
 }
 
-/* The same of a result. */
+/* As read_channels, for a result. */
 static hal_status_t result_channels(const hal_op_context_t *context, const hal_op_call_t *call, const batch_t *batch,
                                     uint32_t index, const char *what, void **out) {
   const hal_tensor_t *const tensor = call->results[index];
@@ -123,14 +124,15 @@ static hal_status_t result_channels(const hal_op_context_t *context, const hal_o
 
 static hal_status_t check_results(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t count) {
   if (call->result_count == count) return HAL_OK;
-  return hal_op_invalid(context, "%u results were given; %u are needed, NULL where unwanted",
+  return hal_op_invalid(context, "the call has %u results; expected %u, NULL if not requested",
                         (unsigned)call->result_count, (unsigned)count);
 }
 
 static uint64_t strips_of(int64_t n) { return (uint64_t)((n + STRIP - 1) / STRIP); }
 static int64_t columns_of(const pk_batch_t *w) { return w->group * w->channels * w->spread; }
 
-/* Units of the kernels that reduce chunks, and how many a group takes when each element costs `cost`. */
+/* Returns the units of the kernels that reduce chunks, and how many of them a group processes if each element costs
+ * `cost`. */
 static uint64_t chunk_units(const hal_op_context_t *context, const batch_t *batch, uint64_t cost,
                             uint64_t *out_per_group) {
   const pk_batch_t *const w = &batch->walk;
@@ -140,7 +142,7 @@ static uint64_t chunk_units(const hal_op_context_t *context, const batch_t *batc
   return (uint64_t)w->chunks * (batch->by_columns ? strips_of(columns_of(w)) : (uint64_t)w->channels);
 }
 
-/* Units of the kernels that walk through memory. */
+/* Returns the units of the kernels that iterate over memory. */
 static uint64_t walk_units(const hal_op_context_t *context, const batch_t *batch, uint64_t *out_per_group) {
   const pk_batch_t *const w = &batch->walk;
   if (batch->by_columns) return chunk_units(context, batch, 1, out_per_group);
@@ -168,7 +170,8 @@ static hal_status_t scratch_allocate(const hal_op_context_t *context, const batc
   return HAL_OK;
 }
 
-/* The address of an operand that may be missing: that of another, which is not read, as no address is no argument of a kernel. */
+/* Returns the address of an operand, or that of another operand if it is missing: it is not read, but a kernel needs an
+ * address. */
 static void *address_or(void *address, void *other) { return address ? address : other; }
 
 /* ---- forward ---- */
@@ -217,7 +220,8 @@ static hal_status_t launch_normalise(hal_op_context_t *context, const forward_t 
                                     per_group, hal_op_number(&f->eps), f->evaluation, with_weight, with_bias, saves);
 }
 
-/* All kernels of a training pass are looked for before the first is queued: the second one changes the running statistics. */
+/* Finds all kernels of a training pass before the first one is queued, because the second one changes the running
+ * statistics. */
 static hal_status_t find_kernels(hal_op_context_t *context, const batch_t *batch) {
   const uint32_t variants[] = {HAL_BATCH_NORM_VARIANT_PLANES_MOMENTS + batch->by_columns,
                                HAL_BATCH_NORM_VARIANT_STATISTICS,
@@ -256,7 +260,7 @@ static hal_status_t read_forward(const hal_op_context_t *context, const hal_op_c
   return hal_op_scalar(context, &call->args[7], batch->accumulator, "eps", &f->eps);
 }
 
-/* The saved statistics are those of the arguments: of a call without elements no unit would write them. */
+/* The saved statistics are those of the arguments, because in a call without elements no unit would write them. */
 static hal_status_t launch_evaluation(hal_op_context_t *context, const hal_op_call_t *call, forward_t *f) {
   HAL_RETURN_IF_ERROR(result_channels(context, call, &f->batch, 1, "the mean", &f->saved_mean));
   HAL_RETURN_IF_ERROR(result_channels(context, call, &f->batch, 2, "rstd", &f->saved_rstd));
@@ -315,7 +319,7 @@ static hal_status_t launch_gradients(hal_op_context_t *context, const backward_t
                                     units, hal_op_number(&in->eps), in->evaluation, wanted);
 }
 
-/* `channel`: the means of the gradient and its slope over the input, which evaluation does not read. */
+/* `channel`: the means of the gradient and its slope over the input; evaluation does not read them. */
 static hal_status_t launch_input(hal_op_context_t *context, const backward_t *in, void *const channel[2],
                                  const hal_tensor_t *result) {
   hal_plugin_kernel_t *kernel;

@@ -1,4 +1,4 @@
-/* check.c: launcher of the family `check`: looks through a tensor for values that are an error, before the operator that
+/* check.c: launcher of the family `check`: searches a tensor for values that are an error, before the operator that
  * reads them. `context->called` is that operator; the arguments are the tensor and its number among that operator's. */
 #include "hal_op_variants.h"
 #include "op/iterator.h"

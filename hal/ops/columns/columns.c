@@ -10,7 +10,7 @@
 HAL_OP_LAUNCHER(queue_unfold, loops, COLUMNS_UNFOLD_ARGS)
 HAL_OP_LAUNCHER(queue_fold, loops, COLUMNS_FOLD_ARGS)
 
-/* The matrix (batch, channel x place, window) must fit the images and their windows; its columns have stride 1. */
+/* The matrix (batch, channel x position, window) must match the images and their windows; its columns have stride 1. */
 static hal_status_t check_matrix(const hal_op_context_t *context, const hal_tensor_t *matrix, const char *what,
                                  const hal_op_volume_t *image, const pk_window_t *w) {
   int64_t rows = image->channels, columns = 1;
@@ -26,7 +26,8 @@ static hal_status_t check_matrix(const hal_op_context_t *context, const hal_tens
   return matrix->strides[2] == 1 || columns <= 1 ? HAL_OK : HAL_UNIMPLEMENTED;
 }
 
-/* A tensor with a batch of one in front, where it has one dimension less; borrows from `sizes` and `strides`. */
+/* Returns the tensor with an additional batch dimension of size 1 if it has one dimension less; borrows from `sizes`
+ * and `strides`. */
 static hal_tensor_t batched(const hal_tensor_t *tensor, int32_t ndim, int64_t *sizes, int64_t *strides) {
   hal_tensor_t batch = *tensor;
   if (tensor->ndim != ndim - 1) return batch;
@@ -37,7 +38,7 @@ static hal_tensor_t batched(const hal_tensor_t *tensor, int32_t ndim, int64_t *s
   return batch;
 }
 
-/* Reads the windows, which the operators with ATen's arguments do not count: they have two dimensions and lie in a window as they fit. */
+/* Reads the windows. The operators with ATen's arguments do not pass their number: windows have two dimensions. */
 static hal_status_t read_windows(const hal_op_context_t *context, const hal_op_call_t *call,
                                  const hal_op_volume_t *image, pk_window_t *w) {
   const int32_t windows = hal_op_named(context, "windows");
@@ -83,7 +84,7 @@ hal_status_t hal_op_launch_columns(hal_op_context_t *context, const hal_op_call_
   int64_t matrix_batch = matrix->strides[0], matrix_row = matrix->strides[1];
   uint64_t n = (uint64_t)(numel / (unfolds ? window.out[2] : volume.space[2]));
   if (!unfolds) return queue_fold(context, kernel, n, out, a, n, &window, &volume.strides, matrix_batch, matrix_row);
-  /* An item costs several divisions: on CPUs it makes as many runs as fill a thread's attention. */
+  /* An item costs several divisions: on CPUs it computes as many runs as one thread should. */
   const uint64_t most = hal_op_units_per_group(context, (uint64_t)window.out[2]);
   const int64_t lines = most < (uint64_t)window.out[1] ? (int64_t)most : window.out[1];
   n = n / (uint64_t)window.out[1] * (uint64_t)((window.out[1] + lines - 1) / lines);

@@ -1,4 +1,4 @@
-/* conv_planes.c: launches of convolutions with one or two products per place (hal/ops/convolution/conv_planes.h). */
+/* conv_planes.c: launches of convolutions with one or two products per position (hal/ops/convolution/conv_planes.h). */
 #include "op/dims.h"
 #include "ops/convolution/convolution.h"
 
@@ -8,16 +8,17 @@
 HAL_OP_LAUNCHER(queue_conv_planes, items, CONV_PLANES_ARGS)
 HAL_OP_LAUNCHER(queue_conv_planes_slope, items, CONV_PLANES_SLOPE_ARGS)
 
-/* Products per place of a window above which a matrix product is faster: with 4 x 4 channels per group in a third of the time. */
+/* Products per position of a window above which a matrix product is faster: with 4 x 4 channels per group it takes a
+ * third of the time. */
 enum { MOST_PRODUCTS = 2, ROOM = PK_CONV_ROOM, MOST_PLACES = PK_CONV_PLACES, VECTOR = 64 };
 
 static int64_t reach(const pk_window_t *w, int d) { return w->size[d] > 1 ? (w->size[d] - 1) * w->dilation[d] : 0; }
 
-/* Places of a phase that a band of `windows` sees along dimension d, and phases. */
+/* Returns the positions of a phase that a band of `windows` reads along dimension d, and the phases. */
 static int64_t seen(const pk_window_t *w, int d, int64_t windows) { return windows + reach(w, d) / w->step[d]; }
 static int64_t phases(const pk_window_t *w, int d) { return reach(w, d) < w->step[d] ? reach(w, d) + 1 : w->step[d]; }
 
-/* In double: no product overflows. */
+/* In double, where no product overflows. */
 static int fits(const pk_window_t *w, int64_t height, int64_t width, int64_t lanes) {
   const double room =
       (double)phases(w, 1) * (double)phases(w, 2) * (double)seen(w, 1, height) * (double)seen(w, 2, width);
@@ -30,7 +31,7 @@ int hal_op_conv_cut_planes(const hal_op_context_t *context, pk_conv_t *p, hal_dt
   if (p->rows * w->channels > MOST_PRODUCTS || w->size[1] > MOST_PLACES || w->size[2] > MOST_PLACES ||
       w->size[1] * w->size[2] > MOST_PLACES || !fits(w, 1, 1, lanes))
     return 0;
-  int64_t height = 1, width = 1; /* one place a thread, where there are many */
+  int64_t height = 1, width = 1; /* one position per thread on devices with many threads */
   if (hal_op_units_per_group(context, 1) > 1) {
     width = w->out[2] > 0 ? w->out[2] : 1;
     while (!fits(w, 1, width, lanes)) width = (width + 1) / 2;

@@ -1,8 +1,9 @@
-/* conv_product.c: launches of convolutions as products of the weight and the unfolded image (hal/ops/convolution/convolution.pk).
+/* conv_product.c: launches of convolutions as products of the weight and the unfolded image
+ * (hal/ops/convolution/convolution.pk).
  *
- * The small image is such a product of the weight and the unfolded large one. The large image is one too, class by class: its places
- * first + j * step, one class for each `first` below the step in each dimension, see the same part of the window over the small image,
- * backwards, with steps of 1. */
+ * The small image is such a product of the weight and the unfolded large one. The large image is computed in the same
+ * way, class by class. A class is its positions first + j * step, one class for each `first` below the step in each
+ * dimension. They use the same part of the window over the small image, reversed, with steps of 1. */
 #include "ops/convolution/convolution.h"
 #include "ops/gemm/gemm.h"
 #include "ops/reduce/reduce.h"
@@ -20,7 +21,7 @@ typedef pk_conv_part_t part_t;
 
 enum { LEAST_PART = 512 }; /* windows */
 
-/* Rows of a tile, at most. */
+/* Returns the maximum number of rows of a tile. */
 static int64_t most_rows(const hal_op_context_t *context, int slope) {
   if (hal_op_target(context)->form == HAL_FORM_CPU_VECTOR) return slope ? PK_CONV_VECTOR_ROWS : PK_VECTOR_TILE_M;
   return slope ? PK_CONV_ROWS : PK_GEMM_TILE_M;
@@ -33,7 +34,7 @@ pk_volume_t hal_op_conv_dense(int64_t channels, const int64_t space[3]) {
 
 static int64_t product(const int64_t list[3]) { return list[0] * list[1] * list[2]; }
 
-/* Units of all groups, and how many of them a group of items takes. */
+/* Computes the number of units of all groups, and how many of them a group of items computes. */
 static void count_units(const hal_op_context_t *context, const product_t *p, int64_t depth, uint64_t *out_units,
                         uint64_t *out_per_group) {
   *out_units = (uint64_t)p->groups * (uint64_t)p->tiles.tiles_m * (uint64_t)p->tiles.tiles_n;
@@ -46,7 +47,7 @@ static hal_status_t launch_tiles(hal_op_context_t *context, product_t *p, const 
   hal_plugin_kernel_t *kernel;
   uint64_t units, per_group;
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, on->dtype, HAL_CONVOLUTION_VARIANT_TILES, &kernel));
-  /* Channels last: neighbors along a sum are neighbors in memory, where threads read the image, else in the weight. */
+  /* Channels-last: adjacent terms of a sum are adjacent in memory, where threads read the image, else in the weight. */
   p->by_place = (hal_op_target(context)->form == HAL_FORM_SIMT ? p->image.channel : p->weight.channel) == 1;
   p->tiles = hal_op_gemm_tiles(context, p->rows, columns, depth, p->groups, hal_op_dtype_size(on->dtype),
                                most_rows(context, 0), 0);
@@ -68,7 +69,7 @@ static hal_status_t multiply(hal_op_context_t *context, product_t *p, void *grid
                                                       : launch_tiles(context, p, &on);
 }
 
-/* The windows over the large image and the places of the small one. */
+/* Returns the product with the windows over the large image and the positions of the small one. */
 static product_t product_over_large(const hal_op_conv_t *conv) {
   product_t p = {.window = conv->window,
                  .image = conv->large,
@@ -97,8 +98,9 @@ static int64_t common_divisor(int64_t a, int64_t b) {
   return a;
 }
 
-/* What the class of places first + j * step sees along dimension d: of place i = first + j * step, place k of window o where
- * o * step = i + pad - k * dilation. The k's are one in `part->step[d]`; with the last one first, o = j - pad' + t * dilation'. */
+/* Computes the part of the window for the class of positions first + j * step along dimension d: position i = first + j
+ * * step is position k of window o if o * step = i + pad - k * dilation. The k's are every `part->step[d]`-th one; in
+ * reverse order, o = j - pad' + t * dilation'. */
 static void see(const pk_window_t *w, int d, int64_t first, part_t *part, pk_window_t *out) {
   const int64_t step = w->step[d], divisor = common_divisor(step, w->dilation[d]), apart = step / divisor;
   int64_t k = 0;
@@ -113,7 +115,7 @@ static void see(const pk_window_t *w, int d, int64_t first, part_t *part, pk_win
   out->pad[d] = seen ? (seen - 1) * out->dilation[d] - (first + w->pad[d] - k * w->dilation[d]) / step : 0;
 }
 
-/* Queues the part of the weight as rows (group, large channel) of (small channel, place). */
+/* Queues the part of the weight as rows (group, large channel) of (small channel, position). */
 static hal_status_t turn_weight(hal_op_context_t *context, const hal_op_conv_t *conv, const hal_op_conv_image_t *image,
                                 const part_t *part, void *turned) {
   hal_plugin_kernel_t *kernel;
@@ -127,7 +129,7 @@ static hal_status_t turn_weight(hal_op_context_t *context, const hal_op_conv_t *
                          lines);
 }
 
-/* Creates the places of one class; `turned` has the size of the part of the weight that they use. */
+/* Computes the positions of one class; `turned` has the size of the part of the weight that they use. */
 static hal_status_t make_class(hal_op_context_t *context, const hal_op_conv_t *conv, const hal_op_conv_image_t *image,
                                const int64_t first[3], char *turned) {
   part_t part = {.weight = conv->weight};
@@ -169,7 +171,7 @@ static hal_status_t make_large(hal_op_context_t *context, const hal_op_conv_t *c
   return status;
 }
 
-/* Devices count places in 32 bits: no window may reach beyond them. */
+/* Devices count positions in 32 bits: no window may exceed that. */
 static hal_status_t check_reach(const hal_op_context_t *context, const pk_window_t *w) {
   if (hal_op_is_host(context)) return HAL_OK;
   for (int d = 0; d < 3; d++)
@@ -187,8 +189,8 @@ hal_status_t hal_op_conv_image(hal_op_context_t *context, const hal_op_conv_t *c
 
 /* ---- the gradient of the weight ---- */
 
-/* Windows of a part: few tiles are cut along the sum, so that there are as many units of work as the target needs and at least 512
- * windows in each. */
+/* Returns the number of windows of a part: few tiles are divided along the sum, so that there are as many units of work
+ * as the target needs and at least 512 windows in each. */
 static int64_t choose_part(const hal_op_context_t *context, const product_t *p, int64_t windows) {
   const int64_t tiles = p->groups * p->tiles.tiles_m * p->tiles.tiles_n,
                 wanted = ((int64_t)hal_op_target(context)->wanted_groups + tiles - 1) / tiles;
@@ -207,7 +209,7 @@ static hal_status_t launch_slope(hal_op_context_t *context, const product_t *p, 
                           part, units, per_group);
 }
 
-/* Computes `parts` parts, of `part` batches each where planes, else of windows, and adds them up. */
+/* Computes `parts` parts (of `part` batches each for planes, else of windows) and adds them up. */
 static hal_status_t add_parts(hal_op_context_t *context, const product_t *p, int planes, int64_t part, int64_t parts,
                               hal_op_conv_operands_t *on, const hal_tensor_t *result, int64_t numel) {
   hal_status_t (*const launch)(hal_op_context_t *, const product_t *, const hal_op_conv_operands_t *, int64_t,

@@ -1,5 +1,5 @@
-/* convolution.c: reads and checks convolutions and their gradients, and queues them. Tensors that are not contiguous return
- * HAL_UNIMPLEMENTED, except channels-last ones on devices other than the host (codegen/kernel_operands.py). */
+/* convolution.c: reads and checks convolutions and their gradients, and queues them. Tensors that are not contiguous
+ * return HAL_UNIMPLEMENTED, except channels-last ones on devices other than the host (codegen/kernel_operands.py). */
 #include <string.h>
 
 #include "hal_op_variants.h"
@@ -36,8 +36,8 @@ static hal_status_t check_tensor(const hal_op_context_t *context, const hal_tens
   return last || hal_op_is_contiguous(tensor) ? HAL_OK : HAL_UNIMPLEMENTED;
 }
 
-/* Reads the lists from argument `first` on: stride, padding, dilation, transposed, output_padding (implied by the sizes), groups.
- * `input` and `result` are the images of the forward. */
+/* Reads the lists from argument `first` on: stride, padding, dilation, transposed, output_padding (implied by the
+ * sizes), groups. `input` and `result` are the images of the forward. */
 static hal_status_t read_conv(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t first,
                               const hal_tensor_t *input, const hal_tensor_t *result, const hal_tensor_t *weight,
                               hal_op_conv_t *out) {
@@ -60,7 +60,7 @@ static hal_status_t read_conv(const hal_op_context_t *context, const hal_op_call
       small->channels % groups || large->channels % groups || w.batch != small->channels ||
       w.channels != large->channels / groups)
     return hal_op_invalid(
-        context, "%lld groups, a weight of %lld x %lld channels and images of %lld and %lld do not fit",
+        context, "%lld groups do not match a weight of %lld x %lld channels and images of %lld and %lld",
         (long long)groups, (long long)w.batch, (long long)w.channels, (long long)x.channels, (long long)y.channels);
   out->window.channels = large->channels;
   memcpy(out->window.in, large->space, sizeof large->space);
@@ -102,7 +102,8 @@ static hal_status_t launch_backward(hal_op_context_t *context, const hal_op_call
   HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, 1, &input));
   HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, 2, &weight));
   HAL_RETURN_IF_ERROR(read_conv(context, call, 3, input, grad, weight, &conv));
-  if (call->result_count < 2) return hal_op_invalid(context, "%u results; 2 are needed", (unsigned)call->result_count);
+  if (call->result_count < 2)
+    return hal_op_invalid(context, "the call has %u results; expected 2", (unsigned)call->result_count);
   const hal_tensor_t *tensors[] = {grad, input, weight, call->results[0], call->results[1]};
   for (int i = 0; i < 5; i++)
     if (tensors[i]) {

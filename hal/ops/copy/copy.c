@@ -1,4 +1,4 @@
-/* copy.c: launcher of the family `copy`: the result becomes the source, converted to the result's dtype.
+/* copy.c: launcher of the family `copy`: copies the source to the result, converted to the result's dtype.
  *
  * Pairs of dtypes whose copies have the same bits share a kernel (hal_op_copy.inc). Complex numbers are copied as their
  * parts: tensors of real numbers with twice the strides. */
@@ -44,7 +44,7 @@ static hal_status_t copy(hal_op_context_t *context, const hal_op_call_t *like, c
   return copy_pair(context, &call);
 }
 
-/* Copies where one side or both are complex and there is no kernel for the pair. */
+/* Copies if one side or both are complex and there is no kernel for the pair. */
 static hal_status_t copy_parts(hal_op_context_t *context, const hal_op_call_t *call, const hal_tensor_t *from,
                                const hal_tensor_t *to) {
   hal_op_parts_t source, target;
@@ -58,7 +58,7 @@ static hal_status_t copy_parts(hal_op_context_t *context, const hal_op_call_t *c
     hal_op_parts(from, HAL_OP_REAL_PART, &source);
     return copy(context, call, &source.tensor, to);
   }
-  /* The real parts are converted into their places, and then made complex numbers there. */
+  /* The real parts are converted in place, and then combined to complex numbers there. */
   hal_op_parts(to, HAL_OP_REAL_PART, &target);
   HAL_RETURN_IF_ERROR(copy(context, call, from, &target.tensor));
   const hal_status_t status = copy(context, call, &target.tensor, to);

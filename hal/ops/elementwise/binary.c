@@ -17,7 +17,7 @@ static hal_status_t rows_line(hal_op_context_t *context, hal_plugin_kernel_t *ke
                     *(const pk_number_t *)given, line->n, line->block, &line->rows);
 }
 
-/* Those whose second operand is a number. */
+/* Kernels whose second operand is a number. */
 HAL_OP_LAUNCHER(queue_contig_s, items, BINARY_CONTIG_S_ARGS)
 HAL_OP_LAUNCHER(queue_rows_s, loops, BINARY_ROWS_S_ARGS)
 
@@ -63,7 +63,7 @@ static inline int launch_dense(hal_op_context_t *context, const hal_op_call_t *c
   return 1;
 }
 
-/* The long way: every check and every layout. */
+/* The general path: every check and every layout. */
 static __attribute__((noinline)) hal_status_t launch_any(hal_op_context_t *context, const hal_op_call_t *call) {
   const hal_op_info_t *info = context->info;
   hal_op_elementwise_t operands;
@@ -72,7 +72,7 @@ static __attribute__((noinline)) hal_status_t launch_any(hal_op_context_t *conte
   hal_dtype_t dtype;
   const int number = call->args[1].tag != HAL_VALUE_TENSOR;
   if (number && !(info->numbers >> 1 & 1))
-    return hal_op_invalid(context, "argument `%s` has the value tag %u; a tensor is needed", info->arguments[1],
+    return hal_op_invalid(context, "argument `%s` has the value tag %u; expected a tensor", info->arguments[1],
                           (unsigned)call->args[1].tag);
   HAL_RETURN_IF_ERROR(hal_op_elementwise_read(context, call, number ? 1 : 2, &operands));
   HAL_RETURN_IF_ERROR(hal_op_elementwise_dtype(context, &operands, &dtype));

@@ -6,7 +6,7 @@ static const char *operand_name(const hal_op_context_t *context, int32_t k) {
   return k == 0 ? "the result" : context->info->arguments[k - 1];
 }
 
-/* The short way of a call flagged HAL_CALL_DENSE: 1 when the operands are taken. */
+/* The fast path of a call flagged HAL_CALL_DENSE: returns 1 if the operands are accepted. */
 static inline int read_dense(const hal_op_call_t *call, int32_t inputs, hal_op_elementwise_t *operands) {
   const hal_tensor_t *result = call->results[0];
   uint64_t numel;
@@ -61,11 +61,11 @@ hal_status_t hal_op_elementwise_numbers(const hal_op_context_t *context, const h
 
 hal_status_t hal_op_elementwise_wrong_dtype(const hal_op_context_t *context, const hal_op_elementwise_t *operands,
                                             int32_t k, hal_dtype_t wanted) {
-  return hal_op_invalid(context, "%s has dtype %s; %s is needed (cast it before the call)", operand_name(context, k),
+  return hal_op_invalid(context, "%s has dtype %s; expected %s (cast it before the call)", operand_name(context, k),
                         hal_op_dtype_name(operands->tensors[k]->dtype), hal_op_dtype_name(wanted));
 }
 
-/* Queues a form over operands that are one run. */
+/* Queues a form over contiguous operands. */
 static hal_status_t launch_run(hal_op_context_t *context, const hal_op_elementwise_t *operands,
                                hal_plugin_kernel_t *kernel, const hal_op_forms_t *forms, int contig,
                                const void *given) {
@@ -90,7 +90,7 @@ hal_status_t hal_op_elementwise_launch(hal_op_context_t *context, const hal_op_e
                                        hal_dtype_t dtype, const hal_op_forms_t *forms, const void *given) {
   hal_plugin_kernel_t *kernel;
   int contig = operands->dense;
-  /* Compilers for CPUs (a group is one item there) vectorize a row's loop better than adjacent threads, above all in
+  /* Compilers for CPUs (a group is one item there) vectorize a row's loop better than adjacent threads, especially in
    * half precision. */
   if (HAL_UNLIKELY(context->group_threads == 1) && (dtype == HAL_FLOAT16 || dtype == HAL_BFLOAT16)) contig = 0;
   hal_status_t status = hal_op_kernel(context, dtype, contig ? forms->contig : forms->rows, &kernel);

@@ -1,4 +1,4 @@
-/* fill.c: launcher of the family `fill`: every element of the result becomes a number. */
+/* fill.c: launcher of the family `fill`: sets every element of the result to a number. */
 #include "ops/elementwise/elementwise.h"
 
 #include "hal_op_variants.h"

@@ -37,7 +37,7 @@ static inline int launch_dense(hal_op_context_t *context, const hal_op_call_t *c
   return 1;
 }
 
-/* The long way: every check and every layout. */
+/* The general path: every check and every layout. */
 static __attribute__((noinline)) hal_status_t launch_any(hal_op_context_t *context, const hal_op_call_t *call) {
   hal_op_elementwise_t operands;
   hal_op_numbers_t numbers;

@@ -1,8 +1,7 @@
 /* gemm.c: launcher of mm, addmm, bmm and baddbmm: result = beta * self + alpha * a @ b.
  *
- * Any strides are taken as they are: a transposed operand is one with its strides exchanged, a broadcast self has
- * stride 0. A result whose columns are contiguous is computed as its transpose, b' @ a'. The tiles depend on the sizes
- * alone. */
+ * Any strides are supported: a transposed operand has exchanged strides, a broadcast self has stride 0. A result whose
+ * columns are contiguous is computed as its transpose, b' @ a'. The tiles depend only on the sizes. */
 #include <string.h>
 
 #include "hal_op_variants.h"
@@ -43,7 +42,7 @@ static hal_status_t read_operands(const hal_op_context_t *context, const hal_op_
   return hal_op_scalar(context, add ? &call->args[4] : &one, dtype, "alpha", &out->alpha);
 }
 
-/* Strides of a matrix or a batch of matrices; 0 where the tensor has size 1. */
+/* Reads the strides of a matrix or a batch of matrices; 0 where the tensor has size 1. */
 static void read_strides(const hal_tensor_t *tensor, int64_t *batch, int64_t *row, int64_t *col) {
   const int32_t n = tensor->ndim;
   *row = tensor->sizes[n - 2] == 1 ? 0 : tensor->strides[n - 2];
@@ -70,7 +69,7 @@ static hal_status_t read_shapes(const hal_op_context_t *context, const operands_
   const int32_t ndim = in->a->ndim;
   const int batched = context->info->name[0] == 'b'; /* bmm, baddbmm */
   if (ndim != (batched ? 3 : 2))
-    return hal_op_invalid(context, "`%s` has %d dimensions; %d are needed", context->info->arguments[in->self ? 1 : 0],
+    return hal_op_invalid(context, "`%s` has %d dimensions; expected %d", context->info->arguments[in->self ? 1 : 0],
                           (int)ndim, batched ? 3 : 2);
   memset(out, 0, sizeof(*out));
   out->m = in->a->sizes[ndim - 2];
@@ -94,7 +93,7 @@ static void exchange(int64_t *x, int64_t *y) {
   *y = z;
 }
 
-/* Turns the problem into that of the transposed result. */
+/* Replaces the problem by that of the transposed result. */
 static void transpose(gemm_t *s, operands_t *in) {
   const hal_tensor_t *const a = in->a;
   in->a = in->b;
@@ -107,7 +106,7 @@ static void transpose(gemm_t *s, operands_t *in) {
   exchange(&s->result_row, &s->result_col);
 }
 
-/* Returns whether the kernel for a row vector takes the problem, and cuts it into strips of columns. */
+/* Returns whether the kernel for a row vector supports the problem, and divides it into strips of columns. */
 static int choose_strips(const hal_op_context_t *context, gemm_t *s, int64_t batch, int64_t element) {
   const int by_columns = s->b_row == 1 && s->b_col != 1;
   if (s->m != 1 || s->k < 2 || (by_columns ? s->a_col != 1 : s->b_col != 1)) return 0;
@@ -132,7 +131,7 @@ static int choose_vector(hal_op_context_t *context, operands_t *in, gemm_t *s, i
   return 1;
 }
 
-/* Cuts the problem into tiles, and turns it where that helps. */
+/* Divides the problem into tiles, and transposes it if that is faster. */
 static hal_status_t choose_tiles(hal_op_context_t *context, operands_t *in, gemm_t *s, int64_t batch,
                                  hal_plugin_kernel_t **out_kernel, int64_t *out_units) {
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, in->a->dtype, HAL_GEMM_VARIANT_TILES, out_kernel));
@@ -147,13 +146,13 @@ static hal_status_t choose_tiles(hal_op_context_t *context, operands_t *in, gemm
 static hal_status_t queue_units(hal_op_context_t *context, hal_plugin_kernel_t *kernel, const operands_t *in,
                                 const gemm_t *s, void *result, const hal_op_scalar_t *beta, uint64_t units,
                                 uint64_t per_group) {
-  const void *self = in->self ? in->self->data : result; /* not read when beta is 0 */
+  const void *self = in->self ? in->self->data : result; /* not read if beta is 0 */
   return queue_gemm(context, kernel, (units + per_group - 1) / per_group, result, in->a->data, in->b->data, self, s,
                     hal_op_number(&in->alpha), hal_op_number(beta), units, per_group);
 }
 
-/* Devices with many threads: squares, of the parts that a long sum is cut into where there are too few of them; beta * self then goes with
- * the first. */
+/* Devices with many threads: squares, or parts of them along a long sum if there are too few; beta * self is then added
+ * with the first part. */
 static hal_status_t launch_squares(hal_op_context_t *context, operands_t *in, gemm_t *s, int64_t batch) {
   hal_plugin_kernel_t *kernel;
   uint64_t units;
@@ -219,7 +218,7 @@ static hal_status_t launch(hal_op_context_t *context, operands_t in) {
 }
 
 /* One of the real products of a complex one: result part = beta * self part + alpha * (a part) @ (b part), with `again`
- * added to what the result has. */
+ * added to the existing result. */
 static hal_status_t launch_part(hal_op_context_t *context, const operands_t *in, int part, int a_part, int b_part,
                                 int again, double alpha, double beta) {
   hal_op_parts_t a, b, result, self;
@@ -244,7 +243,7 @@ static hal_status_t launch_part(hal_op_context_t *context, const operands_t *in,
   return launch(context, real);
 }
 
-/* Complex matrices as four real products. Factors with an imaginary part are left to the fallback. */
+/* Complex matrices as four real products. Factors with an imaginary part use the fallback. */
 static hal_status_t launch_complex(hal_op_context_t *context, const operands_t *in) {
   enum { RE = HAL_OP_REAL_PART, IM = HAL_OP_IMAGINARY_PART };
   const int single = in->a->dtype == HAL_COMPLEX64;

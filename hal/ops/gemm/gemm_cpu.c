@@ -1,4 +1,5 @@
-/* gemm_cpu.c: products of matrices on devices with few wide cores: packs what `tiles` of gemm_cpu.h cannot read as it is, and multiplies. */
+/* gemm_cpu.c: products of matrices on devices with few wide cores: packs operands that `tiles` of gemm_cpu.h cannot
+ * read directly, and multiplies. */
 #include "hal_op_variants.h"
 #include "ops/gemm/gemm.h"
 #include "ops/gemm/gemm_args.h"
@@ -31,7 +32,7 @@ static hal_status_t pack(hal_op_context_t *context, const hal_op_product_t *p, c
                     side->batch, side->row, side->step);
 }
 
-/* Packs the rows of a in blocks: only to convert them. */
+/* Packs the rows of a in blocks, only to convert them. */
 static hal_status_t pack_a(hal_op_context_t *context, hal_op_product_t *p, hal_op_scratch_t *out) {
   pk_gemm_t *const s = &p->s;
   const int64_t blocks = divide_up(s->m, PK_CPU_M);
@@ -45,7 +46,7 @@ static hal_status_t pack_a(hal_op_context_t *context, hal_op_product_t *p, hal_o
   return HAL_OK;
 }
 
-/* Packs the columns of b in panels, unless they lie side by side and fill all panels. */
+/* Packs the columns of b in panels, unless they are contiguous and fill all panels. */
 static hal_status_t pack_b(hal_op_context_t *context, hal_op_product_t *p, hal_op_scratch_t *out) {
   pk_gemm_t *const s = &p->s;
   const int64_t panels = divide_up(s->n, PK_CPU_N);

@@ -1,12 +1,14 @@
-/* gemm_plan.c: how products of matrices are cut, by the sizes and the target alone. */
+/* gemm_plan.c: divides products of matrices, only by the sizes and the target. */
 #include "op/dims.h"
 #include "ops/gemm/gemm.h"
 
-/* Tiles of the host hold at most PK_GEMM_TILE_M x 512 bytes of columns (PK_GEMM_TILE_N): packing a panel of b costs about a tenth of the
- * arithmetic on 192 rows. A matrix is cut finer for the sake of threads as long as tiles take some 2 us. */
+/* Tiles of the host have at most PK_GEMM_TILE_M x 512 bytes of columns (PK_GEMM_TILE_N): packing a panel of b costs
+ * about a tenth of the arithmetic on 192 rows. A matrix is divided further for threads as long as tiles take at least
+ * about 2 us. */
 enum { TILE_BYTES = 512, PANEL_BYTES = PK_GEMM_BYTES, LEAST_M = 32 };
 
-/* Devices with many threads: squares per compute unit below which smaller ones, or parts of the sum, pay, and terms of a part at least. */
+/* Devices with many threads: the number of squares per compute unit below which smaller ones, or parts of the sum, are
+ * faster, and the minimum number of terms of a part. */
 enum { SQUARES_PER_UNIT = 2, LEAST_PART = 128 };
 
 static int64_t divide_up(int64_t x, int64_t y) { return x / y + (x % y != 0); }
@@ -68,7 +70,7 @@ pk_tiles_t hal_op_gemm_tiles(const hal_op_context_t *context, int64_t m, int64_t
   if (target->form == HAL_FORM_SIMT) return squares_of(m, n, PK_GEMM_SMALL);
   const int64_t panel = PANEL_BYTES / element, depth = k > 0 ? k : 1;
   int64_t tile_m = most_m, tile_n = TILE_BYTES / element;
-  /* In double: only a rough figure is needed, and no product overflows. */
+  /* In double: an estimate is sufficient, and no product overflows. */
   const double work = (double)m * (double)n * (double)depth / HAL_OP_TILE_WORK;
   const int64_t wanted = work < (double)most ? (int64_t)work : most;
   while (keep_n && tile_m > LEAST_M && divide_up(m, tile_m) * divide_up(n, tile_n) < wanted) tile_m -= 16;

@@ -19,9 +19,9 @@ hal_status_t hal_op_index_tensor(const hal_op_context_t *context, const hal_op_c
                                  const hal_tensor_t *like, const hal_tensor_t **out_tensor) {
   HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, index, out_tensor));
   if ((*out_tensor)->dtype != HAL_INT64)
-    return hal_op_invalid(context, "the index has dtype %s; int64 is needed", hal_op_dtype_name((*out_tensor)->dtype));
+    return hal_op_invalid(context, "the index has dtype %s; expected int64", hal_op_dtype_name((*out_tensor)->dtype));
   if ((*out_tensor)->ndim != like->ndim)
-    return hal_op_invalid(context, "the index has %d dimensions, %d are needed", (int)(*out_tensor)->ndim,
+    return hal_op_invalid(context, "the index has %d dimensions, expected %d", (int)(*out_tensor)->ndim,
                           (int)like->ndim);
   return HAL_OK;
 }
@@ -76,7 +76,7 @@ hal_status_t hal_op_launch_index_offset(hal_op_context_t *context, const hal_op_
   HAL_RETURN_IF_ERROR(hal_op_int(context, call, 3, &dim));
   HAL_RETURN_IF_ERROR(hal_op_int(context, call, 4, &writes));
   if (tensors[0]->dtype != HAL_INT64)
-    return hal_op_invalid(context, "the result has dtype %s; int64 is needed", hal_op_dtype_name(tensors[0]->dtype));
+    return hal_op_invalid(context, "the result has dtype %s; expected int64", hal_op_dtype_name(tensors[0]->dtype));
   to.limit.wrap = to.limit.bound;
   to.limit.site = hal_op_site(context, dim & 255);
 

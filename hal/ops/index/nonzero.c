@@ -1,10 +1,10 @@
 /* nonzero.c: launcher of the family `nonzero`, whose result's size depends on the data: a first call counts, the caller
- * reads the total and makes the result, a second call writes.
+ * reads the total and allocates the result, a second call writes.
  *
- * _nonzero_count   args: self, contiguous bool. Result: contiguous int64, a place for each chunk and one for the total,
- *                  which comes last; the size of the result determines the number of chunks.
- * nonzero          args: self, the counts of the first call. Result: [total, columns], columns <= 6: with as many as self
- *                  has dimensions the coordinates, with one the place in the flattened tensor. */
+ * _nonzero_count   args: self, contiguous bool. Result: contiguous int64, an element for each chunk and then one for
+ *                  the total; the size of the result determines the number of chunks.
+ * nonzero          args: self, the counts of the first call. Result: [total, columns], columns <= 6: with as many as
+ *                  self has dimensions the coordinates, with one the index in the flattened tensor. */
 #include <string.h>
 
 #include "hal_op_variants.h"
@@ -19,9 +19,9 @@ static hal_status_t check(const hal_op_context_t *context, const hal_tensor_t *s
                           int64_t *out_n, int64_t *out_chunk) {
   HAL_RETURN_IF_ERROR(hal_op_numel(context, self, "self", out_n));
   if (self->dtype != HAL_BOOL || !hal_op_is_contiguous(self))
-    return hal_op_invalid(context, "self is %s; a contiguous bool tensor is needed", hal_op_dtype_name(self->dtype));
+    return hal_op_invalid(context, "self is %s; expected a contiguous bool tensor", hal_op_dtype_name(self->dtype));
   if (counts->dtype != HAL_INT64 || counts->ndim != 1 || !hal_op_is_contiguous(counts) || counts->sizes[0] < 2)
-    return hal_op_invalid(context, "the counts are a contiguous int64 vector of at least 2 elements");
+    return hal_op_invalid(context, "the counts are not a contiguous int64 vector of at least 2 elements");
   const int64_t chunks = counts->sizes[0] - 1;
   *out_chunk = *out_n / chunks + (*out_n % chunks != 0);
   return HAL_OK;

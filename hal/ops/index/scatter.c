@@ -1,8 +1,8 @@
 /* scatter.c: launcher of the families `scatter` (elements are replaced) and `scatter_reduce` (combined): the result is
  * changed in place.
  *
- * args: dim, index, src[, reduce][, checked]. Index and src have one shape; the result has as many dimensions, and except
- * in `dim` at least their sizes. reduce: 0 sum, 1 prod, 2 amax, 3 amin, the numbers of the variants. */
+ * args: dim, index, src[, reduce][, checked]. Index and src have one shape; the result has as many dimensions, and
+ * except in `dim` at least their sizes. reduce: 0 sum, 1 prod, 2 amax, 3 amin, the numbers of the variants. */
 #include <string.h>
 
 #include "hal_op_ids.h"
@@ -17,7 +17,7 @@ _Static_assert(HAL_SCATTER_REDUCE_VARIANT_SUM == 0 && HAL_SCATTER_REDUCE_VARIANT
                    HAL_SCATTER_REDUCE_VARIANT_AMAX == 2 && HAL_SCATTER_REDUCE_VARIANT_AMIN == 3,
                "`reduce` is the number of a variant");
 
-/* Neighboring places that an item takes at once where that is the order of memory: a run of two pages of float32. */
+/* Adjacent positions that an item processes at once if that is the order of memory: a run of two pages of float32. */
 #define STRIP 2048
 
 /* Removes dimension `dim` of a tensor in the index's shape. */
@@ -51,7 +51,7 @@ static hal_status_t check_shapes(const hal_op_context_t *context, const hal_tens
   return HAL_OK;
 }
 
-/* Queues the kernel for the places of the first PK_MAXD kept dimensions. */
+/* Queues the kernel for the positions of the first PK_MAXD kept dimensions. */
 static hal_status_t launch_one(hal_op_context_t *context, const hal_op_scatter_t *s, hal_plugin_kernel_t *kernel,
                                void *error, char *const *address) {
   pk_rows_t kept;
@@ -103,7 +103,7 @@ static hal_status_t launch(hal_op_context_t *context, const hal_op_scatter_t *s)
   return hal_op_report_launched(context);
 }
 
-/* Reads what both families have in common; `checked` is the argument after `optional`. */
+/* Reads the common arguments of both families; `checked` is the argument after `optional`. */
 static hal_status_t run(hal_op_context_t *context, const hal_op_call_t *call, int moves, uint32_t variant,
                         uint32_t checked_at) {
   static const char *const names[] = {"the result", "src", "the index"};
@@ -143,7 +143,7 @@ hal_status_t hal_op_launch_scatter_reduce(hal_op_context_t *context, const hal_o
   int64_t reduce;
   HAL_RETURN_IF_ERROR(hal_op_int(context, call, 3, &reduce));
   if (reduce < 0 || reduce >= HAL_OP_SCATTER_REDUCTIONS)
-    return hal_op_invalid(context, "reduction %lld; 0 (sum), 1 (prod), 2 (amax) and 3 (amin) are known",
+    return hal_op_invalid(context, "unknown reduction %lld; expected 0 (sum), 1 (prod), 2 (amax) or 3 (amin)",
                           (long long)reduce);
   return run(context, call, 0, (uint32_t)reduce, 4);
 }

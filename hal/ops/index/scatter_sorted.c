@@ -1,6 +1,6 @@
-/* scatter_sorted.c: scatter for devices with many threads, by work that is proportional to the input: indices are sorted with the places
- * that they came from, and equal ones, now neighbors in their old order, are taken as runs. Of equal indices the last one wins, and
- * sums have one order, which the chunks of a row of entries decide. */
+/* scatter_sorted.c: scatter for devices with many threads, with work that is proportional to the input: indices are
+ * sorted with their positions, and equal ones, now adjacent in their original order, are processed as runs. Of equal
+ * indices the last one wins, and sums have one order, which the chunks of a row of entries determine. */
 #include <string.h>
 
 #include "hal_op_ids.h"
@@ -18,11 +18,12 @@ _Static_assert(HAL_SCATTER_REDUCE_VARIANT_SUM_RUNS == HAL_OP_SCATTER_REDUCTIONS 
                    HAL_SCATTER_REDUCE_VARIANT_SUM_ENDS == 2 * HAL_OP_SCATTER_REDUCTIONS,
                "runs and ends of each reduction follow it in one order");
 
-/* Entries of a chunk. A run longer than two chunks is added up chunk by chunk by one item, so these are not too small. */
+/* Entries of a chunk. A run longer than two chunks is added up chunk by chunk by one item, so these are not too
+ * small. */
 #define LEAST_CHUNK INT64_C(32)
 #define MOST_CHUNK INT64_C(1024)
 
-/* Places of the kept dimensions that are enough to keep a device busy. */
+/* Number of positions of the kept dimensions that occupies a device. */
 static uint64_t enough(const hal_op_context_t *context) { return hal_op_target(context)->wanted_groups * PK_LSIZE; }
 
 int hal_op_scatter_sorts(const hal_op_context_t *context, const hal_op_scatter_t *s) {
@@ -30,7 +31,8 @@ int hal_op_scatter_sorts(const hal_op_context_t *context, const hal_op_scatter_t
          s->kept.numel > 0 && s->kept.ndim <= PK_MAXD && (uint64_t)s->kept.numel < enough(context);
 }
 
-/* The kept dimensions with those first along which the index does not vary; returns the places of these. */
+/* Orders the kept dimensions so that those along which the index does not vary are first; returns their number of
+ * positions. */
 static int64_t order(const hal_op_scatter_t *s, pk_rows_t *out_kept) {
   int64_t shared = 1;
   memset(out_kept, 0, sizeof *out_kept);
@@ -59,7 +61,8 @@ static pk_scatter_t plan(const hal_op_context_t *context, const hal_op_scatter_t
   return how;
 }
 
-/* Writes the keys of all lists of indices and sorts them by as many bytes as they have; returns the buffer that they end in. */
+/* Writes the keys of all lists of indices and sorts them by as many bytes as they have; returns the buffer that they
+ * end in. */
 static hal_status_t sort_keys(hal_op_context_t *context, const hal_op_scatter_t *s, const pk_rows_t *kept,
                               int64_t shared, hal_op_sort_t *sort, void *error, int *out_buffer) {
   hal_op_context_t keys, sorts;

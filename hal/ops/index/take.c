@@ -1,7 +1,7 @@
 /* take.c: launcher of the family `take`: gather, index_select and indexing by one tensor.
  *
- * args: self, dim, index[, checked]. Index and result have one shape; where the index does not vary its stride is 0. self
- * has as many dimensions; except in `dim` its sizes are at least the result's, or its stride is 0. */
+ * args: self, dim, index[, checked]. Index and result have one shape; where the index does not vary its stride is 0.
+ * self has as many dimensions; except in `dim` its sizes are at least the result's, or its stride is 0. */
 #include <stdint.h>
 #include <string.h>
 
@@ -55,7 +55,7 @@ static hal_status_t launch(hal_op_context_t *context, hal_dtype_t dtype, const h
   return hal_op_report_launched(context);
 }
 
-/* Returns whether elements of `by` bytes move the same bytes: operands are dense and aligned in runs that one index serves. */
+/* Returns whether elements of `by` bytes move the same bytes: operands are dense and aligned in runs with one index. */
 static int fits(const hal_op_iterator_t *it, const pk_index_limit_t *limit, int64_t size, int64_t by) {
   const int64_t times = by / size;
   if (it->ndim < 1 || it->size[0] % times || it->stride[2][0] || limit->step % times) return 0;
@@ -67,7 +67,8 @@ static int fits(const hal_op_iterator_t *it, const pk_index_limit_t *limit, int6
   return 1;
 }
 
-/* Many threads move the widest elements that fit: a quarter of the accesses, and of the walks to find them. */
+/* Devices with many threads move the widest elements that fit: a quarter of the accesses and of the index
+ * computations. */
 static hal_dtype_t widen(const hal_op_context_t *context, hal_dtype_t dtype, hal_op_iterator_t *it,
                          pk_index_limit_t *limit) {
   static const hal_dtype_t wider[] = {HAL_COMPLEX128, HAL_INT64, HAL_INT32};

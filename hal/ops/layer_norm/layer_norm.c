@@ -17,17 +17,17 @@ typedef struct matrix_s {
   hal_dtype_t dtype, accumulator;
 } matrix_t;
 
-/* Reads the matrix that all other operands are measured by. */
+/* Reads the matrix that determines the sizes of all other operands. */
 static hal_status_t read_matrix(const hal_op_context_t *context, const hal_tensor_t *tensor, matrix_t *out) {
   if (tensor->ndim != 2 || !hal_op_is_contiguous(tensor))
-    return hal_op_invalid(context, "the input has %d dimensions; a contiguous matrix is needed", (int)tensor->ndim);
+    return hal_op_invalid(context, "the input has %d dimensions; expected a contiguous matrix", (int)tensor->ndim);
   if (!hal_op_has_dtype(context, tensor->dtype)) return HAL_UNIMPLEMENTED;
   *out = (matrix_t){.rows = tensor->sizes[0], .n = tensor->sizes[1], .dtype = tensor->dtype};
   out->accumulator = hal_op_accumulator(context, tensor->dtype);
   return HAL_OK;
 }
 
-/* The dtype of weight and bias: that of the input, or the accumulators', as the first that is given has it. */
+/* The dtype of weight and bias: that of the input or of the accumulators, determined by the first one that exists. */
 static hal_dtype_t parameter_dtype(const hal_op_call_t *call, uint32_t first, uint32_t last, const matrix_t *m) {
   for (uint32_t i = first; i <= last; i++)
     if (call->args[i].tag == HAL_VALUE_TENSOR && call->args[i].u.t)
@@ -55,7 +55,7 @@ hal_status_t hal_op_launch_layer_norm(hal_op_context_t *context, const hal_op_ca
   int32_t with_weight = weight != NULL, with_bias = bias != NULL;
   const int32_t wide = dtype != m.dtype;
   void *result = results[0]->data, *mean = results[1]->data, *rstd = results[2]->data, *a = input->data;
-  void *w = weight ? weight->data : a, *b = bias ? bias->data : a; /* an address in any case */
+  void *w = weight ? weight->data : a, *b = bias ? bias->data : a; /* any valid address */
   return queue_layer_norm_forward(context, kernel, (rows + per_group - 1) / per_group, result, mean, rstd, a, w, b,
                                   rows, per_group, m.n, hal_op_number(&eps), with_weight, with_bias, wide);
 }
@@ -126,7 +126,7 @@ hal_status_t hal_op_launch_layer_norm_backward(hal_op_context_t *context, const 
   HAL_RETURN_IF_ERROR(hal_op_check_dense(context, in.mean, "mean", in.m.rows, in.m.accumulator));
   HAL_RETURN_IF_ERROR(hal_op_check_dense(context, in.rstd, "rstd", in.m.rows, in.m.accumulator));
   if (call->result_count != 3)
-    return hal_op_invalid(context, "%u results were given; three are needed, NULL where unwanted",
+    return hal_op_invalid(context, "the call has %u results; expected three, NULL if not requested",
                           (unsigned)call->result_count);
   for (uint32_t i = 0; i < 3; i++)
     if (call->results[i]) HAL_RETURN_IF_ERROR(hal_op_check_tensor(context, call->results[i], "the result"));

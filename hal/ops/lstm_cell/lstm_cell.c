@@ -1,5 +1,6 @@
-/* lstm_cell.c: launchers of a step of an LSTM or of a GRU, and of their backwards. Matrices are contiguous with a row for each sample:
- * the state has `width` columns, gates and workspace of an LSTM four times as many, of a GRU three and five times. */
+/* lstm_cell.c: launchers of a step of an LSTM or of a GRU, and of their backwards. Matrices are contiguous with a row
+ * for each sample: the state has `width` columns, gates and workspace of an LSTM four times as many, of a GRU three and
+ * five times. */
 #include "hal_op_variants.h"
 #include "op/dims.h"
 #include "ops/lstm_cell/gru_cell_args.h"
@@ -10,20 +11,20 @@ HAL_OP_LAUNCHER(queue_lstm_cell_backward, loops, LSTM_CELL_BACKWARD_ARGS)
 HAL_OP_LAUNCHER(queue_gru_cell_forward, loops, GRU_CELL_FORWARD_ARGS)
 HAL_OP_LAUNCHER(queue_gru_cell_backward, loops, GRU_CELL_BACKWARD_ARGS)
 
-#define COST 64 /* elements of memory traffic that a column with its five functions is worth */
+#define COST 64 /* a column with its five functions takes the time of as many elements of memory traffic */
 
 typedef struct samples_s {
   int64_t state, gates, width; /* elements of a state and of an LSTM's gates; columns of a state */
   hal_dtype_t dtype;
 } samples_t;
 
-/* Reads the state that all other operands are measured by. */
+/* Reads the state that determines the sizes of all other operands. */
 static hal_status_t read_state(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t index,
                                const hal_tensor_t **out_state, samples_t *out) {
   HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, index, out_state));
   const hal_tensor_t *state = *out_state;
   if (state->ndim != 2 || !hal_op_is_contiguous(state))
-    return hal_op_invalid(context, "%s has %d dimensions; a contiguous matrix is needed",
+    return hal_op_invalid(context, "%s has %d dimensions; expected a contiguous matrix",
                           context->info->arguments[index], (int)state->ndim);
   if (!hal_op_has_dtype(context, state->dtype)) return HAL_UNIMPLEMENTED;
   HAL_RETURN_IF_ERROR(hal_op_numel(context, state, context->info->arguments[index], &out->state));
@@ -65,7 +66,7 @@ static hal_status_t read_biases(const hal_op_context_t *context, const hal_op_ca
                                 hal_dtype_t dtype, const hal_tensor_t *out[2]) {
   for (uint32_t i = 0; i < 2; i++)
     HAL_RETURN_IF_ERROR(hal_op_optional_dense(context, call, 3 + i, count, dtype, &out[i]));
-  if (!out[0] != !out[1]) return hal_op_invalid(context, "one bias is missing; both or none are needed");
+  if (!out[0] != !out[1]) return hal_op_invalid(context, "one bias is missing; pass both or none");
   return HAL_OK;
 }
 
@@ -88,7 +89,7 @@ hal_status_t hal_op_launch_lstm_cell(hal_op_context_t *context, const hal_op_cal
   uint64_t items = divide(context, &in, &how);
   int32_t with_bias = bias[0] != NULL;
   void *a = input->data, *b = hidden->data, *c = cx->data;
-  void *bias_a = with_bias ? bias[0]->data : a, *bias_b = with_bias ? bias[1]->data : b; /* an address in any case */
+  void *bias_a = with_bias ? bias[0]->data : a, *bias_b = with_bias ? bias[1]->data : b; /* any valid address */
   return queue_lstm_cell_forward(context, kernel, items, hy, cy, work, a, b, c, bias_a, bias_b, items, &how, with_bias);
 }
 
@@ -101,7 +102,7 @@ hal_status_t hal_op_launch_lstm_cell_backward(hal_op_context_t *context, const h
   HAL_RETURN_IF_ERROR(read_state(context, call, 2, &cx, &in));
   for (uint32_t i = 0; i < 2; i++)
     HAL_RETURN_IF_ERROR(hal_op_optional_dense(context, call, i, in.state, in.dtype, &grad[i]));
-  if (!grad[0] && !grad[1]) return hal_op_invalid(context, "grad_hy and grad_cy are missing; one of them is needed");
+  if (!grad[0] && !grad[1]) return hal_op_invalid(context, "grad_hy and grad_cy are missing; pass at least one");
   HAL_RETURN_IF_ERROR(read_dense(context, call, 3, in.state, in.dtype, &cy));
   HAL_RETURN_IF_ERROR(read_dense(context, call, 4, in.gates, in.dtype, &work));
   HAL_RETURN_IF_ERROR(result_dense(context, call, 0, in.gates, in.dtype, &gates));
@@ -112,7 +113,7 @@ hal_status_t hal_op_launch_lstm_cell_backward(hal_op_context_t *context, const h
   uint64_t items = divide(context, &in, &how);
   int32_t with_hy = grad[0] != NULL, with_cy = grad[1] != NULL;
   void *c = cx->data, *d = cy->data, *w = work->data;
-  void *grad_hy = with_hy ? grad[0]->data : c, *grad_cy = with_cy ? grad[1]->data : c; /* an address in any case */
+  void *grad_hy = with_hy ? grad[0]->data : c, *grad_cy = with_cy ? grad[1]->data : c; /* any valid address */
   return queue_lstm_cell_backward(context, kernel, items, gates, before, grad_hy, grad_cy, c, d, w, items, &how,
                                   with_hy, with_cy);
 }
@@ -135,7 +136,7 @@ hal_status_t hal_op_launch_gru_cell(hal_op_context_t *context, const hal_op_call
   uint64_t items = divide(context, &in, &how);
   int32_t with_bias = bias[0] != NULL;
   void *a = input->data, *b = hidden->data;
-  void *bias_a = with_bias ? bias[0]->data : a, *bias_b = with_bias ? bias[1]->data : b; /* an address in any case */
+  void *bias_a = with_bias ? bias[0]->data : a, *bias_b = with_bias ? bias[1]->data : b; /* any valid address */
   return queue_gru_cell_forward(context, kernel, items, hy, work, a, b, hx->data, bias_a, bias_b, items, &how,
                                 with_bias);
 }

@@ -1,5 +1,5 @@
-/* max_pool.c: launchers of max pooling, with windows of a size and adaptive ones, and of its backward. Operators without
- * a `kernel_size` are the adaptive ones. */
+/* max_pool.c: launchers of max pooling, with windows of a size and adaptive ones, and of its backward. Operators
+ * without a `kernel_size` are the adaptive ones. */
 #include <string.h>
 
 #include "op/dims.h"
@@ -13,7 +13,7 @@ HAL_OP_LAUNCHER(queue_max_pool_backward_rows, loops, MAX_POOL_BACKWARD_ROWS_ARGS
 
 #define LEAST_BAND 8 /* rows */
 
-/* Reads the lists from argument `first` on, or makes adaptive windows. */
+/* Reads the lists from argument `first` on, or computes adaptive windows. */
 static hal_status_t read_window(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t first,
                                 const hal_op_volume_t *input, const hal_op_volume_t *windows, pk_window_t *out) {
   memset(out, 0, sizeof *out);
@@ -27,7 +27,7 @@ static hal_status_t read_window(const hal_op_context_t *context, const hal_op_ca
     out->out[d] = windows->space[d];
     if (out->adaptive) out->dilation[d] = 1;
     if (out->in[d] > INT32_MAX || out->out[d] > INT32_MAX) /* products of two of them must not overflow */
-      return hal_op_invalid(context, "%lld windows over %lld places: a dimension beyond 2^31 - 1",
+      return hal_op_invalid(context, "%lld windows over %lld positions: a dimension exceeds 2^31 - 1",
                             (long long)out->out[d], (long long)out->in[d]);
   }
   return HAL_OK;
@@ -35,7 +35,7 @@ static hal_status_t read_window(const hal_op_context_t *context, const hal_op_ca
 
 static hal_status_t check_indices(const hal_op_context_t *context, const hal_tensor_t *indices) {
   if (indices->dtype == HAL_INT64) return HAL_OK;
-  return hal_op_invalid(context, "the places have dtype %s; int64 is needed", hal_op_dtype_name(indices->dtype));
+  return hal_op_invalid(context, "the indices have dtype %s; expected int64", hal_op_dtype_name(indices->dtype));
 }
 
 hal_status_t hal_op_launch_max_pool(hal_op_context_t *context, const hal_op_call_t *call) {
@@ -65,13 +65,14 @@ hal_status_t hal_op_launch_max_pool(hal_op_context_t *context, const hal_op_call
   return queue_max_pool_rows(context, kernel, n, v, q, a, n, &window, &output.strides, &places.strides, &input.strides);
 }
 
-/* How many rows of the input's gradient an item of the backward makes, of how many channels side by side. Bits do not depend on it. */
+/* How many rows of the input's gradient an item of the backward computes, for how many adjacent channels. Results do
+ * not depend on it. */
 typedef struct share_s {
   int64_t rows, band, lanes;
 } share_t;
 
-/* Few items with many rows on devices with few cores, if places along the spatial dimensions have equal distances. Neighbors read the
- * windows that reach into both, so a band is not small. */
+/* Few items with many rows on devices with few cores, if positions along the spatial dimensions have equal distances.
+ * Adjacent items read the windows that overlap both, so a band must not be small. */
 static share_t share_rows(const hal_op_context_t *context, const hal_op_volume_t *input) {
   const int64_t *const size = input->space, *const stride = input->strides.space;
   share_t share = {.rows = input->batch * input->channels * size[0] * size[1], .band = 0, .lanes = 1};

@@ -1,5 +1,5 @@
-/* nll.c: launchers of the negative log likelihood of classes and its gradient. Inputs are N x classes x places, targets
- * N x places, all contiguous. */
+/* nll.c: launchers of the negative log likelihood of classes and its gradient. Inputs are N x classes x positions,
+ * targets N x positions, all contiguous. */
 #include "hal_op_variants.h"
 #include "ops/nll/nll_args.h"
 #include "ops/reduce/reduce.h"
@@ -15,17 +15,17 @@ enum { NONE = 0, MEAN = 1, SUM = 2 }; /* torch's numbers of reductions */
 
 typedef struct loss_s {
   int64_t n, classes, places, ignore, reduction, site;
-  void *error; /* the stream's record, for targets that name no class */
+  void *error; /* the stream's record, for targets that are not a class */
   uint64_t samples;
   hal_dtype_t dtype;
   const hal_tensor_t *target, *weight; /* weight may be NULL */
 } loss_t;
 
-/* Reads what both directions share; arguments: target, weight at `first`, reduction, ignore_index at `numbers`. */
+/* Reads the common arguments of both directions: target, weight at `first`, reduction, ignore_index at `numbers`. */
 static hal_status_t read_loss(hal_op_context_t *context, const hal_op_call_t *call, const hal_tensor_t *input,
                               uint32_t first, uint32_t numbers, loss_t *out) {
   if (input->ndim != 3)
-    return hal_op_invalid(context, "the input has %d dimensions; N x classes x places are needed", (int)input->ndim);
+    return hal_op_invalid(context, "the input has %d dimensions; expected N x classes x positions", (int)input->ndim);
   if (!hal_op_has_dtype(context, input->dtype)) return HAL_UNIMPLEMENTED;
   out->n = input->sizes[0], out->classes = input->sizes[1], out->places = input->sizes[2];
   out->dtype = input->dtype;
@@ -34,7 +34,7 @@ static hal_status_t read_loss(hal_op_context_t *context, const hal_op_call_t *ca
   HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, first, &out->target));
   HAL_RETURN_IF_ERROR(hal_op_numel(context, out->target, "target", &samples));
   if (out->target->ndim != 2 || out->target->sizes[0] != out->n || out->target->sizes[1] != out->places)
-    return hal_op_invalid(context, "target has %d dimensions and %lld elements; %lld x %lld are needed",
+    return hal_op_invalid(context, "target has %d dimensions and %lld elements; expected %lld x %lld",
                           (int)out->target->ndim, (long long)samples, (long long)out->n, (long long)out->places);
   HAL_RETURN_IF_ERROR(hal_op_check_dense(context, input, "the input", numel, out->dtype));
   HAL_RETURN_IF_ERROR(hal_op_check_dense(context, out->target, "target", samples, HAL_INT64));
@@ -46,7 +46,7 @@ static hal_status_t read_loss(hal_op_context_t *context, const hal_op_call_t *ca
   }
   HAL_RETURN_IF_ERROR(hal_op_int(context, call, numbers, &out->reduction));
   if (out->reduction < NONE || out->reduction > SUM)
-    return hal_op_invalid(context, "reduction is %lld; 0 (none), 1 (mean) and 2 (sum) are known",
+    return hal_op_invalid(context, "unknown reduction %lld; expected 0 (none), 1 (mean) or 2 (sum)",
                           (long long)out->reduction);
   HAL_RETURN_IF_ERROR(hal_op_int(context, call, numbers + 1, &out->ignore));
   out->site = hal_op_site(context, 0);
@@ -60,7 +60,7 @@ static hal_status_t launch_each(hal_op_context_t *context, loss_t *in, const hal
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, in->dtype, HAL_NLL_VARIANT_EACH, &kernel));
   int32_t with_weight = in->weight != NULL;
   void *target = result->data, *a = self->data, *classes = in->target->data;
-  void *weight = in->weight ? in->weight->data : a; /* an address in any case */
+  void *weight = in->weight ? in->weight->data : a; /* any valid address */
   HAL_RETURN_IF_ERROR(queue_nll_each(context, kernel, in->samples, target, a, classes, weight, in->samples, in->classes,
                                      in->places, in->ignore, with_weight, in->site, in->error));
   return hal_op_report_launched(context);

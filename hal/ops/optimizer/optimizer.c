@@ -13,7 +13,8 @@ HAL_OP_LAUNCHER(queue_adam, groups, OPTIMIZER_ADAM_ARGS)
 HAL_OP_LAUNCHER(queue_sgd, groups, OPTIMIZER_SGD_ARGS)
 HAL_OP_LAUNCHER(queue_adagrad, groups, OPTIMIZER_ADAGRAD_ARGS)
 
-/* Elements of a group: many, since a group's first item computes what all need; few enough to keep the device busy. */
+/* Elements of a group: many, because a group's first item computes values that all items need; few enough to occupy the
+ * device. */
 enum { LEAST_OF_GROUP = 4 * PK_LSIZE, MOST_OF_GROUP = 128 * PK_LSIZE };
 
 #define MOST_STATE 5  /* results of an optimizer: the parameter, its gradient, up to three of state */
@@ -38,7 +39,7 @@ static int flag_of(const char *name) {
   return -1;
 }
 
-/* Takes an argument that is a number in device memory, or is absent. */
+/* Reads an argument that is a number in device memory, or is absent. */
 static hal_status_t read_device_number(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t index,
                                        step_t *step) {
   const char *name = context->info->arguments[index];
@@ -60,7 +61,7 @@ static hal_status_t read_device_number(const hal_op_context_t *context, const ha
   return HAL_OK;
 }
 
-/* Reads all arguments: those in device memory come first (`operands` of the family's op counts them). */
+/* Reads all arguments: those in device memory are first (`operands` of the family's op is their number). */
 static hal_status_t read_arguments(const hal_op_context_t *context, const hal_op_call_t *call, step_t *step) {
   const hal_op_info_t *info = context->info;
   for (uint32_t i = 0; i < info->argument_count; i++) {
@@ -80,7 +81,8 @@ static hal_status_t read_arguments(const hal_op_context_t *context, const hal_op
   return HAL_OK;
 }
 
-/* Checks that the parameter, its gradient and its state are dense and alike; returns their dtype and length. */
+/* Checks that the parameter, its gradient and its state are dense and have the same layout; returns their dtype and
+ * length. */
 static hal_status_t read_state(const hal_op_context_t *context, const hal_op_call_t *call, void **out_data,
                                hal_dtype_t *out_dtype, uint64_t *out_numel) {
   const hal_tensor_t *first, *other;
@@ -91,10 +93,9 @@ static hal_status_t read_state(const hal_op_context_t *context, const hal_op_cal
     HAL_RETURN_IF_ERROR(hal_op_result(context, call, i, &other));
     HAL_RETURN_IF_ERROR(hal_op_numel(context, other, "a result", &numel_other));
     if (other->dtype != first->dtype || numel_other != numel || !hal_op_is_contiguous(other))
-      return hal_op_invalid(context,
-                            "result %u is not dense like the parameter: dtype %s, %lld elements; %s, %lld are needed",
-                            (unsigned)i, hal_op_dtype_name(other->dtype), (long long)numel_other,
-                            hal_op_dtype_name(first->dtype), (long long)numel);
+      return hal_op_invalid(
+          context, "result %u is not dense like the parameter: dtype %s, %lld elements; expected %s, %lld", (unsigned)i,
+          hal_op_dtype_name(other->dtype), (long long)numel_other, hal_op_dtype_name(first->dtype), (long long)numel);
     out_data[i] = other->data;
   }
   *out_dtype = first->dtype;
@@ -108,7 +109,7 @@ static uint64_t elements_of_group(const hal_op_context_t *context, uint64_t n) {
   return share < LEAST_OF_GROUP ? LEAST_OF_GROUP : share < MOST_OF_GROUP ? share : MOST_OF_GROUP;
 }
 
-/* Queues the kernel of the operator's algorithm; what is missing among the numbers in device memory is not read. */
+/* Queues the kernel of the operator's algorithm; missing numbers in device memory are not read. */
 static hal_status_t launch(hal_op_context_t *context, hal_plugin_kernel_t *kernel, void *const state[], uint32_t count,
                            const step_t *step, uint64_t n) {
   const void *device[MOST_DEVICE];

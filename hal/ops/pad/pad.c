@@ -1,4 +1,4 @@
-/* pad.c: launchers of padding by reflection and by repeating the edge, and of its backward, with ATen's arguments. The name of
+/* pad.c: launchers of padding by reflection and by replication, and of its backward, with ATen's arguments. The name of
  * an operator selects its kind. */
 #include <string.h>
 
@@ -12,7 +12,7 @@
 HAL_OP_LAUNCHER(queue_rows, loops, PAD_ROWS_ARGS)
 HAL_OP_LAUNCHER(queue_backward_rows, loops, PAD_BACKWARD_ROWS_ARGS)
 
-#define FEWEST_COLUMNS 8 /* a shorter kept dimension does not repay it */
+#define FEWEST_COLUMNS 8 /* minimum size of a kept dimension that is processed as columns */
 
 /* Reads the padding: pairs of elements before and after, from the last dimension on. */
 static hal_status_t read_padding(const hal_op_context_t *context, const hal_op_call_t *call, const hal_tensor_t *image,
@@ -25,7 +25,7 @@ static hal_status_t read_padding(const hal_op_context_t *context, const hal_op_c
   HAL_RETURN_IF_ERROR(hal_op_int_list(context, call, (uint32_t)index, &list, &count));
   if (count != 2u * (uint32_t)spatial || image->ndim != padded->ndim || image->ndim < spatial)
     return hal_op_invalid(context,
-                          "%u numbers pad an image of %d dimensions to one of %d; a pair for each of %d is needed",
+                          "%u numbers pad an image of %d dimensions to one of %d; expected a pair for each of %d",
                           (unsigned)count, (int)image->ndim, (int)padded->ndim, (int)spatial);
   for (int d = 0; d < 3; d++) {
     const int32_t own = d - 3 + spatial, at = image->ndim - 3 + d;
@@ -35,7 +35,7 @@ static hal_status_t read_padding(const hal_op_context_t *context, const hal_op_c
     const int64_t in = image->sizes[at], out = padded->sizes[at], most = p->reflects ? in - 1 : INT32_MAX;
     if (in < 1 || in > INT32_MAX || out > INT32_MAX || pair[0] > most || pair[1] > most ||
         in + pair[0] + pair[1] != out)
-      return hal_op_invalid(context, "%lld places cannot be padded by %lld and %lld to %lld", (long long)in,
+      return hal_op_invalid(context, "%lld positions cannot be padded by %lld and %lld to %lld", (long long)in,
                             (long long)pair[0], (long long)pair[1], (long long)out);
     p->in[d] = in, p->out[d] = out, p->before[d] = pair[0];
     p->of_in[d] = image->strides[at], p->of_out[d] = padded->strides[at];
@@ -43,7 +43,7 @@ static hal_status_t read_padding(const hal_op_context_t *context, const hal_op_c
   return HAL_OK;
 }
 
-/* The dimensions that stay, with `result` first; takes a dense one as the columns. */
+/* The dimensions that are not padded, with `result` first; takes a dense one as the columns. */
 static hal_status_t walk_kept(const hal_op_context_t *context, const hal_tensor_t *self, const hal_tensor_t *result,
                               pk_pad_t *p, pk_rows_t *out_rows, uint64_t *out_places) {
   hal_tensor_t batch[2] = {*result, *self};
@@ -64,7 +64,7 @@ static hal_status_t walk_kept(const hal_op_context_t *context, const hal_tensor_
   return hal_op_dims_rows(&kept, out_rows);
 }
 
-/* Elements of an item, of a run: all, or at most `most`, where cores are few. */
+/* Returns the number of elements of an item: all, or at most `most` if cores are few. */
 static int64_t share_of(const hal_op_context_t *context, int64_t run, int64_t most) {
   if (hal_op_target(context)->form == HAL_FORM_SIMT) return 1;
   return run < most ? run : most;

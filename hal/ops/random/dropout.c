@@ -1,5 +1,5 @@
-/* dropout.c: launcher of native_dropout: the result and the mask of what was kept, from contiguous operands. A call uses
- * ceil(count / 4) Philox blocks. */
+/* dropout.c: launcher of native_dropout: the result and the mask of what was kept, from contiguous operands. A call
+ * uses ceil(count / 4) Philox blocks. */
 #include <math.h>
 
 #include "hal_op_variants.h"
@@ -21,10 +21,10 @@ hal_status_t hal_op_launch_dropout(hal_op_context_t *context, const hal_op_call_
   HAL_RETURN_IF_ERROR(hal_op_double(context, call, 1, &p));
   HAL_RETURN_IF_ERROR(hal_op_result(context, call, 0, &result));
   HAL_RETURN_IF_ERROR(hal_op_result(context, call, 1, &mask));
-  if (!(p >= 0 && p <= 1)) return hal_op_invalid(context, "p = %g; a probability from 0 to 1 is needed", p);
+  if (!(p >= 0 && p <= 1)) return hal_op_invalid(context, "invalid p = %g; expected a probability from 0 to 1", p);
   HAL_RETURN_IF_ERROR(hal_op_check_same_dtype(context, input, "`input`", result, "the result"));
   if (mask->dtype != HAL_BOOL)
-    return hal_op_invalid(context, "the mask has dtype %s; bool is needed", hal_op_dtype_name(mask->dtype));
+    return hal_op_invalid(context, "the mask has dtype %s; expected bool", hal_op_dtype_name(mask->dtype));
   HAL_RETURN_IF_ERROR(hal_op_check_same_shape(context, input, "`input`", result, "the result"));
   HAL_RETURN_IF_ERROR(hal_op_check_same_shape(context, input, "`input`", mask, "the mask"));
   HAL_RETURN_IF_ERROR(hal_op_numel(context, input, "`input`", &numel));

@@ -34,7 +34,7 @@ static hal_status_t read_uniform(const hal_op_context_t *context, const hal_op_c
   double low, high;
   HAL_RETURN_IF_ERROR(hal_op_double(context, call, 0, &low));
   HAL_RETURN_IF_ERROR(hal_op_double(context, call, 1, &high));
-  if (!(low <= high)) return hal_op_invalid(context, "from = %g, to = %g; from <= to is needed", low, high);
+  if (!(low <= high)) return hal_op_invalid(context, "invalid from = %g, to = %g; expected from <= to", low, high);
   set_parameter(out, 0, dtype, low);
   set_parameter(out, 1, dtype, high - low);
   set_parameter(out, 2, dtype, high);
@@ -46,19 +46,19 @@ static hal_status_t read_normal(const hal_op_context_t *context, const hal_op_ca
   double mean, deviation;
   HAL_RETURN_IF_ERROR(hal_op_double(context, call, 0, &mean));
   HAL_RETURN_IF_ERROR(hal_op_double(context, call, 1, &deviation));
-  if (!(deviation >= 0)) return hal_op_invalid(context, "std = %g; at least 0 is needed", deviation);
+  if (!(deviation >= 0)) return hal_op_invalid(context, "invalid std = %g; expected at least 0", deviation);
   set_parameter(out, 0, dtype, mean);
   set_parameter(out, 1, dtype, deviation);
   set_parameter(out, 2, dtype, 0);
   return HAL_OK;
 }
 
-/* u < p for a multiple u of a power of two is the same as an integer below ceil(p * 2^bits). */
+/* u < p for a multiple u of a power of two is equivalent to an integer below ceil(p * 2^bits). */
 static hal_status_t read_bernoulli(const hal_op_context_t *context, const hal_op_call_t *call, hal_dtype_t dtype,
                                    parameters_t *out) {
   double p;
   HAL_RETURN_IF_ERROR(hal_op_double(context, call, 0, &p));
-  if (!(p >= 0 && p <= 1)) return hal_op_invalid(context, "p = %g; a probability from 0 to 1 is needed", p);
+  if (!(p >= 0 && p <= 1)) return hal_op_invalid(context, "invalid p = %g; expected a probability from 0 to 1", p);
   for (int i = 0; i < 3; i++) {
     out->value[i].size = 8;
     out->value[i].u.i64 = (int64_t)ceil(p * (hal_op_dtype_size(dtype) == 8 ? 0x1p53 : 0x1p24));
@@ -71,7 +71,7 @@ static hal_status_t read_exponential(const hal_op_context_t *context, const hal_
                                      parameters_t *out) {
   double rate;
   HAL_RETURN_IF_ERROR(hal_op_double(context, call, 0, &rate));
-  if (!(rate > 0)) return hal_op_invalid(context, "lambd = %g; more than 0 is needed", rate);
+  if (!(rate > 0)) return hal_op_invalid(context, "invalid lambd = %g; expected more than 0", rate);
   for (int i = 0; i < 3; i++) set_parameter(out, i, dtype, 1 / rate);
   return HAL_OK;
 }
@@ -80,7 +80,7 @@ static hal_status_t read_geometric(const hal_op_context_t *context, const hal_op
                                    parameters_t *out) {
   double p;
   HAL_RETURN_IF_ERROR(hal_op_double(context, call, 0, &p));
-  if (!(p > 0 && p <= 1)) return hal_op_invalid(context, "p = %g; a probability above 0 is needed", p);
+  if (!(p > 0 && p <= 1)) return hal_op_invalid(context, "invalid p = %g; expected a probability above 0", p);
   for (int i = 0; i < 3; i++) set_parameter(out, i, dtype, -1 / log1p(-p));
   return HAL_OK;
 }
@@ -90,7 +90,7 @@ static hal_status_t read_cauchy(const hal_op_context_t *context, const hal_op_ca
   double median, sigma;
   HAL_RETURN_IF_ERROR(hal_op_double(context, call, 0, &median));
   HAL_RETURN_IF_ERROR(hal_op_double(context, call, 1, &sigma));
-  if (!(sigma > 0)) return hal_op_invalid(context, "sigma = %g; more than 0 is needed", sigma);
+  if (!(sigma > 0)) return hal_op_invalid(context, "invalid sigma = %g; expected more than 0", sigma);
   set_parameter(out, 0, dtype, median);
   set_parameter(out, 1, dtype, sigma);
   set_parameter(out, 2, dtype, 0);
@@ -145,7 +145,7 @@ hal_status_t hal_op_fill_random(hal_op_context_t *context, const hal_op_call_t *
   parameters_t parameters;
   int64_t numel;
   const char kind = context->info->kernel[0];
-  if (kind != 'u' && kind != 'n' && kind != 'b') return HAL_UNIMPLEMENTED; /* random_fill has no more */
+  if (kind != 'u' && kind != 'n' && kind != 'b') return HAL_UNIMPLEMENTED; /* random_fill has no others */
   HAL_RETURN_IF_ERROR(read_call(context, call, &tensor, &numel, &parameters));
   if (numel == 0) return HAL_OK;
   hal_random_t desc = {.struct_size = HAL_STRUCT_SIZE(hal_random_t, random_state),

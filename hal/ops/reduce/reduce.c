@@ -1,8 +1,8 @@
-/* reduce.c: the stages of a reduction. Results arrive in keepdim shape.
+/* reduce.c: the stages of a reduction. Results have keepdim shape.
  *
- * Each stage reduces one dimension, the one with the smallest stride first, into scratch memory; the last one writes the
- * result. A dimension that is long where there are few outputs is cut into chunks, whose partial results are one more
- * dimension to reduce. Stages and chunks depend on sizes, strides and the kind of device alone, so the bits do not depend on its
+ * Each stage reduces one dimension, the one with the smallest stride first, into scratch memory; the last one writes
+ * the result. A long dimension with few outputs is divided into chunks, whose partial results are one more dimension to
+ * reduce. Stages and chunks depend only on sizes, strides and the kind of device, so the results do not depend on its
  * threads. */
 #include "ops/reduce/reduce.h"
 
@@ -10,16 +10,16 @@
 #include "op/form.h"
 #include "ops/reduce/reduce_args.h"
 
-/* An item of `strided` takes an output; the other kernels have groups. */
+/* An item of `strided` computes an output; the other kernels have groups. */
 HAL_OP_LAUNCHER(queue, groups, REDUCE_STAGE_ARGS)
 HAL_OP_LAUNCHER(queue_items, loops, REDUCE_STAGE_ARGS)
 HAL_OP_LAUNCHER(queue_pair, groups, REDUCE_PAIR_STAGE_ARGS)
 HAL_OP_LAUNCHER(queue_pair_items, loops, REDUCE_PAIR_STAGE_ARGS)
 
 #define LEAST_CHUNK 4096 /* elements, of a chunk of a row; in columns: elements of a strip of columns */
-#define WANTED_UNITS 64  /* units of work that a long reduction is cut into; more if the device needs more groups */
+#define WANTED_UNITS 64  /* units of work of a long reduction; more if the device needs more groups */
 #define STRIP PK_STRIP   /* columns of a unit */
-#define SHORT_ROW 32     /* shorter rows are reduced one after the other by an item each */
+#define SHORT_ROW 32     /* shorter rows are reduced sequentially, by one item each */
 
 _Static_assert((int)HAL_REDUCE_VARIANT_ROWS == (int)HAL_REDUCE_PAIR_VARIANT_ROWS &&
                    (int)HAL_REDUCE_VARIANT_COUNT == (int)HAL_REDUCE_PAIR_VARIANT_COUNT,
@@ -28,7 +28,7 @@ enum { MORE = HAL_REDUCE_VARIANT_ROWS_MORE - HAL_REDUCE_VARIANT_ROWS };
 
 typedef pk_reduce_t shape_t;
 
-/* What the stages of a call share. */
+/* The common data of the stages of a call. */
 typedef struct work_s {
   hal_dtype_t dtype;
   size_t accumulator; /* bytes */
@@ -49,8 +49,8 @@ static int64_t divide_up(int64_t x, int64_t y) { return x / y + (x % y != 0); }
 
 static int64_t round_up(int64_t x, int64_t to) { return divide_up(x, to) * to; }
 
-/* Cuts the stage's dimension so that there are about as many units as requested, of at least LEAST_CHUNK elements. `unit` is the
- * number of elements of a unit per place of the dimension, `granule` what a chunk is a multiple of. */
+/* Divides the stage's dimension so that there are about as many units as requested, of at least LEAST_CHUNK elements.
+ * `unit` is the number of elements of a unit per index of the dimension; a chunk is a multiple of `granule`. */
 static void cut(const hal_op_target_t *target, stage_t *stage, int64_t units, int64_t unit, int64_t granule) {
   const int64_t n = stage->dim.size, groups = (int64_t)target->wanted_groups;
   const int64_t enough = target->form == HAL_FORM_SIMT && groups > WANTED_UNITS ? groups : WANTED_UNITS;
@@ -89,7 +89,7 @@ static void plan(const hal_op_target_t *target, const work_t *work, stage_t *sta
   }
 }
 
-/* Units of the stage's work, and how many a group or item takes. */
+/* Returns the units of the stage's work, and how many of them a group or item computes. */
 static uint64_t count_units(const hal_op_context_t *context, const stage_t *stage, const shape_t *shape,
                             uint64_t *out_per_group) {
   const uint64_t outputs = (uint64_t)stage->outputs;
@@ -130,7 +130,7 @@ static hal_status_t launch_stage(hal_op_context_t *context, const work_t *work, 
   uint64_t per_group, units = count_units(context, stage, &shape, &per_group);
   const pk_number_t number = hal_op_number(&work->number);
   const uint64_t groups = (units + per_group - 1) / per_group;
-  const void *const c = work->c ? work->c : source; /* an address in any case */
+  const void *const c = work->c ? work->c : source; /* any valid address */
   const int strided = stage->variant == HAL_REDUCE_VARIANT_STRIDED;
   if (work->paired)
     return (strided ? queue_pair_items : queue_pair)(context, kernel, groups, result, source, work->b, c, &rows, units,
@@ -139,7 +139,7 @@ static hal_status_t launch_stage(hal_op_context_t *context, const work_t *work, 
                                          number);
 }
 
-/* Takes the reduced dimension with the smallest stride out of `dims`; one of size 1 when there is none. */
+/* Removes the reduced dimension with the smallest stride from `dims`; returns one of size 1 if there is none. */
 static hal_op_dim_t take_reduced(hal_op_dims_t *dims) {
   for (int32_t i = 0; i < dims->count; i++)
     if (dims->dim[i].reduced) return hal_op_dims_take(dims, i);
@@ -152,7 +152,7 @@ static int has_reduced(const hal_op_dims_t *dims) {
   return 0;
 }
 
-/* Lays out the stage's result in scratch memory, chunks innermost, and returns what the next stage reads: the same
+/* Arranges the stage's result in scratch memory, chunks innermost, and returns the source of the next stage: the same
  * dimensions with those strides, and the final result's strides. */
 static void lay_out_scratch(stage_t *stage, hal_op_dims_t *out_next) {
   hal_op_dims_t next = {.count = 0, .operands = 2};
@@ -178,7 +178,7 @@ static hal_status_t allocate_scratch(const hal_op_context_t *context, const work
   return hal_op_scratch(context, size, out_scratch);
 }
 
-/* Queues the stages over `dims`; `divisor` elements make one output. */
+/* Queues the stages over `dims`; `divisor` elements are reduced to one output. */
 static hal_status_t run_stages(hal_op_context_t *context, work_t *work, hal_op_dims_t *dims, void *result,
                                const void *source, int64_t divisor, int final) {
   hal_status_t status = HAL_OK;

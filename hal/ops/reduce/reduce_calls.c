@@ -1,4 +1,5 @@
-/* reduce_calls.c: launchers of the operators that reduce dimensions: sums and extremes, inner products, norms, moments. */
+/* reduce_calls.c: launchers of the operators that reduce dimensions: sums and extremes, inner products, norms,
+ * moments. */
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -30,13 +31,13 @@ static hal_status_t read_number(const hal_op_context_t *context, const hal_op_ca
                        given ? context->info->arguments[count - 1] : "the number", &out->number);
 }
 
-/* Checks the result's dtype: that of the elements, or that of what is accumulated. */
+/* Checks the result's dtype: that of the elements, or that of the accumulators. */
 static hal_status_t check_result(const hal_op_context_t *context, hal_op_reduction_t *reduction) {
   const hal_dtype_t accumulator = hal_op_accumulator(context, reduction->a->dtype);
   const hal_dtype_t element = accumulator == HAL_INT64 ? HAL_INT64 : reduction->a->dtype;
   if (!hal_op_has_dtype(context, reduction->a->dtype)) return HAL_UNIMPLEMENTED;
   if (reduction->result->dtype != element && reduction->result->dtype != accumulator)
-    return hal_op_invalid(context, "the result has dtype %s; %s is needed (cast self before the call)",
+    return hal_op_invalid(context, "the result has dtype %s; expected %s (cast self before the call)",
                           hal_op_dtype_name(reduction->result->dtype), hal_op_dtype_name(element));
   reduction->with_accumulators = reduction->result->dtype != element;
   return HAL_OK;
@@ -48,7 +49,7 @@ static int has_neutral_element(const hal_op_context_t *context) {
   return strcmp(kernel, "amax") != 0 && strcmp(kernel, "amin") != 0 && strcmp(kernel, "norm_smallest") != 0;
 }
 
-/* The sum divided as complex numbers are: an infinite part makes the other one NaN. */
+/* The sum divided like complex numbers: an infinite part turns the other one into NaN. */
 static hal_status_t complex_mean(hal_op_context_t *context, const hal_op_call_t *call, int64_t numel, int64_t outputs) {
   if (outputs == 0) return HAL_OK;
   HAL_RETURN_IF_ERROR(hal_op_run_part(context, HAL_OP_ID_SUM_DIM_INTLIST, call->args, 2, call->results, 1));
@@ -72,7 +73,7 @@ hal_status_t hal_op_launch_reduce(hal_op_context_t *context, const hal_op_call_t
                           "the reduced dimensions are empty and the operation has no neutral element; reduce over "
                           "dimensions with at least one element");
   if (!hal_op_is_complex(reduction.a->dtype)) return hal_op_reduce(context, &reduction);
-  /* Sums: the parts are a further dimension, which is kept. */
+  /* Sums: the parts are an additional dimension, which is kept. */
   hal_op_parts_t a, result;
   if (reduction.a->ndim >= HAL_OP_MAX_DIMS || !hal_op_has_dtype(context, reduction.a->dtype)) return HAL_UNIMPLEMENTED;
   hal_op_parts(reduction.a, HAL_OP_BOTH_PARTS, &a);
@@ -99,7 +100,7 @@ hal_status_t hal_op_launch_reduce_pair(hal_op_context_t *context, const hal_op_c
     HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, 2, &reduction.c));
     HAL_RETURN_IF_ERROR(hal_op_check_keepdim(context, reduction.a, reduction.c, reduction.mask));
     if (reduction.c->dtype != hal_op_accumulator(context, reduction.a->dtype))
-      return hal_op_invalid(context, "center has dtype %s; %s is needed", hal_op_dtype_name(reduction.c->dtype),
+      return hal_op_invalid(context, "center has dtype %s; expected %s", hal_op_dtype_name(reduction.c->dtype),
                             hal_op_dtype_name(hal_op_accumulator(context, reduction.a->dtype)));
   }
   HAL_RETURN_IF_ERROR(read_number(context, call, 5, &reduction));
@@ -117,7 +118,7 @@ hal_status_t hal_op_add_rows(const hal_op_context_t *context, int64_t rows, void
   const hal_tensor_t *const target = &row;
   const hal_value_t args[] = {hal_op_value(&source), {.tag = HAL_VALUE_INT_LIST, .count = 1, .u.il = &dim}};
   if (dtype == result->dtype) return hal_op_run_part(context, HAL_OP_ID_SUM_DIM_INTLIST, args, 2, &target, 1);
-  hal_tensor_t sum = row; /* in place of the first row: the sums of other columns are elsewhere */
+  hal_tensor_t sum = row; /* replaces the first row: the sums of other columns are elsewhere */
   sum.data = sums, sum.dtype = dtype;
   const hal_tensor_t *const own = &sum;
   HAL_RETURN_IF_ERROR(hal_op_run_part(context, HAL_OP_ID_SUM_DIM_INTLIST, args, 2, &own, 1));
@@ -173,7 +174,7 @@ static hal_status_t scratch_init(const hal_op_context_t *context, const hal_tens
   return HAL_OK;
 }
 
-/* Elements of `self` for each output; NaN-safe difference to the correction, never below 0. */
+/* Returns the number of elements of `self` per output; NaN-safe difference from the correction, at least 0. */
 static hal_status_t degrees_of_freedom(const hal_op_context_t *context, const hal_op_call_t *call,
                                        const hal_tensor_t *self, const hal_tensor_t *result, double *out) {
   int64_t numel, outputs;
@@ -186,8 +187,8 @@ static hal_status_t degrees_of_freedom(const hal_op_context_t *context, const ha
   return HAL_OK;
 }
 
-/* The first element of each output, in the accumulators' type. An infinite one becomes the type's largest number, so that its
- * difference from itself is infinite and not NaN. NaN stays NaN. */
+/* Reads the first element of each output, in the accumulators' type. An infinite one is replaced by the type's largest
+ * number, so that its difference from itself is infinite and not NaN. NaN stays NaN. */
 static hal_status_t take_first(hal_op_context_t *context, const hal_op_call_t *call, const hal_tensor_t *self,
                                const hal_tensor_t *first) {
   int64_t strides[HAL_OP_MAX_DIMS];
@@ -213,8 +214,8 @@ static hal_status_t take_first(hal_op_context_t *context, const hal_op_call_t *c
   return hal_op_run_part(context, HAL_OP_ID_CLAMP_MAX_TENSOR, high, 2, &first, 1);
 }
 
-/* The mean as the first element and the mean of the differences from it: of equal numbers it is exactly that number, and of
- * numbers far from 0 it is as exact as their differences. */
+/* The mean as the sum of the first element and the mean of the differences from it: for equal numbers it is exactly
+ * that number, and for numbers far from 0 it is as exact as their differences. */
 static hal_status_t exact_mean(hal_op_context_t *context, const hal_op_call_t *call, const hal_tensor_t *self,
                                const hal_tensor_t *center) {
   int64_t numel, outputs;

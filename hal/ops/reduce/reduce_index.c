@@ -1,9 +1,9 @@
-/* reduce_index.c: launcher of max.dim and min.dim (values and indices) and argmax and argmin (indices). Results
- * arrive in keepdim shape; an empty list of dimensions means the flattened tensor.
+/* reduce_index.c: launcher of max.dim and min.dim (values and indices) and argmax and argmin (indices). Results have
+ * keepdim shape; an empty list of dimensions means the flattened tensor.
  *
- * A long dimension with few outputs is cut into chunks, whose winners are merged. A flattened tensor that is not one
- * run in memory is reduced over its innermost run, and the winners of the runs, in C order, are merged. Chunks depend
- * on the sizes alone. */
+ * A long dimension with few outputs is divided into chunks, whose candidates are merged. A flattened tensor that is not
+ * one run in memory is reduced over its innermost run, and the candidates of the runs, in C order, are merged. Chunks
+ * depend only on the sizes. */
 #include "hal_op_variants.h"
 #include "op/dims.h"
 #include "ops/reduce/reduce_args.h"
@@ -12,14 +12,14 @@ HAL_OP_LAUNCHER(queue_reduce_index_rows, groups, REDUCE_INDEX_ROWS_ARGS)
 HAL_OP_LAUNCHER(queue_reduce_index_cols, groups, REDUCE_INDEX_COLS_ARGS)
 HAL_OP_LAUNCHER(queue_reduce_index_merge, loops, REDUCE_INDEX_MERGE_ARGS)
 
-#define SHORT_ROW 32                     /* shorter rows are compared side by side, an item each */
+#define SHORT_ROW 32                     /* shorter rows are compared in parallel, by one item each */
 #define STRIP PK_LSIZE                   /* columns of a unit */
 #define WANTED_UNITS 64                  /* of a reduction with few outputs */
 #define LEAST_CHUNK 4096                 /* elements */
 #define MERGE_CHUNK 1024                 /* candidates that an item of a merge compares */
 #define LARGEST_CHUNK (INT64_C(1) << 30) /* the kernels count within a chunk in 32 bits */
 
-/* Where a stage reads or writes: values (NULL: not computed) and indices. */
+/* The source or result of a stage: values (NULL: not computed) and indices. */
 typedef struct place_s {
   void *values;
   int64_t *indices;
@@ -97,7 +97,7 @@ static hal_status_t launch_stage(hal_op_context_t *context, hal_dtype_t dtype, c
   if (!by_rows) units *= (uint64_t)divide_up(column.size, STRIP);
   uint64_t per_group = hal_op_units_per_group(context, (uint64_t)chunk * (by_rows ? 1 : STRIP));
   int32_t with_values = target.values != NULL;
-  if (!with_values) target.values = target.indices; /* an address for the launch; not written */
+  if (!with_values) target.values = target.indices; /* a valid address; not written */
   const uint64_t groups = (units + per_group - 1) / per_group;
   if (by_rows)
     return queue_reduce_index_rows(context, kernel, groups, target.values, target.indices, source, &kept, units,
@@ -143,13 +143,13 @@ static hal_status_t merge(hal_op_context_t *context, hal_dtype_t dtype, const ha
     source_scratch = scratch;
     source = target;
     count = chunks;
-    step = 0; /* indices are complete from now on */
+    step = 0; /* indices are final from now on */
   }
   hal_op_scratch_release(&source_scratch);
   return status;
 }
 
-/* Reduces `dim`; the results' strides stand in `kept`. */
+/* Reduces `dim`; `kept` has the results' strides. */
 static hal_status_t reduce_dim(hal_op_context_t *context, hal_dtype_t dtype, const hal_op_dims_t *kept,
                                hal_op_dim_t dim, const void *source, place_t result) {
   stage_t stage = {.kept = *kept, .dim = dim};
@@ -185,7 +185,7 @@ static hal_status_t reduce_runs(hal_op_context_t *context, hal_dtype_t dtype, ha
   return merge(context, dtype, &one, 1, runs, run.size, result, candidates, scratch);
 }
 
-/* Reads the operands: `tensors` are values (indices where there are no values), self and indices. */
+/* Reads the operands: `tensors` are values (indices if there are no values), self and indices. */
 static hal_status_t read_call(const hal_op_context_t *context, const hal_op_call_t *call, const hal_tensor_t **tensors,
                               int *out_with_values, uint64_t *out_mask) {
   const int with_values = context->info->kernel[0] == 'm'; /* max, min; not argmax, argmin */
@@ -196,15 +196,15 @@ static hal_status_t read_call(const hal_op_context_t *context, const hal_op_call
   HAL_RETURN_IF_ERROR(hal_op_result(context, call, 0, &tensors[0]));
   HAL_RETURN_IF_ERROR(hal_op_result(context, call, with_values ? 1 : 0, &tensors[2]));
   HAL_RETURN_IF_ERROR(hal_op_int_list(context, call, 1, &list, &count));
-  if (count > 1) return hal_op_invalid(context, "%u dimensions were given; one, or none for all, is possible", count);
+  if (count > 1) return hal_op_invalid(context, "the call has %u dimensions; expected one, or none for all", count);
   HAL_RETURN_IF_ERROR(hal_op_dim_mask(context, self->ndim, list, count, out_mask));
   HAL_RETURN_IF_ERROR(hal_op_check_keepdim(context, self, tensors[0], *out_mask));
   HAL_RETURN_IF_ERROR(hal_op_check_keepdim(context, self, tensors[2], *out_mask));
   if (with_values && tensors[0]->dtype != self->dtype)
-    return hal_op_invalid(context, "the values have dtype %s; %s is needed", hal_op_dtype_name(tensors[0]->dtype),
+    return hal_op_invalid(context, "the values have dtype %s; expected %s", hal_op_dtype_name(tensors[0]->dtype),
                           hal_op_dtype_name(self->dtype));
   if (tensors[2]->dtype != HAL_INT64)
-    return hal_op_invalid(context, "the indices have dtype %s; int64 is needed", hal_op_dtype_name(tensors[2]->dtype));
+    return hal_op_invalid(context, "the indices have dtype %s; expected int64", hal_op_dtype_name(tensors[2]->dtype));
   tensors[1] = self;
   *out_with_values = with_values;
   return HAL_OK;

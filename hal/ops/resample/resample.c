@@ -8,8 +8,8 @@
 HAL_OP_LAUNCHER(queue_lines, loops, RESAMPLE_LINES_ARGS)
 HAL_OP_LAUNCHER(queue_planes, loops, RESAMPLE_PLANES_ARGS)
 
-#define STRIP PK_LSIZE   /* places that an item of the form `planes` makes */
-#define FEWEST_COLUMNS 8 /* a shorter kept dimension does not repay it */
+#define STRIP PK_LSIZE   /* positions that an item of the form `planes` computes */
+#define FEWEST_COLUMNS 8 /* minimum size of a kept dimension that is processed as columns */
 
 static hal_status_t read_vector(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t index,
                                 hal_dtype_t dtype, const hal_tensor_t **out_vector) {
@@ -19,7 +19,7 @@ static hal_status_t read_vector(const hal_op_context_t *context, const hal_op_ca
                         hal_op_dtype_name(dtype));
 }
 
-/* The dimensions that stay, those of the result with the smallest strides first. */
+/* The dimensions that are not mapped, ordered by the strides of the result. */
 static hal_status_t kept_dims(const hal_op_context_t *context, const hal_tensor_t *self, const hal_tensor_t *result,
                               int32_t dim, hal_op_dims_t *out_dims) {
   out_dims->count = 0;
@@ -37,7 +37,8 @@ static hal_status_t kept_dims(const hal_op_context_t *context, const hal_tensor_
   return HAL_OK;
 }
 
-/* A kept dimension along which both operands lie without gaps, -1 when the mapped one does, or none. */
+/* Returns a kept dimension along which both operands are contiguous; -1 if the mapped dimension is contiguous, or if
+ * there is none. */
 static int32_t column_of(const hal_op_dims_t *kept) {
   for (int32_t i = 0; i < kept->count; i++)
     if (kept->dim[i].stride[0] == 1 && kept->dim[i].size >= FEWEST_COLUMNS) return i;
@@ -83,7 +84,7 @@ hal_status_t hal_op_launch_resample(hal_op_context_t *context, const hal_op_call
   HAL_RETURN_IF_ERROR(hal_op_int(context, call, 4, &dim));
   if (self->ndim != result->ndim || dim < 0 || dim >= self->ndim || starts->sizes[0] != result->sizes[dim] + 1 ||
       indices->sizes[0] != weights->sizes[0])
-    return hal_op_invalid(context, "dim = %lld, %lld starts, %lld indices and %lld weights do not fit the operands",
+    return hal_op_invalid(context, "dim = %lld, %lld starts, %lld indices and %lld weights do not match the operands",
                           (long long)dim, (long long)starts->sizes[0], (long long)indices->sizes[0],
                           (long long)weights->sizes[0]);
   const hal_op_map_t map = {starts->data, (const char *)starts->data + sizeof(int64_t), indices->data, weights->data,

@@ -1,5 +1,6 @@
-/* resample_map.c: launcher of interpolation and of pooling by averages, forward and backward, with ATen's arguments: a map along each
- * spatial dimension in turn (resample.c), whose tables a kernel writes to scratch memory. The name of an operator selects its kind. */
+/* resample_map.c: launcher of interpolation and average pooling, forward and backward, with ATen's arguments: a map
+ * along each spatial dimension in turn (resample.c), whose tables a kernel writes to scratch memory. The name of an
+ * operator selects its kind. */
 #include <math.h>
 #include <string.h>
 
@@ -12,7 +13,8 @@
 
 HAL_OP_LAUNCHER(queue_tables, items, RESAMPLE_MAP_TABLES_ARGS)
 
-/* The maps along the last dimensions. `ratio`: how many places of the input an element of the result covers, as the kernel computes it. */
+/* The maps along the last dimensions. `ratio`: the number of input positions per element of the result, as the kernel
+ * computes it. */
 typedef struct plan_s {
   int32_t spatial;
   pk_resample_t map[3];
@@ -32,7 +34,7 @@ static int64_t kind_of(const char *name) {
   return kinds[i].kind;
 }
 
-/* A number that may be absent, 0 then. */
+/* Reads a number that may be absent; then it is 0. */
 static hal_status_t optional_double(const hal_op_context_t *context, const hal_op_call_t *call, int32_t index,
                                     double *out) {
   *out = 0;
@@ -40,7 +42,7 @@ static hal_status_t optional_double(const hal_op_context_t *context, const hal_o
   return hal_op_double(context, call, (uint32_t)index, out);
 }
 
-/* As ATen computes it: in the kernel's type, and for nearest neighbors in float. */
+/* Computed as in ATen: in the kernel's type, and for nearest neighbors in float. */
 static void set_ratio(const pk_resample_t *map, double scale, hal_dtype_t dtype, hal_op_scalar_t *out) {
   const int nearest = map->kind <= RESAMPLE_NEAREST_EXACT;
   double ratio = scale > 0 ? 1.0 / scale : (double)map->in / (double)map->out;
@@ -91,7 +93,8 @@ static hal_status_t read_windows(const hal_op_context_t *context, const hal_op_c
     map->size = map->taps = w.size[at], map->step = w.step[at], map->pad = w.pad[at];
     map->count_padding = counts;
     if (divisor != 0)
-      map->divisor = d == 0 ? (int64_t)divisor : 1; /* of the whole window: the first divides, others sum */
+      map->divisor = d == 0 ? (int64_t)divisor : 1; /* of the complete window: the first dimension divides, others
+                                                     * sum */
   }
   return HAL_OK;
 }
@@ -103,7 +106,7 @@ static hal_status_t read_plan(const hal_op_context_t *context, const hal_op_call
   const int backward = strstr(name, "_backward") != NULL;
   plan->spatial = hal_op_spatial(context);
   if (self->ndim != result->ndim || self->ndim < plan->spatial)
-    return hal_op_invalid(context, "the operand has %d dimensions and the result %d; images of %d are needed",
+    return hal_op_invalid(context, "the operand has %d dimensions and the result %d; expected images of %d",
                           (int)self->ndim, (int)result->ndim, (int)plan->spatial);
   for (int32_t d = 0; d < plan->spatial; d++) {
     const int32_t at = self->ndim - plan->spatial + d;
@@ -111,8 +114,8 @@ static hal_status_t read_plan(const hal_op_context_t *context, const hal_op_call
     map->kind = kind_of(name), map->backward = backward;
     map->in = (backward ? result : self)->sizes[at], map->out = (backward ? self : result)->sizes[at];
     if (map->in > INT32_MAX || map->out > INT32_MAX) /* products of two of them must not overflow */
-      return hal_op_invalid(context, "%lld elements from %lld places: a dimension beyond 2^31 - 1", (long long)map->out,
-                            (long long)map->in);
+      return hal_op_invalid(context, "%lld elements from %lld positions: a dimension exceeds 2^31 - 1",
+                            (long long)map->out, (long long)map->in);
     if (map->out > 0) map->taps = map->in / map->out + 2; /* of adaptive windows */
     plan->ratio[d].size = hal_op_dtype_size(self->dtype);
   }
@@ -130,7 +133,7 @@ static int changes_nothing(const pk_resample_t *map) {
   return map->kind == RESAMPLE_NEAREST || map->kind == RESAMPLE_LINEAR || map->kind == RESAMPLE_ADAPTIVE;
 }
 
-/* The dimensions to map, those that make the tensor smallest first; one at least. */
+/* Orders the dimensions to map: those that make the tensor smallest first; at least one. */
 static int32_t order_of(const plan_t *plan, int32_t order[3]) {
   int32_t count = 0;
   for (int32_t d = 0; d < plan->spatial; d++) {
@@ -149,14 +152,14 @@ static int32_t order_of(const plan_t *plan, int32_t order[3]) {
   return count;
 }
 
-/* Creates the tables of a map in scratch memory; the caller releases it, whatever is returned. */
+/* Creates the tables of a map in scratch memory; the caller always releases it. */
 static hal_status_t make_tables(hal_op_context_t *context, const plan_t *plan, int32_t d, hal_dtype_t dtype,
                                 hal_op_scratch_t *scratch, hal_op_map_t *out_map) {
   const pk_resample_t *map = &plan->map[d];
   const size_t rows = (size_t)(map->backward ? map->in : map->out), terms = (size_t)(map->out * map->taps);
   hal_plugin_kernel_t *kernel;
   if (map->out > 0 && map->taps > (INT64_MAX >> 5) / map->out)
-    return hal_op_invalid(context, "%lld elements of %lld places each: a table of them does not fit into memory",
+    return hal_op_invalid(context, "%lld elements of %lld positions each: their table does not fit into memory",
                           (long long)map->out, (long long)map->taps);
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, dtype, HAL_RESAMPLE_MAP_VARIANT_TABLES, &kernel));
   HAL_RETURN_IF_ERROR(
@@ -168,7 +171,7 @@ static hal_status_t make_tables(hal_op_context_t *context, const plan_t *plan, i
   return queue_tables(context, kernel, n, s, e, i, w, n, map, hal_op_number(&plan->ratio[d]));
 }
 
-/* A dense tensor of other sizes, whose dimensions lie in the order of `like`. */
+/* Describes a dense tensor of other sizes, with the order of dimensions of `like`. */
 static void lay_out(const hal_tensor_t *like, const int64_t *sizes, int64_t *strides) {
   int64_t stride = 1;
   uint64_t done = 0;
@@ -182,7 +185,7 @@ static void lay_out(const hal_tensor_t *like, const int64_t *sizes, int64_t *str
   }
 }
 
-/* Maps one dimension after the other, by way of scratch memory. */
+/* Maps one dimension after the other, through scratch memory. */
 static hal_status_t map_all(hal_op_context_t *context, const plan_t *plan, const hal_tensor_t *self,
                             const hal_tensor_t *result) {
   int32_t order[3];

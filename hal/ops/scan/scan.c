@@ -12,13 +12,14 @@ HAL_OP_LAUNCHER(queue_scan_prefix, items, SCAN_PREFIX_ARGS)
 HAL_OP_LAUNCHER(queue_scan_index_rows, loops, SCAN_INDEX_ROWS_ARGS)
 
 #define STRIP PK_SCAN_STRIP
-/* Units of a scan with few rows, and the elements of each, at least. Where an item is one of thousands, more of them. */
+/* Units of a scan with few rows, and the minimum number of elements of each; more units on devices with many
+ * threads. */
 #define WANTED_UNITS 64
 #define LEAST_CHUNK INT64_C(16384)
 #define WANTED_SIMT_UNITS 1024
 #define LEAST_SIMT_CHUNK INT64_C(64)
 
-/* The kept dimensions, the scanned one apart. */
+/* The kept dimensions, and separately the scanned one. */
 typedef struct scan_s {
   hal_op_dims_t kept; /* operand 0: result, 1: self, 2: indices */
   pk_rows_t rows;
@@ -42,7 +43,7 @@ static hal_status_t read_call(const hal_op_context_t *context, const hal_op_call
     HAL_RETURN_IF_ERROR(hal_op_result(context, call, 1, &out_scan->tensors[2]));
     HAL_RETURN_IF_ERROR(hal_op_check_same_shape(context, self, "self", out_scan->tensors[2], "the indices"));
     if (out_scan->tensors[2]->dtype != HAL_INT64)
-      return hal_op_invalid(context, "the indices have dtype %s; int64 is needed",
+      return hal_op_invalid(context, "the indices have dtype %s; expected int64",
                             hal_op_dtype_name(out_scan->tensors[2]->dtype));
   }
   hal_op_dims_init(out_scan->tensors, operands, self->ndim ? UINT64_C(1) << dim : 0, &out_scan->kept);
@@ -93,7 +94,7 @@ static hal_status_t launch_chunks(hal_op_context_t *context, hal_dtype_t dtype, 
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, dtype, HAL_SCAN_VARIANT_PREFIX, &prefix));
   uint64_t rows = (uint64_t)scan->outputs, units = rows * (uint64_t)chunks, per_item = 1;
   HAL_RETURN_IF_ERROR(
-      hal_op_scratch(context, units * 2 * sizeof(double), &scratch)); /* at most: a value and its rest */
+      hal_op_scratch(context, units * 2 * sizeof(double), &scratch)); /* at most: a value and its remainder */
   void *sums = scratch.address;
   hal_status_t status = queue_scan_totals(context, totals, units, sums, scan->tensors[1]->data, &scan->rows, units,
                                           per_item, scan->dim.size, chunk, chunks, scan->dim.stride[1]);

@@ -1,4 +1,5 @@
-/* sequence.c: launchers of arange, linspace and logspace: numbers made from their index, into a contiguous result. */
+/* sequence.c: launchers of arange, linspace and logspace: numbers computed from their index, into a contiguous
+ * result. */
 #include "op/launch.h"
 
 #include "hal_op_variants.h"
@@ -6,14 +7,14 @@
 
 HAL_OP_LAUNCHER(queue_sequence_contig, items, SEQUENCE_CONTIG_ARGS)
 
-/* A number as the kernel sums: double for floating dtypes, else int64. */
+/* Reads a number in the type of the kernel's sum: double for floating dtypes, else int64. */
 static hal_status_t read_number(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t index,
                                 int floating, hal_op_scalar_t *out) {
   out->size = 8;
   return floating ? hal_op_double(context, call, index, &out->u.f64) : hal_op_int(context, call, index, &out->u.i64);
 }
 
-/* The step between `count` numbers from the first to the last; nothing is lost for one number. */
+/* Returns the step between `count` numbers from the first to the last; exact for one number. */
 static double even_step(double start, double end, int64_t count) {
   return count > 1 ? (end - start) / (double)(count - 1) : 0;
 }

@@ -8,10 +8,11 @@ HAL_OP_LAUNCHER(queue_cols, groups, SOFTMAX_COLS_ARGS)
 HAL_OP_LAUNCHER(queue_backward_rows, groups, SOFTMAX_BACKWARD_ROWS_ARGS)
 HAL_OP_LAUNCHER(queue_backward_cols, groups, SOFTMAX_BACKWARD_COLS_ARGS)
 
-#define SHORT_ROW 32      /* shorter rows are computed side by side, an item each */
-#define SHORT_HOST_ROW 12 /* on the host, forward: 16 elements take a third of the time by themselves, 8 the double */
-#define STRIP PK_LSIZE    /* columns of a unit */
-#define EXP_COST 8        /* elements of memory traffic that an exponential is worth */
+#define SHORT_ROW 32 /* shorter rows are computed in parallel, by one item each */
+/* on the host, forward: 16 elements take a third of the time as a separate row, 8 twice the time */
+#define SHORT_HOST_ROW 12
+#define STRIP PK_LSIZE /* columns of a unit */
+#define EXP_COST 8     /* an exponential takes the time of as many elements of memory traffic */
 
 enum { MOST_OPERANDS = 3 };
 _Static_assert((int)HAL_SOFTMAX_VARIANT_ROWS == (int)HAL_SOFTMAX_BACKWARD_VARIANT_ROWS &&
@@ -58,7 +59,7 @@ static int has_unit_strides(const hal_op_dim_t *dim, int32_t operands) {
   return 1;
 }
 
-/* The kept dimension whose places are computed side by side: one with stride 1, else the longest. */
+/* Returns the kept dimension whose positions are computed in parallel: one with stride 1, else the longest. */
 static hal_op_dim_t take_column(call_t *in) {
   int32_t best = -1;
   for (int32_t i = 0; i < in->kept.count; i++) {
@@ -103,7 +104,7 @@ static hal_status_t launch_cols(hal_op_context_t *context, call_t *in, void *con
                              stride[1], stride[2], column.size, by_column[0], by_column[1], by_column[2]);
 }
 
-/* Elements of the shortest row that is computed separately. */
+/* Returns the number of elements of the shortest row that is computed separately. */
 static int64_t short_row(const hal_op_context_t *context, int32_t operands) {
   return hal_op_is_host(context) && operands == 2 ? SHORT_HOST_ROW : SHORT_ROW;
 }

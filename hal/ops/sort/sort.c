@@ -18,7 +18,8 @@ HAL_OP_LAUNCHER(queue_sort_offsets, groups, SORT_OFFSETS_ARGS)
 HAL_OP_LAUNCHER(queue_sort_move, loops, SORT_MOVE_ARGS)
 
 #define RUN PK_SORT_RUN
-/* Chunks of a row, at most, and their elements, at least: what a tally of 256 counts is worth. */
+/* Maximum number of chunks of a row, and their minimum number of elements, for which a tally of 256 counts is
+ * worthwhile. */
 #define MOST_CHUNKS INT64_C(64)
 #define LEAST_CHUNK INT64_C(16384)
 #define LEAST_SIMT_CHUNK INT64_C(128)
@@ -57,17 +58,19 @@ static hal_status_t read_call(const hal_op_context_t *context, const hal_op_call
   HAL_RETURN_IF_ERROR(hal_op_check_same_shape(context, self, "self", s->tensors[0], "the values"));
   HAL_RETURN_IF_ERROR(hal_op_check_same_shape(context, self, "self", s->tensors[2], "the indices"));
   if (s->tensors[0]->dtype != self->dtype || s->tensors[2]->dtype != HAL_INT64)
-    return hal_op_invalid(context, "the values are %s and the indices %s; %s and int64 are needed",
+    return hal_op_invalid(context, "the values are %s and the indices %s; expected %s and int64",
                           hal_op_dtype_name(s->tensors[0]->dtype), hal_op_dtype_name(s->tensors[2]->dtype),
                           hal_op_dtype_name(self->dtype));
-  if (bits < 1 || bits > 64) return hal_op_invalid(context, "%lld bits; 1 to 64 are possible", (long long)bits);
+  if (bits < 1 || bits > 64)
+    return hal_op_invalid(context, "invalid number of bits %lld; expected 1 to 64", (long long)bits);
   if (!hal_op_has_dtype(context, self->dtype)) return HAL_UNIMPLEMENTED;
   hal_op_sort_keys(s, self->dtype, descending != 0, bits);
   return hal_op_sort_dims(s, s->tensors, dim);
 }
 
-/* Elements of a chunk of a long row. Where an item is one of thousands, an item goes through a chunk twice, and one of the 64 of a group through
- * four tallies of each chunk twice: the square root of 4n makes the sum of both smallest. */
+/* Returns the number of elements of a chunk of a long row. On devices with many threads, an item reads a chunk twice,
+ * and one of the 64 items of a group reads four tallies of each chunk twice: the square root of 4n minimizes the sum of
+ * both. */
 static int64_t chunk_of(const hal_op_context_t *context, int64_t n) {
   if (hal_op_target(context)->form != HAL_FORM_SIMT) {
     const int64_t wanted = n / MOST_CHUNKS + 1;
@@ -103,7 +106,8 @@ hal_status_t hal_op_sort_allocate(const hal_op_context_t *context, hal_op_sort_t
   return HAL_OK;
 }
 
-/* How rows are cut where each element is for itself: in chunks, or an item of thousands takes one. */
+/* How rows are divided for kernels that process each element separately: in chunks, or one element per item on devices
+ * with many threads. */
 static hal_op_sort_t cut_for_elements(const hal_op_context_t *context, const hal_op_sort_t *s) {
   hal_op_sort_t cut = *s;
   if (hal_op_target(context)->form == HAL_FORM_SIMT) cut.chunk = 1, cut.chunks = s->n;
@@ -132,7 +136,7 @@ static hal_status_t put_values(hal_op_context_t *context, const hal_op_sort_t *w
                            s->dim.stride[0], s->dim.stride[1], s->dim.stride[2]);
 }
 
-/* Sorts short rows; returns the buffer that the entries end in. */
+/* Sorts short rows; returns the buffer that contains the entries afterwards. */
 static hal_status_t sort_short(hal_op_context_t *context, const hal_op_sort_t *s, int *out_buffer) {
   hal_plugin_kernel_t *kernel;
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, s->dtype, HAL_SORT_VARIANT_MERGE, &kernel));
@@ -200,8 +204,8 @@ static hal_status_t search_line(hal_op_context_t *context, hal_plugin_kernel_t *
                       in->step, in->right, line->n, line->block, &line->rows);
 }
 
-/* args: sorted_sequence, self, right. Result and self have one shape; the sequence is a vector, or has the same dimensions
- * and, but for the last, the same sizes (stride 0 is possible). */
+/* args: sorted_sequence, self, right. Result and self have one shape; the sequence is a vector, or has the same
+ * dimensions and, except for the last, the same sizes (stride 0 is possible). */
 hal_status_t hal_op_launch_search(hal_op_context_t *context, const hal_op_call_t *call) {
   static const char *const names[] = {"the result", "the sequence", "self"};
   const hal_tensor_t *sequence, *tensors[3];
@@ -215,7 +219,7 @@ hal_status_t hal_op_launch_search(hal_op_context_t *context, const hal_op_call_t
     return hal_op_invalid(context, "the sequence has %d dimensions, self %d", (int)sequence->ndim,
                           (int)tensors[0]->ndim);
   if (tensors[0]->dtype != HAL_INT64 || tensors[2]->dtype != sequence->dtype)
-    return hal_op_invalid(context, "result, sequence and self are %s, %s and %s; int64 and one dtype are needed",
+    return hal_op_invalid(context, "result, sequence and self are %s, %s and %s; expected int64 and one dtype",
                           hal_op_dtype_name(tensors[0]->dtype), hal_op_dtype_name(sequence->dtype),
                           hal_op_dtype_name(tensors[2]->dtype));
   if (!hal_op_has_dtype(context, sequence->dtype)) return HAL_UNIMPLEMENTED;
@@ -232,7 +236,7 @@ hal_status_t hal_op_launch_search(hal_op_context_t *context, const hal_op_call_t
   HAL_RETURN_IF_ERROR(hal_op_iterate(context, tensors, names, 3, &it));
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, sequence->dtype, HAL_SEARCH_VARIANT_ROWS, &kernel));
   if (it.numel == 0) return HAL_OK;
-  if (!sequence->data) starts.data = tensors[0]->data; /* an empty sequence: an address for the launch, not read */
+  if (!sequence->data) starts.data = tensors[0]->data; /* an empty sequence: a valid address, not read */
   const searched_t in = {.n = n, .step = step, .right = right != 0};
   const uint32_t size = hal_op_dtype_size(sequence->dtype);
   const hal_op_rows_call_t rows = {.kernel = kernel, .queue = search_line, .given = &in, .elements = {8, size, size}};

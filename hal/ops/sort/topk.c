@@ -1,7 +1,8 @@
-/* topk.c: the first k elements of rows in the order of sort: selected, and then sorted if the caller requests it. Of equal
- * elements those with the lowest indices are taken.
+/* topk.c: the first k elements of rows in the order of sort: selected, and then sorted if the caller requests it. Of
+ * equal elements those with the lowest indices are selected.
  *
- * args: self, k, dim, largest, sorted. Results: values and int64 indices, in self's shape but k along dim. */
+ * args: self, k, dim, largest, sorted. Results: values and int64 indices, in self's shape except for size k along
+ * dim. */
 #include "hal_op_variants.h"
 #include "ops/sort/sort.h"
 #include "ops/sort/sort_args.h"
@@ -9,12 +10,13 @@
 HAL_OP_LAUNCHER(queue_select, loops, TOPK_SELECT_ARGS)
 HAL_OP_LAUNCHER(queue_choose, loops, TOPK_CHOOSE_ARGS)
 
-#define MANY_ROWS 16 /* keep all threads busy without cutting a row */
+#define MANY_ROWS 16 /* with more rows all threads work without dividing a row */
 #define WANTED_CHUNKS INT64_C(64)
 #define LEAST_CHUNK INT64_C(16384) /* elements of a chunk */
-#define PER_ENTRY 64               /* least elements for each entry of a chunk */
+#define PER_ENTRY 64               /* minimum number of elements for each entry of a chunk */
 
-/* How rows are divided, and the memory of the selection: for the entries of an item, and for those of the chunks of a row. */
+/* The division of rows, and the memory of the selection: for the entries of an item, and for those of the chunks of a
+ * row. */
 typedef struct selection_s {
   int64_t n, k, chunk, chunks, room;
   uint64_t units, per_item, items;
@@ -49,7 +51,7 @@ static hal_status_t read_call(const hal_op_context_t *context, const hal_op_call
   HAL_RETURN_IF_ERROR(check_result(context, self, values, dim, in->k, self->dtype, "the values"));
   HAL_RETURN_IF_ERROR(check_result(context, self, indices, dim, in->k, HAL_INT64, "the indices"));
   if (!hal_op_has_dtype(context, self->dtype)) return HAL_UNIMPLEMENTED;
-  hal_tensor_t like[] = {*values, *self, *indices}; /* one shape, for the walk through the rows */
+  hal_tensor_t like[] = {*values, *self, *indices}; /* one shape, for the iteration over the rows */
   like[0].sizes = like[2].sizes = self->sizes;
   s->tensors[0] = values, s->tensors[1] = self, s->tensors[2] = indices;
   hal_op_sort_keys(s, self->dtype, largest != 0, 64);
@@ -58,7 +60,7 @@ static hal_status_t read_call(const hal_op_context_t *context, const hal_op_call
   return in->n > UINT32_MAX ? hal_op_too_large(context, (uint64_t)in->n) : HAL_OK;
 }
 
-/* Cuts rows by their sizes alone, so that results do not depend on threads. */
+/* Divides rows only by their sizes, so that results do not depend on threads. */
 static void cut(const hal_op_context_t *context, int64_t rows, selection_t *in) {
   const int64_t wanted = in->n / WANTED_CHUNKS + 1;
   in->chunk = wanted > LEAST_CHUNK ? wanted : LEAST_CHUNK;
@@ -87,7 +89,7 @@ static hal_status_t allocate(const hal_op_context_t *context, selection_t *in) {
   return HAL_OK;
 }
 
-/* Leaves the k entries of each row where they are sorted. */
+/* Selects the k entries of each row into the buffer where they are sorted. */
 static hal_status_t select_entries(hal_op_context_t *context, const hal_op_sort_t *s, const selection_t *in) {
   hal_plugin_kernel_t *select, *choose;
   const int cuts = in->chunks > 1;

@@ -1,4 +1,4 @@
-/* triangle.c: launchers of tril and triu, and of the lists of their places. */
+/* triangle.c: launchers of tril and triu, and of the lists of their indices. */
 #include "op/dims.h"
 #include "op/iterator.h"
 
@@ -8,7 +8,7 @@
 HAL_OP_LAUNCHER(queue_triangle_rows, loops, TRIANGLE_ROWS_ARGS)
 HAL_OP_LAUNCHER(queue_triangle_indices_rows, loops, TRIANGLE_INDICES_ROWS_ARGS)
 
-/* Returns the walk over all rows: dimension 0 counts the rows of a matrix, the others the matrices, merged. */
+/* Returns the iteration over all rows: dimension 0 is the rows of a matrix, the others are the matrices, merged. */
 static hal_status_t walk_rows(const hal_tensor_t *result, const hal_tensor_t *self, pk_rows_t *out_rows) {
   const hal_tensor_t *const tensors[] = {result, self};
   const int32_t ndim = result->ndim;
@@ -42,8 +42,7 @@ hal_status_t hal_op_launch_triangle(hal_op_context_t *context, const hal_op_call
   HAL_RETURN_IF_ERROR(hal_op_result(context, call, 0, &result));
   HAL_RETURN_IF_ERROR(hal_op_check_same_shape(context, self, "`self`", result, "the result"));
   HAL_RETURN_IF_ERROR(hal_op_check_same_dtype(context, self, "`self`", result, "the result"));
-  if (self->ndim < 2)
-    return hal_op_invalid(context, "`self` has %d dimensions; at least 2 are needed", (int)self->ndim);
+  if (self->ndim < 2) return hal_op_invalid(context, "`self` has %d dimensions; expected at least 2", (int)self->ndim);
   HAL_RETURN_IF_ERROR(hal_op_numel(context, result, "the result", &numel));
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, self->dtype, HAL_TRIANGLE_VARIANT_ROWS, &kernel));
   if (numel == 0) return HAL_OK;
@@ -51,7 +50,8 @@ hal_status_t hal_op_launch_triangle(hal_op_context_t *context, const hal_op_call
 
   const int32_t last = self->ndim - 1;
   int64_t columns = self->sizes[last], so = result->strides[last], sa = self->strides[last];
-  const int64_t height = self->sizes[last - 1]; /* beyond the matrix every diagonal is alike; no sum may overflow */
+  /* outside the matrix all diagonals are equivalent; no sum may overflow */
+  const int64_t height = self->sizes[last - 1];
   diagonal = diagonal > columns ? columns : diagonal < -height - 1 ? -height - 1 : diagonal;
   uint64_t n = (uint64_t)(numel / columns);
   void *to = result->data;
@@ -59,7 +59,7 @@ hal_status_t hal_op_launch_triangle(hal_op_context_t *context, const hal_op_call
   return queue_triangle_rows(context, kernel, n, to, from, n, columns, so, sa, diagonal, &rows);
 }
 
-/* Elements of a triangle: the sum over i = 1 .. last of min(i, columns). Exact for every size. */
+/* Returns the number of elements of a triangle: the sum over i = 1 .. last of min(i, columns). Exact for every size. */
 static __int128 count_rows(int64_t last, int64_t columns) {
   if (last <= 0) return 0;
   const __int128 rising = last < columns ? last : columns;
@@ -88,7 +88,7 @@ hal_status_t hal_op_launch_triangle_indices(hal_op_context_t *context, const hal
   offset = offset > columns ? columns : offset < -row - 1 ? -row - 1 : offset;
   const int lower = context->info->kernel[3] == 'l'; /* tril_indices */
   if (count_places(lower, row, columns, offset) != n)
-    return hal_op_invalid(context, "the result has %lld columns, the triangle has %lld places", (long long)n,
+    return hal_op_invalid(context, "the result has %lld columns, the triangle has %lld elements", (long long)n,
                           (long long)count_places(lower, row, columns, offset));
   if (n == 0) return HAL_OK;
   void *to = result->data;

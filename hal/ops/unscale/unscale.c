@@ -1,6 +1,7 @@
-/* unscale.c: launcher of the family `unscale`: a gradient of torch.amp.GradScaler, in one launch.
+/* unscale.c: launcher of the family `unscale`: unscales a gradient of torch.amp.GradScaler, in one launch.
  *
- * args: inv_scale. Results: the gradient and found_inf, which are read, too. inv_scale and found_inf are one float32 each. */
+ * args: inv_scale. Results: the gradient and found_inf, which are read, too. inv_scale and found_inf are one float32
+ * each. */
 #include "hal_op_variants.h"
 #include "op/iterator.h"
 #include "ops/unscale/unscale_args.h"

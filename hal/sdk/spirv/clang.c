@@ -1,4 +1,5 @@
-/* clang.c: OpenCL C to SPIR-V (hal/plugin_clang.h). clang and llvm-spirv are processes of their own that read and write files in memory. */
+/* clang.c: compiles OpenCL C to SPIR-V (hal/plugin_clang.h). clang and llvm-spirv are separate processes that read and
+ * write files in memory. */
 #define _POSIX_C_SOURCE 200809L
 #include "hal/plugin_clang.h"
 
@@ -17,14 +18,14 @@
 
 enum { MOST_OPTIONS = 64, OPTION_BYTES = 4096, MOST_WORDS = MOST_OPTIONS + 24 };
 
-/* ---- the tools --------------------------------------------------------------------------------------------------------------- */
+/* ---- the tools --------------------------------------------------------------------------------------------------- */
 
 static struct {
   pthread_once_t once;
-  char clang[512], translator[512]; /* "" = there are none */
+  char clang[512], translator[512]; /* "" = not found */
 } tools = {.once = PTHREAD_ONCE_INIT};
 
-/* Looks for a program on PATH, in a privileged process in the system's folders. Returns whether it is there. */
+/* Searches a program on PATH, or in the system's folders in a privileged process. Returns whether it exists. */
 static int on_path(const char *name, char *path, size_t room) {
   const char *const set = hal_setting("PATH"), *at = set ? set : "/usr/bin:/bin";
   for (; at && *at; at += *at == ':') {
@@ -35,7 +36,8 @@ static int on_path(const char *name, char *path, size_t room) {
   return 0;
 }
 
-/* Both of one version, since each reads only its own bitcode; oldest first, whose SPIR-V every driver knows. */
+/* Both of one version, since each reads only its own bitcode; oldest first, because every driver supports its
+ * SPIR-V. */
 static void find_tools(void) {
   static const char *const versions[] = {"-14", "-15", "-16", "-17", "-18", "-19", "-20", ""};
   for (size_t i = 0; i < sizeof versions / sizeof *versions; i++) {
@@ -54,7 +56,8 @@ const char *hal_clang_path(void) {
   return tools.clang[0] ? tools.clang : NULL;
 }
 
-/* Runs a program from one file to another, its complaints to a third. Returns its exit status, -1 when it cannot be run or is killed. */
+/* Runs a program from one file to another, with its error output in a third. Returns its exit status, -1 if it cannot
+ * be run or is killed. */
 static int run(const char *const *words, int in, int out, int log, const int32_t *cancelled) {
   int error;
   return hal_process_run_wanted(words, in, out, log, cancelled, &error);
@@ -62,10 +65,10 @@ static int run(const char *const *words, int in, int out, int log, const int32_t
 
 static int empty(int file) { return ftruncate(file, 0) == 0 && lseek(file, 0, SEEK_SET) == 0; }
 
-/* ---- compiling --------------------------------------------------------------------------------------------------------------- */
+/* ---- compiling --------------------------------------------------------------------------------------------------- */
 
-/* What optimisers make is not always in the translator's reach ("freeze"): then it is taken out where that changes nothing, and else there
- * are fewer passes; at last there are none, and the driver's compiler does it all. */
+/* The translator does not support all results of the optimizer ("freeze"). Then `freeze` is removed if that changes
+ * nothing, else there are fewer passes, and finally none: the driver's compiler optimizes. */
 typedef enum attempt_e { OPTIMISED, THAWED, PLAIN, BARE, ATTEMPTS } attempt_e;
 
 static int compile_to(int fp64, char *options, attempt_e attempt, int in, int out, int log, const int32_t *cancelled) {
@@ -99,7 +102,7 @@ static int compile_to(int fp64, char *options, attempt_e attempt, int in, int ou
   return run(words, in, out, log, cancelled);
 }
 
-/* Text without `freeze` to bitcode, without a pass that might bring it back. */
+/* Assembles text without `freeze` to bitcode, without a pass that might add it again. */
 static int assemble(int in, int out, int log, const int32_t *cancelled) {
   const char *const words[] = {tools.clang,
                                "-x",
@@ -117,11 +120,11 @@ static int assemble(int in, int out, int log, const int32_t *cancelled) {
   return run(words, in, out, log, cancelled);
 }
 
-/* Turns the text in a file into bitcode, by way of another, which it leaves empty. */
+/* Replaces the text in a file by bitcode, through another file, which is empty afterwards. */
 static int thaw(int file, int other, int log, const int32_t *cancelled) {
   const size_t size = hal_process_size(file);
   int code = -1;
-  if (!size || ftruncate(file, (off_t)size + 1)) return -1; /* a NUL behind it */
+  if (!size || ftruncate(file, (off_t)size + 1)) return -1; /* followed by a NUL */
   char *const text = mmap(NULL, size + 1, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
   if (text == MAP_FAILED) return -1;
   const int whole = hal_thaw(text) && hal_process_write(other, text, size);
@@ -135,7 +138,8 @@ static int translate(int in, int out, int log, const int32_t *cancelled) {
   return lseek(in, 0, SEEK_SET) == 0 ? run(words, in, out, log, cancelled) : -1;
 }
 
-/* Attempts one after the other; files: source, bitcode, SPIR-V, log. Returns 0, or the exit code of what failed. */
+/* Makes the attempts one after the other; files: source, bitcode, SPIR-V, log. Returns 0, or the exit code of the
+ * failure. */
 static int attempt_all(const char *given, int fp64, const int *files, const int32_t *cancelled) {
   char options[OPTION_BYTES];
   int code = -1;

@@ -1,11 +1,12 @@
-/* freeze.c: LLVM IR, as text, without `freeze`, which the translator to SPIR-V does not know in every version.
+/* freeze.c: removes `freeze` from LLVM IR text, because not every version of the translator to SPIR-V supports it.
  *
- * `freeze x` is x, unless x is undef or poison: then it is any one value, the same for all who use it. The optimiser writes it where it uses
- * a number twice that was used once, as in x % 8 = x - x / 8 * 8. SPIR-V of the versions that are made here has no poison: "no wrap" and "exact" are not
- * translated, so that arithmetic on integers gives one definite value for definite operands, wrapped where it overflows. What a chain of
- * such instructions makes of a kernel's arguments, of what is loaded from memory and of a work-item's place is definite, and `freeze` of it
- * is itself. Where the chain has anything else (undef, a shift by a number that is not known, a conversion from floating point, local memory of the thread
- * that nobody may have written), nothing is touched. */
+ * `freeze x` is x, unless x is undef or poison: then it is any one value, the same for all its uses. The optimizer
+ * inserts it where it uses a number twice that was used once, as in x % 8 = x - x / 8 * 8. SPIR-V of the versions used
+ * here has no poison: "no wrap" and "exact" are not translated, so that arithmetic on integers has one definite result
+ * for definite operands, wrapped on overflow. A chain of such instructions over a kernel's arguments, values loaded
+ * from memory and a work-item's position is definite, and `freeze` of it is the value itself. If the chain contains
+ * anything else (undef, a shift by an unknown number, a conversion from floating point, local memory of the thread that
+ * may be uninitialized), nothing is changed. */
 #include "freeze.h"
 
 #include <ctype.h>
@@ -14,7 +15,7 @@
 
 enum { MOST_VALUES = 256, NAME_BYTES = 64 };
 
-/* ---- text ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- text -------------------------------------------------------------------------------------------------------- */
 
 typedef struct part_s {
   const char *text;
@@ -32,21 +33,21 @@ static int has(part_t line, const char *word) {
   return 0;
 }
 
-/* A name, its % included. */
+/* A name, including its %. */
 static part_t name_at(const char *at) {
   size_t length = 1;
   while (isalnum((unsigned char)at[length]) || strchr("._-$", at[length] ? at[length] : ' ')) length++;
   return (part_t){at, length};
 }
 
-/* The text of the function that a place lies in: a number counts in its function alone. */
+/* Returns the text of the function that contains a position: numbers are valid only within their function. */
 static part_t function_around(char *ir, const char *at) {
   const char *first = at, *end = strstr(at, "\n}");
   while (first > ir && !(first[-1] == '\n' && begins(first, "define "))) first--;
   return (part_t){first, end ? (size_t)(end - first) : strlen(first)};
 }
 
-/* What stands behind "  %name = "; of length 0 where the name is a parameter's. */
+/* Returns the text after " %name = "; of length 0 if the name is a parameter's. */
 static part_t definition_of(part_t function, part_t name) {
   const char *const end = function.text + function.length;
   for (const char *at = function.text; at && at < end; at = strchr(at, '\n')) {
@@ -58,13 +59,13 @@ static part_t definition_of(part_t function, part_t name) {
   return (part_t){"", 0};
 }
 
-/* ---- what is definite -------------------------------------------------------------------------------------------------------------- */
+/* ---- definite values --------------------------------------------------------------------------------------------- */
 
-/* What the operands of an instruction have to be for its value to be definite. */
+/* The operands that an instruction needs for its value to be definite. */
 typedef enum kind_e { UNKNOWN, DEFINITE, AS_OPERANDS } kind_e;
 
-/* Calls of the language's functions that tell a work-item where it is; others may give what they like. */
-static int asks_place(part_t line) {
+/* Calls of the language's functions that return a work-item's position; others may return anything. */
+static int is_position_call(part_t line) {
   static const char *const names[] = {"@_Z13get_global_idj(",   "@_Z12get_local_idj(",   "@_Z12get_group_idj(",
                                       "@_Z15get_global_sizej(", "@_Z14get_local_sizej(", "@_Z14get_num_groupsj("};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -78,7 +79,7 @@ static kind_e kind_of(part_t line) {
   static const char *const shifts[] = {"shl ", "lshr ", "ashr "};
   if (!line.length) return DEFINITE; /* a parameter */
   if (has(line, " undef") || has(line, " poison") || has(line, "<")) return UNKNOWN;
-  if (has(line, "call spir_func ")) return asks_place(line) ? DEFINITE : UNKNOWN;
+  if (has(line, "call spir_func ")) return is_position_call(line) ? DEFINITE : UNKNOWN;
   if (begins(line.text, "load ")) return has(line, "addrspace(1)") || has(line, "addrspace(2)") ? DEFINITE : UNKNOWN;
   for (size_t i = 0; i < sizeof shifts / sizeof *shifts; i++)
     if (begins(line.text, shifts[i])) {
@@ -90,13 +91,13 @@ static kind_e kind_of(part_t line) {
   return UNKNOWN;
 }
 
-/* The names whose definitions are looked at. */
+/* The names whose definitions are examined. */
 typedef struct chain_s {
   part_t names[MOST_VALUES];
   size_t count;
 } chain_t;
 
-/* Returns 0 where there are too many. */
+/* Returns 0 if there are too many. */
 static int add(chain_t *chain, part_t name) {
   for (size_t i = 0; i < chain->count; i++)
     if (chain->names[i].length == name.length && strncmp(chain->names[i].text, name.text, name.length) == 0) return 1;
@@ -105,7 +106,7 @@ static int add(chain_t *chain, part_t name) {
   return 1;
 }
 
-/* Labels of blocks among a phi's operands look like values: their definitions are none, as a parameter's. */
+/* Labels of blocks among a phi's operands look like values: they have no definition, like parameters. */
 static int add_operands(chain_t *chain, part_t line) {
   for (size_t i = 0; i < line.length; i++)
     if (line.text[i] == '%' && !add(chain, name_at(line.text + i))) return 0;
@@ -123,9 +124,10 @@ static int is_definite(part_t function, part_t name) {
   return 1;
 }
 
-/* ---- replacing --------------------------------------------------------------------------------------------------------------------- */
+/* ---- replacing --------------------------------------------------------------------------------------------------- */
 
-/* "freeze i32 %7" becomes "add i32 %7, 0", of the same length: values keep their numbers. Returns whether it could be. */
+/* "freeze i32 %7" becomes "add i32 %7, 0", of the same length: values keep their numbers. Returns whether it was
+ * replaced. */
 static int replace(char *ir, char *at) {
   const size_t type = strlen("freeze "), digits = strspn(at + type + 1, "0123456789");
   if (at[type] != 'i' || !digits || !begins(at + type + 1 + digits, " %")) return 0;

@@ -1,5 +1,5 @@
-/* spirv.c: reads what modules in SPIR-V say of their kernels (hal/plugin_spirv.h). Instructions of types come before the functions that
- * use them, so one walk is enough. */
+/* spirv.c: reads the signatures of kernels in modules in SPIR-V (hal/plugin_spirv.h). Instructions of types precede the
+ * functions that use them, so one pass is sufficient. */
 #include "hal/plugin_spirv.h"
 
 #include <stdlib.h>
@@ -17,13 +17,13 @@ enum {
 enum { MODEL_KERNEL = 6, HEADER_WORDS = 5, MAGIC = 0x07230203 };
 enum { STORAGE_CONSTANT = 0, STORAGE_WORKGROUP = 4, STORAGE_CROSS_WORKGROUP = 5 };
 
-/* What is known of an id that names a type. */
+/* The known properties of an id of a type. */
 typedef struct type_s {
   uint8_t kind; /* HAL_ARG_* */
   uint8_t size; /* 0 = not known */
 } type_t;
 
-/* The name of an entry point of `length` words, NULL when it is no kernel's or does not end within them. */
+/* Returns the name of an entry point of `length` words, NULL if it is not a kernel's or does not end within them. */
 static const char *kernel_name(const uint32_t *word, uint32_t length) {
   const char *const name = (const char *)&word[3];
   if ((word[0] & 0xffff) != OP_ENTRY_POINT || length < 4 || word[1] != MODEL_KERNEL) return NULL;
@@ -37,7 +37,7 @@ static type_t pointer_to(uint32_t storage) {
   return (type_t){HAL_ARG_VALUE, 0}; /* a struct by value */
 }
 
-/* Notes a type. Every id is below `bound`. */
+/* Records a type. Every id is below `bound`. */
 static void note_type(const uint32_t *word, uint32_t length, type_t *types, uint32_t bound) {
   const uint32_t op = word[0] & 0xffff;
   if (length < 3 || word[1] >= bound) return;
@@ -54,7 +54,7 @@ static void note_parameter(hal_spirv_signature_t *signature, type_t type) {
   signature->sizes[index] = type.size;
 }
 
-/* The length of the instruction at a place; 0 = there is none that lies within the words. */
+/* Returns the length of the instruction at a position; 0 = it is not completely within the words. */
 static uint32_t length_at(const uint32_t *words, size_t count, size_t at) {
   const uint32_t length = words[at] >> 16;
   return length <= count - at ? length : 0;
@@ -78,7 +78,7 @@ int hal_spirv_signature(const uint32_t *words, size_t count, const char *name, h
   if (count < HEADER_WORDS || words[0] != MAGIC) return 0;
   const uint32_t bound = words[3];
   type_t *const types =
-      bound && bound <= 1u << 24 ? calloc(bound, sizeof *types) : NULL; /* damaged words may say anything */
+      bound && bound <= 1u << 24 ? calloc(bound, sizeof *types) : NULL; /* damaged words may have any value */
   if (!types) return 0;
   for (size_t at = HEADER_WORDS, length; at < count && (length = length_at(words, count, at)); at += length) {
     const uint32_t *const word = words + at, op = word[0] & 0xffff;

@@ -7,7 +7,7 @@
 
 #include "base/status_internal.h"
 
-/* Plain thread-local data without a destructor, as status.c's. */
+/* Plain thread-local data without a destructor, as in status.c. */
 static _Thread_local struct {
   hal_callback_t *first, *last;
   int deferrals; /* sections that defer callbacks and have not ended */

@@ -1,12 +1,11 @@
-/* clock.h: the clock that durations are measured by. Private to hal/src. Define _POSIX_C_SOURCE before
- * including it. */
+/* clock.h: the clock for durations. Private to hal/src. Define _POSIX_C_SOURCE before including it. */
 #ifndef HAL_SRC_CLOCK_H_
 #define HAL_SRC_CLOCK_H_
 
 #include <stdint.h>
 #include <time.h>
 
-/* Returns the time in nanoseconds since some moment before the process; never goes back. */
+/* Returns the time in nanoseconds since a fixed moment before the process started; never decreases. */
 static inline int64_t hal_clock_ns(void) {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);

@@ -1,5 +1,5 @@
-/* disk_cache.c: blobs in files. Every access goes by the folder's descriptor, whose owner and mode were checked once: what
- * its path leads to may change meanwhile. */
+/* disk_cache.c: blobs in files. Every access uses the folder's descriptor, whose owner and mode were checked once,
+ * because the target of the path may change meanwhile. */
 #define _GNU_SOURCE /* O_CLOEXEC, utimensat, fdopendir */
 #include "base/disk_cache.h"
 
@@ -54,7 +54,7 @@ static void warn(hal_disk_cache_t *cache, const char *what, int code) {
   cache->warned = 1;
 }
 
-/* Creates the folders of a path, as mkdir -p does. */
+/* Creates the folders of a path, like mkdir -p. */
 static void make_folders(const char *path) {
   char part[sizeof((hal_disk_cache_t *)0)->path];
   const size_t length = strlen(path);
@@ -62,18 +62,18 @@ static void make_folders(const char *path) {
     if (path[i] != '/' && path[i] != '\0') continue;
     memcpy(part, path, i);
     part[i] = '\0';
-    mkdir(part, 0700); /* what fails shows when the last one is opened */
+    mkdir(part, 0700); /* opening the last folder reports a failure */
   }
 }
 
-/* Returns whether only the user and root can change what the descriptor stands for. */
+/* Returns whether only the user and root can change the file or folder of the descriptor. */
 static int is_ours(int file, mode_t kind) {
   struct stat info;
   return fstat(file, &info) == 0 && (info.st_mode & S_IFMT) == kind && (info.st_uid == geteuid() || info.st_uid == 0) &&
          !(info.st_mode & (S_IWGRP | S_IWOTH));
 }
 
-/* Opens the folder; with `make`, makes it. Returns whether it is open. */
+/* Opens the folder, and creates it if `make` is set. Returns whether it is open. */
 static int open_folder(hal_disk_cache_t *cache, int make) {
   if (cache->folder >= 0) return 1;
   if (!cache->path[0] || (cache->tried && !make) || cache->warned) return 0;
@@ -117,7 +117,7 @@ static int read_all(int file, void *data, size_t size) {
   return 1;
 }
 
-/* Reads an open file; NULL when its content does not match its header. */
+/* Reads an open file; NULL if its content does not match its header. */
 static void *read_blob(int file, const hal_hash_t *key, size_t *out_size) {
   header_t header;
   if (!is_ours(file, S_IFREG) || !read_all(file, &header, sizeof header)) return NULL;
@@ -144,7 +144,7 @@ void *hal_disk_cache_load(hal_disk_cache_t *cache, const hal_hash_t *key, size_t
   void *const data = read_blob(file, key, out_size);
   close(file);
   if (data)
-    utimensat(cache->folder, name.text, NULL, 0); /* the oldest goes first */
+    utimensat(cache->folder, name.text, NULL, 0); /* the oldest file is removed first */
   else
     hal_disk_cache_drop(cache, key);
   return data;
@@ -155,7 +155,7 @@ void hal_disk_cache_drop(hal_disk_cache_t *cache, const hal_hash_t *key) {
   if (cache->folder >= 0) unlinkat(cache->folder, name.text, 0);
 }
 
-/* ---- keeping the folder small ------------------------------------------------------------------------------------ */
+/* ---- limiting the size of the folder ----------------------------------------------------------------------------- */
 
 typedef struct file_s {
   char name[NAME_BYTES];
@@ -169,7 +169,7 @@ static int by_age(const void *a, const void *b) {
   return (x->tv_nsec > y->tv_nsec) - (x->tv_nsec < y->tv_nsec);
 }
 
-/* Returns all files, which the caller frees; those half-written by a process that died are among them. */
+/* Returns all files, including those that a process wrote in part before it died. The caller frees the list. */
 static file_t *list_files(DIR *folder, size_t *out_count, uint64_t *out_bytes) {
   file_t *files = NULL;
   size_t count = 0, room = 0;
@@ -196,7 +196,8 @@ static file_t *list_files(DIR *folder, size_t *out_count, uint64_t *out_bytes) {
   return files;
 }
 
-/* Removes the oldest files of a folder that has got too large, down to three quarters, so that not every store looks again. */
+/* Removes the oldest files of a folder that is too large, down to three quarters, so that not every store lists the
+ * folder. */
 static void trim(hal_disk_cache_t *cache) {
   const int again = openat(cache->folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   DIR *const folder = again < 0 ? NULL : fdopendir(again);
@@ -235,7 +236,7 @@ void hal_disk_cache_store(hal_disk_cache_t *cache, const hal_hash_t *key, const 
   if (cache->stored++ % LOOK_EVERY == 0) trim(cache);
   snprintf(part.text, sizeof part.text, "%.*s.%x.%x", HEX, name.text, (unsigned)getpid(), (unsigned)cache->stored);
   int file = openat(cache->folder, part.text, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-  if (file < 0 && errno == EEXIST) { /* of a process that died and had our number */
+  if (file < 0 && errno == EEXIST) { /* left by a process that died and had this process's number */
     unlinkat(cache->folder, part.text, 0);
     file = openat(cache->folder, part.text, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
   }

@@ -1,5 +1,5 @@
-/* hash.h: a 128-bit hash of bytes that arrive in pieces, FNV-1a (http://www.isthe.com/chongo/tech/comp/fnv/). For names of
- * files and to detect damage; it does not resist deliberate collisions. Private to hal/src. */
+/* hash.h: a 128-bit hash of bytes that arrive in pieces, FNV-1a (http://www.isthe.com/chongo/tech/comp/fnv/). For names
+ * of files and to detect damage; it does not resist deliberate collisions. Private to hal/src. */
 #ifndef HAL_SRC_HASH_H_
 #define HAL_SRC_HASH_H_
 
@@ -23,7 +23,7 @@ static inline void hal_hash_add(hal_hash_t *hash, const void *data, size_t size)
   for (size_t i = 0; i < size; i++) hash->state = (hash->state ^ bytes[i]) * prime;
 }
 
-/* A text with its end, so that "ab" and "c" are not "a" and "bc". */
+/* Adds a text with its terminating 0, so that "ab" and "c" differ from "a" and "bc". */
 static inline void hal_hash_add_text(hal_hash_t *hash, const char *text) { hal_hash_add(hash, text, strlen(text) + 1); }
 
 static inline uint64_t hal_hash_high(const hal_hash_t *hash) { return (uint64_t)(hash->state >> 64); }

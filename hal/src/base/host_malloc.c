@@ -1,4 +1,4 @@
-/* host_malloc.c: the HAL's own host memory, which fails on demand (HAL_FAULT=host_malloc:N), and the host API's. */
+/* host_malloc.c: host memory of the HAL and of the host API, which fails on request (HAL_FAULT=host_malloc:N). */
 #define _POSIX_C_SOURCE 200809L
 #include "base/host_malloc.h"
 
@@ -7,7 +7,7 @@
 
 #include "base/likely.h"
 
-/* Calls left until one fails; 0 = none will. */
+/* Number of calls until one fails; 0 = none will. */
 static atomic_long countdown;
 
 void hal_malloc_fail_after(long calls) { atomic_store(&countdown, calls); }
@@ -25,7 +25,7 @@ void hal_free(void *ptr) { free(ptr); }
 
 void *hal_malloc_aligned(size_t size, size_t alignment) {
   void *ptr = NULL;
-  if (alignment < sizeof(void *)) alignment = sizeof(void *); /* the least that posix_memalign takes */
+  if (alignment < sizeof(void *)) alignment = sizeof(void *); /* the minimum of posix_memalign */
   if (fails_now() || posix_memalign(&ptr, alignment, size ? size : 1)) return NULL;
   return ptr;
 }

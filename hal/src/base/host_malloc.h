@@ -9,8 +9,8 @@ void *hal_malloc(size_t size);
 void *hal_calloc(size_t count, size_t size);
 void hal_free(void *ptr);
 
-/* Allocates with an alignment that is a power of two; NULL when there is no memory. Freed by hal_free. This is
- * mem_alloc of the host API. */
+/* Allocates with an alignment that is a power of two; NULL if there is no memory. Freed by hal_free. It is mem_alloc of
+ * the host API. */
 void *hal_malloc_aligned(size_t size, size_t alignment);
 
 /* Makes the `calls`-th allocation from now on fail, once; 0 = none. */

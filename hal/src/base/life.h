@@ -1,15 +1,17 @@
-/* life.h: whether this process may still call plugins. Private to hal/src.
+/* base/life.h: whether this process may still call plugins. Private to hal/src.
  *
- * The lifetime rule, for blocks, streams, events, modules and all other objects of a device: an object of the parent of a forked process, or
- * of a closed registry, is released silently, without calling a driver. Any other use of it fails with the cause. hal_device_is_alive
- * (device/device.h) returns whether an object may still reach its plugin.
+ * The lifetime rule, for blocks, streams, events, modules and all other objects of a device: an object of the parent of
+ * a forked process, or of a closed registry, is released without a call of the driver. Any other use of it fails with
+ * the cause. hal_device_is_alive (device/device.h) returns whether an object may still use its plugin.
  *
- * Locks in the child of a fork, where the threads that held them do not exist:
- * - hal_lock_t (base/lock.h), all of them: free in the child, as the word of a holder names its process.
- * - pthread mutexes of the worker (fusion/worker.c) and of the validate layer: initialized again by hal_life_hooks.after_fork.
- * - pthread mutexes of a device's operators, providers and packs (op/): held only while a plugin is in use, and then the child has no device
- *   that could take them.
- * test/components/fork_locks.py lists the mutexes, test/hal/device/fork_locks.c forks while other threads hold the locks. */
+ * Locks in the child of a fork, in which the threads that held them do not exist:
+ * - hal_lock_t (base/lock.h), all of them: free in the child, since the word of a holder contains its process.
+ * - pthread mutexes of the worker (fusion/worker.c) and of the validate layer: initialized again by
+ *   hal_life_hooks.after_fork.
+ * - pthread mutexes of a device's operators, providers and packs (op/): held only while a plugin is in use, and then
+ *   the child has no device that could take them.
+ * test/components/fork_locks.py lists the mutexes; test/hal/device/fork_locks.c forks while other threads hold the
+ * locks. */
 #ifndef HAL_SRC_LIFE_H_
 #define HAL_SRC_LIFE_H_
 

@@ -1,4 +1,4 @@
-/* likely.h: which way a branch mostly goes. Private to hal/src. */
+/* likely.h: branch prediction hints. Private to hal/src. */
 #ifndef HAL_SRC_LIKELY_H_
 #define HAL_SRC_LIKELY_H_
 

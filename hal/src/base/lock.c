@@ -6,8 +6,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* A cache hit holds the allocator's lock for some 30 ns; a pause takes 5 to 40 ns. Longer than a few hits means that the
- * holder is in the plugin or was preempted, and then sleeping is right. */
+/* A cache hit holds the allocator's lock for about 30 ns; a pause takes 5 to 40 ns. A longer wait means that the holder
+ * is in the plugin or was preempted; then the waiter sleeps. */
 #define SPINS 64
 
 uint32_t hal_lock_word = 1;
@@ -35,10 +35,11 @@ void hal_lock_wait(hal_lock_t *lock) {
     }
     cpu_pause();
   }
-  /* A thread that slept takes the lock as one with sleepers: it cannot know whether it was the last. */
+  /* A thread that slept takes the lock in the state "has sleepers", because it cannot know whether it was the last
+   * one. */
   for (;;) {
     const unsigned held = atomic_exchange_explicit(&lock->state, process | 2, memory_order_acquire);
-    if (!held || (held & ~3u) != process) return; /* free, or of a thread that stayed in the parent */
+    if (!held || (held & ~3u) != process) return; /* free, or held by a thread of the parent */
     syscall(SYS_futex, &lock->state, FUTEX_WAIT_PRIVATE, process | 2, NULL, NULL, 0);
   }
 }

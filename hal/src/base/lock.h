@@ -1,8 +1,8 @@
 /* lock.h: the HAL's lock. Without contention, locking and unlocking are one atomic instruction each, without a call. A
- * waiter spins for about the length of a cache hit, then sleeps in the kernel.
+ * waiter spins for about the duration of a cache hit, then sleeps in the kernel.
  *
- * A lock that a thread of the parent holds when the process forks is free in the child, where that thread does not exist:
- * the word of a holder contains the number of its process (hal_lock_word, life.c). Private to hal/src. */
+ * A lock that a thread of the parent holds when the process forks is free in the child, where that thread does not
+ * exist: the word of a holder contains the number of its process (hal_lock_word). Private to hal/src. */
 #ifndef HAL_SRC_LOCK_H_
 #define HAL_SRC_LOCK_H_
 
@@ -41,7 +41,7 @@ static inline void hal_lock(hal_lock_t *lock) {
   HAL_COUNT_LOCK(1);
 }
 
-/* Takes the lock if it is free. Returns whether it did. */
+/* Takes the lock if it is free. Returns whether it was free. */
 static inline int hal_try_lock(hal_lock_t *lock) {
   unsigned expected = 0;
   const int taken = atomic_compare_exchange_strong_explicit(&lock->state, &expected, hal_lock_word,

@@ -1,4 +1,4 @@
-/* log.c: the log, one line at a time, to standard error or to the embedder's sink. */
+/* log.c: the log, one line at a time, to standard error or to the application's sink. */
 #define _POSIX_C_SOURCE 200809L
 #include "hal/log.h"
 
@@ -46,11 +46,11 @@ static void print(int32_t level, const char *message) {
   if (length < 0) return;
   if ((size_t)length > sizeof line - 2) length = (int)sizeof line - 2;
   line[length] = '\n';
-  /* One write per line, so that lines of several threads and processes do not mix. A lost log line is no failure. */
+  /* One write per line, so that lines of several threads and processes do not mix. A failed write is ignored. */
   if (write(STDERR_FILENO, line, (size_t)length + 1) < 0) return;
 }
 
-/* Calls the sink of the application. Returns 0 when it has set none. */
+/* Calls the sink of the application. Returns 0 if there is none. */
 static int call_sink(int32_t level, const char *message) {
   hal_lock(&sink_lock);
   const hal_log_sink_t target = sink;
@@ -75,7 +75,7 @@ static void run_deferred(hal_callback_t *callback) {
   hal_free(line);
 }
 
-/* Keeps a line for the end of the section. Returns 0 when the host has no memory. */
+/* Stores a line until the end of the section. Returns 0 if the host has no memory. */
 static int defer(int32_t level, const char *message) {
   const size_t size = strlen(message) + 1;
   deferred_line_t *const line = hal_malloc(sizeof *line + size);

@@ -4,7 +4,7 @@
 
 #include "hal/log.h"
 
-/* Writes one line at any level: the trace layer was requested by name. */
+/* Writes one line regardless of the level: the user has requested the trace layer. */
 void hal_log_write(int32_t level, const char *message);
 
 /* The log of the host API. */

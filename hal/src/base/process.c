@@ -19,9 +19,9 @@ int64_t hal_process_start(int32_t process) {
   const ssize_t length = read(file, line, sizeof line - 1);
   const int code = errno;
   close(file);
-  if (length <= 0) return length < 0 && code != ESRCH ? -1 : 0; /* ESRCH: it ended between open and read */
+  if (length <= 0) return length < 0 && code != ESRCH ? -1 : 0; /* ESRCH: the process ended between open and read */
   line[length] = '\0';
-  const char *field = strrchr(line, ')'); /* the program's name may have blanks in it */
+  const char *field = strrchr(line, ')'); /* the program's name may contain spaces */
   if (!field || strncmp(field, ") Z", 3) == 0 || strncmp(field, ") X", 3) == 0) return 0;
   for (int i = 2; i < 22 && field; i++) field = strchr(field + 1, ' '); /* the 22nd field of proc(5) */
   return field ? (int64_t)strtoll(field, NULL, 10) : -1;

@@ -7,11 +7,11 @@
 
 #include "base/status_internal.h"
 
-/* Plain thread-local data: no destructor, so that it is usable while a thread ends. */
+/* Plain thread-local data without a destructor, so that it is usable while a thread ends. */
 static _Thread_local struct {
   char text[HAL_ERROR_BYTES];
   hal_status_t plugin_code; /* code of a message that came through the host API and was not reported yet, or HAL_OK */
-  uint64_t count;           /* of the messages so far */
+  uint64_t count;           /* number of messages so far */
 } last;
 
 static void keep(const char *text) {
@@ -58,7 +58,7 @@ int hal_status_parse(const char *name, size_t length, hal_status_t *out_code) {
 const char *hal_error_message(void) { return last.text; }
 
 hal_status_t hal_error_set(hal_status_t code, const char *format, ...) {
-  char text[HAL_ERROR_BYTES]; /* an argument may be the present message */
+  char text[HAL_ERROR_BYTES]; /* an argument may be the current message */
   va_list arguments;
   va_start(arguments, format);
   vsnprintf(text, sizeof text, format, arguments);
@@ -81,7 +81,7 @@ hal_status_t hal_error_prefix(hal_status_t code, const char *format, ...) {
 
 hal_status_t hal_error_not_ready(void) {
   static const char text[] = "the work is not done yet; synchronize, or query again later";
-  keep(text); /* no formatting: callers poll */
+  keep(text); /* no formatting, since callers poll */
   return HAL_NOT_READY;
 }
 

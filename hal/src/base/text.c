@@ -1,4 +1,4 @@
-/* text.c: building sentences in fixed buffers, and reading lists. */
+/* text.c: formats text in fixed buffers, and parses lists. */
 #include "base/text.h"
 
 #include <stdarg.h>

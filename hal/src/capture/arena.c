@@ -10,7 +10,7 @@
 
 enum { CHUNK = 65536, MOST_KEPT = 16 };
 
-/* Chunks that no arena has, for the next one: fresh memory costs more than what is written into it. */
+/* Unused chunks, for the next arena: allocating memory is slower than writing it. */
 static struct {
   hal_lock_t lock;
   hal_arena_chunk_t *first;

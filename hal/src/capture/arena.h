@@ -37,13 +37,13 @@ static inline void *hal_arena_take(hal_arena_t *arena, size_t size) {
   return piece;
 }
 
-/* Takes back the last `size` bytes. */
+/* Releases the last `size` bytes. */
 void hal_arena_give_back(hal_arena_t *arena, size_t size);
 
 /* Returns a copy of `size` bytes; NULL = no memory. */
 void *hal_arena_copy(hal_arena_t *arena, const void *data, size_t size);
 
-/* Frees all pieces, and keeps their memory for those to come. */
+/* Frees all pieces, and keeps their memory for later ones. */
 void hal_arena_rewind(hal_arena_t *arena);
 
 void hal_arena_destroy(hal_arena_t *arena);

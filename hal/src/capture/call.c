@@ -1,4 +1,4 @@
-/* call.c: operator calls that outlive their caller: copied with all that they point to, and described. */
+/* call.c: operator calls that outlive their caller: copied with everything that they point to, and described. */
 #include <stdint.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 #include "base/text.h"
 #include "capture/program.h"
 
-/* A copy under way; `failed` once there was no memory. */
+/* A copy in progress; `failed` is set if there was no memory. */
 typedef struct copying_s {
   hal_arena_t *arena;
   int failed;
@@ -71,7 +71,7 @@ hal_op_call_t *hal_program_copy_call(hal_arena_t *arena, const hal_op_call_t *ca
   if (!own) return NULL;
   *own = (hal_op_call_t){.struct_size = 0};
   memcpy(own, call, call->struct_size < sizeof *own ? call->struct_size : sizeof *own);
-  own->struct_size = sizeof *own; /* what the caller's did not have is zero */
+  own->struct_size = sizeof *own; /* fields that the caller's struct lacks are zero */
   hal_value_t *const args = copy(&copying, call->args, call->arg_count * sizeof *args);
   for (uint32_t i = 0; args && i < call->arg_count; i++) copy_value(&copying, &args[i]);
   own->args = args;
@@ -81,7 +81,7 @@ hal_op_call_t *hal_program_copy_call(hal_arena_t *arena, const hal_op_call_t *ca
   return copying.failed ? NULL : own;
 }
 
-/* ---- descriptions ---------------------------------------------------------------------------------------------------------- */
+/* ---- descriptions ------------------------------------------------------------------------------------------------ */
 
 const char *hal_program_describe(hal_arena_t *arena, const hal_op_call_t *call) {
   char text[1024] = "(";

@@ -1,9 +1,10 @@
-/* graph.c: a program as graphs of the plugin, where it captures streams itself: a run is then a call for each graph in place of one for each
- * command.
+/* graph.c: a program as graphs of the plugin, if it captures streams: a run is then one call per graph instead of one
+ * per command.
  *
- * They are created at the second run, from the command list, on a separate stream: a first launch may load a kernel, and a program
- * that runs once has no cost. Commands that no graph may contain (host functions, copies of host memory, numbers that each run
- * generates, operators of the plugin that are not HAL_OP_CAPTURABLE) run between graphs. */
+ * The graphs are created at the second run, from the command list, on a separate stream: a first launch may load a
+ * kernel, and a program that runs once has no overhead. Commands that no graph may contain (host functions, copies of
+ * host memory, numbers that each run generates, operators of the plugin that are not HAL_OP_CAPTURABLE) run between
+ * graphs. */
 #include <stdio.h>
 
 #include "base/status_internal.h"
@@ -15,15 +16,15 @@
 #include "plugin/call.h"
 #include "plugin/slots.h"
 
-enum { LEAST = 3 /* commands: fewer are queued as fast by themselves */ };
+enum { LEAST = 3 /* commands: queuing fewer one by one is as fast */ };
 
-/* ---- parts ------------------------------------------------------------------------------------------------------------------- */
+/* ---- parts ------------------------------------------------------------------------------------------------------- */
 
 static int fits(const hal_command_t *command, const hal_device_t *device) {
   switch (command->kind) {
     case HAL_COMMAND_LAUNCH:
       return 1;
-    case HAL_COMMAND_FILL: /* the default copies from host memory of its own */
+    case HAL_COMMAND_FILL: /* the default copies from its own host memory */
       return hal_slot_is_provided(&device->plugin->api, HAL_SLOT_memory_fill);
     case HAL_COMMAND_COPY:
       return command->u.copy.dst_device == device->ordinal && command->u.copy.src_device == device->ordinal;
@@ -34,7 +35,7 @@ static int fits(const hal_command_t *command, const hal_device_t *device) {
   }
 }
 
-/* Returns the command after the longest part that begins with one: all of them fit, or none does. */
+/* Returns the command after the longest part that begins with a command: all of its commands fit, or none does. */
 static uint32_t end_of_part(const hal_command_list_t *list, uint32_t begin, const hal_device_t *device) {
   const int fit = fits(&list->commands[begin], device);
   uint32_t end = begin + 1;
@@ -59,9 +60,9 @@ static int is_worth_it(const hal_program_t *program, const hal_program_part_t *p
   return part->end - part->begin >= LEAST && fits(&program->list.commands[part->begin], program->device);
 }
 
-/* ---- capture ----------------------------------------------------------------------------------------------------------------- */
+/* ---- capture ----------------------------------------------------------------------------------------------------- */
 
-/* Queues a part's commands on a stream that is captured. What begins is ended, whatever happens. */
+/* Queues a part's commands on a captured stream. A capture that has begun is always ended. */
 static hal_status_t capture(const hal_program_t *program, hal_program_graphs_t *graphs, const hal_program_part_t *part,
                             hal_stream_t *stream, hal_plugin_graph_t **out_graph) {
   hal_plugin_t *const plugin = program->device->plugin;
@@ -75,7 +76,7 @@ static hal_status_t capture(const hal_program_t *program, hal_program_graphs_t *
   hal_status_t ended = hal_call_capture_end(plugin, stream->direct.handle, out_graph);
   if (ended && ended != HAL_ABORTED && !hal_call_capture_end(plugin, stream->direct.handle, out_graph)) ended = HAL_OK;
   if (ended) *out_graph = NULL;
-  if (status) return hal_error_set(status, "%s", message); /* which is why it ended badly, if it did */
+  if (status) return hal_error_set(status, "%s", message); /* the cause of the failed end, if it failed */
   return hal_error_plugin(plugin, HAL_SLOT_capture_end, ended);
 }
 
@@ -108,7 +109,7 @@ static hal_status_t make_all(const hal_program_t *program, hal_program_graphs_t 
   return status;
 }
 
-/* ---- runs -------------------------------------------------------------------------------------------------------------------- */
+/* ---- runs -------------------------------------------------------------------------------------------------------- */
 
 static void drop(const hal_program_t *program, hal_program_graphs_t *graphs) {
   if (hal_device_is_alive(program->device)) {
@@ -129,7 +130,8 @@ static void make(hal_program_t *program, hal_stream_t *stream) {
   const hal_status_t status = split(program, &graphs) ? make_all(program, &graphs)
                                                       : hal_error_set(HAL_RESOURCE_EXHAUSTED, "the host has no memory");
   if (status && status != HAL_UNIMPLEMENTED)
-    hal_log(HAL_LOG_WARNING, "device %s: a program is run command by command, since its plugin made no graph of it: %s",
+    hal_log(HAL_LOG_WARNING,
+            "device %s: a program is run command by command, since its plugin could not create a graph: %s",
             program->device->label, hal_error_message());
   if (status || !graphs.count) drop(program, &graphs);
   hal_program_lock(program);
@@ -137,8 +139,8 @@ static void make(hal_program_t *program, hal_stream_t *stream) {
   hal_program_unlock(program);
 }
 
-/* Returns whether a run may launch graphs: launches contain the address of the error record of the stream for which they were captured, and a profile
- * reports each operator. */
+/* Returns whether a run may launch graphs: launches contain the address of the error record of the stream for which
+ * they were captured, and a profile reports each operator. */
 static int may_launch(const hal_program_t *program, const hal_stream_t *stream) {
   return program->graphs.state == HAL_GRAPHS_MADE && !hal_profile_is_on() &&
          (!program->patch_count || stream == program->graphs.scratch.stream);

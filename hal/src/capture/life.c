@@ -1,4 +1,4 @@
-/* life.c: begins and ends recordings, and destroys programs. */
+/* Begins and ends recordings, and destroys programs. */
 #include <stdio.h>
 #include <string.h>
 
@@ -30,7 +30,7 @@ hal_status_t hal_program_invalidate(hal_program_t *program, hal_status_t status)
   return status;
 }
 
-/* ---- streams ------------------------------------------------------------------------------------------------------------- */
+/* ---- streams ----------------------------------------------------------------------------------------------------- */
 
 hal_status_t hal_program_take_stream(hal_program_t *program, hal_stream_t *stream) {
   hal_queue_t *direct = &stream->direct.queue;
@@ -53,7 +53,7 @@ hal_status_t hal_program_take_stream(hal_program_t *program, hal_stream_t *strea
   return HAL_OK;
 }
 
-/* Ends the recording of all streams. The lock is held. */
+/* Ends the recording of all streams. The caller holds the lock. */
 static void release_streams(hal_program_t *program) {
   const int alive = hal_device_is_alive(program->device);
   while (program->streams) {
@@ -66,7 +66,7 @@ static void release_streams(hal_program_t *program) {
   program->recording = 0;
 }
 
-/* Takes the queue of a recording: where the stream has one, that of before. NULL = no memory. */
+/* Takes the queue of a recording: the stream's previous one, if there is one. NULL = no memory. */
 static hal_recording_t *take_front(hal_program_t *program, hal_stream_t *stream) {
   hal_queue_t *const parked = hal_queue_unpark(&stream->slots[HAL_COMPONENT_CAPTURE]);
   hal_recording_t *const front = parked ? hal_recording_of(parked) : hal_calloc(1, sizeof *front);
@@ -80,7 +80,7 @@ static hal_recording_t *take_front(hal_program_t *program, hal_stream_t *stream)
   return front;
 }
 
-/* Parks the queue of a program that is about to be freed: threads may still hold it. */
+/* Parks the queue of a program that is about to be freed, because threads may still use it. */
 static void leave_front(hal_program_t *program) {
   hal_recording_t *const front = program->front;
   hal_lock(&front->lock);
@@ -89,7 +89,7 @@ static void leave_front(hal_program_t *program) {
   hal_queue_park(&program->stream->slots[HAL_COMPONENT_CAPTURE], &front->queue);
 }
 
-/* ---- programs ------------------------------------------------------------------------------------------------------------ */
+/* ---- programs ---------------------------------------------------------------------------------------------------- */
 
 /* Returns the pool of a description, with a reference, or a new one. */
 static hal_status_t take_pool(const hal_device_t *device, const hal_program_desc_t *desc,
@@ -171,7 +171,8 @@ static void free_program(void *data) {
   hal_free(program);
 }
 
-/* Frees a program when its last run is done. No stream waits for that run: another recording of the stream would have to record the wait. */
+/* Frees a program when its last run is done. No stream waits for that run: another recording of the stream would have
+ * to record the wait. */
 static void free_after_last_run(hal_program_t *program) {
   hal_stream_t *const last = program->last;
   if (!hal_memory_defer(program->device->index, last, free_program, program)) return;

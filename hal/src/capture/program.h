@@ -1,4 +1,4 @@
-/* program.h: a program's commands, as the files of this component and those above share them. Private to hal/src. */
+/* program.h: a program's commands, for the files of this component and of those above. Private to hal/src. */
 #ifndef HAL_SRC_CAPTURE_PROGRAM_H_
 #define HAL_SRC_CAPTURE_PROGRAM_H_
 
@@ -30,7 +30,8 @@ typedef struct hal_command_s {
       hal_plugin_kernel_t *kernel;
       const hal_launch_t *launch;
       uint64_t
-          codes; /* of its arguments, if their values are words that lie one after another (hal_arg_code); 0 = they do not, or are too many */
+          codes; /* of its arguments, if their values are consecutive words (hal_arg_code); 0 = they are not, or are too
+                  * many */
     } launch;
     struct {
       void *dst;
@@ -66,7 +67,7 @@ typedef struct hal_command_s {
 
 enum { HAL_ARG_CODES = 32 }; /* arguments whose codes fill a word */
 
-/* What an argument is, in two bits: of 8 bytes, an address, of 4 bytes; 0 = another. */
+/* Returns the kind of an argument, in two bits: 8 bytes, an address, 4 bytes; 0 = another. */
 static inline uint64_t hal_arg_code(uint32_t size, uint32_t kind) {
   if (HAL_LIKELY(size == 8 && kind != HAL_ARG_LOCAL)) return kind == HAL_ARG_POINTER ? 2 : 1;
   return size == 4 && kind == HAL_ARG_VALUE ? 3 : 0;
@@ -76,13 +77,13 @@ static inline uint64_t hal_arg_code(uint32_t size, uint32_t kind) {
 typedef struct hal_span_s {
   uint64_t low, high;
   uint32_t writes;
-  uint32_t dense; /* 1 = there is nothing between its elements */
+  uint32_t dense; /* 1 = there are no gaps between its elements */
 } hal_span_t;
 
 /* An operator of the recording; operators within operators follow theirs. */
 typedef struct hal_program_op_s {
   uint32_t op;         /* HAL_OP_ID_* or a library's */
-  const char *text;    /* its operands, where they are described; else NULL */
+  const char *text;    /* its operands, if they are described; else NULL */
   uint64_t origin;     /* lazy work: where the caller was (hal_lazy_desc_t.origin) */
   hal_op_call_t *call; /* lazy work of a device with a compiler that accepts the operator: its call; else NULL */
   const hal_span_t
@@ -92,9 +93,9 @@ typedef struct hal_program_op_s {
   int complete;         /* the operator has ended, so the command list has all its commands */
 } hal_program_op_t;
 
-/* What was recorded, in its order. */
+/* The recorded commands, in order. */
 typedef struct hal_command_list_s {
-  hal_arena_t arena; /* what commands point to */
+  hal_arena_t arena; /* for data that commands point to */
   hal_command_t *commands;
   hal_program_op_t *ops;
   uint32_t command_count, command_room, op_count, op_room;
@@ -108,20 +109,21 @@ typedef struct hal_program_source_s {
   uint64_t blocks;    /* of each run */
 } hal_program_source_t;
 
-/* Consecutive commands that a run queues in one way. */
+/* Consecutive commands that a run queues in the same way. */
 typedef struct hal_program_part_s {
   uint32_t begin, end;            /* commands */
-  hal_plugin_graph_exec_t *graph; /* the plugin's, of all of them; NULL: they are queued one by one */
+  hal_plugin_graph_exec_t *graph; /* the plugin's graph of all of them; NULL: they are queued one by one */
 } hal_program_part_t;
 
 enum { HAL_GRAPHS_LATER, HAL_GRAPHS_MADE, HAL_GRAPHS_NOT };
 
-/* A program as graphs of the plugin (graph.c): zero until they are made. */
+/* A program as graphs of the plugin (graph.c): zero until they are created. */
 typedef struct hal_program_graphs_s {
   int state; /* HAL_GRAPHS_* */
   uint32_t count, part_count;
   hal_program_part_t *parts;
-  hal_op_kept_t scratch; /* of the plugin's operators in them; its stream is that of the run in which they were made */
+  /* of the plugin's operators in them; its stream is that of the run in which they were created */
+  hal_op_kept_t scratch;
 } hal_program_graphs_t;
 
 /* A stream that was recorded. */
@@ -130,37 +132,39 @@ typedef struct hal_program_stream_s {
   hal_stream_t *stream;
 } hal_program_stream_t;
 
-/* The queue of the streams of a recording: what a thread may still hold when the recording has ended, or its program is destroyed. */
+/* The queue of the streams of a recording: threads may still use it after the recording has ended, or its program is
+ * destroyed. */
 typedef struct hal_recording_s {
   hal_queue_t queue;
-  hal_lock_t lock;        /* of all that follows, and of the program */
-  uint64_t id;            /* no other recording of the process has it; never 0 */
+  hal_lock_t lock;        /* for the following fields, and for the program */
+  uint64_t id;            /* unique among the recordings of the process; never 0 */
   hal_program_t *program; /* NULL = it is destroyed */
 } hal_recording_t;
 
 struct hal_program_s {
   hal_recording_t *front;
   hal_device_t *device;
-  /* What each command accesses, side by side: 128 bytes with the above. All of it is under the front's lock. */
+  /* The fields that each command accesses, in the same cache lines: 128 bytes with the above. All of it is protected by
+   * the front's lock. */
   int is_deferred;          /* 1 = a lazy stream's, which are launched once */
   hal_status_t invalidated; /* HAL_OK, or the status that hal_program_end returns, with `cause` */
   int recording, reports;   /* reports: kernels may write the stream's error record */
   hal_command_list_t list;
   atomic_uint_fast64_t recorded; /* lazy work: operators that recorded a command; also read without the lock */
-  uint32_t current_op;           /* that now records */
+  uint32_t current_op;           /* the operator that records now */
   uint32_t flags, stream_count;
   hal_memory_pool_t *pool;
-  void ***patches; /* pointer arguments that name the error record of the stream that a run is on */
+  void ***patches; /* pointer arguments that are the address of the error record of a run's stream */
   uint32_t patch_count, patch_room;
-  hal_program_stream_t *streams; /* that are recorded; the last one is that of hal_program_begin */
+  hal_program_stream_t *streams; /* the recorded streams; the last one is that of hal_program_begin */
   hal_stream_t *stream;          /* that of hal_program_begin */
   hal_program_source_t *sources;
   char cause[HAL_FAILURE_BYTES];
   hal_event_t *done;  /* orders a run after one of another stream; created when it is first needed */
   hal_stream_t *last; /* of the last run; NULL = none */
   uint64_t runs;
-  hal_program_graphs_t graphs; /* written under the lock by the run that makes them, which reads them without */
-  hal_lock_t turn;             /* of a run: of `done`, `last`, and what commands and graphs write */
+  hal_program_graphs_t graphs; /* written under the lock by the run that creates them, which reads them without */
+  hal_lock_t turn;             /* of a run: for `done`, `last`, and the memory that commands and graphs write */
 };
 
 static inline hal_recording_t *hal_recording_of(hal_queue_t *queue) { return (hal_recording_t *)queue; }
@@ -171,7 +175,7 @@ static inline void hal_program_unlock(const hal_program_t *program) { hal_unlock
 /* The functions of a queue that records a program (record.c). Lazy work shares some of them. */
 extern const hal_queue_calls_t hal_program_calls;
 
-/* Returns the number of a recording, which no other has. */
+/* Returns the number of a recording, which is unique. */
 uint64_t hal_program_new_id(void);
 
 /* Locks a recording. Errors: it was invalidated, or has ended meanwhile. */
@@ -180,19 +184,19 @@ hal_status_t hal_program_enter(hal_queue_t *queue, hal_program_t **out_program);
 /* Unlocks it; a failure invalidates the recording, which would lack the work. Returns `status`. */
 hal_status_t hal_program_leave(hal_program_t *program, hal_status_t status);
 
-/* Appends an empty command of the operator that records now; NULL = no memory. The lock is held. */
+/* Appends an empty command of the operator that records now; NULL = no memory. The caller holds the lock. */
 hal_command_t *hal_program_append(hal_program_t *program, uint32_t kind);
 
 /* Frees the memory of a command list. */
 void hal_command_list_destroy(hal_command_list_t *list);
 
-/* Queues one command of a command list on a stream; `pool`: of scratch memory of the plugin's operators, NULL = the stream's; `profiled`: with the operator's
- * brackets of the profile. Errors name command and operator. */
+/* Queues one command of a command list on a stream; `pool`: of scratch memory of the plugin's operators, NULL = the
+ * stream's; `profiled`: with the operator's brackets of the profile. Errors name command and operator. */
 HAL_MUST_USE hal_status_t hal_command_list_queue(const hal_command_list_t *list, uint32_t number, hal_stream_t *stream,
                                                  hal_memory_pool_t *pool, int profiled);
 
-/* Brackets of the profile around a call that submits the work of a command: under the operator `op`, HAL_PROFILE_NO_OP =
- * none, and the caller's number that the command was recorded with. */
+/* Brackets of the profile around a call that submits the work of a command: under the operator `op`, HAL_PROFILE_NO_OP
+ * = none, and the caller's number that the command was recorded with. */
 typedef struct hal_command_bracket_s {
   uint32_t outer;
   int has_id;
@@ -200,23 +204,24 @@ typedef struct hal_command_bracket_s {
 void hal_command_begin_call(const hal_command_t *command, uint32_t op, hal_command_bracket_t *out_bracket);
 void hal_command_end_call(const hal_command_bracket_t *bracket);
 
-/* Queues one command on a stream that the plugin captures; the plugin's operators keep their scratch memory. Errors as of hal_command_list_queue. */
+/* Queues one command on a stream that the plugin captures; the plugin's operators keep their scratch memory. Errors as
+ * of hal_command_list_queue. */
 HAL_MUST_USE hal_status_t hal_command_list_capture(const hal_command_list_t *list, uint32_t number,
                                                    hal_stream_t *stream, hal_op_kept_t *kept);
 
-/* Queues the whole program on a stream, as graphs of the plugin where there are such. The turn is held. */
+/* Queues the whole program on a stream, as graphs of the plugin if there are any. The caller holds the turn. */
 HAL_MUST_USE hal_status_t hal_program_queue(hal_program_t *program, hal_stream_t *stream);
 
 /* Destroys the plugin's graphs of a program. None of them is queued: the last run is done, or none was launched. */
 void hal_program_drop_graphs(hal_program_t *program);
 
-/* Invalidates a recording with the thread's message. Returns `status`. The lock is held. */
+/* Invalidates a recording with the thread's message. Returns `status`. The caller holds the lock. */
 hal_status_t hal_program_invalidate(hal_program_t *program, hal_status_t status);
 
-/* Begins to record a stream, with its memory from the program's pool. The lock is held. */
+/* Begins to record a stream, with its memory from the program's pool. The caller holds the lock. */
 hal_status_t hal_program_take_stream(hal_program_t *program, hal_stream_t *stream);
 
-/* Errors: HAL_INVALID_ARGUMENT = none of hal_program_text's formats. */
+/* Errors: HAL_INVALID_ARGUMENT = not one of hal_program_text's formats. */
 hal_status_t hal_command_list_check_format(uint32_t format);
 
 /* Events that are reported to the owner of a command list while its commands are launched. */
@@ -226,15 +231,15 @@ struct hal_command_list_observer_s {
   void (*compiled)(hal_command_list_observer_t *observer, uint64_t origin, const char *text);
 };
 
-/* In a text that is written under a lock, an origin stands between two such bytes, as a number. */
+/* In a text that is written under a lock, an origin is a number between two such bytes. */
 enum { HAL_ORIGIN_MARK = 1 };
 
-/* Writes a command list as text with a title, as hal_program_text does. `desc`: of a lazy stream whose operators have origins, which are marked; may be
- * NULL. */
+/* Writes a command list as text with a title, as hal_program_text does. `desc`: of a lazy stream whose operators have
+ * origins, which are marked; may be NULL. */
 hal_status_t hal_command_list_text(const hal_command_list_t *list, const char *title, const hal_lazy_desc_t *desc,
                                    uint32_t format, char *text, size_t room, size_t *out_size);
 
-/* Copies a call with all that it points to, into the arena. NULL = no memory. */
+/* Copies a call with everything that it points to, into the arena. NULL = no memory. */
 hal_op_call_t *hal_program_copy_call(hal_arena_t *arena, const hal_op_call_t *call);
 
 /* Describes a call's operands, in the arena; NULL = no memory. */

@@ -11,7 +11,7 @@
 #include "hal/status.h"
 #include "op/table.h"
 
-/* ---- capacity ------------------------------------------------------------------------------------------------------------ */
+/* ---- capacity ---------------------------------------------------------------------------------------------------- */
 
 static hal_status_t out_of_memory(void) {
   return hal_error_set(HAL_RESOURCE_EXHAUSTED, "the host has no memory for the commands of a recording");
@@ -39,7 +39,8 @@ static __attribute__((noinline)) void describe_op(hal_command_list_t *list, cons
   if (recorded->spans) hal_span_note(&list->arena, op, recorded->call);
 }
 
-/* Returns the index of the thread's operator in the command list, to which it is added if it is missing; HAL_NO_OP = there is none. */
+/* Returns the index of the thread's operator in the command list, to which it is added if it is missing; HAL_NO_OP =
+ * there is none. */
 static inline uint32_t lazy_op(hal_program_t *program, hal_recorded_op_t *recorded) {
   hal_command_list_t *const list = &program->list;
   if (!recorded) return HAL_NO_OP;
@@ -94,7 +95,7 @@ hal_status_t hal_program_leave(hal_program_t *program, hal_status_t status) {
   return status;
 }
 
-/* ---- operators ----------------------------------------------------------------------------------------------------------- */
+/* ---- operators --------------------------------------------------------------------------------------------------- */
 
 static int begin_op(hal_queue_t *queue, hal_recorded_op_t *op, const hal_op_call_t *call) {
   hal_program_t *program;
@@ -121,9 +122,9 @@ static void end_op(hal_queue_t *queue, hal_recorded_op_t *op) {
   hal_unlock(&front->lock);
 }
 
-/* ---- commands ------------------------------------------------------------------------------------------------------------ */
+/* ---- commands ---------------------------------------------------------------------------------------------------- */
 
-/* Records where an argument is the address of the stream's error record, which is another one in each run. */
+/* Records the position of an argument that is the address of the stream's error record, which differs in each run. */
 static __attribute__((noinline)) hal_status_t note_patches(hal_program_t *program, const hal_launch_t *launch) {
   for (uint32_t i = 0; i < launch->arg_count; i++) {
     void **const place = (void **)(uintptr_t)launch->args[i].value;
@@ -135,14 +136,14 @@ static __attribute__((noinline)) hal_status_t note_patches(hal_program_t *progra
   return HAL_OK;
 }
 
-/* Bytes of the copy of a value, which begins at a multiple of 8. */
+/* Returns the size of the copy of a value, which begins at a multiple of 8. */
 static inline size_t value_size(const hal_arg_t *argument) {
   return argument->kind == HAL_ARG_LOCAL ? 0 : argument->kind == HAL_ARG_POINTER ? sizeof(void *) : argument->size;
 }
 static inline size_t value_room(const hal_arg_t *argument) { return (value_size(argument) + 7) & ~(size_t)7; }
 
-/* Copies the arguments of a launch, followed by their values, a word each, and returns their codes, those of the last ones if they are many: 1.
- * 0 = there are other arguments. */
+/* Copies the arguments of a launch, followed by their values, one word each, and returns 1 and their codes, those of
+ * the last ones if there are many. Returns 0 if there are other arguments. */
 static inline int copy_words(hal_arg_t *args, const hal_arg_t *from, uint32_t count, uint64_t *out_codes) {
   uint64_t *to = (uint64_t *)(args + count), codes = 0;
   for (const hal_arg_t *const end = from + count; from != end; from++, args++, to++) {
@@ -158,7 +159,7 @@ static inline int copy_words(hal_arg_t *args, const hal_arg_t *from, uint32_t co
   return 1;
 }
 
-/* The same for any values. Returns the address after them. */
+/* As copy_words, for any values. Returns the address after them. */
 static char *copy_arguments(hal_arg_t *args, const hal_arg_t *from, uint32_t count) {
   char *to = (char *)(args + count);
   for (uint32_t i = 0; i < count; i++) {
@@ -171,7 +172,8 @@ static char *copy_arguments(hal_arg_t *args, const hal_arg_t *from, uint32_t cou
   return to;
 }
 
-/* Copies a launch of any kind with its arguments, their values and attributes: one piece of memory. NULL = no memory. */
+/* Copies a launch of any kind with its arguments, their values and attributes: one piece of memory. NULL = no
+ * memory. */
 static __attribute__((noinline)) hal_launch_t *copy_launch(hal_arena_t *arena, const hal_launch_t *launch) {
   const size_t attributes =
       HAL_HAS_FIELD(launch, attributes) ? launch->attribute_count * sizeof *launch->attributes : 0;
@@ -189,7 +191,8 @@ static __attribute__((noinline)) hal_launch_t *copy_launch(hal_arena_t *arena, c
   return copy;
 }
 
-/* The same of a launch whose values are words, and without attributes, as most are, with the codes of its arguments unless they are too many. NULL = it is another one, or no memory. */
+/* Copies a launch whose values are words, without attributes, which is the usual case, with the codes of its arguments
+ * unless they are too many. NULL = another launch, or no memory. */
 static inline hal_launch_t *copy_plain(hal_arena_t *arena, const hal_launch_t *launch, uint64_t *codes) {
   const uint32_t count = launch->arg_count;
   const size_t size = sizeof *launch + count * (sizeof(hal_arg_t) + 8);
@@ -219,15 +222,15 @@ static hal_status_t record_launch(hal_queue_t *queue, hal_recorded_op_t *op, hal
   command->u.launch.kernel = kernel;
   command->u.launch.launch = copy;
   command->u.launch.codes = codes;
-  if (HAL_LIKELY(program->is_deferred)) { /* runs on its own stream: the addresses of its error record stay */
+  if (HAL_LIKELY(program->is_deferred)) { /* runs on its own stream: the address of its error record does not change */
     hal_program_unlock(program);
     return HAL_OK;
   }
   return hal_program_leave(program, note_patches(program, copy));
 }
 
-/* Returns whether host memory is read when the work runs: page-locked memory is, as its owner requested; other memory, which may be freed by
- * then, is copied now. */
+/* Returns whether host memory is read when the work runs: page-locked memory is, as its owner requested. Other memory
+ * is copied now, because it may be freed by then. */
 static int is_page_locked(const void *address) {
   int32_t device;
   return hal_host_find(address, &device) == HAL_OK;
@@ -309,7 +312,7 @@ static hal_status_t record_submission(hal_queue_t *queue, const hal_submission_t
   return hal_program_leave(program, command ? HAL_OK : out_of_memory());
 }
 
-/* ---- the rest ------------------------------------------------------------------------------------------------------------ */
+/* ---- the rest ---------------------------------------------------------------------------------------------------- */
 
 static int reports(hal_queue_t *queue) {
   hal_recording_t *const front = hal_recording_of(queue);
@@ -319,7 +322,7 @@ static int reports(hal_queue_t *queue) {
   return 1;
 }
 
-/* What needs the result of work that has not run invalidates the recording. */
+/* A call that needs the result of work that has not run invalidates the recording. */
 static hal_status_t require(hal_queue_t *queue, const char *what) {
   hal_program_t *program;
   HAL_RETURN_IF_ERROR(hal_program_enter(queue, &program));
@@ -339,15 +342,15 @@ static hal_status_t synchronize_timeout(hal_queue_t *queue, int64_t timeout_ns) 
 
 static hal_status_t query(hal_queue_t *queue) { return require(queue, "hal_stream_query"); }
 
-/* What is recorded runs when the program does: there is nothing to launch. */
+/* Recorded work runs when the program runs: there is nothing to launch. */
 static hal_status_t flush(hal_queue_t *queue, const char *reason) {
   (void)queue, (void)reason;
   return HAL_OK;
 }
 
-/* ---- events ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- events ------------------------------------------------------------------------------------------------------ */
 
-/* The event is a place in the recording, whose number is known also when it has ended meanwhile: then it is over. */
+/* The event is a position in the recording, whose number is known even if it has ended meanwhile. */
 static hal_status_t record_event(hal_queue_t *queue, hal_plugin_event_t *event, uint64_t *out_recording) {
   hal_recording_t *const front = hal_recording_of(queue);
   (void)event;
@@ -362,7 +365,7 @@ static hal_status_t wait_event(hal_queue_t *queue, hal_plugin_event_t *event) {
   return require(queue, "waiting for an event that was recorded outside of it");
 }
 
-/* Adds a stream to the recording. The lock is held. */
+/* Adds a stream to the recording. The caller holds the lock. */
 static hal_status_t join(hal_program_t *program, hal_stream_t *stream) {
   if (stream->device == program->device) return hal_program_take_stream(program, stream);
   return hal_error_set(HAL_FAILED_PRECONDITION,
@@ -371,7 +374,8 @@ static hal_status_t join(hal_program_t *program, hal_stream_t *stream) {
                        stream->device->label, program->device->label);
 }
 
-/* Work is recorded in an order in which it may run, and runs in that order, so within a recording there is nothing to wait for. */
+/* Work is recorded in an order in which it may run, and runs in that order, so no waits are needed within a
+ * recording. */
 static hal_status_t recorded_event(hal_queue_t *queue, uint64_t recording, hal_stream_t *stream, const char *what) {
   hal_recording_t *const front = hal_recording_of(queue);
   hal_program_t *program;
@@ -392,7 +396,7 @@ static int is_recording(hal_queue_t *queue) {
   return 1;
 }
 
-/* ---- random numbers ----------------------------------------------------------------------------------------------------------------- */
+/* ---- random numbers ---------------------------------------------------------------------------------------------- */
 
 /* Finds the source of a generator, or creates one, which has generated nothing. */
 static hal_status_t source_of(hal_program_t *program, hal_generator_t *generator, hal_program_source_t **out_source) {
@@ -411,7 +415,8 @@ static hal_status_t source_of(hal_program_t *program, hal_generator_t *generator
     hal_generator_retain(generator);
     program->sources = source;
     hal_command_t *const command =
-        hal_program_append(program, HAL_COMMAND_DRAW); /* here: before, the memory may be another's */
+        hal_program_append(program, HAL_COMMAND_DRAW); /* here: at an earlier position, the memory may belong to another
+                                                        * allocation */
     if (!command) return out_of_memory();
     command->u.draw = source;
   }
@@ -437,7 +442,7 @@ static hal_status_t draw(hal_queue_t *queue, hal_generator_t *generator, uint64_
 }
 
 static void describe(hal_queue_t *queue, uint64_t origin, char *text, size_t room) {
-  hal_direct_calls.describe(queue, origin, text, room); /* unknown: programs keep no origins */
+  hal_direct_calls.describe(queue, origin, text, room); /* unknown: programs record no origins */
 }
 
 static int released(hal_queue_t *queue, const void *address, size_t size) {

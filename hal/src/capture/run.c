@@ -22,13 +22,14 @@ static const uint32_t slots[] = {[HAL_COMMAND_LAUNCH] = HAL_SLOT_kernel_launch,
                                  [HAL_COMMAND_SUBMISSION] = HAL_SLOT_stream_host_call /* its messages are complete */};
 _Static_assert(sizeof slots / sizeof *slots == HAL_COMMAND_KINDS, "each kind of command has its slot");
 
-/* Where the plugin's operators have their scratch memory: `kept`, which remains; else `pool`, which gets it back; both NULL: the stream's. */
+/* The scratch memory of the plugin's operators: `kept`, which remains; else `pool`, to which it returns; both NULL: the
+ * stream's. */
 typedef struct scratch_s {
   hal_op_kept_t *kept;
   hal_memory_pool_t *pool;
 } scratch_t;
 
-/* A plugin's operator; it has copied what it needs when it returns, so the recorded call serves again. */
+/* Calls a plugin's operator; it has copied what it needs when it returns, so the recorded call can be reused. */
 static hal_status_t run_own_op(const hal_command_t *command, hal_stream_t *stream, const scratch_t *scratch) {
   hal_op_call_t *const call = command->u.own_op.call;
   const hal_op_own_t *const own = command->u.own_op.own;
@@ -117,9 +118,9 @@ hal_status_t hal_command_list_capture(const hal_command_list_t *list, uint32_t n
   return status ? failed(list, number, device, status) : HAL_OK;
 }
 
-/* ---- what is another in each run ----------------------------------------------------------------------------------------- */
+/* ---- values that differ in each run ------------------------------------------------------------------------------ */
 
-/* Writes the address of the stream's error record where launches name one. */
+/* Writes the address of the stream's error record to the launches that use it. */
 static hal_status_t patch(hal_program_t *program, hal_stream_t *stream) {
   void *record = NULL;
   if (!program->patch_count) return HAL_OK;
@@ -128,8 +129,8 @@ static hal_status_t patch(hal_program_t *program, hal_stream_t *stream) {
   return HAL_OK;
 }
 
-/* Makes a stream that is not recorded wait for the last run: runs share their memory. The stream of that run may be recorded now, and the
- * recording must not see the event. */
+/* Makes a stream that is not recorded wait for the last run, because runs share their memory. The stream of that run
+ * may be recorded now, and the recording must not see the event. */
 static hal_status_t order(hal_program_t *program, hal_stream_t *stream) {
   if (!program->last || program->last == stream) return HAL_OK;
   if (!program->done) HAL_RETURN_IF_ERROR(hal_event_create(program->device->index, 0, &program->done));
@@ -155,8 +156,9 @@ static hal_status_t check(const hal_program_t *program) {
   return HAL_OK;
 }
 
-/* The runs of a program are one after another. Their turn is no lock in the sense of base/callback.h: on a stream without a handle, the plugin
- * calls a host function of the program in it, which only another run of the same program waits for. */
+/* The runs of a program are sequential. Their turn is not a lock in the sense of base/callback.h: on a stream without a
+ * handle, the plugin calls a host function of the program during it, for which only another run of the same program
+ * waits. */
 static void take_turn(hal_program_t *program) {
   hal_lock(&program->turn);
   HAL_COUNT_LOCK(-1);

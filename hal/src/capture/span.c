@@ -14,7 +14,7 @@ int hal_span_of_elements(const void *address, int64_t below, int64_t above, uint
          !__builtin_add_overflow((uint64_t)(uintptr_t)address, end, high);
 }
 
-/* The memory of a tensor, and whether there is nothing between its elements. Returns as hal_span_of_tensor. */
+/* Returns the memory of a tensor, and whether there are no gaps between its elements. Returns as hal_span_of_tensor. */
 static inline int span_tensor(const hal_tensor_t *tensor, hal_span_t *span) {
   int64_t below = 0, above = 0, elements = 1, reach, length;
   int overflow = 0;
@@ -48,7 +48,7 @@ static uint32_t tensors_of(const hal_value_t *value) {
   return value->tag == HAL_VALUE_TENSOR ? value->u.t != NULL : value->tag == HAL_VALUE_TENSOR_LIST ? value->count : 0;
 }
 
-/* Returns 0 when the tensor may cover any memory. */
+/* Returns 0 if the tensor may be in any memory. */
 static int note_tensor(hal_span_t *spans, uint32_t *count, const hal_tensor_t *tensor, uint32_t writes) {
   hal_span_t *const span = &spans[*count];
   const int has_memory = tensor ? span_tensor(tensor, span) : 0;
@@ -59,7 +59,7 @@ static int note_tensor(hal_span_t *spans, uint32_t *count, const hal_tensor_t *t
 
 void hal_span_note(hal_arena_t *arena, hal_program_op_t *op, const hal_op_call_t *call) {
   uint32_t count = call->result_count;
-  if (op->op >= HAL_OP_ID_COUNT) return; /* a library's function may do what it likes */
+  if (op->op >= HAL_OP_ID_COUNT) return; /* a library's function has unknown effects */
   for (uint32_t i = 0; i < call->arg_count; i++) count += tensors_of(&call->args[i]);
   hal_span_t *const spans =
       hal_arena_take(arena, (count + 1) * sizeof *spans); /* the last one is for a tensor without memory */

@@ -1,4 +1,4 @@
-/* text.c: what a program holds, in numbers and as text. */
+/* text.c: the contents of a program, as numbers and as text. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include "hal/status.h"
 #include "hal_op_ids.h"
 
-/* A program that is read, not changed. */
+/* Locks a program that is read, not changed. */
 static hal_program_t *locked(const hal_program_t *program) {
   hal_program_t *const own = (hal_program_t *)(uintptr_t)program;
   hal_program_lock(own);
@@ -43,7 +43,7 @@ hal_status_t hal_program_info(const hal_program_t *program, hal_program_info_t *
   return HAL_OK;
 }
 
-/* ---- text ------------------------------------------------------------------------------------------------------------------ */
+/* ---- text -------------------------------------------------------------------------------------------------------- */
 
 /* Text that is counted, and written as far as it fits. */
 typedef struct writer_s {
@@ -97,8 +97,9 @@ static void add_command(writer_t *writer, const hal_command_t *command) {
   }
 }
 
-/* Returns the implementation of an operator, which its first command that computes determines: the plugin, a portable kernel, a library, a
- * function of the host; else only the device's own copies, fills and random numbers. Operators that fall back to the CPU are not recorded. */
+/* Returns the implementation of an operator, which its first command that computes determines: the plugin, a portable
+ * kernel, a library, a function of the host; otherwise only the device's own copies, fills and random numbers.
+ * Operators that fall back to the CPU are not recorded. */
 static const char *verdict_of(const hal_command_list_t *list, uint32_t index, uint32_t command) {
   for (uint32_t i = command; i < list->command_count; i++) {
     if (list->commands[i].op != index) continue;
@@ -110,7 +111,7 @@ static const char *verdict_of(const hal_command_list_t *list, uint32_t index, ui
   return "native";
 }
 
-/* What is written. */
+/* The subject of the text. */
 typedef struct subject_s {
   const hal_command_list_t *list;
   const char *title;
@@ -144,7 +145,7 @@ static void write_lines(writer_t *writer, const subject_t *subject) {
   }
 }
 
-/* Adds a name to a label, which stands in quotes: libraries name operators as they like. */
+/* Adds a name to a label in quotes, because libraries may use any characters in names. */
 static void add_quoted(writer_t *writer, const char *name) {
   for (; *name; name++) add(writer, *name == '"' || *name == '\\' ? "\\%c" : "%c", *name);
 }
@@ -179,7 +180,7 @@ static size_t put(const subject_t *subject, uint32_t format, char *text, size_t 
 
 hal_status_t hal_command_list_check_format(uint32_t format) {
   if (format == HAL_PROGRAM_LINES || format == HAL_PROGRAM_DOT) return HAL_OK;
-  return hal_error_set(HAL_INVALID_ARGUMENT, "texts have the formats 0 (lines) and 1 (dot), not %u", (unsigned)format);
+  return hal_error_set(HAL_INVALID_ARGUMENT, "unknown format %u; expected 0 (lines) or 1 (dot)", (unsigned)format);
 }
 
 hal_status_t hal_command_list_text(const hal_command_list_t *list, const char *title, const hal_lazy_desc_t *desc,

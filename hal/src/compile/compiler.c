@@ -1,4 +1,4 @@
-/* compiler.c: the compilers of devices, and the programs that they made. */
+/* compiler.c: the compilers of devices, and their compiled programs. */
 #include <stdio.h>
 #include <string.h>
 
@@ -14,9 +14,9 @@
 
 enum {
   MOST_PROGRAMS = 4096
-}; /* shapes that vary without end do not fill the memory: further runs are queued as they were recorded */
+}; /* limits the memory for shapes that keep changing: further graphs are queued as they were recorded */
 
-/* A graph that was compiled, or refused. */
+/* A graph that was compiled, or that the compiler declined. */
 typedef struct compiled_s {
   uint64_t hash;
   int refused;
@@ -29,28 +29,28 @@ struct hal_programs_s {
   hal_compiler_t compiler;
   hal_device_t *device;
   hal_compiler_info_t info; /* under the lock of the device's slot */
-  hal_lock_t lock;          /* of all that follows */
+  hal_lock_t lock;          /* for the following fields */
   hal_arena_t arena;
   hal_ir_key_t key;
   compiled_t **table; /* by hash */
   uint32_t count, room;
-  int warned; /* that there are too many */
+  int warned; /* a warning about too many programs was logged */
 };
 
 /* The compiler of a device: its slot. */
 struct hal_device_compiler_s {
-  hal_lock_t query_lock; /* of `known`, held while the plugin is queried for its compiler */
+  hal_lock_t query_lock; /* for `known`; held while the host queries the plugin for its compiler */
   int known;             /* the application has set one, or the plugin was queried */
-  hal_lock_t lock;       /* of all that follows */
+  hal_lock_t lock;       /* for the following fields */
   hal_programs_t *programs;
-  uint32_t lazy_streams; /* which may use the programs */
+  uint32_t lazy_streams; /* number of lazy streams that may use the programs */
 };
 
 static hal_device_compiler_t *slot_of(const hal_device_t *device) {
   return hal_device_slot(device, HAL_COMPONENT_COMPILE);
 }
 
-/* ---- setting ---------------------------------------------------------------------------------------------------------------- */
+/* ---- setting ----------------------------------------------------------------------------------------------------- */
 
 static void destroy_programs(hal_programs_t *programs) {
   if (!programs) return;
@@ -95,7 +95,7 @@ static hal_status_t make_programs(hal_device_t *device, const hal_compiler_t *co
   if (!known.name || !known.accepts || !known.compile || !known.execute || !known.destroy)
     return hal_error_set(
         HAL_INVALID_ARGUMENT,
-        "a compiler has a name and the functions accepts, compile, execute and destroy; '%s' lacks one",
+        "a compiler needs a name and the functions accepts, compile, execute and destroy; '%s' lacks one",
         known.name ? known.name : "");
   if (known.flags & ~HAL_COMPILER_FIXED_NUMBERS)
     return hal_error_set(HAL_UNIMPLEMENTED,
@@ -109,7 +109,7 @@ static hal_status_t make_programs(hal_device_t *device, const hal_compiler_t *co
   return HAL_OK;
 }
 
-/* Queries the plugin. The slot's `query_lock` is held. */
+/* Queries the plugin. The caller holds the slot's `query_lock`. */
 static void query_plugin(hal_device_t *device) {
   hal_compiler_t compiler = {.struct_size = sizeof compiler};
   hal_programs_t *programs = NULL;
@@ -126,7 +126,8 @@ static void query_plugin(hal_device_t *device) {
   hal_unlock(&slot->lock);
 }
 
-/* Determines the compiler: the plugin is queried once, unless the application has set one, or none. Other threads wait meanwhile. */
+/* Determines the compiler: queries the plugin once, unless the application has set a compiler or NULL. Other threads
+ * wait meanwhile. */
 static void determine(hal_device_t *device, int query) {
   hal_device_compiler_t *const slot = slot_of(device);
   hal_lock_and_defer(&slot->query_lock);
@@ -148,11 +149,11 @@ hal_status_t hal_compiler_set(int32_t device, const hal_compiler_t *compiler) {
   if (!slot->lazy_streams)
     slot->programs = programs;
   else
-    status = hal_error_set(HAL_FAILED_PRECONDITION, "device %s: a stream is lazy, %s%s%s; end that first", found->label,
-                           before ? "with programs of the compiler '" : "without a compiler",
+    status = hal_error_set(HAL_FAILED_PRECONDITION, "device %s: a stream is lazy, %s%s%s; call hal_lazy_end first",
+                           found->label, before ? "with programs of the compiler '" : "without a compiler",
                            before ? before->compiler.name : "", before ? "'" : "");
   hal_unlock(&slot->lock);
-  if (!status && before) hal_stream_drain_all(found); /* failures remain for the next synchronization of the streams */
+  if (!status && before) hal_stream_drain_all(found); /* the next synchronization of a stream reports its failure */
   destroy_programs(status ? programs : before);
   return status;
 }
@@ -203,7 +204,7 @@ int hal_compiler_accepts(const hal_programs_t *programs, uint32_t op, const hal_
   return name && programs->compiler.accepts(programs->compiler.state, op, name, call) != 0;
 }
 
-/* ---- programs ----------------------------------------------------------------------------------------------------------------- */
+/* ---- programs ---------------------------------------------------------------------------------------------------- */
 
 static uint64_t hash_key(const hal_ir_key_t *key) {
   uint64_t hash = key->size;
@@ -211,7 +212,7 @@ static uint64_t hash_key(const hal_ir_key_t *key) {
     uint64_t word;
     memcpy(&word, key->bytes + i, sizeof word);
     hash ^= word;
-    hash ^= hash >> 32; /* Fibonacci hashing, after a fold of the upper half */
+    hash ^= hash >> 32; /* Fibonacci hashing, after folding the upper half */
     hash *= UINT64_C(0x9E3779B97F4A7C15);
   }
   return hash ^ hash >> 29;
@@ -235,7 +236,7 @@ static int make_room(hal_programs_t *programs) {
   return 1;
 }
 
-/* Finds the place of the key's program in the table. */
+/* Finds the entry for the key's program in the table. */
 static compiled_t **place_of(hal_programs_t *programs, uint64_t hash) {
   const hal_ir_key_t *const key = &programs->key;
   uint64_t at = hash & (programs->room - 1);
@@ -244,7 +245,7 @@ static compiled_t **place_of(hal_programs_t *programs, uint64_t hash) {
   return &programs->table[at];
 }
 
-/* Reports to the observer that a program was compiled. */
+/* Reports a compiled program to the observer. */
 static void report_compiled(const hal_programs_t *programs, const hal_ir_graph_t *graph, const compiled_t *compiled,
                             hal_command_list_observer_t *observer, uint64_t origin) {
   char text[1024];
@@ -252,10 +253,10 @@ static void report_compiled(const hal_programs_t *programs, const hal_ir_graph_t
   const int written =
       snprintf(text, sizeof text, "a program of %u operators for the compiler '%s', %s to %s%s", ir->node_count,
                programs->compiler.name, hal_ir_node(ir, 0)->name, hal_ir_node(ir, ir->node_count - 1)->name,
-               compiled->refused ? ", which it refused" : ": ");
+               compiled->refused ? ", which it declined" : ": ");
   if (!compiled->refused && programs->compiler.text && written > 0 && (size_t)written < sizeof text)
     programs->compiler.text(programs->compiler.state, compiled->program, text + written, sizeof text - (size_t)written);
-  text[sizeof text - 1] = '\0'; /* whatever a compiler writes */
+  text[sizeof text - 1] = '\0'; /* whatever the compiler has written */
   observer->compiled(observer, origin, text);
 }
 
@@ -281,7 +282,7 @@ static compiled_t *compile(hal_programs_t *programs, hal_ir_graph_t *graph, uint
   return compiled;
 }
 
-/* Finds the program of the graph, or creates it; NULL = there is no memory, or there are too many. */
+/* Finds the program of the graph, or creates it; NULL = there is no memory, or there are too many programs. */
 static compiled_t *find(hal_programs_t *programs, hal_ir_graph_t *graph, hal_command_list_observer_t *observer,
                         uint64_t origin) {
   programs->key.size = 0;
@@ -296,7 +297,7 @@ static compiled_t *find(hal_programs_t *programs, hal_ir_graph_t *graph, hal_com
   if (programs->count == MOST_PROGRAMS) {
     if (!programs->warned)
       hal_log(HAL_LOG_WARNING,
-              "device %s: the compiler '%s' was given %d different programs, and gets no more: further ones run "
+              "device %s: the compiler '%s' has compiled %d different programs, the maximum: further ones run "
               "operator by operator",
               programs->device->label, programs->compiler.name, MOST_PROGRAMS);
     programs->warned = 1;
@@ -309,7 +310,7 @@ static compiled_t *find(hal_programs_t *programs, hal_ir_graph_t *graph, hal_com
   return *place;
 }
 
-/* ---- queueing ----------------------------------------------------------------------------------------------------------------- */
+/* ---- queueing ---------------------------------------------------------------------------------------------------- */
 
 void hal_compiler_prepare(hal_command_list_t *list) {
   for (uint32_t i = list->command_count; i-- > 0;)
@@ -318,15 +319,15 @@ void hal_compiler_prepare(hal_command_list_t *list) {
     if (list->commands[i].op != HAL_NO_OP) list->ops[list->commands[i].op].last = i;
 }
 
-/* The operator of a command, if it may be in a program. */
+/* Returns the operator of a command, if it may be in a program. */
 static const hal_program_op_t *operator_of(const hal_command_list_t *list, uint32_t number) {
   const hal_command_t *const command = &list->commands[number];
   const hal_program_op_t *const op = command->op == HAL_NO_OP ? NULL : &list->ops[command->op];
   return op && op->call && op->complete ? op : NULL;
 }
 
-/* Returns the command after the run of accepted operators that begins with one; `begin` when there is none. The run has all commands of
- * each operator. */
+/* Returns the command after the sequence of accepted operators that begins at `begin`, or `begin` if there is none. The
+ * sequence contains all commands of each operator. */
 static uint32_t end_of_run(const hal_command_list_t *list, uint32_t begin) {
   uint32_t end = begin;
   for (; end < list->command_count; end++) {
@@ -334,7 +335,7 @@ static uint32_t end_of_run(const hal_command_list_t *list, uint32_t begin) {
     const hal_program_op_t *const op = operator_of(list, end);
     if (!op || op->first < begin) break;
   }
-  for (uint32_t i = begin; i < end; i++) { /* another thread's operators may stand between those of one */
+  for (uint32_t i = begin; i < end; i++) { /* commands of one operator may be separated by those of another thread */
     const hal_program_op_t *const op = list->commands[i].kind == HAL_COMMAND_FREED ? NULL : operator_of(list, i);
     if (!op || op->last < end) continue;
     end = op->first;

@@ -1,4 +1,5 @@
-/* ir.c: graphs of recorded operators: which tensors share a buffer, and which value each of them reads or makes. */
+/* ir.c: graphs of recorded operators: determines which tensors share a buffer, and which value each of them reads or
+ * produces. */
 #include "compile/ir.h"
 
 #include <stdlib.h>
@@ -14,19 +15,19 @@
 
 enum { NO_VALUE = 0xFFFFFFFFu };
 
-/* Memory that tensors access. `current`, `last`: 1 + the number of the lifetime that an access belongs to now, and of the latest one;
- * 0 = none. */
+/* Memory that tensors access. `current` is 1 + the number of the lifetime to which an access belongs now; `last` is
+ * that of the latest lifetime; 0 = none. */
 typedef struct span_s {
   char *low, *high;
   uint32_t current, last;
 } span_t;
 
-/* What tensors of a span access until its memory is released: a buffer. */
+/* The accesses of a span until its memory is released: a buffer. */
 typedef struct lifetime_s {
   char *low, *high;
   uint32_t end;     /* index after the last command that accesses it */
   uint32_t earlier; /* 1 + the number of the previous lifetime of the same memory; 0 = none */
-  uint32_t buffer;  /* HAL_IR_NO_BUFFER until its first use has a place */
+  uint32_t buffer;  /* HAL_IR_NO_BUFFER until its first use is assigned */
 } lifetime_t;
 
 typedef struct making_s {
@@ -50,9 +51,9 @@ static void *take(making_t *making, size_t count, size_t size) {
   return piece;
 }
 
-/* ---- tensors ---------------------------------------------------------------------------------------------------------------- */
+/* ---- tensors ----------------------------------------------------------------------------------------------------- */
 
-/* The bytes that a tensor accesses. Returns as hal_span_of_tensor. */
+/* Computes the bytes that a tensor accesses. Returns as hal_span_of_tensor. */
 static int span_of(const hal_tensor_t *tensor, span_t *span) {
   uint64_t low, high;
   const int has_memory = hal_span_of_tensor(tensor, &low, &high);
@@ -106,14 +107,14 @@ static void add_reads(making_t *making, hal_ir_use_t *uses, const hal_op_call_t 
   }
 }
 
-/* ---- lifetimes -------------------------------------------------------------------------------------------------------------- */
+/* ---- lifetimes --------------------------------------------------------------------------------------------------- */
 
 static int compare_spans(const void *one, const void *other) {
   const span_t *const a = one, *const b = other;
   return (a->low > b->low) - (a->low < b->low);
 }
 
-/* Makes spans that overlap one. */
+/* Merges spans that overlap. */
 static void merge_spans(making_t *making) {
   uint32_t count = 0;
   qsort(making->spans, making->span_count, sizeof *making->spans, compare_spans);
@@ -154,7 +155,7 @@ static void extend_lifetime(making_t *making, const hal_ir_use_t *use, uint32_t 
   making->lifetime_of[use - making->uses] = span->current - 1;
 }
 
-/* Ends the lifetimes that the release of memory ends: of spans of which nothing else was accessed. */
+/* Ends lifetimes at the release of memory, if nothing else in their spans was accessed. */
 static void end_lifetimes(making_t *making, uint32_t number) {
   const hal_command_t *const command = &making->list->commands[number];
   char *const low = (char *)(uintptr_t)command->u.freed.address, *const high = low + command->u.freed.size;
@@ -166,7 +167,7 @@ static void end_lifetimes(making_t *making, uint32_t number) {
   }
 }
 
-/* Finds the lifetimes of the memory, in the order of the commands. */
+/* Finds the lifetimes of memory, in the order of the commands. */
 static void list_lifetimes(making_t *making, uint32_t begin, uint32_t end) {
   const hal_ir_graph_t *const graph = making->graph;
   for (uint32_t i = begin, n = 0; i < end; i++) {
@@ -180,9 +181,9 @@ static void list_lifetimes(making_t *making, uint32_t begin, uint32_t end) {
   }
 }
 
-/* ---- buffers ---------------------------------------------------------------------------------------------------------------- */
+/* ---- buffers ----------------------------------------------------------------------------------------------------- */
 
-/* Assigns a buffer to a tensor: numbered by first use, for any addresses. */
+/* Assigns a buffer to a tensor. Buffers are numbered by first use, independent of addresses. */
 static void place(making_t *making, hal_ir_use_t *use) {
   span_t accessed;
   hal_ir_graph_t *const graph = making->graph;
@@ -202,7 +203,7 @@ static void place(making_t *making, hal_ir_use_t *use) {
   use->whole = accessed.low == lifetime->low && accessed.high == lifetime->high && is_dense(use->tensor);
 }
 
-/* Returns the value in a buffer; an input of the graph if no node has written it. */
+/* Returns the value in a buffer; it is an input of the graph if no node has written it. */
 static uint32_t held_by(hal_ir_graph_t *graph, hal_ir_buffer_t *buffer) {
   if (buffer->last_value == NO_VALUE) {
     buffer->first_value = buffer->last_value = graph->ir.value_count++;
@@ -222,7 +223,7 @@ static void write_value(making_t *making, uint32_t op, hal_ir_use_t *use) {
   hal_ir_graph_t *const graph = making->graph;
   place(making, use);
   if (use->buffer == HAL_IR_NO_BUFFER) return;
-  if (op < HAL_OP_ID_COUNT && hal_op_infos[op].updates) use->whole = 0; /* its result is made of what is there */
+  if (op < HAL_OP_ID_COUNT && hal_op_infos[op].updates) use->whole = 0; /* the operator also reads the result */
   hal_ir_buffer_t *const buffer = &graph->buffers[use->buffer];
   use->before = use->whole ? buffer->last_value : held_by(graph, buffer);
   use->value = graph->ir.value_count++;
@@ -253,7 +254,7 @@ static void find_outputs(making_t *making, uint32_t begin, uint32_t end) {
   }
 }
 
-/* ---- graphs ----------------------------------------------------------------------------------------------------------------- */
+/* ---- graphs ------------------------------------------------------------------------------------------------------ */
 
 /* Lists the operators of the commands, and their tensors. */
 static void list_nodes(making_t *making, uint32_t begin, uint32_t end) {
@@ -317,7 +318,7 @@ hal_status_t hal_ir_make(hal_arena_t *arena, const hal_command_list_t *list, uin
   return making.status;
 }
 
-/* ---- keys ------------------------------------------------------------------------------------------------------------------- */
+/* ---- keys -------------------------------------------------------------------------------------------------------- */
 
 static void put(hal_ir_key_t *key, const void *data, size_t size) {
   if (key->size + size > key->room) {
@@ -346,7 +347,8 @@ static void put_use(hal_ir_key_t *key, const hal_ir_use_t *use) {
   put(key, tensor->strides, (size_t)tensor->ndim * sizeof *tensor->strides);
 }
 
-/* Returns whether an argument is a number that may be of any type (ATen's Scalar): an integer among them is no size and no dimension. */
+/* Returns whether an argument is a number of any type (ATen's Scalar): an integer among them is neither a size nor a
+ * dimension. */
 static int is_scalar(const hal_ir_node_t *node, uint32_t argument) {
   if (node->op >= HAL_OP_ID_COUNT) return 0;
   const hal_op_info_t *const info = &hal_op_infos[node->op];
@@ -393,7 +395,7 @@ void hal_ir_write_key(const hal_ir_graph_t *graph, int numbers, hal_ir_key_t *ke
     put_number(key, graph->buffers[b].size);
     put_number(key, graph->buffers[b].reuses);
     put_number(key, graph->buffers[b].flags | ((uint64_t)(uintptr_t)graph->addresses[b] & 255)
-                                                  << 32); /* and how it is aligned */
+                                                  << 32); /* and its alignment */
   }
   for (uint32_t n = 0; n < graph->ir.node_count; n++) {
     const hal_ir_node_t *const node = &graph->nodes[n];

@@ -1,4 +1,4 @@
-/* device.c: devices of all plugins under one numbering, made ready at first use, and the thread's current device. */
+/* device.c: devices of all plugins under one numbering, initialized at first use, and the thread's current device. */
 #define _POSIX_C_SOURCE 200809L
 #include "hal/device.h"
 
@@ -90,7 +90,7 @@ static hal_status_t start_plugin(hal_plugin_t *plugin) {
   return hal_error_set(plugin->init_status, "%s", plugin->init_message);
 }
 
-/* Asks the plugin for the first `size` bytes of a device's description; the others are zero. */
+/* Queries the plugin for the first `size` bytes of a device's description; the others are zero. */
 static hal_status_t describe(const hal_device_t *device, size_t size, hal_device_info_t *out_info) {
   hal_device_info_t info = {.struct_size = size};
   const hal_status_t status = hal_call_device_info(device->plugin, device->ordinal, &info);
@@ -105,11 +105,12 @@ static hal_status_t describe(const hal_device_t *device, size_t size, hal_device
   return HAL_OK;
 }
 
-/* What a device that is started knows of itself: for the rest drivers open libraries of system management. */
+/* The part of the description that is read at initialization: for the rest, drivers open libraries of system
+ * management. */
 static const size_t started_size = HAL_STRUCT_SIZE(hal_device_info_t, architecture);
 
-/* Creates all that the device owns; runs under its lock. If a part fails, the others are destroyed in the reverse
- * order, so that a later use tries again. */
+/* Creates everything that the device owns; runs under its lock. If a part fails, the others are destroyed in the
+ * reverse order, so that a later use can try again. */
 static hal_status_t build(hal_device_t *device) {
   hal_status_t status = describe(device, started_size, &device->info);
   if (!status) status = hal_stream_create_all(device);
@@ -164,7 +165,7 @@ void hal_device_drain(hal_device_t *device, const char *call, const char *doing)
     hal_log(HAL_LOG_WARNING, "while %s device %s: %s", doing, device->label, hal_error_message());
   }
   hal_device_hooks.drain(device);
-  for (int id = 0; id < HAL_STREAMS_OF_DEVICE; id++) { /* failures that no caller has queried */
+  for (int id = 0; id < HAL_STREAMS_OF_DEVICE; id++) { /* failures that were not reported yet */
     hal_stream_t *const stream = hal_stream_at(device, id);
     if (stream && hal_failure_deliver(stream, 0, HAL_SLOT_stream_synchronize, HAL_OK))
       hal_log(HAL_LOG_WARNING, "while %s device %s: %s", doing, device->label, hal_error_message());
@@ -264,12 +265,12 @@ hal_status_t hal_device_synchronize(int32_t device) {
   hal_kernel_error_mark_all(found, &marks);
   const hal_status_t status = hal_call_device_synchronize(found->plugin, found->ordinal);
   hal_device_hooks.poll(found);
-  if (status) { /* its stream is unknown, so it is reported now; those of streams later */
+  if (status) { /* the stream is unknown, so it is reported now; failures of streams are reported later */
     if (status == HAL_UNAVAILABLE)
       return hal_failure_deliver(&found->default_stream, 0, HAL_SLOT_device_synchronize, status);
     return hal_error_plugin(found->plugin, HAL_SLOT_device_synchronize, status);
   }
-  /* One failure at a time: the next ones are for the next synchronization. */
+  /* One failure at a time: the next synchronization reports the next one. */
   for (int id = 0; id < HAL_STREAMS_OF_DEVICE; id++) {
     hal_stream_t *const stream = hal_stream_at(found, id);
     if (stream) HAL_RETURN_IF_ERROR(hal_failure_deliver(stream, marks.mark[id], HAL_SLOT_device_synchronize, HAL_OK));

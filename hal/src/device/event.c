@@ -1,4 +1,4 @@
-/* event.c: events, thin over the plugin's, which they keep together with their device. */
+/* event.c: events, thin wrappers of the plugin's events with their device. */
 #include "hal/event.h"
 
 #include "device/event_internal.h"
@@ -7,7 +7,7 @@
 #include "hal/status.h"
 #include "plugin/call.h"
 
-/* The host's side of an event, whose handle is still to come. */
+/* Creates the host's side of an event, without the plugin's handle. */
 static hal_event_t *make(hal_device_t *device, uint32_t flags) {
   hal_event_t *const event = hal_malloc(sizeof *event);
   if (!event) {
@@ -29,7 +29,7 @@ hal_status_t hal_event_create(int32_t device, uint32_t flags, hal_event_t **out_
   HAL_RETURN_IF_ERROR(hal_device_get(device, &found));
   if (flags & HAL_EVENT_INTERPROCESS && flags & HAL_EVENT_TIMING)
     return hal_error_set(HAL_INVALID_ARGUMENT,
-                         "an event that processes share has no times: make it without HAL_EVENT_TIMING "
+                         "interprocess events do not support timing; create the event without HAL_EVENT_TIMING "
                          "(enable_timing=False), or without HAL_EVENT_INTERPROCESS");
   hal_event_t *const event = make(found, flags);
   if (!event) return HAL_RESOURCE_EXHAUSTED;
@@ -47,10 +47,11 @@ hal_status_t hal_event_ipc_export(hal_event_t *event, void *handle, size_t room,
   hal_plugin_t *const plugin = event->device->plugin;
   HAL_RETURN_IF_ERROR(hal_device_check_alive(event->device));
   if (!(event->flags & HAL_EVENT_INTERPROCESS))
-    return hal_error_set(HAL_FAILED_PRECONDITION,
-                         "an event of device %s was made for this process alone; make it with HAL_EVENT_INTERPROCESS "
-                         "(interprocess=True) to pass it to other processes",
-                         event->device->label);
+    return hal_error_set(
+        HAL_FAILED_PRECONDITION,
+        "an event of device %s was created for this process only; create it with HAL_EVENT_INTERPROCESS "
+        "(interprocess=True) to pass it to other processes",
+        event->device->label);
   return hal_error_plugin(plugin, HAL_SLOT_event_ipc_export,
                           hal_call_event_ipc_export(plugin, event->handle, 0, handle, room, out_size));
 }
@@ -87,10 +88,11 @@ void hal_event_destroy(hal_event_t *event) {
 /* Records the event on one of the stream's queues. */
 static hal_status_t record_on(hal_event_t *event, hal_stream_t *stream, hal_queue_t *queue) {
   uint64_t recording = 0;
-  hal_stream_flush(stream, "hal_event_record");        /* before the mark: deferred work is the event's */
-  const uint64_t mark = hal_kernel_error_mark(stream); /* before: what is queued meanwhile is not the event's */
+  hal_stream_flush(stream, "hal_event_record"); /* before the mark: deferred work is part of the event */
+  /* first: work that is queued meanwhile is not part of the event */
+  const uint64_t mark = hal_kernel_error_mark(stream);
   hal_status_t status = queue->calls->record_event(queue, event->handle, &recording);
-  if (recording) { /* a place in it: nothing is queued */
+  if (recording) { /* a position in the recording: nothing is queued */
     atomic_store_explicit(&event->stream, stream, memory_order_relaxed);
     atomic_store_explicit(&event->recording, recording, memory_order_release);
     return HAL_OK;
@@ -121,13 +123,13 @@ hal_status_t hal_event_record(hal_event_t *event, hal_stream_t *stream) {
   return record_on(event, stream, hal_stream_queue(stream));
 }
 
-/* Ends a synchronization or query of the event: its work has failed if the stream's has, and the plugin reports failures of
- * streams only. The stream is queried once per record. */
+/* Ends a synchronization or query of the event. Its work has failed if the stream's has, and the plugin reports only
+ * failures of streams. The stream is queried once per record. */
 static inline hal_status_t finish(hal_event_t *event, uint32_t slot, hal_status_t status) {
   hal_stream_t *const stream = atomic_load_explicit(&event->stream, memory_order_acquire);
   if (!stream || status == HAL_NOT_READY) return hal_error_plugin(event->device->plugin, slot, status);
   if (!status && !atomic_load_explicit(&event->queried, memory_order_relaxed)) {
-    atomic_store_explicit(&event->queried, 1, memory_order_relaxed); /* twice by two threads is as good */
+    atomic_store_explicit(&event->queried, 1, memory_order_relaxed); /* a second call by another thread is harmless */
     hal_failure_ask(stream);
   }
   return hal_failure_deliver(stream, atomic_load_explicit(&event->mark, memory_order_relaxed), slot, status);
@@ -176,7 +178,7 @@ hal_status_t hal_event_elapsed(hal_event_t *start, hal_event_t *end, int64_t *ou
     return hal_error_set(HAL_FAILED_PRECONDITION,
                          "no time can be taken: make both events with HAL_EVENT_TIMING "
                          "(enable_timing=True)");
-  HAL_RETURN_IF_ERROR(check_unrecorded(start, "hal_event_elapsed")); /* a record before it has other times */
+  HAL_RETURN_IF_ERROR(check_unrecorded(start, "hal_event_elapsed")); /* an earlier record has other times */
   HAL_RETURN_IF_ERROR(check_unrecorded(end, "hal_event_elapsed"));
   if (!atomic_load(&start->recorded) || !atomic_load(&end->recorded))
     return hal_error_set(HAL_FAILED_PRECONDITION,

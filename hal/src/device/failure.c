@@ -17,7 +17,7 @@ typedef struct taken_s {
   char message[HAL_FAILURE_BYTES];
 } taken_t;
 
-/* ---- records ------------------------------------------------------------------------------------------------------ */
+/* ---- records ----------------------------------------------------------------------------------------------------- */
 
 static void put(hal_failure_t *record, hal_status_t status) {
   hal_lock(&record->lock);
@@ -25,7 +25,7 @@ static void put(hal_failure_t *record, hal_status_t status) {
     record->status = status;
     snprintf(record->message, sizeof record->message, "%s", hal_error_message());
     atomic_store_explicit(&record->set, 1, memory_order_release);
-  } else { /* the first is the cause of the others, as often as not, and decides on the status */
+  } else { /* the first one is often the cause of the others, and determines the status */
     hal_text_append(record->message, sizeof record->message, "; and then: %s", hal_error_message());
   }
   hal_unlock(&record->lock);
@@ -44,7 +44,7 @@ static int take(hal_failure_t *record, taken_t *out_taken) {
   return was_set;
 }
 
-/* What is cleared by a reset alone. */
+/* A state that only a reset clears. */
 static hal_status_t report_lost(hal_device_t *device) {
   char message[HAL_FAILURE_BYTES];
   hal_lock(&device->lost.lock);
@@ -65,7 +65,7 @@ void hal_failure_forget(hal_device_t *device) {
   }
 }
 
-/* ---- keeping ------------------------------------------------------------------------------------------------------ */
+/* ---- recording --------------------------------------------------------------------------------------------------- */
 
 void hal_failure_record(hal_stream_t *stream, hal_status_t status) {
   if (status != HAL_UNAVAILABLE)
@@ -74,7 +74,7 @@ void hal_failure_record(hal_stream_t *stream, hal_status_t status) {
     put(&stream->device->lost, status);
 }
 
-/* Puts the operator and the kernel before the message, where the plugin knows them. */
+/* Prepends the operator and the kernel to the message, if the plugin knows them. */
 static void describe(const hal_stream_t *stream, hal_status_t status) {
   hal_stream_error_t error = {.struct_size = sizeof error};
   char message[HAL_FAILURE_BYTES], ops[160] = "";
@@ -83,7 +83,7 @@ static void describe(const hal_stream_t *stream, hal_status_t status) {
     error = (hal_stream_error_t){0};
   error.op[sizeof error.op - 1] = error.kernel[sizeof error.kernel - 1] = '\0';
   const int is_slot =
-      hal_slot_find(error.op, strlen(error.op)) < HAL_SLOT_COUNT; /* "kernel_launch" has no information */
+      hal_slot_find(error.op, strlen(error.op)) < HAL_SLOT_COUNT; /* "kernel_launch" adds no information */
   if (error.kernel[0] && (is_slot || !error.op[0])) hal_device_hooks.ops_of_kernel(error.kernel, ops, sizeof ops);
   if (!ops[0]) snprintf(ops, sizeof ops, "%s", error.op);
   if (error.kernel[0])
@@ -104,9 +104,9 @@ hal_status_t hal_failure_ask(hal_stream_t *stream) {
   return status;
 }
 
-/* ---- streams that waited for others ------------------------------------------------------------------------------- */
+/* ---- streams that waited for others ------------------------------------------------------------------------------ */
 
-/* The lock is held. */
+/* The caller holds the lock. */
 static int follow(hal_follow_t *follows, hal_stream_t *other, uint64_t mark) {
   const uint32_t count = atomic_load_explicit(&follows->count, memory_order_relaxed);
   uint32_t i = 0;
@@ -118,7 +118,7 @@ static int follow(hal_follow_t *follows, hal_stream_t *other, uint64_t mark) {
   return 1;
 }
 
-/* Takes the list, or a copy of it. */
+/* Moves or copies the list. */
 static uint32_t read_follows(hal_follow_t *follows, int clear, hal_followed_t out_of[HAL_FOLLOWS]) {
   hal_lock(&follows->lock);
   const uint32_t count = atomic_load_explicit(&follows->count, memory_order_relaxed);
@@ -131,7 +131,7 @@ static uint32_t read_follows(hal_follow_t *follows, int clear, hal_followed_t ou
 int hal_failure_follow(hal_stream_t *stream, hal_stream_t *other, uint64_t mark) {
   hal_followed_t of[HAL_FOLLOWS];
   if (stream == other) return 1;
-  /* What the other waited for was done before, too. */
+  /* Work that the other stream waited for was also done before. */
   uint32_t count = 0;
   if (atomic_load_explicit(&other->follows.count, memory_order_acquire)) count = read_follows(&other->follows, 0, of);
   hal_lock(&stream->follows.lock);
@@ -142,7 +142,7 @@ int hal_failure_follow(hal_stream_t *stream, hal_stream_t *other, uint64_t mark)
   return fits;
 }
 
-/* Reports a failure of the work that the stream has waited for: one at a time, the others later. */
+/* Reports a failure of the work that the stream has waited for: one now, the others later. */
 static hal_status_t report_followed(hal_stream_t *stream) {
   hal_followed_t of[HAL_FOLLOWS];
   taken_t failure;
@@ -168,11 +168,11 @@ static hal_status_t report_followed(hal_stream_t *stream) {
   return result;
 }
 
-/* ---- delivery ----------------------------------------------------------------------------------------------------- */
+/* ---- delivery ---------------------------------------------------------------------------------------------------- */
 
 hal_status_t hal_failure_deliver_slow(hal_stream_t *stream, uint64_t mark, uint32_t slot, hal_status_t status) {
   taken_t failure;
-  /* An older one is reported first: the plugin's status must not precede its cause. */
+  /* An older failure is reported first: the plugin's status must not precede its cause. */
   int found = take(&stream->failure, &failure);
   if (status && status != HAL_NOT_READY) hal_failure_record_plugin(stream, slot, status);
   if (!status) {

@@ -1,24 +1,27 @@
 /* failure.h: failures of asynchronous work. Private to hal/src.
  *
- * Each stream has a failure record. A failure from any source (a status that the allocator or the profile receives, a report of a kernel
- * (kernel_error.h), a free, a synchronization) is stored in the record of the stream whose work failed. It is reported once, to the first
- * caller that synchronizes or queries the stream, its device or an event recorded on it, or a stream that waited for such an event, and is
- * then cleared. Several failures before such a call are reported together. A device that is lost (HAL_UNAVAILABLE) stays lost until it is
- * reset: its failure is reported to every caller. */
+ * Each stream has a failure record. A failure from any source (a status that the allocator or the profile receives, a
+ * report of a kernel (kernel_error.h), a free, a synchronization) is stored in the record of the stream whose work
+ * failed. It is reported once, to the first caller that synchronizes or queries the stream, its device or an event
+ * recorded on it, or a stream that waited for such an event, and is then cleared. Several failures before such a call
+ * are reported together. A device that is lost (HAL_UNAVAILABLE) stays lost until it is reset: its failure is reported
+ * to every caller. */
 #ifndef HAL_SRC_FAILURE_H_
 #define HAL_SRC_FAILURE_H_
 
 #include "device/device.h"
 #include "plugin/call.h"
 
-/* Keeps a failure of work of the stream, whose message is the calling thread's. */
+/* Records a failure of work of the stream; the calling thread has its message. */
 void hal_failure_record(hal_stream_t *stream, hal_status_t status);
 
-/* Records the status that the plugin returned from `slot`; completes the message with the plugin, the operator and the kernel. */
+/* Records the status that the plugin returned from `slot`; completes the message with the plugin, the operator and the
+ * kernel. */
 void hal_failure_record_plugin(hal_stream_t *stream, uint32_t slot, hal_status_t status);
 
-/* Ends a synchronization or query of the stream for which the plugin returned `status`; the work up to `mark`
- * (hal_kernel_error_mark) is done when that is HAL_OK. Returns the status for the caller: the failure, HAL_NOT_READY or HAL_OK. */
+/* Ends a synchronization or query of the stream for which the plugin returned `status`. If that is HAL_OK, the work up
+ * to `mark` (hal_kernel_error_mark) is done. Returns the status for the caller: the failure, HAL_NOT_READY or
+ * HAL_OK. */
 HAL_MUST_USE hal_status_t hal_failure_deliver_slow(hal_stream_t *stream, uint64_t mark, uint32_t slot,
                                                    hal_status_t status);
 HAL_MUST_USE static inline hal_status_t hal_failure_deliver(hal_stream_t *stream, uint64_t mark, uint32_t slot,
@@ -30,22 +33,24 @@ HAL_MUST_USE static inline hal_status_t hal_failure_deliver(hal_stream_t *stream
   return HAL_LIKELY(quiet) ? HAL_OK : hal_failure_deliver_slow(stream, mark, slot, status);
 }
 
-/* Forgets that a device was lost, and what its streams have recorded and waited for: its handles and their work are gone. */
+/* Clears the lost state of a device, and the failures and waits of its streams: its handles and their work no longer
+ * exist. */
 void hal_failure_forget(hal_device_t *device);
 
 /* Queries whether work of the stream has failed, without waiting, and records the failure. HAL_NOT_READY = there is
- * unfinished work, which may still fail; also for a plugin that has no query without waiting. */
+ * unfinished work, which may still fail; also returned for a plugin without a non-blocking query. */
 hal_status_t hal_failure_ask(hal_stream_t *stream);
 
-/* Records that the stream has waited for work of another: its failure will be the stream's, too. 0 = the table is full, and the
- * caller must wait for that work itself. */
+/* Records that the stream has waited for work of another stream, whose failure will also be the stream's. 0 = the table
+ * is full, and the caller must wait for that work. */
 int hal_failure_follow(hal_stream_t *stream, hal_stream_t *other, uint64_t mark);
 
-/* What to do when the plugin did not record an event: see below. */
+/* Called if the plugin did not record an event: see below. */
 hal_status_t hal_stream_record_again(hal_stream_t *stream, hal_plugin_event_t *event, hal_status_t status);
 
-/* Records an event of the plugin's. A failure of the stream's work that the default of event_record encounters, which waits for
- * the stream, is recorded for the stream, and the event is recorded nevertheless. Errors: the plugin's, without a message. */
+/* Records an event of the plugin. The default of event_record waits for the stream: if it encounters a failure of the
+ * stream's work, the failure is recorded for the stream, and the event is recorded nevertheless. Errors: the plugin's,
+ * without a message. */
 static inline hal_status_t hal_stream_record(hal_stream_t *stream, hal_plugin_event_t *event) {
   uint64_t recording;
   hal_stream_flush(stream, "an event");

@@ -30,7 +30,7 @@ hal_status_t hal_generator_default(int32_t device, hal_generator_t **out_generat
   if (device < 0 || device >= hal_device_count()) return hal_device_out_of_range(device);
   _Atomic(hal_generator_t *) *const slot = &hal_devices[device].generator;
   hal_generator_t *generator = atomic_load_explicit(slot, memory_order_acquire);
-  if (!generator) { /* needs no driver: a seed may be set before the first use */
+  if (!generator) { /* needs no driver, because a seed may be set before the first use */
     hal_generator_t *made;
     HAL_RETURN_IF_ERROR(hal_generator_create(HAL_DEFAULT_SEED, &made));
     if (atomic_compare_exchange_strong(slot, &generator, made))
@@ -49,7 +49,7 @@ void hal_generator_set_seed(hal_generator_t *generator, uint64_t seed) {
   hal_unlock(&generator->lock);
 }
 
-/* The lock is no part of the value, so reading takes a generator that is const to the caller. */
+/* The lock is not part of the value, so reading accepts a generator that is const to the caller. */
 static hal_generator_t *unlocked(const hal_generator_t *generator) { return (hal_generator_t *)(uintptr_t)generator; }
 
 uint64_t hal_generator_seed(const hal_generator_t *generator) {

@@ -25,8 +25,8 @@ static char *record_of(const hal_stream_t *stream) {
   return records ? records + (size_t)stream->id * sizeof(record_t) : NULL;
 }
 
-/* Creates the records, outside the allocator: they hold no tensor and do not count in the statistics. The device is idle
- * as far as they are concerned, so they are cleared by the synchronous stream. */
+/* Creates the records, outside the allocator: they hold no tensor and are not part of the statistics. No kernel uses
+ * them yet, so the synchronous stream clears them. */
 static hal_status_t create(hal_device_t *device) {
   static const uint8_t zero[1] = {0};
   const size_t size = RECORDS_BYTES;
@@ -63,7 +63,7 @@ hal_status_t hal_kernel_error_address(hal_stream_t *stream, void **out_address) 
   return HAL_OK;
 }
 
-/* torch's messages call the first operand so. */
+/* torch's messages use this name for the first operand. */
 static const char *operand_name(const char *argument) {
   return !argument || strcmp(argument, "self") == 0 ? "input" : argument;
 }
@@ -95,7 +95,7 @@ static hal_status_t report(const record_t *record) {
   }
 }
 
-/* Names the caller's line, where the stream's queue knows it. */
+/* Adds the caller's line, if the stream's queue knows it. */
 static hal_status_t with_line(hal_stream_t *stream, const record_t *record, hal_status_t status) {
   const uint64_t origin = (uint64_t)record->site >> 32;
   hal_queue_t *const queue = hal_stream_queue(stream);
@@ -110,8 +110,8 @@ static hal_status_t read_back(hal_device_t *device, const char *address, void *t
   return status ? hal_error_plugin(device->plugin, HAL_SLOT_memory_copy, status) : HAL_OK;
 }
 
-/* Reads the stream's record and frees it when it was written. Later work of the stream may be claiming it meanwhile: a
- * record that is not yet written is reported by that work's own synchronization. */
+/* Reads the stream's record, and frees it if it was written. Later work of the stream may be claiming it meanwhile:
+ * that work's own synchronization reports a record that is not written yet. */
 static hal_status_t read_record(hal_stream_t *stream) {
   static const uint8_t zero[1] = {0};
   hal_device_t *const device = stream->device;
@@ -127,7 +127,7 @@ static hal_status_t read_record(hal_stream_t *stream) {
 }
 
 hal_status_t hal_kernel_error_launched(hal_stream_t *stream) {
-  /* After the launch: if it were counted before, a thread that synchronizes meanwhile would count the launch as checked. */
+  /* After the launch: counted earlier, a thread that synchronizes meanwhile would count the launch as checked. */
   const uint64_t mark = atomic_fetch_add_explicit(&stream->reporters, 1, memory_order_release) + 1;
   if (stream->device->info.flags & HAL_DEVICE_ASYNC) return HAL_OK;
   return hal_kernel_error_collect(stream, mark, HAL_OK);
@@ -136,7 +136,7 @@ hal_status_t hal_kernel_error_launched(hal_stream_t *stream) {
 hal_status_t hal_kernel_error_collect(hal_stream_t *stream, uint64_t mark, hal_status_t status) {
   uint64_t checked = atomic_load_explicit(&stream->checked, memory_order_relaxed);
   if (HAL_LIKELY(checked >= mark) || status) return status;
-  do { /* the thread that counts up reads the record, so that an error is reported once */
+  do { /* the thread that increments the count reads the record, so that an error is reported once */
     if (checked >= mark) return HAL_OK;
   } while (!atomic_compare_exchange_weak(&stream->checked, &checked, mark));
   return read_record(stream);

@@ -1,10 +1,10 @@
-/* kernel_error.h: errors in values that only kernels read, such as an index out of range, reported once by the stream's next
- * synchronization.
+/* kernel_error.h: errors in values that only kernels read, such as an index out of range, reported once by the stream's
+ * next synchronization.
  *
- * A kernel that looks for such values gets the address of its stream's record in device memory (pk_error_t of
- * hal/kernels/pk_error.h). The first item that finds one claims the record and writes it; no item accesses memory at an invalid
- * index. Functions that wait for a stream or an event, or query one, read the record back when such a kernel was launched
- * since the last time, so the others pay nothing. Private to hal/src. */
+ * A kernel that checks such values gets the address of its stream's record in device memory (pk_error_t of
+ * hal/kernels/pk_error.h). The first item that finds an invalid value claims the record and writes it; no item accesses
+ * memory at an invalid index. Functions that synchronize or query a stream or an event read the record back only if
+ * such a kernel was launched since the last time. Private to hal/src. */
 #ifndef HAL_SRC_KERNEL_ERROR_H_
 #define HAL_SRC_KERNEL_ERROR_H_
 
@@ -25,8 +25,9 @@ static inline uint64_t hal_kernel_error_mark(const hal_stream_t *stream) {
   return atomic_load_explicit(&stream->reporters, memory_order_acquire);
 }
 
-/* Ends a synchronization, whose own status is `status`: the work up to `mark` is done. Errors: `status`, else an error of that
- * work which no earlier call has reported: HAL_OUT_OF_RANGE for an index or a class, HAL_INVALID_ARGUMENT for others. */
+/* Ends a synchronization, whose own status is `status`: the work up to `mark` is done. Errors: `status`, else an error
+ * of that work that no earlier call has reported: HAL_OUT_OF_RANGE for an index or a class, HAL_INVALID_ARGUMENT for
+ * others. */
 HAL_MUST_USE hal_status_t hal_kernel_error_collect(hal_stream_t *stream, uint64_t mark, hal_status_t status);
 
 /* The marks of all streams of a device. */
@@ -35,7 +36,7 @@ typedef struct hal_kernel_error_marks_s {
 } hal_kernel_error_marks_t;
 void hal_kernel_error_mark_all(hal_device_t *device, hal_kernel_error_marks_t *out_marks);
 
-/* Frees the records of a device that does no more work. */
+/* Frees the records of a device that runs no more work. */
 void hal_kernel_error_destroy(hal_device_t *device);
 
 #endif /* HAL_SRC_KERNEL_ERROR_H_ */

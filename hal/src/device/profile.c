@@ -1,4 +1,5 @@
-/* profile.c: the process's profile: collects the plugins' records, on the host's clock and under the names of the operators.
+/* profile.c: the process's profile: collects the plugins' records, with times of the host's clock and names of the
+ * operators.
  *
  * A record identifies its launch by 64 bits, which the plugin requests when work is submitted
  * (hal_host->profile_correlation, profile_launch.c). */
@@ -38,9 +39,9 @@ hal_status_t hal_profile_range(int32_t device, const char *name) {
   return hal_error_plugin(found->plugin, HAL_SLOT_profile_range, hal_call_profile_range(found->plugin, name));
 }
 
-/* ---- clocks ------------------------------------------------------------------------------------------------------- */
+/* ---- clocks ------------------------------------------------------------------------------------------------------ */
 
-/* Takes the pair of the fastest of a few calls: the others may have been interrupted between the two clocks. */
+/* Uses the pair of the fastest of a few calls: the others may have been interrupted between the two clocks. */
 static hal_status_t read_clocks(hal_device_t *device, clock_pair_t *out_pair) {
   enum { TRIES = 5 };
   int64_t best = INT64_MAX;
@@ -59,7 +60,7 @@ static hal_status_t read_clocks(hal_device_t *device, clock_pair_t *out_pair) {
 }
 
 static int64_t to_host(int32_t device, int64_t device_ns) {
-  enum { LEAST_NS = 1000000 }; /* over less time the rate is noise */
+  enum { LEAST_NS = 1000000 }; /* over less time the rate is inaccurate */
   const clock_pair_t first = profiles[device].first, latest = profiles[device].latest;
   const int64_t since = device_ns - latest.device_ns, span = latest.device_ns - first.device_ns;
   const int64_t drift = (latest.host_ns - first.host_ns) - span;
@@ -67,9 +68,9 @@ static int64_t to_host(int32_t device, int64_t device_ns) {
   return latest.host_ns + since + correction;
 }
 
-/* ---- on and off --------------------------------------------------------------------------------------------------- */
+/* ---- on and off -------------------------------------------------------------------------------------------------- */
 
-/* The device's lock is held. */
+/* The caller holds the device's lock. */
 static hal_status_t begin_device(hal_device_t *device) {
   const int32_t index = device->index;
   if (profiles[index].collects) return HAL_OK;
@@ -81,7 +82,7 @@ static hal_status_t begin_device(hal_device_t *device) {
   return HAL_OK;
 }
 
-/* The device's lock is held. */
+/* The caller holds the device's lock. */
 static hal_status_t end_device(hal_device_t *device) {
   const int32_t index = device->index;
   if (!profiles[index].collects) return HAL_OK;
@@ -91,7 +92,7 @@ static hal_status_t end_device(hal_device_t *device) {
   return read_clocks(device, &profiles[index].latest);
 }
 
-/* Takes back a beginning; keeps the message of what made it fail. */
+/* Reverses begin_device; preserves the message of its failure. */
 static hal_status_t forget_device(hal_device_t *device) {
   if (profiles[device->index].collects) HAL_CALL_AFTER(device->plugin, profile_enable, device->ordinal, 0);
   profiles[device->index].collects = profiles[device->index].readable = 0;
@@ -104,7 +105,7 @@ void hal_profile_device_ready(hal_device_t *device) {
     hal_log(HAL_LOG_WARNING, "device %s is missing in the running profile: %s", device->label, hal_error_message());
 }
 
-/* Calls `change` for the ready devices, under their locks; returns the last failure, whose message is kept. */
+/* Calls `change` for the ready devices, under their locks; returns the last failure and preserves its message. */
 static hal_status_t each_ready_device(hal_status_t (*change)(hal_device_t *device)) {
   hal_status_t result = HAL_OK;
   for (int32_t i = 0; i < hal_device_count(); i++) {
@@ -117,7 +118,7 @@ static hal_status_t each_ready_device(hal_status_t (*change)(hal_device_t *devic
   return result;
 }
 
-/* No device's lock is held: the work may need one. */
+/* The caller holds no device's lock, because the work may need one. */
 static void wait_for_all(void) {
   for (int32_t i = 0; i < hal_device_count(); i++)
     if (hal_device_is_alive(&hal_devices[i])) hal_stream_drain_all(&hal_devices[i]);
@@ -138,7 +139,7 @@ hal_status_t hal_profile_start(void) {
   if (!status) {
     last_number += last_number == UINT32_MAX ? 2 : 1; /* never 0 */
     atomic_store(&hal_profile_number,
-                 last_number); /* first: a device that becomes ready now joins the profile on its own */
+                 last_number); /* first: a device that becomes ready now joins the profile automatically */
     status = each_ready_device(begin_device);
     if (status) {
       atomic_store(&hal_profile_number, 0);
@@ -158,9 +159,9 @@ hal_status_t hal_profile_stop(void) {
         hal_error_set(HAL_FAILED_PRECONDITION, "no profile is running in this process; hal_profile_start begins one");
   } else {
     wait_for_all();
-    status = each_ready_device(end_device); /* first: a record without its operator's number is worth little */
+    status = each_ready_device(end_device); /* first: a record without its operator's number is of little use */
     atomic_store(&hal_profile_number, 0);
-    const hal_status_t late = each_ready_device(end_device); /* a device that has joined meanwhile */
+    const hal_status_t late = each_ready_device(end_device); /* for a device that has joined meanwhile */
     if (late) status = late;
   }
   hal_unlock_and_run(&profile_lock);
@@ -181,21 +182,21 @@ void hal_profile_after_fork(void) {
   hal_profile_launch_after_fork();
 }
 
-/* ---- reading ------------------------------------------------------------------------------------------------------ */
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-/* The records of one call, each followed by its name: the application's function is called without the lock. */
+/* The records of one call, each followed by its name, because the application's function is called without the lock. */
 typedef struct activities_s {
   char *bytes;
   size_t size, room;
 } activities_t;
 
-/* Bytes of a record and its name, as activities are aligned. */
+/* Size of a record and its name in bytes, aligned for the next record. */
 static size_t activity_size(const hal_profile_activity_t *activity) {
   const size_t align = _Alignof(hal_profile_activity_t);
   return (sizeof *activity + strlen(activity->name) + align) & ~(align - 1);
 }
 
-/* Adds a copy. Returns 0 when the host has no memory. */
+/* Adds a copy. Returns 0 if the host has no memory. */
 static int add(activities_t *activities, const hal_profile_activity_t *activity) {
   const size_t size = activity_size(activity);
   if (activities->room - activities->size < size) {
@@ -231,11 +232,11 @@ typedef struct reader_s {
   hal_device_t *device;
   activities_t *activities;
   uint64_t lost;
-  hal_plugin_stream_t *handle; /* the stream of the record before, and its id */
+  hal_plugin_stream_t *handle; /* the stream of the previous record, and its id */
   int64_t stream;
 } reader_t;
 
-/* Without streams all handles are NULL, and the first one, the default stream's, is meant. */
+/* Without streams all handles are NULL, which stands for the first one, the default stream. */
 static int64_t stream_id(hal_device_t *device, hal_plugin_stream_t *handle) {
   for (int id = 0; id < HAL_STREAMS_OF_DEVICE; id++) {
     const hal_stream_t *const stream = hal_stream_at(device, id);
@@ -312,10 +313,10 @@ hal_status_t hal_profile_read(hal_profile_fn_t fn, void *user_data, uint64_t *ou
     hal_device_t *const device = &hal_devices[i];
     reader_t reader = {.device = device, .activities = &activities, .stream = stream_id(device, NULL)};
     const hal_status_t status = read_device(&reader);
-    if (status) result = status; /* the last one, as its message */
+    if (status) result = status; /* the last one, which the message describes */
     lost += reader.lost;
   }
-  if (!result && !hal_profile_is_on()) hal_profile_drop_launches(); /* no record can name one now */
+  if (!result && !hal_profile_is_on()) hal_profile_drop_launches(); /* no remaining record refers to one */
   hal_unlock_and_run(&profile_lock);
   deliver(&activities, fn, user_data);
   lost += hal_profile_read_host(fn, user_data);

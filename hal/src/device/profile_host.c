@@ -1,5 +1,5 @@
-/* profile_host.c: records of what the host did for a device: operators that it computed, and collectives that it ran. They are stored here
- * until hal_profile_read. */
+/* profile_host.c: records of work that the host did for a device: operators that it computed, and collectives that it
+ * ran. They are stored here until hal_profile_read. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@
 enum { MOST = 1 << 16, NAME_BYTES = 96, GROUP_BYTES = 64 };
 
 typedef struct record_s {
-  hal_profile_activity_t activity; /* its names are set when it is read: the list may move */
+  hal_profile_activity_t activity; /* its names are set when it is read, because the list may move */
   char name[NAME_BYTES], group[GROUP_BYTES];
 } record_t;
 
@@ -21,7 +21,7 @@ static struct {
   uint64_t count, room, lost;
 } host;
 
-/* Reserves one more record; the lock is held. */
+/* Reserves one more record; the caller holds the lock. */
 static int grow(void) {
   if (host.count < host.room) return 1;
   if (host.room == MOST) return 0;

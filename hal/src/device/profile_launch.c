@@ -1,8 +1,10 @@
-/* profile_launch.c: the calls that submit work in a profile: what the thread is running, and the number that a plugin's records carry.
+/* profile_launch.c: the calls that submit work during a profile: the thread's current operator, and the number for a
+ * plugin's records.
  *
- * The number of a record contains the operator, so that work of an earlier profile keeps its name, and the number of a launch: an entry of
- * the table below with the thread, the times of the call, the operator and the caller's number. If the entry that a launch needs is still in
- * use, the number contains the operator and the caller's number instead: such a record has no launch. */
+ * The number of a record contains the operator, so that work of an earlier profile has its name, and the number of a
+ * launch. That is an entry of the table below with the thread, the times of the call, the operator and the caller's
+ * number. If the entry that a launch needs is still in use, the number contains the operator and the caller's number
+ * instead: such a record has no launch. */
 #define _GNU_SOURCE
 #include <string.h>
 #include <sys/syscall.h>
@@ -17,42 +19,42 @@
 #define ID_BITS HAL_PROFILE_ID_BITS
 #define ID_MASK HAL_PROFILE_ID_MASK
 #define DIRECT (UINT64_C(1) << 63)     /* a number that holds the operator and the caller's number */
-#define DIRECT_OWN (UINT64_C(1) << 62) /* of them: the plugin's own operator runs */
-#define DIRECT_OPS (UINT32_C(1) << 14) /* a later operator has no name in such a record */
+#define DIRECT_OWN (UINT64_C(1) << 62) /* such a number: the plugin's own operator runs */
+#define DIRECT_OPS (UINT32_C(1) << 14) /* an operator with a greater number has no name in such a record */
 #define OWN HAL_PROFILE_OWN            /* in the thread's operator */
 #define MAX_DEPTH 64
-#define MAX_LAUNCHES (UINT64_C(1) << 18) /* as many as a device of the fake plugin keeps records */
+#define MAX_LAUNCHES (UINT64_C(1) << 18) /* the maximum number of records of a device of the fake plugin */
 
 typedef struct entry_s {
   hal_profile_launch_t launch; /* its number is 0 in an entry that was never used */
-  int is_read;                 /* a record has named it: it may be overwritten */
+  int is_read;                 /* a record has used it: it may be overwritten */
 } entry_t;
 
 static struct {
   hal_lock_t lock; /* plugins request numbers while they hold their locks: no other lock is taken under it */
   entry_t *table;
-  uint64_t last; /* the number of the latest launch; never goes back, so a record of an earlier profile names none */
+  uint64_t last; /* the number of the latest launch; never decreases, so a record of an earlier profile has no entry */
 } launches;
 
-/* What the calling thread is running. Plain data without a destructor. */
+/* The calls that the thread is running. Plain data without a destructor. */
 static _Thread_local struct {
-  uint32_t number; /* of the profile that the rest belongs to; not of `op` */
+  uint32_t number; /* the profile of the following fields, except `op` */
   uint32_t depth;
   uint32_t op;     /* 1 + the running operator, 0 = none; and OWN */
   uint32_t calls;  /* nested calls that may submit work */
-  int64_t call_ns; /* when the outermost began; 0: its first launch has taken it */
+  int64_t call_ns; /* when the outermost call began; 0: its first launch has used it */
   uint64_t open;   /* the launch that lasts until the next one, or to the end of the call; 0 = none */
   int64_t id;      /* the system's number of the thread; 0 = not queried yet */
   uint64_t ids[MAX_DEPTH];
 } thread;
 
-/* ---- the table ---------------------------------------------------------------------------------------------------- */
+/* ---- the table --------------------------------------------------------------------------------------------------- */
 
 static inline entry_t *entry_of(uint64_t number) { return &launches.table[number % MAX_LAUNCHES]; }
 
 hal_status_t hal_profile_open_launches(void) {
   hal_profile_drop_launches();
-  entry_t *const table = hal_calloc(MAX_LAUNCHES, sizeof *table); /* virtual memory until it is written */
+  entry_t *const table = hal_calloc(MAX_LAUNCHES, sizeof *table); /* the system allocates pages when they are written */
   if (!table)
     return hal_error_set(HAL_RESOURCE_EXHAUSTED, "the host has no memory for the %zu bytes of a profile's launches",
                          (size_t)MAX_LAUNCHES * sizeof *table);
@@ -114,9 +116,9 @@ hal_profile_launch_t hal_profile_find_launch(uint64_t correlation) {
   return found;
 }
 
-/* ---- what a thread submits ---------------------------------------------------------------------------------------- */
+/* ---- what a thread submits --------------------------------------------------------------------------------------- */
 
-/* Discards what the thread had open in an earlier profile. */
+/* Discards the thread's state of an earlier profile. */
 static inline void enter_profile(uint32_t number) {
   if (thread.number == number) return;
   thread.number = number;
@@ -190,7 +192,7 @@ static int64_t thread_id(void) {
   return thread.id;
 }
 
-/* The first launch of a call begins with the call, a further one where the launch before ends. */
+/* The first launch of a call begins with the call; a later one begins where the previous launch ends. */
 uint64_t hal_profile_correlation(void) {
   const uint32_t profile = atomic_load_explicit(&hal_profile_number, memory_order_relaxed);
   if (!profile) return direct_number(0);

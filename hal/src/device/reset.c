@@ -1,4 +1,4 @@
-/* reset.c: a device is given back to its driver, and is as before its first use. */
+/* reset.c: returns a device to its driver, and to the state before its first use. */
 #include "device/device.h"
 #include "device/failure.h"
 #include "device/hooks.h"
@@ -21,7 +21,7 @@ static hal_status_t check(const hal_device_t *device) {
   return HAL_OK;
 }
 
-/* Waits for the work, whose failures remain for the callers of the streams, and checks that nothing uses the device. */
+/* Waits for the work, whose failures the streams report later, and checks that nothing uses the device. */
 static hal_status_t check_unused(hal_device_t *device) {
   hal_stream_drain_all(device);
   hal_device_hooks.trim(device);
@@ -34,7 +34,7 @@ static hal_status_t check_unused(hal_device_t *device) {
                        call, device->label, (unsigned long long)blocks, objects);
 }
 
-/* Destroys all that the HAL holds of the plugin's. */
+/* Destroys all handles of the plugin that the HAL holds. */
 static void release(hal_device_t *device) {
   hal_device_drain(device, call, "resetting");
   hal_device_watch_end(device);

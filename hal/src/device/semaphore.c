@@ -43,7 +43,7 @@ hal_status_t hal_semaphore_set(hal_semaphore_t *semaphore, uint64_t value) {
   return hal_error_plugin(plugin, HAL_SLOT_semaphore_set, hal_call_semaphore_set(plugin, semaphore->handle, value));
 }
 
-/* Launches what the stream's queue has deferred, and refuses a recorded stream. */
+/* Launches deferred work of the stream's queue, and rejects a recorded stream. */
 static hal_status_t go_past_queue(hal_stream_t *stream, const char *what) {
   HAL_RETURN_IF_ERROR(hal_device_check_alive(stream->device));
   hal_queue_t *const queue = hal_stream_queue(stream);

@@ -1,4 +1,4 @@
-/* sensor.c: what devices measure of themselves. Their plugins are started, the devices are not. */
+/* sensor.c: sensors of devices. Their plugins are initialized, but not the devices. */
 #include "hal/sensor.h"
 
 #include "device/device.h"

@@ -14,8 +14,8 @@ enum { POOL_NORMAL = 0, POOL_HIGH = 1 };
 
 static int64_t pool_id(int pool, uint32_t slot) { return 1 + (int64_t)pool * HAL_STREAMS_PER_POOL + slot; }
 
-/* A stream of NULL is the thread's current stream of its current device. Streams outlive their devices: then this fails with
- * the cause. */
+/* Replaces NULL by the thread's current stream of its current device. Streams outlive their devices: then this fails
+ * with the cause. */
 static hal_status_t resolve(hal_stream_t **stream) {
   if (HAL_LIKELY(*stream != NULL)) return hal_device_check_alive((*stream)->device);
   return hal_stream_current(hal_thread.device, stream);
@@ -41,7 +41,7 @@ hal_status_t hal_stream_create_all(hal_device_t *device) {
     hal_stream_initialize(&device->default_stream, device, handle);
     return HAL_OK;
   }
-  for (int id = 0; id < HAL_STREAMS_OF_DEVICE; id++) { /* their records are borrowed by the application */
+  for (int id = 0; id < HAL_STREAMS_OF_DEVICE; id++) { /* the application may have borrowed them */
     hal_stream_t *const stream = hal_stream_at(device, id);
     const hal_status_t status = stream ? create_handle(device, stream->priority, &handle) : HAL_OK;
     if (stream && !status) stream->direct.handle = handle;
@@ -102,14 +102,14 @@ static hal_status_t create_in_pool(hal_device_t *device, int pool, uint32_t slot
   return status;
 }
 
-/* Returns the first slot of the owned pools that is free, -1 where none is. The device's lock is held. */
+/* Returns the first free slot of the owned pools, -1 if there is none. The caller holds the device's lock. */
 static int find_free(const hal_device_t *device) {
   for (int pool = 0; pool < HAL_STREAM_OWNED_POOLS; pool++)
     if (~device->owned[pool]) return pool * HAL_STREAMS_PER_POOL + __builtin_ctz(~device->owned[pool]);
   return -1;
 }
 
-_Static_assert(HAL_STREAMS_PER_POOL == 32, "a pool's owners are the bits of one number");
+_Static_assert(HAL_STREAMS_PER_POOL == 32, "the owners of a pool are the bits of one number");
 
 hal_status_t hal_stream_take(int32_t device, hal_stream_t **out_stream) {
   hal_device_t *found;
@@ -241,7 +241,7 @@ void hal_stream_drain(hal_stream_t *stream) {
   hal_plugin_t *const plugin = stream->device->plugin;
   hal_plugin_event_t *event = NULL;
   hal_stream_flush(stream, "the stream is waited for");
-  /* By an event, if the plugin has events: a failure then remains for the user's own synchronization. */
+  /* By an event, if the plugin has events: the user's own synchronization then reports a failure. */
   hal_status_t status = hal_call_event_create(plugin, stream->device->ordinal, 0, &event);
   if (!status) {
     status = hal_stream_record(stream, event);
@@ -279,8 +279,7 @@ hal_status_t hal_stream_wait_event(hal_stream_t *stream, hal_event_t *event) {
   int recorded;
   HAL_RETURN_IF_ERROR(hal_event_use_recorded(event, stream, "hal_stream_wait_event", &recorded));
   if (HAL_UNLIKELY(recorded)) return HAL_OK;
-  /* A handle means nothing to another plugin: the calling thread waits instead, which is later than needed but right.
-   */
+  /* Another plugin cannot use the handle, so the calling thread waits: later than necessary, but correct. */
   if (event->device->plugin != stream->device->plugin) {
     HAL_RETURN_IF_ERROR(queue->calls->require(queue, "waiting for an event of another plugin"));
     return hal_event_synchronize(event);
@@ -313,7 +312,7 @@ hal_status_t hal_stream_set_name(hal_stream_t *stream, const char *name) {
 
 hal_status_t hal_stream_native(hal_stream_t *stream, void **out_native) {
   HAL_RETURN_IF_ERROR(resolve(&stream));
-  hal_stream_flush(stream, "hal_stream_native"); /* the caller is going to queue work of its own */
+  hal_stream_flush(stream, "hal_stream_native"); /* the caller is about to queue its own work */
   hal_plugin_t *const plugin = stream->device->plugin;
   return hal_error_plugin(plugin, HAL_SLOT_stream_native,
                           hal_call_stream_native(plugin, stream->direct.handle, out_native));

@@ -1,4 +1,4 @@
-/* watch.c: events of devices, on their way from the plugin to the program's sink or the log (hal/sensor.h). */
+/* watch.c: passes events of devices from the plugin to the program's sink or the log (hal/sensor.h). */
 #include "device/watch.h"
 
 #include <string.h>
@@ -17,10 +17,10 @@ static const char *const names[] = {
 #undef NAME
 };
 
-static hal_lock_t sink_lock; /* of what the program has set */
+static hal_lock_t sink_lock; /* for the sink and its data */
 static hal_device_event_sink_t sink;
 static void *sink_data;
-static hal_lock_t watching; /* held while a plugin is told to watch */
+static hal_lock_t watching; /* held while a watcher of a plugin is set */
 
 const char *hal_device_event_name(uint32_t kind) { return kind < sizeof names / sizeof *names ? names[kind] : NULL; }
 
@@ -60,7 +60,7 @@ static void run_deferred(hal_callback_t *callback) {
   hal_free(deferred);
 }
 
-/* The plugin's, whose struct may be an older one. */
+/* Receives an event of the plugin, whose struct may be of an older version. */
 static void take(void *user_data, const hal_device_event_t *event) {
   const hal_device_t *const device = user_data;
   hal_device_event_t own = {.struct_size = HAL_STRUCT_SIZE(hal_device_event_t, message)};
@@ -83,7 +83,7 @@ static void take(void *user_data, const hal_device_event_t *event) {
 
 /* ---- watching ---- */
 
-/* A device is told once, and stays watched when the sink changes: so nothing here waits for a sink. */
+/* A device is set to be watched once, and stays watched when the sink changes: so nothing here waits for a sink. */
 static hal_status_t begin(hal_device_t *device) {
   hal_status_t status = HAL_OK;
   hal_lock_and_defer(&watching);
@@ -116,7 +116,7 @@ hal_status_t hal_device_event_set_sink(hal_device_event_sink_t new_sink, void *u
   hal_unlock(&sink_lock);
   for (int32_t i = 0; new_sink && i < hal_device_count(); i++) {
     hal_status_t status = hal_device_is_initialized(i) ? begin(&hal_devices[i]) : HAL_OK;
-    if (status) result = status; /* its message is the thread's */
+    if (status) result = status; /* the thread has its message */
   }
   return result;
 }

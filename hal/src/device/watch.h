@@ -4,10 +4,10 @@
 
 #include "device/device.h"
 
-/* A device is ready: watches it where the program has a sink, or the log would show its events. A failure is logged. */
+/* Called when a device is ready: watches it if the program has a sink or the log shows events. A failure is logged. */
 void hal_device_watch_begin(hal_device_t *device);
 
-/* Before the device ends; waits for a sink that is running. The caller holds no lock. */
+/* Called before the device ends; waits for a sink that is running. The caller holds no lock. */
 void hal_device_watch_end(hal_device_t *device);
 
 #endif /* HAL_SRC_DEVICE_WATCH_H_ */

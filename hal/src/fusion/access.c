@@ -11,14 +11,15 @@
 #include "hal_op_ids.h"
 
 enum {
-  SCRATCH_AHEAD = 64, /* commands behind a launch by which its operator has given its scratch memory back */
+  SCRATCH_AHEAD = 64, /* number of commands after a launch by which its operator has released its scratch memory */
   MOST_LOOKED =
-      512 /* accesses of one area that are examined, so that memory that everything shares costs a bounded time */
+      512 /* maximum number of accesses of one area that are examined, so that memory that many commands share takes
+           * bounded time */
 };
 
-/* ---- accesses of commands ----------------------------------------------------------------------------------------------------- */
+/* ---- accesses of commands ---------------------------------------------------------------------------------------- */
 
-/* The list in the making: the accesses of one command after another. */
+/* The list under construction: the accesses of one command after another. */
 typedef struct listing_s {
   hal_accesses_t *accesses;
   hal_fuse_t *fuse;
@@ -53,7 +54,7 @@ static void put_bytes(listing_t *listing, const void *address, uint64_t size, ui
   put(listing, (uint64_t)(uintptr_t)address, (uint64_t)(uintptr_t)address + size, how);
 }
 
-/* Lists the scratch memory that an address is of: what is given back behind the launch. 0 = it is none. */
+/* Lists the scratch memory that contains an address, by its release after the launch. Returns 0 if there is none. */
 static int put_scratch(listing_t *listing, const char *address) {
   const hal_command_list_t *const list = listing->list;
   for (uint32_t i = listing->command + 1; i < list->command_count && i < listing->command + SCRATCH_AHEAD; i++) {
@@ -67,7 +68,7 @@ static int put_scratch(listing_t *listing, const char *address) {
   return 0;
 }
 
-/* Whether an address is of an operand, or of a report that nobody else reads. */
+/* Returns whether an address is that of an operand, or of a report that only this operator uses. */
 static int is_known(const listing_t *listing, const hal_program_op_t *op, const void *address) {
   const uint64_t at = (uint64_t)(uintptr_t)address;
   for (uint32_t i = 0; i < op->span_count; i++)
@@ -75,8 +76,8 @@ static int is_known(const listing_t *listing, const hal_program_op_t *op, const 
   return !address || hal_kernel_error_holds(listing->fuse->device, address);
 }
 
-/* A launch of an operator whose call told its operands: these, and scratch memory that the operator gives back. 0 = there are other
- * addresses. */
+/* Lists the accesses of a launch whose operator's call has its operands: these, and scratch memory that the operator
+ * releases. Returns 0 if there are other addresses. */
 static int put_launch(listing_t *listing, const hal_program_op_t *op, const hal_launch_t *launch) {
   if (!op->spans) return 0;
   for (uint32_t i = 0; i < launch->arg_count; i++) {
@@ -96,7 +97,7 @@ static void put_results(listing_t *listing, const hal_op_call_t *call) {
       put(listing, low, high, HAL_ACCESS_WRITES);
 }
 
-/* Lists what a command accesses; 0 = nobody knows all of it. */
+/* Lists the accesses of a command; returns 0 if they are not completely known. */
 static int put_command(listing_t *listing) {
   const hal_command_t *const command = &listing->list->commands[listing->command];
   const hal_program_op_t *const op = command->op == HAL_NO_OP ? NULL : &listing->list->ops[command->op];
@@ -124,7 +125,7 @@ static int put_command(listing_t *listing) {
       return 1;
     case HAL_COMMAND_OWN_OP:
       put_results(listing, command->u.own_op.call);
-      return 0; /* functions of the plugin, and of the host, may do what they like beside */
+      return 0; /* functions of the plugin and of the host have unknown memory effects */
     default:
       return 0;
   }
@@ -146,14 +147,14 @@ static int list_accesses(hal_accesses_t *accesses, hal_fuse_t *fuse, const hal_c
   return !listing.failed;
 }
 
-/* ---- areas -------------------------------------------------------------------------------------------------------------------- */
+/* ---- areas ------------------------------------------------------------------------------------------------------- */
 
 static int compare_areas(const void *one, const void *other) {
   const hal_area_t *const a = one, *const b = other;
   return (a->low > b->low) - (a->low < b->low);
 }
 
-/* Makes areas that overlap one. */
+/* Merges areas that overlap. */
 static void merge_areas(hal_accesses_t *accesses) {
   uint32_t count = 0;
   qsort(accesses->area, accesses->area_count, sizeof *accesses->area, compare_areas);
@@ -168,7 +169,7 @@ static void merge_areas(hal_accesses_t *accesses) {
   accesses->area_count = count;
 }
 
-/* The last area that does not begin behind an address; the first one when there is none. */
+/* Returns the last area that begins at or before an address; the first one if there is none. */
 static uint32_t area_at(const hal_accesses_t *accesses, uint64_t address) {
   uint32_t low = 0, high = accesses->area_count;
   while (high - low > 1) {
@@ -178,7 +179,8 @@ static uint32_t area_at(const hal_accesses_t *accesses, uint64_t address) {
   return low;
 }
 
-/* One area for each address at which accesses begin, found by a table that is half empty; then areas that overlap are merged. */
+/* One area for each address at which accesses begin, found by a half-empty hash table; then areas that overlap are
+ * merged. */
 static int list_areas(hal_accesses_t *accesses) {
   uint32_t room = 64;
   while (room < 2 * accesses->count) room *= 2;
@@ -214,11 +216,11 @@ static void chain_access(hal_accesses_t *accesses, uint32_t number, hal_area_t *
   area->last = number;
 }
 
-/* Puts each access into the list of its area. Released memory may be several areas: it is an access of each. */
+/* Adds each access to the list of its area. Released memory may be several areas: then there is an access for each. */
 static int chain_accesses(hal_accesses_t *accesses) {
   const uint32_t count =
       accesses
-          ->count; /* behind it, further pieces of what is given back: they come in the order of the commands, too */
+          ->count; /* after it, for further pieces of released memory, which are also in the order of the commands */
   for (uint32_t i = 0; i < count; i++) {
     const hal_access_t access = accesses->access[i];
     uint32_t at = accesses->area_count ? area_at(accesses, access.low) : 0;
@@ -241,7 +243,7 @@ static int chain_accesses(hal_accesses_t *accesses) {
   return 1;
 }
 
-/* ---- public ------------------------------------------------------------------------------------------------------------------- */
+/* ---- public ------------------------------------------------------------------------------------------------------ */
 
 void hal_accesses_begin(hal_accesses_t *accesses, const hal_command_list_t *list) {
   accesses->state = 0;
@@ -301,7 +303,7 @@ int hal_accesses_is_changed(const hal_accesses_t *accesses, const hal_span_t *sp
   return 0;
 }
 
-/* Returns whether a later access writes the same place, or releases it. */
+/* Returns whether a later access writes the same memory, or releases it. */
 static int is_superseded(const hal_accesses_t *accesses, const hal_access_t *access) {
   uint32_t looked = 0;
   for (uint32_t i = access->next; i != HAL_NO_ACCESS && looked++ < MOST_LOOKED; i = accesses->access[i].next) {

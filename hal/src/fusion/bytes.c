@@ -1,4 +1,4 @@
-/* bytes.c: copies and fills of bytes as steps of a group: as launches of the kernels that would do the same. */
+/* bytes.c: copies and fills of bytes as steps of a group: as launches of equivalent kernels. */
 #include <stdio.h>
 #include <string.h>
 
@@ -25,8 +25,8 @@ const hal_fuse_kernel_t *hal_fuse_copy_of(const hal_fuse_t *fuse, uint32_t size)
   return NULL;
 }
 
-/* The place among the sizes at which `bytes` are `n` elements that lie aligned at all addresses whose bits are `addresses`; as many as there are
- * sizes: there is none. */
+/* Returns the index of the size with which `bytes` are `n` elements that are aligned at all addresses whose bits are
+ * `addresses`; the number of sizes if there is none. */
 static uint32_t size_of(uint64_t bytes, uint64_t n, uintptr_t addresses) {
   uint32_t i = 0;
   while (i < HAL_FUSE_BYTES_SIZES && (bytes % n || bytes / n != UINT64_C(1) << i)) i++;

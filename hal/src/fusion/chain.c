@@ -16,7 +16,7 @@ _Static_assert(HAL_FUSE_POINTERS == CHAIN_POINTERS && HAL_FUSE_NUMBERS == CHAIN_
 enum {
   MOST_BLOCK = 4096,
   LEAST_BLOCK = 64
-}; /* elements: 16 KiB of float32, a third of a core's first cache for three operands */
+}; /* elements: 16 KiB of float32, a third of a core's first-level cache for three operands */
 
 /* Pieces of scratch memory, in bytes per element of a block; each holds one value at a time. */
 typedef struct scratch_s {
@@ -27,7 +27,7 @@ typedef struct scratch_s {
   } piece[HAL_FUSE_STEPS];
 } scratch_t;
 
-/* The last step that reads the value of a step. */
+/* Returns the last step that reads the value of a step. */
 static int32_t last_reader(const hal_fuse_group_t *group, uint32_t value) {
   int32_t last = (int32_t)value;
   for (uint32_t i = value + 1; i < group->steps; i++)
@@ -36,8 +36,9 @@ static int32_t last_reader(const hal_fuse_group_t *group, uint32_t value) {
   return last;
 }
 
-/* Finds a piece for the value of a step: one that is free when the step runs, else a new one. A step may write where it reads, element by
- * element or segment by segment, as operators in place do: so a piece keeps either the one or the other. */
+/* Finds a piece for the value of a step: one that is free when the step runs, else a new one. A step may write where it
+ * reads, element by element or segment by segment, as in-place operators do, so a piece is used for only one of the
+ * two. */
 static uint32_t take_piece(scratch_t *scratch, const hal_fuse_group_t *group, uint32_t step) {
   const hal_fuse_operand_t *const result = &group->step[step].operand[0];
   const uint32_t size = result->size;
@@ -83,7 +84,8 @@ static void fill_step(const hal_fuse_step_t *from, const chain_operand_t *values
   }
 }
 
-/* Chooses the block: as many elements as fit into the cache, whole segments if there are any. 0 = one does not fit. */
+/* Chooses the block: as many elements as fit into the cache, whole segments if there are any. Returns 0 if a segment
+ * does not fit. */
 static int set_block(chain_plan_t *plan, uint64_t segment) {
   const uint64_t unit = segment ? segment : LEAST_BLOCK;
   uint64_t units = MOST_BLOCK / unit ? MOST_BLOCK / unit : 1;
@@ -132,7 +134,7 @@ hal_status_t hal_fuse_chain_launch(const hal_fuse_t *fuse, const hal_fuse_group_
   const uint32_t pointers = hal_fuse_addresses(group, address, store);
   const uint64_t blocks = group->n / plan->block + (group->n % plan->block != 0);
   hal_fuse_numbers(group, numbers);
-  for (uint32_t i = pointers; i < HAL_FUSE_POINTERS; i++) address[i] = address[0]; /* read by no step */
+  for (uint32_t i = pointers; i < HAL_FUSE_POINTERS; i++) address[i] = address[0]; /* no step reads them */
   for (uint32_t i = 0; i < HAL_FUSE_POINTERS; i++)
     args[i] = (hal_arg_t){.value = &address[i], .size = sizeof address[i], .kind = HAL_ARG_POINTER};
   args[CHAIN_ARG_PLAN] = (hal_arg_t){.value = &plan, .size = sizeof plan, .kind = HAL_ARG_VALUE};

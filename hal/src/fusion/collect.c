@@ -1,4 +1,4 @@
-/* collect.c: which launches make a group, and what of it must be in memory at its end. */
+/* collect.c: collects the launches of a group, and determines which of its results must be in memory at its end. */
 #include <string.h>
 
 #include "capture/span.h"
@@ -6,14 +6,15 @@
 
 enum {
   LOOK_AHEAD = 8,  /* commands */
-  MOST_FAILED = 16 /* commands that use what a group has written and do not belong to it: after so many it ends */
+  MOST_FAILED = 16 /* a group ends after this number of commands that use its results and do not belong to it */
 };
 
-/* ---- one launch ------------------------------------------------------------------------------------------------------------ */
+/* ---- one launch -------------------------------------------------------------------------------------------------- */
 
 static uint64_t number_of(const hal_arg_t *argument) { return *(const uint64_t *)argument->value; }
 
-/* Sets what the operand accesses, and whether it does so in the order of memory. Returns 0 when that leaves the address space. */
+/* Sets what the operand accesses, and whether it does so in the order of memory. Returns 0 if that exceeds the address
+ * space. */
 static int set_extent(const pk_rows_t *rows, uint32_t k, uint64_t n, uint32_t size, hal_fuse_operand_t *operand) {
   int64_t low = 0, high = 0, dense = 1, last;
   int overflow = 0;
@@ -28,10 +29,11 @@ static int set_extent(const pk_rows_t *rows, uint32_t k, uint64_t n, uint32_t si
   return !overflow && hal_span_of_elements(operand->address, low, high, size, &operand->low, &operand->high);
 }
 
-/* Reads a launch of an element-wise kernel as a step; 0 = its result is not in the order of memory. Sets the operands that there are. */
+/* Reads a launch of an element-wise kernel as a step; returns 0 if its result is not in the order of memory. Sets the
+ * existing operands. */
 static int read_step(const hal_launch_t *launch, const hal_fuse_kernel_t *kernel, hal_fuse_step_t *step, uint64_t *n) {
   const hal_op_form_t *const form = &kernel->form;
-  const uint32_t first = form->operands + form->numbers; /* behind operands and numbers */
+  const uint32_t first = form->operands + form->numbers; /* after operands and numbers */
   uint32_t plain = 1;
   *n = 0;
   *step = (hal_fuse_step_t){.launch = launch, .kernel = kernel};
@@ -53,7 +55,7 @@ static int read_step(const hal_launch_t *launch, const hal_fuse_kernel_t *kernel
   return *n != 0 && step->operand[0].plain;
 }
 
-/* ---- operands ---------------------------------------------------------------------------------------------------------------- */
+/* ---- operands ---------------------------------------------------------------------------------------------------- */
 
 static int overlaps(const hal_fuse_operand_t *one, const hal_fuse_operand_t *other) {
   return one->low < other->high && other->low < one->high;
@@ -63,19 +65,21 @@ static int has_extent(const hal_fuse_operand_t *one, const hal_fuse_operand_t *o
   return one->low == other->low && one->high == other->high;
 }
 
-/* The same bytes, element by element, or segment by segment. */
+/* Returns whether two operands are the same bytes, element by element, or segment by segment. */
 static int coincides(const hal_fuse_operand_t *one, const hal_fuse_operand_t *other) {
   return has_extent(one, other) && one->plain && other->plain && one->has == other->has;
 }
 
-/* Whether a step computes some of an operand into a result that is not its first one: that one is in memory only. */
+/* Returns whether a step computes a part of an operand into a result other than its first one, which is only in
+ * memory. */
 static int computes_beside(const hal_fuse_step_t *step, const hal_fuse_operand_t *operand) {
   for (uint32_t k = 1; k < step->kernel->form.results; k++)
     if (overlaps(operand, &step->operand[k])) return 1;
   return 0;
 }
 
-/* Finds what computes operand k of a new step; 0 = a step computes some of it, or in another order. */
+/* Finds the step that computes operand k of a new step; returns 0 if a step computes only a part of it, or in another
+ * order. */
 static int find_value(const hal_fuse_group_t *group, hal_fuse_step_t *step, uint32_t k) {
   hal_fuse_operand_t *const operand = &step->operand[k];
   for (uint32_t i = group->steps; i-- > 0;) {
@@ -91,9 +95,9 @@ static int find_value(const hal_fuse_group_t *group, hal_fuse_step_t *step, uint
   return 1;
 }
 
-/* Tells whether a new step may write its result: each block of elements goes through all steps before the next one does, so what an
- * earlier step reads or writes there must be the same elements. A dead result is never written there: a smaller tensor may have its
- * place already. */
+/* Returns whether a new step may write its result. Each block of elements goes through all steps before the next one
+ * does, so earlier steps must access the same elements there. A dead result is never written there, because a smaller
+ * tensor may already have its memory. */
 static int may_write_result(const hal_fuse_group_t *group, const hal_fuse_step_t *step, uint32_t which) {
   const hal_fuse_operand_t *const result = &step->operand[which];
   for (uint32_t i = 0; i < group->steps; i++)
@@ -103,7 +107,7 @@ static int may_write_result(const hal_fuse_group_t *group, const hal_fuse_step_t
       if (in_memory && overlaps(result, other) && !coincides(result, other)) return 0;
     }
   for (uint32_t k = which + 1; k < step->kernel->form.operands;
-       k++) /* as it stands it may be its own affair, in blocks it is not */
+       k++) /* as a separate launch this is valid, in blocks it is not */
     if (overlaps(result, &step->operand[k]) && !coincides(result, &step->operand[k])) return 0;
   return 1;
 }
@@ -114,7 +118,7 @@ static int may_write(const hal_fuse_group_t *group, const hal_fuse_step_t *step)
   return 1;
 }
 
-/* Counts the addresses of memory that the step adds to the group's, and sets their numbers when `takes`. */
+/* Returns the number of addresses of memory that the step adds to the group's, and sets their numbers if `takes`. */
 static uint32_t take_pointers(hal_fuse_group_t *group, hal_fuse_step_t *step, int takes) {
   uint32_t added = 0;
   for (uint32_t k = 1; k < step->kernel->form.operands; k++) {
@@ -136,15 +140,15 @@ static uint32_t number_bytes(const hal_launch_t *launch, const hal_op_form_t *fo
   return bytes;
 }
 
-/* ---- the group ----------------------------------------------------------------------------------------------------------------- */
+/* ---- the group --------------------------------------------------------------------------------------------------- */
 
 static void kill(hal_fuse_group_t *group, hal_fuse_step_t *step) {
   group->live -= !step->dead;
   step->dead = 1;
 }
 
-/* Whether a new step computes as many elements as the group, in segments of the same length if in any; or, by itself, as many numbers as there
- * are segments: then all it has is for each of these. */
+/* Returns whether a new step computes as many elements as the group, in segments of the same length if in any; or as
+ * many numbers as there are segments: then all its operands are per segment. */
 static int fits(const hal_fuse_group_t *group, hal_fuse_step_t *step, uint64_t n) {
   const uint64_t segment = group->segment;
   if (step->segment && segment && step->segment != segment) return 0;
@@ -154,7 +158,7 @@ static int fits(const hal_fuse_group_t *group, hal_fuse_step_t *step, uint64_t n
   return 1;
 }
 
-/* Whether a group that is one reduction and its surroundings may have a step that fits otherwise. */
+/* Returns whether a group that is one reduction and its surroundings may have a step that otherwise fits. */
 static int suits_fold(const hal_fuse_group_t *group, const hal_fuse_step_t *step) {
   if (group->with_segments != HAL_FUSE_SEGMENTS_FOLD || (!group->segment && !step->segment)) return 1;
   if (group->segment) return hal_fuse_is_narrow(step) && !step->segment && !step->rows;
@@ -163,7 +167,7 @@ static int suits_fold(const hal_fuse_group_t *group, const hal_fuse_step_t *step
   return step->reduce.chunks != 0;
 }
 
-/* Adds the step that was read behind the last one; 0 = the group ends before it. */
+/* Adds the step that was read last; returns 0 if the group ends before it. */
 static int add(hal_fuse_group_t *group, uint64_t n, uint32_t command) {
   hal_fuse_step_t *const step = &group->step[group->steps];
   const uint32_t operands = step->kernel->form.operands, results = step->kernel->form.results;
@@ -189,7 +193,7 @@ static int add(hal_fuse_group_t *group, uint64_t n, uint32_t command) {
   return 1;
 }
 
-/* Memory was given back: what it holds nobody reads. */
+/* Records that memory was released: its contents are dead. */
 static void note_freed(hal_fuse_group_t *group, const hal_command_t *command) {
   const uint64_t low = (uint64_t)(uintptr_t)command->u.freed.address, high = low + command->u.freed.size;
   for (uint32_t i = 0; i < group->steps; i++) {
@@ -198,7 +202,7 @@ static void note_freed(hal_fuse_group_t *group, const hal_command_t *command) {
   }
 }
 
-/* Drops steps whose results nothing reads, the last ones first. */
+/* Drops steps whose results are unused, the last ones first. */
 static void drop(hal_fuse_group_t *group) {
   group->kept = group->steps;
   for (uint32_t i = group->steps; i-- > 0;) {
@@ -211,7 +215,7 @@ static void drop(hal_fuse_group_t *group) {
   }
 }
 
-/* Reads a launch as a step; 0 = it is none. */
+/* Reads a launch as a step; returns 0 if it is not one. */
 static int read_launch(hal_fuse_t *fuse, const hal_command_list_t *list, const hal_command_t *command,
                        hal_fuse_step_t *step, uint64_t *n) {
   if (command->op == HAL_NO_OP) return 0;
@@ -228,7 +232,7 @@ uint32_t hal_fuse_spans(hal_fuse_t *fuse, const hal_command_list_t *list, const 
   const hal_fuse_kernel_t *const kernel = hal_fuse_kernel(fuse, list->ops[command->op].op, command->u.launch.kernel);
   if (!kernel) return 0;
   if (!kernel->form.behind)
-    read_step(launch, kernel, &step, &n); /* where its result is in another order, too */
+    read_step(launch, kernel, &step, &n); /* if its result is in another order, too */
   else if (!hal_fuse_read_segments(launch, kernel, &step, &n))
     return 0;
   if (!n) return 0;
@@ -246,7 +250,8 @@ static int is_done(const hal_accesses_t *accesses, uint32_t number) {
   return accesses->done && accesses->done[number] == HAL_DONE;
 }
 
-/* How many elements the first step behind a command computes that is a launch: what copies and fills before it may be part of. 0 = it is none. */
+/* Returns the number of elements of the first launch after a command that is a step: copies and fills before it may
+ * belong to it. 0 = there is none. */
 static uint64_t elements_behind(hal_fuse_t *fuse, const hal_fuse_work_t *work, uint32_t number) {
   hal_fuse_step_t step;
   uint64_t n;
@@ -258,7 +263,7 @@ static uint64_t elements_behind(hal_fuse_t *fuse, const hal_fuse_work_t *work, u
   return 0;
 }
 
-/* Reads a command as the group's next step; 0 = it is none. */
+/* Reads a command as the group's next step; returns 0 if it is not one. */
 static int read_command(hal_fuse_t *fuse, const hal_fuse_work_t *work, uint32_t number, uint64_t *n) {
   hal_fuse_group_t *const group = &fuse->group;
   const hal_command_t *const command = &work->list->commands[number];
@@ -271,13 +276,13 @@ static int read_command(hal_fuse_t *fuse, const hal_fuse_work_t *work, uint32_t 
   return kernel && read_step(&bytes->launch, kernel, step, n);
 }
 
-/* ---- past commands that have nothing to do with the group ---------------------------------------------------------------------- */
+/* ---- commands between those of the group, which are independent of it -------------------------------------------- */
 
-/* The positions in the lists of accesses of the memory that a group has written: one for each area. */
+/* The positions of the group's written memory in the lists of accesses: one for each area. */
 typedef struct reach_s {
   uint32_t count;
   uint32_t access[HAL_FUSE_STEPS];
-  uint32_t area[HAL_FUSE_STEPS]; /* its first access, which stands for it */
+  uint32_t area[HAL_FUSE_STEPS]; /* its first access, which identifies it */
 } reach_t;
 
 /* Adds the memory of a step's results. */
@@ -303,7 +308,7 @@ static uint32_t next_access(reach_t *of, const hal_accesses_t *accesses, uint32_
   return limit;
 }
 
-/* Whether the step that was read may run before what stands between the group's first command and its own. */
+/* Returns whether the step that was read may run before the commands between the group's first command and its own. */
 static int may_pass(const hal_fuse_group_t *group, hal_accesses_t *accesses, uint32_t number) {
   const hal_fuse_step_t *const step = &group->step[group->steps];
   for (uint32_t k = 0; k < step->kernel->form.operands; k++)
@@ -313,7 +318,7 @@ static int may_pass(const hal_fuse_group_t *group, hal_accesses_t *accesses, uin
   return 1;
 }
 
-/* Memory was given back behind commands that are not the group's: what they read of it is kept. */
+/* Records that memory was released after commands outside the group: what they read of it is kept. */
 static void note_freed_behind(hal_fuse_group_t *group, hal_accesses_t *accesses, uint32_t number,
                               const hal_command_t *command) {
   const uint64_t low = (uint64_t)(uintptr_t)command->u.freed.address, high = low + command->u.freed.size;
@@ -325,7 +330,8 @@ static void note_freed_behind(hal_fuse_group_t *group, hal_accesses_t *accesses,
   }
 }
 
-/* Goes on after the first command that is no step of the group: with those that use its results and may run before it. */
+/* Continues after the first command that is not a step of the group, with commands that use its results and may run
+ * earlier. */
 static void collect_behind(hal_fuse_t *fuse, const hal_fuse_work_t *work) {
   hal_fuse_group_t *const group = &fuse->group;
   hal_accesses_t *const accesses = work->accesses;
@@ -358,7 +364,7 @@ void hal_fuse_mark(const hal_fuse_group_t *group, hal_accesses_t *accesses, uint
   for (uint32_t i = 0; accesses->done && i < group->steps; i++) accesses->done[group->command[i]] = mark;
 }
 
-/* Goes on from a command as long as each is a step. Gives whether a command is none. */
+/* Continues from a command as long as each one is a step. Returns whether a command is not one. */
 static int collect_neighbours(hal_fuse_t *fuse, const hal_fuse_work_t *work) {
   hal_fuse_group_t *const group = &fuse->group;
   for (uint32_t i = group->begin; i < work->limit && group->steps < HAL_FUSE_STEPS; i++) {

@@ -3,7 +3,7 @@
 
 #include "fusion/fuse.h"
 
-/* Whether two operands are the same numbers: what a step computes, or memory that no step before has written. */
+/* Returns whether two operands are equal: the value of a step, or memory that no earlier step has written. */
 static int is_same_operand(const hal_fuse_operand_t *one, const hal_fuse_operand_t *other) {
   if (one->value != other->value || one->has != other->has || one->size != other->size) return 0;
   return one->value >= 0 || (one->address == other->address && one->low == other->low && one->high == other->high);
@@ -30,7 +30,7 @@ static int are_same_numbers(const hal_fuse_step_t *one, const hal_fuse_step_t *o
          one->reduce.divisor == other->reduce.divisor;
 }
 
-/* Whether a step computes what an earlier one has computed. */
+/* Returns whether a step computes the same as an earlier one. */
 static int is_common(const hal_fuse_step_t *step, const hal_fuse_step_t *earlier) {
   const hal_op_form_t *const form = &step->kernel->form;
   if (step->kernel != earlier->kernel || form->results != 1 || step->operand[0].has != earlier->operand[0].has)
@@ -40,7 +40,7 @@ static int is_common(const hal_fuse_step_t *step, const hal_fuse_step_t *earlier
   return are_same_rows(step, earlier) && are_same_numbers(step, earlier);
 }
 
-/* Makes the steps behind one read what an earlier one has computed in its place. */
+/* Makes later steps read the result of the earlier step instead. */
 static void read_earlier(hal_fuse_group_t *group, uint32_t number, uint32_t earlier) {
   for (uint32_t i = number + 1; i < group->steps; i++)
     for (uint32_t k = 1; k < group->step[i].kernel->form.operands; k++) {
@@ -52,7 +52,8 @@ static void read_earlier(hal_fuse_group_t *group, uint32_t number, uint32_t earl
     }
 }
 
-/* Makes a step whose result is kept a copy of what an earlier one has computed, if there is a kernel that moves as many bytes. */
+/* Replaces a step whose result is kept by a copy of the earlier step's result, if there is a kernel that moves as many
+ * bytes. */
 static void copy_earlier(const hal_fuse_t *fuse, hal_fuse_group_t *group, uint32_t number, uint32_t earlier) {
   hal_fuse_step_t *const step = &group->step[number];
   const hal_fuse_kernel_t *const copy = hal_fuse_copy_of(fuse, step->operand[0].size);
@@ -70,7 +71,7 @@ uint32_t hal_fuse_share(const hal_fuse_t *fuse, hal_fuse_group_t *group) {
   uint32_t shared = 0;
   for (uint32_t i = 1; i < group->steps; i++) {
     hal_fuse_step_t *const step = &group->step[i];
-    if (!step->kernel->handle) continue; /* copies and fills: nothing is quicker */
+    if (!step->kernel->handle) continue; /* copies and fills: nothing is faster */
     if (step->segment && group->with_segments != HAL_FUSE_SEGMENTS_ALL) continue;
     for (uint32_t earlier = 0; earlier < i; earlier++) {
       if (!is_common(step, &group->step[earlier])) continue;

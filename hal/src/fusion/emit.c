@@ -1,5 +1,5 @@
-/* emit.c: a group as one kernel in the portable dialect, for devices that compile source. An item computes one element by the functions
- * of the operators' own templates; what only the group reads stays in its registers. */
+/* emit.c: a group as one kernel in the portable dialect, for devices that compile source. An item computes one element
+ * by the functions of the operators' own templates; values that only the group reads stay in its registers. */
 #include <stdio.h>
 #include <string.h>
 
@@ -25,7 +25,7 @@ int hal_fuse_has_first(const hal_fuse_step_t *step) {
   return takes_number(step) || step->segment || strncmp(step->kernel->form.name, "fill_", 5) == 0;
 }
 
-/* ---- text -------------------------------------------------------------------------------------------------------------------- */
+/* ---- text -------------------------------------------------------------------------------------------------------- */
 
 /* Adds the functions of the steps, each instance once. */
 static hal_status_t add_instances(hal_fuse_text_t *text, const hal_fuse_group_t *group) {
@@ -48,7 +48,7 @@ static hal_status_t add_instances(hal_fuse_text_t *text, const hal_fuse_group_t 
   return HAL_OK;
 }
 
-/* Adds one argument: of a kind, a type that the instance names, and a name that is a letter and a number. */
+/* Adds one argument: of a kind, a type name of the instance, and a name of a letter and a number. */
 static void add_argument(hal_fuse_text_t *text, int how, const char *kind, const char *instance, const char *type,
                          char letter, uint32_t number) {
   if (how == HAL_FUSE_LISTED) hal_fuse_text_add(text, "X(%s, %s%s, ", kind, instance, type);
@@ -80,8 +80,8 @@ static void name_type(const char *instance, uint32_t k, char type[64]) {
     snprintf(type, 64, "%soperand_t", instance);
 }
 
-/* Adds the functions by which a step reads what others computed: the same bits as an element of its own type, as if they had been to memory. A
- * strided copy of float32 is one of integers, and of numbers beside others there are several names for a type. */
+/* Adds the functions by which a step reads other steps' results: with the same bits as an element of its own type in
+ * memory. A strided copy of float32 is one of integers, and operands may have several names for one type. */
 static void add_readers(hal_fuse_text_t *text, const hal_fuse_group_t *group) {
   char instance[HAL_FUSE_NAME], from[HAL_FUSE_NAME], type[64];
   for (uint32_t i = 0; i < group->steps; i++) {
@@ -167,15 +167,15 @@ static void add_elements(hal_fuse_text_t *text, const hal_fuse_group_t *group, u
   hal_fuse_text_add(text, " }\n}\n");
 }
 
-/* ---- kernels ----------------------------------------------------------------------------------------------------------------- */
+/* ---- kernels ----------------------------------------------------------------------------------------------------- */
 
-/* What a plan launches. */
+/* The object that a plan launches. */
 typedef struct made_s {
   hal_kernel_t *kernel;
 } made_t;
 
-/* Tells whether the device computes such a group well by an item for each element: where cores are few and wide, the row form of one
- * operator divides once for a whole row. */
+/* Returns whether the device computes such a group efficiently with an item for each element: on devices with few wide
+ * cores the row form of one operator divides once for a whole row. */
 static int suits(const hal_fuse_t *fuse, const hal_fuse_group_t *group) {
   uint32_t rows = 0;
   for (uint32_t i = 0; i < group->steps; i++) rows += !group->step[i].dropped && group->step[i].rows != NULL;
@@ -231,9 +231,9 @@ hal_status_t hal_fuse_source_make(hal_fuse_t *fuse, const hal_fuse_group_t *grou
   return HAL_OK;
 }
 
-/* How many segments a group of the device's takes: where one item loops, enough for its attention. */
+/* Returns the number of segments per group of the device's: if one item loops, enough for one thread. */
 static uint64_t segments_of_item(const hal_fuse_t *fuse, const hal_fuse_group_t *group) {
-  enum { ENOUGH = 4096 /* elements, as of the blocks of rows */ };
+  enum { ENOUGH = 4096 /* elements, as for the blocks of rows */ };
   return hal_op_table_of(fuse->device)->target.group_threads != 1 || group->segment >= ENOUGH ? 1
                                                                                               : ENOUGH / group->segment;
 }

@@ -1,6 +1,6 @@
-/* emit_fold.c: a group that ends with a reduction as one kernel in the portable dialect: element-wise operators where the reduction reads
- * its elements, and behind it those of one number for each segment. The order of the sums is that of the reduction alone (ops/reduce):
- * both are PK_SEGMENT. */
+/* emit_fold.c: a group that ends with a reduction as one kernel in the portable dialect: element-wise operators where
+ * the reduction reads its elements, followed by those of one number for each segment. The order of the sums is that of
+ * the reduction alone (ops/reduce): both are PK_SEGMENT. */
 #include "fusion/emit.h"
 
 uint32_t hal_fuse_fold_of(const hal_fuse_group_t *group) {
@@ -14,7 +14,7 @@ int hal_fuse_suits_fold(const hal_fuse_group_t *group) {
   return !fold->dropped && (fold->reduce.final || !fold->readers);
 }
 
-/* Adds the function of what element `i` contributes; results that are kept it writes on the way. */
+/* Adds the function that returns the contribution of element `i`; it also writes results that are kept. */
 static void add_element(hal_fuse_text_t *text, const hal_fuse_group_t *group, uint32_t fold, uint32_t pointers,
                         const uint32_t store[HAL_FUSE_STEPS]) {
   char instance[HAL_FUSE_NAME];
@@ -28,7 +28,7 @@ static void add_element(hal_fuse_text_t *text, const hal_fuse_group_t *group, ui
   hal_fuse_text_add(text, ", b%u);\n}\n", (unsigned)fold);
 }
 
-/* Adds what becomes of the accumulators t[0] of segment `i`. */
+/* Adds the statements after the accumulation, for the accumulators t[0] of segment `i`. */
 static void add_behind(hal_fuse_text_t *text, const hal_fuse_group_t *group, uint32_t fold,
                        const uint32_t store[HAL_FUSE_STEPS]) {
   char instance[HAL_FUSE_NAME];

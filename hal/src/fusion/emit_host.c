@@ -1,6 +1,6 @@
-/* emit_host.c: a chain of host kernels as one kernel in C, for devices whose compiler is the host's. It takes the arguments of the interpreter
- * (kernels/pk_chain.h), so that whoever launches a chain needs but another kernel, and computes each element by the functions that the steps' kernels
- * loop around, in registers. */
+/* emit_host.c: a chain of host kernels as one kernel in C, for devices whose compiler is the host's. It has the
+ * arguments of the interpreter (kernels/pk_chain.h), so that launching a chain only needs another kernel. It computes
+ * each element in registers, by the functions over which the steps' kernels loop. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 
 enum {
   DEFAULT_RUNS = 32,
-  LEAST_ELEMENTS = 16384 /* with fewer a launch is most of the time (test/bench/lazy_compiled.py) */
+  LEAST_ELEMENTS = 16384 /* with fewer elements the launch takes most of the time (test/bench/lazy_compiled.py) */
 };
 
 uint32_t hal_fuse_compile_after(const hal_device_t *device) {
@@ -38,7 +38,7 @@ int hal_fuse_counts(const hal_fuse_t *fuse, uint64_t elements) {
   return fuse->compile_after && (elements >= LEAST_ELEMENTS || fuse->compile_after == 1);
 }
 
-/* Whether each step is a loop around its function, over operands in the order of memory. */
+/* Returns whether each step is a loop over its function, with operands in the order of memory. */
 static int is_plain(const hal_fuse_group_t *group) {
   char instance[HAL_FUSE_NAME];
   for (uint32_t i = 0; i < group->steps; i++) {
@@ -56,7 +56,7 @@ static void add_number(hal_fuse_text_t *text, const char *instance, const char *
                     (unsigned)step, letter, (unsigned)step, (unsigned)place, letter, (unsigned)step);
 }
 
-/* Adds the numbers of the steps as variables; they are packed as hal_fuse_numbers does. */
+/* Adds the numbers of the steps as variables; they are packed as in hal_fuse_numbers. */
 static void add_numbers(hal_fuse_text_t *text, const hal_fuse_group_t *group) {
   char instance[HAL_FUSE_NAME];
   uint32_t place = 0;
@@ -95,7 +95,7 @@ static hal_status_t write_text(hal_fuse_text_t *text, const hal_fuse_group_t *gr
 void hal_fuse_ask(hal_fuse_t *fuse, const hal_fuse_group_t *group, hal_fuse_plan_t *plan) {
   char name[HAL_FUSE_NAME];
   hal_fuse_text_t text = {.data = NULL};
-  plan->asked = 1;
+  plan->requested = 1;
   if (atomic_load_explicit(&fuse->uncompiled, memory_order_relaxed) || !is_plain(group)) return;
   const hal_status_t status = write_text(&text, group, ((const chain_plan_t *)plan->made)->block);
   char *const whole = status ? NULL : hal_fuse_named(&text, name);

@@ -1,4 +1,4 @@
-/* emit_text.c: text of kernels that grows, and the names that stand in it. */
+/* emit_text.c: kernel text that grows, and the names in it. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -37,7 +37,7 @@ void hal_fuse_text_add(hal_fuse_text_t *text, const char *format, ...) {
   text->size += (size_t)length;
 }
 
-/* ---- names ------------------------------------------------------------------------------------------------------------------- */
+/* ---- names ------------------------------------------------------------------------------------------------------- */
 
 static int ends_with(const char *name, const char *end) {
   const size_t length = strlen(name), tail = strlen(end);

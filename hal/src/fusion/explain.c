@@ -1,4 +1,4 @@
-/* explain.c: why a group was compiled: which of its properties no earlier group had. */
+/* explain.c: why a group was compiled: the property that no earlier group had. */
 #include <string.h>
 
 #include "base/text.h"
@@ -17,14 +17,14 @@ void hal_fuse_note_traits(const hal_fuse_group_t *group, hal_fuse_plan_t *plan) 
   }
 }
 
-/* Counts the steps at the beginning of two groups that have the same kernels. */
+/* Returns the number of steps at the beginning of two groups that have the same kernels. */
 static uint32_t common_steps(const hal_fuse_plan_t *one, const hal_fuse_plan_t *other) {
   uint32_t i = 0;
   while (i < one->steps && i < other->steps && one->traits[i].kernel == other->traits[i].kernel) i++;
   return i;
 }
 
-/* Finds the group that shares most steps with a new one; NULL = none shares its first. */
+/* Finds the group that shares most steps with a new one; NULL = none has the same first step. */
 static const hal_fuse_plan_t *nearest_to(const hal_fuse_t *fuse, const hal_fuse_plan_t *plan, uint32_t *out_common) {
   const hal_fuse_plan_t *nearest = NULL;
   *out_common = 0;
@@ -56,12 +56,12 @@ static void explain_traits(const hal_fuse_plan_t *plan, const hal_fuse_plan_t *o
     }
     for (uint32_t k = 1; k < now->kernel->form.operands; k++)
       if (now->from[k] != then->from[k]) {
-        hal_text_append(text, room, "operand %u of step %u (%s) comes from elsewhere", (unsigned)k, (unsigned)i + 1,
+        hal_text_append(text, room, "operand %u of step %u (%s) has another source", (unsigned)k, (unsigned)i + 1,
                         name);
         return;
       }
   }
-  hal_text_append(text, room, "the strides of an operand are others, or the same memory stands in other places");
+  hal_text_append(text, room, "the strides of an operand differ, or the same memory is used by other operands");
 }
 
 void hal_fuse_explain(const hal_fuse_t *fuse, const hal_fuse_plan_t *plan, uint64_t elements, char *text, size_t room) {
@@ -71,17 +71,17 @@ void hal_fuse_explain(const hal_fuse_t *fuse, const hal_fuse_plan_t *plan, uint6
   for (uint32_t i = 0; i < plan->steps; i++) hal_text_append(text, room, " %s", plan->traits[i].kernel->form.name);
   const hal_fuse_plan_t *const nearest = nearest_to(fuse, plan, &common);
   if (!nearest) {
-    hal_text_append(text, room, "; no group before begins like it");
+    hal_text_append(text, room, "; no earlier group begins like it");
     return;
   }
-  hal_text_append(text, room, "; as a group before, but ");
+  hal_text_append(text, room, "; like an earlier group, but ");
   if (common == plan->steps && common == nearest->steps)
     explain_traits(plan, nearest, text, room);
   else if (common == plan->steps)
-    hal_text_append(text, room, "it ends at step %u, where that goes on with %s", (unsigned)common,
+    hal_text_append(text, room, "it ends at step %u, where that one continues with %s", (unsigned)common,
                     nearest->traits[common].kernel->form.name);
   else if (common == nearest->steps)
-    hal_text_append(text, room, "it goes on with %s at step %u, where that ends",
+    hal_text_append(text, room, "it continues with %s at step %u, where that one ends",
                     plan->traits[common].kernel->form.name, (unsigned)common + 1);
   else
     hal_text_append(text, room, "step %u is %s, not %s", (unsigned)common + 1, plan->traits[common].kernel->form.name,

@@ -1,4 +1,4 @@
-/* fuse.c: groups of element-wise kernels, known by what they compute, and queued as one kernel. */
+/* fuse.c: groups of element-wise kernels, identified by their computation, and queued as one kernel. */
 #include "fusion/fuse.h"
 
 #include <string.h>
@@ -9,18 +9,17 @@
 
 enum {
   MOST_KEY = 64 + HAL_FUSE_STEPS * (16 + 4 * CHAIN_OPERANDS + 48 + sizeof(pk_rows_t)),
-  MOST_PLANS =
-      65536, /* shapes that vary without end do not fill the memory: beyond, groups run as they were recorded */
+  MOST_PLANS = 65536, /* limits the memory for shapes that keep changing: further groups run as they were recorded */
 };
 
-/* ---- tables by hash ---------------------------------------------------------------------------------------------------------- */
+/* ---- tables by hash ---------------------------------------------------------------------------------------------- */
 
 static uint64_t mix(uint64_t hash) {
-  hash ^= hash >> 32; /* Fibonacci hashing, after a fold of the upper half */
+  hash ^= hash >> 32; /* Fibonacci hashing, after folding the upper half */
   return hash * UINT64_C(0x9E3779B97F4A7C15);
 }
 
-/* Doubles a table of pointers that is half full. `place` finds where an item goes in the new one. */
+/* Doubles a table of pointers that is half full. `place` finds the position of an item in the new one. */
 static int grow(void ***table, uint32_t count, uint32_t *room, uint64_t (*hash_of)(const void *item)) {
   if (2 * count < *room) return 1;
   const uint32_t wanted = *room ? 2 * *room : 64;
@@ -56,7 +55,7 @@ const hal_fuse_kernel_t *hal_fuse_kernel(hal_fuse_t *fuse, uint32_t op, const ha
   return kernel->fits ? kernel : NULL;
 }
 
-/* ---- keys ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- keys -------------------------------------------------------------------------------------------------------- */
 
 typedef struct key_s {
   size_t size;
@@ -68,7 +67,7 @@ static void put(key_t *key, const void *data, size_t size) {
   key->size += size;
 }
 
-/* Writes the rows of a step's operands: without the room of further dimensions, which is not set. */
+/* Writes the rows of a step's operands, without those of unused dimensions, which are not set. */
 static void put_rows(key_t *key, const hal_fuse_step_t *step) {
   const pk_rows_t *const rows = step->rows;
   const size_t bytes = (size_t)rows->ndim * sizeof rows->size[0];
@@ -83,7 +82,8 @@ static void put_segments(key_t *key, const hal_fuse_step_t *step) {
   put(key, &step->reduce.final, sizeof step->reduce.final);
 }
 
-/* The number of the address of a result among the group's; HAL_FUSE_POINTERS: it is not one of those that are read. */
+/* Returns the number of a result's address among the group's; HAL_FUSE_POINTERS: it is not one of those that are
+ * read. */
 static uint32_t pointer_of(const hal_fuse_group_t *group, const char *address) {
   uint32_t at = 0;
   while (at < group->pointers && group->address[at] != address) at++;
@@ -123,9 +123,9 @@ static uint64_t hash_key(const key_t *key) {
   return mix(hash ^ word);
 }
 
-/* ---- plans --------------------------------------------------------------------------------------------------------------------- */
+/* ---- plans ------------------------------------------------------------------------------------------------------- */
 
-/* How the device takes a group: decided once. */
+/* Returns how the device launches a group: determined once. */
 static int way_of(hal_fuse_t *fuse) {
   if (fuse->way) return fuse->way;
   const hal_status_t status = hal_op_chain_kernel(fuse->device, &fuse->chain);
@@ -146,7 +146,7 @@ static hal_status_t make(hal_fuse_t *fuse, hal_fuse_plan_t *plan) {
   return HAL_OK;
 }
 
-/* Finds the plan of the group, or makes it. NULL = there is no room for one more. */
+/* Finds the plan of the group, or creates it. NULL = there are too many. */
 static hal_status_t find_plan(hal_fuse_t *fuse, const key_t *key, hal_lazy_info_t *info, hal_fuse_plan_t **out_plan,
                               int *out_new) {
   const uint64_t hash = hash_key(key) & fuse->hash_mask;
@@ -163,9 +163,9 @@ static hal_status_t find_plan(hal_fuse_t *fuse, const key_t *key, hal_lazy_info_
   if (fuse->plan_count == MOST_PLANS) {
     if (!fuse->warned)
       hal_log(HAL_LOG_WARNING,
-              "device %s: %d groups of operators were compiled for lazy work, and no more will be: further ones run "
+              "device %s: %d groups of operators were compiled for lazy work, the maximum: further ones run "
               "one by one. Broadcast "
-              "operands of ever new shapes do that",
+              "operands whose shapes keep changing cause that",
               fuse->device->label, MOST_PLANS);
     fuse->warned = 1;
     return HAL_OK;
@@ -190,7 +190,7 @@ static hal_status_t find_plan(hal_fuse_t *fuse, const key_t *key, hal_lazy_info_
   return HAL_OK;
 }
 
-/* ---- queueing -------------------------------------------------------------------------------------------------------------------- */
+/* ---- queueing ---------------------------------------------------------------------------------------------------- */
 
 void hal_fuse_numbers(const hal_fuse_group_t *group, unsigned char bytes[HAL_FUSE_NUMBERS]) {
   uint32_t at = 0;
@@ -219,7 +219,7 @@ static hal_status_t queue(hal_fuse_t *fuse, hal_fuse_plan_t *plan, hal_stream_t 
   fuse->plan = hal_fuse_counts(fuse, fuse->group.n) ? plan : NULL;
   if (fuse->plan) {
     hal_fuse_count(plan, fuse->compile_after);
-    if (!plan->asked && atomic_load_explicit(&plan->runs, memory_order_relaxed) >= fuse->compile_after)
+    if (!plan->requested && atomic_load_explicit(&plan->runs, memory_order_relaxed) >= fuse->compile_after)
       hal_fuse_ask(fuse, &fuse->group, plan);
   }
   const hal_status_t status = hal_fuse_chain_launch(fuse, &fuse->group, plan, stream);
@@ -238,8 +238,8 @@ static __attribute__((noinline)) void tell(const hal_fuse_t *fuse, const hal_fus
   observer->compiled(observer, op == HAL_NO_OP ? 0 : list->ops[op].origin, text);
 }
 
-/* Collects the group that begins with a command and finds how it is launched. Gives the number of its steps; `*out_plan` NULL: it runs as
- * it was recorded, if any of it is kept. */
+/* Collects the group that begins with a command and finds how it is launched. Returns the number of its steps;
+ * `*out_plan` NULL: it runs as it was recorded, if any of it is kept. */
 static hal_status_t collect(hal_fuse_t *fuse, const hal_fuse_work_t *work, uint32_t begin, int with_segments,
                             uint32_t *out_steps, hal_fuse_plan_t **out_plan) {
   const hal_fuse_group_t *const group = &fuse->group;
@@ -255,7 +255,7 @@ static hal_status_t collect(hal_fuse_t *fuse, const hal_fuse_work_t *work, uint3
   return HAL_OK;
 }
 
-/* hal_fuse_group; the lock is held. */
+/* hal_fuse_group; the caller holds the lock. */
 static hal_status_t queue_group(hal_fuse_t *fuse, const hal_fuse_work_t *work, uint32_t begin, uint32_t *out_end,
                                 int *out_queued) {
   hal_fuse_group_t *const group = &fuse->group;
@@ -264,7 +264,7 @@ static hal_status_t queue_group(hal_fuse_t *fuse, const hal_fuse_work_t *work, u
   uint32_t steps;
   const int with_segments = way_of(fuse) == HAL_FUSE_CHAIN ? HAL_FUSE_SEGMENTS_ALL : HAL_FUSE_SEGMENTS_FOLD;
   hal_status_t status = collect(fuse, work, begin, with_segments, &steps, &plan);
-  if (!status && !plan && group->segment && steps > 1) { /* too long, it may be */
+  if (!status && !plan && group->segment && steps > 1) { /* it may be too long */
     hal_fuse_mark(group, work->accesses, HAL_TO_DO);
     status = collect(fuse, work, begin, HAL_FUSE_SEGMENTS_NONE, &steps, &plan);
   }
@@ -303,7 +303,7 @@ int hal_fuse_accesses(hal_fuse_t *fuse, hal_accesses_t *accesses, const hal_comm
   return made;
 }
 
-/* ---- life ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- lifetime ---------------------------------------------------------------------------------------------------- */
 
 hal_status_t hal_fuse_create(hal_device_t *device, hal_fuse_t **out_fuse) {
   hal_fuse_t *const fuse = hal_calloc(1, sizeof *fuse);

@@ -1,4 +1,4 @@
-/* metric.h: numbers that are sampled: their sum, and the last of them for percentiles. Private to hal/src. */
+/* metric.h: sampled numbers: their sum, and the last of them for percentiles. Private to hal/src. */
 #ifndef HAL_SRC_FUSION_METRIC_H_
 #define HAL_SRC_FUSION_METRIC_H_
 

@@ -1,14 +1,14 @@
-/* segments.c: kernels that reduce or normalise segments of neighbouring elements, as steps of groups. */
+/* segments.c: kernels that reduce or normalize segments of adjacent elements, as steps of groups. */
 #include "fusion/fuse.h"
 
-/* What a launch says of its segments. */
+/* The segments of a launch. */
 typedef struct shape_s {
   uint64_t count, length;
-  const pk_rows_t *kept;     /* NULL: one behind the other */
+  const pk_rows_t *kept;     /* NULL: contiguous */
   const pk_reduce_t *reduce; /* NULL: none */
 } shape_t;
 
-/* Reads what stands behind the operands; 0 = the launch has other arguments than the kernel. */
+/* Reads the arguments after the operands; returns 0 if the launch has other arguments than the kernel. */
 static int read_behind(const hal_launch_t *launch, const hal_op_form_t *form, hal_fuse_step_t *step, shape_t *shape) {
   uint32_t i = 0, flags = 0;
   for (; i < CHAIN_BEHIND && form->behind[i] != CHAIN_END; i++) {
@@ -37,8 +37,8 @@ static int read_behind(const hal_launch_t *launch, const hal_op_form_t *form, ha
   return launch->arg_count == form->operands + i;
 }
 
-/* Whether segments, and what operands have for each, lie one behind the other: an element's distance is 1, that of rows of the operands
- * with elements is `length`, of those with a number for each segment `each`. */
+/* Returns whether segments, and the operands of each, are contiguous: an element's distance is 1, that of rows of the
+ * operands with elements is `length`, that of operands with a number for each segment `each`. */
 static int lies_dense(const shape_t *shape, const hal_op_form_t *form, uint64_t length, uint64_t each) {
   const pk_rows_t *const kept = shape->kept;
   for (uint32_t k = 0; kept && k < form->operands && k < PK_ROW_OPERANDS; k++) {
@@ -51,8 +51,8 @@ static int lies_dense(const shape_t *shape, const hal_op_form_t *form, uint64_t 
   return 1;
 }
 
-/* A stage of a reduction: its segments are the chunks of rows. Gives how many elements there are; 0 = the chunks of several rows, the last of each
- * of which is shorter. */
+/* A stage of a reduction: its segments are the chunks of rows. Returns the number of elements; 0 = the chunks of
+ * several rows, the last of each of which is shorter. */
 static uint64_t elements_of_stage(const pk_reduce_t *reduce, uint64_t units) {
   const uint64_t rows = units / (uint64_t)reduce->chunks;
   if (reduce->stride != 1 || reduce->with_c) return 0;
@@ -93,7 +93,7 @@ int hal_fuse_read_segments(const hal_launch_t *launch, const hal_fuse_kernel_t *
   uint32_t places = 0;
   for (uint32_t k = 0; k < form->operands; k++) {
     const uint64_t count[] = {*n, shape.count, shape.length};
-    const int missing = form->has[k] == CHAIN_EACH_PLACE && !step->flag[places++]; /* then the address is any */
+    const int missing = form->has[k] == CHAIN_EACH_PLACE && !step->flag[places++]; /* then the address is arbitrary */
     set_operand(step, k, missing ? 0 : count[form->has[k]]);
   }
   return 1;

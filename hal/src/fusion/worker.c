@@ -1,5 +1,5 @@
-/* worker.c: the thread that compiles chains: one in a process, of low priority, started when there is something to compile and ended when
- * there is no more. */
+/* worker.c: the thread that compiles chains: one per process, of low priority, which exists while there is something to
+ * compile. */
 #define _GNU_SOURCE /* gettid */
 #include <pthread.h>
 #include <signal.h>
@@ -16,7 +16,8 @@
 #include "op/launch.h"
 #include "op/table.h"
 
-/* Behind the threads that compute; not so far that one of them waits long for a lock of malloc's or the loader's. */
+/* Lower priority than the threads that compute; not so low that one of them waits long for a lock of malloc or the
+ * loader. */
 enum { NICER = 5 };
 
 typedef struct job_s {
@@ -31,9 +32,9 @@ static struct {
   pthread_mutex_t lock;
   pthread_cond_t changed; /* a job has ended, or the thread has */
   job_t *first;
-  const hal_fuse_t *busy; /* whose job is being done */
-  int32_t cancelled;      /* 1 = nobody waits for that; atomic */
-  int running, ending;    /* there is a thread; the process ends */
+  const hal_fuse_t *busy; /* the owner of the current job */
+  int32_t cancelled;      /* 1 = the result is not needed any more; atomic */
+  int running, ending;    /* running: there is a thread; ending: the process ends */
 } worker = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 static void destroy(job_t *job) {
@@ -41,7 +42,7 @@ static void destroy(job_t *job) {
   hal_free(job);
 }
 
-/* Says once for a device why its chains stay interpreted. That there is no compiler is nothing to warn of. */
+/* Logs once per device why its chains are not compiled. A missing compiler is not a warning. */
 static void give_up(hal_fuse_t *fuse, hal_status_t status) {
   if (atomic_exchange_explicit(&fuse->uncompiled, 1, memory_order_relaxed)) return;
   hal_log(status == HAL_UNIMPLEMENTED ? HAL_LOG_INFO : HAL_LOG_WARNING,
@@ -51,7 +52,7 @@ static void give_up(hal_fuse_t *fuse, hal_status_t status) {
 
 static int is_cancelled(void) { return hal_is_cancelled(&worker.cancelled); }
 
-/* Takes the lock of compilers unless the job is cancelled meanwhile: another thread's may run for long, or for ever. */
+/* Takes the lock of compilers unless the job is cancelled meanwhile: another thread's compiler may run for long. */
 static int take(pthread_mutex_t *lock) {
   const struct timespec moment = {.tv_nsec = 5000000};
   while (pthread_mutex_trylock(lock)) {
@@ -98,8 +99,7 @@ static void *run(void *nothing) {
   return nothing;
 }
 
-/* Forgets the jobs of a device, NULL = of all, and waits for the one that is being done, which is cancelled. The lock
- * is held. */
+/* Removes the jobs of a device (NULL = of all), cancels the current one and waits for it. The caller holds the lock. */
 static void forget(const hal_fuse_t *fuse) {
   for (job_t **link = &worker.first; *link;) {
     job_t *const job = *link;
@@ -116,7 +116,7 @@ static void forget(const hal_fuse_t *fuse) {
   }
 }
 
-/* A process that ends abandons the compiler that runs, and waits for that: what it leaves has a place in the file system. */
+/* At process exit, cancels the running compiler and waits for it, so that it leaves no files. */
 static void end(void) {
   pthread_mutex_lock(&worker.lock);
   worker.ending = 1;
@@ -126,7 +126,7 @@ static void end(void) {
 
 static void watch_end(void) { atexit(end); }
 
-/* Starts the thread, which takes no signals: they belong to the program's own. The lock is held. */
+/* Starts the thread, which blocks all signals, because they belong to the program. The caller holds the lock. */
 static void start(void) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_attr_t attributes;
@@ -170,7 +170,7 @@ void hal_fuse_worker_forget(const hal_fuse_t *fuse) {
 void hal_fuse_worker_after_fork(void) {
   pthread_mutex_init(&worker.lock, NULL);
   pthread_cond_init(&worker.changed, NULL);
-  worker.first = NULL; /* the parent's */
+  worker.first = NULL; /* of the parent */
   worker.busy = NULL;
   worker.running = 0;
 }

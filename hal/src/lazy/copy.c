@@ -74,7 +74,7 @@ static hal_status_t record_upload(hal_lazy_t *lazy, void *dst, int32_t dst_devic
   return hal_program_leave(program, HAL_OK);
 }
 
-/* Copies without recording: the bytes are too many to keep a second time. */
+/* Copies without recording, because the bytes are too many for a second copy. */
 static hal_status_t copy_large(hal_lazy_t *lazy, void *dst, int32_t dst_device, const void *src, size_t size) {
   int32_t device;
   hal_queue_t *const direct = hal_lazy_direct(lazy);

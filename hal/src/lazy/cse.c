@@ -1,4 +1,5 @@
-/* cse.c: common subexpressions: if an operator of one launch computes the same as an earlier one, its results are copied. */
+/* cse.c: common subexpressions: if an operator of one launch computes the same as an earlier one, its results are
+ * copied. */
 #include <string.h>
 
 #include "device/profile_internal.h"
@@ -32,7 +33,8 @@ static int owns_results(const hal_program_op_t *op, const hal_launch_t *launch) 
   return results != 0;
 }
 
-/* Returns the operator of a launch, if the operator has no other launch and the launch reads only its operands; else NULL. */
+/* Returns the operator of a launch, if the operator has no other launch and the launch reads only its operands; else
+ * NULL. */
 static const hal_program_op_t *operator_of(const hal_command_list_t *list, uint32_t number) {
   const hal_command_t *const command = &list->commands[number];
   if (command->kind != HAL_COMMAND_LAUNCH || command->op == HAL_NO_OP) return NULL;

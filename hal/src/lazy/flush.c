@@ -8,7 +8,8 @@
 
 enum { KEPT_ARENA = 4 * (1 << 20) /* bytes that a command list keeps for the next one */ };
 
-/* The recording that this thread submits: a plugin's operator that is called may allocate memory, which may flush the stream. */
+/* The recording that this thread submits: a plugin's operator that is called may allocate memory, which may flush the
+ * stream. */
 static _Thread_local const hal_lazy_t *submitting_here;
 
 int hal_lazy_is_submitting_here(const hal_lazy_t *lazy) { return submitting_here == lazy; }
@@ -22,8 +23,8 @@ static void rewind_list(hal_command_list_t *list) {
     hal_arena_rewind(&list->arena);
 }
 
-/* Takes the recorded commands off their recording. `queueing` is held. Returns 0 when there is nothing to submit, 2 when kernels may
- * report errors, else 1. */
+/* Takes the recorded commands off their recording. `queueing` is held. Returns 0 when there is nothing to submit, 2
+ * when kernels may report errors, else 1. */
 static int take_list(hal_lazy_t *lazy) {
   hal_program_t *const program = &lazy->program;
   hal_program_lock(program);

@@ -1,5 +1,5 @@
-/* lazy.c: the queue of a lazy stream: its functions, and what the caller may query. Work is recorded as in a program (capture/), and
- * submitted once, when its results are needed. */
+/* lazy.c: the queue of a lazy stream: its functions, and what the caller may query. Work is recorded as in a program
+ * (capture/), and submitted once, when its results are needed. */
 #include "lazy/lazy.h"
 
 #include <string.h>

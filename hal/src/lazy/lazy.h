@@ -1,4 +1,4 @@
-/* lazy.h: a lazy queue, as the files of this component share it. Private to hal/src. */
+/* lazy.h: a lazy queue, for the files of this component. Private to hal/src. */
 #ifndef HAL_SRC_LAZY_LAZY_H_
 #define HAL_SRC_LAZY_LAZY_H_
 
@@ -98,7 +98,8 @@ void hal_lazy_discard_uploads(hal_lazy_t *lazy);
 
 /* ---- flush.c ---- */
 
-/* Submits the recorded commands. `needed`: their results are needed now; 0 = the caller, or their number, requested the flush. */
+/* Submits the recorded commands. `needed`: their results are needed now; 0 = the caller, or their number, requested the
+ * flush. */
 hal_status_t hal_lazy_flush_because(hal_lazy_t *lazy, const char *cause, int needed);
 
 /* The same for a function of the queue that needs the results. */
@@ -113,7 +114,8 @@ int hal_lazy_is_submitting_here(const hal_lazy_t *lazy);
  * (hal_lazy_failed). */
 hal_status_t hal_lazy_submit(hal_lazy_t *lazy);
 
-/* Completes the message of a flush that failed. No HAL lock is held. Returns the status for the caller that triggered the flush. */
+/* Completes the message of a flush that failed. No HAL lock is held. Returns the status for the caller that triggered
+ * the flush. */
 hal_status_t hal_lazy_failed(const hal_lazy_desc_t *desc, const hal_lazy_failure_t *failure, hal_status_t status);
 
 /* ---- listener.c ---- */
@@ -125,8 +127,8 @@ void hal_lazy_release_desc(hal_lazy_t *lazy);
 /* Takes the lock `queueing` when no call retains `desc`. No HAL lock is held. */
 void hal_lazy_lock_quiet(hal_lazy_t *lazy);
 
-/* Writes where the caller of an operator was: as `describe` of the description writes it, or its number if there is no such function or the
- * thread holds a lock (it defers callbacks); "" if that is unknown. */
+/* Writes where the caller of an operator was: as `describe` of the description writes it, or its number if there is no
+ * such function or the thread holds a lock (it defers callbacks); "" if that is unknown. */
 void hal_lazy_describe(const hal_lazy_desc_t *desc, uint64_t origin, char *text, size_t room);
 
 /* Writes " at train.py:17", where the calling thread is; "" if that is unknown. No HAL lock is held. */
@@ -148,8 +150,8 @@ void hal_lazy_report_queueing(hal_lazy_t *lazy, const char *cause);
 /* Queues copies of the results of the operator `earlier` to those of the operator `number`. Errors: the plugin's. */
 hal_status_t hal_lazy_copy(hal_lazy_t *lazy, uint32_t number, uint32_t earlier);
 
-/* Copies the results of an earlier operator that has computed the same as a command of `lazy->list`. `*out_done` = 0: there is none, and the
- * command must be queued. `queueing` is held. Errors: the plugin's. */
+/* Copies the results of an earlier operator that has computed the same as a command of `lazy->list`. `*out_done` = 0:
+ * there is none, and the command must be queued. `queueing` is held. Errors: the plugin's. */
 hal_status_t hal_lazy_share(hal_lazy_t *lazy, uint32_t number, int *out_done);
 
 #endif /* HAL_SRC_LAZY_LAZY_H_ */

@@ -37,7 +37,8 @@ static void clear(hal_lazy_t *lazy) {
   hal_memory_pool_release(scratch);
 }
 
-/* The memory is kept for the stream's next recording: other threads may still have loaded the queue, and find it empty. */
+/* The memory is kept for the stream's next recording: other threads may still have loaded the queue, and find it
+ * empty. */
 static void destroy(hal_lazy_t *lazy) {
   clear(lazy);
   hal_queue_park(&lazy->program.stream->slots[HAL_COMPONENT_LAZY], &lazy->front.queue);

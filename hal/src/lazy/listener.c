@@ -1,5 +1,5 @@
-/* listener.c: calls the functions of a description (hal_lazy_desc_t) while the thread holds no HAL lock. A call in a section that defers
- * callbacks runs at its end (base/callback.h). hal_lazy_end waits for all calls. */
+/* listener.c: calls the functions of a description (hal_lazy_desc_t) while the thread holds no HAL lock. A call in a
+ * section that defers callbacks runs at its end (base/callback.h). hal_lazy_end waits for all calls. */
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "base/status_internal.h"
 #include "lazy/lazy.h"
 
-/* ---- calls that are due ------------------------------------------------------------------------------------------------------ */
+/* ---- calls that are due ------------------------------------------------------------------------------------------ */
 
 void hal_lazy_retain_desc(hal_lazy_t *lazy) { atomic_fetch_add(&lazy->calls, 1); }
 
@@ -25,7 +25,7 @@ void hal_lazy_lock_quiet(hal_lazy_t *lazy) {
   }
 }
 
-/* ---- where operators were called --------------------------------------------------------------------------------------------- */
+/* ---- where operators were called --------------------------------------------------------------------------------- */
 
 void hal_lazy_describe(const hal_lazy_desc_t *desc, uint64_t origin, char *text, size_t room) {
   *text = '\0';
@@ -98,7 +98,7 @@ hal_status_t hal_lazy_text(hal_lazy_t *lazy, uint32_t format, char *text, size_t
   return status;
 }
 
-/* ---- listeners --------------------------------------------------------------------------------------------------------------- */
+/* ---- listeners --------------------------------------------------------------------------------------------------- */
 
 /* One call of `compiled` or of `queueing`. */
 typedef struct report_s {

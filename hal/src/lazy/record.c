@@ -18,7 +18,8 @@ static inline int is_elementwise(const hal_lazy_t *lazy, uint32_t op) {
   return op < HAL_OP_ID_COUNT && lazy->elementwise >> hal_op_infos[op].family & 1;
 }
 
-/* Where pieces end depends on the operators alone, not on how far the device is: so a repeated step has the same ones, and the same groups. */
+/* The ends of pieces depend only on the operators, not on the progress of the device, so that a repeated step has the
+ * same pieces and the same groups. */
 void hal_lazy_begin_pieces(hal_lazy_t *lazy) {
   const uint32_t piece = lazy->desc.piece;
   const int grows =
@@ -54,7 +55,8 @@ static inline int has_known_accesses(const hal_lazy_t *lazy, uint32_t op) {
   return op < HAL_OP_ID_COUNT && lazy->known_accesses >> hal_op_infos[op].family & 1;
 }
 
-/* Passes the call of the operator that begins to the recording, if it is described, compiled, or needed to find its memory accesses. */
+/* Passes the call of the operator that begins to the recording, if it is described, compiled, or needed to find its
+ * memory accesses. */
 static __attribute__((noinline)) void pass_call(const hal_lazy_t *lazy, hal_recorded_op_t *op,
                                                 const hal_op_call_t *call) {
   op->described = (lazy->desc.flags & HAL_LAZY_DESCRIBED) != 0;

@@ -77,7 +77,7 @@ void hal_schedules_keep(hal_schedules_t *schedules, const hal_lazy_info_t *info,
   *place = making;
 }
 
-/* ---- entries ----------------------------------------------------------------------------------------------------------------- */
+/* ---- entries ----------------------------------------------------------------------------------------------------- */
 
 static hal_schedule_entry_t *add(hal_schedule_t *schedule, uint32_t command) {
   if (schedule->count == schedule->room) {
@@ -117,7 +117,8 @@ static hal_launch_t *keep_launch(hal_arena_t *arena, const hal_launch_t *launch)
   return kept;
 }
 
-/* Returns the address of a scalar in a group's launch: that of an argument, or `offset` bytes into the scalars of a chain. */
+/* Returns the address of a scalar in a group's launch: that of an argument, or `offset` bytes into the scalars of a
+ * chain. */
 static void *place_of(const hal_launch_t *launch, const hal_launch_t *kept, const void *number, uint32_t offset) {
   for (uint32_t i = 0; i < launch->arg_count; i++)
     if (launch->args[i].value == number) return (void *)(uintptr_t)kept->args[i].value;

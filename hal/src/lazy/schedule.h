@@ -1,9 +1,9 @@
-/* schedule.h: the launches of a command list, which are replayed for a repeated list: no group is collected or looked up, and the launches
- * exist already. Private to hal/src.
+/* schedule.h: the launches of a command list, which are replayed for a repeated list: no group is collected or looked
+ * up, and the launches exist already. Private to hal/src.
  *
- * How a list is launched depends on its commands in their order: kernels, addresses, sizes, and memory accesses of operators. These are its
- * key. A schedule is valid for a list with the same key, word for word. Scalars of element-wise kernels do not belong to the key, except where
- * operators compute the same. */
+ * How a list is launched depends on its commands in their order: kernels, addresses, sizes, and memory accesses of
+ * operators. These are its key. A schedule is valid for a list with the same key, word for word. Scalars of
+ * element-wise kernels do not belong to the key, except where operators compute the same. */
 #ifndef HAL_SRC_LAZY_SCHEDULE_H_
 #define HAL_SRC_LAZY_SCHEDULE_H_
 
@@ -63,7 +63,8 @@ int hal_schedule_key(hal_fuse_t *fuse, const hal_command_list_t *list, hal_words
 
 uint64_t hal_schedule_hash(const hal_words_t *words);
 
-/* Returns the schedule of a list; NULL = there is none. Then one may be created: `making` is set until hal_schedules_keep. */
+/* Returns the schedule of a list; NULL = there is none. Then one may be created: `making` is set until
+ * hal_schedules_keep. */
 hal_schedule_t *hal_schedules_find(hal_schedules_t *schedules, hal_fuse_t *fuse, const hal_command_list_t *list,
                                    const hal_lazy_info_t *info);
 

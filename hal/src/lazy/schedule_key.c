@@ -1,4 +1,4 @@
-/* schedule_key.c: the key of a command list: all that its launches depend on, as words. */
+/* schedule_key.c: the key of a command list: everything that determines its launches, as words. */
 #include <string.h>
 
 #include "hal/host_memory.h"
@@ -73,7 +73,8 @@ static inline void put_words(hal_words_t *to, const uint64_t *words, uint32_t co
   to->count += count;
 }
 
-/* Appends arguments of any kind; those from `first` to `last` go to `numbers`. The caller has reserved three words for each. */
+/* Appends arguments of any kind; those from `first` to `last` go to `numbers`. The caller has reserved three words for
+ * each. */
 static int put_arguments(hal_words_t *key, hal_words_t *numbers, const hal_launch_t *launch, uint32_t first,
                          uint32_t last) {
   const uint32_t count = launch->arg_count;
@@ -115,7 +116,8 @@ static int put_launch(hal_words_t *key, hal_words_t *numbers, const hal_command_
   return 1;
 }
 
-/* Appends a command. A command that is replayed on its own has its own scalars, so these do not matter. The caller has reserved HEAD words. */
+/* Appends a command. A command that is replayed on its own has its own scalars, so these do not matter. The caller has
+ * reserved HEAD words. */
 static int put_command(hal_fuse_t *fuse, const hal_command_list_t *list, const hal_command_t *command, hal_words_t *key,
                        hal_words_t *numbers) {
   switch (command->kind) {

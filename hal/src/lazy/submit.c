@@ -1,4 +1,5 @@
-/* submit.c: submits a command list to the plugin: as programs of the device's compiler, as groups of kernels, or as it was recorded. */
+/* submit.c: submits a command list to the plugin: as programs of the device's compiler, as groups of kernels, or as it
+ * was recorded. */
 #include <stdio.h>
 
 #include "base/status_internal.h"
@@ -9,8 +10,8 @@ static int is_done(const hal_lazy_t *lazy, uint32_t number) {
   return lazy->accesses.done && lazy->accesses.done[number] == HAL_DONE;
 }
 
-/* Returns the code of deferred work that failed. HAL_UNIMPLEMENTED and HAL_NOT_READY have a meaning for the call that flushes, so they are
- * replaced. */
+/* Returns the code of deferred work that failed. HAL_UNIMPLEMENTED and HAL_NOT_READY have a meaning for the call that
+ * flushes, so they are replaced. */
 static hal_status_t code_of(hal_status_t status) {
   return status == HAL_UNIMPLEMENTED || status == HAL_NOT_READY ? HAL_INTERNAL : status;
 }
@@ -117,7 +118,7 @@ static hal_status_t queue_groups(hal_lazy_t *lazy) {
   return HAL_OK;
 }
 
-/* ---- repeated command lists -------------------------------------------------------------------------------------------------- */
+/* ---- repeated command lists -------------------------------------------------------------------------------------- */
 
 static hal_status_t queue_entry(hal_lazy_t *lazy, hal_schedule_t *schedule, const hal_schedule_entry_t *entry,
                                 int profiled) {

@@ -1,4 +1,4 @@
-/* allocator.c: the stream-ordered caching allocator: allocate, release, and what a cache miss does. */
+/* allocator.c: the stream-ordered caching allocator: allocate, release, and the steps of a cache miss. */
 #include <stdio.h>
 #include <string.h>
 
@@ -6,10 +6,10 @@
 #include "memory/ipc.h"
 #include "memory/pool.h"
 
-/* One request on its way through a cache miss. */
+/* One request during a cache miss. */
 typedef struct request_s {
   hal_allocator_t *allocator;
-  hal_mem_pool_t *pool; /* pinned: pool_of(request) is where its memory is now */
+  hal_mem_pool_t *pool; /* while pinned, pool_of(request) is the pool that has its memory now */
   size_t size;          /* rounded */
   size_t segment;
   hal_block_t *ready; /* free_fn to run when the lock is released */
@@ -18,13 +18,13 @@ typedef struct request_s {
 
 /* ---- cache hit ---- */
 
-/* Returns whether what remains of a block is worth a block of its own. */
+/* Returns whether the rest of a block is large enough to become a separate block. */
 static inline int should_split(const hal_allocator_t *allocator, uint32_t kind, size_t size, size_t rest) {
   if (kind == HAL_MEM_SMALL) return rest >= HAL_MEM_GRANULE;
   return size < allocator->config.max_split_size && rest > HAL_MEM_SMALL_LIMIT;
 }
 
-/* Returns whether a free block may serve a request: large free segments are kept for large requests. */
+/* Returns whether a free block may serve a request: large free segments are reserved for large requests. */
 static inline int may_serve(const hal_allocator_t *allocator, uint32_t kind, const hal_block_t *block, size_t size) {
   const hal_mem_config_t *config = &allocator->config;
   if (kind == HAL_MEM_SMALL || HAL_LIKELY(config->max_split_size == SIZE_MAX)) return 1;
@@ -32,7 +32,7 @@ static inline int may_serve(const hal_allocator_t *allocator, uint32_t kind, con
   return size >= config->max_split_size && block->size - size < config->max_non_split_rounding;
 }
 
-/* Finds the smallest free block that fits a request, NULL when there is none; it stays where it is. */
+/* Finds the smallest free block that fits a request, NULL if there is none; it stays in its bin. */
 static inline hal_block_t *find(const hal_allocator_t *allocator, const hal_mem_pool_t *pool, uint32_t kind,
                                 size_t size) {
   hal_block_t *recent = pool->recent, *block = NULL;
@@ -42,8 +42,8 @@ static inline hal_block_t *find(const hal_allocator_t *allocator, const hal_mem_
   return block && may_serve(allocator, kind, block, size) ? block : NULL;
 }
 
-/* Takes `size` bytes from a free block: its end, while the rest stays free, or all of it. Returns the block to be used. A
- * block that is in no pool yet (a new segment) has another state than FREE. */
+/* Cuts `size` bytes from the end of a free block, or takes all of it. Returns the block for the request. A block that
+ * is in no pool yet (a new segment) has a state other than FREE. */
 static inline hal_block_t *carve(hal_allocator_t *allocator, hal_mem_pool_t *pool, uint32_t kind, hal_block_t *block,
                                  size_t size) {
   hal_mem_stats_t *stats = &allocator->stats;
@@ -52,7 +52,7 @@ static inline hal_block_t *carve(hal_allocator_t *allocator, hal_mem_pool_t *poo
   hal_block_t *part = NULL, *next = block->next;
   if (should_split(allocator, kind, size, rest) && HAL_LIKELY(!pool->whole))
     part = hal_mem_slab_take(&allocator->blocks);
-  if (!part) { /* without memory for a record, too, the whole block is given */
+  if (!part) { /* if there is no memory for a record, the whole block is used */
     if (is_free) hal_mem_pool_take(pool, kind, block);
     if (was_split) {
       hal_mem_stat_decrease(stats, kind, HAL_MEM_INACTIVE_SPLIT_BYTES, (int64_t)block->size);
@@ -107,7 +107,7 @@ static void note_active(hal_allocator_t *allocator) {
 
 /* ---- cache miss ---- */
 
-/* Returns the pool of a request, which may have changed whenever the lock was released. */
+/* Returns the pool of a request, which may change while the lock is released. */
 static hal_mem_pool_t *pool_of(const request_t *request) { return hal_mem_pool_current(request->pool); }
 
 /* Takes a block from the bins or from a new segment of `segment` bytes. */
@@ -115,13 +115,13 @@ static hal_status_t attempt(request_t *request, size_t segment, hal_block_t **ou
   hal_allocator_t *allocator = request->allocator;
   const uint32_t kind = request->pool->kind;
   hal_block_t *block =
-      find(allocator, pool_of(request), kind, request->size); /* others may have released some meanwhile */
+      find(allocator, pool_of(request), kind, request->size); /* other threads may have released some meanwhile */
   if (!block) HAL_RETURN_IF_ERROR(hal_mem_segment_create(pool_of(request), segment, &block));
   *out_block = carve(allocator, pool_of(request), kind, block, request->size);
   return HAL_OK;
 }
 
-/* The same; held blocks become free before it fails. */
+/* As attempt; before it fails, it frees held blocks and tries again. */
 static hal_status_t attempt_held(request_t *request, size_t segment, hal_block_t **out_block) {
   const hal_status_t status = attempt(request, segment, out_block);
   if (status != HAL_RESOURCE_EXHAUSTED || !hal_mem_held_end(pool_of(request))) return status;
@@ -138,8 +138,8 @@ static void run_ready(request_t *request) {
   hal_lock(&request->allocator->lock);
 }
 
-/* The ladder of a cache miss: new segment; free segments of this pool against it; everything the cache holds; a segment
- * no larger than needed. The lock is held. */
+/* The steps of a cache miss: a new segment; free segments of this pool in exchange for it; everything in the cache; a
+ * segment no larger than needed. The caller holds the lock. */
 static hal_status_t allocate_miss(request_t *request, hal_block_t **out_block) {
   hal_allocator_t *allocator = request->allocator;
   const size_t least = (request->size + HAL_MEM_SEGMENT_ROUND - 1) & ~(HAL_MEM_SEGMENT_ROUND - 1);
@@ -162,9 +162,9 @@ static hal_status_t allocate_miss(request_t *request, hal_block_t **out_block) {
   return status;
 }
 
-/* ---- blocks that are not cut from segments ---- */
+/* ---- blocks that are not parts of segments ---- */
 
-/* Creates the record of a block of another source; the lock is held. */
+/* Creates the record of a block of another source; the caller holds the lock. */
 static hal_block_t *foreign_block(hal_allocator_t *allocator, uint32_t source, hal_stream_t *stream, void *address,
                                   size_t size) {
   hal_block_t *block = hal_mem_slab_take(&allocator->blocks);
@@ -175,7 +175,7 @@ static hal_block_t *foreign_block(hal_allocator_t *allocator, uint32_t source, h
   return block;
 }
 
-/* Counts a block of another source, which is a segment of its own. */
+/* Counts a block of another source as a segment. */
 static void account_foreign(hal_allocator_t *allocator, hal_block_t *block) {
   const uint32_t kind = block->pool->kind;
   hal_mem_map_insert(&allocator->map, block, block->size);
@@ -195,7 +195,8 @@ static hal_status_t allocate_empty(hal_allocator_t *allocator, hal_stream_t *str
   return HAL_OK;
 }
 
-/* One attempt to get memory of a plugin that pools itself. The lock is held, and released while the plugin is called. */
+/* One attempt to get memory of a plugin that pools memory itself. The caller holds the lock, which is released while
+ * the plugin is called. */
 static hal_status_t attempt_pooled(hal_allocator_t *allocator, hal_stream_t *stream, size_t size, void **out_address) {
   hal_device_t *device = allocator->device;
   if (hal_mem_over_capacity(allocator, size)) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "%s", "");
@@ -238,11 +239,11 @@ static hal_status_t allocate_pooled(request_t *request, hal_stream_t *stream, si
 
 static hal_status_t wrong_stream(int32_t device, const hal_stream_t *stream) {
   return hal_error_set(HAL_INVALID_ARGUMENT,
-                       "a stream of device %s was given for device %s; use a stream of the same device",
+                       "the stream of device %s cannot be used for device %s; use a stream of the same device",
                        stream->device->label, hal_device_label(device));
 }
 
-/* Takes a held block for a request, or a free one; else it allocates a segment. */
+/* Takes a held block for a request, or a free one; otherwise allocates a segment. */
 static hal_status_t take_or_make(request_t *request, uint32_t kind, hal_block_t **out_block) {
   hal_allocator_t *const allocator = request->allocator;
   *out_block = hal_mem_held_take(request->pool, request->size);
@@ -255,7 +256,8 @@ static hal_status_t take_or_make(request_t *request, uint32_t kind, hal_block_t 
   return status;
 }
 
-/* Finds the block of a request in one of two pools by size, which are made where there is none, or makes it. The lock is held. */
+/* Finds or creates the block of a request in one of two pools by size, which are created if they are NULL. The caller
+ * holds the lock. */
 static hal_status_t find_or_make(request_t *request, hal_mem_pool_t **pools, hal_stream_t *stream, size_t size,
                                  hal_block_t **out_block) {
   hal_allocator_t *allocator = request->allocator;
@@ -299,7 +301,7 @@ hal_status_t hal_mem_allocate(hal_allocator_t *allocator, hal_mem_pool_t **pools
   return HAL_OK;
 }
 
-/* Everything of hal_memory_allocate but the cache hit. */
+/* hal_memory_allocate without the cache hit. */
 static hal_status_t __attribute__((noinline))
 allocate_slow(hal_allocator_t *allocator, hal_stream_t *stream, size_t size, hal_block_t **out_block) {
   return hal_mem_allocate(allocator, allocator->pools[stream->id], stream, size, 0, out_block);
@@ -311,7 +313,7 @@ hal_status_t hal_memory_allocate(int32_t index, hal_stream_t *stream, size_t siz
   stream = hal_stream_or_current(device, stream);
   if (HAL_UNLIKELY(stream->device != device)) return wrong_stream(index, stream);
   hal_allocator_t *allocator = hal_allocator_of(device);
-  /* The cache hit of a small request, most of all calls: rounding without overflow, nothing pending. */
+  /* The cache hit of a small request, the most frequent case: rounding cannot overflow, and nothing is pending. */
   if (HAL_UNLIKELY(size - 1 >= HAL_MEM_SMALL_LIMIT || allocator->config.roundup_on)) {
     return allocate_slow(allocator, stream, size, out_block);
   }
@@ -344,7 +346,7 @@ static inline void account_release(hal_allocator_t *allocator, uint32_t kind, co
   }
 }
 
-/* Releases a plain block that deferred work may use; the lock is held, and released here. */
+/* Releases a plain block that deferred work may use; called with the lock held, which it releases. */
 static void __attribute__((noinline)) release_held(hal_allocator_t *allocator, hal_block_t *block) {
   hal_block_t *ready = NULL;
   account_release(allocator, block->pool->kind, block);
@@ -355,7 +357,7 @@ static void __attribute__((noinline)) release_held(hal_allocator_t *allocator, h
   hal_mem_ready_run(ready);
 }
 
-/* Releases a block that is not a plain cached one. The lock is held, and released here. */
+/* Releases a block that is not a plain cached one. Called with the lock held, which it releases. */
 static void __attribute__((noinline)) release_slow(hal_allocator_t *allocator, hal_block_t *block) {
   hal_block_t *ready = NULL;
   const uint32_t source = block->pool->source;
@@ -373,8 +375,8 @@ static void __attribute__((noinline)) release_slow(hal_allocator_t *allocator, h
   hal_mem_ready_run(ready);
 }
 
-/* Releases a block of a device that is not alive (base/life.h). After hal_registry_close, work no longer uses
- * memory of other owners; in a forked child such memory belongs to the parent. */
+/* Releases a block of a device that is not alive (base/life.h). After hal_registry_close no work uses memory of other
+ * owners; in a forked child such memory belongs to the parent. */
 static void __attribute__((noinline)) release_quietly(hal_block_t *block) {
   if (block->state != HAL_MEM_SPECIAL && block->state != HAL_MEM_PLAIN) return; /* released before */
   block->state = HAL_MEM_LEAVING;
@@ -429,7 +431,7 @@ hal_status_t hal_memory_record_stream(hal_block_t *block, hal_stream_t *stream) 
   return status;
 }
 
-/* Frees cached memory for adopted memory, as after a cache miss. The lock is held. */
+/* Frees cached memory for adopted memory, as after a cache miss. The caller holds the lock. */
 static int make_room(request_t *request) {
   hal_allocator_t *allocator = request->allocator;
   if (HAL_LIKELY(!hal_mem_over_capacity(allocator, request->size))) return 1;
@@ -488,7 +490,7 @@ hal_status_t hal_memory_defer(int32_t index, hal_stream_t *stream, hal_host_fn_t
     block->u.free.data = user_data;
     hal_mem_block_end(allocator, block, 1, &ready);
   } else {
-    hal_mem_stream_wait(allocator, stream); /* no record to remember it by: now or never */
+    hal_mem_stream_wait(allocator, stream); /* there is no record to defer it with, so it waits and frees now */
   }
   hal_mem_pending_poll(allocator, &ready);
   hal_unlock(&allocator->lock);

@@ -15,37 +15,39 @@ static inline hal_allocator_t *hal_allocator_of(const hal_device_t *device) {
 /* Called once per device, under device->lock (device/slot.h). */
 hal_status_t hal_allocator_create(hal_device_t *device, hal_allocator_t **out_allocator);
 
-/* Frees all memory of the plugin. The records remain for the lifetime of the process: blocks that are still held can be queried and
- * released. */
+/* Frees all memory of the plugin. The records remain until the process ends: blocks that are still held can be queried
+ * and released. */
 void hal_allocator_close(hal_allocator_t *allocator);
 
-/* Frees an allocator, closed or not, whose blocks are all released. */
+/* Frees an allocator, closed or not. All its blocks have been released. */
 void hal_allocator_destroy(hal_allocator_t *allocator);
 
 /* Waits until queued work no longer uses memory that was released, and frees it. */
 void hal_allocator_drain(hal_allocator_t *allocator);
 
-/* Frees what the allocator caches: segments, page-locked memory, events of memory that other processes have used. */
+/* Frees cached objects of the allocator: segments, page-locked memory, events of memory that other processes have
+ * used. */
 void hal_allocator_trim(hal_allocator_t *allocator);
 
-/* Returns the number of blocks, of device memory and page-locked memory, that were not released, or that queued work uses. */
+/* Returns the number of blocks, of device memory and page-locked memory, that were not released or that queued work
+ * uses. */
 uint64_t hal_allocator_blocks(hal_allocator_t *allocator);
 
-/* Allocates from a private pool, whatever the stream allocates from, and releases no cached memory for it. Used while recorded work is queued:
- * memory that is free by now may be read by later recorded work. The block is released as any other, with the stream's pool current. Errors:
- * those of hal_memory_allocate. */
+/* Allocates from a private pool, regardless of the stream's current pool, and releases no cached memory for it. Used
+ * while recorded work is queued: later recorded work may read memory that is free by now. The block is released like
+ * any other, with the stream's pool current. Errors: those of hal_memory_allocate. */
 hal_status_t hal_memory_pool_allocate(hal_memory_pool_t *pool, hal_stream_t *stream, size_t size,
                                       hal_block_t **out_block);
 
-/* Deferred work of a stream was taken to be launched: blocks that were released meanwhile (hal_queue_calls_t.released) are free for requests of
- * any size. */
+/* Called when deferred work of a stream is taken to be launched: blocks that were released meanwhile
+ * (hal_queue_calls_t.released) become free for requests of any size. */
 void hal_memory_end_hold(hal_stream_t *stream);
 
-/* Finds the segment of the allocator's own that an address lies in. Returns whether there is one. */
+/* Finds the segment of the allocator that contains an address. Returns whether there is one. */
 int hal_allocator_segment(hal_allocator_t *allocator, const void *address, void **out_start, size_t *out_size);
 
-/* From now on `leaving` is called before a segment that begins at `address` is freed, while no lock of an allocator is
- * held. One function for the process. */
+/* Sets the function that is called before a segment that begins at `address` is freed, while no lock of an allocator is
+ * held. There is one function per process. */
 void hal_allocator_set_leaving(void (*leaving)(void *address));
 
 /* Frees released memory that queued work no longer uses. */

@@ -1,6 +1,6 @@
-/* config.c: PYTORCH_ALLOC_CONF, and the sizes that follow from it.
+/* config.c: PYTORCH_ALLOC_CONF, and the sizes that it determines.
  *
- * The text is `key:value,key:value,...`; a value may be a list in brackets whose items have colons of their own. */
+ * The text is `key:value,key:value,...`; a value may be a list in brackets whose items contain colons. */
 #include "memory/config.h"
 
 #include <errno.h>
@@ -28,7 +28,7 @@ static int value_is(const setting_t *setting, const char *value) {
   return (size_t)setting->value_length == strlen(value) && !memcmp(setting->value, value, strlen(value));
 }
 
-/* Reads a whole decimal number from a span: 1, or 0 when it is none. */
+/* Reads a whole decimal number from a span. Returns 1, or 0 if the span is not a number. */
 static int read_number(const char *text, int length, size_t *out_number) {
   size_t number = 0;
   if (length <= 0) return 0;
@@ -72,9 +72,8 @@ static void set_threshold(const setting_t *setting, double *out_threshold) {
 
 static int is_power_of_two(size_t number) { return number && !(number & (number - 1)); }
 
-/* Reads one item `size:divisions` of the list form, size in MiB or '>'. Steps before the first size take the first
- * value,
- * '>' covers all steps after the last size. */
+/* Reads one item `size:divisions` of the list form, size in MiB or '>'. Steps before the first size use the first
+ * value; '>' covers all steps after the last size. */
 static int read_division(const char *item, int length, int *last, uint32_t divisions[HAL_MEM_ROUNDUP_STEPS]) {
   const char *colon = memchr(item, ':', (size_t)length);
   size_t value = 0, size = 0;
@@ -127,7 +126,7 @@ static void set_divisions(const setting_t *setting, hal_mem_config_t *config) {
   memcpy(config->roundup_divisions, divisions, sizeof(divisions));
 }
 
-/* Keys that other parts or other allocators read. */
+/* Keys that other components or other allocators read. */
 static int is_foreign(const setting_t *setting) {
   static const char *const keys[] = {"backend",
                                      "release_lock_on_cudamalloc",
@@ -151,7 +150,7 @@ static void apply(const setting_t *setting, hal_mem_config_t *config) {
   } else if (key_is(setting, "max_non_split_rounding_mb")) {
     set_megabytes(setting, 0, "the value must be greater than 0", &config->max_non_split_rounding);
   } else if (key_is(setting, "large_segment_size_mb")) {
-    /* A segment must hold the largest request it serves. */
+    /* A segment must hold the largest request that it serves. */
     set_megabytes(setting, HAL_MEM_LARGE_LIMIT / HAL_MEM_MIB - 1, "the value must be at least 10",
                   &config->large_segment_size);
   } else if (key_is(setting, "pinned_max_cached_size_mb")) {
@@ -170,7 +169,7 @@ static void apply(const setting_t *setting, hal_mem_config_t *config) {
     hal_log(HAL_LOG_DEBUG, "%s: %.*s is not a setting of this allocator", setting->variable, setting->key_length,
             setting->key);
   } else {
-    reject(setting, "there is no such setting");
+    reject(setting, "unknown setting");
   }
 }
 
@@ -186,7 +185,7 @@ static const char *skip_spaces(const char *text) {
   return text;
 }
 
-/* Returns the length of a span without the spaces at its end. */
+/* Returns the length of a span without trailing spaces. */
 static int trimmed(const char *begin, const char *end) {
   while (end > begin && (end[-1] == ' ' || end[-1] == '\t')) end--;
   return (int)(end - begin);
@@ -200,7 +199,7 @@ void hal_mem_config_parse(const char *variable, const char *text, hal_mem_config
     setting_t setting = {.variable = variable, .key = text, .key_length = trimmed(text, text + length), .value = ""};
     text += length;
     if (*text != ':') {
-      if (setting.key_length) reject(&setting, "the form is key:value");
+      if (setting.key_length) reject(&setting, "expected key:value");
       if (*text) text++;
       continue;
     }

@@ -1,6 +1,6 @@
 /* config.h: the allocator's sizes and settings. Private to hal/src.
  *
- * The constants are those of PyTorch's CUDA caching allocator, so that users' experience and settings carry over. */
+ * The constants are those of PyTorch's CUDA caching allocator, so that its settings have the same effect. */
 #ifndef HAL_SRC_MEMORY_CONFIG_H_
 #define HAL_SRC_MEMORY_CONFIG_H_
 
@@ -12,8 +12,8 @@
 #define HAL_MEM_SMALL_LIMIT HAL_MEM_MIB          /* requests up to it come from the small pool */
 #define HAL_MEM_SMALL_SEGMENT (2 * HAL_MEM_MIB)  /* segment of the small pool */
 #define HAL_MEM_LARGE_SEGMENT (20 * HAL_MEM_MIB) /* segment for requests between the small limit and LARGE_LIMIT */
-#define HAL_MEM_LARGE_LIMIT (10 * HAL_MEM_MIB)   /* from here on a request gets a segment of its own */
-#define HAL_MEM_SEGMENT_ROUND (2 * HAL_MEM_MIB)  /* whose size is rounded up to a multiple of this */
+#define HAL_MEM_LARGE_LIMIT (10 * HAL_MEM_MIB)   /* requests from this size on get a separate segment */
+#define HAL_MEM_SEGMENT_ROUND (2 * HAL_MEM_MIB)  /* the size of such a segment is a multiple of this */
 #define HAL_MEM_ROUNDUP_STEPS 16                 /* roundup_power2_divisions: one value per power of two from 1 MiB */
 
 /* Settings of PYTORCH_ALLOC_CONF. */
@@ -24,20 +24,20 @@ typedef struct hal_mem_config_s {
   size_t pinned_max_cached_size;       /* bytes; page-locked host memory of more is not cached */
   double garbage_collection_threshold; /* share of the limit, 0 = off */
   uint32_t roundup_divisions[HAL_MEM_ROUNDUP_STEPS]; /* 0 or 1 = off */
-  uint32_t roundup_on;                               /* any of them is in force */
+  uint32_t roundup_on;                               /* 1 if any of them is set */
 } hal_mem_config_t;
 
-/* Fills in the defaults, then the settings of `text` (NULL = none). Every unknown key and bad value is logged as a
- * warning that names `variable`, key and value; the rest stays in force. */
+/* Sets the defaults, then the settings of `text` (NULL = none). Each unknown key and invalid value is logged as a
+ * warning with `variable`, key and value; the other settings are used. */
 void hal_mem_config_parse(const char *variable, const char *text, hal_mem_config_t *out_config);
 
-/* The same from the environment: PYTORCH_ALLOC_CONF, or its older name PYTORCH_CUDA_ALLOC_CONF. */
+/* Reads the settings from the environment: PYTORCH_ALLOC_CONF, or its older name PYTORCH_CUDA_ALLOC_CONF. */
 void hal_mem_config_load(hal_mem_config_t *out_config);
 
-/* Rounds a request to the size of its block; 0 when the size overflows. */
+/* Rounds a request to the size of its block; 0 if the size overflows. */
 size_t hal_mem_config_round(const hal_mem_config_t *config, size_t size);
 
-/* Returns the size of the segment that a block of a rounded size is cut from; 0 when the size overflows. */
+/* Returns the size of the segment for a block of a rounded size; 0 if the size overflows. */
 size_t hal_mem_config_segment(const hal_mem_config_t *config, size_t rounded);
 
 #endif /* HAL_SRC_MEMORY_CONFIG_H_ */

@@ -5,8 +5,8 @@
 #include "memory/copy.h"
 #include "memory/internal.h"
 
-/* Bytes per step of a copy that goes through the host: fits a second-level cache, so the second half of a step reads
- * what the first half wrote from there. */
+/* Bytes per step of a copy through the host. They fit in a second-level cache, so that the second half of a step reads
+ * from there what the first half wrote. */
 #define STAGE_BYTES HAL_MEM_MIB
 
 hal_status_t hal_copy_sides(const char *call, int32_t dst_device, int32_t src_device, hal_copy_sides_t *out_sides) {
@@ -18,8 +18,8 @@ hal_status_t hal_copy_sides(const char *call, int32_t dst_device, int32_t src_de
   return hal_error_set(HAL_INVALID_ARGUMENT, "%s: both sides are host memory; at least one must be a device", call);
 }
 
-/* Copies between devices through host memory: after everything queued so far on `stream` and on the source's current
- * stream, piece by piece, finished on return. */
+/* Copies between devices through host memory, in pieces, after all work queued so far on `stream` and on the source's
+ * current stream. The copy is done on return. */
 static hal_status_t copy_staged(hal_stream_t *stream, void *dst, hal_device_t *to, const void *src, hal_device_t *from,
                                 size_t size) {
   const size_t step = size < STAGE_BYTES ? size : STAGE_BYTES;
@@ -31,7 +31,7 @@ static hal_status_t copy_staged(hal_stream_t *stream, void *dst, hal_device_t *t
   char *stage = hal_malloc(step);
   if (!stage) {
     return hal_error_set(HAL_RESOURCE_EXHAUSTED,
-                         "hal_memory_copy: the host has no %zu bytes to stage a copy from device %s "
+                         "hal_memory_copy: the host has no memory for the %zu bytes to stage a copy from device %s "
                          "to device %s",
                          step, from->label, to->label);
   }
@@ -57,10 +57,11 @@ static int overlap(const void *a, const void *b, size_t size) {
 hal_status_t hal_copy_check_stream(const char *call, const hal_stream_t *stream, int32_t dst_device,
                                    int32_t src_device) {
   if (stream->device->index == dst_device || stream->device->index == src_device) return HAL_OK;
-  return hal_error_set(HAL_INVALID_ARGUMENT,
-                       "%s: a stream of device %s was given for a copy from device %s to device %s; take a stream of "
-                       "one of them",
-                       call, stream->device->label, hal_device_label(src_device), hal_device_label(dst_device));
+  return hal_error_set(
+      HAL_INVALID_ARGUMENT,
+      "%s: the stream of device %s cannot be used for a copy from device %s to device %s; use a stream of "
+      "one of them",
+      call, stream->device->label, hal_device_label(src_device), hal_device_label(dst_device));
 }
 
 hal_status_t hal_copy_check(const char *call, const hal_stream_t *stream, const hal_copy_t *copy) {
@@ -104,15 +105,17 @@ hal_status_t hal_memory_fill(hal_stream_t *stream, int32_t index, void *dst, con
   HAL_RETURN_IF_ERROR(hal_device_get(index, &device));
   stream = hal_stream_or_current(device, stream);
   if (stream->device != device) {
-    return hal_error_set(HAL_INVALID_ARGUMENT, "hal_memory_fill: a stream of device %s was given for device %s",
+    return hal_error_set(HAL_INVALID_ARGUMENT, "hal_memory_fill: the stream of device %s cannot be used for device %s",
                          stream->device->label, device->label);
   }
   if (!pattern || !pattern_size || pattern_size > 16 || (pattern_size & (pattern_size - 1))) {
-    return hal_error_set(HAL_INVALID_ARGUMENT, "hal_memory_fill: a pattern of %zu bytes; it must have 1, 2, 4, 8 or 16",
+    return hal_error_set(HAL_INVALID_ARGUMENT,
+                         "hal_memory_fill: invalid pattern of %zu bytes; expected 1, 2, 4, 8 or 16",
                          pattern ? pattern_size : (size_t)0);
   }
   if (size % pattern_size) {
-    return hal_error_set(HAL_INVALID_ARGUMENT, "hal_memory_fill: %zu bytes are no multiple of the pattern's %zu", size,
+    return hal_error_set(HAL_INVALID_ARGUMENT,
+                         "hal_memory_fill: invalid size of %zu bytes; expected a multiple of the pattern's %zu", size,
                          pattern_size);
   }
   if (!size) return HAL_OK;

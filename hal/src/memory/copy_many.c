@@ -1,4 +1,5 @@
-/* copy_many.c: copies of rectangles and of several ranges: one call of the plugin, where it makes such copies, else a copy of each row or range. */
+/* copy_many.c: copies of rectangles and of several ranges: one call of the plugin if it supports them, else a copy of
+ * each row or range. */
 #include <string.h>
 
 #include "device/profile_internal.h"
@@ -7,15 +8,15 @@
 
 /* ---- rectangles ---- */
 
-/* Bytes from the first to behind the last; 0 = they do not fit the address space. */
+/* Bytes from the beginning of the first row to the end of the last; 0 = they do not fit in the address space. */
 static size_t extent_of(const void *first, size_t pitch, size_t width, size_t height) {
   size_t size = 0, end = 0;
   if (__builtin_mul_overflow(pitch, height - 1, &size) || __builtin_add_overflow(size, width, &size)) return 0;
   return __builtin_add_overflow((size_t)(uintptr_t)first, size, &end) ? 0 : size;
 }
 
-/* Whether rows of the two rectangles share a byte: such as lie beside one another, as columns of a matrix do, share none. Goes through the
- * rows of both in the order of their addresses. */
+/* Returns whether rows of the two rectangles share a byte. Interleaved rows, such as those of two columns of a matrix,
+ * share none. Visits the rows of both in the order of their addresses. */
 static int rectangles_share(const hal_copy_2d_t *desc, size_t dst_extent, size_t src_extent) {
   const uintptr_t dst = (uintptr_t)desc->dst, src = (uintptr_t)desc->src;
   if (dst < src ? src - dst >= dst_extent : dst - src >= src_extent) return 0;
@@ -52,7 +53,7 @@ static hal_status_t check_rectangle(const hal_copy_2d_t *desc) {
   return HAL_OK;
 }
 
-/* By hal_memory_copy, which stages what no plugin copies by itself. */
+/* Copies row by row with hal_memory_copy, which stages copies that no plugin supports. */
 static hal_status_t copy_rows(hal_stream_t *stream, const hal_copy_2d_t *desc) {
   hal_status_t status = HAL_OK;
   for (size_t row = 0; row < desc->height && !status; row++)
@@ -86,10 +87,10 @@ hal_status_t hal_memory_copy_2d(hal_stream_t *stream, const hal_copy_2d_t *desc)
 
 /* ---- several ranges ---- */
 
-/* Copies that are translated at a time: they lie on the stack. */
+/* Copies that are translated at a time, on the stack. */
 enum { AT_ONCE = 64 };
 
-/* Checks a copy and writes it in the plugin's ordinals. `*out_foreign` becomes 1 when no plugin makes it by itself. */
+/* Checks a copy and translates it to the plugin's ordinals. Sets `*out_foreign` to 1 if no plugin supports it. */
 static hal_status_t translate(const hal_stream_t *stream, const hal_copy_t *copy, size_t number, hal_copy_t *out_own,
                               int *out_foreign) {
   static const char call[] = "hal_memory_copy_batch";
@@ -129,7 +130,7 @@ static hal_status_t copy_some(hal_stream_t *stream, const list_t *list, size_t f
   int foreign = 0;
   for (size_t i = first; i < first + count; i++) {
     HAL_RETURN_IF_ERROR(translate(stream, copy_at(list, i), i, &own[used], &foreign));
-    used += own[used].size != 0; /* plugins need not look for copies of nothing */
+    used += own[used].size != 0; /* plugins need not handle empty copies */
   }
   if (!used) return HAL_OK;
   hal_queue_t *const queue = hal_stream_queue(stream);

@@ -1,10 +1,10 @@
-/* error.c: the message of an out-of-memory error. It must show whether memory is
- * exhausted, fragmented, or held by another process, and name the setting that helps. */
+/* error.c: the message of an out-of-memory error. It must show whether memory is exhausted, fragmented, or used by
+ * another process, and name the setting to change. */
 #include <stdio.h>
 
 #include "memory/pool.h"
 
-/* A size for people: "512 bytes", "1.50 MiB". */
+/* A human-readable size: "512 bytes", "1.50 MiB". */
 typedef struct readable_s {
   char text[32];
 } readable_t;
@@ -23,7 +23,7 @@ static readable_t readable(size_t bytes) {
   return out;
 }
 
-/* What the message is made of. */
+/* The values in the message. */
 typedef struct accounts_s {
   size_t size, total, free; /* total 0 = unknown */
   size_t allocated, reserved;
@@ -59,7 +59,7 @@ static accounts_t take_accounts(hal_allocator_t *allocator, size_t size) {
   return accounts;
 }
 
-/* Writes what would have helped. */
+/* Writes the advice. */
 static void advise(const hal_allocator_t *allocator, const accounts_t *accounts, char *text, size_t size) {
   const size_t unused = accounts->reserved > accounts->allocated ? accounts->reserved - accounts->allocated : 0;
   const size_t split = allocator->config.max_split_size;

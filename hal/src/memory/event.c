@@ -1,7 +1,7 @@
 /* event.c: waits of the allocator for streams.
  *
- * An asynchronous failure is reported to the user. Therefore the allocator waits for events. If it must query a stream and encounters
- * a failure, it records it for the stream (device/failure.h). */
+ * An asynchronous failure must be reported to the user. Therefore the allocator waits for events. If it must query a
+ * stream and encounters a failure, it records it for the stream (device/failure.h). */
 #include "device/failure.h"
 #include "memory/internal.h"
 
@@ -43,7 +43,7 @@ void hal_mem_event_wait(hal_allocator_t *allocator, hal_stream_t *stream, hal_pl
   hal_plugin_t *plugin = stream->device->plugin;
   hal_unlock(&allocator->lock);
   hal_status_t status = event ? hal_call_event_synchronize(plugin, event) : HAL_UNIMPLEMENTED;
-  if (status) { /* the other way to be sure */
+  if (status) { /* fallback: wait for the stream */
     hal_stream_flush(stream, "memory is about to be freed");
     status = hal_direct_calls.synchronize(&stream->direct.queue);
   }

@@ -1,4 +1,5 @@
-/* held.c: see held.h. Blocks of one size are a stack, linked by `prev`; the tops of the stacks are in a table by size, linked by `next`. */
+/* held.c: see held.h. Blocks of one size are a stack, linked by `prev`; the tops of the stacks are in a table by size,
+ * linked by `next`. */
 #include "memory/held.h"
 
 #include "memory/pool.h"
@@ -10,7 +11,8 @@ static hal_block_t **find(hal_mem_pool_t *pool, size_t size) {
   return link;
 }
 
-/* Counts a held block among the free pieces of segments that are not whole, or no longer. */
+/* Counts a held block among the free pieces of segments, or removes it from the count, unless the pool's segments are
+ * whole. */
 static void count_piece(const hal_mem_pool_t *pool, const hal_block_t *block, int sign) {
   hal_mem_stats_t *const stats = &pool->allocator->stats;
   if (hal_mem_block_is_segment(block)) return;
@@ -33,7 +35,7 @@ void hal_mem_held_put(hal_mem_pool_t *pool, hal_block_t *block, size_t size) {
   pool->allocator->holding = pool;
 }
 
-/* Takes the top of a stack. */
+/* Removes the top of a stack. */
 static hal_block_t *pop(hal_mem_pool_t *pool, hal_block_t **link) {
   hal_block_t *const block = *link, *const below = block->u.bin.prev;
   if (below) below->u.bin.next = block->u.bin.next;

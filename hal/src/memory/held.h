@@ -1,9 +1,10 @@
 /* held.h: released blocks that deferred work may still use. Private to hal/src.
  *
- * Deferred work is grouped by the memory that it accesses, so the groups of a repeated step must not depend on where the free lists happen to
- * place its tensors. While commands are deferred, a released block is not joined with its neighbours: it is held, and only a request of the same
- * rounded size gets it, the last released one first. Two allocations of one command list therefore overlap completely or not at all, and whether
- * they do follows from the order of allocations and releases. hal_memory_end_hold joins the blocks when the list is taken.
+ * Deferred work is grouped by the memory that it accesses, so the groups of a repeated step must not depend on where
+ * the free lists place its tensors. While commands are deferred, a released block is not joined with its neighbors. It
+ * is held, and only a request of the same rounded size gets it, the last released one first. Two allocations of one
+ * command list therefore overlap completely or not at all, depending only on the order of allocations and releases.
+ * hal_memory_end_hold joins the blocks when the list is taken.
  *
  * All functions are called with the allocator's lock held. */
 #ifndef HAL_SRC_MEMORY_HELD_H_
@@ -11,10 +12,10 @@
 
 #include "memory/internal.h"
 
-/* Holds a block that is in use by nobody. `size`: rounded, as the block was requested. */
+/* Holds a block that is not in use. `size`: rounded, as the block was requested. */
 void hal_mem_held_put(hal_mem_pool_t *pool, hal_block_t *block, size_t size);
 
-/* Returns a held block of a request of `size` bytes, which is no longer held; NULL = there is none. */
+/* Returns a held block for a request of `size` bytes, which is no longer held; NULL = there is none. */
 hal_block_t *hal_mem_held_take_slow(hal_mem_pool_t *pool, size_t size);
 
 static inline hal_block_t *hal_mem_held_take(hal_mem_pool_t *pool, size_t size) {

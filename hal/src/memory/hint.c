@@ -1,7 +1,8 @@
-/* hint.c: hints about memory that moves between devices and the host, which the plugin passes to its driver. */
+/* hint.c: hints about memory that the driver migrates between devices and the host; the plugin passes them to its
+ * driver. */
 #include "memory/internal.h"
 
-/* Checks a range, and translates the place that a hint names: one of the devices of `device`'s plugin, or the host. */
+/* Checks a range, and translates the place of a hint: one of the devices of `device`'s plugin, or the host. */
 static hal_status_t check(const char *call, const hal_device_t *device, const void *ptr, size_t size, int32_t place,
                           int32_t *out_ordinal) {
   uintptr_t end = 0;
@@ -27,7 +28,7 @@ hal_status_t hal_memory_prefetch(int32_t index, hal_stream_t *stream, const void
   HAL_RETURN_IF_ERROR(hal_device_get(index, &device));
   stream = hal_stream_or_current(device, stream);
   if (stream->device != device)
-    return hal_error_set(HAL_INVALID_ARGUMENT, "%s: a stream of device %s was given for device %s", call,
+    return hal_error_set(HAL_INVALID_ARGUMENT, "%s: the stream of device %s cannot be used for device %s", call,
                          stream->device->label, device->label);
   HAL_RETURN_IF_ERROR(check(call, device, ptr, size, dst_device, &ordinal));
   if (!size) return HAL_OK;

@@ -22,8 +22,8 @@ static hal_status_t exhausted(hal_allocator_t *allocator, size_t size, const cha
                        allocator->device->label, size, used, held - used, cause);
 }
 
-/* Takes a cached block, or a new one; if memory is exhausted, after waiting for all streams that use blocks and freeing all
- * cached blocks. The lock is held, and released while waiting. */
+/* Takes a cached block, or a new one. If memory is exhausted, it first waits for all streams that use blocks and frees
+ * all cached blocks. The caller holds the lock, which is released while waiting. */
 static hal_status_t take(hal_allocator_t *allocator, size_t size, hal_block_t **out_block) {
   hal_block_t *ready = NULL;
   size_t rounded;
@@ -34,7 +34,7 @@ static hal_status_t take(hal_allocator_t *allocator, size_t size, hal_block_t **
   if (status != HAL_RESOURCE_EXHAUSTED) return status;
   hal_mem_pending_drain(allocator, &ready);
   hal_unlock(&allocator->lock);
-  hal_mem_ready_run(ready); /* may free host memory, too */
+  hal_mem_ready_run(ready); /* may also free host memory */
   hal_lock(&allocator->lock);
   *out_block = hal_mem_host_reuse(allocator, class, size);
   if (*out_block) return HAL_OK;
@@ -75,8 +75,8 @@ hal_status_t hal_host_allocate(int32_t index, size_t size, void **out_address) {
 
 /* ---- by address ---- */
 
-/* Returns the block that covers an address, with its allocator locked; NULL when there is none. In a forked child no device
- * is ready, so none is used. */
+/* Returns the block that contains an address, with its allocator locked; NULL if there is none. In a forked child no
+ * device is ready, so none is searched. */
 static hal_block_t *lock_owner(const void *address) {
   for (int32_t i = 0; i < hal_registry.device_count; i++) {
     hal_device_t *device = &hal_devices[i];
@@ -97,7 +97,7 @@ hal_status_t hal_host_free(void *address) {
   if (!block) {
     if (hal_life_ended()) return HAL_OK;
     return hal_error_set(HAL_INVALID_ARGUMENT,
-                         "hal_host_free: %p is no memory of hal_host_allocate; free it by its own counterpart",
+                         "hal_host_free: %p is not memory of hal_host_allocate; free it by its own counterpart",
                          address);
   }
   hal_allocator_t *allocator = block->pool->allocator;
@@ -111,14 +111,14 @@ hal_status_t hal_host_free(void *address) {
   if (good) return HAL_OK;
   if (!used) return hal_error_set(HAL_INVALID_ARGUMENT, "hal_host_free: %p was freed before; free it once", address);
   return hal_error_set(HAL_INVALID_ARGUMENT,
-                       "hal_host_free: %p lies %zu bytes inside the allocation at %p; free that address", address,
+                       "hal_host_free: %p is %zu bytes inside the allocation at %p; free that address", address,
                        (size_t)((const char *)address - base), (const void *)base);
 }
 
 hal_status_t hal_host_record_stream(const void *address, hal_stream_t *stream) {
   hal_block_t *block = lock_owner(address);
   if (!block) {
-    return hal_error_set(HAL_NOT_FOUND, "hal_host_record_stream: %p is no memory of hal_host_allocate", address);
+    return hal_error_set(HAL_NOT_FOUND, "hal_host_record_stream: %p is not memory of hal_host_allocate", address);
   }
   hal_allocator_t *allocator = block->pool->allocator;
   const int used = is_used(block);
@@ -160,7 +160,7 @@ hal_status_t hal_host_device_pointer(const void *address, int32_t index, void **
   const hal_status_t status =
       hal_call_host_device_pointer(device->plugin, device->ordinal, (void *)(uintptr_t)address, &found);
   if (status == HAL_UNIMPLEMENTED)
-    return hal_error_set(status, "kernels of device %s do not reach host memory; copy it with hal_memory_copy",
+    return hal_error_set(status, "kernels of device %s cannot access host memory; copy it with hal_memory_copy",
                          device->label);
   if (status) return hal_error_plugin(device->plugin, HAL_SLOT_host_device_pointer, status);
   *out_address = found;
@@ -185,7 +185,7 @@ hal_status_t hal_host_empty_cache(int32_t index) {
     empty_cache(hal_allocator_of(device));
     return HAL_OK;
   }
-  for (int32_t i = 0; i < hal_registry.device_count; i++) { /* a device never used holds nothing */
+  for (int32_t i = 0; i < hal_registry.device_count; i++) { /* a device that was not used has no blocks */
     device = &hal_devices[i];
     if (hal_device_is_alive(device)) empty_cache(hal_allocator_of(device));
   }

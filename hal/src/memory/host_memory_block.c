@@ -1,4 +1,4 @@
-/* host_memory_block.c: size classes, and blocks of page-locked host memory from and to the plugin. */
+/* host_memory_block.c: size classes, and blocks of page-locked host memory that the plugin allocates and frees. */
 #define _POSIX_C_SOURCE 200809L
 #include "memory/host_memory_block.h"
 
@@ -22,7 +22,7 @@ uint32_t hal_mem_host_class(size_t size, size_t *out_rounded) {
   return 8 + HAL_MEM_HOST_STEPS * (log - 20) + (uint32_t)steps; /* 1 MiB is class 8 */
 }
 
-/* ---- accounts ---- */
+/* ---- statistics ---- */
 
 static void increase(hal_stat_t *stat, size_t amount) {
   stat->current += (int64_t)amount;
@@ -76,7 +76,7 @@ void hal_mem_host_return(hal_allocator_t *allocator, hal_block_t *block) {
   host->bins[class] = block;
 }
 
-/* ---- from and to the plugin ---- */
+/* ---- allocating and freeing by the plugin ---- */
 
 hal_status_t hal_mem_host_create(hal_allocator_t *allocator, size_t size, size_t requested, hal_block_t **out_block) {
   const hal_device_t *device = allocator->device;
@@ -104,7 +104,7 @@ hal_status_t hal_mem_host_create(hal_allocator_t *allocator, size_t size, size_t
   return HAL_OK;
 }
 
-/* Frees one free block, which is in no bin. The lock is held, and released while the plugin is called. */
+/* Frees one free block, which is in no bin. The caller holds the lock, which is released while the plugin is called. */
 static void destroy(hal_allocator_t *allocator, hal_block_t *block) {
   const hal_device_t *device = allocator->device;
   hal_mem_host_t *host = &allocator->host;

@@ -1,10 +1,10 @@
-/* host_memory_stats.c: reading and resetting the statistics of page-locked host memory. */
+/* host_memory_stats.c: reads and resets the statistics of page-locked host memory. */
 #include <string.h>
 
 #include "device/device.h"
 #include "memory/internal.h"
 
-/* As hal_memory_stats: a query must not start a driver. */
+/* As hal_memory_stats: a query must not initialize a driver. */
 hal_status_t hal_host_stats(int32_t index, hal_host_stats_t *out_stats) {
   hal_device_t *device;
   hal_host_stats_t stats = {0};

@@ -1,4 +1,4 @@
-/* info.c: how much memory there is, whose address it is, and the limit. */
+/* info.c: the size of memory, the device of an address, and the limit. */
 #include "base/life.h"
 #include "memory/internal.h"
 
@@ -57,7 +57,7 @@ hal_status_t hal_memory_set_limit(int32_t index, size_t bytes) {
 }
 
 int hal_mem_ask_plugins(const void *address, int pinned, int32_t *out_device) {
-  /* After a fork, and after the end, the plugins must not be called. */
+  /* After a fork or hal_registry_close the plugins must not be called. */
   if (hal_life_ended()) return 0;
   for (int32_t i = 0; i < hal_registry.plugin_count; i++) {
     hal_plugin_t *plugin = &hal_registry.plugins[i];
@@ -66,20 +66,23 @@ int hal_mem_ask_plugins(const void *address, int pinned, int32_t *out_device) {
     if (hal_call_memory_pointer_info(plugin, address, &info)) continue;
     const int of_device = info.device >= 0 && info.device < plugin->device_count;
     if (pinned ? info.kind != HAL_POINTER_PINNED : !of_device) continue;
-    *out_device = plugin->first_device + (of_device ? info.device : 0); /* pinned memory may be of all its devices */
+    /* pinned memory may belong to all devices of the plugin */
+    *out_device = plugin->first_device + (of_device ? info.device : 0);
     return 1;
   }
   return 0;
 }
 
-/* Returns the block in use that an address lies in, `first` being the first block of its memory; NULL: there is none. The lock is held. */
+/* Returns the block in use that contains an address, where `first` is the first block of its memory; NULL if there is
+ * none. The caller holds the lock. */
 static hal_block_t *block_at(hal_block_t *first, const void *address) {
   hal_block_t *block = first;
   while (block && (uintptr_t)address - (uintptr_t)block->address >= block->size) block = block->next;
   return block && (block->state == HAL_MEM_PLAIN || block->state == HAL_MEM_SPECIAL) ? block : NULL;
 }
 
-/* Finds the memory that an address lies in: its device, and the block in use there, NULL if it is free. Returns whether some device has it. */
+/* Finds the memory that contains an address: its device, and the block in use there, NULL if it is free. Returns
+ * whether there is a device. */
 static int find_memory(const void *address, int32_t *out_device, hal_block_t **out_block) {
   for (int32_t i = 0; i < hal_registry.device_count; i++) {
     hal_device_t *device = &hal_devices[i];
@@ -100,7 +103,7 @@ hal_status_t hal_memory_find_block(const void *address, hal_block_t **out_block)
   hal_block_t *block = NULL;
   if (!out_block) return hal_error_set(HAL_INVALID_ARGUMENT, "hal_memory_find_block: out_block is NULL");
   if (!find_memory(address, &device, &block) || !block)
-    return hal_error_set(HAL_NOT_FOUND, "address %p lies in no block that is in use", address);
+    return hal_error_set(HAL_NOT_FOUND, "address %p is in no block that is in use", address);
   *out_block = block;
   return HAL_OK;
 }
@@ -109,5 +112,5 @@ hal_status_t hal_memory_find(const void *address, int32_t *out_device) {
   hal_block_t *block;
   if (find_memory(address, out_device, &block)) return HAL_OK;
   if (hal_mem_ask_plugins(address, 0, out_device)) return HAL_OK;
-  return hal_error_set(HAL_NOT_FOUND, "address %p is memory of no device; is it host memory?", address);
+  return hal_error_set(HAL_NOT_FOUND, "address %p is not memory of a device; is it host memory?", address);
 }

@@ -22,7 +22,7 @@ enum {
   HAL_MEM_ADOPTED = 1, /* of another owner */
   HAL_MEM_POOLED = 2,  /* the plugin's memory_alloc_async, for a plugin that pools itself */
   HAL_MEM_EMPTY = 3,   /* no memory: size 0 */
-  HAL_MEM_ACTION = 4,  /* no block at all, only a deferred free_fn */
+  HAL_MEM_ACTION = 4,  /* not a block, only a deferred free_fn */
   HAL_MEM_HOST = 5,    /* page-locked host memory: host_memory*.c */
   HAL_MEM_SOURCES = 6
 };
@@ -30,13 +30,13 @@ enum {
 enum {
   HAL_MEM_FREE = 0,    /* in its pool */
   HAL_MEM_PLAIN = 1,   /* allocated, cached, never used by another stream: release is a few instructions */
-  HAL_MEM_SPECIAL = 2, /* allocated, and release has more to do */
+  HAL_MEM_SPECIAL = 2, /* allocated; the release has more to do */
   HAL_MEM_PENDING = 3, /* released, waiting for events */
-  HAL_MEM_LEAVING = 4, /* being freed, or returned to its owner; or a record that is no block */
+  HAL_MEM_LEAVING = 4, /* being freed, or returned to its owner; or a record that is not a block */
   HAL_MEM_HELD = 5     /* released, for requests of the same size only (held.h) */
 };
 
-enum { HAL_MEM_HELD_BITS = 6 }; /* of the table of held blocks by size */
+enum { HAL_MEM_HELD_BITS = 6 }; /* bits of the table of held blocks by size */
 
 /* A pool of free blocks of one stream. The pools of the other sources have no bins; they only record the source of
  * a block. */
@@ -46,15 +46,16 @@ typedef struct hal_mem_pool_s {
   uint32_t source; /* HAL_MEM_CACHED... */
   uint16_t kind;   /* HAL_MEM_SMALL, HAL_MEM_LARGE */
   uint16_t whole;  /* its segments are not split: HAL_MEMORY_POOL_NO_SPLIT */
-  uint64_t rows;   /* bit r: bits[r] is not zero */
+  uint64_t rows;   /* bit r is set if bits[r] is not zero */
   uint64_t bits[64];
   hal_block_t *recent;              /* the free block that was released last; in no bin */
   hal_block_t **bins;               /* 64 * 64 lists */
-  hal_memory_pool_t *owner;         /* of a private pool (private.c), NULL = the stream's own */
-  struct hal_mem_pool_s *displaced; /* the stream's own pool, while this private one stands in its place */
-  uint32_t pins;                    /* requests of this pool that have released the lock */
-  struct hal_mem_pool_s *heir;      /* of a private pool that ended while it was pinned: has its segments now */
-  uint32_t held_count, holds;       /* held.h; holds: the pool is in the allocator's list `holding` */
+  hal_memory_pool_t *owner;         /* the private pool (private.c); NULL = the stream's own */
+  struct hal_mem_pool_s *displaced; /* the stream's own pool, while this private one replaces it */
+  uint32_t pins;                    /* number of requests of this pool that have released the lock */
+  /* for a private pool that ended while it was pinned: the pool that has its segments now */
+  struct hal_mem_pool_s *heir;
+  uint32_t held_count, holds; /* held.h; holds: the pool is in the allocator's list `holding` */
   struct hal_mem_pool_s *next_holding;
   hal_block_t *held[1 << HAL_MEM_HELD_BITS];
 } hal_mem_pool_t;
@@ -70,7 +71,7 @@ typedef struct hal_mem_use_s {
 struct hal_block_s {
   /* First cache line: all that a cache hit accesses. */
   void *address;
-  size_t size;      /* as accounted: rounded for cached blocks */
+  size_t size;      /* in the statistics: rounded for cached blocks */
   size_t requested; /* as requested */
   hal_mem_pool_t *pool;
   hal_block_t *prev, *next; /* neighbors in the segment, by address */
@@ -88,14 +89,13 @@ struct hal_block_s {
   uint32_t waits; /* pending blocks: events that are not done yet */
   hal_stream_t *stream;
   hal_mem_use_t *uses;
-  uint64_t
-      stamp; /* free blocks: how many allocations of the kind there had been when it was released; held ones: their size */
+  uint64_t stamp; /* free blocks: the number of allocations of the kind at the release; held ones: their size */
   union {
     /* Node of the address map: first blocks of segments, and blocks of other sources. */
     struct {
       hal_block_t *left, *right;
     };
-    hal_callback_t callback; /* of a block that ended, and so left the map: calls its free_fn */
+    hal_callback_t callback; /* for a block that ended, and so left the map: calls its free_fn */
   };
   size_t extent;   /* bytes of the whole segment or block; 0 = not in the map */
   uintptr_t reach; /* highest end of any range in this subtree */
@@ -104,7 +104,7 @@ struct hal_block_s {
 /* Uses that wait for events of one stream, oldest first. */
 typedef struct hal_mem_pending_s {
   hal_stream_t *stream;
-  int polled; /* a thread has taken the first use to query its event */
+  int polled; /* a thread has removed the first use to query its event */
   hal_mem_use_t *head, *tail;
   struct hal_mem_pending_s *next;
 } hal_mem_pending_t;
@@ -116,7 +116,7 @@ struct hal_allocator_s {
   int32_t pooled; /* the plugin pools memory itself */
   hal_device_t *device;
   hal_mem_pool_t
-      *pools[HAL_STREAMS_OF_DEVICE][2]; /* by stream id and kind, made on demand: where the stream allocates */
+      *pools[HAL_STREAMS_OF_DEVICE][2]; /* by stream id and kind, created on demand: the current pools of the stream */
   hal_mem_pool_t *holding;              /* pools with held blocks, by `next_holding` */
   hal_mem_pool_t *retired;              /* private pools that ended when no allocation was possible, by `displaced` */
   hal_mem_slab_t blocks, uses;
@@ -128,22 +128,22 @@ struct hal_allocator_s {
   size_t limit;        /* hal_memory_set_limit; 0 = none */
   atomic_uint pending; /* blocks and actions that wait for events; read without the lock too */
   hal_mem_pending_t *queues;
-  size_t in_flight;     /* bytes of segments that are being allocated right now */
-  uint32_t empty_count; /* blocks of size 0, which are in no statistics */
+  size_t in_flight;     /* bytes of segments that are being allocated now */
+  uint32_t empty_count; /* blocks of size 0, which are not in the statistics */
   uint32_t event_count;
   hal_plugin_event_t *events[HAL_MEM_EVENT_CACHE]; /* free events of this device */
 };
 
-/* Returns the allocator of a block that its owner has not released. A block's pool may change at any time (private.c), so `block->pool` is
- * read under the lock only; its stream never changes. */
+/* Returns the allocator of a block that its owner has not released. A block's pool may change at any time (private.c),
+ * so `block->pool` is read under the lock only; its stream never changes. */
 static inline hal_allocator_t *hal_mem_block_allocator(const hal_block_t *block) {
   return hal_allocator_of(block->stream->device);
 }
 
-/* Keeps a pool's record while the lock is released. The lock is held, here and in the next two. */
+/* Protects a pool's record while the lock is released. The caller holds the lock, also for the next two functions. */
 static inline void hal_mem_pool_pin(hal_mem_pool_t *pool) { pool->pins++; }
 
-/* Returns the pool that has a pinned pool's segments now. */
+/* Returns the pool that has the segments of a pinned pool now. */
 static inline hal_mem_pool_t *hal_mem_pool_current(hal_mem_pool_t *pool) { return pool->heir ? pool->heir : pool; }
 
 /* Ends hal_mem_pool_pin. */
@@ -159,7 +159,7 @@ static inline int64_t hal_mem_reserved(const hal_allocator_t *allocator) {
   return hal_mem_stat_current(&allocator->stats, HAL_MEM_RESERVED_BYTES);
 }
 
-/* Returns the own pool of a stream, NULL when it has none yet. */
+/* Returns a stream's own pool, NULL if it has none yet. */
 static inline hal_mem_pool_t *hal_mem_own_pool(const hal_allocator_t *allocator, int id, int kind) {
   hal_mem_pool_t *pool = allocator->pools[id][kind];
   while (pool && pool->owner) pool = pool->displaced;
@@ -167,15 +167,15 @@ static inline hal_mem_pool_t *hal_mem_own_pool(const hal_allocator_t *allocator,
 }
 
 /* ---- map.c: address -> block ---- */
-/* Adds a block with its `extent`; ranges may overlap, as several adopted views of one memory do. */
+/* Adds a block with its `extent`; ranges may overlap, because several adopted blocks may be views of one memory. */
 void hal_mem_map_insert(hal_block_t **root, hal_block_t *block, size_t extent);
 void hal_mem_map_remove(hal_block_t **root, hal_block_t *block);
-/* Finds a block whose extent covers the address, NULL when there is none. */
+/* Finds a block whose extent contains the address, NULL if there is none. */
 hal_block_t *hal_mem_map_find(hal_block_t *root, uintptr_t address);
 
-/* ---- life.c: creation and destruction ---- */
-/* Allocates from two pools by size, which are made where they are NULL (allocator.c); `alone`: no cached memory is released for it. Errors: as of
- * hal_memory_allocate. */
+/* ---- creation and destruction ---- */
+/* Allocates from two pools by size, which are created if they are NULL (allocator.c); `alone`: no cached memory is
+ * released for it. Errors: as of hal_memory_allocate. */
 hal_status_t hal_mem_allocate(hal_allocator_t *allocator, hal_mem_pool_t **pools, hal_stream_t *stream, size_t size,
                               int alone, hal_block_t **out_block);
 
@@ -183,68 +183,74 @@ hal_status_t hal_mem_allocate(hal_allocator_t *allocator, hal_mem_pool_t **pools
 hal_status_t hal_mem_pool_create(hal_allocator_t *allocator, hal_stream_t *stream, uint32_t kind,
                                  hal_mem_pool_t **out_pool);
 
-/* ---- segment.c: segments from and to the plugin ----
- * All are called with the lock held, and release it while they call the plugin: waiting for a stream must not block
- * the threads whose work it waits for. */
+/* ---- segment.c: segments, which the plugin allocates and frees ----
+ *
+ * All functions are called with the lock held, and release it while they call the plugin: waiting for a stream must not
+ * block the threads whose work it waits for. */
 /* Allocates a segment and returns its only block, not in the bins.
  * Errors: HAL_RESOURCE_EXHAUSTED (limit, plugin or host), the plugin's own. */
 hal_status_t hal_mem_segment_create(hal_mem_pool_t *pool, size_t size, hal_block_t **out_block);
-/* Frees segments of `pool` that are free, the smallest sufficient ones first, until `size` bytes are freed or none is
- * left; none of a private pool. Returns the bytes. */
+/* Frees free segments of `pool`, the smallest sufficient ones first, until `size` bytes are freed or none is left;
+ * frees none of a private pool. Returns the number of bytes. */
 size_t hal_mem_segment_trim(hal_mem_pool_t *pool, size_t size);
 /* Frees all free segments of the device. */
 size_t hal_mem_segment_trim_all(hal_allocator_t *allocator);
-/* Under garbage_collection_threshold, frees the segments that were unused longest, before `size` more bytes are
+/* With garbage_collection_threshold, frees the segments that were unused longest, before `size` more bytes are
  * allocated. */
 void hal_mem_segment_collect(hal_allocator_t *allocator, size_t size);
-/* What segments and adopted memory may take together; SIZE_MAX = no limit known. */
+/* Returns the maximum total size of segments and adopted memory; SIZE_MAX = unknown. */
 size_t hal_mem_capacity(const hal_allocator_t *allocator);
-/* Returns whether `size` more bytes would be over it. */
+/* Returns whether `size` more bytes would exceed it. */
 int hal_mem_over_capacity(const hal_allocator_t *allocator, size_t size);
 
-/* ---- event.c: waiting for streams without taking the user's asynchronous failures ---- */
+/* ---- event.c: waiting for streams without consuming the user's asynchronous failures ---- */
 /* Functions with an allocator are called with its lock held, and release it while they call the plugin. */
-/* Returns a recorded event of a stream, NULL when the plugin could not; returned by hal_mem_event_give. The lock is held,
- * and released while the plugin is called, which may wait for the stream in its place. */
+/* Returns a recorded event of a stream, NULL if the plugin could not record one; hal_mem_event_give returns it. The
+ * caller holds the lock, which is released while the plugin is called; the plugin may wait for the stream instead. */
 hal_plugin_event_t *hal_mem_event_record(hal_allocator_t *allocator, hal_stream_t *stream);
 void hal_mem_event_give(hal_allocator_t *allocator, hal_stream_t *stream, hal_plugin_event_t *event);
-/* Returns whether a recorded event is done: 1 or 0. The lock is held, and released while the plugin is called. */
+/* Returns whether a recorded event is done: 1 or 0. The caller holds the lock, which is released while the plugin is
+ * called. */
 int hal_mem_event_done(hal_allocator_t *allocator, hal_stream_t *stream, hal_plugin_event_t *event);
-/* Waits for a recorded event (NULL: for the stream) and returns it to the cache. The lock is held, and released while waiting. */
+/* Waits for a recorded event (NULL: for the stream) and returns it to the cache. The caller holds the lock, which is
+ * released while waiting. */
 void hal_mem_event_wait(hal_allocator_t *allocator, hal_stream_t *stream, hal_plugin_event_t *event);
-/* Waits for the work queued on a stream. The lock is held, and released while waiting. */
+/* Waits for the work queued on a stream. The caller holds the lock, which is released while waiting. */
 void hal_mem_stream_wait(hal_allocator_t *allocator, hal_stream_t *stream);
-/* Returns whether a stream has no work: 1 or 0. The lock is held, and released while the plugin is called. */
+/* Returns whether a stream has no work: 1 or 0. The caller holds the lock, which is released while the plugin is
+ * called. */
 int hal_mem_stream_idle(hal_allocator_t *allocator, hal_stream_t *stream);
-/* Free memory of the plugin. A failure, which may be that of earlier work, is recorded for the stream. Without the lock. */
+/* Frees memory of the plugin. A failure, which may be that of earlier work, is recorded for the stream. Called without
+ * the lock. */
 void hal_mem_free(hal_stream_t *stream, void *address);
 void hal_mem_free_async(hal_stream_t *stream, void *address);
 void hal_mem_events_destroy(hal_allocator_t *allocator);
 
 /* ---- pending.c: released blocks that wait for events, deferred frees ----
- * All are called with the lock held, and release it while they call the plugin. */
-/* Ends a released block, or makes it wait for every stream in its `uses` and, with `own`, for its own stream. What ends
- * with a free_fn goes to the list `*ready`. */
+ *
+ * All functions are called with the lock held, and release it while they call the plugin. */
+/* Ends a released block, or makes it wait for every stream in its `uses` and, with `own`, for its own stream. A block
+ * with a free_fn that ends is added to the list `*ready`. */
 void hal_mem_block_end(hal_allocator_t *allocator, hal_block_t *block, int own, hal_block_t **ready);
 /* Records that work of `stream` uses the block. Errors: HAL_RESOURCE_EXHAUSTED. */
 hal_status_t hal_mem_block_use(hal_allocator_t *allocator, hal_block_t *block, hal_stream_t *stream);
 /* Polls the queues and ends the uses that are done. */
 void hal_mem_pending_poll(hal_allocator_t *allocator, hal_block_t **ready);
-/* Waits for all that is pending now and ends it; returns up the lock while waiting. */
+/* Waits for everything that is pending now and ends it; releases the lock while waiting. */
 void hal_mem_pending_drain(hal_allocator_t *allocator, hal_block_t **ready);
 void hal_mem_pending_destroy(hal_allocator_t *allocator);
-/* Runs the free_fn of a list in the order in which its blocks ended, as callbacks (base/callback.h), without the lock. A free_fn that
- * releases another block is not nested, so chains of any length take no stack. */
+/* Runs the free_fn of each block of a list, in the order in which the blocks ended, as callbacks (base/callback.h),
+ * without the lock. A free_fn that releases another block is not nested, so chains of any length use no stack. */
 void hal_mem_ready_run(hal_block_t *ready);
 
 /* ---- info.c ---- */
-/* Queries the plugins in use; 1 when one of them reports the address as memory of a device, or with `pinned` as page-locked
- * host memory. Never in a forked child or after hal_registry_close. */
+/* Queries the plugins in use. Returns 1 if one of them reports the address as memory of a device or, with `pinned`, as
+ * page-locked host memory. Not called in a forked child or after hal_registry_close. */
 int hal_mem_ask_plugins(const void *address, int pinned, int32_t *out_device);
 
 /* ---- error.c ---- */
-/* Sets the error of a request that cannot be satisfied: sizes, accounts, and the setting that would have helped. Takes the lock.
- * `what` = the operation, such as "allocate"; `cause` is the plugin's message, "" when there is none. */
+/* Sets the error of a request that cannot be satisfied: sizes, statistics, and the setting to change. Takes the lock.
+ * `what` = the operation, such as "allocate"; `cause` is the plugin's message, "" if there is none. */
 hal_status_t hal_mem_error_exhausted(hal_allocator_t *allocator, const char *what, size_t size, const char *cause);
 
 #endif /* HAL_SRC_MEMORY_INTERNAL_H_ */

@@ -14,7 +14,7 @@
 const char hal_ipc_magic[8] = "halshar1";
 
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "processes share the words without a lock");
-_Static_assert((int)HAL_IPC_NONCE == (int)HAL_SHARED_NONCE, "a table has its file's nonce");
+_Static_assert((int)HAL_IPC_NONCE == (int)HAL_SHARED_NONCE, "the nonce of a table is that of its file");
 
 int hal_ipc_random(void *out, size_t bytes) { return getrandom(out, bytes, 0) != (ssize_t)bytes; }
 

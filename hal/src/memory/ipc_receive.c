@@ -1,4 +1,5 @@
-/* ipc_receive.c: the receiver of shared memory. Segments of other processes are opened once and closed with their last block. */
+/* ipc_receive.c: the receiver of shared memory. Segments of other processes are opened once and closed with their last
+ * block. */
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
@@ -26,7 +27,7 @@ typedef struct segment_s {
   uint8_t handle[sizeof((hal_ipc_message_t *)NULL)->handles];
 } segment_t;
 
-/* What a block of hal_memory_open is released by. */
+/* The user data of a block of hal_memory_open. */
 typedef struct received_s {
   hal_ipc_message_t message;
   hal_ipc_table_t *shared;
@@ -35,7 +36,7 @@ typedef struct received_s {
 } received_t;
 
 static struct {
-  hal_lock_t lock; /* held while a segment is opened or closed: a driver may refuse to open one twice */
+  hal_lock_t lock; /* held while a segment is opened or closed, because a driver may refuse to open one twice */
   table_t *tables;
   segment_t *segments;
 } state;
@@ -74,9 +75,9 @@ void hal_ipc_drop(hal_ipc_table_t *table, const hal_ipc_message_t *message) {
   atomic_fetch_add(&table->drops, 1);
 }
 
-/* ---- tables and segments of other processes; the lock is held ---- */
+/* ---- tables and segments of other processes; the caller holds the lock ---- */
 
-/* Closes tables that nothing uses, but for the latest. */
+/* Closes unused tables, except for the latest one. */
 static void trim_tables(void) {
   uint32_t unused = 0;
   for (table_t **link = &state.tables; *link;) {
@@ -154,7 +155,7 @@ static void close_segment(segment_t *segment) {
 
 /* ---- blocks ---- */
 
-/* Ends a received block whose work is done; also one that was not completed. */
+/* Ends a received block whose work is done, even one that was not completed. */
 static void drop(void *user_data) {
   received_t *const received = user_data;
   if (received->segment || received->table) {
@@ -224,7 +225,7 @@ static hal_status_t make_received(const void *handle, size_t handle_size, receiv
   return status;
 }
 
-/* Returns the address of received memory, which lies in the segment as far as the plugin reports it. */
+/* Returns the address of received memory, which is inside the segment if the plugin reports the segment's extent. */
 static hal_status_t locate(const received_t *received, const hal_device_t *device, void **out_address) {
   const hal_ipc_key_t *const key = &received->message.key;
   const uint64_t offset = received->message.offset;
@@ -247,7 +248,7 @@ hal_status_t hal_memory_open(int32_t index, hal_stream_t *stream, const void *ha
   HAL_RETURN_IF_ERROR(hal_device_get(index, &device));
   stream = hal_stream_or_current(device, stream);
   if (stream->device != device)
-    return hal_error_set(HAL_INVALID_ARGUMENT, "hal_memory_open: a stream of device %s was given for device %s",
+    return hal_error_set(HAL_INVALID_ARGUMENT, "hal_memory_open: the stream of device %s cannot be used for device %s",
                          stream->device->label, device->label);
   HAL_RETURN_IF_ERROR(make_received(handle, handle_size, &received));
   void *address = NULL;

@@ -1,4 +1,4 @@
-/* ipc_send.c: the sender of shared memory: handles, and the blocks that are kept for their receivers. */
+/* ipc_send.c: the sender of shared memory: handles, and the blocks that wait for their receivers. */
 #define _GNU_SOURCE /* clock_gettime */
 #include <errno.h>
 #include <string.h>
@@ -14,9 +14,9 @@ typedef struct table_s {
   struct table_s *next;
   hal_ipc_table_t *shared;
   int file;
-  uint32_t used; /* slots */
+  uint32_t used; /* number of slots in use */
   uint32_t at;   /* the slot that was taken last */
-  uint32_t seen; /* drops */
+  uint32_t seen; /* number of drops */
 } table_t;
 
 /* A handle that was created, until its block is released. */
@@ -36,14 +36,14 @@ static struct {
   int has_nonce;
   table_t *tables;
   sent_t *sent;
-  int64_t looked_ns; /* when the receivers' processes were last looked at */
+  int64_t looked_ns; /* when the receivers' processes were last checked */
   uint32_t event_count;
-  hal_event_t *events[EVENTS]; /* of released handles, to be recorded again */
+  hal_event_t *events[EVENTS]; /* events of released handles, for reuse */
 } state;
 
 atomic_uint hal_ipc_sent;
 
-/* ---- slots; the lock is held ---- */
+/* ---- slots; the caller holds the lock ---- */
 
 static hal_ipc_slot_t *slot_of(const sent_t *sent) { return &sent->table->shared->slots[sent->slot]; }
 
@@ -60,17 +60,18 @@ static table_t *add_table(void) {
   return table;
 }
 
-/* Takes a free slot, of a new table where all are used. */
+/* Takes a free slot, from a new table if all are used. */
 static hal_status_t take_slot(sent_t *sent) {
   table_t *table = state.tables;
   errno = 0;
   if (!state.has_nonce && hal_ipc_random(state.nonce, sizeof state.nonce))
-    return hal_error_set(HAL_RESOURCE_EXHAUSTED, "the system gives no random numbers for a handle of memory");
+    return hal_error_set(HAL_RESOURCE_EXHAUSTED, "the system has no random numbers for a handle of memory");
   state.has_nonce = 1;
   while (table && table->used == HAL_IPC_SLOTS) table = table->next;
   if (!table) table = add_table();
   if (!table)
-    return hal_error_set(HAL_RESOURCE_EXHAUSTED, "the system gives no file for handles of memory: %s; close some files",
+    return hal_error_set(HAL_RESOURCE_EXHAUSTED,
+                         "the system cannot create a file for handles of memory: %s; close some files",
                          errno ? strerror(errno) : "no host memory");
   uint64_t word;
   do {
@@ -93,7 +94,7 @@ static void give_slot(sent_t *sent) {
 
 /* ---- release ---- */
 
-/* Returns whether a receiver has dropped anything since the last call; the lock is held. */
+/* Returns whether a receiver has dropped anything since the last call; the caller holds the lock. */
 static int has_drops(void) {
   int found = 0;
   for (table_t *table = state.tables; table; table = table->next) {
@@ -104,7 +105,8 @@ static int has_drops(void) {
   return found;
 }
 
-/* Takes the handles out of the list whose receivers need them no more; `look`: also those whose receivers have ended. The lock is held. */
+/* Removes the handles whose receivers no longer need them from the list; `look`: also those whose receivers have ended.
+ * The caller holds the lock. */
 static sent_t *take_dropped(int look) {
   sent_t *dropped = NULL;
   for (sent_t **link = &state.sent; *link;) {
@@ -185,7 +187,8 @@ void hal_ipc_forget_events(int32_t device) {
   for (hal_event_t *event = take_event(device); event; event = take_event(device)) hal_event_destroy(event);
 }
 
-/* Records an event after the work that is queued on a stream, and adds its handle; waits for that work where the plugin shares no events. */
+/* Records an event after the work that is queued on a stream, and adds its handle; if the plugin does not share events,
+ * waits for that work. */
 static hal_status_t add_event(hal_stream_t *stream, hal_ipc_message_t *message, sent_t *sent) {
   const size_t room = sizeof message->handles - message->memory_size;
   size_t size = 0;
@@ -250,7 +253,7 @@ static hal_status_t export_segment(hal_block_t *block, void *segment, hal_ipc_me
   return HAL_OK;
 }
 
-/* Fills the parts of a handle that are the plugin's. */
+/* Fills the plugin's parts of a handle. */
 static hal_status_t describe(hal_block_t *block, hal_stream_t *stream, hal_ipc_message_t *message, sent_t *sent) {
   void *segment = NULL;
   HAL_RETURN_IF_ERROR(find_segment(block, &segment));
@@ -282,10 +285,11 @@ hal_status_t hal_memory_share(hal_block_t *block, hal_stream_t *stream, hal_host
   HAL_RETURN_IF_ERROR(hal_device_check_alive(device));
   stream = hal_stream_or_current(device, stream);
   if (room < HAL_MEMORY_SHARE_BYTES || !block->address || stream->device != device)
-    return hal_error_set(HAL_INVALID_ARGUMENT,
-                         "hal_memory_share: expected a block that is not empty, a stream of its device and room for %d "
-                         "bytes, got %zu",
-                         HAL_MEMORY_SHARE_BYTES, room);
+    return hal_error_set(
+        HAL_INVALID_ARGUMENT,
+        "hal_memory_share: expected a block that is not empty, a stream of its device and a handle of at least %d "
+        "bytes, got %zu",
+        HAL_MEMORY_SHARE_BYTES, room);
   hal_mem_ipc_collect();
   sent_t *const sent = hal_calloc(1, sizeof *sent);
   if (!sent) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "the host has no memory for a handle of memory");
@@ -309,7 +313,7 @@ hal_status_t hal_memory_share(hal_block_t *block, hal_stream_t *stream, hal_host
   return HAL_OK;
 }
 
-/* Returns the record of a handle of this process, NULL where there is none; the lock is held. */
+/* Returns the record of a handle of this process, NULL if there is none; the caller holds the lock. */
 static sent_t *find_sent(const hal_ipc_message_t *message) {
   sent_t *sent = state.sent;
   while (sent && (sent->table->file != message->file || sent->slot != message->slot || sent->use != message->use))
@@ -324,7 +328,7 @@ hal_status_t hal_ipc_take_own(const hal_ipc_message_t *message, hal_stream_t *st
   const sent_t *const sent = is_own ? find_sent(message) : NULL;
   hal_status_t status = sent ? hal_ipc_claim(sent->table->shared, message) : HAL_NOT_FOUND;
   if (!status) {
-    event = sent->event; /* the claim keeps it */
+    event = sent->event; /* the claim prevents its destruction */
     *out_table = sent->table->shared;
   }
   hal_unlock(&state.lock);

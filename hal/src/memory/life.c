@@ -1,4 +1,4 @@
-/* life.c: creates and destroys an allocator and its pools, and empties its cache. */
+/* Creates and destroys an allocator and its pools, and empties its cache. */
 #include "memory/ipc.h"
 #include "memory/pool.h"
 
@@ -44,7 +44,7 @@ void hal_allocator_drain(hal_allocator_t *allocator) {
 
 void hal_allocator_close(hal_allocator_t *allocator) {
   hal_allocator_drain(allocator);
-  hal_lock_and_defer(&allocator->lock); /* lines of the log */
+  hal_lock_and_defer(&allocator->lock); /* the plugin may log */
   hal_mem_host_close(allocator);
   hal_mem_segment_trim_all(allocator);
   const int64_t lost = hal_mem_stat_current(&allocator->stats, HAL_MEM_ALLOCATION);
@@ -52,7 +52,7 @@ void hal_allocator_close(hal_allocator_t *allocator) {
     hal_log(HAL_LOG_WARNING, "device %s: closed with %lld blocks, %lld bytes, that were not released",
             allocator->device->label, (long long)lost,
             (long long)hal_mem_stat_current(&allocator->stats, HAL_MEM_ALLOCATED_BYTES));
-    for (int id = 0; id < HAL_STREAMS_OF_DEVICE; id++) { /* work may be queued that uses them */
+    for (int id = 0; id < HAL_STREAMS_OF_DEVICE; id++) { /* queued work may use them */
       const hal_mem_pool_t *pool = allocator->pools[id][HAL_MEM_SMALL];
       if (!pool) pool = allocator->pools[id][HAL_MEM_LARGE];
       if (pool) hal_mem_stream_wait(allocator, pool->stream);
@@ -132,7 +132,7 @@ hal_status_t hal_memory_empty_cache(int32_t index) {
     empty_cache(device);
     return HAL_OK;
   }
-  for (int32_t i = 0; i < hal_registry.device_count; i++) { /* a device never used holds nothing */
+  for (int32_t i = 0; i < hal_registry.device_count; i++) { /* a device that was not used has none */
     device = &hal_devices[i];
     if (hal_device_is_alive(device)) empty_cache(device);
   }

@@ -1,5 +1,6 @@
-/* map.c: which block covers an address. An intrusive treap keyed by address; `reach` makes it an interval tree,
- * since adopted ranges may overlap. The priority of a node is a hash of its record's address: no state, no malloc. */
+/* map.c: finds the block that contains an address. An intrusive treap keyed by address; `reach` makes it an interval
+ * tree, since adopted ranges may overlap. The priority of a node is a hash of its record's address: no state, no
+ * malloc. */
 #include "memory/internal.h"
 
 static uint64_t priority(const hal_block_t *block) {
@@ -8,7 +9,7 @@ static uint64_t priority(const hal_block_t *block) {
   return ((uintptr_t)block >> 6) * UINT64_C(0x9E3779B97F4A7C15);
 }
 
-/* Order of the keys; records at one address are distinguished by their own address. */
+/* The order of the keys; records with one address are ordered by their own addresses. */
 static int before(const hal_block_t *a, const hal_block_t *b) {
   const uintptr_t x = (uintptr_t)a->address, y = (uintptr_t)b->address;
   return x != y ? x < y : (uintptr_t)a < (uintptr_t)b;
@@ -21,7 +22,7 @@ static void update(hal_block_t *node) {
   node->reach = reach;
 }
 
-/* Parts a tree into the nodes before `key` and the others. Depth: O(log n) expected. */
+/* Splits a tree into the nodes before `key` and the others. Depth: O(log n) expected. */
 static void split(hal_block_t *root, const hal_block_t *key, hal_block_t **out_low, hal_block_t **out_high) {
   if (!root) {
     *out_low = *out_high = NULL;
@@ -36,7 +37,7 @@ static void split(hal_block_t *root, const hal_block_t *key, hal_block_t **out_l
   }
 }
 
-/* Joins two trees, all nodes of `low` before those of `high`. */
+/* Joins two trees; all nodes of `low` are before those of `high`. */
 static hal_block_t *join(hal_block_t *low, hal_block_t *high) {
   if (!low) return high;
   if (!high) return low;
@@ -88,8 +89,8 @@ void hal_mem_map_remove(hal_block_t **root, hal_block_t *block) {
 hal_block_t *hal_mem_map_find(hal_block_t *root, uintptr_t address) {
   while (root && root->reach > address) {
     if (root->left && root->left->reach > address) {
-      /* Some range on the left ends after the address. If none there covers it, all of them begin after it, and then
-       * so do all others. */
+      /* A range in the left subtree ends after the address. If none there contains it, all of them begin after it, and
+       * so do all other ranges. */
       root = root->left;
     } else if ((uintptr_t)root->address <= address && address - (uintptr_t)root->address < root->extent) {
       return root;

@@ -1,6 +1,6 @@
 /* pending.c: released blocks that other streams still use, and deferred frees.
  *
-* Each stream that is waited for has a queue of uses in the order of their events; a queue is polled up to its first
+ * Each stream that is waited for has a queue of uses in the order of their events; a queue is polled up to its first
  * event that is not done. A block ends when its last use has ended. */
 #define _POSIX_C_SOURCE 200809L
 #include <sched.h>
@@ -8,8 +8,8 @@
 
 #include "memory/pool.h"
 
-/* Returns the queue of a stream; NULL when the host has no memory. A device has few: those of streams that
- * use blocks of other streams. */
+/* Returns the queue of a stream; NULL if the host has no memory. A device has few queues: those of streams that use
+ * blocks of other streams. */
 static hal_mem_pending_t *queue_of(hal_allocator_t *allocator, hal_stream_t *stream) {
   hal_mem_pending_t *queue = allocator->queues;
   while (queue && queue->stream != stream) queue = queue->next;
@@ -42,12 +42,12 @@ static void forget(hal_allocator_t *allocator, hal_block_t *block) {
   hal_mem_stat_decrease(&allocator->stats, kind, HAL_MEM_RESERVED_BYTES, (int64_t)block->size);
 }
 
-/* Device memory counts in the device's statistics; host memory and actions do not. */
+/* Device memory is part of the device's statistics; host memory and actions are not. */
 static int is_counted(const hal_block_t *block) {
   return block->pool->source != HAL_MEM_ACTION && block->pool->source != HAL_MEM_HOST;
 }
 
-/* Ends a block that nothing uses any more. */
+/* Ends an unused block. */
 static void finish(hal_allocator_t *allocator, hal_block_t *block, hal_block_t **ready) {
   hal_mem_pool_t *pool = block->pool;
   if (block->state == HAL_MEM_PENDING) {
@@ -88,7 +88,7 @@ static void finish(hal_allocator_t *allocator, hal_block_t *block, hal_block_t *
   *ready = block;
 }
 
-/* Puts one use into its stream's queue, after an event; 0 when there is nothing left to wait for. */
+/* Adds one use to its stream's queue, after an event; returns 0 if there is nothing to wait for. */
 static int wait_for(hal_allocator_t *allocator, hal_mem_use_t *use) {
   hal_mem_pending_t *queue = queue_of(allocator, use->stream);
   use->next = NULL;
@@ -108,7 +108,7 @@ static int wait_for(hal_allocator_t *allocator, hal_mem_use_t *use) {
   return 1;
 }
 
-/* From now on the block is released for every thread that takes the lock. */
+/* After this, the block is released for every thread that takes the lock. */
 static void begin_pending(hal_allocator_t *allocator, hal_block_t *block) {
   if (block->state == HAL_MEM_PENDING) return;
   block->state = HAL_MEM_PENDING;
@@ -119,7 +119,7 @@ static void begin_pending(hal_allocator_t *allocator, hal_block_t *block) {
 }
 
 void hal_mem_block_end(hal_allocator_t *allocator, hal_block_t *block, int own, hal_block_t **ready) {
-  block->waits = 1; /* our own use: keeps the block while the lock is released */
+  block->waits = 1; /* a use of this function: protects the block while the lock is released */
   if (own || block->uses) begin_pending(allocator, block);
   if (own && !hal_mem_stream_idle(allocator, block->stream) && hal_mem_block_use(allocator, block, block->stream)) {
     hal_mem_stream_wait(allocator, block->stream);
@@ -134,7 +134,7 @@ void hal_mem_block_end(hal_allocator_t *allocator, hal_block_t *block, int own, 
   if (--block->waits == 0) finish(allocator, block, ready);
 }
 
-/* Takes the first use out of a queue. */
+/* Removes the first use of a queue. */
 static hal_mem_use_t *pop(hal_mem_pending_t *queue) {
   hal_mem_use_t *use = queue->head;
   queue->head = use->next;
@@ -149,7 +149,7 @@ static void end_use(hal_allocator_t *allocator, hal_mem_use_t *use, hal_block_t 
   if (--block->waits == 0) finish(allocator, block, ready);
 }
 
-/* Queries the event of a queue's first use, which is out of the queue meanwhile; 1 = it has ended. */
+/* Queries the event of a queue's first use, which is removed from the queue meanwhile; returns 1 if it has ended. */
 static int poll_first(hal_allocator_t *allocator, hal_mem_pending_t *queue, hal_block_t **ready) {
   hal_mem_use_t *use = pop(queue);
   queue->polled = 1;
@@ -173,7 +173,7 @@ void hal_mem_pending_poll(hal_allocator_t *allocator, hal_block_t **ready) {
 }
 
 void hal_mem_pending_drain(hal_allocator_t *allocator, hal_block_t **ready) {
-  /* Others may go on adding while the lock is released: only what is queued now is waited for. */
+  /* Other threads may add uses while the lock is released: only uses that are queued now are waited for. */
   for (hal_mem_pending_t *queue = allocator->queues; queue; queue = queue->next) {
     size_t count = 0;
     while (queue->polled) { /* another thread is querying the event of its first use */
@@ -213,13 +213,13 @@ static void run_free(hal_callback_t *callback) {
 void hal_mem_ready_run(hal_block_t *ready) {
   hal_block_t *first = NULL;
   if (!ready) return;
-  while (ready) { /* the last one that ended stands first */
+  while (ready) { /* the list begins with the last one that ended */
     hal_block_t *const next = ready->next;
     ready->next = first;
     first = ready;
     ready = next;
   }
-  hal_callbacks_defer(); /* until all are known */
+  hal_callbacks_defer(); /* until all are added */
   while (first) {
     hal_block_t *const block = first;
     first = block->next;

@@ -2,8 +2,8 @@
  *
  * 64 x 64 bins (lists) with a bitmap of two levels. Small pool: one bin per multiple of 512 bytes up to the 2 MiB of a
  * segment, so the first occupied bin is the best fit. Large pool: 64 bins per power of two from 1 MiB, each list sorted
- * by size, so the best fit is in the request's own bin, or first in the next occupied one. Blocks of equal size come
- * out last in, first out: the youngest is warmest in the caches. */
+ * by size, so the best fit is in the request's own bin, or first in the next occupied one. Blocks of equal size are
+ * reused last in, first out, because the last one is most likely still in the caches. */
 #ifndef HAL_SRC_MEMORY_POOL_H_
 #define HAL_SRC_MEMORY_POOL_H_
 
@@ -51,7 +51,7 @@ static inline void hal_mem_pool_remove(hal_mem_pool_t *pool, uint32_t kind, hal_
   if (!(pool->bits[bin / 64] &= ~(UINT64_C(1) << (bin % 64)))) pool->rows &= ~(UINT64_C(1) << (bin / 64));
 }
 
-/* Returns the first block of the first occupied bin from `bin` on, NULL when there is none. */
+/* Returns the first block of the first occupied bin from `bin` on, NULL if there is none. */
 static inline hal_block_t *hal_mem_pool_first(const hal_mem_pool_t *pool, uint32_t bin) {
   uint32_t row = bin / 64;
   uint64_t bits = pool->bits[row] & (~UINT64_C(0) << (bin % 64));
@@ -64,7 +64,7 @@ static inline hal_block_t *hal_mem_pool_first(const hal_mem_pool_t *pool, uint32
   return pool->bins[row * 64 + (uint32_t)__builtin_ctzll(bits)];
 }
 
-/* Returns the smallest free block of at least `size` bytes, NULL when there is none; it stays in its bin. */
+/* Returns the smallest free block of at least `size` bytes, NULL if there is none; it stays in its bin. */
 static inline hal_block_t *hal_mem_pool_find(const hal_mem_pool_t *pool, uint32_t kind, size_t size) {
   const uint32_t bin = hal_mem_pool_bin(kind, size);
   if (kind == HAL_MEM_SMALL) return hal_mem_pool_first(pool, bin);
@@ -85,14 +85,14 @@ static inline hal_block_t *hal_mem_pool_next(const hal_mem_pool_t *pool, const h
 /* Returns whether a free block is a whole segment. */
 static inline int hal_mem_block_is_segment(const hal_block_t *block) { return !block->prev && !block->next; }
 
-/* Puts the recent block into its bin; called before all free blocks are searched. */
+/* Moves the recent block into its bin; called before all free blocks are searched. */
 static inline void hal_mem_pool_file_recent(hal_mem_pool_t *pool) {
   hal_block_t *block = pool->recent;
   pool->recent = NULL;
   if (block) hal_mem_pool_insert(pool, pool->kind, block);
 }
 
-/* Takes a free block out of the pool, from wherever it is. */
+/* Removes a free block from the pool, whether it is the recent one or in a bin. */
 static inline void hal_mem_pool_take(hal_mem_pool_t *pool, uint32_t kind, hal_block_t *block) {
   if (block == pool->recent) {
     pool->recent = NULL;
@@ -101,8 +101,8 @@ static inline void hal_mem_pool_take(hal_mem_pool_t *pool, uint32_t kind, hal_bl
   }
 }
 
-/* Puts an unused block back into its pool, merged with its free neighbors. The lower block's record
- * remains, so the first record of a segment has the lifetime of the segment. */
+/* Returns an unused block to its pool, merged with its free neighbors. The lower block's record remains, so the first
+ * record of a segment exists as long as the segment. */
 static inline void hal_mem_pool_join(hal_allocator_t *allocator, hal_mem_pool_t *pool, uint32_t kind,
                                      hal_block_t *block) {
   hal_mem_stats_t *stats = &allocator->stats;
@@ -134,7 +134,7 @@ static inline void hal_mem_pool_join(hal_allocator_t *allocator, hal_mem_pool_t 
   pool->recent = block;
 }
 
-/* The same for a block that was allocated. */
+/* Returns a block that was allocated to its pool. */
 static inline void hal_mem_pool_return(hal_allocator_t *allocator, hal_mem_pool_t *pool, uint32_t kind,
                                        hal_block_t *block) {
   hal_mem_stat_decrease(&allocator->stats, kind, HAL_MEM_REQUESTED_BYTES, (int64_t)block->requested);

@@ -1,8 +1,8 @@
 /* private.c: private memory pools, for work that is recorded and run again: no other work may use its addresses.
  *
- * While a stream allocates from a private pool, the pool replaces the stream's own one in the allocator's table, so that a cache hit needs
- * no check; a released block returns to its pool by its pool pointer. Free segments of a private pool are not shared: trimming
- * skips them. When it ends, its segments join the streams' own pools. */
+ * While a stream allocates from a private pool, the pool replaces the stream's own one in the allocator's table, so
+ * that a cache hit needs no check; a released block returns to its pool by its pool pointer. Free segments of a private
+ * pool are not shared: trimming skips them. When the pool ends, its segments join the streams' own pools. */
 #include "memory/allocator.h"
 #include "memory/held.h"
 #include "memory/pool.h"
@@ -12,7 +12,7 @@ typedef struct share_s {
   struct share_s *next;
   hal_stream_t *stream;
   hal_mem_pool_t *pools[2];
-  int active; /* they stand in the table */
+  int active; /* they are in the table */
 } share_t;
 
 struct hal_memory_pool_s {
@@ -53,7 +53,7 @@ void hal_memory_pool_retain(hal_memory_pool_t *pool) { atomic_fetch_add(&pool->r
 
 /* ---- routing ---- */
 
-/* Returns the share of a stream, NULL when the pool has never served it. */
+/* Returns the share of a stream, NULL if the stream has never used the pool. */
 static share_t *share_of(const hal_memory_pool_t *pool, const hal_stream_t *stream) {
   share_t *share = pool->shares;
   while (share && share->stream != stream) share = share->next;
@@ -100,7 +100,7 @@ static hal_status_t begin(hal_memory_pool_t *pool, hal_stream_t *stream) {
   return HAL_OK;
 }
 
-/* Puts the stream's own pools back into the table. */
+/* Returns the stream's own pools to the table. */
 static void restore(hal_allocator_t *allocator, share_t *share) {
   for (uint32_t kind = 0; kind < 2; kind++) {
     allocator->pools[share->stream->id][kind] = share->pools[kind]->displaced;
@@ -118,7 +118,7 @@ static hal_status_t end(hal_memory_pool_t *pool, hal_stream_t *stream) {
   return HAL_OK;
 }
 
-/* Does one of the two under the lock. */
+/* Calls one of the two functions under the lock. */
 static hal_status_t route(const char *function, hal_memory_pool_t *pool, hal_stream_t *stream,
                           hal_status_t (*change)(hal_memory_pool_t *, hal_stream_t *)) {
   hal_allocator_t *allocator = pool->allocator;
@@ -159,7 +159,7 @@ void hal_mem_pool_unpin(hal_mem_pool_t *pool) {
   if (--pool->pins == 0 && pool->heir) hal_free(pool);
 }
 
-/* Moves what one segment was cut into to another pool of the same stream and kind. */
+/* Moves the blocks of one segment to another pool of the same stream and kind. */
 static void move_segment(hal_block_t *first, hal_mem_pool_t *to) {
   for (hal_block_t *block = first; block; block = block->next) {
     hal_mem_pool_t *const from = block->pool;
@@ -171,7 +171,7 @@ static void move_segment(hal_block_t *first, hal_mem_pool_t *to) {
   }
 }
 
-/* Moves all segments of a pool in a part of the address map, whose depth is small (map.c). */
+/* Moves all segments of a pool in a subtree of the address map, whose depth is small (map.c). */
 static void move_segments(hal_block_t *node, const hal_mem_pool_t *from, hal_mem_pool_t *to) {
   if (!node) return;
   move_segments(node->left, from, to);
@@ -179,7 +179,8 @@ static void move_segments(hal_block_t *node, const hal_mem_pool_t *from, hal_mem
   if (node->pool == from) move_segment(node, to);
 }
 
-/* Returns a stream's memory of a private pool to the stream's own pools; where the stream has none, the private one becomes it. */
+/* Moves a stream's memory of a private pool to the stream's own pools; if the stream has none, the private one becomes
+ * its own. */
 static void surrender(hal_allocator_t *allocator, share_t *share) {
   if (share->active) restore(allocator, share);
   for (uint32_t kind = 0; kind < 2; kind++) {
@@ -200,9 +201,10 @@ static void surrender(hal_allocator_t *allocator, share_t *share) {
   }
 }
 
-/* The same when no allocation is possible any more: blocks that are still held point to their pool, so it remains. */
+/* Called instead if no allocation is possible any more: blocks that are still held point to their pool, so it
+ * remains. */
 static void retire(hal_allocator_t *allocator, share_t *share) {
-  for (uint32_t kind = 0; kind < 2; kind++) { /* what is held stays so: nobody may allocate any more */
+  for (uint32_t kind = 0; kind < 2; kind++) { /* held blocks stay held, since no further allocation is possible */
     share->pools[kind]->displaced = allocator->retired;
     allocator->retired = share->pools[kind];
   }

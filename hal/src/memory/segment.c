@@ -1,7 +1,7 @@
 /* segment.c: allocates and frees segments, the memory of one call of the plugin.
  *
- * A plugin's memory_free requires memory that no queued work uses, and a free block may still be used by work queued on
- * its own stream: therefore the allocator waits for the stream first. */
+ * A plugin's memory_free requires memory that no queued work uses, but work queued on the block's own stream may still
+ * use a free block. Therefore the allocator waits for the stream first. */
 #include "memory/held.h"
 #include "memory/pool.h"
 
@@ -69,7 +69,7 @@ static void (*_Atomic on_leaving)(void *address);
 
 void hal_allocator_set_leaving(void (*leaving)(void *address)) { atomic_store(&on_leaving, leaving); }
 
-/* Takes a free segment out of its pool, so that no other code finds it, and puts it on a list linked by `next`. */
+/* Removes a free segment from its pool, so that no other code finds it, and adds it to a list linked by `next`. */
 static void detach(hal_block_t *block, hal_block_t **list) {
   hal_mem_pool_take(block->pool, block->pool->kind, block);
   block->state = HAL_MEM_LEAVING;
@@ -84,7 +84,7 @@ static void free_segments(hal_allocator_t *allocator, hal_block_t *list) {
   while (list) {
     hal_block_t *block = list;
     list = block->next;
-    hal_mem_map_remove(&allocator->map, block); /* before: once it is free, a new segment may lie there */
+    hal_mem_map_remove(&allocator->map, block); /* first: after the free, a new segment may have this address */
     hal_unlock(&allocator->lock);
     void (*const leaving)(void *) = atomic_load(&on_leaving);
     if (leaving) leaving(block->address);
@@ -101,13 +101,13 @@ static void free_segments(hal_allocator_t *allocator, hal_block_t *list) {
   }
 }
 
-/* Returns the smallest free segment of at least `size` bytes, else the largest there is; NULL when none is whole. */
+/* Returns the smallest free segment of at least `size` bytes, else the largest one; NULL if no segment is free. */
 static hal_block_t *choose(hal_mem_pool_t *pool, size_t size) {
   hal_block_t *best = NULL;
   hal_mem_pool_file_recent(pool);
   for (hal_block_t *block = hal_mem_pool_next(pool, NULL); block; block = hal_mem_pool_next(pool, block)) {
     if (hal_mem_block_is_segment(block)) {
-      best = block; /* in order of size: the last seen is the largest */
+      best = block; /* in order of size: the last one is the largest */
       if (block->size >= size) break;
     }
   }
@@ -138,7 +138,7 @@ size_t hal_mem_segment_trim_all(hal_allocator_t *allocator) {
   return given;
 }
 
-/* Returns the free segment of the large pools that was released first, NULL when there is none. */
+/* Returns the free segment of the large pools that was released first, NULL if there is none. */
 static hal_block_t *oldest(hal_allocator_t *allocator) {
   hal_block_t *best = NULL;
   for (int id = 0; id < HAL_STREAMS_OF_DEVICE; id++) {
@@ -155,7 +155,7 @@ static hal_block_t *oldest(hal_allocator_t *allocator) {
 
 void hal_mem_segment_collect(hal_allocator_t *allocator, size_t size) {
   const size_t capacity = hal_mem_capacity(allocator);
-  if (capacity == SIZE_MAX) return; /* a share of what is not known */
+  if (capacity == SIZE_MAX) return; /* the threshold is a share of an unknown size */
   const double bound = allocator->config.garbage_collection_threshold * (double)capacity;
   while ((double)hal_mem_reserved(allocator) + (double)size > bound) {
     hal_block_t *block = oldest(allocator);

@@ -1,4 +1,4 @@
-/* slab.c: growth and end of the record slabs. */
+/* slab.c: allocates and frees the chunks of slabs. */
 #include "memory/slab.h"
 
 #include <stdint.h>
@@ -6,7 +6,7 @@
 #include "base/host_malloc.h"
 
 #define ITEMS_PER_CHUNK 128
-/* Records start on a cache line of their own: the first line of a block holds all that a cache hit accesses. */
+/* Records start on a cache line: the first line of a block contains everything that a cache hit accesses. */
 #define LINE 64
 
 void *hal_mem_slab_grow(hal_mem_slab_t *slab) {

@@ -13,13 +13,13 @@ typedef struct hal_mem_slab_s {
   size_t item_size;
 } hal_mem_slab_t;
 
-/* Allocates one more chunk and takes a record from it; NULL when the host has no memory. */
+/* Allocates one more chunk and takes a record from it; NULL if the host has no memory. */
 void *hal_mem_slab_grow(hal_mem_slab_t *slab);
 
-/* Frees all chunks, whatever records are still out. */
+/* Frees all chunks, even if records are in use. */
 void hal_mem_slab_destroy(hal_mem_slab_t *slab);
 
-/* Takes a record, not zeroed; NULL when the host has no memory. */
+/* Takes a record, not zeroed; NULL if the host has no memory. */
 static inline void *hal_mem_slab_take(hal_mem_slab_t *slab) {
   void *item = slab->free;
   if (HAL_UNLIKELY(!item)) return hal_mem_slab_grow(slab);

@@ -1,4 +1,4 @@
-/* snapshot.c: a list of the blocks that a device's allocator knows, with their segments. */
+/* snapshot.c: lists the blocks of a device's allocator, with their segments. */
 #include <string.h>
 
 #include "memory/pool.h"
@@ -41,12 +41,12 @@ static void add(list_t *list, const hal_block_t *segment, const hal_block_t *blo
   list->at += list->stride;
 }
 
-/* Adds the segments of a part of the address map, in the order of their addresses; its depth is small (map.c). */
+/* Adds the segments of a subtree of the address map, in the order of their addresses; its depth is small (map.c). */
 static void add_segments(list_t *list, const hal_block_t *node) {
   if (!node) return;
   add_segments(list, node->left);
   add(list, node, node);
-  if (node->state != HAL_MEM_LEAVING) { /* its `next` links segments that go back to the plugin */
+  if (node->state != HAL_MEM_LEAVING) { /* its `next` links segments that are being freed */
     for (const hal_block_t *block = node->next; block; block = block->next) add(list, node, block);
   }
   add_segments(list, node->right);
@@ -57,8 +57,8 @@ hal_status_t hal_memory_blocks(int32_t index, hal_memory_block_info_t *blocks, s
   if (!out_count || (room && (!blocks || stride < sizeof(void *))))
     return hal_error_set(
         HAL_INVALID_ARGUMENT,
-        "hal_memory_blocks: an array for %zu blocks of %zu bytes at %p, count at %p; pass an array, the size of "
-        "its elements, and where the count goes",
+        "hal_memory_blocks: invalid array for %zu blocks of %zu bytes at %p, count at %p; pass an array, the size of "
+        "its elements, and an address for the count",
         room, stride, (void *)blocks, (void *)out_count);
   hal_device_t *device;
   HAL_RETURN_IF_ERROR(hal_device_used(index, &device));

@@ -1,4 +1,4 @@
-/* stats.c: reading and resetting the statistics. */
+/* stats.c: reads and resets the statistics. */
 #include "device/device.h"
 #include "memory/internal.h"
 
@@ -22,14 +22,14 @@ static void read_quantity(const hal_mem_stats_t *stats, int quantity, hal_stat_t
 
 static int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* active = allocated + pending; every active block was allocated once, so `allocated` is that of the first. */
+/* active = allocated + pending. Every active block was allocated once, so the two have the same `allocated` total. */
 static void read_active(const hal_stat_t allocated[HAL_POOL_COUNT], const hal_stat_t waiting[HAL_POOL_COUNT],
                         const int64_t peak[HAL_POOL_COUNT], hal_stat_t out[HAL_POOL_COUNT]) {
   for (int pool = 0; pool < HAL_POOL_COUNT; pool++) {
     out[pool] = (hal_stat_t){.current = allocated[pool].current + waiting[pool].current,
                              .peak = max64(allocated[pool].peak, peak[pool]),
                              .allocated = allocated[pool].allocated,
-                             /* what is pending counts as freed there, but is still active */
+                             /* pending blocks count as freed there, but are still active */
                              .freed = allocated[pool].freed + waiting[pool].freed};
   }
 }
@@ -105,7 +105,7 @@ static void read_used(hal_allocator_t *allocator, hal_memory_stats_t *out_stats)
   out_stats->max_split_size = split == SIZE_MAX ? -1 : (int64_t)split;
 }
 
-/* Nothing is counted on an unused device, and a query must not start a driver. */
+/* An unused device has no statistics, and a query must not initialize a driver. */
 hal_status_t hal_memory_stats(int32_t index, hal_memory_stats_t *out_stats) {
   hal_device_t *device;
   hal_memory_stats_t stats = {0};

@@ -1,9 +1,9 @@
 /* stats.h: the allocator's counters. Private to hal/src.
  *
  * torch reports, per quantity and pool, current, peak, allocated (sum of all increases) and freed (sum of all
- * decreases). What follows from the rest is not kept: freed = allocated - growth of current, the sum of the pools, and
- * `active` = allocated blocks plus released ones that wait for events. So a release costs one subtraction per quantity.
- */
+ * decreases). Values that follow from others are not stored: freed = allocated - growth of current, the sum of the
+ * pools, and `active` = allocated blocks plus released ones that wait for events. So a release is one subtraction per
+ * quantity. */
 #ifndef HAL_SRC_MEMORY_STATS_H_
 #define HAL_SRC_MEMORY_STATS_H_
 
@@ -35,7 +35,7 @@ typedef struct hal_mem_counter_s {
 typedef struct hal_mem_stats_s {
   hal_mem_counter_t counter[2][HAL_MEM_QUANTITIES]; /* by kind */
   int64_t peak[HAL_MEM_QUANTITIES];                 /* of the sum of both kinds */
-  /* Peaks of active that were reached while something was pending; otherwise active is what is allocated. */
+  /* Peaks of active that were reached while blocks were pending; otherwise active equals allocated. */
   int64_t active_peak[HAL_POOL_COUNT], active_bytes_peak[HAL_POOL_COUNT];
   int64_t num_alloc_retries, num_ooms, num_sync_all_streams, num_device_alloc, num_device_free;
 } hal_mem_stats_t;
@@ -57,7 +57,7 @@ static inline void hal_mem_stat_decrease(hal_mem_stats_t *stats, uint32_t kind, 
   stats->counter[kind][quantity].current -= amount;
 }
 
-/* A change of either sign. */
+/* Changes a quantity by an amount of either sign. */
 static inline void hal_mem_stat_change(hal_mem_stats_t *stats, uint32_t kind, int quantity, int64_t amount) {
   if (amount > 0) {
     hal_mem_stat_increase(stats, kind, quantity, amount);
@@ -66,7 +66,7 @@ static inline void hal_mem_stat_change(hal_mem_stats_t *stats, uint32_t kind, in
   }
 }
 
-/* Records the peaks of `active`; called after every allocation while something is pending. */
+/* Records the peaks of `active`; called after every allocation while blocks are pending. */
 void hal_mem_stats_note_active(hal_mem_stats_t *stats);
 
 void hal_mem_stats_read(const hal_mem_stats_t *stats, hal_memory_stats_t *out_stats);

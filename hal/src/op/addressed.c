@@ -1,4 +1,4 @@
-/* addressed.c: copies of calls for callees that number the device differently. */
+/* addressed.c: copies of calls for implementations that use another device number. */
 #include "op/addressed.h"
 
 #include <string.h>
@@ -23,7 +23,7 @@ static int names_device(const hal_op_call_t *call, int32_t device) {
   return 1;
 }
 
-/* Where the next parts of a copy are written: tensors, arguments, pointers to tensors. */
+/* Positions in a copy for the next parts: tensors, arguments, pointers to tensors. */
 typedef struct parts_s {
   int32_t device;
   hal_tensor_t *tensors;

@@ -1,5 +1,5 @@
-/* args.c: reads and checks the arguments of an operator's call; every message names the operator and the argument.
- */
+/* args.c: reads and checks the arguments of an operator's call; every message contains the operator and the
+ * argument. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -42,7 +42,7 @@ hal_status_t hal_op_too_large(const hal_op_context_t *context, uint64_t units) {
 hal_status_t hal_op_check_tensor(const hal_op_context_t *context, const hal_tensor_t *tensor, const char *what) {
   if (!tensor) return hal_op_invalid(context, "%s is NULL", what);
   if (tensor->struct_size < HAL_STRUCT_SIZE(hal_tensor_t, flags))
-    return hal_op_invalid(context, "%s has struct_size %llu, the HAL needs %llu", what,
+    return hal_op_invalid(context, "%s has struct_size %llu, expected at least %llu", what,
                           (unsigned long long)tensor->struct_size,
                           (unsigned long long)HAL_STRUCT_SIZE(hal_tensor_t, flags));
   if (tensor->ndim < 0) return hal_op_invalid(context, "%s has %d dimensions", what, (int)tensor->ndim);
@@ -61,16 +61,16 @@ hal_status_t hal_op_check_tensor(const hal_op_context_t *context, const hal_tens
   return HAL_OK;
 }
 
-/* Returns argument `index`, NULL with a message when the call lacks it. */
+/* Returns argument `index`, or NULL with a message if the call lacks it. */
 static const hal_value_t *argument(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t index) {
   if (index < call->arg_count && index < context->info->argument_count) return &call->args[index];
-  hal_op_invalid(context, "argument %u is missing; %u were given", (unsigned)index, (unsigned)call->arg_count);
+  hal_op_invalid(context, "argument %u is missing; the call has %u", (unsigned)index, (unsigned)call->arg_count);
   return NULL;
 }
 
 static hal_status_t wrong_kind(const hal_op_context_t *context, uint32_t index, const hal_value_t *value,
                                const char *wanted) {
-  return hal_op_invalid(context, "argument `%s` has the value tag %u; %s is needed", context->info->arguments[index],
+  return hal_op_invalid(context, "argument `%s` has the value tag %u; expected %s", context->info->arguments[index],
                         (unsigned)value->tag, wanted);
 }
 
@@ -87,14 +87,14 @@ hal_status_t hal_op_tensor(const hal_op_context_t *context, const hal_op_call_t 
 hal_status_t hal_op_result(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t index,
                            const hal_tensor_t **out_tensor) {
   if (index >= call->result_count)
-    return hal_op_invalid(context, "result %u is missing; %u were given", (unsigned)index,
+    return hal_op_invalid(context, "result %u is missing; the call has %u", (unsigned)index,
                           (unsigned)call->result_count);
   HAL_RETURN_IF_ERROR(hal_op_check_tensor(context, call->results[index], "the result"));
   *out_tensor = call->results[index];
   return HAL_OK;
 }
 
-/* Returns whether a floating number is an integer that fits into 64 bits; the limits are exact as doubles. */
+/* Returns whether a floating number is an integer that fits in 64 bits; the limits are exact as doubles. */
 static int is_int64(double value) { return value >= -0x1p63 && value < 0x1p63 && value == trunc(value); }
 
 hal_status_t hal_op_int(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t index,
@@ -127,7 +127,7 @@ hal_status_t hal_op_int_list(const hal_op_context_t *context, const hal_op_call_
                              const int64_t **out_list, uint32_t *out_count) {
   const hal_value_t *value = argument(context, call, index);
   if (!value) return HAL_INVALID_ARGUMENT;
-  if (value->tag == HAL_VALUE_INT) { /* one integer counts as a list of one */
+  if (value->tag == HAL_VALUE_INT) { /* a single integer counts as a list */
     *out_list = &value->u.i;
     *out_count = 1;
     return HAL_OK;
@@ -144,7 +144,7 @@ hal_status_t hal_op_int_list(const hal_op_context_t *context, const hal_op_call_
   return HAL_OK;
 }
 
-/* Stores an integer as a type of integers, modulo its width. */
+/* Stores an integer in an integer type, modulo its width. */
 static void store_int(int64_t value, hal_dtype_t dtype, hal_op_scalar_t *out) {
   switch (dtype) {
     case HAL_INT64:
@@ -168,7 +168,8 @@ static void store_int(int64_t value, hal_dtype_t dtype, hal_op_scalar_t *out) {
   }
 }
 
-/* Stores a number in the type that the kernels of a floating or complex dtype compute in: 1, else 0. */
+/* Stores a number in the type that kernels of a floating or complex dtype compute in. Returns 1, or 0 for other
+ * dtypes. */
 static int store_floating(double re, double im, hal_dtype_t dtype, hal_op_scalar_t *out) {
   switch (dtype) {
     case HAL_FLOAT16:
@@ -198,7 +199,7 @@ hal_status_t hal_op_scalar(const hal_op_context_t *context, const hal_value_t *v
                            const char *what, hal_op_scalar_t *out_scalar) {
   out_scalar->size = hal_op_dtype_size(dtype);
   if (HAL_UNLIKELY(!hal_op_has_slot(dtype)))
-    return hal_op_invalid(context, "`%s` cannot be given as %s", what, hal_op_dtype_name(dtype));
+    return hal_op_invalid(context, "`%s` cannot be converted to %s", what, hal_op_dtype_name(dtype));
   switch (value->tag) {
     case HAL_VALUE_INT:
     case HAL_VALUE_BOOL:
@@ -217,7 +218,7 @@ hal_status_t hal_op_scalar(const hal_op_context_t *context, const hal_value_t *v
     case HAL_VALUE_DOUBLE:
       break;
     default:
-      return hal_op_invalid(context, "argument `%s` has the value tag %u; a number is needed", what,
+      return hal_op_invalid(context, "argument `%s` has the value tag %u; expected a number", what,
                             (unsigned)value->tag);
   }
   if (store_floating(value->u.d, 0, dtype, out_scalar)) return HAL_OK;
@@ -227,7 +228,7 @@ hal_status_t hal_op_scalar(const hal_op_context_t *context, const hal_value_t *v
   }
   if (!is_int64(value->u.d))
     return hal_op_invalid(context,
-                          "argument `%s` is %g, which %s cannot hold; cast the operands to a floating dtype first",
+                          "argument `%s` is %g, which %s cannot represent; cast the operands to a floating dtype first",
                           what, value->u.d, hal_op_dtype_name(dtype));
   store_int((int64_t)value->u.d, dtype, out_scalar);
   return HAL_OK;
@@ -238,7 +239,7 @@ hal_status_t hal_op_numel(const hal_op_context_t *context, const hal_tensor_t *t
   int64_t numel = 1;
   int overflow = 0;
   for (int32_t d = 0; d < tensor->ndim; d++) {
-    if (tensor->sizes[d] == 0) { /* an empty tensor, however large its other sizes */
+    if (tensor->sizes[d] == 0) { /* the tensor is empty, however large its other sizes are */
       *out_numel = 0;
       return HAL_OK;
     }
@@ -251,7 +252,7 @@ hal_status_t hal_op_numel(const hal_op_context_t *context, const hal_tensor_t *t
 
 int hal_op_is_contiguous(const hal_tensor_t *tensor) {
   for (int32_t d = 0; d < tensor->ndim; d++)
-    if (tensor->sizes[d] == 0) return 1;  // whatever its strides
+    if (tensor->sizes[d] == 0) return 1;  // regardless of its strides
   int64_t expected = 1;
   for (int32_t d = tensor->ndim - 1; d >= 0; d--) {
     if (tensor->sizes[d] != 1 && tensor->strides[d] != expected) return 0;
@@ -265,7 +266,7 @@ hal_status_t hal_op_check_dense(const hal_op_context_t *context, const hal_tenso
   int64_t numel;
   HAL_RETURN_IF_ERROR(hal_op_numel(context, tensor, what, &numel));
   if (numel != count || !hal_op_is_contiguous(tensor) || tensor->dtype != dtype)
-    return hal_op_invalid(context, "%s has %lld elements of dtype %s; %lld contiguous ones of %s are needed", what,
+    return hal_op_invalid(context, "%s has %lld elements of dtype %s; expected %lld contiguous ones of %s", what,
                           (long long)numel, hal_op_dtype_name(tensor->dtype), (long long)count,
                           hal_op_dtype_name(dtype));
   return HAL_OK;

@@ -1,4 +1,4 @@
-/* compile.c: kernels that a program writes in the portable dialect, and what they report. */
+/* compile.c: kernels that a program writes in the portable dialect, and their error reports. */
 #include "device/kernel_error.h"
 #include "hal/kernel.h"
 #include "hal/status.h"
@@ -17,7 +17,7 @@ hal_status_t hal_kernel_compile(int32_t device, const char *name, const char *te
   return status;
 }
 
-/* The stream that the caller names, checked. */
+/* Returns the caller's stream after checks. */
 static hal_status_t stream_of(int32_t device, hal_stream_t **stream) {
   hal_device_t *found;
   HAL_RETURN_IF_ERROR(hal_device_get(device, &found));

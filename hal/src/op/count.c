@@ -1,4 +1,4 @@
-/* count.c: how often each operator ran, and by whose hand. */
+/* count.c: how many times each operator ran, by implementation. */
 #include <string.h>
 
 #include "op/define.h"
@@ -13,7 +13,7 @@ hal_op_counter_t *hal_op_counter(uint32_t op) {
 }
 
 hal_status_t hal_op_unknown(uint32_t op) {
-  return hal_error_set(HAL_OUT_OF_RANGE, "operator number %u; this process has %u operators", (unsigned)op,
+  return hal_error_set(HAL_OUT_OF_RANGE, "unknown operator number %u; this process has %u operators", (unsigned)op,
                        (unsigned)hal_op_count());
 }
 

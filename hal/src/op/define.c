@@ -1,5 +1,5 @@
-/* define.c: operators that a library defines at run time: the plugin's implementation takes precedence over the library's. The
- * definitions have the lifetime of the process, in a table that only grows. */
+/* define.c: operators that a library defines at run time: the plugin's implementation takes precedence over the
+ * library's. Definitions are valid until the process ends, in a table that only grows. */
 #include "op/define.h"
 
 #include "base/life.h"
@@ -39,7 +39,8 @@ const hal_op_entry_t *hal_op_defined_entry(hal_device_t *device, uint32_t op) {
   return entry;
 }
 
-/* The launcher of every such operator: the library's function, which sees the HAL's device and no plugin's stream. */
+/* The launcher of every such operator: calls the library's function with the HAL's device and without a plugin's
+ * stream. */
 static hal_status_t launch_defined(hal_op_context_t *context, const hal_op_call_t *call) {
   const hal_op_defined_t *const op = hal_op_defined(context->op);
   hal_op_call_t own = {.struct_size = 0};
@@ -85,7 +86,7 @@ static hal_status_t add(const hal_op_desc_t *desc, uint32_t *out_number) {
                          "the operator \"%s\" is defined already; load one library that defines it", desc->name);
   if (number >= HAL_OP_MAX_DEFINED)
     return hal_error_set(HAL_RESOURCE_EXHAUSTED,
-                         "\"%s\" would be operator %u of libraries; the limit of a process is %d", desc->name,
+                         "\"%s\" would be operator %u of libraries; the maximum of a process is %d", desc->name,
                          (unsigned)number + 1, HAL_OP_MAX_DEFINED);
   hal_op_defined_t *op = make(desc);
   if (!op) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "no host memory to define the operator \"%s\"", desc->name);

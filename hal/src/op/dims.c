@@ -9,14 +9,14 @@ hal_status_t hal_op_dim_mask(const hal_op_context_t *context, int32_t ndim, cons
     *out_mask = ndim < 64 ? (UINT64_C(1) << ndim) - 1 : UINT64_MAX;
     return HAL_OK;
   }
-  const int64_t limit = ndim > 0 ? ndim : 1; /* a tensor without dimensions takes 0 and -1 */
+  const int64_t limit = ndim > 0 ? ndim : 1; /* a tensor without dimensions accepts 0 and -1 */
   uint64_t mask = 0;
   for (uint32_t i = 0; i < count; i++) {
     const int64_t dim = list[i] < 0 ? list[i] + limit : list[i];
     if (dim < 0 || dim >= limit)
       return hal_op_invalid(context, "dimension %lld is out of range for a tensor with %d dimensions",
                             (long long)list[i], (int)ndim);
-    if (mask >> dim & 1) return hal_op_invalid(context, "dimension %lld is named twice", (long long)list[i]);
+    if (mask >> dim & 1) return hal_op_invalid(context, "dimension %lld is specified twice", (long long)list[i]);
     mask |= UINT64_C(1) << dim;
   }
   *out_mask = ndim > 0 ? mask : 0;
@@ -35,12 +35,12 @@ hal_status_t hal_op_read_dim(const hal_op_context_t *context, const hal_op_call_
 hal_status_t hal_op_check_keepdim(const hal_op_context_t *context, const hal_tensor_t *tensor,
                                   const hal_tensor_t *result, uint64_t mask) {
   if (result->ndim != tensor->ndim)
-    return hal_op_invalid(context, "the result has %d dimensions, keepdim shape needs %d", (int)result->ndim,
+    return hal_op_invalid(context, "the result has %d dimensions, the keepdim shape has %d", (int)result->ndim,
                           (int)tensor->ndim);
   for (int32_t d = 0; d < tensor->ndim; d++) {
     const int64_t wanted = mask >> d & 1 ? 1 : tensor->sizes[d];
     if (result->sizes[d] != wanted)
-      return hal_op_invalid(context, "the result has size %lld in dimension %d, keepdim shape needs %lld",
+      return hal_op_invalid(context, "the result has size %lld in dimension %d, the keepdim shape has %lld",
                             (long long)result->sizes[d], (int)d, (long long)wanted);
   }
   return HAL_OK;
@@ -78,7 +78,7 @@ void hal_op_dims_init(const hal_tensor_t *const *tensors, int32_t operands, uint
   }
 }
 
-/* Returns whether `x` belongs before `y`: a key that orders by the size of operand 1's stride, with 0 as the largest. */
+/* Returns whether `x` is sorted before `y`: by the absolute stride of operand 1, with 0 as the largest. */
 static int precedes(const hal_op_dim_t *x, const hal_op_dim_t *y) {
   const int64_t sx = x->stride[1], sy = y->stride[1];
   const uint64_t kx = (uint64_t)(sx < 0 ? -sx : sx) - 1u, ky = (uint64_t)(sy < 0 ? -sy : sy) - 1u;
@@ -86,7 +86,7 @@ static int precedes(const hal_op_dim_t *x, const hal_op_dim_t *y) {
 }
 
 void hal_op_dims_sort(hal_op_dims_t *dims) {
-  for (int32_t i = 1; i < dims->count; i++) { /* insertion: few dimensions, nearly always sorted already */
+  for (int32_t i = 1; i < dims->count; i++) { /* insertion sort: few dimensions, usually sorted already */
     const hal_op_dim_t dim = dims->dim[i];
     int32_t at = i;
     for (; at > 0 && precedes(&dim, &dims->dim[at - 1]); at--) dims->dim[at] = dims->dim[at - 1];

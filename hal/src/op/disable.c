@@ -18,7 +18,7 @@ static int is_listed(uint32_t op) {
   return hal_text_lists(listed, "*") || hal_text_lists(listed, name) || hal_text_lists(listed, first);
 }
 
-/* The environment is read once for each operator, unless hal_op_set_enabled was called for it. */
+/* The environment is read once per operator, unless hal_op_set_enabled was called for it. */
 int32_t hal_op_enabled(uint32_t op) {
   if (op >= HAL_OP_BUILTIN_COUNT) return 1;
   unsigned char state = atomic_load_explicit(&states[op], memory_order_relaxed);
@@ -32,7 +32,7 @@ int32_t hal_op_enabled(uint32_t op) {
 
 hal_status_t hal_op_set_enabled(uint32_t op, int32_t enabled) {
   if (op >= HAL_OP_BUILTIN_COUNT)
-    return hal_error_set(HAL_OUT_OF_RANGE, "operator number %u; the operators that can be disabled are those below %u",
+    return hal_error_set(HAL_OUT_OF_RANGE, "operator number %u cannot be disabled; expected a number below %u",
                          (unsigned)op, (unsigned)HAL_OP_BUILTIN_COUNT);
   atomic_store(&states[op], enabled ? ENABLED : DISABLED);
   for (int32_t device = 0; device < hal_device_count(); device++) {

@@ -1,11 +1,11 @@
-/* dispatch.c: the way of a call: the plugin's own op, else the portable kernel or the library's function, else
+/* dispatch.c: runs a call: the plugin's own op, else the portable kernel or the library's function, else
  * HAL_UNIMPLEMENTED. */
 #include "device/profile_internal.h"
 #include "op/define.h"
 #include "op/launch.h"
 #include "op/table.h"
 
-/* One call on its way. */
+/* The objects of one call. */
 typedef struct target_s {
   const hal_op_entry_t *entry;
   hal_op_counter_t *counter;
@@ -27,7 +27,7 @@ static __attribute__((noinline)) hal_status_t refuse(const target_t *target, con
     return hal_error_set(HAL_INVALID_ARGUMENT, "%s: the call is NULL or its struct_size is smaller than %llu",
                          info->name, (unsigned long long)HAL_STRUCT_SIZE(hal_op_call_t, offset));
   if (call->arg_count - info->argument_count > info->further_count)
-    return hal_error_set(HAL_INVALID_ARGUMENT, "%s: %u arguments were given, the operator has %u", info->name,
+    return hal_error_set(HAL_INVALID_ARGUMENT, "%s: the call has %u arguments, the operator has %u", info->name,
                          (unsigned)call->arg_count, (unsigned)(info->argument_count + info->further_count));
   if ((call->arg_count && !call->args) || !call->results || call->result_count == 0)
     return hal_error_set(HAL_INVALID_ARGUMENT, "%s: the call has no arguments or no results", info->name);
@@ -40,14 +40,14 @@ static __attribute__((noinline)) hal_status_t find_defined(target_t *target) {
   hal_op_defined_t *const defined = hal_op_defined(target->op);
   if (!defined)
     return hal_error_set(HAL_INVALID_ARGUMENT,
-                         "operator number %u; this process has %u operators (hal_op_id finds one by name)",
+                         "unknown operator number %u; this process has %u operators (hal_op_id finds one by name)",
                          (unsigned)target->op, (unsigned)hal_op_count());
   target->entry = hal_op_defined_entry(target->device, target->op);
   target->counter = &defined->counter;
   return HAL_OK;
 }
 
-/* Finds and checks all that a call needs. */
+/* Finds and checks everything that a call needs. */
 static inline hal_status_t find(int32_t device, uint32_t op, hal_stream_t *stream, const hal_op_call_t *call,
                                 target_t *target) {
   hal_device_t *owner;
@@ -65,7 +65,7 @@ static inline hal_status_t find(int32_t device, uint32_t op, hal_stream_t *strea
   return HAL_UNLIKELY(is_wrong(target->entry, call) || stream->device != owner) ? refuse(target, call) : HAL_OK;
 }
 
-/* The same, and writes stream and device into the call. */
+/* As find, and also writes stream and device into the call. */
 static inline hal_status_t prepare(int32_t device, uint32_t op, hal_stream_t *stream, hal_op_call_t *call,
                                    target_t *target) {
   HAL_RETURN_IF_ERROR(find(device, op, stream, call, target));
@@ -90,8 +90,8 @@ void hal_op_context_of(const hal_op_context_t *context, uint32_t op, hal_op_cont
   out_context->op = op;
 }
 
-/* Looks through the operands in which some values are an error (`device_assert` of codegen/operators), where they are tensors of a
- * dtype that can hold them. */
+/* Checks the values of operands in which some values are an error (`device_assert` of codegen/operators), if they are
+ * tensors of a dtype that can hold such values. */
 static __attribute__((noinline)) hal_status_t check_operands(const hal_op_context_t *of, const hal_op_call_t *call) {
   hal_op_context_t context;
   hal_op_context_of(of, of->info->check, &context);
@@ -126,12 +126,12 @@ static inline hal_status_t launch(const target_t *target, const hal_op_call_t *c
   return entry->launch(&context, call);
 }
 
-/* ---- streams whose queue is another than the direct one ------------------------------------------------------------------------ */
+/* ---- streams with another queue than the direct one -------------------------------------------------------------- */
 
-/* Passes the plugin's own op to the queue if its positive verdict is binding: a recorded op cannot fall back when it is called later. The queue
- * decides about an op whose verdict is known only when it is called. */
+/* Passes the plugin's own op to the queue if its positive verdict is binding, because a recorded op cannot fall back
+ * when it is called later. The queue handles an op whose verdict is known only when it is called. */
 static hal_status_t record_own(const target_t *target, hal_op_call_t *call, hal_recorded_op_t *recorded) {
-  (void)recorded; /* the thread's */
+  (void)recorded; /* of the thread */
   const hal_op_own_t *const own = &target->entry->own;
   const hal_status_t verdict = hal_op_own_query(own, target->device, call);
   if (verdict && verdict != HAL_NOT_READY) return HAL_UNIMPLEMENTED;
@@ -153,7 +153,7 @@ static inline hal_status_t record(const target_t *target, hal_op_call_t *call, h
   return status;
 }
 
-/* Does one of the two as an operator of the recording. */
+/* Runs one of the two as an operator of the recording. */
 static inline hal_status_t run_recorded(const target_t *target, hal_op_call_t *call,
                                         hal_status_t (*way)(const target_t *, hal_op_call_t *, hal_recorded_op_t *)) {
   hal_thread_t *const thread = &hal_thread;
@@ -170,7 +170,8 @@ static __attribute__((noinline)) hal_status_t record_any(const target_t *target,
   return run_recorded(target, call, record);
 }
 
-/* The one question of which queue a stream has, since it saves the plugin's kernels a call: all others are functions of the queue. */
+/* Whether the stream's queue is not the direct one. This is the only place that needs to know, to avoid a call per
+ * kernel launch: everything else uses the functions of the queue. */
 static inline int goes_elsewhere(const target_t *target) { return target->queue != &target->stream->direct.queue; }
 
 static inline hal_status_t run(int32_t device, uint32_t op, hal_stream_t *stream, hal_op_call_t *call) {
@@ -198,11 +199,12 @@ hal_status_t hal_op_plan(int32_t device, uint32_t op, hal_stream_t *stream, cons
   target_t target;
   HAL_RETURN_IF_ERROR(find(device, op, stream, call, &target));
   const hal_op_entry_t *const entry = target.entry;
-  if (!entry->launch || op >= HAL_OP_BUILTIN_COUNT) return HAL_UNIMPLEMENTED; /* a library's function cannot plan */
+  /* a library's function has no plan mode */
+  if (!entry->launch || op >= HAL_OP_BUILTIN_COUNT) return HAL_UNIMPLEMENTED;
   return launch(&target, call, NULL, HAL_OP_PLANS);
 }
 
-/* Out of line, so that the way without a profile stays short. */
+/* Out of line, so that the path without a profile stays short. */
 static __attribute__((noinline)) hal_status_t run_profiled(int32_t device, uint32_t op, hal_stream_t *stream,
                                                            hal_op_call_t *call) {
   const uint32_t outer = hal_profile_begin_op(op);
@@ -228,7 +230,7 @@ hal_status_t hal_op_run_own(int32_t device, uint32_t op, hal_stream_t *stream, h
   return status;
 }
 
-/* ---- verdicts ----------------------------------------------------------------------------------------------------- */
+/* ---- verdicts ---------------------------------------------------------------------------------------------------- */
 
 hal_status_t hal_op_query(int32_t device, uint32_t op, hal_op_call_t *call, int32_t *out_verdict) {
   target_t target;

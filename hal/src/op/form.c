@@ -7,16 +7,17 @@
 #include "kernels/pk_chain.h"
 #include "op/table.h"
 
-/* The families whose kernels compute each element of the result from one of each operand. */
+/* The families whose kernels compute each element of the result from one element of each operand. */
 typedef struct family_s {
   const char *name;
-  uint8_t operands; /* the result counts */
-  uint8_t numbers;  /* arguments of numbers after them */
+  uint8_t operands; /* including the result */
+  uint8_t numbers;  /* number arguments after them */
 } family_t;
 static const family_t families[] = {{"unary", 2, 1}, {"binary", 3, 1}, {"ternary", 4, 1},
                                     {"where", 4, 0}, {"copy", 2, 0},   {"fill", 1, 1}};
 
-/* The kernels that compute something of whole segments. `has` of an operand: e = each element, s = each segment, p = each place. */
+/* The kernels that compute on whole segments. `has` of an operand: e = each element, s = each segment, p = each
+ * position. */
 typedef struct segments_s {
   const char *family, *variant, *has;
   uint8_t results;
@@ -45,7 +46,7 @@ static const family_t *family_of(const hal_op_info_t *info) {
   return NULL;
 }
 
-/* The kernel of segments that a variant is; NULL = none. */
+/* Returns the segment kernel of a variant; NULL = none. */
 static const segments_t *segments_of(const hal_op_info_t *info, const char *variant) {
   for (size_t i = 0; i < sizeof kernels_of_segments / sizeof *kernels_of_segments; i++) {
     const segments_t *const one = &kernels_of_segments[i];
@@ -78,11 +79,11 @@ uint64_t hal_op_form_families(void) {
 
 static hal_dtype_t dtype_of(uint32_t slot) {
   hal_dtype_t dtype = 0;
-  while (hal_op_dtype_slots[dtype] != slot) dtype++; /* each slot is a dtype's */
+  while (hal_op_dtype_slots[dtype] != slot) dtype++; /* finds the dtype of the slot */
   return dtype;
 }
 
-/* Returns slot and variant of the kernel; 0 = it is none of the operator's. */
+/* Finds slot and variant of the kernel. Returns 0 if it is not a kernel of the operator. */
 static int find(const hal_op_entry_t *entry, const hal_plugin_kernel_t *kernel, uint32_t *out_slot,
                 uint32_t *out_variant) {
   const uint32_t variants = entry->info->variant_count;
@@ -138,7 +139,7 @@ static void set_segments(const segments_t *kernel, const hal_op_info_t *info, ui
     form->has[k] = has == 'e' ? CHAIN_EACH_ELEMENT : has == 's' ? CHAIN_EACH_SEGMENT : CHAIN_EACH_PLACE;
     form->size[k] = has == 'e' ? size : wide; /* weights: at most */
   }
-  if (reduces && accumulator != HAL_INT64) form->size[0] = size; /* of a count it is that of int64 */
+  if (reduces && accumulator != HAL_INT64) form->size[0] = size; /* a count has the accumulator of int64 */
   form->number_at = form->operands;
   while (form->number_at < form->operands + CHAIN_BEHIND &&
          kernel->behind[form->number_at - form->operands] != CHAIN_NUMBER)

@@ -25,7 +25,7 @@ enum {
   HAL_OP_RESULT_SAME = 0, /* the computing dtype, which is the dtype of operand 0 */
   HAL_OP_RESULT_BOOL = 1,
   HAL_OP_RESULT_ANY = 2, /* the launcher checks */
-  HAL_OP_RESULT_REAL = 3 /* the computing dtype, of complex numbers that of their parts */
+  HAL_OP_RESULT_REAL = 3 /* the computing dtype; for complex numbers the dtype of their parts */
 };
 
 typedef hal_status_t (*hal_op_launcher_t)(hal_op_context_t *context, const hal_op_call_t *call);
@@ -33,33 +33,34 @@ typedef hal_status_t (*hal_op_launcher_t)(hal_op_context_t *context, const hal_o
 /* One operator; the table is generated from codegen/operators. */
 typedef struct hal_op_info_s {
   const char *name;             /* "add.Tensor" */
-  const char *error_name;       /* "index" of "index.lines": what errors name; NULL: the name */
+  const char *error_name;       /* "index" for "index.lines": the name in errors; NULL: the name */
   const char *kernel;           /* "add": kernels are "<kernel>_<dtype>_<variant>" */
   const char *const *variants;  /* the family's variants, numbered HAL_<FAMILY>_VARIANT_<VARIANT> (hal_op_variants.h) */
   const char *const *arguments; /* names of the frozen arguments, for messages */
   uint32_t argument_count;      /* of the portable kernel */
-  uint32_t further_count; /* after them: optional arguments for the plugin's own op, passed if the caller passed them */
+  /* number of optional arguments after them for the plugin's own op, passed if the caller passed them */
+  uint32_t further_count;
   hal_op_launcher_t launch;                 /* NULL: no portable kernel */
-  hal_op_launcher_t launch_without_kernels; /* for devices that take no portable kernels; NULL: nothing */
+  hal_op_launcher_t launch_without_kernels; /* for devices without portable kernels; NULL: none */
   uint64_t dtypes;                          /* computing dtypes with a kernel: bit d = dtype number d */
-  uint64_t device_dtypes;                   /* further ones where kernels are not host C */
-  uint8_t device_images;                    /* images in channels-last order are for those devices only */
+  uint64_t device_dtypes;                   /* additional ones if kernels are not host C */
+  uint8_t device_images;                    /* images in channels-last order are supported only on those devices */
   uint32_t first_handle;                    /* the op's part of the device's handle cache: [slot][variant] */
   uint16_t variant_count;
   uint16_t family;  /* number of the module */
   uint8_t operands; /* tensor arguments, which come first: a, b, c */
   uint8_t scalars;  /* number arguments, which follow: s0, s1, s2 */
-  uint8_t numbers;  /* bit i: tensor argument i may be given as a number */
+  uint8_t numbers;  /* bit i: tensor argument i may be passed as a number */
   uint8_t result;   /* HAL_OP_RESULT_* */
-  uint8_t updates;  /* kernels read what results hold, or write them in part */
-  uint8_t checked;  /* bit i: argument i is looked through before, by the operator `check` of the family `check` */
+  uint8_t updates;  /* kernels read results, or write them in part */
+  uint8_t checked;  /* bit i: the operator `check` of the family `check` checks the values of argument i first */
   uint16_t check;
 } hal_op_info_t;
 
 /* hal_op_context_t.elsewhere */
 enum {
-  HAL_OP_PLANS = 1, /* plan mode: all is discarded */
-  HAL_OP_QUEUES = 2 /* the stream's queue takes it, which is not its direct one */
+  HAL_OP_PLANS = 1, /* plan mode: everything is discarded */
+  HAL_OP_QUEUES = 2 /* the stream's queue, which is not its direct one, receives it */
 };
 
 struct hal_op_context_s {
@@ -69,14 +70,14 @@ struct hal_op_context_s {
   hal_queue_t *queue;                      /* of the stream */
   _Atomic(hal_plugin_kernel_t *) *handles; /* of this op */
   uint32_t op;                             /* HAL_OP_ID_* */
-  uint32_t called;             /* the operator that was called, of which `op` may be a part: errors name it */
+  uint32_t called;             /* the operator that was called, of which `op` may be a part: errors use its name */
   uint32_t group_threads;      /* of group kernels: target.h */
   uint64_t few_loops;          /* target.h */
-  hal_recorded_op_t *recorded; /* what the queue knows of the operator (queue/queue.h); NULL = there is none */
-  uint32_t elsewhere;          /* HAL_OP_PLANS, HAL_OP_QUEUES: what would reach the device does not (op/launch.h) */
+  hal_recorded_op_t *recorded; /* the queue's record of the operator (queue/queue.h); NULL = there is none */
+  uint32_t elsewhere;          /* HAL_OP_PLANS, HAL_OP_QUEUES: calls do not go to the device directly (op/launch.h) */
 };
 
-/* The dtype of the result of an operator that computes in `dtype`. */
+/* Returns the dtype of the result of an operator that computes in `dtype`. */
 static inline hal_dtype_t hal_op_result_dtype(const hal_op_info_t *info, hal_dtype_t dtype) {
   if (HAL_LIKELY(info->result == HAL_OP_RESULT_SAME)) return dtype;
   if (info->result == HAL_OP_RESULT_BOOL) return HAL_BOOL;
@@ -84,24 +85,24 @@ static inline hal_dtype_t hal_op_result_dtype(const hal_op_info_t *info, hal_dty
 }
 
 /* ---- all operators ----------------------------------------------------------------------------------------------- */
-/* The tables of codegen/operators, generated; hal/ops/table.c, a higher component, defines them. Operators that libraries
- * define are numbered after them (define.h). */
+/* The generated tables of codegen/operators; hal/ops/table.c, a higher component, defines them. Operators of libraries
+ * have the numbers after them (define.h). */
 extern const hal_op_info_t hal_op_infos[];
 extern const char *const hal_op_families[];
 extern const char *const hal_op_dtype_tokens[HAL_OP_DTYPE_SLOTS]; /* "f32": in the names of kernels, by slot */
 
-/* The name of an argument of an operator of codegen/operators; NULL when there is none. */
+/* Returns the name of an argument of an operator of codegen/operators; NULL if there is none. */
 const char *hal_op_argument(uint32_t op, uint32_t argument);
-/* The name of an operator in errors: torch's, where the operator is one that torch does not have. NULL past the end. */
+/* Returns the name of an operator in errors: torch's name of an operator that torch has. NULL past the last one. */
 const char *hal_op_error_name(uint32_t op);
-/* Writes the names, as in errors, of the operators that launch a portable kernel, "mm, bmm"; "" when there is none. */
+/* Writes the names, as in errors, of the operators that launch a portable kernel, "mm, bmm"; "" if there are none. */
 void hal_op_names_of_kernel(const char *kernel, char *text, size_t size);
 
 /* ---- kernels and launches ---------------------------------------------------------------------------------------- */
 extern const uint8_t hal_op_dtype_slots[32]; /* dtype number -> cache index, 0xff without portable kernels */
-extern char hal_op_no_kernel;                /* its address marks a kernel that the device does not have */
+extern char hal_op_no_kernel;                /* its address stands for a kernel that the device does not have */
 
-/* Returns whether portable kernels know a dtype. */
+/* Returns whether portable kernels support a dtype. */
 static inline int hal_op_has_slot(hal_dtype_t dtype) {
   return (uint32_t)dtype < 32u && hal_op_dtype_slots[dtype] < HAL_OP_DTYPE_SLOTS;
 }
@@ -115,7 +116,8 @@ static inline int hal_op_has_dtype(const hal_op_context_t *context, hal_dtype_t 
   return (uint32_t)dtype < 64u && (context->info->dtypes >> dtype & 1);
 }
 
-/* Returns the kernel "<kernel>_<dtype>_<variant>". Errors: HAL_UNIMPLEMENTED = there is none for this dtype or device. */
+/* Returns the kernel "<kernel>_<dtype>_<variant>". Errors: HAL_UNIMPLEMENTED = there is none for this dtype or
+ * device. */
 static inline hal_status_t hal_op_kernel(hal_op_context_t *context, hal_dtype_t dtype, uint32_t variant,
                                          hal_plugin_kernel_t **out_kernel) {
   const uint32_t slot = (uint32_t)dtype < 32u ? hal_op_dtype_slots[dtype] : 0xffu;
@@ -132,7 +134,7 @@ static inline hal_status_t hal_op_kernel(hal_op_context_t *context, hal_dtype_t 
 hal_kernel_t *hal_kernel_wrap(hal_device_t *device, hal_plugin_kernel_t *handle, uint32_t group_threads,
                               const char *name);
 
-/* The plugin's handle of such a kernel. */
+/* Returns the plugin's handle of such a kernel. */
 hal_plugin_kernel_t *hal_kernel_handle(const hal_kernel_t *kernel);
 
 /* ---- reading and checking a call (args.c) --------------------------------------------------------------------- */
@@ -140,12 +142,12 @@ hal_plugin_kernel_t *hal_kernel_handle(const hal_kernel_t *kernel);
 /* Reports a wrong call: HAL_INVALID_ARGUMENT with "<op>: <message>". */
 hal_status_t hal_op_invalid(const hal_op_context_t *context, const char *format, ...) HAL_PRINTF(2, 3);
 
-/* Checks that a tensor can be used: struct, 0 <= ndim <= 64, sizes >= 0, data unless empty. `what` names it in
+/* Checks that a tensor can be used: struct_size, 0 <= ndim <= 64, sizes >= 0, data unless empty. `what` is its name in
  * messages. */
 hal_status_t hal_op_check_tensor(const hal_op_context_t *context, const hal_tensor_t *tensor, const char *what);
 
-/* Returns argument `index` as a checked tensor / an integer / a floating number / an integer list. Numbers convert
- * between bool, int and double as long as the value stays the same. */
+/* Return argument `index` as a checked tensor, an integer, a floating number, an integer list. Numbers are converted
+ * between bool, int and double if the value stays the same. */
 hal_status_t hal_op_tensor(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t index,
                            const hal_tensor_t **out_tensor);
 hal_status_t hal_op_int(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t index, int64_t *out_value);
@@ -154,7 +156,7 @@ hal_status_t hal_op_double(const hal_op_context_t *context, const hal_op_call_t 
 hal_status_t hal_op_int_list(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t index,
                              const int64_t **out_list, uint32_t *out_count);
 
-/* The state of random numbers in device memory, or NULL: then seed and offset are those of the call. */
+/* Returns the state of random numbers in device memory, or NULL if the call has seed and offset. */
 static inline const uint64_t *hal_op_random_state(const hal_op_call_t *call) {
   return HAL_HAS_FIELD(call, random_state) ? call->random_state : NULL;
 }
@@ -163,7 +165,7 @@ static inline const uint64_t *hal_op_random_state(const hal_op_call_t *call) {
 hal_status_t hal_op_result(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t index,
                            const hal_tensor_t **out_tensor);
 
-/* A number in the computing type of a kernel, ready to be an argument. */
+/* A number in the computing type of a kernel, to be passed as an argument. */
 typedef struct hal_op_scalar_s {
   union {
     double c128[2];
@@ -183,14 +185,14 @@ typedef struct hal_op_scalar_s {
 hal_status_t hal_op_scalar(const hal_op_context_t *context, const hal_value_t *value, hal_dtype_t dtype,
                            const char *what, hal_op_scalar_t *out_scalar);
 
-/* Size of an element in bytes, 0 for an unknown dtype; its name ("float32"). */
+/* Return the size of an element in bytes, 0 for an unknown dtype, and its name ("float32"). */
 static inline uint32_t hal_op_dtype_size(hal_dtype_t dtype) { return hal_dtype_size(dtype); }
 static inline const char *hal_op_dtype_name(hal_dtype_t dtype) { return hal_dtype_name(dtype); }
-/* The dtype whose kernels move elements of this size, the set `element_size_to_16` of codegen/dtypes.py: uint8, int16, int32, int64,
- * complex128. */
+/* Returns the dtype whose kernels move elements of this size, the set `element_size_to_16` of codegen/dtypes.py: uint8,
+ * int16, int32, int64, complex128. */
 hal_dtype_t hal_op_dtype_moved(hal_dtype_t dtype);
 
-/* Counts elements. Errors: HAL_INVALID_ARGUMENT when the count does not fit into 63 bits. */
+/* Returns the number of elements. Errors: HAL_INVALID_ARGUMENT = it does not fit in 63 bits. */
 hal_status_t hal_op_numel(const hal_op_context_t *context, const hal_tensor_t *tensor, const char *what,
                           int64_t *out_numel);
 
@@ -198,7 +200,7 @@ hal_status_t hal_op_numel(const hal_op_context_t *context, const hal_tensor_t *t
 hal_status_t hal_op_check_dense(const hal_op_context_t *context, const hal_tensor_t *tensor, const char *what,
                                 int64_t count, hal_dtype_t dtype);
 
-/* Returns argument `index`, which may be missing, as such a tensor; NULL when it is missing. */
+/* Returns argument `index`, which may be missing, as such a tensor; NULL if it is missing. */
 hal_status_t hal_op_optional_dense(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t index,
                                    int64_t count, hal_dtype_t dtype, const hal_tensor_t **out_tensor);
 

@@ -1,4 +1,4 @@
-/* iterator.c: makes few, long dimensions of many: sorted by the result's strides, neighbors merged. */
+/* iterator.c: merges many dimensions into a few long ones: sorts them by the result's strides and merges neighbors. */
 #include "op/iterator.h"
 
 #include <stdlib.h>
@@ -22,14 +22,15 @@ static hal_status_t check_shapes(const hal_op_context_t *context, const hal_tens
     if (result->sizes[d] == 0) return HAL_OK; /* no elements: nothing can overlap */
   for (int32_t d = 0; d < result->ndim; d++)
     if (result->strides[d] == 0 && result->sizes[d] > 1)
-      return hal_op_invalid(context, "%s has stride 0 in dimension %d of size %lld: several elements share one place",
+      return hal_op_invalid(context,
+                            "%s has stride 0 in dimension %d of size %lld: several elements have the same address",
                             names[0], (int)d, (long long)result->sizes[d]);
   return HAL_OK;
 }
 
 static int64_t magnitude(int64_t stride) { return stride < 0 ? -stride : stride; }
 
-/* Returns whether dimension x belongs inside dimension y: by the result's strides, then by those of the operands. */
+/* Returns whether dimension x is inside dimension y: by the result's strides, then by those of the operands. */
 static int is_inner(const hal_op_iterator_t *it, const int64_t *x, const int64_t *y) {
   for (int32_t k = 0; k < it->operands; k++) {
     const int64_t a = magnitude(x[k]), b = magnitude(y[k]);
@@ -38,7 +39,7 @@ static int is_inner(const hal_op_iterator_t *it, const int64_t *x, const int64_t
   return 0;
 }
 
-/* Takes over the dimensions of more than one element, the last first, inserting each where it belongs. */
+/* Inserts the dimensions with more than one element in order, the last one first. */
 static void sort_dims(hal_op_iterator_t *it) {
   for (int32_t d = it->tensors[0]->ndim - 1; d >= 0; d--) {
     const int64_t size = it->tensors[0]->sizes[d];
@@ -103,7 +104,7 @@ int hal_op_iterator_is_dense(const hal_op_iterator_t *it) {
   return 1;
 }
 
-/* Queues the kernel once for each place of the dimensions that do not fit into pk_rows_t. */
+/* Queues the kernel once for each index of the dimensions that do not fit into pk_rows_t. */
 static hal_status_t launch_whole(hal_op_context_t *context, const hal_op_iterator_t *it,
                                  const hal_op_rows_call_t *call) {
   hal_op_line_t line = {.n = 1, .block = hal_op_target(context)->row_block};
@@ -130,14 +131,14 @@ static hal_status_t launch_whole(hal_op_context_t *context, const hal_op_iterato
     for (int32_t k = 0; k < it->operands; k++)
       line.address[k] = (char *)it->tensors[k]->data + offset[k] * (int64_t)call->elements[k];
     const hal_status_t status = call->queue(context, call->kernel, &line, call->given);
-    /* UNIMPLEMENTED promises untouched results, which only the first launch can keep. */
+    /* UNIMPLEMENTED guarantees unwritten results, which is true only for the first launch */
     if (status) return status == HAL_UNIMPLEMENTED && launch > 0 ? HAL_INTERNAL : status;
   }
   return HAL_OK;
 }
 
-/* Returns whether a launch over the dimensions of pk_rows_t stays within `most` elements, and each operand within that distance; else the
- * dimension to cut: the one that reaches farthest. */
+/* Returns whether a launch over the dimensions of pk_rows_t has at most `most` elements, with each operand within that
+ * distance; otherwise the dimension to split: the one with the largest extent. */
 static int stays_within(const hal_op_iterator_t *it, int64_t most, int32_t *out_widest) {
   const int32_t ndim = it->ndim < PK_MAXD ? it->ndim : PK_MAXD;
   int64_t count = 1, reach[HAL_OP_MAX_OPERANDS] = {0}, widest = 0;
@@ -157,7 +158,7 @@ static int stays_within(const hal_op_iterator_t *it, int64_t most, int32_t *out_
   return within && count <= most;
 }
 
-/* Queues one half after the other, and halves of these. */
+/* Queues the two halves one after the other, recursively. */
 static hal_status_t launch_halves(hal_op_context_t *context, const hal_op_iterator_t *it,
                                   const hal_op_rows_call_t *call) {
   int32_t d = 0;

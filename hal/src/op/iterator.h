@@ -13,20 +13,22 @@ typedef struct hal_op_iterator_s {
   int32_t operands;
   int64_t numel;
   int64_t size[HAL_OP_MAX_DIMS];
-  int64_t stride[HAL_OP_MAX_OPERANDS][HAL_OP_MAX_DIMS]; /* elements */
-  int64_t start[HAL_OP_MAX_OPERANDS];                   /* elements from the tensor's data to the first one */
+  int64_t stride[HAL_OP_MAX_OPERANDS][HAL_OP_MAX_DIMS]; /* in elements */
+  int64_t start[HAL_OP_MAX_OPERANDS];                   /* number of elements from the tensor's data to the first one */
   const hal_tensor_t *tensors[HAL_OP_MAX_OPERANDS];
 } hal_op_iterator_t;
 
-/* Creates the iteration over tensors of one shape; `tensors[0]` is the result, broadcast operands have stride 0. Names of
- * the operands are for messages. Errors: HAL_INVALID_ARGUMENT for different shapes or a result that overlaps itself. */
+/* Creates the iteration over tensors of one shape; `tensors[0]` is the result, broadcast operands have stride 0. Names
+ * of the operands are for messages. Errors: HAL_INVALID_ARGUMENT for different shapes or a result that overlaps
+ * itself. */
 hal_status_t hal_op_iterate(const hal_op_context_t *context, const hal_tensor_t *const *tensors,
                             const char *const *names, int32_t operands, hal_op_iterator_t *out_iterator);
 
-/* Returns whether all operands are walked in one run with stride 1. */
+/* Returns whether the elements of all operands are contiguous in the order of the iteration. */
 int hal_op_iterator_is_dense(const hal_op_iterator_t *iterator);
 
-/* One launch of a row-form kernel: the operands' addresses, the elements, those of an item, and how to walk. */
+/* One launch of a row-form kernel: the operands' addresses, the number of elements, the number of those per item, and
+ * the iteration. */
 typedef struct hal_op_line_s {
   void *address[HAL_OP_MAX_OPERANDS];
   uint64_t items, n, block;
@@ -45,12 +47,12 @@ typedef struct hal_op_rows_call_s {
   uint32_t elements[HAL_OP_MAX_OPERANDS]; /* bytes of an element of each operand */
 } hal_op_rows_call_t;
 
-/* Queues a row-form kernel; on a CPU in tiles where the operands' innermost dimensions differ (tile.c). */
+/* Queues a row-form kernel; on a CPU in tiles if the operands' innermost dimensions differ (tile.c). */
 hal_status_t hal_op_launch_rows(hal_op_context_t *context, const hal_op_iterator_t *iterator,
                                 const hal_op_rows_call_t *call);
 
-/* The same in the order of the iteration, once for each place of the dimensions that do not fit into pk_rows_t, and in parts that stay within
- * the target's `most_reach`. */
+/* Queues it in the order of the iteration, once for each index of the dimensions that do not fit into pk_rows_t, and in
+ * parts within the target's `most_reach`. */
 hal_status_t hal_op_launch_lines(hal_op_context_t *context, const hal_op_iterator_t *iterator,
                                  const hal_op_rows_call_t *call);
 

@@ -1,4 +1,4 @@
-/* kernel.c: modules and kernels that a program brings itself. */
+/* kernel.c: modules and kernels that a program brings. */
 #include "hal/kernel.h"
 
 #include <string.h>
@@ -14,7 +14,7 @@ struct hal_kernel_s {
   hal_plugin_kernel_t *handle;
   hal_device_t *device;
   struct hal_kernel_s *next; /* of the same module */
-  uint32_t group_threads;    /* of a block in group kernels */
+  uint32_t group_threads;    /* threads of a block in group kernels */
   char name[];
 };
 
@@ -61,7 +61,7 @@ void hal_module_unload(hal_module_t *module) {
   if (!module) return;
   hal_device_t *const device = module->device;
   if (hal_device_is_alive(device)) {
-    hal_stream_drain_all(device); /* failed work does not go on, either */
+    hal_stream_drain_all(device); /* including work that has failed */
     const hal_status_t status = hal_call_module_unload(device->plugin, module->handle);
     hal_error_plugin(device->plugin, HAL_SLOT_module_unload, status);
     if (status)
@@ -108,12 +108,12 @@ hal_status_t hal_kernel_get(hal_module_t *module, const char *name, hal_kernel_t
 
 hal_status_t hal_module_export(hal_module_t *module, void *data, size_t room, size_t *out_size) {
   hal_device_t *device = module->device;
-  HAL_RETURN_IF_ERROR(hal_device_get(device->index, &device)); /* it may have been shut down */
+  HAL_RETURN_IF_ERROR(hal_device_get(device->index, &device)); /* the device may have been shut down */
   const hal_status_t status = hal_call_module_export(device->plugin, module->handle, data, room, out_size);
   return hal_error_plugin(device->plugin, HAL_SLOT_module_export, status);
 }
 
-/* The properties of a kernel whose plugin reports none. */
+/* Returns the properties of a kernel if the plugin does not report them. */
 static hal_kernel_info_t info_of_device(const hal_device_t *device, uint32_t block_threads, uint32_t shared_bytes) {
   const hal_device_info_t *const about = &device->info;
   const int fits = (!about->max_block_threads || block_threads <= about->max_block_threads) &&
@@ -140,11 +140,12 @@ hal_status_t hal_kernel_info(hal_kernel_t *kernel, uint32_t block_threads, uint3
   return HAL_OK;
 }
 
-/* Checks a launch and its arguments before they are read, by the plugin or by a recording that copies them. */
+/* Checks a launch and its arguments before the plugin reads them, or a recording copies them. */
 static hal_status_t check_launch(const hal_kernel_t *kernel, const hal_launch_t *launch) {
   if (HAL_UNLIKELY(launch->struct_size < HAL_STRUCT_SIZE(hal_launch_t, args)))
-    return hal_error_set(HAL_INCOMPATIBLE, "kernel '%s': a launch of %zu bytes; set struct_size, or rebuild the caller",
-                         kernel->name, launch->struct_size);
+    return hal_error_set(HAL_INCOMPATIBLE,
+                         "kernel '%s': struct_size of the launch is %zu; set it, or rebuild the caller", kernel->name,
+                         launch->struct_size);
   for (int i = 0; i < 3; i++)
     if (HAL_UNLIKELY(launch->grid[i] == 0 || launch->block[i] == 0))
       return hal_error_set(HAL_INVALID_ARGUMENT,
@@ -152,11 +153,11 @@ static hal_status_t check_launch(const hal_kernel_t *kernel, const hal_launch_t 
                            "dimension %d has grid %u and block %u",
                            kernel->name, i, launch->grid[i], launch->block[i]);
   if (HAL_UNLIKELY(launch->arg_count > 0 && !launch->args))
-    return hal_error_set(HAL_INVALID_ARGUMENT, "kernel '%s': %u arguments are announced and none given", kernel->name,
+    return hal_error_set(HAL_INVALID_ARGUMENT, "kernel '%s': argument_count is %u, and args is NULL", kernel->name,
                          launch->arg_count);
   if (HAL_UNLIKELY(HAL_HAS_FIELD(launch, attribute_count) && launch->attribute_count && !launch->attributes))
-    return hal_error_set(HAL_INVALID_ARGUMENT, "kernel '%s': %u attributes are announced and none given", kernel->name,
-                         launch->attribute_count);
+    return hal_error_set(HAL_INVALID_ARGUMENT, "kernel '%s': attribute_count is %u, and attributes is NULL",
+                         kernel->name, launch->attribute_count);
   for (uint32_t i = 0; i < launch->arg_count; i++) {
     const hal_arg_t *const arg = &launch->args[i];
     const int is_local = arg->kind == HAL_ARG_LOCAL;
@@ -176,7 +177,7 @@ hal_status_t hal_kernel_launch(hal_kernel_t *kernel, hal_stream_t *stream, const
   stream = hal_stream_or_current(device, stream);
   if (HAL_UNLIKELY(stream->device != device))
     return hal_error_set(HAL_INVALID_ARGUMENT,
-                         "kernel '%s' of device %s cannot be launched on a stream of device %s; take a stream of "
+                         "kernel '%s' of device %s cannot be launched on a stream of device %s; use a stream of "
                          "its device",
                          kernel->name, device->label, stream->device->label);
   HAL_RETURN_IF_ERROR(check_launch(kernel, launch));
@@ -184,12 +185,12 @@ hal_status_t hal_kernel_launch(hal_kernel_t *kernel, hal_stream_t *stream, const
   return HAL_PROFILE_CALL(queue->calls->launch(queue, hal_thread.recorded_op, kernel->handle, launch));
 }
 
-/* One-dimensional launches with the block sizes that the portable dialect is written for. */
+/* One-dimensional launches with the block sizes that the portable dialect requires. */
 static hal_status_t launch_blocks(hal_kernel_t *kernel, hal_stream_t *stream, uint64_t blocks, uint32_t block,
                                   const hal_arg_t *args, uint32_t arg_count) {
   if (blocks == 0) return HAL_OK;
   if (blocks > INT32_MAX)
-    return hal_error_set(HAL_OUT_OF_RANGE, "kernel '%s': %llu blocks of %u do not fit into 2^31 - 1; split the operand",
+    return hal_error_set(HAL_OUT_OF_RANGE, "kernel '%s': %llu blocks of %u are more than 2^31 - 1; split the operand",
                          kernel->name, (unsigned long long)blocks, (unsigned)block);
   const hal_launch_t launch = {.struct_size = HAL_STRUCT_SIZE(hal_launch_t, args),
                                .grid = {(uint32_t)blocks, 1, 1},

@@ -39,7 +39,7 @@ hal_status_t hal_op_queue_random(hal_op_context_t *context, const hal_random_t *
   return hal_error_prefix(status, "%s: ", hal_op_error_name(context->called));
 }
 
-/* What addresses of plan mode are: aligned, not NULL, never followed. */
+/* The value of addresses in plan mode: aligned, not NULL, never dereferenced. */
 static _Alignas(512) char no_memory[1];
 
 hal_status_t hal_op_scratch(const hal_op_context_t *context, size_t size, hal_op_scratch_t *out_scratch) {
@@ -71,7 +71,7 @@ int64_t hal_op_site(const hal_op_context_t *context, int64_t place) {
   return (int64_t)((origin <= INT32_MAX ? origin << 32 : 0) | (uint64_t)context->called << 8 | (uint64_t)place);
 }
 
-/* The verdict of a part: portable kernels, or the plugin's own op where that binds itself. */
+/* Returns the verdict of a part: portable kernels, or the plugin's own op if its verdict is binding. */
 static hal_status_t plan_part(const hal_op_context_t *context, uint32_t op, hal_op_call_t *call) {
   int32_t verdict = HAL_VERDICT_NONE;
   const hal_status_t status = hal_op_plan(context->device->index, op, context->stream, call);

@@ -1,7 +1,9 @@
-/* launch.h: everything a launcher may do to a device: launches, copies, scratch memory, error reports of kernels, other operators.
+/* launch.h: everything a launcher may do to a device: launches, copies, scratch memory, error reports of kernels, other
+ * operators.
  *
- * A launcher calls no other function of a device. Therefore a launcher in plan mode (HAL_OP_PLANS), where all of this is
- * discarded, returns the verdict of the call: HAL_OK, HAL_UNIMPLEMENTED or the error, from the code that would execute it. */
+ * A launcher calls no other function of a device. Therefore a launcher in plan mode (HAL_OP_PLANS), where all of this
+ * is discarded, returns the verdict of the call: HAL_OK, HAL_UNIMPLEMENTED or the error, from the code that would
+ * execute it. */
 #ifndef HAL_SRC_OP_LAUNCH_H_
 #define HAL_SRC_OP_LAUNCH_H_
 
@@ -12,7 +14,7 @@
 #define HAL_OP_BLOCK 256u           /* threads of a block in item kernels (PK_ITEM) */
 #define HAL_OP_GROUP_BLOCK PK_LSIZE /* threads of a block in group kernels (PK_GROUP) */
 
-/* Refuses a launch that does not fit into 32 bits of blocks; the message names the operator. */
+/* Returns an error for a launch whose number of blocks does not fit in 32 bits; the message has the operator. */
 hal_status_t hal_op_too_large(const hal_op_context_t *context, uint64_t units);
 
 /* Completes the message of a failed launch with the operator's name. Returns `status`. */
@@ -45,7 +47,8 @@ static inline hal_status_t hal_op_launch_items(hal_op_context_t *context, hal_pl
                               args, arg_count);
 }
 
-/* Items of a kernel over n contiguous elements, the widest of `size` bytes: runs where threads are many (kernels/pk_run.h). */
+/* Returns the number of items of a kernel over n contiguous elements, the widest of `size` bytes: an item is a run of
+ * elements on devices with many threads (kernels/pk_run.h). */
 static inline uint64_t hal_op_run_items(const hal_op_context_t *context, uint64_t n, uint32_t size) {
   if (HAL_LIKELY(context->few_loops == 0)) return n;
   const uint64_t length = PK_RUN_LENGTH(size);
@@ -56,8 +59,8 @@ static inline uint64_t hal_op_run_items(const hal_op_context_t *context, uint64_
 hal_status_t hal_op_launch_few(hal_op_context_t *context, hal_plugin_kernel_t *kernel, uint64_t items,
                                const hal_arg_t *args, uint32_t arg_count);
 
-/* The same for items that are loops over many elements. On devices with few, wide cores each is a separate block, so that a few of them
- * keep all cores busy; adjacent threads gain nothing there. */
+/* Queues a kernel whose items are loops over many elements. On devices with few, wide cores each item is a separate
+ * block, so that a few of them use all cores; adjacent threads have no advantage there. */
 static inline hal_status_t hal_op_launch_loops(hal_op_context_t *context, hal_plugin_kernel_t *kernel, uint64_t items,
                                                const hal_arg_t *args, uint32_t arg_count) {
   if (HAL_UNLIKELY(items == 0)) return HAL_OK;
@@ -75,8 +78,8 @@ static inline hal_status_t hal_op_launch_groups(hal_op_context_t *context, hal_p
   return hal_op_launch_blocks(context, kernel, (uint32_t)groups, context->group_threads, args, arg_count);
 }
 
-/* Defines function(context, kernel, units, arguments ...), which queues a kernel over `units` items, loops or groups: `args` is its list
- * of arguments (kernels/pk_args.h). */
+/* Defines function(context, kernel, units, arguments ...), which queues a kernel over `units` items, loops or groups:
+ * `args` is its list of arguments (kernels/pk_args.h). */
 #define HAL_OP_LAUNCHER(function, unit, args)                                                                     \
   PK_FN hal_status_t function(hal_op_context_t *hal_context, hal_plugin_kernel_t *hal_kernel, uint64_t hal_units, \
                               args(PK_GIVEN)) {                                                                   \
@@ -104,15 +107,16 @@ typedef struct hal_op_scratch_s {
 /* Allocates on the context's stream; at least a byte. Errors: HAL_RESOURCE_EXHAUSTED. */
 hal_status_t hal_op_scratch(const hal_op_context_t *context, size_t size, hal_op_scratch_t *out_scratch);
 
-/* Releases it, once; an all-zero scratch is nothing. */
+/* Releases it, once; does nothing for an all-zero scratch. */
 void hal_op_scratch_release(hal_op_scratch_t *scratch);
 
-/* Returns the address of the stream's error record, for kernels that report invalid values; after their launch, marks that it may be
- * written (device/kernel_error.h). */
+/* Returns the address of the stream's error record, for kernels that report invalid values; after their launch, marks
+ * that it may be written (device/kernel_error.h). */
 hal_status_t hal_op_report_address(const hal_op_context_t *context, void **out_address);
 hal_status_t hal_op_report_launched(const hal_op_context_t *context);
 
-/* The arguments that identify the report of such a kernel: the operator, a dimension or argument, and for lazy work the caller's position. */
+/* The arguments that identify the report of such a kernel: the operator, a dimension or argument, and for lazy work the
+ * caller's position. */
 int64_t hal_op_site(const hal_op_context_t *context, int64_t place);
 
 /* Creates the context of another operator, for its kernels; it launches on the same stream. */
@@ -122,12 +126,13 @@ void hal_op_context_of(const hal_op_context_t *context, uint32_t op, hal_op_cont
 hal_status_t hal_op_run_part(const hal_op_context_t *context, uint32_t op, const hal_value_t *args, uint32_t arg_count,
                              const hal_tensor_t *const *results, uint32_t result_count);
 
-/* Returns the verdict of the portable kernels for a call that is checked but not executed: HAL_OK, HAL_UNIMPLEMENTED or the error that
- * hal_op_run would return, found by the launcher in plan mode. Queues nothing, allocates no device memory, counts nothing and
- * leaves the call as it is. Depends on shapes, strides, dtypes, addresses and numbers, never on values in memory. */
+/* Returns the verdict of the portable kernels for a call that is checked but not executed: HAL_OK, HAL_UNIMPLEMENTED or
+ * the error that hal_op_run would return. The launcher determines it in plan mode. Queues nothing, allocates no device
+ * memory, counts nothing and does not change the call. Depends on shapes, strides, dtypes, addresses and numbers, never
+ * on values in memory. */
 hal_status_t hal_op_plan(int32_t device, uint32_t op, hal_stream_t *stream, const hal_op_call_t *call);
 
-/* A launcher that reaches a device in another way does not compile. */
+/* Makes a launcher that calls a device in another way fail to compile. */
 #ifdef HAL_IS_LAUNCHER
 #pragma GCC poison hal_call_kernel_launch hal_call_memory_copy hal_call_memory_fill hal_call_random_fill
 #pragma GCC poison hal_kernel_launch hal_memory_allocate hal_memory_release hal_memory_copy hal_memory_fill hal_op_run

@@ -1,4 +1,5 @@
-/* module.c: the portable kernels of a device by operator, dtype and variant, each requested from the provider at its first use. */
+/* module.c: the portable kernels of a device by operator, dtype and variant, each requested from the provider at its
+ * first use. */
 #include <stdio.h>
 
 #include "op/table.h"
@@ -12,7 +13,7 @@ const uint8_t hal_op_dtype_slots[32] = {
     NO, NO, NO, 9, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, 12, 13, 14, NO, NO}; /* bf16; u16 u32 u64 */
 /* clang-format on */
 
-/* Requests a kernel; a missing kernel is the address of hal_op_no_kernel. The lock is held. */
+/* Requests a kernel; a missing kernel is the address of hal_op_no_kernel. The caller holds the lock. */
 static hal_status_t request(const hal_op_context_t *context, hal_dtype_t dtype, uint32_t variant,
                             hal_plugin_kernel_t **out_kernel) {
   const hal_op_info_t *const info = context->info;

@@ -24,7 +24,7 @@ const char *hal_op_argument(uint32_t op, uint32_t argument) {
              : NULL;
 }
 
-/* Returns whether a list "mm, bmm" has a name. */
+/* Returns whether a list "mm, bmm" contains a name. */
 static int lists(const char *text, const char *name) {
   const size_t length = strlen(name);
   for (const char *at = text; (at = strstr(at, name)) != NULL; at += length)
@@ -39,7 +39,7 @@ void hal_op_names_of_kernel(const char *kernel, char *text, size_t size) {
     const size_t length = hal_op_infos[op].launch ? strlen(hal_op_infos[op].kernel) : 0;
     if (!length || length < longest || strncmp(kernel, hal_op_infos[op].kernel, length) || kernel[length] != '_')
       continue;
-    if (length > longest) text[0] = '\0'; /* "max" is no kernel of "max_pool_f32_rows" */
+    if (length > longest) text[0] = '\0'; /* "max" is not a kernel of "max_pool_f32_rows" */
     longest = length;
     const char *const name = hal_op_error_name(op);
     if (!lists(text, name)) hal_text_append(text, size, "%s%s", text[0] ? ", " : "", name);
@@ -54,7 +54,7 @@ hal_status_t hal_op_id(const char *name, uint32_t *out_op) {
     }
   if (name && hal_op_defined_find(name, out_op)) return HAL_OK;
   return hal_error_set(HAL_NOT_FOUND,
-                       "no operator is called \"%s\"; names are \"name.overload\" as in codegen/operators, or those "
-                       "that a library defined",
+                       "unknown operator \"%s\"; expected a name such as \"sort.stable\" of codegen/operators, or the "
+                       "name of an operator that a library defined",
                        name ? name : "(null)");
 }

@@ -16,7 +16,7 @@
 
 /* ---- finding ----------------------------------------------------------------------------------------------------- */
 
-/* An operator with flags of a later minor version is not used: this host does not know what they demand. */
+/* An operator with flags of a later minor version is not used, because this host does not know their meaning. */
 static hal_status_t check_descriptor(const hal_device_t *device, const hal_op_own_t *own) {
   const char *const name = device->plugin->info.name;
   const uint32_t unknown = own->flags & ~(HAL_OP_CAPTURABLE | HAL_OP_RANDOM_STATE | HAL_OP_NEVER_DECLINES);
@@ -49,7 +49,7 @@ void hal_op_own_find(const hal_device_t *device, const char *name, hal_op_own_t 
           device->label, name, hal_status_name(status), hal_error_message());
 }
 
-/* ---- what a descriptor lets through ------------------------------------------------------------------------------ */
+/* ---- calls that match a descriptor ------------------------------------------------------------------------------- */
 
 /* As torch.channels_last and channels_last_3d: the second dimension innermost, followed by the others in order. */
 static int is_channels_last(const hal_tensor_t *tensor) {
@@ -78,7 +78,7 @@ static int takes_value(const hal_op_own_t *own, const hal_value_t *value, int de
   return 1;
 }
 
-/* How many arguments the plugin is shown. */
+/* Returns how many arguments the plugin gets. */
 static uint32_t known_arguments(const hal_op_own_t *own, const hal_op_call_t *call) {
   return own->argument_count && own->argument_count < call->arg_count ? own->argument_count : call->arg_count;
 }
@@ -115,7 +115,8 @@ static hal_status_t allocate_scratch(hal_op_kept_t *kept, size_t size, void **ou
   if (!block) {
     block = next_block(kept);
     if (!block)
-      return hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory while giving %zu bytes of scratch memory", size);
+      return hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory for the record of %zu bytes of scratch memory",
+                           size);
     HAL_RETURN_IF_ERROR(kept->pool
                             ? hal_memory_pool_allocate(kept->pool, kept->stream, size, &block->block)
                             : hal_memory_allocate(kept->stream->device->index, kept->stream, size, &block->block));
@@ -127,7 +128,7 @@ static hal_status_t allocate_scratch(hal_op_kept_t *kept, size_t size, void **ou
   return HAL_OK;
 }
 
-/* In the order of the stream: work that the plugin has queued may still use it. */
+/* In the order of the stream, because work that the plugin has queued may still use it. */
 void hal_op_kept_release(hal_op_kept_t *kept) {
   for (uint32_t i = 0; i < kept->count; i++) hal_memory_release(kept->blocks[i].block);
   hal_free(kept->blocks);
@@ -136,10 +137,9 @@ void hal_op_kept_release(hal_op_kept_t *kept) {
 
 hal_status_t hal_op_scratch_for_plugin(const hal_op_call_t *call, size_t size, void **out_ptr) {
   if (!call || !HAL_HAS_FIELD(call, host) || !call->host)
-    return hal_error_from_plugin(
-        HAL_FAILED_PRECONDITION, 0,
-        "scratch memory was requested outside of an operator's call; pass on the hal_op_call_t "
-        "that the operator was given");
+    return hal_error_from_plugin(HAL_FAILED_PRECONDITION, 0,
+                                 "scratch memory was requested outside of an operator's call; pass the hal_op_call_t "
+                                 "that the operator got");
   if (!size || !out_ptr)
     return hal_error_from_plugin(
         HAL_INVALID_ARGUMENT, 0,
@@ -147,14 +147,14 @@ hal_status_t hal_op_scratch_for_plugin(const hal_op_call_t *call, size_t size, v
         "at least one byte");
   const hal_status_t status = allocate_scratch(call->host, size, out_ptr);
   if (!status) return HAL_OK;
-  char message[1024]; /* the host's, as the plugin's: it hands the failure on */
+  char message[1024]; /* set as the plugin's message, because the plugin returns the failure */
   snprintf(message, sizeof message, "%s", hal_error_message());
   return hal_error_from_plugin(status, 0, message);
 }
 
 /* ---- queries ----------------------------------------------------------------------------------------------------- */
 
-/* Calls one of the plugin's functions with what the plugin knows of the call. */
+/* Calls one of the plugin's functions with the arguments that the plugin knows. */
 static hal_status_t call_op(const hal_op_own_t *own, hal_op_fn_t fn, int32_t device, hal_op_call_t *call) {
   const uint32_t arguments = call->arg_count;
   const hal_op_call_t *seen;

@@ -1,4 +1,4 @@
-/* pack.c: reading packs (pack.h). Entries are read when a pack is opened, a module when it is requested. */
+/* pack.c: reads packs (pack.h). Entries are read when a pack is opened, a module when it is requested. */
 #define _GNU_SOURCE /* O_CLOEXEC */
 #include "op/pack.h"
 
@@ -60,17 +60,17 @@ static int key_order(const uint64_t a[2], const uint64_t b[2]) {
   return (a[1] > b[1]) - (a[1] < b[1]);
 }
 
-/* Reads header and entries. Returns what is wrong, NULL = nothing. */
+/* Reads header and entries. Returns the problem, NULL = none. */
 static const char *read_head(hal_pack_t *pack) {
   hal_pack_header_t *const header = &pack->header;
   struct stat facts;
-  if (fstat(pack->file, &facts) || !S_ISREG(facts.st_mode)) return "it is no file";
+  if (fstat(pack->file, &facts) || !S_ISREG(facts.st_mode)) return "it is not a file";
   if (!read_all(pack->file, header, sizeof *header, 0)) return "it is too short";
   if (header->magic != HAL_PACK_MAGIC)
     return (header->magic ^ HAL_PACK_MAGIC) >> 56 && !((header->magic ^ HAL_PACK_MAGIC) << 8)
-               ? "its format is another version's"
-               : "it is no pack of this kind of machine";
-  if (header->bytes != (uint64_t)facts.st_size) return "it has another length than it should have";
+               ? "its format is that of another version"
+               : "it is not a pack for this kind of machine";
+  if (header->bytes != (uint64_t)facts.st_size) return "its length is wrong";
   if (header->count > HAL_PACK_MOST || !is_text(header->source, sizeof header->source) ||
       !is_text(header->dialect, sizeof header->dialect) || !is_text(header->maker, sizeof header->maker))
     return "its header is damaged";
@@ -85,15 +85,15 @@ static const char *read_head(hal_pack_t *pack) {
     const hal_pack_entry_t *const entry = &pack->entries[i];
     if (entry->offset < begin || entry->offset > header->bytes || entry->size > header->bytes - entry->offset ||
         !entry->size || (i && key_order(entry[-1].key, entry->key) >= 0))
-      return "its index is wrong";
+      return "its index is invalid";
   }
   return NULL;
 }
 
 static void warn(hal_pack_t *pack, const char *what, const char *why) {
   if (atomic_exchange(&pack->warned, 1)) return;
-  hal_log(HAL_LOG_WARNING, "the pack %s %s: %s; make it again with torch-backend pack, or remove it", pack->path, what,
-          why);
+  hal_log(HAL_LOG_WARNING, "the pack %s %s: %s; create it again with torch-backend pack, or remove it", pack->path,
+          what, why);
 }
 
 static void close_pack(hal_pack_t *pack) {
@@ -102,7 +102,7 @@ static void close_pack(hal_pack_t *pack) {
   hal_free(pack);
 }
 
-/* Opens a file; NULL when it is of no use. */
+/* Opens a file; NULL if it cannot be used. */
 static hal_pack_t *open_pack(const char *path) {
   const size_t length = strlen(path) + 1;
   uint64_t version[2];
@@ -124,7 +124,7 @@ static hal_pack_t *open_pack(const char *path) {
   }
   hal_op_source_version(version);
   if (memcmp(version, pack->header.kernels, sizeof version) != 0)
-    warn(pack, "is used in part", "some of its kernels were made from another version's sources");
+    warn(pack, "is used in part", "some of its kernels were compiled from another version's sources");
   return pack;
 }
 
@@ -152,23 +152,23 @@ void *hal_pack_load(hal_pack_t *pack, const hal_hash_t *key, size_t *out_size) {
   }
   hal_free(data);
   atomic_store(&pack->damaged, 1);
-  atomic_store(&pack->warned, 0); /* an earlier warning may have been about something else */
+  atomic_store(&pack->warned, 0); /* an earlier warning may have had another cause */
   warn(pack, "is not used any more", "a module in it is damaged");
   return NULL;
 }
 
 void hal_pack_refused(hal_pack_t *pack, const char *kernel, const char *why) {
   char text[1024] = "";
-  hal_text_append(text, sizeof text, "the kernel \"%s\" is refused: %s", kernel, why);
+  hal_text_append(text, sizeof text, "the device rejects the kernel \"%s\": %s", kernel, why);
   warn(pack, "is used in part", text);
 }
 
-/* ---- those of a plugin ------------------------------------------------------------------------------------------- */
+/* ---- packs of a plugin ------------------------------------------------------------------------------------------- */
 
 struct hal_packs_s {
   hal_packs_t *next;
   hal_pack_t *first;
-  int users; /* devices of the plugin */
+  int users; /* number of devices of the plugin */
   char plugin[];
 };
 
@@ -182,7 +182,7 @@ static int is_pack_of(const char *name, const char *stem, size_t length) {
          strcmp(name + size - ENDING, ".pack") == 0;
 }
 
-/* The name without an addition first. */
+/* Orders the name without an addition first. */
 static int by_name(const void *a, const void *b) {
   const char *const x = *(char *const *)a, *const y = *(char *const *)b;
   const size_t n = strlen(x) - ENDING, m = strlen(y) - ENDING;
@@ -190,7 +190,7 @@ static int by_name(const void *a, const void *b) {
   return order ? order : (n > m) - (n < m);
 }
 
-/* Names of packs in a folder, which the caller frees. */
+/* Returns the names of packs in a folder, which the caller frees. */
 static size_t list_packs(const char *folder, const char *stem, size_t length, char *names[MOST_FILES]) {
   size_t count = 0;
   DIR *const list = opendir(folder);

@@ -15,7 +15,8 @@ typedef struct hal_op_parts_s {
 
 enum { HAL_OP_REAL_PART = 0, HAL_OP_IMAGINARY_PART = 1, HAL_OP_BOTH_PARTS = 2 };
 
-/* Returns the real parts, the imaginary parts, or both along an additional last dimension, for which the caller has reserved space. */
+/* Returns the real parts, the imaginary parts, or both along an additional last dimension, for which the caller has
+ * reserved space. */
 static inline void hal_op_parts(const hal_tensor_t *tensor, int part, hal_op_parts_t *out) {
   const int32_t ndim = tensor->ndim, both = part == HAL_OP_BOTH_PARTS;
   const size_t real = tensor->dtype == HAL_COMPLEX64 ? sizeof(float) : sizeof(double);

@@ -1,4 +1,4 @@
-/* provider.c: portable kernels in the dialect that a device likes best. */
+/* provider.c: portable kernels in the dialect that a device prefers. */
 #define _POSIX_C_SOURCE 200809L
 #include "op/provider.h"
 
@@ -16,17 +16,17 @@
 #include "op/table.h"
 #include "plugin/search_path.h"
 
-/* Changes when what lies in the files would mean something else. */
+/* Must change when the content of the files changes its meaning. */
 #define CACHE_VERSION "torch_backend kernels 1"
 
 /* ---- dialects ---------------------------------------------------------------------------------------------------- */
 
 static const char *const dialects[] = {"native", "opencl-c", "cuda-c"};
 
-/* Of programs' own kernels where the others are native. */
+/* For programs' own kernels if the others are native. */
 #define HOST_SOURCE "c"
 
-/* Returns the first of the device's dialects that there are portable kernels in. */
+/* Returns the first of the device's dialects for which there are portable kernels. */
 static const char *best_dialect(const char *list) {
   for (const char *at = list; *at;) {
     const size_t size = strcspn(at, ",");
@@ -37,7 +37,7 @@ static const char *best_dialect(const char *list) {
   return NULL;
 }
 
-/* HAL_CACHE_DIR; set and empty: no cache. Else the user's folder for caches. */
+/* HAL_CACHE_DIR; set and empty: no cache. Otherwise the user's cache folder. */
 static void find_cache(hal_disk_cache_t *cache) {
   char root[PATH_MAX] = "";
   const char *const named = getenv("HAL_CACHE_DIR"), *const user = getenv("XDG_CACHE_HOME"),
@@ -55,13 +55,14 @@ static void find_cache(hal_disk_cache_t *cache) {
   hal_disk_cache_init(cache, root, "kernels");
 }
 
-/* Returns whether a device can take modules from a pack. */
+/* Returns whether a device accepts modules of a pack. */
 static int fits(const hal_provider_t *provider, const hal_pack_t *pack) {
   return provider->dialect && hal_text_lists(provider->device->info.dialects, pack->header.dialect) &&
          strcmp(pack->header.source, provider->dialect) == 0;
 }
 
-/* Opens the plugin's packs. A device without a dialect of its own takes that of the first pack whose modules it takes. */
+/* Opens the plugin's packs. A device without a supported dialect uses the dialect of the first pack whose modules it
+ * accepts. */
 static void find_packs(hal_provider_t *provider) {
   const char *const taken = provider->device->info.dialects;
   provider->packs = hal_packs_open(provider->device->plugin->path);
@@ -105,8 +106,8 @@ void hal_provider_close(hal_provider_t *provider) {
   pthread_mutex_destroy(&provider->own_lock);
 }
 
-/* Products and sums are fused only in kernels that request it (kernels/pk.h): OpenCL C has a pragma for
- * that, CUDA C an option, and the host's compiler has the plugin's. */
+/* Products and sums are fused only in kernels that request it (kernels/pk.h): OpenCL C has a pragma for that, CUDA C an
+ * option, and the host's compiler the plugin's options. */
 const char *hal_provider_options(const char *dialect, uint32_t form, const char *source) {
   if (strcmp(dialect, HOST_SOURCE) == 0) return "";
   if (strcmp(dialect, "cuda-c") == 0) return strstr(source, "#define PK_CONTRACT 1") ? "" : "--fmad=false";
@@ -117,7 +118,7 @@ static const char *options_of(const hal_provider_t *provider, const char *source
   return hal_provider_options(provider->own ? provider->own : provider->dialect, provider->form, source);
 }
 
-/* Of the calling thread; NULL = it waits itself. */
+/* The calling thread's flag; NULL = it cannot be cancelled. */
 static _Thread_local const int32_t *cancellation_flag;
 
 void hal_provider_set_cancellation(const int32_t *flag) { cancellation_flag = flag; }
@@ -163,9 +164,10 @@ static hal_status_t native_module(hal_provider_t *provider, uint32_t family, hal
   return HAL_OK;
 }
 
-/* ---- compiled when needed ---------------------------------------------------------------------------------------- */
+/* ---- compiled at first use --------------------------------------------------------------------------------------- */
 
-/* The hash of all that the compiled kernel depends on; the driver's version is the plugin's to check (plugin_ops.def, module_load). */
+/* Returns the hash of everything that determines the compiled kernel; the plugin checks the driver's version
+ * (plugin_ops.def, module_load). */
 static hal_hash_t key_of(const hal_provider_t *provider, const char *source, size_t size) {
   const hal_device_t *const device = provider->device;
   const hal_plugin_info_t *const plugin = &device->plugin->info;
@@ -181,7 +183,7 @@ static hal_hash_t key_of(const hal_provider_t *provider, const char *source, siz
   return key;
 }
 
-/* Takes a module from disk. Returns whether there was one that the plugin takes. */
+/* Loads a module from disk. Returns whether there was one that the plugin accepts. */
 static int load_cached(hal_provider_t *provider, const hal_hash_t *key, hal_plugin_module_t **out_module) {
   size_t size = 0;
   void *const data = provider->binary ? hal_disk_cache_load(&provider->cache, key, &size) : NULL;
@@ -197,7 +199,7 @@ static int load_cached(hal_provider_t *provider, const hal_hash_t *key, hal_plug
   return 1;
 }
 
-/* Returns a module's binary, which the caller frees with hal_free; NULL when the plugin keeps it. */
+/* Returns a module's binary, which the caller frees with hal_free; NULL if the plugin does not export it. */
 static void *binary_of(hal_provider_t *provider, hal_plugin_module_t *module, size_t *out_size) {
   hal_plugin_t *const plugin = provider->device->plugin;
   size_t size = 0, written = 0;
@@ -208,7 +210,7 @@ static void *binary_of(hal_provider_t *provider, hal_plugin_module_t *module, si
     hal_free(data);
     data = NULL;
   }
-  hal_error_forget_plugin(); /* a module that is not exported is compiled again */
+  hal_error_forget_plugin(); /* a module that is not exported is compiled again in each process */
   *out_size = size;
   return data;
 }
@@ -221,7 +223,8 @@ static void keep(hal_provider_t *provider, const hal_hash_t *key, hal_plugin_mod
   hal_free(data);
 }
 
-/* Takes a module from a pack: of binaries, or of what the driver still compiles. Returns whether there was one that the plugin takes. */
+/* Loads a module from a pack: a binary, or a module that the driver still compiles. Returns whether there was one that
+ * the plugin accepts. */
 static int load_packed(hal_provider_t *provider, int binary, const char *name, const char *source, size_t size,
                        hal_plugin_module_t **out_module) {
   hal_pack_t *pack = hal_packs_first(provider->packs);
@@ -258,7 +261,8 @@ static hal_status_t compile(hal_provider_t *provider, const char *name, const ch
   return hal_error_prefix(status, "while compiling the kernel \"%s\" as \"%s\": ", name, provider->own);
 }
 
-/* Finds a module in a pack or on disk, where what the driver made of a pack's module lies, too; else compiles it. */
+/* Finds a module in a pack or on disk (where the driver's result for a pack's module is stored too); otherwise compiles
+ * it. */
 static hal_status_t make_module(hal_provider_t *provider, const char *name, const char *source, size_t size,
                                 hal_plugin_module_t **out_module) {
   if (load_packed(provider, 1, name, source, size, out_module)) return HAL_OK;
@@ -282,7 +286,7 @@ static hal_status_t make_portable(hal_provider_t *provider, const char *name, ha
   return status;
 }
 
-/* Returns whether an error means that this kernel can never be created. A lost device, or missing memory, does not. */
+/* Returns whether an error means that this kernel can never be created, unlike a lost device or missing memory. */
 static int is_refusal(hal_status_t status) {
   return status == HAL_INVALID_ARGUMENT || status == HAL_UNIMPLEMENTED || status == HAL_NOT_FOUND ||
          status == HAL_INTERNAL || status == HAL_OUT_OF_RANGE;
@@ -290,7 +294,7 @@ static int is_refusal(hal_status_t status) {
 
 int hal_provider_needs_fp64(const char *kernel) { return strstr(kernel, "_f64_") || strstr(kernel, "_c128_"); }
 
-/* A device without double precision has no kernel with such numbers. */
+/* A device without double precision does not have kernels with double-precision numbers. */
 static int lacks(const hal_provider_t *provider, const char *kernel) {
   return hal_provider_needs_fp64(kernel) && !(provider->device->info.flags & HAL_DEVICE_FP64);
 }
@@ -407,14 +411,15 @@ pthread_mutex_t *hal_provider_own_lock(hal_provider_t *provider) {
 hal_status_t hal_provider_compile(hal_provider_t *provider, const char *name, const char *text,
                                   hal_kernel_t **out_kernel) {
   if (!provider->own)
-    return hal_error_set(HAL_UNIMPLEMENTED,
-                         "the kernel \"%s\" cannot be compiled for device %s, which takes '%s'; its plugin must take "
-                         "opencl-c or cuda-c, or c together with native",
-                         name, provider->device->label, provider->device->info.dialects);
+    return hal_error_set(
+        HAL_UNIMPLEMENTED,
+        "the kernel \"%s\" cannot be compiled for device %s, which accepts '%s'; its plugin must accept "
+        "opencl-c or cuda-c, or c together with native",
+        name, provider->device->label, provider->device->info.dialects);
   hal_hash_t hash = hal_hash_begin();
   hal_hash_add_text(&hash, name);
   hal_hash_add_text(&hash, text);
-  char key[40]; /* no name of a portable kernel has a colon */
+  char key[40]; /* names of portable kernels contain no colon */
   snprintf(key, sizeof key, ":%016" PRIx64 "%016" PRIx64, hal_hash_high(&hash), hal_hash_low(&hash));
   hal_provided_t *at = find_provided(provider, key);
   if (!at) {
@@ -432,7 +437,7 @@ hal_status_t hal_provider_compile(hal_provider_t *provider, const char *name, co
 
 /* ---- statistics -------------------------------------------------------------------------------------------------- */
 
-/* The path of the first pack that serves the device. */
+/* Returns the path of the first pack for the device. */
 static const char *first_pack(const hal_provider_t *provider) {
   const hal_pack_t *pack = hal_packs_first(provider->packs);
   while (pack && !fits(provider, pack)) pack = pack->next;

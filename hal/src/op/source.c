@@ -1,5 +1,5 @@
-/* source.c: the sources of the portable kernels. A kernel is the pieces of three lists, one after the other: headers, macros of its
- * instance, template; each piece stands once in this library (codegen/kernel_sources.py). */
+/* source.c: the sources of the portable kernels. A kernel's source is the concatenation of three lists of pieces:
+ * headers, macros of its instance, template; each piece is stored once in this library (codegen/kernel_sources.py). */
 #include "op/source.h"
 
 #include <stdint.h>
@@ -8,15 +8,15 @@
 #include "base/host_malloc.h"
 #include "hal/status.h"
 
-#define LISTS 3 /* of a kernel */
+#define LISTS 3 /* per kernel */
 
 typedef struct source_kernel_s {
-  uint32_t name; /* place in source_names */
+  uint32_t name; /* offset in source_names */
   uint16_t lists[LISTS];
 } source_kernel_t;
 
-/* Piece i is the text from source_pieces[i] to source_pieces[i + 1], list i the numbers of pieces from source_lists[i] on; the
- * kernels stand in the order of their names. */
+/* Piece i is the text from source_pieces[i] to source_pieces[i + 1]; list i is the numbers of pieces from
+ * source_lists[i] on; the kernels are sorted by name. */
 #include "hal_op_source.inc"
 
 #define KERNELS (sizeof source_kernels / sizeof *source_kernels)
@@ -57,7 +57,7 @@ static size_t put(const source_kernel_t *kernel, char *to) {
 
 hal_status_t hal_op_source(const char *kernel, char **out_text, size_t *out_size) {
   const source_kernel_t *const row = find(kernel);
-  if (!row) return hal_error_set(HAL_NOT_FOUND, "there is no portable kernel \"%s\"", kernel);
+  if (!row) return hal_error_set(HAL_NOT_FOUND, "unknown portable kernel \"%s\"", kernel);
   const size_t size = put(row, NULL);
   char *const text = hal_malloc(size + 1);
   if (!text)

@@ -1,4 +1,5 @@
-/* table.h: query results of a device's operators, and declarations for the files of this component. Private to hal/src. */
+/* table.h: query results of a device's operators, and declarations for the files of this component. Private to
+ * hal/src. */
 #ifndef HAL_SRC_OP_TABLE_H_
 #define HAL_SRC_OP_TABLE_H_
 
@@ -13,13 +14,13 @@
 
 #define HAL_OP_BUILTIN_COUNT HAL_OP_ID_COUNT
 
-/* A device's query result for one operator, found at its first call: all that a call needs. */
+/* A device's query result for one operator, determined at its first call: everything that a call needs. */
 typedef struct hal_op_entry_s {
-  atomic_int known; /* 1 when the fields below may be read without the lock */
+  atomic_int known; /* 1 if the fields below may be read without the lock */
   uint32_t argument_count, further_count;
   uint64_t portable;        /* dtypes with a portable kernel in the form of the device */
   hal_op_own_t own;         /* the plugin's own op */
-  hal_op_launcher_t launch; /* of the portable kernel, or of a library's function; NULL when this device has none */
+  hal_op_launcher_t launch; /* of the portable kernel, or of a library's function; NULL if this device has none */
   const hal_op_info_t *info;
   _Atomic(hal_plugin_kernel_t *) *handles; /* in the table */
 } hal_op_entry_t;
@@ -62,23 +63,23 @@ static inline hal_op_entry_t *hal_op_entry(hal_op_table_t *table, uint32_t op) {
 typedef struct hal_op_counter_s {
   atomic_uint_fast64_t plugin, portable, unimplemented;
   atomic_uint_fast64_t
-      slots[HAL_COMPONENTS - HAL_COMPONENT_CAPTURE]; /* of components above (device/slot.h); not reset */
+      slots[HAL_COMPONENTS - HAL_COMPONENT_CAPTURE]; /* slots of higher components (device/slot.h); not reset */
 } hal_op_counter_t;
 extern hal_op_counter_t hal_op_builtin_counters[HAL_OP_BUILTIN_COUNT];
 
-/* Returns the counter of an operator; NULL past the end. */
+/* Returns the counter of an operator; NULL past the last one. */
 hal_op_counter_t *hal_op_counter(uint32_t op);
 
-/* Returns the counter that a component above op/ keeps for an operator; NULL past the end. */
+/* Returns the counter of a component above op/ for an operator; NULL past the last one. */
 static inline atomic_uint_fast64_t *hal_op_counter_slot(uint32_t op, int component) {
   hal_op_counter_t *const counter = hal_op_counter(op);
   return counter ? &counter->slots[component - HAL_COMPONENT_CAPTURE] : NULL;
 }
 
-/* Returns HAL_OUT_OF_RANGE for an operator past the end. */
+/* Returns HAL_OUT_OF_RANGE for an operator past the last one. */
 hal_status_t hal_op_unknown(uint32_t op);
 
-/* Counts exactly, from any thread. */
+/* Increments a counter atomically; any thread. */
 static inline void hal_op_count_one(atomic_uint_fast64_t *counter) {
   atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
 }

@@ -5,15 +5,16 @@
 #include "op/launch.h"
 #include "op/table.h"
 
-/* Elements of an item where cores are few: the division per item vanishes and spans are long enough to be vectorized. On other devices one:
- * neighboring threads access neighboring elements. */
+/* Elements of an item if cores are few: the division per item becomes negligible, and spans are long enough to be
+ * vectorized. One on other devices: adjacent threads access adjacent elements. */
 #define HOST_ROW_BLOCK 1024u
 #define CPU_ROW_BLOCK 1024u /* a tile of tile.c */
 
-/* Groups per unit that hide each other's latency, and defaults for a device that does not report its values. */
+/* Number of groups per unit that hide each other's latency, and defaults for a device that does not report its
+ * values. */
 enum { GROUPS_PER_UNIT = 8, HOST_GROUPS = 16, UNKNOWN_UNITS = 16, UNKNOWN_SUBGROUP = 32, LEAST_LOCAL_BYTES = 32 << 10 };
 
-/* Whole subgroups, of 32 threads at least. */
+/* A multiple of the subgroup, at least 32 threads. */
 static uint32_t least_block(uint32_t subgroup) {
   enum { LEAST = 32 };
   const uint32_t block = (LEAST + subgroup - 1) / subgroup * subgroup;
@@ -34,9 +35,10 @@ hal_op_target_t hal_op_target_make(uint32_t form, uint32_t compute_units, uint32
                            .row_block = host                          ? HOST_ROW_BLOCK
                                         : form == HAL_FORM_CPU_VECTOR ? CPU_ROW_BLOCK
                                                                       : 1,
-                           /* The host's number is fixed, so that results do not depend on the number of its cores. */
+                           /* The host's number is constant, so that results do not depend on the number of its
+                            * cores. */
                            .wanted_groups = host ? HOST_GROUPS : (uint64_t)units * GROUPS_PER_UNIT,
-                           /* Many threads count in 32 bits (kernels/pk_rows.h). */
+                           /* Devices with many threads count in 32 bits (kernels/pk_rows.h). */
                            .most_reach = form == HAL_FORM_SIMT ? INT32_MAX : INT64_MAX};
 }
 

@@ -1,21 +1,21 @@
-/* tile.c: walks operands in tiles where their innermost dimensions differ, as in the copy of a transposed matrix.
+/* tile.c: iterates over operands in tiles if their innermost dimensions differ, as in the copy of a transposed matrix.
  *
- * In the order of the result, such an operand is read one element per cache line, which is evicted before its
- * next element is read. Splitting two dimensions into tiles changes only the iteration space, so that every
- * row-form kernel can run this way unchanged. */
+ * In the order of the result, such an operand is read one element per cache line, which is evicted before its next
+ * element is read. Splitting two dimensions into tiles changes only the iteration space, so that every row-form kernel
+ * can run this way unchanged. */
 #include "op/iterator.h"
 
-/* A tile is one item of a row-form kernel on a CPU: ALONG elements of the result's rows, ACROSS of the operand's, which
- * is one cache line of float32. Below 2^16 elements the operands stay in the second-level cache (256 KiB each in
- * float32) in any order. */
+/* A tile is one item of a row-form kernel on a CPU: ALONG elements of the result's rows times ACROSS elements of the
+ * operand's rows, which is one cache line of float32. Below 2^16 elements the operands stay in the second-level cache
+ * (256 KiB each in float32) in any order. */
 #define ALONG 64
 #define ACROSS 16
 #define TILE_FEWEST ((int64_t)1 << 16)
 
 static int64_t magnitude(int64_t stride) { return stride < 0 ? -stride : stride; }
 
-/* Returns the innermost dimension of an operand that does not walk along dimension 0; 0 when there is none of that
- * length. */
+/* Returns the innermost dimension of an operand whose innermost one is not dimension 0; 0 if there is none of
+ * sufficient length. */
 static int32_t crossing_dim(const hal_op_iterator_t *it) {
   for (int32_t k = 1; k < it->operands; k++) {
     int32_t inner = 0;
@@ -26,7 +26,7 @@ static int32_t crossing_dim(const hal_op_iterator_t *it) {
   return 0;
 }
 
-/* Puts a dimension in at `place`. */
+/* Inserts a dimension at `place`. */
 static void insert_dim(hal_op_iterator_t *it, int32_t place, int64_t size, const int64_t *strides, int64_t factor) {
   for (int32_t d = it->ndim++; d > place; d--) {
     it->size[d] = it->size[d - 1];
@@ -44,8 +44,8 @@ static void remove_dim(hal_op_iterator_t *it, int32_t place) {
   }
 }
 
-/* Creates the iteration over the whole tiles of dimensions 0 and `cross`: within a tile, tiles along `cross`, tiles along
- * 0. */
+/* Creates the iteration over the complete tiles of dimensions 0 and `cross`: within a tile, tiles along `cross`, tiles
+ * along 0. */
 static void split(hal_op_iterator_t *it, int32_t cross) {
   int64_t along[HAL_OP_MAX_OPERANDS], across[HAL_OP_MAX_OPERANDS];
   const int64_t rows = it->size[0] / ALONG, columns = it->size[cross] / ACROSS;

@@ -1,4 +1,5 @@
-/* verdict.c: what a device can run: found at the first question about an operator and kept. */
+/* verdict.c: the operators and dtypes that a device can run, determined at the first query of an operator and
+ * cached. */
 #include "op/define.h"
 #include "op/table.h"
 
@@ -42,7 +43,7 @@ void hal_op_entry_find(hal_op_table_t *table, hal_op_entry_t *entry, uint32_t op
   hal_mutex_unlock_and_run(&table->lock);
 }
 
-/* Returns the entry of any operator; NULL when there is no such device or operator. */
+/* Returns the entry of any operator; NULL if there is no such device or operator. */
 static const hal_op_entry_t *entry_of(int32_t device, uint32_t op) {
   hal_device_t *owner;
   if (hal_device_get(device, &owner)) return NULL;

@@ -8,8 +8,8 @@ hal_status_t hal_op_volume(const hal_op_context_t *context, const hal_tensor_t *
   const int32_t named = hal_op_spatial(context), has_batch = named == 0 || tensor->ndim != named + 1;
   const int32_t spatial = named ? named : tensor->ndim - 2, at = spatial < 0 ? 0 : tensor->ndim - spatial;
   if (spatial < 1 || spatial > 3 || tensor->ndim != spatial + 1 + has_batch)
-    return hal_op_invalid(context, "%s has %d dimensions; batch, channel and one to three spatial ones are needed",
-                          what, (int)tensor->ndim);
+    return hal_op_invalid(context, "%s has %d dimensions; expected batch, channel and one to three spatial ones", what,
+                          (int)tensor->ndim);
   hal_op_volume_t *volume = out_volume;
   volume->spatial = spatial;
   volume->batch = has_batch ? tensor->sizes[0] : 1;
@@ -30,13 +30,13 @@ hal_status_t hal_op_window_list(const hal_op_context_t *context, const hal_op_ca
   uint32_t count;
   HAL_RETURN_IF_ERROR(hal_op_int_list(context, call, index, &list, &count));
   if (count != 1 && count != (uint32_t)spatial)
-    return hal_op_invalid(context, "`%s` has %u numbers; 1 or %d are needed", context->info->arguments[index],
+    return hal_op_invalid(context, "`%s` has %u numbers; expected 1 or %d", context->info->arguments[index],
                           (unsigned)count, (int)spatial);
   for (int d = 0; d < 3; d++) {
     const int32_t own = d - 3 + spatial;
     out_list[d] = own < 0 ? missing : list[count == 1 ? 0 : own];
     if (out_list[d] < least || out_list[d] > INT32_MAX)
-      return hal_op_invalid(context, "`%s` has %lld; %lld to %d are possible", context->info->arguments[index],
+      return hal_op_invalid(context, "`%s` has the value %lld; expected %lld to %d", context->info->arguments[index],
                             (long long)out_list[d], (long long)least, (int)INT32_MAX);
   }
   return HAL_OK;

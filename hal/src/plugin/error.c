@@ -8,9 +8,9 @@ hal_status_t hal_error_plugin(const hal_plugin_t *plugin, uint32_t slot, hal_sta
   if (status == HAL_NOT_READY) return hal_error_not_ready();
   const char *const plugin_name = plugin->info.name ? plugin->info.name : "plugin", *const op =
                                                                                         hal_registry_slot_name(slot);
-  /* A message of another code is a leftover of a failure that the plugin dealt with itself. */
+  /* A message of another code is left over from a failure that the plugin has handled. */
   if (hal_error_has_plugin_message(status)) return hal_error_prefix(status, "%s, %s: ", plugin_name, op);
-  return hal_error_set(status, "%s, %s: failed with %s (%d) and gave no message", plugin_name, op,
+  return hal_error_set(status, "%s, %s: failed with %s (%d) without a message", plugin_name, op,
                        hal_status_name(status), (int)status);
 }
 

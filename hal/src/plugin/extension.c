@@ -13,16 +13,16 @@ const char *hal_extensions_wrong(const hal_extension_t *first) {
   for (const hal_extension_t *at = first; at; at = at->next) {
     if (++count > HAL_MOST_EXTENSIONS) return "there are more than 64, or the chain has no end; end it with NULL";
     if (at->struct_size < sizeof *at) return "a struct_size is less than that of hal_extension_t; set it";
-    if (!at->name || !strchr(at->name, '.')) return "a name is NULL or has no point; call it \"<vendor>.<group>\"";
+    if (!at->name || !strchr(at->name, '.')) return "a name is NULL or has no dot; name it \"<vendor>.<group>\"";
     for (const hal_extension_t *other = first; other != at; other = other->next)
-      if (strcmp(other->name, at->name) == 0) return "two have one name; a name stands for one struct";
+      if (strcmp(other->name, at->name) == 0) return "two have the same name; a name identifies one struct";
   }
   return NULL;
 }
 
 hal_status_t hal_registry_offer(hal_extension_t *extension) {
   hal_extension_t *const before = extension ? (hal_extension_t *)(uintptr_t)hal_host_api.extensions : NULL;
-  if (!extension) return hal_error_set(HAL_INVALID_ARGUMENT, "no extension was given");
+  if (!extension) return hal_error_set(HAL_INVALID_ARGUMENT, "the extension is NULL");
   if (hal_registry_is_open())
     return hal_error_set(HAL_FAILED_PRECONDITION,
                          "extension '%.64s' was offered after plugins were opened; offer it before hal_registry_open",

@@ -6,7 +6,7 @@
 
 enum { HAL_MOST_EXTENSIONS = 64 };
 
-/* Returns what is wrong with a chain, for a message; NULL = nothing. */
+/* Returns the error in a chain, for a message; NULL = none. */
 const char *hal_extensions_wrong(const hal_extension_t *first);
 
 #endif /* HAL_SRC_EXTENSION_H_ */

@@ -1,5 +1,5 @@
-/* file_acl.c: users and groups that a POSIX access control list permits to write a file. The file's mode does not list them:
- * its group bits are the mask of the list. */
+/* file_acl.c: users and groups that a POSIX access control list permits to write a file. The file's mode does not list
+ * them: its group bits are the mask of the list. */
 #include <errno.h>
 #include <stdint.h>
 #include <string.h>
@@ -33,7 +33,7 @@ static int is_safe(const unsigned char *list, size_t size, hal_acl_trust_fn_t tr
 int hal_file_acl_is_safe(const char *path, hal_acl_trust_fn_t trusts, uid_t owner) {
   static const char name[] = "system.posix_acl_access";
   const ssize_t size = getxattr(path, name, NULL, 0);
-  if (size < 0) return errno == ENODATA || errno == ENOTSUP; /* no list, or a file system without any */
+  if (size < 0) return errno == ENODATA || errno == ENOTSUP; /* no list, or a file system without lists */
   unsigned char *const list = hal_malloc((size_t)size + 1);
   if (!list) return 0;
   const ssize_t read = getxattr(path, name, list, (size_t)size + 1);

@@ -1,4 +1,4 @@
-/* file_elf.c: reads a plugin's ELF headers before the dynamic linker does, which answers some files with a signal. */
+/* file_elf.c: reads a plugin's ELF headers before the dynamic linker does, because the linker crashes on some files. */
 #define _GNU_SOURCE /* RTLD_DEFAULT, dladdr */
 #include <dlfcn.h>
 #include <elf.h>
@@ -16,7 +16,7 @@
 
 enum {
   MAX_SEGMENTS = 64,      /* linkers write about ten */
-  MAX_DYNAMIC = 512,      /* entries; about thirty are usual */
+  MAX_DYNAMIC = 512,      /* number of entries; about thirty are usual */
   MAX_LIBRARY_NAME = 128, /* bytes */
 };
 
@@ -40,7 +40,7 @@ static int read_at(const image_t *image, uint64_t offset, void *buffer, size_t s
          pread(image->file, buffer, size, (off_t)offset) == (ssize_t)size;
 }
 
-/* The machine this code is compiled for, from the ELF header that the process itself runs from. */
+/* Returns the machine that this code is compiled for, from the ELF header of the process itself. */
 static int own_machine(void) {
   Dl_info info;
   if (!dladdr(&hal_registry, &info)) return EM_NONE;
@@ -70,7 +70,7 @@ static hal_status_t check_header(image_t *image) {
 
 static hal_status_t truncated(const image_t *image) {
   return hal_error_set(HAL_INCOMPATIBLE,
-                       "%s is damaged or cut short (%llu bytes, its headers ask for more); build or copy "
+                       "%s is damaged or truncated (%llu bytes, its headers need more); build or copy "
                        "the plugin again",
                        image->path, (unsigned long long)image->size);
 }
@@ -90,7 +90,7 @@ static hal_status_t check_segments(image_t *image) {
   return HAL_OK;
 }
 
-/* Gives the file offset of an address of the image; 0 when no segment holds it. */
+/* Returns the file offset of an address of the image; 0 if no segment contains it. */
 static uint64_t file_offset(const image_t *image, uint64_t address) {
   for (int i = 0; i < image->header.e_phnum; i++) {
     const ElfW(Phdr) *const segment = &image->segments[i];
@@ -100,7 +100,7 @@ static uint64_t file_offset(const image_t *image, uint64_t address) {
   return 0;
 }
 
-/* A sanitizer's runtime that comes in by dlopen ends the process with a message of its own; refuse before. */
+/* A sanitizer's runtime that is loaded by dlopen ends the process, so the file is rejected first. */
 static hal_status_t check_sanitizers(const image_t *image) {
   static const struct {
     const char *library, *name;
@@ -143,8 +143,8 @@ hal_status_t hal_file_check_elf(const char *path) {
   struct stat info;
   hal_status_t status = HAL_OK;
   if (fstat(image.file, &info) || !S_ISREG(info.st_mode)) {
-    status =
-        hal_error_set(HAL_INCOMPATIBLE, "%s is not a regular file; give the path of a plugin's shared object", path);
+    status = hal_error_set(HAL_INCOMPATIBLE, "%s is not a regular file; expected the path of a plugin's shared object",
+                           path);
   } else {
     image.size = (uint64_t)info.st_size;
     status = check_header(&image);

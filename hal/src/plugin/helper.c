@@ -19,7 +19,7 @@
 
 static hal_plugin_t plugin;
 
-/* What fails with a message passes here: the parent gets the same message. */
+/* A failure with a message counts as success here: the parent gets the same message. */
 static void start(void) {
   hal_trial_step(HAL_SLOT_init);
   if (hal_call_init(&plugin, "")) return;
@@ -42,18 +42,19 @@ static int try_plugin(const char *path, int starts) {
 
 static int count_devices(const char *path) {
   hal_helper_count_t told = {.count = 0};
-  unsetenv("HAL_LAYERS"); /* they watch the call of the parent, of which this is a part */
+  unsetenv("HAL_LAYERS"); /* layers of the parent watch this call already */
   told.status = hal_plugin_open(path, &plugin);
   if (!told.status) told.status = hal_call_device_count(&plugin, &told.count);
   if (told.status) snprintf(told.why, sizeof told.why, "%s", hal_error_message());
-  const ssize_t written = write(HAL_HELPER_ANSWER, &told, sizeof told); /* within PIPE_BUF: at once or not at all */
+  /* within PIPE_BUF: written completely or not at all */
+  const ssize_t written = write(HAL_HELPER_ANSWER, &told, sizeof told);
   return written == (ssize_t)sizeof told ? 0 : 2;
 }
 
 int hal_helper_main(int count, char **words) {
   if (count != 3) return 2;
-  setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0}); /* a plugin that is refused is no reason for a core file */
-  prctl(PR_SET_PDEATHSIG, SIGKILL);               /* a hanging one does not outlive the program that tries it */
+  setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0}); /* a plugin that crashes here must not write a core file */
+  prctl(PR_SET_PDEATHSIG, SIGKILL);               /* a plugin that hangs does not outlive the program that tries it */
   int code = 2;
   if (strcmp(words[1], HAL_HELPER_LOAD) == 0) code = try_plugin(words[2], 0);
   if (strcmp(words[1], HAL_HELPER_START) == 0) code = try_plugin(words[2], 1);

@@ -1,16 +1,17 @@
-/* layer.c: the layers' settings, and the fault layer. They work on any plugin without code of its own.
+/* layer.c: the settings of the layers, and the fault layer. They work on any plugin without code of the plugin.
  *
- *   HAL_LAYERS=validate  holds host and plugin to what plugin_ops.def promises: layer_validate.h
- *   HAL_LAYERS=trace     logs every call of a plugin, own operators too: arguments before it, result and duration behind it
- *   HAL_LAYERS=fault     makes calls fail as HAL_FAULT says, a comma list of
- *     <op>:<n>[:<status>]   the n-th call of the op answers the status (RESOURCE_EXHAUSTED) and does not reach the plugin
+ *   HAL_LAYERS=validate  checks that host and plugin follow plugin_ops.def: layer_validate.h
+ *   HAL_LAYERS=trace     logs every call of a plugin, including its own operators: arguments before it, result and
+ *                        duration after it
+ *   HAL_LAYERS=fault     makes calls fail as in HAL_FAULT, a comma-separated list of
+ *     <op>:<n>[:<status>]   the n-th call of the op returns the status (RESOURCE_EXHAUSTED) without calling the plugin
  *     op:<n>[:<status>]     the n-th call of any of the plugin's own operators
- *     op=<name>:<n>[:<status>]   of one of them, such as op=mm:1; a name with a point or "::" does without "op="
- *     *:<n>[:<status>]      the n-th call of any op or own operator that may fail; ops that release or shut down do not count, since
- *                           refusing one is a leak by itself
+ *     op=<name>:<n>[:<status>]   of one of them, such as op=mm:1; "op=" may be omitted for a name with a dot or "::"
+ *     *:<n>[:<status>]      the n-th call of any op or own operator that may fail; ops that release or shut down do not
+ *                           count, since their failure would itself be a leak
  *     host_malloc:<n>       the n-th allocation of host memory by the HAL fails (works without the layer, too)
  *
- * Of several layers validate is the outermost: it sees injected failures as the plugin's. */
+ * If several layers are enabled, validate is the outermost: it sees injected failures as failures of the plugin. */
 #define _POSIX_C_SOURCE 200809L
 #include "plugin/layer.h"
 
@@ -42,7 +43,7 @@ static uint32_t wanted;
 static fault_t faults[MAX_FAULTS];
 static int fault_count;
 
-/* Ops whose refusal would be the leak or the hang that a torture test looks for. */
+/* Ops whose failure would itself be the leak or the hang that a fault test looks for. */
 static int releases(uint32_t slot) {
   switch (slot) {
     case HAL_SLOT_shutdown:
@@ -69,15 +70,16 @@ static int releases(uint32_t slot) {
   }
 }
 
-/* The colon behind a name, which may have colons itself ("library::operator"): the first one before a number. */
+/* Returns the colon after a name, which may contain colons itself ("library::operator"): the first one before a
+ * number. */
 static const char *colon_of(const char *text, const char *end) {
   for (; text + 1 < end; text++)
     if (*text == ':' && text[1] >= '0' && text[1] <= '9') return text;
   return NULL;
 }
 
-/* Reads what fails: a slot's name, "*", "op", "op=<name>", or the name of an operator that no slot could have ("add.Tensor").
- * 0 = there is no such thing. */
+/* Reads what fails: a slot's name, "*", "op", "op=<name>", or the name of an operator that cannot be a slot's
+ * ("add.Tensor"). Returns 0 if it is unknown. */
 static int parse_place(const char *text, size_t length, fault_t *fault) {
   fault->slot = hal_slot_find(text, length);
   fault->op[0] = '\0';
@@ -95,7 +97,7 @@ static int parse_place(const char *text, size_t length, fault_t *fault) {
   return 1;
 }
 
-/* Reads one "<place>:<n>[:<status>]" of `length` bytes; 0 when it cannot be understood. */
+/* Reads one "<place>:<n>[:<status>]" of `length` bytes; returns 0 if it is invalid. */
 static int parse_fault(const char *text, size_t length) {
   const char *const end = text + length, *const colon = colon_of(text, end);
   if (!colon) return 0;
@@ -118,12 +120,12 @@ static int parse_fault(const char *text, size_t length) {
   return 1;
 }
 
-/* Calls `use` for each part of a comma list, and logs the parts it does not understand. */
+/* Calls `use` for each part of a comma-separated list, and logs invalid parts. */
 static void parse_list(const char *variable, int (*use)(const char *text, size_t length)) {
   for (const char *rest = getenv(variable); rest && *rest;) {
     const size_t length = strcspn(rest, ",");
     if (length && !use(rest, length))
-      hal_log(HAL_LOG_ERROR, "%s: '%.*s' is not understood and has no effect", variable, (int)length, rest);
+      hal_log(HAL_LOG_ERROR, "%s: '%.*s' is invalid and has no effect", variable, (int)length, rest);
     rest += length + (rest[length] == ',');
   }
 }
@@ -142,7 +144,7 @@ static int parse_layer(const char *text, size_t length) {
 }
 
 static void read_environment(void) {
-  if (hal_process_is_privileged()) return; /* who started the process must not make its calls fail */
+  if (hal_process_is_privileged()) return; /* the user who started the process must not make its calls fail */
   parse_list("HAL_LAYERS", parse_layer);
   parse_list("HAL_FAULT", parse_fault);
 }
@@ -168,15 +170,15 @@ static hal_status_t inject(uint32_t slot, const char *op) {
 
 hal_status_t hal_fault_inject_op(const char *op) { return inject(OWN_OP, op); }
 
-/* How deep in plugins' defaults this thread is: a default of a missing tail slot calls other ops, whose results the outer
- * call has to answer for. */
+/* The depth of plugins' defaults in this thread: a default of a missing slot calls other ops, and the outer call must
+ * report their results. */
 static _Thread_local int depth;
 
 hal_status_t hal_layer_enter(hal_layer_call_t *call) {
   const hal_plugin_t *const plugin = call->plugin;
   call->stages = 0;
   if (call->slot == HAL_SLOT_op_find)
-    call->asked = (hal_layer_asked_t){(const char *)call->arguments[1].value, (hal_op_own_t *)call->arguments[2].value};
+    call->find = (hal_layer_find_t){(const char *)call->arguments[1].value, (hal_op_own_t *)call->arguments[2].value};
   if ((plugin->layers & HAL_LAYER_VALIDATE) && depth == 0) {
     const hal_status_t status = hal_validate_enter(call);
     if (status) return status;
@@ -200,6 +202,6 @@ hal_status_t hal_layer_leave(hal_layer_call_t *call, hal_status_t status) {
     depth--;
     status = hal_validate_leave(call, status);
   }
-  if (call->slot == HAL_SLOT_op_find && !status) hal_own_op_wrap(call->plugin, &call->asked);
+  if (call->slot == HAL_SLOT_op_find && !status) hal_own_op_wrap(call->plugin, &call->find);
   return status;
 }

@@ -1,19 +1,19 @@
-/* layer.h: the layers that HAL_LAYERS asks for, and one call of a plugin's op as they see it. Private to hal/src.
+/* layer.h: the layers that HAL_LAYERS enables, and their view of one call of a plugin's op. Private to hal/src.
  *
- * layer_call.c makes a wrapper per op from plugin_ops.def. It lays the arguments open as a list of (name, type, value),
- * so that the layers are tables over names and types and know no op by its parameters. */
+ * layer_call.c generates a wrapper per op from plugin_ops.def. It passes the arguments as a list of (name, type,
+ * value), so that the layers are tables over names and types and need no code per op. */
 #ifndef HAL_SRC_LAYER_H_
 #define HAL_SRC_LAYER_H_
 
 #include "plugin/plugin.h"
 
-/* Every type of a parameter in plugin_ops.def (uint64_t is size_t here), and what it means to the layers:
+/* Every type of a parameter in plugin_ops.def (uint64_t is size_t here), and its meaning for the layers:
  *   VALUE     a number, or an address whose meaning the op's rule knows
- *   HANDLE    made by the plugin and given back to it
- *   MADE      where the plugin writes a handle or an address that it made
- *   OUT       where the plugin writes something else
- *   STRUCT    where the plugin fills a struct as far as its struct_size
- *   BORROWED  what the plugin may read until the call returns */
+ *   HANDLE    a handle that the plugin has created
+ *   MADE      an address to which the plugin writes a handle or an address that it has created
+ *   OUT       an address to which the plugin writes anything else
+ *   STRUCT    a struct that the plugin fills up to its struct_size
+ *   BORROWED  memory that the plugin may read until the call returns */
 #define HAL_ARGUMENT_TYPES(X)                            \
   X(I32, int32_t, VALUE)                                 \
   X(U32, uint32_t, VALUE)                                \
@@ -84,18 +84,19 @@ enum { HAL_CLASS_VALUE, HAL_CLASS_HANDLE, HAL_CLASS_MADE, HAL_CLASS_OUT, HAL_CLA
 typedef struct hal_argument_s {
   const char *name; /* of the parameter */
   uint32_t type;    /* HAL_TYPE_* */
-  intptr_t value;   /* of any type; a layer may put an address of its own in its place before the call */
+  intptr_t value;   /* of any type; a layer may replace it by its own address before the call */
 } hal_argument_t;
 
 enum {
-  HAL_CALL_ARGUMENTS = 6, /* the most that an op has */
-  HAL_CALL_OUTS = 2,      /* the most that an op writes */
+  HAL_CALL_ARGUMENTS = 6, /* the maximum of an op */
+  HAL_CALL_OUTS = 2,      /* the maximum that an op writes */
   HAL_CALL_ROOM = 448,    /* bytes; the largest is hal_stream_error_t */
-  HAL_CALL_GUARD = 32,    /* bytes behind each */
+  HAL_CALL_GUARD = 32,    /* bytes after each */
   HAL_CALL_OP_NAME = 96   /* bytes of an operator's name */
 };
 
-/* The layer's own place for something that the plugin writes: the caller's stays as it was until all is well. */
+/* The layer's own memory for something that the plugin writes: the caller's memory does not change until the call has
+ * succeeded. */
 typedef struct hal_layer_out_s {
   void *original;
   size_t size;
@@ -104,36 +105,36 @@ typedef struct hal_layer_out_s {
 
 typedef struct hal_borrowed_s hal_borrowed_t; /* layer_borrow.c */
 
-/* op_find: the operator that was asked for, and where the caller wants the answer. */
-typedef struct hal_layer_asked_s {
+/* op_find: the operator that was requested, and the caller's address for the result. */
+typedef struct hal_layer_find_s {
   const char *name;
   hal_op_own_t *out;
-} hal_layer_asked_t;
+} hal_layer_find_t;
 
 typedef struct hal_layer_call_s {
   hal_plugin_t *plugin;
   uint32_t slot, count;
   hal_argument_t arguments[HAL_CALL_ARGUMENTS];
-  uint32_t stages;         /* layers that entered the call and have to leave it */
-  hal_layer_asked_t asked; /* of op_find */
-  int32_t ranks;           /* of comm_create */
+  uint32_t stages;       /* layers that entered the call and must leave it */
+  hal_layer_find_t find; /* of op_find */
+  int32_t ranks;         /* of comm_create */
   /* The validate layer's: */
-  struct hal_live_s *made, *ended; /* records of what the call makes and ends, layer_live.h */
+  struct hal_live_s *made, *ended; /* records of what the call creates and ends, layer_live.h */
   hal_borrowed_t *borrowed;        /* copies of what the plugin may read */
   uint32_t out_count;
   hal_layer_out_t outs[HAL_CALL_OUTS];
 } hal_layer_call_t;
 
-/* Gives the HAL_LAYER_* bits of HAL_LAYERS (a comma list of validate, trace and fault), and arms the faults of
- * HAL_FAULT. Reads the environment once per process. */
+/* Returns the HAL_LAYER_* bits of HAL_LAYERS (a comma-separated list of validate, trace and fault), and arms the faults
+ * of HAL_FAULT. Reads the environment once per process. */
 uint32_t hal_layers_wanted(void);
 
-/* Before and after a call. A status other than HAL_OK from enter is the call's result; leave runs in any case and gives
- * the result. */
+/* Called before and after a call. A status of enter other than HAL_OK is the call's result; leave always runs and
+ * returns the result. */
 hal_status_t hal_layer_enter(hal_layer_call_t *call);
 hal_status_t hal_layer_leave(hal_layer_call_t *call, hal_status_t status);
 
-/* The fault layer's answer in the place of one of the plugin's own operators; HAL_OK = it is called. */
+/* Returns the fault layer's status for one of the plugin's own operators; HAL_OK = it is called. */
 hal_status_t hal_fault_inject_op(const char *op);
 
 #endif /* HAL_SRC_LAYER_H_ */

@@ -1,9 +1,8 @@
 /* layer_borrow.c: the validate layer's copies of descriptors and strings.
  *
- * A plugin may read what a call gives by pointer until the call returns. It works for a while even when it keeps the
- * pointer, until the caller's stack is used again. So it is given copies, which are overwritten when the call returns and
- * kept for a while in that state: a plugin that reads them late sees nonsense at once and always, and one that writes is
- * found. */
+ * A plugin may read what a call passes by pointer until the call returns. A plugin that keeps the pointer works until
+ * the caller's stack is reused. So the layer passes copies, which it overwrites when the call returns and keeps for
+ * some time: a plugin that reads them late always gets invalid data at once, and one that writes is detected. */
 #include <string.h>
 
 #include "plugin/layer_validate.h"
@@ -14,7 +13,7 @@ struct hal_borrowed_s {
   hal_plugin_t *plugin;
   uint32_t slot;
   size_t size;
-  uint64_t sum; /* of the copies, as the plugin was given them */
+  uint64_t sum; /* of the copies, as they were passed to the plugin */
   _Alignas(ALIGNMENT) unsigned char data[];
 };
 
@@ -31,7 +30,7 @@ typedef struct arena_s {
   size_t used;
 } arena_t;
 
-/* Copies `size` bytes; gives the copy, or NULL while measuring. */
+/* Copies `size` bytes; returns the copy, or NULL while measuring. */
 static void *put(arena_t *arena, const void *from, size_t size) {
   void *const to = arena->base ? arena->base + arena->used : NULL;
   if (to && size) memcpy(to, from, size);
@@ -43,7 +42,7 @@ static const void *put_text(arena_t *arena, const char *text) {
   return text ? put(arena, text, strlen(text) + 1) : NULL;
 }
 
-/* Copies a struct of which its owner knew the first struct_size bytes; the others stay zero. */
+/* Copies a struct of which its owner knew the first struct_size bytes; the others are zero. */
 static void *put_struct(arena_t *arena, const void *from, size_t size) {
   size_t known;
   memcpy(&known, from, sizeof known);
@@ -160,7 +159,7 @@ static const void *put_bytes(arena_t *arena, const hal_layer_call_t *call, const
   return put(arena, from, (size_t)hal_validate_argument(call, size)->value);
 }
 
-/* Copies an array of `count` elements, with what lies behind each that this HAL does not know. */
+/* Copies an array of `count` elements, including the part of each that this HAL does not know. */
 static const void *put_copies(arena_t *arena, const hal_layer_call_t *call, const void *from) {
   const size_t count = (size_t)hal_validate_argument(call, "count")->value;
   const size_t stride = (size_t)hal_validate_argument(call, "stride")->value;
@@ -171,7 +170,7 @@ static const uint64_t *put_numbers(arena_t *arena, const uint64_t *from, size_t 
   return from && count ? put(arena, from, count * sizeof *from) : from;
 }
 
-/* Copies a collective with its arrays, which have a number for each rank. A scale in device memory stays where it is. */
+/* Copies a collective with its arrays, which have a number for each rank. A scale in device memory is not copied. */
 static const hal_collective_t *put_collective(arena_t *arena, const hal_collective_t *from, size_t ranks) {
   hal_collective_t *const copy = put_struct(arena, from, sizeof *from);
   const uint64_t *const arrays[] = {
@@ -183,7 +182,8 @@ static const hal_collective_t *put_collective(arena_t *arena, const hal_collecti
   return copy;
 }
 
-/* Copies the calls of comm_submit, with what lies behind each that this HAL does not know; its rule has checked them. */
+/* Copies the calls of comm_submit, including the part of each that this HAL does not know; the op's rule has checked
+ * them. */
 static const void *put_comm_calls(arena_t *arena, const hal_layer_call_t *call, const void *from) {
   const size_t count = (size_t)hal_validate_argument(call, "count")->value;
   const size_t stride = (size_t)hal_validate_argument(call, "stride")->value;
@@ -207,7 +207,7 @@ static const void *put_comm_desc(arena_t *arena, const hal_comm_desc_t *from) {
   return copy;
 }
 
-/* Copies one argument; gives 0 when it is not borrowed, or there is nothing to copy. */
+/* Copies one argument; returns 0 if it is not borrowed, or there is nothing to copy. */
 static const void *put_argument(arena_t *arena, const hal_layer_call_t *call, const hal_argument_t *argument) {
   const void *const from = (const void *)argument->value;
   switch (argument->type) {
@@ -233,7 +233,7 @@ static const void *put_argument(arena_t *arena, const hal_layer_call_t *call, co
       return put_comm_calls(arena, call, from);
     case HAL_TYPE_RANKS:
       return put(arena, from, (size_t)hal_validate_argument(call, "count")->value * sizeof(int32_t));
-    case HAL_TYPE_CONST_ADDRESS: /* bytes with an argument for their number */
+    case HAL_TYPE_CONST_ADDRESS: /* bytes, whose number is another argument */
       if (strcmp(argument->name, "pattern") == 0) return put_bytes(arena, call, from, "pattern_size");
       if (strcmp(argument->name, "handle") == 0) return put_bytes(arena, call, from, "handle_size");
       return NULL;
@@ -242,9 +242,9 @@ static const void *put_argument(arena_t *arena, const hal_layer_call_t *call, co
   }
 }
 
-/* ---- life ---- */
+/* ---- lifetime ---- */
 
-/* FNV-1a by words: notices any change, which is all that is asked of it. */
+/* FNV-1a by words: detects any change. */
 static uint64_t sum_of(const hal_borrowed_t *borrowed) {
   uint64_t sum = UINT64_C(0xCBF29CE484222325);
   for (size_t i = 0; i < borrowed->size; i += sizeof sum) {
@@ -285,15 +285,16 @@ hal_borrowed_t *hal_borrow_op_call(hal_plugin_t *plugin, const hal_op_call_t *op
   return borrowed;
 }
 
-/* Ends the life of copies that were kept. */
+/* Checks and frees copies that were kept. */
 static void finish(hal_borrowed_t *borrowed) {
   if (!borrowed) return;
   size_t i = 0;
   while (i < borrowed->size && borrowed->data[i] == POISON) i++;
   if (i < borrowed->size)
-    hal_validate_fault(borrowed->plugin, borrowed->slot,
-                       "the plugin wrote to what it was given by pointer after the call had returned; copy what is "
-                       "needed later during the call");
+    hal_validate_fault(
+        borrowed->plugin, borrowed->slot,
+        "the plugin wrote to an argument that it got by pointer after the call had returned; copy what is "
+        "needed later during the call");
   hal_free(borrowed);
 }
 
@@ -301,7 +302,7 @@ void hal_borrow_end(hal_borrowed_t *borrowed) {
   if (!borrowed) return;
   if (sum_of(borrowed) != borrowed->sum)
     hal_validate_fault(borrowed->plugin, borrowed->slot,
-                       "the plugin wrote to what it was given for reading; work on a copy");
+                       "the plugin wrote to an argument that it may only read; work on a copy");
   memset(borrowed->data, POISON, borrowed->size);
   pthread_mutex_lock(&lock);
   hal_borrowed_t **const place = &kept[kept_count++ % KEPT], *const oldest = *place;

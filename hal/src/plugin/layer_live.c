@@ -1,4 +1,4 @@
-/* layer_live.c: what is alive in a plugin: a hash of records, and the device's ranges in order of address. */
+/* layer_live.c: the live objects of a plugin: a hash table of records, and the device's ranges ordered by address. */
 #include "plugin/layer_live.h"
 
 #include <string.h>
@@ -22,7 +22,7 @@ static hal_live_t **bucket_of(hal_lives_t *lives, hal_live_kind_t kind, uintptr_
 }
 _Static_assert(HAL_LIVE_BUCKETS == 1 << 10, "the hash's upper bits number the buckets");
 
-/* Gives the place of the first range that begins behind the address. */
+/* Returns the index of the first range that begins after the address. */
 static size_t behind(const hal_lives_t *lives, uintptr_t address) {
   size_t low = 0, high = lives->range_count;
   while (low < high) {
@@ -36,7 +36,7 @@ static size_t behind(const hal_lives_t *lives, uintptr_t address) {
 }
 
 int hal_live_reserve(hal_lives_t *lives) {
-  /* Calls under way have reserved one place each; more than 64 threads in one op are not expected. */
+  /* Each running call has reserved one entry; more than 64 threads in one op are not expected. */
   if (lives->range_count + 64 <= lives->range_room) return 1;
   const size_t room = lives->range_room ? 2 * lives->range_room : 256;
   hal_live_t **const ranges = hal_malloc(room * sizeof *ranges);

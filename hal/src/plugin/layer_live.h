@@ -1,5 +1,5 @@
-/* layer_live.h: what is alive in a plugin, as the validate layer saw it made: ranges of addresses and handles. Private to
- * hal/src. All functions want the lock of the hal_lives_t held, but create and destroy. */
+/* layer_live.h: the live objects of a plugin, as recorded by the validate layer: ranges of addresses and handles.
+ * Private to hal/src. All functions except create and destroy are called with the lock of the hal_lives_t held. */
 #ifndef HAL_SRC_LAYER_LIVE_H_
 #define HAL_SRC_LAYER_LIVE_H_
 
@@ -7,7 +7,7 @@
 
 #include "plugin/plugin.h"
 
-/* What a plugin makes, with the words for it and the op that ends it. */
+/* The kinds of objects of a plugin, with their names and the op that ends them. */
 #define HAL_LIVE_KINDS(X)                                                      \
   X(MEMORY, "device memory", "memory_free")                                    \
   X(IMPORTED, "memory of another process", "ipc_close")                        \
@@ -38,12 +38,12 @@ typedef struct hal_live_s {
   int32_t device;
   uintptr_t address; /* or handle */
   size_t size;       /* ranges; 0 = not known. Communicator: number of ranks */
-  uint64_t number;   /* the n-th thing that the plugin made */
-  uint32_t count;    /* handles: how often it was given */
+  uint64_t number;   /* the object is the n-th that the plugin has created */
+  uint32_t count;    /* handles: how many times the plugin returned it */
   uint32_t flags;    /* event: HAL_EVENT_*; stream: 1 = capturing; physical memory: 1 = mapped;
                         communicator: 1 = comm_destroy was called */
-  uintptr_t owner;   /* kernel: its module; mapped memory: its physical memory; event: the stream it recorded */
-  uint64_t recorded; /* event: when, as a count of records */
+  uintptr_t owner;   /* kernel: its module; mapped memory: its physical memory; event: the stream that it recorded */
+  uint64_t recorded; /* event: the count of records at its last record */
 } hal_live_t;
 
 enum { HAL_LIVE_BUCKETS = 1024, HAL_LIVE_DEAD = 256 };
@@ -58,7 +58,7 @@ typedef struct hal_lives_s {
     hal_live_kind_t kind;
     uintptr_t address;
     size_t size;
-  } dead[HAL_LIVE_DEAD]; /* the last ones that ended, for the message */
+  } dead[HAL_LIVE_DEAD]; /* the last ones that ended, for messages */
   uint32_t dead_count;
   size_t counts[HAL_LIVE_KIND_COUNT];
 } hal_lives_t;
@@ -67,34 +67,34 @@ const char *hal_live_text(hal_live_kind_t kind);
 const char *hal_live_end_op(hal_live_kind_t kind);
 int hal_live_is_device_memory(hal_live_kind_t kind);
 
-/* Makes room for one more range, so that hal_live_add cannot fail. Returns 0 without host memory. */
+/* Reserves memory for one more range, so that hal_live_add cannot fail. Returns 0 if the host has no memory. */
 int hal_live_reserve(hal_lives_t *lives);
 
-/* Takes over a record whose kind, device, address and size are set. */
+/* Adds a record whose kind, device, address and size are set, and owns it. */
 void hal_live_add(hal_lives_t *lives, hal_live_t *live);
 
-/* Finds what begins at the address, or has the handle; NULL when nothing does. */
+/* Finds the object that begins at the address, or has the handle; NULL if there is none. */
 hal_live_t *hal_live_find(hal_lives_t *lives, hal_live_kind_t kind, uintptr_t address);
 
-/* The same among those of a device: a plugin may give one handle on several. */
+/* Finds such an object of a device, because a plugin may return one handle on several devices. */
 hal_live_t *hal_live_find_on(hal_lives_t *lives, hal_live_kind_t kind, uintptr_t address, int32_t device);
 
-/* Finds the device memory that holds the address, NULL when none does. */
+/* Finds the device memory that contains the address, NULL if there is none. */
 hal_live_t *hal_live_find_range(hal_lives_t *lives, uintptr_t address);
 
-/* Finds device memory that shares a byte with the range, NULL when none does. */
+/* Finds device memory that shares a byte with the range, NULL if there is none. */
 hal_live_t *hal_live_find_overlap(hal_lives_t *lives, uintptr_t address, size_t size);
 
-/* Takes a record out, remembers that it ended, and hands it to the caller. */
+/* Removes a record, remembers that it ended, and returns it to the caller. */
 void hal_live_remove(hal_lives_t *lives, hal_live_t *live);
 
 /* Calls `visit` for every record, in no order; it may remove the record. */
 void hal_live_each(hal_lives_t *lives, void (*visit)(hal_lives_t *lives, hal_live_t *live, void *data), void *data);
 
-/* Tells whether something of this kind lately ended there. */
+/* Returns whether an object of this kind has recently ended there. */
 int hal_live_is_dead(const hal_lives_t *lives, hal_live_kind_t kind, uintptr_t address);
 
-/* Finds freed device memory that held the address; its base, or 0. */
+/* Finds freed device memory that contained the address; returns its base, or 0. */
 uintptr_t hal_live_dead_range(const hal_lives_t *lives, uintptr_t address);
 
 /* Frees all records. */

@@ -12,11 +12,11 @@
 typedef struct own_op_s {
   struct own_op_s *next;
   hal_plugin_t *plugin;
-  hal_op_own_t own; /* the plugin's answer */
+  hal_op_own_t own; /* the result of the plugin */
   char name[HAL_CALL_OP_NAME];
 } own_op_t;
 
-/* ---- the validate layer's questions -------------------------------------------------------------------------------- */
+/* ---- checks of the validate layer -------------------------------------------------------------------------------- */
 
 static hal_status_t check_tensor(const hal_layer_call_t *call, const char *op, const hal_tensor_t *tensor,
                                  int32_t device) {
@@ -52,7 +52,7 @@ static hal_status_t check_call(const own_op_t *op, const hal_op_call_t *run) {
   return status;
 }
 
-/* ---- the calls ----------------------------------------------------------------------------------------------------- */
+/* ---- the calls --------------------------------------------------------------------------------------------------- */
 
 static int has(const own_op_t *op, uint32_t layer) { return (op->plugin->layers & layer) != 0; }
 
@@ -64,7 +64,7 @@ static hal_status_t call_traced(const own_op_t *op, hal_op_fn_t fn, const char *
   return status;
 }
 
-/* Calls a function of the plugin's; under the validate layer with a copy of the call. */
+/* Calls a function of the plugin; with the validate layer it gets a copy of the call. */
 static hal_status_t call_plugin(const own_op_t *op, hal_op_fn_t fn, const char *what, const hal_op_call_t *run) {
   if (!has(op, HAL_LAYER_VALIDATE)) return call_traced(op, fn, what, run);
   const hal_op_call_t *copy = run;
@@ -73,12 +73,12 @@ static hal_status_t call_plugin(const own_op_t *op, hal_op_fn_t fn, const char *
   const hal_status_t status = call_traced(op, fn, what, copy);
   hal_borrow_end(borrowed);
   if (status && status != HAL_UNIMPLEMENTED && !hal_error_has_plugin_message(status))
-    hal_validate_fault(op->plugin, HAL_SLOT_op_find, "%s answered %s without a message; call hal_host->error_set",
+    hal_validate_fault(op->plugin, HAL_SLOT_op_find, "%s returned %s without a message; call hal_host->error_set",
                        op->name, hal_status_name(status));
   return status;
 }
 
-/* A query must not look at what the call that runs may have otherwise. */
+/* A query must not depend on fields that may differ in the call that runs. */
 static hal_op_call_t without_host(const hal_op_call_t *run) {
   hal_op_call_t call = {.struct_size = 0};
   memcpy(&call, run, run->struct_size < sizeof call ? run->struct_size : sizeof call);
@@ -87,13 +87,13 @@ static hal_op_call_t without_host(const hal_op_call_t *run) {
   return call;
 }
 
-/* Stand in the place of an operator that the plugin found. */
+/* Replaces an operator that the plugin found. */
 static hal_status_t query_own_op(void *state, const hal_op_call_t *run) {
   const own_op_t *const op = state;
   const hal_op_call_t call = without_host(run);
   const hal_status_t status = call_plugin(op, op->own.query, "query", &call);
   if (status == HAL_OK || status == HAL_UNIMPLEMENTED || !has(op, HAL_LAYER_VALIDATE)) return status;
-  return hal_validate_fault(op->plugin, HAL_SLOT_op_find, "%s, query: answered %s; a query answers OK or UNIMPLEMENTED",
+  return hal_validate_fault(op->plugin, HAL_SLOT_op_find, "%s, query: returned %s; a query returns OK or UNIMPLEMENTED",
                             op->name, hal_status_name(status));
 }
 
@@ -107,17 +107,18 @@ static hal_status_t run_own_op(void *state, const hal_op_call_t *run) {
   if (has(op, HAL_LAYER_FAULT)) HAL_RETURN_IF_ERROR(hal_fault_inject_op(op->name));
   const hal_status_t status = call_plugin(op, op->own.fn, "run", run);
   if (!bound || status != HAL_UNIMPLEMENTED) return status;
-  return hal_validate_fault(op->plugin, HAL_SLOT_op_find, "%s declined a call that its %s had accepted; a yes binds",
-                            op->name, op->own.query ? "query" : "descriptor");
+  return hal_validate_fault(op->plugin, HAL_SLOT_op_find,
+                            "%s declined a call that its %s had accepted; a positive query is binding", op->name,
+                            op->own.query ? "query" : "descriptor");
 }
 
-void hal_own_op_wrap(hal_plugin_t *plugin, const hal_layer_asked_t *asked) {
-  hal_op_own_t *const out = asked->out;
+void hal_own_op_wrap(hal_plugin_t *plugin, const hal_layer_find_t *find) {
+  hal_op_own_t *const out = find->out;
   if (!(plugin->layers & (HAL_LAYER_VALIDATE | HAL_LAYER_TRACE | HAL_LAYER_FAULT)) || !out->fn) return;
   own_op_t *const op = hal_malloc(sizeof *op);
   if (!op) return;
   *op = (own_op_t){.plugin = plugin, .own = *out};
-  snprintf(op->name, sizeof op->name, "%s", asked->name);
+  snprintf(op->name, sizeof op->name, "%s", find->name);
   hal_lock(&plugin->lock);
   op->next = plugin->own_ops;
   plugin->own_ops = op;

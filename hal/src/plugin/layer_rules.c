@@ -1,5 +1,6 @@
-/* layer_rules.c: what single ops promise beyond what holds for all of them; a table over the slots. Those of virtual memory,
- * graphs and exports are in layer_rules_graph.c, those of memory in layer_rules_memory.c, of collectives in layer_rules_comm.c. */
+/* layer_rules.c: the rules of single ops, beyond those for all ops; a table over the slots. The rules of virtual
+ * memory, graphs and exports are in layer_rules_graph.c, those of memory in layer_rules_memory.c, those of collectives
+ * in layer_rules_comm.c. */
 #include <stdio.h>
 #include <string.h>
 
@@ -16,13 +17,13 @@ static hal_status_t after_count(hal_layer_call_t *call, hal_status_t status) {
   const int32_t count = WRITTEN(call, 0, int32_t);
   if (validate->device_count < 0) validate->device_count = count;
   if (count == validate->device_count) return status;
-  return hal_validate_fault(
-      call->plugin, call->slot,
-      "the plugin counted %d devices before and %d now; the count never changes in a process, so keep the first answer",
-      validate->device_count, count);
+  return hal_validate_fault(call->plugin, call->slot,
+                            "the plugin counted %d devices before and %d now; the count never changes in a process, so "
+                            "return the first result",
+                            validate->device_count, count);
 }
 
-/* Counts again: the driver, now awake, often knows other numbers. */
+/* Counts again, because a driver that is initialized often reports other numbers. */
 static hal_status_t count_again(const hal_layer_call_t *call, const char *when) {
   const hal_validate_t *const validate = state_of(call);
   int32_t count = -1;
@@ -40,7 +41,7 @@ static hal_status_t after_init(hal_layer_call_t *call, hal_status_t status) {
 }
 
 static hal_status_t before_shutdown(hal_layer_call_t *call) {
-  count_again(call, "before shutdown"); /* logged; the shutdown goes on */
+  count_again(call, "before shutdown"); /* logged; the shutdown continues */
   return HAL_OK;
 }
 
@@ -55,16 +56,16 @@ static void find_first(hal_lives_t *lives, hal_live_t *live, void *data) {
   if (live->kind == leak->kind && (!leak->first || live->number < leak->first->number)) leak->first = live;
 }
 
-/* Names what is still alive: one line per kind. */
+/* Logs the objects that are still alive: one line per kind. */
 static hal_status_t after_shutdown(hal_layer_call_t *call, hal_status_t status) {
   hal_validate_t *const validate = state_of(call);
   for (int kind = 0; kind < HAL_LIVE_KIND_COUNT; kind++) {
     leak_t leak = {.kind = (hal_live_kind_t)kind};
-    if (kind == HAL_LIVE_KERNEL || !validate->lives.counts[kind]) continue; /* kernels go with their modules */
+    if (kind == HAL_LIVE_KERNEL || !validate->lives.counts[kind]) continue; /* kernels end with their modules */
     hal_live_each(&validate->lives, find_first, &leak);
     hal_validate_misuse(call,
-                        "%zu of the kind '%s' were not given back by %s before shutdown; the first is %p of device "
-                        "%d, which was the plugin's number %llu",
+                        "%zu of the kind '%s' were not released by %s before shutdown; the first is %p of device "
+                        "%d, object number %llu of the plugin",
                         validate->lives.counts[kind], hal_live_text(leak.kind), hal_live_end_op(leak.kind),
                         (void *)leak.first->address, leak.first->device, (unsigned long long)leak.first->number);
   }
@@ -81,7 +82,7 @@ static hal_status_t after_device_info(hal_layer_call_t *call, hal_status_t statu
     return hal_validate_fault(call->plugin, call->slot, "name or dialects has no NUL within its %zu bytes; cut it",
                               sizeof info->name);
   if (info->base_alignment & (info->base_alignment - 1))
-    return hal_validate_fault(call->plugin, call->slot, "base_alignment is %u, which is no power of two",
+    return hal_validate_fault(call->plugin, call->slot, "base_alignment is %u, which is not a power of two",
                               info->base_alignment);
   if (call->outs[0].size >= HAL_STRUCT_SIZE(hal_device_info_t, architecture) &&
       !has_end(info->architecture, sizeof info->architecture))
@@ -102,7 +103,7 @@ static hal_status_t after_device_info(hal_layer_call_t *call, hal_status_t statu
 static hal_status_t after_peer_query(hal_layer_call_t *call, hal_status_t status) {
   const int32_t accessible = WRITTEN(call, 0, int32_t);
   if (accessible == 0 || accessible == 1) return status;
-  return hal_validate_fault(call->plugin, call->slot, "the plugin answered %d; answer 1 or 0", accessible);
+  return hal_validate_fault(call->plugin, call->slot, "the plugin returned %d; return 1 or 0", accessible);
 }
 
 static hal_status_t after_peer_enable(hal_layer_call_t *call, hal_status_t status) {
@@ -113,7 +114,7 @@ static hal_status_t after_peer_enable(hal_layer_call_t *call, hal_status_t statu
 }
 _Static_assert(HAL_MAX_DEVICES <= 64, "one bit per peer");
 
-/* Finds what of a device is still alive. */
+/* Finds objects of a device that are still alive. */
 typedef struct left_s {
   int32_t device;
   const hal_live_t *first;
@@ -122,7 +123,7 @@ typedef struct left_s {
 static void find_left(hal_lives_t *lives, hal_live_t *live, void *data) {
   left_t *const left = data;
   (void)lives;
-  if (live->device == left->device && live->kind != HAL_LIVE_KERNEL && /* kernels go with their modules */
+  if (live->device == left->device && live->kind != HAL_LIVE_KERNEL && /* kernels end with their modules */
       (!left->first || live->number < left->first->number))
     left->first = live;
 }
@@ -142,7 +143,7 @@ static hal_status_t after_reset(hal_layer_call_t *call, hal_status_t status) {
   return status;
 }
 
-/* Which record the object of a kind has; a device has none. */
+/* The record kind for each kind of object; a device has none. */
 static const struct {
   int known;
   hal_live_kind_t kind;
@@ -160,10 +161,10 @@ static hal_status_t before_name(hal_layer_call_t *call) {
     return hal_validate_misuse(call, "kind is %u; pass one of HAL_OBJECT_*, 0 to %d", kind, HAL_OBJECT_MEMORY);
   if (!objects[kind].known) {
     if (!object) return HAL_OK;
-    return hal_validate_misuse(call, "object is %p for a device, which `device` names; pass NULL", (void *)object);
+    return hal_validate_misuse(call, "object is %p for a device, which `device` identifies; pass NULL", (void *)object);
   }
   if (hal_live_find_on(&state_of(call)->lives, objects[kind].kind, object, device)) return HAL_OK;
-  return hal_validate_misuse(call, "object %p is no live %s of device %d; pass one that the plugin gave",
+  return hal_validate_misuse(call, "object %p is not a live %s of device %d; pass one that the plugin returned",
                              (void *)object, hal_live_text(objects[kind].kind), device);
 }
 
@@ -204,13 +205,13 @@ static hal_status_t after_elapsed(hal_layer_call_t *call, hal_status_t status) {
   if (!start || !end) return status;
   if (!(start->flags & end->flags & HAL_EVENT_TIMING) || !start->recorded || !end->recorded)
     return hal_validate_fault(call->plugin, call->slot,
-                              "the plugin took a time of an event that was %s; answer FAILED_PRECONDITION",
+                              "the plugin returned a time for an event that was %s; return FAILED_PRECONDITION",
                               start->recorded && end->recorded ? "made without HAL_EVENT_TIMING" : "never recorded");
   if (time >= 0 || start->owner != end->owner || start->recorded > end->recorded) return status;
   return hal_validate_fault(
       call->plugin, call->slot,
-      "the plugin answered %lld ns, although one stream recorded start before end; take both times "
-      "from one clock that never goes back",
+      "the plugin returned %lld ns, although one stream recorded start before end; take both times "
+      "from one clock that never decreases",
       (long long)time);
 }
 
@@ -225,8 +226,8 @@ static hal_status_t before_module(hal_layer_call_t *call) {
   return hal_validate_misuse(call, "desc->data is NULL for %zu bytes; pass the module's data", desc->size);
 }
 
-/* The device that a launch runs on: its stream's. Without a stream it is the kernel's, and where one kernel is on several
- * devices, that of the memory it is given. */
+/* Returns the device of a launch: that of its stream. Without a stream it is the kernel's; if one kernel is on several
+ * devices, it is the device of its memory arguments. */
 static int32_t launch_device(const hal_layer_call_t *call, const void *address) {
   hal_lives_t *const lives = &state_of(call)->lives;
   const uintptr_t kernel = (uintptr_t)value_of(call, "kernel");
@@ -250,7 +251,7 @@ static hal_status_t check_launch_argument(const hal_layer_call_t *call, uint32_t
   char what[48];
   memcpy(&address, arg->value, sizeof address);
   snprintf(what, sizeof what, "argument %u of the launch", number);
-  if (!address) return HAL_OK; /* an operand left out */
+  if (!address) return HAL_OK; /* an omitted operand */
   return hal_validate_range(call, what, address, 1, launch_device(call, address));
 }
 
@@ -262,11 +263,11 @@ static hal_status_t before_launch(hal_layer_call_t *call) {
                                  launch->grid[0], launch->grid[1], launch->grid[2], launch->block[0], launch->block[1],
                                  launch->block[2]);
   if (launch->arg_count && !launch->args)
-    return hal_validate_misuse(call, "%u arguments are announced and none given; pass args, or say 0",
+    return hal_validate_misuse(call, "argument_count is %u and args is NULL; pass args, or a count of 0",
                                launch->arg_count);
   for (uint32_t i = 0; i < launch->arg_count; i++) HAL_RETURN_IF_ERROR(check_launch_argument(call, i));
   if (!HAL_HAS_FIELD(launch, attribute_count) || !launch->attribute_count || launch->attributes) return HAL_OK;
-  return hal_validate_misuse(call, "%u attributes are announced and none given; pass attributes, or say 0",
+  return hal_validate_misuse(call, "attribute_count is %u and attributes is NULL; pass attributes, or a count of 0",
                              launch->attribute_count);
 }
 
@@ -282,7 +283,7 @@ static hal_status_t after_stream_error(hal_layer_call_t *call, hal_status_t stat
       !has_end(error->message, sizeof error->message))
     return hal_validate_fault(call->plugin, call->slot, "op, kernel or message has no NUL within its bytes; cut it");
   if (error->status) return status;
-  return hal_validate_fault(call->plugin, call->slot, "the plugin described a failure with status OK; tell its code");
+  return hal_validate_fault(call->plugin, call->slot, "the plugin described a failure with status OK; return its code");
 }
 
 /* ---- the table ---- */
@@ -293,14 +294,14 @@ static hal_status_t after_stream_error(hal_layer_call_t *call, hal_status_t stat
 static hal_status_t after_op_find(hal_layer_call_t *call, hal_status_t status) {
   const hal_op_own_t *const own = call->outs[0].original;
   if (own->fn) return status;
-  return hal_validate_fault(call->plugin, call->slot, "the plugin answered OK and gave no function");
+  return hal_validate_fault(call->plugin, call->slot, "the plugin returned OK without a function");
 }
 
 static hal_status_t after_program_compiler(hal_layer_call_t *call, hal_status_t status) {
   const hal_compiler_t *const own = call->outs[0].original;
   if (own->name && own->accepts && own->compile && own->execute && own->destroy) return status;
   return hal_validate_fault(call->plugin, call->slot,
-                            "the plugin answered OK and left out name, accepts, compile, execute or destroy");
+                            "the plugin returned OK without name, accepts, compile, execute or destroy");
 }
 
 static int is_percent(uint32_t sensor) {
@@ -314,9 +315,8 @@ static hal_status_t after_sensor(hal_layer_call_t *call, hal_status_t status) {
   const uint32_t sensor = (uint32_t)value_of(call, "sensor");
   const int64_t value = WRITTEN(call, 0, int64_t);
   if (sensor == HAL_SENSOR_TEMPERATURE || (value >= 0 && (value <= 100 || !is_percent(sensor)))) return status;
-  return hal_validate_fault(call->plugin, call->slot, "the plugin answered %lld for sensor %u, where %s",
-                            (long long)value, (unsigned)sensor,
-                            is_percent(sensor) ? "0 to 100 percent can be" : "nothing below 0 can be");
+  return hal_validate_fault(call->plugin, call->slot, "the plugin returned %lld for sensor %u; expected %s",
+                            (long long)value, (unsigned)sensor, is_percent(sensor) ? "0 to 100 percent" : "0 or more");
 }
 
 const hal_rule_t hal_rules[HAL_SLOT_COUNT] = {

@@ -1,4 +1,4 @@
-/* layer_rules.h: what the validate layer's rules of single ops share. Private to hal/src/plugin. */
+/* layer_rules.h: common parts of the validate layer's rules of single ops. Private to hal/src/plugin. */
 #ifndef HAL_SRC_LAYER_RULES_H_
 #define HAL_SRC_LAYER_RULES_H_
 
@@ -18,7 +18,7 @@ static inline hal_live_t *stream_of(const hal_layer_call_t *call) {
 
 static inline int has_end(const char *text, size_t size) { return memchr(text, '\0', size) != NULL; }
 
-/* What the plugin wrote to its n-th out-parameter, which has this type. */
+/* The value that the plugin wrote to its n-th out-parameter, which has this type. */
 #define WRITTEN(call, n, type) (*(type const *)(const void *)(call)->outs[n].room)
 
 /* ---- layer_rules_memory.c ---- */

@@ -1,4 +1,4 @@
-/* layer_rules_comm.c: what ops of collectives promise beyond what holds for all. */
+/* layer_rules_comm.c: the rules of the collectives' ops, beyond those for all ops. */
 #include <stdint.h>
 
 #include "base/dtype.h"
@@ -18,7 +18,7 @@ size_t hal_validate_ranks(hal_plugin_t *plugin, const hal_plugin_comm_t *comm) {
   return ranks;
 }
 
-/* ---- what the library can do, ids ---- */
+/* ---- capabilities of the library, ids ---- */
 
 hal_status_t hal_rule_after_comm_info(hal_layer_call_t *call, hal_status_t status) {
   const hal_comm_info_t *const info = &WRITTEN(call, 0, hal_comm_info_t);
@@ -28,25 +28,25 @@ hal_status_t hal_rule_after_comm_info(hal_layer_call_t *call, hal_status_t statu
                               sizeof info->name);
   if (info->id_bytes && info->id_bytes <= HAL_COMM_ID_BYTES && info->ops) return status;
   return hal_validate_fault(call->plugin, call->slot,
-                            "the plugin announced ids of %u bytes and operators 0x%llx; ids have 1 to %d bytes, and "
-                            "without an operator the answer is UNIMPLEMENTED",
+                            "the plugin reported ids of %u bytes and operators 0x%llx; ids have 1 to %d bytes, and "
+                            "without an operator the result is UNIMPLEMENTED",
                             info->id_bytes, (unsigned long long)info->ops, HAL_COMM_ID_BYTES);
 }
 
 hal_status_t hal_rule_before_unique_id(hal_layer_call_t *call) {
   if (value_of(call, "id") || !value_of(call, "room")) return HAL_OK;
-  return hal_validate_misuse(call, "id is NULL for %zu bytes; pass memory, or a room of 0",
+  return hal_validate_misuse(call, "id is NULL for %zu bytes; pass memory, or a size of 0",
                              (size_t)value_of(call, "room"));
 }
 
 hal_status_t hal_rule_after_unique_id(hal_layer_call_t *call, hal_status_t status) {
   const size_t size = WRITTEN(call, 0, size_t);
   if (size && size <= HAL_COMM_ID_BYTES) return status;
-  return hal_validate_fault(call->plugin, call->slot, "the plugin gave an id of %zu bytes; it has 1 to %d", size,
+  return hal_validate_fault(call->plugin, call->slot, "the plugin returned an id of %zu bytes; it has 1 to %d", size,
                             HAL_COMM_ID_BYTES);
 }
 
-/* ---- life of communicators ---- */
+/* ---- lifetime of communicators ---- */
 
 static hal_status_t check_desc(const hal_layer_call_t *call, const hal_comm_desc_t *desc) {
   if (desc->flags & ~(HAL_COMM_NONBLOCKING | HAL_COMM_DETERMINISTIC))
@@ -59,7 +59,7 @@ hal_status_t hal_rule_before_comm_create(hal_layer_call_t *call) {
   const hal_comm_desc_t *const desc = (const hal_comm_desc_t *)value_of(call, "desc");
   HAL_RETURN_IF_ERROR(check_desc(call, desc));
   if (!desc->id || !desc->id_size)
-    return hal_validate_misuse(call, "an id of %zu bytes at %p; pass what comm_unique_id gave on one rank",
+    return hal_validate_misuse(call, "an id of %zu bytes at %p; pass the result of comm_unique_id on one rank",
                                desc->id_size, desc->id);
   if (desc->size < 1 || desc->rank < 0 || desc->rank >= desc->size)
     return hal_validate_misuse(call, "rank %d of %d; ranks are 0 to size - 1", desc->rank, desc->size);
@@ -72,7 +72,7 @@ hal_status_t hal_rule_after_comm_create(hal_layer_call_t *call, hal_status_t sta
   return status;
 }
 
-/* Of comm_split and comm_shrink. */
+/* For comm_split and comm_shrink. */
 hal_status_t hal_rule_before_comm_part(hal_layer_call_t *call) {
   HAL_RETURN_IF_ERROR(check_desc(call, (const hal_comm_desc_t *)value_of(call, "desc")));
   const int is_split = call->slot == HAL_SLOT_comm_split;
@@ -80,7 +80,7 @@ hal_status_t hal_rule_before_comm_part(hal_layer_call_t *call) {
     return hal_validate_misuse(call, "color is %d; a color is 0 or more, and -1 joins no communicator",
                                (int)value_of(call, "color"));
   if (is_split || value_of(call, "count")) return HAL_OK;
-  return hal_validate_misuse(call, "no rank is left out; name those that have ended");
+  return hal_validate_misuse(call, "no rank is excluded; pass those that have ended");
 }
 
 hal_status_t hal_rule_after_comm_part(hal_layer_call_t *call, hal_status_t status) {
@@ -89,7 +89,7 @@ hal_status_t hal_rule_after_comm_part(hal_layer_call_t *call, hal_status_t statu
   if (call->slot != HAL_SLOT_comm_split) return status;
   const int joins = (int32_t)value_of(call, "color") >= 0;
   if (joins == (WRITTEN(call, 0, void *) != NULL)) return status;
-  return hal_validate_fault(call->plugin, call->slot, "the plugin gave %s communicator for color %d",
+  return hal_validate_fault(call->plugin, call->slot, "the plugin returned %s communicator for color %d",
                             joins ? "no" : "a", (int)value_of(call, "color"));
 }
 
@@ -102,7 +102,7 @@ hal_status_t hal_rule_after_comm_query(hal_layer_call_t *call, hal_status_t stat
   const int has_failed = state->state == HAL_COMM_FAILED || state->state == HAL_COMM_ABORTED;
   if (state->state < HAL_COMM_CREATING || state->state > HAL_COMM_ABORTED || has_failed != (state->error != HAL_OK))
     return hal_validate_fault(call->plugin, call->slot,
-                              "the plugin answered state %u with error %d; FAILED and ABORTED have an error, CREATING "
+                              "the plugin returned state %u with error %d; FAILED and ABORTED have an error, CREATING "
                               "and READY have none",
                               state->state, (int)state->error);
   if (state->done <= state->started && state->started <= state->queued) return status;
@@ -113,7 +113,7 @@ hal_status_t hal_rule_after_comm_query(hal_layer_call_t *call, hal_status_t stat
                             (unsigned long long)state->queued);
 }
 
-/* The record stays while the call waits: comm_abort may come from another thread. */
+/* The record remains while the call waits, because another thread may call comm_abort. */
 hal_status_t hal_rule_before_comm_destroy(hal_layer_call_t *call) {
   hal_live_t *const comm = comm_of(call, "comm");
   if (comm) comm->flags = 1;
@@ -122,7 +122,7 @@ hal_status_t hal_rule_before_comm_destroy(hal_layer_call_t *call) {
 
 hal_status_t hal_rule_after_comm_destroy(hal_layer_call_t *call, hal_status_t status) {
   hal_live_t *comm = comm_of(call, "comm");
-  /* The plugin may have given the address to a new communicator meanwhile. */
+  /* The plugin may have used the address for a new communicator meanwhile. */
   while (comm && (comm->kind != HAL_LIVE_COMM || comm->address != (uintptr_t)value_of(call, "comm") || !comm->flags))
     comm = comm->next;
   if (!comm) return status;
@@ -133,7 +133,7 @@ hal_status_t hal_rule_after_comm_destroy(hal_layer_call_t *call, hal_status_t st
 
 /* ---- collectives ---- */
 
-/* Elements that a rank gives or takes, in blocks: of ranks, of one, of none. */
+/* Elements that a rank sends or receives, in blocks: one for each rank, one, or none. */
 enum { NONE, ONE, EACH };
 static const struct {
   uint8_t send, recv;
@@ -145,7 +145,8 @@ static const struct {
 };
 enum { OPS = sizeof shapes / sizeof *shapes };
 
-/* Checks one side's memory. NULL is allowed where this rank may have no part in it; a size that arrays give is not known here. */
+/* Checks one side's memory. NULL is allowed if this rank may not use it; a size that arrays determine is not known
+ * here. */
 static hal_status_t check_side(const hal_layer_call_t *call, const hal_live_t *comm, const hal_collective_t *desc,
                                uint8_t shape, const void *address, const uint64_t *counts, const char *what) {
   size_t size;
@@ -153,7 +154,7 @@ static hal_status_t check_side(const hal_layer_call_t *call, const hal_live_t *c
   if (shape == EACH && !comm->size) return HAL_OK;
   if (__builtin_mul_overflow((size_t)desc->count, hal_dtype_size(desc->dtype), &size) ||
       __builtin_mul_overflow(size, shape == EACH ? comm->size : 1, &size))
-    return hal_validate_misuse(call, "%s: %llu elements for each rank are more than memory can hold", what,
+    return hal_validate_misuse(call, "%s: %llu elements for each rank exceed the address space", what,
                                (unsigned long long)desc->count);
   return hal_validate_range(call, what, address, size, comm->device);
 }

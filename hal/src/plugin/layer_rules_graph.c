@@ -1,4 +1,4 @@
-/* layer_rules_graph.c: what the ops of virtual memory, graphs and exports promise beyond what holds for all. */
+/* layer_rules_graph.c: the rules of virtual memory, graphs and exports, beyond those for all ops. */
 #include "plugin/layer_rules.h"
 
 #include "plugin/extension.h"
@@ -58,10 +58,10 @@ hal_status_t hal_rule_before_share(hal_layer_call_t *call) {
 }
 
 hal_status_t hal_rule_after_share(hal_layer_call_t *call, hal_status_t status) {
-  const uint32_t asked = (uint32_t)value_of(call, "kind"), given = WRITTEN(call, 0, hal_memory_handle_t).kind;
-  if (asked == given) return status;
-  return hal_validate_fault(call->plugin, call->slot, "the plugin gave a handle of kind %u where %u was asked for",
-                            given, asked);
+  const uint32_t wanted = (uint32_t)value_of(call, "kind"), given = WRITTEN(call, 0, hal_memory_handle_t).kind;
+  if (wanted == given) return status;
+  return hal_validate_fault(call->plugin, call->slot,
+                            "the plugin returned a handle of kind %u for the requested kind %u", given, wanted);
 }
 
 hal_status_t hal_rule_before_capture_begin(hal_layer_call_t *call) {
@@ -98,11 +98,11 @@ hal_status_t hal_rule_after_capture_status(hal_layer_call_t *call, hal_status_t 
   const uint64_t id = WRITTEN(call, 1, uint64_t);
   if (told > HAL_CAPTURE_INVALID || (told == HAL_CAPTURE_NONE) != (id == 0))
     return hal_validate_fault(call->plugin, call->slot,
-                              "the plugin answered state %u of capture %llu; a capture has a "
+                              "the plugin returned state %u of capture %llu; a capture has a "
                               "number, and no capture has 0",
                               told, (unsigned long long)id);
   if (!stream || !stream->flags || told != HAL_CAPTURE_NONE) return status;
-  return hal_validate_fault(call->plugin, call->slot, "the plugin forgot the capture that it has begun");
+  return hal_validate_fault(call->plugin, call->slot, "the plugin does not report the capture that it has begun");
 }
 
 hal_status_t hal_rule_after_instantiate(hal_layer_call_t *call, hal_status_t status) {
@@ -122,11 +122,11 @@ hal_status_t hal_rule_after_extensions(hal_layer_call_t *call, hal_status_t stat
 
 /* ---- bytes for other processes and for the disk ---- */
 
-/* Of module_export, ipc_export and event_ipc_export. */
+/* For module_export, ipc_export and event_ipc_export. */
 hal_status_t hal_rule_before_export(hal_layer_call_t *call) {
   const char *const name = hal_validate_argument(call, "data") ? "data" : "handle";
   if (value_of(call, name) || !value_of(call, "room")) return HAL_OK;
-  return hal_validate_misuse(call, "%s is NULL for %zu bytes; pass memory, or a room of 0", name,
+  return hal_validate_misuse(call, "%s is NULL for %zu bytes; pass memory, or a size of 0", name,
                              (size_t)value_of(call, "room"));
 }
 
@@ -138,6 +138,6 @@ hal_status_t hal_rule_before_open(hal_layer_call_t *call) {
 
 hal_status_t hal_rule_after_export(hal_layer_call_t *call, hal_status_t status) {
   if (WRITTEN(call, 0, size_t)) return status;
-  return hal_validate_fault(call->plugin, call->slot, "the plugin gave a %s of 0 bytes; return UNIMPLEMENTED",
+  return hal_validate_fault(call->plugin, call->slot, "the plugin returned a %s of 0 bytes; return UNIMPLEMENTED",
                             hal_validate_argument(call, "data") ? "module" : "handle");
 }

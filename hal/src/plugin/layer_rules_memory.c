@@ -1,4 +1,4 @@
-/* layer_rules_memory.c: what ops of memory promise: ranges, allocations, copies, fills. */
+/* layer_rules_memory.c: the rules of memory: ranges, allocations, copies, fills. */
 #include <stdint.h>
 
 #include "base/dtype.h"
@@ -7,22 +7,22 @@
 
 /* ---- ranges of device memory ---- */
 
-/* Says why an address lies in no live allocation. */
+/* Reports why an address is not in a live allocation. */
 static hal_status_t refuse_address(const hal_layer_call_t *call, const char *what, const void *address, size_t size,
                                    int32_t device) {
   const uintptr_t freed = hal_live_dead_range(&state_of(call)->lives, (uintptr_t)address);
   if (freed)
     return hal_validate_misuse(call,
-                               "%s, %zu bytes at %p, lies in device memory at %p that was freed; free it after its "
+                               "%s, %zu bytes at %p, is in device memory at %p that was freed; free it after its "
                                "last use",
                                what, size, address, (void *)freed);
   return hal_validate_misuse(call,
-                             "%s, %zu bytes at %p, lies in no live allocation of device %d; pass an address within "
-                             "what memory_alloc gave",
+                             "%s, %zu bytes at %p, is in no live allocation of device %d; pass an address within "
+                             "memory of memory_alloc",
                              what, size, address, device);
 }
 
-/* Calls that name the device of each range: it is that of the memory. */
+/* Calls with the device of each range: it is that of the memory. */
 static int is_copy(uint32_t slot) {
   return slot == HAL_SLOT_memory_copy || slot == HAL_SLOT_memory_copy_2d || slot == HAL_SLOT_memory_copy_batch;
 }
@@ -44,7 +44,7 @@ hal_status_t hal_validate_range(const hal_layer_call_t *call, const char *what, 
   const size_t before = (uintptr_t)address - live->address;
   if (size > live->size - before)
     return hal_validate_misuse(call,
-                               "%s, %zu bytes at %p, ends %zu bytes behind the allocation of %zu bytes at %p; copy "
+                               "%s, %zu bytes at %p, ends %zu bytes past the allocation of %zu bytes at %p; copy "
                                "less, or allocate more",
                                what, size, address, size - (live->size - before), live->size, (void *)live->address);
   if (live->device == device) return HAL_OK;
@@ -63,11 +63,11 @@ hal_status_t hal_validate_range(const hal_layer_call_t *call, const char *what, 
 /* ---- memory ---- */
 
 hal_status_t hal_rule_before_alloc(hal_layer_call_t *call) {
-  if (!value_of(call, "size")) return hal_validate_misuse(call, "size is 0; ask for at least one byte");
+  if (!value_of(call, "size")) return hal_validate_misuse(call, "size is 0; pass at least one byte");
   return HAL_OK;
 }
 
-/* Least alignments that plugin_ops.def promises. */
+/* The minimum alignments of plugin_ops.def. */
 enum { DEVICE_ALIGNMENT = 256, HOST_ALIGNMENT = 64 };
 
 hal_status_t hal_rule_after_alloc(hal_layer_call_t *call, hal_status_t status) {
@@ -78,16 +78,17 @@ hal_status_t hal_rule_after_alloc(hal_layer_call_t *call, hal_status_t status) {
   const uint32_t own = device < HAL_MAX_DEVICES ? validate->alignment[device] : 0;
   const uint32_t alignment = own ? own : DEVICE_ALIGNMENT;
   if ((uintptr_t)address % alignment)
-    return hal_validate_fault(call->plugin, call->slot,
-                              "the plugin gave %p, which is not aligned to %u bytes; align memory to 256 bytes, or say "
-                              "another base_alignment in device_info",
-                              address, alignment);
+    return hal_validate_fault(
+        call->plugin, call->slot,
+        "the plugin returned %p, which is not aligned to %u bytes; align memory to 256 bytes, or set "
+        "another base_alignment in device_info",
+        address, alignment);
   const hal_live_t *const other = hal_live_find_overlap(&validate->lives, (uintptr_t)address, size);
   if (address && other)
     return hal_validate_fault(
         call->plugin, call->slot,
-        "the plugin gave %zu bytes at %p, which overlap the live %zu bytes at %p of device %d; give "
-        "each allocation memory of its own",
+        "the plugin returned %zu bytes at %p, which overlap the live %zu bytes at %p of device %d; return "
+        "separate memory for each allocation",
         size, address, other->size, (void *)other->address, other->device);
   return status;
 }
@@ -95,8 +96,9 @@ hal_status_t hal_rule_after_alloc(hal_layer_call_t *call, hal_status_t status) {
 hal_status_t hal_rule_after_host_alloc(hal_layer_call_t *call, hal_status_t status) {
   void *const address = WRITTEN(call, 0, void *);
   if ((uintptr_t)address % HOST_ALIGNMENT == 0) return status;
-  return hal_validate_fault(call->plugin, call->slot, "the plugin gave %p, which is not aligned to %d bytes; align it",
-                            address, HOST_ALIGNMENT);
+  return hal_validate_fault(call->plugin, call->slot,
+                            "the plugin returned %p, which is not aligned to %d bytes; align it", address,
+                            HOST_ALIGNMENT);
 }
 
 static int share_bytes(uintptr_t a, size_t a_size, uintptr_t b, size_t b_size) {
@@ -110,7 +112,7 @@ static hal_status_t check_sides(const hal_layer_call_t *call, int32_t to, int32_
     return hal_validate_misuse(call, "both sides are host memory; use memcpy, or name a device");
   if (stream && stream->device != to && stream->device != from)
     return hal_validate_misuse(call,
-                               "the stream is of device %d and the copy from %d to %d; take a stream of one of them",
+                               "the stream is of device %d and the copy from %d to %d; use a stream of one of them",
                                stream->device, from, to);
   return HAL_OK;
 }
@@ -128,7 +130,7 @@ static hal_status_t check_copy(const hal_layer_call_t *call, const hal_copy_t *c
   if (copy->src_device != HAL_HOST)
     HAL_RETURN_IF_ERROR(hal_validate_range(call, "src", copy->src, size, copy->src_device));
   if (share_bytes(dst, size, src, size))
-    return hal_validate_misuse(call, "%zu bytes from %p to %p overlap; copy by way of other memory", size, copy->src,
+    return hal_validate_misuse(call, "%zu bytes from %p to %p overlap; copy through other memory", size, copy->src,
                                copy->dst);
   return HAL_OK;
 }
@@ -142,7 +144,7 @@ hal_status_t hal_rule_before_copy(hal_layer_call_t *call) {
   return check_copy(call, &copy);
 }
 
-/* The ordinal of a copy that is described by a struct; those that are arguments are checked by their names. */
+/* The ordinal of a copy in a struct; ordinals that are arguments are checked by their names. */
 static hal_status_t check_copy_ordinal(const hal_layer_call_t *call, const char *name, int32_t ordinal) {
   const int32_t count = state_of(call)->device_count;
   if (count < 0 || (ordinal >= HAL_HOST && ordinal < count)) return HAL_OK;
@@ -200,9 +202,9 @@ hal_status_t hal_rule_before_copy_batch(hal_layer_call_t *call) {
 hal_status_t hal_rule_before_fill(hal_layer_call_t *call) {
   const size_t size = (size_t)value_of(call, "size"), pattern = (size_t)value_of(call, "pattern_size");
   if (!value_of(call, "pattern") || !pattern || pattern > 16 || (pattern & (pattern - 1)))
-    return hal_validate_misuse(call, "a pattern of %zu bytes; it has 1, 2, 4, 8 or 16", pattern);
+    return hal_validate_misuse(call, "invalid pattern of %zu bytes; expected 1, 2, 4, 8 or 16", pattern);
   if (size % pattern)
-    return hal_validate_misuse(call, "%zu bytes are no multiple of the pattern's %zu; fill whole patterns", size,
+    return hal_validate_misuse(call, "%zu bytes are not a multiple of the pattern's %zu; fill whole patterns", size,
                                pattern);
   return hal_validate_range(call, "dst", (const void *)value_of(call, "dst"), size, (int32_t)value_of(call, "device"));
 }
@@ -224,7 +226,7 @@ hal_status_t hal_rule_after_memory_info(hal_layer_call_t *call, hal_status_t sta
   const size_t available = WRITTEN(call, 0, size_t), total = WRITTEN(call, 1, size_t);
   if (available <= total) return status;
   return hal_validate_fault(call->plugin, call->slot,
-                            "the plugin answered %zu bytes free of %zu; free is part of total", available, total);
+                            "the plugin returned %zu bytes free of %zu; free is part of total", available, total);
 }
 
 hal_status_t hal_rule_before_random(hal_layer_call_t *call) {
@@ -240,12 +242,11 @@ hal_status_t hal_rule_before_random(hal_layer_call_t *call) {
   return hal_validate_range(call, "desc->dst", desc->dst, size, desc->device);
 }
 
-/* Which addresses of the device are host memory is known to the plugin alone. */
+/* Only the plugin knows which addresses of the device are host memory. */
 hal_status_t hal_rule_after_host_pointer(hal_layer_call_t *call, hal_status_t status) {
   const int32_t device = (int32_t)value_of(call, "device");
   if (!WRITTEN(call, 0, void *))
-    return hal_validate_fault(call->plugin, call->slot,
-                              "the plugin answered OK and gave NULL; answer a failure instead");
+    return hal_validate_fault(call->plugin, call->slot, "the plugin returned OK and NULL; return a failure instead");
   if (device < HAL_MAX_DEVICES) state_of(call)->host_pointers |= UINT64_C(1) << device; /* HAL_MAX_DEVICES is 64 */
   return status;
 }

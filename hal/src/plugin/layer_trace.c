@@ -14,7 +14,7 @@
 
 enum { MAX_DEPTH = 8, LINE_BYTES = 1024 };
 
-/* Start times of the calls that this thread has under way; defaults call other ops, so they nest. */
+/* Start times of the calls that this thread is running; defaults call other ops, so they nest. */
 static _Thread_local struct {
   int depth;
   int64_t start_ns[MAX_DEPTH];
@@ -26,7 +26,7 @@ typedef struct line_s {
 
 #define PUT(line, ...) hal_text_append((line)->text, sizeof(line)->text, __VA_ARGS__)
 
-/* ---- arguments ----------------------------------------------------------------------------------------------------- */
+/* ---- arguments --------------------------------------------------------------------------------------------------- */
 
 static void put_launch(line_t *line, const hal_launch_t *launch) {
   PUT(line, "grid %ux%ux%u, block %ux%ux%u, %u arguments", launch->grid[0], launch->grid[1], launch->grid[2],
@@ -39,7 +39,7 @@ static void put_copy_2d(line_t *line, const hal_copy_2d_t *copy) {
       copy->dst_pitch);
 }
 
-/* What the plugin is given. */
+/* Writes an argument of the plugin. */
 static void put_argument(line_t *line, const hal_argument_t *argument) {
   const void *const address = (const void *)argument->value;
   PUT(line, "%s=", argument->name);
@@ -97,7 +97,7 @@ static int is_answer(const hal_argument_t *argument) {
   return class == HAL_CLASS_MADE || class == HAL_CLASS_OUT || class == HAL_CLASS_STRUCT;
 }
 
-/* What the plugin wrote. */
+/* Writes a result of the plugin. */
 static void put_answer(line_t *line, const hal_argument_t *argument) {
   const void *const at = (const void *)argument->value;
   void *made;
@@ -148,7 +148,7 @@ static void put_answer(line_t *line, const hal_argument_t *argument) {
   }
 }
 
-/* ---- lines --------------------------------------------------------------------------------------------------------- */
+/* ---- lines ------------------------------------------------------------------------------------------------------- */
 
 static void head(line_t *line, int depth, const char *mark, const hal_plugin_t *plugin) {
   line->text[0] = '\0';

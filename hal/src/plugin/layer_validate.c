@@ -1,4 +1,4 @@
-/* layer_validate.c: what holds for every op: arguments, handles, out-parameters, status codes. */
+/* layer_validate.c: the rules for every op: arguments, handles, out-parameters, status codes. */
 #include "plugin/layer_validate.h"
 
 #include <stdarg.h>
@@ -18,7 +18,7 @@ static const uint8_t classes[HAL_TYPE_COUNT] = {
 #undef HAL_TYPE_CLASS
 };
 
-/* Bytes of what an OUT or MADE argument points at. */
+/* Returns the size of the target of an OUT or MADE argument. */
 static size_t out_size(uint32_t type) {
   switch (type) {
     case HAL_TYPE_OUT_I32:
@@ -30,7 +30,7 @@ static size_t out_size(uint32_t type) {
       return sizeof(void *); /* handles, addresses, size_t, int64_t */
   }
 }
-_Static_assert(sizeof(hal_stream_error_t) <= HAL_CALL_ROOM, "room for each");
+_Static_assert(sizeof(hal_stream_error_t) <= HAL_CALL_ROOM, "the layer has memory for each");
 
 /* ---- findings ---- */
 
@@ -38,7 +38,7 @@ static hal_status_t report(const hal_plugin_t *plugin, uint32_t slot, hal_status
   char line[TEXT_BYTES + 128];
   snprintf(line, sizeof line, "validate: %s, %s: %s", plugin->info.name ? plugin->info.name : "plugin",
            hal_registry_slot_name(slot), text);
-  hal_log_write(HAL_LOG_ERROR, line); /* whatever the level: the layer was asked for by name */
+  hal_log_write(HAL_LOG_ERROR, line); /* regardless of the level: the user has requested the layer */
   snprintf(line, sizeof line, "validate: %s", text);
   return hal_error_from_plugin(status, 0, line);
 }
@@ -61,11 +61,11 @@ hal_status_t hal_validate_fault(const hal_plugin_t *plugin, uint32_t slot, const
   return report(plugin, slot, HAL_INTERNAL, text);
 }
 
-/* ---- life ---- */
+/* ---- lifetime ---- */
 
 hal_status_t hal_validate_create(hal_plugin_t *plugin) {
   hal_validate_t *const validate = hal_calloc(1, sizeof *validate);
-  if (!validate) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory while making the validate layer");
+  if (!validate) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory while creating the validate layer");
   pthread_mutex_init(&validate->lives.lock, NULL);
   validate->device_count = -1;
   plugin->validate = validate;
@@ -111,7 +111,7 @@ static hal_status_t check_life(const hal_layer_call_t *call, const hal_validate_
   }
 }
 
-/* Arguments that are ordinals by their name, and where HAL_HOST is one. */
+/* Arguments that are ordinals by their name, and those that may be HAL_HOST. */
 static int is_ordinal(const char *name) {
   static const char *const names[] = {"device", "peer", "dst_device", "src_device"};
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
@@ -156,7 +156,7 @@ static hal_status_t check_handle(const hal_layer_call_t *call, hal_validate_t *v
   const char *const maker = handle_kinds[argument->type].maker, *const text = hal_live_text(kind);
   const uintptr_t handle = (uintptr_t)argument->value;
   if (!handle) {
-    /* A NULL stream is the synchronous stream; destroying nothing is allowed where plugin_ops.def says so. */
+    /* A NULL stream is the synchronous stream; destroying NULL is allowed if plugin_ops.def allows it. */
     if (kind == HAL_LIVE_STREAM || call->slot == HAL_SLOT_event_destroy) return HAL_OK;
     return hal_validate_misuse(call, "%s is NULL; pass a %s from %s", argument->name, text, maker);
   }
@@ -164,7 +164,7 @@ static hal_status_t check_handle(const hal_layer_call_t *call, hal_validate_t *v
   if (hal_live_is_dead(&validate->lives, kind, handle))
     return hal_validate_misuse(call, "%s %p was destroyed by %s before; destroy a %s once, after its last use",
                                argument->name, (void *)handle, hal_live_end_op(kind), text);
-  return hal_validate_misuse(call, "%s %p is no %s of this plugin; pass one from its %s", argument->name,
+  return hal_validate_misuse(call, "%s %p is not a %s of this plugin; pass one from its %s", argument->name,
                              (void *)handle, text, maker);
 }
 
@@ -178,9 +178,9 @@ static hal_status_t check_borrowed(const hal_layer_call_t *call, const hal_argum
       [HAL_TYPE_COMM_DESC] = HAL_STRUCT_SIZE(hal_comm_desc_t, name),
   };
   const void *const at = (const void *)argument->value;
-  if (!at && call->slot == HAL_SLOT_profile_range) return HAL_OK; /* closes a range */
+  if (!at && call->slot == HAL_SLOT_profile_range) return HAL_OK; /* ends a range */
   if (argument->type == HAL_TYPE_COPIES || argument->type == HAL_TYPE_COMM_CALLS)
-    return HAL_OK; /* by their rules: there may be none */
+    return HAL_OK; /* checked by their rules: there may be none */
   if (!at) return hal_validate_misuse(call, "%s is NULL; it must not be", argument->name);
   size_t size;
   if (!least[argument->type]) return HAL_OK;
@@ -210,11 +210,11 @@ static hal_status_t check_argument(const hal_layer_call_t *call, hal_validate_t 
                                                                                     : HAL_OK;
     default:
       if (argument->value) return HAL_OK;
-      return hal_validate_misuse(call, "%s is NULL; pass the address of a variable for the answer", argument->name);
+      return hal_validate_misuse(call, "%s is NULL; pass the address of a variable for the result", argument->name);
   }
 }
 
-/* Tells whether an argument is of the device; one without a device is of any. Gives the device it is of. */
+/* Returns whether an argument belongs to the device, and its device; an argument without a device belongs to any. */
 static int is_of(hal_validate_t *validate, const hal_argument_t *argument, int32_t device, int32_t *out_device) {
   *out_device = device;
   if (argument->type == HAL_TYPE_I32) {
@@ -256,8 +256,8 @@ static hal_status_t check_devices(const hal_layer_call_t *call, hal_validate_t *
   return HAL_OK;
 }
 
-/* Finds what the call ends, and takes it out of the records: the plugin may give its address to another thread before
- * this call returns. */
+/* Finds the object that the call ends, and removes it from the records, because the plugin may return its address to
+ * another thread before this call returns. */
 static hal_status_t take_ended(hal_layer_call_t *call, hal_validate_t *validate) {
   const uint8_t ends = hal_rules[call->slot].ends;
   if (!ends) return HAL_OK;
@@ -268,18 +268,18 @@ static hal_status_t take_ended(hal_layer_call_t *call, hal_validate_t *validate)
     if (classes[call->arguments[i].type] == HAL_CLASS_HANDLE && handle_kinds[call->arguments[i].type].kind == kind)
       argument = &call->arguments[i];
   const uintptr_t address = (uintptr_t)argument->value;
-  if (!address) return HAL_OK; /* check_handle has let it pass; memory_free(NULL) is HAL_OK */
+  if (!address) return HAL_OK; /* check_handle has accepted it; memory_free(NULL) is HAL_OK */
   hal_live_t *const live = hal_live_find(&validate->lives, kind, address);
   if (!live && hal_live_is_dead(&validate->lives, kind, address))
-    return hal_validate_misuse(call, "the %s at %p was given back before; give it back once", hal_live_text(kind),
+    return hal_validate_misuse(call, "the %s at %p was released before; release it once", hal_live_text(kind),
                                (void *)address);
   if (!live)
-    return hal_validate_misuse(call, "there is no %s that begins at %p; pass an address that the plugin gave",
+    return hal_validate_misuse(call, "there is no %s that begins at %p; pass an address that the plugin returned",
                                hal_live_text(kind), (void *)address);
   if (device && live->device != (int32_t)device->value)
-    return hal_validate_misuse(call, "the %s at %p is of device %d and not of device %d; name its own device",
+    return hal_validate_misuse(call, "the %s at %p is of device %d and not of device %d; pass its own device",
                                hal_live_text(kind), (void *)address, live->device, (int32_t)device->value);
-  if (live->count > 1) { /* given several times, to be given back as often */
+  if (live->count > 1) { /* returned several times, so it must be released as often */
     live->count--;
     return HAL_OK;
   }
@@ -304,7 +304,7 @@ static hal_status_t check_call(hal_layer_call_t *call, hal_validate_t *validate)
   return take_ended(call, validate);
 }
 
-/* Puts the layer's own room in the place of every out-parameter. */
+/* Replaces every out-parameter by the layer's own memory. */
 static void redirect_outs(hal_layer_call_t *call) {
   for (uint32_t i = 0; i < call->count; i++) {
     hal_argument_t *const argument = &call->arguments[i];
@@ -346,7 +346,7 @@ hal_status_t hal_validate_enter(hal_layer_call_t *call) {
 
 static int is_code(hal_status_t status) { return strcmp(hal_status_name(status), "UNRECOGNISED") != 0; }
 
-/* Codes that say all there is to say. */
+/* Codes that need no message. */
 static int needs_no_message(uint32_t slot, hal_status_t status) {
   return status == HAL_OK || status == HAL_UNIMPLEMENTED || status == HAL_NOT_READY ||
          (status == HAL_NOT_FOUND && (slot == HAL_SLOT_op_find || slot == HAL_SLOT_memory_pointer_info ||
@@ -362,13 +362,14 @@ static int may_be_not_ready(uint32_t slot) {
 static hal_status_t check_status(const hal_layer_call_t *call, hal_status_t status) {
   if (!is_code(status))
     return hal_validate_fault(call->plugin, call->slot,
-                              "the plugin answered %d, which is no status code; answer one of plugin.h", (int)status);
+                              "the plugin returned %d, which is not a status code; return one of plugin.h",
+                              (int)status);
   if (status == HAL_NOT_READY && !may_be_not_ready(call->slot))
     return hal_validate_fault(call->plugin, call->slot,
-                              "the plugin answered NOT_READY, which only queries may; wait, or answer a failure");
+                              "the plugin returned NOT_READY, which only queries may; wait, or return a failure");
   if (needs_no_message(call->slot, status) || hal_error_has_plugin_message(status)) return status;
   hal_validate_fault(call->plugin, call->slot,
-                     "the plugin answered %s without a message; call hal_host->error_set with what was tried, which "
+                     "the plugin returned %s without a message; call hal_host->error_set with what was tried, which "
                      "value, and what to do",
                      hal_status_name(status));
   return status;
@@ -380,25 +381,25 @@ static int is_filled(const unsigned char *bytes, size_t size) {
   return i == size;
 }
 
-/* Checks what the plugin wrote, and hands it to the caller when the call was successful. */
+/* Checks what the plugin wrote, and copies it to the caller if the call was successful. */
 static hal_status_t check_out(const hal_layer_call_t *call, const hal_argument_t *argument, const hal_layer_out_t *out,
                               hal_status_t status) {
   const int is_struct = classes[argument->type] == HAL_CLASS_STRUCT;
   hal_status_t result = status;
   if (!is_filled(out->room + out->size, HAL_CALL_GUARD))
     result = hal_validate_fault(call->plugin, call->slot,
-                                "the plugin wrote behind the %zu bytes of %s; fill fields within %s only", out->size,
+                                "the plugin wrote past the %zu bytes of %s; fill fields within %s only", out->size,
                                 argument->name, is_struct ? "struct_size" : "its type");
   const int untouched = is_struct ? memcmp(out->room, out->original, out->size) == 0 : is_filled(out->room, out->size);
   if (status) {
     if (!untouched)
       hal_validate_fault(call->plugin, call->slot,
-                         "the plugin answered %s and wrote to %s; leave it untouched on failure",
+                         "the plugin returned %s and wrote to %s; leave it unchanged on failure",
                          hal_status_name(status), argument->name);
     return result;
   }
   if (untouched && !is_struct)
-    return hal_validate_fault(call->plugin, call->slot, "the plugin answered OK and did not write %s; set it before",
+    return hal_validate_fault(call->plugin, call->slot, "the plugin returned OK and did not write %s; set it before",
                               argument->name);
   memcpy(out->original, out->room, out->size);
   return result;
@@ -415,13 +416,14 @@ static hal_status_t check_outs(const hal_layer_call_t *call, hal_status_t status
   return result;
 }
 
-/* Whether a handle is given once. A communicator whose comm_destroy is running may be gone for the plugin already. */
+/* Returns whether a handle is returned once. The plugin may already have freed a communicator whose comm_destroy is
+ * running. */
 static int is_unique(hal_live_kind_t kind, const hal_live_t *twin) {
   return kind == HAL_LIVE_EVENT || kind == HAL_LIVE_SEMAPHORE || (kind == HAL_LIVE_COMM && !twin->flags);
 }
 
-/* What a NULL handle would be: only streams may be, the communicator that a rank does not join, and memory that a
- * library has no use for registering. */
+/* Results that may be NULL: streams, the communicator that a rank does not join, and memory whose registration a
+ * library does not use. */
 static hal_status_t record_made(hal_layer_call_t *call, hal_validate_t *validate) {
   hal_live_t *const made = call->made;
   const hal_live_kind_t kind = (hal_live_kind_t)(hal_rules[call->slot].makes - 1);
@@ -439,13 +441,13 @@ static hal_status_t record_made(hal_layer_call_t *call, hal_validate_t *validate
   if (!address && (kind == HAL_LIVE_STREAM || kind == HAL_LIVE_COMM_MEMORY || call->slot == HAL_SLOT_comm_split))
     return HAL_OK;
   if (!address)
-    return hal_validate_fault(call->plugin, call->slot,
-                              "the plugin answered OK and gave NULL; answer a failure instead");
+    return hal_validate_fault(call->plugin, call->slot, "the plugin returned OK and NULL; return a failure instead");
   hal_live_t *twin = hal_live_find(&validate->lives, kind, address);
   if (twin && is_unique(kind, twin))
-    return hal_validate_fault(call->plugin, call->slot, "the plugin gave %s %p, which is alive already; make another",
-                              hal_live_text(kind), (void *)address);
-  if (call->slot == HAL_SLOT_kernel_get) { /* may be one for all modules, and is not given back */
+    return hal_validate_fault(call->plugin, call->slot,
+                              "the plugin returned %s %p, which is alive already; create another", hal_live_text(kind),
+                              (void *)address);
+  if (call->slot == HAL_SLOT_kernel_get) { /* may be one for all modules, and is not released */
     made->owner = (uintptr_t)hal_validate_argument(call, "module")->value;
     const hal_live_t *const module = hal_live_find(&validate->lives, HAL_LIVE_MODULE, made->owner);
     made->device = module ? module->device : 0;
@@ -468,9 +470,9 @@ static void remove_kernel_of(hal_lives_t *lives, hal_live_t *live, void *module)
   hal_free(live);
 }
 
-static void settle_ended(hal_layer_call_t *call, hal_validate_t *validate, hal_status_t status) {
+static void finish_ended(hal_layer_call_t *call, hal_validate_t *validate, hal_status_t status) {
   if (!call->ended) return;
-  if (status) { /* it lives on */
+  if (status) { /* it remains alive */
     hal_live_add(&validate->lives, call->ended);
   } else {
     if (call->ended->kind == HAL_LIVE_MODULE)
@@ -489,7 +491,7 @@ hal_status_t hal_validate_leave(hal_layer_call_t *call, hal_status_t status) {
   hal_mutex_lock_and_defer(&validate->lives.lock);
   if (!status && rule->after) status = rule->after(call, status);
   if (!status && rule->makes) status = record_made(call, validate);
-  settle_ended(call, validate, status);
+  finish_ended(call, validate, status);
   hal_mutex_unlock_and_run(&validate->lives.lock);
   hal_free(call->made);
   return status;

@@ -1,4 +1,4 @@
-/* loader.c: one plugin from its file to a checked function table. */
+/* loader.c: loads one plugin from its file to a checked function table. */
 #define _GNU_SOURCE /* realpath, RTLD_LOCAL */
 #include "plugin/loader.h"
 
@@ -23,11 +23,11 @@
 #define FIRST_SLOT offsetof(hal_plugin_api_t, info)
 #define SLOT_SIZE sizeof(void (*)(void))
 
-/* The defaults of sdk/defaults.h reach the host by this name on both sides. */
+/* The defaults of sdk/defaults.h use this name for the host on both sides. */
 const hal_host_api_t *hal_host = &hal_host_api;
 
 static hal_status_t open_library(const char *path, hal_plugin_entry_fn_t *out_entry) {
-  /* NOW: a missing function is found here and not in the middle of training. LOCAL: plugins do not see each other. */
+  /* NOW: a missing function is found here and not during training. LOCAL: plugins do not see each other's symbols. */
   void *const library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!library) {
     const char *const cause = dlerror();
@@ -55,7 +55,7 @@ static hal_status_t check_build(const char *path, const hal_plugin_api_t *api) {
                          "way",
                          path, missing & HAL_BUILD_ASAN ? "address" : "thread");
   if (own & ~api->build_flags & HAL_BUILD_TSAN)
-    hal_log(HAL_LOG_WARNING, "%s was built without the thread sanitizer: races inside it stay unseen", path);
+    hal_log(HAL_LOG_WARNING, "%s was built without the thread sanitizer: races inside it are not detected", path);
   return HAL_OK;
 }
 
@@ -75,13 +75,13 @@ static hal_status_t check_slots(const char *path, hal_plugin_t *plugin) {
   hal_group_gap_t gap;
   if (hal_slots_check_groups(api, &gap)) return HAL_OK;
   return hal_error_set(HAL_INCOMPATIBLE,
-                       "%s provides half of the group '%s': it has %s but not %s; define these too, or "
+                       "%s implements the group '%s' in part: it has %s but not %s; define these too, or "
                        "none of the group",
                        path, gap.group, gap.provided, gap.missing);
 }
 
-/* Names that torch.device knows or knew, of c10/core/DeviceType.h: two meanings of one name would be a riddle in every
- * message, and c10's register_privateuse1_backend refuses some of them. */
+/* Names that torch.device knows or knew, of c10/core/DeviceType.h: a second meaning would make every message ambiguous,
+ * and c10's register_privateuse1_backend refuses some of them. */
 static int is_torch_name(const char *name) {
   static const char *const names[] = {"mkldnn", "opengl", "opencl", "ideep", "hip",  "fpga", "maia",
                                       "ort",    "xla",    "vulkan", "metal", "xpu",  "mps",  "meta",
@@ -104,13 +104,13 @@ static hal_status_t check_info(const char *path, hal_plugin_t *plugin) {
   }
   if (!info->name || !hal_plugin_name_is_valid(info->name, strlen(info->name)))
     return hal_error_set(HAL_INCOMPATIBLE,
-                         "%s calls itself '%.100s', which cannot name a device; use lower-case letters, "
+                         "%s has the name '%.100s', which cannot name a device; use lower-case letters, "
                          "digits and '_', at most 31, beginning with a letter",
                          path, info->name ? info->name : "(null)");
   if (is_torch_name(info->name))
     return hal_error_set(HAL_INCOMPATIBLE,
-                         "%s calls itself '%s', which torch reserves; choose another name in "
-                         "hal_plugin_info (names beginning with cpu, cuda or privateuse are taken too)",
+                         "%s has the name '%s', which torch reserves; choose another name in "
+                         "hal_plugin_info (names beginning with cpu, cuda or privateuse are reserved too)",
                          path, info->name);
   if (!info->vendor) info->vendor = "";
   if (!info->version) info->version = "";
@@ -133,7 +133,7 @@ hal_status_t hal_plugin_accept(const char *path, hal_plugin_t *plugin) {
   if (!is_supported(api)) return refuse_version(path, api);
   if (api->struct_size < FIRST_SLOT || api->struct_size > sizeof *api || (api->struct_size - FIRST_SLOT) % SLOT_SIZE)
     return hal_error_set(HAL_INCOMPATIBLE,
-                         "%s gave a function table of %zu bytes, which is no whole number of slots; build "
+                         "%s returned a function table of %zu bytes, which is not a multiple of a slot; build "
                          "it with the SDK's entry.c",
                          path, api->struct_size);
   HAL_RETURN_IF_ERROR(check_build(path, api));
@@ -150,7 +150,7 @@ hal_status_t hal_plugin_open(const char *resolved, hal_plugin_t *plugin) {
   hal_trial_step(HAL_TRIAL_ENTRY);
   const hal_status_t status = entry(&hal_host_api, &plugin->api);
   if (status == HAL_INCOMPATIBLE && (plugin->api.major || plugin->api.minor) && !is_supported(&plugin->api))
-    return refuse_version(resolved, &plugin->api); /* its entry has written the version */
+    return refuse_version(resolved, &plugin->api); /* the plugin's entry has written its version */
   if (status)
     return hal_error_set(status,
                          "%s refused this version of the plugin ABI, %d.%d (%s); build it against this version's "
@@ -168,7 +168,7 @@ hal_status_t hal_plugin_count_devices(hal_plugin_t *plugin) {
   status = hal_call_device_count(plugin, &count);
   if (status) return hal_error_plugin(plugin, HAL_SLOT_device_count, status);
   if (count < 0)
-    return hal_error_set(HAL_INTERNAL, "%s, device_count: answered %d devices; a count is 0 or more", plugin->info.name,
+    return hal_error_set(HAL_INTERNAL, "%s, device_count: returned %d devices; a count is 0 or more", plugin->info.name,
                          count);
   if (count == 0)
     return hal_error_set(HAL_UNAVAILABLE, "%s found no device on this machine; check the hardware and its driver",
@@ -180,7 +180,7 @@ hal_status_t hal_plugin_count_devices(hal_plugin_t *plugin) {
 hal_status_t hal_plugin_load(const char *path, hal_plugin_t *plugin) {
   char resolved[PATH_MAX];
   if (!path || path[0] != '/')
-    return hal_error_set(HAL_INVALID_ARGUMENT, "'%s' is not an absolute path; give one that begins with /",
+    return hal_error_set(HAL_INVALID_ARGUMENT, "'%s' is not an absolute path; expected one that begins with /",
                          path ? path : "");
   if (!realpath(path, resolved))
     return hal_error_set(errno == ENOENT || errno == ENOTDIR ? HAL_NOT_FOUND : HAL_FAILED_PRECONDITION,

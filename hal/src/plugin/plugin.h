@@ -1,6 +1,6 @@
-/* plugin.h: a loaded plugin, and the list of all. Private to hal/src.
+/* plugin.h: a loaded plugin, and the list of all plugins. Private to hal/src.
  *
- * Ownership: the registry owns plugins; they live until the process ends, so borrowed pointers never dangle. */
+ * Ownership: the registry owns plugins. They are valid until the process ends, so borrowed pointers never dangle. */
 #ifndef HAL_SRC_PLUGIN_H_
 #define HAL_SRC_PLUGIN_H_
 
@@ -26,8 +26,8 @@ enum {
 enum { HAL_PLUGIN_COLD = 0, HAL_PLUGIN_READY = 1, HAL_PLUGIN_FAILED = 2 };
 
 struct hal_plugin_s {
-  hal_plugin_api_t api;            /* called through call.h only: slots that an older plugin does not have are NULL */
-  uint32_t layers;                 /* HAL_LAYER_* bits; 0 = every slot is there and calls go straight to the table */
+  hal_plugin_api_t api;            /* called only through call.h: slots that an older plugin does not have are NULL */
+  uint32_t layers;                 /* HAL_LAYER_* bits; 0 = all slots exist and calls go directly to the table */
   struct hal_validate_s *validate; /* of the validate layer */
   int32_t index;                   /* in hal_registry.plugins */
   int32_t first_device, device_count;
@@ -35,8 +35,8 @@ struct hal_plugin_s {
   int32_t init_begun; /* init was called in this process; a child forked meanwhile must not use it either */
   hal_status_t init_status;
   char init_message[512];   /* cause when FAILED */
-  hal_lock_t lock;          /* serialises init; guards own_ops */
-  struct own_op_s *own_ops; /* that layers stand before, layer_own_op.c; they live as long as the process */
+  hal_lock_t lock;          /* serializes init; protects own_ops */
+  struct own_op_s *own_ops; /* operators with layers, layer_own_op.c; valid until the process ends */
   hal_plugin_info_t info;
   char *path;
 };
@@ -49,14 +49,15 @@ typedef struct hal_registry_s {
 } hal_registry_t;
 extern hal_registry_t hal_registry;
 
-/* In the child of a fork. */
+/* Called in the child of a fork. */
 void hal_registry_after_fork(void);
 
-/* Completes the failure `status` of a call of a plugin's op: puts plugin and op before the plugin's message, or says
- * that it gave none. Returns `status`; HAL_OK passes. */
+/* Completes the failure `status` of a call of a plugin's op: prepends plugin and op to the plugin's message, or reports
+ * that it has none. Returns `status`; HAL_OK is allowed. */
 hal_status_t hal_error_plugin(const hal_plugin_t *plugin, uint32_t slot, hal_status_t status);
 
-/* Logs a failure that no caller can be told, such as that of a function that destroys something. HAL_OK is allowed. */
+/* Logs a failure that cannot be returned to a caller, such as that of a function that destroys an object. HAL_OK is
+ * allowed. */
 void hal_error_report(const hal_plugin_t *plugin, uint32_t slot, hal_status_t status);
 
 #endif /* HAL_SRC_PLUGIN_H_ */

@@ -1,4 +1,4 @@
-/* registry.c: which plugins are active, and the one range of devices they make. */
+/* registry.c: the active plugins, and their common range of devices. */
 #define _POSIX_C_SOURCE 200809L
 #include "hal/registry.h"
 
@@ -24,20 +24,21 @@ enum { REPORT_BYTES = 8192 };
 hal_registry_t hal_registry;
 
 static hal_lock_t registry_lock;
-static char *opened_list; /* as given to the open that succeeded; NULL when it was automatic */
-static char report[REPORT_BYTES], problems[REPORT_BYTES]; /* of what was skipped; the part of it that is amiss */
+static char *opened_list; /* as passed to the open that succeeded; NULL if it was automatic */
+/* report: all skipped plugins; problems: those with an error */
+static char report[REPORT_BYTES], problems[REPORT_BYTES];
 
-/* One walk through a list or the search path. */
+/* The state of a search through a list or the search path. */
 typedef struct opening_s {
   hal_status_t first_failure;
   int automatic;
 } opening_t;
 
-/* Keeps the thread's message as the cause why `what` was skipped. */
+/* Records the thread's message as the reason why `what` was skipped. */
 static void report_skipped(opening_t *opening, hal_status_t status, const char *what, size_t what_length) {
   const char *const cause = hal_error_message();
   hal_text_append(report, sizeof report, "%s%.*s: %s", report[0] ? "\n" : "", (int)what_length, what, cause);
-  /* In a search a plugin for other hardware is everyday; in a list it was wanted. */
+  /* In a search, plugins for other hardware are normal; a plugin in a list was requested. */
   if (!opening->automatic || status != HAL_UNAVAILABLE)
     hal_text_append(problems, sizeof problems, "%s%.*s: %s", problems[0] ? "\n" : "", (int)what_length, what, cause);
   if (!opening->first_failure) opening->first_failure = status;
@@ -63,7 +64,7 @@ static void add_devices(hal_plugin_t *plugin) {
   hal_registry_hooks.added(plugin);
 }
 
-/* Loads the plugin at `path` and, when it is of use, makes it the next active one. */
+/* Loads the plugin at `path` and, if it is usable, makes it the next active one. */
 static hal_status_t activate(const char *path, const opening_t *opening) {
   if (hal_registry.plugin_count == HAL_MAX_PLUGINS || hal_registry.device_count == HAL_MAX_DEVICES)
     return hal_error_set(HAL_RESOURCE_EXHAUSTED, "a process has at most %d plugins and %d devices; name fewer plugins",
@@ -96,7 +97,7 @@ static int visit_automatic(const char *path, void *user_data) {
   opening_t *const opening = user_data;
   const hal_status_t status = activate(path, opening);
   if (status) report_skipped(opening, status, path, strlen(path));
-  return status == HAL_OK; /* the first one that is of use ends the walk */
+  return status == HAL_OK; /* the first usable one ends the search */
 }
 
 /* One item of a list: a name or an absolute path. */
@@ -132,7 +133,7 @@ static void open_list(const char *list, int from_environment, opening_t *opening
   }
 }
 
-/* Is a later call of hal_registry_open asking for what is open? */
+/* Checks whether a later call of hal_registry_open requests what is open. */
 static hal_status_t check_same(const char *list) {
   if (!list || (opened_list && strcmp(list, opened_list) == 0)) return HAL_OK;
   return hal_error_set(HAL_FAILED_PRECONDITION,
@@ -156,7 +157,7 @@ static hal_status_t open_locked(const char *list) {
   if (atomic_load(&hal_life.closed))
     return hal_error_set(HAL_FAILED_PRECONDITION,
                          "the plugins of this process have been shut down; start a new process");
-  /* An automatic open that found nothing fixed no device, so a list may still follow. */
+  /* An automatic open that found no plugin fixed no device, so a list may follow. */
   if (hal_registry.plugin_count > 0) return check_same(list);
 
   hal_layers_wanted(); /* arms HAL_FAULT before the first allocation */
@@ -169,8 +170,8 @@ static hal_status_t open_locked(const char *list) {
     open_list(wanted, !list, &opening);
     if (hal_registry.plugin_count == 0) {
       if (!opening.first_failure)
-        return hal_error_set(HAL_INVALID_ARGUMENT, "the list of plugins '%s' names none; give names or absolute paths",
-                             wanted);
+        return hal_error_set(HAL_INVALID_ARGUMENT,
+                             "the list of plugins '%s' is empty; expected names or absolute paths", wanted);
       return hal_error_set(opening.first_failure, "%s", report);
     }
   } else {
@@ -234,7 +235,7 @@ int32_t hal_registry_provides(int32_t index, uint32_t slot) {
 
 void hal_registry_after_fork(void) {
   if (hal_registry_is_open()) return;
-  /* A thread of the parent may have been opening: what it had is forgotten, libraries stay loaded. */
+  /* A thread of the parent may have been opening: its state is discarded, libraries stay loaded. */
   hal_registry.plugin_count = hal_registry.device_count = 0;
   memset(hal_registry.plugins, 0, sizeof hal_registry.plugins);
 }
@@ -247,7 +248,8 @@ static void shut_down(hal_plugin_t *plugin) {
   hal_log(HAL_LOG_WARNING, "%s", hal_error_message());
 }
 
-/* Without the lock, since memory that is drained calls functions of the application; a later open fails, as the process is closed. */
+/* Without the lock, since draining memory calls functions of the application; a later open fails, because the process
+ * is closed. */
 void hal_registry_close(void) {
   hal_lock(&registry_lock);
   const int was_closed = atomic_exchange(&hal_life.closed, 1);

@@ -1,5 +1,5 @@
 /* search_path.c: the directories that are searched for plugins: those added by the program, newest first, then
- * HAL_PLUGIN_PATH, a colon list. */
+ * HAL_PLUGIN_PATH, a colon-separated list. */
 #define _POSIX_C_SOURCE 200809L
 #include "plugin/search_path.h"
 
@@ -23,7 +23,7 @@ typedef struct directory_s {
   char path[];
 } directory_t;
 
-/* Directories of the program, newest first; never freed, since another thread may be walking. */
+/* Directories of the program, newest first; never freed, since another thread may be reading the list. */
 static directory_t *added;
 static hal_lock_t added_lock;
 
@@ -41,7 +41,7 @@ int hal_plugin_name_is_valid(const char *name, size_t length) {
 hal_status_t hal_registry_add_path(const char *path) {
   if (!path || path[0] != '/')
     return hal_error_set(HAL_INVALID_ARGUMENT,
-                         "plugin directory '%s' is not an absolute path; give one that begins with /",
+                         "plugin directory '%s' is not an absolute path; expected one that begins with /",
                          path ? path : "(null)");
   const size_t bytes = strlen(path) + 1;
   directory_t *const directory = hal_malloc(sizeof *directory + bytes);
@@ -59,10 +59,10 @@ hal_status_t hal_registry_add_path(const char *path) {
 static int each_directory(int (*visit)(const char *directory, void *user_data), void *user_data) {
   hal_lock(&added_lock);
   const directory_t *directory = added;
-  hal_unlock(&added_lock); /* what is behind the head never changes */
+  hal_unlock(&added_lock); /* the list after the head never changes */
   const directory_t *const newest = directory;
   for (; directory; directory = directory->next) {
-    const directory_t *twin = newest; /* one that was added again stands in the place of its newest entry */
+    const directory_t *twin = newest; /* a directory that was added again has the position of its newest entry */
     while (twin != directory && strcmp(twin->path, directory->path)) twin = twin->next;
     if (twin != directory) continue;
     const int result = visit(directory->path, user_data);
@@ -105,7 +105,7 @@ hal_status_t hal_search_plugin(const char *name, size_t length, char out_path[PA
   if (!hal_plugin_name_is_valid(name, length))
     return hal_error_set(
         HAL_INVALID_ARGUMENT,
-        "'%.*s' cannot name a plugin; give a name of lower-case letters, digits and '_' that begins with a "
+        "'%.*s' cannot name a plugin; expected a name of lower-case letters, digits and '_' that begins with a "
         "letter, or the absolute path of a plugin's file",
         (int)(length < 200 ? length : 200), name);
   search_t search = {.name = name, .length = (int)length, .path = out_path};
@@ -113,7 +113,7 @@ hal_status_t hal_search_plugin(const char *name, size_t length, char out_path[PA
   if (!search.tried[0])
     return hal_error_set(HAL_NOT_FOUND,
                          "plugin '%.*s' was not found: no directory is searched; set HAL_PLUGIN_PATH to the "
-                         "directory of libhal_%.*s.so, or give its absolute path",
+                         "directory of libhal_%.*s.so, or pass its absolute path",
                          (int)length, name, (int)length, name);
   return hal_error_set(HAL_NOT_FOUND,
                        "plugin '%.*s' was not found: there is no libhal_%.*s.so in %s; check the name, or set "

@@ -1,4 +1,4 @@
-/* slots.c: what plugin_ops.def and plugin_groups.def say, as tables, and the group rule. */
+/* slots.c: the contents of plugin_ops.def and plugin_groups.def as tables, and the group rule. */
 #include "plugin/slots.h"
 
 #include <string.h>
@@ -45,11 +45,11 @@ uint32_t hal_slot_find(const char *name, size_t length) {
   return HAL_SLOT_COUNT;
 }
 
-/* Whether providing this op obliges to provide its group. */
+/* Returns whether a plugin with this op must implement its group. */
 static int triggers_group(uint32_t slot) { return slots[slot].need != NEED_COMPANION; }
 
 static int needed_by_group(uint32_t slot, int group) {
-  /* Groups whose ops take handles of other groups: a stream and an event, memory without an address, a communicator. */
+  /* Groups whose ops use handles of other groups: a stream and an event, memory without an address, a communicator. */
   static const struct {
     int group, part;
   } parts[] = {{GROUP_STREAM_EVENT, GROUP_STREAM},

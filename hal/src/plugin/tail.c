@@ -1,5 +1,5 @@
-/* tail.c: the ops that a plugin built against an older header does not have in its table. The bodies are the archive's
- * own (sdk/defaults.h), here over hal_call_*, so that they stand on the plugin's functions. */
+/* tail.c: the ops that a plugin built against an older header does not have in its table. The code is that of the
+ * archive (sdk/defaults.h), here over hal_call_*, so that it calls the plugin's functions. */
 #define _POSIX_C_SOURCE 200809L
 #include "plugin/call.h"
 

@@ -23,9 +23,9 @@
 
 enum {
   LOADING_S = 30,    /* a vendor's library may take seconds on a cold disk */
-  LOOKING_S = 10,    /* probe and its like promise a few milliseconds */
-  STARTING_S = 120,  /* drivers of large machines take their time */
-  MOST_S = 86400,    /* of the setting */
+  LOOKING_S = 10,    /* probe and similar ops are documented to take a few milliseconds */
+  STARTING_S = 120,  /* drivers of large machines are slow */
+  MOST_S = 86400,    /* maximum of the setting */
   STEP_US = 100,     /* of the wait; most plugins load within a few of them */
   LONGEST_US = 10000 /* of the wait, once it takes long */
 };
@@ -38,9 +38,9 @@ void hal_trial_step(uint32_t step) {
   if (reported) atomic_store(&reported->step, step);
 }
 
-/* ---- settings ------------------------------------------------------------------------------------------------------ */
+/* ---- settings ---------------------------------------------------------------------------------------------------- */
 
-/* HAL_PLUGIN_TRIAL: 0 = no trials, more = seconds that each function gets. Gives -1 when it says nothing. */
+/* HAL_PLUGIN_TRIAL: 0 = no trials, more = seconds for each function. Returns -1 if it is not set. */
 static long setting(void) {
   const char *const text = hal_process_is_privileged() ? NULL : getenv("HAL_PLUGIN_TRIAL");
   char *end;
@@ -52,12 +52,12 @@ static long setting(void) {
 static long patience_s(uint32_t step) {
   const long wanted = setting();
   if (step == HAL_TRIAL_BEGUN || step == HAL_TRIAL_LOADING)
-    return wanted > LOADING_S ? wanted : LOADING_S; /* a busy disk is not the plugin's */
+    return wanted > LOADING_S ? wanted : LOADING_S; /* the disk may be busy, which is not the plugin's fault */
   if (wanted > 0) return wanted;
   return step == HAL_SLOT_init || step == HAL_SLOT_device_info ? STARTING_S : LOOKING_S;
 }
 
-/* Plugins that came with this library are as much to be trusted as it is: <folder>/lib and <folder>/plugins. */
+/* Plugins that are installed with this library are as trusted as it is: <folder>/lib and <folder>/plugins. */
 static int is_our_own(const char *path) {
   char own[PATH_MAX];
   Dl_info info;
@@ -72,17 +72,17 @@ static int is_our_own(const char *path) {
   return strncmp(path, own, length) == 0 && strncmp(rest, "/plugins/", 9) == 0 && !strchr(rest + 9, '/');
 }
 
-/* ---- the trial ----------------------------------------------------------------------------------------------------- */
+/* ---- the trial --------------------------------------------------------------------------------------------------- */
 
-/* Gives a child that was killed a moment to end: one that waits in the kernel, as drivers do, may not. */
+/* Waits a moment for a killed child to end: one that waits in the kernel, as drivers do, may not end. */
 static void kill_child(pid_t child) {
   kill(child, SIGKILL);
   for (int i = 0; i < 100 && waitpid(child, NULL, WNOHANG) == 0; i++)
     nanosleep(&(struct timespec){.tv_nsec = LONGEST_US * 1000}, NULL);
 }
 
-/* Waits for the child: 1 = it ended with `*out_status`, 0 = it did not come back from a function, -1 = it ended and somebody else
- * has waited for it (SIGCHLD is ignored, for one). */
+/* Waits for the child. Returns 1 = it ended with `*out_status`, 0 = a function did not return, -1 = it ended and its
+ * status is lost (for example if SIGCHLD is ignored). */
 static int wait_for(pid_t child, const hal_trial_page_t *page, int *out_status) {
   long step_us = STEP_US, waited_us = 0;
   uint32_t at = atomic_load(&page->step);
@@ -91,7 +91,7 @@ static int wait_for(pid_t child, const hal_trial_page_t *page, int *out_status) 
     if (got == child) return 1;
     if (got < 0 && errno != EINTR) return -1;
     const uint32_t now = atomic_load(&page->step);
-    if (now != at) at = now, waited_us = 0; /* each function has its time */
+    if (now != at) at = now, waited_us = 0; /* each function has its own time limit */
     if (waited_us >= patience_s(at) * 1000000L) break;
     nanosleep(&(struct timespec){.tv_nsec = step_us * 1000}, NULL);
     waited_us += step_us;
@@ -101,7 +101,7 @@ static int wait_for(pid_t child, const hal_trial_page_t *page, int *out_status) 
   return 0;
 }
 
-/* The last line that the child wrote, in quotes and after a comma, or "". */
+/* Returns the last line that the child wrote, in quotes and after a comma, or "". */
 static const char *last_words(int words, char *text, size_t size) {
   char tail[512];
   text[0] = '\0';
@@ -113,7 +113,7 @@ static const char *last_words(int words, char *text, size_t size) {
   while (begin > 0 && tail[begin - 1] != '\n') begin--;
   for (ssize_t i = begin; i < length; i++)
     if ((unsigned char)tail[i] < ' ') tail[i] = ' ';
-  if (length > begin) snprintf(text, size, ", and says \"%.*s\"", (int)(length - begin), tail + begin);
+  if (length > begin) snprintf(text, size, ", with the output \"%.*s\"", (int)(length - begin), tail + begin);
   return text;
 }
 
@@ -128,24 +128,26 @@ static hal_status_t refuse(const char *path, uint32_t step, int ended, int statu
   char text[80];
   const char *const place = where(step, text, sizeof text);
   if (!ended)
-    return hal_error_set(HAL_INCOMPATIBLE,
-                         "%s hangs %s: it was given %ld s%s; the plugin is not used; ask its vendor, or give it longer "
-                         "with HAL_PLUGIN_TRIAL=<seconds>",
-                         path, place, patience_s(step), said);
+    return hal_error_set(
+        HAL_INCOMPATIBLE,
+        "%s hangs %s: its limit was %ld s%s; the plugin is not used; report it to its vendor, or set a longer limit "
+        "with HAL_PLUGIN_TRIAL=<seconds>",
+        path, place, patience_s(step), said);
   if (ended < 0)
     return hal_error_set(HAL_INCOMPATIBLE,
                          "%s crashes, or ends the process, %s%s; the plugin is not used; run it under a debugger with "
-                         "HAL_PLUGIN_TRIAL=0, or ask its vendor for another build",
+                         "HAL_PLUGIN_TRIAL=0, or report it to its vendor",
                          path, place, said);
   if (WIFSIGNALED(status))
     return hal_error_set(HAL_INCOMPATIBLE,
                          "%s crashes %s (signal %d, %s)%s; the plugin is not used; run it under a debugger with "
-                         "HAL_PLUGIN_TRIAL=0, or ask its vendor for another build",
+                         "HAL_PLUGIN_TRIAL=0, or report it to its vendor",
                          path, place, WTERMSIG(status), strsignal(WTERMSIG(status)), said);
-  return hal_error_set(HAL_INCOMPATIBLE,
-                       "%s ends the process %s (exit status %d)%s; the plugin is not used; ask its vendor for another "
-                       "build",
-                       path, place, WEXITSTATUS(status), said);
+  return hal_error_set(
+      HAL_INCOMPATIBLE,
+      "%s ends the process %s (exit status %d)%s; the plugin is not used; report it to its vendor, for another "
+      "build",
+      path, place, WEXITSTATUS(status), said);
 }
 
 static hal_status_t refuse_helper(const char *plugin, const char *helper, const char *why, const char *said) {
@@ -156,7 +158,7 @@ static hal_status_t refuse_helper(const char *plugin, const char *helper, const 
       plugin, helper, why, said);
 }
 
-/* Runs the helper to its end. `words`: a file in memory for what it writes. */
+/* Runs the helper to its end. `words`: a file in memory for its output. */
 static hal_status_t run_helper(const char *path, const char *operation, hal_trial_page_t *page, int page_file,
                                int words) {
   char helper[PATH_MAX], said[640];
@@ -175,7 +177,7 @@ static hal_status_t run_helper(const char *path, const char *operation, hal_tria
   return refuse(path, step, ended, status, said);
 }
 
-/* Whether the plugin may need the runtime of a sanitizer that the program has and the helper has not. */
+/* Returns whether the plugin may need the runtime of a sanitizer that the program has and the helper does not have. */
 static int lacks_sanitizer(const char *path) {
   if (!(hal_process_sanitizers() & ~(uint64_t)HAL_BUILD_FLAGS)) return 0;
   hal_log(HAL_LOG_INFO, "%s is not tried: this program was built with a sanitizer, and the HAL was not", path);

@@ -5,7 +5,7 @@
 
 static hal_direct_t *direct_of(hal_queue_t *queue) { return (hal_direct_t *)queue; }
 
-/* ---- work -------------------------------------------------------------------------------------------------------------------------- */
+/* ---- work -------------------------------------------------------------------------------------------------------- */
 
 static int begin_op(hal_queue_t *queue, hal_recorded_op_t *op, const hal_op_call_t *call) {
   (void)queue, (void)op, (void)call;
@@ -22,7 +22,7 @@ static hal_status_t launch(hal_queue_t *queue, hal_recorded_op_t *op, hal_plugin
                           hal_call_kernel_launch(direct->plugin, kernel, direct->handle, desc));
 }
 
-/* Completes the message of a failure. */
+/* Completes the message of a failure, except HAL_UNIMPLEMENTED. */
 static hal_status_t unless_unimplemented(const hal_direct_t *direct, uint32_t slot, hal_status_t status) {
   return status == HAL_UNIMPLEMENTED ? status : hal_error_plugin(direct->plugin, slot, status);
 }
@@ -77,7 +77,7 @@ static hal_status_t submission(hal_queue_t *queue, const hal_submission_t *submi
   return HAL_NOT_READY;
 }
 
-/* ---- events and the end of work ------------------------------------------------------------------------------------------------------ */
+/* ---- events and the end of work ---------------------------------------------------------------------------------- */
 
 static hal_status_t record_event(hal_queue_t *queue, hal_plugin_event_t *event, uint64_t *out_recording) {
   hal_direct_t *const direct = direct_of(queue);
@@ -118,11 +118,11 @@ static hal_status_t query(hal_queue_t *queue) {
 }
 
 hal_status_t hal_direct_poll(hal_direct_t *direct) {
-  if (!direct->handle) return HAL_OK; /* synchronous: what was launched is done */
+  if (!direct->handle) return HAL_OK; /* synchronous: launched work is done */
   return hal_slot_is_provided(&direct->plugin->api, HAL_SLOT_stream_query) ? query(&direct->queue) : HAL_NOT_READY;
 }
 
-/* ---- what recordings need ------------------------------------------------------------------------------------------------------------ */
+/* ---- services for recordings ------------------------------------------------------------------------------------- */
 
 static int reports(hal_queue_t *queue) {
   (void)queue;

@@ -1,7 +1,7 @@
-/* queue.c: queues that are no longer used, in a slot of their stream, and what those that record have in common. */
+/* queue.c: queues that are no longer used, in a slot of their stream, and common functions of queues that record. */
 #include "queue/queue.h"
 
-/* Puts a list of queues before those in the slot. */
+/* Inserts a list of queues before those in the slot. */
 static void push(_Atomic(void *) *slot, hal_queue_t *first, hal_queue_t *last) {
   void *next = atomic_load(slot);
   do {
@@ -11,7 +11,7 @@ static void push(_Atomic(void *) *slot, hal_queue_t *first, hal_queue_t *last) {
 
 void hal_queue_park(_Atomic(void *) *slot, hal_queue_t *queue) { push(slot, queue, queue); }
 
-/* Takes all queues and puts the others back: taking one from a list that other threads change needs a lock. */
+/* Takes all queues and returns the others, because taking one from a list that other threads change needs a lock. */
 hal_queue_t *hal_queue_unpark(_Atomic(void *) *slot) {
   hal_queue_t *const first = atomic_exchange(slot, NULL);
   if (!first || !first->next) return first;

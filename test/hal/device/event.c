@@ -89,11 +89,11 @@ Test(event, what_processes_share_has_no_times_and_is_made_for_it) {
   hal_event_t *event = NULL, *opened = NULL;
   ipc_handle_t handle = {.size = 64};
   assert_fails(hal_event_create(0, HAL_EVENT_INTERPROCESS | HAL_EVENT_TIMING, &event), HAL_INVALID_ARGUMENT,
-               "has no times: make it without HAL_EVENT_TIMING");
+               "do not support timing; create the event without HAL_EVENT_TIMING");
   cr_assert_null(event);
   assert_ok(hal_event_create(0, 0, &event));
   assert_fails(hal_event_ipc_export(event, handle.bytes, sizeof handle.bytes, &handle.size), HAL_FAILED_PRECONDITION,
-               "make it with HAL_EVENT_INTERPROCESS");
+               "create it with HAL_EVENT_INTERPROCESS");
   assert_fails(hal_event_ipc_open(0, handle.bytes, handle.size, &opened), HAL_UNIMPLEMENTED,
                "plugin tally does not share any");
   assert_fails(hal_event_ipc_open(99, handle.bytes, handle.size, &opened), HAL_OUT_OF_RANGE, "device 99");

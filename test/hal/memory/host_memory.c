@@ -239,7 +239,7 @@ Test(host_memory, wrong_frees_are_refused_and_free_nothing) {
   cr_assert_eq(double_open(1, 0), HAL_OK);
   char *a = take(4096), *b = take(4096);
   expect_misuse(hal_host_free(a + 64), HAL_INVALID_ARGUMENT, "lies 64 bytes inside");
-  expect_misuse(hal_host_free(&local), HAL_INVALID_ARGUMENT, "no memory of hal_host_allocate");
+  expect_misuse(hal_host_free(&local), HAL_INVALID_ARGUMENT, "not memory of hal_host_allocate");
   give(a);
   expect_misuse(hal_host_free(a), HAL_INVALID_ARGUMENT, "freed before");
   use_held(double_stream(0, 1), b, 4096);
@@ -250,7 +250,7 @@ Test(host_memory, wrong_frees_are_refused_and_free_nothing) {
   cr_expect_eq(take(4096), a, "neither was freed twice");
   give(a), give(b);
   cr_assert_eq(hal_host_empty_cache(0), HAL_OK);
-  expect_misuse(hal_host_free(a), HAL_INVALID_ARGUMENT, "no memory of hal_host_allocate");
+  expect_misuse(hal_host_free(a), HAL_INVALID_ARGUMENT, "not memory of hal_host_allocate");
   cr_assert_eq(double_close(), 0);
 }
 
@@ -260,7 +260,7 @@ Test(host_memory, streams_are_recorded_on_memory_in_use_only) {
   char *a = take(4096);
   give(a);
   expect_misuse(hal_host_record_stream(a, NULL), HAL_NOT_FOUND, "was freed");
-  expect_misuse(hal_host_record_stream(&local, NULL), HAL_NOT_FOUND, "no memory of hal_host_allocate");
+  expect_misuse(hal_host_record_stream(&local, NULL), HAL_NOT_FOUND, "not memory of hal_host_allocate");
   cr_assert_eq(double_close(), 0);
 }
 

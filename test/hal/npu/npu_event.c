@@ -47,7 +47,7 @@ Test(npu_event, handles_that_are_none_and_those_of_this_process_are_refused) {
                "invalid handle of 64 bytes: expected 32");
   handle.size = 32;
   assert_fails(hal_event_ipc_open(0, handle.bytes, handle.size, &opened), HAL_INVALID_ARGUMENT,
-               "no handle of an event");
+               "not a handle of an event");
   assert_ok(hal_event_create(0, HAL_EVENT_INTERPROCESS | HAL_EVENT_BLOCKING, &event));
   assert_ok(hal_event_query(event)); /* never recorded */
   assert_ok(hal_event_synchronize(event));

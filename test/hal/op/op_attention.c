@@ -374,13 +374,13 @@ Test(op_attention, wrong_calls_are_refused_with_a_message) {
   bad = s, bad.out = other.out, refuse(forward(&bad), HAL_INVALID_ARGUMENT, "the result has the shape");
   bad = s, bad.sums = other.sums, refuse(forward(&bad), HAL_INVALID_ARGUMENT, "logsumexp");
   bad = s, bad.sums = wide.sums, refuse(forward(&bad), HAL_INVALID_ARGUMENT, "logsumexp");
-  bad = s, bad.k = wide.k, refuse(forward(&bad), HAL_INVALID_ARGUMENT, "key is float64; float32 is needed");
+  bad = s, bad.k = wide.k, refuse(forward(&bad), HAL_INVALID_ARGUMENT, "key is float64; expected float32");
   bad = s, bad.q = s.sums, refuse(forward(&bad), HAL_INVALID_ARGUMENT, "dimensions");
   bad = s, bad.k = odd.k, bad.v = odd.v, refuse(forward(&bad), HAL_INVALID_ARGUMENT, "cannot share 3 heads");
   bad = s, bad.grad = other.grad,
   refuse(backward(&bad, s.dq, s.dk, s.dv), HAL_INVALID_ARGUMENT, "grad_out has the shape");
   refuse(backward(&s, other.dq, s.dk, s.dv), HAL_INVALID_ARGUMENT, "the gradient of query has the shape");
-  s.q->strides[3] = 2, refuse(forward(&s), HAL_INVALID_ARGUMENT, "rows of query have stride 2; 1 is needed");
+  s.q->strides[3] = 2, refuse(forward(&s), HAL_INVALID_ARGUMENT, "rows of query have stride 2; expected 1");
   sample_free(&s), sample_free(&other), sample_free(&wide), sample_free(&odd);
 }
 

@@ -302,7 +302,7 @@ Test(op_batch_norm, wrong_calls_are_refused_with_a_message) {
   const sample_t crossed = {.x = s.x, .dy = other.dy, .mean = s.mean, .rstd = s.rstd, .running = {s.mean, s.rstd}};
   refused(backward(&crossed, 1, NULL, s.dx, NULL, NULL), "grad_out");
   const sample_t turned = {.x = s.x, .y = image_new(HAL_FLOAT32, &s, 1), .mean = s.mean, .rstd = s.rstd};
-  refused(forward(&turned, 1, NULL, NULL, 0), "does not lie in memory as the input does");
+  refused(forward(&turned, 1, NULL, NULL, 0), "does not have the memory layout of the input");
   s.x->strides[0] = 1;
   refused(forward(&s, 1, NULL, NULL, 0), "neither contiguous nor has its channels last");
   s.x->desc.ndim = 1;

@@ -223,7 +223,7 @@ Test(opencl_module, an_exported_module_works_and_a_foreign_or_damaged_one_is_ref
   cr_assert_eq(back, 1);
   hal_module_unload(again);
   assert_fails(load_binary(data, size - 1, &again), HAL_INVALID_ARGUMENT, "damaged");
-  assert_fails(load_binary(data, 10, &again), HAL_INVALID_ARGUMENT, "not what module_export gave");
+  assert_fails(load_binary(data, 10, &again), HAL_INVALID_ARGUMENT, "not a result of module_export");
   data[size / 2] ^= 1;
   assert_fails(load_binary(data, size, &again), HAL_INVALID_ARGUMENT, "damaged");
   data[size / 2] ^= 1;
@@ -231,7 +231,7 @@ Test(opencl_module, an_exported_module_works_and_a_foreign_or_damaged_one_is_ref
   *name ^= 1;
   assert_fails(load_binary(data, size, &again), HAL_INVALID_ARGUMENT, "was made for");
   memset(data, 0, size);
-  assert_fails(load_binary(data, size, &again), HAL_INVALID_ARGUMENT, "not what module_export gave");
+  assert_fails(load_binary(data, size, &again), HAL_INVALID_ARGUMENT, "not a result of module_export");
   hal_module_unload(module);
   free(data);
 }

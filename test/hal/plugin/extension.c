@@ -70,8 +70,8 @@ Test(extension, offers_without_a_point_or_size_twice_or_too_late_are_refused) {
   assert_ok(hal_registry_offer(&own_clock.extension));
   assert_fails(hal_registry_offer(&plain), HAL_INVALID_ARGUMENT, "invalid extension 'plain'");
   assert_fails(hal_registry_offer(&small), HAL_INVALID_ARGUMENT, "struct_size");
-  assert_fails(hal_registry_offer(&twin), HAL_INVALID_ARGUMENT, "two have one name");
-  assert_fails(hal_registry_offer(NULL), HAL_INVALID_ARGUMENT, "no extension");
+  assert_fails(hal_registry_offer(&twin), HAL_INVALID_ARGUMENT, "two have the same name");
+  assert_fails(hal_registry_offer(NULL), HAL_INVALID_ARGUMENT, "the extension is NULL");
   open_fixture("five");
   assert_fails(hal_registry_offer(&late), HAL_FAILED_PRECONDITION, "before hal_registry_open");
 }
@@ -79,6 +79,6 @@ Test(extension, offers_without_a_point_or_size_twice_or_too_late_are_refused) {
 Test(extension, a_chain_that_names_two_alike_is_the_plugins_fault) {
   const hal_extension_t *found = NULL;
   open_and_start(FIXTURE("extends_twice"));
-  assert_fails(hal_registry_extension(0, "test.other", 0, &found), HAL_INTERNAL, "two have one name");
+  assert_fails(hal_registry_extension(0, "test.other", 0, &found), HAL_INTERNAL, "two have the same name");
   cr_assert_null(found);
 }

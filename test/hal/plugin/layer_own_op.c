@@ -48,7 +48,7 @@ Test(layer_own_op, the_plugins_own_operators_are_judged_too) {
   setenv("ROGUE", "op_fails_silently", 1);
   lines[0] = '\0';
   cr_assert_eq(own.fn(own.state, &call), HAL_INTERNAL);
-  assert_found("op_find", "add.Tensor answered INTERNAL without a message");
+  assert_found("op_find", "add.Tensor returned INTERNAL without a message");
 }
 
 Test(layer_own_op, a_state_of_random_numbers_outside_of_device_memory_is_misuse) {
@@ -71,5 +71,5 @@ Test(layer_own_op, a_query_answers_yes_or_no) {
   find();
   setenv("ROGUE", "query_fails", 1);
   cr_assert_eq(own.query(own.state, &call), HAL_INTERNAL);
-  assert_found("op_find", "a query answers OK or UNIMPLEMENTED");
+  assert_found("op_find", "a query returns OK or UNIMPLEMENTED");
 }

@@ -94,14 +94,14 @@ Test(layer_validate, NULL_where_something_must_be_is_misuse) {
 Test(layer_validate, freed_and_foreign_memory_is_misuse) {
   make_all();
   assert_ok(hal_call_memory_free(plugin, 0, memory));
-  assert_misuse(hal_call_memory_free(plugin, 0, memory), "memory_free", "was given back before");
+  assert_misuse(hal_call_memory_free(plugin, 0, memory), "memory_free", "was released before");
   assert_misuse(hal_call_memory_copy(plugin, stream, host, HAL_HOST, (char *)memory + 8, 0, 8), "memory_copy",
                 "that was freed");
   assert_misuse(hal_call_memory_free(plugin, 0, host), "memory_free", "there is no device memory that begins at");
   assert_misuse(hal_call_memory_free(plugin, 1, (char *)memory_1 + 8), "memory_free", "there is no device memory");
   assert_misuse(hal_call_memory_free(plugin, 0, memory_1), "memory_free", "is of device 1 and not of device 0");
   assert_misuse(hal_call_memory_copy(plugin, stream_1, host, 1, memory_1, 1, 8), "memory_copy",
-                "lies in no live allocation");
+                "is in no live allocation");
   assert_misuse(hal_call_host_free(plugin, 0, host), "host_free", "there is no host memory");
 }
 
@@ -118,7 +118,7 @@ Test(layer_validate, ranges_that_leave_their_allocation_are_misuse) {
   assert_misuse(hal_call_memory_copy(plugin, stream, host, HAL_HOST, memory_1, 0, 8), "memory_copy",
                 "is memory of device 1 and not of device 0");
   assert_misuse(hal_call_memory_fill(plugin, stream, 0, memory, &pattern, 3, 9), "memory_fill", "a pattern of 3 bytes");
-  assert_misuse(hal_call_memory_fill(plugin, stream, 0, memory, &pattern, 4, 9), "memory_fill", "no multiple");
+  assert_misuse(hal_call_memory_fill(plugin, stream, 0, memory, &pattern, 4, 9), "memory_fill", "not a multiple");
   assert_misuse(hal_call_memory_alloc(plugin, 0, 0, 0, &memory), "memory_alloc", "size is 0");
   const hal_random_t random = {
       .struct_size = HAL_STRUCT_SIZE(hal_random_t, p1), .dst = memory, .count = 2000, .dtype = HAL_FLOAT32};
@@ -170,7 +170,7 @@ Test(layer_validate, wrong_launches_are_misuse) {
     const char *text;
   } rows[] = {
       {{&outside, sizeof outside, HAL_ARG_POINTER}, "argument 0 of the launch, 1 bytes at"},
-      {{&behind, sizeof behind, HAL_ARG_POINTER}, "lies in no live allocation of device 0"},
+      {{&behind, sizeof behind, HAL_ARG_POINTER}, "is in no live allocation of device 0"},
       {{&other, sizeof other, HAL_ARG_POINTER}, "is memory of device 1"},
       {{&outside, 4, HAL_ARG_POINTER}, "kind 1, 4 bytes"},
       {{&value, 4, 9}, "kind 9"},
@@ -221,8 +221,8 @@ Test(layer_validate, bad_allocations_of_the_plugin_are_found_and_refused) {
   static const struct {
     const char *mistake, *text;
   } rows[] = {
-      {"alloc_untouched", "answered OK and did not write out_ptr"},
-      {"alloc_null", "answered OK and gave NULL"},
+      {"alloc_untouched", "returned OK and did not write out_ptr"},
+      {"alloc_null", "returned OK and NULL"},
       {"alloc_overlaps", "overlap the live"},
       {"alloc_misaligned", "is not aligned to 256 bytes"},
   };
@@ -239,7 +239,7 @@ Test(layer_validate, an_out_parameter_written_on_failure_is_found_and_kept_from_
   make_all();
   setenv("ROGUE", "alloc_wrote_and_failed", 1);
   cr_assert_eq(hal_call_memory_alloc(plugin, 0, 64, 0, &got), HAL_RESOURCE_EXHAUSTED); /* its own code stays */
-  assert_found("memory_alloc", "answered RESOURCE_EXHAUSTED and wrote to out_ptr");
+  assert_found("memory_alloc", "returned RESOURCE_EXHAUSTED and wrote to out_ptr");
   cr_assert_eq(got, (void *)host);
 }
 
@@ -260,21 +260,21 @@ Test(layer_validate, a_sensor_beyond_its_unit_is_found) {
   assert_fault(hal_call_device_sensor(plugin, 0, HAL_SENSOR_FAN, &value), "device_sensor", "101 for sensor 10");
   setenv("ROGUE", "sensor_below_0", 1);
   assert_ok(hal_call_device_sensor(plugin, 0, HAL_SENSOR_TEMPERATURE, &value));
-  assert_fault(hal_call_device_sensor(plugin, 0, HAL_SENSOR_POWER, &value), "device_sensor", "nothing below 0");
+  assert_fault(hal_call_device_sensor(plugin, 0, HAL_SENSOR_POWER, &value), "device_sensor", "expected 0 or more");
 }
 
 Test(layer_validate, bad_status_codes_are_found) {
   make_all();
   setenv("ROGUE", "strange_code", 1);
-  assert_fault(hal_call_device_synchronize(plugin, 0), "device_synchronize", "answered 99, which is no status code");
+  assert_fault(hal_call_device_synchronize(plugin, 0), "device_synchronize", "returned 99, which is not a status code");
   setenv("ROGUE", "reserved_code", 1);
-  assert_fault(hal_call_device_synchronize(plugin, 0), "device_synchronize", "answered 4, which is no status code");
+  assert_fault(hal_call_device_synchronize(plugin, 0), "device_synchronize", "returned 4, which is not a status code");
   setenv("ROGUE", "not_ready", 1);
   assert_fault(hal_call_device_synchronize(plugin, 0), "device_synchronize", "NOT_READY, which only queries may");
   setenv("ROGUE", "no_message", 1);
   lines[0] = '\0';
   cr_assert_eq(hal_call_device_synchronize(plugin, 0), HAL_DATA_LOSS); /* a failure is a failure */
-  assert_found("device_synchronize", "answered DATA_LOSS without a message");
+  assert_found("device_synchronize", "returned DATA_LOSS without a message");
 }
 
 Test(layer_validate, a_count_of_devices_that_changes_is_found) {
@@ -312,7 +312,7 @@ Test(layer_validate, rectangles_are_checked_as_copies_are) {
   copy = rectangle(memory, 2, host, HAL_HOST);
   assert_misuse(hal_call_memory_copy_2d(plugin, stream, &copy), "memory_copy_2d", "copy->dst_device is 2");
   copy = rectangle(memory_1, 1, host, HAL_HOST);
-  assert_misuse(hal_call_memory_copy_2d(plugin, stream, &copy), "memory_copy_2d", "take a stream of one of them");
+  assert_misuse(hal_call_memory_copy_2d(plugin, stream, &copy), "memory_copy_2d", "use a stream of one of them");
   copy = rectangle(host, HAL_HOST, host + 4096, HAL_HOST);
   assert_misuse(hal_call_memory_copy_2d(plugin, stream, &copy), "memory_copy_2d", "both sides are host memory");
   copy = rectangle(memory, 0, host, HAL_HOST), copy.struct_size = 32;
@@ -340,10 +340,10 @@ Test(layer_validate, device_info_that_breaks_its_struct_is_found) {
   static const struct {
     const char *mistake, *text;
   } rows[] = {{"name_without_end", "no NUL"},
-              {"odd_alignment", "48, which is no power of two"},
+              {"odd_alignment", "48, which is not a power of two"},
               {"architecture_without_end", "architecture has no NUL"},
               {"version_without_end", "driver_version or firmware_version has no NUL"},
-              {"info_too_long", "wrote behind the"}};
+              {"info_too_long", "wrote past the"}};
   make_all();
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
     hal_device_info_t info = {.struct_size = HAL_STRUCT_SIZE(hal_device_info_t, firmware_version)};
@@ -356,7 +356,7 @@ Test(layer_validate, a_peer_answer_that_is_no_truth_value_is_found) {
   int32_t accessible;
   make_all();
   setenv("ROGUE", "peer_answer", 1);
-  assert_fault(hal_call_device_peer_query(plugin, 0, 1, &accessible), "device_peer_query", "answered 7");
+  assert_fault(hal_call_device_peer_query(plugin, 0, 1, &accessible), "device_peer_query", "returned 7");
 }
 
 Test(layer_validate, an_event_given_twice_is_found) {
@@ -396,7 +396,7 @@ Test(layer_validate, a_plugin_that_writes_to_a_borrowed_descriptor_is_found) {
   const hal_launch_t launch = launch_of(NULL, 0);
   setenv("ROGUE", "writes_launch", 1);
   assert_ok(hal_call_kernel_launch(plugin, kernel, stream, &launch));
-  assert_found("kernel_launch", "wrote to what it was given for reading");
+  assert_found("kernel_launch", "wrote to an argument that it may only read");
   cr_assert_eq(launch.grid[0], 1);
   lines[0] = '\0';
   setenv("ROGUE", "writes_late", 1);
@@ -449,7 +449,7 @@ Test(layer_validate, hints_are_checked_as_fills_are) {
   assert_misuse(hal_call_memory_prefetch(plugin, stream, 0, memory, 4096, 0, 4), "memory_prefetch", "unknown bits 0x4");
   assert_misuse(hal_call_memory_advise(plugin, 0, memory, 4096, 7, 0), "memory_advise", "advice is 7");
   assert_misuse(hal_call_memory_advise(plugin, 0, host, 4096, HAL_ADVICE_ACCESSED, 0), "memory_advise",
-                "lies in no live allocation");
+                "is in no live allocation");
   assert_misuse(hal_call_memory_advise(plugin, 0, memory, 8, HAL_ADVICE_ACCESSED, -2), "memory_advise", "peer is -2");
 }
 
@@ -465,13 +465,14 @@ Test(layer_validate, names_are_of_live_objects) {
   assert_misuse(hal_call_object_name_set(plugin, 0, 9, stream, "x"), "object_name_set", "kind is 9");
   assert_misuse(hal_call_object_name_set(plugin, 0, HAL_OBJECT_DEVICE, stream, "x"), "object_name_set", "pass NULL");
   assert_misuse(hal_call_object_name_set(plugin, 0, HAL_OBJECT_STREAM, event, "x"), "object_name_set",
-                "is no live stream of device 0");
+                "is not a live stream of device 0");
   assert_misuse(hal_call_object_name_set(plugin, 0, HAL_OBJECT_STREAM, stream_1, "x"), "object_name_set",
-                "is no live stream of device 0");
+                "is not a live stream of device 0");
   assert_misuse(hal_call_object_name_set(plugin, 0, HAL_OBJECT_STREAM, stream, NULL), "object_name_set",
                 "name is NULL");
   assert_ok(hal_call_event_destroy(plugin, event));
-  assert_misuse(hal_call_object_name_set(plugin, 0, HAL_OBJECT_EVENT, event, "x"), "object_name_set", "no live event");
+  assert_misuse(hal_call_object_name_set(plugin, 0, HAL_OBJECT_EVENT, event, "x"), "object_name_set",
+                "not a live event");
 }
 
 Test(layer_validate, a_device_is_reset_when_nothing_of_it_is_alive) {

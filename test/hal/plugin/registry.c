@@ -139,7 +139,7 @@ Test(registry, a_name_with_a_slash_or_capitals_is_refused) {
 }
 
 Test(registry, a_list_without_names_is_refused) {
-  assert_fails(hal_registry_open(" , "), HAL_INVALID_ARGUMENT, "names none");
+  assert_fails(hal_registry_open(" , "), HAL_INVALID_ARGUMENT, "is empty");
 }
 
 Test(registry, a_missing_file_is_refused) {
@@ -161,7 +161,7 @@ Test(registry, an_empty_file_is_refused) {
 }
 
 Test(registry, a_file_cut_short_is_refused) {
-  assert_refused(copy_part(FIXTURE("tally"), 0.4, "libhal_tally.so"), HAL_INCOMPATIBLE, "damaged or cut short");
+  assert_refused(copy_part(FIXTURE("tally"), 0.4, "libhal_tally.so"), HAL_INCOMPATIBLE, "damaged or truncated");
 }
 
 Test(registry, a_plugin_for_another_processor_is_refused) {
@@ -204,7 +204,7 @@ Test(registry, a_plugin_of_a_later_minor_version_is_loaded) {
   cr_assert_eq(entry.abi_minor, 99);
 }
 Test(registry, half_a_slot_is_refused) {
-  assert_refused(FIXTURE("odd_size"), HAL_INCOMPATIBLE, "no whole number of slots");
+  assert_refused(FIXTURE("odd_size"), HAL_INCOMPATIBLE, "not a multiple of a slot");
 }
 Test(registry, a_missing_mandatory_function_is_refused_by_name) {
   assert_refused(FIXTURE("hole"), HAL_INCOMPATIBLE, "has no hal_plugin_memory_free");

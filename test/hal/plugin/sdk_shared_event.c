@@ -182,7 +182,7 @@ Test(shared_event, handles_that_are_wrong_old_or_of_this_process_are_refused) {
   hal_shared_event_t *opened = NULL;
   ipc_handle_t handle = {.size = 32};
   cr_assert_eq(hal_shared_event_open("mine", handle.bytes, handle.size, &opened), HAL_INVALID_ARGUMENT);
-  cr_assert(strstr(message, "no handle of an event"), "%s", message);
+  cr_assert(strstr(message, "not a handle of an event"), "%s", message);
   hal_shared_event_t *event = make();
   hal_shared_event_export(event, handle.bytes, sizeof handle.bytes, &handle.size);
   cr_assert_eq(hal_shared_event_open("mine", handle.bytes, handle.size, &opened), HAL_INVALID_ARGUMENT);

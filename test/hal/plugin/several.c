@@ -40,7 +40,7 @@ Test(several, ranges_are_in_the_order_of_the_list_and_labels_name_plugin_and_ind
   assert_fails(hal_device_ensure(7), HAL_OUT_OF_RANGE,
                "device 7 is out of range: this process has 7 (later 0 to 2, five 3 to 4, tally 5 to 6)");
   assert_fails(hal_memory_allocate(FIVE, stream_of(TALLY + 1), 64, &(hal_block_t *){NULL}), HAL_INVALID_ARGUMENT,
-               "a stream of device tally:1 (index 6) was given for device five:0 (index 3)");
+               "the stream of device tally:1 (index 6) cannot be used for device five:0 (index 3)");
 }
 
 Test(several, a_copy_waits_for_work_queued_on_the_given_stream_of_the_source) {

@@ -79,7 +79,7 @@ Test(trial, a_function_that_ends_the_process_is_told_with_its_name) {
 
 Test(trial, the_sentence_has_the_last_words_of_a_plugin_that_crashed) {
   assert_ok(hal_registry_open(FIXTURE("last_words")));
-  assert_fails(hal_device_ensure(0), HAL_INCOMPATIBLE, "and says \"card 7 answers nonsense\"; ");
+  assert_fails(hal_device_ensure(0), HAL_INCOMPATIBLE, "with the output \"card 7 answers nonsense\"; ");
 }
 
 /* Programs that ignore their children leave no exit status to read. */

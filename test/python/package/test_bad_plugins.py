@@ -36,7 +36,7 @@ def bad_plugins(build_plugin, abi_version, tmp_path_factory):
         "missing": (folder / "libhal_missing.so", "cannot be found"),
         "empty": (written("empty", b""), "is not a shared object"),
         "text": (written("text", b"not a plugin"), "is not a shared object"),
-        "truncated": (written("truncated", good[: len(good) // 3]), "damaged or cut short"),
+        "truncated": (written("truncated", good[: len(good) // 3]), "damaged or truncated"),
         "wrong_architecture": (written("foreign", bytes(foreign)), "another processor"),
         "wrongly_owned": (written("open", good, 0o777), "can be written by other users"),
         "wrong_major": (build_plugin("lying_major", "raw.c", "five.c", RAW_LYING_MAJOR=1), "built for plugin ABI 7"),
