@@ -78,7 +78,7 @@ def alike(t):
     base = torch.as_strided(t, (last + 1,), (1,), t.storage_offset())
     return torch.as_strided(base.to(d), t.size(), t.stride())
 
-def answered(names, by_library):
+def ran(names, by_library):
     rows = [row for row in ops.report() if row.op in names]
     assert rows and not any(row.fallback for row in rows), rows
     assert by_library is None or all(row.plugin == (row.native if by_library else 0) for row in rows), rows

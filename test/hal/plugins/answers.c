@@ -1,5 +1,6 @@
-/* answers.c: five.c with "kernels" that are taken as source and compute nothing, an operator of its own, exp, which computes nothing
- * either and declines more than 1,000 elements, and a record of each of both: who answers is what is looked at. */
+/* answers.c: five.c with "kernels" that are accepted as source and compute nothing, and its own operator exp, which
+ * also computes nothing and declines more than 1,000 elements. Each run of either leaves a record, so that tests can
+ * observe which implementation runs. */
 #define _POSIX_C_SOURCE 200809L
 #include <hal/plugin_records.h>
 #include <stdio.h>
