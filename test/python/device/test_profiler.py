@@ -499,7 +499,7 @@ def test_a_failure_on_the_device_is_raised_after_the_profile(run_python):
 
 # ---- implementations of operators ----
 
-ANSWERS = """
+OWN_EXP = """
 import ctypes, json, sys, torch, torch_backend
 from torch.profiler import ProfilerActivity, profile
 
@@ -516,7 +516,7 @@ def on_own_exp(run_python, build_plugin):
     """Runs a script on a plugin with its own operator, kernels and records; returns the last line of its output."""
 
     def run(script):
-        done = run_python(ANSWERS + script, TORCH_BACKEND=build_plugin("answers"), HAL_ALLOW_UNSAFE_PLUGINS=1, HAL_CACHE_DIR="")
+        done = run_python(OWN_EXP + script, TORCH_BACKEND=build_plugin("own_exp"), HAL_ALLOW_UNSAFE_PLUGINS=1, HAL_CACHE_DIR="")
         return json.loads(done.stdout.splitlines()[-1])
 
     return run

@@ -1,4 +1,4 @@
-/* asks.c: five.c whose op_find returns a function for each operator that declines all calls. The trace layer then
+/* declines_all.c: five.c whose op_find returns a function for each operator that declines all calls. The trace layer then
    shows the queried operators. */
 #include "five.c"
 static hal_status_t look(void *state, const hal_op_call_t *call) {
