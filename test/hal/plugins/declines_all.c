@@ -1,5 +1,5 @@
-/* declines_all.c: five.c whose op_find returns a function for each operator that declines all calls. The trace layer then
-   shows the queried operators. */
+/* declines_all.c: five.c whose op_find returns a function for each operator that declines all calls. The trace
+   layer then shows the queried operators. */
 #include "five.c"
 static hal_status_t look(void *state, const hal_op_call_t *call) {
   (void)state, (void)call;
