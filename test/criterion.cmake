@@ -1,5 +1,5 @@
-# add_criterion_test(<name> <target> [<argument>...]): runs a Criterion program under ctest so that it cannot pass by
-# mistake. Criterion exits with success if a filter matches nothing and if a sanitizer reports inside a test, so the
+# add_criterion_test(<name> <target> [<argument>...]): runs a Criterion program under ctest so that failures are not
+# missed. Criterion exits with success if a filter matches nothing and if a sanitizer reports inside a test, so the
 # output is checked. Criterion cannot run under the thread sanitizer: threading tests are plain programs,
 # test/hal/stress.
 string(FIND "${TORCH_BACKEND_SANITIZE}" thread thread_position)
