@@ -1,10 +1,10 @@
 #!/bin/bash
-# Proves that the README's commands work on a machine that has nothing: makes a bare Debian 12 in a folder, clones the committed
-# tree into it and runs `make demo` and `make test` there as a user without any environment of ours.
+# Checks that the README's commands work on a bare machine: creates a minimal Debian 12 in a folder, clones the
+# committed tree into it and runs `make demo` and `make test` there as a user with a clean environment.
 #
 # Usage, as root: test/clean-machine.sh [FOLDER]     (default: a new temporary folder, removed afterwards)
-# PIP_* variables, and the folders named in CLEAN_BIND (colon list: wheels, certificates), are passed into the machine, for
-# places that reach packages in their own way. Needs debootstrap, and a kernel that lets root chroot and mount.
+# PIP_* variables, and the folders named in CLEAN_BIND (colon list: wheels, certificates), are passed into the machine,
+# for networks that need their own package sources. Needs debootstrap, and a kernel that lets root chroot and mount.
 set -euo pipefail
 source=$(cd "$(dirname "$0")/.." && pwd)
 root=${1:-$(mktemp -d)}

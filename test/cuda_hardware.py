@@ -1,9 +1,9 @@
-"""Runs the C tests of the CUDA plugin on NVIDIA's driver and GPUs, in place of the stand-ins for them.
+"""Runs the C tests of the CUDA plugin on NVIDIA's driver and GPUs instead of the mock libraries.
 
     cuda_hardware.py [--build build/release] [--tests FILE] [--jobs N] [--each N] [--timeout S] [--logs DIR] [PATTERN]
 
-The tests are those of ctest whose names match PATTERN. FILE is what `ctest --show-only=json-v1` printed, for machines without
-ctest. Prints a line per test, and ends with 1 if one failed. Tests of what the stand-ins alone can do skip themselves.
+The tests are those of ctest whose names match PATTERN. FILE is the output of `ctest --show-only=json-v1`, for machines
+without ctest. Prints a line per test, and exits with 1 if one failed. Tests that need the mock libraries are skipped.
 """
 
 import argparse
@@ -21,7 +21,7 @@ SUMMARY = re.compile(r"Tested: \S*?(\d+)\S* [|] Passing: \S*?(\d+)\S* [|] Failin
 
 
 def listed(build, file):
-    """Returns the tests of a build as ctest tells them."""
+    """Returns the tests of a build as ctest lists them."""
     if file:
         return json.loads(pathlib.Path(file).read_text())["tests"]
     command = ["ctest", "--test-dir", build, "--show-only=json-v1"]
@@ -29,7 +29,7 @@ def listed(build, file):
 
 
 def command_of(test, each):
-    """Returns a test's command without the options that only a stand-in takes."""
+    """Returns a test's command without the options for the mock libraries only."""
     command = list(test["command"])
     if "--fault" in command:
         at = command.index("--fault")
@@ -38,7 +38,8 @@ def command_of(test, each):
 
 
 def environment_of(name, properties, cache):
-    """Returns the environment of a test without the stand-ins' libraries and settings. What tests portable kernels does without NVIDIA's."""
+    """Returns the environment of a test without the mock libraries and their settings. Tests of portable kernels run
+    without NVIDIA's libraries."""
     environment = dict(os.environ, HAL_CACHE_DIR=str(cache))
     if name.startswith("hal_op_") and name.endswith("_cuda"):
         environment.update(HAL_CUDA_CUBLASLT="/none", HAL_CUDA_CUDNN="/none")
@@ -75,12 +76,12 @@ def run(test, options):
     bad = [pattern for pattern in patterns if "SKIPPED" not in pattern and re.search(pattern, text)]
     verdict = "skipped" if skipped else "passed" if code == 0 and not bad else "FAILED"
     found = SUMMARY.search(text)
-    told = " tested {} passing {} failing {} crashing {}".format(*found.groups()) if found else f" code {code}"
-    return test["name"], verdict, time.monotonic() - began, told + "".join(f" has '{pattern}'" for pattern in bad)
+    summary = " tested {} passing {} failing {} crashing {}".format(*found.groups()) if found else f" code {code}"
+    return test["name"], verdict, time.monotonic() - began, summary + "".join(f" has '{pattern}'" for pattern in bad)
 
 
 def main():
-    """Runs the tests side by side."""
+    """Runs the tests in parallel."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pattern", nargs="?", default=r"^(hal_cuda_|cts_cuda)|_(cuda|cudnn)$")
     parser.add_argument("--build", default="build/release", help="the build whose tests are run")
@@ -98,8 +99,8 @@ def main():
         results = []
         for result in concurrent.futures.as_completed([pool.submit(run, test, options) for test in tests]):
             results.append(result.result())
-            name, verdict, seconds, told = results[-1]
-            print(f"{verdict:8}{seconds:7.1f} s  {name}{told}", flush=True)
+            name, verdict, seconds, summary = results[-1]
+            print(f"{verdict:8}{seconds:7.1f} s  {name}{summary}", flush=True)
     failed = [name for name, verdict, _, _ in results if verdict == "FAILED"]
     print(f"{len(results) - len(failed)} of {len(results)} programs without failure" + "".join(f"\n  {name}" for name in failed))
     return bool(failed)

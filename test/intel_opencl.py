@@ -1,8 +1,10 @@
-"""The tests of the opencl plugin on Intel's OpenCL runtime for CPUs, which has what PoCL lacks: unified shared memory, SPIR-V, half precision.
+"""The tests of the opencl plugin on Intel's OpenCL runtime for CPUs, which supports features that PoCL lacks: unified
+shared memory, SPIR-V, half precision.
 
-    python test/intel_opencl.py [--fast]     what `make test-intel-opencl` runs; --fast: one kind of memory, and no operators or models
+    python test/intel_opencl.py [--fast]     what `make test-intel-opencl` runs
 
-Installs requirements/intel-opencl.txt into build/intel-opencl. Where that cannot be had, or finds no device here, it says why and ends with 0.
+With --fast: one kind of memory, and no operators or models. Installs requirements/intel-opencl.txt into
+build/intel-opencl. If that is not available, or finds no device, prints the reason and exits with 0.
 """
 
 import argparse
@@ -15,7 +17,8 @@ ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "build" / "intel-opencl"
 BUILD = ROOT / "build" / "release"
 KINDS = ("usm", "svm-fine", "svm-coarse", "buffer")
-# The programs about the plugin, and operators in both forms of the kernels: those of test/hal/CMakeLists.txt that `make test` runs on PoCL.
+# The programs of the plugin, and operators in both variants of the kernels: those of test/hal/CMakeLists.txt that `make
+# test` runs on PoCL.
 PROGRAMS = "^hal_opencl_|^hal_(op_.*|program.*|lazy.*)_opencl_(cpu|simt)$"
 PROBE = "import torch, torch_backend; torch_backend.use('opencl'); print(torch.ocl.device_count(), torch.ocl.get_device_name(0))"
 
@@ -31,7 +34,7 @@ def run(what, command, settings, **options):
 
 
 def install():
-    """Gives the settings with which the loader sees Intel's runtime alone."""
+    """Returns the settings with which the loader finds Intel's runtime only."""
     python = FOLDER / "bin" / "python"
     library = FOLDER / "lib" / "libintelocl.so"
     if not library.exists():
@@ -59,7 +62,8 @@ def main():
     failed = []
     suite = [BUILD / "bin" / "hal-cts", "--plugin", BUILD / "plugins" / "libhal_opencl.so", "--xfail", ROOT / "test" / "cts" / "intel.xfail"]
     for kind in KINDS[:1] if fast else KINDS:
-        # Graphs are launches, as for each CPU: command buffers of this runtime keep 2.7 KB each (leak.graph). opencl_graph tests them, too.
+        # Graphs are launches, as for each CPU: command buffers of this runtime leak 2.7 KB each (leak.graph).
+        # opencl_graph tests them as well.
         if run(f"conformance, {kind}", suite, {**settings, "HAL_OPENCL_MEMORY": kind}):
             failed.append(f"conformance in {kind}")
     programs = "^hal_opencl_.*_usm$" if fast else PROGRAMS

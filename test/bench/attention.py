@@ -1,7 +1,9 @@
-"""Scaled dot product attention on the fake device beside CPU torch in one run, forward alone and with its gradients, in both modes.
+"""Scaled dot product attention on the fake device compared with CPU PyTorch in the same run, forward only and with
+gradients, in both modes.
 
-Usage: python attention.py [--check] [--quick]. Target: at most 1.3 times the time of the CPU's own fused kernel in every row. float32; operands
-are (batch, heads, length, numbers), laid out as a projection gives them, with the heads of a row side by side.
+Usage: python attention.py [--check] [--quick]. Target: at most 1.3 times the time of the CPU's own fused kernel in each
+row. float32; operands are (batch, heads, length, numbers) in the layout of a projection, with the heads of a row
+adjacent.
 
 Times are medians; the sides run alternately in one process, with a pause before each and calls that are not timed.
 """
@@ -46,7 +48,7 @@ class Side:
         self.torch.autograd.grad(self.attend(), self.operands, self.direction)
 
     def timer(self, call):
-        """Gives the function that measures the seconds of a call."""
+        """Returns a function that measures the seconds of a call."""
 
         def measure():
             call()

@@ -1,8 +1,10 @@
-"""What torch_backend.autocompare costs: a training step under it beside the same step without it, in one run.
+"""The cost of torch_backend.autocompare: a training step under it compared with the same step without it, in the same
+run.
 
-Usage: python autocompare.py [--quick] [--plugin NAME]. A step is forward, backward and Adam of linear 64-256-256-10 with a batch of 128, and of a
-small convolutional network (the demo's) with a batch of 64, on one thread; every call, and one of 10, is computed by CPU torch, too. There is
-no target: it is a tool for looking for faults. Times are medians; the sides take turns in one process.
+Usage: python autocompare.py [--quick] [--plugin NAME]. A step is forward, backward and Adam of linear 64-256-256-10
+with a batch of 128, and of a small convolutional network (the demo's) with a batch of 64, on one thread. CPU PyTorch
+also computes every call, or every 10th call. There is no target: the tool is for debugging. Times are medians; the
+sides run alternately in one process.
 """
 
 import contextlib
@@ -27,7 +29,7 @@ def main():
     torch = sides.torch_with_device(options.plugin)
     import torch_backend
 
-    torch.set_num_threads(1)  # where threads share cores with others, the times are those of their waiting
+    torch.set_num_threads(1)  # with more threads than free cores, the times would include waiting
     torch.manual_seed(0)
     device = torch_backend.device_name()
     synchronize = sides.synchronizer(torch, device)

@@ -1,11 +1,14 @@
-"""What a device that compiles its kernels costs the demo, in fresh processes: with an empty kernel cache, with a filled one, and the `fake` device.
+"""The cost of kernel compilation in the demo, in new processes: with an empty kernel cache, with a filled one, and on
+the `fake` device.
 
     python test/bench/cold_demo.py [--plugin opencl] [--epochs N] [--rounds N] [--check]
 
-The demo's device part alone, from `torch_backend.use(plugin)` to the last loss, torch being imported; times are the least of the rounds, each
-with a cache of its own. `compiled` and `compilation` are the counters of `torch_backend info` (hal_kernel_stats), of the kernels that this process
-has compiled and those that it has read from disk. A driver may compile more when a kernel is first launched, as PoCL does, which no counter of ours
-sees: the cold row is judged by its time beyond the warm one. PoCL's own cache lies in the same folder, so that it is empty, too. Targets:
+Measures the demo's device part alone, from `torch_backend.use(plugin)` to the last loss, after the import of torch.
+Times are the minimum of the rounds, each with its own cache. `compiled` and `compilation` are the counters of
+`torch_backend info` (hal_kernel_stats): the kernels that this process compiled and those that it read from disk. A
+driver may also compile when a kernel is first launched, as PoCL does; these counters do not include that, so the cold
+row is evaluated by its time relative to the warm one. PoCL's own cache is in the same folder, so that it is empty as
+well. Targets:
 
   cold  at most 60 s more than warm
   warm  no compilation, and at most 1 s more than fake
@@ -39,7 +42,7 @@ def child(plugin, epochs):
     torch_backend.use(plugin)
     run = demo.train(torch, network, data, options, torch.device(torch_backend.device_name(), 0))
     seconds = time.perf_counter() - begin
-    from torch_backend import _C  # behind `use`, which loads it
+    from torch_backend import _C  # after `use`, which loads it
 
     print(json.dumps({"seconds": seconds, "accuracy": run.accuracy, **_C.kernel_stats(0)}))
 
@@ -57,7 +60,7 @@ def measure(plugin, rounds, *arguments):
 
 
 def judge(rows):
-    """{row: (target in words, whether it is met)}."""
+    """{row: (target as text, whether it is met)}."""
     cold, warm, fake = (rows[row]["seconds"] for row in ("cold", "warm", "fake"))
     return {
         "cold": (f"warm + {COLD:.0f} s", cold - warm <= COLD),
@@ -77,7 +80,7 @@ def main():
     rows = measure(options.plugin, 1 if options.quick else options.rounds, "--epochs", str(options.epochs))
     table = Table(6, 10, 10, 14, 10, 24)
     print(f"the demo's training on {options.plugin}, {options.epochs} epochs, seconds of the fastest process")
-    table.head("", "wall", "compiled", "compilation", "from disk", "target")
+    table.head("", "wall time", "compiled", "compilation", "from disk", "target")
     for row, (target, met) in judge(rows).items():
         run = rows[row]
         table.row(row, f"{run['seconds']:.2f}", run["compiled"], f"{run['compile_seconds']:.2f}", run["loaded"], target, met=met)

@@ -1,14 +1,17 @@
-"""Collectives of a plugin's device between processes of one host, compared with Gloo on CPU tensors in the same processes.
+"""Collectives of a plugin's device between processes of one host, compared with Gloo on CPU tensors in the same
+processes.
 
-Usage: python comm.py [--check] [--quick] [--plugin NAME] [--json FILE] [--rows NAME,...] [--sizes BYTES,...]. Rows: all_reduce of float32 and bfloat16, all_gather, reduce_scatter,
-all_to_all and broadcast of float32, 1 KiB to 64 MiB on each rank (of all_gather the result, of reduce_scatter and all_to_all the input), with 2 and 4 ranks,
-in both modes of the fake device; all_reduce by the Gloo transport (TORCH_BACKEND_COLLECTIVES=gloo) of 64 MiB; the host time of an asynchronous all_reduce;
-a DDP step of a 784-512-512-10 network, compared with the same step on the CPU with Gloo.
+Usage: python comm.py [--check] [--quick] [--plugin NAME] [--json FILE] [--rows NAME,...] [--sizes BYTES,...]. Rows:
+all_reduce of float32 and bfloat16, all_gather, reduce_scatter, all_to_all and broadcast of float32, 1 KiB to 64 MiB on
+each rank (of all_gather the result, of reduce_scatter and all_to_all the input), with 2 and 4 ranks, in both modes of
+the fake device; all_reduce by the Gloo transport (TORCH_BACKEND_COLLECTIVES=gloo) of 64 MiB; the host time of an
+asynchronous all_reduce; a DDP step of a 784-512-512-10 network, compared with the same step on the CPU with Gloo.
 
-A block of calls is timed from after a barrier until its last result is there, as nccl-tests does: up to 64 KiB 10 calls in a row, up to 1 MiB 4, else 1. A
-call's time is its part of the block's, of the slowest rank; a row has the median of its blocks. Ranks leave the barrier 17 to 400 us apart, which single
-small calls would measure. Both sides alternate. Targets are ratios to Gloo (more is better), except for the limits in microseconds of 1 KiB and of the host time. Each result is checked. With --check
-the exit code is 1 when a target is missed.
+A block of calls is timed from after a barrier until its last result is there, as nccl-tests does: up to 64 KiB 10 calls
+in a row, up to 1 MiB 4, else 1. A call's time is its part of the block's, of the slowest rank; a row has the median of
+its blocks. Ranks leave the barrier 17 to 400 us apart, which single small calls would measure. Both sides alternate.
+Targets are ratios to Gloo (more is better), except for the limits in microseconds of 1 KiB and of the host time. Each
+result is checked. With --check the exit code is 1 when a target is missed.
 """
 
 import argparse
@@ -35,7 +38,7 @@ ENQUEUE = 12.0
 
 
 class Sides:
-    """The tensors of one operator on the device and on the CPU, and a call of it on each."""
+    """Returns the tensors of one operator on the device and on the CPU, and a call of it on each."""
 
     def __init__(self, torch, name, dtype, size, rank, ranks, gloo):
         self.name, self.rank, self.ranks = name, rank, ranks

@@ -1,10 +1,11 @@
-/* comm_latency.c: what one collective costs through hal/comm.h, between processes of this machine, on a device.
+/* comm_latency.c: the cost of one collective through hal/comm.h, between processes of this machine, on a device.
  *
  *   HAL_PLUGIN_PATH=<folder of libhal_fake.so> bench_comm_latency [calls per row] [plugin] [row]
  *
- * A row is an operator, a size and a number of ranks: the median microseconds of a call and its wait, and of the
- * submission alone, of the slowest rank; and what depends less on the load of the machine: the voluntary context
- * switches of a rank's threads for each call. A row's name picks it alone, as for perf or strace. */
+ * A row is an operator, a size and a number of ranks. It has the median microseconds of a call with its wait, and of
+ * the submission alone, of the slowest rank. It also has the voluntary context switches of a rank's threads per
+ * call, which depend less on the load of the machine. A row's name selects only that row, for example for perf or
+ * strace. */
 #define _GNU_SOURCE /* MAP_ANONYMOUS */
 #include <sched.h>
 #include <stdatomic.h>
@@ -24,7 +25,7 @@
 enum { RANKS = 4, MOST = 20000 };
 static const int64_t timeout_ns = INT64_C(60000000000);
 
-/* Shared by the ranks of a row: a store, and what each rank has measured. */
+/* Shared by the ranks of a row: a store, and the measurements of each rank. */
 typedef struct board_s {
   store_t store;
   double call_us[RANKS], submit_us[RANKS], switches[RANKS];
@@ -42,7 +43,7 @@ static void must(hal_status_t status, const char *what) {
 typedef struct row_s {
   const char *name;
   uint32_t op;
-  size_t bytes; /* of the memory that a rank gives */
+  size_t bytes; /* of the memory that a rank passes */
   int ranks, synchronous, staged;
 } row_t;
 

@@ -1,9 +1,10 @@
-"""Instructions that the CUDA plugin adds to a launch, counted by callgrind on the libraries of test/doubles.
+"""Instructions that the CUDA plugin adds to a launch, counted by callgrind on the mock libraries.
 
 Usage: python cuda_launch.py [--check] [--build build/release].
 
-What hal_plugin_kernel_launch takes in all, less what the calls into the driver take, over 1,000 launches of four arguments in a
-stream that is synchronised every hundred. With --check the exit code is 1 when it is more than 1,000.
+Counts the instructions of hal_plugin_kernel_launch without the calls into the driver, over 1,000 launches of four
+arguments on a stream that is synchronized every hundred launches. With --check the exit code is 1 if there are more
+than 1,000.
 """
 
 import argparse

@@ -1,11 +1,11 @@
-"""Times of operators on an NVIDIA GPU: this device ("nvgpu") or torch.cuda, one process each, to be put beside each other.
+"""Times of operators on an NVIDIA GPU: this device ("nvgpu") or torch.cuda, one process each, to be compared.
 
     TORCH_BACKEND=cuda python test/bench/cuda_peer.py nvgpu --json ours.json
     python test/bench/cuda_peer.py cuda --json theirs.json
     python test/bench/cuda_peer.py --compare ours.json theirs.json
 
-Times are wall times of many queued calls between two synchronisations: of small operands what a call costs the host, of large ones
-what the device takes. Prints microseconds per call, and the rate.
+Times are wall times of many queued calls between two synchronizations: with small operands they show the host's cost of
+a call, with large ones the device's time. Prints microseconds per call, and the rate.
 """
 
 import argparse
@@ -15,7 +15,7 @@ import time
 
 import torch
 
-SECONDS = 0.4  # of a measurement, at least
+SECONDS = 0.4  # minimum duration of a measurement
 ROUNDS = 5
 
 
@@ -102,7 +102,7 @@ def measure(device, file):
     for name, unit, work, call in cases(device):
         try:
             seconds = timed(module, call)
-        except Exception as error:  # noqa: BLE001: one case shall not end the others
+        except Exception as error:  # noqa: BLE001: an error of one case must not end the others
             print(f"{name}: {type(error).__name__}: {str(error)[:300]}", flush=True)
             continue
         rows[name] = {"us": seconds * 1e6, "unit": unit, "rate": work / seconds if unit else None}

@@ -1,7 +1,7 @@
-"""The demo's training step beside the CPU's in one run, in both modes of the fake device.
+"""The demo's training step compared with the CPU's in the same run, in both modes of the fake device.
 
-Usage: python demo_step.py [--check]. Targets: a step takes at most 1.5 times the CPU's, and the losses of the first 20 steps
-equal the CPU's to 1e-4 relative. With --check the exit code is 1 when a row misses its target.
+Usage: python demo_step.py [--check]. Targets: a step takes at most 1.5 times the CPU's, and the losses of the first 20
+steps equal the CPU's to 1e-4 relative. With --check the exit code is 1 if a row misses its target.
 """
 
 import sys
@@ -16,7 +16,7 @@ LOSS_DIFFERENCE = 1e-4
 
 
 def run_demo(mode: str) -> dict:
-    """Runs the demo in a process of its own; returns its JSON summary."""
+    """Runs the demo in a separate process; returns its JSON summary."""
     with tempfile.TemporaryDirectory() as folder:
         return sides.run_json("-m", "torch_backend.demo", "--json", "--quiet", "--picture", f"{folder}/loss.png", HAL_FAKE_ASYNC=mode)
 

@@ -1,5 +1,5 @@
-/* driver_launch.c: so many launches of a kernel of 256 elements through the HAL and a plugin over a vendor's driver and nothing else, for
- * callgrind (npu_launch.py, cuda_launch.py).
+/* driver_launch.c: only launches a kernel of 256 elements CALLS times through the HAL and a plugin of a vendor's
+ * driver, for callgrind (npu_launch.py, cuda_launch.py).
  *
  *   HAL_PLUGIN_PATH=<directory of libhal_npu.so> bench_driver_launch npu CALLS */
 #include <stdio.h>

@@ -1,10 +1,11 @@
-/* fake_launch.c: what a launch costs on the fake device, and how fast it moves memory, beside memcpy and a plain loop
- * in two threads, all in one run.
+/* fake_launch.c: the cost of a launch on the fake device, and its memory bandwidth, compared with memcpy and a plain
+ * loop in two threads, in the same run.
  *
  *   HAL_PLUGIN_PATH=<directory of libhal_fake.so> fake_launch
  *
- * Each mode runs in a process of its own, since the settings are read once. Figures are the best of several repetitions
- * for throughput and the median for latency: on a shared machine the worst tells of the neighbours. */
+ * Each mode runs in a separate process, since the settings are read once. Figures are the best of several
+ * repetitions for throughput and the median for latency: on a shared machine, the worst figure shows the load of
+ * other programs. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdatomic.h>
@@ -49,8 +50,8 @@ static void spin_for(int64_t ns) {
   while (fake_clock() < end) continue;
 }
 
-/* Time of one launch of 16 floats; `pause_ns` between launches: 0 = one after another, 3000 = as from Python, more than
- * the 20 us of spinning = the worker sleeps. The two clock readings are subtracted. */
+/* Time of one launch of 16 floats; `pause_ns` between launches: 0 = one after another, 3000 = as from Python, more
+ * than the 20 us of spinning = the worker sleeps. The two clock readings are subtracted. */
 static double launch_ns(int64_t pause_ns, int samples) {
   static int64_t taken[SAMPLES], empty[SAMPLES];
   float *data = device_memory(4096);
@@ -74,7 +75,8 @@ static double launch_ns(int64_t pause_ns, int samples) {
   return (double)(median(taken, samples) - median(empty, samples));
 }
 
-/* Time per launch of `count` launches in a row, best of 50; with `wait` the work is done at the end of the time. */
+/* Time per launch of `count` launches in a row, best of 50; with `wait`, the time includes the completion of the
+   work. */
 static double burst_ns(int count, int wait) {
   float *data = device_memory(4096);
   memset(data, 0, 4096);
@@ -135,7 +137,7 @@ static void *run_half(void *argument) {
   return NULL;
 }
 
-/* The peer: two threads that exist already would save a few microseconds of some milliseconds. */
+/* The baseline: existing threads would save a few microseconds of some milliseconds. */
 static void two_threads(float *out, const float *a, const float *b, size_t n) {
   half_t low = {out, a, b, n / 2}, high = {out + n / 2, a + n / 2, b ? b + n / 2 : NULL, n - n / 2};
   pthread_t thread;
@@ -171,7 +173,7 @@ static void run_kind(int kind, float *out, const float *a, const float *b, fake_
   }
 }
 
-/* The kinds take turns, so that all of them see the same neighbours. */
+/* The kinds run alternately, so that all of them run under the same load. */
 static void throughput(void) {
   static const char *const names[KINDS] = {"copy, plugin", "copy, memcpy",     "copy, 2 threads memcpy",
                                            "add,  plugin", "add,  plain loop", "add,  2 threads loop"};

@@ -1,8 +1,10 @@
-"""The fallback of a small view of a large storage beside that of a small storage, where the host cannot touch the device's memory.
+"""The fallback of a small view of a large storage compared with that of a small storage, if the host cannot access the
+device's memory.
 
-Usage: python fallback_views.py [--check] [--quick]. Rows: `torch.linalg.lu_factor` of a 4x4 view of storages of several sizes, with
-HAL_FAKE_PROTECT=1. Times are the least of many calls. Target: 3 times what a storage of 64 bytes takes: host memory of the storage's size is
-mapped and unmapped, and hardly touched. With --check the exit code is 1 when a target is missed.
+Usage: python fallback_views.py [--check] [--quick]. Rows: `torch.linalg.lu_factor` of a 4x4 view of storages of several
+sizes, with HAL_FAKE_PROTECT=1. Times are the minimum of many calls. Target: 3 times the time of a storage of 64 bytes:
+host memory of the storage's size is mapped and unmapped, and few of its pages are accessed. With --check the exit code
+is 1 if a target is missed.
 """
 
 import json

@@ -1,13 +1,15 @@
-"""How long a plugin takes to say whether its device is there, and to compute a first tensor: on the libraries of test/doubles, in fresh processes.
+"""The time that a plugin needs to report whether its device exists, and to compute a first tensor, on the mock drivers,
+in new processes.
 
 Usage: python first_tensor.py [--plugin npu|cuda|PATH] [--check] [--rounds N] [--build build/release]. Rows:
 
-  probe         `info` and `probe` of the plugin, which every `import torch` pays for where plugins are searched for. Target: at most 5 ms.
-  count         `device_count`, where that starts a driver in a child process; printed only.
-  first tensor  from `torch_backend.use(plugin)` to the numbers of `torch.ones(3, device=...) + 1` on the host, torch being imported and the
-                kernels in the cache. Target: at most 1 s.
+  probe         `info` and `probe` of the plugin, which each `import torch` runs if plugins are searched. Target: at most 5 ms.
+  count         `device_count`, if that starts a driver in a child process; printed only.
+  first tensor  from `torch_backend.use(plugin)` to the numbers of `torch.ones(3, device=...) + 1` on the host, after the
+                import of torch and with the kernels in the cache. Target: at most 1 s.
 
-Medians, and the least in brackets, which says more on a machine with other work. With --check the exit code is 1 when the least misses a target.
+Prints medians, and the minimum in brackets, which is more reliable on a machine under load. With --check the exit code
+is 1 if the minimum misses a target.
 """
 
 import argparse
@@ -36,7 +38,7 @@ assert result.tolist() == [2, 2, 2], result
 
 
 def run(plugin, settings, **more):
-    """Computes a first tensor in a fresh interpreter; gives its time and what the HAL has logged."""
+    """Computes a first tensor in a new interpreter; returns its time and the HAL's log."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("TORCH_", "HAL_"))}
     environment |= {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0", **settings, **more}
     done = subprocess.run([sys.executable, "-P", "-c", SCRIPT, plugin], env=environment, capture_output=True, text=True)
@@ -46,7 +48,7 @@ def run(plugin, settings, **more):
 
 
 def of_calls(log, *functions):
-    """The seconds that these functions of the plugin took, by the trace."""
+    """Returns the seconds of these functions of the plugin, by the trace layer."""
     times = re.findall(rf"trace: \w+\.({'|'.join(functions)}) -> OK, (\d+) ns", log)
     if {function for function, _ in times} != set(functions):
         sys.exit(f"first_tensor.py: the trace lacks {functions}")

@@ -1,11 +1,13 @@
-"""A training step of an MLP on the fake device: replayed from a graph beside run eagerly, and CPU torch, in one run.
+"""A training step of an MLP on the fake device: replayed from a graph compared with eager execution, and with CPU
+PyTorch, in the same run.
 
-Usage: python graph_step.py [--check] [--quick]. Rows: forward, cross entropy, backward and SGD with momentum, batch 64, of layers
-64-128-128-10 (mlp_step.py's small one) and 16-16-16-4 with batch 4, inline (HAL_FAKE_ASYNC=0) and asynchronously, one
-synchronisation at the end of each row of steps. Target: a replay takes at most 0.5 of the eager step.
+Usage: python graph_step.py [--check] [--quick]. Rows: forward, cross entropy, backward and SGD with momentum, batch 64,
+of layers 64-128-128-10 (mlp_step.py's small one) and 16-16-16-4 with batch 4, inline (HAL_FAKE_ASYNC=0) and
+asynchronous, with one synchronization at the end of each row of steps. Target: a replay takes at most 0.5 of the eager
+step.
 
-Times are medians; the sides run alternately in one process, with a pause before each. With --check the exit code is 1 when the
-target is missed.
+Times are medians; the sides run alternately in one process, with a pause before each. With --check the exit code is 1
+if the target is missed.
 """
 
 import json

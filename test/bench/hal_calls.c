@@ -1,10 +1,10 @@
-/* hal_calls.c: nanoseconds per call of the HAL's thin paths: a slot of a plugin's table as the host calls it, the same
- * through a layer, a current stream, an event's record and query, the default generator. Ours only: no other library
- * has these layers.
+/* hal_calls.c: nanoseconds per call of the HAL's thin paths: a slot of a plugin's table as the host calls it, the
+ * same through a layer, a current stream, an event's record and query, the default generator. There is no baseline:
+ * no other library has these layers.
  *
  *   bench_hal_calls [plugin name or path, default fake] [calls per row]
  *
- * Each row is the best of five runs, since everything that disturbs a run makes it longer. */
+ * Each row is the best of five runs, since any disturbance makes a run longer. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ static double now_ns(void) {
 static void table_call(void) { sink += (uint64_t)hal_call_profile_range(device->plugin, NULL); }
 static void layered_call(void) {
   const uint32_t layers = device->plugin->layers;
-  device->plugin->layers = HAL_LAYER_TAIL; /* the cheapest layer: looks whether the slot is there */
+  device->plugin->layers = HAL_LAYER_TAIL; /* the cheapest layer: checks whether the slot exists */
   sink += (uint64_t)hal_call_profile_range(device->plugin, NULL);
   device->plugin->layers = layers;
 }

@@ -1,17 +1,17 @@
-/* hal_memory.c: nanoseconds per allocation and release that the cache serves, statistics included, beside malloc/free
- * and posix_memalign(512)/free in the same run.
+/* hal_memory.c: nanoseconds per cached allocation and release, including statistics, compared with malloc/free and
+ * posix_memalign(512)/free in the same run.
  *
- *   bench_hal_memory            one line per size and number of threads; the last line judges by the worst of ours
- *   bench_hal_memory hit N      N pairs of the 64-byte hit and nothing else, for callgrind
+ *   bench_hal_memory            one line per size and number of threads; the last line evaluates the slowest
+ *   bench_hal_memory hit N      N pairs of the 64-byte hit only, for callgrind
  *
- * The device is the tests' double: a cache hit never reaches the plugin. */
+ * The device is the tests' mock device: a cache hit never reaches the plugin. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
 #include <time.h>
 
 #include "../hal/memory/memory_double.h"
 
-/* Target of the project for one thread, and what would be splendid. */
+/* The project's target for one thread, and a stretch target. */
 #define TARGET_NS 100.0
 #define STRETCH_NS 40.0
 
@@ -27,7 +27,7 @@ static void pair_hal(size_t size) {
 
 static void pair_malloc(size_t size) {
   void *memory = malloc(size);
-  __asm__ volatile("" : : "r"(memory) : "memory"); /* or the compiler drops the pair */
+  __asm__ volatile("" : : "r"(memory) : "memory"); /* otherwise the compiler would remove the pair */
   free(memory);
 }
 
@@ -56,7 +56,7 @@ static double seconds(void) {
   return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-/* Gives nanoseconds of wall time per pair of one thread, the best of several runs: the others were disturbed. */
+/* Returns nanoseconds of wall time per pair of one thread, the best of several runs, which is the least disturbed. */
 static double measure(pair_fn_t pair, size_t size, int threads, long count) {
   double best = 1e30;
   for (int repeat = 0; repeat < REPEATS; repeat++) {
@@ -79,7 +79,7 @@ int main(int argc, char **argv) {
   double worst = 0;
   hal_block_t *held[3];
   if (double_open(1, 0)) return 1;
-  /* Live neighbours, so that the cache is not one empty segment. */
+  /* Adjacent blocks in use, so that the cache is not one empty segment. */
   for (int i = 0; i < 3; i++) {
     if (hal_memory_allocate(0, NULL, i < 2 ? 1000 : 3 << 20, &held[i])) return 1;
   }

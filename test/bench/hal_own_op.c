@@ -1,11 +1,11 @@
-/* hal_own_op.c: what a plugin's own operators cost a call that they do not take: declined by the function, by the descriptor,
- * and as a whole with hal_op_run_own. The operator itself is a function that stores one number, so that the rest shows. Ours only:
- * no other library asks a vendor.
+/* hal_own_op.c: the cost of a plugin's own operator for a call that it does not run: declined by the function, by
+ * the descriptor, and with hal_op_run_own. The operator itself is a function that stores one number, so that the
+ * overhead dominates. There is no baseline: no other library queries a vendor's operators.
  *
  *   bench_hal_own_op [path of libhal_takes_ops.so, a test plugin] [calls per run]
  *
- * Each row is the best of many short runs, since everything that disturbs a run makes it longer. A call has three tensors of four
- * dimensions, one of them a result. */
+ * Each row is the best of many short runs, since any disturbance makes a run longer. A call has three tensors of
+ * four dimensions, one of them a result. */
 #define _XOPEN_SOURCE 700
 #include <libgen.h>
 #include <limits.h>
@@ -62,7 +62,7 @@ static uint32_t op_of(const char *name) {
   return found;
 }
 
-/* Nanoseconds of a call of the operator in one of the three ways. */
+/* Nanoseconds of a call of the operator, declined in one of the three ways. */
 static double measure(void (*way)(void), const char *name, hal_dtype_t dtype, const int64_t *layout, long calls) {
   double best = 1e300;
   op = op_of(name);

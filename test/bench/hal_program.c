@@ -1,11 +1,11 @@
-/* hal_program.c: what a recorded operator costs: x + y of 16 floats run at once (hal_op_run), recorded, and run from a program, per operator. Ours
- * only: the peer of a program is our own eager call.
+/* hal_program.c: the cost of a recorded operator: x + y of 16 floats run immediately (hal_op_run), recorded, and run
+ * from a program, per operator. The baseline of a program is the HAL's own eager call.
  *
  *   bench_hal_program [plugin name or path, default fake]
  *
- * Each row is the best of many runs of 1,000 operators, since everything that disturbs a run makes it longer. Run it with
- * HAL_FAKE_ASYNC=0, where the kernel is part of both, and without. Targets: 150 ns for a recorded operator; a run of one at most
- * as long as hal_op_run. Where the plugin has graphs, the last rows are the same runs without them. */
+ * Each row is the best of many runs of 1,000 operators, since any disturbance makes a run longer. Run it with
+ * HAL_FAKE_ASYNC=0, where the kernel is part of both, and without. Targets: 150 ns for a recorded operator; a run of
+ * one at most as long as hal_op_run. If the plugin has graphs, the last rows are the same runs without them. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
 #include <stdlib.h>
@@ -94,7 +94,7 @@ static double best_record(void) {
   return best;
 }
 
-/* What a run costs the caller, and until its work is done; whether it was made of graphs. */
+/* The cost of a run for the caller, and until its work is done; whether it used graphs. */
 typedef struct replay_s {
   double queued, done;
   int graphs;

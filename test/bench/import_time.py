@@ -1,16 +1,16 @@
-"""What the package adds to `import torch`, in fresh interpreters: ours beside torch alone.
+"""The time that the package adds to `import torch`, in new interpreters, compared with torch alone.
 
 Usage: python import_time.py [--check] [--rounds N]. Rows:
 
-  torch_backend       `import torch_backend` without autoload, no plugin asked for. Target: at most 50 ms.
-  autoload            `import torch` that finds the package by itself, no plugin asked for. Target: at most 50 ms.
+  torch_backend       `import torch_backend` without autoload, no plugin requested. Target: at most 50 ms.
+  autoload            `import torch` that finds the package automatically, no plugin requested. Target: at most 50 ms.
   autoload, a plugin  the same with TORCH_BACKEND=fake: it also opens the plugin and loads the extension; printed only.
 
 Each row has two medians. "whole" is the wall time of an interpreter minus that of `import torch` alone with
-TORCH_DEVICE_BACKEND_AUTOLOAD=0, which ran just before it; on a machine with other work it swings by tens of milliseconds.
-"inside" is the time of our part alone, taken in an interpreter that has imported torch without autoload: `import torch_backend`,
-or the loading of the entry points that torch does at the end of its own import. The targets are for "inside". With --check the
-exit code is 1 when one is missed.
+TORCH_DEVICE_BACKEND_AUTOLOAD=0, which ran just before it. On a machine under load it varies by tens of milliseconds.
+"inside" is the time of the package alone, measured in an interpreter that has imported torch without autoload: `import
+torch_backend`, or the loading of entry points at the end of torch's import. The targets apply to "inside". With --check
+the exit code is 1 if one is missed.
 """
 
 import argparse
@@ -21,18 +21,18 @@ import sys
 import time
 
 TARGET = 0.050  # seconds
-ROWS = {  # what a user's program does, the same once torch is there, and the plugin that is asked for
+ROWS = {  # the statement of a user's program, the same after the import of torch, and the requested plugin
     "torch_backend": ("import torch_backend", "import torch_backend", "0", None),
     "autoload": ("import torch", "torch._import_device_backends()", "1", None),
     "autoload, a plugin": ("import torch", "torch._import_device_backends()", "1", "fake"),
 }
 CHECKED = ("torch_backend", "autoload")
 INSIDE = "import time, torch; begin = time.perf_counter(); {}; print(time.perf_counter() - begin)"
-LEAVE = "import sys, os; sys.stdout.flush(); os._exit(0)"  # what torch does at exit is not part of its import
+LEAVE = "import sys, os; sys.stdout.flush(); os._exit(0)"  # torch's work at exit is not part of its import
 
 
 def run(statement, autoload, plugin=None):
-    """Runs a statement in a fresh interpreter; gives its wall time in seconds and what it printed."""
+    """Runs a statement in a new interpreter; returns its wall time in seconds and its output."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("TORCH_", "HAL_"))}
     environment["TORCH_DEVICE_BACKEND_AUTOLOAD"] = autoload
     if plugin:
@@ -44,9 +44,9 @@ def run(statement, autoload, plugin=None):
 
 
 def measure(rounds):
-    """Gives the times of torch alone, and for each row the differences of whole interpreters and the times inside."""
+    """Returns the times of torch alone, and for each row the differences of whole interpreters and the times inside."""
     alone, whole, inside = [], {name: [] for name in ROWS}, {name: [] for name in ROWS}
-    for turn in range(-1, rounds):  # the turn -1 fills the page cache and is not counted
+    for turn in range(-1, rounds):  # round -1 fills the page cache and is not counted
         for name, (statement, part, autoload, plugin) in ROWS.items():
             before = run("import torch", "0")[0]
             difference = run(statement, autoload, plugin)[0] - before

@@ -1,9 +1,10 @@
-"""Reading a number from the fake device beside CPU torch in one run, in both modes of the fake device.
+"""Reading a number from the fake device compared with CPU PyTorch in the same run, in both modes of the fake device.
 
-Usage: python item.py [--check] [--quick]. Rows: `x.item()` of a tensor with nothing queued, `(x + 1).item()`, and `(x * y).sum().item()`,
-each in a row of calls (worker awake) and one call after a sleep (worker asleep). Target: 1.3 times the CPU in the worst row.
+Usage: python item.py [--check] [--quick]. Rows: `x.item()` of a tensor with no queued work, `(x + 1).item()`, and `(x *
+y).sum().item()`, each in a row of calls (worker awake) and one call after a sleep (worker asleep). Target: 1.3 times
+the CPU in the slowest row.
 
-Times are medians; the sides take turns in one process. With --check the exit code is 1 when a target is missed.
+Times are medians; the sides run alternately in one process. With --check the exit code is 1 if a target is missed.
 """
 
 import json
@@ -25,7 +26,7 @@ PAUSES = {"in a row": 0.0, "after 0.2 ms": 2e-4, "after 5 ms": 5e-3, "after 150 
 
 
 def time_reads(read, pause, calls):
-    """The median of seconds that a read takes, each after a pause."""
+    """The median seconds of a read, each after a pause."""
     samples = []
     for _ in range(calls):
         if pause:

@@ -1,12 +1,13 @@
-"""Counts the host's portable kernels, and the size and compile time of their library, beside the budget.
+"""Counts the host's portable kernels, and the size and compile time of their library, and compares them with the
+budget.
 
-Usage: kernel_budget.py [--table PK_TABLE] [--library LIBRARY] [--time BUILD_FOLDER], by default those that `make test-c` builds. The
-exit code is 1 when the budget is exceeded.
+Usage: kernel_budget.py [--table PK_TABLE] [--library LIBRARY] [--time BUILD_FOLDER], by default the output of `make
+test-c`. The exit code is 1 if the budget is exceeded.
 
   kernels  rows of the generated table: at most 2,500
   size     code and data of the archive, by `size`: at most 12 MB
-  time     CPU seconds of one compilation of all kernels, one after the other: at most 90. Only with --time, which takes that long;
-           the commands come from BUILD_FOLDER's compile_commands.json, without the compiler cache.
+  time     CPU seconds of one compilation of all kernels, one after the other: at most 90. Only with --time, which takes
+           that long; the commands come from BUILD_FOLDER's compile_commands.json, without the compiler cache.
 """
 
 import argparse
@@ -23,7 +24,7 @@ MOST_KERNELS, MOST_BYTES, MOST_SECONDS = 2500, 12_000_000, 90
 
 
 def kernels(table):
-    """Gives the names in the generated table."""
+    """Returns the names in the generated table."""
     rows = [line for line in table.read_text(encoding="utf-8").splitlines() if line.startswith("X(")]
     return [row[2:].split(",")[0] for row in rows]
 
@@ -39,13 +40,13 @@ def by_family(names):
 
 
 def size_of(library):
-    """Gives the bytes of code and data in an archive."""
+    """Returns the bytes of code and data in an archive."""
     lines = subprocess.run(["size", library], capture_output=True, text=True, check=True).stdout.splitlines()[1:]
     return sum(int(line.split()[0]) + int(line.split()[1]) for line in lines)
 
 
 def compile_seconds(build):
-    """Compiles every generated kernel file once and gives the CPU seconds that it took."""
+    """Compiles each generated kernel file once and returns the CPU seconds."""
     commands = json.loads((build / "compile_commands.json").read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory() as folder:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)

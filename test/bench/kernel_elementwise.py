@@ -1,11 +1,12 @@
-"""Element-wise operators, rows, copies and random numbers on the device beside CPU torch, in one run: 16, 1k, 1M and 16M elements in
-float32 and half precision, and transposed operands.
+"""Element-wise operators, rows, copies and random numbers on the device compared with CPU PyTorch in the same run: 16,
+1k, 1M and 16M elements in float32 and half precision, and transposed operands.
 
     python test/bench/kernel_elementwise.py [--threads N] [--only NAME ...] [--sizes N ...] [--dtypes NAME ...]
 
-Both sides write into a result that exists (out=) where the operator takes one, and use the same number of threads. The two take turns; the
-time of each is the best of its rounds. HAL_FAKE_ASYNC=0 or 1 selects the mode of the fake device. `--only layout` measures operands
-whose dimensions lie in different orders. The last lines tell the middle and the worst of all ratios.
+Both sides write into an existing result (out=) if the operator supports it, and use the same number of threads. They
+run alternately; the time of each is the best of its rounds. HAL_FAKE_ASYNC=0 or 1 selects the mode of the fake device.
+`--only layout` measures operands with different memory layouts. The last lines print the median and the worst of all
+ratios.
 """
 import argparse
 import os
@@ -60,7 +61,7 @@ RANDOM = ["uniform_", "normal_", "exponential_", "bernoulli_"]
 
 
 def best(call, synchronize, seconds=0.06):
-    """The best time of one call in seconds; each round makes enough calls to last 20 us."""
+    """The best time of one call in seconds; each round makes enough calls for 20 us."""
     call(), synchronize()
     start = time.perf_counter()
     call(), synchronize()
@@ -89,7 +90,7 @@ def compare(name, build):
 
 
 def numbers(device, *shape):
-    """Positive numbers that suit all operators; the same on both sides."""
+    """Positive numbers in the domain of all operators; the same on both sides."""
     generator = torch.Generator().manual_seed(1)
     return (torch.rand(*shape, generator=generator) * 2 + 0.1).to(device)
 
@@ -117,7 +118,7 @@ def call(name, n, dtype):
 
 
 def dense():
-    """What is measured of each dtype and size: its name, and what builds it."""
+    """The measured cases of each dtype and size: its name, and its builder."""
     for kind, names in ((pointwise, UNARY + BINARY), (call, CALLS), (random_numbers, RANDOM)):
         for name in names:
             if not options.only or name in options.only:
@@ -125,7 +126,7 @@ def dense():
 
 
 def layouts(rows, columns):
-    """Operators whose operands lie in different orders."""
+    """Operators whose operands have different layouts."""
     def copy(device):
         a, out = numbers(device, columns, rows), torch.empty(rows, columns, device=device)
         return lambda: out.copy_(a.t())

@@ -29,7 +29,7 @@ typedef struct matrix_s {
   hal_block_t *block;
 } matrix_t;
 
-/* A matrix of uniform numbers; `transposed` lets the first dimension be the innermost. */
+/* A matrix of uniform numbers; with `transposed`, the first dimension is the innermost. */
 static void matrix_init(matrix_t *m, int64_t rows, int64_t columns, int transposed, hal_dtype_t dtype) {
   const size_t bytes = (size_t)(rows * columns) * (dtype == HAL_FLOAT32 ? 4 : 8);
   m->sizes[0] = rows, m->sizes[1] = columns;

@@ -1,4 +1,5 @@
-"""Convolutions (of ResNet's shapes, depthwise, of one channel), pooling, interpolation and padding beside CPU torch, in one run.
+"""Convolutions (of ResNet's shapes, depthwise, of one channel), pooling, interpolation and padding compared with CPU
+PyTorch in the same run.
 
     python test/bench/kernel_images.py [--threads N] [--only NAME ...]
 

@@ -1,10 +1,12 @@
-"""Operators on 16 M float32 numbers with out= beside CPU torch in one run, both with all cores, in both modes of the fake device.
+"""Operators on 16 M float32 numbers with out= compared with CPU PyTorch in the same run, both with all cores, in both
+modes of the fake device.
 
-Usage: python kernel_large.py [--check] [--quick] [--only NAME ...]. Targets, times of ours over the CPU's: elementwise 1.15; rows
-broadcast 1.15; reductions over either axis 1.5; softmax 1.2; uniform random numbers 0.25. The worst row judges.
+Usage: python kernel_large.py [--check] [--quick] [--only NAME ...]. Targets, as ratios to the CPU's time: elementwise
+1.15; rows broadcast 1.15; reductions over either axis 1.5; softmax 1.2; uniform random numbers 0.25. The slowest row is
+evaluated.
 
-The sides take turns, with a pause before each and a call that is not timed; a time is the median of the turns' best calls. With
---check the exit code is 1 when a target is missed.
+The sides run alternately, with a pause before each and a call that is not timed; a time is the median of the best
+calls. With --check the exit code is 1 if a target is missed.
 """
 
 import json
@@ -17,7 +19,8 @@ import sides  # noqa: E402  found by the line above
 
 ROWS, COLUMNS = 4096, 4096
 TARGETS = {"elementwise": 1.15, "row broadcast": 1.15, "reduction": 1.5, "softmax": 1.2, "random": 0.25}
-# name: (subject, statement over x and y, both ROWS x COLUMNS; r, a row; c, a column; m, a mask; out, row and column, results)
+# name: (subject, statement over x and y, both ROWS x COLUMNS; r, a row; c, a column; m, a mask; out, row and column,
+# results)
 STATEMENTS = {
     "x + y": ("elementwise", "torch.add(x, y, out=out)"),
     "x * 2": ("elementwise", "torch.mul(x, 2.0, out=out)"),
@@ -57,7 +60,7 @@ STATEMENTS = {
 
 
 def operands(torch, device):
-    """What the statements name, on one device."""
+    """The variables of the statements, on one device."""
     generator = torch.Generator().manual_seed(1)
     x, y = (torch.rand(ROWS, COLUMNS, generator=generator) * 2 + 0.1 for _ in range(2))
     names = {"x": x, "y": y, "r": y[0].clone(), "c": y[:, :1].clone(), "m": x < y, "out": torch.zeros_like(x), "row": torch.zeros(COLUMNS),

@@ -1,12 +1,13 @@
-"""Products of matrices in bfloat16 and float32 beside CPU torch in one run, both with all cores: GFLOP/s of each side.
+"""Products of matrices in bfloat16 and float32 compared with CPU PyTorch in the same run, both with all cores: GFLOP/s
+of each side.
 
-Usage: python kernel_products.py [--check] [--quick] [--one-thread]. Targets, of the CPU's GFLOP/s: float32 0.95, bfloat16 0.5. The first line says which
-instructions the bfloat16 products of ours and of CPU torch are made of.
+Usage: python kernel_products.py [--check] [--quick] [--one-thread]. Targets, as ratios to the CPU's GFLOP/s: float32
+0.95, bfloat16 0.5. The first line prints the instruction sets that both sides use for bfloat16 products.
 
-With --one-thread each side has one thread, inline, and its processor time is measured: for a machine on which others work.
+With --one-thread each side has one thread, inline, and its processor time is measured: for a machine under load.
 
-The sides take turns, with a pause before each and a call that is not timed; a time is the median of the turns' best calls. With
---check the exit code is 1 when a target is missed.
+The sides run alternately, with a pause before each and a call that is not timed; a time is the median of the best
+calls. With --check the exit code is 1 if a target is missed.
 """
 
 import json
@@ -20,13 +21,14 @@ sys.path.insert(0, str(Path(__file__).parent / "shared"))
 import sides  # noqa: E402  found by the line above
 
 TARGETS = {"bfloat16": 0.5, "float32": 0.95}
-# m, n, k of the result m x n; in three layouts each: those of a layer's output, of its weight as torch.nn.Linear has it, and of its gradient.
+# m, n, k of the result m x n; in three layouts each: those of a layer's output, of its weight in torch.nn.Linear, and
+# of its gradient.
 SHAPES = ((256, 256, 256), (512, 512, 512), (1024, 1024, 1024), (2048, 2048, 512), (64, 1024, 1024), (1000, 500, 700))
 WAYS = ("a @ b", "a @ w.t()", "g.t() @ x")
 
 
 def operands(torch, device, shape, way, dtype):
-    """Both factors, one of them transposed as the way says, and the result."""
+    """Both factors, one of them transposed as `way` selects, and the result."""
     m, n, k = shape
     generator = torch.Generator().manual_seed(1)
     a = torch.rand((k, m) if way == "g.t() @ x" else (m, k), generator=generator) - 0.5
@@ -55,7 +57,8 @@ def child(rounds, one_thread):
     print(json.dumps(rows))
 
 
-# One product, whose device says in its log how it computes, and what CPU torch's library of products takes the processor for.
+# One product, for which the device logs its instruction set, and the processor that CPU PyTorch's library of products
+# detects.
 _FORM = """
 import torch, torch_backend
 torch_backend.use("fake")
@@ -66,10 +69,10 @@ print("CPU torch:", torch.backends.cpu.get_cpu_capability(), "with AMX" if torch
 
 
 def form() -> str:
-    """Which instructions compute, as both sides tell it."""
+    """The instruction sets that both sides use, as they report them."""
     done = sides.run_python("-c", _FORM, stderr=subprocess.STDOUT, HAL_LOG="info")
     ours = re.search(r"bfloat16 products of the host.*", done)
-    return f"{ours[0] if ours else 'fake does not tell its form'}; {done.splitlines()[-1]}"
+    return f"{ours[0] if ours else 'fake does not report its instruction set'}; {done.splitlines()[-1]}"
 
 
 def main() -> int:

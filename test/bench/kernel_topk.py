@@ -1,4 +1,5 @@
-"""topk beside CPU torch, in one run: rows of few and of many elements, small and large k, random and ordered.
+"""topk compared with CPU PyTorch in the same run: rows of few and of many elements, small and large k, random and
+ordered.
 
     python test/bench/kernel_topk.py [--threads N]
 

@@ -1,16 +1,17 @@
-"""Lazy mode: groups that the host's compiler made one kernel of, beside the same groups interpreted block by block (fake device).
+"""Lazy mode: groups compiled to one kernel by the host's compiler, compared with the same groups interpreted block by
+block (fake device).
 
-Usage: python lazy_compiled.py [--check] [--quick] [--only NAME ...]. One process has two fake devices: on the first HAL_LAZY_COMPILE is 0, on the
-second groups are compiled from their 32nd run on. Rows, inline and asynchronously, each a repeated command list, with one synchronisation:
+Usage: python lazy_compiled.py [--check] [--quick] [--only NAME ...]. One process has two fake devices: on the first
+HAL_LAZY_COMPILE is 0, on the second groups are compiled from their 32nd run on. Rows, inline and asynchronous, each a
+repeated command list, with one synchronization:
   chain, chain64        20 element-wise operators in float32 and float64
   momentum              SGD's update with momentum: mul, add, add in place
   residual              add, relu
-  half                  four operators in float16, which stay interpreted: the ratio shows the noise
+  half                  four operators in float16, which remain interpreted: the ratio shows the noise
   resnet, transformer   training steps (models.py)
-Times are medians; the sides run alternately. Inline on 4 M elements two sides that both interpret were seen to differ by up to 1.7 times, on 262,144 by
-0.05: judge by the latter. The target of rows of 262,144 elements and more that are compiled is 0.9 of the interpreter's time; that
-of all others that they take no more than 1.1 of it.
-With --check the exit code is 1 when a target is missed.
+Times are medians; the sides run alternately. If both sides interpret inline, they differed by up to 1.7 times on 4 M
+elements and by 0.05 on 262,144, so use the latter. The target of compiled rows of 262,144 elements and more is 0.9 of
+the interpreter's time; that of all other rows is 1.1. With --check the exit code is 1 if a target is missed.
 """
 
 import json
@@ -26,7 +27,7 @@ import sides  # noqa: E402
 
 ELEMENTS = (16_384, 262_144, 4_000_000)
 NAMES = ("chain", "chain64", "momentum", "residual", "half", "resnet", "transformer")
-SAMPLES, HOT = 16, 40  # of a model's batch; runs after which all groups are compiled
+SAMPLES, HOT = 16, 40  # of a model's batch; number of runs after which all groups are compiled
 
 
 def momentum(p, g, m):
@@ -47,7 +48,8 @@ FUNCTIONS = {"chain": (lazy_step.chain, 2, "float32"), "chain64": (lazy_step.cha
 
 
 def devices(torch):
-    """Two devices, of which the second compiles groups: a device reads the setting when it records for the first time."""
+    """Two devices, of which the second compiles groups: a device reads the setting when it records for the first time.
+    """
     from torch_backend import device_name, lazy
 
     names = [f"{device_name()}:{number}" for number in range(2)]
@@ -59,7 +61,7 @@ def devices(torch):
 
 
 def timed_sides(torch, steps, rounds, times):
-    """Seconds of both sides' steps, each put off on its device; `times`: steps of a sample."""
+    """Seconds of both sides' steps, each deferred on its device; `times`: steps of a sample."""
     from torch_backend import lazy
 
     def side(name, step):
@@ -67,7 +69,7 @@ def timed_sides(torch, steps, rounds, times):
             with torch.accelerator.device_index(int(name[-1])), lazy.record(name):
                 begin = time.perf_counter()
                 for _ in range(times):
-                    result = step()  # held, or nobody wants it computed
+                    result = step()  # referenced; otherwise it would be eliminated
                     lazy.mark_step(name)
                 torch.accelerator.synchronize()
                 del result

@@ -1,5 +1,6 @@
-// lazy_floor.cpp: an add.Tensor of the device that makes a tensor without memory and computes nothing: what a call costs Python and torch,
-// whatever a device does. Built by lazy_step.py --only floor; it replaces the device's own for the rest of the process.
+// lazy_floor.cpp: an add.Tensor of the device that creates a tensor without memory and computes nothing: the minimum
+// cost of a call in Python and PyTorch, for any device. Built by lazy_step.py --only floor; it replaces the device's
+// own operator for the rest of the process.
 #include <ATen/ATen.h>
 #include <torch/library.h>
 

@@ -1,21 +1,22 @@
-"""Lazy mode: what putting work off costs, and what it wins, beside eager mode and CPU torch in one run.
+"""Lazy mode: the cost and the gain of deferred work, compared with eager mode and CPU PyTorch in the same run.
 
-Usage: python lazy_step.py [--check] [--quick] [--only NAME ...] [--plugin NAME]. Rows, inline and asynchronously on the fake device:
-  add, add_, with lines     recording one operator on 16 floats, from Python: at most 600 ns, with Python lines 800, on a tensor of the device
-                            type "lazy" 1,000; beside CPU torch's, and add beside our own eager mode
-  chain                     20 element-wise operators on 4 M floats: at most 0.35 of CPU torch's time, 0.5 on opencl (PoCL)
-  norms                     add, layer_norm, gelu; scale, add, softmax; the norm by the root of the mean square, on 4 M floats: at most 0.7 of our
-                            own eager mode on fake, 1 on others
-  mlp trace, mlp step       a training step of layers 256-256-256-10, batch 32: recording it takes at most the whole eager step of CPU torch, with
-                            its execution at most 1.1 times that
-  resnet, transformer       training steps: at most the time of our own eager mode
-Only when they are named, with no target:
-  kernels                   what the kernels of both training steps take by the device's profile, and how much of it is in kernels that are not the
-                            same ones in both modes: all that lazy mode can win there
-  floor                     an add that makes a tensor and computes nothing (lazy_floor.cpp, which is compiled), which is what Python and torch take
-                            of the rows above
-One synchronisation at the end of each row of steps. Times are medians; the sides run alternately in one process, with a pause before each.
-With --check the exit code is 1 when a target is missed.
+Usage: python lazy_step.py [--check] [--quick] [--only NAME ...] [--plugin NAME]. Rows, inline and asynchronous on the
+fake device:
+  add, add_, with lines     recording one operator on 16 floats, from Python: at most 600 ns, with Python lines 800, on a
+                            tensor of the device type "lazy" 1,000; compared with CPU PyTorch, and add with eager mode
+  chain                     20 element-wise operators on 4 M floats: at most 0.35 of CPU PyTorch's time, 0.5 on opencl (PoCL)
+  norms                     add, layer_norm, gelu; scale, add, softmax; the root mean square norm, on 4 M floats: at most
+                            0.7 of eager mode on fake, 1 on others
+  mlp trace, mlp step       a training step of layers 256-256-256-10, batch 32: recording it takes at most the whole eager
+                            step of CPU PyTorch, with its execution at most 1.1 times that
+  resnet, transformer       training steps: at most the time of eager mode
+Only if they are named, without a target:
+  kernels                   the time of the kernels of both training steps by the device's profile, and the part in kernels
+                            that differ between the modes: the maximum gain of lazy mode
+  floor                     an add that creates a tensor and computes nothing (lazy_floor.cpp, which is compiled): the cost
+                            of Python and PyTorch in the rows above
+There is one synchronization at the end of each row of steps. Times are medians; the sides run alternately in one
+process, with a pause before each. With --check the exit code is 1 if a target is missed.
 """
 
 import json
@@ -30,11 +31,11 @@ import sides  # noqa: E402
 
 CALLS, STEPS, ELEMENTS, BATCH, SAMPLES = 2000, 10, 4_000_000, 32, 16
 NAMES = ("record", "chain", "norms", "mlp", "resnet", "transformer")
-ON_REQUEST = ("kernels", "floor")  # behind all others: floor replaces the device's operator
+ON_REQUEST = ("kernels", "floor")  # after all others: floor replaces the device's operator
 
 
 def row(method, tensor):
-    """Seconds of a call of many."""
+    """Seconds per call of many calls."""
     begin = time.perf_counter()
     for _ in range(CALLS):
         method(tensor, tensor)
@@ -42,7 +43,7 @@ def row(method, tensor):
 
 
 def record_rows(torch, rounds):
-    """Seconds of a call that is recorded, of CPU torch's and, of add, of our own eager mode."""
+    """Seconds of a recorded call, of CPU PyTorch's call and, for add, of a call in eager mode."""
     from torch_backend import lazy
 
     ours, cpu = (torch.randn(16, device=device) for device in sides.pair())
@@ -92,7 +93,7 @@ def norms(functional, x, w):
 
 
 def timed_both(torch, function, given, rounds):
-    """Seconds of a function lazily, on CPU torch and eagerly, with `given` on the device or the CPU."""
+    """Seconds of a function in lazy mode, on CPU PyTorch and in eager mode, with `given` on the device or the CPU."""
     from torch_backend import lazy
 
     ours = [tensor.to(sides.pair()[0]) for tensor in given]
@@ -148,7 +149,7 @@ class Side:
         return sides.time_row(self.step, self.synchronize, STEPS)
 
     def lazily(self, parts=None):
-        """Seconds of a step that is put off; `parts`: gets the seconds of recording alone."""
+        """Seconds of a deferred step; `parts` receives the seconds of recording alone."""
         from torch_backend import lazy
 
         recording = []
@@ -191,14 +192,15 @@ def model_rows(torch, name, rounds):
 
 
 def profiled(torch, steps):
-    """Of each kernel in a function that runs STEPS steps: [how often it ran in a step, its seconds in a step]."""
+    """For each kernel in a function that runs STEPS steps: [runs per step, seconds per step]."""
     from torch.profiler import ProfilerActivity, profile
 
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.PrivateUse1]) as profiler:
         steps()
     found = {}
     for event in profiler.events():
-        if event.device_type != torch.autograd.DeviceType.CPU and "#" not in event.name:  # no ranges of the optimizer's
+        # without the ranges of the optimizer
+        if event.device_type != torch.autograd.DeviceType.CPU and "#" not in event.name:
             one = found.setdefault(event.name, [0, 0])
             one[0] += 1 / STEPS
             one[1] += event.time_range.elapsed_us() * 1e-6 / STEPS
@@ -206,7 +208,7 @@ def profiled(torch, steps):
 
 
 def beside(own, other):
-    """Seconds in kernels of a step that the other step has not, or less often."""
+    """Seconds in kernels of a step that the other step lacks, or runs less often."""
     return sum(seconds * max(0, count - other.get(name, (0, 0))[0]) / count for name, (count, seconds) in own.items())
 
 
@@ -258,7 +260,7 @@ def text(seconds):
 
 
 def judge(row):
-    """What a row is measured by, as text, and its target."""
+    """The measure of a row, as text, and its target."""
     target = row["target"]
     if target is None:
         return 0, text(row["lazy"]), None

@@ -1,12 +1,13 @@
-"""A training step of a 3-layer MLP on a plugin's device beside CPU torch in one run, in both modes of the fake one.
+"""A training step of a 3-layer MLP on a plugin's device compared with CPU PyTorch in the same run, in both modes of the
+fake device.
 
-Usage: python mlp_step.py [--check] [--quick] [--plugin NAME]. Rows: forward, cross entropy, backward and an optimizer step from Python,
-64 samples, layers 64-128-128-10 (operators' overhead rules) and 784-512-512-10 (matrix products rule), with SGD and with Adam. Targets:
-1.2 times the CPU inline (HAL_FAKE_ASYNC=0), 1.5 times asynchronously, one synchronisation at the end of each row of steps; the losses
-equal the CPU's to 1e-4 relative.
+Usage: python mlp_step.py [--check] [--quick] [--plugin NAME]. Rows: forward, cross entropy, backward and an optimizer
+step from Python, 64 samples, layers 64-128-128-10 (dominated by operator overhead) and 784-512-512-10 (dominated by
+matrix products), with SGD and with Adam. Targets: 1.2 times the CPU inline (HAL_FAKE_ASYNC=0), 1.5 times asynchronous,
+with one synchronization at the end of each row of steps; the losses equal the CPU's to 1e-4 relative.
 
-Times are medians; the sides run alternately in one process, with a pause before each and steps that are not timed. With --check
-the exit code is 1 when a target is missed.
+Times are medians; the sides run alternately in one process, with a pause before each and steps that are not timed. With
+--check the exit code is 1 if a target is missed.
 """
 
 import json
@@ -20,7 +21,7 @@ SIZES = {"64-128-128-10": (64, 128, 128, 10), "784-512-512-10": (784, 512, 512, 
 BATCH, STEPS = 64, 20
 TARGETS = {"0": 1.2, "1": 1.5}
 LOSS_DIFFERENCE = 1e-4
-SMALL_LOSS = 1e-2  # a cross entropy is rounded to about 1e-7: of one that training has brought below this, digits are missing
+SMALL_LOSS = 1e-2  # a cross entropy is rounded to about 1e-7: below this limit, digits are missing
 
 
 class Side:

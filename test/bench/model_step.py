@@ -1,12 +1,13 @@
-"""Training steps of the networks of test/python/models.py on a plugin's device beside CPU torch in one run, in both modes of the fake one.
+"""Training steps of the networks of test/python/models.py on a plugin's device compared with CPU PyTorch in the same
+run, in both modes of the fake device.
 
-Usage: python model_step.py [--check] [--quick] [--only NAME ...] [--plugin NAME]. Targets: a step of the ResNet and of the transformer
-takes at most 1.3 times the CPU's on the fake device, 2 and 1.5 times on opencl (PoCL on the CPU's own cores), and at least 90 % of its
-operator calls are native; the LSTM and the VAE are printed beside them. 16 samples a step, forward, backward and SGD with momentum; one
-synchronisation at the end of each row of steps; the CPU with all cores.
+Usage: python model_step.py [--check] [--quick] [--only NAME ...] [--plugin NAME]. Targets: a step of the ResNet and of
+the transformer takes at most 1.3 times the CPU's on the fake device, 2 and 1.5 times on opencl (PoCL on the CPU's own
+cores), and at least 90 % of its operator calls are native. The LSTM and the VAE are printed only. 16 samples a step,
+forward, backward and SGD with momentum; one synchronization at the end of each row of steps; the CPU uses all cores.
 
-Times are medians; the sides run alternately in one process, with a pause before each and steps that are not timed. With --check
-the exit code is 1 when a target is missed.
+Times are medians; the sides run alternately in one process, with a pause before each and steps that are not timed. With
+--check the exit code is 1 if a target is missed.
 """
 
 import json
@@ -18,7 +19,8 @@ import models  # noqa: E402  found by the line above
 import sides  # noqa: E402
 
 SAMPLES, STEPS = 16, 10
-WARM = 3  # steps before those that are timed: after a pause either side takes as many until threads, clocks and caches are warm
+# steps before those that are timed: after a pause, either side needs as many until threads, clocks and caches are warm
+WARM = 3
 TARGETS = {"fake": {"resnet": 1.3, "transformer": 1.3}, "opencl": {"resnet": 2.0, "transformer": 1.5}}
 NATIVE_SHARE = 0.9
 
@@ -47,7 +49,7 @@ class Side:
 
 
 def native_share(side):
-    """The part of a step's operator calls that the device computes itself."""
+    """The fraction of a step's operator calls that run natively on the device."""
     import torch_backend
 
     side.step()

@@ -2,8 +2,9 @@
 
 Usage: python npu_launch.py [--check] [--build build/release].
 
-What hal_plugin_kernel_launch takes in all, less what the calls into loader and driver take, over 1,000 launches of four arguments in a
-stream that is synchronised every hundred. With --check the exit code is 1 when it is more than 1,500.
+Counts the instructions of hal_plugin_kernel_launch without the calls into loader and driver, over 1,000 launches of
+four arguments on a stream that is synchronized every hundred launches. With --check the exit code is 1 if there are
+more than 1,500.
 """
 
 import argparse

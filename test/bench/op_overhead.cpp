@@ -1,5 +1,7 @@
-// op_overhead.cpp: calls at::add on 16 floats a given number of times, so that callgrind can count what one call costs; in
-// the forms fallback and fallback_out an operator that no device has; in the form recorded the calls are put off (hal/lazy.h) and never run.
+// op_overhead.cpp: calls at::add on 16 floats a given number of times, so that callgrind can count the instructions of
+// one call. The forms fallback and fallback_out call an operator that no device has; in the form recorded the calls are
+// deferred (hal/lazy.h) and never run.
+//
 // Usage: op_overhead cpu|PLUGIN functional|out|broadcast|scalar|recorded|fallback|fallback_out COUNT [PLUGIN_DIRECTORY]
 #include <ATen/ATen.h>
 #include <hal/hal.h>
@@ -8,7 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 
-// Puts the calls off, of which none runs: the process ends before.
+// Defers the calls, none of which runs: the process exits before.
 static int record(const at::Tensor &x, const at::Tensor &y, long count) {
   hal_lazy_t *lazy = nullptr;
   hal_lazy_desc_t desc{};
@@ -58,5 +60,5 @@ int main(int argc, char **argv) {
     return 1;
   }
   std::fflush(nullptr);
-  std::_Exit(0);  // static destructors of torch are not what is measured
+  std::_Exit(0);  // the static destructors of torch are not measured
 }

@@ -1,17 +1,19 @@
-"""The cost of one operator: x + y on the fake device beside CPU torch in one run, in both modes of the fake device.
+"""The cost of one operator: x + y on the fake device compared with CPU PyTorch in the same run, in both modes of the
+fake device.
 
 Usage: python op_overhead.py [--check] [--quick] [--only small,instructions,large]. Rows:
 
   small         x + y on 16 floats from Python. Inline (HAL_FAKE_ASYNC=0): at most 0.8 times the CPU. Asynchronous with the
-                worker awake (1,000 calls in a row and a synchronisation, all timed): at most 1.2 times. Asleep: one call
+                worker awake (1,000 calls in a row and a synchronization, all timed): at most 1.2 times. Asleep: one call
                 after 2 ms of idleness; printed only.
   instructions  per at::add from C++, by callgrind; at most 3,000 on the fast path; at most 17,000 for a binary operator without
                 a kernel, which the CPU computes in place.
   large         x + y on 16 M floats: at most 0.4 times the CPU with a new result, 1.2 times with out=; three calls in a
                 row, after a pause and one call that is not timed. The CPU's other setting, THP_MEM_ALLOC_ENABLE=1, is
-                printed beside it.
+                printed as well.
 
-Times are medians; both sides run alternately in the same process. With --check the exit code is 1 when a target is missed.
+Times are medians; both sides run alternately in the same process. With --check the exit code is 1 if a target is
+missed.
 """
 
 import json
@@ -34,7 +36,7 @@ TARGETS = {"inline": 0.8, "awake": 1.2, "instructions": 3000, "fallback": 17000,
 
 # ---- the measuring process: one mode of the fake device ----
 def measure_small(torch, quick):
-    """x + y on 16 floats: back to back with a synchronisation, and single calls after idleness."""
+    """x + y on 16 floats: consecutive calls with a synchronization, and single calls after idleness."""
     synchronize = torch.get_device_module("fake").synchronize
     calls = 1000
     pairs = {where: [torch.ones(SMALL, device=where) for _ in range(2)] for where in ("fake", "cpu")}
@@ -102,7 +104,8 @@ def run_child(part, quick, **settings):
 
 # ---- instructions ----
 def build_driver(folder):
-    """Compiles op_overhead.cpp against the installed torch and torch_backend; gives the program and its environment."""
+    """Compiles op_overhead.cpp against the installed torch and torch_backend; returns the program and its environment.
+    """
     import torch
 
     import torch_backend
@@ -123,10 +126,10 @@ def build_driver(folder):
 
 
 def count_instructions(program, plugins, device, form):
-    """Gives the instructions of one call: what 2,000 further calls add."""
+    """Returns the instructions of one call: the difference of 2,000 further calls."""
     collected = []
     environment = dict(os.environ, HAL_FAKE_ASYNC="0", OMP_NUM_THREADS="1", MKL_NUM_THREADS="1",
-                       HAL_PLUGIN_TRIAL="0")  # the trial is a process of its own, with a count of its own  # fmt: skip
+                       HAL_PLUGIN_TRIAL="0")  # the trial is a separate process with a separate count  # fmt: skip
     for count in (200, 2200):
         command = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", str(program), device, form, str(count), str(plugins)]
         done = subprocess.run(command, env=environment, check=True, stderr=subprocess.PIPE, text=True)
@@ -138,7 +141,7 @@ def count_instructions(program, plugins, device, form):
 
 # ---- the table ----
 class Table(sides.Table):
-    """A row is judged by its ratio, or by another measured value."""
+    """A row is evaluated by its ratio, or by another measured value."""
 
     def __init__(self):
         super().__init__(44, 12, 12, 8, 9)

@@ -1,9 +1,11 @@
-"""The OpenCL device beside CPU torch on the same cores: kernels at sizes where a kernel's time counts, and small ones where launches do.
+"""The OpenCL device compared with CPU PyTorch on the same cores: kernels at sizes dominated by the kernel's time, and
+small ones dominated by launches.
 
     python test/bench/opencl.py [--row NAME ...]
 
-Each side is measured in turn, best of several rounds of calls with one synchronisation at the end. The last column is the ratio of the
-times and the target, which is meant for PoCL on a machine that does nothing else. HAL_OPENCL_FORM=simt measures the kernels for many threads. Exit code 1 when a row misses its target.
+The sides run alternately; a time is the best of several rounds of calls with one synchronization at the end. The last
+column is the ratio of the times and the target, which applies to PoCL on an idle machine. HAL_OPENCL_FORM=simt measures
+the kernels for many threads. Exit code 1 if a row misses its target.
 """
 
 import argparse
@@ -15,7 +17,7 @@ from sides import PAUSE, synchronizer, time_row  # noqa: E402  found by the line
 
 
 def rows(torch):
-    """{name: (function of a device that gives a call, calls in a row, target)}; a target of None is none."""
+    """{name: (function of a device that returns a call, calls in a row, target)}; None = no target."""
     functional = torch.nn.functional
 
     def make(*shape):
@@ -47,7 +49,7 @@ def rows(torch):
         return build
 
     def scattered(function, shape, result):
-        """Elements, or rows, put at random places of the first dimension."""
+        """Elements, or rows, written to random indices of the first dimension."""
 
         def build(device):
             places = torch.randint(0, result[0], shape[:1], generator=torch.Generator().manual_seed(1)).to(device)
@@ -57,7 +59,7 @@ def rows(torch):
         return build
 
     def cast(how, *shapes):
-        """A convolution of operands that are changed before."""
+        """A convolution of operands that are modified first."""
 
         def build(device):
             tensors = [how(make(*shape)(device)) for shape in shapes]

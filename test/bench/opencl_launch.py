@@ -1,11 +1,11 @@
-"""Instructions of a launch through the HAL and the OpenCL plugin, counted by callgrind over an OpenCL library that does next to nothing.
+"""Instructions of a launch through the HAL and the OpenCL plugin, counted by callgrind on a minimal OpenCL library.
 
 Usage: python opencl_launch.py [--check] [--build build/release] [--where KIND].
 
-The library is test/hal/opencl/stub, the program opencl_raw.c; a row is what 2,000 further launches of 256 elements add, in a stream that
-is never idle, with the stub's own entries. Beside it what the same launch costs by hand: setting its arguments and queueing it. Target
-of an operator, from its call to the enqueue: 1,500. --where prints the functions that the instructions of an operator are in. With
---check the exit code is 1 when the target is missed.
+The library is test/hal/opencl/stub, the program opencl_raw.c. A row is the cost of 2,000 further launches of 256
+elements, on a stream that is never idle, including the stub's own functions. It is compared with the same launch by
+direct calls: setting its arguments and queueing it. Target of an operator, from its call to the enqueue: 1,500. --where
+prints the functions with the instructions of an operator. With --check the exit code is 1 if the target is missed.
 """
 
 import argparse
@@ -24,32 +24,33 @@ KINDS = ("svm-coarse", "svm-fine", "buffer")
 
 
 def environment(build, arguments, kind):
-    """The stub in place of the system's library; `arguments` is how many its kernels say they take."""
+    """The stub in place of the system's library; `arguments` is the number of arguments that its kernels report."""
     return dict(os.environ, LD_LIBRARY_PATH=str(build / "test/opencl_stub"), CL_STUB=f"args={arguments}", HAL_OPENCL_MEMORY=kind,
                 HAL_PLUGIN_PATH=str(build / "plugins"), HAL_PLUGIN_TRIAL="0", HAL_CACHE_DIR="")  # fmt: skip
 
 
 def arguments_of(program, build, side, kind):
-    """How many arguments the launch has: the stub compiles nothing, so that the plugin's complaint tells."""
+    """The number of arguments of the launch: the stub compiles nothing, so it is read from the plugin's error message.
+    """
     if side == "raw":
         return 4
     done = subprocess.run([program, side, "1"], env=environment(build, 0, kind), stderr=subprocess.PIPE, text=True)
     found = re.search(r"with (\d+) arguments; it takes 0", done.stderr)
     if not found:
         raise RuntimeError(f"{program} {side}: no complaint about arguments, but {done.stderr!r}")
-    pointers = 3 if side == "op" and kind == "buffer" else 0  # portable kernels take an offset behind each
+    pointers = 3 if side == "op" and kind == "buffer" else 0  # portable kernels have an offset after each
     return int(found.group(1)) + pointers
 
 
 def callgrind(program, build, side, kind, calls, arguments, out="/dev/null"):
-    """Gives the instructions of the whole program."""
+    """Returns the instructions of the whole program."""
     command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", program, side, str(calls)]
     done = subprocess.run(command, env=environment(build, arguments, kind), check=True, stderr=subprocess.PIPE, text=True)
-    return int(re.findall(r"Collected : (\d+)", done.stderr)[-1])  # the last: devices are counted in a child
+    return int(re.findall(r"Collected : (\d+)", done.stderr)[-1])  # the last one: devices are counted in a child
 
 
 def instructions(program, build, side, kind):
-    """Gives the instructions of one launch."""
+    """Returns the instructions of one launch."""
     arguments = arguments_of(program, build, side, kind)
     few, many = (callgrind(program, build, side, kind, calls, arguments) for calls in (FEW, MANY))
     if many <= few:

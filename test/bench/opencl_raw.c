@@ -1,10 +1,12 @@
-/* opencl_raw.c: launches through the HAL and the OpenCL plugin beside the same kernel queued by hand, in one run and on one device.
+/* opencl_raw.c: launches through the HAL and the OpenCL plugin compared with the same kernel queued directly, in the
+ * same run and on the same device.
  *
  *   HAL_PLUGIN_PATH=<directory of libhal_opencl.so> bench_opencl_raw [--check]
- *   ... bench_opencl_raw raw|kernel|op CALLS      that many launches of 256 elements and nothing else, for callgrind (opencl_launch.py)
+ *   ... bench_opencl_raw raw|kernel|op CALLS      launches of 256 elements, for callgrind (opencl_launch.py)
  *
- * By hand: a queue without profiling, buffers, arguments set anew for each launch. Each row is the best of several rounds in which the
- * sides take turns. With --check the exit code is 1 when 1 M elements cost more than 1.05 times what they cost by hand. */
+ * Directly: a queue without profiling, buffers, arguments set again for each launch. Each row is the best of several
+ * rounds in which the sides run alternately. With --check the exit code is 1 if 1 M elements take more than 1.05
+ * times the time of direct calls. */
 #define _POSIX_C_SOURCE 200809L
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>
@@ -31,7 +33,7 @@ static double now_us(void) {
   return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
 }
 
-/* ---- by hand ------------------------------------------------------------------------------------------------------------------- */
+/* ---- direct calls ---- */
 
 #define CALLS(X)               \
   X(clGetPlatformIDs)          \
@@ -113,7 +115,7 @@ static void launch_by_hand(uint32_t count) {
 
 static void wait_by_hand(void) { must_cl(call_clFinish(queue), "finish"); }
 
-/* ---- ours ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- through the HAL ---- */
 
 static hal_stream_t *stream;
 static hal_module_t *module;
@@ -130,7 +132,7 @@ static void must(hal_status_t status) {
 static void open_ours(const float *values) {
   const hal_module_desc_t desc = {
       .struct_size = sizeof desc, .dialect = "opencl-c", .options = "", .data = source, .size = sizeof source - 1};
-  setenv("HAL_OPENCL_DEVICE", "0:0", 1); /* what is used by hand, too */
+  setenv("HAL_OPENCL_DEVICE", "0:0", 1); /* the same as for direct calls */
   must(hal_registry_open("opencl"));
   must(hal_stream_acquire(0, 0, &stream));
   must(hal_module_load(0, &desc, &module));
@@ -158,7 +160,7 @@ static void launch_kernel(uint32_t count) {
   must(hal_kernel_launch(kernel, stream, &launch));
 }
 
-/* The operator's call, made once: what is measured begins with it. */
+/* The operator's call, created once: the measurement begins with the call. */
 static struct {
   int64_t size, stride;
   hal_tensor_t tensors[3];
@@ -195,7 +197,7 @@ static void launch_op(uint32_t count) {
 
 static void wait_ours(void) { must(hal_stream_synchronize(stream)); }
 
-/* ---- the table ------------------------------------------------------------------------------------------------------------------ */
+/* ---- the table ---- */
 
 typedef struct side_s {
   const char *name;
@@ -215,7 +217,7 @@ static double round_us(const side_t *side, uint32_t count, int calls) {
   return (now_us() - start) / calls;
 }
 
-/* Prints a row, and gives the ratio of a launch through the HAL to one by hand. */
+/* Prints a row, and returns the ratio of a launch through the HAL to a direct one. */
 static double row(const char *name, uint32_t count, int calls) {
   double best[SIDES];
   for (int s = 0; s < SIDES; s++) best[s] = 1e300;
@@ -229,7 +231,7 @@ static double row(const char *name, uint32_t count, int calls) {
   return best[KERNEL] / best[RAW];
 }
 
-/* Both sides have really added. */
+/* Both sides must have computed the sums. */
 static void check_sums(float *values) {
   must(hal_memory_copy(stream, values, HAL_HOST, memory[0], 0, MOST * sizeof *values));
   wait_ours();

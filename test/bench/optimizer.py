@@ -1,9 +1,10 @@
-"""Fused optimizers on the fake device beside CPU torch's fused ones in one run: one parameter of 2.4 M elements, worker awake.
+"""Fused optimizers on the fake device compared with CPU PyTorch's fused ones in the same run: one parameter of 2.4 M
+elements, worker awake.
 
-Usage: python optimizer.py [--check] [--quick]. Rows: each algorithm with its options, in three dtypes, with and without GradScaler's numbers.
-Target: 1.3 times the CPU; 3 times for SGD in bfloat16, whose step takes the CPU 0.1 ms.
+Usage: python optimizer.py [--check] [--quick]. Rows: each algorithm with its options, in three dtypes, with and without
+GradScaler's numbers. Target: 1.3 times the CPU; 3 times for SGD in bfloat16, whose step takes 0.1 ms on the CPU.
 
-Times are medians; the sides take turns in one process. With --check the exit code is 1 when a target is missed.
+Times are medians; the sides run alternately in one process. With --check the exit code is 1 if a target is missed.
 """
 
 import json
@@ -28,7 +29,7 @@ DTYPES = ("float32", "float64", "bfloat16")
 
 
 def stepper(torch, device, algorithm, dtype, scaled):
-    """A function that takes the median seconds of a step."""
+    """Returns a function that returns the median seconds of a step."""
     name, options = ALGORITHMS[algorithm]
     parameter = torch.nn.Parameter(torch.randn(ELEMENTS, device=device).to(getattr(torch, dtype)) * 0.1)
     parameter.grad = torch.randn_like(parameter)

@@ -1,11 +1,12 @@
-"""A tiny training step on a plugin's device beside CPU torch in one run, while the other cores sleep, in both modes of the fake one.
+"""A tiny training step on a plugin's device compared with CPU PyTorch in the same run, while the other cores sleep, in
+both modes of the fake device.
 
-Usage: python tiny_step.py [--check] [--quick] [--plugin NAME]. A step is forward, backward and SGD of linear 16-16-16-4 with a batch of
-4, on one thread, after a sleep in which the worker and autograd's threads fall asleep. Rows: backward on the calling thread (the
-default), and on autograd's thread of the device (TORCH_BACKEND_AUTOGRAD_THREADS=1), which has no target. Targets: 1.15 times the CPU
-asynchronously, 1.0 inline (HAL_FAKE_ASYNC=0).
+Usage: python tiny_step.py [--check] [--quick] [--plugin NAME]. A step is forward, backward and SGD of linear 16-16-16-4
+with a batch of 4, on one thread, after a sleep during which the worker and autograd's threads fall asleep. Rows:
+backward on the calling thread (the default), and on autograd's thread of the device (TORCH_BACKEND_AUTOGRAD_THREADS=1),
+which has no target. Targets: 1.15 times the CPU asynchronous, 1.0 inline (HAL_FAKE_ASYNC=0).
 
-Times are medians; the sides take turns in one process. With --check the exit code is 1 when a target is missed.
+Times are medians; the sides run alternately in one process. With --check the exit code is 1 if a target is missed.
 """
 
 import json
@@ -39,7 +40,7 @@ class Side:
         self.optimizer.step()
 
     def time(self):
-        """Seconds of a step, of a few in a row after a pause, the median of ten such rows."""
+        """Seconds per step of a few steps in a row after a pause; the median of ten such rows."""
         samples = []
         for _ in range(10):
             time.sleep(PAUSE)

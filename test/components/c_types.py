@@ -1,5 +1,5 @@
-"""Finds where the structs of the HAL are defined, and which files name them: in forward declarations, typedefs and members, too, for
-which no include is needed."""
+"""Finds where the structs of the HAL are defined, and which files name them, including forward declarations, typedefs
+and members, which need no include."""
 import re
 
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
@@ -11,12 +11,12 @@ NAME = re.compile(r"\bhal_\w+_t\b")
 
 
 def code_of(path):
-    """The text of a file with blanks for its comments, so that positions stay."""
+    """Returns the text of a file with its comments replaced by blanks, so that positions do not change."""
     return COMMENT.sub(lambda comment: re.sub(r"[^\n]", " ", comment.group()), path.read_text())
 
 
 def _end_of_body(code, begin):
-    """The position after the brace that closes the one before `begin`."""
+    """Returns the position after the brace that closes the one before `begin`."""
     depth, at = 1, begin
     while depth and at < len(code):
         depth += {"{": 1, "}": -1}.get(code[at], 0)
@@ -53,14 +53,17 @@ def mentions(code):
             yield key.format(match.group(1) if pattern is TAG else match.group()), code.count("\n", 0, match.start()) + 1
 
 
-# Files that pass on pointers of higher components as parameters, without looking into them: what they may name, but not store.
+# Files that pass on pointers of higher components as parameters without accessing them: the types that they may name,
+# but not store.
 PASSED_ON = {
     "hal/src/queue/queue.h": {"struct hal_stream_s", "struct hal_generator_s", "struct hal_draw_s"},  # hal_queue_calls_t
     "hal/src/queue/direct.c": {"struct hal_stream_s", "struct hal_generator_s", "struct hal_draw_s"},
-    "hal/kernels/pk_args.h": {"hal_kernel_t", "hal_stream_t"},  # PK_LAUNCHER, for programs that launch kernels of their own
+    # PK_LAUNCHER, for programs that launch their own kernels
+    "hal/kernels/pk_args.h": {"hal_kernel_t", "hal_stream_t"},
 }
 
-SUBJECTS = ("hal/src/", "hal/ops/", "hal/kernels/")  # where types are checked; the public headers declare what is opaque to callers
+# files where types are checked; the public headers declare types that are opaque to callers
+SUBJECTS = ("hal/src/", "hal/ops/", "hal/kernels/")
 DEFINING = (*SUBJECTS, "hal/include/")
 
 
@@ -69,7 +72,8 @@ def _is_stored(code, key):
 
 
 def check(sources, component_of, allowed):
-    """A file names structs of its own component and of those below it: a higher component's data is an opaque slot (device/slot.h)."""
+    """A file may name structs of its own component and of those below it: a higher component's data is an opaque slot
+    (device/slot.h)."""
     defined = definitions({name: code for name, code in sources.items() if name.startswith(DEFINING)})
     unused = {(name, key) for name, keys in PASSED_ON.items() for key in keys if name in sources}
     for name, code in sources.items():

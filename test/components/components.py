@@ -1,10 +1,12 @@
-"""Checks the repository layout: which component may include and call which, and how large files and folders are.
+"""Checks the repository layout: which component may include and call which, and the size limits of files and folders.
 
     components.py [--root DIR] [--objects FILE]
 
-Reads the includes and the imports of Python below --root, and with --objects (a list of object files of torch_backend_hal, one a line) their symbols.
-Fails when an arrow points up, when files include each other in a circle, or subjects of one component do, when a folder has more than 40 files or a file more
-than 500 lines, when the operators' functions have grown, and when what is listed below as known has gone: such lists may only shrink.
+Reads the includes and the imports of Python below --root, and with --objects (a list of object files of
+torch_backend_hal, one a line) their symbols. Fails if a dependency points to a higher component, if the includes of
+files, or the subjects of one component, are circular, if a folder has more than 40 files or a file more than 500 lines,
+if the operators' functions have grown, or if a known violation listed below no longer exists. These lists may only
+shrink.
 """
 import argparse
 import re
@@ -24,9 +26,9 @@ FOLDERS = ("hal", "plugins", "csrc", "codegen", "torch_backend")  # where sizes 
 
 PACKAGE = "torch_backend/src/torch_backend"
 
-# component: (what belongs to it, the components it may include directly; those below them are allowed, too)
+# component: (its files, the components it may include directly; those below them are also allowed)
 COMPONENTS = {
-    # The plugin ABI, which stands alone, and what is linked into plugins.
+    # The plugin ABI, which has no dependencies, and the code linked into plugins.
     "abi": (["hal/include/hal/api.h", "hal/include/hal/plugin.h", "hal/include/hal/plugin_base.h", "hal/include/hal/plugin_op.h",
              "hal/include/hal/plugin_program.h", "hal/include/hal/plugin_sensor.h", "hal/include/hal/plugin_kernels.h",
              "hal/include/hal/plugin_ops.def", "hal/include/hal/plugin_groups.def"], []),
@@ -52,8 +54,9 @@ COMPONENTS = {
     "ops": (["hal/ops/", "hal_op_variants.h", "hal_op_table.inc", "hal_op_copy.inc"], ["op", "kernels"]),
     "components": (["hal/src/"], ["op", "ops", "deferred"]),  # hal/src/components.c, which connects the components
     "hal": (["hal/include/hal/hal.h"], ["op", "deferred", "comm"]),  # all public headers at once
-    "cts": (["hal/cts/", "hal_cts_rules.inc", "hal_cts_operators.inc"], ["plugin"]),  # the conformance suite: the loader and the calls, nothing above
-    "packing": (["hal/pack/"], ["op"]),  # the program that builds packs of kernels ahead
+    # the conformance suite: the loader and the calls, no higher component
+    "cts": (["hal/cts/", "hal_cts_rules.inc", "hal_cts_operators.inc"], ["plugin"]),
+    "packing": (["hal/pack/"], ["op"]),  # the program that builds packs of kernels ahead of time
     # The torch side.
     "core": (["csrc/core/", "csrc/precompiled.h"], ["hal"]),
     "prepare": (["csrc/aten/prepare/"], ["core"]),
@@ -65,7 +68,8 @@ COMPONENTS = {
     "api": (["csrc/api/"], ["prepare"]),
     "distributed": (["csrc/distributed/"], ["core"]),
     "python": (["csrc/python/"], ["aten", "api", "amp", "distributed", "lazy", "profiler"]),
-    # The Python packages. What a package's modules may import, in functions, too; "registry" is the state that all may import.
+    # The Python packages: the imports allowed in the modules of each package, also inside functions; "registry" is the
+    # state that all may import.
     "registry": ([f"{PACKAGE}/_registry.py"], []),
     "files": ([f"{PACKAGE}/{name}.py" for name in ("_builds", "_hal", "_imports", "_receiving")], ["registry"]),
     "extension": ([f"{PACKAGE}/_C", f"{PACKAGE}/_extension.py"], ["registry"]),
@@ -88,20 +92,22 @@ COMPONENTS = {
     "codegen": (["codegen/"], []),
 }
 
-SUBJECTS = {"aten", "core", "ops"}  # components whose folders include each other in one direction
+SUBJECTS = {"aten", "core", "ops"}  # components whose folders must not include each other circularly
 
-# Where an include is looked for, after the folder of its own file.
+# The folders in which an include is searched, after the folder of its own file.
 SEARCH = ("hal/include", "hal/src", "hal", "hal/sdk", "hal/kernels", "hal/cts", "hal/pack", "csrc")
 
-# Tables that a lower component declares and a higher one defines: a call up goes through one of them.
+# Tables that a lower component declares and a higher one defines: a call of a higher component goes through one of
+# them.
 HOOKS = {"hal_host_api", "hal_life_hooks", "hal_registry_hooks", "hal_device_hooks", "hal_op_infos", "hal_op_families", "hal_op_dtype_tokens"}
 
-# Operators as data: the lines of code (no blank ones, comments or directives) in the folders of csrc/aten that have operators' functions,
-# without what entries name by `meta`, `precomputed` and `fallback_if`. The number may only shrink; OPERATOR_SLACK lines less lower it.
+# Operators as data: the lines of code (without blank lines, comments or directives) in the folders of csrc/aten that
+# have operators' functions, except functions that entries name by `meta`, `precomputed` and `fallback_if`. The number
+# may only shrink; a decrease by OPERATOR_SLACK lines lowers it.
 OPERATOR_COMPONENT, MOST_OPERATOR_LINES, OPERATOR_SLACK = "aten", 3662, 20
 
-# Which queue a stream has (hal/src/queue/queue.h) is known to the implementations alone: no other file compares a queue or its table, asks for the
-# kind of recording, or whether a stream has a handle. What each file may write of this all the same:
+# Only the implementations know which queue a stream has (hal/src/queue/queue.h). No other file compares a queue or its
+# table, or queries the kind of recording or whether a stream has a handle. The exceptions of each file:
 QUEUE_COMPONENTS = {"queue", "capture", "deferred"}
 QUEUE_QUESTION = re.compile(r"""
     \b\w*queue\s*[!=]=(?!\s*NULL) | [!=]=\s*&?[\w.>-]*\bdirect\.queue\b | [!=]=\s*hal_stream_queue\b | hal_stream_queue\([^()]*\)\s*[!=]=
@@ -110,11 +116,12 @@ QUEUE_QUESTION = re.compile(r"""
     | ![\w.>-]*\bdirect\.handle\b | \bdirect\.handle\s*(?:&&|\|\||\?|[!=]=\s*NULL) | (?:if|while)\s*\([\w.>-]*\bdirect\.handle\)
     | \bis_(?:lazy|deferred|captured)\b\s*\(\s*\w*(?:stream|queue)""", re.VERBOSE)
 QUEUE_ANSWERED = {
-    "hal/src/op/dispatch.c": ("queue !=", "!= &target->stream->direct.queue"),  # hal_op_run: one comparison, which saves kernels a call
+    # hal_op_run: one comparison, which avoids calls of kernels
+    "hal/src/op/dispatch.c": ("queue !=", "!= &target->stream->direct.queue"),
     "hal/src/device/stream.c": ("calls->is_recording",),  # the public question
 }
 
-# What is not yet as it should be. These lists may only shrink.
+# Known violations. These lists may only shrink.
 KNOWN_ARROWS = set()
 KNOWN_LONG = {}
 ABI_LIST = "hal/include/hal/plugin_ops.def"  # one list, to which each minor version appends: it has no limit
@@ -145,7 +152,7 @@ def source_files(root):
 
 
 def includes(root, path):
-    """The included files of ours, relative to the root; generated ones by their bare name."""
+    """The included files of this project, relative to the root; generated ones by their bare name."""
     for name in re.findall(r'^\s*#\s*include\s*["<]([^">]+)[">]', path.read_text(), re.MULTILINE):
         for folder in [path.parent, *(root / folder for folder in SEARCH)]:
             if (folder / name).is_file():
@@ -171,14 +178,14 @@ def check_arrows(graph):
                 continue
             verb, cure = ("imports", "let the lower one be given a function") if source.endswith(".py") else (
                 "includes", "let the lower component declare a table of function pointers that a higher one defines")
-            yield f"{source} (component {component}) {verb} {target} (component {component_of(target)}), which is above it or beside it; {cure}"
+            yield f"{source} (component {component}) {verb} {target} (component {component_of(target)}), which is not below it; {cure}"
     for source, target in sorted(known):
         if source in graph:
             yield f"{source} does not include {target} any more: take the line out of KNOWN_ARROWS"
 
 
 def check_circles(graph):
-    state = {}  # file -> 1 on the way, 2 done
+    state = {}  # file -> 1 in progress, 2 done
 
     def visit(path, way):
         state[path] = 1
@@ -200,7 +207,7 @@ def folder_of(path):
 
 
 def check_subjects(graph):
-    """The folders of some components are a subject each."""
+    """In some components, each folder is a subject."""
     folders = {}
     for source, targets in graph.items():
         if component_of(source) not in SUBJECTS:
@@ -211,7 +218,8 @@ def check_subjects(graph):
 
 
 def check_settings(root):
-    """Plugins, and what is linked into them, read the environment by hal_setting, which a privileged process does not."""
+    """Plugins, and code linked into them, read the environment by hal_setting, which ignores it in a privileged
+    process."""
     for path in source_files(root):
         name = path.relative_to(root).as_posix()
         if name.startswith(("plugins/", "hal/sdk/")) and re.search(r"\bgetenv\(", path.read_text()):
@@ -219,7 +227,8 @@ def check_settings(root):
 
 
 def check_forks(root):
-    """A fork of a process with threads may call only what signal handlers may: work goes to the helper program or a compiler's process."""
+    """A fork of a process with threads may call only async-signal-safe functions: work runs in the helper program or a
+    compiler's process."""
     for path in source_files(root):
         name = path.relative_to(root).as_posix()
         if name.startswith(("plugins/", "hal/sdk/", "hal/src/", "csrc/")) and re.search(r"\bv?fork\(\)\s*;", path.read_text()):
@@ -249,7 +258,7 @@ def check_sizes(root):
 
 
 def operator_lines(root):
-    """How many lines of code the functions of operators are."""
+    """The number of lines of code of the operators' functions."""
     paths = [path for path in source_files(root) if component_of(path.relative_to(root).as_posix()) == OPERATOR_COMPONENT
              and path.stem not in ("conditions", "meta")]
     lines = (line.strip() for path in paths for line in path.read_text().splitlines())
@@ -259,7 +268,7 @@ def operator_lines(root):
 def check_operators(root):
     lines = operator_lines(root)
     if lines > MOST_OPERATOR_LINES:
-        yield (f"the functions of operators have {lines} lines of code, and at most {MOST_OPERATOR_LINES} are allowed; say the rule once: an "
+        yield (f"the functions of operators have {lines} lines of code, and at most {MOST_OPERATOR_LINES} are allowed; state the rule once: an "
                "entry of codegen/operators, a function of ATen's (`register: reuse`), csrc/aten/prepare")
     if lines and lines < MOST_OPERATOR_LINES - OPERATOR_SLACK:
         yield f"the functions of operators have {lines} lines of code: lower MOST_OPERATOR_LINES of test/components/components.py, {MOST_OPERATOR_LINES}, to that"
@@ -283,7 +292,7 @@ def check_symbols(objects):
 
 
 def check_queues(root):
-    """Outside of the implementations of hal/src/queue/queue.h, a file does not find out which of them a stream has."""
+    """Outside the implementations of hal/src/queue/queue.h, a file must not query which of them a stream has."""
     for path in source_files(root):
         name = path.relative_to(root).as_posix()
         if not name.startswith(("hal/src/", "hal/ops/")) or component_of(name) in QUEUE_COMPONENTS:
@@ -294,14 +303,14 @@ def check_queues(root):
             if " ".join(question.group().split()) not in QUEUE_ANSWERED.get(name, ()):
                 line = code.count("\n", 0, question.start()) + 1
                 yield (f"{name}:{line}: '{question.group()}' finds out which queue a stream has; make it a function of hal_queue_calls_t "
-                       "(hal/src/queue/queue.h), which each implementation answers for itself")
+                       "(hal/src/queue/queue.h), which each implementation implements")
 
 
 NAMED_FILE = re.compile(r"(?<![\w/])(?:hal/(?:src|ops|kernels|sdk)|csrc/aten|codegen)/[\w/]+\.(?:c|h|cpp|py|pk|def|yaml)\b")
 
 
 def check_named_files(root):
-    """A file that a comment names exists."""
+    """A file that a comment names must exist."""
     for path in source_files(root):
         for name in NAMED_FILE.findall(path.read_text()):
             if not (root / name).exists():

@@ -1,12 +1,13 @@
-"""Checks that no lock of the HAL can stay locked in the child of a fork: a lock is an hal_lock_t, which is free there (hal/src/base/lock.h), or a
-mutex of the list below, for which the reason is known. hal/src/base/life.h has the rule, test/hal/device/fork_locks.c forks."""
+"""Checks that no lock of the HAL can remain locked in the child of a fork. A lock is an hal_lock_t, which is free there
+(hal/src/base/lock.h), or a mutex of the list below, with its reason. hal/src/base/life.h states the rule, and
+test/hal/device/fork_locks.c tests it with forks."""
 import re
 
 MUTEX = re.compile(r"\bpthread_(?:mutex|cond|rwlock|spin|barrier)\w*_t\s+\w+\s*(?:=|;)|\bsem_t\s+\w+\s*;|\bmtx_t\b")
 RENEWED = "hal_life_hooks.after_fork initializes it again"
 REFUSED = "its functions read the number of the process first, and take no lock in a child"
 NOT_TAKEN = "held only while a plugin is in use; the child of such a process has no device that could take it"
-POSTED = "a signal's handler posts it, which never waits; the one thread that waits is started anew in a child that asks for it"
+POSTED = "a signal handler posts it, which never waits; the only thread that waits is started again in a child that needs it"
 
 FILES = {
     "hal/src/fusion/worker.c": RENEWED,

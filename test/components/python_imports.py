@@ -1,5 +1,5 @@
-"""Reads which Python files of the project import which others, wherever in a file the import stands: an import in a function is a
-dependency, too."""
+"""Reads which Python files of the project import which others, at any position in a file: an import in a function is a
+dependency as well."""
 import ast
 
 # Folders in which imports are looked for, and the module that is built from C++.

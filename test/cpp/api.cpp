@@ -1,4 +1,5 @@
-// api.cpp: the C++ API on two fake devices, from the installed headers. test/python/package/test_cpp_api.py builds and runs it.
+// api.cpp: the C++ API on two fake devices, from the installed headers. test/python/package/test_cpp_api.py builds and
+// runs it.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <hal/lazy.h>
@@ -234,7 +235,7 @@ TEST(Allocator, ReleasedMemoryWaitsForARecordedStream) {
   }
   tb::record_stream(x.storage().data_ptr(), stream);
   x.reset();
-  at::Tensor z = ones(0) * 100;  // must not take the memory that `stream` still reads
+  at::Tensor z = ones(0) * 100;  // must not reuse the memory that `stream` still reads
   stream.synchronize();
   EXPECT_EQ(y.cpu().max().item<float>(), 2.0f);
 }
@@ -261,9 +262,9 @@ TEST(Generator, ReservedBlocksAreNotDrawnAgain) {
   EXPECT_THROW(tb::reserve_random_blocks(at::Generator(), 1), c10::Error);
 }
 
-// ---- compilers of lazy work -------------------------------------------------------------------------------------------
+// ---- compilers of lazy work ----
 
-// Accepts nothing; counts those that live.
+// Accepts nothing; counts the existing objects.
 class Idle : public tb::BackendImplInterface, public tb::NodeLowering {
  public:
   explicit Idle(const char *name) : name_(name) { ++alive; }
@@ -284,8 +285,8 @@ class Idle : public tb::BackendImplInterface, public tb::NodeLowering {
   const char *name_;
 };
 
-// The backend that is asked while the device's stream is lazy.
-std::string asked() {
+// The backend that is queried while the device's stream is lazy.
+std::string queried() {
   hal_lazy_t *lazy = nullptr;
   const at::Tensor x = at::ones({4}, tb::kDeviceType);
   Idle::last = "none";
@@ -297,12 +298,13 @@ std::string asked() {
 
 TEST(BackendRegistrar, TheLastOneStaysWhenTheOneBeforeEnds) {
   auto registrar = std::make_unique<tb::BackendRegistrar>(std::make_unique<Idle>("first"));
-  EXPECT_EQ(asked(), "first");
-  registrar = std::make_unique<tb::BackendRegistrar>(std::make_unique<Idle>("second"));  // made before the first ends
-  EXPECT_EQ(asked(), "second");
+  EXPECT_EQ(queried(), "first");
+  // created before the first ends
+  registrar = std::make_unique<tb::BackendRegistrar>(std::make_unique<Idle>("second"));
+  EXPECT_EQ(queried(), "second");
   EXPECT_EQ(Idle::alive, 1);
   registrar.reset();
-  EXPECT_EQ(asked(), "none");
+  EXPECT_EQ(queried(), "none");
   EXPECT_EQ(Idle::alive, 0);
 }
 

@@ -1,8 +1,10 @@
-"""Holds the conformance suite to its word that a slow or busy machine changes no verdict: many runs in a row, while others compute.
+"""Checks that the verdicts of the conformance suite do not depend on the speed or load of the machine: many runs in a
+row, while other processes compute.
 
     repeat.py --cts PROGRAM --plugin PATH [--times 100] [--load N] [NAME=VALUE ...] [-- OPTION...]
 
-NAME=VALUE are settings of the plugin, OPTIONs go to the suite. Ends at the first finding with code 1 and the suite's words.
+NAME=VALUE are settings of the plugin, OPTIONs are passed to the suite. Stops at the first finding with code 1 and
+prints the suite's output.
 """
 import argparse
 import multiprocessing
@@ -43,7 +45,7 @@ def main():
             return 1
         if turn % 10 == 9 and turn + 1 < arguments.times:
             print(f"{turn + 1} of {arguments.times} runs, {time.monotonic() - begin:.0f} s", flush=True)
-    print(f"{arguments.plugin.name}: {arguments.times} runs without a finding beside {arguments.load} busy processes, "
+    print(f"{arguments.plugin.name}: {arguments.times} runs without a finding with {arguments.load} busy processes, "
           f"{time.monotonic() - begin:.0f} s, the longest {longest:.1f} s")
     return 0
 

@@ -1,7 +1,7 @@
-"""Holds the conformance suite to its purpose: each broken plugin is found, and its first finding names the broken rule.
+"""Checks the conformance suite: it must find each broken plugin, and its first finding must name the broken rule.
 
-    run_broken.py --cts PROGRAM --broken libhal_broken.so --whole libhal_whole.so --of libhal_fake.so [--alone] [--times N] [--jobs N]
-                  [NAME...]
+    run_broken.py --cts PROGRAM --broken libhal_broken.so --whole libhal_whole.so --of libhal_fake.so [--alone]
+                  [--times N] [--jobs N] [NAME...]
 """
 import argparse
 import os
@@ -15,7 +15,8 @@ LIMIT_S = {"init_hangs": 5, "wait_semaphore_in_host": 15, "wait_semaphore_holds_
 
 
 def first_finding(arguments, name, case):
-    """Gives (rule, sentence, evidence) of the first finding, and the whole output; with `case` that of this case alone."""
+    """Returns (rule, message, evidence) of the first finding, and the whole output; with `case` that of this case
+    alone."""
     environment = {**os.environ, "HAL_BROKEN": name, "HAL_BROKEN_OF": str(arguments.whole),
                    "HAL_WHOLE_OF": str(arguments.of)}
     done = subprocess.run([arguments.cts, "--plugin", arguments.broken, "--stop", "--fault", "HAL_FAKE_FAULT=3",
@@ -29,7 +30,7 @@ def first_finding(arguments, name, case):
 
 
 def judge(arguments, name, case, rule, words):
-    """Says what is wrong with what the suite finds in the broken plugin; None when each run names the rule."""
+    """Returns the error in what the suite finds in the broken plugin; None if each run names the rule."""
     for turn in range(arguments.times):
         finding, output = first_finding(arguments, name, case if arguments.alone else None)
         if not finding or finding[0].split(".")[0] != rule or words not in finding[1]:
@@ -56,12 +57,12 @@ def main():
     rows = [line.split(None, 3) for line in (here / "expected.txt").read_text().splitlines() if line and line[0] != "#"]
     arguments.times = max(arguments.times, 1)
     wrong = [f"{name}: in one of expected.txt and breaks.def only" for name in listed ^ {row[0] for row in rows}]
-    asked = [row for row in rows if not arguments.names or row[0] in arguments.names]
+    selected = [row for row in rows if not arguments.names or row[0] in arguments.names]
     with ThreadPoolExecutor(arguments.jobs) as pool:
-        for (name, *_), failure in zip(asked, pool.map(lambda row: judge(arguments, *row), asked)):
+        for (name, *_), failure in zip(selected, pool.map(lambda row: judge(arguments, *row), selected)):
             if failure:
                 wrong.append(f"{name}: {failure}")
-    print("\n".join(wrong) or f"{len(asked)} broken plugins, each found {arguments.times} of {arguments.times} times")
+    print("\n".join(wrong) or f"{len(selected)} broken plugins, each found {arguments.times} of {arguments.times} times")
     return 1 if wrong else 0
 
 

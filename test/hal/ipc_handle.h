@@ -1,4 +1,4 @@
-/* ipc_handle.h: a handle of ipc_export or event_ipc_export on its way to another process. */
+/* ipc_handle.h: passes a handle of ipc_export or event_ipc_export to another process. */
 #ifndef TEST_HAL_IPC_HANDLE_H_
 #define TEST_HAL_IPC_HANDLE_H_
 

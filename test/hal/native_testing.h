@@ -1,5 +1,5 @@
-/* native_testing.h: what a stream is while a user has queued work of their own on the vendor's handle
- * (hal_stream_native). A program brings the two functions that need the vendor's library. */
+/* native_testing.h: the state of a stream while user code has queued its own work on the native handle
+ * (hal_stream_native). Each program supplies the two functions that need the vendor's library. */
 #ifndef TEST_HAL_NATIVE_TESTING_H_
 #define TEST_HAL_NATIVE_TESTING_H_
 
@@ -10,7 +10,7 @@
 #include "support.h"
 
 typedef struct native_user_s {
-  void (*hold)(void *native); /* queues on the handle something that ends with `release` and not before */
+  void (*hold)(void *native); /* queues work on the handle that completes at `release` and not before */
   void (*release)(void);
 } native_user_t;
 
@@ -26,7 +26,7 @@ static void *native_release_later(void *data) {
   return NULL;
 }
 
-/* Of a host function: whether the user's work had ended when it ran. */
+/* For a host function: whether the user's work was complete when it ran. */
 static void native_look(void *data) { *(int *)data = atomic_load(&native_released) ? 1 : -1; }
 
 typedef struct native_streams_s {
@@ -42,13 +42,13 @@ static hal_status_t native_by_device(const native_streams_t *with) { return (voi
 static hal_status_t native_by_timeout(const native_streams_t *with) {
   return hal_stream_synchronize_timeout(with->stream, INT64_C(60000000000));
 }
-static hal_status_t native_by_query(const native_streams_t *with) { /* without a wait, it comes to an end, too */
+static hal_status_t native_by_query(const native_streams_t *with) { /* completes even without a wait */
   hal_status_t status;
   while ((status = hal_stream_query(with->stream)) == HAL_NOT_READY) native_nap(1);
   return status;
 }
 
-/* Work of the user is held on the stream; each function that waits returns after its end and not before. */
+/* User work is held on the stream; each function that waits returns after the work is complete and not before. */
 static inline void native_check(const native_user_t *user) {
   static hal_status_t (*const waits[])(const native_streams_t *) = {
       native_by_stream, native_by_event,   native_by_timed, native_by_other,
@@ -85,7 +85,7 @@ static inline void native_check(const native_user_t *user) {
     assert_ok(hal_stream_synchronize(with.other));
     cr_assert_eq(looked, 1, "the host function ran %s the user's work", looked ? "before" : "not after");
     assert_ok(hal_event_query(with.event));
-    assert_ok(native_by_query(&with)); /* a query may need a marker of its own, which takes a moment */
+    assert_ok(native_by_query(&with)); /* a query may need its own marker, which takes a moment */
   }
   hal_event_destroy(with.event), hal_event_destroy(with.timed);
 }

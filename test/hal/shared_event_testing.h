@@ -1,4 +1,4 @@
-/* shared_event_testing.h: an event that two processes share, over any plugin that has them. */
+/* shared_event_testing.h: an event that two processes share, on any plugin that supports it. */
 #ifndef TEST_HAL_SHARED_EVENT_TESTING_H_
 #define TEST_HAL_SHARED_EVENT_TESTING_H_
 
@@ -12,7 +12,7 @@
 #include "ipc_handle.h"
 #include "support.h"
 
-/* What two processes tell each other, and the gate of the first one's stream. */
+/* The state that two processes exchange, and the gate of the first process's stream. */
 typedef struct shared_page_s {
   ipc_handle_t handle;
   atomic_int stage, is_open;
@@ -35,7 +35,8 @@ static inline void wait_for_gate(void *unused) {
   while (!atomic_load(&page->is_open)) nap();
 }
 
-/* The other process: sees the first record end when the gate opens, and not before; and a second one, after it waited for it on a stream. */
+/* The other process: observes that the first record completes when the gate opens and not before; then waits on a
+   stream for a second record. */
 static inline void wait_there(void (*open)(void)) {
   hal_event_t *event = NULL;
   hal_stream_t *stream = NULL;
@@ -50,22 +51,22 @@ static inline void wait_there(void (*open)(void)) {
   assert_ok(hal_stream_synchronize(stream));
   assert_ok(hal_event_synchronize(event));
   assert_ok(hal_event_query(event));
-  assert_ok(hal_event_record(event, stream)); /* here, for the first one to wait for */
+  assert_ok(hal_event_record(event, stream)); /* an event for the first process to wait for */
   assert_ok(hal_stream_synchronize(stream));
   reach(2);
   await(3);
   hal_event_destroy(event);
 }
 
-/* Starts a process that does so, or another thing. */
+/* Starts a process that runs this or another function. */
 static inline pid_t start_there(void (*there)(void (*open)(void)), void (*open)(void)) {
-  const pid_t child = fork(); /* before either has started the driver */
+  const pid_t child = fork(); /* before either process has initialized the driver */
   if (child) return child;
   there(open);
   _exit(0);
 }
 
-/* An event of this process behind a gate, which another process may open. */
+/* An event of this process after a gate, which another process may open. */
 static inline hal_event_t *record_behind_gate(hal_stream_t **out_stream) {
   hal_event_t *event = NULL;
   assert_ok(hal_event_create(0, HAL_EVENT_INTERPROCESS, &event));
@@ -77,7 +78,7 @@ static inline hal_event_t *record_behind_gate(hal_stream_t **out_stream) {
   return event;
 }
 
-/* One process records and the other waits for it, and the other way round. */
+/* One process records and the other waits for it, in both directions. */
 static inline void share_an_event(void (*open)(void)) {
   int state = 1;
   hal_stream_t *stream = NULL;

@@ -1,4 +1,4 @@
-/* support.h: what the tests of hal/ share. */
+/* support.h: helpers shared by the tests of hal/. */
 #ifndef TEST_HAL_SUPPORT_H_
 #define TEST_HAL_SUPPORT_H_
 
@@ -8,17 +8,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The file of a plugin made for the tests. */
+/* The file of a test plugin. */
 #define FIXTURE(name) FIXTURE_DIR "/libhal_" name ".so"
 
-/* The call succeeds, or the test ends with the HAL's message. */
+/* The call must succeed; otherwise the test fails with the HAL's message. */
 #define assert_ok(call)                                                                                \
   do {                                                                                                 \
     const hal_status_t status_ = (call);                                                               \
     cr_assert_eq(status_, HAL_OK, "%s: %s: %s", #call, hal_status_name(status_), hal_error_message()); \
   } while (0)
 
-/* The call fails with the code, and its message contains the text. */
+/* The call must fail with the code, and its message must contain the text. */
 #define assert_fails(call, code, text)                                                                             \
   do {                                                                                                             \
     const hal_status_t status_ = (call);                                                                           \
@@ -27,7 +27,7 @@
     cr_assert_not_null(strstr(hal_error_message(), (text)), "message '%s' lacks '%s'", hal_error_message(), text); \
   } while (0)
 
-/* Opens one plugin made for the tests. */
+/* Opens one test plugin. */
 #define open_fixture(name) assert_ok(hal_registry_open(FIXTURE(name)))
 
 #endif /* TEST_HAL_SUPPORT_H_ */

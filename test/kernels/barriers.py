@@ -1,10 +1,11 @@
-"""Checks where the barriers of the portable kernels stand: in no branch, in no region of items, and last in each loop that holds one.
+"""Checks the positions of the barriers of the portable kernels: in no branch, in no region of items, and last in each
+loop that contains one.
 
 Usage: barriers.py [--compiler CC]
 
-PoCL 3.1 compiles other kernels wrongly, and only for some sizes. Each instance of a template is preprocessed as OpenCL C, so that barriers
-which macros bring are seen; a message names the file and the line where the barrier, or the macro that holds it, was written.
-The exit code is 1 when a barrier stands wrongly.
+PoCL 3.1 compiles other kernels incorrectly, and only for some sizes. Each instance of a template is preprocessed as
+OpenCL C, so that barriers in macros are found. A message names the file and the line of the barrier, or of the macro
+that contains it. The exit code is 1 if a barrier is at an invalid position.
 """
 import argparse
 import os
@@ -46,7 +47,7 @@ def preprocess(compiler, text):
 
 
 def tokens_of(text):
-    """Gives (token, file:line) in order."""
+    """Yields (token, file:line) in order."""
     file, line, tokens = "", 0, []
     for row in text.split("\n"):
         marker = _MARKER.match(row)
@@ -60,7 +61,7 @@ def tokens_of(text):
 
 
 class Parser:
-    """Reads the bodies of functions, as far as barriers need it: statements, not expressions."""
+    """Parses the bodies of functions, as far as barriers need it: statements, not expressions."""
 
     def __init__(self, tokens):
         self.tokens, self.at = tokens, 0
@@ -69,7 +70,7 @@ class Parser:
         return self.tokens[self.at][0] if self.at < len(self.tokens) else ""
 
     def bodies(self):
-        """The blocks that stand in no other: bodies of functions, and what else has braces."""
+        """The blocks that are in no other: bodies of functions, and other braces."""
         while self.at < len(self.tokens):
             if self.peek() == "{":
                 yield self.statement()
@@ -77,7 +78,7 @@ class Parser:
                 self.at += 1
 
     def bracket(self):
-        """Steps over a bracket; gives the tokens in it."""
+        """Skips a bracket; returns the tokens in it."""
         begin, open_brackets = self.at, []
         while True:
             token = self.peek()
@@ -90,7 +91,7 @@ class Parser:
                 return [token for token, _ in self.tokens[begin:self.at]]
 
     def plain(self):
-        """Steps over a declaration or an expression, to behind its semicolon; gives its tokens."""
+        """Skips a declaration or an expression including its semicolon; returns its tokens."""
         found = []
         while self.peek() not in (";", "}", ""):
             found += self.bracket()
@@ -145,14 +146,14 @@ def ends_with_barrier(statement):
 
 
 def barriers(statement):
-    """The places of the barriers in a statement."""
+    """The positions of the barriers in a statement."""
     if statement.kind == "barrier":
         return [statement.place]
     return [place for part in statement.parts for place in barriers(part)]
 
 
 def problems(statement):
-    """What is wrong in a statement, as (place, sentence)."""
+    """The errors in a statement, as (position, message)."""
     found = barriers(statement)
     if not found:
         return []
@@ -167,13 +168,13 @@ def problems(statement):
 
 
 def check(text):
-    """What is wrong in preprocessed text, and the number of barriers in it."""
+    """The errors in preprocessed text, and the number of barriers in it."""
     bodies = list(Parser(tokens_of(text)).bodies())
     return [problem for body in bodies for problem in problems(body)], sum(len(barriers(body)) for body in bodies)
 
 
 def self_test():
-    """The rules find what breaks them, and nothing else."""
+    """The rules find violations, and nothing else."""
     sync, each = "barrier(1);", "for (int l = get_local_id(0), l_1 = 1; l_1; l_1 = 0)"
     right = (sync, f"for (;;) {{ f(); {{ f(); {sync} }} }}", f"for (;;) f(); {sync}", f"do {{ f(); {sync} }} while (a < b); f();",
              f"{each} {{ if (a) {{ f(); }} }} {sync}", f"if (a) f(); else {{ f(); }} {sync} int a[2] = {{1, 2}};")

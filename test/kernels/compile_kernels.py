@@ -1,4 +1,4 @@
-"""Compiles the sources of the portable kernels for devices with compilers that others wrote.
+"""Compiles the sources of the portable kernels with the third-party compilers of devices.
 
 Usage: compile_kernels.py [--all] [--with COMPILER ...]
 
@@ -7,12 +7,12 @@ Usage: compile_kernels.py [--all] [--with COMPILER ...]
   offsets         the same with PK_POINTER_OFFSETS, and double precision
   spirv           clang, llvm-spirv and spirv-val
   pocl            clBuildProgram and clCreateKernel of an OpenCL device that the ICD loader finds
-  nvrtc           NVIDIA's run-time compiler, from the wheel nvidia-cuda-nvrtc or HAL_CUDA_NVRTC: for compute capability 7.5, 9.0 and 10.0,
-                  each of a sample for one of them
+  nvrtc           NVIDIA's run-time compiler, from the wheel nvidia-cuda-nvrtc or HAL_CUDA_NVRTC: for compute capability
+                  7.5, 9.0 and 10.0, each of a sample for one of them
 
-Without --all one kernel of each template, dtype and variant is compiled; by the slow ones, spirv and pocl, one of each template and
-dtype. The exit code is 1 when a kernel does not compile, 77 when
-no compiler was there: what is missing is printed.
+Without --all one kernel of each template, dtype and variant is compiled; by the slow compilers, spirv and pocl, one of
+each template and dtype. The exit code is 1 if a kernel does not compile, and 77 if no compiler is installed; missing
+compilers are printed.
 """
 import argparse
 import os
@@ -32,8 +32,8 @@ SHOWN = 5  # messages
 
 
 def sample(instances, few):
-    """One kernel for each template, dtype and variant; of copies one for each target and variant. `few`: one for each template and
-    dtype, in turn of another variant."""
+    """One kernel for each template, dtype and variant; of copies one for each target and variant. `few`: one for each
+    template and dtype, with varying variants."""
     seen = {}
     for instance, template in instances:
         for variant in instance.variants:
@@ -51,7 +51,7 @@ def needs_double(name):
 
 
 def all_texts():
-    """The source of each kernel by its name, and the (instance, template) pairs that they come from."""
+    """The source of each kernel by its name, and the (instance, template) pairs from which they are generated."""
     files = codegen.collect_instances(entries.load())
     return dict(codegen.device_sources(files).units()), [pair for pairs in files.values() for pair in pairs]
 
@@ -63,7 +63,7 @@ def chosen_texts(every, few):
 
 
 def check(compiler, name, texts, workers):
-    """Compiles all texts; returns the number of those that do not."""
+    """Compiles all texts; returns the number of errors."""
     missing = compiler.missing()
     if missing:
         print(f"{name}: skipped: {missing}")

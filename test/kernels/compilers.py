@@ -1,5 +1,6 @@
-"""The compilers that compile_kernels.py asks. Each class has missing(), which says what is not there, and compile(name, text), which
-returns what is wrong or None. Processes of a pool get copies of the object: a library is opened once in each, when first used."""
+"""The compilers that compile_kernels.py uses. Each class has missing(), which returns what is not installed, and
+compile(name, text), which returns the error or None. Processes of a pool get copies of the object: a library is opened
+once in each, at its first use."""
 import ctypes
 import ctypes.util
 import os
@@ -14,7 +15,7 @@ MOST_ARGUMENT_BYTES = 1024  # what OpenCL guarantees
 
 
 def tool(name, versions=range(20, 13, -1)):
-    """The program of that name, with the number of a version or without; None when there is none."""
+    """The program of that name, with or without a version suffix; None if there is none."""
     return next(filter(None, (shutil.which(each) for each in (*(f"{name}-{version}" for version in versions), name))), None)
 
 
@@ -92,7 +93,7 @@ def argument_bytes(parameters, module):
 
 
 def members(text):
-    """The parts between the commas that no bracket holds."""
+    """The parts between the commas outside brackets."""
     parts, depth = [""], 0
     for character in text:
         depth += (character in "[{(") - (character in "]})")
@@ -104,7 +105,7 @@ def members(text):
 
 
 class SpirV(Clang):
-    """OpenCL C to SPIR-V, without optimisation: the device's compiler does that."""
+    """OpenCL C to SPIR-V, without optimization: the device's compiler optimizes."""
 
     slow = True
 
@@ -139,7 +140,7 @@ def opened(compiler):
 
 
 class OpenCL:
-    """The compiler of a device, by way of the ICD loader."""
+    """The compiler of a device, through the ICD loader."""
 
     double, slow, simt = True, True, True
     BUILD_LOG = 0x1183  # CL_PROGRAM_BUILD_LOG
@@ -163,7 +164,7 @@ class OpenCL:
             raise OSError(f"clCreateContext: error {error.value}")
 
     def missing(self):
-        # In a process of its own: a driver's threads do not survive the fork of a pool.
+        # In a separate process: a driver's threads do not survive the fork of a pool.
         code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import compilers; compilers.OpenCL(None).open()"
         result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
         return result.stderr.strip().splitlines()[-1] if result.returncode else None
@@ -191,7 +192,7 @@ class OpenCL:
 
 
 class Nvrtc:
-    """CUDA C to PTX and to code of devices of three compute capabilities, one of them where `every` is false."""
+    """CUDA C to PTX and to code of devices of three compute capabilities, one of them if `every` is false."""
 
     double, slow, simt, every = True, False, True, False
     architectures = (75, 90, 100)
@@ -207,7 +208,8 @@ class Nvrtc:
 
             found = [path for folder in nvidia.__path__ for path in sorted(Path(folder).glob("c*/lib/libnvrtc*.so*"))]
         found = [path for path in found if ".alt." not in path.name]
-        for path in sorted(found, key=lambda path: "builtins" not in path.name):  # the builtins first: the compiler looks for them by name
+        # the builtins first: the compiler looks for them by name
+        for path in sorted(found, key=lambda path: "builtins" not in path.name):
             self.library = ctypes.CDLL(str(path), ctypes.RTLD_GLOBAL)
         if not self.library:
             raise ImportError("no libnvrtc in the packages of nvidia, and HAL_CUDA_NVRTC names none")
@@ -230,7 +232,7 @@ class Nvrtc:
         return None
 
     def build(self, name, text, architecture):
-        """Gives what is wrong or None, registers of a thread, and bytes that are spilled."""
+        """Returns the error or None, the registers of a thread, and the spilled bytes."""
         options = [f"--gpu-architecture=sm_{architecture}", "--disable-warnings", "--ptxas-options=-v"]
         if "#define PK_CONTRACT 1" not in text:
             options.append("--fmad=false")
@@ -243,7 +245,7 @@ class Nvrtc:
             return log[:1000], 0, 0
         registers, spilled = re.search(r"Used (\d+) registers", log), re.findall(r"(\d+) bytes spill (?:stores|loads)", log)
         if not registers:
-            return f"the compiler does not tell the registers: {log[:200]}", 0, 0
+            return f"the compiler does not report the registers: {log[:200]}", 0, 0
         return self.fault(name, text, ptx), int(registers[1]), sum(map(int, spilled))
 
     def take(self, program, kind):

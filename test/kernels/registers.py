@@ -1,9 +1,10 @@
-"""Prints what the portable kernels take of an NVIDIA device, as NVRTC compiles them: registers of a thread, and bytes that are spilled.
+"""Prints the resources of the portable kernels on an NVIDIA device, as NVRTC compiles them: registers of a thread, and
+spilled bytes.
 
 Usage: registers.py [--all] [--most N] [--jobs N].
 
-For each compute capability of compilers.Nvrtc the kernels that spill, most first, then the N that take most registers; of all kernels, or of one of
-each template, dtype and variant. The exit code is 77 without NVRTC.
+For each compute capability of compilers.Nvrtc, prints the kernels that spill, most first, then the N that use most
+registers; of all kernels, or of one of each template, dtype and variant. The exit code is 77 without NVRTC.
 """
 import argparse
 import os

@@ -1,23 +1,24 @@
-"""How the results of a run are judged against the CPU's: each function gives None, or a sentence about the first difference.
+"""Compares the results of a run with the CPU's: each function returns None, or a message about the first difference.
 
-Values must agree within torch.testing's default tolerance of the dtype. Where they do not, a run of the CPU in double precision
-decides: ours may be as far from it as the CPU's own result is, a few times over (sums in another order round differently).
-Strides of results are not compared here; test/python does that for native operators.
+Values must agree within torch.testing's default tolerance of the dtype. Otherwise a run of the CPU in double precision
+decides: the device's error may be a few times the CPU's own error (sums in another order round differently). Strides of
+results are not compared here; test/python does that for native operators.
 """
 
 import torch
 from torch.testing._comparison import default_tolerances
 from torch.utils._pytree import tree_leaves
 
-# Entries that choose among elements, of which torch leaves open which of equal ones ("not stable"), with the place of `dim` among the
-# arguments after the operand: their indices must name equal elements, each once.
+# Entries that select elements, for which PyTorch does not define which of equal ones is selected ("not stable"), with
+# the position of `dim` among the arguments after the operand: their indices must name equal elements, each once.
 CHOICES = {"argsort": 0, "kthvalue": 1, "sort": 0, "topk": 1}
-# Entries whose statistics of half precision come in float32 on accelerators (torch/_refs, native_layer_norm) and are half on the CPU.
+# Entries whose half-precision statistics are float32 on accelerators (torch/_refs, native_layer_norm) and half on the
+# CPU.
 BATCH_NORMS = ("native_batch_norm", "_native_batch_norm_legit", "_batch_norm_with_update")
 FLOAT_STATISTICS = ("native_layer_norm", *BATCH_NORMS)
-ROUNDING = 4  # our error over the CPU's own error, both against double precision
+ROUNDING = 4  # the device's error over the CPU's own error, both against double precision
 SIGNIFICANCE = 2.69  # Kolmogorov-Smirnov coefficient, sqrt(-ln(alpha / 2) / 2), for one false alarm in a million
-ENOUGH = 64  # elements below which a distribution says nothing
+ENOUGH = 64  # number of elements below which a distribution is not compared
 
 
 def _one_line(text, length=200):
@@ -33,10 +34,10 @@ def same_kind(ours, cpus, device):
     """Compares number, types, devices, dtypes, layouts and shapes of results."""
     ours, cpus = tree_leaves(ours), tree_leaves(cpus)
     if len(ours) != len(cpus):
-        return f"{len(ours)} results, the CPU gives {len(cpus)}"
+        return f"{len(ours)} results, the CPU returns {len(cpus)}"
     for i, (a, b) in enumerate(zip(ours, cpus)):
         if isinstance(a, torch.Tensor) != isinstance(b, torch.Tensor):
-            return f"result {i} is {type(a).__name__}, the CPU gives {type(b).__name__}"
+            return f"result {i} is {type(a).__name__}, the CPU returns {type(b).__name__}"
         if not isinstance(a, torch.Tensor):
             continue
         if a.device.type != device:
@@ -48,7 +49,7 @@ def same_kind(ours, cpus, device):
 
 
 def narrowed(ours, cpus):
-    """Float32 results where the CPU's are of half precision, in that; everything else as it is."""
+    """Converts float32 results to half precision if the CPU's are; returns other results unchanged."""
 
     def one(a, b):
         half = isinstance(b, torch.Tensor) and b.dtype in (torch.float16, torch.bfloat16)
@@ -59,8 +60,8 @@ def narrowed(ours, cpus):
 
 
 def without_saved(ours, cpus):
-    """Both without the saved statistics of a batch norm in evaluation, of which the CPU's are empty and an accelerator's are the running ones
-    (torch/_decomp, native_batch_norm_helper). test_norm_layers.py compares their values."""
+    """Removes the saved statistics of a batch norm in evaluation from both: the CPU's are empty, and an accelerator's
+    are the running ones (torch/_decomp, native_batch_norm_helper). test_norm_layers.py compares their values."""
     ours, cpus = tree_leaves(ours), tree_leaves(cpus)
     if len(ours) != len(cpus):
         return ours, cpus
@@ -70,7 +71,8 @@ def without_saved(ours, cpus):
 
 
 def same_choice(name, sample, ours, cpus):
-    """Compares indices by the elements they name; gives (sentence or None, results without the indices of both sides)."""
+    """Compares indices by the elements they name; returns (message or None, results without the indices of both sides).
+    """
     place, rest = CHOICES[name], []
     dim = sample.kwargs.get("dim", sample.args[place] if len(sample.args) > place else -1)
     if sample.kwargs.get("stable") or sample.input.dim() == 0:
@@ -92,7 +94,7 @@ def same_choice(name, sample, ours, cpus):
 
 
 def same_values(ours, cpus, exact):
-    """Compares values; `exact` is a function that gives the double-precision results, or None where there are none."""
+    """Compares values; `exact` is a function that returns the double-precision results, or None if there are none."""
     ours, cpus = tree_leaves(ours), tree_leaves(cpus)
     for i, (a, b) in enumerate(zip(ours, cpus)):
         if a is None and b is None:
@@ -122,8 +124,8 @@ def _close(a, b):
 
 
 def _as_good(ours, cpus, truth):
-    """Our distance from the double-precision result is the CPU's, within ROUNDING and the default tolerance; where the CPU is far off,
-    it is the rounding of one number of the largest size."""
+    """The device's distance from the double-precision result must be the CPU's, within ROUNDING and the default
+    tolerance. If the CPU's error is large, it must be the rounding of one number of the largest size."""
     if ours.shape != truth.shape:
         return False
     (rtol, atol), precision = default_tolerances(ours), torch.finfo(ours.dtype).eps
@@ -141,13 +143,14 @@ def _as_good(ours, cpus, truth):
 
 
 def same_distribution(ours, again, cpus):
-    """For random numbers: the same seed gives the same results, and each result is distributed as the CPU's is."""
+    """For random numbers: the same seed must generate the same results, and each result must have the CPU's
+    distribution."""
     for i, (a, repeated, b) in enumerate(zip(tree_leaves(ours), tree_leaves(again), tree_leaves(cpus))):
         if not isinstance(a, torch.Tensor):
             continue
         a, repeated, b = _dense(a), _dense(repeated), _dense(b)
         if _close(a, repeated):
-            return f"result {i}: the same seed gives other numbers"
+            return f"result {i}: the same seed generates other numbers"
         parts = (lambda t: torch.view_as_real(t).flatten()) if a.is_complex() else (lambda t: t.flatten())
         x, y = parts(a).double(), parts(b).double()
         if x.numel() < ENOUGH:

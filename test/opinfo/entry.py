@@ -1,7 +1,7 @@
-"""Runs one entry of the operator database on the device and on the CPU and reports each step as it goes.
+"""Runs one entry of the operator database on the device and on the CPU and reports each step.
 
-A record says: mode, sample, step ("forward" or "backward"), status, message. A step is announced ("started") before it runs, so that
-whoever reads the records knows where a process died.
+A record has: mode, sample, step ("forward" or "backward"), status, message. A step is announced ("started") before it
+runs, so that the records show where a process crashed.
 """
 
 import contextlib
@@ -14,16 +14,16 @@ from compare import BATCH_NORMS, CHOICES, FLOAT_STATISTICS, narrowed, same_choic
 from sample import Placed
 from torch.utils._pytree import tree_leaves
 
-# HAL_FAKE_ASYNC and HAL_FAKE_PROTECT of each mode; strict forbids fallbacks besides, lazy puts work off (torch_backend.lazy), and lazy_device has tensors of the type
-# "lazy"; compiled is the default mode through torch.compile. A process opens its device once, so it serves
-# modes of the same values.
+# HAL_FAKE_ASYNC and HAL_FAKE_PROTECT of each mode. strict also forbids fallbacks, lazy defers work
+# (torch_backend.lazy), lazy_device uses tensors of the type "lazy", and compiled is the default mode through
+# torch.compile. A process opens its device once, so it runs modes with equal values.
 MODES = {"async": ("1", "0"), "inline": ("0", "0"), "strict": ("0", "0"), "staged": ("1", "1"), "lazy": ("1", "0"), "lazy_device": ("1", "0"),
          "compiled": ("1", "0")}  # fmt: skip
 FALLBACK = "fallback.strict(False)"  # in the message of a forbidden fallback
 
 
 class Unsampled(Exception):
-    """The database gives no sample of this entry for this dtype."""
+    """The database has no sample of this entry for this dtype."""
 
 
 def entry_name(op):
@@ -36,7 +36,8 @@ def _seed():
 
 
 def let_the_caller_seed():
-    """Entries with random numbers seed themselves and restore the generator: whether they drew would not show."""
+    """Entries with random numbers seed and restore the generator: whether they generate numbers would not be visible.
+    """
     from torch.testing._internal import common_methods_invocations as database
 
     database.wrapper_set_seed = lambda op, *args, **kwargs: op(*args, **kwargs)
@@ -54,14 +55,15 @@ def _samples(op, dtype, backward, count):
 
 
 def _cotangents(outputs):
-    """Random gradients of the results: numbers that every dtype holds exactly, so that all runs start from the same ones."""
+    """Random gradients of the results: numbers that are exact in each dtype, so that all runs start from the same ones.
+    """
     generator = torch.Generator().manual_seed(17)
     drawn = (torch.randn(2, *out.shape, generator=generator, dtype=torch.float32).bfloat16().float() for out in outputs)
     return [(torch.complex(*pair) if out.is_complex() else pair[0]).to(out.dtype) for pair, out in zip(drawn, outputs)]
 
 
 def _gradients(result, operands):
-    """Gradients of the operands for fixed random gradients of the results; [] where there is nothing to differentiate."""
+    """Gradients of the operands for fixed random gradients of the results; [] if nothing is differentiable."""
     outputs = [t for t in tree_leaves(result) if isinstance(t, torch.Tensor) and t.requires_grad]
     outputs = [t if t.layout == torch.strided else t.to_dense() for t in outputs]
     inputs = operands.differentiable()
@@ -72,7 +74,7 @@ def _gradients(result, operands):
 
 
 class Reference:
-    """What the CPU does with a sample: results, operands afterwards, gradients, or the error with which it refuses."""
+    """The CPU's outcome for a sample: results, operands afterwards, gradients, or the error that it raises."""
 
     def __init__(self, op, sample, backward):
         self.op, self.sample = op, sample
@@ -90,11 +92,12 @@ class Reference:
             try:
                 self.gradients = _gradients(self.result, self.operands)
             except Exception:
-                pass  # the CPU has no gradient here: nothing to compare with
+                pass  # the CPU has no gradient here, so that there is no reference
         self._exact = {}
 
     def exact(self, what):
-        """The same in double precision, or None: "result", "operands" or "gradients". Random numbers have no such counterpart."""
+        """The same in double precision, or None: "result", "operands" or "gradients". Random numbers have no such
+        reference."""
         if self.draws:
             return None
         if not self._exact:
@@ -108,7 +111,7 @@ class Reference:
                 self._exact["operands"] = operands.tensors()
                 self._exact["gradients"] = _gradients(self._exact["result"], operands)
             except Exception:
-                pass  # the operator takes no doubles: the default tolerance stands
+                pass  # the operator does not support doubles: the default tolerance applies
             finally:
                 torch.set_default_dtype(default)
         return self._exact[what]
@@ -143,7 +146,7 @@ class Check:
             self.emit({"mode": mode, "status": "unsampled", "message": f"the CPU refuses: {self.references[0].refusal}"[:300]})
 
     def _refused(self, mode, i, sample):
-        """What the CPU refuses, the device may refuse or do, but it must live on."""
+        """If the CPU raises an error, the device may raise one or run, but it must remain usable."""
         self.emit({"mode": mode, "sample": i, "step": "forward", "status": "started"})
         try:
             self._place(sample).call(self.op)
@@ -165,7 +168,7 @@ class Check:
         if reference.gradients is None:
             return True
         ended = self._step(mode, i, "backward", steps, lambda: self._backward(mode, operands, reference, steps))
-        return ended in ("pass", "fallback")  # the forward part of the next sample may be native all the same
+        return ended in ("pass", "fallback")  # the forward part of the next sample may still be native
 
     def _step(self, mode, i, step, steps, work):
         record = {"mode": mode, "sample": i, "step": step}
@@ -176,7 +179,8 @@ class Check:
         except Exception as error:
             message = " ".join(f"{type(error).__name__}: {error}".split())[:300]
             if mode == "lazy_device" and isinstance(error, NotImplementedError) and "no tensor of device type 'lazy'" in message:
-                self.emit({"mode": mode, "status": "unsampled", "message": message})  # the type has no sparse tensors, and says so
+                # the type has no sparse tensors, and raises an error
+                self.emit({"mode": mode, "status": "unsampled", "message": message})
                 return "unsampled"
             status = "fallback" if mode == "strict" and FALLBACK in str(error) else "error"
             self.clean = self.clean and status == "fallback"
@@ -185,14 +189,14 @@ class Check:
         return status
 
     def _device_work(self, mode, steps, work):
-        """Runs the part of a step that belongs to the operator; what prepares and compares may fall back."""
+        """Runs the part of a step that belongs to the operator; preparation and comparison may fall back."""
         from torch_backend import fallback, lazy
 
         fallback.reset()
         with fallback.strict(mode == "strict"), lazy.record(self.device) if mode == "lazy" else contextlib.nullcontext():
             try:
                 result = work()
-                torch.accelerator.synchronize()  # an error of a queued kernel is this operator's
+                torch.accelerator.synchronize()  # an error of a queued kernel belongs to this operator
             finally:
                 steps["fallbacks"] = [row.op for row in fallback.report()]
         return result
@@ -237,11 +241,12 @@ class Check:
 
 
 def check(op, dtype, plan, emit):
-    """Checks an entry in the modes of the plan. Tells whether the process is good for another check with the same modes: after an
-    error the device may be in any state.
+    """Checks an entry in the modes of the plan. Returns whether the process can run another check with the same modes:
+    after an error the state of the device is unknown.
 
-    The plan: modes with the same values in MODES, delay (microseconds at most, before each queued item), number of samples,
-    backward, the plugin, and the names of entries whose results are "random" or "uninitialised" and of those that take "host" operands.
+    The plan: modes with the same values in MODES, delay (microseconds at most, before each queued item), number of
+    samples, backward, the plugin, and the names of entries whose results are "random" or "uninitialised" and of those
+    that take "host" operands.
     """
     asynchronous, protected = MODES[plan["modes"][0]]
     os.environ.update(HAL_FAKE_ASYNC=asynchronous, HAL_FAKE_PROTECT=protected, HAL_FAKE_DELAY=str(plan["delay"]))

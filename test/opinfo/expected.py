@@ -1,7 +1,8 @@
-"""The committed lists: which entries are known to fail and why (expected.json), which are native (native.json); and the judgement.
+"""The committed lists: which entries are known to fail and why (expected.json), which are native (native.json); and the
+evaluation.
 
-The list of failures only gets shorter and the lists of natives only longer: a result that is worse than its line fails, and so does
-one that is better, with the sentence that tells what to do.
+The list of failures may only shrink and the lists of natives may only grow: a result that is worse than its line fails,
+and so does a better one, with a message that describes the required change.
 """
 
 import json
@@ -19,7 +20,8 @@ Outcome = namedtuple("Outcome", "entry dtype mode kind at message records")
 
 
 def outcome(entry, dtype, mode, records, death):
-    """Sums up the records of an entry in one mode. `death` says how the process ended, "" when it ended well."""
+    """Summarizes the records of an entry in one mode. `death` describes how the process was terminated, "" if it exited
+    normally."""
     kind, at, message = "unsampled", None, ""
     for record in records:
         if record["mode"] != mode:
@@ -34,17 +36,20 @@ def outcome(entry, dtype, mode, records, death):
         elif status in SEVERITY:
             kind, at, message = status, (record["sample"], STEPS.index(record["step"])), record["message"]
             break
-        elif kind == "crash":  # a fallback that strict mode refused, or a sample that the CPU refuses: ended, neither good nor bad
+        # a fallback that strict mode refused, or a sample that the CPU refuses: complete, neither a success nor a
+        # failure
+        elif kind == "crash":
             kind, at = "pass", None
     if not any(record["mode"] == mode for record in records):
-        kind, at, message = "crash", (0, 0), death or "it said nothing"
-    elif death and kind not in SEVERITY and records[-1]["mode"] == mode:  # it died after its last step
+        kind, at, message = "crash", (0, 0), death or "it printed nothing"
+    elif death and kind not in SEVERITY and records[-1]["mode"] == mode:  # it was terminated after its last step
         kind, at, message = "crash", (records[-1].get("sample", 0), STEPS.index(records[-1].get("step", "forward"))), death
     return Outcome(entry, dtype, mode, kind, at, message, [r for r in records if r["mode"] == mode and r["status"] != "started"])
 
 
 def native_steps(result):
-    """Of a strict outcome: is the forward part native, and are forward and backward? Of all samples that were tried."""
+    """For a strict outcome, returns whether the forward part is native, and whether forward and backward are, over all
+    samples."""
     ran = [record for record in result.records if record.get("status") in ("pass", "fallback")]
     if result.kind != "pass" or not ran:
         return False, False
@@ -75,7 +80,7 @@ def _lines(flat):
 
 
 class Expected:
-    """What expected.json and native.json say."""
+    """The contents of expected.json and native.json."""
 
     def __init__(self, failures_path=HERE / "expected.json", native_path=HERE / "native.json"):
         self.failures_path, self.native_path = failures_path, native_path
@@ -92,9 +97,10 @@ class Expected:
                     self.lines[key] = line
 
     def judge(self, result, scope):
-        """Compares an outcome with its line. `scope` is the last (sample, step) that ran. Gives (verdict, sentence).
+        """Compares an outcome with its line. `scope` is the last (sample, step) that ran. Returns (verdict, message).
 
-        Verdicts: "as expected", "worse", "better". The staged and lazy modes without lines of their own must do as well as async.
+        Verdicts: "as expected", "worse", "better". The staged and lazy modes without lines of their own must have the
+        same outcome as async.
         """
         line = self.lines.get((result.entry, result.dtype, result.mode))
         own = line is not None
@@ -117,9 +123,9 @@ class Expected:
         return "as expected", ""
 
     def judge_native(self, result):
-        """Compares an outcome with the claims in native.json. Gives (verdict, sentence) for each step that differs.
+        """Compares an outcome with the claims in native.json. Yields (verdict, message) for each step that differs.
 
-        Outside strict mode the ledger of fallbacks shows what lost its kernel.
+        Outside strict mode, the per-operator fallback counters show which operator lost its kernel.
         """
         claims = self.native.get(result.dtype, {})
         name = f"{result.entry} {result.dtype}"
@@ -138,7 +144,7 @@ class Expected:
                 yield "better", f"{name}: {step} is native now, add it to {self.native_path.name}: {TIGHTEN}"
 
     def tighten(self, results):
-        """Takes out of the lists what passes and adds natives; never adds a failure, never takes a native out."""
+        """Removes entries that pass from the lists and adds natives; never adds a failure, never removes a native."""
         flat = {key: (line["at"], line["kind"], line["reason"]) for key, line in self.lines.items()}
         for result in results:
             key = result.entry, result.dtype, result.mode

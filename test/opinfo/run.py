@@ -1,11 +1,12 @@
-"""Compares every entry of PyTorch's operator database on the fake device with the CPU.
+"""Compares each entry of PyTorch's operator database on the fake device with the CPU.
 
     python test/opinfo/run.py           float32, forward, first sample (what `make test` runs, through pytest)
     python test/opinfo/run.py --plugin PATH.so --mode inline      the same on another plugin's device
-    python test/opinfo/run.py --plugin opencl --mode compiled --every 8      each eighth through torch.compile, whose compiler takes a second for each
-    python test/opinfo/run.py --full    six dtypes, several samples, float32 with backward; modes async with delays, inline, strict, staged, lazy, lazy_device
+    python test/opinfo/run.py --plugin opencl --mode compiled --every 8      every 8th, compiled by torch.compile
+    python test/opinfo/run.py --full    six dtypes, several samples, float32 with backward; modes async with delays, inline,
+                                        strict, staged, lazy, lazy_device
 
-Prints a table per dtype and exits with 1 when a result differs from the committed lists (expected.json, native.json).
+Prints a table per dtype and exits with 1 if a result differs from the committed lists (expected.json, native.json).
 """
 
 import argparse
@@ -18,7 +19,7 @@ import warnings
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-os.environ["OMP_NUM_THREADS"] = "1"  # the CPU's side of a sample is small, and slots run side by side
+os.environ["OMP_NUM_THREADS"] = "1"  # the CPU's part of a sample is small, and slots run in parallel
 os.environ.pop("HAL_FAKE_MEMORY", None)
 
 import torch
@@ -77,7 +78,7 @@ def plans(options, lists):
 
 
 def run(options, entries, jobs):
-    """Runs the jobs and gives their outcomes."""
+    """Runs the jobs and returns their outcomes."""
 
     def work(job, emit):
         warnings.filterwarnings("ignore")
@@ -96,7 +97,7 @@ def run(options, entries, jobs):
 
 
 def first_sample(results, step):
-    """How many entries pass their first sample, of those that have one: up to this step."""
+    """The number of entries whose first sample passes up to this step, of those that have one."""
     sampled = passed = 0
     for result in results:
         if result.kind == "unsampled":
@@ -131,7 +132,7 @@ def any_backward(group):
 
 
 def print_blockers(results, most=15):
-    """The operators that keep most entries from being native."""
+    """The operators that prevent most entries from being native."""
     blockers = collections.Counter()
     for result in results:
         if result.mode == "async" and result.dtype == "float32":
@@ -141,9 +142,10 @@ def print_blockers(results, most=15):
 
 
 def judge(results, lists, options):
-    """Gives the sentences about all that differs from the lists."""
+    """Yields a message for each difference from the lists."""
     samples = options.samples or (3 if options.full else 1)
-    fewer = not options.full or samples < 3  # natives are claimed for all samples: fewer may look native without being it
+    # natives are claimed for all samples: fewer samples may look native without being it
+    fewer = not options.full or samples < 3
     scope = (samples - 1, STEPS.index("backward" if options.full else "forward"))
     verdicts = []
     for result in results:

@@ -1,7 +1,8 @@
-"""Runs jobs in forked processes: a crash, a hang or a spoilt process costs one job.
+"""Runs jobs in forked processes: a crash, a hang or an unusable process affects one job.
 
-The parent has imported torch and the operator database, and has not opened the device, so that a fork costs milliseconds and each
-child opens a device of its own. A child serves a batch of jobs, since its first use of the device and of libraries costs more.
+The parent has imported torch and the operator database, and has not opened the device, so that a fork takes
+milliseconds and each child opens its own device. A child runs a batch of jobs, since its first use of the device and of
+libraries is slower.
 """
 
 import gc
@@ -15,11 +16,11 @@ import time
 
 
 class Child:
-    """A process that works on a batch of jobs: its pipe with records, and when the time of the present job is up."""
+    """A process that runs a batch of jobs: its pipe with records, and the deadline of the current job."""
 
     def __init__(self, batch, work, timeout):
         self.batch, self.timeout, self.expired = batch, timeout, False
-        self.records = {}  # place in the batch -> records; a job is there once it has begun
+        self.records = {}  # index in the batch -> records; a job is present once it has begun
         self._rest = b""
         self.deadline = time.monotonic() + timeout
         sys.stdout.flush()
@@ -32,9 +33,10 @@ class Child:
         os.close(theirs)
 
     def read(self):
-        """Takes what has arrived; False at the end."""
+        """Reads the available data; returns False at the end."""
         chunk = os.read(self.pipe, 1 << 16)
-        *lines, self._rest = (self._rest + chunk).split(b"\n")  # a line without an end was cut off by death
+        # a line without an end was truncated by the process's death
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
         for line in lines:
             place, record = json.loads(line)
             if record is None:
@@ -49,7 +51,8 @@ class Child:
         os.kill(self.pid, signal.SIGKILL)
 
     def finish(self):
-        """Waits for the process. Gives its jobs that have ended as (job, records, death), and the jobs that it left undone."""
+        """Waits for the process. Returns its completed jobs as (job, records, death), and the jobs that it did not run.
+        """
         os.close(self.pipe)
         status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         if self.expired:
@@ -58,14 +61,14 @@ class Child:
             death = f"it died of {signal.Signals(-status).name}"
         else:
             death = f"it left with exit code {status}" if status else ""
-        self.records = self.records or {0: []}  # it died before it could begin
+        self.records = self.records or {0: []}  # it was terminated before it could begin
         last = len(self.records) - 1
         ended = [(self.batch[i], records, death if i == last else "") for i, records in self.records.items()]
         return ended, self.batch[last + 1 :]
 
 
 def _live(batch, work, pipe):
-    """The child: works, writes records, and leaves without the parent's exit handlers."""
+    """The child: runs jobs, writes records, and exits without the parent's exit handlers."""
     code = 1
     try:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -85,11 +88,12 @@ def _live(batch, work, pipe):
 def run_jobs(batches, work, *, slots, timeout):
     """Runs work(job, emit) for each job, `slots` processes at a time, a process per batch.
 
-    work answers whether its process is still good for another job; after a "no" and after a death, the rest of the batch goes to a
-    fresh process. Yields (job, records, death) as the jobs end; `death` is "" or tells how the process died in this job.
+    work returns whether its process can run another job. If it returns False, or the process is terminated, a new
+    process runs the rest of the batch. Yields (job, records, death) as the jobs end; `death` is "" or describes how the
+    process was terminated in this job.
     """
     gc.collect()
-    gc.freeze()  # pages that no collection touches stay shared with the children
+    gc.freeze()  # pages that no collection writes remain shared with the children
     waiting, running = list(reversed(list(batches))), selectors.DefaultSelector()
     while waiting or running.get_map():
         while waiting and len(running.get_map()) < slots:

@@ -1,6 +1,8 @@
-"""A sample of the operator database, put on a device: same values, strides, aliasing, conjugate bits and gradient flags.
+"""A sample of the operator database, moved to a device: same values, strides, aliasing, conjugate bits and gradient
+flags.
 
-Both sides of a comparison are made here from one sample, so that neither run can see what the other did to its operands.
+Both sides of a comparison are created here from one sample, so that neither run can observe changes of the other to its
+operands.
 """
 
 import torch
@@ -20,7 +22,7 @@ class Placement:
     def __call__(self, value):
         if isinstance(value, torch.Tensor):
             if id(value) not in self._tensors:
-                self._kept.append(value)  # an id is unique only while its object lives
+                self._kept.append(value)  # an id is unique only while its object exists
                 self._tensors[id(value)] = self._tensor(value).requires_grad_(value.requires_grad)
             return self._tensors[id(value)]
         if isinstance(value, torch.device) and value.type == "cpu":

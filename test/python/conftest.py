@@ -1,5 +1,5 @@
-"""What the tests share: the fake device with two devices, or another plugin's that TORCH_BACKEND_TEST_PLUGIN names, and a way to run a
-script in a process of its own."""
+"""Shared fixtures: the fake device with two devices, or another plugin's that TORCH_BACKEND_TEST_PLUGIN names, and a
+function that runs a script in a separate process."""
 
 import os
 import random
@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-os.environ.pop("TORCH_DEVICE_BACKEND_AUTOLOAD", None)  # which a shell has for builds; scripts of tests import torch alone
+# which a shell has for builds; scripts of tests import only torch
+os.environ.pop("TORCH_DEVICE_BACKEND_AUTOLOAD", None)
 os.environ.setdefault("HAL_FAKE_DEVICES", "2")  # before the plugin is opened: device ranges are fixed then
 
 import torch
@@ -31,7 +32,7 @@ SEED = "TORCH_BACKEND_TEST_SEED"
 def pytest_configure(config):
     if os.environ.setdefault(SEED, "0") == "random":
         os.environ[SEED] = str(random.SystemRandom().randrange(1 << 32))  # the workers of the process inherit it
-    config.addinivalue_line("markers", "host_memory(reason): needs device memory that the host may touch; left out with HAL_FAKE_PROTECT=1")
+    config.addinivalue_line("markers", "host_memory(reason): needs device memory that the host can access; skipped with HAL_FAKE_PROTECT=1")
 
 
 def pytest_terminal_summary(terminalreporter):
@@ -41,7 +42,8 @@ def pytest_terminal_summary(terminalreporter):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
-    """A test draws the same numbers in every run, whatever ran before it; with TORCH_BACKEND_TEST_SEED=random others, and a run that fails tells which."""
+    """A test generates the same random numbers in each run, independent of earlier tests. With
+    TORCH_BACKEND_TEST_SEED=random the seed differs, and a failed run reports it."""
     seed = zlib.crc32(item.nodeid.encode()) + int(os.environ[SEED])
     random.seed(seed)
     torch.default_generator.manual_seed(seed)
@@ -49,17 +51,17 @@ def pytest_runtest_setup(item):
 
 
 def pytest_collection_modifyitems(items):
-    """Parallel workers must collect alike, and end together: the files that build or start much, those of package/, come first. With
-    HAL_FAKE_PROTECT=1 all tests run but those that say why they cannot."""
+    """Parallel workers must collect in the same order and end at the same time: the slow files, those of package/, come
+    first. With HAL_FAKE_PROTECT=1 all tests run except those that are marked with a reason."""
     for item in items:
         if " at 0x" in item.nodeid:
-            raise pytest.UsageError(f"{item.nodeid}: the name is another in each process; give the parameters ids")
+            raise pytest.UsageError(f"{item.nodeid}: the name differs between processes; set ids of the parameters")
     items.sort(key=lambda item: item.path.parent.name != "package")
     if os.environ.get("HAL_FAKE_PROTECT") != "1":
         return
     for item in items:
         for marker in item.iter_markers("host_memory"):
-            item.add_marker(pytest.mark.skip(reason=f"the host cannot touch the memory: {marker.args[0]}"))
+            item.add_marker(pytest.mark.skip(reason=f"the host cannot access the memory: {marker.args[0]}"))
 
 
 @pytest.fixture
@@ -110,7 +112,8 @@ def build_plugin(tmp_path_factory):
         if not plugin.exists():
             sdk = package / "cmake"
             files = [PLUGIN_SOURCES / source for source in sources] or sorted({PLUGIN_SOURCES / f"{name}.c", *PLUGIN_SOURCES.glob(f"{name}_*.c")})
-            # raw.c has an entry of its own, as another version of the SDK, or none, would make it; maker.c has another plugin's
+            # raw.c has its own entry function, like another version of the SDK, or none; maker.c uses that of another
+            # plugin
             entry = [] if {"raw.c", "maker.c"} & {file.name for file in files} else [sdk / "entry.c", "-Wl,-u,hal_plugin_entry"]
             command = [compiler, "-std=c11", "-O1", "-fPIC", "-fvisibility=hidden", "-shared", f"-I{package / 'include'}", f"-I{sdk}",
                        *(f"-D{key}={value}" for key, value in definitions.items()), *files, *entry,
@@ -124,7 +127,7 @@ def build_plugin(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def same_state_after_each_test():
-    """A test leaves the current device, the current streams and the fallback's mode as it found them."""
+    """A test must leave the current device, the current streams and the fallback's mode unchanged."""
     module = torch.get_device_module(torch_backend.device_name())
     yield
     module.synchronize()

@@ -27,7 +27,7 @@ def copied(source, folder, *changes):
 
 
 def configure(source, build):
-    """Runs CMake; gives the finished process."""
+    """Runs CMake; returns the completed process."""
     environment = {name: value for name, value in os.environ.items() if name not in ("TORCH_BACKEND", "PYTHONPATH")}
     command = ["cmake", "-S", source, "-B", build, f"-Dtorch_backend_DIR={PACKAGE / 'cmake'}", f"-DPython_EXECUTABLE={sys.executable}",
                f"-DTORCH_BACKEND_TORCH_DIR={pathlib.Path(torch.__file__).parent}", "-DCMAKE_BUILD_TYPE=Release"]  # fmt: skip
@@ -35,7 +35,8 @@ def configure(source, build):
 
 
 def build(*sources):
-    """Builds libraries beside their sources, at the same time; gives (the build folder, what CMake said when configuring) of each."""
+    """Builds libraries next to their sources, in parallel; returns (the build folder, the output of the configuration)
+    of each."""
     folders, said = [source.parent / f"build-{source.name}" for source in sources], []
     for source, folder in zip(sources, folders):
         done = configure(source, folder)

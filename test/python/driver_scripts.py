@@ -1,5 +1,5 @@
-"""What tests of plugins over vendors' drivers run in processes of their own: scripts with the name of the device type in them, tests of
-other files, and the operator database."""
+"""Scripts that tests of plugins of vendors' drivers run in separate processes, with the name of the device type in
+them; tests of other files; and the operator database."""
 
 import json
 import os
@@ -15,15 +15,16 @@ NPU_DRIVER = Path(os.environ.get("ZE_CPU_DRIVER", TESTS.parents[1] / "build/rele
 
 
 def kernels(tmp_path_factory, plugin):
-    """Returns the folder of a plugin's compiled kernels, which all files share that one worker runs, one after the other."""
+    """Returns the folder of a plugin's compiled kernels, shared by all files that one worker runs, one after the other.
+    """
     folder = tmp_path_factory.getbasetemp() / f"kernels of {plugin}"
     folder.mkdir(exist_ok=True)
     return folder
 
 
 def cuda_settings(folder, libraries=False):
-    """Settings of processes on the stand-ins of CUDA, with compiled kernels in that folder, and with cuBLASLt and cuDNN where asked for; skips where
-    they are not built."""
+    """Settings of processes on the mock CUDA driver, with compiled kernels in that folder, and with cuBLASLt and cuDNN
+    if requested; skips if they are not built."""
     if not (CUDA_LIBRARIES / "libcuda.so.1").exists():
         pytest.skip(f"{CUDA_LIBRARIES}/libcuda.so.1 is not built; run `make test-c`, or name its folder in CUDA_STAND_IN")
     path = f"{CUDA_LIBRARIES}:{CUDA_LIBRARIES}/libraries" if libraries else str(CUDA_LIBRARIES)
@@ -31,7 +32,7 @@ def cuda_settings(folder, libraries=False):
 
 
 def cuda_fixture(libraries=False, **more):
-    """A fixture `settings` of processes on the stand-ins of CUDA that share compiled kernels."""
+    """A fixture `settings` of processes on the mock CUDA driver that share compiled kernels."""
 
     @pytest.fixture(scope="module")
     def settings(tmp_path_factory):
@@ -41,7 +42,8 @@ def cuda_fixture(libraries=False, **more):
 
 
 def npu_settings(folder):
-    """Settings of processes on the CPU driver behind the real Level Zero loader; skips where loader, driver or compilers are missing."""
+    """Settings of processes on the CPU driver with the system's Level Zero loader; skips if loader, driver or compilers
+    are missing."""
     if not NPU_DRIVER.exists():
         pytest.skip(f"{NPU_DRIVER} is not built; run `make test-c`, or name the driver in ZE_CPU_DRIVER")
     settings = {"TORCH_BACKEND": "npu", "ZE_ENABLE_ALT_DRIVERS": str(NPU_DRIVER), "ZE_CPU_DEVICES": "2", "HAL_CACHE_DIR": str(folder),
@@ -55,7 +57,7 @@ def npu_settings(folder):
 
 
 def opencl_settings(folder, **more):
-    """Settings of processes that share compiled kernels on whatever OpenCL device there is; skips where there is none."""
+    """Settings of processes that share compiled kernels on any OpenCL device; skips if there is none."""
     settings = {"TORCH_BACKEND": "opencl", "HAL_CACHE_DIR": str(folder), "POCL_CACHE_DIR": str(folder / "pocl"), **more}
     script = "import torch, torch_backend; torch_backend.use('opencl'); print(torch.ocl.device_count())"
     done = subprocess.run([sys.executable, "-P", "-c", script], env={**os.environ, **settings}, capture_output=True, text=True, timeout=120)
@@ -64,7 +66,8 @@ def opencl_settings(folder, **more):
     return settings
 
 
-# Tensors on the device that lie as those on the CPU (.to() keeps the strides of dense ones alone), and who computed calls.
+# Creates tensors on the device with the strides of those on the CPU (.to() only keeps the strides of dense ones), and
+# checks which implementation ran.
 BY_LIBRARY = """
 import torch, torch_backend
 from torch_backend import ops
@@ -78,7 +81,7 @@ def alike(t):
     base = torch.as_strided(t, (last + 1,), (1,), t.storage_offset())
     return torch.as_strided(base.to(d), t.size(), t.stride())
 
-def answered(names, by_library):
+def ran(names, by_library):
     rows = [row for row in ops.report() if row.op in names]
     assert rows and not any(row.fallback for row in rows), rows
     assert by_library is None or all(row.plugin == (row.native if by_library else 0) for row in rows), rows
@@ -86,7 +89,8 @@ def answered(names, by_library):
 
 
 def run_tests(plugin, settings, folder, path, *options, timeout=1800):
-    """Runs tests of another file on a plugin's device, without a fallback for a kernel that was refused; gives what pytest printed."""
+    """Runs tests of another file on a plugin's device, without a fallback for a kernel that was refused; returns the
+    output of pytest."""
     command = [sys.executable, "-P", "-m", "pytest", "-q", "-p", "no:cacheprovider", str(TESTS / path), *options]
     environment = {**os.environ, **settings, "TORCH_BACKEND_TEST_PLUGIN": plugin}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout, cwd=folder)
@@ -96,7 +100,7 @@ def run_tests(plugin, settings, folder, path, *options, timeout=1800):
 
 
 def run_database(plugin, settings, folder):
-    """Runs the operator database in float32 with gradients; gives the entries that do not have the CPU's results."""
+    """Runs the operator database in float32 with gradients; returns the entries that do not have the CPU's results."""
     path = folder / "outcomes.json"
     command = [sys.executable, "-P", str(TESTS.parent / "opinfo/run.py"), "--plugin", plugin, "--full", "--dtype", "float32", "--mode", "async",
                "--timeout", "400", "--json", str(path)]  # fmt: skip
@@ -107,7 +111,7 @@ def run_database(plugin, settings, folder):
 
 
 def run_command(settings, folder, *words):
-    """Runs the command line, without the settings of these tests, which it does not know; gives what it printed."""
+    """Runs the command line, without the settings of these tests, which it does not know; returns its output."""
     command = [sys.executable, "-P", "-m", "torch_backend", *words]
     known = {name: value for name, value in os.environ.items() if not name.startswith("TORCH_BACKEND_TEST_")}
     done = subprocess.run(command, env={**known, **settings}, cwd=folder, capture_output=True, text=True, timeout=600)
@@ -136,13 +140,13 @@ def train(device, steps=5):
 
 
 def train_as_on_the_cpu(kind, known=frozenset()):
-    """Trains on the second device; no more operators fall back than are known."""
+    """Trains on the second device; no more operators fall back than expected."""
     return (f"{TRAIN}\ntorch.testing.assert_close(train('{kind}:1'), train('cpu'), rtol=1e-4, atol=1e-5)\n"
             f"assert {{row.op for row in fallback.report()}} <= {set(known)}, fallback.report()")  # fmt: skip
 
 
 def count_compiled(kind):
-    """Prints how many kernels one training step has compiled, found on disk, and seen refused."""
+    """Prints how many kernels one training step has compiled, found on disk, and failed to compile."""
     return (f"{TRAIN}\ntrain('{kind}', 1)\nfrom torch_backend import _C\nstats = _C.kernel_stats(0)\n"
             "print(stats['compiled'], stats['loaded'], stats['refused'])")  # fmt: skip
 
@@ -178,7 +182,8 @@ assert torch.{kind}.device_count() == 4
 
 
 def sum_logarithms(kind):
-    """Running logarithms of sums are as near to the truth in double precision as float32 can be, however long the rows."""
+    """Cumulative logarithms of sums have the precision of float32 compared with double precision, for rows of any
+    length."""
     return f"""
 import torch, torch_backend
 from torch_backend import fallback
@@ -195,7 +200,8 @@ assert not fallback.report(), fallback.report()
 
 
 def activate_by_itself(kind, plugin):
-    """Is there without a setting, and known by name, device type and file; no other plugin can be asked for then."""
+    """The plugin is active without a setting, and known by name, device type and file; no other plugin can be selected
+    then."""
     return f"""
 import os
 os.environ.pop("TORCH_BACKEND")
@@ -214,7 +220,7 @@ for name in ("fake", "{plugin},fake"):
 
 
 def lose(kind, library, function):
-    """Lets the double lose its device, by a function of the library: an error of Python is what remains."""
+    """Makes the mock driver's device lost, by a function of the library; Python must raise an error."""
     return f"""
 import ctypes, os, torch, torch_backend
 x = torch.ones(10, device="{kind}") + 1
@@ -225,5 +231,5 @@ try:
 except RuntimeError as error:
     assert "lost" in str(error).lower(), error
 else:
-    raise AssertionError("nothing was said")
+    raise AssertionError("no error was raised")
 """

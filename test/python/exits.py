@@ -1,9 +1,10 @@
-"""Ends a process many times and tells how each ended.
+"""Ends a process many times and reports how each ended.
 
-Usage: python -X faulthandler exits.py, in a folder with job.json: {"bodies": [source, ...], "exits": n, "seconds": limit of each,
-"setup": source}. After the setup this process forks n children, two at a time. Each runs one of the bodies in turn and then ends as
-any script does, at the end of this file. They share the import of torch, which takes longer than all else; none inherits a device in
-use, unless the setup uses it. Prints a JSON list of {"number", "code", "late", "stderr"}, code as in subprocess.
+Usage: python -X faulthandler exits.py, in a folder with job.json: {"bodies": [source, ...], "exits": n, "seconds":
+limit of each, "setup": source}. After the setup this process forks n children, two at a time. Each runs one of the
+bodies in turn and then exits like any script, at the end of this file. They share the import of torch, which takes
+longer than all else; none inherits a device in use, unless the setup uses it. Prints a JSON list of {"number", "code",
+"late", "stderr"}, with code as in subprocess.
 """
 
 import json
@@ -28,7 +29,7 @@ def stderr_of(number):
 
 
 def end_late_child(child):
-    """faulthandler shows the stacks of a child that is aborted; one that does not even abort is killed."""
+    """faulthandler prints the stacks of an aborted child; one that does not react is killed."""
     os.kill(child, signal.SIGABRT)
     time.sleep(1)
     os.kill(child, signal.SIGKILL)
@@ -36,7 +37,7 @@ def end_late_child(child):
 
 
 def reap():
-    """Notes the children that have ended or are late."""
+    """Records the children that have ended or are late."""
     time.sleep(0.005)
     for child, (number, latest) in list(running.items()):
         done, status = os.waitpid(child, os.WNOHANG)
@@ -65,8 +66,8 @@ else:
 
 with open(stderr_of(number), "w") as file:
     os.dup2(file.fileno(), 2)
-# In every second child a thread that waits for the GIL does not get it before the main thread blocks or ends: without the step at
-# exit, half of the children that end right after backward() then abort.
+# In each second child, a thread that waits for the GIL does not get it before the main thread blocks or ends. Without
+# the step at exit, half of the children that end right after backward() would abort.
 if number % 2 == 0:
     sys.setswitchinterval(100)
 exec(job["bodies"][number % len(job["bodies"])])

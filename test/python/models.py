@@ -1,5 +1,5 @@
-"""The networks that the model tests and the model benchmark train: each a module with `loss(batch)`, and `batches(name, count)` of
-host tensors. Small, with the structure of their big relatives."""
+"""The networks that the model tests and the model benchmark train: each a module with `loss(batch)`, and `batches(name,
+count)` of host tensors. They are small, with the structure of common large models."""
 
 import codecs
 import contextlib
@@ -15,7 +15,7 @@ CONTEXT, VOCABULARY = 32, 128
 
 
 class Residual(nn.Module):
-    """Two convolutions with batch norms beside a shortcut, which has a convolution of its own where the shape changes."""
+    """Two convolutions with batch norms and a shortcut, which has its own convolution if the shape changes."""
 
     def __init__(self, inner, outer, stride):
         super().__init__()
@@ -80,7 +80,8 @@ class Block(nn.Module):
 
 
 class Transformer(nn.Module):
-    """A language model as GPT-2 is built: learned positions, blocks with norms first, one weight for tokens in and out."""
+    """A language model with the structure of GPT-2: learned positions, blocks with norms first, one weight for tokens
+    in and out."""
 
     def __init__(self, width=64, heads=4, layers=2):
         super().__init__()
@@ -95,7 +96,7 @@ class Transformer(nn.Module):
 
 
 class RMSNorm(nn.Module):
-    """A norm by the root of the mean square, from single operators, as language models have it."""
+    """A root mean square norm of single operators, as in language models."""
 
     def __init__(self, width):
         super().__init__()
@@ -140,7 +141,8 @@ class DecoderLayer(nn.Module):
 
 
 class Decoder(nn.Module):
-    """A language model as Llama is built: RMS norms, rotary positions, grouped attention, SwiGLU. Trained where its steps are compared."""
+    """A language model with the structure of Llama: RMS norms, rotary positions, grouped attention, SwiGLU. Trained by
+    tests that compare its steps."""
 
     def __init__(self, width=64, heads=4, groups=2, layers=3):
         super().__init__()
@@ -162,7 +164,7 @@ class Decoder(nn.Module):
 
 
 class VAE(nn.Module):
-    """A variational autoencoder; the noise of its samples comes with the batch, so that both sides draw the same."""
+    """A variational autoencoder; the noise of its samples is part of the batch, so that both sides use the same."""
 
     def __init__(self, width=32, latent=8):
         super().__init__()
@@ -201,7 +203,7 @@ def _text():
 
 
 def batches(name, count, size=8):
-    """`count` batches of host tensors for a model, the same in every process."""
+    """`count` batches of host tensors for a model, the same in each process."""
     generator = torch.Generator().manual_seed(0)
     result = []
     text = torch.tensor([ord(letter) for letter in _text() if ord(letter) < VOCABULARY])

@@ -1,6 +1,7 @@
-"""What the tests of native operators share: samples that look the same on the CPU and on the device, and the comparison.
+"""Helpers of the tests of native operators: samples that are equal on the CPU and on the device, and the comparison.
 
-Every comparison runs with the strict fallback, so that it fails unless a kernel of ours ran, and asks the operator's counter.
+Each comparison runs with the strict fallback, so that it fails unless a kernel of the device ran, and reads the
+operator's counter.
 """
 
 import sys
@@ -17,7 +18,7 @@ DTYPES = {"f32": torch.float32, "f64": torch.float64, "f16": torch.float16, "bf1
 
 
 def load_model():
-    """Returns codegen's model of the operators: what is registered, in which overloads."""
+    """Returns the operator model of codegen: the registered overloads."""
     sys.path.insert(0, str(CODEGEN))
     try:
         import aten_model
@@ -29,7 +30,7 @@ def load_model():
 
 
 def overload(name):
-    """Gives torch.ops.aten's operator for "name.overload"."""
+    """Returns torch.ops.aten's operator for "name.overload"."""
     packet, _, over = name.partition(".")
     return getattr(getattr(torch.ops.aten, packet), over or "default")
 
@@ -41,7 +42,7 @@ def native_count(kernel_op):
 
 
 class Sample:
-    """A tensor by its contiguous base and a view of it: the same strides on every device."""
+    """A tensor by its contiguous base and a view of it: the same strides on each device."""
 
     def __init__(self, base, view=lambda base: base):
         self.base, self.view = base, view
@@ -51,7 +52,7 @@ class Sample:
 
 
 def place(argument, device):
-    """Puts the samples of an argument on a device; other arguments stay as they are."""
+    """Moves the samples of an argument to a device; other arguments are unchanged."""
     return argument.on(device) if isinstance(argument, Sample) else argument
 
 
@@ -69,7 +70,7 @@ def assert_same(ours, theirs, *, strides=True, **tolerance):
 
 
 def assert_native(kernel_op, function, arguments, keywords=None, *, strides=True, **tolerance):
-    """Runs a function on the CPU and natively on the device and compares the results. Gives the device's."""
+    """Runs a function on the CPU and natively on the device and compares the results. Returns the device's."""
     keywords = keywords or {}
     device = torch_backend.device_name()
     theirs = function(*(place(a, "cpu") for a in arguments), **{k: place(v, "cpu") for k, v in keywords.items()})

@@ -1,7 +1,7 @@
 """PyTorch's own tests of torch.distributed, as tests of this device.
 
-They are in torch's wheel (torch.testing._internal) and written for CUDA and NCCL. This module loads their source with other names (sources.py).
-Tests ask `BACKEND == "nccl"` for what a device can do, so BACKEND stays "nccl".
+They are in torch's wheel (torch.testing._internal) and written for CUDA and NCCL. This module loads their source with
+other names (sources.py). Tests check `BACKEND == "nccl"` to find out what a device supports, so BACKEND remains "nccl".
 """
 
 import os
@@ -28,12 +28,13 @@ def _device_module():
     ours = torch.get_device_module(DEVICE)
     module.__getattr__ = lambda name: getattr(ours, name)
     module.autocast = lambda *arguments, **named: torch.amp.autocast(DEVICE, *arguments, **named)
-    module.nccl = types.SimpleNamespace(version=lambda: (9, 0, 0))  # tests ask for a new one
+    module.nccl = types.SimpleNamespace(version=lambda: (9, 0, 0))  # tests request a new one
     return module
 
 
 def _load(name, original, **replaced):
-    """Loads a module of torch under another name, with our rules; `replaced` are values that it gets afterwards."""
+    """Loads a module of torch under another name, with the rules of sources.py; `replaced` are values that it gets
+    afterwards."""
     file, code = sources.compiled(original, DEVICE)
     module = types.ModuleType(name)
     module.__file__ = file

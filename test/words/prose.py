@@ -14,7 +14,7 @@ _PY_TEST = re.compile(r"\bdef test_(\w+)")
 
 
 class Parts(NamedTuple):
-    """Lists of (line number, text); `measured` are the lines whose length counts, `cells` those of tables."""
+    """Lists of (line number, text); `measured` are the lines whose length is checked, `cells` those of tables."""
 
     prose: list
     code: list

@@ -1,5 +1,5 @@
-"""Instructions that a plugin over a vendor's driver adds to a launch, counted by callgrind: what hal_plugin_kernel_launch takes in all, less
-what the calls into the driver take."""
+"""Instructions that a plugin of a vendor's driver adds to a launch, counted by callgrind: those of
+hal_plugin_kernel_launch without the calls into the driver."""
 
 import os
 import re
@@ -13,7 +13,8 @@ NAME = re.compile(r"^(c?ob)=(\(\d+\))(?: (.*))?$")
 
 
 def split(path, plugin, library):
-    """Gives (all instructions, those of calls from the plugin into the driver) of a callgrind file; both are parts of files' names."""
+    """Returns (all instructions, those of calls from the plugin into the driver) of a callgrind file; both arguments
+    are parts of file names."""
     objects, own, other, total, driver = {}, "", "", 0, 0
     lines = iter(path.read_text().splitlines())
     for line in lines:
@@ -37,7 +38,7 @@ def split(path, plugin, library):
 
 
 def measure(build, plugin, library, **settings):
-    """Gives the instructions of one launch: the plugin's own and the driver's."""
+    """Returns the instructions of one launch: the plugin's own and the driver's."""
     environment = dict(os.environ, HAL_PLUGIN_TRIAL="0", HAL_PLUGIN_PATH=str(build / "plugins"), HAL_ALLOW_UNSAFE_PLUGINS="1", **settings)
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out"

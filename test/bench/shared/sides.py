@@ -1,8 +1,8 @@
-"""What the benchmarks of two sides share: ours and CPU torch measured in turn by one process, a process for each mode of the fake
-device, and a table whose rows are judged.
+"""Shared code of the benchmarks of two sides: the device and CPU PyTorch measured alternately by one process, a process
+for each mode of the fake device, and a table whose rows are evaluated.
 
-A script runs itself once more with --child in each mode (`run_child`); that process measures and prints its figures as JSON, and the
-script prints them beside its targets.
+A script runs itself once more with --child in each mode (`run_child`). That process measures and prints its figures as
+JSON, and the script prints them with its targets.
 """
 
 import argparse
@@ -15,13 +15,14 @@ import sys
 import time
 
 MODES = (("0", "inline"), ("1", "asynchronous"))  # HAL_FAKE_ASYNC and its name in the tables
-# Seconds before a side is timed: OpenMP's threads spin for milliseconds after the CPU's calls and must not hold a core of ours.
+# Seconds before a side is timed: OpenMP's threads spin for milliseconds after the CPU's calls and must not occupy a
+# core of the device.
 PAUSE = 0.05
 
 
-# ---- in the process that measures ----
+# ---- the measuring process ----
 def torch_with_device(plugin="fake"):
-    """Imports torch with the plugin's device in use, and gives it."""
+    """Imports torch with the plugin's device in use, and returns it."""
     import torch
 
     import torch_backend
@@ -31,19 +32,19 @@ def torch_with_device(plugin="fake"):
 
 
 def pair():
-    """The types of the two devices that are measured: the plugin's, and the CPU."""
+    """The types of the two measured devices: the plugin's, and the CPU."""
     import torch_backend
 
     return torch_backend.device_name(), "cpu"
 
 
 def synchronizer(torch, device):
-    """Gives the function that waits for a side's work."""
+    """Returns the function that waits for a side's work."""
     return torch.get_device_module(device).synchronize if device != "cpu" else lambda: None
 
 
 def time_row(call, synchronize, calls, clock=time.perf_counter):
-    """Seconds of one call in a row of them with one synchronisation at its end."""
+    """Seconds per call of a row of calls with one synchronization at its end."""
     begin = clock()
     for _ in range(calls):
         call()
@@ -52,7 +53,7 @@ def time_row(call, synchronize, calls, clock=time.perf_counter):
 
 
 def alternate(ours, peer, rounds, pause=PAUSE):
-    """Runs two functions that give seconds in turn, each after a pause; gives the median of each."""
+    """Runs two functions that return seconds alternately, each after a pause; returns the median of each."""
     samples = ([], [])
     for _ in range(rounds):
         for function, seconds in zip((ours, peer), samples):
@@ -61,9 +62,10 @@ def alternate(ours, peer, rounds, pause=PAUSE):
     return statistics.median(samples[0]), statistics.median(samples[1])
 
 
-# ---- in the process that judges ----
+# ---- the evaluating process ----
 def parser(script_doc, with_child=True, with_plugin=False):
-    """The options that such scripts have; --quick and --child only those that measure by `run_child`, --plugin those that ask."""
+    """The options of such scripts; only scripts that measure by `run_child` have --quick and --child, and only some
+    have --plugin."""
     result = argparse.ArgumentParser(description=script_doc.splitlines()[0])
     result.add_argument("--check", action="store_true", help="exit with 1 when a target is missed")
     if not with_child:
@@ -71,36 +73,38 @@ def parser(script_doc, with_child=True, with_plugin=False):
     result.add_argument("--quick", action="store_true", help="fewer rounds")
     result.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     if with_plugin:
-        result.add_argument("--plugin", default="fake", help="name of the plugin that is measured beside the CPU (fake)")
+        result.add_argument("--plugin", default="fake", help="name of the plugin that is compared with the CPU (fake)")
     return result
 
 
 def modes(plugin):
-    """(settings, title, HAL_FAKE_ASYNC or None) of each mode that a plugin is measured in: two of the fake device, one of others."""
+    """(settings, title, HAL_FAKE_ASYNC or None) of each measured mode of a plugin: two of the fake device, one of
+    others."""
     if plugin != "fake":
         return [({"TORCH_BACKEND": plugin}, plugin, None)]
     return [({"HAL_FAKE_ASYNC": mode}, title, mode) for mode, title in MODES]
 
 
 def run_python(*arguments, stderr=None, **settings):
-    """Runs Python with arguments and environment settings; gives what it prints."""
+    """Runs Python with arguments and environment settings; returns its output."""
     environment = {**os.environ, "TORCH_BACKEND": "fake", **settings}
     return subprocess.run([sys.executable, "-P", *arguments], env=environment, check=True, stdout=subprocess.PIPE, stderr=stderr, text=True).stdout
 
 
 def run_json(*arguments, **settings):
-    """Runs Python with arguments and environment settings; gives the JSON that it prints last."""
+    """Runs Python with arguments and environment settings; returns the JSON of its last line."""
     output = run_python(*arguments, **settings)
     return json.loads(output[re.search(r"^[\[{]", output, re.MULTILINE).start() :])
 
 
 def run_child(script, *arguments, **settings):
-    """Runs the script as the process that measures."""
+    """Runs the script as the measuring process."""
     return run_json(script, "--child", *arguments, **settings)
 
 
 class Table:
-    """Columns of given widths, the first from the left, and a verdict; rows are printed as they come, the missed ones counted."""
+    """Columns of given widths, the first left-aligned, and a verdict; rows are printed as they arrive, and missed
+    targets are counted."""
 
     def __init__(self, *widths):
         self.widths = widths

@@ -1,5 +1,5 @@
-/* broken.c: a plugin that breaks one rule. It opens a good plugin, HAL_BROKEN_OF, takes its table, and puts one function of its own
- * there: the row of the table at the end that HAL_BROKEN names. Nothing of it is of use but to test the conformance suite. */
+/* broken.c: a plugin that breaks one rule. It opens a good plugin, HAL_BROKEN_OF, copies its table, and replaces a
+ * function: the row of the table at the end that HAL_BROKEN names. It only serves to test the conformance suite. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -74,13 +74,13 @@ static hal_status_t info_says_async(int32_t device, hal_device_info_t *out_info)
 static hal_status_t info_says_visible(int32_t device, hal_device_info_t *out_info) {
   return info_flag(device, out_info, HAL_DEVICE_HOST_VISIBLE);
 }
-/* Puts other values into a longer struct than into a short one. */
+/* Writes other values into a longer struct than into a short one. */
 static hal_status_t info_depends_on_size(int32_t device, hal_device_info_t *out_info) {
   const hal_status_t status = good.device_info(device, out_info);
   if (HAL_HAS_FIELD(out_info, driver_version)) HAL_SET_FIELD(out_info, l2_bytes, out_info->l2_bytes + 1);
   return status;
 }
-/* Forgets the offset of an address within its allocation. */
+/* Drops the offset of an address within its allocation. */
 static hal_status_t host_pointer_no_offset(int32_t device, void *ptr, void **out_ptr) {
   void *there = NULL;
   const hal_status_t status = good.host_device_pointer(device, ptr, &there);
@@ -90,7 +90,7 @@ static hal_status_t host_pointer_no_offset(int32_t device, void *ptr, void **out
 static hal_status_t host_pointer_any(int32_t device, void *ptr, void **out_ptr) {
   return (void)device, *out_ptr = ptr, HAL_OK;
 }
-/* Goes on calling a watcher that was ended. */
+/* Continues to call a watcher that was ended. */
 static hal_device_event_fn_t watcher;
 static void *watcher_data;
 static hal_status_t watch_never_ends(int32_t device, uint32_t kinds, hal_device_event_fn_t fn, void *user_data) {
@@ -102,13 +102,13 @@ static hal_status_t synchronize_throttles(int32_t device) {
   if (watcher) watcher(watcher_data, &event);
   return good.device_synchronize(device);
 }
-/* Copies whole pitches: what lies between the rows changes, too. */
+/* Copies whole pitches: the bytes between the rows also change. */
 static hal_status_t copy_2d_gaps(stream_t *stream, const hal_copy_2d_t *copy) {
   hal_copy_2d_t wide = *copy;
   if (copy->width && copy->dst_pitch == copy->src_pitch) wide.width = copy->dst_pitch;
   return good.memory_copy_2d(stream, &wide);
 }
-/* Takes a rectangle of narrow rows for one of dense ones. */
+/* Treats a rectangle of narrow rows like a dense one. */
 static hal_status_t copy_2d_any_pitch(stream_t *stream, const hal_copy_2d_t *copy) {
   hal_copy_2d_t fixed = *copy;
   if (fixed.dst_pitch < fixed.width) fixed.dst_pitch = fixed.width;
@@ -118,7 +118,7 @@ static hal_status_t copy_2d_any_pitch(stream_t *stream, const hal_copy_2d_t *cop
 static hal_status_t batch_no_stride(stream_t *stream, const hal_copy_t *copies, size_t count, size_t stride) {
   hal_copy_t packed[256];
   if (count > 256 || count < 2) return good.memory_copy_batch(stream, copies, count, stride);
-  for (size_t i = 0; i < count; i++) packed[i] = copies[0]; /* those at the wrong places are no copies */
+  for (size_t i = 0; i < count; i++) packed[i] = copies[0]; /* those at the wrong positions are not copies */
   return good.memory_copy_batch(stream, packed, count, sizeof *packed);
 }
 static hal_status_t batch_forgets_last(stream_t *stream, const hal_copy_t *copies, size_t count, size_t stride) {
@@ -157,7 +157,7 @@ static hal_status_t alloc_lost_failure(int32_t device, size_t size, uint32_t fla
   if (good.memory_alloc(device, size, flags, out_ptr)) *out_ptr = NULL;
   return HAL_OK;
 }
-static hal_status_t alloc_touches(int32_t device, size_t size, uint32_t flags, void **out_ptr) {
+static hal_status_t alloc_writes(int32_t device, size_t size, uint32_t flags, void **out_ptr) {
   *out_ptr = NULL;
   return good.memory_alloc(device, size, flags, out_ptr);
 }
@@ -165,7 +165,7 @@ static hal_status_t alloc_silent(int32_t device, size_t size, uint32_t flags, vo
   const hal_status_t status = good.memory_alloc(device, size, flags, out_ptr);
   return status ? host->error_set(status, 0, "") : HAL_OK;
 }
-/* A cache of one block of 20000 bytes that two threads may take at once. */
+/* A cache of one block of 20000 bytes that two threads may acquire at once. */
 enum { RACED = 20000, KNOWN = 65536 };
 static void *volatile cached;
 static void *known[KNOWN];

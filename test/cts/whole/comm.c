@@ -1,4 +1,4 @@
-/* comm.c: what the library of collectives can do, and its communicators from their creation to their end. */
+/* comm.c: the capabilities of the library of collectives, and its communicators from creation to destruction. */
 #define _POSIX_C_SOURCE 200809L /* clock_gettime */
 #include "comm.h"
 
@@ -79,8 +79,8 @@ void comm_fail(hal_plugin_comm_t *comm, hal_status_t status, int32_t bad_rank, c
   }
 }
 
-/* Whether all have come is decided once, for all ranks: the last one to come and those whose time is over change one
- * word. */
+/* Whether all ranks have arrived is decided once, for all: the last rank to arrive and those whose time is over
+ * change one word. */
 static void look_for_ranks(hal_plugin_comm_t *comm) {
   comm_room_t *const room = comm->room;
   int32_t waiting = ROOM_WAITING;
@@ -187,7 +187,7 @@ void comm_drop(hal_plugin_comm_t *comm) {
   free(comm);
 }
 
-/* The others need not wait for a rank that has given up. */
+/* The others need not wait for a rank that has cancelled. */
 static void give_up(hal_plugin_comm_t *comm) {
   int32_t waiting = ROOM_WAITING;
   if (comm->room) atomic_compare_exchange_strong(&comm->room->state, &waiting, ROOM_GIVEN_UP);
@@ -230,13 +230,12 @@ hal_status_t whole_comm_create(int32_t device, const hal_comm_desc_t *desc, hal_
 
 /* ---- ends ---- */
 
-/* Jobs look at the state while they wait, and at their start: those that are queued end when their stream comes
- * there. */
+/* Jobs check the state while they wait, and at their start: queued jobs end when their stream reaches them. */
 hal_status_t whole_comm_abort(hal_plugin_comm_t *comm, const char *reason) {
   if (atomic_exchange(&comm->state, (int)HAL_COMM_ABORTED) == (int)HAL_COMM_ABORTED) return HAL_OK;
   comm_fail(comm, HAL_ABORTED, comm->rank, reason ? reason : "aborted");
   give_up(comm);
-  if (comm->room && !atomic_exchange(&comm->room->aborting, 1)) { /* the first one tells the other ranks */
+  if (comm->room && !atomic_exchange(&comm->room->aborting, 1)) { /* the first one notifies the other ranks */
     snprintf(comm->room->reason, sizeof comm->room->reason, "rank %d aborted: %s", (int)comm->rank,
              reason ? reason : "no reason was given");
     atomic_store(&comm->room->aborted_by, comm->rank + 1);
@@ -244,7 +243,7 @@ hal_status_t whole_comm_abort(hal_plugin_comm_t *comm, const char *reason) {
   return HAL_OK;
 }
 
-/* Jobs of an aborted communicator end by themselves, and keep it as long. */
+/* Jobs of an aborted communicator end automatically, and keep it until then. */
 static hal_status_t drain(hal_plugin_comm_t *comm, int64_t timeout_ns) {
   const int64_t end = timeout_ns > 0 ? comm_now() + timeout_ns : 0;
   if (atomic_load(&comm->state) == (int)HAL_COMM_ABORTED) return HAL_OK;

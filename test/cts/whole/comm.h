@@ -1,8 +1,8 @@
-/* comm.h: communicators of the whole plugin. The ranks of one share a file without a name, the room, which the
- * process that made the id created and the others open through /proc: comm_room.c. In it lies a ring of bytes for
- * each pair of ranks, and every collective is a set of transfers through these rings: comm_transfer.c. comm.c has
- * the communicators' lives, comm_calls.c the calls, comm_reduce.c the numbers, comm_divide.c splitting, shrinking
- * and registered memory. */
+/* comm.h: communicators of the whole plugin. The ranks of a communicator share an unnamed file, the shared region,
+ * which the process that created the id creates and the others open through /proc: comm_room.c. It contains a ring
+ * of bytes for each pair of ranks, and each collective is a set of transfers through these rings: comm_transfer.c.
+ * comm.c has the communicators' creation and destruction, comm_calls.c the calls, comm_reduce.c the numbers,
+ * comm_divide.c splitting, shrinking and registered memory. */
 #ifndef TEST_CTS_WHOLE_COMM_H_
 #define TEST_CTS_WHOLE_COMM_H_
 
@@ -13,25 +13,25 @@
 
 enum { COMM_RANKS = 8, COMM_RING = 1 << 16, COMM_RECORDS = 4, COMM_TEXT = 160 };
 
-/* What lies in the bytes of comm_unique_id. */
+/* The contents of the bytes of comm_unique_id. */
 typedef struct comm_id_s {
   uint32_t magic;
-  int32_t pid, file; /* of the process that made it */
+  int32_t pid, file; /* of the process that created it */
   uint32_t reserved;
-  uint64_t nonce; /* of the room: the number of a file is used again */
+  uint64_t nonce; /* of the shared region: the number of a file is reused */
 } comm_id_t;
 
-/* ---- what the ranks share ---- */
+/* ---- state shared by the ranks ---- */
 
-typedef struct comm_ring_s { /* counts of bytes; the next one lies at count % COMM_RING */
+typedef struct comm_ring_s { /* counts of bytes; the next one is at count % COMM_RING */
   _Atomic uint64_t written, read;
   uint8_t bytes[COMM_RING];
 } comm_ring_t;
 
-typedef struct comm_record_s { /* what a rank says when a communicator is divided */
+typedef struct comm_record_s { /* the request of a rank when a communicator is divided */
   _Atomic uint64_t number;     /* of the division, from 1 on */
   int32_t color, key;
-  comm_id_t id; /* of the new communicator, should this rank become its first */
+  comm_id_t id; /* of the new communicator, if this rank becomes its first */
 } comm_record_t;
 
 enum { ROOM_WAITING, ROOM_COMPLETE, ROOM_GIVEN_UP };
@@ -39,7 +39,7 @@ enum { ROOM_WAITING, ROOM_COMPLETE, ROOM_GIVEN_UP };
 typedef struct comm_room_s {
   uint64_t nonce;
   _Atomic int32_t size, joined,
-      state;                  /* size: 0 until the first rank comes. state: ROOM_*, which every rank sees alike */
+      state;                  /* size: 0 until the first rank arrives. state: ROOM_*, which is the same for each rank */
   _Atomic int32_t aborted_by; /* rank + 1; then `reason` is complete */
   _Atomic int32_t aborting;
   char reason[COMM_TEXT];
@@ -48,11 +48,11 @@ typedef struct comm_room_s {
     _Atomic uint64_t read;     /* the last division whose records it has read */
   } ranks[COMM_RANKS];
   comm_record_t records[COMM_RECORDS][COMM_RANKS];
-  /* By from and to; messages (SEND, RECV) have their own. Pages that nobody writes take no memory. */
+  /* By from and to; messages (SEND, RECV) have their own. Unwritten pages use no memory. */
   comm_ring_t rings[2][COMM_RANKS][COMM_RANKS];
 } comm_room_t;
 
-/* ---- a rank's own side ---- */
+/* ---- private state of a rank ---- */
 
 typedef struct comm_job_s comm_job_t;
 
@@ -61,18 +61,17 @@ struct hal_plugin_comm_memory_s { /* of comm_register */
 };
 
 struct hal_plugin_comm_s {
-  atomic_int users; /* the caller, each job, and a communicator that is made of this one */
+  atomic_int users; /* the caller, each job, and a communicator that is created from this one */
   atomic_int state; /* HAL_COMM_* */
   int32_t device, rank, size;
   comm_id_t id;
   comm_room_t *_Atomic room;
-  int watches[COMM_RANKS]; /* descriptors that show the end of the other processes; -1 = none */
+  int watches[COMM_RANKS]; /* descriptors that report the exit of the other processes; -1 = none */
   int64_t deadline;        /* of the creation; 0 = none */
   atomic_int jobs;         /* that are queued, without captured ones */
   _Atomic uint64_t queued, started, done, divisions;
-  unsigned busy[2]
-               [2]; /* of the job that is running: peers with an earlier transfer, of messages or not, by direction */
-  /* A communicator that is being made of another one. */
+  unsigned busy[2][2]; /* of the running job: peers with an earlier transfer, of messages or not, by direction */
+  /* A communicator that is being created from another one. */
   atomic_flag looking;
   hal_plugin_comm_t *parent;
   uint64_t division;
@@ -93,31 +92,31 @@ int64_t comm_now(void); /* nanoseconds */
 void comm_nap(void);
 
 /* ---- comm.c ---- */
-/* Makes a communicator in the state CREATING, without a room. */
+/* Creates a communicator in the state CREATING, without a shared region. */
 hal_status_t comm_new(int32_t device, const hal_comm_desc_t *desc, hal_plugin_comm_t **out_comm);
 void comm_keep(hal_plugin_comm_t *comm);
 void comm_drop(hal_plugin_comm_t *comm); /* the last user frees it */
-/* Completes a creation: waits for it unless the descriptor says NONBLOCKING; drops the communicator after a failure. */
+/* Completes a creation: waits for it unless the descriptor has NONBLOCKING; drops the communicator after a failure. */
 hal_status_t comm_complete(hal_plugin_comm_t *comm, const hal_comm_desc_t *desc, hal_plugin_comm_t **out_comm);
 /* Records the first failure; the state becomes FAILED unless it is ABORTED. */
 void comm_fail(hal_plugin_comm_t *comm, hal_status_t status, int32_t bad_rank, const char *text);
-/* Goes on with the creation and looks for failures, without waiting. Returns the state. */
+/* Continues the creation and checks for failures, without waiting. Returns the state. */
 uint32_t comm_look(hal_plugin_comm_t *comm);
-/* HAL_OK when the communicator takes calls, else why not. */
+/* Returns HAL_OK if the communicator accepts calls, else the error. */
 hal_status_t comm_check(hal_plugin_comm_t *comm, const char *op);
 hal_status_t comm_check_flags(const char *op, uint32_t flags, uint32_t known);
 
 /* ---- comm_room.c ---- */
 hal_status_t comm_id_make(comm_id_t *out_id);
-void comm_id_drop(const comm_id_t *id); /* closes the file, in the process that made it; others are not affected */
-/* Opens the room and takes the rank's place in it. */
+void comm_id_drop(const comm_id_t *id); /* closes the file, in the process that created it; others are not affected */
+/* Opens the shared region and registers the rank in it. */
 hal_status_t comm_room_join(hal_plugin_comm_t *comm, const comm_id_t *id);
 void comm_room_leave(hal_plugin_comm_t *comm);
-void comm_room_watch(hal_plugin_comm_t *comm);     /* the processes of all ranks, once all have come */
-int comm_room_find_ended(hal_plugin_comm_t *comm); /* a rank whose process has ended without leaving; -1 = none */
+void comm_room_watch(hal_plugin_comm_t *comm);     /* the processes of all ranks, once all have arrived */
+int comm_room_find_ended(hal_plugin_comm_t *comm); /* a rank whose process has exited without leaving; -1 = none */
 
 /* ---- comm_divide.c ---- */
-/* Goes on with a division: joins the new room once all ranks have said what they want. */
+/* Continues a division: joins the new shared region once all ranks have written their requests. */
 void comm_divide_look(hal_plugin_comm_t *comm);
 
 /* ---- comm_transfer.c: jobs ---- */

@@ -54,7 +54,7 @@ static hal_status_t check_call(const hal_comm_call_t *one) {
   return !status && comm_reduces(call->op) ? check_reduction(call) : status;
 }
 
-/* ---- copies of what the caller may change ---- */
+/* ---- copies of data that the caller may change ---- */
 
 static const uint64_t *copy_array(uint64_t **to, const uint64_t *from, int count) {
   if (!from) return NULL;
@@ -83,7 +83,7 @@ static hal_status_t copy_call(comm_work_t *work, const hal_comm_call_t *one) {
 
 /* ---- the queue ---- */
 
-/* Work of the other streams runs before the job, and after it: the job itself is on one. */
+/* Work of the other streams runs before the job, and after it: the job itself is on one stream. */
 static hal_status_t order(int32_t device, stream_t *before, stream_t *after) {
   event_t *event = NULL;
   hal_status_t status = before == after ? HAL_OK : whole_good.event_create(device, 0, &event);
@@ -109,7 +109,7 @@ static void keep_captured(comm_job_t *job) {
   pthread_mutex_unlock(&owner->lock);
 }
 
-/* The job keeps its communicators, and counts among their calls. */
+/* The job keeps its communicators, and is counted in their calls. */
 static void keep_all(comm_job_t *job) {
   for (size_t i = 0; i < job->count; i++) {
     atomic_fetch_add(&job->works[i].comm->jobs, 1);
@@ -160,7 +160,7 @@ static hal_status_t make_job(const hal_comm_call_t *calls, size_t count, size_t 
   return HAL_OK;
 }
 
-/* Puts the job on `stream` after the work of the calls' other streams, or that of the others after the job. */
+/* Queues the job on `stream` after the work of the calls' other streams, or that of the others after the job. */
 static hal_status_t order_all(const hal_comm_call_t *calls, size_t count, size_t stride, stream_t *stream,
                               int others_wait) {
   const int32_t device = calls->comm->device;
@@ -176,7 +176,7 @@ hal_status_t whole_comm_submit(const hal_comm_call_t *calls, size_t count, size_
   hal_status_t status = HAL_OK;
   stream_t *stream = NULL;
   comm_job_t *job = NULL;
-  int has_null = 0; /* a call that is done on return */
+  int has_null = 0; /* a call that is complete on return */
   for (size_t i = 0; i < count && !status; i++) status = check_call(call_at(calls, stride, i));
   if (status || !count) return status;
   status = make_job(calls, count, stride, &job);

@@ -1,6 +1,6 @@
-/* comm_divide.c: communicators of a part of another one's ranks, and memory registered with one. Each rank writes
- * what it wants into the parent's room; when all have, each reads who belongs to it, and joins the room of the first
- * of them. */
+/* comm_divide.c: communicators of a subset of another one's ranks, and registered memory. Each rank writes its
+ * request into the parent's shared region. When all have, each reads the members of its group, and joins the shared
+ * region of the first of them. */
 #include <stdio.h>
 
 #include "comm.h"
@@ -14,9 +14,9 @@ static int comes_before(hal_plugin_comm_t *parent, uint64_t number, int one, int
   return a != b ? a < b : one < other;
 }
 
-/* ---- what each rank reads ---- */
+/* ---- data that each rank reads ---- */
 
-/* The first rank that has not said what it wants; -1 = none. */
+/* The first rank that has not written its request; -1 = none. */
 static int find_missing(const hal_plugin_comm_t *comm) {
   for (int i = 0; i < comm->parent->size; i++)
     if ((comm->among >> i & 1) && atomic_load(&record_of(comm->parent, comm->division, i)->number) != comm->division)
@@ -38,7 +38,7 @@ static void join_division(hal_plugin_comm_t *comm) {
   atomic_store(&parent->room->ranks[parent->rank].read, comm->division);
   if (first != parent->rank) comm_id_drop(&comm->id);
   const hal_status_t status = comm_room_join(comm, &id);
-  if (status) comm_fail(comm, status, -1, "the room of the first rank cannot be opened");
+  if (status) comm_fail(comm, status, -1, "the shared region of the first rank cannot be opened");
 }
 
 void comm_divide_look(hal_plugin_comm_t *comm) {
@@ -54,9 +54,9 @@ void comm_divide_look(hal_plugin_comm_t *comm) {
   atomic_flag_clear(&comm->looking);
 }
 
-/* ---- what each rank writes ---- */
+/* ---- data that each rank writes ---- */
 
-/* Records are used again: the others have read the one that is replaced. */
+/* Records are reused: the others have read the one that is replaced. */
 static hal_status_t wait_for_record(hal_plugin_comm_t *parent, unsigned among, uint64_t number, int64_t timeout_ns) {
   const int64_t end = timeout_ns > 0 ? comm_now() + timeout_ns : 0;
   for (int i = 0; number > COMM_RECORDS && i < parent->size; i++)
@@ -98,7 +98,7 @@ hal_status_t whole_comm_split(hal_plugin_comm_t *parent, int32_t color, int32_t 
   return status ? status : divide(parent, (1U << parent->size) - 1, color, key, desc, out_comm);
 }
 
-/* The parent may have failed: its room is there as long as one rank has it. */
+/* The parent may have failed: its shared region exists as long as one rank has it. */
 hal_status_t whole_comm_shrink(hal_plugin_comm_t *parent, const int32_t *ranks, size_t count, uint32_t flags,
                                const hal_comm_desc_t *desc, hal_plugin_comm_t **out_comm) {
   unsigned among = (1U << parent->size) - 1;
@@ -120,7 +120,7 @@ hal_status_t whole_comm_shrink(hal_plugin_comm_t *parent, const int32_t *ranks, 
   return divide(parent, among, 0, parent->rank, desc, out_comm);
 }
 
-/* ---- registered memory: transfers use all memory alike, so that there is nothing to prepare ---- */
+/* ---- registered memory: transfers use all memory in the same way, so that no preparation is needed ---- */
 
 hal_status_t whole_comm_register(hal_plugin_comm_t *comm, void *ptr, size_t size, uint32_t flags,
                                  hal_plugin_comm_memory_t **out_memory) {
@@ -129,8 +129,8 @@ hal_status_t whole_comm_register(hal_plugin_comm_t *comm, void *ptr, size_t size
   if (!status) status = comm_check(comm, "comm_register");
   if (status) return status;
   if (!ptr || !size || whole_good.memory_pointer_info(ptr, &info) || info.kind != HAL_POINTER_DEVICE)
-    return comm_refuse(HAL_INVALID_ARGUMENT, "whole: comm_register of %zu bytes at %p, which is no device memory", size,
-                       ptr);
+    return comm_refuse(HAL_INVALID_ARGUMENT, "whole: comm_register of %zu bytes at %p, which is not device memory",
+                       size, ptr);
   hal_plugin_comm_memory_t *const memory = calloc(1, sizeof *memory);
   if (!memory) return comm_refuse(HAL_RESOURCE_EXHAUSTED, "whole: no memory to register memory");
   pthread_mutex_lock(&comm->lock);

@@ -1,5 +1,5 @@
-/* comm_reduce.c: reductions. float16, bfloat16 and float32 are computed in float32, the order is that of the ranks,
- * and the result is rounded once: the same bits on every rank. A complex number is two numbers. */
+/* comm_reduce.c: reductions. float16, bfloat16 and float32 are computed in float32, in the order of the ranks, and
+ * the result is rounded once: the same bits on each rank. A complex number is two numbers. */
 #include <math.h>
 
 #include "comm.h"
@@ -70,7 +70,7 @@ static int64_t load_integer(hal_dtype_t dtype, const void *at) {
 
 /* ---- two numbers ---- */
 
-/* NaN stays, whichever comes first. */
+/* NaN propagates, in any order. */
 static double join_floats(uint32_t reduce, double a, double b) {
   switch (reduce) {
     case HAL_REDUCE_PROD:
@@ -131,7 +131,7 @@ static void reduce_float(const hal_collective_t *call, hal_dtype_t dtype, const 
   store_float(dtype, to, sum);
 }
 
-/* The sum of truths is "or", their product "and". */
+/* The sum of bools is "or", their product "and". */
 static void reduce_integer(const hal_collective_t *call, hal_dtype_t dtype, const uint8_t *at, size_t block, int ranks,
                            void *to) {
   const int is_bool = dtype == HAL_BOOL;

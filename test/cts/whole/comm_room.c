@@ -1,4 +1,4 @@
-/* comm_room.c: ids and rooms of communicators: see comm.h. */
+/* comm_room.c: ids and shared regions of communicators: see comm.h. */
 #define _GNU_SOURCE /* memfd_create */
 #include <fcntl.h>
 #include <poll.h>
@@ -11,7 +11,7 @@
 
 enum { MAGIC = 0x77686f6c };
 
-/* Rooms that this process made and whose ranks have not all come. */
+/* Shared regions that this process created and whose ranks have not all arrived. */
 typedef struct made_s {
   struct made_s *next;
   comm_id_t id;
@@ -93,12 +93,12 @@ void comm_room_leave(hal_plugin_comm_t *comm) {
   comm_id_drop(&comm->id);
 }
 
-/* A descriptor of a process becomes readable when the process ends, also while its parent has not waited for it. */
+/* A descriptor of a process becomes readable when the process exits, also if its parent has not waited for it. */
 void comm_room_watch(hal_plugin_comm_t *comm) {
   for (int i = 0; i < comm->size; i++)
     if (i != comm->rank)
       comm->watches[i] = (int)syscall(SYS_pidfd_open, (pid_t)atomic_load(&comm->room->ranks[i].pid), 0);
-  comm_id_drop(&comm->id); /* all ranks have the room open */
+  comm_id_drop(&comm->id); /* all ranks have opened the shared region */
 }
 
 int comm_room_find_ended(hal_plugin_comm_t *comm) {

@@ -1,6 +1,6 @@
-/* comm_transfer.c: jobs. A job is the calls of one comm_submit, as a host function of a stream: all its transfers
- * progress together, those of one pair of ranks and one direction in their order. It ends when all are done, or when
- * their communicator has failed or was aborted. */
+/* comm_transfer.c: jobs. A job consists of the calls of one comm_submit and runs as a host function of a stream. All
+ * its transfers progress together, those of one pair of ranks and one direction in their order. It ends when all are
+ * done, or when their communicator has failed or was aborted. */
 #include <sched.h>
 #include <stdio.h>
 
@@ -17,7 +17,7 @@ int comm_reduces(uint32_t op) {
 typedef struct blocks_s { /* one for each rank */
   uint8_t *base;
   const uint64_t *counts, *displs;
-  uint64_t count; /* where there are no counts */
+  uint64_t count; /* if there are no counts */
 } blocks_t;
 
 static uint64_t count_at(const blocks_t *blocks, int rank) {
@@ -87,7 +87,7 @@ static void plan_work(comm_job_t *job, comm_work_t *work) {
       if (is_root) add_blocks(job, work, 1, &out, 0, size);
       add_same(job, work, 0, recv, root, root + 1);
       break;
-    case HAL_COMM_BARRIER: /* a byte to and from every rank */
+    case HAL_COMM_BARRIER: /* a byte to and from each rank */
       for (int i = 0; i < size; i++) add(job, work, i, 1, &work->token, 1, 1), add(job, work, i, 0, &work->token, 1, 1);
       break;
     default:
@@ -118,7 +118,7 @@ void comm_job_free(comm_job_t *job) {
 
 static int is_over(hal_plugin_comm_t *comm) { return atomic_load(&comm->state) != (int)HAL_COMM_READY; }
 
-/* Moves what the ring has room for, or what has come. Returns the bytes. */
+/* Moves as many bytes as the ring has free, or has received. Returns the bytes. */
 static size_t move(comm_ring_t *ring, comm_transfer_t *transfer) {
   const uint64_t written = atomic_load(&ring->written), read = atomic_load(&ring->read);
   const uint64_t at = transfer->sends ? written : read;
@@ -136,7 +136,7 @@ static size_t move(comm_ring_t *ring, comm_transfer_t *transfer) {
   return most;
 }
 
-/* A rank that has destroyed its communicator sends nothing more: what it sent before is looked for once more. */
+/* A rank that has destroyed its communicator sends nothing more: check once more for the bytes that it sent before. */
 static void check_left(comm_transfer_t *transfer) {
   hal_plugin_comm_t *const comm = transfer->work->comm;
   char text[COMM_TEXT];

@@ -1,5 +1,6 @@
-/* ipc.c: memory and events of other processes. Memory of memory_alloc is a file without a name, made by the good plugin's virtual
- * memory; another process opens it through /proc. An event between processes is two numbers in such a file. */
+/* ipc.c: memory and events of other processes. Memory of memory_alloc is an unnamed file, created by the good
+ * plugin's virtual memory; another process opens it through /proc. An event between processes is two numbers in such
+ * a file. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -22,7 +23,7 @@ typedef struct segment_s {
 static segment_t *segments;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-typedef struct handle_s { /* what lies in hal_ipc_handle_t */
+typedef struct handle_s { /* contents of hal_ipc_handle_t */
   uint32_t kind;
   int32_t pid, file;
   uint64_t size;
@@ -57,7 +58,8 @@ static hal_status_t remove_segment(int32_t device, void *ptr, int is_own) {
   segment_t *const found = *at;
   if (found) *at = found->next;
   pthread_mutex_unlock(&lock);
-  if (!found) return whole_refuse(HAL_INVALID_ARGUMENT, "whole: this address is not one that was given out; give that");
+  if (!found)
+    return whole_refuse(HAL_INVALID_ARGUMENT, "whole: this address is not the start of an allocation; pass that");
   whole_good.virtual_unmap(device, ptr, found->size);
   whole_good.virtual_unreserve(device, ptr, found->size);
   whole_good.virtual_release(device, found->memory);
@@ -80,7 +82,7 @@ hal_status_t whole_memory_alloc(int32_t device, size_t size, uint32_t flags, voi
   hal_memory_handle_t handle = {.file = -1};
   if (flags) return HAL_UNIMPLEMENTED; /* none is known */
   if (whole < size || whole > SIZE_MAX / 4)
-    return whole_refuse(HAL_RESOURCE_EXHAUSTED, "whole: so much memory is not there; ask for less");
+    return whole_refuse(HAL_RESOURCE_EXHAUSTED, "whole: out of memory; request less");
   hal_status_t status = whole_good.virtual_create(device, whole, HAL_HANDLE_FILE, &memory);
   if (status == HAL_UNIMPLEMENTED) return whole_good.memory_alloc(device, size, flags, out_ptr); /* in this setting */
   if (status) return status;
@@ -162,7 +164,7 @@ typedef struct between_s {
   struct between_s *next;
   shared_t *shared;
   int file;
-  int32_t refs; /* by the user, and by what is queued */
+  int32_t refs; /* references of the user, and of queued work */
 } between_t;
 static between_t *betweens;
 

@@ -1,4 +1,5 @@
-/* module.c: modules as bytes. A module of host functions is its table, which is good in this process only, behind a checksum. */
+/* module.c: modules as bytes. A module of host functions is its table, which is valid in this process only, after a
+   checksum. */
 #include <pthread.h>
 
 #include "whole.h"
@@ -43,7 +44,7 @@ hal_status_t whole_module_load(int32_t device, const hal_module_desc_t *desc, ha
     if (desc->size >= sizeof head) memcpy(&head, desc->data, sizeof head);
     host.dialect = "host", host.data = (const uint8_t *)desc->data + sizeof head, host.size = desc->size - sizeof head;
     if (desc->size < sizeof head || head.size != host.size || head.sum != sum_of(host.data, host.size))
-      return whole_refuse(HAL_INVALID_ARGUMENT, "whole: module_load of a binary that is not as module_export gave it");
+      return whole_refuse(HAL_INVALID_ARGUMENT, "whole: module_load of a binary that module_export did not return");
   }
   hal_status_t status = whole_good.module_load(device, &host, &module);
   if (status || strcmp(host.dialect, "host")) return status ? status : (*out_module = module, HAL_OK);
@@ -53,7 +54,7 @@ hal_status_t whole_module_load(int32_t device, const hal_module_desc_t *desc, ha
   return HAL_OK;
 }
 
-/* The link to what is known of the module; under the lock. */
+/* The link to the module's properties; under the lock. */
 static known_t **find(const hal_plugin_module_t *module) {
   known_t **at = &all;
   while (*at && (*at)->module != module) at = &(*at)->next;

@@ -1,4 +1,5 @@
-/* own_ops.h: operators in plain C on memory that the host sees, right and with faults, for the plugins of this folder and ../broken. */
+/* own_ops.h: operators in plain C on memory that the host can access, correct and with faults, for the plugins of
+   this folder and ../broken. */
 #ifndef TEST_CTS_OWN_OPS_H_
 #define TEST_CTS_OWN_OPS_H_
 
@@ -16,10 +17,10 @@ enum own_fault {
   OWN_WORD_SATURATES,   /* int32 does not wrap */
   OWN_BYTE_IS_SIGNED,   /* uint8 is read as int8 */
   OWN_BOOL_IS_NUMBER,   /* a bool becomes 2 or 3 */
-  OWN_GRADIENT_SWAPPED, /* the gradient is taken for the output */
+  OWN_GRADIENT_SWAPPED, /* the gradient is used as the output */
   OWN_POINT_IS_EMPTY,   /* a tensor without dimensions has no elements */
-  OWN_RESULT_IS_DENSE,  /* the result's strides are not looked at */
-  OWN_FIVE_ARE_FOUR,    /* of five dimensions the first is taken for 1 */
+  OWN_RESULT_IS_DENSE,  /* the result's strides are ignored */
+  OWN_FIVE_ARE_FOUR,    /* of five dimensions the first is treated as 1 */
   OWN_IGNORES_STREAM,   /* computes at once */
   OWN_FORGETS_NAN,      /* the larger of NaN and a number is the number */
   OWN_ZERO_IS_POSITIVE, /* a zero has no sign */
@@ -28,7 +29,7 @@ enum own_fault {
   OWN_EMPTY_IS_ONE,     /* a tensor without elements has one */
 };
 static hal_status_t (*own_synchronize)(hal_plugin_stream_t *stream)
-    __attribute__((unused)); /* of the device, set by who includes this */
+    __attribute__((unused)); /* of the device, defined by the including file */
 typedef struct own_op_s {
   const char *name;
   enum { OWN_ADD, OWN_MUL, OWN_MAXIMUM, OWN_EQ, OWN_NEG, OWN_TANH_BACKWARD, OWN_THRESHOLD_BACKWARD } op;
@@ -42,7 +43,7 @@ static inline double own_half(uint16_t bits) {
                                      : ldexp(fraction, -24);
   return bits >> 15 ? -size : size;
 }
-static inline uint16_t own_to_half(double value) { /* the nearest one, by halving the list of all */
+static inline uint16_t own_to_half(double value) { /* the nearest one, by bisection of the list of all */
   uint16_t low = 0, high = 0x7bff;
   if (isnan(value)) return 0x7e00;
   if (fabs(value) >= 65520) return signbit(value) ? 0xfc00 : 0x7c00; /* half a step above the largest */
@@ -151,7 +152,8 @@ static inline int64_t own_whole(const own_op_t *own, hal_dtype_t dtype, int64_t 
   return whole;
 }
 
-/* add.Tensor with alpha 2 and threshold_backward with threshold 1 only, as the suite calls them; others are declined. */
+/* add.Tensor with alpha 2 and threshold_backward with threshold 1 only, as the suite calls them; others are
+   declined. */
 static inline hal_status_t own_run(void *state, const hal_op_call_t *call) {
   const own_op_t *const own = state;
   const hal_tensor_t *const result = call->results[0], *const a = call->args[0].u.t,
@@ -187,7 +189,7 @@ static inline hal_status_t own_run(void *state, const hal_op_call_t *call) {
   return HAL_OK;
 }
 
-/* Answers op_find of a device whose memory the host sees. */
+/* Implements op_find of a device whose memory the host can access. */
 static inline hal_status_t own_find(const char *name, enum own_fault fault, hal_op_own_t *out_op) {
   static own_op_t list[] = {{"add.Tensor", OWN_ADD, 0},
                             {"mul.Tensor", OWN_MUL, 0},

@@ -1,5 +1,5 @@
-/* program.c: a compiler of whole programs, for dense float32 tensors on a device whose memory the host sees. A program is a list of steps over
- * buffers; its execution is one host function on the stream. */
+/* program.c: a compiler of whole programs, for dense float32 tensors on a device whose memory the host can access. A
+ * program is a list of steps over buffers; its execution is one host function on the stream. */
 #define _POSIX_C_SOURCE 200809L
 #include <math.h>
 #include <time.h>
@@ -109,7 +109,7 @@ static void destroy(void *state, void *program) { (void)state, free(program); }
 
 hal_status_t whole_program_compiler(int32_t device, hal_compiler_t *out_compiler) {
   hal_device_info_t info = {.struct_size = sizeof info};
-  const char *const slow = getenv("HAL_WHOLE_COMPILER_MS"); /* to answer, for tests of who asks meanwhile */
+  const char *const slow = getenv("HAL_WHOLE_COMPILER_MS"); /* delay of the reply, for tests of concurrent queries */
   if (whole_good.device_info(device, &info) || !(info.flags & HAL_DEVICE_HOST_VISIBLE)) return HAL_NOT_FOUND;
   if (slow) nanosleep(&(struct timespec){.tv_nsec = 1000000 * strtol(slow, NULL, 10)}, NULL);
   const size_t size = out_compiler->struct_size;

@@ -1,5 +1,5 @@
-/* stream_failure.c: failures of streams. The work of this plugin is host functions, which cannot fail by themselves:
- * they leave the failure here, and the stream's next synchronization or query reports it, once. */
+/* stream_failure.c: failures of streams. The work of this plugin consists of host functions, which cannot fail
+ * themselves: they store the failure here, and the stream's next synchronization or query reports it, once. */
 #include <pthread.h>
 #include <stdio.h>
 
@@ -14,7 +14,7 @@ static struct {
 } failures[FAILURES];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* The first failure of a stream stays. */
+/* The first failure of a stream is kept. */
 void whole_stream_failed(int32_t device, stream_t *stream, hal_status_t status, const char *text) {
   int room = -1, known = 0;
   pthread_mutex_lock(&lock);
@@ -36,7 +36,7 @@ static void forget(const stream_t *stream) {
   pthread_mutex_unlock(&lock);
 }
 
-/* The failure of a stream, or, where that is NULL and `device` is not -1, of any stream of the device. */
+/* The failure of a stream or, if that is NULL and `device` is not -1, of any stream of the device. */
 static hal_status_t take(int32_t device, const stream_t *stream) {
   hal_status_t status = HAL_OK;
   char text[COMM_TEXT];
@@ -70,7 +70,7 @@ hal_status_t whole_device_synchronize(int32_t device) {
   return status ? status : take(device, NULL);
 }
 
-/* A stream may get the address of one that ended with a failure which nobody was told. */
+/* A stream may have the address of one that ended with an unreported failure. */
 hal_status_t whole_stream_create(int32_t device, const hal_stream_desc_t *desc, stream_t **out_stream) {
   const hal_status_t status = whole_good.stream_create(device, desc, out_stream);
   if (!status && *out_stream) forget(*out_stream);

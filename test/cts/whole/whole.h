@@ -1,6 +1,7 @@
-/* whole.h: what the parts of the whole plugin share. It opens a good plugin, HAL_WHOLE_OF, whose device is the host's CPU and whose
- * memory the host sees, and adds in plain C what no plugin of this repository has yet: memory and events of other processes,
- * registered host memory, operators of its own. The conformance suite's cases for these run on it. */
+/* whole.h: shared by the files of the whole plugin. It opens a good plugin, HAL_WHOLE_OF, whose device is the host's
+ * CPU and whose memory the host can access, and adds in plain C functions that no plugin of this repository has yet:
+ * memory and events of other processes, registered host memory, its own operators. The conformance suite's cases for
+ * these run on it. */
 #ifndef TEST_CTS_WHOLE_H_
 #define TEST_CTS_WHOLE_H_
 

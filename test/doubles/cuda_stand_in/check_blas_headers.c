@@ -1,5 +1,5 @@
-/* check_blas_headers.c: as check_headers.c, for cuBLASLt. */
-/* Other calls take the short types, whose headers want those of a package more. */
+/* check_blas_headers.c: like check_headers.c, for cuBLASLt. */
+/* Other calls use the short types, whose headers need those of another package. */
 #define __CUDA_FP16_H__
 #define __CUDA_BF16_H__
 typedef struct {
@@ -7,7 +7,8 @@ typedef struct {
 } __half;
 typedef __half __nv_bfloat16;
 #include <cublasLt.h>
-/* cublasLt.h has CUDA's runtime, whose cudaStream_t is the driver's CUstream; cuda.h gives the driver's types. */
+/* cublasLt.h includes CUDA's runtime, whose cudaStream_t is the driver's CUstream; cuda.h declares the driver's
+   types. */
 #include <cuda.h>
 
 #include "blas_api.h"

@@ -1,5 +1,6 @@
-/* check_dnn_graphs.c: has the real cuDNN, of 9.8 or later, make plans of the plugin's graphs for devices that are only described (check_dnn_graphs.py):
- * each graph has an engine that gives the same bits each time, and whose kernels compile. Nothing is computed. */
+/* check_dnn_graphs.c: makes the real cuDNN, 9.8 or later, create plans of the plugin's graphs for devices that are
+ * only described (check_dnn_graphs.py). Each graph must have an engine that is deterministic and whose kernels
+ * compile. Nothing is computed. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +8,7 @@
 
 #include "attention.h"
 
-/* What makes plans without a device; of no version that the plugin needs. */
+/* Creates plans without a device; from a later version than the plugin requires. */
 enum {
   DEVICE_DESCRIPTOR = 38,
   DEVICE_TEXT = 2702,
@@ -37,7 +38,7 @@ static void load(void) {
   }
 }
 
-/* ---- devices ---------------------------------------------------------------------------------------------------------------------------- */
+/* ---- devices ---- */
 
 static dnn_node_t device_of(int capability) {
   char text[1400];
@@ -63,7 +64,7 @@ static dnn_node_t device_of(int capability) {
   exit(1);
 }
 
-/* ---- graphs ----------------------------------------------------------------------------------------------------------------------------- */
+/* ---- graphs ---- */
 
 typedef struct case_s {
   int capability;

@@ -1,9 +1,10 @@
-"""Has NVIDIA's own cuDNN make plans of the plugin's graphs on a machine without a GPU.
+"""Makes NVIDIA's own cuDNN create plans of the plugin's graphs on a machine without a GPU.
 
 Usage: check_dnn_graphs.py --compiler CC.
 
-The libraries are those of the wheels nvidia-cudnn-cu12, nvidia-cublas-cu12 and nvidia-cuda-nvrtc-cu12 where this Python has them, or those in the folders that
-CUDNN_LIBRARIES names, with colons between them. The exit code is 77 where there are none, or where cuDNN is earlier than 9.8.
+The libraries are those of the wheels nvidia-cudnn-cu12, nvidia-cublas-cu12 and nvidia-cuda-nvrtc-cu12 if this Python
+has them, or those in the folders that CUDNN_LIBRARIES names, separated by colons. The exit code is 77 if there are
+none, or if cuDNN is earlier than 9.8.
 """
 
 import argparse

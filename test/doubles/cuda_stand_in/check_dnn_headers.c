@@ -1,6 +1,6 @@
-/* check_dnn_headers.c: as check_headers.c, for cuDNN, of version 8 or 9. */
+/* check_dnn_headers.c: like check_headers.c, for cuDNN, version 8 or 9. */
 #include <cudnn.h>
-/* cudnn.h has CUDA's runtime, whose cudaStream_t is the driver's CUstream; cuda.h gives the driver's types. */
+/* cudnn.h includes CUDA's runtime, whose cudaStream_t is the driver's CUstream; cuda.h declares the driver's types. */
 #include <cuda.h>
 
 #include "dnn_api.h"

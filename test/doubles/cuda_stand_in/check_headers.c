@@ -1,4 +1,5 @@
-/* check_headers.c: compiled with the vendor's headers (check_headers.py): our declarations of numbers, layouts and functions are theirs. */
+/* check_headers.c: compiled with the vendor's headers (check_headers.py): the plugin's declarations of numbers,
+   layouts and functions must equal them. */
 #define __CUDA_API_VERSION_INTERNAL /* names as they are in the library */
 #include <cuda.h>
 #include <cudaTypedefs.h>
@@ -12,7 +13,7 @@ CUDA_ALL_NUMBERS(NUMBER)
 NVRTC_RESULTS(NUMBER)
 CUDA_LAYOUTS(NUMBER)
 
-/* The parameters are those of the version that is asked for; const and names of types apart. */
+/* The parameters are those of the requested version; const and names of types may differ. */
 #define CALL(name, version, parameters) \
   _Static_assert(__builtin_types_compatible_p(PFN_##name##_v##version, CUresult(*) parameters), #name);
 CUDA_CALLS(CALL)

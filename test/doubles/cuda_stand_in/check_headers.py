@@ -1,10 +1,11 @@
-"""Compares the plugin's declarations of CUDA's driver, of NVRTC, cuBLASLt, cuDNN, NVML and NCCL with NVIDIA's own headers.
+"""Compares the plugin's declarations of CUDA's driver, of NVRTC, cuBLASLt, cuDNN, NVML and NCCL with NVIDIA's own
+headers.
 
 Usage: check_headers.py --compiler CC.
 
-The headers are those of the wheels in HEADERS where this Python has them, or those of the folders that the variables there name. What lacks a
-header is left out, and what to install is printed; the exit code is 77 where nothing
-was compared.
+The headers are those of the wheels in HEADERS if this Python has them, or those of the folders that the variables there
+name. A library without a header is skipped, and the script prints what to install; the exit code is 77 if nothing was
+compared.
 """
 
 import argparse
@@ -17,19 +18,19 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 PLUGIN = HERE.parents[2] / "plugins/cuda"
 
-# Where a header is looked for, and what brings it.
+# The folders in which a header is searched, and the package that contains it.
 HEADERS = {"cuda.h": ("CUDA_INCLUDE", "nvidia-cuda-runtime"), "nvrtc.h": ("NVRTC_INCLUDE", "nvidia-cuda-nvrtc"),
            "cublasLt.h": ("CUBLAS_INCLUDE", "nvidia-cublas"), "cudnn.h": ("CUDNN_INCLUDE", "nvidia-cudnn-cu13"),
            "crt/host_defines.h": ("CUDA_CRT_INCLUDE", "nvidia-cuda-crt"), "nvml.h": ("NVML_INCLUDE", "nvidia-nvml-dev"),
            "cuda_runtime.h": ("CUDART_INCLUDE", "nvidia-cuda-runtime"), "nccl.h": ("NCCL_INCLUDE", "nvidia-nccl-cu13")}  # fmt: skip
-# What is compared, with the headers that it needs.
+# The compared sources, with the headers that they need.
 SUBJECTS = {"check_headers.c": ("cuda.h", "nvrtc.h"), "check_blas_headers.c": ("cuda.h", "cublasLt.h", "crt/host_defines.h"),
             "check_dnn_headers.c": ("cuda.h", "cudnn.h", "crt/host_defines.h"), "check_nvml_headers.c": ("nvml.h",),
             "check_nccl_headers.c": ("cuda.h", "cuda_runtime.h", "crt/host_defines.h", "nccl.h")}  # fmt: skip
 
 
 def folder_of(header):
-    """The folder of a header, None when there is none."""
+    """The folder of a header; None if there is none."""
     variable = HEADERS[header][0]
     if variable in os.environ:
         folder = Path(os.environ[variable])
@@ -42,7 +43,7 @@ def folder_of(header):
 
 
 def compare(compiler, source, folders):
-    """Whether the compiler finds our declarations equal to those of the headers in these folders."""
+    """Returns whether the compiler finds the plugin's declarations equal to those of the headers in these folders."""
     command = [compiler, "-std=gnu11", "-fsyntax-only", "-Wall", "-Werror", "-iquote", str(PLUGIN), "-iquote", str(PLUGIN / "libraries"), str(HERE / source)]
     for folder in folders.values():
         command += ["-isystem", str(folder)]

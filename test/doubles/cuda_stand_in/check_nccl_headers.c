@@ -1,6 +1,6 @@
-/* check_nccl_headers.c: as check_headers.c, for NCCL. */
+/* check_nccl_headers.c: like check_headers.c, for NCCL. */
 #include <cuda.h>
-/* The order matters: what CUDA declares is not declared again. */
+/* The order matters: types that CUDA declares are not declared again. */
 #include <nccl.h>
 #include <stdint.h>
 
@@ -14,7 +14,7 @@ _Static_assert(NCCL_API_MAGIC == 0xcafebeef && NCCL_CONFIG_UNDEF_INT == INT_MIN,
 _Static_assert(NCCL_SHRINK_DEFAULT == 0 && NCCL_SHRINK_ABORT == 1, "flags of ncclCommShrink");
 #endif
 
-/* Ours is a beginning of the real one; trafficClass came with 2.26 in place of padding. */
+/* The plugin's struct is a prefix of the real one; trafficClass replaced padding in 2.26. */
 #define MEMBER(name)                                                                          \
   _Static_assert(offsetof(nccl_config_t, name) == offsetof(ncclConfig_t, name) &&             \
                      sizeof(((nccl_config_t *)0)->name) == sizeof(((ncclConfig_t *)0)->name), \

@@ -1,7 +1,7 @@
-"""Opens the real libnccl.so.2 and looks up every function that the plugin calls. It needs no GPU.
+"""Opens the real libnccl.so.2 and looks up each function that the plugin calls. It needs no GPU.
 
-Usage: check_nccl_library.py. The library is that of the wheel nvidia-nccl-cu13 or -cu12 where this Python has it, or the file that
-NCCL_LIBRARY names; the exit code is 77 where there is none.
+Usage: check_nccl_library.py. The library is that of the wheel nvidia-nccl-cu13 or -cu12 if this Python has it, or the
+file that NCCL_LIBRARY names; the exit code is 77 if there is none.
 """
 
 import ctypes
@@ -15,7 +15,7 @@ API = Path(__file__).resolve().parents[3] / "plugins/cuda/comm/nccl_api.h"
 
 
 def library():
-    """The file of the real library, None where there is none."""
+    """The file of the real library; None if there is none."""
     if "NCCL_LIBRARY" in os.environ:
         return Path(os.environ["NCCL_LIBRARY"])
     found = importlib.util.find_spec("nvidia")
@@ -37,9 +37,9 @@ def main():
     version, identity = ctypes.c_int(), ctypes.create_string_buffer(b"\xaa" * 256, 256)
     os.environ.setdefault("NCCL_SOCKET_IFNAME", "lo")
     results = nccl.ncclGetVersion(ctypes.byref(version)), nccl.ncclGetUniqueId(identity)
-    untouched = identity.raw[128:] == b"\xaa" * 128
-    print(f"{path}: version {version.value}, {len(names)} functions, missing {missing}, results {results}, id within 128 bytes: {untouched}")
-    return 0 if not missing and results[0] == 0 and version.value >= 21900 and untouched else 1
+    unchanged = identity.raw[128:] == b"\xaa" * 128
+    print(f"{path}: version {version.value}, {len(names)} functions, missing {missing}, results {results}, id within 128 bytes: {unchanged}")
+    return 0 if not missing and results[0] == 0 and version.value >= 21900 and unchanged else 1
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-/* check_nvml_headers.c: as check_headers.c, for NVML. */
+/* check_nvml_headers.c: like check_headers.c, for NVML. */
 #define NVML_NO_UNVERSIONED_FUNC_DEFS /* names as they are in the library */
 #include <nvml.h>
 #include <stdint.h>

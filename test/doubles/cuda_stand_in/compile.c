@@ -1,5 +1,5 @@
-/* compile.c: CUDA C by way of C++: preprocessed behind prelude.hpp, rewritten (rewrite.c), and compiled by the machine's C++ compiler
- * (CUDA_STAND_IN_CXX, else g++). The text between these two steps stands for PTX. */
+/* compile.c: compiles CUDA C as C++: preprocessed after prelude.hpp, rewritten (rewrite.c), and compiled by the
+ * machine's C++ compiler (CUDA_STAND_IN_CXX, else g++). The text between these two steps takes the place of PTX. */
 #define _GNU_SOURCE /* open_memstream */
 #include "compile.h"
 
@@ -26,10 +26,10 @@ __asm__(
 extern const char cuda_stand_in_prelude[] __attribute__((visibility("hidden")));
 
 #define BEGINNING "#pragma cuda_stand_in_source"
-#define PTX_HEAD "// The stand-in's: C++ for this machine's compiler.\n"
+#define PTX_HEAD "// The mock driver's PTX: C++ for this machine's compiler.\n"
 enum { MOST_WORDS = 96, PATH_ROOM = 128 };
 
-/* ---- files and programs ---------------------------------------------------------------------------------------------------------- */
+/* ---- files and programs ---- */
 
 /* A folder for the files of one compilation. */
 typedef struct folder_s {
@@ -67,7 +67,7 @@ static int write_file(const folder_t *folder, const char *head, const char *text
   return fclose(file) == 0 && good;
 }
 
-/* Reads a file, a NUL behind it; NULL when it cannot be. */
+/* Reads a file and appends a NUL; returns NULL on failure. */
 static char *read_file(const folder_t *folder, int file, size_t *out_size) {
   char path[PATH_ROOM + 8];
   struct stat facts;
@@ -83,7 +83,7 @@ static char *read_file(const folder_t *folder, int file, size_t *out_size) {
   return data;
 }
 
-/* Returns the exit status, -1 when the program cannot be run. */
+/* Returns the exit status, -1 if the program cannot be run. */
 static int run(const folder_t *folder, const char *const *words) {
   posix_spawn_file_actions_t actions;
   char path[PATH_ROOM + 8];
@@ -105,9 +105,9 @@ static const char *compiler(void) {
   return named && *named ? named : "g++";
 }
 
-/* ---- options -------------------------------------------------------------------------------------------------------------------- */
+/* ---- options ---- */
 
-/* What an option says behind one of its names, NULL when it is another. */
+/* Returns the part of an option after one of its names, NULL if it is another option. */
 static const char *value_of(const char *option, const char *name) {
   while (*option == '-') option++;
   const size_t length = strlen(name);
@@ -121,7 +121,7 @@ static int read_architecture(const char *text, compile_options_t *out) {
   return out->architecture >= 50 && out->architecture <= 200;
 }
 
-/* Options that mean nothing here. */
+/* Options without an effect here. */
 static int is_passed_over(const char *option) {
   static const char *const names[] = {"std=",
                                       "use_fast_math",
@@ -138,7 +138,7 @@ static int is_passed_over(const char *option) {
   return 0;
 }
 
-/* Reads an option. Returns 1; 0 = there is no such one; and those of the preprocessor, as words for it. */
+/* Parses an option. Returns 1; 0 = unknown option. Preprocessor options are appended as arguments for it. */
 static int read_option(const char *option, compile_options_t *out, const char **words, int *count) {
   const char *value = value_of(option, "gpu-architecture=");
   if (!value) value = value_of(option, "arch=");
@@ -155,7 +155,7 @@ static int read_option(const char *option, compile_options_t *out, const char **
   return 1;
 }
 
-/* ---- CUDA C to C++ --------------------------------------------------------------------------------------------------------------- */
+/* ---- CUDA C to C++ ---- */
 
 static void write_table(const rewritten_t *found, FILE *to) {
   fprintf(to,
@@ -173,7 +173,7 @@ static void write_table(const rewritten_t *found, FILE *to) {
           found->has_barrier ? "&cuda_stand_in_yield" : "nullptr", found->kernel_count);
 }
 
-/* Writes what stands for PTX: a head as PTX has it, and the text. */
+/* Writes the text in place of PTX: a head like that of PTX, and the C++. */
 static char *translate(const char *preprocessed, const compile_options_t *options, char **out_log) {
   const char *const source = strstr(preprocessed, BEGINNING);
   char *ptx = NULL, *body = NULL;
@@ -189,7 +189,8 @@ static char *translate(const char *preprocessed, const compile_options_t *option
     fwrite(preprocessed, 1, (size_t)(source - preprocessed), to);
     fputs(body, to);
     write_table(found, to);
-    if (found->problem[0] && asprintf(out_log, "kernel.cu: error: the stand-in does not know %s\n", found->problem) < 0)
+    if (found->problem[0] &&
+        asprintf(out_log, "kernel.cu: error: the mock driver does not support %s\n", found->problem) < 0)
       *out_log = NULL;
   }
   const int good = source && found && !found->problem[0];
@@ -237,7 +238,7 @@ int stand_in_compile(const char *source, const char *name, int count, const char
   return status;
 }
 
-/* ---- C++ to a shared object -------------------------------------------------------------------------------------------------------- */
+/* ---- C++ to a shared object ---- */
 
 int stand_in_assemble(const char *ptx, unsigned architecture, char **out_binary, size_t *out_size, char **out_log) {
   const char *const text = strstr(ptx, PTX_HEAD), *const target = strstr(ptx, ".target sm_");
@@ -245,7 +246,7 @@ int stand_in_assemble(const char *ptx, unsigned architecture, char **out_binary,
   folder_t folder;
   if (!text || !target || strtoul(target + strlen(".target sm_"), NULL, 10) > architecture) {
     *out_log = strdup(text ? "ptxas: error: PTX of a later architecture\n"
-                           : "ptxas: error: this is not PTX of the stand-in\n");
+                           : "ptxas: error: this is not PTX of the mock driver\n");
     return COMPILE_WRONG;
   }
   if (!folder_make(&folder)) return COMPILE_BROKEN;

@@ -1,4 +1,4 @@
-/* context.c: the library's beginning, its devices, and their primary contexts. */
+/* context.c: initialization of the library, its devices, and their primary contexts. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ long long setting(const char *name, long long otherwise) {
 
 size_t memory_of_device(void) { return (size_t)setting("CUDA_STAND_IN_MEMORY", 8LL << 30); }
 
-/* For nvml.c: bytes that this process uses of a device, and all that it has. */
+/* For nvml.c: the memory of a device that this process uses, and all of its memory. */
 API void cuda_stand_in_memory(int device, unsigned long long *out_used, unsigned long long *out_total);
 void cuda_stand_in_memory(int device, unsigned long long *out_used, unsigned long long *out_total) {
   pthread_mutex_lock(&lock);
@@ -35,7 +35,7 @@ uint64_t clock_now(void) {
   return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* ---- the beginning ---------------------------------------------------------------------------------------------------------- */
+/* ---- initialization ---- */
 
 static void fork_child(void) { atomic_store(&forked, 1); }
 
@@ -48,12 +48,12 @@ static void begin(void) {
   if (device_count) atomic_store(&initialised, 1);
 }
 
-/* As the real one, it does not work in the child of a process that has called it. */
+/* Like the real driver, it does not work in the child of a process that has called it. */
 API CUresult cuInit(unsigned int flags) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   if (flags) return CUDA_ERROR_INVALID_VALUE;
   if (atomic_load(&forked)) return CUDA_ERROR_NOT_INITIALIZED;
-  const long long refused = setting("CUDA_STAND_IN_INIT", 0); /* a CUresult that it answers */
+  const long long refused = setting("CUDA_STAND_IN_INIT", 0); /* a CUresult that it returns */
   if (refused) return (CUresult)refused;
   pthread_once(&once, begin);
   return device_count ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE;
@@ -79,7 +79,7 @@ CUresult enter(CUcontext *out_context) {
   return (CUresult)atomic_load(&current->error);
 }
 
-/* ---- devices ---------------------------------------------------------------------------------------------------------------- */
+/* ---- devices ---- */
 
 API CUresult cuDeviceGetCount(int *count) {
   const CUresult code = check_initialised();
@@ -101,7 +101,7 @@ API CUresult cuDeviceGetName(char *name, int room, CUdevice device) {
 
 API CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device) {
   const CUresult code = check_device(device);
-  if (!code) snprintf(uuid->bytes, sizeof uuid->bytes, "stand-in %c", '0' + (int)device);
+  if (!code) snprintf(uuid->bytes, sizeof uuid->bytes, "mock-gpu %c", '0' + (int)device);
   return code;
 }
 
@@ -191,12 +191,12 @@ API CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer) {
   return code;
 }
 
-/* ---- contexts --------------------------------------------------------------------------------------------------------------- */
+/* ---- contexts ---- */
 
 API CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
   const CUresult code = check_device(device);
   if (code) return code;
-  if (fault_takes(FAULT_CONTEXT)) return CUDA_ERROR_DEVICE_UNAVAILABLE; /* another process has it for itself */
+  if (fault_takes(FAULT_CONTEXT)) return CUDA_ERROR_DEVICE_UNAVAILABLE; /* another process has exclusive access to it */
   pthread_mutex_lock(&lock);
   contexts[device].retained++;
   pthread_mutex_unlock(&lock);
@@ -204,7 +204,7 @@ API CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
   return CUDA_SUCCESS;
 }
 
-/* Ends a context with all that it has, and its error. */
+/* Destroys a context with all its objects, and its error. */
 static void end_context(CUcontext context) {
   context_drain(context);
   streams_release(context);
@@ -224,7 +224,7 @@ API CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) {
   return CUDA_SUCCESS;
 }
 
-/* The last release ends the context. */
+/* The last release destroys the context. */
 API CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
   const CUresult code = check_device(device);
   if (code) return code;

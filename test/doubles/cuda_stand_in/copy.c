@@ -52,7 +52,9 @@ static CUresult copy(CUdeviceptr to, int to_device, CUdeviceptr from, int from_d
   const int pageable =
       (!to_device && !is_locked_range(transfer.to, bytes)) || (!from_device && !is_locked_range(transfer.from, bytes));
   const CUresult queued = push(&transfer, run_copy, stream, context);
-  if (!queued && pageable) stream_finish(stream, context); /* the driver stages it, and waits for that */
+  if (!queued && pageable)
+    stream_finish(stream, context); /* the driver copies it to a staging buffer, and waits for
+                                                              that */
   return queued;
 }
 
@@ -74,7 +76,7 @@ API CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr
   return copy(to, 1, from, 1, bytes, stream);
 }
 
-/* One side of a rectangle: its first byte; NULL = it is no memory of the kind that was said, or in part. */
+/* One side of a rectangle: its first byte; NULL = it is not memory of the given kind, or only in part. */
 static char *side_of(CUmemorytype type, const void *host, CUdeviceptr device, size_t pitch, size_t x, size_t y,
                      const CUDA_MEMCPY2D *copy) {
   const size_t bytes = (copy->Height - 1) * pitch + copy->WidthInBytes;
@@ -105,7 +107,9 @@ API CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *copy, CUstream stream) {
                        (copy->srcMemoryType == CU_MEMORYTYPE_HOST &&
                         !is_locked_range(transfer.from, rows * copy->srcPitch + copy->WidthInBytes));
   const CUresult queued = push(&transfer, run_rectangle, stream, context);
-  if (!queued && pageable) stream_finish(stream, context); /* the driver stages it, and waits for that */
+  if (!queued && pageable)
+    stream_finish(stream, context); /* the driver copies it to a staging buffer, and waits for
+                                                              that */
   return queued;
 }
 

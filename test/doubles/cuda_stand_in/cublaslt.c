@@ -1,5 +1,6 @@
-/* cublaslt.c: a libcublasLt.so whose products are sums in double of the definition, queued as host functions of the driver that the process
- * has loaded. It is stricter than the real one: whatever the plugin should not rely on is refused. */
+/* cublaslt.c: a libcublasLt.so whose products are sums in double by the definition, queued as host functions of the
+ * driver that the process has loaded. It is stricter than the real one: it refuses everything on which the plugin
+ * must not rely. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,9 +38,9 @@ cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-/* ---- descriptors ------------------------------------------------------------------------------------------------------------------ */
+/* ---- descriptors ---- */
 
-/* Takes a value of exactly that size. */
+/* Accepts a value of exactly that size. */
 static cublasStatus_t take(void *to, size_t size, const void *value, size_t bytes) {
   if (bytes != size || !value) return CUBLAS_STATUS_INVALID_VALUE;
   memcpy(to, value, bytes);
@@ -137,7 +138,7 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
   }
 }
 
-/* ---- what fits together ------------------------------------------------------------------------------------------------------------- */
+/* ---- compatibility of operands ---- */
 
 static int is_shape(const struct blas_layout_s *layout, int turn, int64_t rows, int64_t columns) {
   return (turn == CUBLAS_OP_T ? layout->columns : layout->rows) == rows &&
@@ -162,7 +163,7 @@ static cublasStatus_t check(const struct blas_product_s *product, const struct b
              : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
-/* What an algorithm is good for: a call with other layouts than it was found for is refused. */
+/* The layouts for which an algorithm is valid: a call with other layouts than it was selected for is refused. */
 typedef struct algorithm_s {
   uint64_t magic, sum, workspace, alignments;
 } algorithm_t;
@@ -202,7 +203,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
   return CUBLAS_STATUS_SUCCESS;
 }
 
-/* ---- calls ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- calls ---- */
 
 static int is_aligned(const algorithm_t *algorithm, const work_t *work) {
   const void *const addresses[] = {work->a, work->b, work->c, work->d};
@@ -235,7 +236,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t prod
   if (vendor_setting("CUBLASLT_STAND_IN_FAILS", 0)) return CUBLAS_STATUS_EXECUTION_FAILED;
   work.alpha = wide ? *(const double *)alpha : (double)*(const float *)alpha;
   work.beta = wide ? *(const double *)beta : (double)*(const float *)beta;
-  work.again = vendor_is_captured(stream); /* a graph runs it any number of times: it is not released */
+  work.again = vendor_is_captured(stream); /* a graph may run it repeatedly: it is not released */
   work_t *const own = malloc(sizeof *own);
   if (!own) return CUBLAS_STATUS_ALLOC_FAILED;
   *own = work;

@@ -1,4 +1,4 @@
-/* cublaslt.h: what the files of the stand-in for cuBLASLt share: what its handles point at, and a product on its way. */
+/* cublaslt.h: shared by the files of the mock of cuBLASLt: the objects of its handles, and a product in progress. */
 #ifndef CUBLASLT_H_
 #define CUBLASLT_H_
 
@@ -33,7 +33,7 @@ typedef struct work_s {
   int again; /* it runs more than once */
 } work_t;
 
-/* Computes a work_t, and releases it where it runs once. */
+/* Computes a work_t, and releases it if it runs once. */
 void cublaslt_compute(void *work);
 
 #endif /* CUBLASLT_H_ */

@@ -1,4 +1,5 @@
-/* cublaslt_compute.c: the products of the stand-in for cuBLASLt: every element by its definition, added up in double and rounded once. */
+/* cublaslt_compute.c: the products of the mock of cuBLASLt: each element by its definition, accumulated in double
+   and rounded once. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,7 +29,7 @@ static void compute_one(const work_t *work, int64_t batch, int64_t row, int64_t 
 void cublaslt_compute(void *data) {
   work_t *const work = data;
   const struct blas_layout_s *const d = &work->layouts[3];
-  if (work->workspace) memset(work->workspace, 0xa5, work->workspace_bytes); /* whose it is not finds out */
+  if (work->workspace) memset(work->workspace, 0xa5, work->workspace_bytes); /* an invalid stream fails here */
   for (int64_t batch = 0; batch < d->batch; batch++)
     for (int64_t column = 0; column < d->columns; column++)
       for (int64_t row = 0; row < d->rows; row++) compute_one(work, batch, row, column);

@@ -5,7 +5,7 @@
 
 #include "stand_in.h"
 
-/* The version of CUDA that the library says to be: functions of later ones are not there. */
+/* The version of CUDA that the library reports: functions of later versions are missing. */
 static int version(void) { return (int)setting("CUDA_STAND_IN_VERSION", 13000); }
 
 API CUresult cuDriverGetVersion(int *out) {
@@ -23,7 +23,7 @@ typedef struct row_s {
 #define ROW(name, version, parameters) {#name, FUNCTION_OF(name), version},
 static const row_t rows[] = {CUDA_CALLS(ROW) CUDA_LATER_CALLS(ROW)};
 
-/* CUDA_STAND_IN_MISSING=cuMemAlloc,cuInit: functions that are not there. */
+/* CUDA_STAND_IN_MISSING=cuMemAlloc,cuInit: missing functions. */
 static int is_missing(const char *name) {
   const char *const list = getenv("CUDA_STAND_IN_MISSING");
   const size_t length = strlen(name);
@@ -39,7 +39,7 @@ static any_fn find(const char *name, int wanted) {
   return NULL;
 }
 
-/* Of 11.3; that of 12.0, with one parameter more, is exported as cuGetProcAddress_v2. */
+/* Of 11.3; that of 12.0, with one more parameter, is exported as cuGetProcAddress_v2. */
 API CUresult cuGetProcAddress(const char *symbol, void **function, int wanted, cuuint64_t flags);
 CUresult cuGetProcAddress(const char *symbol, void **function, int wanted, cuuint64_t flags) {
   if (!symbol || !function || flags > 2) return CUDA_ERROR_INVALID_VALUE;

@@ -1,4 +1,5 @@
-/* event.c: events. Each record has a number; who waits, waits for the record that was the last one when the wait was queued. */
+/* event.c: events. Each record has a number; a wait is for the record that was the last one when the wait was
+   queued. */
 #define _GNU_SOURCE /* memfd_create */
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -12,12 +13,12 @@ typedef struct state_s {
   uint64_t recorded, done, time; /* time: of the last one that is done, in nanoseconds */
 } state_t;
 
-/* The state of an event that other processes may open lies in a memory file; of any other, in the event. */
+/* The state of an event that other processes may open is in a memory file; of any other, in the event. */
 struct CUevent_st {
   CUcontext context;
   unsigned flags;
   atomic_int users;
-  int file; /* behind `state`; -1: there is none, or it is another process's */
+  int file; /* of the memory file; -1: there is none, or it belongs to another process */
   state_t *state, own;
   capture_mark_t mark; /* under the global lock */
 };
@@ -33,7 +34,7 @@ static void release(CUevent event) {
   if (event->state == &event->own) {
     pthread_cond_destroy(&event->own.ended);
     pthread_mutex_destroy(&event->own.lock);
-  } else { /* another process may use it still */
+  } else { /* another process may still use it */
     munmap(event->state, sizeof *event->state);
     if (event->file >= 0) close(event->file);
   }
@@ -74,7 +75,7 @@ static void run_wait(command_t *command, CUcontext context) {
   wait_for(wait->event, wait->ticket);
 }
 
-/* Both run in a failed context, too: nobody waits for ever. */
+/* Both also run in a failed context: no thread may wait forever. */
 static event_command_t *make_command(CUevent event, void (*run)(command_t *, CUcontext)) {
   event_command_t *const command = command_new(sizeof *command, run);
   if (!command) return NULL;
@@ -103,7 +104,7 @@ static state_t *map_state(int file) {
   return base == MAP_FAILED ? NULL : base;
 }
 
-/* Gives the event a state that other processes may open. Returns whether that worked. */
+/* Moves the event's state to memory that other processes may open. Returns whether it succeeded. */
 static int share_state(CUevent event) {
   event->file = memfd_create("cuda_stand_in", MFD_CLOEXEC);
   event->state = event->file >= 0 && ftruncate(event->file, sizeof(state_t)) == 0 ? map_state(event->file) : NULL;
@@ -130,7 +131,7 @@ API CUresult cuEventCreate(CUevent *event, unsigned int flags) {
   return CUDA_SUCCESS;
 }
 
-/* ---- other processes ----------------------------------------------------------------------------------------------------------- */
+/* ---- other processes ---- */
 
 API CUresult cuIpcGetEventHandle(CUipcEventHandle *handle, CUevent event) {
   const CUresult code = check_initialised();
@@ -141,7 +142,7 @@ API CUresult cuIpcGetEventHandle(CUipcEventHandle *handle, CUevent event) {
   return CUDA_SUCCESS;
 }
 
-/* As the real one, not in the process that made it. */
+/* Like the real driver, not in the process that created it. */
 API CUresult cuIpcOpenEventHandle(CUevent *event, CUipcEventHandle handle) {
   CUcontext context;
   int file = -1;
@@ -165,7 +166,7 @@ API CUresult cuIpcOpenEventHandle(CUevent *event, CUipcEventHandle handle) {
   return CUDA_SUCCESS;
 }
 
-/* ---- use ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- use ---- */
 
 API CUresult cuEventDestroy_v2(CUevent event) {
   const CUresult code = check_initialised();

@@ -1,4 +1,5 @@
-/* fault.c: faults on demand, by CUDA_STAND_IN_FAULT or by a test that finds cuda_stand_in_fault_set in the loaded library. */
+/* fault.c: faults on request, by CUDA_STAND_IN_FAULT or by a test that finds cuda_stand_in_fault_set in the loaded
+   library. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,12 +8,13 @@
 
 #include "stand_in.h"
 
-static atomic_llong spared[FAULT_KINDS]; /* calls that go well before the failures begin */
+static atomic_llong spared[FAULT_KINDS]; /* successful calls before the failures begin */
 static atomic_llong left[FAULT_KINDS] = {[FAULT_LOST] = -1, [FAULT_CODE] = CUDA_ERROR_LAUNCH_FAILED};
 static const char *const names[FAULT_KINDS] = {"alloc", "host",    "module", "launch", "copy",  "stream",
                                                "event", "context", "reset",  "lost",   "delay", "code"};
 
-/* "name=number,...", or name=number/spared: the failures begin behind so many calls. Returns 0, or -1 when a name is unknown; `lost=-1` takes a loss back that has not happened. */
+/* "name=number,...", or name=number/spared: the failures begin after that many calls. Returns 0, or -1 for an
+   unknown name; `lost=-1` cancels a loss that has not happened. */
 API int cuda_stand_in_fault_set(const char *text);
 int cuda_stand_in_fault_set(const char *text) {
   for (; *text; text += *text == ',') {
@@ -36,7 +38,7 @@ void fault_read(void) {
     fprintf(stderr, "cuda_stand_in: CUDA_STAND_IN_FAULT=%s names no fault\n", text);
 }
 
-/* Takes one from a number that is more than 0. Returns whether it was. */
+/* Decrements a number that is more than 0. Returns whether it was. */
 static int take(atomic_llong *number) {
   long long now = atomic_load(number);
   while (now > 0)

@@ -1,5 +1,5 @@
-/* fibre.c: the threads of a block as fibres of one thread, which take turns at barriers. They are made once per thread; going from one to the other
- * is a pair of setjmp and longjmp, without a system call. */
+/* fibre.c: the threads of a block as fibers of one thread, which switch at barriers. They are created once per
+ * thread; a switch is a pair of setjmp and longjmp, without a system call. */
 #undef _FORTIFY_SOURCE /* whose longjmp refuses to leave a stack */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -9,7 +9,7 @@
 
 #include "stand_in.h"
 
-/* The address sanitizer is told which stack is in use. `keep`: what it knows of the one that is left. */
+/* Notifies the address sanitizer of the stack in use. `keep`: its state of the previous stack. */
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/common_interface_defs.h>
 #define LEAVE(keep, bottom, size) __sanitizer_start_switch_fiber(keep, bottom, size)
@@ -40,9 +40,9 @@ typedef struct crew_s { /* of a thread */
   void *data;
 } crew_t;
 
-static _Thread_local crew_t *crew; /* lives as long as its thread */
+static _Thread_local crew_t *crew; /* exists as long as its thread */
 
-/* Lets home go on; comes back when it is this fibre's turn again. */
+/* Resumes the home context; returns when it is this fiber's turn again. */
 void fibre_yield(void) {
   fibre_t *const self = &crew->fibres[crew->now];
   LEAVE(&self->kept, crew->bottom, crew->size);

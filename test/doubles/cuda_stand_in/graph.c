@@ -1,5 +1,5 @@
-/* graph.c: captures and graphs. What is captured is a list of commands in the order of their calls, which is one that all waits allow: a graph runs
- * them one after the other, as one command of its stream. */
+/* graph.c: captures and graphs. A capture is a list of commands in the order of their calls, which satisfies all
+ * waits: a graph runs them one after the other, as one command of its stream. */
 #include <stdlib.h>
 
 #include "stand_in.h"
@@ -16,7 +16,7 @@ typedef struct capture_s {
   CUstreamCaptureMode mode;
   CUstream origin;
   pthread_t thread;
-  int spoiled;
+  int invalidated;
   list_t *list;
   struct capture_s *next;
 } capture_t;
@@ -45,12 +45,12 @@ static list_t *keep(list_t *list) {
   return list;
 }
 
-/* ---- captures ----------------------------------------------------------------------------------------------------------------- */
+/* ---- captures ---- */
 
 CUresult capture_take(CUstream stream, command_t *command) {
   capture_t *const capture = stream->capture;
   if (!capture) return CUDA_ERROR_NOT_FOUND;
-  if (capture->spoiled) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  if (capture->invalidated) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   list_t *const list = capture->list;
   if (list->count == list->room) {
     const size_t room = list->room ? 2 * list->room : 16;
@@ -70,7 +70,7 @@ CUresult capture_record(CUstream stream, capture_mark_t *mark) {
   pthread_mutex_lock(&lock);
   *mark = (capture_mark_t){.id = 0};
   if (stream->capture) {
-    code = stream->capture->spoiled ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
+    code = stream->capture->invalidated ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
     *mark = (capture_mark_t){stream->capture->id, stream, stream->captured};
   }
   pthread_mutex_unlock(&lock);
@@ -89,7 +89,7 @@ CUresult capture_wait(CUstream stream, const capture_mark_t *mark) {
   pthread_mutex_lock(&lock);
   capture_t *const capture = mark->id ? find(mark->id) : NULL;
   if (capture && (!stream->capture || stream->capture == capture)) {
-    code = capture->spoiled ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
+    code = capture->invalidated ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
     if (!stream->capture) {
       stream->capture = capture;
       stream->captured = 0;
@@ -97,7 +97,7 @@ CUresult capture_wait(CUstream stream, const capture_mark_t *mark) {
     }
     if (mark->stream->captured == mark->captured && mark->stream != stream) mark->stream->unjoined = 0;
   } else if (capture || stream->capture) { /* an event of another capture, or of none */
-    if (stream->capture) stream->capture->spoiled = 1;
+    if (stream->capture) stream->capture->invalidated = 1;
     code = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   }
   pthread_mutex_unlock(&lock);
@@ -107,7 +107,7 @@ CUresult capture_wait(CUstream stream, const capture_mark_t *mark) {
 CUresult capture_forbids_stream(CUstream stream) {
   pthread_mutex_lock(&lock);
   const int captured = stream && stream->capture;
-  if (captured) stream->capture->spoiled = 1;
+  if (captured) stream->capture->invalidated = 1;
   pthread_mutex_unlock(&lock);
   return captured ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
 }
@@ -119,7 +119,7 @@ CUresult capture_forbids(void) {
     const int own = pthread_equal(capture->thread, pthread_self());
     if (capture->mode == CU_STREAM_CAPTURE_MODE_RELAXED || (capture->mode != CU_STREAM_CAPTURE_MODE_GLOBAL && !own))
       continue;
-    capture->spoiled = 1;
+    capture->invalidated = 1;
     code = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   }
   pthread_mutex_unlock(&lock);
@@ -151,7 +151,7 @@ API CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode mode) {
   return code;
 }
 
-/* Takes all streams out of a capture. Returns whether all that joined were waited for. `lock` is held. */
+/* Removes all streams from a capture. Returns whether all that joined were waited for. The caller holds `lock`. */
 static int part(const capture_t *capture) {
   int joined = 1;
   for (int i = 0; i < MAX_DEVICES; i++)
@@ -172,9 +172,9 @@ static CUresult end(CUstream stream, CUgraph graph) {
   while (*at != capture) at = &(*at)->next;
   *at = capture->next;
   const int joined = part(capture);
-  const CUresult code = capture->spoiled ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
-                        : joined         ? CUDA_SUCCESS
-                                         : CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
+  const CUresult code = capture->invalidated ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
+                        : joined             ? CUDA_SUCCESS
+                                             : CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
   if (!code)
     graph->list = capture->list;
   else
@@ -206,10 +206,12 @@ API CUresult cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus *stat
   if (code) return code;
   pthread_mutex_lock(&lock);
   const capture_t *const capture = (uintptr_t)stream > 2 ? stream->capture : NULL;
-  *status = !capture           ? CU_STREAM_CAPTURE_STATUS_NONE
-            : capture->spoiled ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
-                               : CU_STREAM_CAPTURE_STATUS_ACTIVE;
-  if (id) *id = capture && !capture->spoiled ? capture->id : 0; /* the driver reports no id of an invalidated capture */
+  *status = !capture               ? CU_STREAM_CAPTURE_STATUS_NONE
+            : capture->invalidated ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
+                                   : CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  if (id)
+    *id = capture && !capture->invalidated ? capture->id : 0; /* the driver reports no id of an invalidated
+                                                                       capture */
   pthread_mutex_unlock(&lock);
   return CUDA_SUCCESS;
 }
@@ -218,7 +220,7 @@ API CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status)
   return cuStreamGetCaptureInfo(stream, status, NULL);
 }
 
-/* ---- graphs ------------------------------------------------------------------------------------------------------------------- */
+/* ---- graphs ---- */
 
 API CUresult cuGraphDestroy(CUgraph graph) {
   if (!graph) return CUDA_ERROR_INVALID_VALUE;
@@ -249,7 +251,7 @@ API CUresult cuGraphExecDestroy(CUgraphExec exec) {
   return CUDA_SUCCESS;
 }
 
-/* The same kinds of work in the same order. */
+/* Returns whether both have the same kinds of work in the same order. */
 API CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode *error_node,
                                CUgraphExecUpdateResult *result) {
   const list_t *const old = exec->list, *const new = graph->list;

@@ -1,4 +1,4 @@
-/* launch.c: launches, and what is asked about kernels. */
+/* launch.c: launches, and queries of kernels. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,7 +33,7 @@ static void run(command_t *command, CUcontext context) {
 
 static void drop(command_t *command) { module_release(((launch_t *)command)->module); }
 
-/* The values are read here and now. */
+/* The values are read during the call. */
 static int take_arguments(launch_t *launch, void **arguments) {
   size_t at = 0;
   for (unsigned i = 0; i < launch->kernel->count; i++) {
@@ -86,7 +86,7 @@ API CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned i
   return push(function, &range, shared_bytes, stream, arguments, extra);
 }
 
-/* Blocks run one after the other: what asks for several at once, or for clusters, is refused. */
+/* Blocks run one after the other: cooperative launches and clusters are refused. */
 API CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **arguments, void **extra) {
   const module_range_t range = {.grid = {config->gridDimX, config->gridDimY, config->gridDimZ},
                                 .block = {config->blockDimX, config->blockDimY, config->blockDimZ}};
@@ -105,7 +105,7 @@ API CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function,
   return push(function, &range, config->sharedMemBytes, config->hStream, arguments, extra);
 }
 
-/* ---- questions ------------------------------------------------------------------------------------------------------------------ */
+/* ---- queries ---- */
 
 API CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction function) {
   CUcontext context;

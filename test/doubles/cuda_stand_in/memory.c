@@ -1,5 +1,5 @@
-/* memory.c: memory of devices and page-locked host memory; the host's own in both cases. A range that a copy or a fill names as a device's
- * must be one. */
+/* memory.c: memory of devices and page-locked host memory, which is the host's in both cases. A range that a copy or
+ * a fill names as device memory must be an allocation of a device. */
 #define _GNU_SOURCE /* memfd_create */
 #include <stdlib.h>
 #include <string.h>
@@ -16,12 +16,12 @@ typedef struct range_s {
   size_t size;
   CUcontext context;
   kind_e kind;
-  int file; /* behind memory of a device, which other processes may open; -1: it is somebody else's */
+  int file; /* of the memory file of device memory, which other processes may open; -1: another object owns it */
 } range_t;
 
 static range_t *ranges; /* under `lock` */
 
-/* The range that an address lies in. `lock` is held. */
+/* The range that contains an address. The caller holds `lock`. */
 static range_t *find(const void *address) {
   for (range_t *range = ranges; range; range = range->next)
     if ((const char *)address >= range->base && (const char *)address < range->base + range->size) return range;
@@ -38,7 +38,7 @@ static CUresult add(CUcontext context, void *base, size_t size, kind_e kind, int
   return CUDA_SUCCESS;
 }
 
-/* Takes out the range of that kind that begins there. Returns its size, 0 = there is none. */
+/* Removes the range of that kind that begins there. Returns its size, 0 = there is none. */
 static size_t take(void *base, kind_e kind, int *out_file) {
   size_t size = 0;
   pthread_mutex_lock(&lock);
@@ -65,7 +65,7 @@ int is_device_range(CUdeviceptr address, size_t bytes) {
   const char *const begin = (const char *)(uintptr_t)address;
   size_t done = 0;
   pthread_mutex_lock(&lock);
-  while (done < bytes) { /* pieces that are mapped one behind the other are one range */
+  while (done < bytes) { /* consecutive mapped parts are one range */
     const range_t *const range = find(begin + done);
     if (!range || range->kind != KIND_DEVICE) break;
     done = (size_t)(range->base + range->size - begin);
@@ -141,7 +141,7 @@ void memory_release_all(CUcontext context) {
   context->used = 0;
 }
 
-/* ---- memory of a device --------------------------------------------------------------------------------------------------------- */
+/* ---- memory of a device ---- */
 
 API CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
   CUcontext context;
@@ -179,7 +179,7 @@ API CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes) {
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* Waits for all that is queued, as the real one does. */
+/* Waits for all queued work, like the real driver. */
 API CUresult cuMemFree_v2(CUdeviceptr address) {
   CUcontext context;
   void *const base = (void *)(uintptr_t)address;
@@ -198,7 +198,7 @@ API CUresult cuMemFree_v2(CUdeviceptr address) {
   return CUDA_SUCCESS;
 }
 
-/* ---- page-locked memory --------------------------------------------------------------------------------------------------------- */
+/* ---- page-locked memory ---- */
 
 API CUresult cuMemHostAlloc(void **address, size_t bytes, unsigned int flags) {
   CUcontext context;
@@ -258,11 +258,11 @@ API CUresult cuMemHostUnregister(void *address) {
   return take(address, KIND_REGISTERED, NULL) ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
 }
 
-/* ---- hints: of the host's memory, where CUDA_STAND_IN_PAGEABLE says that it moves -------------------------------------------------- */
+/* ---- hints: of the host's memory, if CUDA_STAND_IN_PAGEABLE enables migration ---- */
 
 static atomic_int prefetches, advice_given;
 
-/* For tests: how many hints were taken. */
+/* For tests: the number of accepted hints. */
 API void cuda_stand_in_hints(int *out_prefetches, int *out_advice);
 void cuda_stand_in_hints(int *out_prefetches, int *out_advice) {
   *out_prefetches = atomic_load(&prefetches);
@@ -293,9 +293,9 @@ API CUresult cuMemAdvise(CUdeviceptr address, size_t bytes, CUmem_advise advice,
   return take_hint(address, bytes, device, &advice_given);
 }
 
-/* ---- questions -------------------------------------------------------------------------------------------------------------------- */
+/* ---- queries ---- */
 
-/* As the real one: an address that it does not know is answered with zeros, and with success. */
+/* Like the real driver: the result for an unknown address is zeros and success. */
 API CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attributes, void **data,
                                     CUdeviceptr address) {
   CUcontext context;
@@ -309,7 +309,7 @@ API CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *att
       case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         *(unsigned *)data[i] = !found ? 0 : range.kind == KIND_DEVICE ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
         break;
-      case CU_POINTER_ATTRIBUTE_IS_MANAGED: /* no such memory can be made */
+      case CU_POINTER_ATTRIBUTE_IS_MANAGED: /* such memory cannot be allocated */
         *(unsigned *)data[i] = 0;
         break;
       case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:

@@ -1,4 +1,4 @@
-/* module.c: modules: shared objects that compile.c has made, as they are ("cubin") or as text that is compiled here ("PTX"). */
+/* module.c: modules: shared objects from compile.c, as they are ("cubin") or as text that is compiled here ("PTX"). */
 #define _POSIX_C_SOURCE 200809L
 #include <dlfcn.h>
 #include <elf.h>
@@ -10,7 +10,7 @@
 #include "compile.h"
 #include "stand_in.h"
 
-/* What the options say about the log. */
+/* The log options. */
 typedef struct log_s {
   char *text;
   size_t room;
@@ -42,7 +42,7 @@ static int write_all(int file, const char *data, size_t size) {
   return 1;
 }
 
-/* A file of its own for each: libraries are known by their paths, and a memory file's would soon be another's. */
+/* A separate file for each: libraries are identified by their paths, and the path of a memory file would be reused. */
 static CUresult open_image(CUmodule module, const void *data, size_t size, const log_t *log) {
   const char *const tmp = getenv("TMPDIR");
   char path[256];
@@ -71,7 +71,7 @@ static CUresult open_text(CUmodule module, const char *ptx, const log_t *log) {
   char *binary = NULL, *words = NULL;
   size_t size = 0;
   const int status = stand_in_assemble(ptx, architecture, &binary, &size, &words);
-  if (status) say(log, words ? words : "the stand-in's compiler could not run");
+  if (status) say(log, words ? words : "the mock driver's compiler could not run");
   const CUresult code = status ? CUDA_ERROR_INVALID_PTX : open_image(module, binary, size, log);
   free(binary);
   free(words);

@@ -1,11 +1,11 @@
-/* module_image.h: what a module of the stand-in is: a shared object of this machine, made by compile.c, which exports `cuda_stand_in_image`. The
- * end of prelude.hpp declares the same in C++. */
+/* module_image.h: the format of the mock driver's modules: a shared object of this machine, built by compile.c,
+ * which exports `cuda_stand_in_image`. The end of prelude.hpp declares the same in C++. */
 #ifndef MODULE_IMAGE_H_
 #define MODULE_IMAGE_H_
 
 typedef struct module_range_s {
   unsigned grid[3], block[3];
-  void *shared; /* that the launch asked for */
+  void *shared; /* that the launch requested */
   /* Runs `body` for all threads of a block, with barriers between them. */
   void (*fibres)(unsigned count, void (*body)(void *data, unsigned index), void *data);
 } module_range_t;

@@ -1,5 +1,6 @@
-/* no_driver.c: a libcuda.so.1 for check_dnn_graphs.py alone, which has no device and loads every module, so that NVIDIA's libraries compile kernels where there
- * is no driver. It has no cuInit: their runtime finds out that there is no driver. */
+/* no_driver.c: a libcuda.so.1 for check_dnn_graphs.py only, without a device, that loads each module, so that
+ * NVIDIA's libraries compile kernels without a driver. It has no cuInit: their runtime detects that there is no
+ * driver. */
 #define ANSWERS(name)                                          \
   __attribute__((visibility("default"))) int name(void **out); \
   int name(void **out) { return (void)out, 0; }

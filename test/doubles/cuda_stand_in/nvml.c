@@ -1,5 +1,5 @@
-/* nvml.c: a libnvidia-ml.so.1 whose devices are those of the libcuda.so.1 beside it. Nothing is measured here but memory: the other numbers are
- * those that NVML_STAND_IN asks for, and what it leaves out is not supported. */
+/* nvml.c: a libnvidia-ml.so.1 whose devices are those of the libcuda.so.1 in the same folder. Only memory is
+ * measured: NVML_STAND_IN sets the other numbers, and omitted ones are not supported. */
 #define _GNU_SOURCE /* RTLD_NOLOAD */
 #include "nvml_api.h"
 
@@ -29,14 +29,14 @@ static const char all[] =
     "memory_clock=1593,fan=30";
 
 static int find(const char *name, unsigned long long *out_value) {
-  const char *const asked = getenv("NVML_STAND_IN");
+  const char *const setting = getenv("NVML_STAND_IN");
   const size_t length = strlen(name);
-  for (const char *at = asked ? asked : all; at && *at; at = strchr(at, ','), at += at != NULL)
+  for (const char *at = setting ? setting : all; at && *at; at = strchr(at, ','), at += at != NULL)
     if (strncmp(at, name, length) == 0 && at[length] == '=') return *out_value = strtoull(at + length + 1, NULL, 10), 1;
   return 0;
 }
 
-/* A function of the driver's library that this process has loaded; NULL = it has none. */
+/* A function of the driver's library that this process has loaded; NULL = not loaded. */
 static void *of_driver(const char *name) {
   void *const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
   void *const symbol = driver ? dlsym(driver, name) : NULL;
@@ -68,7 +68,7 @@ nvmlReturn_t nvmlInit_v2(void) {
   return NVML_SUCCESS;
 }
 
-/* The driver gives the device i the bus i + 1. */
+/* The driver assigns the bus i + 1 to device i. */
 nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *address, nvmlDevice_t *device) {
   unsigned domain = 0, bus = 0, slot = 0;
   int count = 0, (*count_devices)(int *) = NULL;
@@ -83,7 +83,7 @@ nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *address, nvmlDevice_t 
   return NVML_SUCCESS;
 }
 
-/* ---- numbers ----------------------------------------------------------------------------------------------------------------- */
+/* ---- numbers ---- */
 
 nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory) {
   void (*ask)(int, unsigned long long *, unsigned long long *) = NULL;
@@ -130,9 +130,9 @@ nvmlReturn_t nvmlDeviceGetFanSpeed(nvmlDevice_t device, unsigned int *percent) {
   return number(device, "fan", percent);
 }
 
-/* ---- versions ---------------------------------------------------------------------------------------------------------------- */
+/* ---- versions ---- */
 
-/* NVML_STAND_IN=versions=0: as a driver that does not tell them. */
+/* NVML_STAND_IN=versions=0: like a driver that does not report them. */
 static nvmlReturn_t text(const char *version, char *out, unsigned int room) {
   unsigned long long told = 1;
   if (!initialised) return NVML_ERROR_UNINITIALIZED;
@@ -150,7 +150,7 @@ nvmlReturn_t nvmlDeviceGetVbiosVersion(nvmlDevice_t device, char *out, unsigned 
   return code ? code : text(device->ordinal ? "96.00.74.00.02" : "96.00.74.00.01", out, room);
 }
 
-/* ---- events ------------------------------------------------------------------------------------------------------------------- */
+/* ---- events ---- */
 
 /* One set, with one event at a time, which a test in the process sends. */
 static struct {
@@ -161,7 +161,7 @@ static struct {
   nvmlEventData_t event;
 } events = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
-/* Sends an event when it was asked for, and waits until it was taken. Returns whether. */
+/* Sends an event if it is registered, and waits until it is received. Returns whether it was registered. */
 API int nvml_stand_in_event(int ordinal, unsigned long long type, unsigned long long data);
 int nvml_stand_in_event(int ordinal, unsigned long long type, unsigned long long data) {
   pthread_mutex_lock(&events.lock);
@@ -222,10 +222,10 @@ nvmlReturn_t nvmlDeviceGetCurrentClocksThrottleReasons(nvmlDevice_t device, unsi
   return find("throttle", reasons) ? NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED;
 }
 
-/* ---- processes --------------------------------------------------------------------------------------------------------------- */
+/* ---- processes ---- */
 
-/* This process, when it has memory there, once for each of `parts` parts of a divided device; and as many others as `others` says, numbered from
- * 100,000 on, of whose memory nothing is told. */
+/* This process, if it has memory there, once for each of `parts` parts of a divided device. In addition, `others`
+ * further processes, numbered from 100,000 on, whose memory is not reported. */
 static nvmlReturn_t processes(nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_t *list) {
   nvmlMemory_t memory = {0, 0, 0};
   unsigned long long others = 0, parts = 1;

@@ -1,4 +1,5 @@
-/* nvrtc.c: a library under the name of NVRTC: its compiler is the stand-in's (compile.c). A "cubin" is a shared object of this machine. */
+/* nvrtc.c: a library with the name of NVRTC, whose compiler is compile.c. A "cubin" is a shared object of this
+   machine. */
 #define _POSIX_C_SOURCE 200809L /* strdup */
 #include <stdlib.h>
 #include <string.h>
@@ -82,7 +83,7 @@ API nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int option_count, cons
   int status =
       stand_in_compile(program->source, program->name, option_count, options, &read, &program->ptx, &program->log);
   if (!status && !is_supported(read.architecture)) status = COMPILE_BAD_OPTION;
-  /* The text is wrong or right for both kinds: what is refused is refused here, as the real one does. */
+  /* A text is valid or invalid for both kinds: invalid text is refused here, like in the real library. */
   if (!status)
     status = stand_in_assemble(program->ptx, read.architecture, &program->cubin, &program->cubin_size, &program->log);
   if (!status && !read.real) {

@@ -1,5 +1,5 @@
-/* pool.c: memory in the order of streams. A block that was given back on a stream is taken again by the same stream at once, by others when the
- * stream has come so far; until then it is not theirs, and what was in it is overwritten there. */
+/* pool.c: stream-ordered memory. The same stream may immediately reuse a block that was freed on it, and other
+ * streams after the stream has reached the free. Its contents are overwritten there. */
 #define _GNU_SOURCE /* MAP_ANONYMOUS */
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@ typedef struct block_s {
   size_t size;
   CUmemoryPool pool;
   CUstream freed_on;
-  uint64_t frees, done; /* how often it was given back, and how often a stream has come there */
+  uint64_t frees, done; /* number of frees, and number of frees that a stream has reached */
   int in_use;
 } block_t;
 
@@ -36,7 +36,7 @@ typedef struct free_command_s {
 
 static int is_free(const block_t *block) { return !block->in_use && block->done == block->frees; }
 
-/* Gives free blocks back to the device until the pool holds no more than `keep` bytes. `lock` is held. */
+/* Returns free blocks to the device until the pool holds no more than `keep` bytes. The caller holds `lock`. */
 static void trim(CUmemoryPool pool, size_t keep) {
   for (block_t **at = &pool->blocks; *at && pool->reserved > keep;) {
     block_t *const block = *at;
@@ -59,7 +59,7 @@ void pools_synchronised(CUcontext context) {
   pthread_mutex_unlock(&lock);
 }
 
-/* ---- pools -------------------------------------------------------------------------------------------------------------------- */
+/* ---- pools ---- */
 
 API CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties) {
   CUresult code = check_initialised();
@@ -81,7 +81,7 @@ API CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *propertie
   return CUDA_SUCCESS;
 }
 
-/* What of it is in use is given back when it is freed, and the pool goes with the process then. */
+/* Its blocks in use are returned when they are freed; the pool remains until the process exits. */
 API CUresult cuMemPoolDestroy(CUmemoryPool pool) {
   const CUresult code = check_initialised();
   if (code || !pool) return code ? code : CUDA_ERROR_INVALID_VALUE;
@@ -145,9 +145,9 @@ void pools_release(CUcontext context) {
   }
 }
 
-/* ---- memory ------------------------------------------------------------------------------------------------------------------- */
+/* ---- memory ---- */
 
-/* One that is large enough and not too large. `lock` is held. */
+/* A block that is large enough and not too large. The caller holds `lock`. */
 static block_t *take_block(CUmemoryPool pool, CUstream stream, size_t size) {
   for (block_t *block = pool->blocks; block; block = block->next)
     if (!block->in_use && block->size >= size && block->size <= 2 * size &&
@@ -198,7 +198,7 @@ API CUresult cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t bytes, CUmemor
   return CUDA_SUCCESS;
 }
 
-/* The block in use that begins there. `lock` is held. */
+/* The block in use that begins there. The caller holds `lock`. */
 static block_t *find_block(CUdeviceptr address) {
   for (CUmemoryPool pool = pools; pool; pool = pool->next)
     for (block_t *block = pool->blocks; block; block = block->next)

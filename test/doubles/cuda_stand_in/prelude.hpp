@@ -1,5 +1,5 @@
-/* prelude.hpp: stands before the CUDA C that the stand-in compiles for this machine: the language's words and functions in C++. `__global__`, asm and
- * `extern __shared__` are compile.c's. */
+/* prelude.hpp: included before the CUDA C that the mock driver compiles for this machine: the language's keywords
+ * and functions in C++. compile.c implements `__global__`, asm and `extern __shared__`. */
 #define __CUDACC_RTC__ 1
 #define __CUDACC__ 1
 #define __device__
@@ -26,7 +26,7 @@ static thread_local uint3 threadIdx, blockIdx;
 static thread_local dim3 blockDim, gridDim;
 static const int warpSize = 32;
 
-/* Threads of a block take turns on one thread of the machine: what the others have changed is put back. */
+/* The threads of a block share one thread of the machine: changes by the others are restored. */
 extern "C" void (*cuda_stand_in_yield)(void);
 static thread_local void *cuda_stand_in_shared;
 CUDA_STAND_IN_FN void __syncthreads() {
@@ -34,7 +34,7 @@ CUDA_STAND_IN_FN void __syncthreads() {
   cuda_stand_in_yield();
   threadIdx = own;
 }
-/* The value of the thread `distance` places behind in the warp, or one's own. All threads of the block call it. */
+/* The value of the thread `distance` positions further in the warp, or one's own. All threads of the block call it. */
 template <typename T> CUDA_STAND_IN_FN T __shfl_down_sync(unsigned, T value, unsigned distance) {
   static thread_local T values[1024];
   const unsigned own = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
@@ -100,7 +100,7 @@ CUDA_STAND_IN_FN unsigned __umulhi(unsigned x, unsigned y) { return (unsigned)((
 CUDA_STAND_IN_FN unsigned long long __umul64hi(unsigned long long x, unsigned long long y) {
   return (unsigned long long)((unsigned __int128)x * y >> 64);
 }
-/* Rounded by themselves: never fused with what follows. */
+/* Rounded separately: never fused with the next operation. */
 CUDA_STAND_IN_FN float __fmul_rn(float x, float y) {
   volatile float product = x * y;
   return product;
@@ -146,14 +146,14 @@ template <typename T> CUDA_STAND_IN_FN T atomicMin(T *address, typename cuda_sta
 
 CUDA_STAND_IN_FN size_t __cvta_generic_to_global(const void *p) { return (size_t)p; }
 
-/* Instructions of PTX that sources name in asm: compile.c makes calls of them. */
+/* Instructions of PTX that sources name in asm: compile.c replaces them by calls. */
 CUDA_STAND_IN_FN float cuda_stand_in_ptx_cvt_f32_f16(unsigned short bits) {
   return (float)cuda_stand_in_bits<_Float16>(bits);
 }
 CUDA_STAND_IN_FN unsigned short cuda_stand_in_ptx_cvt_rn_f16_f32(float x) {
   return cuda_stand_in_bits<unsigned short>((_Float16)x);
 }
-/* A device faults where 16 bytes do not begin at a multiple of 16. */
+/* A device faults if 16 bytes do not begin at a multiple of 16. */
 CUDA_STAND_IN_FN void cuda_stand_in_ptx_st_global_v4_b32(size_t address, unsigned x, unsigned y, unsigned z,
                                                          unsigned w) {
   const uint4 words = {x, y, z, w};
@@ -161,7 +161,7 @@ CUDA_STAND_IN_FN void cuda_stand_in_ptx_st_global_v4_b32(size_t address, unsigne
   memcpy((void *)address, &words, sizeof words);
 }
 
-/* ---- how the driver calls kernels: module_image.h ----------------------------------------------------------------------------- */
+/* ---- how the driver calls kernels: module_image.h ---- */
 struct cuda_stand_in_range {
   unsigned grid[3], block[3];
   void *shared;
@@ -192,7 +192,7 @@ template <typename... A, void (*F)(A...)> struct cuda_stand_in_entry<F> {
   }
   static inline void thread(void **arguments) { call(arguments, cuda_stand_in_places<__integer_pack(count)...>()); }
 
-  /* A thread of a block as a fibre. */
+  /* A thread of a block as a fiber. */
   static void body(void *arguments, unsigned index) {
     threadIdx = {index % blockDim.x, index / blockDim.x % blockDim.y, index / blockDim.x / blockDim.y};
     thread((void **)arguments);

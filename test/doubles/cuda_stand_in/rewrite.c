@@ -1,5 +1,5 @@
-/* rewrite.c: kernels become inline functions, asm of one instruction of PTX a call, and memory that a launch asks for (`extern __shared__`) a
- * pointer. */
+/* rewrite.c: kernels become inline functions, asm of one instruction of PTX becomes a call, and dynamic shared
+ * memory (`extern __shared__`) a pointer. */
 #include "rewrite.h"
 
 #include <ctype.h>
@@ -48,9 +48,9 @@ static void fail(reader_t *reader, const char *what) {
   if (!reader->out->problem[0]) snprintf(reader->out->problem, sizeof reader->out->problem, "%s", what);
 }
 
-/* ---- kernels ------------------------------------------------------------------------------------------------------------------ */
+/* ---- kernels ---- */
 
-/* Behind `__global__`: the name is the last one before the first bracket. */
+/* After `__global__`: the name is the last one before the first bracket. */
 static void note_kernel(reader_t *reader) {
   rewritten_t *const out = reader->out;
   const char *at = reader->at, *name = NULL;
@@ -65,15 +65,15 @@ static void note_kernel(reader_t *reader) {
   for (unsigned i = 0; i < out->kernel_count; i++)
     if (is_name(name, length, out->kernels[i])) return;
   if (out->kernel_count == MOST_KERNELS) {
-    fail(reader, "too many kernels for the stand-in");
+    fail(reader, "too many kernels for the mock driver");
     return;
   }
   snprintf(out->kernels[out->kernel_count++], NAME_BYTES, "%.*s", (int)length, name);
 }
 
-/* ---- asm ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- asm ---- */
 
-/* The text in the brackets that follow, and what is behind them; NULL = there are none. */
+/* The text in the brackets that follow, and the text after them; NULL = there are none. */
 static const char *in_brackets(const char *at, char *text, size_t room) {
   at = skip_space(at);
   if (*at != '(') return NULL;
@@ -91,7 +91,7 @@ static const char *in_brackets(const char *at, char *text, size_t room) {
   return at + 1;
 }
 
-/* `"=f"(result) : "h"(x.bits) : "memory"`: the operands' expressions, one after the other; what is clobbered has none. */
+/* `"=f"(result) : "h"(x.bits) : "memory"`: the operands' expressions, one after the other; a clobber has none. */
 static unsigned operands_of(const char *at, char operands[][EXPRESSION_BYTES]) {
   unsigned count = 0;
   while (*at && count < MOST_OPERANDS) {
@@ -108,14 +108,15 @@ static unsigned operands_of(const char *at, char operands[][EXPRESSION_BYTES]) {
   return count;
 }
 
-/* Whether there is a result behind the code: `: "=f"(x)`, and not `: : "l"(p)`. */
+/* Returns whether there is a result after the code: `: "=f"(x)`, and not `: : "l"(p)`. */
 static int has_result(const char *at) {
   at = skip_space(at);
   if (*at == ':') at = skip_space(at + 1);
   return *at == '"';
 }
 
-/* asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(x.bits)) becomes result = cuda_stand_in_ptx_cvt_f32_f16(x.bits), and one without a result a call. */
+/* asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(x.bits)) becomes result = cuda_stand_in_ptx_cvt_f32_f16(x.bits),
+   and one without a result becomes a call. */
 static void write_asm(reader_t *reader) {
   char text[2048], mnemonic[64], operands[MOST_OPERANDS][EXPRESSION_BYTES];
   const char *at = skip_space(reader->at);
@@ -138,9 +139,9 @@ static void write_asm(reader_t *reader) {
   reader->at = behind;
 }
 
-/* ---- memory that a launch asks for ---------------------------------------------------------------------------------------------- */
+/* ---- dynamic shared memory ---- */
 
-/* Behind `extern`: `static thread_local T name[];` is what the macro has made of __shared__. Returns whether it was that. */
+/* After `extern`: the macro has expanded __shared__ to `static thread_local T name[];`. Returns whether it matches. */
 static int note_shared(reader_t *reader) {
   const char *at = skip_space(reader->at);
   if (!is_name(at, name_length(at), "static")) return 0;
@@ -161,7 +162,7 @@ static int note_shared(reader_t *reader) {
   return 1;
 }
 
-/* ---- the text ------------------------------------------------------------------------------------------------------------------ */
+/* ---- the text ---- */
 
 static void write_name(reader_t *reader) {
   const char *const name = reader->at;
@@ -196,9 +197,9 @@ void rewrite(const char *text, FILE *to, rewritten_t *out) {
     }
     if (*begin == '"' || *begin == '\'')
       reader.at = skip_literal(begin);
-    else if (*begin == '#') /* what the preprocessor says of lines */
+    else if (*begin == '#') /* line markers of the preprocessor */
       reader.at += strcspn(begin, "\n");
-    else if (isdigit((unsigned char)*begin)) /* 1e5f, 0x1p5: their letters are no names */
+    else if (isdigit((unsigned char)*begin)) /* 1e5f, 0x1p5: their letters are not identifiers */
       while (is_of_name(*reader.at) || *reader.at == '.') reader.at++;
     else
       reader.at++;

@@ -1,4 +1,4 @@
-/* rewrite.h: what C++ has no word for, in preprocessed CUDA C (rewrite.c). */
+/* rewrite.h: rewrites constructs of preprocessed CUDA C that C++ lacks (rewrite.c). */
 #ifndef CUDA_STAND_IN_REWRITE_H_
 #define CUDA_STAND_IN_REWRITE_H_
 
@@ -13,7 +13,7 @@ typedef struct rewritten_s {
   char problem[256]; /* "" = none */
 } rewritten_t;
 
-/* Writes the text in C++, and says which kernels there are. */
+/* Writes the text in C++, and returns its kernels. */
 void rewrite(const char *text, FILE *to, rewritten_t *out);
 
 #endif /* CUDA_STAND_IN_REWRITE_H_ */

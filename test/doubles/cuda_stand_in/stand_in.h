@@ -1,5 +1,5 @@
-/* stand_in.h: what the files of the CPU libcuda.so.1 share: a library under the name of the CUDA driver, whose devices are this machine's
- * processors. See README.md. */
+/* stand_in.h: shared by the files of the mock libcuda.so.1: a library with the name of the CUDA driver, whose
+ * devices are this machine's processors. See README.md. */
 #ifndef CUDA_STAND_IN_H_
 #define CUDA_STAND_IN_H_
 
@@ -15,9 +15,9 @@ enum {
   MAX_ARGUMENTS = 4096 / 4,
   ARGUMENT_BYTES = 4096,
   MOST_PITCH = 1 << 20
-}; /* less than hardware has: tests go beyond */
+}; /* less than hardware has: tests exceed it */
 
-/* ---- the exported functions (entry.c and others) --------------------------------------------------------------------------------- */
+/* ---- the exported functions (entry.c and others) ---- */
 
 /* Exported under the names of the versions that driver_api.h lists; a plain name is the first version. */
 #define cuDeviceTotalMem cuDeviceTotalMem_v2
@@ -41,12 +41,12 @@ enum {
 CUDA_CALLS(DECLARE)
 CUDA_LATER_CALLS(DECLARE)
 
-/* ---- devices and contexts (context.c) ----------------------------------------------------------------------------------------- */
+/* ---- devices and contexts (context.c) ---- */
 
 /* A device's primary context; there are no others. */
 struct CUctx_st {
   CUdevice device;
-  atomic_int error; /* CUresult that every call answers from now on; 0 = none */
+  atomic_int error; /* CUresult that each call returns from now on; 0 = none */
   int retained;     /* the rest under `lock` */
   unsigned peers;   /* bit d: access to device d is enabled */
   struct CUstream_st *streams, *legacy;
@@ -57,7 +57,7 @@ extern struct CUctx_st contexts[MAX_DEVICES];
 extern int device_count;
 extern pthread_mutex_t lock; /* of lists: contexts, streams, memory */
 
-/* What a call begins with: is the library initialised, a context current, and without an error. */
+/* The checks at the beginning of a call: the library is initialized, and a context without an error is current. */
 CUresult enter(CUcontext *out_context);
 CUresult check_initialised(void);
 CUresult check_device(CUdevice device);
@@ -68,10 +68,10 @@ long long setting(const char *name, long long otherwise);
 size_t memory_of_device(void);
 uint64_t clock_now(void); /* nanoseconds */
 
-/* ---- faults (fault.c) ------------------------------------------------------------------------------------------------------- */
+/* ---- faults (fault.c) ---- */
 
-/* How many calls fail; FAULT_LOST: how many commands still run before the context fails; FAULT_CODE: with which CUresult; FAULT_DELAY:
- * microseconds by which each command ends late. */
+/* The number of failing calls. FAULT_LOST: the number of commands that still run before the context fails.
+ * FAULT_CODE: the CUresult of the failure. FAULT_DELAY: microseconds by which each command is delayed. */
 typedef enum fault_e {
   FAULT_ALLOC,
   FAULT_HOST,
@@ -90,47 +90,48 @@ typedef enum fault_e {
 
 void fault_read(void);
 int fault_takes(fault_e kind);
-/* What each command waits, and whether it is the one at which its context fails. */
+/* The delay of each command, and whether it is the one at which its context fails. */
 void fault_command(CUcontext context);
 
-/* ---- memory (memory.c) ------------------------------------------------------------------------------------------------------ */
+/* ---- memory (memory.c) ---- */
 
-/* Tells whether `bytes` bytes there lie in memory of a device (1) or of the host (0). */
+/* Returns whether the `bytes` bytes there are memory of a device (1) or of the host (0). */
 int is_device_range(CUdeviceptr address, size_t bytes);
-/* Whether they are memory of the driver's, page-locked for example. */
+/* Returns whether they are memory of the driver, for example page-locked memory. */
 int is_locked_range(const void *begin, size_t bytes);
-/* Memory that is mapped by virtual.c counts as a device's. Returns whether that worked, or it was such a range. */
+/* Memory that virtual.c maps counts as device memory. Returns whether it succeeded, or it was such a range. */
 int memory_add_mapped(CUcontext context, void *base, size_t size);
 int memory_take_mapped(void *base, size_t size);
-/* The bytes of the range of a device that begins there, 0 = there is none. */
+/* The size of the device's range that begins there, 0 = there is none. */
 size_t memory_size_of(CUdeviceptr address);
-/* The memory file behind an allocation that begins there, -1 = there is none. */
+/* The memory file of an allocation that begins there, -1 = there is none. */
 int memory_file_of(CUdeviceptr address, size_t *out_size);
-/* What cuMemFree does with memory of a pool (pool.c), when nothing is queued any more. Returns whether it was some. */
+/* cuMemFree of memory of a pool (pool.c), after all queued work is done. Returns whether it was memory of a pool. */
 int pool_free_now(CUdeviceptr address);
-/* Behind a synchronisation pools give back what they hold above their thresholds. */
+/* After a synchronization, pools return the memory above their thresholds. */
 void pools_synchronised(CUcontext context);
-/* The end of a context's memory. `lock` is held. */
+/* Frees a context's memory. The caller holds `lock`. */
 void pools_release(CUcontext context);
 /* The handle by which another process opens a memory file of this one (virtual.c), of memory or of an event. */
 void process_handle_write(void *handle, int file, size_t size);
 CUresult process_handle_open(const void *handle, int *out_file, size_t *out_size);
-/* Frees what a context still has. `lock` is held. */
+/* Frees the objects that a context still has. The caller holds `lock`. */
 void memory_release_all(CUcontext context);
 
-/* ---- streams and commands (stream.c) ------------------------------------------------------------------------------------------ */
+/* ---- streams and commands (stream.c) ---- */
 
 typedef struct place_s { /* in a stream's order */
   CUstream stream;
   uint64_t ticket;
 } place_t;
 
-/* A command: the first member of what the callers make; `run` releases nothing, `drop` releases what the command holds, but for itself. */
+/* A command: the first member of the callers' structs. `run` releases nothing; `drop` releases the command's
+   objects, except the command itself. */
 typedef struct command_s {
   struct command_s *next;
   void (*run)(struct command_s *command, CUcontext context);
   void (*drop)(struct command_s *command);
-  int always; /* 1: runs even in a context that has failed */
+  int always; /* 1: also runs in a context that has failed */
   size_t wait_count;
   place_t *waits;
 } command_t;
@@ -146,46 +147,48 @@ struct CUstream_st {
   command_t *first, **last;
   uint64_t queued, done;
   int stop;
-  CUstream next; /* in the context's list; under the global lock, as what follows */
+  CUstream next; /* in the context's list; under the global lock, like the next members */
   struct capture_s *capture;
   uint64_t captured; /* commands since the capture began */
-  int unjoined;      /* nobody has waited for what it has captured */
+  int unjoined;      /* the captured work has not been waited for */
 };
 
 /* Memory for a command, zeroed; NULL = none. */
 void *command_new(size_t bytes, void (*run)(command_t *, CUcontext));
-/* Releases a command and what it holds. */
+/* Releases a command and its objects. */
 void command_drop(command_t *command);
-/* Queues it; handles 0, 1 and 2 are the default streams. Takes it over, also when it fails. */
+/* Queues it; handles 0, 1 and 2 are the default streams. Takes ownership, also on failure. */
 CUresult command_push(CUstream stream, CUcontext context, command_t *command);
-/* The stream behind a handle. NULL = no memory. */
+/* The stream of a handle. NULL = out of memory. */
 CUstream stream_resolve(CUstream stream, CUcontext context);
 void stream_wait(place_t place);
-/* Waits for all that a stream has now, if it is not captured. */
+/* Waits for all current work of a stream, unless it is captured. */
 void stream_finish(CUstream stream, CUcontext context);
 /* Waits for all streams of a context. */
 void context_drain(CUcontext context);
 void streams_release(CUcontext context);
 
-/* ---- captures (graph.c) --------------------------------------------------------------------------------------------------------- */
+/* ---- captures (graph.c) ---- */
 
-/* Where a captured event stands. All zeros: nowhere. */
+/* The position of a captured event. All zeros: none. */
 typedef struct capture_mark_s {
   uint64_t id;
   CUstream stream;
   uint64_t captured;
 } capture_mark_t;
 
-/* Takes a command over when its stream is captured: CUDA_SUCCESS; CUDA_ERROR_NOT_FOUND = it is not. `lock` is held. */
+/* Takes ownership of a command if its stream is captured: CUDA_SUCCESS; CUDA_ERROR_NOT_FOUND = it is not. The caller
+   holds `lock`. */
 CUresult capture_take(CUstream stream, command_t *command);
-/* A record and a wait, in a stream that is captured, or for a captured event. CUDA_ERROR_NOT_FOUND = it has nothing to do with a capture. */
+/* A record and a wait, in a stream that is captured, or for a captured event. CUDA_ERROR_NOT_FOUND = no capture is
+   involved. */
 CUresult capture_record(CUstream stream, capture_mark_t *mark);
 CUresult capture_wait(CUstream stream, const capture_mark_t *mark);
-/* What a call that no graph can hold finds: spoils the capture. CUDA_SUCCESS = it may go on. */
+/* For a call that cannot be captured: invalidates the capture. CUDA_SUCCESS = there is no capture. */
 CUresult capture_forbids_stream(CUstream stream);
 CUresult capture_forbids(void);
 
-/* ---- kernels (launch.c, fibre.c) ------------------------------------------------------------------------------------------------- */
+/* ---- kernels (launch.c, fibre.c) ---- */
 
 struct CUmod_st {
   void *library;
@@ -199,13 +202,14 @@ struct CUmod_st {
 struct CUfunc_st {
   CUmodule module;
   const module_kernel_t *kernel;
-  atomic_int most_shared; /* bytes that a launch may ask for */
+  atomic_int most_shared; /* maximum bytes that a launch may request */
   CUfunction next;
 };
 
 void module_release(CUmodule module);
 
-/* Calls body(data, 0) to body(data, count - 1), each as a fibre of this thread; fibre_yield, called in one, lets the others run up to there. */
+/* Calls body(data, 0) to body(data, count - 1), each as a fiber of this thread; fibre_yield in one of them runs the
+   others up to the same point. */
 void fibres_run(unsigned count, void (*body)(void *data, unsigned index), void *data);
 void fibre_yield(void);
 void fibres_release(void); /* before the thread ends */

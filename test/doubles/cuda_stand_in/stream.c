@@ -1,5 +1,6 @@
-/* stream.c: streams, each a thread with a queue, and the order among them: the legacy default stream waits for what the blocking streams of its
- * context have, and they for what it has; the per-thread default streams are blocking ones. */
+/* stream.c: streams, each a thread with a queue, and the order among them. The legacy default stream waits for the
+ * current work of its context's blocking streams, and they wait for its work; the per-thread default streams are
+ * blocking ones. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdlib.h>
 
@@ -29,7 +30,7 @@ void command_drop(command_t *command) {
   free(command);
 }
 
-/* What is queued behind a failure does not run, but it ends. */
+/* Work that is queued after a failure does not run, but it completes. */
 static void run_command(command_t *command, CUcontext context) {
   for (size_t i = 0; i < command->wait_count; i++) stream_wait(command->waits[i]);
   if (!command->always) fault_command(context);
@@ -58,7 +59,7 @@ static void *serve(void *argument) {
   return NULL;
 }
 
-/* One user is the thread, one the handle. */
+/* One reference is the thread's, one the handle's. */
 static CUstream make(CUcontext context, unsigned flags, int priority, int listed) {
   CUstream const stream = calloc(1, sizeof *stream);
   if (!stream) return NULL;
@@ -80,9 +81,9 @@ static CUstream make(CUcontext context, unsigned flags, int priority, int listed
   return stream;
 }
 
-/* ---- default streams ---------------------------------------------------------------------------------------------------------- */
+/* ---- default streams ---- */
 
-static _Thread_local CUstream own_streams[MAX_DEVICES]; /* never ended: a thread that ends leaves its stream */
+static _Thread_local CUstream own_streams[MAX_DEVICES]; /* never destroyed: an exiting thread leaves its stream */
 
 CUstream stream_resolve(CUstream stream, CUcontext context) {
   if ((uintptr_t)stream > PER_THREAD) return stream;
@@ -94,7 +95,7 @@ CUstream stream_resolve(CUstream stream, CUcontext context) {
   return found;
 }
 
-/* ---- commands ----------------------------------------------------------------------------------------------------------------- */
+/* ---- commands ---- */
 
 void *command_new(size_t bytes, void (*run)(command_t *, CUcontext)) {
   command_t *const command = calloc(1, bytes);
@@ -121,7 +122,7 @@ static int add_wait(command_t *command, CUstream stream) {
   return 1;
 }
 
-/* What the command has to wait for because of the legacy stream. The global lock is held. */
+/* The work for which the command waits because of the legacy stream. The caller holds the global lock. */
 static int order(command_t *command, CUstream stream, CUcontext context) {
   int good = 1;
   if (stream == context->legacy)
@@ -164,7 +165,7 @@ CUresult command_push(CUstream handle, CUcontext context, command_t *command) {
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* ---- ends --------------------------------------------------------------------------------------------------------------------- */
+/* ---- destruction ---- */
 
 void context_drain(CUcontext context) {
   for (;;) {
@@ -200,7 +201,7 @@ void streams_release(CUcontext context) {
   }
 }
 
-/* ---- the driver's calls --------------------------------------------------------------------------------------------------------- */
+/* ---- the driver's calls ---- */
 
 API CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int priority) {
   CUcontext context;
@@ -216,7 +217,7 @@ API CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, in
   return CUDA_SUCCESS;
 }
 
-/* Returns at once; what is queued runs to its end. */
+/* Returns immediately; queued work runs to completion. */
 API CUresult cuStreamDestroy_v2(CUstream stream) {
   const CUresult code = check_initialised();
   if (code) return code;
@@ -268,7 +269,7 @@ API CUresult cuStreamQuery(CUstream stream) {
   return end_of(stream).stream ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
 }
 
-/* ---- callbacks -------------------------------------------------------------------------------------------------------------------- */
+/* ---- callbacks ---- */
 
 typedef struct callback_s {
   command_t command;
@@ -277,7 +278,7 @@ typedef struct callback_s {
   void *user_data;
 } callback_t;
 
-/* The driver calls the functions of all streams from one thread: one that waits keeps those of the others waiting. */
+/* The driver calls the functions of all streams from one thread: a blocking function delays those of the others. */
 static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
 
 static void run_callback(command_t *command, CUcontext context) {
@@ -307,7 +308,7 @@ typedef struct host_function_s {
   command_t command;
   CUhostFn function;
   void *user_data;
-  int is_kernel; /* runs beside those of other streams */
+  int is_kernel; /* runs concurrently with those of other streams */
 } host_function_t;
 
 static void run_function(command_t *command, CUcontext context) {
@@ -318,7 +319,7 @@ static void run_function(command_t *command, CUcontext context) {
   if (!own->is_kernel) pthread_mutex_unlock(&one_at_a_time);
 }
 
-/* Unlike a callback it is left out behind a failure, and a graph may hold it. */
+/* Unlike a callback, it is skipped after a failure, and a graph may contain it. */
 API CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void *user_data) {
   CUcontext context;
   const CUresult code = enter(&context);
@@ -331,7 +332,8 @@ API CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void *user_dat
   return command_push(stream, context, &own->command);
 }
 
-/* For libraries of this folder: queues a function that stands for a kernel of theirs, and the device of the thread's context, -1 = none. */
+/* For the libraries of this folder: queues a function that takes the place of one of their kernels, and returns the
+   device of the thread's context, -1 = none. */
 API CUresult cuda_stand_in_kernel(CUstream stream, CUhostFn function, void *user_data);
 API int cuda_stand_in_device(void);
 

@@ -1,4 +1,5 @@
-/* vendor.c: what the stand-ins for NVIDIA's libraries share: numbers of all types, and work as host functions of the driver. */
+/* vendor.c: shared by the mocks of NVIDIA's libraries: numbers of all types, and work as host functions of the
+   driver. */
 #define _GNU_SOURCE /* RTLD_NOLOAD */
 #include "vendor.h"
 
@@ -19,7 +20,7 @@ int vendor_version(const char *name, int otherwise, libraryPropertyType which, i
   return 1;
 }
 
-/* ---- numbers ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- numbers ---- */
 
 double vendor_load(cudaDataType type, const void *base, int64_t index) {
   uint16_t bits = 0;
@@ -68,9 +69,9 @@ void vendor_store(cudaDataType type, void *base, int64_t index, double value) {
   }
 }
 
-/* ---- the driver's streams --------------------------------------------------------------------------------------------------------- */
+/* ---- the driver's streams ---- */
 
-/* The driver's: the process has loaded it before. */
+/* The driver's function: the process has loaded it before. */
 static void *driver_function(const char *name) {
   static void *driver;
   if (!driver) driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);

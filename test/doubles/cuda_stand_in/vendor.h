@@ -1,4 +1,4 @@
-/* vendor.h: what the stand-ins for NVIDIA's libraries share. */
+/* vendor.h: shared by the mocks of NVIDIA's libraries. */
 #ifndef VENDOR_H_
 #define VENDOR_H_
 
@@ -7,7 +7,8 @@
 /* A number of the environment, or `otherwise`. */
 long long vendor_setting(const char *name, long long otherwise);
 
-/* A part of the version, major * 10000 + minor * 100 + patch, that the environment says, or `otherwise`. Returns 0 where there is no such part. */
+/* A part of the version, major * 10000 + minor * 100 + patch, of the environment, or `otherwise`. Returns 0 if there
+   is no such part. */
 int vendor_version(const char *name, int otherwise, libraryPropertyType which, int *value);
 
 /* Element `index` of an array; numbers are rounded to the nearest, ties to even. */

@@ -1,5 +1,5 @@
-/* virtual.c: addresses and memory apart: reserved ranges without any permission, memory files that are mapped into them; and memory of other
- * processes, by the numbers of their files. */
+/* virtual.c: separate addresses and memory: reserved ranges without permissions, memory files that are mapped into
+ * them, and memory of other processes, by the numbers of their files. */
 #define _GNU_SOURCE /* memfd_create */
 #include <fcntl.h>
 #include <stdio.h>
@@ -32,7 +32,7 @@ API CUresult cuMemGetAllocationGranularity(size_t *bytes, const CUmemAllocationP
   return code;
 }
 
-/* ---- addresses --------------------------------------------------------------------------------------------------------------- */
+/* ---- addresses ---- */
 
 API CUresult cuMemAddressReserve(CUdeviceptr *address, size_t bytes, size_t alignment, CUdeviceptr wish,
                                  unsigned long long flags) {
@@ -57,7 +57,7 @@ API CUresult cuMemAddressFree(CUdeviceptr address, size_t bytes) {
   return munmap((void *)(uintptr_t)address, bytes) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-/* ---- memory ------------------------------------------------------------------------------------------------------------------ */
+/* ---- memory ---- */
 
 static CUresult make(size_t bytes, int file, CUdevice device, int shared, CUmemGenericAllocationHandle *handle) {
   memory_t *const memory = malloc(sizeof *memory);
@@ -84,7 +84,7 @@ API CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, con
   return code;
 }
 
-/* What is mapped stays until it is unmapped: a mapping holds its file. */
+/* A mapping remains until it is unmapped: it keeps its file open. */
 API CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
   if (!handle) return CUDA_ERROR_INVALID_VALUE;
   close(memory_of(handle)->file);
@@ -92,7 +92,7 @@ API CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
   return CUDA_SUCCESS;
 }
 
-/* No access before cuMemSetAccess gives it. */
+/* No access before cuMemSetAccess enables it. */
 API CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
                       unsigned long long flags) {
   const CUresult code = check_initialised();
@@ -116,7 +116,7 @@ API CUresult cuMemUnmap(CUdeviceptr address, size_t bytes) {
   return cleared == MAP_FAILED ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
 }
 
-/* All devices share the host's address space: what is given to one, all have. */
+/* All devices share the host's address space: access of one device applies to all. */
 API CUresult cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *list, size_t count) {
   const CUresult code = check_initialised();
   int permissions = PROT_NONE;
@@ -153,14 +153,14 @@ API CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle
   return code;
 }
 
-/* ---- other processes ----------------------------------------------------------------------------------------------------------- */
+/* ---- other processes ---- */
 
 typedef struct theirs_s { /* in a CUipcMemHandle */
   char magic[8];
   int32_t process, file;
   uint64_t size;
 } theirs_t;
-static const char magic[8] = "standin";
+static const char magic[8] = "mockgpu";
 
 void process_handle_write(void *handle, int file, size_t size) {
   theirs_t own = {.process = getpid(), .file = file, .size = size};
@@ -192,7 +192,7 @@ API CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address) {
   return CUDA_SUCCESS;
 }
 
-/* As the real one, not in the process that made it. */
+/* Like the real driver, not in the process that created it. */
 API CUresult cuIpcOpenMemHandle(CUdeviceptr *address, CUipcMemHandle handle, unsigned int flags) {
   CUcontext context;
   int file = -1;

@@ -1,9 +1,11 @@
-/* processor.c: makes the programs of a run see a smaller processor, so that a machine with AVX-512 runs the tests as one without.
+/* processor.c: makes the programs of a run see a smaller processor, so that a machine with AVX-512 runs the tests
+ * like one without.
  *
- * Preloaded (LD_PRELOAD), with HAL_TEST_PROCESSOR as the name of a processor (`processors` below). The library lets CPUID fault (Linux,
- * arch_prctl), executes the instruction in the handler of the fault and removes the features that the processor lacks. Every library of
- * the process sees the result: our kernels, MKL, oneDNN, PoCL. A program that executes an instruction without the feature's CPUID bit is not
- * detected. The C library chose its own functions earlier; they are not affected. */
+ * Preloaded (LD_PRELOAD), with HAL_TEST_PROCESSOR as the name of a processor (`processors` below). The library makes
+ * CPUID fault (Linux, arch_prctl), executes the instruction in the handler of the fault and removes the features
+ * that the processor lacks. Each library of the process sees the result: the portable kernels, MKL, oneDNN, PoCL. A
+ * program that executes an instruction without the feature's CPUID bit is not detected. The C library selected its
+ * own functions earlier; they are not affected. */
 #define _GNU_SOURCE
 #include <asm/prctl.h>
 #include <cpuid.h>
@@ -27,7 +29,7 @@ static const struct {
     {"avx512_bf16", NO_AMX},
     {"avx512", NO_AMX | NO_BF16},
     {"avx2", NO_AMX | NO_BF16 | NO_AVX512},
-    {"epyc", NO_AMX | NO_BF16 | NO_AVX512 | AMD}, /* another vendor: MKL chooses other code */
+    {"epyc", NO_AMX | NO_BF16 | NO_AVX512 | AMD}, /* another vendor: MKL selects other code */
     {"base", NO_AMX | NO_BF16 | NO_AVX512 | NO_AVX2},
 };
 
@@ -49,7 +51,7 @@ static const struct {
 };
 
 static int lacks;
-static struct sigaction wanted = {.sa_handler = SIG_DFL}; /* what the program set for SIGSEGV */
+static struct sigaction wanted = {.sa_handler = SIG_DFL}; /* the program's handler of SIGSEGV */
 static int (*real_sigaction)(int, const struct sigaction *, struct sigaction *);
 
 static int cpuid_faults(int on) { return (int)syscall(SYS_arch_prctl, ARCH_SET_CPUID, !on); }
@@ -96,7 +98,7 @@ static void install(void) {
   real_sigaction(SIGSEGV, &action, NULL);
 }
 
-/* ---- what the program calls ------------------------------------------------------------------------------------------------- */
+/* ---- functions that the program calls ---- */
 int sigaction(int number, const struct sigaction *action, struct sigaction *old);
 int sigaction(int number, const struct sigaction *action, struct sigaction *old) {
   if (!real_sigaction) *(void **)&real_sigaction = dlsym(RTLD_NEXT, "sigaction"); /* another library's constructor */

@@ -1,4 +1,4 @@
-/* command.c: commands: how they are appended, and what a queue's thread does with them. */
+/* command.c: commands: appending them, and their execution on a queue's thread. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ command_t *command_copy(const command_t *command) {
   return copy;
 }
 
-/* ---- running ---------------------------------------------------------------------------------------------------------------- */
+/* ---- execution ---- */
 
 static void fill(const command_t *command) {
   unsigned char *const to = command->dst;
@@ -54,7 +54,7 @@ static int compute(const command_t *command) {
   }
 }
 
-/* A kernel that fails takes its device with it, as one that faults does on hardware. */
+/* A kernel that fails makes its device lost, like a fault on hardware. */
 void command_run(command_t *command, device_t *device) {
   for (uint32_t i = 0; i < command->wait_count; i++)
     if (event_wait(command->waits[i], device, UINT64_MAX)) return;
@@ -76,9 +76,9 @@ void command_run(command_t *command, device_t *device) {
   }
 }
 
-/* ---- appending -------------------------------------------------------------------------------------------------------------- */
+/* ---- appending ---- */
 
-/* Appends a copy of `what`, which keeps its launch when that fails. */
+/* Appends a copy of `what`, which keeps its launch on failure. */
 static ze_result_t append(ze_command_list_handle_t handle, const command_t *what, ze_event_handle_t signal,
                           uint32_t wait_count, ze_event_handle_t *waits) {
   list_t *const list = (list_t *)handle;
@@ -88,7 +88,7 @@ static ze_result_t append(ze_command_list_handle_t handle, const command_t *what
   if (!command) return ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
   *command = *what;
   command->signal = (event_t *)signal;
-  if (command->signal) command->signal->device = list->device; /* who waits for it hears when that is lost */
+  if (command->signal) command->signal->device = list->device; /* a waiter is notified if that is lost */
   command->wait_count = wait_count;
   for (uint32_t i = 0; i < wait_count; i++) command->waits[i] = (event_t *)waits[i];
   if (list->queue) return queue_push(list->queue, command);
@@ -105,7 +105,7 @@ static ze_result_t append_copy(ze_command_list_handle_t list, void *dst, const v
   return result ? result : append(list, &command, signal, wait_count, waits);
 }
 
-/* Of two dimensions: the driver knows no others. */
+/* For two dimensions: the driver supports no others. */
 static ze_result_t append_region(ze_command_list_handle_t list, void *dst, const ze_copy_region_t *to,
                                  uint32_t dst_pitch, uint32_t dst_slice, const void *src, const ze_copy_region_t *from,
                                  uint32_t src_pitch, uint32_t src_slice, ze_event_handle_t signal, uint32_t wait_count,
@@ -179,7 +179,7 @@ static ze_result_t append_stamp(ze_command_list_handle_t list, uint64_t *dst, ze
 
 static atomic_int prefetches, advice_given;
 
-/* For tests: how many hints were taken. */
+/* For tests: the number of accepted hints. */
 __attribute__((visibility("default"))) void ze_cpu_hints(int *out_prefetches, int *out_advice);
 void ze_cpu_hints(int *out_prefetches, int *out_advice) {
   *out_prefetches = atomic_load(&prefetches);

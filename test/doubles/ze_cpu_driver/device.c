@@ -1,5 +1,5 @@
-/* device.c: the driver, its devices (ZE_CPU_DEVICES of them, 1 otherwise) and contexts, and the tables by which the loader finds all
- * functions. A function that is not here answers ZE_RESULT_ERROR_UNSUPPORTED_FEATURE. */
+/* device.c: the driver, its devices (ZE_CPU_DEVICES of them, 1 otherwise) and contexts, and the tables by which the
+ * loader finds all functions. A function that is not implemented here returns ZE_RESULT_ERROR_UNSUPPORTED_FEATURE. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ uint64_t clock_now(void) {
   return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* ---- driver ----------------------------------------------------------------------------------------------------------------- */
+/* ---- driver ---- */
 
 static ze_result_t init(ze_init_flags_t flags) {
   const char *const text = getenv("ZE_CPU_DEVICES");
@@ -33,7 +33,8 @@ static ze_result_t init(ze_init_flags_t flags) {
   return ZE_RESULT_SUCCESS;
 }
 
-/* Gives the handles of `total` objects of `size` bytes each as Level Zero does: all of them counted when `out` is NULL. */
+/* Returns the handles of `total` objects of `size` bytes each in the convention of Level Zero: only their number if
+   `out` is NULL. */
 static ze_result_t list_objects(uint32_t *count, void **out, void *objects, size_t size, uint32_t total) {
   if (!out || !*count || *count > total) *count = total;
   for (uint32_t i = 0; out && i < *count; i++) out[i] = (char *)objects + i * size;
@@ -64,7 +65,7 @@ static ze_result_t driver_extensions(ze_driver_handle_t driver, uint32_t *count,
   return ZE_RESULT_SUCCESS;
 }
 
-/* ---- devices ---------------------------------------------------------------------------------------------------------------- */
+/* ---- devices ---- */
 
 static ze_result_t device_get(ze_driver_handle_t driver, uint32_t *count, ze_device_handle_t *out) {
   (void)driver;
@@ -157,7 +158,7 @@ static ze_result_t device_caches(ze_device_handle_t device, uint32_t *count, ze_
   return ZE_RESULT_SUCCESS;
 }
 
-/* ZE_CPU_WITHOUT=pci: as a device that is on no bus. */
+/* ZE_CPU_WITHOUT=pci: like a device that is on no bus. */
 static ze_result_t device_pci(ze_device_handle_t device, ze_pci_ext_properties_t *out) {
   if (driver_lacks("pci")) return ZE_RESULT_ERROR_UNSUPPORTED_FEATURE;
   out->address =
@@ -203,11 +204,11 @@ int driver_lacks(const char *what) {
   return list && strstr(list, what);
 }
 
-/* ---- tables ----------------------------------------------------------------------------------------------------------------- */
+/* ---- tables ---- */
 
 static ze_result_t unsupported(void) { return ZE_RESULT_ERROR_UNSUPPORTED_FEATURE; }
 
-/* Fills a whole table of functions with the one that answers for what is not here. */
+/* Fills a whole table with the function that returns UNSUPPORTED_FEATURE. */
 static void fill_unsupported(void *table, size_t bytes) {
   ze_result_t (*const function)(void) = unsupported;
   for (size_t at = 0; at < bytes; at += sizeof function) memcpy((char *)table + at, &function, sizeof function);

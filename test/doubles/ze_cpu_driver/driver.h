@@ -1,5 +1,5 @@
-/* driver.h: what the files of the CPU Level Zero driver share: a driver that the real loader loads (ZE_ENABLE_ALT_DRIVERS=FILE), whose
- * devices are this machine's processors. See README.md. */
+/* driver.h: shared by the files of the CPU Level Zero driver: a driver that the system's loader loads
+ * (ZE_ENABLE_ALT_DRIVERS=FILE), whose devices are this machine's processors. See README.md. */
 #ifndef ZE_CPU_DRIVER_H_
 #define ZE_CPU_DRIVER_H_
 
@@ -13,7 +13,7 @@
 
 enum { MAX_DEVICES = 8, MAX_ARGS = HAL_SPIRV_ARGS, MAX_ARG_BYTES = 4096, MAX_PATTERN = 16, QUEUES = 4 };
 
-/* ---- devices (device.c) ----------------------------------------------------------------------------------------------------- */
+/* ---- devices (device.c) ---- */
 
 typedef struct device_s {
   int32_t ordinal;
@@ -24,16 +24,16 @@ typedef struct device_s {
 extern device_t devices[MAX_DEVICES];
 extern uint32_t device_count;
 
-/* Whether the driver is to be one without this: ZE_CPU_WITHOUT, a list of "ipc", "virtual", "pci" and "sysman". */
+/* Returns whether the driver lacks this feature: ZE_CPU_WITHOUT, a list of "ipc", "virtual", "pci" and "sysman". */
 int driver_lacks(const char *what);
 
-/* Nanoseconds of the host's monotonic clock, which is every device's clock, too. */
+/* Nanoseconds of the host's monotonic clock, which is also each device's clock. */
 uint64_t clock_now(void);
 
-/* ---- faults (fault.c) ------------------------------------------------------------------------------------------------------- */
+/* ---- faults (fault.c) ---- */
 
-/* Faults that tests ask for: how many calls fail, or for FAULT_LOST: how many commands still run before the device is lost, or for
- * FAULT_DELAY: microseconds by which each command ends late. */
+/* Faults that tests set: the number of failing calls. FAULT_LOST: the number of commands that still run before the
+ * device is lost. FAULT_DELAY: microseconds by which each command is delayed. */
 typedef enum fault_e {
   FAULT_ALLOC,  /* memory: ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY */
   FAULT_HOST,   /* host memory, event pools: ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY */
@@ -48,36 +48,37 @@ typedef enum fault_e {
 /* Reads ZE_CPU_FAULT: "alloc=2,delay=500". */
 void fault_read(void);
 
-/* Tells whether this call is to fail, and counts it. */
+/* Returns whether this call must fail, and counts it. */
 int fault_takes(fault_e kind);
 
-/* What each command waits, and whether it is the one at which its device is lost. */
+/* The delay of each command, and whether it is the one at which its device is lost. */
 void fault_command(device_t *device);
 
-/* ---- memory (memory.c) ------------------------------------------------------------------------------------------------------ */
+/* ---- memory (memory.c) ---- */
 
 void memory_fill_table(ze_mem_dditable_t *table);
 
-/* Bytes of a device: ZE_CPU_MEMORY, 8 GiB otherwise. */
+/* Memory of a device in bytes: ZE_CPU_MEMORY, 8 GiB otherwise. */
 unsigned long long memory_limit(void);
 
-/* Takes `size` bytes of a device's memory, or gives them back. Returns whether they were there. */
+/* Reserves `size` bytes of a device's memory, or releases them. Returns whether they were available. */
 int memory_take_bytes(device_t *device, size_t size);
 void memory_return_bytes(device_t *device, size_t size);
 
-/* Notes a range of addresses, or forgets it. What lies in it is checked when commands are appended. */
+/* Registers a range of addresses, or removes it. Addresses in it are checked when commands are appended. */
 enum { RANGE_ALLOCATED, RANGE_OPENED, RANGE_RESERVED };
 ze_result_t memory_note(void *base, size_t size, int kind, device_t *device);
 ze_result_t memory_forget(const void *base, int kind, size_t *out_size);
 
-/* ---- addresses and memory apart (virtual.c) ------------------------------------------------------------------------------------ */
+/* ---- separate addresses and memory (virtual.c) ---- */
 
 void virtual_fill_tables(ze_virtual_mem_dditable_t *addresses, ze_physical_mem_dditable_t *memories);
 
-/* Tells whether `device` may touch `size` bytes there: its own memory, a peer's, shared, host or any that is not the driver's. */
+/* Returns whether `device` may access `size` bytes there: its own memory, a peer's, shared, host or any that is not
+   the driver's. */
 ze_result_t memory_check(const void *ptr, size_t size);
 
-/* ---- events (event.c) ------------------------------------------------------------------------------------------------------- */
+/* ---- events (event.c) ---- */
 
 typedef struct event_s {
   device_t *device;
@@ -87,16 +88,17 @@ typedef struct event_s {
 
 void event_fill_tables(ze_event_pool_dditable_t *pools, ze_event_dditable_t *events, ze_fence_dditable_t *fences);
 
-/* Sets an event whose work began then, or clears it, and wakes who waits. */
+/* Signals an event whose work began then, or resets it, and wakes the waiters. */
 void event_put(event_t *event, int set, uint64_t begin);
 
-/* Waits until it is set. ZE_RESULT_NOT_READY = not within `timeout` nanoseconds; ZE_RESULT_ERROR_DEVICE_LOST = it or `device` is lost. */
+/* Waits until it is signaled. ZE_RESULT_NOT_READY = not within `timeout` nanoseconds; ZE_RESULT_ERROR_DEVICE_LOST =
+   it or `device` is lost. */
 ze_result_t event_wait(const event_t *event, const device_t *device, uint64_t timeout);
 
-/* Wakes everybody: a device is lost. */
+/* Wakes all waiters: a device is lost. */
 void event_wake_all(void);
 
-/* ---- modules and kernels (module.c, opencl.c) --------------------------------------------------------------------------------- */
+/* ---- modules and kernels (module.c, opencl.c) ---- */
 
 typedef struct module_s {
   uint32_t *words; /* its SPIR-V */
@@ -127,27 +129,28 @@ typedef struct launch_s {
 void module_fill_tables(ze_module_dditable_t *modules, ze_module_build_log_dditable_t *logs,
                         ze_kernel_dditable_t *kernels);
 
-/* Makes what a launch of the kernel now would run; NULL when an argument is missing or there is no memory. Released by launch_release. */
+/* Creates the launch of the kernel with its current arguments; NULL if an argument is missing or memory is
+   exhausted. Released by launch_release. */
 launch_t *launch_make(const kernel_t *kernel, const ze_group_count_t *grid);
 launch_t *launch_copy(const launch_t *launch);
 void launch_release(launch_t *launch);
 
-/* The OpenCL device that runs the kernels. `log` of LOG_BYTES takes what went wrong. */
+/* The OpenCL device that runs the kernels. `log` of LOG_BYTES receives the error. */
 enum { LOG_BYTES = 4096 };
 ze_result_t program_make(module_t *module, const char *options, char *log);
-/* From what program_binary gave. */
+/* From the bytes of program_binary. */
 ze_result_t program_load(module_t *module, const unsigned char *binary, size_t size, char *log);
-/* Gives the binary's size, and its bytes where `data` is not NULL. */
+/* Returns the binary's size, and its bytes if `data` is not NULL. */
 ze_result_t program_binary(const module_t *module, size_t *size, unsigned char *data);
 void program_release(module_t *module);
 ze_result_t code_make(const module_t *module, const char *name, struct code_s **out_code);
 void code_keep(struct code_s *code);
 void code_release(struct code_s *code);
 uint32_t code_local_bytes(const struct code_s *code);
-/* Runs to the end. Returns 0, or the OpenCL error. */
+/* Runs to completion. Returns 0, or the OpenCL error. */
 int code_run(const launch_t *launch);
 
-/* ---- queues (queue.c) and commands (command.c) ------------------------------------------------------------------------------- */
+/* ---- queues (queue.c) and commands (command.c) ---- */
 
 typedef enum command_e {
   COMMAND_NOTHING,
@@ -190,7 +193,7 @@ void queue_release(queue_t *queue);
 ze_result_t queue_push(queue_t *queue, command_t *command);
 command_t *command_copy(const command_t *command);
 void command_release(command_t *command);
-/* Runs a command to its end on a queue's thread. */
+/* Runs a command to completion on a queue's thread. */
 void command_run(command_t *command, device_t *device);
 
 #endif /* ZE_CPU_DRIVER_H_ */

@@ -1,5 +1,5 @@
-/* event.c: event pools, events, and fences, which are events without a pool. One lock for all: an event may be destroyed while
- * others are waited for. */
+/* event.c: event pools, events, and fences, which are events without a pool. One lock for all: an event may be
+ * destroyed while others are waited for. */
 #define _POSIX_C_SOURCE 200809L
 #include <errno.h>
 #include <stdlib.h>
@@ -57,7 +57,7 @@ ze_result_t event_wait(const event_t *event, const device_t *device, uint64_t ti
   return is_lost(device) || is_lost(event->device) ? ZE_RESULT_ERROR_DEVICE_LOST : ZE_RESULT_NOT_READY;
 }
 
-/* ---- pools ------------------------------------------------------------------------------------------------------------------ */
+/* ---- pools ---- */
 
 static ze_result_t pool_create(ze_context_handle_t context, const ze_event_pool_desc_t *desc, uint32_t count,
                                ze_device_handle_t *of, ze_event_pool_handle_t *out) {
@@ -120,7 +120,7 @@ static ze_result_t timestamp(ze_event_handle_t handle, ze_kernel_timestamp_resul
   return ZE_RESULT_SUCCESS;
 }
 
-/* ---- fences ----------------------------------------------------------------------------------------------------------------- */
+/* ---- fences ---- */
 
 static ze_result_t fence_create(ze_command_queue_handle_t queue, const ze_fence_desc_t *desc, ze_fence_handle_t *out) {
   (void)queue;

@@ -1,4 +1,4 @@
-/* fault.c: faults on demand, by ZE_CPU_FAULT or by a test that finds ze_cpu_fault_set in the loaded driver. */
+/* fault.c: faults on request, by ZE_CPU_FAULT or by a test that finds ze_cpu_fault_set in the loaded driver. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 static atomic_llong left[FAULT_KINDS] = {[FAULT_LOST] = -1};
 static const char *const names[FAULT_KINDS] = {"alloc", "host", "module", "append", "list", "lost", "delay"};
 
-/* "name=number,...": returns 0, or -1 when a name is unknown; `lost=-1` takes a loss back that has not happened. */
+/* "name=number,...": returns 0, or -1 for an unknown name; `lost=-1` cancels a loss that has not happened. */
 __attribute__((visibility("default"))) int ze_cpu_fault_set(const char *text);
 int ze_cpu_fault_set(const char *text) {
   for (; *text; text += *text == ',') {

@@ -1,5 +1,5 @@
-/* memory.c: unified shared memory: host memory, with an account of whose it is. That of devices lies in files without a name, which other
- * processes can open. */
+/* memory.c: unified shared memory: host memory, with the owner of each range. Memory of devices is in unnamed files,
+ * which other processes can open. */
 #define _GNU_SOURCE /* memfd_create */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +16,7 @@ typedef struct range_s {
   char *base;
   size_t size;
   int kind; /* RANGE_* */
-  int file; /* of a device's memory, -1 = none: it is the process's own */
+  int file; /* of a device's memory, -1 = none: private to the process */
   ze_memory_type_t type;
   device_t *device;
   uint64_t id;
@@ -58,7 +58,7 @@ ze_result_t memory_note(void *base, size_t size, int kind, device_t *device) {
       (range_t){.base = base, .size = size, .kind = kind, .file = -1, .type = ZE_MEMORY_TYPE_DEVICE, .device = device});
 }
 
-/* Takes the range of a kind that begins there out of the list; NULL = there is none. */
+/* Removes the range of a kind that begins there from the list; NULL = there is none. */
 static range_t *unlist(const void *base, int kind) {
   pthread_mutex_lock(&lock);
   range_t **at = &ranges;
@@ -77,9 +77,9 @@ ze_result_t memory_forget(const void *base, int kind, size_t *out_size) {
   return ZE_RESULT_SUCCESS;
 }
 
-/* Memory in a file of its own; of the process alone where there are no more files. */
+/* Memory in a separate file; private to the process if there are no more files. */
 static void *map_memory(size_t size, int *out_file) {
-  *out_file = memfd_create("dmabuf", MFD_CLOEXEC); /* so are called the files in which drivers keep devices' memory */
+  *out_file = memfd_create("dmabuf", MFD_CLOEXEC); /* the name of files in which drivers keep devices' memory */
   if (*out_file >= 0 && ftruncate(*out_file, (off_t)size) == 0) {
     void *const base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, *out_file, 0);
     if (base != MAP_FAILED) return base;
@@ -152,7 +152,7 @@ static ze_result_t give_back(ze_context_handle_t context, void *ptr) {
   return ZE_RESULT_SUCCESS;
 }
 
-/* Copies what is known of the range that an address lies in. Returns 0 when it lies in none. */
+/* Copies the properties of the range that contains an address. Returns 0 if there is none. */
 static int find(const void *ptr, range_t *out_range) {
   pthread_mutex_lock(&lock);
   const range_t *range = ranges;
@@ -191,10 +191,10 @@ static ze_result_t address_range(ze_context_handle_t context, const void *ptr, v
   return ZE_RESULT_SUCCESS;
 }
 
-/* ---- other processes -------------------------------------------------------------------------------------------------------- */
+/* ---- other processes ---- */
 
-/* What a handle holds: the number of a file of this process, as drivers on Linux have it; with ZE_CPU_IPC=process a process and a file of
- * it, so that the handle crosses as it is. */
+/* The contents of a handle: the number of a file of this process, like drivers on Linux. With ZE_CPU_IPC=process, it
+ * is a process and its file, so that the handle works without a file transfer. */
 typedef struct shared_s {
   int32_t place, file; /* a file and -1, or a process and its file */
   uint64_t size, mark;

@@ -1,4 +1,4 @@
-/* module.c: modules and kernels. A native binary is the module's SPIR-V and, behind it, what OpenCL made of it. */
+/* module.c: modules and kernels. A native binary is the module's SPIR-V, followed by OpenCL's binary of it. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
 #include <stdlib.h>
@@ -116,7 +116,7 @@ static ze_result_t log_string(ze_module_build_log_handle_t log, size_t *size, ch
   return ZE_RESULT_SUCCESS;
 }
 
-/* ---- kernels ---------------------------------------------------------------------------------------------------------------- */
+/* ---- kernels ---- */
 
 static ze_result_t kernel_create(ze_module_handle_t handle, const ze_kernel_desc_t *desc, ze_kernel_handle_t *out) {
   module_t *const module = (module_t *)handle;
@@ -161,7 +161,7 @@ static ze_result_t suggest(ze_kernel_handle_t handle, uint32_t x, uint32_t y, ui
   return ZE_RESULT_SUCCESS;
 }
 
-/* A value has one place for ever, the size that it first had. */
+/* The storage of a value never moves and has its first size. */
 static ze_result_t argument(ze_kernel_handle_t handle, uint32_t index, size_t size, const void *value) {
   kernel_t *const kernel = (kernel_t *)handle;
   if (index >= kernel->signature.count || index >= MAX_ARGS) return ZE_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_INDEX;
@@ -203,7 +203,7 @@ static ze_result_t properties(ze_kernel_handle_t handle, ze_kernel_properties_t 
 }
 
 static ze_result_t indirect_access(ze_kernel_handle_t handle, ze_kernel_indirect_access_flags_t flags) {
-  (void)handle, (void)flags; /* all memory is always there */
+  (void)handle, (void)flags; /* all memory is always resident */
   return ZE_RESULT_SUCCESS;
 }
 

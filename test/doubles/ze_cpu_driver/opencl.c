@@ -1,5 +1,5 @@
-/* opencl.c: SPIR-V is executed by a CPU's OpenCL: as it is where that takes it, else turned into bitcode by llvm-spirv (PoCL). The
- * library is opened when the first module is made. */
+/* opencl.c: a CPU's OpenCL executes SPIR-V: directly if it supports it, else converted to bitcode by llvm-spirv
+ * (PoCL). The library is opened when the first module is created. */
 #define _GNU_SOURCE /* pipe2, RTLD_LOCAL */
 #define CL_TARGET_OPENCL_VERSION 300
 #include <CL/cl.h>
@@ -54,11 +54,11 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 typedef struct code_s {
   cl_kernel kernel;
-  pthread_mutex_t lock; /* a cl_kernel keeps its arguments */
+  pthread_mutex_t lock; /* a cl_kernel stores its arguments */
   atomic_int users;
 } code_t;
 
-/* ---- the device ------------------------------------------------------------------------------------------------------------- */
+/* ---- the device ---- */
 
 static int find_symbols(char *log) {
   void *const library = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -101,10 +101,10 @@ static int open_device(char *log) {
   return ready;
 }
 
-/* ---- SPIR-V to bitcode ------------------------------------------------------------------------------------------------------- */
+/* ---- SPIR-V to bitcode ---- */
 
 static int run_tool(const char *const *arguments) {
-  /* On PATH, which tests take from the plugin, and where it mostly lies. */
+  /* On PATH, which tests hide from the plugin, and in its usual folder. */
   static const char *const names[] = {"llvm-spirv-14", "llvm-spirv-15", "llvm-spirv", "/usr/bin/llvm-spirv-14",
                                       "/usr/bin/llvm-spirv-15"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -131,7 +131,8 @@ static void *read_all(int file, size_t *out_size) {
   return data;
 }
 
-/* PoCL has no mem_fence: fences become nothing. What they order is seen by others when the kernel has ended, as here everything is. */
+/* PoCL has no mem_fence: fences are removed. The work that they order becomes visible to others when the kernel has
+   ended, like all work here. */
 static void drop_fences(uint32_t *words, size_t count) {
   enum { HEADER_WORDS = 5, OP_MEMORY_BARRIER = 225, OP_NOP = 1 << 16 };
   for (size_t at = HEADER_WORDS, length; at < count && (length = words[at] >> 16); at += length)
@@ -139,7 +140,7 @@ static void drop_fences(uint32_t *words, size_t count) {
       for (size_t i = length; i-- > 0;) words[at + i] = OP_NOP;
 }
 
-/* Both files are memory; the tool reaches them through /proc, so nothing is left behind. */
+/* Both files are memory files; the tool opens them through /proc, so that no file remains. */
 static void *to_bitcode(const module_t *module, size_t size, size_t *out_size, char *log) {
   char from[64], to[64];
   void *bitcode = NULL;
@@ -160,7 +161,7 @@ static void *to_bitcode(const module_t *module, size_t size, size_t *out_size, c
   return bitcode;
 }
 
-/* ---- programs --------------------------------------------------------------------------------------------------------------- */
+/* ---- programs ---- */
 
 static ze_result_t build(module_t *module, const char *options, char *log) {
   const cl_int code = cl.clBuildProgram(module->program, 1, &cl.device, options, NULL, NULL);
@@ -212,7 +213,7 @@ void program_release(module_t *module) {
   module->program = NULL;
 }
 
-/* ---- kernels ---------------------------------------------------------------------------------------------------------------- */
+/* ---- kernels ---- */
 
 ze_result_t code_make(const module_t *module, const char *name, struct code_s **out_code) {
   cl_int error = CL_SUCCESS;
@@ -244,7 +245,7 @@ uint32_t code_local_bytes(const struct code_s *code) {
   return (uint32_t)bytes;
 }
 
-/* A number given for an address crashes some runtimes: what is one was read from the module. */
+/* A number passed as an address crashes some runtimes: the module shows which arguments are addresses. */
 static cl_int set_argument(cl_kernel kernel, const launch_t *launch, uint32_t index) {
   const unsigned char *const value = launch->values + launch->offsets[index];
   void *address = NULL;

@@ -1,5 +1,5 @@
-/* others.c: the tables of tools and of system management. Loaders up to 1.8 refuse a driver that does not give them; nothing in these
- * is called (sysman.c has the others). */
+/* others.c: the tables of tools and of system management. Loaders up to 1.8 refuse a driver that does not have them;
+ * no function in these is called (sysman.c has the others). */
 #include <level_zero/ze_api.h>
 
 #define TABLE(NAME)                                                                                              \

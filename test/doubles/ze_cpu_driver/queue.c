@@ -1,4 +1,5 @@
-/* queue.c: queues, each a thread, and command lists: immediate ones are a queue of their own, others keep copies of their commands. */
+/* queue.c: queues, each a thread, and command lists: an immediate list is a separate queue, others keep copies of
+   their commands. */
 #define _POSIX_C_SOURCE 200809L
 #include <errno.h>
 #include <stdlib.h>
@@ -96,7 +97,7 @@ ze_result_t queue_push(queue_t *queue, command_t *command) {
   return queue->synchronous ? synchronize(queue, UINT64_MAX) : ZE_RESULT_SUCCESS;
 }
 
-/* ---- queues ----------------------------------------------------------------------------------------------------------------- */
+/* ---- queues ---- */
 
 static int is_synchronous(const ze_command_queue_desc_t *desc) {
   return desc->mode == ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS;
@@ -139,7 +140,7 @@ void queue_fill_table(ze_command_queue_dditable_t *table) {
   table->pfnSynchronize = queue_synchronize;
 }
 
-/* ---- lists ------------------------------------------------------------------------------------------------------------------ */
+/* ---- lists ---- */
 
 static ze_result_t list_make(ze_device_handle_t device, list_t **out_list) {
   list_t *const list = calloc(1, sizeof *list);
@@ -161,7 +162,7 @@ static atomic_uint indices;
 __attribute__((visibility("default"))) uint32_t ze_cpu_queue_indices(void);
 uint32_t ze_cpu_queue_indices(void) { return atomic_load(&indices); }
 
-/* Notes which queue of the group a list is of. */
+/* Records the queue of the group to which a list belongs. */
 static ze_result_t note_index(uint32_t index) {
   if (index >= QUEUES) return ZE_RESULT_ERROR_INVALID_ARGUMENT;
   atomic_fetch_or(&indices, 1u << index);

@@ -1,5 +1,6 @@
-/* sysman.c: system management: a chip of 42.5 degrees that draws 25 W of 60, computes half of the time, at 1.5 GHz, with a fan at 30 %; its memory is what
- * is allocated. Where ZES_ENABLE_SYSMAN was not set when the driver started, there is none. */
+/* sysman.c: system management: a chip of 42.5 degrees that consumes 25 W of 60, is busy half of the time, at 1.5
+ * GHz, with a fan at 30 %; its memory is the allocated memory. If ZES_ENABLE_SYSMAN was not set when the driver
+ * started, there is none. */
 #define _POSIX_C_SOURCE 200809L
 #include <level_zero/zes_api.h>
 #include <level_zero/zes_ddi.h>
@@ -33,7 +34,7 @@ static int is_on(void) {
   return text && strcmp(text, "1") == 0 && !driver_lacks("sysman");
 }
 
-/* Gives up to `has` handles, as all functions that list do. */
+/* Returns up to `has` handles, like all functions that list. */
 static ze_result_t list(uint32_t *count, void **out, void *const *handles, uint32_t has) {
   if (!is_on()) return ZE_RESULT_ERROR_UNSUPPORTED_FEATURE;
   if (*count == 0 || *count > has) *count = has;
@@ -145,7 +146,7 @@ static struct {
   zes_event_type_flags_t wanted[MAX_DEVICES], happened[MAX_DEVICES];
 } events = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
-/* Lets events happen; returns those of them that were asked for. */
+/* Emits events; returns those for which the caller has registered. */
 EXPORTED uint32_t ze_cpu_event(int32_t device, uint32_t flags);
 uint32_t ze_cpu_event(int32_t device, uint32_t flags) {
   pthread_mutex_lock(&events.lock);
@@ -192,7 +193,7 @@ static ze_result_t event_listen(ze_driver_handle_t driver, uint32_t milliseconds
   return *out_count ? ZE_RESULT_SUCCESS : ZE_RESULT_NOT_READY;
 }
 
-/* This process, twice: as one that has opened the device a second time. */
+/* This process, twice: like one that has opened the device a second time. */
 static ze_result_t processes(zes_device_handle_t device, uint32_t *count, zes_process_state_t *out) {
   if (!is_on()) return ZE_RESULT_ERROR_UNSUPPORTED_FEATURE;
   if (*count == 0 || *count > 2) *count = 2;

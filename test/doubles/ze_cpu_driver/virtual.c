@@ -1,4 +1,4 @@
-/* virtual.c: addresses without memory, and memory without addresses: files without a name that are mapped there. */
+/* virtual.c: addresses without memory, and memory without addresses: unnamed files that are mapped there. */
 #define _GNU_SOURCE /* memfd_create */
 #include <errno.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* Tests of base/disk_cache.h: what is stored comes back whole or not at all, whoever else is at the folder. */
+/* Tests of base/disk_cache.h: a stored blob is read back whole or not at all, even if other processes use the
+   folder. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -45,7 +46,7 @@ static void store(const char *key, const void *data, size_t size) {
   hal_disk_cache_close(&cache);
 }
 
-/* Whether the blob is there and is `data`. */
+/* Returns whether the blob exists and equals `data`. */
 static int holds(const char *key, const void *data, size_t size) {
   hal_disk_cache_t cache = open_cache();
   const hal_hash_t hash = key_of(key);
@@ -74,7 +75,7 @@ static int count_files(void) {
   return count;
 }
 
-/* The published test vectors of FNV-1a, 128 bits. */
+/* The published test vectors of 128-bit FNV-1a. */
 Test(disk_cache, the_hash_is_fnv_1a) {
   hal_hash_t hash = hal_hash_begin();
   cr_assert_eq(hal_hash_high(&hash), UINT64_C(0x6c62272e07bb0142));
@@ -193,7 +194,7 @@ Test(disk_cache, an_empty_or_huge_blob_is_not_kept) {
   free(huge);
 }
 
-/* A file that may not grow stands for a disk that is full. */
+/* A limit of the file size simulates a full disk. */
 Test(disk_cache, a_full_disk_leaves_no_half_of_a_blob_and_the_old_one) {
   enum { BYTES = 50000, ROOM = 20000 };
   char *const blob = malloc(BYTES);
@@ -215,7 +216,7 @@ Test(disk_cache, a_full_disk_leaves_no_half_of_a_blob_and_the_old_one) {
   free(blob);
 }
 
-/* In a process without privileges, to which permissions mean something. */
+/* In a process without privileges, for which permissions have an effect. */
 static void use_read_only_folder(void) {
   char path[256];
   if (geteuid() == 0 && (setgid(65534) || setuid(65534))) _exit(1);
@@ -228,7 +229,7 @@ static void use_read_only_folder(void) {
   _exit(0);
 }
 
-Test(disk_cache, a_folder_that_is_read_only_gives_what_it_has_and_takes_nothing) {
+Test(disk_cache, a_read_only_folder_is_read_and_not_written) {
   int state;
   if (geteuid() == 0) cr_assert_eq(chown(root, 65534, 65534), 0);
   const pid_t child = fork();
@@ -237,7 +238,7 @@ Test(disk_cache, a_folder_that_is_read_only_gives_what_it_has_and_takes_nothing)
   cr_assert_eq(state, 0, "state 0x%x", (unsigned)state);
 }
 
-/* Files of old and of no use, sparse: they count by their size. */
+/* Large and unused files, sparse: their size counts. */
 Test(disk_cache, the_oldest_files_go_when_the_folder_is_too_large) {
   char path[256];
   store("new", "blob", 4);
@@ -252,7 +253,7 @@ Test(disk_cache, the_oldest_files_go_when_the_folder_is_too_large) {
   store("newer", "blob", 4);
   cr_assert(holds("new", "blob", 4));
   cr_assert(holds("newer", "blob", 4));
-  cr_assert_eq(count_files(), 13); /* 11 of the 20: with 12, the small one is beyond three quarters of the bytes */
+  cr_assert_eq(count_files(), 13); /* 11 of the 20: with 12, the small file would exceed three quarters of the limit */
   snprintf(path, sizeof path, "%s/kernels/%032x.blob", root, 0);
   cr_assert_neq(access(path, F_OK), 0);
 }

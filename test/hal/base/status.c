@@ -1,4 +1,4 @@
-/* Tests of status.h: codes, and one message per thread. */
+/* Tests of status.h: status codes, and one message per thread. */
 #include "support.h"
 
 #include <pthread.h>

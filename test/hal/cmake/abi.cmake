@@ -1,5 +1,5 @@
-# The golden file of the plugin ABI: what plugin_ops.def gives today must begin with what hal/abi/v<major>.txt says, growth must
-# be written there, and every slot must have its entry in hal/CHANGELOG-ABI.md.
+# The golden file of the plugin ABI: the output of plugin_ops.def must begin with hal/abi/v<major>.txt. New slots must
+# be added there, and each slot must have an entry in hal/CHANGELOG-ABI.md.
 add_executable(hal_abi_print cmake/abi_print.c)
 target_include_directories(hal_abi_print PRIVATE ${PROJECT_SOURCE_DIR}/hal/include)
 target_link_libraries(hal_abi_print PRIVATE torch_backend_warnings)
@@ -8,7 +8,8 @@ set(abi_arguments -DPRINT=$<TARGET_FILE:hal_abi_print> -DGOLDEN=${PROJECT_SOURCE
   -DCHANGELOG=${PROJECT_SOURCE_DIR}/hal/CHANGELOG-ABI.md -P ${CMAKE_CURRENT_SOURCE_DIR}/cmake/check_abi.cmake)
 add_test(NAME hal_abi_is_the_golden_file COMMAND ${CMAKE_COMMAND} ${abi_arguments})
 
-# The check itself: a slot moved, put in between, of other parameters, forgotten, and without an entry are found.
+# Tests of the check itself: it must find a moved slot, an inserted slot, changed parameters, a removed slot, and a slot
+# without an entry.
 foreach(flaw swapped inserted changed appended undocumented)
   add_test(NAME hal_abi_check_finds_${flaw} COMMAND ${CMAKE_COMMAND} -DFLAW=${flaw} ${abi_arguments})
 endforeach()
@@ -18,7 +19,8 @@ set_tests_properties(hal_abi_check_finds_changed PROPERTIES PASS_REGULAR_EXPRESS
 set_tests_properties(hal_abi_check_finds_appended PROPERTIES PASS_REGULAR_EXPRESSION "append this line to")
 set_tests_properties(hal_abi_check_finds_undocumented PROPERTIES PASS_REGULAR_EXPRESSION "has no entry for")
 
-# The same for the structs and constants of the plugin headers, from which the program that prints them is written.
+# The same for the structs and constants of the plugin headers; the program that prints them is generated from the
+# headers.
 set(structs ${CMAKE_BINARY_DIR}/generated/hal_abi_structs.c)
 file(GLOB plugin_headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/hal/include/hal/plugin*.h)
 add_custom_command(OUTPUT ${structs} VERBATIM COMMAND ${Python_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/cmake/abi_structs.py
@@ -36,7 +38,7 @@ set_tests_properties(hal_abi_structs_check_finds_moved PROPERTIES PASS_REGULAR_E
 set_tests_properties(hal_abi_structs_check_finds_renumbered PROPERTIES PASS_REGULAR_EXPRESSION "HAL_DATA_LOSS is 16")
 set_tests_properties(hal_abi_structs_check_finds_grown PROPERTIES PASS_REGULAR_EXPRESSION "append this line to")
 
-# Appends what is new: cmake --build --preset release --target abi_golden
+# Appends new slots: cmake --build --preset release --target abi_golden
 add_custom_target(abi_golden VERBATIM COMMAND ${Python_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/cmake/abi_golden.py
   --slots $<TARGET_FILE:hal_abi_print> --structs $<TARGET_FILE:hal_abi_structs> --folder ${PROJECT_SOURCE_DIR}/hal/abi
   DEPENDS hal_abi_print hal_abi_structs)

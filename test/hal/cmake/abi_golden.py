@@ -1,5 +1,5 @@
-"""Appends to the golden files of the plugin ABI what is new: slots, fields and constants. Refuses when a line of theirs is not
-true any more: from 0.3 on the ABI is only appended to.
+"""Appends new slots, fields and constants to the golden files of the plugin ABI. Fails if an existing line is no longer
+true: since 0.3 the ABI is append-only.
 
     abi_golden.py --slots PROGRAM --structs PROGRAM --folder hal/abi
 """

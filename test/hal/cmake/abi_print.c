@@ -1,4 +1,4 @@
-/* abi_print.c: prints the plugin ABI, one line per slot: offset, minor version that brought it, name, parameters. */
+/* abi_print.c: prints the plugin ABI, one line per slot: offset, minor version that added it, name, parameters. */
 #include <hal/plugin.h>
 #include <stdio.h>
 

@@ -1,15 +1,16 @@
-"""Writes a C program that prints the layout of what crosses the plugin ABI: every field (offset and size), every struct without
-struct_size (its size) and every constant of the plugin headers, one line each.
+"""Writes a C program that prints the layout of the types in the plugin ABI. It prints a line for each field (offset and
+size), each struct without struct_size (its size) and each constant of the plugin headers.
 
     abi_structs.py --include hal/include OUTPUT.c
 
-A new struct, field or constant needs no line here: the headers are read.
+New structs, fields and constants need no change here: the script reads the headers.
 """
 import argparse
 import re
 from pathlib import Path
 
-# What a plugin and the host exchange. plugin_flags.h, plugin_worker.h ... are the SDK's: compiled into the plugin alone.
+# Types that a plugin and the host exchange. plugin_flags.h, plugin_worker.h and similar belong to the SDK: only the
+# plugin compiles them.
 HEADERS = ("plugin_base.h", "plugin_op.h", "plugin_program.h", "plugin_sensor.h", "plugin_kernels.h", "plugin.h")
 NO_NUMBER = ("HAL_PLUGIN_EXPORT", "HAL_ABI_MAJOR", "HAL_ABI_MINOR", "HAL_ABI_MINOR_OLDEST")
 
@@ -35,7 +36,7 @@ def structs(text):
 
 
 def constants(text):
-    """Yields the names of enumerators, of macros that are numbers, and of those that tables such as HAL_SENSORS list."""
+    """Yields the names of enumerators, of numeric macros, and of the entries of tables such as HAL_SENSORS."""
     text = re.sub(r"enum \{\n#.*?\};", "", text, flags=re.S)  # those of tables
     for body in re.findall(r"\benum \{(.*?)\}", text, re.S):
         for name in re.findall(r"\b(HAL_\w+)\s*(?:=|,|$)", body.strip()):
@@ -49,7 +50,7 @@ def constants(text):
 
 
 def listed(text):
-    """The types that the rules of plugin.h name as those without struct_size."""
+    """Returns the types that the rules of plugin.h list as types without struct_size."""
     frozen = re.search(r"These never change: (.*?)\.", text, re.S).group(1)
     strided = re.search(r"these may grow, what holds an array of them says their distance: (.*?)\.", text, re.S).group(1)
     return set(re.findall(r"hal_\w+_t", f"{frozen} {strided}"))

@@ -1,5 +1,5 @@
 # cmake -DPRINT=<hal_abi_print> -DGOLDEN=<file> -DCHANGELOG=<file> [-DFLAW=<kind>] -P check_abi.cmake
-# FLAW alters what is compared, to test this check.
+# FLAW alters the compared text, to test this check.
 execute_process(COMMAND ${PRINT} OUTPUT_VARIABLE present COMMAND_ERROR_IS_FATAL ANY OUTPUT_STRIP_TRAILING_WHITESPACE)
 string(REPLACE "\n" ";" present "${present}")
 file(STRINGS ${GOLDEN} golden)

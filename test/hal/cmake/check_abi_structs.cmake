@@ -1,12 +1,12 @@
 # cmake -DPRINT=<hal_abi_structs> -DGOLDEN=<file> [-DFLAW=<kind>] -P check_abi_structs.cmake
-# Every line of the golden file must still be true, and a new field or constant must be written there. FLAW alters what is
-# compared, to test this check.
-cmake_minimum_required(VERSION 3.20) # policies of a script of its own: IN_LIST
+# Each line of the golden file must still be true, and new fields and constants must be added to it. FLAW alters the
+# compared text, to test this check.
+cmake_minimum_required(VERSION 3.20) # a script has its own policies; this one enables IN_LIST
 execute_process(COMMAND ${PRINT} OUTPUT_VARIABLE present COMMAND_ERROR_IS_FATAL ANY OUTPUT_STRIP_TRAILING_WHITESPACE)
 string(REPLACE "\n" ";" present "${present}")
 file(STRINGS ${GOLDEN} golden)
 
-if(FLAW STREQUAL "moved") # a field put in before grid
+if(FLAW STREQUAL "moved") # a field inserted before grid
   list(TRANSFORM present REPLACE "^hal_launch_t.grid at 8," "hal_launch_t.grid at 16,")
 elseif(FLAW STREQUAL "renumbered")
   list(TRANSFORM present REPLACE "^HAL_DATA_LOSS is 15$" "HAL_DATA_LOSS is 16")

@@ -1,5 +1,5 @@
-# cmake -DCASE=<case> ... -P check_sdk.cmake: builds a plugin by hand, right or wrong in one respect, and checks that the linker
-# or check_plugin.cmake says so.
+# cmake -DCASE=<case> ... -P check_sdk.cmake: builds a plugin that is correct or violates one rule, and checks the
+# output of the linker or of check_plugin.cmake.
 set(dir ${WORK}/${CASE})
 file(MAKE_DIRECTORY ${dir})
 set(plugin ${dir}/libhal_case.so)
@@ -13,7 +13,7 @@ if(SANITIZE)
   list(APPEND flags -fsanitize=${SANITIZE})
 endif()
 
-# Writes the mandatory functions and some more code.
+# Writes the mandatory functions and additional code.
 function(with_more text)
   file(READ ${FIVE} five)
   file(WRITE ${dir}/plugin.c "${five}\n${text}\n")
@@ -50,7 +50,7 @@ endif()
 execute_process(COMMAND ${CC} ${flags} -shared -o ${plugin} ${source} ${sdk}/entry.c -Wl,-u,hal_plugin_entry ${ARCHIVE} ${defs}
   ${relocation} ${keep} -Wl,--version-script=${script} -lm RESULT_VARIABLE failed OUTPUT_VARIABLE output ERROR_VARIABLE output)
 
-# Each of `wanted` must be in the output of the build.
+# Each string of `wanted` must be in the output of the build.
 macro(expect_link_failure)
   if(NOT failed)
     message(FATAL_ERROR "${CASE}: the build should fail and does not")

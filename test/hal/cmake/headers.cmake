@@ -1,4 +1,4 @@
-# Every public header compiles alone, as C11 and as C++17, without a warning: a build of this target is the test.
+# Each public header must compile alone, as C11 and as C++17, without a warning. Building this target is the test.
 file(GLOB headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}/hal/include ${PROJECT_SOURCE_DIR}/hal/include/hal/*.h)
 foreach(header ${headers})
   string(MAKE_C_IDENTIFIER ${header} name)
@@ -15,7 +15,7 @@ foreach(extension c cpp)
 endforeach()
 set_target_properties(hal_headers_alone_cpp PROPERTIES CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF)
 
-# The same with the other compiler, where there is one.
+# The same with the other compiler, if it is installed.
 find_program(TORCH_BACKEND_CLANG NAMES clang clang-16 clang-15 clang-14)
 if(TORCH_BACKEND_CLANG AND NOT CMAKE_C_COMPILER_ID MATCHES Clang)
   add_test(NAME hal_headers_alone_clang COMMAND ${TORCH_BACKEND_CLANG} -std=c11 -Wall -Wextra -Wpedantic -Werror

@@ -1,4 +1,4 @@
-# Tests that build something with the SDK, as an author would.
+# Tests that build with the SDK, like the author of a plugin.
 set(sdk_work ${CMAKE_CURRENT_BINARY_DIR}/sdk)
 set(sdk_arguments -DCC=${CMAKE_C_COMPILER} -DSANITIZE=${TORCH_BACKEND_SANITIZE} -DSOURCE=${PROJECT_SOURCE_DIR}
   -DARCHIVE=$<TARGET_FILE:hal_plugin_archive> -DWORK=${sdk_work} -DNM=${CMAKE_NM} -DREADELF=${CMAKE_READELF}
@@ -16,7 +16,8 @@ if(TORCH_BACKEND_SANITIZE)
   set(sdk_flags -fsanitize=${TORCH_BACKEND_SANITIZE})
 endif()
 
-# The installed SDK, from outside the tree: the template builds against it, loads, and a violation fails its build.
+# The installed SDK, used from outside the tree: the template builds and loads, and the build of a plugin with a
+# violation fails.
 add_test(NAME hal_sdk_install COMMAND ${CMAKE_COMMAND} --install ${CMAKE_BINARY_DIR} --prefix ${sdk_work}/prefix)
 set_tests_properties(hal_sdk_install PROPERTIES FIXTURES_SETUP hal_sdk_installed)
 add_test(NAME hal_sdk_template_builds_out_of_tree COMMAND ${CMAKE_CTEST_COMMAND}
@@ -37,11 +38,11 @@ add_test(NAME hal_sdk_violation_is_a_failed_build COMMAND ${CMAKE_CTEST_COMMAND}
   --build-options -Dtorch_backend_hal_DIR=${sdk_work}/prefix/${TORCH_BACKEND_CMAKEDIR} -DCMAKE_C_COMPILER=${CMAKE_C_COMPILER}
   -DCMAKE_C_FLAGS=${sdk_flags} -DFIVE=${CMAKE_CURRENT_SOURCE_DIR}/plugins/five.c)
 set_tests_properties(hal_sdk_violation_is_a_failed_build PROPERTIES FIXTURES_REQUIRED hal_sdk_installed
-  PASS_REGULAR_EXPRESSION "thread-local") # cmake breaks the sentence anywhere else
+  PASS_REGULAR_EXPRESSION "thread-local") # cmake may break the message at any other position
 add_test(NAME hal_sdk_pack_is_built_out_of_tree COMMAND ${CMAKE_CTEST_COMMAND}
   --build-and-test ${CMAKE_CURRENT_SOURCE_DIR}/cmake/pack ${sdk_work}/pack --build-generator ${CMAKE_GENERATOR}
   --build-options -Dtorch_backend_hal_DIR=${sdk_work}/prefix/${TORCH_BACKEND_CMAKEDIR} -DCMAKE_C_COMPILER=${CMAKE_C_COMPILER}
   -DCMAKE_C_FLAGS=${sdk_flags} -DFIVE=${CMAKE_CURRENT_SOURCE_DIR}/plugins/five.c -DCMAKE_INSTALL_PREFIX=${sdk_work}/pack/installed
   --build-target install --test-command ${CMAKE_COMMAND} -E sha256sum ${sdk_work}/pack/installed/libhal_packed.pack)
 set_tests_properties(hal_sdk_pack_is_built_out_of_tree PROPERTIES FIXTURES_REQUIRED hal_sdk_installed
-  ENVIRONMENT "LSAN_OPTIONS=detect_leaks=0") # of the program as it is run by a build
+  ENVIRONMENT "LSAN_OPTIONS=detect_leaks=0") # of the program when it is run by a build

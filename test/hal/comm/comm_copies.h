@@ -1,6 +1,6 @@
 /* comm_copies.h: the collectives of a transport that copy: broadcast, all_gather, gather, scatter, all_to_all, with
- * equal and unequal counts, for every size of elements. The byte at position p that rank r gives to rank t is a
- * function of r, t and p, which the receiver computes for itself. */
+ * equal and unequal counts, for each size of elements. The byte at position p that rank r sends to rank t is a
+ * function of r, t and p, which the receiver also computes. */
 #ifndef TEST_HAL_COMM_COPIES_H_
 #define TEST_HAL_COMM_COPIES_H_
 
@@ -41,7 +41,7 @@ static int takes_blocks(uint32_t op, int is_root) {
 }
 static int shares(uint32_t op) { return op == HAL_COMM_BROADCAST || op == HAL_COMM_ALL_GATHER; }
 
-/* Elements from one rank to another: `count` for all pairs, or another number for each, some of them 0. */
+/* Elements from one rank to another: `count` for all pairs, or a different number for each, some of them 0. */
 static uint64_t pair_count(uint32_t op, int uneven, uint64_t count, int from, int to) {
   if (!uneven) return count;
   if (op == HAL_COMM_ALL_GATHER || op == HAL_COMM_GATHER) to = 0; /* a block of each sender */
@@ -65,7 +65,7 @@ static void run_case(rank_state_t *state, uint32_t op, hal_dtype_t dtype, uint64
     send_at += send_counts[peer] + gap;
     recv_at += recv_counts[peer] + gap;
   }
-  /* Of one block: its size is what the other side has for this rank. */
+  /* Of one block: its size is the data that the other side has for this rank. */
   const uint64_t block = op == HAL_COMM_SCATTER                                  ? recv_counts[root]
                          : op == HAL_COMM_BROADCAST || op == HAL_COMM_ALL_TO_ALL ? count
                                                                                  : send_counts[root];

@@ -1,5 +1,5 @@
-/* Tests of failures over several hosts: calls that do not match, ranks that end, are silent or abort, also on
- * another host, and while the transport is created. Every rank gets an error with the cause, in time, and the same
+/* Tests of failures over several hosts: calls that do not match, ranks that exit, are silent or abort, also on
+ * another host, and while the transport is created. Each rank gets an error with the cause, in time, and the same
  * one afterwards. */
 #define _GNU_SOURCE /* MAP_ANONYMOUS */
 #include <pthread.h>
@@ -92,7 +92,7 @@ Test(comm_hosts_failure, one_type_is_not_implemented) {
   check_pair(sum_of(8), other, "rank 0 called all_reduce #2 (sum, float32",
              "rank 3 called all_reduce #2 (sum, float8_e5m2");
 }
-/* What one rank alone finds wrong with its call reaches the others, too. */
+/* An error that only one rank detects in its call also reaches the others. */
 Test(comm_hosts_failure, a_pointer_is_missing) {
   hal_collective_t other = sum_of(8);
   other.send = NULL;
@@ -133,7 +133,7 @@ static void survive(int rank, int size, void *argument) {
   atomic_store(&board->reports[rank].words[1], (uint64_t)hal_clock_ns());
   char text[48];
   snprintf(text, sizeof text, "rank %d (pid %d)", victim, (int)atomic_load(&board->reports[victim].words[0]));
-  /* Alone on its host, nobody sees its process. */
+  /* Alone on its host, so that no other rank observes its process. */
   int alone = 1;
   for (int r = 0; r < size; r++) alone &= r == victim || layout[r] != layout[victim];
   if (alone) snprintf(text, sizeof text, "no connection to rank %d", victim);
@@ -257,7 +257,7 @@ static hal_status_t refuse(void *context, const char *use, int32_t rank, int32_t
   return hal_error_set(HAL_UNAVAILABLE, "no interface eth7");
 }
 
-/* One rank cannot connect; the others wait for it, and hear of it long before their time is over. */
+/* One rank cannot connect; the others wait for it, and are notified long before their timeout. */
 static void fail_to_connect(int rank, int size, void *argument) {
   hal_comm_transport_t comm;
   const int failing = *(const int *)argument;

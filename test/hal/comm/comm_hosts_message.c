@@ -1,5 +1,5 @@
-/* Tests of SEND and RECV over several hosts: between all pairs of ranks, from threads beside collectives, and of
- * brackets that are refused. */
+/* Tests of SEND and RECV over several hosts: between all pairs of ranks, from threads concurrent with collectives,
+ * and of brackets that are refused. */
 #define _GNU_SOURCE /* MAP_ANONYMOUS */
 #include <pthread.h>
 

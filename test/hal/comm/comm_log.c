@@ -1,4 +1,5 @@
-/* Tests of the log of collectives: the ring, its groups, and the file. test/python/distributed/desync.py reads the file as Python does. */
+/* Tests of the log of collectives: the ring, its groups, and the file. test/python/distributed/desync.py reads the
+   file in Python. */
 #define _GNU_SOURCE /* memmem, usleep */
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -124,7 +125,7 @@ Test(comm_log, a_signal_writes_it) {
   }
 }
 
-Test(comm_log, a_forked_child_lives_when_the_signal_comes) {
+Test(comm_log, a_forked_child_survives_the_signal) {
   int status;
   cr_assert_eq(hal_comm_log_configure(2000, file), HAL_OK);
   cr_assert_eq(hal_comm_log_write_on(SIGUSR2), HAL_OK, "%s", hal_error_message());

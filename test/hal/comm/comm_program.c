@@ -1,5 +1,5 @@
-/* comm_program.c: collectives that a program records, and that each of its runs submits. The transport belongs to the test: it does what a second
- * rank with the same data would cause. */
+/* comm_program.c: collectives that a program records, and that each of its runs submits. The test's own transport
+ * behaves like a second rank with the same data. */
 #define _GNU_SOURCE /* gettid */
 #include <pthread.h>
 #include <stdlib.h>

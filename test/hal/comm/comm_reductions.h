@@ -1,5 +1,5 @@
-/* comm_reductions.h: every reduction of every type of a transport, by all_reduce, reduce and reduce_scatter, against
- * exact or double arithmetic of this file; equal bits on all ranks and at all sizes.
+/* comm_reductions.h: each reduction of each type of a transport, by all_reduce, reduce and reduce_scatter, compared
+ * with exact or double arithmetic of this file; equal bits on all ranks and at all sizes.
  *
  * Element i of rank r is number (7 i + 13 r) % PERIOD of a table of the type, so that results repeat after PERIOD
  * elements: the first ones are compared with the reference, the others with those. */
@@ -251,7 +251,7 @@ typedef struct rank_state_s {
   int rank, size;
   unsigned char table[TABLE_BYTES], first[TABLE_BYTES]; /* `first`: the results of this type and reduction */
   uint64_t known;                                       /* of `first` */
-  unsigned char *in, *out; /* MOST elements of 16 bytes for each rank, and one more behind them */
+  unsigned char *in, *out; /* MOST elements of 16 bytes for each rank, followed by one more */
 } rank_state_t;
 
 /* The results that begin with element `from`: the first of all are compared with the reference, all with those. */
@@ -307,7 +307,7 @@ static void run_case(rank_state_t *state, hal_dtype_t dtype, uint32_t reduce, ui
                    20 * (int64_t)SECOND));
   if (receives) check_results(state, dtype, reduce, at, count, out);
   for (size_t i = 0; i < size && !in_place; i++)
-    CHECK(state->out[count * size + i] == 0x5a, "%s: memory behind the result was written", hal_dtype_name(dtype));
+    CHECK(state->out[count * size + i] == 0x5a, "%s: memory after the result was written", hal_dtype_name(dtype));
 }
 
 static void run_reduction(rank_state_t *state, hal_dtype_t dtype, uint32_t reduce) {

@@ -1,4 +1,5 @@
-/* comm_semaphore.c: streams that wait for collectives while the host goes on. The transport belongs to the test, which holds it back. */
+/* comm_semaphore.c: streams that wait for collectives while the host continues. The test's own transport can be
+   blocked. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdatomic.h>
@@ -240,7 +241,7 @@ static void *wait_there(void *work) {
   return NULL;
 }
 
-Test(comm_semaphore, more_streams_than_a_work_has_room_for) {
+Test(comm_semaphore, more_streams_than_a_work_can_record) {
   enum { THREADS = 12 }; /* the last ones wait on the host */
   pthread_t threads[THREADS];
   start();

@@ -98,8 +98,8 @@ static void make_inputs(hal_dtype_t dtype, int is_accumulator, void *out, size_t
   }
 }
 
-Test(comm_shm_arithmetic, each_instruction_set_gives_the_same_bits) {
-  enum { COUNT = 61 }; /* odd, so that loops have a rest */
+Test(comm_shm_arithmetic, each_instruction_set_has_the_same_bits) {
+  enum { COUNT = 61 }; /* odd, so that loops have a remainder */
   static uint64_t a[COUNT + 1], x[COUNT + 1], one[COUNT + 1], other[COUNT + 1];
   int compared = 0;
   for (hal_dtype_t dtype = 0; dtype < DTYPES; dtype++)

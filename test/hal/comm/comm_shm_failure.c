@@ -93,8 +93,8 @@ Test(comm_shm_failure, roots_of_gather_differ) {
 }
 Test(comm_shm_failure, counts_of_a_pair_differ) {
   static const uint64_t sends[] = {1, 2, 3}, others[] = {2, 2, 2}, receives[3][3] = {{1, 2, 1}, {2, 2, 2}, {3, 2, 3}};
-  /* Rank 0 and 2 give 1, 2, 3; rank 1 gives 2 each; the receivers have their own rows: here all read row 0, so
-   * that rank 1 takes wrong counts. */
+  /* Ranks 0 and 2 pass 1, 2, 3; rank 1 passes 2 each; the receivers have their own rows: here all read row 0, so
+   * that rank 1 uses wrong counts. */
   hal_collective_t one = {.op = HAL_COMM_ALL_TO_ALL,
                           .dtype = HAL_FLOAT32,
                           .send = data,
@@ -111,7 +111,7 @@ Test(comm_shm_failure, one_type_is_not_implemented) {
   check_pair(sum_of(8), other, "rank 0 called all_reduce #2 (sum, float32",
              "rank 1 called all_reduce #2 (sum, float8_e5m2");
 }
-/* What one rank alone finds wrong with its call reaches the others, too. */
+/* An error that only one rank detects in its call also reaches the others. */
 Test(comm_shm_failure, a_pointer_is_missing) {
   hal_collective_t other = sum_of(8);
   other.send = NULL;

@@ -42,7 +42,7 @@ Test(comm_shm_join, keys_of_a_dead_attempt) {
   wait_for_record("offer");
   kill(dead, SIGKILL);
   join_rank(0, dead, SIGKILL);
-  /* The others begin before the new rank 0 has made its offer, and answer the stale one. */
+  /* The others begin before the new rank 0 has written its offer, and respond to the stale one. */
   const pid_t other = start_rank(1, 2, join_and_sum, "again");
   nanosleep(&(struct timespec){.tv_nsec = 300000000}, NULL);
   const pid_t first = start_rank(0, 2, join_and_sum, "again");

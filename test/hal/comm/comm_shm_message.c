@@ -95,7 +95,7 @@ static void tags(int rank, int size, void *argument) {
 }
 Test(comm_shm_message, tags_in_any_order) { run_ranks(2, tags, NULL); }
 
-/* A rank sends to itself, more than the channel has room for. */
+/* A rank sends to itself more than the capacity of the channel. */
 static void to_itself(int rank, int size, void *argument) {
   enum { LONG = 1 << 20 };
   hal_comm_transport_t comm;

@@ -17,7 +17,7 @@ Test(comm_shm_reduce, every_reduction_of_more) {
 
 /* ---- what a sum is ---- */
 
-/* 1 + 2^-8 + 2^-8 in bfloat16: rounding after each addition gives 1. */
+/* 1 + 2^-8 + 2^-8 in bfloat16: rounding after each addition results in 1. */
 static void rounded_once(int rank, int size, void *argument) {
   hal_comm_transport_t comm;
   const uint16_t in = rank ? 0x3b80 : 0x3f80;

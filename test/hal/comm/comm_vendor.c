@@ -305,7 +305,7 @@ static void exchange_messages(int rank, int size, void *unused) {
   CHECK(float_at(other) == (float)(peer + 1) && float_at(sum) == 2 && !atomic_load(&carried), "a bracket in order");
   finish(submit_bracket(calls, 2, 0));
   CHECK(atomic_load(&carried) == 2, "%d messages without an order", atomic_load(&carried));
-  /* One tagged message, which the library cannot tell from others, beside those in order. */
+  /* One tagged message, which the library cannot distinguish from others, together with ordered ones. */
   hal_collective_t mixed[4] = {calls[0], calls[0], calls[3], calls[1]};
   mixed[0].tag = mixed[2].tag = 7, mixed[2].recv = tagged;
   finish(submit_bracket(mixed, 4, HAL_COMM_IS_ORDERED));

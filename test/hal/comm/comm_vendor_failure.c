@@ -55,7 +55,7 @@ Test(comm_vendor_failure, one_rank_has_another_version) {
   run_ranks(2, connect_with, &setting);
 }
 Test(comm_vendor_failure, one_rank_cannot_begin) {
-  setting_t setting = {"NCCL_STAND_IN_REFUSES", "ncclCommInitRankConfig=2", 1, {"rank 1 cannot use", "told to fail"}};
+  setting_t setting = {"NCCL_STAND_IN_REFUSES", "ncclCommInitRankConfig=2", 1, {"rank 1 cannot use", "set to fail"}};
   run_ranks(3, connect_with, &setting);
 }
 Test(comm_vendor_failure, two_ranks_have_one_device) {

@@ -63,7 +63,7 @@ static void await_calls(unsigned count) {
   pthread_mutex_unlock(&gate.lock);
 }
 
-/* ---- what `done` was told ---- */
+/* ---- the arguments of `done` ---- */
 
 typedef struct end_s {
   _Atomic int count;
@@ -285,7 +285,7 @@ Test(comm_waiter, only_works_with_the_flag_are_run_by_waiters) {
   }
 }
 
-/* ---- nobody waits ---- */
+/* ---- no thread waits ---- */
 
 Test(comm_waiter, a_work_that_is_released_runs) {
   end_t end = {0};

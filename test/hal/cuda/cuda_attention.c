@@ -1,5 +1,6 @@
-/* Tests of attention by cuDNN, whose stand-in computes the graphs that it is given: both passes are the definition's numbers, in double; what the
- * library has no words or no engine for is declined before anything was queued, and remembered; whatever call of it fails, no descriptor is left. */
+/* Tests of attention by cuDNN. The mock library computes the graphs that it receives. Both passes must equal the
+ * definition, in double precision. Calls that the library cannot express or has no engine for are declined before
+ * any work is queued, and the refusal is cached. No failing library call may leak a descriptor. */
 #include <math.h>
 #include <pthread.h>
 
@@ -10,14 +11,14 @@ TestSuite(cuda_attention);
 #define FORWARD "_scaled_dot_product_fused_attention_overrideable"
 #define BACKWARD FORWARD "_backward"
 
-/* ---- a call ------------------------------------------------------------------------------------------------------------------------------ */
+/* ---- a call ---- */
 
 enum { QUERY, KEY, VALUE, RESULT, LOGARITHMS, GRAD, GRAD_QUERY, GRAD_KEY, GRAD_VALUE, TENSORS };
 
 typedef struct sample_s {
   int64_t batch, heads, kv_heads, queries, keys, size, value_size, causal;
   int64_t sizes[TENSORS][4], strides[TENSORS][4], counts[TENSORS];
-  double *numbers[TENSORS]; /* the definition's; of operands what lies on the device */
+  double *numbers[TENSORS]; /* sizes of the definition, and the operands in device memory */
   hal_tensor_t tensors[TENSORS];
   const hal_tensor_t *results[4];
   hal_value_t args[10];
@@ -42,7 +43,7 @@ static void lay(sample_t *s, int which, int64_t heads, int64_t rows, int64_t col
                      .dtype = dtype};
 }
 
-/* Numbers that float16 holds. */
+/* Numbers that are exact in float16. */
 static void fill(sample_t *s, int which) {
   _Float16 *const halves = calloc((size_t)s->counts[which], sizeof *halves);
   for (int64_t i = 0; i < s->counts[which]; i++) {
@@ -125,12 +126,13 @@ static const hal_op_call_t *backward_of(sample_t *s) {
 }
 
 static hal_status_t run(const hal_op_own_t *own, const hal_op_call_t *call) { return own->fn(own->state, call); }
-static hal_status_t asked(const hal_op_own_t *own, const hal_op_call_t *call) { return own->query(own->state, call); }
+static hal_status_t query(const hal_op_own_t *own, const hal_op_call_t *call) { return own->query(own->state, call); }
 
-/* ---- the definition ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- the definition ---- */
 
 static double *at(const sample_t *s, int which, int64_t batch, int64_t head, int64_t row) {
-  const int64_t own = head * s->sizes[which][1] / s->heads; /* of a head of key and value: that which shares it */
+  const int64_t own = head * s->sizes[which][1] / s->heads; /* of a head of key and value: the query head that shares
+                                                               it */
   return s->numbers[which] + (batch * s->sizes[which][1] + own) * s->sizes[which][2] * s->sizes[which][3] +
          row * s->sizes[which][3];
 }
@@ -145,7 +147,7 @@ static void add_to(double *to, const double *from, double factor, int64_t count)
   for (int64_t i = 0; i < count; i++) to[i] += factor * from[i];
 }
 
-/* One query: its result, and what its gradient adds to all gradients. */
+/* One query: its result, and its contribution to all gradients. */
 static void define_row(sample_t *s, int64_t b, int64_t h, int64_t q) {
   const int64_t seen = s->causal && q + 1 < s->keys ? q + 1 : s->keys;
   const double *const query = at(s, QUERY, b, h, q), *const grad = at(s, GRAD, b, h, q);
@@ -204,7 +206,7 @@ Test(cuda_attention, both_passes_are_the_definitions_numbers) {
   both_passes(4, 4, 5, 7, 0);
   both_passes(4, 2, 5, 7, 0);
   both_passes(4, 1, 6, 3, 1); /* queries that see all keys */
-  both_passes(2, 2, 3, 9, 1); /* keys that nobody sees */
+  both_passes(2, 2, 3, 9, 1); /* keys that no query sees */
   both_passes(2, 2, 1, 4, 0);
 }
 Test(cuda_attention, version_9_0_computes_keys_by_128_and_masks_by_the_least_number) {
@@ -212,12 +214,12 @@ Test(cuda_attention, version_9_0_computes_keys_by_128_and_masks_by_the_least_num
   both_passes(2, 1, 3, 128, 1);
   const hal_op_own_t forward = found(FORWARD), backward = found(BACKWARD);
   sample_t *const s = sample_of(2, 2, 3, 9, 0);
-  OK(asked(&forward, forward_of(s)));
-  cr_assert_eq(asked(&backward, backward_of(s)), HAL_UNIMPLEMENTED);
+  OK(query(&forward, forward_of(s)));
+  cr_assert_eq(query(&backward, backward_of(s)), HAL_UNIMPLEMENTED);
   drop(s);
 }
 
-/* ---- where it is not offered ---------------------------------------------------------------------------------------------------------------- */
+/* ---- versions without attention ---- */
 
 static void is_not_offered(const char *setting, const char *value, const char *says) {
   hal_op_own_t own = {.struct_size = sizeof own};
@@ -227,10 +229,10 @@ static void is_not_offered(const char *setting, const char *value, const char *s
   cr_assert_eq(api.op_find(0, FORWARD, &own), HAL_NOT_FOUND);
   cr_assert_not_null(strstr(logged_last, says), "%s", logged_last);
   cr_assert_eq(api.op_find(0, BACKWARD, &own), HAL_NOT_FOUND);
-  cr_assert_eq(logged, 1); /* said once */
+  cr_assert_eq(logged, 1); /* reported once */
 }
 
-Test(cuda_attention, version_8_computes_all_but_attention_and_it_is_said_when_asked_for) {
+Test(cuda_attention, version_8_computes_all_but_attention_and_reports_it_at_the_first_query) {
   is_not_offered("CUDNN_STAND_IN_VERSION", "80907", "cuDNN 8.9.7 is too old for it; install 9.0 or later");
 }
 Test(cuda_attention, a_version_that_is_known_to_be_wrong_is_not_taken) {
@@ -241,7 +243,7 @@ Test(cuda_attention, a_device_that_is_too_old_is_named_with_its_capability) {
   is_not_offered("CUDA_STAND_IN_CAPABILITY", "75", "of compute capability 8.0 and later");
 }
 
-/* ---- what is declined ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- declined calls ---- */
 
 static long (*descriptors)(void);
 static void find_descriptors(void) {
@@ -256,12 +258,12 @@ static void find_descriptors(void) {
     sample_t *const s = sample_of(4, 2, 5, 7, 0);       \
     const hal_op_call_t *const call = forward_of(s);    \
     change;                                             \
-    cr_assert_eq(asked(&own, call), HAL_UNIMPLEMENTED); \
+    cr_assert_eq(query(&own, call), HAL_UNIMPLEMENTED); \
     cr_assert_eq(run(&own, call), HAL_UNIMPLEMENTED);   \
     drop(s);                                            \
   } while (0)
 
-Test(cuda_attention, what_it_has_no_words_for_is_declined_before_the_library_is_asked) {
+Test(cuda_attention, unsupported_calls_are_declined_before_the_library_is_called) {
   open_with(NULL, NULL);
   const hal_op_own_t own = found(FORWARD);
   find_descriptors();
@@ -284,7 +286,7 @@ Test(cuda_attention, what_it_has_no_words_for_is_declined_before_the_library_is_
   sample_t *const s = sample_of(4, 2, 5, 7, 0);
   void *const aligned = s->tensors[VALUE].data;
   s->tensors[VALUE].data = (char *)aligned + 2;
-  cr_assert_eq(asked(&own, forward_of(s)), HAL_UNIMPLEMENTED);
+  cr_assert_eq(query(&own, forward_of(s)), HAL_UNIMPLEMENTED);
   s->tensors[VALUE].data = aligned;
   drop(s);
   cr_assert_eq(descriptors(), 0);
@@ -295,10 +297,10 @@ Test(cuda_attention, of_the_gradients_a_single_query_and_key_and_a_masks_are_dec
   open_with(NULL, NULL);
   const hal_op_own_t own = found(BACKWARD);
   sample_t *const single = sample_of(2, 2, 1, 1, 0), *const masked = sample_of(2, 2, 3, 3, 0);
-  cr_assert_eq(asked(&own, backward_of(single)), HAL_UNIMPLEMENTED);
+  cr_assert_eq(query(&own, backward_of(single)), HAL_UNIMPLEMENTED);
   const hal_op_call_t *const call = backward_of(masked);
   masked->results[3] = &masked->tensors[RESULT];
-  cr_assert_eq(asked(&own, call), HAL_UNIMPLEMENTED);
+  cr_assert_eq(query(&own, call), HAL_UNIMPLEMENTED);
   drop(single), drop(masked);
 }
 
@@ -307,22 +309,22 @@ Test(cuda_attention, that_there_is_no_engine_is_remembered_and_leaves_nothing) {
   const hal_op_own_t own = found(FORWARD);
   sample_t *const s = sample_of(4, 2, 5, 7, 0);
   find_descriptors();
-  cr_assert_eq(asked(&own, forward_of(s)), HAL_UNIMPLEMENTED);
+  cr_assert_eq(query(&own, forward_of(s)), HAL_UNIMPLEMENTED);
   cr_assert_eq(descriptors(), 0);
   unsetenv("CUDNN_STAND_IN_LACKS");
   cr_assert_eq(run(&own, forward_of(s)), HAL_UNIMPLEMENTED);
   drop(s);
 }
 
-Test(cuda_attention, a_question_queues_nothing_and_its_yes_binds) {
+Test(cuda_attention, a_query_queues_nothing_and_a_positive_result_is_binding) {
   open_with(NULL, NULL);
   const hal_op_own_t own = found(FORWARD);
   sample_t *const s = sample_of(4, 2, 5, 7, 1);
-  OK(asked(&own, forward_of(s)));
+  OK(query(&own, forward_of(s)));
   cr_assert_eq(scratch_count, 0);
   expect(s, RESULT, 0); /* zeros still */
   setenv("CUDNN_STAND_IN_REFUSES", "cudnnBackendFinalize=3000/1",
-         1); /* a plan is not made again; a call's pack is one */
+         1); /* the plan is not created again; a call creates one variant pack */
   OK(run(&own, forward_of(s)));
   define(s);
   expect(s, RESULT, 2e-3);
@@ -330,9 +332,9 @@ Test(cuda_attention, a_question_queues_nothing_and_its_yes_binds) {
   drop(s);
 }
 
-/* ---- failures ---------------------------------------------------------------------------------------------------------------------------------- */
+/* ---- failures ---- */
 
-Test(cuda_attention, a_call_that_is_refused_says_what_it_was) {
+Test(cuda_attention, a_refused_call_is_reported_with_its_parameters) {
   open_with("CUDNN_STAND_IN_REFUSES", "cudnnBackendExecute=5000");
   const hal_op_own_t own = found(FORWARD);
   sample_t *const s = sample_of(4, 2, 5, 7, 0);
@@ -343,7 +345,8 @@ Test(cuda_attention, a_call_that_is_refused_says_what_it_was) {
   drop(s);
 }
 
-/* Lets the call of that number of a function fail, for a shape that is new each time. Returns 0 where there were no such many calls. */
+/* Makes call `number` of a function fail, for a new shape each time. Returns 0 if the function was called fewer
+   times. */
 static int fails_at(const char *function, int status, long number, int backward, long made) {
   const hal_op_own_t own = found(backward ? BACKWARD : FORWARD);
   const hal_status_t ends = status == 4003 ? HAL_RESOURCE_EXHAUSTED : HAL_UNIMPLEMENTED;
@@ -355,13 +358,13 @@ static int fails_at(const char *function, int status, long number, int backward,
   shapes++;
   snprintf(setting, sizeof setting, "%s=%d/%ld", function, status, number);
   setenv("CUDNN_STAND_IN_REFUSES", setting, 1);
-  const hal_status_t code = asked(&own, call);
+  const hal_status_t code = query(&own, call);
   unsetenv("CUDNN_STAND_IN_REFUSES");
   cr_assert(code == HAL_OK || code == ends, "%s: %d", setting, (int)code);
   cr_assert_eq((descriptors() - before) % made, 0, "%s: %ld", setting,
                descriptors() - before); /* whole plans come and go */
-  if (!code) OK(run(&own, call));       /* by another engine, or the failure was behind */
-  if (code == HAL_RESOURCE_EXHAUSTED) OK(asked(&own, call));
+  if (!code) OK(run(&own, call));       /* by another engine, or the failing call was not reached */
+  if (code == HAL_RESOURCE_EXHAUSTED) OK(query(&own, call));
   drop(s);
   return code != HAL_OK;
 }
@@ -375,12 +378,12 @@ static void sweep(int backward) {
   find_descriptors();
   sample_t *const s = sample_of(2, 1, 2, 1, 1);
   const hal_op_own_t own = found(backward ? BACKWARD : FORWARD);
-  OK(asked(&own, backward ? backward_of(s) : forward_of(s)));
+  OK(query(&own, backward ? backward_of(s) : forward_of(s)));
   const long made = descriptors();
   drop(s);
   for (size_t f = 0; f < 4; f++)
     for (int status = 3000; status <= 4003; status += 1003) {
-      int good = 0, failures = 0; /* where an engine is refused the next one serves */
+      int good = 0, failures = 0; /* if an engine is refused, the next one runs */
       for (long n = 0; good < 12; n += f == 1 ? 5 : 1) {
         const int failed = fails_at(functions[f], status, n, backward, made);
         failures += failed;
@@ -392,7 +395,7 @@ static void sweep(int backward) {
 Test(cuda_attention, whatever_call_fails_forward_is_declined_and_leaves_no_descriptor) { sweep(0); }
 Test(cuda_attention, whatever_call_fails_backward_is_declined_and_leaves_no_descriptor) { sweep(1); }
 
-/* ---- many plans, and threads ------------------------------------------------------------------------------------------------------------------ */
+/* ---- many plans, and threads ---- */
 
 Test(cuda_attention, plans_are_kept_in_bounded_number) {
   open_with(NULL, NULL);
@@ -402,7 +405,7 @@ Test(cuda_attention, plans_are_kept_in_bounded_number) {
   find_descriptors();
   sample_t *const s = sample_of(1, 1, 2, 3, 0);
   for (int i = 0; i < 400; i++, s->strides[QUERY][0] += 8) {
-    OK(asked(&own, forward_of(s)));
+    OK(query(&own, forward_of(s)));
     if (i == 0) made = descriptors();
   }
   drop(s);
@@ -410,7 +413,7 @@ Test(cuda_attention, plans_are_kept_in_bounded_number) {
   cr_assert_leq(descriptors(), 128 * made);
 }
 
-/* Its kernels are the graph's as well, which does not keep them. */
+/* The graph refers to the kernels of the plan, but does not keep the plan. */
 Test(cuda_attention, a_plan_that_a_graph_of_the_driver_runs_is_never_given_up) {
   hal_plugin_graph_t *graph = NULL;
   hal_plugin_graph_exec_t *exec = NULL;
@@ -419,18 +422,18 @@ Test(cuda_attention, a_plan_that_a_graph_of_the_driver_runs_is_never_given_up) {
   sample_t *const s = sample_of(4, 2, 5, 7, 1);
   find_descriptors();
   OK(api.stream_create(0, &(const hal_stream_desc_t)HAL_STREAM_DESC(0), &s->call.stream));
-  OK(asked(&own, forward_of(s)));
+  OK(query(&own, forward_of(s)));
   const long made = descriptors();
   OK(api.capture_begin(s->call.stream, HAL_CAPTURE_RELAXED, 0));
   OK(run(&own, forward_of(s)));
   OK(api.capture_end(s->call.stream, &graph));
   OK(api.graph_instantiate(graph, &exec));
-  setenv("CUDNN_STAND_IN_LACKS", "2", 1); /* what takes its place is none */
+  setenv("CUDNN_STAND_IN_LACKS", "2", 1); /* the entries that replace it have no plan */
   sample_t *const other = sample_of(1, 1, 2, 3, 0);
   for (int i = 0; i < 1500; i++, other->strides[QUERY][0] += 8)
-    cr_assert_eq(asked(&own, forward_of(other)), HAL_UNIMPLEMENTED);
+    cr_assert_eq(query(&own, forward_of(other)), HAL_UNIMPLEMENTED);
   drop(other);
-  cr_assert_eq(asked(&own, forward_of(s)), HAL_UNIMPLEMENTED); /* its place was taken */
+  cr_assert_eq(query(&own, forward_of(s)), HAL_UNIMPLEMENTED); /* its entry was replaced */
   cr_assert_eq(descriptors(), made);
   OK(api.graph_launch(exec, s->call.stream));
   OK(api.stream_synchronize(s->call.stream));

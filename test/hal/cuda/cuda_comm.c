@@ -1,4 +1,5 @@
-/* Tests of collectives by NCCL: the plugin's functions on the library that stands in for NCCL, each rank a process with a device of its own. */
+/* Tests of collectives by NCCL: the plugin's functions on the mock of NCCL. Each rank is a process with its own
+   device. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdarg.h>
@@ -49,7 +50,7 @@ static int64_t now_ms(void) {
   return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* ---- ranks ---------------------------------------------------------------------------------------------------------------------------- */
+/* ---- ranks ---- */
 
 static void open_rank(void) {
   static const hal_stream_desc_t desc = {.struct_size = sizeof desc};
@@ -126,7 +127,7 @@ static void to_host(void *to, const void *from, size_t bytes) {
   CHECK_OK(api.memory_copy(NULL, to, HAL_HOST, from, rank, bytes));
 }
 
-/* ---- numbers: small integers, whose sums and products every type holds exactly ------------------------------------------------------------ */
+/* ---- numbers: small integers, whose sums and products are exact in each type ---- */
 
 typedef struct number_s {
   hal_dtype_t dtype;
@@ -237,7 +238,7 @@ Test(cuda_comm, reductions_of_every_type_and_size_are_exact, .timeout = 120) {
   for (int n = 2; n <= RANKS; n++) run_ranks(n, reduce_everything);
 }
 
-/* ---- averages, bool, complex, scale on the device ------------------------------------------------------------------------------------------- */
+/* ---- averages, bool, complex, scale on the device ---- */
 
 static void reduce_special(void) {
   join();
@@ -302,7 +303,7 @@ static void reduce_special(void) {
 }
 Test(cuda_comm, averages_bool_complex_and_what_is_refused, .timeout = 60) { run_ranks(3, reduce_special); }
 
-/* ---- operators that copy --------------------------------------------------------------------------------------------------------------------- */
+/* ---- operators that copy ---- */
 
 static unsigned char byte_of(int from, int to, size_t index) {
   return (unsigned char)(from * 71 + to * 13 + (int)(index % 251));
@@ -395,7 +396,7 @@ Test(cuda_comm, operators_that_copy_bring_every_byte, .timeout = 120) {
   for (int n = 2; n <= RANKS; n++) run_ranks(n, copy_everything);
 }
 
-/* Crossed: in separate calls each rank would wait in its first one. */
+/* Crossed: with separate calls, each rank would block in its first one. */
 static void exchange_neighbors(void) {
   join();
   const size_t bytes = 1 << 20;
@@ -424,7 +425,7 @@ static void exchange_neighbors(void) {
 }
 Test(cuda_comm, calls_of_one_submission_progress_together, .timeout = 60) { run_ranks(4, exchange_neighbors); }
 
-/* ---- time and failure ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- time and failure ---- */
 
 static void create_alone(void) {
   open_rank();
@@ -461,7 +462,7 @@ static void *abort_later(void *unused) {
   return NULL;
 }
 
-/* Rank 1 never comes to the collective. */
+/* Rank 1 never calls the collective. */
 static void abort_waiting(void) {
   pthread_t thread;
   hal_comm_state_t state = {.struct_size = sizeof state};
@@ -518,7 +519,7 @@ static void fail_later(void) {
 }
 Test(cuda_comm, an_error_of_a_queued_call_is_reported, .timeout = 60) { run_ranks(2, fail_later); }
 
-/* ---- split, shrink, registration, capture --------------------------------------------------------------------------------------------------------- */
+/* ---- split, shrink, registration, capture ---- */
 
 static int sum_of_ranks(void) { /* of the communicator */
   unsigned char *const data = device_bytes(4);
@@ -580,7 +581,7 @@ static void replay(void) {
 }
 Test(cuda_comm, a_captured_collective_runs_with_each_launch, .timeout = 60) { run_ranks(2, replay); }
 
-/* ---- the library -------------------------------------------------------------------------------------------------------------------------------------- */
+/* ---- the library ---- */
 
 static void use_none(void) {
   hal_comm_info_t info = {.struct_size = sizeof info};

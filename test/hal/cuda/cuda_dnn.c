@@ -1,12 +1,13 @@
-/* Tests of convolutions and normalisation of batches by cuDNN, whose stand-in refuses on demand: what does not serve is a sentence, what it has no
- * words for is declined before anything was queued, and a failure says what failed. Results are op_convolution's and op_batch_norm's. */
+/* Tests of convolutions and batch normalization by cuDNN. The mock library refuses calls on request. An unusable
+ * library is reported in a message, calls that it cannot express are declined before any work is queued, and a
+ * failure names the failing call. op_convolution and op_batch_norm test the results. */
 #include <pthread.h>
 
 #include "cuda_dnn_testing.h"
 
 TestSuite(cuda_dnn);
 
-/* ---- a call ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- a call ---- */
 
 enum { EDGE = 6, WINDOW = 3, INNER = EDGE - WINDOW + 1, CHANNELS = 2 };
 
@@ -100,9 +101,9 @@ static sample_t *batch_norm_new(void) {
 }
 
 static hal_status_t run(const hal_op_own_t *own, const sample_t *s) { return own->fn(own->state, &s->call); }
-static hal_status_t asked(const hal_op_own_t *own, const sample_t *s) { return own->query(own->state, &s->call); }
+static hal_status_t query(const hal_op_own_t *own, const sample_t *s) { return own->query(own->state, &s->call); }
 
-/* ---- libraries that do not serve ------------------------------------------------------------------------------------------------------ */
+/* ---- unusable libraries ---- */
 
 static void refuses(const char *setting, const char *value, const char *says) {
   hal_op_own_t own = {.struct_size = sizeof own};
@@ -110,7 +111,7 @@ static void refuses(const char *setting, const char *value, const char *says) {
   FAILS(api.op_find(0, "convolution_overrideable", &own), HAL_UNAVAILABLE, says);
   cr_assert_null(own.fn);
   message[0] = 0;
-  cr_assert_eq(api.op_find(0, "native_batch_norm", &own), HAL_NOT_FOUND); /* said once */
+  cr_assert_eq(api.op_find(0, "native_batch_norm", &own), HAL_NOT_FOUND); /* reported once */
   cr_assert_str_empty(message);
 }
 
@@ -120,16 +121,16 @@ Test(cuda_dnn, a_library_that_is_too_old_is_named_with_its_version) {
 Test(cuda_dnn, a_library_of_a_later_cuda_than_the_drivers_is_named_with_both) {
   refuses("CUDNN_STAND_IN_CUDART", "14010", "is cuDNN 9.28 of CUDA 14, and the driver is made for CUDA 13.0");
 }
-Test(cuda_dnn, one_that_does_not_serve_the_device_says_why) {
+Test(cuda_dnn, one_that_does_not_support_the_device_is_reported_with_the_reason) {
   refuses("CUDNN_STAND_IN_REFUSES", "cudnnCreate=1001", "CUDNN_STATUS_NOT_INITIALIZED (1001)");
 }
-Test(cuda_dnn, a_named_file_that_is_none_is_a_sentence) {
+Test(cuda_dnn, a_named_file_that_is_missing_is_reported) {
   refuses("HAL_CUDA_CUDNN", "/nowhere/libcudnn.so", "/nowhere/libcudnn.so cannot be loaded");
 }
-Test(cuda_dnn, a_named_file_of_another_library_is_a_sentence) {
+Test(cuda_dnn, a_named_file_of_another_library_is_reported) {
   refuses("HAL_CUDA_CUDNN", "libm.so.6", "lacks cudnnGetProperty");
 }
-Test(cuda_dnn, that_there_is_none_is_no_failure_and_said_when_asked_for) {
+Test(cuda_dnn, a_missing_library_is_not_an_error_and_is_reported_at_the_first_query) {
   hal_op_own_t own = {.struct_size = sizeof own};
   open_with("HAL_CUDA_CUDNN", "");
   cr_assert_eq(api.op_find(0, "convolution_overrideable", &own), HAL_NOT_FOUND);
@@ -145,22 +146,22 @@ Test(cuda_dnn, version_8_and_an_earlier_cuda_serve) {
   free(s);
 }
 
-/* ---- calls that fail, or that the library does not take -------------------------------------------------------------------------------- */
+/* ---- calls that fail, or that the library does not support ---- */
 
-Test(cuda_dnn, a_question_queues_nothing_and_its_yes_binds) {
+Test(cuda_dnn, a_query_queues_nothing_and_a_positive_result_is_binding) {
   open_with(NULL, NULL);
   const hal_op_own_t own = found("convolution_overrideable");
   sample_t *const s = convolution_new();
-  OK(asked(&own, s));
+  OK(query(&own, s));
   cr_assert_eq(float_at(&s->y, 0), 0);
   cr_assert_eq(scratch_count, 0);
   OK(run(&own, s));
   expect_sums(s);
-  cr_assert_eq(scratch_count, 1); /* the workspace of the algorithm that may be taken */
+  cr_assert_eq(scratch_count, 1); /* the workspace of the algorithm that may be used */
   free(s);
 }
 
-/* What the library says to a call, and what becomes of it: no result is touched. */
+/* The library's status for a call and the expected result; no output is written. */
 static void ends(const char *name, sample_t *(*make)(void), const char *refusal, hal_status_t status,
                  const char *says) {
   open_with("CUDNN_STAND_IN_REFUSES", refusal);
@@ -182,7 +183,7 @@ static void batch_norm_ends(const char *refusal, hal_status_t status, const char
 Test(cuda_dnn, without_an_algorithm_a_convolution_is_declined) {
   convolution_ends("cudnnGetConvolutionForwardAlgorithm_v7=3000", HAL_UNIMPLEMENTED, "");
 }
-Test(cuda_dnn, without_memory_of_the_host_a_convolution_fails_and_says_so) {
+Test(cuda_dnn, without_memory_of_the_host_a_convolution_fails_with_an_error) {
   convolution_ends("cudnnGetConvolutionForwardAlgorithm_v7=4003", HAL_RESOURCE_EXHAUSTED, "no memory of its own");
 }
 Test(cuda_dnn, version_8_has_another_number_for_that) {
@@ -191,7 +192,7 @@ Test(cuda_dnn, version_8_has_another_number_for_that) {
 Test(cuda_dnn, without_a_descriptor_a_convolution_fails_and_leaves_none) {
   convolution_ends("cudnnCreateConvolutionDescriptor=4003", HAL_RESOURCE_EXHAUSTED, "convolution_overrideable");
 }
-Test(cuda_dnn, a_convolution_that_is_refused_at_the_call_says_what_it_was) {
+Test(cuda_dnn, a_convolution_that_is_refused_at_the_call_is_reported_with_its_parameters) {
   convolution_ends("cudnnConvolutionForward=5000", HAL_INTERNAL,
                    "cuDNN refused convolution_overrideable of 1 images of 1 channels and 6 x 6 elements, for which it "
                    "had an algorithm: CUDNN_STATUS_EXECUTION_FAILED (5000)");
@@ -201,30 +202,30 @@ Test(cuda_dnn, a_type_that_the_device_lacks_is_declined) {
   open_with("CUDNN_STAND_IN_LACKS", "0");
   const hal_op_own_t own = found("convolution_overrideable");
   sample_t *const s = convolution_new();
-  cr_assert_eq(asked(&own, s), HAL_UNIMPLEMENTED);
+  cr_assert_eq(query(&own, s), HAL_UNIMPLEMENTED);
   cr_assert_eq(run(&own, s), HAL_UNIMPLEMENTED);
   free(s);
 }
 
-/* That there is none is remembered; that there was no memory is not. */
+/* A missing algorithm is cached; a lack of memory is not. */
 Test(cuda_dnn, a_want_of_memory_passes) {
   open_with("CUDNN_STAND_IN_REFUSES", "cudnnGetConvolutionForwardAlgorithm_v7=4003");
   const hal_op_own_t own = found("convolution_overrideable");
   sample_t *const s = convolution_new();
-  cr_assert_eq(asked(&own, s), HAL_RESOURCE_EXHAUSTED);
+  cr_assert_eq(query(&own, s), HAL_RESOURCE_EXHAUSTED);
   unsetenv("CUDNN_STAND_IN_REFUSES");
   OK(run(&own, s));
   expect_sums(s);
   free(s);
 }
 
-Test(cuda_dnn, a_norm_that_the_library_does_not_have_is_declined_untouched) {
+Test(cuda_dnn, a_norm_that_the_library_does_not_have_is_declined_without_writes) {
   batch_norm_ends("cudnnBatchNormalizationForwardTraining=3000", HAL_UNIMPLEMENTED, "");
 }
 Test(cuda_dnn, version_8_has_another_number_for_that_too) {
   batch_norm_ends("cudnnBatchNormalizationForwardTraining=9", HAL_UNIMPLEMENTED, "");
 }
-Test(cuda_dnn, a_norm_that_fails_says_what_it_was) {
+Test(cuda_dnn, a_failed_norm_is_reported_with_its_parameters) {
   batch_norm_ends("cudnnBatchNormalizationForwardTraining=5000", HAL_INTERNAL,
                   "cuDNN refused native_batch_norm of 1 images of 2 channels");
 }
@@ -234,10 +235,10 @@ Test(cuda_dnn, what_it_has_no_words_for_is_declined) {
   const hal_op_own_t convolution = found("convolution_overrideable"), norm = found("native_batch_norm");
   sample_t *s = convolution_new();
   s->x_strides[2] = 1; /* rows overlap */
-  cr_assert_eq(asked(&convolution, s), HAL_UNIMPLEMENTED);
+  cr_assert_eq(query(&convolution, s), HAL_UNIMPLEMENTED);
   s = convolution_new();
   s->x_sizes[0] = s->y_sizes[0] = 0;
-  cr_assert_eq(asked(&convolution, s), HAL_UNIMPLEMENTED);
+  cr_assert_eq(query(&convolution, s), HAL_UNIMPLEMENTED);
   s = convolution_new();
   s->y_sizes[3]++; /* no window is there */
   cr_assert_eq(run(&convolution, s), HAL_UNIMPLEMENTED);
@@ -249,19 +250,19 @@ Test(cuda_dnn, what_it_has_no_words_for_is_declined) {
   cr_assert_eq(run(&convolution, s), HAL_UNIMPLEMENTED);
   s = batch_norm_new();
   s->args[1].tag = HAL_VALUE_NONE;
-  cr_assert_eq(asked(&norm, s), HAL_UNIMPLEMENTED);
+  cr_assert_eq(query(&norm, s), HAL_UNIMPLEMENTED);
   s = batch_norm_new();
-  s->results[3] = &s->vectors[0]; /* running statistics that go elsewhere */
+  s->results[3] = &s->vectors[0]; /* running statistics with separate outputs */
   cr_assert_eq(run(&norm, s), HAL_UNIMPLEMENTED);
   s = batch_norm_new();
   s->args[7].u.d = -1;
   cr_assert_eq(run(&norm, s), HAL_UNIMPLEMENTED);
   s = batch_norm_new();
-  s->x_sizes[2] = s->x_sizes[3] = 1; /* one number has no variance */
+  s->x_sizes[2] = s->x_sizes[3] = 1; /* the variance of one number is undefined */
   cr_assert_eq(run(&norm, s), HAL_UNIMPLEMENTED);
 }
 
-/* ---- operands that lie otherwise ------------------------------------------------------------------------------------------------------- */
+/* ---- operands with other layouts ---- */
 
 /* Rows and columns exchanged: the library reads a copy. */
 static sample_t *turned_new(void) {
@@ -274,7 +275,7 @@ Test(cuda_dnn, an_operand_that_lies_otherwise_is_copied_before) {
   open_with(NULL, NULL);
   const hal_op_own_t own = found("convolution_overrideable");
   sample_t *const s = turned_new();
-  OK(asked(&own, s));
+  OK(query(&own, s));
   cr_assert_eq(scratch_count, 0);
   OK(run(&own, s));
   cr_assert_eq(scratch_count, 2); /* workspace and copy */
@@ -287,7 +288,7 @@ Test(cuda_dnn, an_operand_that_lies_otherwise_is_copied_before) {
   free(s);
 }
 
-Test(cuda_dnn, what_it_cannot_copy_is_declined_untouched) {
+Test(cuda_dnn, operands_that_it_cannot_copy_are_declined_without_writes) {
   open_with("CUDNN_STAND_IN_REFUSES", "cudnnTransformTensor=3000");
   const hal_op_own_t own = found("convolution_overrideable");
   sample_t *const s = turned_new();
@@ -296,11 +297,11 @@ Test(cuda_dnn, what_it_cannot_copy_is_declined_untouched) {
   free(s);
 }
 
-/* ---- threads --------------------------------------------------------------------------------------------------------------------------- */
+/* ---- threads ---- */
 
 static hal_op_own_t shared;
 
-/* Each with a stream of its own; the library's handles are one thread's at a time. */
+/* Each thread with its own stream; only one thread may use a handle of the library at a time. */
 static void *convolve_often(void *unused) {
   sample_t *const s = convolution_new();
   (void)unused;

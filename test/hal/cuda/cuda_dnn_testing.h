@@ -1,10 +1,10 @@
-/* cuda_dnn_testing.h: the CUDA plugin with the stand-in for cuDNN, and its operators without a host. */
+/* cuda_dnn_testing.h: the CUDA plugin with the mock of cuDNN, and its operators without a host. */
 #ifndef TEST_HAL_CUDA_DNN_TESTING_H_
 #define TEST_HAL_CUDA_DNN_TESTING_H_
 
 #include "cuda_plugin_testing.h"
 
-static int logged; /* informations about the library */
+static int logged; /* log messages about the library */
 static char logged_last[512];
 static inline void keep_log(int32_t level, const char *text) {
   if (level == HAL_LOG_INFO && (strstr(text, "cudnn") || strstr(text, "cuDNN"))) {
@@ -13,7 +13,7 @@ static inline void keep_log(int32_t level, const char *text) {
   }
 }
 
-/* Scratch memory, of the device; given up with the process. */
+/* Scratch memory of the device; freed when the process exits. */
 static void *scratch[64];
 static int scratch_count;
 static inline hal_status_t give_scratch(const hal_op_call_t *call, size_t size, void **out_ptr) {
@@ -24,7 +24,7 @@ static inline hal_status_t give_scratch(const hal_op_call_t *call, size_t size, 
 
 static inline void open_with(const char *name, const char *value) {
   static hal_host_api_t host;
-  needs_stand_in("what cuDNN answers");
+  needs_stand_in("the results of cuDNN");
   if (!getenv("HAL_CUDA_CUDNN")) setenv("HAL_CUDA_CUDNN", CUDNN, 1);
   if (name) setenv(name, value, 1);
   host = host_api;

@@ -1,4 +1,4 @@
-/* cuda_driver_testing.h: whether a test runs on the stand-in or on NVIDIA's driver (test/cuda_hardware.py). */
+/* cuda_driver_testing.h: whether a test runs on the mock driver or on NVIDIA's driver (test/cuda_hardware.py). */
 #ifndef TEST_HAL_CUDA_DRIVER_TESTING_H_
 #define TEST_HAL_CUDA_DRIVER_TESTING_H_
 
@@ -12,9 +12,9 @@ static inline int is_on_stand_in(void) {
   return !driver || dlsym(driver, "cuda_stand_in_fault_set");
 }
 
-/* Skips the test on NVIDIA's driver, where a test can choose neither the number of devices nor a failure. */
+/* Skips the test on NVIDIA's driver, on which a test can choose neither the number of devices nor a failure. */
 static inline void needs_stand_in(const char *what) {
-  if (!is_on_stand_in()) cr_skip_test("only the stand-in can be asked for that: %s", what);
+  if (!is_on_stand_in()) cr_skip_test("requires the mock driver: %s", what);
 }
 
 static inline void needs_two_devices(int32_t count) {

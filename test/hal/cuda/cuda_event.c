@@ -1,4 +1,4 @@
-/* Tests of events between processes: of the HAL's functions over the CUDA plugin, and of the library that stands in for the driver. */
+/* Tests of events between processes, with the HAL's functions on the CUDA plugin and with the mock driver directly. */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 #include "cuda_testing.h"
 #include "shared_event_testing.h"
@@ -7,7 +7,7 @@ TestSuite(cuda_event, .init = begin_shared, .fini = close_opencl, .timeout = 120
 
 Test(cuda_event, an_event_of_one_process_is_waited_for_and_recorded_by_another) { share_an_event(open_cuda); }
 
-Test(cuda_event, handles_that_are_none_and_those_of_this_process_are_refused) {
+Test(cuda_event, invalid_handles_and_those_of_this_process_are_refused) {
   hal_event_t *event = NULL, *opened = NULL;
   ipc_handle_t handle = {.size = 64};
   open_cuda();

@@ -1,4 +1,4 @@
-/* Tests of what the CUDA plugin says and does when its driver fails: at once, or while work runs. */
+/* Tests of the errors and the state of the CUDA plugin when its driver fails, immediately or while work runs. */
 #include <stdatomic.h>
 #include <time.h>
 
@@ -44,14 +44,14 @@ Test(cuda_failure, a_device_that_another_process_has_for_itself_is_not_lost) {
   hal_memory_release(block);
 }
 
-/* The stand-in's device cannot catch it; a GPU does. */
+/* The mock driver's device cannot detect it; a GPU does. */
 Test(cuda_failure, a_kernel_that_writes_where_nothing_is_ends_the_device) {
   char *to, *const nowhere = (char *)(uintptr_t)64; /* NOLINT: no address */
   hal_kernel_t *const faulty = make_kernel(0, SLOW_SOURCE, "add_one");
   hal_stream_t *const stream = begin(&to);
   const hal_arg_t args[] = {POINTER(nowhere)};
   static atomic_int called;
-  if (is_on_stand_in()) cr_skip_test("memory of the stand-in's device is the host's");
+  if (is_on_stand_in()) cr_skip_test("the mock driver uses host memory");
   assert_ok(launch_1d(faulty, stream, 1, 1, args, 1));
   assert_ok(hal_stream_host_call(stream, note_call, &called));
   assert_fails(hal_stream_synchronize(stream), HAL_UNAVAILABLE, "CUDA_ERROR_ILLEGAL_ADDRESS");
@@ -61,7 +61,7 @@ Test(cuda_failure, a_kernel_that_writes_where_nothing_is_ends_the_device) {
   assert_fails(add_one(stream, to), HAL_UNAVAILABLE, "is lost");
 }
 
-/* Each fault once: what is tried, what it says, and that the next try works. */
+/* Injects each fault once: the failing call, its message, and that the next attempt succeeds. */
 typedef struct refusal_s {
   const char *fault, *says;
   hal_status_t status;
@@ -98,15 +98,15 @@ static hal_status_t try_launch(void) {
   return add_one(NULL, to);
 }
 
-Test(cuda_failure, what_the_driver_refuses_is_told_with_its_cause_and_the_next_try_works) {
+Test(cuda_failure, a_refusal_of_the_driver_is_reported_with_its_cause_and_the_next_attempt_works) {
   const refusal_t refusals[] = {
-      {"alloc=2", "free", HAL_RESOURCE_EXHAUSTED, try_memory}, /* the host frees its caches and tries again */
+      {"alloc=2", "free", HAL_RESOURCE_EXHAUSTED, try_memory}, /* the host frees its caches and retries */
       {"module=1", "refused on demand", HAL_INVALID_ARGUMENT, try_module},
       {"copy=1", "memory_fill was refused", HAL_INVALID_ARGUMENT, try_fill},
       {"launch=1", "add_one was refused: the driver said CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES (701)",
        HAL_INVALID_ARGUMENT, try_launch},
   };
-  assert_ok(try_fill()); /* whatever is made at the first use is there */
+  assert_ok(try_fill()); /* creates the objects that are created at the first use */
   assert_ok(try_launch());
   for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
     set_fault(refusals[i].fault);
@@ -116,19 +116,19 @@ Test(cuda_failure, what_the_driver_refuses_is_told_with_its_cause_and_the_next_t
   }
 }
 
-Test(cuda_failure, host_memory_that_runs_out_is_told) {
-  set_fault("host=2"); /* the host frees its caches and tries again */
+Test(cuda_failure, exhausted_host_memory_is_reported) {
+  set_fault("host=2"); /* the host frees its caches and retries */
   assert_fails(try_pinned(), HAL_RESOURCE_EXHAUSTED, "page-locked");
 }
 
-Test(cuda_failure, a_stream_that_cannot_be_made_says_so_and_the_next_one_can) {
+Test(cuda_failure, a_failed_stream_creation_is_reported_and_the_next_one_succeeds) {
   hal_stream_t *stream;
   set_fault("stream=1");
   assert_fails(hal_stream_acquire(0, -1, &stream), HAL_RESOURCE_EXHAUSTED, "a stream of");
   assert_ok(hal_stream_acquire(0, -1, &stream));
 }
 
-Test(cuda_failure, an_event_that_cannot_be_made_says_so_and_the_next_one_can) {
+Test(cuda_failure, a_failed_event_creation_is_reported_and_the_next_one_succeeds) {
   hal_event_t *event;
   set_fault("event=1");
   assert_fails(hal_event_create(0, 0, &event), HAL_RESOURCE_EXHAUSTED, "an event of");
@@ -147,7 +147,7 @@ Test(cuda_failure, work_that_ends_late_is_waited_for_and_in_order) {
   cr_assert_eq(number_at(0, to), 9);
 }
 
-Test(cuda_failure, a_lost_device_is_told_with_the_kernel_stays_lost_and_the_other_lives_on) {
+Test(cuda_failure, a_lost_device_is_reported_with_the_kernel_stays_lost_and_the_other_device_works) {
   char *to;
   needs_two_devices(hal_device_count());
   hal_stream_t *const stream = begin(&to);
@@ -164,7 +164,7 @@ Test(cuda_failure, a_lost_device_is_told_with_the_kernel_stays_lost_and_the_othe
   cr_assert_eq(number_at(1, other), 7);
 }
 
-Test(cuda_failure, who_waits_for_an_event_of_a_lost_device_is_let_go) {
+Test(cuda_failure, a_wait_for_an_event_of_a_lost_device_ends) {
   char *to;
   hal_event_t *event;
   hal_stream_t *const stream = begin(&to);
@@ -179,7 +179,7 @@ Test(cuda_failure, who_waits_for_an_event_of_a_lost_device_is_let_go) {
 
 static void set_flag(void *flag) { *(volatile int *)flag = 1; }
 
-Test(cuda_failure, a_host_function_behind_lost_work_is_called) {
+Test(cuda_failure, a_host_function_after_lost_work_is_called) {
   char *to;
   volatile int called = 0;
   hal_stream_t *const stream = begin(&to);
@@ -191,9 +191,10 @@ Test(cuda_failure, a_host_function_behind_lost_work_is_called) {
   cr_assert(called);
 }
 
-/* ---- a sweep ------------------------------------------------------------------------------------------------------------------- */
+/* ---- a sweep ---- */
 
-/* Memory, page-locked memory, streams, events, a module, copies, fills and launches; what is made is given back. Gives the first failure. */
+/* Creates and frees memory, page-locked memory, streams, events and a module, and runs copies, fills and launches.
+   Returns the first failure. */
 static hal_status_t use_everything(uint32_t *out_number) {
   hal_block_t *block = NULL;
   hal_stream_t *first = NULL, *second = NULL;
@@ -232,7 +233,7 @@ static hal_status_t use_everything(uint32_t *out_number) {
   return status;
 }
 
-Test(cuda_failure, whichever_call_fails_is_told_in_a_sentence_and_everything_works_behind_it) {
+Test(cuda_failure, each_failing_call_is_reported_and_later_calls_work) {
   static const char *const kinds[] = {"alloc", "host", "module", "launch", "copy", "event", "stream"};
   for (size_t kind = 0; kind < sizeof kinds / sizeof *kinds; kind++) {
     int failed = 0;
@@ -252,9 +253,9 @@ Test(cuda_failure, whichever_call_fails_is_told_in_a_sentence_and_everything_wor
       snprintf(text, sizeof text, "%s=0", kinds[kind]);
       set_fault(text);
       assert_ok(use_everything(&number));
-      cr_assert_eq(number, 2, "behind %s", kinds[kind]);
+      cr_assert_eq(number, 2, "after %s", kinds[kind]);
     }
     cr_assert(failed || strcmp(kinds[kind], "stream") == 0, "%s never failed",
-              kinds[kind]); /* streams are kept by the host */
+              kinds[kind]); /* the host keeps streams */
   }
 }

@@ -28,9 +28,9 @@ Test(cuda_graph, what_is_captured_runs_at_each_launch_and_not_before) {
   hal_plugin_graph_t *const graph = graph_of(5);
   cr_assert_eq(word_at(0, to), 0);
   OK(api.graph_instantiate(graph, &exec));
-  OK(api.graph_destroy(graph)); /* what was made of it lives on */
+  OK(api.graph_destroy(graph)); /* the executable graph remains valid */
   for (int i = 0; i < 3; i++) OK(api.graph_launch(exec, stream));
-  OK(queue_add(kernel, stream, to, 100)); /* behind them */
+  OK(queue_add(kernel, stream, to, 100)); /* after the graphs */
   OK(api.stream_synchronize(stream));
   cr_assert_eq(word_at(0, to), 115);
   OK(api.graph_launch(exec, NULL));
@@ -38,7 +38,7 @@ Test(cuda_graph, what_is_captured_runs_at_each_launch_and_not_before) {
   OK(api.graph_exec_destroy(exec));
 }
 
-Test(cuda_graph, a_stream_tells_that_it_is_captured_and_each_capture_has_a_number_of_its_own) {
+Test(cuda_graph, a_stream_reports_that_it_is_captured_and_each_capture_has_its_own_number) {
   uint32_t status = 9;
   uint64_t first = 0, second = 0, none = 1;
   hal_plugin_graph_t *graph = NULL;
@@ -75,12 +75,12 @@ Test(cuda_graph, a_stream_that_waits_for_an_event_of_the_capture_is_captured_wit
   OK(api.graph_launch(exec, other));
   OK(api.stream_synchronize(other));
   cr_assert_eq(word_at(0, to), 111);
-  OK(queue_add(kernel, other, to, 1)); /* which is captured no more */
+  OK(queue_add(kernel, other, to, 1)); /* which is no longer captured */
   OK(api.stream_synchronize(other));
   cr_assert_eq(word_at(0, to), 112);
 }
 
-Test(cuda_graph, a_stream_that_joined_and_was_not_waited_for_spoils_the_capture) {
+Test(cuda_graph, a_stream_that_joined_and_was_not_waited_for_invalidates_the_capture) {
   hal_plugin_stream_t *other = NULL;
   hal_plugin_event_t *fork = NULL;
   hal_plugin_graph_t *graph = NULL;
@@ -94,7 +94,7 @@ Test(cuda_graph, a_stream_that_joined_and_was_not_waited_for_spoils_the_capture)
   cr_assert_null(graph);
 }
 
-Test(cuda_graph, what_no_graph_can_hold_spoils_the_capture_and_the_stream_runs_its_work_again) {
+Test(cuda_graph, calls_that_cannot_be_captured_invalidate_the_capture_and_the_stream_works_again) {
   uint32_t status = 0;
   uint64_t id = 0, active = 0;
   hal_plugin_graph_t *graph = NULL;
@@ -112,7 +112,7 @@ Test(cuda_graph, what_no_graph_can_hold_spoils_the_capture_and_the_stream_runs_i
   cr_assert_eq(word_at(0, to), 1);
 }
 
-Test(cuda_graph, memory_may_be_allocated_while_a_relaxed_capture_lasts_and_spoils_a_global_one) {
+Test(cuda_graph, an_allocation_is_allowed_in_a_relaxed_capture_and_invalidates_a_global_one) {
   void *ptr = NULL;
   hal_plugin_graph_t *graph = NULL;
   begin(HAL_CAPTURE_RELAXED);
@@ -177,7 +177,7 @@ Test(cuda_graph, a_profile_leaves_no_trace_in_a_capture) {
   OK(api.profile_enable(0, 0));
   OK(api.profile_read(0, count_record, &records));
   cr_assert_eq(word_at(0, to), 5);
-  cr_assert_eq(records, 1, "%d", records); /* the fill of words_on; a graph's launch is no kernel */
+  cr_assert_eq(records, 1, "%d", records); /* the fill of words_on; the launch of a graph is not a kernel */
 }
 
 Test(cuda_graph, wrong_uses_are_refused_with_what_was_given) {

@@ -1,4 +1,5 @@
-/* Tests of the CUDA plugin's modules and launches: CUDA C, PTX, binaries, arguments, shared memory, attributes, what a kernel needs. */
+/* Tests of the CUDA plugin's modules and launches: CUDA C, PTX, binaries, arguments, shared memory, attributes,
+   requirements of kernels. */
 #include "cuda_testing.h"
 
 TestSuite(cuda_module, .init = open_cuda, .fini = close_opencl);
@@ -9,10 +10,10 @@ static const char source[] =
     "  unsigned i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) to[i] = (from ? from[i] : 1.0f) * by;\n"
     "}\n"
     "extern \"C\" __global__ void reversed(unsigned *to) {\n"
-    "  extern __shared__ unsigned room[];\n"
-    "  room[threadIdx.x] = blockIdx.x * blockDim.x + threadIdx.x;\n"
+    "  extern __shared__ unsigned shared[];\n"
+    "  shared[threadIdx.x] = blockIdx.x * blockDim.x + threadIdx.x;\n"
     "  __syncthreads();\n"
-    "  to[blockIdx.x * blockDim.x + threadIdx.x] = room[blockDim.x - 1 - threadIdx.x];\n"
+    "  to[blockIdx.x * blockDim.x + threadIdx.x] = shared[blockDim.x - 1 - threadIdx.x];\n"
     "}\n"
     "extern \"C\" __global__ void places(unsigned *to) {\n"
     "  unsigned x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;\n"
@@ -69,7 +70,7 @@ static hal_launch_t launch_of(uint32_t grid, uint32_t block, const hal_arg_t *ar
                         .args = args};
 }
 
-Test(cuda_module, a_kernel_computes_what_its_arguments_said_when_it_was_queued) {
+Test(cuda_module, a_kernel_receives_its_arguments_as_they_were_at_the_launch) {
   float from[100], back[100], by = 2.5f;
   const uint32_t n = 100;
   char *const a = device_bytes(0, sizeof from), *const b = device_bytes(0, sizeof back), *const none = NULL;
@@ -107,7 +108,7 @@ Test(cuda_module, shared_memory_of_a_launch_and_of_a_kernel_and_three_dimensions
   for (uint32_t i = 0; i < 3; i++) cr_assert_eq(back[i], 63 * 64 / 2 + 64 * 5);
 }
 
-Test(cuda_module, more_shared_memory_than_every_device_gives_is_allowed_first_and_too_much_is_refused_with_the_limit) {
+Test(cuda_module, more_than_the_default_shared_memory_is_enabled_and_too_much_is_refused_with_the_limit) {
   uint32_t back[16];
   char *const to = device_bytes(0, sizeof back);
   const hal_arg_t args[] = {POINTER(to)};
@@ -171,7 +172,7 @@ Test(cuda_module, hints_are_passed_over_where_the_device_has_no_such_thing_and_w
   assert_ok(hal_kernel_launch(kernel_of("sums"), NULL, &launch));
 }
 
-Test(cuda_module, a_kernel_tells_what_it_needs) {
+Test(cuda_module, a_kernel_reports_its_requirements) {
   hal_kernel_info_t needs = {.struct_size = sizeof needs};
   assert_ok(hal_kernel_info(kernel_of("sums"), 64, 0, &needs));
   cr_assert_eq(needs.max_block_threads, 1024);
@@ -184,7 +185,7 @@ Test(cuda_module, a_kernel_tells_what_it_needs) {
   cr_assert_eq(needs.blocks_per_unit, 0);
 }
 
-Test(cuda_module, a_failed_build_gives_the_compilers_words) {
+Test(cuda_module, a_failed_build_returns_the_compilers_log) {
   hal_module_t *module;
   static const char broken[] = "extern \"C\" __global__ void broken(int *to) { to[0] = missing_name; }";
   assert_fails(load_text("cuda-c", broken, sizeof broken - 1, "", &module), HAL_INVALID_ARGUMENT, "missing_name");
@@ -231,7 +232,8 @@ Test(cuda_module, an_exported_module_works_and_a_foreign_or_damaged_one_is_refus
   free(data);
 }
 
-/* A device that is younger than the compiler gets PTX of the latest one before it, which its driver compiles. */
+/* A device that is newer than the compiler receives PTX of the latest architecture that the compiler supports, which
+   its driver compiles. */
 Test(cuda_capability, a_device_that_the_compiler_does_not_know_runs_ptx) {
   uint32_t back = 0, n = 2;
   needs_stand_in("another compute capability");
@@ -244,7 +246,7 @@ Test(cuda_capability, a_device_that_the_compiler_does_not_know_runs_ptx) {
   cr_assert_eq(back, 63 * 64 / 2 + 128);
 }
 
-Test(cuda_capability, a_device_that_is_older_than_all_that_the_compiler_knows_says_what_to_install) {
+Test(cuda_capability, a_device_older_than_the_compiler_supports_is_reported_with_what_to_install) {
   hal_module_t *module;
   needs_stand_in("another compute capability");
   setenv("CUDA_STAND_IN_CAPABILITY", "61", 1);
@@ -253,7 +255,7 @@ Test(cuda_capability, a_device_that_is_older_than_all_that_the_compiler_knows_sa
                "has 6.1; install an older one");
 }
 
-/* to[0] becomes the sum of `count` - 1 values, all arguments of their own. */
+/* to[0] becomes the sum of `count` - 1 separate arguments. */
 static hal_module_t *load_many(uint32_t count) {
   static char text[8192];
   int at = snprintf(text, sizeof text, "extern \"C\" __global__ void many(unsigned *to");

@@ -1,9 +1,9 @@
-/* Tests of the CUDA plugin on a machine without NVIDIA's driver, as this one mostly is. */
+/* Tests of the CUDA plugin on a machine without NVIDIA's driver; skipped if the driver is installed. */
 #include "cuda_testing.h"
 
 TestSuite(cuda_none, .fini = close_opencl);
 
-Test(cuda_none, without_a_driver_there_is_no_device_and_a_sentence_says_what_to_install) {
+Test(cuda_none, without_a_driver_there_is_no_device_and_the_message_names_what_to_install) {
   void *const driver = dlopen("libcuda.so.1", RTLD_NOW);
   if (driver) cr_skip_test("this machine has a driver");
   assert_fails(open_cuda_with(NULL, NULL), HAL_UNAVAILABLE, "libcuda.so.1 cannot be loaded");

@@ -1,4 +1,4 @@
-/* cuda_plugin_testing.h: the functions of the CUDA plugin themselves, for those that no part of the host calls yet. */
+/* cuda_plugin_testing.h: direct calls of the CUDA plugin's functions, for functions that the host does not call yet. */
 #ifndef TEST_HAL_CUDA_PLUGIN_TESTING_H_
 #define TEST_HAL_CUDA_PLUGIN_TESTING_H_
 

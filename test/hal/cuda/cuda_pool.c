@@ -1,4 +1,4 @@
-/* Tests of memory in the order of streams: HAL_CUDA_POOLED=1, on the pools of the library that stands in for the driver. */
+/* Tests of stream-ordered memory: HAL_CUDA_POOLED=1, on the pools of the mock driver. */
 #include <stdatomic.h>
 #include <time.h>
 
@@ -99,7 +99,7 @@ Test(cuda_pool, statistics_count_what_is_in_use_and_the_pool_keeps_as_much_as_is
   hal_memory_release(small);
   hal_stream_t *stream = NULL;
   assert_ok(hal_stream_default(0, &stream));
-  assert_ok(hal_stream_synchronize(stream)); /* what is above the threshold goes back */
+  assert_ok(hal_stream_synchronize(stream)); /* memory above the threshold is returned to the driver */
   if (is_on_stand_in()) cr_assert_leq(used() - before, 4 * MEGA);
   assert_ok(hal_memory_stats(0, &stats));
   cr_assert_eq(stats.allocated_bytes[HAL_POOL_ALL].current, 0);

@@ -1,4 +1,5 @@
-/* Tests of the CUDA plugin in a process: which libraries it takes, machines where one is missing or old, what it says of itself, forks. */
+/* Tests of the CUDA plugin in a process: the libraries that it loads, machines with a missing or old library, device
+   properties, forks. */
 #include <dirent.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -8,12 +9,12 @@
 
 TestSuite(cuda_process, .fini = close_opencl);
 
-Test(cuda_process, a_driver_without_a_device_says_so_and_what_to_look_at) {
+Test(cuda_process, a_driver_without_a_device_is_reported_with_what_to_check) {
   assert_fails(open_cuda_with("CUDA_STAND_IN_DEVICES", "0"), HAL_UNAVAILABLE, "nvidia-smi");
   cr_assert_eq(hal_device_count(), 0);
 }
 
-Test(cuda_process, a_driver_that_does_not_start_says_why) {
+Test(cuda_process, a_driver_that_does_not_start_is_reported_with_the_reason) {
   assert_fails(open_cuda_with("CUDA_STAND_IN_INIT", "803"), HAL_UNAVAILABLE, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH");
 }
 
@@ -22,7 +23,8 @@ Test(cuda_process, a_driver_without_a_function_that_is_needed_names_it_and_the_v
                "cuMemAlloc; install NVIDIA's driver");
 }
 
-/* Gives the exit status of a child that opens the plugin where a function is missing: 0 = it was refused by that name. */
+/* Returns the exit status of a child that opens the plugin with a driver that lacks a function: 0 = the error names
+   the function. */
 static int open_without(const char *name) {
   int state = 0;
   const pid_t child = fork();
@@ -60,7 +62,7 @@ Test(cuda_process, a_driver_without_the_later_functions_works) {
   cr_assert_eq(back, 1);
 }
 
-Test(cuda_process, the_plugins_version_names_the_drivers_file_and_the_device_that_it_is_a_double) {
+Test(cuda_process, the_plugins_version_names_the_drivers_file_and_the_device_name_shows_the_mock) {
   hal_registry_entry_t entry = {.struct_size = sizeof entry};
   hal_device_info_t info = {.struct_size = sizeof info};
   assert_ok(open_cuda_with("CUDA_STAND_IN_MEMORY", "123000000"));
@@ -108,7 +110,7 @@ Test(cuda_process, what_driver_and_nvml_do_not_know_is_unknown) {
   hal_device_info_t info = {.struct_size = sizeof info};
   setenv("NVML_STAND_IN", "versions=0", 1);
   setenv("CUDA_STAND_IN_NUMA", "7", 1);
-  assert_ok(open_cuda_with("CUDA_STAND_IN_VERSION", "12010")); /* which has no HOST_NUMA_ID */
+  assert_ok(open_cuda_with("CUDA_STAND_IN_VERSION", "12010")); /* which lacks HOST_NUMA_ID */
   assert_ok(hal_device_info(0, &info));
   cr_assert_str_empty(info.driver_version);
   cr_assert_str_empty(info.firmware_version);
@@ -118,7 +120,7 @@ Test(cuda_process, what_driver_and_nvml_do_not_know_is_unknown) {
   assert_ok(hal_device_info(0, &info));
 }
 
-Test(cuda_process, without_a_compiler_the_device_takes_no_cuda_c_and_says_what_to_install) {
+Test(cuda_process, without_a_compiler_the_device_rejects_cuda_c_and_names_what_to_install) {
   hal_device_info_t info = {.struct_size = sizeof info};
   hal_module_t *module;
   assert_ok(open_cuda_with("HAL_CUDA_NVRTC", "/nonexistent/libnvrtc.so"));
@@ -147,7 +149,7 @@ Test(cuda_process, counting_the_devices_starts_no_driver_in_this_process) {
 }
 
 /* As torch.cuda may have done. */
-Test(cuda_process, devices_are_counted_where_somebody_else_has_started_the_driver) {
+Test(cuda_process, devices_are_counted_if_other_code_has_initialized_the_driver) {
   unsigned (*start)(unsigned) = NULL;
   void *const driver = dlopen("libcuda.so.1", RTLD_NOW), *const symbol = dlsym(driver, "cuInit");
   needs_stand_in("two devices");
@@ -159,7 +161,7 @@ Test(cuda_process, devices_are_counted_where_somebody_else_has_started_the_drive
   device_bytes(1, 4);
 }
 
-Test(cuda_process, a_forked_child_is_told_to_be_spawned_and_the_parent_goes_on) {
+Test(cuda_process, a_forked_child_gets_an_error_that_names_spawn_and_the_parent_continues) {
   int state = 0;
   open_cuda();
   device_bytes(0, 4);
@@ -174,14 +176,14 @@ Test(cuda_process, a_forked_child_is_told_to_be_spawned_and_the_parent_goes_on) 
   device_bytes(0, 4);
 }
 
-Test(cuda_process, a_device_gives_no_more_memory_than_it_has) {
+Test(cuda_process, a_device_allocates_no_more_memory_than_it_has) {
   hal_block_t *block;
   assert_ok(open_cuda_with("CUDA_STAND_IN_MEMORY", "67108864"));
   assert_fails(hal_memory_allocate(0, NULL, 65 << 20, &block), HAL_RESOURCE_EXHAUSTED, "total 64.00 MiB");
   assert_ok(hal_memory_allocate(0, NULL, 32 << 20, &block));
 }
 
-/* The caller may use CUDA in other ways: its current context is its own. */
+/* The caller may also use CUDA directly; its current context must not change. */
 Test(cuda_process, the_callers_current_context_is_as_before_every_call) {
   unsigned (*get)(void **) = NULL, (*set)(void *) = NULL;
   void *of_0 = NULL, *now = NULL;

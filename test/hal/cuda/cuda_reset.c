@@ -1,9 +1,9 @@
-/* Tests of a reset of a device, and of hints and names, by the CUDA plugin. */
+/* Tests of device reset, hints and names on the CUDA plugin. */
 #include "cuda_testing.h"
 
 TestSuite(cuda_reset, .init = open_cuda, .fini = close_opencl, .timeout = 120);
 
-/* A kernel of the test's own, which is unloaded again. */
+/* A kernel of the test, which is unloaded afterwards. */
 static hal_status_t launch(char *to) {
   hal_module_t *module;
   hal_kernel_t *kernel;

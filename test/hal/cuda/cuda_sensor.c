@@ -1,4 +1,4 @@
-/* Tests of what the CUDA plugin is told by NVML, on the library that stands in for it. */
+/* Tests of the sensors that the CUDA plugin reads through NVML, on the mock of NVML. */
 #include <stdatomic.h>
 #include <time.h>
 #include <unistd.h>
@@ -15,7 +15,7 @@ Test(cuda_sensor, numbers_come_in_the_units_of_the_list) {
               {HAL_SENSOR_POWER, 87250},    {HAL_SENSOR_POWER_LIMIT, 350000},    {HAL_SENSOR_ENERGY, 123456789},
               {HAL_SENSOR_CLOCK, 1410},     {HAL_SENSOR_MEMORY_CLOCK, 1593},     {HAL_SENSOR_FAN, 30}};
   int64_t value = 0;
-  needs_stand_in("what NVML tells");
+  needs_stand_in("the results of NVML");
   setenv("CUDA_STAND_IN_DEVICES", "2", 1);
   assert_ok(open_cuda_with(NULL, NULL));
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -25,7 +25,7 @@ Test(cuda_sensor, numbers_come_in_the_units_of_the_list) {
   cr_assert_not(hal_device_is_initialized(1)); /* no context was made */
 }
 
-Test(cuda_sensor, memory_is_that_of_the_device_that_is_asked) {
+Test(cuda_sensor, memory_is_that_of_the_queried_device) {
   int64_t own = 0, other = 0;
   hal_block_t *block = NULL;
   open_cuda();
@@ -40,7 +40,7 @@ Test(cuda_sensor, memory_is_that_of_the_device_that_is_asked) {
 
 Test(cuda_sensor, what_a_device_lacks_is_not_measured) {
   int64_t value = 0;
-  needs_stand_in("what NVML tells");
+  needs_stand_in("the results of NVML");
   setenv("NVML_STAND_IN", "power=1", 1);
   open_cuda();
   assert_ok(hal_device_sensor(0, HAL_SENSOR_POWER, &value));
@@ -49,15 +49,15 @@ Test(cuda_sensor, what_a_device_lacks_is_not_measured) {
   assert_fails(hal_device_sensor(0, HAL_SENSOR_UTILIZATION, &value), HAL_UNIMPLEMENTED, "does not report utilization");
 }
 
-Test(cuda_sensor, a_library_that_fails_says_which_status_and_what_to_do) {
+Test(cuda_sensor, a_failing_library_is_reported_with_its_status_and_the_remedy) {
   int64_t value = 0;
-  needs_stand_in("what NVML tells");
+  needs_stand_in("the results of NVML");
   setenv("NVML_STAND_IN", "init=18", 1);
   open_cuda();
   assert_fails(hal_device_sensor(0, HAL_SENSOR_POWER, &value), HAL_UNAVAILABLE,
                "NVML_ERROR_LIB_RM_VERSION_MISMATCH (18)");
   assert_fails(hal_device_sensor(0, HAL_SENSOR_POWER, &value), HAL_UNAVAILABLE, "start the machine again");
-  setenv("NVML_STAND_IN", "fails=4", 1); /* it starts now, and asks for rights */
+  setenv("NVML_STAND_IN", "fails=4", 1); /* it now initializes, and requires permissions */
   assert_fails(hal_device_sensor(0, HAL_SENSOR_POWER, &value), HAL_FAILED_PRECONDITION, "NVML_ERROR_NO_PERMISSION (4)");
   setenv("NVML_STAND_IN", "fails=15", 1);
   assert_fails(hal_device_sensor(0, HAL_SENSOR_POWER, &value), HAL_UNAVAILABLE, "NVML_ERROR_GPU_IS_LOST (15)");
@@ -75,17 +75,17 @@ static void see(void *user_data, const hal_device_process_t *process) {
   if (process->memory_used == HAL_UNKNOWN_BYTES) seen->unknown++;
 }
 
-Test(cuda_sensor, processes_are_told_once_each_with_their_memory) {
+Test(cuda_sensor, processes_are_reported_once_each_with_their_memory) {
   seen_t seen = {0}, many = {0};
   hal_block_t *block = NULL;
-  needs_stand_in("what NVML tells");
+  needs_stand_in("the results of NVML");
   setenv("NVML_STAND_IN", "parts=3,others=2", 1);
   open_cuda();
   assert_ok(hal_memory_allocate(0, NULL, 48 * MEGA, &block));
   assert_ok(hal_device_processes(0, see, &seen));
   cr_assert(seen.count == 3 && seen.own == 1 && seen.unknown == 2, "%u, %u, %u", seen.count, seen.own, seen.unknown);
   cr_assert_geq(seen.bytes, 48 * MEGA - 3);
-  setenv("NVML_STAND_IN", "others=5000", 1); /* more than the first list has room for */
+  setenv("NVML_STAND_IN", "others=5000", 1); /* more processes than the first list has entries */
   assert_ok(hal_device_processes(0, see, &many));
   cr_assert_eq(many.count, 5001);
   hal_memory_release(block);
@@ -112,7 +112,7 @@ static int comes(int wanted) {
   return atomic_load(&last.count) == wanted;
 }
 
-/* Lets NVML report an event of device 1; returns whether the plugin had asked for it. */
+/* Makes NVML report an event of device 1; returns whether the plugin has registered for it. */
 static int happens(unsigned long long type, unsigned long long data) {
   int (*send)(int, unsigned long long, unsigned long long) = NULL;
   void *const library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_NOLOAD);
@@ -137,14 +137,14 @@ Test(cuda_sensor, events_of_nvml_come_to_the_sink_in_the_hosts_kinds) {
   open_cuda();
   assert_ok(hal_device_ensure(1));
   assert_ok(hal_device_event_set_sink(keep, NULL));
-  cr_assert_not(happens(4, 0), "changes of the performance state are no events of ours");
+  cr_assert_not(happens(4, 0), "changes of the performance state must not be device events");
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     cr_assert(happens(rows[i].type, rows[i].data));
     cr_assert(comes(++count), "event %zu", i);
     cr_assert(last.device == 1 && last.kind == rows[i].kind && last.native_code == (int64_t)rows[i].data,
               "event %zu: device %d, kind %u, %lld", i, last.device, last.kind, (long long)last.native_code);
   }
-  cr_assert(happens(8, 13)); /* a program's own error: it is told by the call that finds it */
+  cr_assert(happens(8, 13)); /* an error of the program: the call that encounters it returns it */
   cr_assert(happens(1, 0));
   cr_assert(comes(++count));
   cr_assert_eq(last.kind, HAL_DEVICE_EVENT_MEMORY_CORRECTED);
@@ -184,7 +184,7 @@ Test(cuda_sensor, a_context_that_ends_is_a_lost_device) {
 }
 
 /* On hardware: numbers in the range of what such a device can have. */
-Test(cuda_sensor, a_device_tells_what_can_be) {
+Test(cuda_sensor, a_device_reports_plausible_values) {
   static const struct {
     uint32_t sensor;
     int64_t least, most;
@@ -195,7 +195,7 @@ Test(cuda_sensor, a_device_tells_what_can_be) {
               {HAL_SENSOR_MEMORY_USED, 1, INT64_C(1) << 40},
               {HAL_SENSOR_MEMORY_CLOCK, 50, 20000}};
   int64_t value = 0;
-  if (is_on_stand_in()) cr_skip_test("the stand-in has no temperature");
+  if (is_on_stand_in()) cr_skip_test("the mock driver has no temperature");
   open_cuda();
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     assert_ok(hal_device_sensor(0, rows[i].sensor, &value));

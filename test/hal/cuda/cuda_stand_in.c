@@ -1,4 +1,5 @@
-/* Tests of the library that stands in for CUDA's driver, by a client of its own: it behaves as the driver's manual says, and no plugin is between. */
+/* Tests of the mock of CUDA's driver through its API, without the plugin: it behaves as the driver's manual
+   specifies. */
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <pthread.h>
@@ -22,7 +23,7 @@ static void open_library(void) {
   void *const library = dlopen("libcuda.so.1", RTLD_NOW), *const symbol = dlsym(library, "cuGetProcAddress_v2");
   memcpy(&find, &symbol, sizeof find);
 #define FIND(name, version, parameters) \
-  GOOD(find(#name, (void **)(void *)&drv.name, version, 0, &found)); /* as the manual's own examples do */
+  GOOD(find(#name, (void **)(void *)&drv.name, version, 0, &found)); /* like the manual's own examples */
   CUDA_CALLS(FIND)
   CUDA_LATER_CALLS(FIND)
 }
@@ -52,7 +53,7 @@ static unsigned word_at(CUdeviceptr from) {
   return word;
 }
 
-/* A gate: what is queued behind it waits until it is opened. */
+/* A gate: work queued after it waits until the gate is opened. */
 static atomic_int is_open;
 static void wait_for_gate(CUstream stream, CUresult status, void *data) {
   (void)stream, (void)status, (void)data;
@@ -76,7 +77,7 @@ Test(cuda_stand_in_fresh, nothing_works_before_init_or_without_a_context) {
   cr_assert_eq(drv.cuMemAlloc(&address, 4), CUDA_ERROR_INVALID_CONTEXT);
 }
 
-Test(cuda_stand_in, a_primary_context_lives_until_it_is_released_as_often_as_retained) {
+Test(cuda_stand_in, a_primary_context_exists_until_it_is_released_as_often_as_retained) {
   CUcontext again = NULL;
   const CUdeviceptr address = words(1);
   size_t free_before = 0, free_after = 0, total = 0;
@@ -100,7 +101,7 @@ Test(cuda_stand_in, the_legacy_stream_waits_for_blocking_streams_and_they_for_it
   GOOD(drv.cuStreamCreateWithPriority(&free_stream, CU_STREAM_NON_BLOCKING, 0));
   close_gate(blocking);
   GOOD(drv.cuMemsetD32Async(a, 1, 1, blocking));
-  GOOD(drv.cuMemcpyDtoDAsync(b, a, 4, NULL)); /* behind that */
+  GOOD(drv.cuMemcpyDtoDAsync(b, a, 4, NULL)); /* after the gate */
   GOOD(drv.cuMemcpyDtoDAsync(c, b, 4, blocking));
   GOOD(drv.cuMemsetD32Async(a, 7, 1, free_stream)); /* which waits for neither */
   GOOD(drv.cuStreamSynchronize(free_stream));
@@ -125,7 +126,7 @@ Test(cuda_stand_in, each_thread_has_a_default_stream_of_its_own) {
   const CUstream own = (CUstream)2;
   close_gate(own);
   pthread_create(&thread, NULL, use_own_stream, &address);
-  pthread_join(thread, NULL); /* though this thread's waits */
+  pthread_join(thread, NULL); /* although this thread waits */
   cr_assert_eq(drv.cuStreamQuery(own), CUDA_ERROR_NOT_READY);
   cr_assert_eq(word_at(address), 5);
   open_gate();
@@ -192,7 +193,7 @@ Test(cuda_stand_in, handles_of_another_context_are_refused) {
   GOOD(drv.cuEventDestroy(event));
 }
 
-/* ---- pools ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- pools ---- */
 
 static CUmemoryPool new_pool(void) {
   CUmemoryPool pool = NULL;
@@ -240,6 +241,6 @@ Test(cuda_stand_in, what_is_no_memory_of_a_pool_and_what_was_freed_is_refused) {
   cr_assert_neq(drv.cuMemsetD32Async(address, 7, 1024, stream), CUDA_SUCCESS);
   cr_assert_eq(drv.cuMemAllocFromPoolAsync(&address, 0, pool, stream), CUDA_ERROR_INVALID_VALUE);
   GOOD(drv.cuMemAllocFromPoolAsync(&address, 4096, pool, stream));
-  GOOD(drv.cuMemFree(address)); /* as well as any other memory */
+  GOOD(drv.cuMemFree(address)); /* like any other memory */
   GOOD(drv.cuStreamDestroy(stream));
 }

@@ -21,7 +21,7 @@ static inline void open_cuda(void) {
   assert_ok(hal_device_info(0, &info));
 }
 
-/* A function of the library that stands in for the driver, which the plugin has loaded. */
+/* A function of the mock driver that the plugin has loaded. */
 static inline void *driver_symbol(const char *name) {
   void *const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
   cr_assert_not_null(driver, "libcuda.so.1 is not loaded");
@@ -30,7 +30,7 @@ static inline void *driver_symbol(const char *name) {
   return symbol;
 }
 
-/* Asks the driver for faults, "name=number,...": test/doubles/cuda_stand_in/README.md. */
+/* Sets faults of the driver, "name=number,...": test/doubles/cuda_stand_in/README.md. */
 static inline void set_fault(const char *text) {
   int (*set)(const char *) = NULL;
   needs_stand_in(text);

@@ -1,4 +1,4 @@
-/* Tests of the CUDA plugin's virtual memory, and of memory that crosses to other processes. */
+/* Tests of the CUDA plugin's virtual memory, and of memory shared with other processes. */
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -54,8 +54,8 @@ Test(cuda_virtual, wrong_sizes_and_handles_are_refused_with_their_numbers) {
   OK(api.virtual_access(0, base, size, device_count > 1, HAL_ACCESS_READ_WRITE));
 }
 
-/* A question makes no context: that takes long, and memory. */
-Test(cuda_virtual, what_an_address_is_can_be_asked_without_starting_a_device) {
+/* A query must not create a context, which takes time and memory. */
+Test(cuda_virtual, an_address_can_be_queried_without_initializing_a_device) {
   hal_pointer_info_t info = {.struct_size = sizeof info};
   hal_plugin_stream_t *stream = NULL;
   int (*set)(const char *) = NULL;
@@ -65,7 +65,7 @@ Test(cuda_virtual, what_an_address_is_can_be_asked_without_starting_a_device) {
   cr_assert_eq(set("context=1"), 0);
   FAILS(api.memory_pointer_info(&info, &info), HAL_NOT_FOUND, "no allocation");
   cr_assert_neq(api.stream_create(0, &(const hal_stream_desc_t)HAL_STREAM_DESC(0), &stream),
-                HAL_OK); /* the first one to need a context */
+                HAL_OK); /* the first call that needs a context */
   OK(api.stream_create(1, &(const hal_stream_desc_t)HAL_STREAM_DESC(0), &stream));
   FAILS(api.memory_pointer_info(&info, &info), HAL_NOT_FOUND, "no allocation");
   OK(api.memory_pointer_info(words_on(1, 64), &info));
@@ -80,7 +80,8 @@ Test(cuda_virtual, a_handle_of_this_process_is_refused) {
   cr_assert_neq(api.ipc_close(0, words_on(0, 64)), HAL_OK);
 }
 
-/* The other process: opens the memory whose handle it is told, and adds 1. Neither is forked from one that has started the driver. */
+/* The other process: opens the memory of the handle that it receives, and adds 1. Neither process is forked from one
+   that has initialized the driver. */
 static void add_one_there(int from) {
   ipc_handle_t handle;
   void *ptr = NULL;

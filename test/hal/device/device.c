@@ -1,4 +1,4 @@
-/* Tests of device.h: one numbering, first use, the thread's current device, forks. */
+/* Tests of device.h: device numbering, first use, the thread's current device, forks. */
 #include "support.h"
 
 #include "device/numa.h"
@@ -20,7 +20,7 @@ Test(device, an_index_out_of_range_names_index_and_count) {
   assert_fails(hal_device_synchronize(1000), HAL_OUT_OF_RANGE, "device 1000");
 }
 
-Test(device, the_plugin_is_initialised_by_the_first_use) {
+Test(device, the_plugin_is_initialized_by_the_first_use) {
   open_fixture("tally");
   cr_assert_not(hal_device_is_initialized(0));
   assert_ok(hal_device_ensure(1));
@@ -29,7 +29,7 @@ Test(device, the_plugin_is_initialised_by_the_first_use) {
   assert_ok(hal_device_ensure(1));
 }
 
-Test(device, statistics_of_a_device_that_nobody_used_are_zeros_and_start_nothing) {
+Test(device, statistics_of_an_unused_device_are_zero_and_do_not_initialize_it) {
   hal_memory_stats_t stats;
   memset(&stats, 0xff, sizeof stats);
   stats.struct_size = sizeof stats;
@@ -89,7 +89,7 @@ Test(device, info_is_whole_before_and_after_the_first_use) {
   cr_assert_arr_eq(&before, &after, HAL_STRUCT_SIZE(hal_device_info_t, firmware_version));
 }
 
-/* A folder that describes one device as Linux does. */
+/* A folder that describes one device in the format of Linux. */
 static void describe_device(char *folder, const char *address, const char *node) {
   char path[256];
   cr_assert_not_null(mkdtemp(folder));
@@ -102,7 +102,7 @@ static void describe_device(char *folder, const char *address, const char *node)
   fclose(file);
 }
 
-Test(device, a_numa_node_comes_from_the_address_where_the_plugin_gives_none) {
+Test(device, a_numa_node_comes_from_the_address_if_the_plugin_reports_none) {
   char folder[] = "/tmp/hal_numa_XXXXXX", single[] = "/tmp/hal_numa_XXXXXX";
   describe_device(folder, "0001:c1:0b.3", "2\n");
   describe_device(single, "0001:c1:0b.3", "-1\n");
@@ -140,7 +140,7 @@ Test(device, every_thread_has_its_own_current_device) {
   cr_assert_eq(hal_device_current(), 3);
 }
 
-Test(device, exchange_gives_the_one_before_and_ignores_an_index_out_of_range) {
+Test(device, exchange_returns_the_previous_device_and_ignores_an_index_out_of_range) {
   open_fixture("five");
   cr_assert_eq(hal_device_exchange(1), 0);
   cr_assert_eq(hal_device_exchange(7), 1);
@@ -149,7 +149,7 @@ Test(device, exchange_gives_the_one_before_and_ignores_an_index_out_of_range) {
   cr_assert_eq(hal_device_current(), 1);
 }
 
-Test(device, peers_of_one_plugin_are_asked_and_others_have_no_access) {
+Test(device, peers_of_one_plugin_are_queried_and_others_have_no_access) {
   int32_t accessible = -1;
   assert_ok(hal_registry_open(FIXTURE("tally") "," FIXTURE("five")));
   assert_ok(hal_device_can_access_peer(0, 1, &accessible));
@@ -168,7 +168,7 @@ Test(device, synchronize_works_with_and_without_streams) {
   for (int32_t device = 0; device < 4; device++) assert_ok(hal_device_synchronize(device));
 }
 
-/* Runs `check` in a forked child and gives its exit status. */
+/* Runs `check` in a forked child and returns its exit status. */
 static int in_child(int (*check)(void)) {
   int status = -1;
   fflush(NULL);
@@ -189,7 +189,7 @@ static int device_is_refused(void) {
   if (!hal_device_in_bad_fork()) return 1;
   if (hal_device_ensure(0) != HAL_FAILED_PRECONDITION) return 2;
   if (strcmp(hal_error_message(), sentence)) return 3;
-  if (hal_stream_current(0, &stream) != HAL_FAILED_PRECONDITION) return 4; /* the parent had used this device */
+  if (hal_stream_current(0, &stream) != HAL_FAILED_PRECONDITION) return 4; /* the parent has used this device */
   if (hal_device_ensure(1) != HAL_FAILED_PRECONDITION) return 5;           /* and not this one */
   if (hal_device_count() != 2 || hal_device_is_initialized(0)) return 6;
   hal_registry_close(); /* must not reach the driver */

@@ -1,4 +1,5 @@
-/* Tests of events of devices (sensor.h): what the fake device reports of a launch that HAL_FAKE_FAULT makes fail, and who is told. */
+/* Tests of device events (sensor.h): the events that the fake device reports for a launch that HAL_FAKE_FAULT makes
+   fail, and the sinks that receive them. */
 #include "support.h"
 
 #include <stdatomic.h>
@@ -23,7 +24,7 @@ static void see(void *user_data, int32_t device, const hal_device_event_t *event
 
 static void nap(int milliseconds) { nanosleep(&(struct timespec){.tv_nsec = milliseconds * 1000000L}, NULL); }
 
-/* Events come later, on another thread. */
+/* Events arrive asynchronously, on another thread. */
 static int comes(atomic_int *count, int wanted) {
   for (int i = 0; i < 10000 && atomic_load(count) < wanted; i++) nap(1);
   return atomic_load(count) == wanted;
@@ -36,7 +37,7 @@ static void open_fake(const char *fault) {
   assert_ok(hal_registry_open("fake"));
 }
 
-/* One launch on a device, which fails when it is the one that HAL_FAKE_FAULT names. */
+/* Launches one kernel on a device. The launch fails if HAL_FAKE_FAULT selects it. */
 static hal_status_t launch(int32_t device) {
   static int64_t shape[] = {16}, stride[] = {1};
   hal_block_t *block = NULL;
@@ -69,7 +70,7 @@ Test(device_event, every_number_has_a_name_of_its_own) {
   cr_assert_null(hal_device_event_name(31));
 }
 
-Test(device_event, the_programs_sink_is_told_which_device_and_what) {
+Test(device_event, the_programs_sink_receives_the_device_and_the_event) {
   open_fake("2");
   assert_ok(hal_device_event_set_sink(see, &seen));
   assert_ok(launch(0));
@@ -97,7 +98,7 @@ static void see_and_ask(void *user_data, int32_t device, const hal_device_event_
   size_t unused = 0, total = 0;
   hal_stream_t *stream = NULL;
   cr_assert_eq(hal_memory_info(device, &unused, &total), HAL_OK);
-  cr_assert_eq(hal_stream_acquire(device, 0, &stream), HAL_OK); /* which takes the device's lock */
+  cr_assert_eq(hal_stream_acquire(device, 0, &stream), HAL_OK); /* which acquires the device's lock */
   cr_assert_eq(hal_device_event_set_sink(NULL, NULL), HAL_OK);
   see(user_data, device, event);
 }

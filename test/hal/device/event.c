@@ -1,4 +1,4 @@
-/* Tests of event.h, on a plugin with events of its own (device 0) and on the defaults (device 2). */
+/* Tests of event.h, on a plugin with its own events (device 0) and on the defaults (device 2). */
 #include <time.h>
 
 #include "ipc_handle.h"
@@ -31,7 +31,7 @@ Test(event, an_event_never_recorded_counts_as_done) {
   }
 }
 
-Test(event, elapsed_gives_nanoseconds_between_two_records) {
+Test(event, elapsed_returns_nanoseconds_between_two_records) {
   for (int i = 0; i < 2; i++) {
     hal_event_t *start, *end;
     int64_t ns = -1;

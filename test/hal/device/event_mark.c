@@ -1,4 +1,4 @@
-/* event_mark.c: which kernels' reports an event stands for. */
+/* event_mark.c: which kernel reports an event covers. */
 #define _POSIX_C_SOURCE 200809L
 #include <criterion/criterion.h>
 

@@ -1,5 +1,5 @@
-/* fork_locks.c: a process forks while another of its threads holds a lock of the HAL. The child, where that thread does not exist, takes the
- * lock or does not need it: it never waits. base/life.h lists the locks. */
+/* fork_locks.c: a process forks while another of its threads holds a lock of the HAL. That thread does not exist in
+ * the child, so the child must acquire the lock or not need it. It never waits. base/life.h lists the locks. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>
@@ -20,7 +20,7 @@ TestSuite(fork_locks, .timeout = 240);
 
 enum { CHILD_SECONDS = 20, FORKS = 60 };
 
-/* Forks. The child calls `use`, and is killed if that waits. */
+/* Forks. The child calls `use`, and is killed if it waits. */
 static void fork_once(const char *what, int (*use)(void)) {
   int status = -1;
   fflush(NULL);
@@ -37,7 +37,7 @@ static void fork_once(const char *what, int (*use)(void)) {
             (unsigned)status);
 }
 
-/* ---- a lock that the test can reach: a thread holds it during the fork ---- */
+/* ---- a lock that the test can acquire: a thread holds it during the fork ---- */
 
 static atomic_int is_held, may_release;
 static void (*take)(void), (*release)(void);
@@ -63,7 +63,7 @@ static void fork_while_held(const char *what, void (*with)(void), void (*without
   pthread_join(thread, NULL);
 }
 
-/* ---- a lock of a file: a thread takes it again and again, so that many of the forks find it held ---- */
+/* ---- a file-local lock: a thread acquires it repeatedly, so that it is held during many of the forks ---- */
 
 static atomic_int ends;
 static void (*again)(void);
@@ -138,7 +138,7 @@ Test(fork_locks, the_mutexes_of_the_validate_layer_are_renewed_in_the_child) {
   fork_during("borrowed", forget_borrowed, forget_returns);
 }
 
-/* ---- after it: the child ends what it has of the parent, and may make profiles and generators ---- */
+/* ---- after the first use: the child destroys objects of the parent, and may create profiles and generators ---- */
 
 static hal_generator_t *generator;
 static hal_stream_t *streams[2];
@@ -193,7 +193,7 @@ Test(fork_locks, the_locks_of_generators_and_of_the_thread_that_compiles_are_fre
   fork_during("worker", forget_jobs, forget_jobs_returns);
 }
 
-/* Everything that a child may do with what the parent had, on a device that it cannot use. */
+/* All calls that a child may make on the parent's objects, on a device that it cannot use. */
 static int ends_all(void) {
   uint32_t op;
   if (hal_op_id("add.Tensor", &op) || hal_op_set_enabled(op, 1)) return 1;

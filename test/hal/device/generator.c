@@ -8,14 +8,14 @@ static void assert_words(uint64_t seed, uint64_t offset, uint64_t stream, const 
 }
 
 /* The known answers of the Random123 distribution (kat_vectors, philox4x32 10). */
-Test(generator, philox_gives_the_published_known_answers) {
+Test(generator, philox_returns_the_published_known_answers) {
   assert_words(0, 0, 0, (const uint32_t[]){0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8});
   assert_words(UINT64_MAX, UINT64_MAX, UINT64_MAX, (const uint32_t[]){0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd});
   assert_words(UINT64_C(0x299f31d0a4093822), UINT64_C(0x85a308d3243f6a88), UINT64_C(0x0370734413198a2e),
                (const uint32_t[]){0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1});
 }
 
-Test(generator, reserve_gives_the_state_and_advances_the_offset) {
+Test(generator, reserve_returns_the_state_and_advances_the_offset) {
   hal_generator_t *generator;
   uint64_t seed, offset;
   assert_ok(hal_generator_create(5, &generator));

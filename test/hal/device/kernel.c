@@ -1,4 +1,4 @@
-/* Tests of kernel.h: modules and kernels that a program brings itself. */
+/* Tests of kernel.h: modules and kernels that a program supplies. */
 #include "hal/lazy.h"
 #include "support.h"
 
@@ -17,7 +17,7 @@ Test(kernel, a_launch_passes_the_arguments) {
   int32_t value = 4711;
   hal_block_t *block;
   assert_ok(hal_memory_allocate(0, NULL, sizeof(int32_t), &block));
-  int32_t *target = hal_memory_block_address(block); /* the host may read it: "tally" says HOST_VISIBLE */
+  int32_t *target = hal_memory_block_address(block); /* the host may read it: "tally" reports HOST_VISIBLE */
   const hal_arg_t arguments[] = {{&target, sizeof target, HAL_ARG_POINTER}, {&value, sizeof value, HAL_ARG_VALUE}};
   const hal_launch_t launch = {
       .struct_size = sizeof launch, .grid = {1, 1, 1}, .block = {1, 1, 1}, .arg_count = 2, .args = arguments};
@@ -56,7 +56,7 @@ Test(kernel, an_unknown_dialect_names_what_the_device_accepts) {
   assert_fails(load(0, "cobol", &module), HAL_UNIMPLEMENTED, "in the dialect 'cobol' (device tally:0 accepts 'tally')");
 }
 
-Test(kernel, a_plugin_without_modules_answers_UNIMPLEMENTED) {
+Test(kernel, a_plugin_without_modules_returns_UNIMPLEMENTED) {
   hal_module_t *module;
   assert_fails(load(2, "native", &module), HAL_UNIMPLEMENTED, "five, module_load");
 }
@@ -81,7 +81,7 @@ Test(kernel, a_bad_geometry_is_refused) {
   hal_module_unload(module);
 }
 
-/* An argument that nobody can read. */
+/* An argument at an unreadable address. */
 static void assert_argument_refused(hal_kernel_t *kernel, hal_arg_t argument) {
   const hal_launch_t launch = {
       .struct_size = sizeof launch, .grid = {1, 1, 1}, .block = {1, 1, 1}, .arg_count = 1, .args = &argument};
@@ -111,7 +111,7 @@ Test(kernel, a_bad_argument_is_refused_at_once_also_where_the_stream_is_recorded
   assert_arguments_refused(store);
   assert_ok(hal_program_begin(NULL, NULL, &program));
   assert_arguments_refused(store);
-  assert_ok(hal_program_end(program)); /* it was not invalidated: nothing of it is missing */
+  assert_ok(hal_program_end(program)); /* the capture was not invalidated and is complete */
   hal_program_destroy(program);
   assert_ok(hal_lazy_begin(NULL, NULL, &lazy));
   assert_arguments_refused(store);
@@ -132,7 +132,7 @@ Test(kernel, a_stream_of_another_device_is_refused) {
   hal_module_unload(module);
 }
 
-Test(kernel, what_a_plugin_does_not_tell_of_a_kernel_is_the_devices) {
+Test(kernel, kernel_properties_that_a_plugin_does_not_report_are_the_devices) {
   hal_module_t *module;
   hal_kernel_t *store;
   hal_kernel_info_t info = {.struct_size = sizeof info};
@@ -147,7 +147,7 @@ Test(kernel, what_a_plugin_does_not_tell_of_a_kernel_is_the_devices) {
   assert_fails(hal_kernel_info(store, 0, 0, &info), HAL_INVALID_ARGUMENT, "kernel 'store': blocks of 0 threads");
   info = (hal_kernel_info_t){.struct_size = HAL_STRUCT_SIZE(hal_kernel_info_t, max_block_threads), .subgroup_size = 77};
   assert_ok(hal_kernel_info(store, 1, 0, &info));
-  cr_assert_eq(info.subgroup_size, 77, "behind the caller's struct");
+  cr_assert_eq(info.subgroup_size, 77, "after the end of the caller's struct");
   hal_module_unload(module);
 }
 
@@ -173,7 +173,7 @@ Test(kernel_of_rogue, a_plugin_describes_its_kernels_and_exports_its_modules) {
   assert_ok(hal_kernel_get(module, "k", &kernel));
   assert_ok(hal_kernel_info(kernel, 256, 0, &info));
   cr_assert(info.blocks_per_unit == 8 && info.max_block_threads == 1024);
-  assert_ok(hal_module_export(module, code, 3, &size)); /* too little room */
+  assert_ok(hal_module_export(module, code, 3, &size)); /* too few elements */
   cr_assert_eq(size, 4);
   cr_assert_str_eq(code, "unread");
   assert_ok(hal_module_export(module, code, sizeof code, &size));

@@ -1,6 +1,6 @@
-/* The launches of typical shapes on a phone's GPU, a large GPU and a CPU, as a file of text for each (launch_plan/<profile>.txt). The devices
- * are those of plugins/profiles.c: they say what such hardware says, and note what they are asked to launch. LAUNCH_PLAN_WRITE=1 writes the
- * files anew. */
+/* The launches of typical shapes on a phone's GPU, a large GPU and a CPU, one text file per profile
+ * (launch_plan/<profile>.txt). The devices are those of plugins/profiles.c: they report the properties of such
+ * hardware and log the requested launches. LAUNCH_PLAN_WRITE=1 rewrites the files. */
 #include <unistd.h>
 
 #include "support.h"
@@ -37,7 +37,7 @@ static hal_value_t tensor_value(const operand_t *operand) {
   return (hal_value_t){.tag = HAL_VALUE_TENSOR, .u.t = &operand->tensor};
 }
 
-/* Runs an operator of tensors, further values and results. */
+/* Runs an operator with tensors, further values and results. */
 static void run(int32_t device, const char *op, const shape_t *shapes, uint32_t tensors, const hal_value_t *rest,
                 uint32_t rest_count, const shape_t *results, uint32_t result_count) {
   operand_t operands[2 * MOST_TENSORS];
@@ -81,7 +81,7 @@ static void products(int32_t device) {
     }
 }
 
-/* Where the device computes in half precision, with channels last. */
+/* For devices that compute in half precision, with channels last. */
 static void convolutions(int32_t device) {
   static const int64_t one[] = {1, 1}, none[] = {0, 0};
   const hal_value_t rest[] = {{.tag = HAL_VALUE_NONE},
@@ -127,7 +127,7 @@ static void attention(int32_t device) {
   for (int i = 0; i < 6; i++) hal_memory_release(operands[i].block);
 }
 
-/* Rows that are added up at the places of an index: few columns, many, a vector. */
+/* Rows that are accumulated at indices: few columns, many columns, a vector. */
 static void scatter(int32_t device) {
   static const struct {
     const char *what;
@@ -172,7 +172,7 @@ static void rows(int32_t device) {
   run(device, "native_layer_norm_backward", back, 5, NULL, 0, made, 3);
 }
 
-/* The files' texts, which the caller frees. */
+/* The text of the files; the caller frees it. */
 static char *read_file(const char *path) {
   FILE *const file = fopen(path, "r");
   if (!file) return NULL;
@@ -194,7 +194,8 @@ static void check(int32_t device, const char *profile) {
   products(device), convolutions(device), attention(device), scatter(device), rows(device);
   snprintf(golden, sizeof golden, LAUNCH_PLAN_DIR "/%s.txt", profile);
   char *const made = read_file(log), *const kept = read_file(golden);
-  if (strstr(made, "-1 local bytes")) cr_skip_test("no clang here that tells how much local memory kernels take");
+  if (strstr(made, "-1 local bytes"))
+    cr_skip_test("clang is not installed; it is required to measure the local memory of kernels");
   if (getenv("LAUNCH_PLAN_WRITE")) {
     FILE *const out = fopen(golden, "w");
     cr_assert_not_null(out, "%s cannot be written", golden);

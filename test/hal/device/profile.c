@@ -1,4 +1,4 @@
-/* Tests of profile.h: one profile over all devices, on the host's clock, with the operators' names. */
+/* Tests of profile.h: one profile over all devices, on the host's clock, with the names of operators. */
 #define _GNU_SOURCE /* gettid */
 #include <pthread.h>
 #include <stdint.h>
@@ -50,7 +50,7 @@ static void *new_memory(int32_t device, size_t size) {
 
 TestSuite(profile, .timeout = 60);
 
-/* ---- a device with a clock of its own ------------------------------------------------------------------------------ */
+/* ---- a device with its own clock ---- */
 
 Test(profile, times_are_on_the_host_s_clock) {
   open_fixture("clock");
@@ -66,11 +66,11 @@ Test(profile, times_are_on_the_host_s_clock) {
   }
   assert_ok(hal_profile_stop());
   cr_assert_eq(read_all(), 20);
-  for (int i = 0; i < 20; i++) { /* the clock is off by 100 us in 100 ms; the rate is known to some us */
+  for (int i = 0; i < 20; i++) { /* the clock drifts by 100 us in 100 ms; the rate is known to a few us */
     cr_assert_geq(seen.list[i].start_ns, before[i] - 20000, "%d: %lld", i,
                   (long long)(seen.list[i].start_ns - before[i]));
     cr_assert_leq(seen.list[i].end_ns, after[i] + 20000, "%d: %lld", i, (long long)(seen.list[i].end_ns - after[i]));
-    cr_assert_str_eq(seen.names[i], "fill", "the plugin gave no name");
+    cr_assert_str_eq(seen.names[i], "fill", "the plugin reported no name");
     cr_assert_eq(seen.list[i].stream, 0, "a plugin without streams has the default one");
   }
 }
@@ -128,7 +128,7 @@ Test(profile, a_device_that_comes_into_use_later_joins) {
   cr_assert_eq(seen.list[1].bytes, 32);
 }
 
-Test(profile, records_that_nobody_read_are_forgotten_by_the_next) {
+Test(profile, unread_records_are_discarded_by_the_next_profile) {
   open_fixture("clock");
   void *memory = new_memory(0, 64);
   assert_ok(hal_profile_start());
@@ -198,7 +198,7 @@ Test(profile, brackets_beyond_64_levels_count_as_the_64th) {
   assert_ok(hal_profile_stop());
 }
 
-Test(profile, a_plugin_without_records_says_so_and_gives_none) {
+Test(profile, a_plugin_without_records_reports_that_and_returns_none) {
   assert_ok(hal_registry_open(FIXTURE("five") "," FIXTURE("clock")));
   cr_assert_eq(hal_profile_supported(0), 0);
   cr_assert_eq(hal_profile_supported(2), 1);
@@ -215,7 +215,7 @@ Test(profile, a_plugin_without_records_says_so_and_gives_none) {
   assert_fails(hal_profile_range(9, "named"), HAL_OUT_OF_RANGE, "device 9");
 }
 
-/* ---- the fake device ------------------------------------------------------------------------------------------------ */
+/* ---- the fake device ---- */
 #if KERNEL_PLUGIN_EXISTS
 static int64_t shape[] = {4096}, stride[] = {1};
 
@@ -266,7 +266,7 @@ Test(profile, a_kernel_carries_the_name_of_its_operator) {
   cr_assert_eq(seen.list[0].correlation, 11);
   cr_assert_eq(seen.list[0].stream, 0);
   cr_assert_eq(seen.list[1].stream, hal_stream_id(side));
-  cr_assert_str_eq(seen.ops[2], "", "a fill is no operator");
+  cr_assert_str_eq(seen.ops[2], "", "a fill is not an operator");
   cr_assert_eq(seen.list[2].bytes, 100);
   cr_assert_eq(seen.list[2].correlation, 0);
 }
@@ -343,7 +343,8 @@ Test(profile, launches_of_threads_are_those_of_their_threads_and_do_not_overlap)
   for (int i = 0; i < 3; i++) pthread_join(ids[i], NULL);
   assert_ok(hal_profile_stop());
   cr_assert_eq(read_all(), 600);
-  for (size_t i = 0; i < seen.count; i++) { /* each stream's records are in its order, and each thread has a stream */
+  for (size_t i = 0; i < seen.count; i++) { /* the records of each stream are in its order, and each thread has a
+                                               stream */
     const hal_profile_activity_t *const row = &seen.list[i];
     const uint64_t of = (row->correlation - 1) / 1000;
     cr_assert_eq(row->launch_thread, threads[of].thread);
@@ -353,7 +354,7 @@ Test(profile, launches_of_threads_are_those_of_their_threads_and_do_not_overlap)
   }
 }
 
-/* The table of launches is full of those whose records were lost. */
+/* The table of launches is full of launches whose records were lost. */
 Test(profile, a_record_without_a_launch_keeps_its_operator_and_number) {
   setenv("HAL_FAKE_PROFILE", "10", 1);
   open_fake();

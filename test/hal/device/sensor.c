@@ -1,4 +1,4 @@
-/* Tests of sensor.h: what devices measure of themselves, of the fake plugin and of one without such functions. */
+/* Tests of sensor.h: measurements that devices report, on the fake plugin and on a plugin without these functions. */
 #include "support.h"
 
 #include <unistd.h>
@@ -31,7 +31,7 @@ Test(sensor, the_memory_in_use_is_what_the_plugin_has_given_and_no_device_is_sta
   assert_ok(hal_device_sensor(0, HAL_SENSOR_MEMORY_USED, &before));
   assert_ok(hal_device_processes(0, see, &seen));
   assert_ok(hal_device_info(0, &info));
-  cr_assert_eq(seen.pid, 0); /* nobody has memory of it yet */
+  cr_assert_eq(seen.pid, 0); /* no memory has been allocated on it yet */
   cr_assert_not(hal_device_is_initialized(0));
   assert_ok(hal_memory_allocate(0, NULL, 32 << 20, &block));
   assert_ok(hal_device_sensor(0, HAL_SENSOR_MEMORY_USED, &after));
@@ -42,7 +42,7 @@ Test(sensor, the_memory_in_use_is_what_the_plugin_has_given_and_no_device_is_sta
   hal_memory_release(block);
 }
 
-Test(sensor, what_is_not_measured_says_who_does_not) {
+Test(sensor, an_unmeasured_sensor_names_the_plugin) {
   int64_t value = 77;
   assert_ok(hal_registry_open(PLUGIN_DIR "/libhal_fake.so"));
   assert_fails(hal_device_sensor(0, HAL_SENSOR_TEMPERATURE, &value), HAL_UNIMPLEMENTED,
@@ -54,7 +54,7 @@ Test(sensor, what_is_not_measured_says_who_does_not) {
   cr_assert_eq(value, 77);
 }
 
-Test(sensor, a_plugin_without_the_functions_says_so) {
+Test(sensor, a_plugin_without_the_functions_returns_an_error) {
   int64_t value = 77;
   hal_device_process_t seen = {.pid = 0};
   open_fixture("five");

@@ -48,7 +48,7 @@ Test(stream, the_default_stream_is_a_created_one_where_the_plugin_has_streams) {
   cr_assert_null(native);
 }
 
-Test(stream, pools_give_32_streams_per_priority_and_then_go_round) {
+Test(stream, pools_return_32_streams_per_priority_and_then_reuse_them) {
   hal_stream_t *streams[HAL_STREAMS_PER_POOL], *again, *found;
   open_fixture("tally");
   for (int priority = 0; priority >= -1; priority--) {
@@ -122,7 +122,7 @@ Test(stream, NULL_is_the_current_stream_of_the_current_device) {
   cr_assert_eq(mine, native);
 }
 
-Test(stream, query_says_NOT_READY_while_work_remains) {
+Test(stream, query_returns_NOT_READY_while_work_remains) {
   hal_stream_t *stream;
   open_fixture("tally");
   assert_ok(hal_stream_acquire(0, 0, &stream));
@@ -132,7 +132,7 @@ Test(stream, query_says_NOT_READY_while_work_remains) {
   assert_ok(hal_stream_query(stream));
 }
 
-Test(stream, synchronize_timeout_waits_no_longer_than_asked_and_no_longer_than_needed) {
+Test(stream, synchronize_timeout_waits_no_longer_than_the_limit_and_the_work) {
   hal_stream_t *stream;
   open_fixture("tally");
   assert_ok(hal_stream_acquire(0, 0, &stream));
@@ -181,7 +181,7 @@ Test(stream, a_wait_for_an_event_of_another_plugin_never_hands_the_handle_over) 
     assert_ok(hal_event_create(2 * i, 0, &events[i]));
     assert_ok(hal_event_record(events[i], streams[i]));
   }
-  /* tally answers INTERNAL to an event that is not its own */
+  /* tally returns INTERNAL for an event that it did not create */
   for (int i = 0; i < 3; i++)
     for (int j = 0; j < 3; j++) assert_ok(hal_stream_wait_event(streams[i], events[j]));
   for (int i = 0; i < 3; i++) hal_event_destroy(events[i]);

@@ -1,4 +1,4 @@
-/* fake_compile.c: modules in the dialect "c": source that the host's C compiler makes a library of. */
+/* fake_compile.c: modules in the dialect "c": source that the host's C compiler compiles to a library. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <hal/plugin_kernels.h>
@@ -10,7 +10,7 @@
 
 static char folder[] = "/tmp/fake_compile_XXXXXX";
 
-/* Files of compilations have a place of their own here, in which nothing may be left. */
+/* Compilations use their own temporary folder here, which must be empty afterwards. */
 static void begin(void) {
   cr_assert_not_null(mkdtemp(folder));
   setenv("TMPDIR", folder, 1);
@@ -59,7 +59,7 @@ static void launch(hal_plugin_module_t *module, hal_plugin_stream_t *stream, flo
   must(fake_api.kernel_launch(kernel, stream, &what));
 }
 
-/* Loads what adds one, runs it and unloads it. */
+/* Loads a module that adds one, runs it and unloads it. */
 static void runs(void) {
   enum { COUNT = 1000 };
   hal_plugin_module_t *module;
@@ -116,7 +116,8 @@ Test(fake_compile, kernels_have_the_host_kernels_floating_point) {
       "const kernel_t hal_host_kernel_add = {\"add\", add, 1, 0, 64, 0};\n";
   hal_plugin_module_t *module;
   open_mode(0, 1);
-  float *const data = new_floats(250, -1.0f - 0x1p-22f); /* fused, 2^-46 is left; rounded twice, nothing is */
+  float *const data = new_floats(250, -1.0f - 0x1p-22f); /* 2^-46 remains if the operation is fused, and zero if it
+                                                            rounds twice */
   must(load(source, &module));
   launch(module, NULL, data, 250);
   cr_assert_eq(data[0], 0.0f, "%a", (double)data[0]);
@@ -217,7 +218,7 @@ static void compiler_is(const char *words, hal_status_t code, const char *text) 
   must_fail(load(ADD("1"), &module), code, text);
 }
 
-Test(fake_compile, a_compiler_that_says_nothing) { compiler_is("false", HAL_INVALID_ARGUMENT, "left no log"); }
+Test(fake_compile, a_compiler_that_prints_nothing) { compiler_is("false", HAL_INVALID_ARGUMENT, "left no log"); }
 Test(fake_compile, a_compiler_that_makes_nothing) { compiler_is("true", HAL_INVALID_ARGUMENT, "exit code 0"); }
 Test(fake_compile, a_compiler_that_is_killed) {
   char path[128], words[160];
@@ -231,7 +232,7 @@ Test(fake_compile, a_compiler_that_is_killed) {
   unlink(path);
 }
 
-Test(fake_compile, a_folder_that_is_none) {
+Test(fake_compile, an_invalid_folder) {
   hal_plugin_module_t *module;
   open_mode(1, 1);
   setenv("TMPDIR", "/nowhere", 1);
@@ -240,7 +241,7 @@ Test(fake_compile, a_folder_that_is_none) {
   runs();
 }
 
-Test(fake_compile, children_whose_ends_nobody_waits_for) {
+Test(fake_compile, children_that_are_not_waited_for) {
   signal(SIGCHLD, SIG_IGN);
   open_mode(1, 1);
   runs();

@@ -1,4 +1,4 @@
-/* fake_event.c: the fake device's events: queries, time, records replaced, and what is refused. */
+/* fake_event.c: events of the fake device: queries, times, replaced records, and rejected calls. */
 #define _GNU_SOURCE
 #include "fake_support.h"
 
@@ -35,8 +35,8 @@ static void pending(uint32_t flags) {
   must(fake_api.event_query(after));
 }
 
-Test(fake_event, query_tells_whether_the_recorded_work_is_done, .timeout = 60) { pending(0); }
-Test(fake_event, query_tells_whether_the_recorded_work_is_done_timing, .timeout = 60) { pending(HAL_EVENT_TIMING); }
+Test(fake_event, query_returns_whether_the_recorded_work_is_done, .timeout = 60) { pending(0); }
+Test(fake_event, query_returns_whether_the_recorded_work_is_done_timing, .timeout = 60) { pending(HAL_EVENT_TIMING); }
 
 Test(fake_event, later_record_replaces_the_earlier_one, .timeout = 60) {
   open_mode(1, 2);
@@ -98,7 +98,7 @@ Test(fake_event, elapsed_refuses_what_has_no_time, .timeout = 60) {
   must(fake_api.stream_host_call(stream, fake_gate_wait, &gate));
   must(fake_api.event_record(fresh, stream));
   cr_assert_eq(fake_api.event_elapsed(timed, fresh, &ns), HAL_NOT_READY);
-  cr_assert_eq(ns, 77, "out-parameters stay untouched on failure");
+  cr_assert_eq(ns, 77, "out-parameters must be unchanged on failure");
   atomic_store(&gate.open, 1);
   must(fake_api.stream_synchronize(stream));
 }
@@ -110,7 +110,7 @@ Test(fake_event, events_between_processes_are_refused) {
   cr_assert_null(event);
 }
 
-/* An event orders streams of two devices, too. */
+/* An event also orders streams of two devices. */
 Test(fake_event, orders_streams_of_two_devices, .timeout = 60) {
   setenv("HAL_FAKE_DEVICES", "2", 1);
   setenv("HAL_FAKE_DELAY", "500", 1);

@@ -1,5 +1,5 @@
-/* fake_graph.c: capture and graphs of the fake device beyond what the conformance suite asks of every plugin: mistakes that spoil a
- * capture, launches on several streams, faults and profiles of replays; native modules as bytes. */
+/* fake_graph.c: capture and graphs of the fake device, in addition to the conformance suite: errors that invalidate
+ * a capture, launches on several streams, faults and profiles of replays, native modules as bytes. */
 #define _GNU_SOURCE
 #include <hal/plugin_kernels.h>
 #include <sys/wait.h>
@@ -19,7 +19,7 @@ static uint32_t status_of(hal_plugin_stream_t *stream) {
   return status;
 }
 
-/* Ends a capture and makes it ready to launch. */
+/* Ends a capture and instantiates the graph. */
 static hal_plugin_graph_exec_t *end(hal_plugin_stream_t *stream) {
   hal_plugin_graph_t *graph = NULL;
   hal_plugin_graph_exec_t *exec = NULL;
@@ -29,7 +29,7 @@ static hal_plugin_graph_exec_t *end(hal_plugin_stream_t *stream) {
   return exec;
 }
 
-static void expect_spoiled(hal_plugin_stream_t *stream, const char *text) {
+static void expect_invalidated(hal_plugin_stream_t *stream, const char *text) {
   hal_plugin_graph_t *graph = NULL;
   cr_assert_eq(status_of(stream), HAL_CAPTURE_INVALID);
   must_fail(fake_api.capture_end(stream, &graph), HAL_ABORTED, text);
@@ -38,7 +38,7 @@ static void expect_spoiled(hal_plugin_stream_t *stream, const char *text) {
   must(fake_api.stream_synchronize(stream));
 }
 
-/* out += 1, `times` times, as a graph. */
+/* A graph that runs out += 1, `times` times. */
 static hal_plugin_graph_exec_t *adds(float *out, const float *ones, int times) {
   hal_plugin_stream_t *const stream = new_stream();
   begin(stream);
@@ -84,7 +84,7 @@ Test(fake_graph, a_graph_in_a_graph) {
   must(fake_api.graph_exec_destroy(outer));
 }
 
-Test(fake_graph, a_stream_that_joined_and_is_not_waited_for_spoils_the_capture) {
+Test(fake_graph, a_stream_that_joined_and_is_not_waited_for_invalidates_the_capture) {
   open_mode(1, 2);
   hal_plugin_stream_t *const first = new_stream(), *const second = new_stream();
   hal_plugin_event_t *const begun = new_event(0), *const done = new_event(0);
@@ -95,7 +95,7 @@ Test(fake_graph, a_stream_that_joined_and_is_not_waited_for_spoils_the_capture) 
     must(fake_api.stream_wait_event(second, begun));
     add_ones(second, out, ones, N);
     must(fake_api.event_record(done, second));
-    if (waits) add_ones(second, out, ones, N); /* behind what is waited for */
+    if (waits) add_ones(second, out, ones, N); /* after the recorded event */
     if (waits) must(fake_api.stream_wait_event(first, done));
     hal_plugin_graph_t *graph = NULL;
     must_fail(fake_api.capture_end(first, &graph), HAL_ABORTED, "was not waited for");
@@ -105,7 +105,7 @@ Test(fake_graph, a_stream_that_joined_and_is_not_waited_for_spoils_the_capture) 
   cr_assert_eq(out[0], 0.0f);
 }
 
-Test(fake_graph, what_no_capture_can_wait_for_spoils_it) {
+Test(fake_graph, waits_for_events_outside_a_capture_invalidate_it) {
   open_mode(1, 2);
   hal_plugin_stream_t *const first = new_stream(), *const second = new_stream();
   hal_plugin_event_t *const outside = new_event(0), *const inside = new_event(0), *const never = new_event(0);
@@ -114,13 +114,13 @@ Test(fake_graph, what_no_capture_can_wait_for_spoils_it) {
   begin(first);
   must(fake_api.stream_wait_event(first, never));
   must_fail(fake_api.stream_wait_event(first, outside), HAL_FAILED_PRECONDITION, "recorded outside");
-  expect_spoiled(first, "none of its own");
+  expect_invalidated(first, "none of its own");
 
   begin(first), begin(second);
   must(fake_api.event_record(inside, first));
   must_fail(fake_api.stream_wait_event(second, inside), HAL_FAILED_PRECONDITION, "another capture");
   must_fail(fake_api.stream_wait_event(NULL, inside), HAL_FAILED_PRECONDITION, "NULL stream");
-  expect_spoiled(first, "in another capture"), expect_spoiled(second, "none of its own");
+  expect_invalidated(first, "in another capture"), expect_invalidated(second, "none of its own");
   must_fail(fake_api.event_query(inside), HAL_FAILED_PRECONDITION, "record it anew");
   must_fail(fake_api.event_synchronize(inside), HAL_FAILED_PRECONDITION, "record it anew");
   must_fail(fake_api.stream_wait_event(second, inside), HAL_FAILED_PRECONDITION, "record it anew");
@@ -128,7 +128,7 @@ Test(fake_graph, what_no_capture_can_wait_for_spoils_it) {
   must(fake_api.event_synchronize(inside));
 }
 
-Test(fake_graph, mistakes_around_a_capture_are_told) {
+Test(fake_graph, mistakes_around_a_capture_are_reported) {
   open_mode(1, 1);
   hal_plugin_stream_t *const stream = new_stream(), *const other = new_stream();
   hal_plugin_graph_t *graph = NULL;
@@ -146,20 +146,20 @@ Test(fake_graph, mistakes_around_a_capture_are_told) {
   fake_add_set(&add, out, out, ones, 1, N);
   must_fail(fake_api.kernel_launch(fake_kernel("add_f32_contig"), stream, &add.launch), HAL_FAILED_PRECONDITION,
             "became invalid");
-  expect_spoiled(stream, "capture_end");
+  expect_invalidated(stream, "capture_end");
   begin(stream);
   must_fail(fake_api.stream_query(stream), HAL_FAILED_PRECONDITION, "does not run");
-  expect_spoiled(stream, "stream_query");
+  expect_invalidated(stream, "stream_query");
   must(fake_api.capture_begin(stream, HAL_CAPTURE_THREAD, 0));
   must_fail(fake_api.device_synchronize(0), HAL_FAILED_PRECONDITION, "HAL_CAPTURE_THREAD");
-  expect_spoiled(stream, "device_synchronize");
+  expect_invalidated(stream, "device_synchronize");
   begin(stream);
   must(fake_api.device_synchronize(0));
   must(fake_api.stream_destroy(stream)); /* with its capture */
   must(fake_api.stream_synchronize(other));
 }
 
-/* The kernels of each replay count, as those that are launched one by one. */
+/* The kernels of each replay count like kernels that are launched one by one. */
 static void faults(int async) {
   setenv("HAL_FAKE_FAULT", "5", 1);
   open_mode(async, 1);
@@ -252,7 +252,7 @@ Test(fake_graph, a_native_module_is_had_as_bytes_and_loaded_again) {
   again = NULL;
   for (size_t i = 0; i < size; i += 7) {
     bytes[i] ^= 0x10;
-    const int matters = i < 24 || bytes[i] != 0x10; /* behind the maker's text there are zeros */
+    const int matters = i < 24 || bytes[i] != 0x10; /* zeros follow the text of the maker */
     if (matters) must_fail(fake_api.module_load(0, &desc, &again), HAL_INVALID_ARGUMENT, "compile it from source");
     bytes[i] ^= 0x10;
   }

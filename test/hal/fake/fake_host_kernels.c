@@ -1,5 +1,5 @@
-/* fake_host_kernels.c: modules in the dialect "host": kernels that a library has compiled for the CPU itself run on the
- * fake device's streams like its own. */
+/* fake_host_kernels.c: modules in the dialect "host": kernels that a library compiled for the CPU run on the fake
+ * device's streams like its own. */
 #include <hal/plugin_kernels.h>
 
 #include "fake_support.h"
@@ -52,7 +52,7 @@ Test(fake_host_kernels, a_module_has_its_own_kernels_only) {
   must(fake_api.module_unload(module));
 }
 
-Test(fake_host_kernels, tables_that_are_none_are_refused) {
+Test(fake_host_kernels, invalid_tables_are_refused) {
   open_mode(1, 1);
   hal_plugin_module_t *module = NULL;
   hal_module_desc_t desc = {.struct_size = sizeof desc, .dialect = "host", .options = ""};

@@ -1,5 +1,5 @@
-/* fake_ipc.c: memory of the fake device that processes share: what moving it to a file must not lose, and handles of strangers. The
- * conformance suite (ipc) has the rest. */
+/* fake_ipc.c: memory of the fake device that processes share: data must survive the move to a file, and invalid
+ * handles are rejected. The conformance suite (ipc) tests the rest. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -51,7 +51,7 @@ static void *count_up(void *argument) {
   return NULL;
 }
 
-/* The host may write to the memory, and threads do while it is moved: no write is lost. */
+/* The host may write to the memory, and threads write while it is moved: no write is lost. */
 Test(fake_ipc, writes_while_memory_is_exported_are_kept) {
   for (int round = 0; round < 10; round++) {
     char *const memory = allocate();
@@ -93,7 +93,7 @@ Test(fake_ipc, memory_keeps_its_address_and_is_opened_any_number_of_times) {
   must_fail(fake_api.ipc_close(0, memory), HAL_INVALID_ARGUMENT, "no open memory of another process");
   must_fail(fake_api.ipc_close(0, first), HAL_INVALID_ARGUMENT, "no open memory of another process");
   must(fake_api.memory_free(0, memory));
-  second[2] = 7; /* the file is there until it is closed */
+  second[2] = 7; /* the file exists until it is closed */
   must(fake_api.ipc_close(0, second));
 }
 
@@ -110,9 +110,9 @@ Test(fake_ipc, what_is_opened_or_no_segment_is_not_exported) {
   must(fake_api.memory_free(0, memory));
 }
 
-/* ---- handles of strangers ---- */
+/* ---- invalid handles ---- */
 
-/* A handle is eight bytes of magic, the numbers of a process and of a file, and the nonce. */
+/* A handle consists of eight bytes of magic, the numbers of a process and of a file, and the nonce. */
 static ipc_handle_t forged(const ipc_handle_t *handle, int32_t process, int32_t file) {
   ipc_handle_t other = *handle;
   memcpy(other.bytes + 8, &process, sizeof process);
@@ -154,7 +154,7 @@ Test(fake_ipc, a_handle_opens_no_file_but_the_memory_that_it_is_of) {
   close(plain);
 }
 
-/* The process that has the memory ends: what was opened before stays, and nothing is opened after. */
+/* The process that owns the memory exits: mappings opened before remain valid, and nothing can be opened afterwards. */
 Test(fake_ipc, memory_of_a_process_that_has_ended) {
   typedef struct shared_s {
     ipc_handle_t handle;

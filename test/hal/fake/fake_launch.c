@@ -1,5 +1,4 @@
-/* fake_launch.c: modules, kernels and launches of the fake device: results, copies of the arguments, what is refused.
- */
+/* fake_launch.c: modules, kernels and launches of the fake device: results, copies of the arguments, rejected calls. */
 #define _GNU_SOURCE
 #include <float.h>
 #include <math.h>
@@ -51,7 +50,7 @@ static void bad_launches(int async) {
   REFUSED(add.args[0].kind = HAL_ARG_LOCAL, "kind 2");
   add.launch = good, add.args[0] = first, add.args[4] = last;
   must(fake_api.kernel_launch(kernel, stream, &add.launch));
-  must(fake_api.stream_synchronize(stream)); /* a refused launch leaves no failure behind */
+  must(fake_api.stream_synchronize(stream)); /* a refused launch must not record a failure */
 }
 
 Test(fake_launch, bad_launches_name_the_kernel) { bad_launches(1); }
@@ -79,7 +78,7 @@ static float input(uint64_t i, uint32_t salt) {
   return (float)(int32_t)(mixed ^ mixed >> 15) * 1e-6f;
 }
 
-/* Computes a + alpha * b in a process of its own, since the mode is read once, into shared memory. */
+/* Computes a + alpha * b in a separate process, because the mode is read once, and writes into shared memory. */
 static void add_in_mode(int async, int threads, float *result) {
   const pid_t child = fork();
   cr_assert_geq(child, 0);
@@ -133,7 +132,7 @@ Test(fake_launch, attributes_that_are_hints_are_passed_over_and_required_ones_ar
   cr_assert_eq(data[0], 2);
 }
 
-Test(fake_launch, kernel_info_tells_which_blocks_can_run) {
+Test(fake_launch, kernel_info_reports_which_blocks_can_run) {
   open_mode(1, 1);
   hal_kernel_info_t info = {.struct_size = sizeof info};
   must(fake_api.kernel_info(fake_kernel("add_f32_contig"), 256, 0, &info));

@@ -1,4 +1,5 @@
-/* fake_memory.c: the fake device's memory: limits, accounts, addresses, copies and fills against plain loops. */
+/* fake_memory.c: memory of the fake device: limits, statistics, addresses, copies and fills compared with plain
+   loops. */
 #define _GNU_SOURCE
 #include <stdint.h>
 
@@ -83,7 +84,7 @@ Test(fake_memory, wrong_frees_are_refused) {
   must(fake_api.memory_free(0, NULL));
 }
 
-/* Sizes around every limit: nothing, odd, a grain, divided among threads. */
+/* Sizes around each limit: zero, odd, one grain, divided among threads. */
 static const size_t copy_sizes[] = {0, 1, 13, 4096, (1u << 20) + 3, (9u << 20) + 7};
 
 static void copies(int async) {
@@ -126,7 +127,7 @@ static void fills(int async) {
       const unsigned char *from = k & 4 ? same : pattern;
       unsigned char mine[16];
       const size_t size = counts[k & 3] * width;
-      unsigned char *at = data + 3; /* no alignment is promised to memory_fill */
+      unsigned char *at = data + 3; /* memory_fill requires no alignment */
       at[size] = at[-1] = 0xEE;
       memcpy(mine, from, 16);
       must(fake_api.memory_fill(stream, 0, at, mine, width, size));

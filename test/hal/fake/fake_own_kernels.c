@@ -1,5 +1,5 @@
-/* Tests of a program's own kernels in the portable dialect on the fake device, beyond those of any device (opencl/opencl_compile.c): sums of
- * groups, divided launches, unloading, what is compiled when. */
+/* Tests of a program's own kernels in the portable dialect on the fake device, in addition to those for any device
+ * (opencl/opencl_compile.c): sums of groups, divided launches, unloading, and when kernels are compiled. */
 #include <hal/hal.h>
 #include <math.h>
 

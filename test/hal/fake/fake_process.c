@@ -1,4 +1,4 @@
-/* fake_process.c: the fake plugin in a process: settings, fork, the end. */
+/* fake_process.c: the fake plugin in a process: settings, fork, exit. */
 #define _GNU_SOURCE
 #include <sys/wait.h>
 
@@ -27,7 +27,7 @@ Test(fake_process, bad_settings_are_named_with_value_and_cure) {
   must(fake_api.init(""));
 }
 
-Test(fake_process, counting_initialises_nothing) {
+Test(fake_process, counting_devices_does_not_initialize_the_plugin) {
   setenv("HAL_FAKE_DEVICES", "3", 1);
   setenv("HAL_FAKE_ASYNC", "wrong", 1); /* init would fail */
   fake_load();
@@ -38,10 +38,10 @@ Test(fake_process, counting_initialises_nothing) {
   must_fail(fake_api.memory_alloc(0, 64, 0, &ptr), HAL_FAILED_PRECONDITION, "before init");
   setenv("HAL_FAKE_DEVICES", "5", 1);
   must(fake_api.device_count(&count));
-  cr_assert_eq(count, 3, "the answer never changes within a process");
+  cr_assert_eq(count, 3, "the count must not change within a process");
 }
 
-Test(fake_process, device_tells_what_it_is) {
+Test(fake_process, device_info_reports_the_properties) {
   for (int async = 0; async < 2; async++) {
     const pid_t child = fork();
     if (child == 0) {
@@ -72,15 +72,15 @@ static int work_in(hal_plugin_stream_t *stream, float *data, const float *ones) 
   return data[0] == 1.0f;
 }
 
-/* The child of a process with running streams: nothing hangs, what was queued is reported as lost once, new work runs.
- */
+/* The child of a process with running streams does not hang. Lost queued work is reported once, and new work runs. */
 static int child_of_busy_parent(hal_plugin_stream_t *busy, hal_plugin_stream_t *idle, hal_plugin_event_t *event,
                                 float *data, const float *ones) {
-  if (fake_api.event_query(event) != HAL_OK) return 2; /* nobody would ever complete it */
+  if (fake_api.event_query(event) != HAL_OK) return 2; /* no thread would ever complete it */
   if (fake_api.stream_synchronize(busy) != HAL_ABORTED || !strstr(fake_message, "fork")) return 3;
   if (fake_api.stream_synchronize(busy) != HAL_OK) return 4;
   if (!work_in(idle, data, ones) || !work_in(busy, data, ones) || !work_in(new_stream(), data, ones)) return 5;
-  const hal_status_t noise = fake_api.device_synchronize(0); /* the stream that was perhaps not done, once */
+  const hal_status_t noise = fake_api.device_synchronize(0); /* reported once for the stream that may not have been
+                                                                finished */
   if (noise != HAL_OK && noise != HAL_ABORTED) return 6;
   if (fake_api.device_synchronize(0) != HAL_OK) return 7;
   return 0;
@@ -104,11 +104,11 @@ Test(fake_process, fork_of_a_busy_process, .timeout = 120) {
     cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "child ended with %x", (unsigned)status);
   }
   atomic_store(&gate.open, 1);
-  must(fake_api.device_synchronize(0)); /* the parent noticed nothing */
+  must(fake_api.device_synchronize(0)); /* the parent is not affected */
   cr_assert_eq(sum[0], (float)queued);
 }
 
-Test(fake_process, child_of_a_process_that_only_counted_initialises, .timeout = 60) {
+Test(fake_process, child_of_a_process_that_only_counted_devices_initializes, .timeout = 60) {
   int32_t count = 0;
   fake_load();
   must(fake_api.device_count(&count));
@@ -122,7 +122,7 @@ Test(fake_process, child_of_a_process_that_only_counted_initialises, .timeout = 
   cr_assert_eq(status, 0);
 }
 
-/* exit() with work queued, running and blocked for ever: the process ends, with its own status. */
+/* exit() with work queued, running and blocked forever: the process exits with its own status. */
 Test(fake_process, process_may_end_at_any_time, .timeout = 120) {
   for (int i = 0; i < 20; i++) {
     const pid_t child = fork();

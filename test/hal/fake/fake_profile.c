@@ -1,4 +1,4 @@
-/* fake_profile.c: the records that the fake device collects of what it ran. */
+/* fake_profile.c: the records that the fake device collects of its work. */
 #define _GNU_SOURCE
 #include <hal/plugin_kernels.h>
 #include <pthread.h>
@@ -7,7 +7,7 @@
 
 TestSuite(fake_profile, .fini = close_plugin, .timeout = 120);
 
-/* What was read, in its order. */
+/* The records, in the order in which they were read. */
 typedef struct records_s {
   hal_profile_record_t list[8192];
   char names[64];
@@ -55,7 +55,7 @@ static void a_kernel(int async) {
   const int64_t before = fake_clock();
   fake_correlation = 4711;
   add_ones(stream, out, ones, n);
-  fake_correlation = 1; /* the moment of submission counts */
+  fake_correlation = 1; /* the time of submission counts */
   must(fake_api.stream_synchronize(stream));
   const int64_t after = fake_clock();
   must(fake_api.profile_enable(0, 0));
@@ -141,7 +141,7 @@ Test(fake_profile, a_full_buffer_counts_what_it_loses) {
   must(fake_api.stream_synchronize(stream));
   cr_assert_eq(read_records(0), 8);
   cr_assert_eq(records.lost, 12);
-  one_add(stream, 16); /* there is room again, and the count begins anew */
+  one_add(stream, 16); /* there is free space again, and the count restarts */
   must(fake_api.stream_synchronize(stream));
   cr_assert_eq(read_records(0), 1);
   cr_assert_eq(records.lost, 0);
@@ -176,7 +176,7 @@ Test(fake_profile, enabling_twice_changes_nothing_and_anew_forgets) {
   must(fake_api.stream_synchronize(stream));
   must(fake_api.profile_enable(0, 0));
   must(fake_api.profile_enable(0, 0));
-  must(fake_api.profile_enable(0, 1)); /* nobody has read */
+  must(fake_api.profile_enable(0, 1)); /* not read yet */
   cr_assert_eq(read_records(0), 0);
   must(fake_api.profile_enable(0, 0));
 }
@@ -187,7 +187,7 @@ Test(fake_profile, devices_collect_for_themselves) {
   hal_plugin_stream_t *first = new_stream(), *second = NULL;
   must(fake_api.stream_create(1, &(const hal_stream_desc_t)HAL_STREAM_DESC(0), &second));
   must(fake_api.profile_enable(1, 1));
-  one_add(first, 16); /* of the device that does not collect */
+  one_add(first, 16); /* from the device that does not collect records */
   one_add(second, 16);
   one_add(second, 16);
   must(fake_api.device_synchronize(0));
@@ -198,7 +198,7 @@ Test(fake_profile, devices_collect_for_themselves) {
   must_fail(fake_api.profile_read(-1, keep, &records), HAL_INVALID_ARGUMENT, "no device -1");
 }
 
-/* A kernel on no stream belongs to the device that its memory is of. */
+/* A kernel without a stream belongs to the device that owns its memory. */
 Test(fake_profile, a_launch_on_no_stream_is_of_its_memory_s_device) {
   setenv("HAL_FAKE_DEVICES", "2", 1);
   open_mode(1, 2);
@@ -222,7 +222,7 @@ Test(fake_profile, a_failed_launch_leaves_none) {
   cr_assert_lt(read_records(0), 3);
 }
 
-/* ---- threads ------------------------------------------------------------------------------------------------------ */
+/* ---- threads ---- */
 
 enum { THREADS = 4, LAUNCHES = 1000 };
 
@@ -242,7 +242,7 @@ static void threads(int async) {
   pthread_t ids[THREADS];
   size_t total = 0;
   for (int i = 0; i < THREADS; i++) cr_assert_eq(pthread_create(&ids[i], NULL, launch_many, new_stream()), 0);
-  for (int i = 0; i < 200; i++) { /* reading while others work loses and doubles nothing */
+  for (int i = 0; i < 200; i++) { /* reading while other threads work must not lose or duplicate records */
     total += read_records(0);
     for (size_t j = 0; j < records.count; j++)
       cr_assert_eq(records.list[j].correlation, (uint64_t)(uintptr_t)records.list[j].stream);
@@ -257,11 +257,11 @@ static void threads(int async) {
 Test(fake_profile, threads_lose_nothing_while_one_reads) { threads(1); }
 Test(fake_profile, threads_lose_nothing_while_one_reads_inline) { threads(0); }
 
-/* ---- names -------------------------------------------------------------------------------------------------------- */
+/* ---- names ---- */
 
 static void do_nothing(const hal_host_range_t *range, void *const *args) { (void)range, (void)args; }
 
-/* The library that brought a kernel may be gone when its record is read. */
+/* The library of a kernel may be unloaded when its record is read. */
 Test(fake_profile, a_name_outlives_its_module) {
   open_mode(1, 2);
   hal_plugin_stream_t *stream = new_stream();
@@ -287,7 +287,7 @@ Test(fake_profile, a_name_outlives_its_module) {
   cr_assert_str_eq(records.names, "of_a_library");
 }
 
-/* The variable says how many records there is room for. */
+/* The variable sets the capacity in records. */
 Test(fake_profile, a_wrong_size_of_the_buffer_is_refused) {
   setenv("HAL_FAKE_PROFILE", "none", 1);
   fake_load();

@@ -1,5 +1,5 @@
-/* fake_protect.c: HAL_FAKE_PROTECT=1: work gives what it gives without, and whoever touches the memory dies with a
- * report. */
+/* fake_protect.c: HAL_FAKE_PROTECT=1: work produces the same results as without it, and a process that accesses the
+ * memory is terminated with a report. */
 #define _GNU_SOURCE
 #include <signal.h>
 #include <sys/mman.h>
@@ -57,11 +57,11 @@ static void work(int async, int threads, size_t count) {
   free(back);
 }
 
-Test(fake_protect, work_gives_the_same_results, .timeout = 60) { work(1, 3, (5u << 20) + 3); }
-Test(fake_protect, work_gives_the_same_results_inline, .timeout = 60) { work(0, 3, 100003); }
-Test(fake_protect, work_gives_the_same_results_with_one_thread, .timeout = 60) { work(1, 1, 77); }
+Test(fake_protect, work_has_the_same_results, .timeout = 60) { work(1, 3, (5u << 20) + 3); }
+Test(fake_protect, work_has_the_same_results_inline, .timeout = 60) { work(0, 3, 100003); }
+Test(fake_protect, work_has_the_same_results_with_one_thread, .timeout = 60) { work(1, 1, 77); }
 
-Test(fake_protect, the_device_says_that_the_host_cannot_touch_its_memory) {
+Test(fake_protect, the_device_reports_that_the_host_cannot_access_its_memory) {
   open_protected(1, 1);
   hal_device_info_t info = {.struct_size = sizeof info};
   must(fake_api.device_info(1, &info));
@@ -75,7 +75,7 @@ Test(fake_protect, memory_is_counted_and_given_back) {
   for (int i = 0; i < 100; i++) {
     char *ptr = new_memory(600000);
     must(fake_api.memory_info(0, &unused, &total));
-    cr_assert_eq(unused, total - 602112); /* whole pages: guards do not count */
+    cr_assert_eq(unused, total - 602112); /* whole pages: guard pages are not counted */
     must_fail(fake_api.memory_alloc(0, 600000, 0, (void **)&ptr), HAL_RESOURCE_EXHAUSTED, "out of memory");
     must(fake_api.memory_free(0, ptr));
   }
@@ -95,7 +95,7 @@ Test(fake_protect, pinned_memory_is_the_hosts_and_a_kernels) {
   cr_assert_float_eq(back, 5.0f, 0);
 }
 
-/* ---- wrong addresses of a call are errors ---- */
+/* ---- invalid addresses of a call are errors ---- */
 
 Test(fake_protect, addresses_without_memory_are_refused) {
   open_protected(1, 1);
@@ -119,11 +119,11 @@ Test(fake_protect, addresses_without_memory_are_refused) {
   must(fake_api.stream_synchronize(stream));
 }
 
-/* ---- touching it ---- */
+/* ---- host accesses ---- */
 
 static char report[8192];
 
-/* Runs `body` in a process of its own; gives the exit status and, in `report`, what it wrote to stderr. */
+/* Runs `body` in a separate process; returns the exit status and writes its stderr to `report`. */
 static int run_child(void (*body)(void)) {
   int ends[2];
   cr_assert_eq(pipe(ends), 0);
@@ -146,7 +146,7 @@ static int run_child(void (*body)(void)) {
   return status;
 }
 
-/* The process died of the signal; under a sanitizer its handler, which was there first, ends it. */
+/* The process was terminated by the signal; with a sanitizer, by its handler, which was installed first. */
 static int died(int status) {
   return WIFSIGNALED(status) ? WTERMSIG(status) == SIGSEGV : TEST_SANITIZED && WEXITSTATUS(status) != 0;
 }
@@ -175,7 +175,7 @@ static void write_it(void) { second_device()[9999] = 1; }
 static void read_before(void) { sink = second_device()[-1]; }
 static void read_behind(void) { sink = second_device()[1 << 20]; }
 
-Test(fake_protect, a_host_access_dies_and_says_device_address_allocation_and_work, .timeout = 60) {
+Test(fake_protect, a_host_access_dies_and_reports_device_address_allocation_and_work, .timeout = 60) {
   for (in_async = 0; in_async < 2; in_async++) {
     cr_assert(died(run_child(read_it)), "%s", report);
     must_report("fake: memory of device 1 was ");
@@ -191,7 +191,7 @@ Test(fake_protect, a_host_access_dies_and_says_device_address_allocation_and_wor
   }
 }
 
-Test(fake_protect, an_access_beside_an_allocation_dies_and_names_it, .timeout = 60) {
+Test(fake_protect, an_access_outside_an_allocation_dies_and_names_it, .timeout = 60) {
   cr_assert(died(run_child(read_before)), "%s", report);
   must_report("1 bytes before its beginning");
   cr_assert(died(run_child(read_behind)), "%s", report);
@@ -215,7 +215,7 @@ Test(fake_protect, a_kernel_that_leaves_its_memory_is_named, .timeout = 60) {
   }
 }
 
-/* ---- signals of others ---- */
+/* ---- signals of other code ---- */
 
 static void leave_42(int number) {
   (void)number;

@@ -1,5 +1,5 @@
-/* fake_semaphore.c: the fake device's timeline semaphores: that waiting occupies no worker, other processes, inline mode, forks, and handles of
- * strangers. The conformance suite (semaphore) has the contract. */
+/* fake_semaphore.c: timeline semaphores of the fake device: waiting occupies no worker; other processes, inline
+ * mode, forks, and invalid handles. The conformance suite (semaphore) tests the contract. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <fcntl.h>
@@ -58,7 +58,7 @@ static int threads_fall_to(int expected) {
 
 /* ---- scheduling ---- */
 
-/* With one worker, many streams wait, and another one runs. */
+/* With one worker, many streams wait and another stream runs. */
 static void many_wait(uint32_t flags) {
   enum { STREAMS = 20 };
   hal_plugin_stream_t *streams[STREAMS], *const other = new_stream();
@@ -119,7 +119,7 @@ Test(fake_semaphore, a_semaphore_has_a_thread_only_while_a_stream_waits_for_othe
   must(fake_api.semaphore_destroy(shared));                 /* the wait keeps it ... */
   must(fake_api.semaphore_destroy(own));
   cr_assert_eq(fake_api.stream_query(stream), HAL_NOT_READY);
-  exit(0); /* ... and the process ends all the same */
+  exit(0); /* the process exits even so */
 }
 
 Test(fake_semaphore, a_poisoned_semaphore_fails_the_streams_that_wait_and_no_others) {
@@ -211,7 +211,7 @@ static void count_up(void *unused) {
 
 enum { ROUNDS = 300 };
 
-/* Streams of two processes hand a number to each other; neither host waits before the end. */
+/* Streams of two processes exchange increasing values; neither host waits before the end. */
 static void ping_pong(semaphore_t *wait_for, uint64_t first, semaphore_t *then) {
   hal_plugin_stream_t *const stream = new_stream();
   for (uint64_t i = 0; i < ROUNDS; i++) {
@@ -249,7 +249,8 @@ static void ping_pong_in(int async) {
 Test(fake_semaphore, streams_of_two_processes_take_turns) { ping_pong_in(1); }
 Test(fake_semaphore, streams_of_two_processes_take_turns_inline) { ping_pong_in(0); }
 
-/* The process that made it ends, without a word: those that opened it have it, and poison of one ends the wait of another. */
+/* The process that created the semaphore exits without a notification: other processes keep it, and an error set by
+   one of them ends the waits of the others. */
 Test(fake_semaphore, poison_of_another_process_ends_the_waits_of_this_one) {
   begin_shared();
   const pid_t child = fork();
@@ -282,7 +283,7 @@ Test(fake_semaphore, poison_of_another_process_ends_the_waits_of_this_one) {
   must(fake_api.semaphore_destroy(again));
 }
 
-/* A child of fork has the semaphores, but none of the threads that wait. */
+/* A child of fork has the semaphores, but none of the waiting threads. */
 Test(fake_semaphore, a_forked_child_starts_anew) {
   begin_shared();
   open_mode(1, 1);

@@ -1,5 +1,4 @@
-/* fake_stream.c: the fake device's streams keep the order, run behind the caller's back, and wait without holding
- * threads. */
+/* fake_stream.c: streams of the fake device keep the order, run asynchronously, and wait without occupying threads. */
 #define _GNU_SOURCE
 #include <pthread.h>
 
@@ -7,7 +6,7 @@
 
 TestSuite(fake_stream, .fini = close_plugin);
 
-#define PATIENCE_MS 20000 /* a loaded machine is slow; a lost wake-up is for ever */
+#define PATIENCE_MS 20000 /* a loaded machine is slow; a lost wake-up would wait forever */
 
 Test(fake_stream, gated_by_host_function_enqueue_returns_and_query_is_not_ready, .timeout = 60) {
   open_mode(1, 2);
@@ -15,7 +14,7 @@ Test(fake_stream, gated_by_host_function_enqueue_returns_and_query_is_not_ready,
   float *data = new_floats(16, 0), *ones = new_floats(16, 1);
   fake_gate_t gate = {0};
   must(fake_api.stream_host_call(stream, fake_gate_wait, &gate));
-  add_ones(stream, data, ones, 16); /* returns although the gate is closed: else this test ends by its timeout */
+  add_ones(stream, data, ones, 16); /* returns although the gate is closed; otherwise this test ends by its timeout */
   cr_assert_eq(fake_api.stream_query(stream), HAL_NOT_READY);
   fake_sleep_ms(20);
   cr_assert_eq(fake_api.stream_query(stream), HAL_NOT_READY);
@@ -56,24 +55,25 @@ Test(fake_stream, the_name_of_a_stream_is_in_its_failures, .timeout = 60) {
             "failed on the device on stream 'data loader' (injected");
 }
 
-/* Nobody waits for the little work, so that no thread but a worker can do it: at once after other work, while one naps, and when
- * all sleep. */
-Test(fake_stream, little_work_that_nobody_waits_for_is_done, .timeout = 120) {
+/* No thread waits for the small work items, so that only a worker can run them: directly after other work, while one
+ * worker naps, and when all workers sleep. */
+Test(fake_stream, small_work_items_run_without_a_waiting_thread, .timeout = 120) {
   open_mode(1, 2);
   hal_plugin_stream_t *stream = new_stream();
   float *data = new_floats(16, 0), *ones = new_floats(16, 1);
   static const int pauses_ms[] = {0, 0, 1, 3, 10, 30, 200, 0};
   for (size_t i = 0; i < sizeof pauses_ms / sizeof *pauses_ms; i++) {
     fake_sleep_ms(pauses_ms[i]);
-    must(fake_api.stream_synchronize(stream)); /* what comes next counts as little */
+    must(fake_api.stream_synchronize(stream)); /* the work that follows counts as small */
     add_ones(stream, data, ones, 16);
     cr_assert(finishes_within(stream, PATIENCE_MS), "after a pause of %d ms", pauses_ms[i]);
     cr_assert_eq(data[0], (float)(i + 1));
   }
 }
 
-/* A thread that waits after every launch does the work itself, or takes it from a worker: each result is there, in order. */
-Test(fake_stream, waiting_after_every_launch_gives_every_result, .timeout = 120) {
+/* A thread that waits after each launch runs the work itself, or takes it from a worker. Each result is present, in
+   order. */
+Test(fake_stream, waiting_after_every_launch_produces_every_result, .timeout = 120) {
   open_mode(1, 2);
   hal_plugin_stream_t *stream = new_stream();
   float *data = new_floats(16, 0), *ones = new_floats(16, 1);
@@ -87,7 +87,7 @@ Test(fake_stream, waiting_after_every_launch_gives_every_result, .timeout = 120)
   }
 }
 
-/* Copies of a few bytes need no queue when nothing is before them; otherwise they keep their place. */
+/* Copies of a few bytes need no queue if no work precedes them; otherwise they keep their order. */
 Test(fake_stream, small_copy_is_made_at_once_on_an_idle_stream_and_in_order_on_a_busy_one, .timeout = 60) {
   open_mode(1, 2);
   hal_plugin_stream_t *stream = new_stream();
@@ -121,7 +121,8 @@ Test(fake_stream, wait_outlives_the_event, .timeout = 60) {
   must(fake_api.stream_synchronize(gated));
 }
 
-/* Of two workers the gate holds one. If a blocked stream held the other, `runner` would never run: nobody synchronises.
+/* The gate occupies one of two workers. If a blocked stream occupied the other one, `runner` would never run: no
+ * thread synchronizes.
  */
 Test(fake_stream, streams_that_wait_for_events_hold_no_thread, .timeout = 60) {
   open_mode(1, 2);
@@ -139,8 +140,9 @@ Test(fake_stream, streams_that_wait_for_events_hold_no_thread, .timeout = 60) {
   for (int i = 0; i < 100; i++) cr_assert(finishes_within(blocked[i], PATIENCE_MS));
 }
 
-/* The one worker is held; a thread that waits does the work itself, also that of the stream it depends on. */
-Test(fake_stream, synchronising_thread_needs_no_worker, .timeout = 60) {
+/* The only worker is occupied. A thread that waits runs the work itself, also that of the stream on which it
+   depends. */
+Test(fake_stream, synchronizing_thread_needs_no_worker, .timeout = 60) {
   open_mode(1, 1);
   hal_plugin_stream_t *held = new_stream(), *first = new_stream(), *second = new_stream(), *third = new_stream();
   hal_plugin_event_t *event = new_event(0);
@@ -168,7 +170,7 @@ static void note(void *data) { order[atomic_fetch_add(&order_count, 1)] = (int)(
 
 Test(fake_stream, items_run_in_order, .timeout = 60) {
   for (int i = 0; i < 64; i++) order[i] = -1;
-  setenv("HAL_FAKE_DELAY", "200", 1); /* jitter, so that an order by luck is unlikely */
+  setenv("HAL_FAKE_DELAY", "200", 1); /* jitter, so that a correct order by chance is unlikely */
   open_mode(1, 4);
   hal_plugin_stream_t *stream = new_stream();
   for (intptr_t i = 0; i < 64; i++) must(fake_api.stream_host_call(stream, note, (void *)i));
@@ -218,7 +220,7 @@ Test(fake_stream, thousands_of_streams, .timeout = 120) {
   }
 }
 
-/* A queue of several chunks of memory, built up behind a gate: as long as it may get. */
+/* A queue of several chunks of memory, built up while a gate is closed, of the maximum length. */
 Test(fake_stream, long_queue_keeps_every_item, .timeout = 120) {
   open_mode(1, 2);
   hal_plugin_stream_t *stream = new_stream();
@@ -242,7 +244,7 @@ static void *enqueue_without_end(void *unused) {
   return NULL;
 }
 
-Test(fake_stream, who_enqueues_waits_when_a_thousand_items_are_queued, .timeout = 60) {
+Test(fake_stream, enqueuing_waits_when_a_thousand_items_are_queued, .timeout = 60) {
   open_mode(1, 2);
   shared = new_stream();
   shared_data = new_floats(16, 0), shared_ones = new_floats(16, 1);
@@ -255,7 +257,7 @@ Test(fake_stream, who_enqueues_waits_when_a_thousand_items_are_queued, .timeout 
     fake_sleep_ms(100);
   }
   cr_assert_leq(atomic_load(&enqueued), 1024 + 2 * 64, "%d items are queued", atomic_load(&enqueued));
-  hal_plugin_stream_t *const other = new_stream(); /* another stream has room */
+  hal_plugin_stream_t *const other = new_stream(); /* another stream still has capacity */
   float *const data = new_floats(16, 0);
   add_ones(other, data, shared_ones, 16);
   must(fake_api.stream_synchronize(other));
@@ -266,7 +268,7 @@ Test(fake_stream, who_enqueues_waits_when_a_thousand_items_are_queued, .timeout 
   cr_assert_eq(shared_data[0], 20000.0f);
 }
 
-Test(fake_stream, synchronize_timeout_tells_not_ready_in_time, .timeout = 60) {
+Test(fake_stream, synchronize_timeout_returns_not_ready_in_time, .timeout = 60) {
   open_mode(1, 2);
   hal_plugin_stream_t *stream = new_stream();
   fake_gate_t gate = {0};
@@ -305,7 +307,8 @@ Test(fake_stream, null_stream_is_finished_on_return) {
   cr_assert_eq(atomic_load(&gate.entered), 1);
 }
 
-/* HAL_FAKE_FAULT: the failure is the stream's, names the kernel, surfaces once, and other streams do not see it. */
+/* HAL_FAKE_FAULT: the failure belongs to the stream, names the kernel, is reported once, and does not affect other
+   streams. */
 static void one_failure(int async) {
   setenv("HAL_FAKE_FAULT", "2", 1);
   open_mode(async, 2);
@@ -313,7 +316,7 @@ static void one_failure(int async) {
   float *data = new_floats(16, 0), *ones = new_floats(16, 1);
   add_ones(stream, data, ones, 16);
   must(fake_api.stream_synchronize(stream));
-  add_ones(stream, data, ones, 16); /* the second: it is accepted, and fails as it runs */
+  add_ones(stream, data, ones, 16); /* the second launch: it is accepted, and fails when it runs */
   add_ones(other, new_floats(16, 0), ones, 16);
   must(fake_api.stream_synchronize(other));
   must_fail(fake_api.stream_synchronize(stream), HAL_INTERNAL, "add_f32_contig");
@@ -336,7 +339,7 @@ Test(fake_stream, device_synchronize_reports_a_failure_once, .timeout = 60) {
   must(fake_api.device_synchronize(0));
 }
 
-Test(fake_stream, native_handle_tells_streams_apart) {
+Test(fake_stream, native_handles_of_streams_differ) {
   open_mode(1, 1);
   void *one = NULL, *two = NULL;
   must(fake_api.stream_native(new_stream(), &one));
@@ -351,7 +354,7 @@ Test(fake_stream, the_NULL_stream_waits_for_no_other_stream, .timeout = 60) {
   fake_gate_t gate = {0};
   must(fake_api.stream_host_call(stream, fake_gate_wait, &gate));
   must(fake_api.memory_copy(stream, data, 0, other, 0, 16 * sizeof *data));
-  must(fake_api.memory_copy(NULL, other, 0, data, 0, 16 * sizeof *data)); /* a stream of no order with the first */
+  must(fake_api.memory_copy(NULL, other, 0, data, 0, 16 * sizeof *data)); /* an unordered stream with the first one */
   cr_assert_eq(other[0], 1, "finished on return");
   cr_assert_eq(data[0], 1, "the stream is still held");
   atomic_store(&gate.open, 1);
@@ -373,7 +376,7 @@ Test(fake_stream, stream_error_describes_the_failure_that_was_reported_last) {
   cr_assert_str_eq(error.op, "kernel_launch");
   cr_assert_str_eq(error.kernel, "add_f32_contig");
   must(fake_api.stream_synchronize(stream));
-  must(fake_api.stream_error(stream, &error)); /* until the next one is reported */
+  must(fake_api.stream_error(stream, &error)); /* until the next failure is reported */
   cr_assert_eq(fake_api.stream_error(other, &error), HAL_NOT_FOUND);
   cr_assert_eq(fake_api.stream_error(NULL, &error), HAL_NOT_FOUND);
 }

@@ -1,4 +1,4 @@
-/* fake_support.h: what the Criterion suites of the fake plugin share. */
+/* fake_support.h: helpers shared by the Criterion suites of the fake plugin. */
 #ifndef TEST_HAL_FAKE_SUPPORT_H_
 #define TEST_HAL_FAKE_SUPPORT_H_
 
@@ -12,7 +12,7 @@
     cr_assert_eq(must_, HAL_OK, "%s: %d: %s", #call, (int)must_, fake_message); \
   } while (0)
 
-/* The call fails with the code, and its message contains the text. */
+/* The call must fail with the code, and its message must contain the text. */
 #define must_fail(call, code, text)                                                                    \
   do {                                                                                                 \
     fake_message[0] = 0;                                                                               \
@@ -37,7 +37,8 @@ static inline hal_plugin_stream_t *new_stream(void) {
   return stream;
 }
 
-/* Events that the suite's end destroys, so that the leak checker looks at the plugin and not at the tests. */
+/* Events destroyed at the end of the suite, so that the leak checker reports leaks of the plugin and not of the
+   tests. */
 static hal_plugin_event_t *events[64];
 static size_t event_count;
 
@@ -55,7 +56,7 @@ static inline void destroy_event(hal_plugin_event_t *event) {
   must(fake_api.event_destroy(event));
 }
 
-/* Of every suite: TestSuite(name, .fini = close_plugin). */
+/* For each suite: TestSuite(name, .fini = close_plugin). */
 static inline void close_plugin(void) {
   for (size_t i = 0; i < event_count; i++) fake_api.event_destroy(events[i]);
 }
@@ -79,7 +80,7 @@ static inline float *new_floats(size_t count, float value) {
   return data;
 }
 
-/* Polls the query until the stream is done; nobody synchronises, so that only workers can do the work. */
+/* Polls the query until the stream is done. No thread synchronizes, so that only workers can run the work. */
 static inline int finishes_within(hal_plugin_stream_t *stream, int milliseconds) {
   for (int i = 0; i < milliseconds; i++) {
     if (fake_api.stream_query(stream) == HAL_OK) return 1;

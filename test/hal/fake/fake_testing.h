@@ -1,6 +1,6 @@
-/* fake_testing.h: opens libhal_fake.so and gives its table, without the HAL: for tests, the stress program and
- * benchmarks that look at the plugin alone. The plugin is searched in the directories of HAL_PLUGIN_PATH. No Criterion
- * in here. */
+/* fake_testing.h: opens libhal_fake.so and returns its function table, without the HAL: for tests, the stress
+ * program and benchmarks of the plugin alone. The plugin is searched in the directories of HAL_PLUGIN_PATH.
+ * Criterion is not used here. */
 #ifndef TEST_HAL_FAKE_TESTING_H_
 #define TEST_HAL_FAKE_TESTING_H_
 
@@ -33,7 +33,7 @@ static inline void *fake_host_mem_alloc(size_t size, size_t alignment) {
 
 static inline void fake_host_mem_free(void *ptr) { free(ptr); }
 
-static _Thread_local uint64_t fake_correlation; /* of what this thread submits */
+static _Thread_local uint64_t fake_correlation; /* of the work that this thread submits */
 static inline uint64_t fake_host_correlation(void) { return fake_correlation; }
 
 static const hal_host_api_t fake_host = {.struct_size = sizeof(hal_host_api_t),
@@ -47,7 +47,7 @@ static const hal_host_api_t fake_host = {.struct_size = sizeof(hal_host_api_t),
 
 static hal_plugin_api_t fake_api = {.struct_size = sizeof(hal_plugin_api_t)};
 
-/* Loads the plugin; ends the program with a sentence when that fails. Initialises nothing. */
+/* Loads the plugin, without initialization. On failure, prints an error message and exits. */
 static inline void fake_load(void) {
   char path[4096] = "";
 #ifdef PLUGIN_DIR
@@ -69,7 +69,7 @@ static inline void fake_load(void) {
   }
 }
 
-/* Loads and initialises. */
+/* Loads and initializes the plugin. */
 static inline void fake_open(void) {
   fake_load();
   if (fake_api.init("")) {

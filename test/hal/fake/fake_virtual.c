@@ -1,4 +1,5 @@
-/* fake_virtual.c: the fake device's virtual memory: addresses without memory, memory without addresses, other processes. */
+/* fake_virtual.c: virtual memory of the fake device: addresses without memory, memory without addresses, other
+   processes. */
 #define _GNU_SOURCE
 #include <signal.h>
 #include <sys/wait.h>
@@ -75,22 +76,22 @@ Test(fake_virtual, a_mapping_is_known_as_memory_of_its_device) {
   must(fake_api.virtual_unmap(0, range, page));
 }
 
-static void touch(void *address) { *(volatile char *)address = 1; }
+static void write_byte(void *address) { *(volatile char *)address = 1; }
 
-/* Whether a child process that writes there dies. */
+/* Returns whether a child process that writes there is terminated. */
 static int faults(void *address) {
   const pid_t child = fork();
   int status = 0;
   if (!child) {
     signal(SIGSEGV, SIG_DFL);
-    touch(address);
+    write_byte(address);
     _exit(0);
   }
   waitpid(child, &status, 0);
   return WIFSIGNALED(status);
 }
 
-Test(fake_virtual, reserved_addresses_without_memory_cannot_be_touched) {
+Test(fake_virtual, reserved_addresses_without_memory_cannot_be_accessed) {
   char *const range = reserve(1);
   cr_assert(faults(range));
   must(fake_api.virtual_map(0, range, page, create(1)));

@@ -1,12 +1,12 @@
-/* kernel_amx.c: the model of AMX's instructions against their definition (hal/kernels/pk_amx_model.h), and how a process decides whether it
- * uses the instructions (hal/ops/gemm/amx.c), on machines that answer what they are told. */
+/* kernel_amx.c: compares the model of AMX's instructions with their definition (hal/kernels/pk_amx_model.h), and
+ * tests how a process decides whether to use the instructions (hal/ops/gemm/amx.c), on mock machines. */
 #include <errno.h>
 
 #include "products.h"
 
 static pk_amx_model_t model;
 
-/* ---- configuration ------------------------------------------------------------------------------------------------------------------ */
+/* ---- configuration ---- */
 static const char *configured(pk_amx_config_t config) {
   model.fault = NULL;
   pk_amx_model_configure(&model, &config);
@@ -70,7 +70,7 @@ Test(kernel_amx, loads_fill_a_register_up_with_zeros_and_stores_write_its_shape_
   }
 }
 
-/* ---- arithmetic --------------------------------------------------------------------------------------------------------------------- */
+/* ---- arithmetic ---- */
 /* One element: `pairs` pairs of a and b, added to `start`. */
 static float dot(float start, int pairs, const float *a, const float *b) {
   pk_u16 row[32] = {0}, column[16][2] = {{0}};
@@ -86,24 +86,26 @@ static float dot(float start, int pairs, const float *a, const float *b) {
 }
 
 Test(kernel_amx, a_product_sums_first_and_second_elements_apart_and_then_adds_both) {
-  /* In one sum, 2^24 would swallow each 1; apart, the second elements are whole before they meet it. */
+  /* In one sum, 2^24 would absorb each 1. Summed separately, the second elements are complete before they are added
+     to it. */
   const float a[] = {0x1p24f, 1, 0, 1, 0, 1, 0, 1}, one[] = {1, 1, 1, 1, 1, 1, 1, 1};
   cr_assert_eq(dot(0, 4, a, one), 0x1p24f + 4);
   cr_assert_eq(dot(-0x1p24f, 4, a, one), 4);
-  /* The order of k within one of them: 1 is lost in 2^24, which then goes away. */
+  /* The order of k matters within one of the sums: 1 is lost in 2^24, which is subtracted later. */
   const float lost[] = {0x1p24f, 0, 1, 0, -0x1p24f, 0}, kept[] = {0x1p24f, 0, -0x1p24f, 0, 1, 0};
   cr_assert_eq(dot(0, 3, lost, one), 0);
   cr_assert_eq(dot(0, 3, kept, one), 1);
 }
 
 Test(kernel_amx, a_product_is_fused_and_rounds_to_the_nearest_even) {
-  /* 1.0078125^2 = 1 + 2^-6 + 2^-14: times 2^10 beside -2^10: nothing of it is rounded before the sum. */
+  /* 1.0078125^2 = 1 + 2^-6 + 2^-14: times 2^10, plus -2^10. The product is not rounded before the sum. */
   const float a[] = {0x1p10f, 0, 0x1.02p5f, 0}, b[] = {-1, 0, 0x1.02p5f, 0};
   cr_assert_eq(dot(0, 2, a, b), 0x1.02p0f * 0x1.02p0f * 0x1p10f - 0x1p10f);
   const float half[] = {0x1p24f, 0, 1, 0}, three[] = {0x1p24f, 0, 3, 0}, one[] = {1, 1, 1, 1};
   cr_assert_eq(dot(0, 2, half, one), 0x1p24f, "2^24 + 1 is a tie");
   cr_assert_eq(dot(0, 2, three, one), 0x1p24f + 4, "2^24 + 3 is a tie");
-  /* Beyond the largest float in between, within it behind: fused, so that it stays finite. */
+  /* The intermediate value exceeds the largest float and the result does not: the operation is fused, so that the
+     result is finite. */
   const float large[] = {-0x1.fep127f, 0, 0x1p64f, 0}, other[] = {1, 0, 0x1p64f, 0};
   cr_assert(isfinite(dot(0, 2, large, other)));
 }
@@ -119,16 +121,16 @@ Test(kernel_amx, subnormal_numbers_are_zeros_of_their_sign_on_both_sides) {
   cr_assert_eq(dot(0, 1, (float[]){0x1p-126f, 0}, one), 0x1p-126f, "the smallest normal number stays");
 }
 
-/* ---- the choice ------------------------------------------------------------------------------------------------------------------------ */
-static int asked;
+/* ---- the choice ---- */
+static int requests;
 static int yes(void) { return 1; }
 static int no(void) { return 0; }
-static int agrees(void) { return asked++, 0; }
+static int agrees(void) { return requests++, 0; }
 static int lacks_stack(void) { return ENOSPC; }
 static int refuses(void) { return EPERM; }
 static hal_host_kernel_fn_t base_product(void) { return pk_host_kernel_fn("gemm_bf16_tiles", PK_ISA_BASE); }
 
-/* A processor that is wrong in one element. */
+/* A processor that computes one element incorrectly. */
 static void wrong_product(const hal_host_range_t *range, void *const *args) {
   base_product()(range, args);
   pk_u16 *const result = *(pk_u16 *const *)args[0];
@@ -148,12 +150,12 @@ Test(kernel_amx, a_process_uses_the_instructions_only_where_all_agree) {
   const hal_host_kernel_fn_t model_product = pk_amx_this_machine.model;
   const pk_amx_machine_t good = {yes, agrees, base_product(), model_product};
   cr_assert_eq(choose(&good, PK_ISA_AMX, NULL, 0), PK_ISA_AMX);
-  cr_assert_eq(asked, 1);
+  cr_assert_eq(requests, 1);
   cr_assert_eq(choose(&good, PK_ISA_AVX512_BF16, NULL, 0), 0, "switched off");
   cr_assert_eq(choose(&good, PK_ISA_AMX_MODEL, NULL, 0), PK_ISA_AMX_MODEL);
   const pk_amx_machine_t lacking = {no, agrees, base_product(), model_product};
   cr_assert_eq(choose(&lacking, PK_ISA_AMX, NULL, 0), 0);
-  cr_assert_eq(asked, 1, "the system is asked only where the instructions would be used");
+  cr_assert_eq(requests, 1, "permission must be requested only if the instructions would be used");
 }
 
 Test(kernel_amx, a_refusal_is_one_line_and_no_use) {
@@ -166,7 +168,7 @@ Test(kernel_amx, a_refusal_is_one_line_and_no_use) {
   cr_assert_eq(choose(&wrong, PK_ISA_AMX, "is wrong", 1), 0);
 }
 
-/* ---- the setting: each test is a process of its own ------------------------------------------------------------------------------------- */
+/* ---- the setting: each test is a separate process ---- */
 static const char *note(int32_t want_warns) {
   int32_t warns = -1;
   const char *const line = hal_host_kernel_note(&warns);
@@ -190,7 +192,7 @@ Test(kernel_amx, the_setting_chooses_the_model) {
   cr_assert_str_eq(note(0), "bfloat16 products of the host use amx_model");
 }
 
-Test(kernel_amx, a_setting_that_is_none_is_one_warning) {
+Test(kernel_amx, an_invalid_setting_is_one_warning) {
   setenv("HAL_HOST_ISA", "amx9", 1);
   cr_assert_not_null(hal_host_kernel_find("gemm_f32_tiles"));
   const char *const line = note(1);
@@ -198,9 +200,9 @@ Test(kernel_amx, a_setting_that_is_none_is_one_warning) {
   cr_assert_null(note(1));
 }
 
-Test(kernel_amx, finding_other_kernels_asks_for_nothing) {
+Test(kernel_amx, finding_other_kernels_requests_no_permission) {
   cr_assert_not_null(hal_host_kernel_find("add_f32_contig"));
-  cr_assert_null(note(0), "the choice is made when the first product of bfloat16 is asked for");
+  cr_assert_null(note(0), "the choice is made when the first product of bfloat16 is requested");
   cr_assert_not_null(hal_host_kernel_find("gemm_bf16_tiles"));
   cr_assert_not_null(note(0));
 }

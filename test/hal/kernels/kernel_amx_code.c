@@ -1,6 +1,6 @@
-/* kernel_amx_code.c: AMX's form of bfloat16 products as the compiler made it. Where a processor lacks the instructions, or this process may
- * not use them, each raises SIGILL; the handler reads the machine code and lets the model do it, registers, addresses and steps as they
- * are encoded. Where it may use them, the processor does. */
+/* kernel_amx_code.c: the compiled AMX code of bfloat16 products. If the processor lacks the instructions, or this
+ * process may not use them, each instruction raises SIGILL. The handler then decodes the registers, addresses and
+ * steps from the machine code and runs the model. Otherwise the processor executes the instructions. */
 #define _GNU_SOURCE
 #include <signal.h>
 #include <ucontext.h>
@@ -55,7 +55,7 @@ static int decode(const unsigned char *code, const ucontext_t *context, decoded_
     at += (signed char)code[out->bytes++];
   }
   if (none && out->rm == 5) at += context->uc_mcontext.gregs[REG_RIP] + out->bytes;
-  out->address = (char *)(intptr_t)at; /* NOLINT: that is what it is */
+  out->address = (char *)(intptr_t)at; /* NOLINT: the integer is an address */
   return 1;
 }
 
@@ -96,9 +96,9 @@ static void catch_instructions(void) {
   sigaction(SIGILL, &action, NULL);
 }
 
-/* The compiled form needs AVX512-BF16's vectors around the products; sanitized builds have neither. A processor with AMX executes the
- * configuration without the system's permission and traps only at the first register: there the model would miss the configuration, so the
- * processor executes all instructions or the test does not run. */
+/* The compiled code needs the vectors of AVX512-BF16 around the products; sanitized builds have neither. A processor
+ * with AMX executes the configuration without the system's permission and traps only at the first register. The
+ * model would then miss the configuration, so the test runs only if the processor executes all instructions or none. */
 static int can_run(void) {
   if (!pk_host_kernel_fn("gemm_bf16_tiles", PK_ISA_AVX512_BF16)) {
     cr_skip_test("this processor has no AVX512-BF16, or this build or HAL_HOST_ISA does not use it");
@@ -116,7 +116,7 @@ Test(kernel_amx_code, the_compiled_form_is_right_in_all_sizes_and_layouts) {
   catch_instructions();
   products_check("AMX as compiled", pk_amx_this_machine.product, 2);
   cr_assert(traps > 1000 || pk_amx_this_machine.has(), "%ld instructions of AMX were executed", traps);
-  cr_assert_eq(model.config.palette, 0, "the state is released behind each launch");
+  cr_assert_eq(model.config.palette, 0, "the state must be released after each launch");
 }
 
 Test(kernel_amx_code, the_compiled_form_passes_its_own_check_and_equals_the_model) {

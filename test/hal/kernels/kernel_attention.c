@@ -1,5 +1,5 @@
-/* kernel_attention.c: the kernels of attention in every instruction set of this CPU: AVX2 and AVX-512 give equal bits, and the base,
- * which has no fused multiply-add, the same numbers within rounding. */
+/* kernel_attention.c: the attention kernels in each instruction set of this CPU. AVX2 and AVX-512 must produce equal
+ * bits. The base set, which has no fused multiply-add, must produce equal numbers within rounding. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdint.h>
@@ -19,7 +19,7 @@ typedef struct attention_s {
   int32_t with_bias, causal, wanted, pad;
 } attention_t;
 
-/* Result, logarithms and gradients of query, key and value, as doubles whatever they were computed in. */
+/* Result, logarithms and gradients of query, key and value, as doubles for any computed type. */
 typedef struct outputs_s {
   double data[5][MOST];
 } outputs_t;
@@ -49,7 +49,7 @@ static attention_t problem(size_t element) {
                        .wanted = 7};
 }
 
-/* Runs both kernels over operands of either type; 0 when this CPU or this build lacks the instruction set. */
+/* Runs both kernels over operands of either type; returns 0 if this CPU or this build lacks the instruction set. */
 #define DEFINE_COMPUTE(T, token)                                                                              \
   static int compute_##token(int isa, outputs_t *out) {                                                       \
     static T operands[4][MOST], results[5][MOST];                                                             \

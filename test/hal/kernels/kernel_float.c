@@ -1,5 +1,6 @@
-/* kernel_float.c: the float32 functions of hal/kernels/pk_float.h, pk_angle.h and pk_single.h at every 997th float of the whole range, against the
- * C library's functions in double, in every instruction set; which bits must be the same. */
+/* kernel_float.c: the float32 functions of hal/kernels/pk_float.h, pk_angle.h and pk_single.h at every 997th float
+ * of the whole range, in each instruction set, compared with functions of the C library in double precision. It also tests which
+ * bits must be equal. */
 #include <criterion/criterion.h>
 #include <float.h>
 #include <math.h>
@@ -13,7 +14,7 @@
 
 enum { CHUNK = 4096 };
 #define MAX_ULPS 0.8
-#define STEP 997u /* prime: every exponent and sign with 8,414 different fractions each */
+#define STEP 997u /* prime: each exponent and sign, with 8,414 different fractions each */
 
 static float of_bits(uint32_t bits) {
   float x;
@@ -41,7 +42,7 @@ static double error_in_ulps(float got, double want) {
   return fabs((double)got - want) / ldexp(1, exponent - FLT_MANT_DIG);
 }
 
-/* Runs a kernel in one instruction set: 0 when this CPU or this build lacks it. */
+/* Runs a kernel in one instruction set; returns 0 if this CPU or this build lacks it. */
 static int compute(const char *name, int isa, float *out, float *a, float *b, uint64_t n) {
   hal_host_kernel_fn_t fn = pk_host_kernel_fn(name, isa);
   if (!fn) return 0;
@@ -69,8 +70,8 @@ static int compute_strided(const char *name, int isa, float *out, float *a, uint
 
 static int same(float x, float y) { return memcmp(&x, &y, sizeof x) == 0 || (isnan(x) && isnan(y)); }
 
-/* Computes in instruction set `isa`, requires the bits of the sets from `like` on before it, and gives the result. 0 = there is no
- * such set here. */
+/* Computes in instruction set `isa`, requires bits equal to those of each earlier set from `like` on, and returns
+ * the result. Returns 0 if the set is missing. */
 static int compute_alike(const char *name, int isa, int like, float *out, float *a, float *b, uint64_t n) {
   static float before[CHUNK];
   if (!compute(name, isa, out, a, b, n)) {
@@ -100,7 +101,7 @@ static const struct {
                  {"atanh", atanh, 0.8}};
 enum { FUNCTIONS = sizeof functions / sizeof functions[0] };
 
-/* Those with fused multiply-add agree with each other; the base has none and rounds otherwise. */
+/* The sets with fused multiply-add agree with each other; the base set has none and rounds differently. */
 static void check(const char *name, double (*reference)(double), double ulps, float *a, uint64_t n) {
   static float out[CHUNK];
   for (int isa = PK_ISA_BASE; isa < PK_ISA_COUNT; isa++) {
@@ -128,7 +129,7 @@ Test(kernel_float, unary_functions_are_within_their_error_at_every_997th_float_i
   }
 }
 
-/* A vector loop, the rest of one, and a loop over strided elements: fused or not, all alike. */
+/* A vector loop, its remainder, and a loop over strided elements agree, fused or not. */
 Test(kernel_float, a_result_does_not_depend_on_its_place_nor_on_strides) {
   enum { N = 100 };
   static float a[CHUNK], together[CHUNK], spread[2 * N], strided[2 * N];
@@ -153,7 +154,7 @@ Test(kernel_float, a_result_does_not_depend_on_its_place_nor_on_strides) {
   }
 }
 
-Test(kernel_float, sin_cos_and_tan_do_not_depend_on_their_neighbours) {
+Test(kernel_float, sin_cos_and_tan_do_not_depend_on_adjacent_elements) {
   static const char *const names[] = {"sin_f32_contig", "cos_f32_contig", "tan_f32_contig"};
   static float near[CHUNK], mixed[CHUNK], alone[CHUNK], among[CHUNK];
   for (int i = 0; i < CHUNK; i++) near[i] = mixed[i] = (float)i * 1.37f - 2000.0f;
@@ -167,7 +168,7 @@ Test(kernel_float, sin_cos_and_tan_do_not_depend_on_their_neighbours) {
   }
 }
 
-/* Python's remainder and floor division: the sign of the divisor. */
+/* Python's remainder and floor division: the result has the sign of the divisor. */
 static double python_remainder(double x, double y) {
   const double r = fmod(x, y);
   return r != 0 && (r < 0) != (y < 0) ? r + y : r;
@@ -178,7 +179,7 @@ static double floor_division(double x, double y) {
   return whole == 0 ? copysign(0, x / y) : whole;
 }
 
-/* div_floor divides what it has rounded to float, as CPU torch does. Large arguments of tan are the C library's. */
+/* div_floor divides the operands rounded to float, like CPU PyTorch. For large arguments, tan calls the C library. */
 static const struct {
   const char *name;
   double (*reference)(double, double);
@@ -208,7 +209,7 @@ static uint32_t random_bits(uint64_t *state) {
   return (uint32_t)(*state >> 32);
 }
 
-/* Random bits; exponents that give a finite power; numbers of like size, small whole ones. */
+/* Random bits, exponents with a finite power, numbers of similar size, small integers. */
 static void random_operands(int kind, uint64_t *state, float *a, float *b) {
   for (int i = 0; i < CHUNK; i++) {
     const uint32_t first = random_bits(state), second = random_bits(state);
@@ -238,7 +239,7 @@ Test(kernel_float, binary_functions_are_within_their_error_and_follow_annex_f) {
   }
 }
 
-/* Quotients on both sides of where the quick way ends, next to whole numbers. */
+/* Quotients on both sides of the limit of the fast path, close to integers. */
 Test(kernel_float, remainders_next_to_whole_quotients_are_exact) {
   static float a[CHUNK], b[CHUNK];
   uint64_t state = 7;
@@ -254,7 +255,7 @@ Test(kernel_float, remainders_next_to_whole_quotients_are_exact) {
   }
 }
 
-Test(kernel_float, an_operand_given_as_a_number_gives_the_bits_of_one_given_as_a_tensor) {
+Test(kernel_float, a_scalar_operand_produces_the_same_bits_as_a_tensor_operand) {
   static const float numbers[] = {2.5f, -3.0f, 0.0f, INFINITY, NAN, 1e-30f};
   static float a[CHUNK], b[CHUNK], tensor[CHUNK], number[CHUNK];
   for (int i = 0; i < CHUNK; i++) a[i] = i < SPECIAL ? special[i] : (float)i * 0.37f - 600.0f;

@@ -1,5 +1,6 @@
-/* kernel_half.c: half precision on the host (hal/kernels/pk_widen.h): conversions as this CPU does them best against those that every CPU
- * does, and element-wise kernels against the same made of single elements, over rows of all kinds. */
+/* kernel_half.c: half precision on the host (hal/kernels/pk_widen.h). Compares the fastest conversions of this CPU
+ * with the portable ones, and element-wise kernels over rows of all kinds with the same kernels run on single
+ * elements. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -33,7 +34,7 @@ Test(kernel_half, every_number_of_half_precision_widens_alike_and_comes_back) {
   }
 }
 
-/* Against the nearest two numbers of half precision, of which the one with an even last bit wins a tie. */
+/* Compares with the two nearest half-precision numbers; for a tie, the number with an even last bit is expected. */
 static void check_rounding(int dtype, const float *x, const pk_u16 *got, int n) {
   float value[2];
   for (int i = 0; i < n; i++) {
@@ -44,7 +45,7 @@ static void check_rounding(int dtype, const float *x, const pk_u16 *got, int n) 
     pk_half_runs(dtype, 0)->widen(value, &got[i], 1);
     cr_assert(!isnan(value[0]) && signbit(value[0]) == signbit(x[i]), "dtype %d, %a became %a", dtype, (double)x[i],
               (double)value[0]);
-    if (isinf(value[0]) || isinf(x[i])) { /* from half a step above the largest number on */
+    if (isinf(value[0]) || isinf(x[i])) { /* from half a step above the largest number */
       const double limit = dtype == PK_RUNS_F16 ? 65520.0 : 0x1.ffp127;
       cr_assert_eq(!!isinf(value[0]), fabs((double)x[i]) >= limit, "dtype %d, %a became %a", dtype, (double)x[i],
                    (double)value[0]);
@@ -69,7 +70,7 @@ Test(kernel_half, floats_are_rounded_to_the_nearest_and_ties_to_even) {
       for (uint64_t bits = 0; bits < UINT64_C(1) << 32;) {
         int n = 0;
         for (; n < CHUNK && bits < UINT64_C(1) << 32;
-             n++, bits += 997 * 16 + 16) { /* the last bits: ties are among them */
+             n++, bits += 997 * 16 + 16) { /* the last bits: these include ties */
           const uint32_t b = (uint32_t)bits & ~(uint32_t)0xfff;
           memcpy(&x[n], &b, sizeof b);
           if (n % 3 == 0) x[n] = nextafterf(x[n], INFINITY);
@@ -81,7 +82,7 @@ Test(kernel_half, floats_are_rounded_to_the_nearest_and_ties_to_even) {
   }
 }
 
-Test(kernel_half, runs_of_any_length_are_converted_and_nothing_behind_them) {
+Test(kernel_half, runs_of_any_length_are_converted_and_nothing_after_them) {
   static pk_u16 half[64], back[64];
   static float wide[64], whole[64];
   for (int dtype = 0; dtype < PK_RUNS_COUNT; dtype++) {
@@ -101,7 +102,7 @@ Test(kernel_half, runs_of_any_length_are_converted_and_nothing_behind_them) {
   }
 }
 
-/* ---- kernels -------------------------------------------------------------------------------------------------------------------- */
+/* ---- kernels ---- */
 typedef struct {
   int dtype;
   const char *name;
@@ -130,7 +131,7 @@ static void launch(const kernel_t *kernel, void *const *operands, const pk_rows_
   found->fn(&range, args);
 }
 
-/* Every element by itself: a launch of one element at its place. */
+/* Computes each element in a separate launch of one element at its position. */
 static void one_by_one(const kernel_t *kernel, char *const *operands, const pk_rows_t *rows, pk_u64 n) {
   const pk_rows_t one = {.ndim = 1, .size = {1}, .stride = {{1}, {1}, {1}, {1}}};
   const int bytes = strncmp(kernel->name, "gt_", 3) == 0 ? 1 : 2;
@@ -155,7 +156,7 @@ static void compare(const kernel_t *kernel, const pk_rows_t *rows, pk_u64 n) {
   for (int k = 0; k < 3; k++)
     for (int i = 0; i < 8 * MOST; i++) {
       state = state * UINT64_C(6364136223846793005) + 1;
-      operand[k][i] = (pk_u16)(state >> 48); /* NaN and infinity among them */
+      operand[k][i] = (pk_u16)(state >> 48); /* including NaN and infinity */
     }
   memset(got, 0x5a, sizeof got), memset(want, 0x5a, sizeof want);
   char *mine[4] = {(char *)(got + MOST)}, *other[4] = {(char *)(want + MOST)};
@@ -173,7 +174,7 @@ static void compare(const kernel_t *kernel, const pk_rows_t *rows, pk_u64 n) {
               (int)n, i - MOST, got[i], want[i]);
 }
 
-Test(kernel_half, an_element_does_not_depend_on_its_neighbours_nor_on_strides) {
+Test(kernel_half, an_element_does_not_depend_on_adjacent_elements_nor_on_strides) {
   static const pk_rows_t layouts[] = {
       {.ndim = 1, .stride = {{1}, {1}, {1}, {1}}},
       {.ndim = 1, .stride = {{1}, {1}, {0}, {1}}},

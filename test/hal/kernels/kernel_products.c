@@ -1,5 +1,5 @@
-/* kernel_products.c: the kernels of bfloat16 products in each instruction set, and in AMX's form on the model of its instructions,
- * against double precision and against each other (hal/ops/gemm/gemm_half.h). */
+/* kernel_products.c: the kernels of bfloat16 products in each instruction set, and the AMX variant on the model of
+ * its instructions, compared with double precision and with each other (hal/ops/gemm/gemm_half.h). */
 #include "products.h"
 
 static const char *const names[PK_ISA_COUNT] = {"base", "avx2", "avx512", "avx512_bf16", "amx", "amx_model"};
@@ -12,7 +12,7 @@ Test(kernel_products, bfloat16_is_right_in_all_sizes_and_layouts_in_each_instruc
   }
 }
 
-/* Whole numbers, of which no order of summation is rounded, are equal in bits in all forms. */
+/* Integers, whose sums are exact in any order, produce equal bits in all variants. */
 Test(kernel_products, whole_numbers_are_equal_in_all_instruction_sets) {
   const hal_host_kernel_fn_t base = pk_host_kernel_fn("gemm_bf16_tiles", PK_ISA_BASE);
   for (int isa = 1; isa < PK_ISA_COUNT; isa++) {
@@ -21,7 +21,7 @@ Test(kernel_products, whole_numbers_are_equal_in_all_instruction_sets) {
   }
 }
 
-/* A launch in parts, as threads take it, gives the bits of the whole. */
+/* A launch split into parts, as threads run it, produces the bits of the whole launch. */
 Test(kernel_products, bits_do_not_depend_on_tiles) {
   const product_t whole = {100, 120, 600, 1, PLAIN, 1, 0, 0, 0, 0};
   for (int isa = 0; isa < PK_ISA_COUNT; isa++) {
@@ -39,7 +39,7 @@ Test(kernel_products, bits_do_not_depend_on_tiles) {
   }
 }
 
-/* NaN and infinities go through, in whatever order they meet. */
+/* NaN and infinities propagate in any order of summation. */
 Test(kernel_products, infinities_and_nan_reach_their_elements_and_no_others) {
   enum { N = 40, K = 70 };
   for (int isa = 0; isa < PK_ISA_COUNT; isa++) {

@@ -1,4 +1,4 @@
-/* products.h: products of bfloat16 by a kernel, against the same in double precision. */
+/* products.h: bfloat16 products of a kernel, compared with the same in double precision. */
 #ifndef TEST_PRODUCTS_H_
 #define TEST_PRODUCTS_H_
 
@@ -13,14 +13,14 @@
 #include "kernels/pk_amx.h"
 #include "ops/gemm/gemm_args.h"
 
-/* How the elements of the operands lie in memory. */
+/* The memory layout of the operands. */
 enum { PLAIN = 0, A_TURNED = 1, B_TURNED = 2, SPACED = 4, RESULT_TURNED = 8, LAYOUTS = 16 };
 
 typedef struct product_s {
   int m, n, k, batch, layout;
   float alpha, beta;
   int tile_m, tile_n; /* 0: one tile */
-  int whole;          /* whole numbers, of which no sum is rounded */
+  int whole;          /* integers whose sums are exact */
 } product_t;
 
 static inline float widened(pk_u16 bits) {
@@ -30,13 +30,13 @@ static inline float widened(pk_u16 bits) {
   return x;
 }
 
-static inline pk_u16 narrowed(float x) { /* to nearest, ties to even; no NaN */
+static inline pk_u16 narrowed(float x) { /* to nearest, ties to even; NaN is not supported */
   pk_u32 bits;
   memcpy(&bits, &x, sizeof bits);
   return (pk_u16)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-/* A matrix of `rows` x `columns`, `batch` times, in memory of its own. */
+/* A matrix of `rows` x `columns`, `batch` times, in newly allocated memory. */
 typedef struct operand_s {
   pk_u16 *data;
   pk_i64 row, column, batch;
@@ -65,7 +65,7 @@ static inline double operand_at(const operand_t *x, int batch, int i, int j) {
 
 static inline pk_i64 tiles_of(int size, int tile) { return (size + tile - 1) / tile; }
 
-/* Runs the kernel on `parts` shares of the launch, and gives the result, to be freed. */
+/* Runs the kernel on `parts` shares of the launch and returns the result; the caller frees it. */
 static inline operand_t product_run(hal_host_kernel_fn_t fn, const product_t *p, operand_t *a, operand_t *b,
                                     operand_t *self) {
   const int spaced = p->layout & SPACED ? 1 : 0;
@@ -100,7 +100,8 @@ static inline operand_t product_run(hal_host_kernel_fn_t fn, const product_t *p,
   return result;
 }
 
-/* Every element against double precision: the bound of sums in float of any order, and one rounding to bfloat16. */
+/* Compares each element with double precision. The bound is that of float sums in any order, plus one rounding to
+   bfloat16. */
 static inline void product_check(const char *who, hal_host_kernel_fn_t fn, const product_t *p) {
   operand_t a, b, self;
   operand_t result = product_run(fn, p, &a, &b, &self);

@@ -1,4 +1,4 @@
-/* Tests of hal_memory_copy_2d and hal_memory_copy_batch: bytes against memcpy, and what is refused. */
+/* Tests of hal_memory_copy_2d and hal_memory_copy_batch: bytes compared with memcpy, and rejected calls. */
 #include "support.h"
 
 #include <stdint.h>
@@ -69,7 +69,7 @@ Test(copy_many, rows_are_recorded_and_replayed) {
   hal_program_destroy(program);
 }
 
-Test(copy_many, what_is_wrong_with_a_rectangle_is_told_with_its_numbers) {
+Test(copy_many, an_invalid_rectangle_is_reported_with_its_numbers) {
   hal_copy_2d_t desc;
   open_fake();
   desc = rectangle(10, 4, 9, 10);
@@ -91,7 +91,7 @@ Test(copy_many, what_is_wrong_with_a_rectangle_is_told_with_its_numbers) {
   cr_assert_arr_eq(got, expected, ROOM);
 }
 
-/* Against a table of all bytes: whether two rectangles of one memory share one. */
+/* Compares with a table of all bytes: whether two rectangles of one block of memory overlap. */
 Test(copy_many, rectangles_that_share_a_byte_are_refused_and_no_others) {
   static uint8_t used[4096];
   int shared = 0, apart = 0;
@@ -99,18 +99,18 @@ Test(copy_many, rectangles_that_share_a_byte_are_refused_and_no_others) {
   for (unsigned i = 0; i < 4000; i++) {
     const size_t width = 1 + i % 5, height = 1 + i / 5 % 4, pitch = width + i / 20 % 6;
     const size_t other = i / 120 % 3 ? pitch : width + i / 7 % 9, dst = i * 7 % 60, src = i * 13 % 60;
-    int touches = 0;
+    int overlaps = 0;
     memset(used, 0, sizeof used);
     for (size_t row = 0; row < height; row++) memset(used + dst + row * pitch, 1, width);
     for (size_t row = 0; row < height; row++)
-      for (size_t x = 0; x < width; x++) touches |= used[src + row * other + x];
+      for (size_t x = 0; x < width; x++) overlaps |= used[src + row * other + x];
     hal_copy_2d_t desc = rectangle(width, height, pitch, other);
     desc.dst = device + dst, desc.src = device + src, desc.src_device = 0;
-    if (touches)
+    if (overlaps)
       assert_fails(hal_memory_copy_2d(NULL, &desc), HAL_INVALID_ARGUMENT, "overlap");
     else
       assert_ok(hal_memory_copy_2d(NULL, &desc));
-    shared += touches, apart += !touches;
+    shared += overlaps, apart += !overlaps;
   }
   cr_assert(shared > 500 && apart > 500, "%d and %d", shared, apart);
 }
@@ -167,7 +167,7 @@ Test(copy_many, a_batch_is_as_many_copies_whatever_its_length) {
   }
 }
 
-Test(copy_many, what_is_wrong_with_a_copy_of_a_batch_is_told_with_its_number) {
+Test(copy_many, an_invalid_copy_of_a_batch_is_reported_with_its_index) {
   open_fake();
   hal_copy_t list[] = {{device, bytes, 8, 0, HAL_HOST}, {NULL, bytes, 8, 0, HAL_HOST}};
   assert_fails(hal_memory_copy_batch(NULL, list, 2, sizeof *list), HAL_INVALID_ARGUMENT,

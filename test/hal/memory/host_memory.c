@@ -1,4 +1,4 @@
-/* host_memory.c: page-locked host memory: cache, uses by streams, owner query, statistics, mistakes. */
+/* host_memory.c: page-locked host memory: cache, uses by streams, owner query, statistics, invalid calls. */
 #define _POSIX_C_SOURCE 200809L
 #include <criterion/criterion.h>
 
@@ -29,7 +29,7 @@ static void expect_misuse(hal_status_t status, hal_status_t code, const char *te
   cr_expect_not_null(strstr(hal_error_message(), text), "no \"%s\" in: %s", text, hal_error_message());
 }
 
-/* Uses `size` bytes at `address` on a stream that does not go on by itself. */
+/* Uses `size` bytes at `address` on a stream that does not progress automatically. */
 static void use_held(hal_stream_t *stream, void *address, size_t size) {
   double_enqueue(stream, address, size);
   stream->direct.handle->held = 1;
@@ -62,7 +62,7 @@ Test(host_memory, a_class_holds_its_sizes_and_wastes_at_most_a_quarter_above_1_M
     const uint32_t class = hal_mem_host_class(size, &rounded);
     cr_assert(class < HAL_MEM_HOST_CLASSES && rounded >= size);
     cr_assert(class == last ? rounded == before || size == 1 : class > last && size > before,
-              "size %zu: class %u of %zu behind class %u of %zu", size, class, rounded, last, before);
+              "size %zu: class %u of %zu after class %u of %zu", size, class, rounded, last, before);
     cr_assert_eq(hal_mem_host_class(rounded, &before), class, "a block comes back to its class");
     cr_assert(size <= MIB || rounded - size < rounded / 4);
     before = rounded, last = class;
@@ -213,7 +213,7 @@ Test(host_memory, an_address_in_use_is_found_from_its_first_to_its_last_byte) {
   expect_misuse(hal_host_find(&local, &device), HAL_NOT_FOUND, "not page-locked");
   give(a);
   expect_misuse(hal_host_find(a, &device), HAL_NOT_FOUND, "not page-locked");
-  cr_expect_eq(device, 7, "untouched on failure");
+  cr_expect_eq(device, 7, "must be unchanged on failure");
   cr_assert_eq(double_close(), 0);
 }
 
@@ -281,13 +281,13 @@ Test(host_memory, sizes_that_no_machine_has_and_devices_out_of_range_are_refused
     cr_expect_eq(hal_host_reset_accumulated_stats(devices[i]), HAL_OUT_OF_RANGE);
     if (devices[i] != -1) cr_expect_eq(hal_host_empty_cache(devices[i]), HAL_OUT_OF_RANGE);
   }
-  cr_expect_eq(address, &address, "untouched on failure");
+  cr_expect_eq(address, &address, "must be unchanged on failure");
   cr_assert_eq(double_close(), 0);
 }
 
 /* ---- no memory ---- */
 
-Test(host_memory, the_cache_and_pending_blocks_are_given_back_before_giving_up) {
+Test(host_memory, the_cache_and_pending_blocks_are_freed_before_an_allocation_fails) {
   double_.total = 8 * MIB;
   cr_assert_eq(double_open(1, 0), HAL_OK);
   give(take(3 * MIB));
@@ -310,7 +310,7 @@ Test(host_memory, the_cache_and_pending_blocks_are_given_back_before_giving_up) 
 
 static void give_later(void *address) { give(address); }
 
-Test(host_memory, what_a_deferred_function_frees_makes_room) {
+Test(host_memory, memory_freed_by_a_deferred_function_is_available) {
   double_.total = 8 * MIB;
   cr_assert_eq(double_open(1, 0), HAL_OK);
   char *held = take(6 * MIB);
@@ -321,11 +321,11 @@ Test(host_memory, what_a_deferred_function_frees_makes_room) {
   cr_assert_eq(double_close(), 0);
 }
 
-Test(host_memory, other_failures_of_the_plugin_are_told_and_leave_nothing_behind) {
+Test(host_memory, other_failures_of_the_plugin_are_reported_and_leak_nothing) {
   void *address = NULL;
   cr_assert_eq(double_open(1, 0), HAL_OK);
   double_.fail_after[HAL_SLOT_host_alloc] = 1;
-  expect_misuse(hal_host_allocate(0, 64, &address), HAL_INTERNAL, "told to fail");
+  expect_misuse(hal_host_allocate(0, 64, &address), HAL_INTERNAL, "set to fail");
   cr_expect_eq(stats_of(0).allocations.current, 0);
   give(take(64));
   double_.fail_after[HAL_SLOT_host_free] = 1;
@@ -356,7 +356,7 @@ Test(host_memory, no_failing_malloc_of_the_host_loses_memory) {
   cr_assert_eq(double_close(), 0);
 }
 
-Test(host_memory, what_nobody_freed_survives_the_end_of_the_device) {
+Test(host_memory, blocks_in_use_survive_the_shutdown_of_the_device) {
   cr_assert_eq(double_open(1, 0), HAL_OK);
   char *held = take(100), *cached = take(5000);
   give(cached);
@@ -364,7 +364,7 @@ Test(host_memory, what_nobody_freed_survives_the_end_of_the_device) {
   cr_expect_eq(double_close(), 1, "the block in use, and it alone");
   cr_expect_eq(held[99], 5);
   hal_life.closed = 1;
-  cr_expect_eq(hal_host_free(held), HAL_OK, "there is no plugin to give it to");
+  cr_expect_eq(hal_host_free(held), HAL_OK, "there is no plugin that could free it");
   int32_t device;
   cr_expect_eq(hal_host_find(held, &device), HAL_NOT_FOUND);
   free(held);

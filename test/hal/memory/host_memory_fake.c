@@ -1,4 +1,4 @@
-/* host_memory_fake.c: page-locked host memory on the fake device, whose streams are late by HAL_FAKE_DELAY. */
+/* host_memory_fake.c: page-locked host memory on the fake device, whose streams are delayed by HAL_FAKE_DELAY. */
 #define _POSIX_C_SOURCE 200809L
 #include <string.h>
 #include <sys/wait.h>
@@ -37,7 +37,7 @@ Test(host_memory_fake, memory_freed_while_a_late_stream_copies_keeps_its_values)
     assert_ok(hal_memory_copy(stream, hal_memory_block_address(block[i]), 0, staging, HAL_HOST, COUNT));
     assert_ok(hal_host_free(staging));
   }
-  cr_assert_eq(hal_stream_query(stream), HAL_NOT_READY, "nobody waited: HAL_FAKE_DELAY holds the stream up");
+  cr_assert_eq(hal_stream_query(stream), HAL_NOT_READY, "no thread waited: HAL_FAKE_DELAY delays the stream");
   for (int i = 0; i < ROUNDS; i++) {
     assert_ok(hal_memory_copy(stream, back[i], HAL_HOST, hal_memory_block_address(block[i]), 0, COUNT));
     hal_memory_release(block[i]);
@@ -71,7 +71,7 @@ Test(host_memory_fake, kernels_address_page_locked_memory_of_their_own_plugin_on
   assert_ok(hal_host_free(pinned));
 }
 
-Test(host_memory_fake, statistics_of_a_device_that_nobody_used_are_zeros_and_start_nothing) {
+Test(host_memory_fake, host_statistics_of_an_unused_device_are_zero_and_do_not_initialize_it) {
   hal_host_stats_t stats;
   memset(&stats, 0xff, sizeof stats);
   stats.struct_size = sizeof stats;
@@ -109,14 +109,14 @@ Test(host_memory_fake, closing_waits_for_streams_of_every_device) {
   hal_registry_close();
   int32_t device;
   cr_assert_eq(hal_host_find(address[0], &device), HAL_NOT_FOUND);
-  cr_assert_eq(hal_memory_find(address[0], &device), HAL_NOT_FOUND, "no plugin is asked after its shutdown");
+  cr_assert_eq(hal_memory_find(address[0], &device), HAL_NOT_FOUND, "no plugin may be queried after its shutdown");
 }
 
-/* What a forked child does with memory of its parent; gives 0 when all is as promised. */
+/* The calls of a forked child on memory of its parent. Returns 0 if all behave as documented. */
 static int child(char *pinned) {
   void *address = NULL;
   int32_t device;
-  if (pinned[COUNT - 1] != 9) return 1; /* it is host memory: still there */
+  if (pinned[COUNT - 1] != 9) return 1; /* it is host memory and still mapped */
   if (hal_host_find(pinned, &device) != HAL_NOT_FOUND) return 2;
   if (hal_host_record_stream(pinned, NULL) != HAL_NOT_FOUND) return 3;
   if (hal_host_free(pinned) != HAL_OK) return 4;

@@ -122,7 +122,7 @@ Test(memory_config, blocks_above_max_split_size_stay_whole) {
   hal_memory_release(big);
   hal_block_t *small = take(3 * MIB);
   cr_expect_eq(double_.live_count, 2u, "the 64 MiB are kept for large requests");
-  hal_block_t *again = take(60 * MIB); /* at most 20 MiB larger: reused whole */
+  hal_block_t *again = take(60 * MIB); /* at most 20 MiB larger: reused as a whole */
   cr_expect_eq(double_.live_count, 2u);
   cr_expect_eq(double_stats(0).allocated_bytes[0].current, (int64_t)(64 * MIB + 3 * MIB));
   hal_memory_release(again);
@@ -136,7 +136,7 @@ Test(memory_config, blocks_above_max_split_size_stay_whole) {
   cr_assert_eq(double_close(), 0);
 }
 
-Test(memory_config, garbage_collection_gives_the_oldest_segments_back_first) {
+Test(memory_config, garbage_collection_frees_the_oldest_segments_first) {
   setenv("PYTORCH_ALLOC_CONF", "garbage_collection_threshold:0.5", 1);
   cr_assert_eq(double_open(1, 0), HAL_OK);
   cr_assert_eq(hal_memory_set_limit(0, 400 * MIB), HAL_OK);
@@ -144,7 +144,7 @@ Test(memory_config, garbage_collection_gives_the_oldest_segments_back_first) {
   hal_memory_release(b);
   cr_assert_eq(hal_memory_allocate(0, double_stream(0, 1), 20 * MIB, &d), HAL_OK);
   hal_memory_release(a);
-  hal_block_t *c = take(100 * MIB); /* 110 MiB reserved and 100 more: over 200 */
+  hal_block_t *c = take(100 * MIB); /* 110 MiB are reserved, and 100 MiB more exceed 200 MiB */
   cr_expect_eq(double_stats(0).num_device_free, 1);
   cr_expect_eq(double_.live_bytes, 160 * MIB, "the 50 MiB are gone, which were released before the 40");
   hal_memory_release(c), hal_memory_release(d);

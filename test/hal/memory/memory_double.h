@@ -1,6 +1,6 @@
-/* memory_double.h: a device in the test's hands, for the allocator's suites. Memory is malloc's; streams do work only
- * when the test says so, or when somebody waits; every slot can be made to fail; memory that is freed while queued work
- * uses it is noticed. It stands in the registry's place, so that the allocator is tested alone. */
+/* memory_double.h: a mock device for the allocator's suites, controlled by the test. Its memory is allocated by
+ * malloc. Streams run work only if the test requests it or a thread waits. Each slot can be set to fail. Memory that
+ * is freed while queued work uses it is detected. It replaces the registry, so that the allocator is tested alone. */
 #ifndef TEST_HAL_MEMORY_DOUBLE_H_
 #define TEST_HAL_MEMORY_DOUBLE_H_
 
@@ -15,8 +15,8 @@ enum { DOUBLE_STREAMS = 8, DOUBLE_SEGMENTS = 4096, DOUBLE_USES = 256, DOUBLE_DEV
 
 struct hal_plugin_stream_s {
   uint64_t queued, done; /* work items */
-  int held;              /* waiting does not finish the work: somebody else must */
-  hal_status_t failure;  /* asynchronous, not yet surfaced */
+  int held;              /* waiting does not complete the work: another thread must */
+  hal_status_t failure;  /* asynchronous, not yet reported */
 };
 
 struct hal_plugin_event_s {
@@ -40,7 +40,7 @@ static struct {
     char *address;
     size_t size;
   } segments[DOUBLE_SEGMENTS];
-  size_t live_count, live_bytes, total; /* total: what the device has; 0 = all that malloc gives */
+  size_t live_count, live_bytes, total; /* total: the memory of the device; 0 = no limit */
   double_use_t uses[DOUBLE_USES];
   int use_count, violations, live_events;
   int fail_after[HAL_SLOT_COUNT]; /* the n-th call from now on fails; 0 = none */
@@ -50,11 +50,11 @@ static struct {
 
 #define DOUBLE_FN __attribute__((unused)) static
 
-/* Counts a call; the lock is held. Gives the failure that was asked for. */
+/* Counts a call and returns the failure that the test has set. The caller holds the lock. */
 static hal_status_t double_enter(uint32_t slot) {
   double_.calls[slot]++;
   if (!double_.fail_after[slot] || --double_.fail_after[slot]) return HAL_OK;
-  return hal_host->error_set(double_.fail_with, 0, "the double was told to fail");
+  return hal_host->error_set(double_.fail_with, 0, "the mock device was set to fail");
 }
 
 #define DOUBLE_ENTER(name)                                     \
@@ -71,13 +71,13 @@ static hal_status_t double_enter(uint32_t slot) {
     return result_;                        \
   } while (0)
 
-/* Waits for a mark of a stream; the lock is held. */
+/* Waits for a mark of a stream. The caller holds the lock. */
 static void double_wait(hal_plugin_stream_t *stream, uint64_t mark) {
   while (stream->held && stream->done < mark) pthread_cond_wait(&double_.changed, &double_.lock);
   if (stream->done < mark) stream->done = mark;
 }
 
-/* Makes a segment; the lock is held. */
+/* Creates a segment. The caller holds the lock. */
 static hal_status_t double_acquire(size_t size, void **out_ptr) {
   size_t i = 0;
   if (double_.total && (size > double_.total || double_.live_bytes > double_.total - size)) {
@@ -105,7 +105,7 @@ static hal_status_t double_host_alloc(int32_t device, size_t size, uint32_t flag
   DOUBLE_LEAVE(double_acquire(size, out_ptr));
 }
 
-/* Frees a segment; the lock is held. */
+/* Frees a segment. The caller holds the lock. */
 static hal_status_t double_release(void *ptr) {
   size_t i = 0;
   while (i < DOUBLE_SEGMENTS && double_.segments[i].address != ptr) i++;
@@ -231,7 +231,8 @@ DOUBLE_FN hal_stream_t *double_stream(int32_t device, int id) {
   return id ? &double_.streams[device][id] : &hal_devices[device].default_stream;
 }
 
-/* Puts the double into the registry's place, with `devices` devices. Gives the status of the allocators' creation. */
+/* Replaces the registry by the mock device, with `devices` devices. Returns the status of the creation of the
+   allocators. */
 DOUBLE_FN hal_status_t double_open(int32_t devices, uint64_t flags) {
   hal_plugin_t *plugin = &hal_registry.plugins[0];
   plugin->api.struct_size = sizeof(plugin->api);
@@ -256,7 +257,7 @@ DOUBLE_FN hal_status_t double_open(int32_t devices, uint64_t flags) {
   plugin->api.event_record = double_event_record;
   plugin->api.event_query = double_event_query;
   plugin->api.event_synchronize = double_event_synchronize;
-  plugin->layers = HAL_LAYER_TAIL; /* the other slots take the host's defaults */
+  plugin->layers = HAL_LAYER_TAIL; /* the other slots use the host's defaults */
   plugin->device_count = devices;
   plugin->info.name = "double";
   plugin->state = HAL_PLUGIN_READY;
@@ -283,7 +284,8 @@ DOUBLE_FN hal_status_t double_open(int32_t devices, uint64_t flags) {
   return HAL_OK;
 }
 
-/* Ends the allocators. Gives what is wrong then: segments and events not freed, memory freed under running work. */
+/* Destroys the allocators. Returns the number of errors found: leaked segments and events, and memory freed while
+   running work used it. */
 DOUBLE_FN long double_close(void) {
   for (int32_t i = 0; i < hal_registry.device_count; i++) {
     hal_devices[i].ready = 0;

@@ -1,4 +1,4 @@
-/* Tests of hal_memory_prefetch, hal_memory_advise and of the names of objects. */
+/* Tests of hal_memory_prefetch, hal_memory_advise and object names. */
 #define _DEFAULT_SOURCE /* mincore */
 #include "support.h"
 
@@ -19,7 +19,7 @@ static void open_fake(void) {
   device = hal_memory_block_address(block);
 }
 
-/* How many pages of the memory are there. */
+/* Returns the number of resident pages. */
 static size_t present(void) {
   const size_t page = (size_t)sysconf(_SC_PAGESIZE), pages = ROOM / page;
   unsigned char in[ROOM / 4096];

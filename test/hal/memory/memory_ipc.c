@@ -1,4 +1,5 @@
-/* memory_ipc.c: blocks that processes share, over the fake device: whose they are, who releases them when, and handles that are none. */
+/* memory_ipc.c: blocks that processes share, on the fake device: their owners, the time of their release, and
+   invalid handles. */
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdatomic.h>
@@ -12,7 +13,7 @@
 
 enum { SIZE = 100000, BLOCKS = 1500 };
 
-/* What the two processes tell each other. */
+/* The state that the two processes share. */
 typedef struct page_s {
   atomic_int stage;
   size_t size[4];
@@ -60,7 +61,7 @@ static void release(void *block) {
   if (!kept) hal_memory_release(block);
 }
 
-/* Sends a block in a place of the page. */
+/* Sends a block through a slot of the page. */
 static void share(hal_block_t *block, int place) {
   assert_ok(
       hal_memory_share(block, NULL, release, block, page->handle[place], HAL_MEMORY_SHARE_BYTES, &page->size[place]));
@@ -130,7 +131,7 @@ Test(memory_ipc, a_block_is_kept_until_its_receiver_has_released_it) {
   cr_assert_str_eq(text, "from there");
   reach(3);
   await(4);
-  hal_block_t *const large = allocate(8 << 20); /* a new segment: what was released comes first */
+  hal_block_t *const large = allocate(8 << 20); /* a new segment: released blocks are processed first */
   cr_assert_eq(released, 2);
   hal_memory_release(large);
   cr_assert_eq(hal_memory_collect_shared(), 0);
@@ -202,7 +203,7 @@ Test(memory_ipc, the_process_that_sends_may_receive_and_decline) {
   hal_memory_release(received);
 }
 
-/* Slots are used again, and more handles than a table has are of several. */
+/* Slots are reused, and the handles exceed the capacity of one table. */
 Test(memory_ipc, many_handles) {
   static uint8_t handles[BLOCKS][HAL_MEMORY_SHARE_BYTES];
   static size_t sizes[BLOCKS];
@@ -229,7 +230,8 @@ Test(memory_ipc, bytes_that_are_no_handle) {
     assert_fails(hal_memory_open(0, NULL, bytes, size, &opened), HAL_INVALID_ARGUMENT, "invalid handle of memory");
   for (size_t size = 0; size < page->size[0]; size++)
     assert_fails(hal_memory_open(0, NULL, page->handle[0], size, &opened), HAL_INVALID_ARGUMENT, "invalid handle");
-  /* Each byte changed: an error or the memory itself, as where a byte is reserved; never other memory. */
+  /* Each byte is changed: the result is an error, or the memory itself if the byte is reserved, but never other
+     memory. */
   for (size_t at = 0; at < page->size[0]; at++) {
     memcpy(bytes, page->handle[0], page->size[0]);
     bytes[at] ^= 0x55;

@@ -49,7 +49,7 @@ Test(memory_limits, the_message_of_an_out_of_memory_error_has_all_accounts) {
   cr_assert_eq(double_close(), 0);
 }
 
-Test(memory_limits, cached_segments_of_any_stream_are_given_back_before_giving_up) {
+Test(memory_limits, cached_segments_of_any_stream_are_freed_before_an_allocation_fails) {
   double_.total = 100 * MIB;
   cr_assert_eq(double_open(1, 0), HAL_OK);
   hal_block_t *block = NULL;
@@ -59,7 +59,7 @@ Test(memory_limits, cached_segments_of_any_stream_are_given_back_before_giving_u
     hal_memory_release(block);
   }
   cr_expect_eq(double_.live_bytes, 90 * MIB);
-  block = take(40 * MIB); /* this stream's 30 MiB are enough */
+  block = take(40 * MIB); /* this stream's 30 MiB are sufficient */
   cr_expect_eq(double_.live_bytes, 100 * MIB, "the other streams' segments stay");
   hal_memory_release(block);
   block = take(96 * MIB);
@@ -70,7 +70,7 @@ Test(memory_limits, cached_segments_of_any_stream_are_given_back_before_giving_u
   cr_assert_eq(double_close(), 0);
 }
 
-Test(memory_limits, pending_blocks_are_waited_for_before_giving_up) {
+Test(memory_limits, pending_blocks_are_waited_for_before_an_allocation_fails) {
   double_.total = 64 * MIB;
   cr_assert_eq(double_open(1, 0), HAL_OK);
   hal_block_t *block = take(64 * MIB);
@@ -86,7 +86,7 @@ Test(memory_limits, pending_blocks_are_waited_for_before_giving_up) {
 Test(memory_limits, a_segment_larger_than_needed_is_not_insisted_on) {
   double_.total = 8 * MIB;
   cr_assert_eq(double_open(1, 0), HAL_OK);
-  hal_memory_release(take(5 * MIB)); /* 20 MiB would be usual, 6 are enough */
+  hal_memory_release(take(5 * MIB)); /* 20 MiB is the usual size, 6 MiB are sufficient */
   cr_expect_eq(double_.live_bytes, 6 * MIB);
   cr_assert_eq(double_close(), 0);
 }
@@ -110,7 +110,7 @@ Test(memory_limits, a_limit_holds_for_segments_and_adopted_memory_and_is_named) 
   cr_assert_eq(double_close(), 0);
 }
 
-Test(memory_limits, cached_segments_make_room_for_adopted_memory) {
+Test(memory_limits, cached_segments_are_freed_for_adopted_memory) {
   static char memory[64];
   hal_block_t *block = NULL;
   cr_assert_eq(double_open(1, 0), HAL_OK);
@@ -134,12 +134,12 @@ Test(memory_limits, absurd_sizes_are_out_of_memory_and_not_an_overflow) {
   cr_assert_eq(double_close(), 0);
 }
 
-Test(memory_limits, fragmentation_is_recognised_and_the_setting_named) {
+Test(memory_limits, fragmentation_is_recognized_and_the_setting_named) {
   hal_block_t *block[9];
   double_.total = 20 * MIB;
   cr_assert_eq(double_open(1, 0), HAL_OK);
   for (int i = 0; i < 9; i++) block[i] = take(2 * MIB + 100 * 1024);
-  for (int i = 0; i < 9; i += 2) hal_memory_release(block[i]); /* 10 of 20 MiB free, in five pieces */
+  for (int i = 0; i < 9; i += 2) hal_memory_release(block[i]); /* 10 of 20 MiB are free, in five pieces */
   static const char *const parts[] = {"in pieces too small", "max_split_size_mb", NULL};
   expect_exhausted(5 * MIB, parts);
   for (int i = 1; i < 9; i += 2) hal_memory_release(block[i]);
@@ -147,7 +147,8 @@ Test(memory_limits, fragmentation_is_recognised_and_the_setting_named) {
   cr_assert_eq(double_close(), 0);
 }
 
-/* Every slot that the allocator calls fails at its first to tenth call; nothing may be lost or left in the accounts. */
+/* Each slot that the allocator calls fails at its first to tenth call. The allocator must not leak memory, and its
+   statistics must remain correct. */
 Test(memory_limits, no_failing_call_of_the_plugin_loses_memory_or_accounts) {
   static const uint32_t slots[] = {HAL_SLOT_memory_alloc,      HAL_SLOT_event_create,      HAL_SLOT_event_record,
                                    HAL_SLOT_event_query,       HAL_SLOT_event_synchronize, HAL_SLOT_stream_query,
@@ -189,7 +190,7 @@ Test(memory_limits, a_plugins_own_error_is_passed_on) {
   cr_assert_eq(double_open(1, 0), HAL_OK);
   double_.fail_after[HAL_SLOT_memory_alloc] = 1;
   cr_expect_eq(hal_memory_allocate(0, NULL, 1000, &block), HAL_INTERNAL);
-  cr_expect_not_null(strstr(hal_error_message(), "told to fail"), "%s", hal_error_message());
+  cr_expect_not_null(strstr(hal_error_message(), "set to fail"), "%s", hal_error_message());
   cr_expect_eq(double_stats(0).num_ooms, 0);
   hal_memory_release(take(1000));
   cr_assert_eq(double_close(), 0);

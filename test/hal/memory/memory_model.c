@@ -1,4 +1,4 @@
-/* memory_model.c: the caching allocator against a reference model, and the rules of splitting and joining. */
+/* memory_model.c: the caching allocator compared with a reference model, and the rules of splitting and merging. */
 #include <criterion/criterion.h>
 
 #include "memory_double.h"
@@ -13,7 +13,7 @@ static hal_block_t *take(size_t size) {
   return block;
 }
 
-/* xorshift64*, so that a failure can be repeated. */
+/* xorshift64*, so that a failure is reproducible. */
 static uint64_t state = 88172645463325252u;
 static uint64_t next_random(void) {
   state ^= state >> 12, state ^= state << 25, state ^= state >> 27;
@@ -38,7 +38,7 @@ typedef struct model_block_s {
   unsigned char tag;
 } model_block_t;
 
-/* Marks both ends of a block, as a user's data would. */
+/* Marks both ends of a block, like data of a user. */
 static void mark(const model_block_t *m) {
   if (m->size) m->address[0] = m->address[m->size - 1] = m->tag;
 }
@@ -51,14 +51,14 @@ static void check_mark(const model_block_t *m) {
 static void check_new(const model_block_t *live, const model_block_t *m) {
   cr_assert_eq(hal_memory_block_size(m->block), m->size);
   cr_assert_eq((uintptr_t)m->address % 512, 0u, "aligned to 512 bytes");
-  cr_assert_eq(m->address == NULL, m->size == 0, "size 0 gives NULL, others do not");
+  cr_assert_eq(m->address == NULL, m->size == 0, "only size 0 returns NULL");
   for (int i = 0; i < LIVE && m->size; i++) {
     if (!live[i].block || !live[i].size) continue;
     cr_assert(m->address + m->size <= live[i].address || live[i].address + live[i].size <= m->address, "no overlap");
   }
 }
 
-/* The statistics must be those of the model, and those of the device. */
+/* The statistics must equal those of the model and those of the device. */
 static void check_stats(const model_block_t *live) {
   int64_t count = 0, bytes = 0, rounded = 0;
   const hal_memory_stats_t s = double_stats(0);
@@ -104,7 +104,7 @@ Test(memory_model, thousands_of_random_operations_agree_with_the_model) {
       m->block = block;
       m->address = hal_memory_block_address(block);
       model_block_t fresh = *m;
-      m->block = NULL; /* not its own neighbour */
+      m->block = NULL; /* not adjacent to itself */
       check_new(live, &fresh);
       m->block = block;
       mark(m);
@@ -147,7 +147,8 @@ Test(memory_model, released_memory_is_reused_by_its_stream_without_a_call_of_the
   for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
     hal_block_t *block = take(sizes[i]);
     void *address = hal_memory_block_address(block);
-    double_enqueue(double_stream(0, 0), address, sizes[i]); /* still running: the stream's order makes it right */
+    double_enqueue(double_stream(0, 0), address, sizes[i]); /* still running: correct, because the stream keeps the
+                                                               order */
     hal_memory_release(block);
     const int calls = double_.calls[HAL_SLOT_memory_alloc];
     block = take(sizes[i]);
@@ -179,7 +180,7 @@ Test(memory_model, the_smallest_free_block_that_fits_is_taken) {
 
 Test(memory_model, the_best_fit_among_large_blocks_is_taken_too) {
   hal_block_t *hole[4], *wall[4];
-  /* The first three share a bin; the last is released last and is large enough for anything. */
+  /* The first three blocks are in one bin; the last block is released last and fits any request. */
   static const size_t sizes[] = {3 * MIB, 3 * MIB + 8192, 3 * MIB + 24576, 6 * MIB};
   void *address[4];
   cr_assert_eq(double_open(1, 0), HAL_OK);
@@ -200,7 +201,7 @@ Test(memory_model, the_best_fit_among_large_blocks_is_taken_too) {
 
 Test(memory_model, large_remainders_of_at_most_1_mib_are_not_split_off) {
   cr_assert_eq(double_open(1, 0), HAL_OK);
-  hal_block_t *block = take(11 * MIB); /* segment of 12 MiB: 1 MiB remains */
+  hal_block_t *block = take(11 * MIB); /* of a segment of 12 MiB, 1 MiB remains */
   cr_expect_eq(double_stats(0).allocated_bytes[HAL_POOL_LARGE].current, (int64_t)(12 * MIB));
   hal_memory_release(block);
   block = take(11 * MIB - 512);
@@ -251,7 +252,7 @@ Test(memory_model, an_address_leads_to_its_device) {
   }
   device = -7;
   cr_expect_eq(hal_memory_find(host, &device), HAL_NOT_FOUND);
-  cr_expect_eq(device, -7, "untouched on failure");
+  cr_expect_eq(device, -7, "must be unchanged on failure");
   for (int32_t i = 0; i < 2; i++) hal_memory_release(block[i]);
   cr_assert_eq(double_close(), 0);
 }

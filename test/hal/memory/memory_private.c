@@ -1,4 +1,4 @@
-/* memory_private.c: pools of their own for recorded work. */
+/* memory_private.c: private pools for recorded work. */
 #include <criterion/criterion.h>
 
 #include "base/life.h"
@@ -77,7 +77,7 @@ Test(memory_private, nothing_of_it_goes_back_to_the_plugin_before_its_end) {
   hal_memory_pool_retain(pool);
   hal_memory_pool_release(pool);
   cr_assert_eq(hal_memory_empty_cache(0), HAL_OK);
-  cr_expect_eq(reserved(), bytes, "somebody still has a reference");
+  cr_expect_eq(reserved(), bytes, "a reference still exists");
   hal_memory_pool_release(pool);
   cr_assert_eq(hal_memory_empty_cache(0), HAL_OK);
   cr_expect_eq(reserved(), 0);
@@ -103,7 +103,7 @@ Test(memory_private, out_of_memory_takes_nothing_from_it) {
 Test(memory_private, blocks_that_are_held_outlive_it_and_then_join_the_stream) {
   cr_assert_eq(double_open(1, 0), HAL_OK);
   hal_stream_t *stream = double_stream(0, 1);
-  hal_memory_release(take_on(stream, SMALL)); /* the stream has a pool of its own, with a free block */
+  hal_memory_release(take_on(stream, SMALL)); /* the stream has its own pool, with a free block */
   hal_memory_pool_t *pool = pool_on(stream);
   hal_block_t *a = take_on(stream, SMALL), *b = take_on(stream, SMALL), *c = take_on(stream, SMALL);
   void *const address = address_of(b);
@@ -139,7 +139,7 @@ Test(memory_private, a_block_that_another_stream_uses_comes_back_to_the_pool_aft
   double_enqueue(other, address, SMALL);
   cr_assert_eq(hal_memory_record_stream(block, other), HAL_OK);
   hal_memory_release(block);
-  hal_memory_pool_release(pool); /* ends the routing, too, with a block that waits */
+  hal_memory_pool_release(pool); /* also ends the routing, with a block that waits */
   hal_block_t *early = take_on(stream, SMALL);
   cr_expect_neq(address_of(early), address);
   double_finish(other);
@@ -167,7 +167,7 @@ Test(memory_private, several_streams_share_a_pool_but_no_blocks) {
   cr_assert_eq(double_close(), 0);
 }
 
-Test(memory_private, wrong_uses_are_refused_with_a_sentence) {
+Test(memory_private, invalid_uses_are_refused_with_a_message) {
   cr_assert_eq(double_open(2, 0), HAL_OK);
   hal_stream_t *stream = double_stream(0, 1);
   hal_memory_pool_t *pool = pool_on(stream), *second = NULL;
@@ -202,7 +202,7 @@ static size_t blocks_of(hal_memory_block_info_t *blocks, size_t room) {
   return count;
 }
 
-Test(memory_private, a_pool_without_splits_gives_each_allocation_a_segment) {
+Test(memory_private, a_pool_without_splits_allocates_a_segment_per_allocation) {
   cr_assert_eq(double_open(1, 0), HAL_OK);
   hal_stream_t *stream = double_stream(0, 1);
   hal_memory_pool_t *pool = NULL;
@@ -222,7 +222,7 @@ Test(memory_private, a_pool_without_splits_gives_each_allocation_a_segment) {
   }
   hal_memory_pool_release(pool);
   hal_block_t *first = take_on(stream, SMALL),
-              *second = take_on(stream, SMALL); /* the memory is the stream's own now */
+              *second = take_on(stream, SMALL); /* the memory now belongs to the stream */
   cr_assert_eq(blocks_of(blocks, 8), 6, "the two share what was two segments and is split again");
   hal_memory_release(first);
   hal_memory_release(second);

@@ -21,7 +21,7 @@ static int64_t bytes_in(const hal_memory_block_info_t *blocks, size_t count, uin
   return bytes;
 }
 
-/* Blocks lie one after the other in their segments, and fill them. */
+/* Blocks are adjacent in their segments and fill them. */
 static void expect_whole_segments(const hal_memory_block_info_t *blocks, size_t count) {
   const char *expected = NULL;
   for (size_t i = 0; i < count; i++) {
@@ -67,7 +67,7 @@ Test(memory_snapshot, agrees_with_the_statistics) {
   cr_assert_eq(double_close(), 0);
 }
 
-Test(memory_snapshot, tells_a_block_from_another_one) {
+Test(memory_snapshot, identifies_each_block) {
   cr_assert_eq(double_open(1, 0), HAL_OK);
   hal_stream_t *stream = double_stream(0, 1);
   hal_memory_block_info_t blocks[ROOM];
@@ -115,7 +115,7 @@ Test(memory_snapshot, an_older_or_newer_caller_gets_what_it_knows) {
   cr_assert_eq(double_close(), 0);
 }
 
-Test(memory_snapshot, counts_without_room_and_refuses_none) {
+Test(memory_snapshot, counts_without_a_buffer_and_rejects_a_missing_count) {
   cr_assert_eq(double_open(1, 0), HAL_OK);
   size_t count = 7;
   cr_expect_eq(hal_memory_blocks(0, NULL, 0, 0, &count), HAL_OK);

@@ -186,7 +186,7 @@ Test(memory_streams, a_deferred_function_runs_once_the_stream_is_done_or_at_once
   cr_expect_eq(calls, 4, "the end of the allocator runs what is left");
 }
 
-/* A chain in which every free releases the next block: user code that comes back into the allocator. */
+/* A chain in which each free releases the next block: user code calls the allocator recursively. */
 enum { CHAIN = 200000 };
 static hal_block_t *chain[CHAIN];
 static int chain_freed;
@@ -214,7 +214,7 @@ Test(memory_streams, asynchronous_failures_are_not_swallowed_by_the_allocator) {
   double_stream(0, 0)->direct.handle->failure = HAL_DATA_LOSS;
   cr_assert_eq(hal_memory_defer(0, NULL, count_call, &freed), HAL_OK);
   cr_expect_eq(hal_stream_query(double_stream(0, 1)), HAL_OK, "no other stream's");
-  cr_expect_eq(hal_stream_query(double_stream(0, 0)), HAL_DATA_LOSS, "the next synchronisation gets it");
+  cr_expect_eq(hal_stream_query(double_stream(0, 0)), HAL_DATA_LOSS, "the next synchronization returns it");
   cr_expect_not_null(strstr(hal_error_message(), "asynchronous failure"));
   cr_expect_eq(hal_stream_query(double_stream(0, 0)), HAL_NOT_READY, "once");
   double_finish(double_stream(0, 0));
@@ -228,7 +228,7 @@ static void *release_block(void *block) {
   return NULL;
 }
 
-/* Lets a thread release a block that a held stream uses, and allocates for another stream meanwhile. */
+/* Another thread releases a block that a blocked stream uses. Meanwhile, this thread allocates for another stream. */
 static void check_nobody_waits_with_the_lock(uint32_t waiting_slot) {
   pthread_t releaser;
   hal_block_t *block = NULL, *other = NULL;
@@ -246,14 +246,14 @@ static void check_nobody_waits_with_the_lock(uint32_t waiting_slot) {
     entered = double_.calls[waiting_slot] > calls;
     pthread_mutex_unlock(&double_.lock);
   }
-  cr_assert_eq(hal_memory_allocate(0, NULL, 200, &other), HAL_OK); /* hangs when the lock is held */
+  cr_assert_eq(hal_memory_allocate(0, NULL, 200, &other), HAL_OK); /* hangs if the lock is held */
   hal_memory_release(other);
   double_finish(held);
   pthread_join(releaser, NULL);
 }
 
-/* The default of event_record waits for the stream, the default of event_query for the event. */
-Test(memory_streams, nobody_waits_for_a_device_with_the_lock_held, .timeout = 20) {
+/* The default of event_record waits for the stream, and the default of event_query waits for the event. */
+Test(memory_streams, no_thread_waits_for_a_device_with_the_lock_held, .timeout = 20) {
   cr_assert_eq(double_open(1, 0), HAL_OK);
   hal_plugin_api_t *const api = &hal_registry.plugins[0].api;
   api->event_query = NULL;
@@ -280,12 +280,12 @@ Test(memory_streams, a_stream_of_another_device_is_refused) {
   cr_assert_eq(double_close(), 0);
 }
 
-Test(memory_streams, a_plugin_that_pools_itself_is_asked_each_time) {
+Test(memory_streams, a_plugin_with_its_own_pool_is_called_for_each_allocation) {
   cr_assert_eq(double_open(1, HAL_DEVICE_POOLED), HAL_OK);
   hal_block_t *a = take_on(NULL, 1000), *b = take_on(NULL, 3 << 20);
   int32_t device = -1;
   cr_expect_eq(double_.live_count, 2u);
-  cr_expect_eq(double_.live_bytes, 1024u + (3u << 20), "what was asked for, rounded to 512, no segments");
+  cr_expect_eq(double_.live_bytes, 1024u + (3u << 20), "the requested size, rounded to 512, no segments");
   cr_expect_eq(double_stats(0).allocated_bytes[0].current, 1024 + (3 << 20));
   cr_expect_eq(double_stats(0).requested_bytes[0].current, 1000 + (3 << 20));
   cr_expect_eq(hal_memory_find((char *)hal_memory_block_address(b) + 5000, &device), HAL_OK);
@@ -296,7 +296,7 @@ Test(memory_streams, a_plugin_that_pools_itself_is_asked_each_time) {
   cr_assert_eq(double_close(), 0);
 }
 
-Test(memory_streams, an_address_tells_its_block_while_that_is_in_use) {
+Test(memory_streams, an_address_identifies_its_block_while_the_block_is_in_use) {
   cr_assert_eq(double_open(1, 0), HAL_OK);
   hal_block_t *blocks[3], *found = NULL;
   for (int i = 0; i < 3; i++) blocks[i] = take_on(NULL, 4096);

@@ -1,4 +1,4 @@
-/* Tests of events between processes over the Level Zero plugin, whose driver has them for one record only. */
+/* Tests of events between processes on the Level Zero plugin, whose driver supports them for one record only. */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 #include "npu_testing.h"
 #include "plugin/call.h"
@@ -8,7 +8,7 @@ TestSuite(npu_event, .init = begin_shared, .fini = close_opencl, .timeout = 120)
 
 Test(npu_event, an_event_of_one_process_is_waited_for_and_recorded_by_another) { share_an_event(open_npu); }
 
-/* Records behind a gate that never opens, and is ended. */
+/* Records after a gate that never opens, until the parent kills the process. */
 static void end_before_the_work(void (*open)(void)) {
   hal_stream_t *stream = NULL;
   open();
@@ -16,7 +16,7 @@ static void end_before_the_work(void (*open)(void)) {
   for (;;) nap();
 }
 
-Test(npu_event, who_waits_for_a_process_that_has_ended_is_told_and_goes_on) {
+Test(npu_event, a_wait_for_a_process_that_has_exited_fails_and_later_work_runs) {
   hal_event_t *event = NULL;
   hal_stream_t *stream = NULL;
   int state = 0;
@@ -27,7 +27,7 @@ Test(npu_event, who_waits_for_a_process_that_has_ended_is_told_and_goes_on) {
   assert_ok(hal_stream_acquire(0, 0, &stream));
   assert_ok(hal_stream_wait_event(stream, event));
   cr_assert_eq(hal_stream_query(stream), HAL_NOT_READY);
-  kill(child, SIGKILL); /* it stays a zombie while the stream finds out */
+  kill(child, SIGKILL); /* it remains a zombie while the stream detects its exit */
   assert_fails(hal_stream_synchronize(stream), HAL_ABORTED, "the process that recorded the event has ended");
   assert_fails(hal_event_synchronize(event), HAL_ABORTED, "has ended before its work was done");
   assert_ok(hal_event_record(event, stream)); /* anew, by this process */
@@ -39,7 +39,7 @@ Test(npu_event, who_waits_for_a_process_that_has_ended_is_told_and_goes_on) {
   hal_event_destroy(event);
 }
 
-Test(npu_event, handles_that_are_none_and_those_of_this_process_are_refused) {
+Test(npu_event, invalid_handles_and_those_of_this_process_are_refused) {
   hal_event_t *event = NULL, *opened = NULL;
   ipc_handle_t handle = {.size = 64};
   open_npu();

@@ -1,4 +1,4 @@
-/* Tests of what the Level Zero plugin says and does when its driver fails: at once, or while work runs. */
+/* Tests of the errors and the state of the Level Zero plugin when its driver fails, immediately or while work runs. */
 #include <time.h>
 
 #include "npu_testing.h"
@@ -32,7 +32,7 @@ static hal_stream_t *begin(char **out_to) {
   return stream;
 }
 
-/* Each fault once: what is tried, what it says, and that the next try works. */
+/* Injects each fault once: the failing call, its message, and that the next attempt succeeds. */
 typedef struct refusal_s {
   const char *fault, *says;
   hal_status_t status;
@@ -69,16 +69,16 @@ static hal_status_t try_launch(void) {
   return add_one(NULL, to);
 }
 
-Test(npu_failure, what_the_driver_refuses_is_told_with_its_cause_and_the_next_try_works) {
-  /* Debian's loader crashes on the log of a refused module when it stands between driver and program. */
+Test(npu_failure, a_refusal_of_the_driver_is_reported_with_its_cause_and_the_next_attempt_works) {
+  /* Debian's loader crashes on the log of a refused module if it intercepts the calls. */
   const int has_log = !getenv("ZE_ENABLE_LOADER_INTERCEPT");
   const refusal_t refusals[] = {
-      {"alloc=2", "free", HAL_RESOURCE_EXHAUSTED, try_memory}, /* the host frees its caches and tries again */
+      {"alloc=2", "free", HAL_RESOURCE_EXHAUSTED, try_memory}, /* the host frees its caches and retries */
       {"module=1", has_log ? "refused on demand" : "no log", HAL_INVALID_ARGUMENT, try_module},
       {"append=1", "memory_fill was refused", HAL_INVALID_ARGUMENT, try_fill},
       {"append=1", "add_one was refused", HAL_INVALID_ARGUMENT, try_launch},
   };
-  assert_ok(try_fill()); /* whatever is made at the first use is there */
+  assert_ok(try_fill()); /* creates the objects that are created at the first use */
   assert_ok(try_launch());
   for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
     set_fault(refusals[i].fault);
@@ -88,12 +88,12 @@ Test(npu_failure, what_the_driver_refuses_is_told_with_its_cause_and_the_next_tr
   }
 }
 
-Test(npu_failure, host_memory_that_runs_out_is_told) {
-  set_fault("host=2"); /* the host frees its caches and tries again */
+Test(npu_failure, exhausted_host_memory_is_reported) {
+  set_fault("host=2"); /* the host frees its caches and retries */
   assert_fails(try_pinned(), HAL_RESOURCE_EXHAUSTED, "page-locked");
 }
 
-Test(npu_failure, a_stream_that_cannot_be_made_says_so_and_the_next_one_can) {
+Test(npu_failure, a_failed_stream_creation_is_reported_and_the_next_one_succeeds) {
   hal_stream_t *stream;
   set_fault("list=1");
   assert_fails(hal_stream_acquire(0, -1, &stream), HAL_RESOURCE_EXHAUSTED, "command list");
@@ -111,7 +111,7 @@ Test(npu_failure, work_that_ends_late_is_waited_for_and_in_order) {
   cr_assert_eq(number_at(0, to), 9);
 }
 
-Test(npu_failure, a_lost_device_is_told_with_the_kernel_stays_lost_and_the_other_lives_on) {
+Test(npu_failure, a_lost_device_is_reported_with_the_kernel_stays_lost_and_the_other_device_works) {
   char *to;
   hal_stream_t *const stream = begin(&to);
   char *const other = device_bytes(1, 4);
@@ -127,7 +127,7 @@ Test(npu_failure, a_lost_device_is_told_with_the_kernel_stays_lost_and_the_other
   cr_assert_eq(number_at(1, other), 7);
 }
 
-Test(npu_failure, who_waits_for_an_event_of_a_lost_device_is_let_go) {
+Test(npu_failure, a_wait_for_an_event_of_a_lost_device_ends) {
   char *to;
   hal_event_t *event;
   hal_stream_t *const stream = begin(&to);
@@ -142,7 +142,7 @@ Test(npu_failure, who_waits_for_an_event_of_a_lost_device_is_let_go) {
 
 static void set_flag(void *flag) { *(volatile int *)flag = 1; }
 
-Test(npu_failure, a_host_function_behind_lost_work_is_called) {
+Test(npu_failure, a_host_function_after_lost_work_is_called) {
   char *to;
   volatile int called = 0;
   hal_stream_t *const stream = begin(&to);

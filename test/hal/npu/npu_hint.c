@@ -1,11 +1,11 @@
-/* Tests of hints to the Level Zero plugin: they reach the driver for shared memory alone. */
+/* Tests of memory hints on the Level Zero plugin: only hints for shared memory reach the driver. */
 #include "npu_testing.h"
 
 TestSuite(npu_hint, .fini = close_opencl, .timeout = 120);
 
 enum { ROOM = 1 << 16 };
 
-/* Calls each hint for memory of device 0, and compares how many reached the driver. */
+/* Calls each hint for memory of device 0, and compares the number of calls that reach the driver. */
 static void expect_hints(int prefetches, int advice) {
   void (*read)(int *, int *) = NULL;
   int prefetched = 0, advised = 0;
@@ -14,7 +14,7 @@ static void expect_hints(int prefetches, int advice) {
   assert_ok(hal_stream_acquire(0, 0, &stream));
   assert_ok(hal_memory_prefetch(0, stream, memory, ROOM, 0));
   assert_ok(hal_memory_prefetch(0, NULL, memory + 100, 1000, 0));
-  assert_ok(hal_memory_prefetch(0, NULL, memory, ROOM, HAL_HOST)); /* the driver has no such call, nor the next one */
+  assert_ok(hal_memory_prefetch(0, NULL, memory, ROOM, HAL_HOST)); /* the driver lacks this call and the next one */
   assert_ok(hal_memory_prefetch(0, NULL, memory, ROOM, 1));
   for (uint32_t i = HAL_ADVICE_READ_MOSTLY; i <= HAL_ADVICE_NOT_ACCESSED; i++) {
     assert_ok(hal_memory_advise(0, memory, ROOM, i, 1));

@@ -1,5 +1,5 @@
-/* Tests of the driver's handles of streams (hal_stream_native) on the Level Zero plugin: what their users queue is
- * work of the stream. */
+/* Tests of the native handles of streams (hal_stream_native) on the Level Zero plugin: work that users queue on them
+ * is work of the stream. */
 #define _GNU_SOURCE /* RTLD_NOLOAD */
 #include <dlfcn.h>
 #include <level_zero/ze_api.h>
@@ -22,7 +22,7 @@ static void *function(const char *name) {
     cr_assert_eq(call_(__VA_ARGS__), ZE_RESULT_SUCCESS, "%s", #name); \
   } while (0)
 
-/* An event of a context of the user's own. */
+/* An event of the user's own context. */
 static void make_gate(void) {
   static ze_event_pool_handle_t pool;
   if (!pool) {

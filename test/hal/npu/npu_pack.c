@@ -1,5 +1,6 @@
-/* Tests of packs, files beside a plugin with kernels that hal-pack compiled ahead: served without a compiler; damaged, stale and foreign ones
- * are one warning and never a wrong number. The plugin is a copy in a folder of its own. */
+/* Tests of packs: files next to a plugin with kernels that hal-pack compiled ahead of time. They are used without a
+ * compiler. A damaged, stale or foreign pack produces one warning and never a wrong number. The plugin is a copy in
+ * a separate folder. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -27,7 +28,8 @@ static void hear(int32_t level, const char *message, void *user_data) {
   snprintf(last_warning, sizeof last_warning, "%s", message);
 }
 
-/* From here on PATH has no compiler: nothing but what PoCL, with which the double computes, needs to link its code. */
+/* From here on PATH contains no compiler, only the tools that PoCL, which executes the kernels of the mock driver,
+   needs to link its code. */
 static void take_compilers(void) {
   char tools[ROOM], linker[ROOM];
   snprintf(tools, sizeof tools, "%s/bin", folder);
@@ -50,7 +52,7 @@ static void begin(void) {
   snprintf(plugin, sizeof plugin, "%s/libhal_npu.so", folder);
   snprintf(pack_path, sizeof pack_path, "%s/libhal_npu.pack", folder);
   copy_file(PLUGIN_DIR "/libhal_npu.so", plugin);
-  setenv("HAL_CACHE_DIR", "", 1); /* nothing is found but in the pack */
+  setenv("HAL_CACHE_DIR", "", 1); /* kernels are found only in the pack */
   hal_log_set_sink(hear, NULL);
 }
 
@@ -63,7 +65,7 @@ static void end(void) {
 
 TestSuite(npu_pack, .init = begin, .fini = end);
 
-/* Runs hal-pack; without compilers the test is skipped. */
+/* Runs hal-pack; the test is skipped without compilers. */
 static void build_pack(const char *options) {
   char command[4 * ROOM];
   snprintf(command, sizeof command, HAL_PACK_PROGRAM " --quiet --skip-code 77 --output '%s' %s >&2", pack_path,
@@ -85,7 +87,7 @@ static void open_plugin(void) {
   assert_ok(status);
 }
 
-/* x + x with the device's kernel: right, or HAL_UNIMPLEMENTED. */
+/* x + x with the device's kernel: a correct result, or HAL_UNIMPLEMENTED. */
 static hal_status_t twice(hal_dtype_t dtype) {
   const int64_t sizes[] = {COUNT};
   tensor_t *const x = tensor_new(dtype, 1, sizes, CONTIGUOUS), *const y = tensor_new(dtype, 1, sizes, CONTIGUOUS);
@@ -167,7 +169,7 @@ Test(npu_pack, what_the_driver_makes_of_it_is_kept_on_disk_and_comes_first) {
   cr_assert_eq(stats_of(0).packed, 0);
 }
 
-/* ---- packs that are not as they should be ---------------------------------------------------------------------------- */
+/* ---- invalid packs ---- */
 
 static char *bytes;
 static size_t size;
@@ -187,7 +189,8 @@ static void write_pack(size_t length) {
   cr_assert(file && (!length || fwrite(bytes, 1, length, file) == length) && fclose(file) == 0);
 }
 
-/* Opens the plugin beside this pack: one warning with these words for both devices, and a right number by compilation. */
+/* Opens the plugin with this pack: expects one warning with these words for both devices, and a correct number by
+   compilation. */
 static void assert_ignored(const char *words) {
   open_plugin();
   assert_ok(twice(HAL_FLOAT32));
@@ -207,7 +210,7 @@ static void change(size_t at) {
 }
 
 Test(npu_pack, a_damaged_module_is_a_warning_and_compiled) {
-  change((size_t)-1); /* the last byte is one of a module's */
+  change((size_t)-1); /* the last byte belongs to a module */
   assert_ignored("damaged");
 }
 Test(npu_pack, a_damaged_index_is_a_warning_and_compiled) {
@@ -215,7 +218,7 @@ Test(npu_pack, a_damaged_index_is_a_warning_and_compiled) {
   assert_ignored("its index is damaged");
 }
 Test(npu_pack, another_version_of_the_format_is_a_warning) {
-  change(7); /* the format's version is the last byte of the magic */
+  change(7); /* the last byte of the magic is the version of the format */
   assert_ignored("another version");
 }
 Test(npu_pack, a_file_that_is_no_pack_is_a_warning) {
@@ -278,11 +281,11 @@ Test(npu_pack, an_entry_beyond_the_file_is_a_warning) {
 }
 
 Test(npu_pack, a_module_that_the_driver_refuses_is_a_warning_and_compiled) {
-  build_pack("--kernels 'add_f32_contig' --compiler 'cp'"); /* the source itself, as if it were SPIR-V */
+  build_pack("--kernels 'add_f32_contig' --compiler 'cp'"); /* the source itself instead of SPIR-V */
   assert_ignored("rejects the kernel");
 }
 
-/* ---- binaries ----------------------------------------------------------------------------------------------------------- */
+/* ---- binaries ---- */
 
 Test(npu_pack, binaries_of_a_device_serve_it_without_a_compiler) {
   build_pack("--plugin " PLUGIN_DIR "/libhal_npu.so --kernels 'add_f32_*'");
@@ -300,7 +303,7 @@ Test(npu_pack, another_devices_binaries_are_refused_by_the_plugin_and_compiled) 
   assert_ignored("was made for");
 }
 
-Test(npu_pack, further_packs_stand_beside_the_first) {
+Test(npu_pack, further_packs_are_used_together_with_the_first) {
   char second[ROOM];
   build_pack("--kernels 'add_f32_contig'");
   snprintf(second, sizeof second, "%s/libhal_npu.more.pack", folder);
@@ -314,9 +317,9 @@ Test(npu_pack, further_packs_stand_beside_the_first) {
   cr_assert_str_eq(stats_of(0).pack, pack_path);
 }
 
-/* ---- hal-pack ------------------------------------------------------------------------------------------------------------ */
+/* ---- hal-pack ---- */
 
-Test(npu_pack, the_same_kernels_give_the_same_bytes_and_a_failure_leaves_the_old_pack) {
+Test(npu_pack, the_same_kernels_produce_the_same_bytes_and_a_failure_leaves_the_old_pack) {
   build_pack("--kernels 'add_f32_*'");
   read_pack();
   char *const before = bytes;
@@ -392,7 +395,7 @@ Test(npu_pack, failures_are_listed_by_reason) {
   cr_assert(strstr(text, "  the compiler wrote no output\n    sub_f32_contig\n"), "%s", text);
 }
 
-Test(npu_pack, wrong_usage_is_told) {
+Test(npu_pack, invalid_usage_is_reported) {
   static const char *const wrong[] = {"",
                                       "--output x --form round",
                                       "--output x --fp64 perhaps",

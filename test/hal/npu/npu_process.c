@@ -1,4 +1,5 @@
-/* Tests of the Level Zero plugin in a process: which devices it takes, settings, machines without a driver, what it says of itself. */
+/* Tests of the Level Zero plugin in a process: the devices that it uses, settings, machines without a driver, and
+   its device properties. */
 #include <dirent.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,18 +14,18 @@ static hal_status_t open_with(const char *name, const char *value) {
   return hal_registry_open("npu");
 }
 
-Test(npu_process, without_a_driver_there_is_no_device_and_a_sentence_says_what_to_install) {
+Test(npu_process, without_a_driver_there_is_no_device_and_the_message_names_what_to_install) {
   unsetenv("ZE_ENABLE_ALT_DRIVERS");
   assert_fails(open_with("LD_LIBRARY_PATH", ""), HAL_UNAVAILABLE, "install");
   cr_assert_eq(hal_device_count(), 0);
 }
 
-Test(npu_process, a_driver_that_is_none_is_no_device_and_names_the_setting) {
+Test(npu_process, an_invalid_driver_has_no_device_and_the_message_names_the_setting) {
   assert_fails(open_with("ZE_ENABLE_ALT_DRIVERS", "/nonexistent/libdriver.so"), HAL_UNAVAILABLE,
                "ZE_ENABLE_ALT_DRIVERS");
 }
 
-Test(npu_process, a_driver_without_a_device_says_so) {
+Test(npu_process, a_driver_without_a_device_is_reported) {
   use_double("0");
   assert_fails(open_with(NULL, NULL), HAL_UNAVAILABLE, "no device");
 }
@@ -34,7 +35,7 @@ Test(npu_process, a_wrong_choice_is_refused_with_its_value) {
   assert_fails(open_with("HAL_NPU_DEVICE", "no such thing"), HAL_UNAVAILABLE, "HAL_NPU_DEVICE=no such thing");
 }
 
-/* Opens in a child with a setting and two devices; gives the number of devices, -1 when it did not end well. */
+/* Opens in a child with a setting and two devices; returns the number of devices, or -1 on failure. */
 static int count_with(const char *choice) {
   int state = 0;
   const pid_t child = fork();
@@ -61,8 +62,8 @@ Test(npu_process, a_device_is_described_by_the_driver_and_its_system_management)
   assert_ok(hal_device_info(1, &info));
   cr_assert(info.pci_bus == 0xf1 && info.pci_device == 11 && info.pci_function == 3, "%x:%x.%x", info.pci_bus,
             info.pci_device, info.pci_function);
-  cr_assert_eq(info.l2_bytes, 8 << 20); /* the larger one of two caches */
-  cr_assert_eq(info.copy_engines, 0);   /* its one group of queues computes, too */
+  cr_assert_eq(info.l2_bytes, 8 << 20); /* the larger of two caches */
+  cr_assert_eq(info.copy_engines, 0);   /* its only group of queues also computes */
   cr_assert_str_eq(info.driver_version, "1.3.26241");
   cr_assert_str_eq(info.firmware_version, "DG02_1.3170");
   cr_assert_not(info.known & HAL_DEVICE_KNOWS_PARTITION);
@@ -90,7 +91,7 @@ Test(npu_process, a_wrong_kind_of_memory_is_an_error_at_the_first_use_with_its_v
 }
 Test(npu_process, a_wrong_form_is_an_error_at_the_first_use_with_its_value) { assert_wrong("HAL_NPU_FORM", "round"); }
 
-Test(npu_process, a_device_says_its_memory_and_the_double_says_that_it_is_one) {
+Test(npu_process, a_device_reports_its_memory_and_the_mock_driver_identifies_itself) {
   hal_device_info_t info = {.struct_size = sizeof info};
   use_double("1");
   setenv("HAL_NPU_MEMORY", "shared", 1);
@@ -129,7 +130,7 @@ Test(npu_process, counting_the_devices_starts_no_driver_in_this_process) {
   cr_assert_null(dlopen(ZE_DRIVER, RTLD_NOW | RTLD_NOLOAD));
 }
 
-Test(npu_process, a_forked_child_is_told_to_be_spawned_and_the_parent_goes_on) {
+Test(npu_process, a_forked_child_gets_an_error_that_names_spawn_and_the_parent_continues) {
   int state = 0;
   open_npu();
   device_bytes(0, 4);
@@ -143,7 +144,7 @@ Test(npu_process, a_forked_child_is_told_to_be_spawned_and_the_parent_goes_on) {
   device_bytes(0, 4);
 }
 
-Test(npu_process, a_device_gives_no_more_memory_than_it_has) {
+Test(npu_process, a_device_allocates_no_more_memory_than_it_has) {
   hal_block_t *block;
   use_double("1");
   assert_ok(open_with("ZE_CPU_MEMORY", "67108864"));

@@ -1,4 +1,5 @@
-/* Tests of what the Level Zero plugin tells of a device's state by the loader's system management. hal-cts has the rules for all plugins. */
+/* Tests of the device state that the Level Zero plugin reports through the loader's system management. hal-cts tests
+   the rules for all plugins. */
 #include <level_zero/zes_api.h>
 #include <stdatomic.h>
 #include <time.h>
@@ -25,7 +26,7 @@ Test(npu_sensor, states_are_the_drivers_in_the_hosts_units) {
   cr_expect_eq(ask(HAL_SENSOR_MEMORY_UTILIZATION, &value), HAL_UNIMPLEMENTED);
 }
 
-Test(npu_sensor, what_needs_two_moments_is_told_from_the_second_question_on) {
+Test(npu_sensor, sensors_that_need_two_samples_are_reported_from_the_second_query_on) {
   int64_t power = -1, load = -1, first = 0, second = 0;
   cr_expect_eq(ask(HAL_SENSOR_POWER, &power), HAL_UNIMPLEMENTED);
   cr_expect_eq(ask(HAL_SENSOR_UTILIZATION, &load), HAL_UNIMPLEMENTED);
@@ -41,11 +42,11 @@ Test(npu_sensor, what_needs_two_moments_is_told_from_the_second_question_on) {
 
 static void note(void *user_data, const hal_device_process_t *process) {
   hal_device_process_t *const found = user_data;
-  cr_assert_eq(found->pid, 0, "a process was told twice");
+  cr_assert_eq(found->pid, 0, "a process was reported twice");
   *found = *process;
 }
 
-Test(npu_sensor, memory_and_processes_are_told_each_process_once) {
+Test(npu_sensor, memory_and_processes_are_reported_each_process_once) {
   int64_t before = 0, after = 0;
   hal_device_process_t found = {.pid = 0};
   assert_ok(ask(HAL_SENSOR_MEMORY_USED, &before));
@@ -70,10 +71,10 @@ static void assert_nothing(const char *name, const char *value) {
   cr_expect_eq(hal_device_processes(0, note, &found), HAL_UNIMPLEMENTED);
 }
 
-Test(npu_sensor, a_driver_without_system_management_tells_nothing, .init = NULL) {
+Test(npu_sensor, a_driver_without_system_management_reports_nothing, .init = NULL) {
   assert_nothing("ZE_CPU_WITHOUT", "sysman");
 }
-Test(npu_sensor, who_switches_it_off_is_heard, .init = NULL) { assert_nothing("ZES_ENABLE_SYSMAN", "0"); }
+Test(npu_sensor, system_management_can_be_switched_off, .init = NULL) { assert_nothing("ZES_ENABLE_SYSMAN", "0"); }
 
 /* ---- events ---- */
 
@@ -95,7 +96,7 @@ static int comes(int wanted) {
   return atomic_load(&last.count) == wanted;
 }
 
-/* Lets events of device 1 happen; returns those that the plugin had asked for. */
+/* Makes the mock driver emit events of device 1; returns those for which the plugin has registered. */
 static uint32_t happens(uint32_t flags) {
   uint32_t (*send)(int32_t, uint32_t) = NULL;
   void *const symbol = driver_function("ze_cpu_event");

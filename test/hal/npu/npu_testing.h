@@ -1,4 +1,4 @@
-/* npu_testing.h: the Level Zero plugin on the CPU driver of test/doubles, behind the real loader. */
+/* npu_testing.h: the Level Zero plugin on the CPU driver of test/doubles, with the system's loader. */
 #ifndef TEST_HAL_NPU_TESTING_H_
 #define TEST_HAL_NPU_TESTING_H_
 
@@ -18,7 +18,8 @@ static inline void open_npu(void) {
   open_opencl();
 }
 
-/* Returns a function of the driver (test/doubles/ze_cpu_driver/README.md), which is loaded when a device is first used. */
+/* Returns a function of the driver (test/doubles/ze_cpu_driver/README.md), which is loaded at the first use of a
+   device. */
 static inline void *driver_function(const char *name) {
   hal_device_info_t info = {.struct_size = sizeof info};
   assert_ok(hal_device_info(0, &info));
@@ -30,7 +31,7 @@ static inline void *driver_function(const char *name) {
   return symbol;
 }
 
-/* Asks the driver for faults, "name=number,...". */
+/* Sets faults of the driver, "name=number,...". */
 static inline void set_fault(const char *text) {
   int (*set)(const char *) = NULL;
   void *const symbol = driver_function("ze_cpu_fault_set");
@@ -38,7 +39,7 @@ static inline void set_fault(const char *text) {
   cr_assert_eq(set(text), 0, "no fault '%s'", text);
 }
 
-/* Returns the queues of the group for which lists were made, a bit each. */
+/* Returns a bit for each queue of the group for which lists were created. */
 static inline uint32_t queues_used(void) {
   uint32_t (*indices)(void) = NULL;
   void *const symbol = driver_function("ze_cpu_queue_indices");

@@ -1,4 +1,5 @@
-/* Tests of the Level Zero plugin's memory between processes and of drivers that lack it, or virtual memory. hal-cts has the rest. */
+/* Tests of the Level Zero plugin: memory shared between processes, and drivers without it or without virtual memory.
+   hal-cts tests the rest. */
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -24,7 +25,8 @@ static void copy(hal_plugin_t *plugin, void *dst, int32_t to, const void *src, i
   assert_ok(hal_call_memory_copy(plugin, NULL, dst, to, src, from, SIZE));
 }
 
-/* The other process: turns what it reads around. Neither is forked from one that has started the driver. */
+/* The other process: reverses the data that it reads. Neither process is forked from one that has initialized the
+   driver. */
 static void change_there(int from) {
   ipc_handle_t handle;
   unsigned char bytes[SIZE];
@@ -66,7 +68,7 @@ static void cross(const char *kind) {
 Test(npu_virtual, memory_crosses_where_handles_hold_a_file_of_the_process) { cross("file"); }
 Test(npu_virtual, memory_crosses_where_handles_cross_as_they_are) { cross("process"); }
 
-Test(npu_virtual, a_handle_of_a_process_that_has_ended_is_an_error_that_asks_for_it) {
+Test(npu_virtual, a_handle_of_a_process_that_has_exited_is_an_error) {
   static ipc_handle_t handle;
   int ends[2], state = 1;
   void *ptr = NULL;
@@ -87,7 +89,7 @@ Test(npu_virtual, a_handle_of_a_process_that_has_ended_is_an_error_that_asks_for
       HAL_UNAVAILABLE, "is that process alive");
 }
 
-Test(npu_virtual, a_handle_that_is_none_and_an_address_that_is_not_open_are_refused) {
+Test(npu_virtual, an_invalid_handle_and_an_address_that_is_not_open_are_refused) {
   const ipc_handle_t handle = {64, {1, 2, 3}};
   void *ptr = NULL;
   hal_plugin_t *const plugin = open_plugin();
@@ -99,7 +101,7 @@ Test(npu_virtual, a_handle_that_is_none_and_an_address_that_is_not_open_are_refu
   cr_assert_neq(hal_call_ipc_export(plugin, 0, (char *)ptr + 64, 0, made.bytes, sizeof made.bytes, &made.size), HAL_OK);
 }
 
-/* What another process may write: a number in the first four bytes, and a mark that stays as it was exported. */
+/* Bytes that another process may write: a number in the first four bytes, and a mark that remains as exported. */
 static hal_status_t open_with_file(hal_plugin_t *plugin, const ipc_handle_t *made, int32_t file) {
   ipc_handle_t handle = *made;
   void *ptr = NULL;
@@ -140,7 +142,7 @@ Test(npu_virtual, a_handle_without_a_process_names_no_file_of_this_one) {
   assert_fails(open_with_file(plugin, &handle, file), HAL_INVALID_ARGUMENT, "without a process");
 }
 
-Test(npu_virtual, a_driver_that_lacks_both_is_said_to) {
+Test(npu_virtual, a_driver_that_lacks_both_is_reported) {
   ipc_handle_t handle;
   hal_device_info_t info = {.struct_size = sizeof info};
   void *ptr = NULL;

@@ -1,4 +1,4 @@
-/* op_attention.c: scaled dot product attention and its gradients against extended precision. */
+/* op_attention.c: scaled dot product attention and its gradients, compared with extended precision. */
 #include <float.h>
 
 #include "op_numbers.h"
@@ -8,13 +8,13 @@
 
 /* How rows lie in memory. */
 enum rows { BY_HEAD, BY_ROW /* (batch, row, head, number), as models have them */, FAR_APART };
-/* What is added to the scores. */
+/* The mask, which is added to the scores. */
 enum bias {
   NO_BIAS,
   FULL_BIAS,
   BIAS_OF_KEYS /* of one row for all queries and heads */,
   MASK /* 0 or -inf, a row of -inf */,
-  LARGE_MASK /* 0 or a large finite number, three rows of such numbers */
+  LARGE_MASK /* 0 or a large finite number, with three rows of large numbers */
 };
 
 typedef struct problem_s {
@@ -38,7 +38,7 @@ static tensor_t *new_rows(hal_dtype_t dtype, enum rows rows, int64_t batch, int6
   return t;
 }
 
-/* What is added to scores that are masked. Scores vanish beside the large finite numbers in every dtype. */
+/* The values added to masked scores. Scores are negligible compared with these large finite numbers in each dtype. */
 static double masked(hal_dtype_t dtype, enum bias bias, int64_t row) {
   if (bias == MASK) return -INFINITY;
   if (row == 0) return 1e30;
@@ -120,9 +120,9 @@ static hal_status_t backward(const sample_t *s, const tensor_t *dq, const tensor
   return call(BACKWARD, args, 9, results, 3);
 }
 
-/* ---- the reference ----------------------------------------------------------------------------------------------- */
+/* ---- the reference ---- */
 
-/* A sum and the sum of the magnitudes of its terms, by which its error is judged. */
+/* A sum, and the sum of the magnitudes of its terms, which bounds its error. */
 typedef struct sum_s {
   long double value, size;
 } sum_t;
@@ -149,7 +149,7 @@ static long double dot(const matrix_t *a, int64_t i, const matrix_t *b, int64_t 
   return sum;
 }
 
-/* The weights of a query; gives the logarithm of the sum of exponentials, -inf where all weights are 0. */
+/* The weights of a query; returns the logarithm of the sum of exponentials, -inf if all weights are 0. */
 static long double weights_of(const sample_t *s, int64_t batch, int64_t head, int64_t i, const matrix_t *q,
                               const matrix_t *k, long double *weights) {
   const problem_t *p = &s->p;
@@ -170,7 +170,7 @@ static void near(const char *what, const tensor_t *t, int64_t i, long double wan
             got, want, error);
 }
 
-/* Scores have a relative error of some roundings of their largest terms, and so have exponentials. */
+/* Scores have a relative error of a few roundings of their largest terms, and so have the exponentials. */
 static long double allowed(const sample_t *s, hal_dtype_t dtype) {
   const long double size = (long double)s->p.size * fabsl((long double)s->p.scale) + 2;
   return roundoff(dtype) * (60 + 8 * size);
@@ -183,7 +183,7 @@ static void near_rows(const char *what, const tensor_t *t, int64_t batch, int64_
     near(what, t, (batch * t->sizes[1] + head) * count + i, want[i].value, u * (want[i].size + 1e-30L));
 }
 
-/* Adds the terms of a head to the gradients, and compares what belongs to its queries. */
+/* Adds the terms of a head to the gradients, and compares the results of its queries. */
 static void check_head(const sample_t *s, int64_t batch, int64_t head, sum_t *dk, sum_t *dv, long double u) {
   const problem_t *p = &s->p;
   const int64_t kv_head = head * p->kv_heads / p->heads;
@@ -239,7 +239,7 @@ static void check(hal_dtype_t dtype, const problem_t *p) {
   sample_free(&s);
 }
 
-/* ---- values ------------------------------------------------------------------------------------------------------ */
+/* ---- values ---- */
 
 Test(op_attention, results_and_gradients_of_lengths_around_all_blocks, .timeout = 120) {
   open_device();
@@ -290,13 +290,13 @@ Test(op_attention, sizes_of_zero) {
     problem_t p = {2, 2, 2, 3, 4, 5, 6, BY_HEAD, FULL_BIAS, 0, 1};
     int64_t *const sizes[] = {&p.batch, &p.queries, &p.keys, &p.size, &p.value_size};
     *sizes[zero] = 0;
-    check(HAL_FLOAT32, &p); /* no keys: a result of 0 with the logarithm -inf; no numbers: equal weights */
+    check(HAL_FLOAT32, &p); /* no keys: a result of 0 with the logarithm -inf; all masked: equal weights */
   }
   const problem_t no_heads = {2, 0, 0, 3, 4, 5, 6, BY_HEAD, NO_BIAS, 0, 1};
   check(HAL_FLOAT32, &no_heads);
 }
 
-Test(op_attention, memory_between_rows_is_not_touched) {
+Test(op_attention, memory_between_rows_is_not_written) {
   open_device();
   const problem_t p = {1, 2, 1, 5, 6, 7, 3, FAR_APART, NO_BIAS, 0, 1};
   sample_t s = sample_new(HAL_FLOAT32, &p);
@@ -354,7 +354,7 @@ Test(op_attention, bits_do_not_depend_on_threads, .timeout = 60) {
   assert_same_bits(compute, sizeof(float) * (150 * 4 * (40 + 1 + 24) + 333 * 2 * (24 + 40)));
 }
 
-/* ---- wrong calls ------------------------------------------------------------------------------------------------- */
+/* ---- invalid calls ---- */
 
 static void refuse(hal_status_t status, hal_status_t want, const char *part) {
   cr_assert_eq(status, want, "%s: %s", hal_status_name(status), hal_error_message());

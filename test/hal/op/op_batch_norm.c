@@ -1,17 +1,17 @@
-/* op_batch_norm.c: the normalisation of the channels of a batch and its gradients against extended precision. */
+/* op_batch_norm.c: batch normalization and its gradients, compared with extended precision. */
 #include "op_numbers.h"
 
 typedef struct sample_s {
   int64_t batch, channels, inner;
   tensor_t *x, *dy, *y, *dx;                                         /* images */
   tensor_t *weight, *bias, *mean, *rstd, *running[2], *gradients[2]; /* a number per channel */
-  int saves; /* evaluation gives mean and rstd, which plugins' own operators need not write */
+  int saves; /* evaluation receives mean and rstd; operators of plugins need not write them */
 } sample_t;
 
 static const double eps = 1e-3, momentum = 0.3;
 static const hal_value_t none = {0};
 
-/* What lies in memory as batch, channels, inner; with the channels last as batch, inner, channels. */
+/* Memory layouts: batch, channels, inner; with channels last: batch, inner, channels. */
 static tensor_t *image_new(hal_dtype_t dtype, const sample_t *s, int channels_last) {
   const int64_t sizes[] = {s->batch, s->channels, s->inner};
   tensor_t *t = tensor_new(dtype, 3, sizes, CONTIGUOUS);
@@ -90,12 +90,12 @@ static void near(const char *what, const tensor_t *t, int64_t i, long double wan
             (long long)i, got, want, error);
 }
 
-/* Element i of channel c, counted over batch and places. */
+/* Element i of channel c, counted over batch and positions. */
 static int64_t element(const sample_t *s, int64_t c, int64_t i) {
   return (i / s->inner * s->channels + c) * s->inner + i % s->inner;
 }
 
-/* What a channel's elements are shifted and scaled by, in extended precision. */
+/* The shift and the scale of a channel's elements, in extended precision. */
 typedef struct truth_s {
   long double mean, variance, rstd, weight, bias;
 } truth_t;
@@ -148,7 +148,7 @@ static void check_statistics(const sample_t *s, int64_t c, const truth_t *t, con
        20 * u * 3);
 }
 
-/* Computes everything; `with` has weight and bias. */
+/* Computes all results; `with` has weight and bias. */
 static void check(hal_dtype_t dtype, const int64_t *shape, int channels_last, int training, int with) {
   sample_t s = sample_new(dtype, shape[0], shape[1], shape[2], channels_last);
   s.saves = !getenv("HAL_TEST_OWN");
@@ -170,7 +170,8 @@ static void check(hal_dtype_t dtype, const int64_t *shape, int channels_last, in
   free(old), sample_free(&s);
 }
 
-/* Planes in several chunks and of several runs, columns with several channels and several rows side by side, tails of all. */
+/* Planes of several chunks and several runs, columns of several channels and several adjacent rows, and the
+   remainders of each. */
 static const int64_t shapes[][3] = {{2, 3, 1},   {5, 70, 1},  {300, 3, 1}, {6, 2, 3},   {9, 33, 5},   {40, 5, 49},
                                     {1, 40, 49}, {3, 2, 64},  {4, 3, 100}, {70, 2, 65}, {2, 2, 4097}, {1, 1, 9001},
                                     {2, 1, 3},   {130, 7, 2}, {1, 200, 7}, {512, 16, 4}};
@@ -233,8 +234,8 @@ Test(op_batch_norm, nan_and_infinity_stay_in_their_channel) {
   }
 }
 
-/* A deviation of 1/16 about 4096: a variance as a difference of mean squares would be noise. */
-Test(op_batch_norm, a_large_mean_beside_a_small_variance_is_accurate) {
+/* A deviation of 1/16 around 4096: a variance computed as a difference of mean squares would be noise. */
+Test(op_batch_norm, a_large_mean_with_a_small_variance_is_accurate) {
   open_device();
   static const int64_t far[][3] = {{16, 3, 1024}, {2000, 5, 1}, {64, 2, 9}};
   for (size_t i = 0; i < 3; i++) {
@@ -256,7 +257,7 @@ Test(op_batch_norm, a_large_mean_beside_a_small_variance_is_accurate) {
   }
 }
 
-Test(op_batch_norm, what_is_not_wanted_is_not_touched) {
+Test(op_batch_norm, outputs_that_are_not_requested_are_not_written) {
   open_device();
   sample_t s = sample_new(HAL_FLOAT32, 3, 5, 7, 0);
   tensor_t *const outputs[] = {s.mean, s.rstd, s.running[0], s.running[1], s.gradients[0], s.gradients[1], s.dx};
@@ -310,7 +311,7 @@ Test(op_batch_norm, wrong_calls_are_refused_with_a_message) {
   tensor_free(turned.y), sample_free(&s), sample_free(&other);
 }
 
-/* Everything of a sample of each kind of walk. */
+/* All results of a sample of each kind of traversal. */
 static void compute(unsigned char *out, size_t size) {
   (void)size;
   static const int64_t large[][3] = {{8, 3, 9000}, {16, 40, 256}, {700, 70, 3}, {3000, 16, 1}};

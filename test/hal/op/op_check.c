@@ -1,5 +1,5 @@
-/* op_check.c: values that are an error and that only kernels see: reported once, by whatever waits for the work, and not by
- * what waits for earlier work. */
+/* op_check.c: invalid values that only kernels can detect. Each is reported once, by any call that waits for the
+ * work, and not by a call that waits for earlier work. */
 #include "op_testing.h"
 
 static tensor_t *filled(hal_dtype_t dtype, int64_t n, enum layout layout, long double value) {
@@ -81,7 +81,7 @@ Test(op_check, the_message_names_the_operand_and_the_number) {
   }
 }
 
-Test(op_check, an_event_tells_what_the_work_before_it_met_and_not_what_came_after) {
+Test(op_check, an_event_reports_failures_of_work_before_it_and_not_after_it) {
   open_device();
   tensor_t *a = filled(HAL_INT64, 100, CONTIGUOUS, 7), *b = filled(HAL_INT64, 100, CONTIGUOUS, 0),
            *r = filled(HAL_INT64, 100, CONTIGUOUS, 0);
@@ -98,7 +98,7 @@ Test(op_check, an_event_tells_what_the_work_before_it_met_and_not_what_came_afte
   if (!launched) expect(hal_event_synchronize(after), "floor_divide: ZeroDivisionError");
   must(hal_event_synchronize(after));
   must(hal_stream_synchronize(stream));
-  if (!run_on(stream, "floor_divide", a, b, r)) { /* a query tells it, too */
+  if (!run_on(stream, "floor_divide", a, b, r)) { /* a query reports it as well */
     must(hal_event_record(after, stream));
     hal_status_t status;
     do status = hal_event_query(after);

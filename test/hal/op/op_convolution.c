@@ -1,5 +1,5 @@
-/* op_convolution.c: convolutions and their gradients, plain and transposed, against loops in plain C. Operands are small integers, so
- * that every sum is exact in float32 and in float64. */
+/* op_convolution.c: convolutions and their gradients, plain and transposed, compared with loops in C. Operands are
+ * small integers, so that each sum is exact in float32 and in float64. */
 #include "op_numbers.h"
 
 typedef struct case_s {
@@ -46,7 +46,7 @@ typedef struct sums_s {
   double *to_large, *to_weight, *to_small;
 } sums_t;
 
-/* Adds every product of the convolution to what it belongs to. */
+/* Adds each product of the convolution to its element of the results. */
 static void add_products(const case_t *c, const int64_t *large, const int64_t *small, const sums_t *sums) {
   const int64_t places = c->size[0] * c->size[1] * c->size[2], columns = small[2] * small[3] * small[4];
   for (int64_t s = 0; s < small[0] * small[1] * columns; s++) {
@@ -67,10 +67,10 @@ static void add_products(const case_t *c, const int64_t *large, const int64_t *s
   }
 }
 
-/* What lies in channels-last order. */
+/* The tensors in channels-last order. */
 enum { LARGE = 1, SMALL = 2, WEIGHT = 4, ALL = 7 };
 
-/* A tensor whose channels come last, where it is one of `last`. */
+/* A tensor in channels-last order if it is one of `last`. */
 static tensor_t *image_new(hal_dtype_t dtype, int32_t ndim, const int64_t *sizes, int last) {
   tensor_t *t = tensor_new(dtype, ndim, sizes, CONTIGUOUS);
   int64_t next = ndim == 5 ? sizes[1] : 1;
@@ -94,7 +94,7 @@ static tensor_t *small_numbers(hal_dtype_t dtype, int32_t ndim, const int64_t *s
   return t;
 }
 
-/* A number as a dtype has it. */
+/* A number rounded to a dtype. */
 static long double rounded(hal_dtype_t dtype, double number) {
   unsigned char bytes[8];
   store(dtype, bytes, (number_t){.f = number});
@@ -113,7 +113,7 @@ static void expect(const case_t *c, const char *what, tensor_t *got, const doubl
   }
 }
 
-/* A result that nobody has written holds NaN. */
+/* An unwritten result holds NaN. */
 static tensor_t *unwritten(hal_dtype_t dtype, const int64_t *sizes, int last) {
   tensor_t *t = image_new(dtype, 5, sizes, last);
   for (int64_t k = 0; k < t->numel; k++)
@@ -163,7 +163,7 @@ Test(op_convolution, results_and_gradients_are_the_sums_of_all_products, .timeou
   }
 }
 
-/* Where kernels compute in half precision: every sum is one in float32, which is rounded once. */
+/* Devices that compute in half precision: each sum is accumulated in float32 and rounded once. */
 Test(op_convolution, half_precision_is_rounded_once, .timeout = 300) {
   open_device();
   uint32_t op;
@@ -176,7 +176,7 @@ Test(op_convolution, half_precision_is_rounded_once, .timeout = 300) {
       }
 }
 
-/* Where kernels read it as it lies. */
+/* Kernels that read the layout without a copy. */
 Test(op_convolution, channels_may_come_last, .timeout = 300) {
   open_device();
   static const int orders[] = {ALL, LARGE, SMALL, WEIGHT, LARGE | WEIGHT};
@@ -188,7 +188,7 @@ Test(op_convolution, channels_may_come_last, .timeout = 300) {
       check(&cases[i], HAL_FLOAT32, transposed, orders[(i + (size_t)transposed) % 5]);
 }
 
-/* The gradients of a convolution whose sums are cut into blocks and parts. */
+/* The gradients of a convolution whose sums are split into blocks and parts. */
 static void compute_gradients(unsigned char *out, size_t size) {
   const int64_t large[] = {6, 20, 1, 24, 24}, small[] = {6, 12, 1, 12, 12}, weight[] = {12, 20, 1, 3, 3};
   const int64_t step[] = {1, 2, 2}, pad[] = {0, 1, 1}, one[] = {1, 1, 1}, zero[] = {0, 0, 0};

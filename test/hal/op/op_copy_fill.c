@@ -1,13 +1,14 @@
-/* op_copy_fill.c: fill and copy in every dtype and layout, and the calls that operators refuse. */
+/* op_copy_fill.c: fill and copy in each dtype and layout, and rejected calls. */
 #include "op_testing.h"
 
 static const hal_dtype_t all_dtypes[] = {HAL_UINT8,   HAL_INT8,    HAL_INT16, HAL_INT32,   HAL_INT64,
                                          HAL_FLOAT32, HAL_FLOAT64, HAL_BOOL,  HAL_FLOAT16, HAL_BFLOAT16,
                                          HAL_UINT16,  HAL_UINT32,  HAL_UINT64};
 #define DTYPES (sizeof all_dtypes / sizeof all_dtypes[0])
-#define FILLED (DTYPES - 3) /* others are filled as integers of their size */
+#define FILLED (DTYPES - 3) /* other dtypes are filled as integers of their size */
 
-/* The value as C converts it, which is also torch's rule; values whose conversion C leaves open are not compared. */
+/* The value as C converts it, which is also PyTorch's rule. Values whose conversion is undefined in C are not
+   compared. */
 static int converts(hal_dtype_t to, hal_dtype_t from, number_t x, number_t *out) {
   *out = x;
   if (to == HAL_BOOL) {
@@ -53,8 +54,8 @@ Test(op_copy, every_pair_of_dtypes_and_layouts) {
         }
 }
 
-/* Shapes that are walked in tiles when the orders of result and operand differ: whole tiles, rests on either side,
- * other dimensions around them, more dimensions than a row form has. */
+/* Shapes that are traversed in tiles if the orders of result and operand differ: whole tiles, remainders on either
+ * side, outer dimensions, and more dimensions than the row form supports. */
 static const struct {
   int32_t ndim;
   int64_t sizes[MAX_DIMS];
@@ -82,7 +83,7 @@ Test(op_copy, large_operands_in_different_orders_are_copied_whole_and_nothing_el
         const hal_value_t args[] = {of_tensor(src)};
         must(run("copy", args, 1, dst, 0));
         tensor_download(dst);
-        for (int64_t i = 0; i < dst->numel; i++) { /* which NaN one becomes is the hardware's */
+        for (int64_t i = 0; i < dst->numel; i++) { /* the bits of the NaN depend on the hardware */
           unsigned char *const at = want + (size_t)tensor_place(dst, i) * dst->element;
           if (isnan(load(dst->desc.dtype, at).f) && isnan(tensor_get(dst, i).f))
             memcpy(at, dst->host + (size_t)tensor_place(dst, i) * dst->element, dst->element);
@@ -133,7 +134,7 @@ Test(op_fill, every_dtype_and_layout_writes_its_elements_and_no_others) {
     }
 }
 
-/* Runs add with a wrong call and expects a refusal whose message holds `words`. */
+/* Runs add with an invalid call and expects an error whose message contains `words`. */
 static void refused(const char *name, const hal_value_t *args, uint32_t count, const tensor_t *out, const char *words) {
   cr_expect_eq(run(name, args, count, out, 0), HAL_INVALID_ARGUMENT);
   cr_expect(strstr(hal_error_message(), name) && strstr(hal_error_message(), words),

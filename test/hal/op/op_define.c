@@ -1,10 +1,10 @@
-/* Tests of hal_op_define: operators of libraries, found at the plugin first and then in the library. */
+/* Tests of hal_op_define: operators of libraries, looked up first in the plugin and then in the library. */
 #include <pthread.h>
 #include <stdint.h>
 
 #include "support.h"
 
-/* What the library's own function saw last. */
+/* The last call of the library's own function. */
 static struct {
   int32_t device, tensor_device;
   const void *state;
@@ -50,7 +50,7 @@ static hal_status_t run_with(hal_status_t (*way)(int32_t, uint32_t, hal_stream_t
   return way(device, op, NULL, &call);
 }
 
-/* A call of constants only, which name device 0; its lists are longer than a copy has room for without the heap. */
+/* A call with constants only, which name device 0. Its lists are too long to be copied without the heap. */
 static hal_status_t run_constants(hal_status_t (*way)(int32_t, uint32_t, hal_stream_t *, hal_op_call_t *),
                                   int32_t device, uint32_t op) {
   enum { MANY = 40 };
@@ -82,7 +82,7 @@ static void setup(void) {
 
 TestSuite(op_define, .init = setup);
 
-/* tally_two has no operators; own_ops has two devices behind its own. */
+/* tally_two has no operators; own_ops has two devices after them. */
 static int32_t second(void) {
   hal_registry_entry_t entry = {.struct_size = sizeof entry};
   assert_ok(hal_registry_plugin(1, &entry));
@@ -136,7 +136,7 @@ Test(op_define, constants_are_read_and_every_callee_sees_its_own_number_of_the_d
   cr_assert_eq(seen.called, called);
 }
 
-Test(op_define, the_plugin_alone_is_asked_by_run_own_and_nothing_else_runs_when_it_declines) {
+Test(op_define, run_own_calls_only_the_plugin_and_runs_nothing_else_if_it_declines) {
   uint32_t op = 0, none = 0;
   assert_ok(define("test::only_double", own, &op));
   assert_ok(define("test::nobodys", own, &none));
@@ -144,7 +144,7 @@ Test(op_define, the_plugin_alone_is_asked_by_run_own_and_nothing_else_runs_when_
   cr_assert_eq(run_with(hal_op_run_own, 0, none, 0), HAL_UNIMPLEMENTED);
   cr_assert_eq(seen.called, 0);
   dtype = HAL_FLOAT64;
-  assert_ok(run_with(hal_op_run_own, second(), op, HAL_RUN_PORTABLE)); /* the plugin never sees the flag */
+  assert_ok(run_with(hal_op_run_own, second(), op, HAL_RUN_PORTABLE)); /* the plugin never receives the flag */
   cr_assert_float_eq(result, 7, 1e-6);
   hal_op_counts_t counts = {.struct_size = sizeof counts};
   assert_ok(hal_op_counts(op, &counts));
@@ -163,7 +163,7 @@ Test(op_define, RUN_PORTABLE_leaves_the_plugin_out) {
   cr_assert_eq(seen.called, 1);
 }
 
-Test(op_define, an_operator_that_nobody_has_answers_UNIMPLEMENTED) {
+Test(op_define, an_operator_without_an_implementation_returns_UNIMPLEMENTED) {
   uint32_t none = 0, refusing = 0;
   assert_ok(define("test::nowhere", NULL, &none));
   assert_ok(define("test::refusing", own_unimplemented, &refusing));
@@ -185,7 +185,7 @@ static hal_status_t fail_silently(void *state, int32_t device, hal_stream_t *str
   return HAL_INTERNAL;
 }
 
-Test(op_define, a_failure_without_a_message_is_told_as_such) {
+Test(op_define, a_failure_without_a_message_is_reported_as_such) {
   uint32_t op = 0;
   assert_ok(define("test::silent", fail_silently, &op));
   assert_fails(run(0, op + 1), HAL_INVALID_ARGUMENT, "operator number"); /* a message of another failure */
@@ -207,7 +207,7 @@ Test(op_define, numbers_follow_those_of_the_build_and_are_found_by_name) {
   assert_fails(hal_op_id("test::c", &found), HAL_NOT_FOUND, "test::c");
 }
 
-Test(op_define, runs_are_counted_by_who_answered) {
+Test(op_define, runs_are_counted_by_implementation) {
   uint32_t op = 0;
   hal_op_counts_t counts = {.struct_size = sizeof counts};
   assert_ok(define("test::only_double", own, &op));
@@ -264,7 +264,7 @@ Test(op_define, threads_define_operators_at_once) {
   }
 }
 
-Test(op_define, there_is_room_for_1024_operators) {
+Test(op_define, at_most_1024_operators_can_be_defined) {
   char name[32];
   uint32_t op = 0;
   for (int i = 0; i < 1024; i++) {

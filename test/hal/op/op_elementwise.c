@@ -1,13 +1,13 @@
-/* op_elementwise.c: the element-wise operators (fill, copy, unary, binary, ternary, where) against references in
- * extended precision, for every dtype and layout. */
+/* op_elementwise.c: the element-wise operators (fill, copy, unary, binary, ternary, where) compared with references
+ * in extended precision, for each dtype and layout. */
 #include "op_reference.h"
 
 static const hal_dtype_t all_dtypes[] = {HAL_UINT8,   HAL_INT8,    HAL_INT16, HAL_INT32,   HAL_INT64,
                                          HAL_FLOAT32, HAL_FLOAT64, HAL_BOOL,  HAL_FLOAT16, HAL_BFLOAT16};
 #define DTYPES (sizeof all_dtypes / sizeof all_dtypes[0])
 
-/* Shapes that meet every border: empty, one element, no dimension, below and above a vector and a block of the row
- * form, and more dimensions than a row form has. */
+/* Shapes at each limit: empty, one element, no dimension, smaller and larger than a vector and a block of the row
+ * form, and more dimensions than the row form supports. */
 static const struct shape {
   int32_t ndim;
   int64_t sizes[MAX_DIMS];
@@ -43,8 +43,8 @@ static long double rounded(hal_dtype_t dtype, long double value) {
   return load(dtype, bytes).f;
 }
 
-/* Tells the error of a floating result in units of the last place of the scale; 0 for equal, NaN for NaN, same
- * infinity. */
+/* Returns the error of a floating result in units of the last place of the scale; 0 for equal values, two NaN, or
+ * the same infinity. */
 static double error_in_ulps(hal_dtype_t dtype, long double got, long double want, long double scale) {
   static const struct {
     hal_dtype_t dtype;
@@ -61,7 +61,7 @@ static double error_in_ulps(hal_dtype_t dtype, long double got, long double want
   return (double)(fabsl(got - want) / ldexpl(1, exponent - digits));
 }
 
-/* Half precision is computed in float, whose error hardly shows, and rounded once. */
+/* Half precision is computed in float, whose error is negligible, and rounded once. */
 static double ulps_allowed(const reference_t *ref, hal_dtype_t dtype) {
   return is_half(dtype) ? 0.5 + ref->ulps / 256 : ref->ulps;
 }
@@ -103,7 +103,7 @@ static void check_element(const reference_t *ref, hal_dtype_t dtype, const input
                 x->a.f, x->b.f, x->c.f, got.f, want, error);
 }
 
-/* Runs one operator on given operands and checks every element; in[k] NULL = args[k] is a number. */
+/* Runs one operator on the given operands and checks each element; in[k] NULL = args[k] is a number. */
 static void run_and_check(const reference_t *ref, hal_dtype_t dtype, tensor_t *out, tensor_t *const *in,
                           hal_value_t *args, uint32_t flags, const char *what) {
   for (int k = 0; k < ref->operands; k++)
@@ -137,7 +137,7 @@ static uint64_t supported(const reference_t *ref) {
 }
 
 static int is_tested(const reference_t *ref, hal_dtype_t dtype) {
-  if (!is_sampled((size_t)(ref - references) * 10 + (size_t)dtype)) return 0; /* each kernel is one to compile */
+  if (!is_sampled((size_t)(ref - references) * 10 + (size_t)dtype)) return 0; /* each kernel must be compiled */
   if (!(supported(ref) >> dtype & 1)) return 0;
   cr_assert(is_floating(dtype) ? ref->floating != NULL : ref->integer != NULL, "%s has no reference for dtype %d",
             ref->name, (int)dtype);
@@ -207,7 +207,7 @@ Test(op_elementwise, in_place_on_the_same_elements) {
       }
 }
 
-/* Operators whose second operand is written `|Scalar` in codegen/operators: all but these. */
+/* All operators except these have a second operand `|Scalar` in codegen/operators. */
 static int takes_number(const char *name) {
   static const char *const tensors_only[] = {"_backward", "lerp", "copysign", "hypot", "fmax", "fmin", "logical_"};
   for (size_t i = 0; i < sizeof tensors_only / sizeof tensors_only[0]; i++)

@@ -1,4 +1,5 @@
-/* op_enabled.c: operators that are switched off answer HAL_UNIMPLEMENTED and touch nothing, on every device, until they are on again. */
+/* op_enabled.c: disabled operators return HAL_UNIMPLEMENTED and write nothing, on each device, until they are
+   enabled again. */
 #include "op_numbers.h"
 
 static uint32_t id_of(const char *name) {
@@ -7,7 +8,7 @@ static uint32_t id_of(const char *name) {
   return op;
 }
 
-Test(op_enabled, off_answers_unimplemented_touches_nothing_and_leaves_others) {
+Test(op_enabled, disabled_returns_unimplemented_writes_nothing_and_leaves_others) {
   open_device();
   const int64_t sizes[] = {5};
   tensor_t *const x = tensor_new(HAL_FLOAT32, 1, sizes, CONTIGUOUS), *const y =
@@ -38,7 +39,7 @@ Test(op_enabled, the_setting_takes_full_names_first_parts_and_a_star) {
   cr_assert_neq(hal_op_dtypes(0, id_of("min.dim")), 0);
   setenv("HAL_DISABLE_OPS", "*", 1);
   cr_assert_eq(hal_op_dtypes(0, id_of("neg")), 0);
-  cr_assert_neq(hal_op_dtypes(0, id_of("min.dim")), 0, "an answer that was given stays");
+  cr_assert_neq(hal_op_dtypes(0, id_of("min.dim")), 0, "a returned result must not change");
 }
 
 Test(op_enabled, numbers_of_no_operator_are_refused) {

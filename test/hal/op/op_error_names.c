@@ -1,4 +1,4 @@
-/* op_error_names.c: errors name operators that users know: those of torch, not the parts that the device's operators are made of. */
+/* op_error_names.c: errors name PyTorch's operators, not the parts from which the device's operators are composed. */
 #include "op/internal.h"
 #include "op_numbers.h"
 
@@ -6,7 +6,7 @@ static const char *name_in_errors(uint32_t op) {
   return hal_op_infos[op].error_name ? hal_op_infos[op].error_name : hal_op_infos[op].name;
 }
 
-/* Fails a call by what is missing: operands, or results that are no tensors. Returns the status. */
+/* Makes a call fail by omitting operands or passing results that are not tensors. Returns the status. */
 static hal_status_t call_without_operands(uint32_t op) {
   static const hal_value_t nothing[32] = {{0}};
   static const hal_tensor_t *const results[8] = {NULL};

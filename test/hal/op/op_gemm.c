@@ -1,5 +1,5 @@
-/* op_gemm.c: mm, addmm, bmm and baddbmm against extended precision: sizes around the blocks, every transposition,
- * strided and broadcast operands. */
+/* op_gemm.c: mm, addmm, bmm and baddbmm compared with extended precision: sizes around the blocks, each
+ * transposition, strided and broadcast operands. */
 #include "op_numbers.h"
 
 typedef struct problem_s {
@@ -22,13 +22,14 @@ static hal_status_t run_problem(const problem_t *p, tensor_t *self, tensor_t *a,
   return run(p->batch ? "baddbmm" : "addmm", add, 5, r, 0);
 }
 
-/* Every element is within the error of a sum of k products: k roundings of the sum of magnitudes, and those of the end.
+/* Each element is within the error of a sum of k products: k roundings of the sum of magnitudes, and the final
+ * roundings.
  */
 static void check(const problem_t *p) {
   tensor_t *a = matrices(p, p->m, p->k, p->a), *b = matrices(p, p->k, p->n, p->b),
            *r = matrices(p, p->m, p->n, p->result), *self = matrices(p, p->m, p->n, p->self);
   tensor_fill_ordinary(a, 1), tensor_fill_ordinary(b, 2), tensor_fill_ordinary(self, 3);
-  tensor_randomize(r, 4); /* NaN and infinity, which must not get into the result */
+  tensor_randomize(r, 4); /* NaN and infinity, which must not propagate into the result */
   unsigned char *before = malloc((size_t)r->storage * r->element + 1);
   memcpy(before, r->host, (size_t)r->storage * r->element);
   must(run_problem(p, self, a, b, r));
@@ -58,7 +59,7 @@ static void check(const problem_t *p) {
   for (int64_t i = 0; i < r->numel; i++)
     memcpy(r->host + (size_t)tensor_place(r, i) * r->element, before + (size_t)tensor_place(r, i) * r->element,
            r->element);
-  cr_assert_eq(memcmp(before, r->host, (size_t)r->storage * r->element), 0, "wrote beside the result");
+  cr_assert_eq(memcmp(before, r->host, (size_t)r->storage * r->element), 0, "wrote outside the result");
   free(before), tensor_free(a), tensor_free(b), tensor_free(r), tensor_free(self);
 }
 
@@ -151,7 +152,7 @@ Test(op_gemm, a_bias_is_broadcast_over_rows) {
   tensor_free(a), tensor_free(b), tensor_free(r), tensor_free(bias);
 }
 
-Test(op_gemm, beta_0_ignores_self_and_no_k_gives_beta_times_self) {
+Test(op_gemm, beta_0_ignores_self_and_k_0_is_beta_times_self) {
   open_device();
   problem_t p = {.m = 9, .n = 40, .k = 5, .dtype = HAL_FLOAT32, .alpha = 1, .with_self = 1};
   tensor_t *a = matrices(&p, 9, 5, CONTIGUOUS), *b = matrices(&p, 5, 40, CONTIGUOUS),

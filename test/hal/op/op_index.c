@@ -1,5 +1,6 @@
-/* op_index.c: kernels that read indices against loops on the host: gather, scatter, accumulation, in every layout; and the
- * way of a bad index: nothing outside is touched, the stream's next synchronisation says which, and work goes on. */
+/* op_index.c: kernels that read indices, compared with loops on the host: gather, scatter, accumulation, in each
+ * layout. Invalid indices: no element outside is accessed, the stream's next synchronization reports the index, and
+ * later work runs. */
 #include "op_testing.h"
 
 static const hal_dtype_t dtypes[] = {HAL_UINT8, HAL_INT16, HAL_FLOAT32, HAL_FLOAT64, HAL_INT64};
@@ -27,7 +28,7 @@ static hal_status_t run_on(hal_stream_t *stream, const char *name, const hal_val
   return run_planned(0, op, stream, &call);
 }
 
-/* The logical index in a tensor of `shape`-like sizes of place (i, j, k), with `at` in dimension `dim`. */
+/* The logical index in a tensor of `shape`-like sizes of position (i, j, k), with `at` in dimension `dim`. */
 static int64_t flat(const tensor_t *t, const int64_t *place, int dim, int64_t at) {
   int64_t index = 0;
   for (int d = 0; d < 3; d++) index = index * t->sizes[d] + (d == dim ? at : place[d]);
@@ -65,7 +66,7 @@ Test(op_index, gather_takes_the_elements_that_the_index_names) {
         for (int out = CONTIGUOUS; out <= FAR; out++) check_gather(dtypes[d], dim, (enum layout)in, (enum layout)out);
 }
 
-/* reduce: -1 replaces, else the number of the argument `reduce`. */
+/* reduce: -1 replaces; otherwise the number of the argument `reduce`. */
 static void check_scatter(hal_dtype_t dtype, int dim, enum layout in, enum layout out, int reduce) {
   const int64_t sizes[] = {4, 7, 5};
   tensor_t *r = tensor_new(dtype, 3, shape, out), *src = tensor_new(dtype, 3, sizes, in);
@@ -123,7 +124,7 @@ static void expect_report(hal_status_t status, const char *what) {
   cr_assert(strstr(hal_error_message(), what) != NULL, "%s", hal_error_message());
 }
 
-/* A result between guards: element 0 and the last are not part of it. */
+/* A result between guards: the first and the last element are not part of it. */
 static tensor_t *guarded(int64_t n) {
   tensor_t *t = tensor_new(HAL_FLOAT32, 1, (int64_t[]){n + 2}, CONTIGUOUS);
   for (int64_t i = 0; i < n + 2; i++) store(HAL_FLOAT32, t->host + i * 4, (number_t){0, 1.0L});
@@ -140,7 +141,8 @@ static tensor_t *vector_index(const int64_t *values, int64_t n) {
   return t;
 }
 
-/* Rows of which one index each is taken: dense ones may be moved in wider elements, those that begin or are spaced oddly may not. */
+/* Rows selected by one index each. Dense rows may be copied in wider elements; rows with an odd start or stride may
+   not. */
 static void check_rows(hal_dtype_t dtype, int64_t width, int64_t room, int64_t shift) {
   const int64_t of[] = {9, width}, taken[] = {6, width};
   tensor_t *x = tensor_new(dtype, 2, (const int64_t[]){9, room + shift}, CONTIGUOUS),

@@ -1,4 +1,4 @@
-/* op_layer_norm.c: the normalisation of rows and its gradients against extended precision. */
+/* op_layer_norm.c: layer normalization and its gradients, compared with extended precision. */
 #include "op_numbers.h"
 
 typedef struct sample_s {
@@ -8,7 +8,7 @@ typedef struct sample_s {
 
 static const double eps = 1e-3;
 
-/* Operands of `dtype`, with weight and bias of `parameters`; the statistics are float32 beside half precision. */
+/* Operands of `dtype`, with weight and bias of `parameters`; the statistics of half precision are float32. */
 static sample_t sample_of(hal_dtype_t dtype, hal_dtype_t parameters_dtype, int64_t rows, int64_t n) {
   const int64_t matrix[] = {rows, n}, column[] = {rows};
   sample_t s = {.rows = rows, .n = n};
@@ -45,7 +45,7 @@ static void near(const char *what, const tensor_t *t, int64_t i, long double wan
             error);
 }
 
-/* Computes everything; `with` has weight and bias. */
+/* Computes all results; `with` has weight and bias. */
 static void check(hal_dtype_t dtype, hal_dtype_t parameters, int64_t rows, int64_t n, int with) {
   sample_t s = sample_of(dtype, parameters, rows, n);
   const hal_value_t none = {0};
@@ -95,7 +95,7 @@ Test(op_layer_norm, results_and_gradients, .timeout = 60) {
     }
 }
 
-/* Without weight and bias their gradients still are of the input's dtype. */
+/* Without weight and bias, their gradients still have the input's dtype. */
 Test(op_layer_norm, half_precision_takes_parameters_of_its_own_dtype_or_float32, .timeout = 60) {
   open_device();
   static const hal_dtype_t halves[] = {HAL_FLOAT16, HAL_BFLOAT16};
@@ -118,7 +118,7 @@ Test(op_layer_norm, weight_and_bias_of_two_dtypes_are_refused) {
   sample_free(&s), sample_free(&other);
 }
 
-Test(op_layer_norm, gradients_that_are_not_wanted_are_not_touched) {
+Test(op_layer_norm, gradients_that_are_not_requested_are_not_written) {
   open_device();
   sample_t s = sample_new(HAL_FLOAT32, 3, 5);
   const hal_value_t forward[] = {of_tensor(s.x), {0}, {0}, of_double(eps)};

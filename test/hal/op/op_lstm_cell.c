@@ -1,4 +1,4 @@
-/* op_lstm_cell.c: a step of an LSTM, and one of a GRU, and their gradients against extended precision. */
+/* op_lstm_cell.c: a step of an LSTM and of a GRU, and their gradients, compared with extended precision. */
 #include "op_numbers.h"
 
 enum { INPUT, HIDDEN, CX, BIAS_A, BIAS_B, GRAD_HY, GRAD_CY, HY, CY, WORK, GATES, BEFORE, TENSORS };
@@ -57,7 +57,7 @@ static void near(const char *what, const tensor_t *t, int64_t i, long double wan
 
 static long double sigmoid(long double x) { return 1 / (1 + expl(-x)); }
 
-/* Checks element (r, k) of results and gradients; `u` is what a result may be off. */
+/* Checks element (r, k) of results and gradients; `u` is the tolerance of a result. */
 static void check_element(const sample_t *s, int64_t r, int64_t k, int with_bias, int with_hy, int with_cy,
                           long double u) {
   const int64_t at = r * s->width + k;

@@ -1,4 +1,4 @@
-/* op_nll.c: the negative log likelihood and its gradient against extended precision. */
+/* op_nll.c: the negative log likelihood and its gradient, compared with extended precision. */
 #include "op_numbers.h"
 
 enum { NONE, MEAN, SUM };
@@ -9,7 +9,7 @@ typedef struct sample_s {
   tensor_t *x, *target, *weight, *each, *sum, *total, *grad;
 } sample_t;
 
-/* Targets are classes, the ignored one and, when `hostile`, numbers that are no class. */
+/* Targets are classes, the ignored index and, if `hostile`, numbers that are not classes. */
 static sample_t sample_new(hal_dtype_t dtype, int64_t n, int64_t classes, int64_t places, int with_weight,
                            int hostile) {
   const int64_t sizes[] = {n, classes, places}, samples[] = {n, places}, one[] = {1};
@@ -109,7 +109,7 @@ Test(op_nll, losses_sums_and_gradients, .timeout = 60) {
     }
 }
 
-/* The launch tells it where streams are not asynchronous, else the next synchronisation, once. */
+/* The launch reports it if streams are synchronous; otherwise the next synchronization reports it, once. */
 static void expect_report(hal_status_t status, const char *what) {
   status = status ? status : hal_device_synchronize(0);
   cr_assert_eq(status, HAL_OUT_OF_RANGE, "%s", hal_status_name(status));
@@ -117,7 +117,7 @@ static void expect_report(hal_status_t status, const char *what) {
   must(hal_device_synchronize(0));
 }
 
-/* The weights are the last thing in their block: a read beside them would be seen by the sanitizers. */
+/* The weights are at the end of their block, so that the sanitizers detect a read past them. */
 Test(op_nll, targets_that_are_no_class_are_not_followed_and_reported) {
   open_device();
   for (int64_t places = 1; places < 8; places += 6) {

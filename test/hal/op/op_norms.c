@@ -1,5 +1,5 @@
-/* op_norms.c: norms, variances, inner products, products, counts and truth of every choice of dimensions in every
- * layout, against extended precision. */
+/* op_norms.c: norms, variances, inner products, products, counts, any and all over each choice of dimensions in each
+ * layout, compared with extended precision. */
 #include "op_numbers.h"
 
 static const struct {
@@ -9,7 +9,7 @@ static const struct {
               {3, {5, 33, 7}}, {4, {2, 1, 65, 3}}, {5, {3, 2, 4, 2, 5}}, {2, {20011, 3}}};
 #define SHAPES (sizeof shapes / sizeof shapes[0])
 
-/* What one output collects. */
+/* The sums of one output. */
 typedef struct sums_s {
   long double sum, square, power, dot, magnitude, high, low;
   int64_t count, nonzero;
@@ -171,7 +171,7 @@ Test(op_norms, truth_and_counts) {
       }
 }
 
-Test(op_norms, products_wrap_and_nothing_gives_one) {
+Test(op_norms, products_wrap_and_the_empty_product_is_one) {
   open_device();
   static const int64_t sizes[] = {3, 40}, kept[] = {3, 1}, none[] = {3, 0}, dim[] = {1};
   tensor_t *a = tensor_new(HAL_INT64, 2, sizes, REVERSED), *r = tensor_new(HAL_INT64, 2, kept, CONTIGUOUS),

@@ -1,5 +1,5 @@
-/* op_numbers.h: ordinary numbers for tests whose reference needs finite sums, and a way to compare the bits of two runs
- * of the device: in line and asynchronous, with different numbers of threads. */
+/* op_numbers.h: ordinary numbers for tests whose reference needs finite sums, and a comparison of the bits of two
+ * runs of the device: inline and asynchronous, with different numbers of threads. */
 #ifndef TEST_HAL_OP_NUMBERS_H_
 #define TEST_HAL_OP_NUMBERS_H_
 
@@ -8,7 +8,7 @@
 
 #include "op_testing.h"
 
-/* Fills the memory with numbers in [-1, 1); integers in [-100, 100]. */
+/* Fills the memory with numbers in [-1, 1), or integers in [-100, 100]. */
 static inline void tensor_fill_ordinary(tensor_t *t, uint64_t seed) {
   uint64_t state = seed * 104729 + 7;
   for (int64_t i = 0; i < t->storage; i++) {
@@ -20,7 +20,7 @@ static inline void tensor_fill_ordinary(tensor_t *t, uint64_t seed) {
   tensor_upload(t);
 }
 
-/* The place in the output, in row order, of element `index` of `t`, when the dimensions of `mask` are reduced. */
+/* The position in the output, in row order, of element `index` of `t`, if the dimensions of `mask` are reduced. */
 static inline int64_t output_of(const tensor_t *t, uint64_t mask, int64_t index) {
   int64_t output = 0, scale = 1;
   for (int32_t d = t->desc.ndim - 1; d >= 0; d--) {
@@ -38,7 +38,7 @@ static inline long double roundoff(hal_dtype_t dtype) {
   return dtype == HAL_FLOAT16 ? 0x1p-11L : dtype == HAL_BFLOAT16 ? 0x1p-8L : dtype == HAL_FLOAT32 ? 0x1p-24L : 0x1p-53L;
 }
 
-/* What `compute` writes into `out` in a process of its own with a setting of the fake device. */
+/* Returns the output that `compute` writes into `out` in a separate process with a setting of the fake device. */
 typedef void (*compute_fn_t)(unsigned char *out, size_t size);
 static inline void compute_apart(const char *name, const char *value, compute_fn_t compute, unsigned char *out,
                                  size_t size) {
@@ -67,7 +67,7 @@ static inline void compute_apart(const char *name, const char *value, compute_fn
             value);
 }
 
-/* Asserts that `compute` gives the same bits in line, asynchronously, and with one thread and three. */
+/* Asserts that `compute` produces the same bits inline, asynchronously, with one thread and with three. */
 static inline void assert_same_bits(compute_fn_t compute, size_t size) {
   if (getenv("HAL_TEST_PLUGIN")) cr_skip_test("HAL_FAKE_ASYNC and several processes are the fake device's");
   static const char *const settings[][2] = {

@@ -1,4 +1,5 @@
-/* op_optimizer.c: one step of the fused optimizers against extended precision, rounded to the parameter's dtype. */
+/* op_optimizer.c: one step of the fused optimizers compared with extended precision, rounded to the parameter's
+   dtype. */
 #include "op_numbers.h"
 
 enum { MOST = 5, N = 1000 };

@@ -1,5 +1,6 @@
-/* Tests of a plugin's own operators: which calls their descriptors let through, queries, scratch memory, states of random numbers in
- * device memory. The plugin is the fixture takes_ops; where it is not asked, the function of a library answers with -1. */
+/* Tests of a plugin's own operators: the calls that match their descriptors, queries, scratch memory, and states of
+ * random numbers in device memory. The plugin is the fixture takes_ops. If the plugin does not match, the function
+ * of a library runs and returns -1. */
 #include "support.h"
 
 static int64_t sizes[5] = {2, 3, 4, 5}, strides[5] = {60, 20, 5, 1};
@@ -43,7 +44,7 @@ static uint32_t op_of(const char *name) {
   return op;
 }
 
-/* Runs the operator; 1 when the plugin took the call. */
+/* Runs the operator; returns 1 if the plugin ran the call. */
 static int taken(const char *name) {
   *memory = 0;
   assert_ok(hal_op_run(0, op_of(name), NULL, &call));
@@ -76,14 +77,14 @@ Test(op_own, every_tensor_counts_results_and_lists_too) {
   cr_assert_not(taken("test::dense32"));
   args[1].count = 1;
   cr_assert(taken("test::dense32"));
-  args[1] = (hal_value_t){.tag = HAL_VALUE_TENSOR}; /* an optional one that is left out */
+  args[1] = (hal_value_t){.tag = HAL_VALUE_TENSOR}; /* an optional argument that is omitted */
   cr_assert(taken("test::dense32"));
 }
 
 Test(op_own, contiguous_operators_see_contiguous_tensors_only) {
   strides[0] = 64;
   cr_assert_not(taken("test::dense32"));
-  sizes[0] = 1; /* its stride says nothing */
+  sizes[0] = 1; /* its stride has no meaning */
   cr_assert(taken("test::dense32"));
   channels_last();
   cr_assert_not(taken("test::dense32"));
@@ -125,7 +126,7 @@ Test(op_own, a_plugin_sees_the_arguments_that_it_knows) {
   cr_assert(taken("test::strided"));
 }
 
-/* input, weight, bias, eps, and behind those of the portable kernel normalized_shape. */
+/* input, weight, bias, eps, followed by normalized_shape of the portable kernel. */
 Test(op_own, further_arguments_are_for_the_plugin) {
   uint32_t op = 0;
   static const int64_t shape[] = {5};
@@ -168,7 +169,7 @@ Test(op_own, a_descriptor_with_flags_of_a_later_version_is_not_used) {
   cr_assert_not(taken("test::later"));
 }
 
-Test(op_own, a_query_gives_the_verdict_and_runs_nothing) {
+Test(op_own, a_query_returns_the_verdict_and_runs_nothing) {
   cr_assert_eq(verdict("test::even"), HAL_VERDICT_OWN);
   cr_assert_eq(verdict("test::always"), HAL_VERDICT_OWN);
   cr_assert_eq(verdict("test::strided"), HAL_VERDICT_UNSURE);
@@ -176,10 +177,10 @@ Test(op_own, a_query_gives_the_verdict_and_runs_nothing) {
   sizes[0] = 3;
   cr_assert(verdict("test::even") == HAL_VERDICT_UNSURE && !taken("test::even"));
   tensor.dtype = HAL_BFLOAT16;
-  cr_assert_eq(verdict("test::dense32"), HAL_VERDICT_UNSURE); /* declined, but the library may take it */
+  cr_assert_eq(verdict("test::dense32"), HAL_VERDICT_UNSURE); /* declined, but the library may run it */
 }
 
-Test(op_own, operators_that_nobody_has_have_no_verdict_of_anyone) {
+Test(op_own, operators_without_an_implementation_have_no_verdict) {
   uint32_t op = 0;
   int32_t told = 9;
   const hal_op_desc_t desc = {.struct_size = sizeof desc, .name = "test::none", .argument_count = 2};
@@ -215,7 +216,7 @@ Test(op_own, a_state_in_device_memory_is_for_operators_that_read_it) {
   assert_ok(hal_op_run(0, op_of("test::draw_numbers"), NULL, &call));
   cr_assert_eq(*memory, 2);
   call.random_state = state;
-  assert_ok(hal_op_run(0, op_of("test::draw"), NULL, &call));
+  assert_ok(hal_op_run(0, op_of("test::sample"), NULL, &call));
   cr_assert_eq(*memory, 42);
   cr_assert_not(taken("test::draw_numbers"));
 }

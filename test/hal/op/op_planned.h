@@ -1,4 +1,5 @@
-/* op_planned.h: runs a call in plan mode before it is executed: the verdicts agree, and planning reaches no device. */
+/* op_planned.h: runs a call in plan mode before it is executed. The verdicts must agree, and planning must not reach
+   the device. */
 #ifndef TEST_HAL_OP_PLANNED_H_
 #define TEST_HAL_OP_PLANNED_H_
 
@@ -9,7 +10,7 @@
 #include "device/device.h"
 #include "op/launch.h"
 
-/* Slots of the plugin that plan mode must not call, while it plans. */
+/* Slots of the plugin that must not be called in plan mode. */
 static int planned_reached;
 static inline hal_status_t planned_launch(hal_plugin_kernel_t *kernel, hal_plugin_stream_t *stream,
                                           const hal_launch_t *launch) {
@@ -35,7 +36,7 @@ static inline int64_t planned_memory(int32_t device) {
   return stats.allocation[0].allocated;
 }
 
-/* hal_op_run, planned before. What a kernel finds in values is no verdict: a stream without asynchronous work answers it at the
+/* hal_op_run, planned before. Errors in values are not part of the verdict: a synchronous stream reports them at the
  * launch. */
 static inline hal_status_t run_planned(int32_t device, uint32_t op, hal_stream_t *stream, hal_op_call_t *call) {
   hal_plugin_t *const plugin = hal_devices[device].plugin;
@@ -50,7 +51,7 @@ static inline hal_status_t run_planned(int32_t device, uint32_t op, hal_stream_t
   const hal_status_t queried = hal_op_query(device, op, call, &verdict);
   plugin->api = api;
   cr_assert_eq(queried, planned == HAL_UNIMPLEMENTED ? HAL_OK : planned);
-  const int own = verdict == HAL_VERDICT_OWN && getenv("HAL_TEST_OWN"); /* the plugin has operators of its own */
+  const int own = verdict == HAL_VERDICT_OWN && getenv("HAL_TEST_OWN"); /* the plugin has its own operators */
   if (!queried && !own) cr_assert_eq(verdict, planned ? HAL_VERDICT_NONE : HAL_VERDICT_PORTABLE);
   cr_assert_eq(planned_reached, 0, "%s: plan mode reached the device %d times", hal_op_name(op), planned_reached);
   cr_assert_eq(planned_memory(device), blocks, "%s: plan mode allocated memory", hal_op_name(op));

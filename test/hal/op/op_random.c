@@ -1,4 +1,4 @@
-/* op_random.c: uniform, normal and bernoulli: the formulas of hal/plugin.h word by word, agreement with the archive's
+/* op_random.c: uniform, normal and bernoulli: the formulas of hal/plugin.h literally, agreement with the archive's
  * default of random_fill, and statistics. */
 #include "device/device.h"
 #include "op_numbers.h"
@@ -28,7 +28,7 @@ static hal_status_t random_run(const char *name, double p0, double p1, uint64_t 
 
 static tensor_t *vector(hal_dtype_t dtype, int64_t count) { return tensor_new(dtype, 1, &count, CONTIGUOUS); }
 
-/* The words of element i of a tensor: one, or two with the first one low. */
+/* The words of element i of a tensor: one word, or two with the low word first. */
 static uint64_t word_of(hal_dtype_t dtype, uint64_t offset, int64_t i) {
   uint32_t words[4];
   if (element_size(dtype) == 8) {
@@ -39,11 +39,12 @@ static uint64_t word_of(hal_dtype_t dtype, uint64_t offset, int64_t i) {
   return words[i % 4];
 }
 
-static const uint64_t offsets[] = {0, 5, UINT64_C(0xFFFFFFF0), UINT64_MAX - 3}; /* into the second word, and around */
+static const uint64_t offsets[] = {0, 5, UINT64_C(0xFFFFFFF0), UINT64_MAX - 3}; /* carries into the second word, and
+                                                                                   wraps */
 
 Test(op_random, philox_words_are_those_of_the_paper) {
-  /* Random123's known answers. p = k / 2^24 tells whether the high 24 bits of the word are below k: all 96 bits are
-   * found by bisection from what the device gives. */
+  /* Random123's known answers. bernoulli with p = k / 2^24 shows whether the high 24 bits of the word are below k;
+   * bisection finds all 96 bits of the device. */
   open_device();
   static const struct {
     uint64_t seed, offset;
@@ -86,7 +87,7 @@ Test(op_random, uniform_is_the_formula_bit_for_bit) {
       }
 }
 
-/* The archive's default of random_fill is another piece of code for the same numbers. */
+/* The archive's default of random_fill is a separate implementation of the same numbers. */
 Test(op_random, uniform_and_bernoulli_equal_random_fill_bit_for_bit) {
   open_device();
   static const struct {
@@ -168,8 +169,8 @@ static int by_value(const void *x, const void *y) {
   return (a > b) - (a < b);
 }
 
-/* Kolmogorov and Smirnov's distance from a distribution; 1.95 / sqrt(n) is passed with probability 1 - 0.001. The seed
- * is fixed, so a pass stays a pass. */
+/* The Kolmogorov-Smirnov distance from a distribution; a correct generator stays below 1.95 / sqrt(n) with
+ * probability 1 - 0.001. The seed is fixed, so the result is reproducible. */
 static void check_distribution(const char *op, double p0, double p1, double mean, double variance,
                                double (*cdf)(double)) {
   enum { N = 1 << 20 };
@@ -242,7 +243,7 @@ static void compute_numbers(unsigned char *out, size_t size) {
 
 Test(op_random, bits_do_not_depend_on_threads_or_mode) { assert_same_bits(compute_numbers, 8 * COUNT); }
 
-/* Uploads what a graph's generator keeps on the device. */
+/* Uploads the state that a graph's generator stores on the device. */
 static tensor_t *state_of(uint64_t key, uint64_t offset) {
   tensor_t *state = vector(HAL_INT64, 2);
   memcpy(state->host, (uint64_t[]){key, offset}, 16);
@@ -250,7 +251,7 @@ static tensor_t *state_of(uint64_t key, uint64_t offset) {
   return state;
 }
 
-Test(op_random, a_state_in_device_memory_gives_the_seed_and_adds_to_the_offset) {
+Test(op_random, a_state_in_device_memory_sets_the_seed_and_adds_to_the_offset) {
   open_device();
   tensor_t *expected = vector(HAL_FLOAT32, COUNT), *drawn = vector(HAL_FLOAT32, COUNT), *state = state_of(seed, 40);
   must(random_run("normal_functional", 0, 1, seed, 47, expected));

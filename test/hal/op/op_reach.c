@@ -1,5 +1,6 @@
-/* op_reach.c: devices with many threads count in 32 bits, so launches of kernels over strided operands are cut where these reach farther
- * (hal/src/op/iterator.c). With the limit set so low that small tensors meet it: the same bits as in one launch, in more launches. */
+/* op_reach.c: devices with many threads index with 32 bits, so launches over strided operands that reach farther are
+ * split (hal/src/op/iterator.c). A low limit makes small tensors exceed it: more launches must produce the same bits
+ * as one. */
 #include "op/table.h"
 #include "op_testing.h"
 
@@ -10,7 +11,7 @@ static hal_status_t counting(hal_plugin_kernel_t *kernel, hal_plugin_stream_t *s
   return forwarded(kernel, stream, launch);
 }
 
-/* Runs an operator with a limit and gives how many launches that took. */
+/* Runs an operator with a limit and returns the number of launches. */
 static int run_within(int64_t most, const char *name, const hal_value_t *args, uint32_t count, tensor_t *result) {
   hal_plugin_t *const plugin = hal_devices[0].plugin;
   hal_op_target_t *const target = &hal_op_table_of(&hal_devices[0])->target;
@@ -35,7 +36,7 @@ static int run_within(int64_t most, const char *name, const hal_value_t *args, u
 static const int64_t shape[] = {9, 37, 41};
 static const int64_t limits[] = {INT32_MAX, 10000, 3000, 900};
 
-/* The result of each limit is that of the first, and nothing between its elements changes. */
+/* The result with each limit equals the first one, and no memory between its elements changes. */
 static void check(const char *name, const hal_value_t *args, uint32_t count, hal_dtype_t dtype, enum layout layout) {
   unsigned char *want = NULL;
   int before = 0;

@@ -1,5 +1,5 @@
-/* op_reduce.c: sum, mean, amax, amin, max, min, argmax and argmin against extended precision, in every layout and over
- * every choice of dimensions. */
+/* op_reduce.c: sum, mean, amax, amin, max, min, argmax and argmin compared with extended precision, in each layout
+ * and over each choice of dimensions. */
 #include "op_numbers.h"
 
 typedef struct shape_s {
@@ -37,7 +37,7 @@ static sums_t *reference(const tensor_t *t, uint64_t mask, int64_t outputs) {
   return sums;
 }
 
-/* The error bound of pairwise sums with at most 64 terms in a row on four levels: far below count * roundoff. */
+/* The error bound of pairwise sums with at most 64 consecutive terms on four levels: far below count * roundoff. */
 static long double bound(const sums_t *s, hal_dtype_t dtype) {
   const long double terms = s->count < 300 ? s->count : 300;
   return terms * roundoff(dtype) * s->magnitude;
@@ -83,7 +83,7 @@ static void check_reduce(const char *op, hal_dtype_t dtype, const shape_t *shape
   for (int64_t i = 0; i < r->numel; i++)
     memcpy(r->host + (size_t)tensor_place(r, i) * r->element, before + (size_t)tensor_place(r, i) * r->element,
            r->element);
-  cr_assert_eq(memcmp(before, r->host, (size_t)r->storage * r->element), 0, "%s wrote beside its result", op);
+  cr_assert_eq(memcmp(before, r->host, (size_t)r->storage * r->element), 0, "%s wrote outside its result", op);
   free(before), free(want), tensor_free(a), tensor_free(r);
 }
 
@@ -142,7 +142,7 @@ Test(op_reduce, an_empty_list_means_all_dimensions) {
   tensor_free(a), tensor_free(r);
 }
 
-Test(op_reduce, nothing_to_reduce_gives_the_neutral_element_or_an_error) {
+Test(op_reduce, an_empty_reduction_is_the_neutral_element_or_an_error) {
   open_device();
   static const int64_t sizes[] = {4, 0}, kept[] = {4, 1}, dim[] = {1};
   tensor_t *a = tensor_new(HAL_FLOAT32, 2, sizes, CONTIGUOUS), *r = tensor_new(HAL_FLOAT32, 2, kept, CONTIGUOUS);
@@ -186,7 +186,8 @@ Test(op_reduce, nan_propagates_wherever_it_stands) {
 
 /* ---- values and indices ---- */
 
-/* The first extreme element of every output, as torch defines it: NaN beats numbers, the first of equals wins. */
+/* The first extreme element of each output, as PyTorch defines it: NaN is more extreme than numbers, and the first
+   of equal elements is returned. */
 static void check_index(const char *op, hal_dtype_t dtype, const shape_t *shape, enum layout in, enum layout out,
                         int dim, int special) {
   const uint64_t mask = dim < 0 ? (UINT64_C(1) << shape->ndim) - 1 : UINT64_C(1) << dim;
@@ -248,8 +249,7 @@ Test(op_reduce_index, long_dimensions_are_cut_and_merged) {
             check_index(index_ops[o], HAL_FLOAT32, &long_shapes[s], in, CONTIGUOUS, dim, special);
 }
 
-/* ---- refusals and bits
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- refusals and bits ---- */
 
 Test(op_reduce, wrong_calls_are_refused_with_a_message) {
   open_device();

@@ -1,4 +1,4 @@
-/* op_reference.h: what the element-wise operators must give, in extended precision and in exact integers. */
+/* op_reference.h: the expected results of the element-wise operators, in extended precision and in exact integers. */
 #ifndef TEST_HAL_OP_REFERENCE_H_
 #define TEST_HAL_OP_REFERENCE_H_
 
@@ -10,8 +10,8 @@ typedef struct input_s {
   number_t a, b, c, s0, s1;
 } input_t;
 
-/* One operator. `ulps` bounds the error of the floating result in units of the last place of `scale`, which is ANY
- * where an intermediate term overflows float32, so that no result is wrong. */
+/* One operator. `ulps` bounds the error of the floating result in units of the last place of `scale`. The scale is
+ * ANY if an intermediate term overflows float32, so that any result is accepted. */
 #define ANY (-1)
 typedef struct reference_s {
   const char *name;
@@ -49,7 +49,7 @@ FLOATING(div, a / b)
 BOTH(maximum, isnan(a) ? a : isnan(b) ? b : fmaxl(a, b), a > b ? a : b)
 BOTH(minimum, isnan(a) ? a : isnan(b) ? b : fminl(a, b), a < b ? a : b)
 FLOATING(pow, powl(a, b))
-/* Modulo 2^64, from the highest bit of the exponent down; the value of a fraction is cut off, as torch does. */
+/* Modulo 2^64, from the highest bit of the exponent down; the fractional part is truncated, like in PyTorch. */
 static int64_t pow_i(const input_t *x) {
   const int64_t a = x->a.i, b = x->b.i;
   if (b < 0) return a == 1 || (a == -1 && b % 2 == 0) ? 1 : a == -1 ? -1 : 0;
@@ -120,7 +120,7 @@ BOTH(threshold, a <= s0 ? x->s1.f : a, a <= s0 ? s1 : a)
 COMPARE_TRUTH(logical_and, &&)
 COMPARE_TRUTH(logical_or, ||)
 
-/* Sums of products that may cancel: the error is measured against the largest term. */
+/* Sums of products that may cancel: the error is measured relative to the largest term. */
 static long double terms(long double x, long double y, long double z, long double *scale) {
   const long double largest = fmaxl(fabsl(x), fmaxl(fabsl(y), fabsl(z)));
   *scale = isfinite(x + y + z) && largest <= FLT_MAX / 4 ? largest : ANY;
@@ -135,13 +135,13 @@ static long double scaled_sub_f(const input_t *x, long double *scale) {
 static long double tanh_backward_f(const input_t *x, long double *scale) {
   const long double g = x->a.f, y = x->b.f;
   const long double value = terms(g, -g * y * y, 0, scale);
-  if (fmaxl(fabsl(g), fabsl(y)) > 1e18L) *scale = ANY; /* products overflow on the way */
+  if (fmaxl(fabsl(g), fabsl(y)) > 1e18L) *scale = ANY; /* intermediate products overflow */
   return value;
 }
 static long double sigmoid_backward_f(const input_t *x, long double *scale) {
   const long double g = x->a.f, y = x->b.f;
   const long double value = terms(g * y, -g * y * y, 0, scale);
-  if (fmaxl(fabsl(g), fabsl(y)) > 1e18L) *scale = ANY; /* products overflow on the way */
+  if (fmaxl(fabsl(g), fabsl(y)) > 1e18L) *scale = ANY; /* intermediate products overflow */
   return value;
 }
 static int64_t addcmul_i(const input_t *x) {
@@ -157,8 +157,8 @@ static long double lerp_f(const input_t *x, long double *scale) {
   return terms(x->a.f, x->s0.f * x->b.f, -x->s0.f * x->a.f, scale);
 }
 
-/* glibc states at most 2 ulp for these functions in float and double (manual, "Errors in Math Functions"); one more for
- * the arithmetic around them. */
+/* glibc states at most 2 ulp for these functions in float and double (manual, "Errors in Math Functions"); one more
+ * for the surrounding arithmetic. */
 #define EXACT 0.5
 #define LIBM 3
 static const reference_t references[] = {
@@ -237,7 +237,7 @@ static const reference_t references[] = {
     {"logical_and", 2, 0, 0, 0, 1, 0, logical_and_f, logical_and_i},
     {"logical_or", 2, 0, 0, 0, 1, 0, logical_or_f, logical_or_i},
 };
-/* On bool a result is true where the integer is not zero, except that `~` is the logical complement. */
+/* On bool, a result is true if the integer is not zero, except that `~` is the logical complement. */
 static inline int64_t integer_reference(const reference_t *ref, hal_dtype_t dtype, const input_t *x) {
   return dtype == HAL_BOOL && ref->integer == not_i ? logical_not_i(x) : ref->integer(x);
 }

@@ -1,5 +1,6 @@
-/* op_scatter_long.c: scatter along long dimensions, where devices with many threads sort the indices first, against loops on the host: many
- * equal indices, few, one list for all columns or one for each, bad ones in between. */
+/* op_scatter_long.c: scatter along long dimensions, for which devices with many threads sort the indices first,
+ * compared with loops on the host. Cases: many or few equal indices, one list for all columns or one per column, and
+ * invalid indices. */
 #include "op_testing.h"
 
 /* A case: src and index are (n, columns), the result (bound, columns). */
@@ -36,7 +37,7 @@ static number_t joined(hal_dtype_t dtype, int reduce, number_t old, number_t v) 
   return reduce < 0 || greater == (reduce == 2) ? v : old;
 }
 
-/* reduce: -1 replaces, else the number of the argument `reduce`. */
+/* reduce: -1 replaces; otherwise the number of the argument `reduce`. */
 static void check(const case_t *in, hal_dtype_t dtype, int reduce, enum layout layout) {
   tensor_t *r = tensor_new(dtype, 2, (int64_t[]){in->bound, in->columns}, layout);
   tensor_t *src = tensor_new(dtype, 2, (int64_t[]){in->n, in->columns}, layout), *index = index_new(in, 5);
@@ -75,7 +76,7 @@ Test(op_scatter_long, of_equal_indices_the_last_one_wins) {
   for (size_t d = 1; d < sizeof dtypes / sizeof *dtypes; d++) check(&cases[0], dtypes[d], -1, PADDED);
 }
 
-/* Numbers whose sum depends on its order. */
+/* Numbers whose sum depends on the order. */
 Test(op_scatter_long, sums_are_the_same_in_every_run_and_near_those_in_double) {
   open_device();
   const case_t in = {50021, 3, 1, 0};

@@ -1,5 +1,5 @@
-/* op_shape.c: numbers made from their index, triangles of matrices, permutations and dropout, against plain C; and the calls
- * that their launchers refuse. */
+/* op_shape.c: numbers computed from their index, triangles of matrices, permutations and dropout, compared with
+ * plain C; and the calls that their launchers reject. */
 #include "op_testing.h"
 
 #define NUMEL 1000
@@ -54,7 +54,7 @@ Test(op_shape, linspace_meets_both_ends_exactly) {
   }
 }
 
-/* Element (i, j) of a matrix of the triangle, or zero. */
+/* Returns element (i, j) of a matrix if it is in the triangle, else zero. */
 static void check_triangle(int lower, int64_t diagonal, enum layout from, enum layout to, const int64_t *sizes,
                            int32_t ndim) {
   tensor_t *a = tensor_new(HAL_INT32, ndim, sizes, from), *r = tensor_new(HAL_INT32, ndim, sizes, to);

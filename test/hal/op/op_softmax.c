@@ -1,5 +1,5 @@
-/* op_softmax.c: softmax, log_softmax and their gradients against extended precision, over every dimension in every
- * layout. */
+/* op_softmax.c: softmax, log_softmax and their gradients compared with extended precision, over each dimension in
+ * each layout. */
 #include "op_numbers.h"
 
 static int64_t row_index(const tensor_t *t, int dim, int64_t row, int64_t j) { /* logical index of element j of a row */
@@ -55,7 +55,7 @@ static void check(hal_dtype_t dtype, int32_t ndim, const int64_t *sizes, int dim
         total += term;
         magnitude += fabsl(term);
       }
-      for (int64_t j = 0; j < n; j++) { /* the gradient of what the device gave as output */
+      for (int64_t j = 0; j < n; j++) { /* the gradient of the device's output */
         const int64_t at = row_index(y, dim, row, j);
         const long double grad = tensor_get(g, at).f, output = tensor_get(y, at).f,
                           factor = log ? expl(output) : output;
@@ -98,7 +98,7 @@ Test(op_softmax, rows_add_up_to_1_and_infinities_are_torchs) {
   float *v = (void *)x->host;
   v[3] = -INFINITY;                                    /* row 0: probability 0 */
   v[40 + 5] = NAN;                                     /* row 1: all NaN */
-  v[80 + 39] = INFINITY;                               /* row 2: all NaN, as inf - inf is */
+  v[80 + 39] = INFINITY;                               /* row 2: all NaN, like inf - inf */
   for (int j = 0; j < 40; j++) v[120 + j] = -INFINITY; /* row 3: all NaN */
   tensor_upload(x);
   const hal_value_t args[] = {of_tensor(x), of_int(1)};

@@ -1,4 +1,4 @@
-/* The sources of the portable kernels that the library carries for devices with compilers. */
+/* The sources of the portable kernels that the library contains for devices with compilers. */
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@ static size_t count(const char *text, const char *what) {
   return n;
 }
 
-/* Whether a text has kernels of one name only: alternatives of it may stand under conditions. */
+/* Returns whether a text has kernels of one name only; alternatives may be under preprocessor conditions. */
 static int has_one_kernel(const char *text) {
   const char *const head = "\nPK_KERNEL(", *const first = strstr(text, head);
   if (!first) return 0;
@@ -57,7 +57,7 @@ Test(op_source, an_unknown_name_is_not_found) {
   }
 }
 
-Test(op_source, without_memory_it_says_so) {
+Test(op_source, without_memory_it_returns_an_error) {
   char *text = NULL;
   size_t size = 0;
   hal_malloc_fail_after(1);

@@ -1,4 +1,4 @@
-/* op_testing.h: tensors on a device with a mirror on the host, in any layout, for the tests of operators. */
+/* op_testing.h: tensors on a device with a copy on the host, in any layout, for the tests of operators. */
 #ifndef TEST_HAL_OP_TESTING_H_
 #define TEST_HAL_OP_TESTING_H_
 
@@ -13,11 +13,11 @@
 
 #define MAX_DIMS 10
 
-/* How a tensor of some sizes lies in memory. */
+/* Memory layouts of a tensor. */
 enum layout {
   CONTIGUOUS,
   REVERSED,      /* the first dimension innermost: a transposed tensor */
-  PADDED,        /* every second element, rows further apart than their length */
+  PADDED,        /* every second element, with gaps between rows */
   FAR,           /* the innermost dimension has the largest stride */
   BROADCAST_ALL, /* stride 0 everywhere: one element */
   BROADCAST_FIRST,
@@ -28,7 +28,7 @@ enum layout {
 typedef struct tensor_s {
   hal_tensor_t desc;
   int64_t sizes[MAX_DIMS], strides[MAX_DIMS];
-  int64_t numel, storage; /* elements: of the tensor, of the memory behind it */
+  int64_t numel, storage; /* the number of elements of the tensor, and of its memory */
   size_t element;         /* bytes */
   hal_block_t *block;
   unsigned char *host; /* mirror of the memory */
@@ -38,7 +38,8 @@ static inline void must(hal_status_t status) {
   cr_assert_eq(status, HAL_OK, "%s: %s", hal_status_name(status), hal_error_message());
 }
 
-/* Opens the device of this build that HAL_TEST_PLUGIN names, else the fake one. Without a driver the test is skipped. */
+/* Opens the device that HAL_TEST_PLUGIN names, else the fake device of this build. Without a driver the test is
+   skipped. */
 static inline void open_device(void) {
   const char *const named = getenv("HAL_TEST_PLUGIN"), *const plugin = named ? named : "fake";
 #ifdef PLUGIN_DIR
@@ -51,7 +52,8 @@ static inline void open_device(void) {
   cr_assert_geq(hal_device_count(), 1, "%s", hal_registry_report());
 }
 
-/* Where kernels are compiled when they are first used, a second each, HAL_TEST_SAMPLE=n takes each n-th of a test's cases; else all. */
+/* If kernels are compiled at first use, about a second each, HAL_TEST_SAMPLE=n runs every n-th case of a test;
+   otherwise all cases run. */
 static inline int is_sampled(size_t number) {
   const char *const each = getenv("HAL_TEST_SAMPLE");
   return !each || strtoul(each, NULL, 10) < 2 || number % strtoul(each, NULL, 10) == 0;
@@ -93,7 +95,7 @@ static inline float to_bfloat16(float value) {
   return fabs(rounded) >= 0x1p128 ? copysignf(INFINITY, value) : (float)rounded;
 }
 
-/* Gives the strides of a layout and returns the number of elements of memory. */
+/* Writes the strides of a layout and returns the number of elements of memory. */
 static inline int64_t set_strides(enum layout layout, int32_t ndim, const int64_t *sizes, int64_t *strides) {
   int64_t next = layout == PADDED ? 2 : 1;
   const int reversed = layout == REVERSED || layout == FAR;
@@ -146,7 +148,7 @@ static inline void tensor_download(tensor_t *t) {
   must(hal_device_synchronize(0));
 }
 
-/* Gives the place in memory of logical element `index` in C order. */
+/* Returns the position in memory of logical element `index` in C order. */
 static inline int64_t tensor_place(const tensor_t *t, int64_t index) {
   int64_t place = 0;
   for (int32_t d = t->desc.ndim - 1; d >= 0; d--) {
@@ -156,7 +158,7 @@ static inline int64_t tensor_place(const tensor_t *t, int64_t index) {
   return place;
 }
 
-/* A number as the references compute: integers exactly, floating numbers in extended precision. */
+/* A number as the references compute it: integers exactly, floating-point numbers in extended precision. */
 typedef struct number_s {
   int64_t i;
   long double f;
@@ -215,7 +217,7 @@ static inline void store(hal_dtype_t dtype, unsigned char *at, number_t value) {
   const uint64_t bits = (uint64_t)value.i;
   const double f64 = (double)value.f;
   const float f32 = (float)value.f;
-  const _Float16 f16 = (_Float16)f32; /* by way of float, as every conversion to half precision */
+  const _Float16 f16 = (_Float16)f32; /* through float, like each conversion to half precision */
   const float bf16 = to_bfloat16(f32);
   const uint8_t truth = value.i != 0;
   if (dtype == HAL_FLOAT64)
@@ -238,7 +240,8 @@ static inline uint32_t next_random(uint64_t *state) {
   return (uint32_t)(*state >> 33);
 }
 
-/* Fills the memory with hostile values of the dtype: extremes, zeros of both signs, NaN, infinities, and ordinary ones.
+/* Fills the memory with special values of the dtype: extremes, zeros of both signs, NaN, infinities, and ordinary
+ * values.
  */
 static inline void tensor_randomize(tensor_t *t, uint64_t seed) {
   static const double special[] = {0.0,   -0.0, NAN, INFINITY, -INFINITY, 1e-40, 3e38,
@@ -279,7 +282,7 @@ static inline hal_value_t of_tensor(const tensor_t *t) {
 static inline hal_value_t of_int(int64_t i) { return (hal_value_t){.tag = HAL_VALUE_INT, .u.i = i}; }
 static inline hal_value_t of_double(double d) { return (hal_value_t){.tag = HAL_VALUE_DOUBLE, .u.d = d}; }
 
-/* The place of an element of a contiguous tensor of five dimensions. */
+/* The position of an element of a contiguous tensor of five dimensions. */
 static inline int64_t at5(const int64_t *sizes, int64_t n, int64_t c, int64_t z, int64_t y, int64_t x) {
   return (((n * sizes[1] + c) * sizes[2] + z) * sizes[3] + y) * sizes[4] + x;
 }

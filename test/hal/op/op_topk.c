@@ -1,4 +1,5 @@
-/* op_topk.c: the first k elements of rows against a sort by insertion: NaN is the largest, of equal elements the first come first. */
+/* op_topk.c: the first k elements of rows compared with an insertion sort. NaN is the largest value; equal elements
+   keep their order. */
 #include "op_numbers.h"
 
 static int comes_before(const tensor_t *t, int64_t x, int64_t y, int largest) {
@@ -59,13 +60,13 @@ Test(op_topk, first_elements_in_order, .timeout = 120) {
       for (int way = 0; way < 4; way++) {
         const int64_t sizes[] = {shapes[i].rows, shapes[i].n};
         tensor_t *self = tensor_new(dtypes[d], 2, sizes, way & 1 ? REVERSED : CONTIGUOUS);
-        tensor_randomize(self, (unsigned)(i * 10 + (size_t)way)); /* has NaN, infinities and both zeros */
+        tensor_randomize(self, (unsigned)(i * 10 + (size_t)way)); /* includes NaN, infinities and both zeros */
         check(self, shapes[i].k, way & 1, way >> 1, way & 1 ? PADDED : CONTIGUOUS);
         tensor_free(self);
       }
 }
 
-/* Rows that every element of which is a candidate, and rows of few values. */
+/* Rows in which every element is a candidate, and rows of few values. */
 Test(op_topk, ordered_rows_and_ties, .timeout = 120) {
   open_device();
   for (int kind = 0; kind < 3; kind++) {

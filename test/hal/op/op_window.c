@@ -1,4 +1,5 @@
-/* op_window.c: max pooling, averages, padding, unfolding and folding, and sparse maps along a dimension, against loops in plain C. */
+/* op_window.c: max pooling, averages, padding, unfolding and folding, and sparse maps along a dimension, compared
+   with loops in plain C. */
 #include "op_testing.h"
 
 static const int64_t in[] = {2, 3, 5, 6, 7}, size[] = {2, 3, 2}, step[] = {2, 1, 3}, pad[] = {1, 1, 0},
@@ -13,7 +14,7 @@ Test(op_window, max_pool_finds_the_first_largest_and_its_place_and_hands_the_gra
     tensor_t *a = tensor_new(HAL_FLOAT64, 5, in, layout), *v = tensor_new(HAL_FLOAT64, 5, out, layout);
     tensor_t *q = tensor_new(HAL_INT64, 5, out, layout), *g = tensor_new(HAL_FLOAT64, 5, in, layout);
     tensor_randomize(a, 3);
-    for (int64_t k = 0; k < a->storage; k++) { /* NaN has its own test in Python: here comparisons are plain */
+    for (int64_t k = 0; k < a->storage; k++) { /* a Python test covers NaN; here comparisons are plain */
       double *x = (double *)(void *)a->host + k;
       if (*x != *x) *x = 0.25;
     }
@@ -132,7 +133,7 @@ Test(op_window, a_sparse_map_sums_in_order_along_any_dimension_of_any_layout) {
   tensor_free(a), tensor_free(r), tensor_free(s), tensor_free(i), tensor_free(w);
 }
 
-/* The place that place `o` of a padded dimension repeats. */
+/* The input position that position `o` of a padded dimension repeats. */
 static int64_t repeated(int64_t o, int64_t before, int64_t size, int reflects) {
   int64_t i = o - before;
   if (!reflects) return i < 0 ? 0 : i >= size ? size - 1 : i;

@@ -1,5 +1,5 @@
-/* Tests of a program's own kernels in the portable dialect (hal_kernel_compile) on an OpenCL device: items, groups, errors, what is compiled
- * once. */
+/* Tests of a program's own kernels in the portable dialect (hal_kernel_compile) on an OpenCL device: items, groups,
+ * errors, and which kernels are compiled once. */
 #include "opencl_testing.h"
 
 TestSuite(opencl_compile, .init = open_opencl, .fini = close_opencl);
@@ -11,15 +11,15 @@ static const char items[] =
     "PK_KERNEL(scaled, ARGS) { PK_PROLOGUE(ARGS)\n"
     "  PK_ITEM(i, n) { to[i] = pk_get_f16(from[i]) * by; }\n"
     "}\n";
-/* Each group turns its PK_LSIZE numbers around, so that every item needs what another one wrote. */
+/* Each group reverses its PK_LSIZE numbers, so that each item needs a value that another item wrote. */
 static const char groups[] =
     "#define ARGS(X) X(OUT, pk_u32, to), X(VALUE, pk_u32, n)\n"
     "PK_KERNEL(turned, ARGS) { PK_PROLOGUE(ARGS)\n"
-    "  PK_LOCAL_ARRAY(pk_u32, room, PK_LSIZE);\n"
+    "  PK_LOCAL_ARRAY(pk_u32, scratch, PK_LSIZE);\n"
     "  PK_GROUP(g) {\n"
-    "    PK_EACH(l) { room[l] = (pk_u32)g * PK_LSIZE + l; }\n"
+    "    PK_EACH(l) { scratch[l] = (pk_u32)g * PK_LSIZE + l; }\n"
     "    PK_SYNC();\n"
-    "    PK_EACH(l) { to[g * PK_LSIZE + l] = room[PK_LSIZE - 1 - l] + n; }\n"
+    "    PK_EACH(l) { to[g * PK_LSIZE + l] = scratch[PK_LSIZE - 1 - l] + n; }\n"
     "  }\n"
     "}\n";
 static const char reporting[] =
@@ -97,5 +97,5 @@ Test(opencl_compile, bad_texts_are_refused_with_the_compilers_words) {
   assert_fails(hal_kernel_compile(0, "", items, &kernel), HAL_INVALID_ARGUMENT, "name");
   assert_fails(hal_kernel_compile(0, "scaled", NULL, &kernel), HAL_INVALID_ARGUMENT, "text");
   cr_assert_null(kernel);
-  compiled("scaled", items); /* a failure leaves nothing behind */
+  compiled("scaled", items); /* a failure must not leave files or kernels */
 }

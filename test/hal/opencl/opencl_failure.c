@@ -1,4 +1,5 @@
-/* Tests of what the OpenCL plugin says when a command fails: at once, or when it runs. A layer below the loader lets it fail. */
+/* Tests of the OpenCL plugin's errors for a command that fails, immediately or when it runs. A layer below the
+   loader makes it fail. */
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -22,7 +23,7 @@ static hal_status_t add_one(hal_stream_t *stream, char *to) {
   return launch_1d(kernel, stream, 1, 1, args, 1);
 }
 
-/* Opens, and makes a first launch that works; else the loader takes no layers. */
+/* Opens the plugin and makes a first launch that works; if it fails, the loader does not support layers. */
 static hal_stream_t *begin(char **out_to) {
   hal_stream_t *stream;
   *out_to = device_bytes(0, 4);
@@ -32,7 +33,7 @@ static hal_stream_t *begin(char **out_to) {
   return stream;
 }
 
-Test(opencl_failure, a_launch_that_fails_when_it_runs_is_told_once_with_kernel_and_cause) {
+Test(opencl_failure, a_launch_that_fails_when_it_runs_is_reported_once_with_kernel_and_cause) {
   char *to;
   open_failing("-5", "1");
   hal_stream_t *const stream = begin(&to);
@@ -45,7 +46,7 @@ Test(opencl_failure, a_launch_that_fails_when_it_runs_is_told_once_with_kernel_a
   assert_ok(hal_stream_synchronize(stream));
 }
 
-Test(opencl_failure, a_query_and_the_devices_synchronisation_tell_it_too) {
+Test(opencl_failure, a_query_and_the_devices_synchronization_report_it_too) {
   char *to;
   open_failing("-5", "1");
   hal_stream_t *const stream = begin(&to);
@@ -56,7 +57,7 @@ Test(opencl_failure, a_query_and_the_devices_synchronisation_tell_it_too) {
   assert_ok(hal_device_synchronize(0));
 }
 
-Test(opencl_failure, an_event_behind_failed_work_ends_the_wait) {
+Test(opencl_failure, an_event_after_failed_work_ends_the_wait) {
   char *to;
   hal_event_t *event;
   hal_stream_t *other;
@@ -67,12 +68,12 @@ Test(opencl_failure, an_event_behind_failed_work_ends_the_wait) {
   assert_ok(add_one(stream, to));
   assert_ok(hal_event_record(event, stream));
   assert_ok(hal_stream_wait_event(other, event));
-  cr_assert_eq(hal_stream_synchronize(other), HAL_INTERNAL); /* the host hands the failure on, once */
+  cr_assert_eq(hal_stream_synchronize(other), HAL_INTERNAL); /* the host reports the failure once */
   assert_ok(hal_stream_synchronize(stream));
   hal_event_destroy(event);
 }
 
-Test(opencl_failure, a_launch_that_is_refused_says_so_at_once) {
+Test(opencl_failure, a_refused_launch_returns_its_error_immediately) {
   char *to;
   open_failing("-52", "0"); /* CL_INVALID_KERNEL_ARGS */
   hal_stream_t *const stream = begin(&to);
@@ -126,7 +127,7 @@ Test(opencl_failure, where_one_way_of_waiting_fails_another_is_taken) {
   setenv("CL_FAIL_WAIT", "0", 1);
 }
 
-Test(opencl_failure, work_that_nobody_can_wait_for_is_not_called_done) {
+Test(opencl_failure, work_that_cannot_be_waited_for_is_not_reported_done) {
   char *to;
   hal_event_t *event;
   open_layered();
@@ -161,9 +162,9 @@ Test(opencl_failure, commands_that_the_driver_keeps_to_itself_are_a_failure_of_t
   assert_ok(hal_stream_synchronize(stream));
 }
 
-/* ---- the compiler ends the process ---- */
+/* ---- the compiler terminates the process ---- */
 
-/* x + x by a kernel of the second name, behind one of the first. */
+/* x + x by a kernel of the second name, after one of the first. */
 static void compile_and_run(void) {
   static const char text[] =
       "#define ARGS(X) X(BOTH, pk_i32, to), X(VALUE, pk_u64, n)\n"
@@ -187,7 +188,8 @@ static void compile_and_run(void) {
   cr_assert_eq(read_back(to, NULL), 12);
 }
 
-/* What the first process kept is whole, and what it was compiling when it ended is compiled anew. */
+/* The kernels that the first process stored are intact, and the kernel that it was compiling when it was terminated
+   is compiled again. */
 Test(opencl_failure, a_compiler_that_ends_the_process_leaves_nothing_that_the_next_one_trusts) {
   char folder[] = "/tmp/opencl_crash_XXXXXX";
   hal_kernel_stats_t stats = {.struct_size = sizeof stats};
@@ -195,7 +197,7 @@ Test(opencl_failure, a_compiler_that_ends_the_process_leaves_nothing_that_the_ne
   cr_assert_not_null(mkdtemp(folder));
   setenv("HAL_CACHE_DIR", folder, 1);
   const pid_t child = fork();
-  if (child == 0) { /* no process of Criterion's: it says nothing to it */
+  if (child == 0) { /* not a process of Criterion: it sends no reports */
     hal_device_info_t info = {.struct_size = sizeof info};
     setenv("CL_FAIL_BUILD", "2", 1);
     setenv("OPENCL_LAYERS", CL_LAYER, 1);

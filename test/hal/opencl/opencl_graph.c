@@ -1,5 +1,6 @@
-/* Tests of the OpenCL plugin's graphs: programs as command buffers of the driver, and launch by launch where those do not work. What the plugin owes
- * as a plugin is in hal/cts/suite/capture.c; a layer below the loader counts, and lets command buffers fail. */
+/* Tests of the OpenCL plugin's graphs: programs as command buffers of the driver, and launch by launch if command
+ * buffers do not work. hal/cts/suite/capture.c tests the contract of plugins. A layer below the loader counts
+ * command buffers and makes them fail. */
 #include <dlfcn.h>
 #include <hal/log.h>
 #include <hal/program.h>
@@ -16,7 +17,7 @@ static void count_warnings(int32_t level, const char *message, void *user_data) 
   if (level == HAL_LOG_WARNING && strstr(message, "cl_khr_command_buffer")) warnings++;
 }
 
-/* How many commands of a kind the layer has seen. */
+/* The number of commands of a kind that the layer has counted. */
 static long seen(const char *what) {
   void *const layer = dlopen(CL_LAYER, RTLD_NOW | RTLD_NOLOAD);
   const long *const count = layer ? dlsym(layer, what) : NULL;
@@ -42,8 +43,8 @@ static void expect(char *from, hal_stream_t *stream, uint32_t value) {
   for (int i = 0; i < COUNT; i++) cr_assert_eq(values[i], value, "%u instead of %u at %d", values[i], value, i);
 }
 
-/* Records with one kernel in changing arguments, a fill and a copy at addresses of no alignment: a = a * 3 + 1; c = 5's; c + 1 byte = a;
- * b = a + 10; a = b * 2. */
+/* Records one kernel with changing arguments, a fill and a copy at unaligned addresses: a = a * 3 + 1; fill c with
+ * 5; c + 1 byte = a; b = a + 10; a = b * 2. */
 static hal_program_t *record(hal_stream_t *stream, char *a, char *b, char *c) {
   static const uint32_t five = 0x05050505;
   hal_program_t *program;
@@ -58,7 +59,8 @@ static hal_program_t *record(hal_stream_t *stream, char *a, char *b, char *c) {
   return program;
 }
 
-/* Runs it four times, on two streams, and compares with what C computes. Returns the launches and command buffers of the last two runs. */
+/* Runs it four times, on two streams, and compares with the results of C. Returns the launches and command buffers
+   of the last two runs. */
 static void run_all(long *out_launches, long *out_buffers) {
   hal_stream_t *stream, *other;
   const uint32_t start = 7;
@@ -66,7 +68,7 @@ static void run_all(long *out_launches, long *out_buffers) {
   unsigned char bytes[BYTES + 4];
   hal_program_info_t info = {.struct_size = sizeof info};
   assert_ok(hal_stream_acquire(0, 0, &stream));
-  assert_ok(hal_stream_acquire(0, -1, &other)); /* of another priority, where the device has any */
+  assert_ok(hal_stream_acquire(0, -1, &other)); /* of another priority, if the device supports priorities */
   char *const at_a = device_bytes(0, BYTES), *const at_b = device_bytes(0, BYTES),
               *const at_c = device_bytes(0, BYTES + 4);
   assert_ok(hal_memory_fill(stream, 0, at_a, &start, 4, BYTES));
@@ -114,7 +116,7 @@ Test(opencl_graph, a_run_is_one_command_of_the_driver_where_it_has_command_buffe
   if (buffers || on_pocl()) cr_assert(buffers == 2 && !launches, "%ld buffers, %ld launches", buffers, launches);
 }
 
-Test(opencl_graph, a_cpu_is_given_launches_one_by_one_unless_asked_otherwise) {
+Test(opencl_graph, a_cpu_receives_launches_one_by_one_by_default) {
   long launches, buffers;
   setenv("HAL_OPENCL_GRAPHS", "", 1);
   open_with("0");
@@ -137,7 +139,7 @@ Test(opencl_graph, a_driver_that_makes_no_command_buffer_gets_launches_one_by_on
 
 Test(opencl_graph, a_queue_that_a_command_buffer_does_not_fit_gets_launches_one_by_one) { expect_launches("4", 0); }
 
-Test(opencl_graph, a_launch_of_a_graph_that_fails_on_the_device_is_told_once) {
+Test(opencl_graph, a_launch_of_a_graph_that_fails_on_the_device_is_reported_once) {
   hal_stream_t *stream;
   setenv("CL_FAIL_CODE", "-5", 1);
   setenv("CL_FAIL_LATE", "1", 1);

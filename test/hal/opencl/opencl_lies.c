@@ -1,5 +1,5 @@
-/* Tests of the OpenCL plugin on a driver that says wrong things of itself (stub/): each is a device that works, or a refusal with a
- * sentence; never a crash, and never a wrong byte. */
+/* Tests of the OpenCL plugin on a driver that reports invalid properties (stub/). Each case is a device that works
+ * or an error message, never a crash or a wrong byte. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 
@@ -7,7 +7,8 @@
 
 TestSuite(opencl_lies, .fini = close_opencl, .timeout = 60);
 
-/* The plugin opens libOpenCL.so.1, which is then in the process already, and in the helper that counts the devices. */
+/* The plugin opens libOpenCL.so.1, which is already loaded in this process, and in the helper that counts the
+   devices. */
 static hal_status_t open_stub(const char *words) {
   hal_device_info_t info = {.struct_size = sizeof info};
   setenv("CL_STUB", words, 1);
@@ -20,14 +21,14 @@ static hal_status_t open_stub(const char *words) {
   return status ? status : hal_device_info(0, &info);
 }
 
-/* There is no device, and the message has `text`. */
+/* There must be no device, and the message must contain `text`. */
 static void assert_refused(const char *words, const char *text) {
   const hal_status_t status = open_stub(words);
   cr_assert_neq(status, HAL_OK, "a driver with '%s' was believed", words);
   cr_assert_not_null(strstr(hal_error_message(), text), "%s: %s", words, hal_error_message());
 }
 
-/* Bytes that go through the device's memory come back. */
+/* Bytes copied to the device and back must be unchanged. */
 static void assert_copies(void) {
   char sent[1000], back[1000] = {0};
   hal_stream_t *stream;
@@ -50,7 +51,7 @@ static void assert_copies(void) {
     assert_copies();             \
   }
 
-/* ---- numbers ----------------------------------------------------------------------------------------------------------------- */
+/* ---- numbers ---- */
 
 WORKS(the_stub_is_a_device, "")
 REFUSED(no_platform_is_no_device, "platforms=0", "no driver")
@@ -83,11 +84,11 @@ Test(opencl_lies, memory_beyond_the_machine_is_out_of_memory_when_it_is_taken) {
 Test(opencl_lies, memory_at_a_crooked_address_is_refused) {
   hal_block_t *block;
   assert_ok(open_stub("crooked=8"));
-  if (strcmp(memory_kind(), "buffer") == 0) return assert_copies(); /* their addresses are the plugin's own */
+  if (strcmp(memory_kind(), "buffer") == 0) return assert_copies(); /* these addresses are chosen by the plugin */
   assert_fails(hal_memory_allocate(0, NULL, 1000, &block), HAL_INTERNAL, "no multiple of 128");
 }
 
-/* ---- texts ------------------------------------------------------------------------------------------------------------------- */
+/* ---- texts ---- */
 
 static void assert_named(const char *words, const char *name) {
   hal_device_info_t info = {.struct_size = sizeof info};
@@ -101,7 +102,7 @@ static void assert_named(const char *words, const char *name) {
 Test(opencl_lies, a_device_without_a_name_gets_one) { assert_named("mute", "a device without a name"); }
 Test(opencl_lies, a_name_without_an_end_is_cut) { assert_named("endless", "xxxxxxxx"); }
 
-/* ---- objects that are none ------------------------------------------------------------------------------------------------------ */
+/* ---- invalid objects ---- */
 
 REFUSED(no_context_is_refused, "null-context", "a context of 1 devices cannot be made")
 REFUSED(no_queue_is_refused, "null-queue", "a queue of 'stub device' cannot be made")
@@ -112,7 +113,7 @@ static void assert_no_memory(const char *words) {
   cr_assert_eq(hal_memory_allocate(0, NULL, 1000, &block), HAL_RESOURCE_EXHAUSTED, "%s", hal_error_message());
 }
 
-Test(opencl_lies, memory_that_is_none_is_out_of_memory) { assert_no_memory("null-buffer null-svm"); }
+Test(opencl_lies, invalid_memory_is_out_of_memory) { assert_no_memory("null-buffer null-svm"); }
 
 Test(opencl_lies, commands_without_an_event_are_refused) {
   char byte = 1;
@@ -155,7 +156,7 @@ NO_KERNEL(a_log_of_all_bytes_is_not_read, "build-fails log=0xffffffffffffffff", 
 NO_KERNEL(a_log_longer_than_its_text_ends_with_the_text, "build-fails log=4000", HAL_INVALID_ARGUMENT, ": eeeeeeee")
 NO_KERNEL(more_arguments_than_can_be_are_refused, "args=0xffffffff", HAL_INVALID_ARGUMENT, "takes 4294967295 arguments")
 
-/* ---- kernels ------------------------------------------------------------------------------------------------------------------- */
+/* ---- kernels ---- */
 
 Test(opencl_lies, a_kernel_of_no_threads_is_not_launched) {
   hal_module_t *module;

@@ -1,4 +1,4 @@
-/* Tests of the OpenCL plugin's memory: copies and fills at any alignment, between devices, limits, pinned memory. */
+/* Tests of the OpenCL plugin's memory: unaligned copies and fills, copies between devices, limits, pinned memory. */
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -49,7 +49,7 @@ Test(opencl_memory, fills_repeat_every_pattern_at_every_address) {
       }
 }
 
-Test(opencl_memory, the_host_may_touch_what_the_device_says_and_the_kind_is_the_one_asked_for) {
+Test(opencl_memory, the_host_may_access_the_memory_that_the_device_reports_and_the_kind_is_as_set) {
   hal_device_info_t info = {.struct_size = sizeof info};
   assert_ok(hal_device_info(0, &info));
   const int visible = (info.flags & HAL_DEVICE_HOST_VISIBLE) != 0;
@@ -66,7 +66,7 @@ Test(opencl_memory, the_host_may_touch_what_the_device_says_and_the_kind_is_the_
   }
 }
 
-Test(opencl_memory, the_host_cannot_touch_a_buffer) {
+Test(opencl_memory, the_host_cannot_access_a_buffer) {
   if (strcmp(memory_kind(), "buffer")) cr_skip_test("not the kind of memory that promises it");
   int state = 0;
   volatile char *const memory = device_bytes(0, 64);
@@ -80,12 +80,12 @@ Test(opencl_memory, the_host_cannot_touch_a_buffer) {
   cr_assert(WIFSIGNALED(state) && WTERMSIG(state) == SIGSEGV, "state %d", state);
 }
 
-Test(opencl_memory, more_than_the_driver_gives_at_once_is_out_of_memory_and_names_the_limit) {
+Test(opencl_memory, more_than_the_drivers_allocation_limit_is_out_of_memory_and_names_the_limit) {
   hal_block_t *block;
   hal_device_info_t info = {.struct_size = sizeof info};
   assert_ok(hal_device_info(0, &info));
   const hal_status_t status = hal_memory_allocate(0, NULL, info.total_memory / 16 * 15, &block);
-  if (!status) cr_skip_test("this device gives all of its memory at once");
+  if (!status) cr_skip_test("this device can allocate all of its memory at once");
   cr_assert_eq(status, HAL_RESOURCE_EXHAUSTED);
   cr_assert_not_null(strstr(hal_error_message(), "CL_DEVICE_MAX_MEM_ALLOC_SIZE"), "%s", hal_error_message());
   device_bytes(0, 64); /* and the device goes on */

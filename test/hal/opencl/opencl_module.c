@@ -10,18 +10,18 @@ static const char source[] =
     "__kernel void scale(__global const float *from, __global float *to, float by, uint n) {\n"
     "  uint i = get_global_id(0); if (i < n) to[i] = (from ? from[i] : 1.0f) * by;\n"
     "}\n"
-    "__kernel void reversed(__global uint *to, __local uint *room) {\n"
+    "__kernel void reversed(__global uint *to, __local uint *scratch) {\n"
     "  uint l = get_local_id(0), n = get_local_size(0);\n"
-    "  room[l] = get_group_id(0) * n + l;\n"
+    "  scratch[l] = get_group_id(0) * n + l;\n"
     "  barrier(CLK_LOCAL_MEM_FENCE);\n"
-    "  to[get_global_id(0)] = room[n - 1 - l];\n"
+    "  to[get_global_id(0)] = scratch[n - 1 - l];\n"
     "}\n"
     "__kernel void places(__global uint *to) {\n"
     "  to[get_global_id(0) + get_global_size(0) * (get_global_id(1) + get_global_size(1) * get_global_id(2))] =\n"
     "      get_group_id(0) + 100 * get_group_id(1) + 10000 * get_group_id(2);\n"
     "}\n";
 
-/* A kernel that knows offsets, as the portable ones do. */
+/* A kernel that uses offsets, like the portable ones. */
 static const char moving_source[] =
     "#ifdef PK_POINTER_OFFSETS\n"
     "__kernel void move(__global uint *to, ulong to_offset, __global const uint *from, ulong from_offset, uint n) {\n"
@@ -33,7 +33,7 @@ static const char moving_source[] =
     "  uint i = get_global_id(0); if (i < n) to[i] = from[i];\n"
     "}\n";
 
-Test(opencl_module, a_kernel_computes_what_its_arguments_say) {
+Test(opencl_module, a_kernel_receives_its_arguments) {
   float from[100], back[100], by = 2.5f;
   const uint32_t n = 100;
   char *const a = device_bytes(0, sizeof from), *const b = device_bytes(0, sizeof back), *const none = NULL;
@@ -112,7 +112,7 @@ Test(opencl_module, a_kernel_without_offsets_gets_an_aligned_view_or_a_clear_ref
     cr_assert_eq(back[i], i == 128 || i == 129 || (i == 1 && strcmp(memory_kind(), "buffer") != 0), "%u", (unsigned)i);
 }
 
-Test(opencl_module, a_failed_build_gives_the_compilers_words) {
+Test(opencl_module, a_failed_build_returns_the_compilers_log) {
   hal_module_t *module;
   assert_fails(load_source(0, "__kernel void broken(__global int *to) { to[0] = missing_name; }", "", &module),
                HAL_INVALID_ARGUMENT, "missing_name");
@@ -146,7 +146,7 @@ Test(opencl_module, wrong_launches_are_refused_and_right_ones_still_work) {
                   none[] = {{&to, 0, HAL_ARG_POINTER}}, alien[] = {{&to, sizeof to, 9}};
   assert_fails(launch_1d(add_one, NULL, 1, 1, kind, 1), HAL_INVALID_ARGUMENT, "argument 0 of 'add_one'");
   assert_fails(launch_1d(add_one, NULL, 1, 1, local, 1), HAL_INVALID_ARGUMENT, "argument 0 of 'add_one'");
-  if (!getenv("HAL_LAYERS")) { /* which would have its say about these */
+  if (!getenv("HAL_LAYERS")) { /* a layer would report these */
     cr_assert_neq(launch_1d(add_one, NULL, 1, 1, null, 1), HAL_OK);
     cr_assert_neq(launch_1d(add_one, NULL, 1, 1, none, 1), HAL_OK);
     cr_assert_neq(launch_1d(add_one, NULL, 1, 1, alien, 1), HAL_OK);
@@ -160,7 +160,7 @@ Test(opencl_module, wrong_launches_are_refused_and_right_ones_still_work) {
   cr_assert_eq(back, 1);
 }
 
-/* to[0] becomes the sum of `count` - 1 values, all arguments of their own. */
+/* to[0] becomes the sum of `count` - 1 separate arguments. */
 static hal_module_t *load_many(uint32_t count) {
   static char source[8192];
   hal_module_t *module;
@@ -272,7 +272,7 @@ Test(opencl_module, threads_that_launch_one_kernel_get_their_own_arguments) {
   for (int i = 0; i < THREADS; i++) cr_assert_eq(workers[i].wrong, 0, "thread %d", i);
 }
 
-Test(opencl_module, a_kernel_tells_what_it_needs) {
+Test(opencl_module, a_kernel_reports_its_requirements) {
   hal_kernel_info_t info = {.struct_size = sizeof info};
   hal_device_info_t device = {.struct_size = sizeof device};
   hal_kernel_t *const kernel = make_kernel(0, source, "reversed");

@@ -1,5 +1,5 @@
-/* Tests of the driver's handles of streams (hal_stream_native) on the OpenCL plugin: what their users queue is work
- * of the stream. */
+/* Tests of the native handles of streams (hal_stream_native) on the OpenCL plugin: work that users queue on them is
+ * work of the stream. */
 #define _GNU_SOURCE /* RTLD_NOLOAD */
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>

@@ -1,5 +1,5 @@
-/* Tests of the OpenCL plugin beside others in one process: copies among fake, opencl and a plugin of five functions, from each to
- * each, at any alignment. */
+/* Tests of the OpenCL plugin with other plugins in one process: copies among fake, opencl and a plugin of five
+ * functions, in all directions, at any alignment. */
 #include "opencl_testing.h"
 
 TestSuite(opencl_others, .fini = close_opencl, .timeout = 120);

@@ -1,4 +1,5 @@
-/* Tests of the OpenCL plugin in a process: which devices it takes, settings, machines without a driver, threads before and after. */
+/* Tests of the OpenCL plugin in a process: the devices that it uses, settings, machines without a driver, and
+   threads before and after. */
 #include <dirent.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -23,7 +24,7 @@ Test(opencl_process, counting_the_devices_starts_no_driver_in_this_process) {
   cr_assert_not(hal_device_is_initialized(0));
 }
 
-Test(opencl_process, without_a_driver_there_is_no_device_and_a_sentence_says_what_to_install) {
+Test(opencl_process, without_a_driver_there_is_no_device_and_the_message_names_what_to_install) {
   setenv("OCL_ICD_VENDORS", "/nonexistent", 1);
   assert_ok(hal_registry_add_path(PLUGIN_DIR));
   assert_fails(hal_registry_open("opencl"), HAL_UNAVAILABLE, "install");
@@ -38,7 +39,7 @@ Test(opencl_process, a_wrong_choice_is_refused_with_its_value) {
   cr_assert_not_null(strstr(hal_error_message(), "HAL_OPENCL_DEVICE=no such thing"), "%s", hal_error_message());
 }
 
-/* Opens in a child with a setting and two devices; gives the number of devices, or -1. */
+/* Opens in a child with a setting and two devices; returns the number of devices, or -1. */
 static int count_with(const char *choice) {
   int state = 0;
   const pid_t child = fork();
@@ -72,13 +73,11 @@ static void refuses(const char *setting, const char *value) {
   assert_fails(hal_device_info(0, &info), HAL_INVALID_ARGUMENT, quoted);
 }
 
-Test(opencl_process, a_kind_of_memory_that_is_none_or_not_there_is_refused_by_name) {
-  refuses("HAL_OPENCL_MEMORY", "fast");
-}
+Test(opencl_process, an_invalid_or_missing_kind_of_memory_is_refused_by_name) { refuses("HAL_OPENCL_MEMORY", "fast"); }
 
-Test(opencl_process, a_form_of_kernels_that_is_none_is_refused_by_name) { refuses("HAL_OPENCL_FORM", "wide"); }
+Test(opencl_process, an_invalid_form_of_kernels_is_refused_by_name) { refuses("HAL_OPENCL_FORM", "wide"); }
 
-Test(opencl_process, a_kind_of_graphs_that_is_none_is_refused_by_name) { refuses("HAL_OPENCL_GRAPHS", "deep"); }
+Test(opencl_process, an_invalid_kind_of_graphs_is_refused_by_name) { refuses("HAL_OPENCL_GRAPHS", "deep"); }
 
 static uint64_t flags_in_form(const char *form) {
   hal_device_info_t info = {.struct_size = sizeof info};
@@ -88,11 +87,11 @@ static uint64_t flags_in_form(const char *form) {
   return info.flags;
 }
 
-Test(opencl_process, the_form_for_many_threads_can_be_asked_for) {
+Test(opencl_process, the_form_for_many_threads_can_be_selected) {
   cr_assert_not(flags_in_form("simt") & HAL_DEVICE_CPU);
 }
 
-Test(opencl_process, the_form_for_few_wide_cores_can_be_asked_for) { cr_assert(flags_in_form("cpu") & HAL_DEVICE_CPU); }
+Test(opencl_process, the_form_for_few_wide_cores_can_be_selected) { cr_assert(flags_in_form("cpu") & HAL_DEVICE_CPU); }
 
 static void note(void *data) { *(int *)data = 1; }
 

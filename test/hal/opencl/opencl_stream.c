@@ -13,14 +13,14 @@ static int64_t now_ns(void) {
   return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* Queues work of about 0.1 s that ends with `value` at `to`. */
+/* Queues work of about 0.1 s that finally writes `value` to `to`. */
 static void queue_slow(hal_kernel_t *slow, hal_stream_t *stream, char *to, uint32_t value) {
   const uint32_t rounds = SLOW_ROUNDS;
   const hal_arg_t args[] = {POINTER(to), VALUE(value), VALUE(rounds)};
   assert_ok(launch_1d(slow, stream, 1, 1, args, 3));
 }
 
-Test(opencl_stream, work_runs_behind_the_callers_back_and_a_query_says_so) {
+Test(opencl_stream, work_runs_asynchronously_and_a_query_reports_it) {
   hal_stream_t *stream;
   uint32_t got = 0;
   char *const to = device_bytes(0, 4);
@@ -42,7 +42,7 @@ Test(opencl_stream, work_runs_behind_the_callers_back_and_a_query_says_so) {
 }
 
 Test(opencl_stream, an_event_that_another_stream_waits_for_orders_their_work) {
-  const int32_t last = hal_device_count() - 1; /* of another device when there is one */
+  const int32_t last = hal_device_count() - 1; /* of another device if there is one */
   hal_stream_t *first, *second;
   hal_event_t *event;
   uint32_t got = 0;
@@ -51,7 +51,7 @@ Test(opencl_stream, an_event_that_another_stream_waits_for_orders_their_work) {
   assert_ok(hal_stream_acquire(0, 0, &first));
   assert_ok(hal_stream_acquire(last, -1, &second));
   assert_ok(hal_event_create(0, 0, &event));
-  assert_ok(hal_event_query(event)); /* never recorded counts as done */
+  assert_ok(hal_event_query(event)); /* an event that was never recorded is complete */
   assert_ok(hal_stream_wait_event(second, event));
   for (uint32_t value = 1; value <= 3; value++) {
     queue_slow(slow, first, to, value);
@@ -248,7 +248,7 @@ Test(opencl_stream, a_profile_has_kernels_copies_and_fills_with_times_of_the_hos
   cr_assert_eq(again.kernels + again.copies + again.fills, 0);
 }
 
-/* ---- waiting for the device, and others meanwhile ---- */
+/* ---- waiting for the device while other threads work ---- */
 
 static atomic_int gate_open;
 

@@ -1,5 +1,5 @@
-/* opencl_testing.h: the OpenCL plugin, opened on whatever driver there is, and kernels for it. Each program runs once per kind of memory
- * that the plugin knows (HAL_OPENCL_MEMORY) and with two devices. */
+/* opencl_testing.h: the OpenCL plugin on any driver, and kernels for it. Each program runs once per kind of memory
+ * of the plugin (HAL_OPENCL_MEMORY) and with two devices. */
 #ifndef TEST_HAL_OPENCL_TESTING_H_
 #define TEST_HAL_OPENCL_TESTING_H_
 
@@ -7,13 +7,14 @@
 
 #include "support.h"
 
-/* Tells ctest, too, by SKIP_REGULAR_EXPRESSION: Criterion alone says nothing of a skipped test. */
+/* Also reports the skip to ctest, by SKIP_REGULAR_EXPRESSION: Criterion does not report a skipped test. */
 static inline void skip(const char *why) {
   fprintf(stderr, "SKIPPED: %s\n", why);
   cr_skip_test("%s", why);
 }
 
-/* Opens plugins, of which this one is the first. Without a driver, or where its device lacks the kind of memory, the test is skipped. */
+/* Opens plugins, of which this one is the first. The test is skipped without a driver, or if its device lacks the
+   kind of memory. */
 static inline void open_plugins(const char *names) {
   hal_device_info_t info = {.struct_size = sizeof info};
   assert_ok(hal_registry_add_path(PLUGIN_DIR));
@@ -25,7 +26,7 @@ static inline void open_plugins(const char *names) {
   assert_ok(status);
 }
 
-/* Tests of what any driver's device does are run on other plugins, too: HAL_TEST_PLUGIN. */
+/* Tests that apply to all drivers also run on other plugins: HAL_TEST_PLUGIN. */
 static inline void open_opencl(void) {
   const char *const plugin = getenv("HAL_TEST_PLUGIN");
   open_plugins(plugin ? plugin : "opencl");
@@ -45,7 +46,7 @@ static inline const char *memory_kind(void) {
   return kind ? kind : "";
 }
 
-/* Words of OpenCL C for compilers of CUDA C, so that tests bring one text. */
+/* Definitions of words of OpenCL C for compilers of CUDA C, so that tests have one source text. */
 static const char cuda_words[] =
     "#define __kernel extern \"C\" __global__\n"
     "#define __global\n"
@@ -61,7 +62,7 @@ static const char cuda_words[] =
     "__device__ inline uint get_global_id(int d) { return get_group_id(d) * get_local_size(d) + get_local_id(d); }\n"
     "#line 1\n";
 
-/* Whether the plugin under test takes CUDA C. */
+/* Returns whether the plugin under test accepts CUDA C. */
 static inline int takes_cuda(void) {
   const char *const plugin = getenv("HAL_TEST_PLUGIN");
   return plugin && strcmp(plugin, "cuda") == 0;
@@ -105,7 +106,7 @@ static inline hal_status_t launch_1d(hal_kernel_t *kernel, hal_stream_t *stream,
   return hal_kernel_launch(kernel, stream, &launch);
 }
 
-/* `size` bytes of device memory that the test keeps. */
+/* `size` bytes of device memory, freed at the end of the test. */
 static inline char *device_bytes(int32_t device, size_t size) {
   hal_block_t *block;
   assert_ok(hal_memory_allocate(device, NULL, size, &block));
@@ -117,7 +118,7 @@ static inline char *device_bytes(int32_t device, size_t size) {
 #define VALUE(name) \
   { &name, sizeof name, HAL_ARG_VALUE }
 
-/* A kernel that takes long enough to see that others wait for it: about 0.1 s; no compiler finds a shorter way. */
+/* A kernel that runs about 0.1 s, long enough to observe waits for it. Compilers cannot shorten the computation. */
 #define SLOW_SOURCE                                                                   \
   "__kernel void slow(__global uint *to, uint value, uint rounds) {\n"                \
   "  uint x = value;\n"                                                               \

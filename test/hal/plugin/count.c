@@ -1,5 +1,5 @@
-/* Tests of hal/plugin_count.h: devices are counted in a process of their own, which is a fresh program and no fork
- * of this one. */
+/* Tests of hal/plugin_count.h: devices are counted in a separate process, which is a fresh program and not a fork of
+ * this one. */
 #include "support.h"
 
 #include <plugin/call.h>
@@ -18,7 +18,7 @@ static void begin(void) {
 static void end(void) { unlink(file); }
 TestSuite(count, .init = begin, .fini = end, .timeout = 60);
 
-/* How often was counted; each time in the helper. */
+/* The number of counts, each in the helper. */
 static int counts(void) {
   char line[1024];
   int times = 0;
@@ -33,14 +33,14 @@ static int counts(void) {
   return times;
 }
 
-Test(count, devices_are_counted_in_the_helper_program_and_the_answer_stays) {
+Test(count, devices_are_counted_once_in_the_helper_program) {
   setenv("HAL_PLUGIN_TRIAL", "0", 1);
   open_fixture("counts");
   cr_assert_eq(hal_device_count(), 3);
   cr_assert_eq(counts(), 1);
   for (int i = 0; i < 2; i++) {
     int32_t count = -1;
-    setenv("COUNTS_DOES", "none", 1); /* is not asked again */
+    setenv("COUNTS_DOES", "none", 1); /* is not queried again */
     assert_ok(hal_call_device_count(&hal_registry.plugins[0], &count));
     cr_assert_eq(count, 3);
   }
@@ -54,7 +54,7 @@ Test(count, a_trial_of_the_plugin_counts_in_a_helper_of_its_own) {
   cr_assert_eq(counts(), 3, "the trials of loading and of the start, and this process");
 }
 
-Test(count, a_driver_without_devices_is_told_in_its_own_words) {
+Test(count, a_driver_without_devices_is_reported_in_its_own_words) {
   setenv("COUNTS_DOES", "none", 1);
   assert_fails(hal_registry_open(FIXTURE("counts")), HAL_UNAVAILABLE, "counts: no card is in any slot");
   cr_assert_eq(counts(), 2);

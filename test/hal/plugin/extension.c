@@ -1,4 +1,4 @@
-/* Tests of extensions: functions that plugin and host offer each other beyond the table of slots. */
+/* Tests of extensions: functions that plugin and host offer each other in addition to the slots. */
 #include "plugins/extends.h"
 #include "support.h"
 

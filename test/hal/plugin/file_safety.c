@@ -1,4 +1,4 @@
-/* Tests of the loader's check of owners and permissions: nobody else may have written what is loaded. */
+/* Tests of the loader's check of owners and permissions: no other user may have written a loaded file. */
 #include "support.h"
 
 #include <grp.h>
@@ -31,7 +31,7 @@ TestSuite(file_safety, .init = setup, .fini = teardown);
 
 Test(file_safety, a_plugin_of_the_users_own_is_loaded) { assert_ok(hal_registry_open(path)); }
 
-/* umask 002: each user has a group of their own, and their files may be written by it. */
+/* umask 002: each user has a private group, which may write the user's files. */
 Test(file_safety, a_file_that_the_users_own_group_may_write_is_loaded) {
   const struct passwd *const user = getpwuid(geteuid());
   const struct group *const group = user ? getgrgid(user->pw_gid) : NULL;
@@ -43,7 +43,7 @@ Test(file_safety, a_file_that_the_users_own_group_may_write_is_loaded) {
   assert_ok(hal_registry_open(path));
 }
 
-/* A group with another member, or one that nobody knows. */
+/* A group with another member, or an unknown group. */
 static gid_t group_of_others(void) {
   const struct group *group;
   gid_t found = 54321;
@@ -57,7 +57,7 @@ static gid_t group_of_others(void) {
 }
 
 Test(file_safety, a_file_that_another_group_may_write_is_refused) {
-  if (geteuid() != 0) cr_skip_test("only root can give a file to any group");
+  if (geteuid() != 0) cr_skip_test("only root can assign a file to any group");
   const gid_t groups[] = {54321, group_of_others(), getpwnam("nobody") ? getpwnam("nobody")->pw_gid : 54321};
   for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
     cr_assert_eq(chown(path, (uid_t)-1, groups[i]), 0);
@@ -67,7 +67,7 @@ Test(file_safety, a_file_that_another_group_may_write_is_refused) {
   }
 }
 
-/* The kernel's form of an access control list: a version, then (tag, permissions, number). */
+/* The kernel's encoding of an access control list: a version, then (tag, permissions, number). */
 typedef struct acl_s {
   uint32_t version;
   struct {
@@ -77,7 +77,8 @@ typedef struct acl_s {
 } acl_t;
 enum { OWNER = 1, USER = 2, OWNING_GROUP = 4, GROUP = 8, MASK = 16, OTHERS = 32, READS = 4, WRITES = 6 };
 
-/* The owner's group may read, one more user or group what `permissions` says. Returns whether the file system has lists. */
+/* The owner's group may read; `permissions` applies to one more user or group. Returns whether the file system
+   supports lists. */
 static int let(const char *file, uint16_t tag, uint32_t id, uint16_t permissions) {
   const acl_t list = {
       2,
@@ -97,7 +98,7 @@ Test(file_safety, a_file_that_a_list_of_access_lets_others_write_is_refused) {
   cr_assert(let(path, GROUP, 54321, WRITES));
   assert_fails(hal_registry_open(path), HAL_FAILED_PRECONDITION, "can be written by other users");
   if (!user || getgrgid(user->pw_gid)->gr_mem[0]) return;
-  cr_assert(let(path, USER, geteuid(), WRITES)); /* nobody else */
+  cr_assert(let(path, USER, geteuid(), WRITES)); /* no other user */
   cr_assert(let(directory, USER, 12345, WRITES));
   assert_fails(hal_registry_open(path), HAL_FAILED_PRECONDITION, "the plugin's directory");
   cr_assert(let(directory, USER, 12345, READS));
@@ -120,13 +121,13 @@ Test(file_safety, a_sticky_directory_is_refused_too) {
 }
 
 Test(file_safety, a_file_of_another_user_is_refused) {
-  if (geteuid() != 0) cr_skip_test("only root can give a file away");
+  if (geteuid() != 0) cr_skip_test("only root can change the owner of a file");
   cr_assert_eq(chown(path, 12345, (gid_t)-1), 0);
   assert_fails(hal_registry_open(path), HAL_FAILED_PRECONDITION, "belongs to user 12345");
 }
 
 Test(file_safety, a_directory_of_another_user_is_refused) {
-  if (geteuid() != 0) cr_skip_test("only root can give a directory away");
+  if (geteuid() != 0) cr_skip_test("only root can change the owner of a directory");
   cr_assert_eq(chown(directory, 12345, (gid_t)-1), 0);
   assert_fails(hal_registry_open(path), HAL_FAILED_PRECONDITION, "belongs to user 12345");
 }

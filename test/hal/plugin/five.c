@@ -1,6 +1,6 @@
-/* Tests that a plugin with exactly the five mandatory functions works for everything, and so does a plugin built
- * against an older header, whose table ends with the last of them: fills, copies, streams, events, host calls, random
- * numbers. */
+/* Tests that a plugin with exactly the five mandatory functions supports fills, copies, streams, events, host calls
+ * and random numbers. A plugin built against an older header, whose table ends with the last of them, is tested as
+ * well. */
 #include "support.h"
 
 #include "device/device.h"
@@ -119,7 +119,7 @@ Test(five, streams_events_and_host_calls_work) {
   check_streams_and_events();
 }
 
-/* How often the plugin "streamless" was asked to copy. */
+/* The number of copies by the plugin "streamless". */
 static int32_t copies_of(void) {
   hal_module_t *module;
   hal_kernel_t *kernel;
@@ -144,7 +144,7 @@ Test(five, a_large_fill_doubles_by_copies_within_the_device) {
   assert_ok(hal_call_memory_alloc(device->plugin, device->ordinal, BYTES, 0, &ptr));
   const int32_t before = copies_of();
   assert_ok(hal_memory_fill(NULL, 1, ptr, pattern, sizeof pattern, BYTES));
-  cr_assert_leq(copies_of() - before, 12); /* 4 KiB from the host, then ten doublings and the rest */
+  cr_assert_leq(copies_of() - before, 12); /* 4 KiB from the host, then ten doublings and the remainder */
   bytes = ptr;
   for (size_t i = 0; i < BYTES; i++) cr_assert_eq(bytes[i], pattern[i % 16], "byte %zu", i);
   assert_ok(hal_call_memory_free(device->plugin, device->ordinal, ptr));
@@ -164,7 +164,7 @@ Test(old, streams_events_and_host_calls_work) {
   open_device(FIXTURE("old"));
   check_streams_and_events();
 }
-Test(old, ops_without_a_default_answer_UNIMPLEMENTED) {
+Test(old, ops_without_a_default_return_UNIMPLEMENTED) {
   hal_device_t *const device = open_device(FIXTURE("old"));
   size_t free_bytes, total;
   cr_assert_eq(hal_call_memory_info(device->plugin, 1, &free_bytes, &total), HAL_UNIMPLEMENTED);

@@ -13,7 +13,7 @@ static void keep(int32_t level, const char *message, void *unused) {
   strcat(lines, "\n");
 }
 
-/* Makes a stream on the fixture's second device; `lines` has what the trace says. */
+/* Creates a stream on the fixture's second device; `lines` receives the output of the trace layer. */
 static void trace_a_stream(void) {
   hal_stream_t *stream;
   setenv("HAL_LAYERS", "trace", 1);
@@ -44,7 +44,7 @@ Test(layer, trace_shows_a_call_and_its_arguments_before_it_is_made) {
 static const int64_t sizes[] = {2, 3}, strides[] = {1, 2};
 static float numbers[6];
 
-/* Calls an operator of the fixture own_ops as the host does. */
+/* Calls an operator of the fixture own_ops like the host. */
 static hal_status_t run_own(const char *name) {
   const hal_tensor_t tensor = {.struct_size = HAL_STRUCT_SIZE(hal_tensor_t, flags),
                                .data = numbers,
@@ -88,7 +88,7 @@ Test(layer, fault_fails_the_plugins_own_operators_all_or_by_name) {
   assert_ok(run_own("test::sign"));
   cr_assert_eq(run_own("test::fail"), HAL_INTERNAL);
   cr_assert_eq(run_own("test::sign"), HAL_DATA_LOSS);
-  cr_assert_eq(run_own("test::sign"), HAL_UNIMPLEMENTED); /* the third that nothing else failed */
+  cr_assert_eq(run_own("test::sign"), HAL_UNIMPLEMENTED); /* the third call without another failure */
   assert_ok(run_own("test::sign"));
 }
 
@@ -117,7 +117,7 @@ Test(layer, the_default_status_is_RESOURCE_EXHAUSTED) {
   setenv("HAL_FAULT", "stream_create:1", 1);
   open_fixture("tally");
   assert_fails(hal_device_ensure(0), HAL_RESOURCE_EXHAUSTED, "tally, stream_create");
-  assert_ok(hal_device_ensure(0)); /* the failed attempt left nothing behind */
+  assert_ok(hal_device_ensure(0)); /* the failed attempt must not leave a plugin */
 }
 
 Test(layer, host_malloc_fails_the_nth_allocation_of_the_hal) {
@@ -130,12 +130,12 @@ Test(layer, host_malloc_fails_the_nth_allocation_of_the_hal) {
 }
 
 Test(layer, a_fault_that_cannot_be_understood_is_reported) {
-  setenv("HAL_LAYERS", "fault,colour", 1);
+  setenv("HAL_LAYERS", "fault,color", 1);
   setenv("HAL_FAULT", "stream_creat:1,memory_alloc:x,memory_alloc:1:NO_SUCH,memory_alloc,*:1:OK,op=:1,operator:1", 1);
   hal_log_set_sink(keep, NULL);
   open_fixture("tally");
   assert_ok(hal_device_ensure(0));
-  cr_assert_not_null(strstr(lines, "HAL_LAYERS: 'colour'"), "%s", lines);
+  cr_assert_not_null(strstr(lines, "HAL_LAYERS: 'color'"), "%s", lines);
   cr_assert_not_null(strstr(lines, "HAL_FAULT: 'stream_creat:1'"), "%s", lines);
   cr_assert_not_null(strstr(lines, "HAL_FAULT: 'memory_alloc:x'"), "%s", lines);
   cr_assert_not_null(strstr(lines, "HAL_FAULT: 'memory_alloc:1:NO_SUCH'"), "%s", lines);

@@ -1,4 +1,5 @@
-/* layer_graph.c: tests of the validate layer over virtual memory, graphs, modules' and streams' descriptions. */
+/* layer_graph.c: tests of the validate layer for virtual memory, graphs, and the descriptions of modules and
+   streams. */
 #include "layer_testing.h"
 
 Test(layer_graph, right_use_of_graphs_is_not_remarked) {
@@ -16,7 +17,7 @@ Test(layer_graph, right_use_of_graphs_is_not_remarked) {
   assert_ok(hal_call_graph_instantiate(plugin, graph, &exec));
   assert_ok(hal_call_graph_update(plugin, exec, graph));
   assert_ok(hal_call_graph_destroy(plugin, graph));
-  assert_ok(hal_call_graph_launch(plugin, exec, stream)); /* the instance outlives its recording */
+  assert_ok(hal_call_graph_launch(plugin, exec, stream)); /* the executable graph outlives its recording */
   assert_ok(hal_call_graph_exec_destroy(plugin, exec));
   cr_assert_str_empty(lines);
 }
@@ -102,7 +103,7 @@ Test(layer_graph, unknown_flags_and_handles_without_bytes_are_misuse) {
   assert_misuse(hal_call_ipc_open(plugin, 0, "handle", 0, 0, &ptr), "ipc_open", "a handle of 0 bytes");
 }
 
-/* A mistake of the plugin's. */
+/* An error of the plugin. */
 #define assert_fault(mistake, call, op, text) \
   do {                                        \
     setenv("ROGUE", mistake, 1);              \
@@ -112,7 +113,7 @@ Test(layer_graph, unknown_flags_and_handles_without_bytes_are_misuse) {
     unsetenv("ROGUE");                        \
   } while (0)
 
-Test(layer_graph, wrong_answers_are_the_plugins_faults) {
+Test(layer_graph, invalid_results_are_errors_of_the_plugin) {
   hal_plugin_physical_t *physical = NULL;
   hal_stream_error_t error = {.struct_size = sizeof error};
   hal_memory_handle_t handle;

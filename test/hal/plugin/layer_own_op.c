@@ -1,4 +1,4 @@
-/* layer_own_op.c: tests of the validate layer around operators of the plugin's own. */
+/* layer_own_op.c: tests of the validate layer for the plugin's own operators. */
 #include "layer_testing.h"
 
 static const int64_t sizes[] = {4}, strides[] = {1};
@@ -67,7 +67,7 @@ Test(layer_own_op, the_yes_of_a_query_binds) {
   assert_found("op_find", "declined a call that its query had accepted");
 }
 
-Test(layer_own_op, a_query_answers_yes_or_no) {
+Test(layer_own_op, a_query_returns_one_of_two_codes) {
   find();
   setenv("ROGUE", "query_fails", 1);
   cr_assert_eq(own.query(own.state, &call), HAL_INTERNAL);

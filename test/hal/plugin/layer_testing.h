@@ -1,4 +1,5 @@
-/* layer_testing.h: what the tests of the validate layer share: one of everything from the fixture "rogue", and its findings. */
+/* layer_testing.h: helpers shared by the tests of the validate layer: one object of each kind from the fixture
+   "rogue", and its reports. */
 #ifndef TEST_HAL_LAYER_TESTING_H_
 #define TEST_HAL_LAYER_TESTING_H_
 
@@ -31,7 +32,7 @@ static inline void open_rogue(void) {
   assert_ok(hal_device_ensure(1));
 }
 
-/* Makes one of everything and asserts that nothing was found in it. */
+/* Creates one object of each kind and asserts that there is no report. */
 static inline void make_all(void) {
   const hal_module_desc_t desc = {.struct_size = HAL_STRUCT_SIZE(hal_module_desc_t, size),
                                   .dialect = "x",
@@ -49,7 +50,7 @@ static inline void make_all(void) {
   cr_assert_str_empty(lines);
 }
 
-/* A mistake of the host's: refused, told by the message and by one line of the log. */
+/* An error of the host: rejected, and reported by the message and one line of the log. */
 #define assert_misuse(call, op, text)                                \
   do {                                                               \
     lines[0] = '\0';                                                 \

@@ -1,10 +1,10 @@
-/* Tests of the validate layer (HAL_LAYERS=validate): what it finds, on which side, and that it finds nothing else. The host's
- * mistakes are made through hal_call_*, the plugin's by the fixture "rogue". */
+/* Tests of the validate layer (HAL_LAYERS=validate): the errors that it reports, the responsible side, and that it
+ * reports nothing else. Errors of the host are made through hal_call_*, errors of the plugin by the fixture "rogue". */
 #include "layer_testing.h"
 
 #include <stdint.h>
 
-/* ---- nothing to find ---- */
+/* ---- no errors ---- */
 
 Test(layer_validate, right_use_of_every_group_is_not_remarked) {
   void *pinned = NULL;
@@ -52,7 +52,7 @@ Test(layer_validate, a_failure_with_a_message_is_not_remarked_and_passes_as_it_i
   cr_assert_eq(hal_call_memory_free(plugin, 0, memory), HAL_INTERNAL);
   cr_assert_str_eq(hal_error_message(), "rogue: failed; try again");
   unsetenv("ROGUE");
-  assert_ok(hal_call_memory_free(plugin, 0, memory)); /* what could not be freed lives on */
+  assert_ok(hal_call_memory_free(plugin, 0, memory)); /* blocks that could not be freed remain allocated */
   cr_assert_str_empty(lines);
 }
 
@@ -68,7 +68,7 @@ Test(layer_validate, injected_failures_are_judged_as_the_plugins) {
   cr_assert_str_empty(lines);
 }
 
-/* ---- the host's mistakes ---- */
+/* ---- errors of the host ---- */
 
 Test(layer_validate, an_ordinal_of_another_plugin_is_misuse) {
   void *got = NULL;
@@ -208,7 +208,7 @@ Test(layer_validate, what_is_alive_at_shutdown_is_reported_by_kind) {
   cr_assert_null(strstr(lines, "kernel"), "a kernel goes with its module: %s", lines);
 }
 
-/* ---- the plugin's mistakes ---- */
+/* ---- errors of the plugin ---- */
 
 #define assert_fault(call, op, text)                \
   do {                                              \
@@ -243,7 +243,7 @@ Test(layer_validate, an_out_parameter_written_on_failure_is_found_and_kept_from_
   cr_assert_eq(got, (void *)host);
 }
 
-Test(layer_validate, a_second_out_parameter_left_untouched_is_found) {
+Test(layer_validate, a_second_out_parameter_that_is_not_written_is_found) {
   size_t available, total;
   make_all();
   setenv("ROGUE", "info_one_of_two", 1);
@@ -352,7 +352,7 @@ Test(layer_validate, device_info_that_breaks_its_struct_is_found) {
   }
 }
 
-Test(layer_validate, a_peer_answer_that_is_no_truth_value_is_found) {
+Test(layer_validate, a_peer_result_that_is_neither_0_nor_1_is_found) {
   int32_t accessible;
   make_all();
   setenv("ROGUE", "peer_answer", 1);

@@ -1,4 +1,4 @@
-/* Tests of registry.h: which plugins get active, and what is said about those that do not. */
+/* Tests of registry.h: which plugins become active, and the reports about the others. */
 #include "support.h"
 
 #include <fcntl.h>
@@ -10,7 +10,7 @@
 
 #include "device/event_internal.h"
 
-/* Asserts that the plugin is refused alone, with code and text, and that another one beside it still loads. */
+/* Asserts that only the plugin is refused, with code and text, and that another plugin in the same list still loads. */
 static void assert_refused(const char *path, hal_status_t code, const char *text) {
   char list[2 * PATH_MAX];
   assert_fails(hal_registry_open(path), code, text);
@@ -30,7 +30,8 @@ static void write_file(const char *path, const void *data, size_t size) {
   fclose(file);
 }
 
-/* Copies the first bytes of a plugin to a file of a fresh directory, whose name is kept for the test's process. */
+/* Copies the first bytes of a plugin to a file in a new directory, whose name is retained until the test's process
+   exits. */
 static const char *copy_part(const char *from, double part, const char *name) {
   static char directory[64], path[PATH_MAX];
   static char data[4 << 20];
@@ -45,7 +46,7 @@ static const char *copy_part(const char *from, double part, const char *name) {
   return path;
 }
 
-/* A directory with links to some plugins made for the tests. */
+/* A directory with links to some of the test plugins. */
 static void link_fixtures(const char *const names[], char directory[64]) {
   strcpy(directory, "/tmp/hal-registry-XXXXXX");
   cr_assert_not_null(mkdtemp(directory));
@@ -91,7 +92,7 @@ Test(registry, an_entry_is_filled_only_as_far_as_the_caller_knows_it) {
   cr_assert_eq(room.entry.first_device, (int32_t)0xA5A5A5A5);
 }
 
-Test(registry, provides_tells_the_plugins_own_functions_from_defaults) {
+Test(registry, provides_distinguishes_the_plugins_own_functions_from_defaults) {
   int provided = 0;
   open_fixture("five");
   for (uint32_t slot = 0; hal_registry_slot_name(slot); slot++) {
@@ -112,7 +113,8 @@ Test(registry, a_name_is_searched_in_HAL_PLUGIN_PATH) {
 
 Test(registry, added_directories_come_first_and_the_newest_one_of_all) {
   hal_registry_entry_t entry = {.struct_size = sizeof entry};
-  const char *const copy = copy_part(FIXTURE("five"), 1, "libhal_tally.so"); /* the name lies: it is five */
+  const char *const copy = copy_part(FIXTURE("five"), 1, "libhal_tally.so"); /* the file name is misleading: the
+                                                                                plugin is five */
   char directory[PATH_MAX];
   snprintf(directory, sizeof directory, "%.*s", (int)(strrchr(copy, '/') - copy), copy);
   setenv("HAL_PLUGIN_PATH", FIXTURE_DIR, 1);
@@ -124,12 +126,12 @@ Test(registry, added_directories_come_first_and_the_newest_one_of_all) {
   assert_fails(hal_registry_add_path("plugins"), HAL_INVALID_ARGUMENT, "not an absolute path");
 }
 
-Test(registry, an_unknown_plugin_is_one_sentence_with_the_places_searched) {
+Test(registry, an_unknown_plugin_is_reported_with_the_directories_searched) {
   setenv("HAL_PLUGIN_PATH", FIXTURE_DIR, 1);
   assert_refused("warp", HAL_NOT_FOUND, "there is no libhal_warp.so in " FIXTURE_DIR);
 }
 
-Test(registry, an_unknown_plugin_without_any_directory_says_what_to_set) {
+Test(registry, an_unknown_plugin_without_any_directory_is_reported_with_the_setting) {
   unsetenv("HAL_PLUGIN_PATH");
   assert_fails(hal_registry_open("warp"), HAL_NOT_FOUND, "set HAL_PLUGIN_PATH");
 }
@@ -259,7 +261,7 @@ Test(registry, a_malformed_name_is_refused) {
 Test(registry, a_plugin_without_devices_is_refused) {
   assert_refused(FIXTURE("no_devices"), HAL_UNAVAILABLE, "no_devices found no device");
 }
-Test(registry, a_plugin_whose_probe_says_no_is_refused_with_its_reason) {
+Test(registry, a_plugin_whose_probe_fails_is_refused_with_its_reason) {
   assert_refused(FIXTURE("absent"), HAL_UNAVAILABLE, "absent, probe: no card is plugged in");
 }
 
@@ -276,7 +278,7 @@ Test(registry, the_trial_of_loading_can_be_turned_off, .signal = SIGABRT) {
   setenv("HAL_PLUGIN_TRIAL", "0", 1);
   cr_assert_eq(hal_registry_open(FIXTURE("crashes")), HAL_OK);
 }
-Test(registry, a_search_for_hardware_passes_by_a_plugin_that_crashes) {
+Test(registry, a_search_for_hardware_skips_a_plugin_that_crashes) {
   char directory[64];
   unsetenv("TORCH_BACKEND");
   link_fixtures((const char *const[]){"crashes", "tally", NULL}, directory);
@@ -353,7 +355,8 @@ Test(registry, without_a_list_the_first_plugin_that_is_of_use_is_taken) {
   char directory[64];
   hal_registry_entry_t entry = {.struct_size = sizeof entry};
   unsetenv("TORCH_BACKEND");
-  /* in the order of names: absent says no, half_event is refused, no_devices has none, on_request waits to be named */
+  /* in the order of names: absent reports no hardware, half_event is refused, no_devices has none, on_request is
+     used only if named */
   link_fixtures((const char *const[]){"absent", "half_event", "on_request", "no_devices", "tally", NULL}, directory);
   assert_ok(hal_registry_add_path(directory));
   assert_ok(hal_registry_open(NULL));
@@ -364,16 +367,16 @@ Test(registry, without_a_list_the_first_plugin_that_is_of_use_is_taken) {
   cr_assert_not(hal_device_is_initialized(0));
 }
 
-Test(registry, a_plugin_on_request_is_asked_for_by_the_name_of_its_file) {
+Test(registry, a_plugin_on_request_is_selected_by_the_name_of_its_file) {
   char directory[64], from[PATH_MAX], to[PATH_MAX];
   unsetenv("TORCH_BACKEND");
   link_fixtures((const char *const[]){"five", NULL}, directory);
   snprintf(from, sizeof from, "%s/libhal_on_request.so", FIXTURE_DIR); /* its device type is on_request */
-  snprintf(to, sizeof to, "%s/libhal_asked.so", directory);
+  snprintf(to, sizeof to, "%s/libhal_named.so", directory);
   cr_assert_eq(symlink(from, to), 0);
   assert_ok(hal_registry_add_path(directory));
   assert_ok(hal_registry_open(NULL));
-  cr_assert_not_null(strstr(hal_registry_report(), "on_request is used on request only; set TORCH_BACKEND=asked"), "%s",
+  cr_assert_not_null(strstr(hal_registry_report(), "on_request is used on request only; set TORCH_BACKEND=named"), "%s",
                      hal_registry_report());
 }
 
@@ -394,7 +397,8 @@ Test(registry, close_shuts_down_and_later_use_is_refused) {
   open_fixture("tally");
   hal_stream_t *stream;
   hal_event_t *event;
-  static void *plugins_event; /* nothing can destroy it after the shutdown; reachable, it is no leak to the sanitizer */
+  static void *plugins_event; /* it cannot be destroyed after the shutdown; it is reachable, so the sanitizer reports
+                                 no leak */
   assert_ok(hal_stream_acquire(0, 0, &stream));
   assert_ok(hal_event_create(0, 0, &event));
   plugins_event = event->handle;

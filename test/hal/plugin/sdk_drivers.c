@@ -1,5 +1,5 @@
-/* Tests of what the SDK has for plugins over drivers: profile records (plugin_records.h), sealed
- * binaries (plugin_binary.h) and SPIR-V (plugin_spirv.h). */
+/* Tests of the SDK's helpers for plugins that use drivers: profile records (plugin_records.h), sealed binaries
+ * (plugin_binary.h) and SPIR-V (plugin_spirv.h). */
 #define _POSIX_C_SOURCE 200809L
 #include <criterion/criterion.h>
 #include <hal/plugin_binary.h>
@@ -30,7 +30,7 @@ static const hal_host_api_t host = {.struct_size = sizeof host,
 static void begin(void) { hal_host = &host; }
 TestSuite(drivers, .init = begin, .timeout = 60);
 
-/* ---- records ------------------------------------------------------------------------------------------------------------------ */
+/* ---- records ---- */
 
 typedef struct seen_s {
   uint64_t count, lost, sum;
@@ -44,7 +44,7 @@ static void look(void *user_data, const hal_profile_record_t *record) {
     seen->count++, seen->sum += record->bytes;
 }
 
-Test(drivers, records_of_the_running_collection_are_read_once_and_what_has_no_room_is_counted) {
+Test(drivers, records_of_the_running_collection_are_read_once_and_dropped_ones_are_counted) {
   static hal_records_t records = {.lock = PTHREAD_MUTEX_INITIALIZER};
   enum { MOST = 1 << 18, MORE = 5 };
   uint64_t number = 0;
@@ -58,7 +58,7 @@ Test(drivers, records_of_the_running_collection_are_read_once_and_what_has_no_ro
   cr_assert_eq(number, 42);
   for (int i = 0; i < MOST + MORE; i++) hal_records_append(&records, noted, &record);
   hal_records_enable(&records, 0);
-  hal_records_append(&records, noted, &record); /* ended late; there is no room for it */
+  hal_records_append(&records, noted, &record); /* ended late; the buffer is full */
   hal_records_read(&records, look, &seen);
   cr_assert_eq(seen.count, MOST);
   cr_assert_eq(seen.sum, MOST);
@@ -70,7 +70,7 @@ Test(drivers, records_of_the_running_collection_are_read_once_and_what_has_no_ro
   cr_assert_eq(seen.count + seen.lost, 0);
 }
 
-/* ---- sealed binaries ---------------------------------------------------------------------------------------------------------- */
+/* ---- sealed binaries ---- */
 
 Test(drivers, a_binary_is_opened_by_its_maker_and_no_flipped_or_missing_byte_passes) {
   unsigned char data[HAL_BINARY_SEAL + 16];
@@ -84,7 +84,7 @@ Test(drivers, a_binary_is_opened_by_its_maker_and_no_flipped_or_missing_byte_pas
   cr_assert_eq(hal_binary_open("mine", &desc, "'Device 9' (driver 2)", &inside, &size), HAL_INVALID_ARGUMENT);
   cr_assert(strstr(message, "(driver 1)") && strstr(message, "(driver 2)"), "%s", message);
   for (size_t i = 0; i < sizeof data; i++) {
-    if (i >= 24 + 22 && i < HAL_BINARY_SEAL) continue; /* behind the end of the maker's name */
+    if (i >= 24 + 22 && i < HAL_BINARY_SEAL) continue; /* after the end of the maker's name */
     data[i] ^= 4;
     cr_assert_eq(hal_binary_open("mine", &desc, "'Device 9' (driver 1)", &inside, &size), HAL_INVALID_ARGUMENT, "%zu",
                  i);
@@ -94,27 +94,28 @@ Test(drivers, a_binary_is_opened_by_its_maker_and_no_flipped_or_missing_byte_pas
     cr_assert_eq(hal_binary_open("mine", &desc, "'Device 9' (driver 1)", &inside, &size), HAL_INVALID_ARGUMENT);
 }
 
-/* ---- SPIR-V ------------------------------------------------------------------------------------------------------------------- */
+/* ---- SPIR-V ---- */
 
 #define OP(code, length) ((length) << 16 | (code))
 
-/* A kernel "k" of a global pointer, an int, a struct by value, local memory and a float3; written by hand from the specification. */
-static const uint32_t module[] = {
-    0x07230203, 0x10200, 0,  20,        0,                   /* magic, version, generator, bound */
-    OP(15, 4),  6,       10, 'k',                            /* OpEntryPoint Kernel %10 "k" */
-    OP(21, 4),  1,       32, 0,                              /* %1 = int */
-    OP(22, 3),  2,       32,                                 /* %2 = float */
-    OP(23, 4),  3,       2,  3,                              /* %3 = float3 */
-    OP(32, 4),  4,       5,  2,                              /* %4 = float *, CrossWorkgroup */
-    OP(30, 3),  5,       1,                                  /* %5 = struct */
-    OP(32, 4),  6,       7,  5,                              /* %6 = %5 *, Function */
-    OP(32, 4),  7,       4,  2,                              /* %7 = float *, Workgroup */
-    OP(54, 5),  8,       9,  0,         9,                   /* another function, with parameters of its own */
-    OP(55, 3),  1,       11, OP(54, 5), 8, 10, 0,         9, /* and the kernel */
-    OP(55, 3),  4,       12, OP(55, 3), 1, 13, OP(55, 3), 6, 14, OP(55, 3), 7, 15, OP(55, 3), 3, 16};
+/* A kernel "k" of a global pointer, an int, a struct by value, local memory and a float3; written by hand from the
+   specification. */
+static const uint32_t module[] = {0x07230203, 0x10200, 0,  20,        0, /* magic, version, generator, bound */
+                                  OP(15, 4),  6,       10, 'k',          /* OpEntryPoint Kernel %10 "k" */
+                                  OP(21, 4),  1,       32, 0,            /* %1 = int */
+                                  OP(22, 3),  2,       32,               /* %2 = float */
+                                  OP(23, 4),  3,       2,  3,            /* %3 = float3 */
+                                  OP(32, 4),  4,       5,  2,            /* %4 = float *, CrossWorkgroup */
+                                  OP(30, 3),  5,       1,                /* %5 = struct */
+                                  OP(32, 4),  6,       7,  5,            /* %6 = %5 *, Function */
+                                  OP(32, 4),  7,       4,  2,            /* %7 = float *, Workgroup */
+                                  OP(54, 5),  8,       9,  0,         9, /* another function, with its own parameters */
+                                  OP(55, 3),  1,       11, OP(54, 5), 8, 10, 0,         9, /* and the kernel */
+                                  OP(55, 3),  4,       12, OP(55, 3), 1, 13, OP(55, 3), 6, 14,
+                                  OP(55, 3),  7,       15, OP(55, 3), 3, 16};
 enum { WORDS = sizeof module / sizeof *module };
 
-Test(drivers, spirv_tells_what_a_kernel_takes) {
+Test(drivers, spirv_reports_the_parameters_of_a_kernel) {
   static const uint32_t kinds[] = {HAL_ARG_POINTER, HAL_ARG_VALUE, HAL_ARG_VALUE, HAL_ARG_LOCAL, HAL_ARG_VALUE};
   static const uint32_t sizes[] = {sizeof(void *), 4, 0, 0, 16};
   hal_spirv_signature_t signature;
@@ -132,7 +133,7 @@ Test(drivers, spirv_tells_what_a_kernel_takes) {
 Test(drivers, damaged_spirv_is_read_within_its_words) {
   hal_spirv_signature_t signature;
   for (size_t count = 0; count <= WORDS;
-       count++) { /* each in memory of its own size, so that sanitizers see a step beyond */
+       count++) { /* each in memory of its exact size, so that sanitizers detect an access past the end */
     uint32_t *const part = calloc(count ? count : 1, sizeof *part);
     memcpy(part, module, count * sizeof *part);
     hal_spirv_signature(part, count, "k", &signature);

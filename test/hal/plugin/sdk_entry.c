@@ -26,7 +26,7 @@ enum { FIRST_SLOT = offsetof(hal_plugin_api_t, info), SLOT_SIZE = sizeof(void (*
 Test(entry, writes_whole_slots_only_and_never_past_the_hosts_table) {
   int accepted = 0;
   for (size_t size = sizeof(size_t); size < sizeof(hal_plugin_api_t) + 256; size++) {
-    hal_plugin_api_t *api = malloc(size); /* exact, so that the address sanitizer sees one byte too many */
+    hal_plugin_api_t *api = malloc(size); /* exact size, so that the address sanitizer detects one byte too many */
     cr_assert_not_null(api);
     memset(api, 0xA5, size);
     memcpy(api, &size, sizeof size);
@@ -65,7 +65,7 @@ Test(entry, provided_names_the_authors_functions_among_the_slots_written) {
   for (uint64_t word = 0; word < api.provided_words; word++) cr_assert_eq(api.provided[word], word == 0);
 }
 
-Test(entry, minors_from_the_oldest_supported_one_on_are_accepted_and_older_ones_are_told_the_plugins) {
+Test(entry, minors_from_the_oldest_supported_one_on_are_accepted_and_older_ones_get_the_plugins) {
   for (uint32_t minor = 0; minor < HAL_ABI_MINOR + 3; minor++) {
     hal_plugin_api_t api = {.struct_size = sizeof api};
     hal_host_api_t other = host;
@@ -77,7 +77,7 @@ Test(entry, minors_from_the_oldest_supported_one_on_are_accepted_and_older_ones_
   }
 }
 
-/* A struct as an older side owns it, and what lies behind it. */
+/* A struct of an older version, and the memory after it. */
 typedef struct older_s {
   size_t struct_size;
   int32_t first;
@@ -112,7 +112,7 @@ Test(entry, refuses_other_majors_and_short_hosts) {
   cr_assert_eq(hal_plugin_entry(&host, NULL), HAL_INCOMPATIBLE);
 }
 
-Test(entry, tells_the_plugins_own_build_flags) {
+Test(entry, reports_the_plugins_own_build_flags) {
   hal_plugin_api_t api = {.struct_size = sizeof api};
   cr_assert_eq(hal_plugin_entry(&host, &api), HAL_OK);
 #if defined(__SANITIZE_ADDRESS__)

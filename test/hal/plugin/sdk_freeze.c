@@ -1,4 +1,5 @@
-/* Tests of LLVM IR without `freeze`: it goes where its number is definite, and where it is not, or where nobody can tell, nothing is taken. */
+/* Tests of the removal of `freeze` from LLVM IR: it is removed if its operand is a definite number. Otherwise, or if
+   that is unknown, the text is unchanged. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +8,7 @@
 
 static char text[8192];
 
-/* A function whose %x is defined by these lines, and is frozen. */
+/* A function whose %x is defined by these lines and then frozen. */
 static int thawed(const char *lines) {
   snprintf(text, sizeof text,
            "define spir_kernel void @other(i32 %%0) {\n  %%x = fptosi float 0x0 to i32\n  ret void\n}\n\n"

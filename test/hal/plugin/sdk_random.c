@@ -1,4 +1,5 @@
-/* Tests of the archive's default of random_fill against the formulas beside hal_random_t, computed here a second way.
+/* Tests of the archive's default of random_fill against the formulas at hal_random_t, implemented here a second
+ * time.
  */
 #include <criterion/criterion.h>
 #include <hal/plugin.h>
@@ -6,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "philox.h" /* its words are checked against published ones in generator.c */
+#include "philox.h" /* generator.c compares its words with published ones */
 
-enum { COUNT = 200003 }; /* several staging buffers, and an odd rest */
+enum { COUNT = 200003 }; /* several staging buffers, and an odd remainder */
 static const uint64_t seed = UINT64_C(0x0123456789abcdef),
                       offset = UINT64_C(0xfffffffe); /* carries into the high word */
 
@@ -36,7 +37,7 @@ static void setup(void) {
 
 TestSuite(random_fill, .init = setup);
 
-/* Fills `count` elements of `size` bytes, with guard bytes behind. */
+/* Fills `count` elements of `size` bytes, followed by guard bytes. */
 static void *fill(hal_dtype_t dtype, size_t size, int32_t distribution, double p0, double p1, uint64_t count) {
   uint8_t *memory = malloc(count * size + 64);
   cr_assert_not_null(memory);
@@ -72,7 +73,7 @@ Test(random_fill, uniform_float_is_24_bits_of_the_word_scaled) {
   const float *const y = fill(HAL_FLOAT32, 4, HAL_RANDOM_UNIFORM, -3, 7.5, COUNT);
   for (uint64_t i = 0; i < COUNT; i++) {
     const float u = ldexpf((float)(word(i) >> 8), -24);
-    const volatile float scaled = 10.5f * u; /* volatile: no fused multiply-add in the reference either */
+    const volatile float scaled = 10.5f * u; /* volatile: the reference must not use a fused multiply-add either */
     cr_assert_eq(x[i], u);
     cr_assert(x[i] >= 0 && x[i] < 1);
     cr_assert_eq(y[i], -3.0f + scaled);
@@ -116,7 +117,7 @@ Test(random_fill, uniform_half_and_bfloat16_stay_below_one) {
   free((void *)(uintptr_t)x), free((void *)(uintptr_t)y);
 }
 
-/* The pair's numbers in long double, which has 11 bits more. */
+/* The pair's numbers in long double, which has 11 more bits. */
 static long double normal_of(long double a, long double b, int odd) {
   const long double pi = 3.14159265358979323846264338327950288L, r = sqrtl(-2 * logl(a));
   return r * (odd ? sinl(2 * pi * b) : cosl(2 * pi * b));
@@ -198,7 +199,7 @@ Test(random_fill, an_elements_number_does_not_depend_on_the_count) {
   free((void *)(uintptr_t)all);
 }
 
-Test(random_fill, what_it_cannot_make_is_UNIMPLEMENTED_with_nothing_touched) {
+Test(random_fill, unsupported_calls_are_UNIMPLEMENTED_and_write_nothing) {
   uint8_t memory[16];
   memset(memory, 0xA5, sizeof memory);
   hal_random_t desc = {.struct_size = sizeof desc, .dst = memory, .count = 1, .dtype = HAL_COMPLEX64, .p1 = 1};
@@ -211,9 +212,9 @@ Test(random_fill, what_it_cannot_make_is_UNIMPLEMENTED_with_nothing_touched) {
   for (size_t i = 0; i < sizeof memory; i++) cr_assert_eq(memory[i], 0xA5);
 }
 
-Test(random_fill, a_state_in_device_memory_gives_the_seed_and_adds_to_the_offset) {
+Test(random_fill, a_state_in_device_memory_sets_the_seed_and_adds_to_the_offset) {
   const uint32_t *const expected = fill(HAL_INT32, 4, HAL_RANDOM_BITS, 0, 0, COUNT);
-  uint64_t state[2] = {seed, offset - 3}; /* five's device memory is the host's */
+  uint64_t state[2] = {seed, offset - 3}; /* the device memory of five is host memory */
   uint32_t *const drawn = malloc(COUNT * sizeof *drawn);
   hal_random_t desc = {.struct_size = sizeof desc,
                        .dst = drawn,
@@ -225,7 +226,7 @@ Test(random_fill, a_state_in_device_memory_gives_the_seed_and_adds_to_the_offset
                        .random_state = state};
   cr_assert_eq(hal_plugin_random_fill(NULL, &desc), HAL_OK, "%s", message);
   cr_assert_eq(memcmp(drawn, expected, COUNT * sizeof *drawn), 0);
-  state[1]++; /* what a replay finds: other numbers from the same description */
+  state[1]++; /* a replay: different numbers from the same description */
   cr_assert_eq(hal_plugin_random_fill(NULL, &desc), HAL_OK, "%s", message);
   cr_assert_eq(memcmp(drawn, expected + 4, (COUNT - 4) * sizeof *drawn), 0);
   desc.struct_size = HAL_STRUCT_SIZE(hal_random_t, p1); /* a caller that does not know the field */

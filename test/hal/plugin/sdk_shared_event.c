@@ -79,7 +79,7 @@ Test(shared_event, a_record_is_not_taken_for_one_64_records_before_it) {
   hal_shared_event_release(event);
 }
 
-/* Two processes hand a number to each other, waiting for each other's records of two events. */
+/* Two processes exchange increasing values; each waits for the other's records of two events. */
 enum { ROUNDS = 500 };
 typedef struct shared_s {
   ipc_handle_t there, back;
@@ -145,7 +145,7 @@ Test(shared_event, a_process_that_ends_before_its_work_is_done_is_noticed_also_a
   }
 }
 
-Test(shared_event, records_go_on_behind_one_of_a_process_that_has_ended) {
+Test(shared_event, records_continue_after_one_of_a_process_that_has_exited) {
   hal_shared_event_t *const event = make();
   const pid_t child = fork();
   if (child == 0) {
@@ -154,7 +154,7 @@ Test(shared_event, records_go_on_behind_one_of_a_process_that_has_ended) {
   }
   cr_assert_eq(waitpid(child, NULL, 0), child);
   for (int i = 0; i < 63; i++) hal_shared_event_complete(event, hal_shared_event_record(event));
-  const uint64_t ticket = hal_shared_event_record(event); /* in the place of the lost one */
+  const uint64_t ticket = hal_shared_event_record(event); /* in the slot of the lost record */
   cr_assert_eq(ticket, 65);
   cr_assert_eq(hal_shared_event_wait(event, 1), HAL_ABORTED);
   hal_shared_event_complete(event, ticket); /* and returns */
@@ -162,7 +162,7 @@ Test(shared_event, records_go_on_behind_one_of_a_process_that_has_ended) {
   hal_shared_event_release(event);
 }
 
-/* What a process of its own says to a handle. */
+/* The result of opening a handle in a separate process. */
 static hal_status_t open_elsewhere(const ipc_handle_t *handle) {
   int state = 0;
   const pid_t child = fork();
@@ -190,13 +190,13 @@ Test(shared_event, handles_that_are_wrong_old_or_of_this_process_are_refused) {
   cr_assert_eq(open_elsewhere(&handle), HAL_OK);
   hal_shared_event_release(event);
   cr_assert_eq(open_elsewhere(&handle), HAL_NOT_FOUND); /* no such file */
-  event = make();                                       /* whose file has the old one's number */
+  event = make();                                       /* whose file has the number of the old one */
   cr_assert_eq(open_elsewhere(&handle), HAL_NOT_FOUND);
   hal_shared_event_release(event);
   cr_assert_null(opened);
 }
 
-Test(shared_event, files_and_memory_are_given_back_and_their_lack_is_a_sentence) {
+Test(shared_event, files_and_memory_are_freed_and_their_lack_is_reported) {
   hal_shared_event_t *event = NULL;
   const int files = open_files();
   for (int i = 0; i < 100; i++) {

@@ -1,5 +1,6 @@
-/* Tests of files that processes share (hal/plugin_shared_event.h), and of all that is opened by handles of such files: what another process can
- * put into a handle opens nothing but what the handle is for. hal_memory_ipc and hal_fake_ipc have the handles of memory. */
+/* Tests of files that processes share (hal/plugin_shared_event.h), and of all objects opened by handles of such
+ * files. A handle forged by another process can open only objects of the handle's kind. hal_memory_ipc and
+ * hal_fake_ipc test the handles of memory. */
 #define _GNU_SOURCE
 #include <criterion/criterion.h>
 #include <dirent.h>
@@ -104,9 +105,9 @@ Test(shared_memory, a_kind_has_eight_characters_at_most_and_counts) {
   drop(eight), drop(more), drop(less);
 }
 
-/* ---- handles with any bytes ---- */
+/* ---- handles with arbitrary bytes ---- */
 
-/* Opens by the rule of each user: 1 = refused with no harm. */
+/* Opens a handle by the rules of each kind: 1 = refused without side effects. */
 static hal_status_t open_event(const void *bytes, size_t size) {
   hal_shared_event_t *event = NULL;
   const hal_status_t status = hal_shared_event_open("mine", bytes, size, &event);
@@ -133,7 +134,7 @@ static const struct {
 } users[] = {{"an event", open_event}, {"a semaphore", open_semaphore}, {"a file", open_plain}};
 enum { USERS = sizeof users / sizeof *users };
 
-/* Makes one of each in this process: their handles, in the order above. */
+/* Creates one object of each kind in this process: their handles, in the order above. */
 static void export_all(hal_shared_handle_t handles[USERS]) {
   hal_shared_event_t *event = NULL;
   hal_plugin_semaphore_t *semaphore = NULL;
@@ -147,7 +148,8 @@ static void export_all(hal_shared_handle_t handles[USERS]) {
   handles[2] = make("mine").handle;
 }
 
-/* Runs `body` in a process of its own, for which the things of this one are another process's; it ends with 0. */
+/* Runs `body` in a separate process, for which the objects of this process belong to another process. It exits with
+   0. */
 static void elsewhere(void (*body)(const hal_shared_handle_t *handles)) {
   hal_shared_handle_t handles[USERS];
   int state = 1;
@@ -161,7 +163,7 @@ static void elsewhere(void (*body)(const hal_shared_handle_t *handles)) {
   cr_assert(WIFEXITED(state) && WEXITSTATUS(state) == 0, "%d", state);
 }
 
-/* In the other process a finding ends it with its line. */
+/* In the other process, a failed check prints its line and exits. */
 #define HOLDS(condition) ((condition) ? (void)0 : _exit(__LINE__ % 250 + 1))
 
 static void refuse(open_t open, const void *bytes, size_t size) {
@@ -183,10 +185,10 @@ static void try_bytes(const hal_shared_handle_t *handles) {
       state = state * UINT64_C(6364136223846793005) + 1442695040888963407u;
       const size_t at = (state >> 32) % sizeof bytes;
       bytes[at] ^= (unsigned char)(1 + (state >> 40) % 255);
-      const size_t process = offsetof(hal_shared_handle_t, process); /* a thread's number finds the file, too */
+      const size_t process = offsetof(hal_shared_handle_t, process); /* the id of a thread also finds the file */
       if (at < process || at >= process + sizeof(int32_t)) refuse(users[user].open, bytes, sizeof bytes);
     }
-    /* A handle of another kind, as it is and with the right word in front. */
+    /* A handle of another kind, unchanged and with the expected magic. */
     for (int other = 0; other < USERS; other++)
       if (other != user) {
         hal_shared_handle_t wrong = handles[other];
@@ -211,16 +213,17 @@ static struct {
   pid_t process;
 } open_there;
 
-/* What a process may have open: things that opening would change or wait for, and files in memory that are not of these functions. */
+/* Descriptors that a process may have open: objects that opening would change or block on, and memory files not
+   created by these functions. */
 static void open_all_sorts(void) {
   open_there.process = getpid();
   cr_assert(!pipe2(open_there.fifo, O_CLOEXEC) && !socketpair(AF_UNIX, SOCK_STREAM, 0, open_there.sockets));
   open_there.zero = open("/dev/zero", O_RDWR | O_CLOEXEC);
   open_there.exe = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
   open_there.folder = open("/proc/self", O_RDONLY | O_CLOEXEC);
-  open_there.terminal = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC); /* may be missing: -1 is refused, too */
+  open_there.terminal = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC); /* may be missing: -1 is also refused */
   open_there.memory = memfd_create("other", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  open_there.named = memfd_create("hal-shared", MFD_CLOEXEC); /* the right name, but it can be cut */
+  open_there.named = memfd_create("hal-shared", MFD_CLOEXEC); /* the expected name, but it can be truncated */
   cr_assert(open_there.zero >= 0 && open_there.exe >= 0 && open_there.folder >= 0 && open_there.memory >= 0);
   cr_assert(!ftruncate(open_there.memory, 1 << 16) && !ftruncate(open_there.named, 1 << 16));
 }
@@ -249,7 +252,7 @@ static void try_descriptors(const hal_shared_handle_t *handles) {
       refuse(users[user].open, &wrong, sizeof wrong);
       wrong = handles[user];
       wrong.process =
-          (const int32_t[]){0, -1, INT32_MIN, INT32_MAX, 1, 2}[i % 6]; /* process 1 may be of another user */
+          (const int32_t[]){0, -1, INT32_MIN, INT32_MAX, 1, 2}[i % 6]; /* process 1 may belong to another user */
       refuse(users[user].open, &wrong, sizeof wrong);
     }
 }
@@ -260,7 +263,8 @@ Test(shared_memory, other_descriptors_of_the_process_are_not_opened) {
   cr_assert(write(open_there.fifo[1], &byte, 1) == 1 && read(open_there.fifo[0], &byte, 1) == 1 && byte == 'x');
 }
 
-/* A file with the right name, seals and last page, that is made by hand, is a file of this user's process, and opened; one byte less is not. */
+/* A file created by hand with the right name, seals and last page belongs to a process of this user and is opened. A
+   file that is one byte shorter is refused. */
 Test(shared_memory, only_whole_sealed_files_are_opened) {
   const made_t made = make("mine");
   const size_t pages = hal_shared_file_pages(SIZE), page = (size_t)sysconf(_SC_PAGESIZE);
@@ -287,7 +291,7 @@ Test(shared_memory, only_whole_sealed_files_are_opened) {
   drop(made);
 }
 
-/* ---- processes that end ---- */
+/* ---- processes that exit ---- */
 
 Test(shared_memory, what_a_process_had_ends_with_it) {
   hal_shared_handle_t *const handles =
@@ -305,7 +309,7 @@ Test(shared_memory, what_a_process_had_ends_with_it) {
   for (int user = 0; user < USERS; user++)
     cr_assert_eq(users[user].open(&handles[user], sizeof *handles), HAL_OK, "%s", users[user].name);
   kill(child, SIGKILL);
-  cr_assert_eq(waitid(P_PID, (id_t)child, &(siginfo_t){0}, WEXITED | WNOWAIT), 0); /* nobody has waited for it yet */
+  cr_assert_eq(waitid(P_PID, (id_t)child, &(siginfo_t){0}, WEXITED | WNOWAIT), 0); /* not yet waited for */
   for (int user = 0; user < USERS; user++)
     cr_assert_eq(users[user].open(&handles[user], sizeof *handles), HAL_NOT_FOUND, "%s", users[user].name);
   cr_assert_eq(waitpid(child, NULL, 0), child);

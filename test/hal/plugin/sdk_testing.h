@@ -1,4 +1,4 @@
-/* sdk_testing.h: what the SDK is lent by a host, for tests of its pieces without the HAL. */
+/* sdk_testing.h: a minimal host for the SDK, for tests of its parts without the HAL. */
 #ifndef TEST_HAL_PLUGIN_SDK_TESTING_H_
 #define TEST_HAL_PLUGIN_SDK_TESTING_H_
 

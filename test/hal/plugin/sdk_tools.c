@@ -1,5 +1,5 @@
-/* Tests of what the SDK has for plugins beyond the defaults: a library opened at run time (hal/plugin_library.h), a thread with a
- * queue (hal/plugin_worker.h), and fills by copies (hal/plugin_transfer.h). */
+/* Tests of the SDK's helpers beyond the defaults: a library opened at run time (hal/plugin_library.h), a thread with
+ * a queue (hal/plugin_worker.h), and fills by copies (hal/plugin_transfer.h). */
 #define _POSIX_C_SOURCE 200809L
 #include <criterion/criterion.h>
 #include <dlfcn.h>
@@ -16,7 +16,7 @@
 
 TestSuite(tools, .init = begin, .timeout = 60);
 
-/* ---- a library ---------------------------------------------------------------------------------------------------------------- */
+/* ---- a library ---- */
 
 typedef struct calls_s {
   double (*cos)(double);
@@ -40,10 +40,10 @@ Test(tools, a_library_is_found_by_the_first_name_that_there_is_and_its_functions
   cr_assert_null((void *)(uintptr_t)calls.cos); /* a second call does nothing */
 }
 
-/* As libraries do that have a function for it. */
+/* Like libraries with a lookup function. */
 static void *find(void *handle, size_t index) { return index ? NULL : dlsym(handle, "sin"); }
 
-Test(tools, a_library_with_a_finder_of_its_own_is_asked_by_that) {
+Test(tools, a_library_with_its_own_lookup_function_is_queried_through_it) {
   hal_library_t library = {"mine", {"libm.so.6"}, "install acme 9", symbols, 2, &calls, HAL_LIBRARY_CLOSED};
   library.find = find;
   cr_assert_eq(hal_library_open(&library), HAL_OK, "%s", message);
@@ -51,7 +51,7 @@ Test(tools, a_library_with_a_finder_of_its_own_is_asked_by_that) {
   cr_assert_null(calls.none);
 }
 
-Test(tools, a_library_that_is_not_there_is_named_with_what_to_install_and_asked_for_again) {
+Test(tools, a_missing_library_is_named_with_what_to_install_and_opened_again) {
   hal_library_t library = {
       "mine", {"libacme.so.9", "libacme.so"}, "install acme", symbols, 2, &calls, HAL_LIBRARY_CLOSED};
   for (int i = 0; i < 2; i++) {
@@ -69,12 +69,12 @@ Test(tools, a_library_that_lacks_a_symbol_is_refused_by_the_symbols_name_and_lea
   cr_assert_null((void *)(uintptr_t)calls.cos);
 }
 
-/* ---- a worker ----------------------------------------------------------------------------------------------------------------- */
+/* ---- a worker ---- */
 
 typedef struct step_s {
   hal_worker_item_t item;
   int number, pause_ms;
-  hal_worker_t *worker; /* to which the step gives another one */
+  hal_worker_t *worker; /* the step adds another item to this one */
 } step_t;
 static int order[4096];
 static _Atomic int ran;
@@ -108,14 +108,14 @@ Test(tools, a_worker_does_its_items_in_order_and_counts_them) {
   hal_worker_stop(worker);
 }
 
-Test(tools, a_worker_runs_behind_the_callers_back_and_a_wait_ends_with_its_item) {
+Test(tools, a_worker_runs_asynchronously_and_a_wait_ends_with_its_item) {
   hal_worker_t *worker;
   cr_assert_eq(hal_worker_start(&worker), HAL_OK);
   const uint64_t first = push(worker, 0, 50, NULL);
   push(worker, 1, 300, NULL);
   cr_assert_eq(hal_worker_done(worker), 0);
   hal_worker_wait(worker, first);
-  cr_assert_eq(hal_worker_done(worker), 1); /* and not yet the second, which takes longer */
+  cr_assert_eq(hal_worker_done(worker), 1); /* and not yet the second one, which takes longer */
   hal_worker_stop(worker);
   cr_assert_eq(atomic_load(&ran), 2);
 }
@@ -138,12 +138,12 @@ Test(tools, a_worker_without_memory_is_refused) {
   cr_assert_neq(message[0], '\0');
 }
 
-/* ---- fills -------------------------------------------------------------------------------------------------------------------- */
+/* ---- fills ---- */
 
 enum { MOST_BYTES = 4 };
 static size_t widest;
 
-/* A device that takes patterns of at most four bytes, at addresses that are multiples of them. */
+/* A device that accepts patterns of at most four bytes, at addresses that are multiples of their size. */
 static hal_status_t fill_narrow(hal_plugin_stream_t *stream, int32_t device, void *dst, const void *pattern,
                                 size_t pattern_size, size_t size) {
   (void)stream, (void)device;
@@ -169,7 +169,7 @@ Test(tools, a_pattern_that_the_device_has_no_call_for_is_filled_by_copies_at_any
       }
   cr_assert_eq(widest, MOST_BYTES);
   cr_assert_eq(hal_fill_by_copies(NULL, 0, room, pattern, 16, 64, 0, fill_narrow),
-               HAL_OK); /* one that says 0 gets bytes */
+               HAL_OK); /* a device that reports 0 receives bytes */
 }
 
 Test(tools, wrong_fills_are_refused_by_the_plugins_name_with_their_numbers) {
@@ -201,7 +201,7 @@ Test(tools, a_copys_direction_is_that_of_its_sides) {
 
 /* ---- queries by markers ---- */
 
-static int busy_polls; /* how many more polls find the marker not completed; negative: all do */
+static int busy_polls; /* the number of further polls before the marker completes; negative: it never completes */
 static int is_busy(hal_plugin_stream_t *stream) {
   (void)stream;
   return busy_polls < 0 || busy_polls-- > 0;
@@ -212,7 +212,7 @@ Test(sdk_tools, a_marker_that_completes_is_seen_and_one_that_does_not_is_waited_
   int64_t patience = 0, expected = FIRST_NS;
   busy_polls = 0;
   cr_assert_eq(hal_marker_query(&patience, is_busy, NULL), HAL_OK);
-  busy_polls = 3; /* within the moment, unless this thread waits for a processor */
+  busy_polls = 3; /* immediately, unless this thread waits for a processor */
   while (hal_marker_query(&patience, is_busy, NULL)) cr_assert_geq(busy_polls, 0);
   cr_assert_eq(patience, 0);
   busy_polls = -1;

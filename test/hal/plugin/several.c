@@ -1,6 +1,7 @@
-/* Tests of several plugins in one process: copies between them wait for both sides' streams, events of one hold streams of
- * another, each device has its own memory and streams, and one plugin's failure is not another's. The plugins: "later", whose
- * streams run later (devices 0 to 2), "five" without streams (3 and 4), and "tally", whose streams run inline (5 and 6). */
+/* Tests of several plugins in one process. Copies between them wait for the streams of both sides, events of one
+ * block streams of another, each device has its own memory and streams, and a failure stays with its plugin. The
+ * plugins: "later", whose streams run later (devices 0 to 2), "five" without streams (3 and 4), and "tally", whose
+ * streams run inline (5 and 6). */
 #include "support.h"
 
 enum { LATER = 0, FIVE = 3, TALLY = 5, COUNT = 1000, BYTES = COUNT * 4 };
@@ -15,7 +16,7 @@ static void open_three(void) {
 TestSuite(several, .init = open_three);
 
 static void *allocate(int32_t device) {
-  hal_block_t *block = NULL; /* lives as long as the test's process */
+  hal_block_t *block = NULL; /* exists until the test's process exits */
   assert_ok(hal_memory_allocate(device, NULL, BYTES, &block));
   return hal_memory_block_address(block);
 }
@@ -58,7 +59,7 @@ Test(several, a_copy_waits_for_the_current_streams_of_both_sides) {
   assert_ok(hal_memory_copy(source, far, LATER, host, HAL_HOST, BYTES));
   assert_ok(hal_memory_copy(destination, near, TALLY, far, LATER, BYTES)); /* the stream of the other side */
   assert_arrived(TALLY, near);
-  /* The other way: what is queued on the destination's current stream comes before the copy, not over it. */
+  /* In the other direction, the copy runs after the work that is queued on the destination's current stream. */
   memset(back, 0xEE, sizeof back);
   assert_ok(hal_memory_copy(source, old, LATER, back, HAL_HOST, BYTES));
   assert_ok(hal_memory_copy(destination, old, LATER, near, TALLY, BYTES));
@@ -119,12 +120,12 @@ Test(several, an_inline_event_lets_an_asynchronous_stream_go_on) {
   hal_event_destroy(event);
 }
 
-Test(several, memory_lent_to_a_stream_of_another_plugin_is_not_reused_before_it) {
+Test(several, memory_used_by_a_stream_of_another_plugin_is_not_reused_before_it) {
   hal_block_t *block = NULL, *next = NULL;
   hal_stream_t *const user = stream_of(LATER);
   assert_ok(hal_memory_allocate(FIVE, NULL, BYTES, &block));
   void *const near = hal_memory_block_address(block), *const far = allocate(LATER);
-  memcpy(near, host, BYTES);                                           /* "five" is memory of the host */
+  memcpy(near, host, BYTES);                                           /* "five" uses memory of the host */
   assert_ok(hal_memory_copy(user, far, LATER, host, HAL_HOST, BYTES)); /* keeps the stream busy */
   assert_ok(hal_memory_record_stream(block, user));
   hal_memory_release(block);
@@ -150,10 +151,10 @@ Test(several, each_device_has_its_own_pool_stream_and_current_stream) {
     assert_ok(hal_memory_stats(device, &stats));
     cr_assert_eq(stats.allocation[0].current, 1);
   }
-  cr_assert_eq(hal_device_current(), 0); /* a current stream is not a current device */
+  cr_assert_eq(hal_device_current(), 0); /* a current stream does not change the current device */
 }
 
-Test(several_apart, a_failure_on_one_plugins_stream_is_told_once_and_the_others_work) {
+Test(several_apart, a_failure_on_one_plugins_stream_is_reported_once_and_the_others_work) {
   setenv("LATER_FAIL", "1", 1);
   open_three();
   void *const far = allocate(LATER), *const near = allocate(FIVE);
@@ -170,7 +171,7 @@ Test(several_apart, a_failure_on_one_plugins_stream_is_told_once_and_the_others_
 Test(several_apart, a_driver_that_fails_at_init_leaves_the_others_usable) {
   assert_ok(hal_registry_open(FIXTURE("no_driver") "," FIXTURE("five")));
   cr_assert_eq(hal_device_count(), 3);
-  for (int i = 0; i < 2; i++) /* the failure stays, and is told again */
+  for (int i = 0; i < 2; i++) /* the failure persists and is reported again */
     assert_fails(hal_device_ensure(0), HAL_UNAVAILABLE, "no_driver, init: the driver is not running; start it");
   void *const near = allocate(1);
   cr_assert_not_null(near);

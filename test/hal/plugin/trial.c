@@ -1,5 +1,6 @@
-/* Tests of src/plugin/trial.h: a plugin that crashes or hangs before its first device is of use is a sentence with plugin, function
- * and cure; the process lives, and so do the other plugins. What other threads do meanwhile changes nothing. */
+/* Tests of src/plugin/trial.h: a plugin that crashes or hangs before its first device is usable is reported with
+ * plugin, function and remedy. The process and the other plugins continue to work. Other threads do not affect the
+ * result. */
 #include "support.h"
 
 #include <dlfcn.h>
@@ -20,7 +21,7 @@ static const char *file_of(const char *what, const char *function) {
   return path;
 }
 
-/* The words of a sentence: which file, what it did, in which function. */
+/* The words of a message: the file, the failure, the function. */
 static void assert_told(const char *message, const char *what, const char *verb, const char *function) {
   char words[64];
   snprintf(words, sizeof words, "%s in hal_plugin_%s", verb, strcmp(function, "count") ? function : "device_count");
@@ -42,7 +43,7 @@ static void assert_refused_at_open(const char *what, const char *verb) {
   assert_told(hal_registry_problems(), "", verb, "probe");
 }
 
-/* Several plugins of one process: each fails by itself and the last one works. */
+/* Several plugins of one process: each fails separately and the last one works. */
 static void assert_refused_at_first_use(const char *what, const char *verb) {
   char list[4096], init[1024];
   strcpy(init, file_of(what, starting[0]));
@@ -58,31 +59,35 @@ static void assert_refused_at_first_use(const char *what, const char *verb) {
   assert_ok(hal_device_ensure(2));
 }
 
-Test(trial, a_crash_in_any_function_before_init_is_told_with_its_name) { assert_refused_at_open("crashes", "crashes"); }
+Test(trial, a_crash_in_any_function_before_init_is_reported_with_its_name) {
+  assert_refused_at_open("crashes", "crashes");
+}
 
-Test(trial, a_crash_in_init_or_device_info_is_told_with_its_name) { assert_refused_at_first_use("crashes", "crashes"); }
+Test(trial, a_crash_in_init_or_device_info_is_reported_with_its_name) {
+  assert_refused_at_first_use("crashes", "crashes");
+}
 
-Test(trial, a_hang_in_any_function_before_init_is_told_with_its_name) {
+Test(trial, a_hang_in_any_function_before_init_is_reported_with_its_name) {
   setenv("HAL_PLUGIN_TRIAL", "2", 1);
   assert_refused_at_open("hangs", "hangs");
 }
 
-Test(trial, a_hang_in_init_or_device_info_is_told_with_its_name) {
+Test(trial, a_hang_in_init_or_device_info_is_reported_with_its_name) {
   setenv("HAL_PLUGIN_TRIAL", "2", 1);
   assert_refused_at_first_use("hangs", "hangs");
 }
 
-Test(trial, a_function_that_ends_the_process_is_told_with_its_name) {
+Test(trial, a_function_that_ends_the_process_is_reported_with_its_name) {
   assert_fails(hal_registry_open(FIXTURE("exits_probe")), HAL_INCOMPATIBLE,
                "ends the process in hal_plugin_probe (exit status 0)");
 }
 
-Test(trial, the_sentence_has_the_last_words_of_a_plugin_that_crashed) {
+Test(trial, the_message_has_the_last_output_of_a_plugin_that_crashed) {
   assert_ok(hal_registry_open(FIXTURE("last_words")));
   assert_fails(hal_device_ensure(0), HAL_INCOMPATIBLE, "with the output \"card 7 answers nonsense\"; ");
 }
 
-/* Programs that ignore their children leave no exit status to read. */
+/* Programs that ignore their children cannot read an exit status. */
 Test(trial, a_crash_is_found_where_children_are_ignored) {
   signal(SIGCHLD, SIG_IGN);
   assert_fails(hal_registry_open(FIXTURE("crashes_probe")), HAL_INCOMPATIBLE, "in hal_plugin_probe");
@@ -90,13 +95,13 @@ Test(trial, a_crash_is_found_where_children_are_ignored) {
   assert_ok(hal_device_ensure(0));
 }
 
-Test(trial, no_child_is_left_behind) {
+Test(trial, no_child_remains) {
   assert_ok(hal_registry_open(FIXTURE("five")));
   assert_ok(hal_device_ensure(0));
   cr_assert_eq(waitpid(-1, NULL, WNOHANG), -1);
 }
 
-Test(trial, a_search_for_hardware_passes_by_a_plugin_that_crashes_and_says_so) {
+Test(trial, a_search_for_hardware_skips_a_plugin_that_crashes_and_reports_it) {
   char directory[] = "/tmp/hal-trial-XXXXXX", link[128];
   unsetenv("TORCH_BACKEND"), unsetenv("HAL_PLUGIN_PATH");
   cr_assert_not_null(mkdtemp(directory));
@@ -111,12 +116,12 @@ Test(trial, a_search_for_hardware_passes_by_a_plugin_that_crashes_and_says_so) {
   assert_ok(hal_registry_open(NULL));
   cr_assert_eq(hal_device_count(), 0);
   cr_assert_not_null(strstr(hal_registry_problems(), "crashes in hal_plugin_probe"));
-  cr_assert_null(strchr(hal_registry_problems(), '\n'), "only that is amiss: %s", hal_registry_problems());
+  cr_assert_null(strchr(hal_registry_problems(), '\n'), "expected one problem: %s", hal_registry_problems());
   cr_assert_not_null(strstr(hal_registry_report(), "on request only"));
   cr_assert_not_null(strstr(hal_registry_report(), "no card is plugged in"));
 }
 
-/* ---- other threads ---------------------------------------------------------------------------------------------------- */
+/* ---- other threads ---- */
 
 static atomic_int stop;
 
@@ -125,7 +130,7 @@ static void *keep_taking_a_lock(void *unused) {
   return unused;
 }
 
-/* A forked child would inherit the lock as it is: now and then taken, for ever. */
+/* A forked child would inherit the lock in its state, sometimes locked forever. */
 Test(trial, a_plugin_is_not_refused_for_a_lock_that_another_thread_holds, .timeout = 60) {
   enum { THREADS = 2, TRIALS = 100 };
   pthread_t threads[THREADS];
@@ -135,7 +140,7 @@ Test(trial, a_plugin_is_not_refused_for_a_lock_that_another_thread_holds, .timeo
   for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
 }
 
-/* ---- the helper program ----------------------------------------------------------------------------------------------- */
+/* ---- the helper program ---- */
 
 static char folder[] = "/tmp/hal-helper-XXXXXX", library[128], helper[128];
 
@@ -150,7 +155,7 @@ static void copy_file(const char *from, const char *to, mode_t mode) {
   cr_assert_eq(chmod(to, mode), 0);
 }
 
-/* The library in a folder of its own. */
+/* The library in a separate folder. */
 static void install_library(void) {
   cr_assert_not_null(mkdtemp(folder));
   snprintf(library, sizeof library, "%s/libtorch_backend_hal.so.0", folder);
@@ -159,7 +164,7 @@ static void install_library(void) {
 }
 static void remove_library(void) { unlink(library), unlink(helper), rmdir(folder); }
 
-/* Opens a plugin by that library, and expects a message with the words; NULL: no failure. */
+/* Opens a plugin with that library, and expects a message with the words; NULL: no failure. */
 static void expect_of_library(hal_status_t expected, const char *words) {
   void *const handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
   hal_status_t (*open)(const char *list);
@@ -184,7 +189,7 @@ Test(trial, a_missing_helper_is_not_needed_without_trials, .init = install_libra
   expect_of_library(HAL_OK, NULL);
 }
 
-Test(trial, the_helper_beside_the_library_is_used, .init = install_library, .fini = remove_library) {
+Test(trial, the_helper_next_to_the_library_is_used, .init = install_library, .fini = remove_library) {
   copy_file(HAL_HELPER, helper, 0755);
   expect_of_library(HAL_OK, NULL);
 }

@@ -1,5 +1,5 @@
-/* clock.c: a plugin of two devices whose clock is not the host's: it began elsewhere and runs one per mille fast. Every fill
- * leaves a record, so that a test can look whether the host finds its time. */
+/* clock.c: a plugin of two devices whose clock differs from the host's: it has another origin and runs one per mille
+ * fast. Each fill leaves a record, so that a test can check the host's conversion of times. */
 #define _POSIX_C_SOURCE 200809L
 #include <time.h>
 
@@ -37,7 +37,7 @@ hal_status_t hal_plugin_profile_enable(int32_t device, int32_t on) {
   return HAL_OK;
 }
 
-/* The work that leaves records; it names none of them. */
+/* The work that leaves records; they contain no name. */
 hal_status_t hal_plugin_memory_fill(hal_plugin_stream_t *stream, int32_t device, void *dst, const void *pattern,
                                     size_t pattern_size, size_t size) {
   const int64_t start = host_now();

@@ -1,4 +1,4 @@
-/* counts.c: a plugin that counts its devices in another process (hal/plugin_count.h), in the way that COUNTS_DOES
+/* counts.c: a plugin that counts its devices in another process (hal/plugin_count.h), in the mode that COUNTS_DOES
  * names. Each count adds a line to the file COUNTS_FILE: the process and its program. */
 #define _POSIX_C_SOURCE 200809L
 #include <hal/plugin.h>

@@ -1,9 +1,9 @@
-/* crooked.c: five.c with operators of its own that are wrong where CROOKED says, and right everywhere else.
+/* crooked.c: five.c with its own operators, which have the error that CROOKED names and are correct otherwise.
  *   (none)    mul.Tensor reads strided operands as if they were contiguous
  *   INPUT     mul.Tensor changes the last element of its first operand
- *   AROUND    mul.Tensor writes behind the first row of a result
- *   BACKWARD  threshold_backward (of relu) lets no gradient through
- *   GOOD      nothing is wrong */
+ *   AROUND    mul.Tensor writes past the first row of a result
+ *   BACKWARD  threshold_backward (of relu) returns a zero gradient
+ *   GOOD      no error */
 #include "five.c"
 
 #define READS 1

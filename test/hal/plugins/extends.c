@@ -1,4 +1,4 @@
-/* extends.c: a plugin with extensions, put in front of five.c. */
+/* extends.c: five.c with extensions. */
 #define _POSIX_C_SOURCE 200809L
 #define FIVE_NAME "extends"
 #include "extends.h"

@@ -1,5 +1,5 @@
-/* five.c: a plugin of exactly the five mandatory functions, over malloc, with two devices. It checks its arguments: the
- * host must pass ordinals of the plugin's own, and device memory with its own device. */
+/* five.c: a plugin of exactly the five mandatory functions, on malloc, with two devices. It checks its arguments:
+ * the host must pass the plugin's own ordinals, and device memory with its own device. */
 #define _POSIX_C_SOURCE 200809L
 #include <hal/plugin.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
-/* later.c: a plugin whose streams really run later: each is a thread that waits LATER_DELAY_US (2000) before each item, so that
- * whoever does not wait reads old memory. Three devices; events with a lock; no modules, so that operators take the fallback.
- * It knows its own memory: an address that is not one of its live allocations is INVALID_ARGUMENT. With LATER_FAIL=<n> the
- * n-th copy on a stream fails asynchronously. */
+/* later.c: a plugin with asynchronous streams: each is a thread that waits LATER_DELAY_US (2000) before each item,
+ * so that a caller that does not wait reads old memory. It has three devices, events with a lock, and no modules, so
+ * that operators use the fallback. It checks addresses: an address outside its allocations is INVALID_ARGUMENT. With
+ * LATER_FAIL=<n> the n-th copy on a stream fails asynchronously. */
 #define _XOPEN_SOURCE 700
 #include <hal/plugin.h>
 #include <pthread.h>
@@ -50,7 +50,7 @@ typedef struct allocation_s {
   int32_t device;
 } allocation_t;
 
-/* One lock and one signal for everything: this plugin is to be slow, not fast. */
+/* One lock and one condition for all state: this plugin need not be fast. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static allocation_t *allocations;
@@ -121,7 +121,7 @@ hal_status_t hal_plugin_memory_free(int32_t device, void *ptr) {
   return HAL_OK;
 }
 
-/* Is the range inside an allocation of this device? Host memory always is. */
+/* Returns whether the range is inside an allocation of this device, or in host memory. */
 static int is_mine(const void *address, size_t size, int32_t device) {
   if (device == HAL_HOST) return 1;
   int mine = 0;
@@ -165,7 +165,7 @@ static void drop(hal_plugin_event_t *event) {
   if (--event->references == 0) free(event);
 }
 
-/* Does one item; the lock is held, and given up for the delay and for the user's function. */
+/* Runs one item. The caller holds the lock, which is released during the delay and during the user's function. */
 static void do_item(hal_plugin_stream_t *stream, item_t *item) {
   struct timespec now;
   pthread_mutex_unlock(&lock);

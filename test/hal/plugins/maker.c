@@ -1,9 +1,12 @@
-/* maker.c: a device with operators of its own, written against the installed header alone. Everything else - memory, streams, the
- * portable kernels - is another plugin's, whose file MAKER_BASE names. Each call that one of its operators sees is a line of JSON in
- * the file MAKER_LOG: what the user gave. Lists of operators, by commas: MAKER_DECLINES, that decline every call ("*" means all);
- * MAKER_WATCHES, that it has besides, to see their calls and decline them; MAKER_HAS, of maker_sized.c, that it has besides.
+/* maker.c: a device with its own operators, written against the installed header alone. Everything else (memory,
+ * streams, the portable kernels) comes from another plugin, whose file MAKER_BASE names. Each call of its operators
+ * is logged as a line of JSON, with the user's arguments, in the file MAKER_LOG.
  *
- * The base runs in line (HAL_FAKE_ASYNC=0): operators compute when they are called. */
+ * Lists of operators, separated by commas: MAKER_DECLINES: operators that decline every call ("*" means all);
+ * MAKER_WATCHES: additional operators that log their calls and decline them; MAKER_HAS: additional operators of
+ * maker_sized.c.
+ *
+ * The base runs inline (HAL_FAKE_ASYNC=0): operators compute when they are called. */
 #define _POSIX_C_SOURCE 200809L
 #include <dlfcn.h>
 #include <stdio.h>
@@ -11,7 +14,7 @@
 
 #include "maker.h"
 
-/* ---- what an operator has seen ---- */
+/* ---- the log of an operator ---- */
 
 static void write_list(FILE *log, const int64_t *list, int64_t count) {
   fputc('[', log);
@@ -120,7 +123,7 @@ static const maker_operator_t *operator_of(const char *name) {
   for (const maker_operator_t *at = maker_sized; at->name; at++)
     if (strcmp(at->name, name) == 0 && lists("MAKER_HAS", name)) return at;
   if (!lists("MAKER_WATCHES", name)) return NULL;
-  maker_operator_t *const watched = calloc(1, sizeof *watched); /* seen, and left to the portable kernels */
+  maker_operator_t *const watched = calloc(1, sizeof *watched); /* logged, and left to the portable kernels */
   if (watched) watched->name = strdup(name);
   return watched;
 }

@@ -1,4 +1,4 @@
-/* maker.h: what the files of the maker plugin share: elements of tensors, and the list of operators. */
+/* maker.h: shared by the files of the maker plugin: elements of tensors, and the list of operators. */
 #ifndef TEST_HAL_PLUGINS_MAKER_H_
 #define TEST_HAL_PLUGINS_MAKER_H_
 
@@ -12,7 +12,7 @@ typedef struct maker_operator_s {
   hal_status_t (*run)(const hal_op_call_t *call);
 } maker_operator_t;
 
-/* They end with one without a name. */
+/* The list ends with an entry without a name. */
 extern const maker_operator_t maker_operators[] /* maker_ops.c */, maker_sized[] /* maker_sized.c */;
 
 enum { DIMS = 8 };
@@ -60,7 +60,7 @@ static inline void store(const hal_tensor_t *tensor, const int64_t *index, doubl
     case HAL_BOOL:
       ((uint8_t *)tensor->data)[at] = number != 0;
       break;
-    default: { /* bfloat16, to the nearest even */
+    default: { /* bfloat16, to nearest, ties to even */
       const float single = (float)number;
       uint32_t bits;
       memcpy(&bits, &single, sizeof bits);
@@ -74,7 +74,7 @@ static inline int computes(const hal_tensor_t *tensor) {
          tensor->dtype == HAL_BFLOAT16 || tensor->dtype == HAL_BOOL;
 }
 
-/* The next index in C order; 0 past the last one. */
+/* The next index in C order; 0 after the last one. */
 static inline int advance(const hal_tensor_t *tensor, int64_t *index) {
   for (int32_t d = tensor->ndim - 1; d >= 0; d--) {
     if (++index[d] < tensor->sizes[d]) return 1;
@@ -92,7 +92,7 @@ static inline int64_t count_of(const hal_tensor_t *tensor) {
 static inline const hal_tensor_t *tensor_at(const hal_op_call_t *call, uint32_t i) {
   return call->args[i].tag == HAL_VALUE_TENSOR ? call->args[i].u.t : NULL;
 }
-/* Lists of two numbers; an empty one is `missing`. */
+/* Lists of two numbers; an empty list is `missing`. */
 static inline int64_t pair_at(const hal_op_call_t *call, uint32_t i, int d, int64_t missing) {
   const hal_value_t *value = &call->args[i];
   return value->count == 0 ? missing : value->u.il[value->count == 1 ? 0 : d];

@@ -1,5 +1,5 @@
-/* maker_ops.c: operators that ATen's meta functions know the results of: see maker.c. They compute in double, element by element, on the
- * calling thread. */
+/* maker_ops.c: operators whose results ATen's meta functions describe: see maker.c. They compute in double, element
+ * by element, on the calling thread. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -80,7 +80,8 @@ static hal_status_t cat(const hal_op_call_t *call) {
   return HAL_OK;
 }
 
-/* Rows of `n` elements each; channels of the weight change every `places` elements and repeat after `channels` of them. */
+/* Rows of `n` elements each; channels of the weight change every `places` elements and repeat after `channels` of
+   them. */
 static void normalise(const hal_op_call_t *call, const hal_tensor_t *w, const hal_tensor_t *b, double eps, int64_t n,
                       int64_t places, int64_t channels) {
   const hal_tensor_t *x = tensor_at(call, 0), *y = call->results[0];
@@ -149,7 +150,7 @@ static hal_status_t reflection_pad1d(const hal_op_call_t *call) {
   return HAL_OK;
 }
 
-/* self, dim: a list, or nothing for all; the result says which of them are kept */
+/* self, dim: a list, or nothing for all; the sizes of the result show which dimensions are kept */
 static hal_status_t sum(const hal_op_call_t *call) {
   const hal_tensor_t *x = tensor_at(call, 0), *y = call->results[0];
   const hal_value_t *dims = &call->args[1];
@@ -175,7 +176,7 @@ static hal_status_t sum(const hal_op_call_t *call) {
   return HAL_OK;
 }
 
-/* self, grads, momentum_buffer_list, weight_decay, momentum, lr, ...; the plain step alone */
+/* self, grads, momentum_buffer_list, weight_decay, momentum, lr, ...; only the plain step */
 static hal_status_t fused_sgd(const hal_op_call_t *call) {
   const hal_value_t *parameters = &call->args[0], *gradients = &call->args[1];
   if (call->args[2].count || call->args[3].u.d != 0 || call->args[8].u.i || call->args[10].tag || call->args[11].tag)
@@ -221,8 +222,8 @@ static hal_status_t max(const hal_op_call_t *call) {
   return HAL_OK;
 }
 
-/* input, weight, bias, running_mean, running_var, training, momentum, eps; results: all three, and the running statistics. Training
-   alone, channels are dimension 1 */
+/* input, weight, bias, running_mean, running_var, training, momentum, eps; results: all three, and the running
+   statistics. Training only; channels are dimension 1 */
 static hal_status_t batch_norm(const hal_op_call_t *call) {
   const hal_tensor_t *x = tensor_at(call, 0), *w = tensor_at(call, 1), *b = tensor_at(call, 2);
   const double momentum = call->args[6].u.d, eps = call->args[7].u.d, n = (double)(count_of(x) / x->sizes[1]);

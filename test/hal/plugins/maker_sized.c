@@ -1,5 +1,5 @@
-/* maker_sized.c: operators that the host asks in ways of their own: results whose size depends on the data, answers that are not ATen's
- * results, numbers of a generator, attention. */
+/* maker_sized.c: operators with special calling conventions: results whose size depends on the data, outputs that
+ * are not ATen's results, numbers of a generator, attention. */
 #include <math.h>
 
 #include "maker.h"
@@ -21,7 +21,7 @@ static hal_status_t nonzero(const hal_op_call_t *call) {
   return HAL_OK;
 }
 
-/* self, mask: of one shape here */
+/* self, mask: both of the same shape here */
 static hal_status_t masked_select(const hal_op_call_t *call) {
   const hal_tensor_t *x = tensor_at(call, 0), *mask = tensor_at(call, 1);
   int64_t at[DIMS] = {0}, to = 0;
@@ -52,7 +52,7 @@ static hal_status_t repeat_interleave(const hal_op_call_t *call) {
   return HAL_OK;
 }
 
-/* self, return_inverse, return_counts, dim; results: room for values and counts of all elements, and how many there are */
+/* self, return_inverse, return_counts, dim; results: buffers for values and counts of all elements, and their number */
 static hal_status_t unique_consecutive(const hal_op_call_t *call) {
   const hal_tensor_t *x = tensor_at(call, 0), *inverse = call->results[1], *counts = call->results[2];
   int64_t at[DIMS] = {0}, before[DIMS], found = -1, none[1] = {0};
@@ -70,7 +70,7 @@ static hal_status_t unique_consecutive(const hal_op_call_t *call) {
   return HAL_OK;
 }
 
-/* self, sorted, return_inverse, return_counts: the smallest above the last one, again and again */
+/* self, sorted, return_inverse, return_counts: repeatedly finds the smallest element above the last one */
 static hal_status_t unique(const hal_op_call_t *call) {
   const hal_tensor_t *x = tensor_at(call, 0), *inverse = call->results[1], *counts = call->results[2];
   double last = -INFINITY;
@@ -120,7 +120,7 @@ static hal_status_t fill(const hal_op_call_t *call) {
   return HAL_OK;
 }
 
-/* from, to: a quarter of the way throughout */
+/* from, to: each number is at a quarter of the range */
 static hal_status_t uniform(const hal_op_call_t *call) {
   int64_t at[DIMS] = {0};
   do store(call->results[0], at, call->args[0].u.d + (call->args[1].u.d - call->args[0].u.d) / 4);
@@ -128,7 +128,7 @@ static hal_status_t uniform(const hal_op_call_t *call) {
   return HAL_OK;
 }
 
-/* query, key, value, attn_bias, is_causal, scale, dropout_p, return_debug_mask; of a dropout everything is kept */
+/* query, key, value, attn_bias, is_causal, scale, dropout_p, return_debug_mask; dropout keeps all elements */
 static hal_status_t attention(const hal_op_call_t *call) {
   const hal_tensor_t *q = tensor_at(call, 0), *k = tensor_at(call, 1), *v = tensor_at(call, 2), *y = call->results[0];
   const double scale = call->args[5].tag == HAL_VALUE_DOUBLE ? call->args[5].u.d : 1 / sqrt((double)q->sizes[3]);

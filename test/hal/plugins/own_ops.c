@@ -1,13 +1,13 @@
-/* own_ops.c: five.c with operators of its own: one that answers, one that answers for float64 only, one that fails. */
+/* own_ops.c: five.c with its own operators: one that runs, one that runs for float64 only, one that fails. */
 #include "five.c"
 
 static const hal_tensor_t *operand(const hal_op_call_t *call) { return call->args[0].u.t; }
 
-/* The first element of the result becomes the state, the ordinal of the device behind the comma. */
+/* The first element of the result becomes the state, with the ordinal of the device after the decimal point. */
 static hal_status_t sign(void *state, const hal_op_call_t *call) {
   const hal_tensor_t *result = call->results[0];
   if (result->device != call->device || operand(call)->device != call->device)
-    return hal_host->error_set(HAL_INVALID_ARGUMENT, 0, "own_ops: a tensor says another device than the call");
+    return hal_host->error_set(HAL_INVALID_ARGUMENT, 0, "own_ops: a tensor is on another device than the call");
   *(float *)result->data = *(const float *)state + (float)call->device / 10;
   return HAL_OK;
 }

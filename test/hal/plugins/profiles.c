@@ -1,5 +1,6 @@
-/* profiles.c: a plugin of devices that compute nothing: they say what a phone's GPU, a large GPU and a CPU would say, take kernels from
- * source, and write a line for each launch, with kernel, groups, threads, local bytes and tiles, to the file that PROFILES_LOG names. */
+/* profiles.c: a plugin of devices that compute nothing. They report the properties of a phone's GPU, a large GPU and
+ * a CPU, and accept kernels as source. For each launch they write a line with kernel, groups, threads, local bytes
+ * and tiles to the file that PROFILES_LOG names. */
 #define _POSIX_C_SOURCE 200809L
 #include <hal/plugin.h>
 #include <stdio.h>
@@ -99,7 +100,7 @@ hal_status_t hal_plugin_kernel_get(hal_plugin_module_t *module, const char *name
   hal_plugin_kernel_t *const kernel = malloc(sizeof *kernel); /* as long as the process */
   if (!kernel) return hal_host->error_set(HAL_RESOURCE_EXHAUSTED, 0, "profiles: out of memory");
   snprintf(kernel->name, sizeof kernel->name, "%s", name);
-  /* Of few wide cores an item's own memory takes the place of local memory. */
+  /* On devices of few wide cores, an item's private memory replaces local memory. */
   kernel->local_bytes = profiles[module->device].flags & HAL_DEVICE_CPU ? 0 : profile_local_bytes(module->source);
   *out_kernel = kernel;
   return HAL_OK;

@@ -1,4 +1,5 @@
-/* profiles_source.h: how many bytes of local memory a group of a kernel takes, as clang lays out its source; for profiles.c. */
+/* profiles_source.h: computes the bytes of local memory per group of a kernel from the layout of its source by
+   clang; for profiles.c. */
 #ifndef TEST_PROFILES_SOURCE_H_
 #define TEST_PROFILES_SOURCE_H_
 
@@ -7,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Bytes and alignment of a type of LLVM's text at *at, which goes behind it: numbers, arrays, and structs, whose definitions stand in
- * `module`. */
+/* Bytes and alignment of a type in LLVM's text at *at, which is advanced past it: numbers, arrays, and structs,
+ * which `module` defines. */
 typedef struct profile_size_s {
   unsigned long bytes, align;
 } profile_size_t;
@@ -63,7 +64,7 @@ static profile_size_t profile_size(const char *module, const char **at) {
   return (profile_size_t){0, 1};
 }
 
-/* What clang makes of a source; the caller frees it. NULL without clang, or where it refuses. */
+/* The output of clang for a source; the caller frees it. NULL without clang, or if it fails. */
 static char *profile_compiled(const char *source) {
   char path[] = "/tmp/profiles_XXXXXX", command[600];
   const int file = mkstemp(path);

@@ -1,4 +1,4 @@
-/* profiles_tile.h: how a launch cuts its work, read from its arguments; for profiles.c. */
+/* profiles_tile.h: reads from the arguments of a launch how it divides its work; for profiles.c. */
 #ifndef TEST_PROFILES_TILE_H_
 #define TEST_PROFILES_TILE_H_
 
@@ -11,7 +11,7 @@
 #include "ops/gemm/gemm_args.h"
 #include "ops/index/index_args.h"
 
-/* The struct among the arguments whose size tells which it is; NULL = there is none. */
+/* The struct among the arguments, which is identified by its size; NULL = there is none. */
 static const void *profile_argument(const hal_launch_t *launch, size_t size) {
   for (uint32_t i = 0; i < launch->arg_count; i++)
     if (launch->args[i].kind == HAL_ARG_VALUE && launch->args[i].size == size) return launch->args[i].value;

@@ -1,7 +1,7 @@
-/* raw.c: entries that the SDK of this version would not make. */
+/* raw.c: entry functions that the SDK of this version would not produce. */
 #include <hal/plugin.h>
 
-#if defined(RAW_OTHER_MAJOR) /* the entry of a later major version, refusing this host */
+#if defined(RAW_OTHER_MAJOR) /* the entry of a later major version, which refuses this host */
 #undef HAL_ABI_MAJOR
 #define HAL_ABI_MAJOR 7
 #include <entry.c>
@@ -11,7 +11,7 @@
 #define HAL_ABI_MINOR 99
 #include <entry.c>
 
-#elif defined(RAW_OLDER_MINOR) /* what the entry of 0.2 does with a host of any other minor version */
+#elif defined(RAW_OLDER_MINOR) /* the behavior of the entry of 0.2 with a host of any other minor version */
 HAL_PLUGIN_EXPORT hal_status_t hal_plugin_entry(const hal_host_api_t *host, hal_plugin_api_t *api) {
   if (host->major != 0 || host->minor != 2) {
     api->major = 0;
@@ -25,7 +25,7 @@ hal_status_t hal_plugin_unused(void);
 hal_status_t hal_plugin_unused(void) { return HAL_OK; }
 
 #else
-#if defined(RAW_SANITIZED) /* says that it was built with a sanitizer that the process surely lacks */
+#if defined(RAW_SANITIZED) /* reports that it was built with a sanitizer that the process does not have */
 #if defined(__SANITIZE_THREAD__)
 #define HAL_BUILD_FLAGS HAL_BUILD_ASAN
 #else

@@ -1,5 +1,6 @@
-/* rogue.c: a plugin of every group that keeps its promises, but for the one that the environment variable ROGUE names: each
- * name is a mistake that an author could make, and that the validate layer has to find. Work runs inline. */
+/* rogue.c: a plugin with every group of functions that follows the contract, except for the rule that the
+ * environment variable ROGUE names. Each name is a possible error of an author that the validate layer must report.
+ * Work runs inline. */
 #define _POSIX_C_SOURCE 200809L
 #include <hal/plugin.h>
 #include <stdio.h>
@@ -31,7 +32,7 @@ struct hal_plugin_physical_s {
   size_t size;
 };
 
-/* What the last launch was given, for the tests: a plugin that keeps it (ROGUE=keeps_launch) reads it later. */
+/* The arguments of the last launch, for the tests: a plugin that keeps them (ROGUE=keeps_launch) reads them later. */
 static const hal_launch_t *kept_launch;
 static int64_t clock_ns;
 static uint64_t captures;

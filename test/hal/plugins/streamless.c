@@ -1,7 +1,7 @@
-/* streamless.c: five.c with a group of modules and no streams, whose kernels run inline. Copies are counted. A kernel of a module that was
- * unloaded fails. Its dialect "streamless" has the kernels
+/* streamless.c: five.c with a group of modules and no streams, whose kernels run inline. Copies are counted. A
+ * kernel of an unloaded module fails. Its dialect "streamless" has the kernels
  *   store(int32_t *target, int32_t value)   writes one number
- *   copies(int32_t *target)                 writes how many times memory_copy was called */
+ *   copies(int32_t *target)                 writes the number of calls of memory_copy */
 #define _POSIX_C_SOURCE 200809L
 #include <stdatomic.h>
 #include <stdio.h>
@@ -40,7 +40,7 @@ hal_status_t hal_plugin_module_load(int32_t device, const hal_module_desc_t *des
   return HAL_OK;
 }
 
-/* Its record stays, so that a launch of its kernels is seen. */
+/* Its record remains, so that a launch of its kernels is detected. */
 hal_status_t hal_plugin_module_unload(hal_plugin_module_t *module) {
   module->loaded = 0;
   return HAL_OK;

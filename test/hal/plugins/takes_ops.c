@@ -1,4 +1,4 @@
-/* takes_ops.c: five.c with operators of its own, each with another descriptor, for the tests of what the host asks. */
+/* takes_ops.c: five.c with its own operators, each with another descriptor, for the tests of the host's queries. */
 #include "five.c"
 
 #define RESULT(call) (*(float *)(call)->results[0]->data)
@@ -14,7 +14,7 @@ static hal_status_t decline(void *state, const hal_op_call_t *call) {
   return HAL_UNIMPLEMENTED;
 }
 
-/* Takes an even number of rows. */
+/* Accepts an even number of rows. */
 static hal_status_t query_even(void *state, const hal_op_call_t *call) {
   (void)state;
   if (call->stream || call->host) return HAL_INTERNAL;
@@ -25,7 +25,7 @@ static hal_status_t run_even(void *state, const hal_op_call_t *call) {
   return call->args[0].u.t->sizes[0] % 2 ? HAL_UNIMPLEMENTED : run(state, call);
 }
 
-/* Takes two pieces of scratch memory, writes both, and checks that they are two. */
+/* Allocates two blocks of scratch memory, writes both, and checks that they differ. */
 static hal_status_t run_scratch(void *state, const hal_op_call_t *call) {
   void *first = NULL, *second = NULL;
   (void)state;
@@ -40,7 +40,7 @@ static hal_status_t run_scratch(void *state, const hal_op_call_t *call) {
   return HAL_OK;
 }
 
-/* Writes over scratch memory of as many sizes as there are. */
+/* Overwrites scratch memory of all sizes. */
 static hal_status_t run_scribbles(void *state, const hal_op_call_t *call) {
   (void)state;
   for (size_t size = 512; size <= (size_t)1 << 20; size *= 2) {
@@ -66,7 +66,7 @@ static hal_status_t run_stray_scratch(void *state, const hal_op_call_t *call) {
   return hal_host->scratch_alloc(&stray, 64, &memory);
 }
 
-/* The offset that the first number would be drawn at. */
+/* The offset at which the first number would be generated. */
 static hal_status_t run_draw(void *state, const hal_op_call_t *call) {
   (void)state;
   RESULT(call) = (float)(call->random_state ? call->random_state[1] + call->offset : call->offset);
@@ -89,8 +89,9 @@ static const struct {
      {.fn = run_scribbles, .flags = HAL_OP_NEVER_DECLINES, .dtypes = HAL_ALL_DTYPES, .layouts = HAL_TAKES_ALL}},
     {"test::much_scratch", {.fn = run_much_scratch, .dtypes = HAL_ALL_DTYPES, .layouts = HAL_TAKES_ALL}},
     {"test::stray_scratch", {.fn = run_stray_scratch, .dtypes = HAL_ALL_DTYPES, .layouts = HAL_TAKES_ALL}},
-    {"test::draw", {.fn = run_draw, .flags = HAL_OP_RANDOM_STATE, .dtypes = HAL_ALL_DTYPES, .layouts = HAL_TAKES_ALL}},
-    {"test::drawn",
+    {"test::sample",
+     {.fn = run_draw, .flags = HAL_OP_RANDOM_STATE, .dtypes = HAL_ALL_DTYPES, .layouts = HAL_TAKES_ALL}},
+    {"test::sampled",
      {.fn = run_draw,
       .flags = HAL_OP_RANDOM_STATE | HAL_OP_NEVER_DECLINES,
       .dtypes = HAL_ALL_DTYPES,

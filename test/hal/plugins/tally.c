@@ -1,8 +1,9 @@
-/* tally.c: a plugin with streams, events and modules of its own that counts what is alive and knows its own handles: a
- * foreign or stale handle is INTERNAL, and what was not released by shutdown is logged as an error. Work runs inline.
- * Its module dialect "tally" has the kernels store(int32_t *target, int32_t value)  writes one number hold(int32_t n)
- * the stream's next n queries answer NOT_READY fail()                                 the stream fails, reported at its
- * next synchronisation or query */
+/* tally.c: a plugin with streams, events and modules that counts existing objects and checks handles. A foreign or
+ * stale handle is INTERNAL, and objects not released by shutdown are logged as an error. Work runs inline. Its
+ * module dialect "tally" has the kernels
+ *   store(int32_t *target, int32_t value)  writes one number
+ *   hold(int32_t n)                        the stream's next n queries return NOT_READY
+ *   fail()                                 the stream fails, reported at its next synchronization or query */
 #define _POSIX_C_SOURCE 200809L
 #include <hal/plugin.h>
 #include <stdatomic.h>

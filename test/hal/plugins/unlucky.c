@@ -1,6 +1,6 @@
-/* unlucky.c: a plugin with streams of its own whose work fails behind the caller's back: a copy of UNLUCKY_SIZE bytes does, and
- * after one of UNLUCKY_LOST bytes the device is lost. Written against the installed header only. With UNLUCKY_EVENTS it has
- * events, too; UNLUCKY_FLAGS are added to the device's. */
+/* unlucky.c: a plugin with streams whose work fails asynchronously: a copy of UNLUCKY_SIZE bytes fails, and after
+ * one of UNLUCKY_LOST bytes the device is lost. Written against the installed header only. With UNLUCKY_EVENTS it
+ * also has events; UNLUCKY_FLAGS are added to the device's flags. */
 #include <hal/plugin.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@ enum { UNLUCKY_SIZE = 13, UNLUCKY_LOST = 14, STREAMS = 256 };
 
 struct hal_plugin_stream_s {
   int used;
-  hal_status_t failure; /* not yet told */
+  hal_status_t failure; /* not yet reported */
 };
 
 static hal_plugin_stream_t streams[STREAMS];
@@ -75,7 +75,7 @@ hal_status_t hal_plugin_stream_synchronize(hal_plugin_stream_t *stream) {
   const hal_status_t failure = stream ? stream->failure : HAL_OK;
   if (!failure) return HAL_OK;
   stream->failure = HAL_OK;
-  return hal_host->error_set(failure, 4711, "unlucky: the copy was spoilt");
+  return hal_host->error_set(failure, 4711, "unlucky: the copy failed on purpose");
 }
 
 hal_status_t hal_plugin_stream_query(hal_plugin_stream_t *stream) { return hal_plugin_stream_synchronize(stream); }

@@ -1,4 +1,4 @@
-/* variant.c: the five mandatory functions and one property that the definition names. */
+/* variant.c: the five mandatory functions and one property, selected by a macro. */
 #define _POSIX_C_SOURCE 200809L
 #include <hal/plugin.h>
 #include <signal.h>
@@ -14,7 +14,7 @@
 #define VARIANT_FLAGS 0
 #endif
 
-/* What a function does before it answers, such as abort(). */
+/* The action of a function before it returns, such as abort(). */
 #ifndef VARIANT_INFO_DOES
 #define VARIANT_INFO_DOES (void)0
 #endif
@@ -56,7 +56,7 @@ hal_status_t hal_plugin_memory_copy(hal_plugin_stream_t *stream, void *dst, int3
   return HAL_OK;
 }
 
-#ifdef VARIANT_CONSTRUCTOR /* runs when the file is loaded, before anybody can ask anything */
+#ifdef VARIANT_CONSTRUCTOR /* runs when the file is loaded, before any function is called */
 __attribute__((constructor)) static void construct(void) { VARIANT_CONSTRUCTOR; }
 #endif
 
@@ -106,21 +106,21 @@ hal_status_t hal_plugin_stream_create(int32_t device, const hal_stream_desc_t *d
 }
 #endif
 
-#ifdef VARIANT_HALF_EVENT /* record alone, which would meet the default's events */
+#ifdef VARIANT_HALF_EVENT /* only record, which would be combined with the default's events */
 hal_status_t hal_plugin_event_record(hal_plugin_event_t *event, hal_plugin_stream_t *stream) {
   (void)event, (void)stream;
   return HAL_OK;
 }
 #endif
 
-#ifdef VARIANT_HALF_WAIT /* a wait without streams and events of its own */
+#ifdef VARIANT_HALF_WAIT /* a wait without its own streams and events */
 hal_status_t hal_plugin_stream_wait_event(hal_plugin_stream_t *stream, hal_plugin_event_t *event) {
   (void)stream, (void)event;
   return HAL_OK;
 }
 #endif
 
-#ifdef VARIANT_HALF_COMPANION /* whole streams, but the device cannot be drained */
+#ifdef VARIANT_HALF_COMPANION /* all stream functions, but the device cannot be synchronized */
 hal_status_t hal_plugin_stream_create(int32_t device, const hal_stream_desc_t *desc, hal_plugin_stream_t **out_stream) {
   (void)device, (void)desc;
   *out_stream = NULL;

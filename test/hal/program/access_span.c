@@ -1,4 +1,4 @@
-/* access_span.c: the bytes that tensors access, with sizes and strides that no memory has. */
+/* access_span.c: the bytes that tensors access, with sizes and strides that exceed any memory. */
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -17,7 +17,7 @@ static int span(void *data, int64_t size0, int64_t stride0, int64_t size1, int64
   return hal_span_of_tensor(&tensor, &low, &high);
 }
 
-Test(access_span, strides_of_both_signs_reach_before_and_behind_the_first_element) {
+Test(access_span, strides_of_both_signs_reach_before_and_after_the_first_element) {
   cr_assert_eq(span(memory + 32, 3, -2, 2, 5), 1);
   cr_assert_eq(low, (uint64_t)(uintptr_t)memory + 32 - 16);
   cr_assert_eq(high, (uint64_t)(uintptr_t)memory + 32 + 24);
@@ -37,8 +37,8 @@ Test(access_span, what_leaves_the_address_space_may_be_any_memory) {
   cr_assert_lt(span(memory, -3, 1, 1, 1), 0, "a negative size");
 }
 
-/* A command between may pass neither: what the operator touches is unknown. */
-Test(access_span, an_operator_with_such_a_tensor_touches_what_nobody_knows) {
+/* A command in between may be moved past neither: the accesses of the operator are unknown. */
+Test(access_span, an_operator_with_such_a_tensor_has_unknown_accesses) {
   hal_arena_t arena = {.chunks = NULL};
   hal_program_op_t op = {.op = 0};
   const hal_tensor_t *const results[] = {&tensor};

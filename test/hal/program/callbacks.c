@@ -1,5 +1,5 @@
-/* callbacks.c: functions of the application are called while the thread holds no HAL lock: another thread may use the HAL until they
- * return. */
+/* callbacks.c: functions of the application are called while the thread holds no HAL lock. Another thread may use
+ * the HAL until they return. */
 #define _GNU_SOURCE /* pthread_timedjoin_np */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -24,7 +24,7 @@ static atomic_int calls, refused, busy;
 static hal_lazy_t *lazy;
 static hal_program_t *program;
 
-/* Uses whatever a lock of the HAL guards. */
+/* Calls functions that need each lock of the HAL. */
 static void *use_the_hal(void *nothing) {
   hal_memory_stats_t stats = {.struct_size = sizeof stats};
   hal_lazy_info_t info = {.struct_size = sizeof info};
@@ -42,7 +42,7 @@ static void *use_the_hal(void *nothing) {
   return nothing;
 }
 
-/* What every callback does, but one that the other thread calls. */
+/* The work of each callback, except one that the other thread calls. */
 static void let_another_thread_use_the_hal(void) {
   pthread_t thread;
   struct timespec end;
@@ -70,8 +70,8 @@ static void wait_for_gate(void *gate) {
   while (!atomic_load((atomic_int *)gate)) usleep(100);
 }
 
-/* Releases adopted memory that another stream uses, and finishes that stream's work without a call that would notice: the release function
- * is called by the next function that looks at pending memory. */
+/* Releases adopted memory that another stream uses, and completes that stream's work without a call that processes
+ * pending memory. The next function that processes pending memory calls the release function. */
 static void leave_memory_to_be_released(void) {
   static char memory[64];
   static atomic_int gate;
@@ -94,13 +94,13 @@ Test(callbacks, memory_is_released_without_a_lock_when_deferred_work_is_queued) 
   tensor_t *a = floats(1, 1);
   lazy = begin();
   leave_memory_to_be_released();
-  tensor_upload(a); /* whose bytes are freed when they have been copied: an action on the allocator */
+  tensor_upload(a); /* whose bytes are freed after the copy: an operation of the allocator */
   must(hal_lazy_flush(lazy));
   expect_calls(1);
   must(hal_lazy_end(lazy));
 }
 
-Test(callbacks, memory_is_released_without_a_lock_when_a_recording_draws_numbers) {
+Test(callbacks, memory_is_released_without_a_lock_when_a_recording_generates_numbers) {
   hal_generator_t *generator;
   hal_draw_t draw;
   must(hal_generator_create(0, &generator));
@@ -217,12 +217,12 @@ Test(callbacks_of, the_log_is_written_without_a_lock) {
   must(hal_registry_add_path(PLUGIN_DIR));
   must(hal_registry_open("fake,nowhere"));
   must(hal_device_ensure(0));
-  expect_calls(3); /* of the open, the start of the plugin, and the device */
+  expect_calls(3); /* of the open, the initialization of the plugin, and the device */
   hal_log_set_sink(NULL, NULL);
 }
 
 Test(callbacks_of, a_program_calls_a_host_function_without_a_lock) {
-  open_fixture("five"); /* has no streams: the function is called by hal_program_run */
+  open_fixture("five"); /* has no streams: hal_program_run calls the function */
   must(hal_program_begin(NULL, NULL, &program));
   must(hal_stream_host_call(NULL, release, NULL));
   must(hal_program_end(program));

@@ -1,5 +1,6 @@
-/* compiler.c: a device's compiler: which graphs it is given, that its programs run in the place of the operators and give their results, and what
- * happens when it refuses, fails or changes. The compiler of these tests computes float32 on the host. */
+/* compiler.c: a device's compiler: the graphs that it receives, that its programs run instead of the operators with
+ * equal results, and its refusals, failures and replacement. The compiler of these tests computes float32 on the
+ * host. */
 #include <hal/compiler.h>
 #include <hal/lazy.h>
 #include <hal/log.h>
@@ -16,7 +17,7 @@ static void open_device(void) {
 
 TestSuite(compiler, .init = open_device, .timeout = 120);
 
-/* ---- vectors ---------------------------------------------------------------------------------------------------------------- */
+/* ---- vectors ---- */
 
 typedef struct vector_s {
   hal_tensor_t tensor;
@@ -86,9 +87,9 @@ static void keep_logged(int32_t level, const char *message, void *user_data) {
   snprintf(logged, sizeof logged, "%s", message);
 }
 
-/* ---- the compiler ------------------------------------------------------------------------------------------------------------- */
+/* ---- the compiler ---- */
 
-/* Where a tensor of a node lies. */
+/* The memory of a tensor of a node. */
 typedef struct place_s {
   uint32_t buffer;
   uint64_t offset;
@@ -106,7 +107,7 @@ typedef struct program_s {
   node_t nodes[MOST_NODES];
 } program_t;
 
-/* One execution on its way. */
+/* One execution in progress. */
 typedef struct execution_s {
   const program_t *program;
   char *buffers[MOST_NODES];
@@ -115,10 +116,10 @@ typedef struct execution_s {
 
 static struct {
   int is_silent;        /* failures have no message */
-  int is_endless;       /* texts fill their room, without a 0 */
-  void *asked;          /* device memory that is read */
+  int is_endless;       /* texts fill their buffer, without a terminating 0 */
+  void *source;         /* device memory that is read */
   char refused[16];     /* an operator that is not accepted */
-  hal_status_t compile; /* answered by compile */
+  hal_status_t compile; /* returned by compile */
   hal_status_t execute;
   int programs, destroyed;
   char graph[2048]; /* the last graph as text */
@@ -244,7 +245,7 @@ static void set_compiler(uint32_t flags) {
   assert_ok(hal_compiler_set(0, &compiler));
 }
 
-static hal_compiler_info_t told(void) {
+static hal_compiler_info_t info_now(void) {
   hal_compiler_info_t info = {.struct_size = sizeof info};
   assert_ok(hal_compiler_info(0, &info));
   return info;
@@ -256,21 +257,21 @@ static hal_lazy_t *begin(void) {
   return lazy;
 }
 
-/* ---- graphs ------------------------------------------------------------------------------------------------------------------- */
+/* ---- graphs ---- */
 
-Test(compiler, a_run_is_a_graph_of_values_and_its_program_gives_the_results) {
+Test(compiler, a_run_is_a_graph_of_values_and_its_program_computes_the_results) {
   const vector_t a = vector(1, 1), b = vector(2, 0), r = vector(0, 0), s = vector(0, 0);
   set_compiler(0);
   hal_lazy_t *const lazy = begin();
   add(a, b, 3, r);
   mul(r, a, s);
   neg(s, s);
-  cr_expect_eq(told().compiled, 0, "nothing is compiled before it is queued");
+  cr_expect_eq(info_now().compiled, 0, "nothing is compiled before it is queued");
   assert_ok(hal_lazy_flush(lazy));
   cr_expect_str_eq(state.graph, "%2@2=add.Tensor(%0@0,%1@1) %3@3=mul.Tensor(%2@2,%0@0) %4@3=neg(%3@3) ioio-o-o", "%s",
                    state.graph);
   for (int i = 0; i < 2; i++) cr_expect_eq(read_vector(&s)[9], -(10 + 6) * 10.0f);
-  const hal_compiler_info_t info = told();
+  const hal_compiler_info_t info = info_now();
   cr_expect(info.compiled == 1 && info.refused == 0 && info.executed == 1 && info.operators == 3);
   assert_ok(hal_lazy_end(lazy));
 }
@@ -292,7 +293,7 @@ Test(compiler, what_is_given_back_inside_is_no_output_and_views_are_parts_of_buf
   assert_ok(hal_lazy_end(lazy));
 }
 
-/* A vector in a new block, which holds anything. */
+/* A vector in a new block, with undefined contents. */
 static vector_t empty(int64_t size) {
   vector_t v = {.size = size, .stride = 1};
   assert_ok(hal_memory_allocate(0, NULL, (size_t)size * sizeof(float), &v.block));
@@ -371,7 +372,7 @@ Test(compiler, a_repeated_step_is_the_same_program_wherever_its_memory_lies) {
     run_temporaries(&a, &eager, seed);
     memcpy(expected, read_vector(&eager), sizeof expected);
     hal_lazy_t *const lazy = begin();
-    const uint64_t before = told().compiled;
+    const uint64_t before = info_now().compiled;
     for (int step = 0; step < STEPS; step++) {
       for (int i = 0; i < BALLAST; i++) {
         if (next(&places) % 2) continue;
@@ -384,7 +385,8 @@ Test(compiler, a_repeated_step_is_the_same_program_wherever_its_memory_lies) {
       cr_assert_arr_eq(read_vector(&r), expected, sizeof expected, "seed %d, step %d", (int)seed, step);
       hal_memory_release(r.block);
     }
-    cr_expect_eq(told().compiled, before + 1, "seed %d: %d programs", (int)seed, (int)(told().compiled - before));
+    cr_expect_eq(info_now().compiled, before + 1, "seed %d: %d programs", (int)seed,
+                 (int)(info_now().compiled - before));
     assert_ok(hal_lazy_end(lazy));
     hal_memory_release(eager.block);
   }
@@ -425,8 +427,8 @@ Test(compiler, numbers_and_addresses_are_those_of_the_run_unless_they_are_fixed)
       assert_ok(hal_lazy_flush(lazy));
       cr_expect_eq(read_vector(&r)[10], (10.0f + (float)step) * (1.0f + (float)step));
     }
-    cr_expect_eq(told().compiled, fixed ? 4 : 1);
-    cr_expect_eq(told().executed, 4);
+    cr_expect_eq(info_now().compiled, fixed ? 4 : 1);
+    cr_expect_eq(info_now().executed, 4);
     assert_ok(hal_lazy_end(lazy));
   }
 }
@@ -444,12 +446,12 @@ Test(compiler, other_sizes_strides_and_aliases_are_other_programs) {
       assert_ok(hal_lazy_flush(lazy));
     }
   }
-  cr_expect_eq(told().compiled, 5);
-  cr_expect_eq(told().executed, 10);
+  cr_expect_eq(info_now().compiled, 5);
+  cr_expect_eq(info_now().executed, 10);
   assert_ok(hal_lazy_end(lazy));
 }
 
-/* ---- what is not compiled --------------------------------------------------------------------------------------------------------- */
+/* ---- work that is not compiled ---- */
 
 Test(compiler, operators_that_are_not_accepted_part_the_runs_and_keep_their_place) {
   const vector_t a = vector(1, 1), r = vector(0, 0);
@@ -461,7 +463,7 @@ Test(compiler, operators_that_are_not_accepted_part_the_runs_and_keep_their_plac
   neg(r, r);
   assert_ok(hal_lazy_flush(lazy));
   cr_expect_eq(read_vector(&r)[2], -36);
-  cr_expect(told().compiled == 2 && told().executed == 2 && told().operators == 2);
+  cr_expect(info_now().compiled == 2 && info_now().executed == 2 && info_now().operators == 2);
   assert_ok(hal_lazy_end(lazy));
 }
 
@@ -478,12 +480,12 @@ Test(compiler, a_graph_that_is_refused_or_fails_runs_operator_by_operator) {
       assert_ok(hal_lazy_flush(lazy));
       cr_expect_eq(read_vector(&r)[2], -6);
     }
-    cr_expect(told().compiled == 1 && told().refused == 1 && told().executed == 0, "it is asked once");
+    cr_expect(info_now().compiled == 1 && info_now().refused == 1 && info_now().executed == 0, "it is called once");
     assert_ok(hal_lazy_end(lazy));
   }
 }
 
-Test(compiler, a_program_that_fails_is_told_with_its_operators_and_later_work_goes_on) {
+Test(compiler, a_failed_program_is_reported_with_its_operators_and_later_work_runs) {
   const vector_t a = vector(1, 1), r = vector(0, 0);
   set_compiler(0);
   hal_lazy_t *const lazy = begin();
@@ -501,7 +503,7 @@ Test(compiler, a_program_that_fails_is_told_with_its_operators_and_later_work_go
   assert_ok(hal_lazy_end(lazy));
 }
 
-Test(compiler, what_stands_behind_a_program_that_fails_is_counted_without_the_program) {
+Test(compiler, commands_after_a_failed_program_are_counted_without_the_program) {
   const vector_t a = vector(1, 1), r = vector(0, 0), inside = vector(0, 0);
   set_compiler(0);
   hal_lazy_t *const lazy = begin();
@@ -518,7 +520,7 @@ Test(compiler, what_stands_behind_a_program_that_fails_is_counted_without_the_pr
   assert_ok(hal_lazy_end(lazy));
 }
 
-Test(compiler, a_failure_without_a_message_is_told_as_such) {
+Test(compiler, a_program_failure_without_a_message_is_reported_as_such) {
   const vector_t a = vector(1, 1), r = vector(0, 0);
   hal_stream_t *stream;
   set_compiler(0);
@@ -538,23 +540,23 @@ Test(compiler, a_failure_without_a_message_is_told_as_such) {
   assert_ok(hal_lazy_end(lazy));
 }
 
-static hal_status_t ask_by_copy(void) {
+static hal_status_t flush_by_copy(void) {
   float host[COUNT];
-  return hal_memory_copy(NULL, host, HAL_HOST, state.asked, 0, sizeof host);
+  return hal_memory_copy(NULL, host, HAL_HOST, state.source, 0, sizeof host);
 }
 
-static hal_status_t ask_by_query(void) { return hal_stream_query(NULL); }
+static hal_status_t flush_by_query(void) { return hal_stream_query(NULL); }
 
-/* "Take another way" and "not done yet" are answers to the one who calls, not of work that was put off. */
-Test(compiler, no_code_of_a_failure_is_taken_for_an_answer_to_who_asks_for_the_results) {
+/* HAL_UNIMPLEMENTED and HAL_NOT_READY are results for the caller of a function, not failures of deferred work. */
+Test(compiler, a_failure_code_is_not_returned_as_the_result_of_the_call_that_flushes) {
   const hal_status_t codes[] = {HAL_UNIMPLEMENTED, HAL_NOT_READY, HAL_INTERNAL};
-  hal_status_t (*const ways[])(void) = {ask_by_copy, ask_by_query};
+  hal_status_t (*const ways[])(void) = {flush_by_copy, flush_by_query};
   const vector_t a = vector(1, 1), r = vector(0, 0);
   for (int code = 0; code < 3; code++)
     for (int way = 0; way < 2; way++) {
       set_compiler(0);
       state.execute = codes[code];
-      state.asked = r.tensor.data;
+      state.source = r.tensor.data;
       hal_lazy_t *const lazy = begin();
       neg(a, r);
       assert_fails(ways[way](), HAL_INTERNAL, "could not execute");
@@ -562,7 +564,7 @@ Test(compiler, no_code_of_a_failure_is_taken_for_an_answer_to_who_asks_for_the_r
     }
 }
 
-/* ---- life --------------------------------------------------------------------------------------------------------------------------- */
+/* ---- lifetime ---- */
 
 static char last_told[1024];
 static void note_told(void *self, uint64_t origin, const char *what) {
@@ -570,7 +572,7 @@ static void note_told(void *self, uint64_t origin, const char *what) {
   snprintf(last_told, sizeof last_told, "%s", what);
 }
 
-Test(compiler, what_was_compiled_is_told_with_the_compilers_text) {
+Test(compiler, a_compiled_program_is_reported_with_the_compilers_text) {
   const hal_lazy_desc_t desc = {.struct_size = sizeof desc, .compiled = note_told};
   const vector_t a = vector(1, 1), r = vector(0, 0);
   hal_lazy_t *lazy;
@@ -607,7 +609,7 @@ Test(compiler, it_is_changed_between_recordings_and_its_programs_are_destroyed) 
   cr_expect(state.programs == 1 && state.destroyed == 0);
   assert_ok(hal_compiler_set(0, NULL));
   cr_expect_eq(state.destroyed, 1);
-  cr_expect_eq(told().executed, 0);
+  cr_expect_eq(info_now().executed, 0);
   broken.execute = NULL;
   assert_fails(hal_compiler_set(0, &broken), HAL_INVALID_ARGUMENT, "'abacus' lacks one");
   broken = compiler;
@@ -619,7 +621,7 @@ Test(compiler, it_is_changed_between_recordings_and_its_programs_are_destroyed) 
   hal_lazy_t *const again = begin();
   neg(a, r);
   assert_ok(hal_lazy_end(again));
-  cr_expect_eq(state.programs, 1, "without a compiler nobody is asked");
+  cr_expect_eq(state.programs, 1, "without a compiler no program is compiled");
   cr_expect_eq(read_vector(&r)[2], -3);
 }
 
@@ -645,13 +647,13 @@ Test(compiler, lazy_work_that_outlives_the_devices_ends_without_its_programs) {
   assert_ok(hal_lazy_flush(lazy));
   add(a, a, 1, r);
   hal_registry_close();
-  cr_expect(state.programs == 2 && state.destroyed == 2); /* closing has launched what was deferred, too */
-  assert_ok(hal_lazy_end(lazy)); /* under the address sanitizer: reads nothing that was destroyed */
+  cr_expect(state.programs == 2 && state.destroyed == 2); /* closing has also launched the deferred work */
+  assert_ok(hal_lazy_end(lazy)); /* under the address sanitizer: must not read destroyed objects */
 }
 
-/* ---- truth -------------------------------------------------------------------------------------------------------------------------- */
+/* ---- equality ---- */
 
-/* A program of random operators over vectors and their views, in place too. */
+/* A program of random operators over vectors and their views, also in place. */
 static void random_program(uint64_t seed, const vector_t *pool) {
   const int steps = 3 + (int)(next(&seed) % 20);
   for (int i = 0; i < steps; i++) {
@@ -669,7 +671,7 @@ static void random_program(uint64_t seed, const vector_t *pool) {
   }
 }
 
-Test(compiler, random_programs_give_the_bits_of_operators_that_run_one_by_one) {
+Test(compiler, random_programs_produce_the_bits_of_operators_that_run_one_by_one) {
   static float expected[POOL][COUNT];
   set_compiler(0);
   for (uint64_t seed = 1; seed <= 300; seed++) {
@@ -688,5 +690,5 @@ Test(compiler, random_programs_give_the_bits_of_operators_that_run_one_by_one) {
       }
     }
   }
-  cr_expect(told().executed >= 300, "%d", (int)told().executed);
+  cr_expect(info_now().executed >= 300, "%d", (int)info_now().executed);
 }

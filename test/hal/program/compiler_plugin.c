@@ -1,5 +1,5 @@
-/* compiler_plugin.c: a plugin's own compiler of whole programs: it is taken when a stream becomes lazy for the first time, unless the program says
- * otherwise. The plugin is the one of test/cts/whole. */
+/* compiler_plugin.c: a plugin's own compiler of whole programs is used when a stream becomes lazy for the first
+ * time, unless the program selects another. The plugin is the one of test/cts/whole. */
 #include <hal/compiler.h>
 #include <hal/lazy.h>
 #include <hal/log.h>
@@ -54,7 +54,7 @@ static void call(const char *name, const hal_block_t *a, const hal_block_t *b, c
   assert_ok(hal_op_run(0, op, NULL, &run));
 }
 
-/* Computes |a| - 2 b lazily, twice, and looks at the results: operators that the plugin has not of its own. */
+/* Computes |a| - 2 b lazily, twice, and reads the results: the plugin does not implement these operators. */
 static void compute(void) {
   float host[COUNT];
   hal_block_t *blocks[4];
@@ -78,7 +78,7 @@ static void compute(void) {
   }
 }
 
-static hal_compiler_info_t told(void) {
+static hal_compiler_info_t info_now(void) {
   hal_compiler_info_t info = {.struct_size = sizeof info};
   assert_ok(hal_compiler_info(0, &info));
   return info;
@@ -86,7 +86,7 @@ static hal_compiler_info_t told(void) {
 
 Test(compiler_plugin, runs_of_operators_go_to_the_plugins_compiler, .init = open_whole) {
   compute();
-  const hal_compiler_info_t info = told();
+  const hal_compiler_info_t info = info_now();
   cr_expect_eq(info.compiled, 1, "%llu graphs", (unsigned long long)info.compiled);
   cr_expect_eq(info.refused, 0);
   cr_expect_eq(info.executed, 2);
@@ -97,7 +97,7 @@ Test(compiler_plugin, runs_of_operators_go_to_the_plugins_compiler, .init = open
 Test(compiler_plugin, a_program_sets_none_in_its_place, .init = open_whole) {
   assert_ok(hal_compiler_set(0, NULL));
   compute();
-  cr_expect_eq(told().executed, 0);
+  cr_expect_eq(info_now().executed, 0);
 }
 
 static char logged[4096];
@@ -110,18 +110,18 @@ Test(compiler_plugin, one_that_lacks_a_function_is_a_warning_and_work_runs_on_ke
   hal_log_set_sink(keep, NULL);
   compute();
   hal_log_set_sink(NULL, NULL);
-  cr_expect_eq(told().executed, 0);
+  cr_expect_eq(info_now().executed, 0);
   cr_expect(strstr(logged, "lazy work runs on kernels") && strstr(logged, "lacks one"), "%s", logged);
 }
 
-/* ---- while the plugin is asked ------------------------------------------------------------------------------------------------ */
+/* ---- while the plugin is queried ---- */
 
 static void open_slow(void) {
   setenv("HAL_WHOLE_COMPILER_MS", "300", 1);
   open_whole();
 }
 
-/* Makes a stream of its own lazy, which asks the plugin. */
+/* Makes a separate stream lazy, which queries the plugin. */
 static void *ask(void *data) {
   hal_stream_t *stream;
   hal_lazy_t *lazy;
@@ -132,26 +132,26 @@ static void *ask(void *data) {
   return NULL;
 }
 
-static pthread_t asked_by_another(void) {
+static pthread_t query_by_another(void) {
   pthread_t thread;
   cr_assert_eq(pthread_create(&thread, NULL, ask, NULL), 0);
-  nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL); /* it asks now */
+  nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL); /* the query is running */
   return thread;
 }
 
-Test(compiler_plugin, who_records_while_the_plugin_is_asked_waits_for_its_compiler, .init = open_slow) {
-  const pthread_t thread = asked_by_another();
+Test(compiler_plugin, recording_waits_for_the_compiler_while_the_plugin_is_queried, .init = open_slow) {
+  const pthread_t thread = query_by_another();
   compute();
   pthread_join(thread, NULL);
-  cr_expect_eq(told().executed, 2);
+  cr_expect_eq(info_now().executed, 2);
 }
 
-Test(compiler_plugin, none_that_is_set_while_the_plugin_is_asked_stays_none, .init = open_slow) {
-  const pthread_t thread = asked_by_another();
+Test(compiler_plugin, no_compiler_set_while_the_plugin_is_queried_remains_set, .init = open_slow) {
+  const pthread_t thread = query_by_another();
   hal_status_t status; /* the other thread's stream may still be lazy */
   while ((status = hal_compiler_set(0, NULL)) == HAL_FAILED_PRECONDITION) sched_yield();
   assert_ok(status);
   pthread_join(thread, NULL);
   compute();
-  cr_expect_eq(told().executed, 0);
+  cr_expect_eq(info_now().executed, 0);
 }

@@ -1,5 +1,5 @@
-/* device_reset.c: hal_device_reset, on the device that HAL_TEST_PLUGIN names: what keeps a device from it, and what
- * works after it. */
+/* device_reset.c: hal_device_reset, on the device that HAL_TEST_PLUGIN names: the conditions that prevent it, and
+ * the functions that work after it. */
 #include "../op/op_testing.h"
 #include "hal/lazy.h"
 #include "support.h"
@@ -31,7 +31,7 @@ static hal_status_t add(hal_stream_t *stream, const tensor_t *a, const tensor_t 
   return hal_op_run(0, op, stream, &call);
 }
 
-/* Computes on a stream, and releases what it has allocated. */
+/* Computes on a stream, and releases the memory that it allocated. */
 static void work(hal_stream_t *stream) {
   tensor_t *const a = floats(1), *const r = floats(0);
   assert_ok(add(stream, a, a, r));
@@ -122,7 +122,7 @@ Test(device_reset, recorded_and_deferred_work_keep_it) {
   work(stream);
   assert_ok(hal_lazy_end(lazy));
   assert_ok(hal_device_reset(0));
-  assert_ok(hal_lazy_begin(stream, NULL, &lazy)); /* the stream's previous recording is used again */
+  assert_ok(hal_lazy_begin(stream, NULL, &lazy)); /* the stream's previous recording is reused */
   work(stream);
   assert_ok(hal_lazy_end(lazy));
   assert_ok(hal_device_reset(0));

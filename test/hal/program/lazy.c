@@ -1,5 +1,5 @@
-/* lazy.c: streams whose work is put off: what asks for it, what is fused, what is dropped, and that results are those of the same work
- * queued at once; on the device that HAL_TEST_PLUGIN names. */
+/* lazy.c: streams with deferred work: the calls that flush it, fusion, elimination, and that results equal those of
+ * immediate execution; on the device that HAL_TEST_PLUGIN names. */
 #include <math.h>
 #include <pthread.h>
 #include <sys/wait.h>
@@ -12,9 +12,9 @@
 
 TestSuite(lazy, .init = open_device, .timeout = 240);
 
-/* ---- what asks for the work --------------------------------------------------------------------------------------------------- */
+/* ---- calls that flush the work ---- */
 
-Test(lazy, nothing_is_queued_before_something_asks_for_it) {
+Test(lazy, nothing_is_queued_before_a_call_flushes_it) {
   tensor_t *const a = floats(1, 1), *const r = floats(-1, 0);
   hal_lazy_t *const lazy = begin();
   cr_assert_eq(hal_lazy_of_stream(NULL), lazy);
@@ -22,7 +22,7 @@ Test(lazy, nothing_is_queued_before_something_asks_for_it) {
   add(r, a, 1, r);
   cr_expect_eq(info_of(lazy).pending, 2);
   cr_expect_eq(info_of(lazy).queued, 0);
-  cr_expect_eq(at(r, 5), 18, "the download asks for it");
+  cr_expect_eq(at(r, 5), 18, "the download flushes it");
   const hal_lazy_info_t info = info_of(lazy);
   cr_expect(info.pending == 0 && info.recorded == 2 && info.flushes == 1 && info.queued >= 1, "and once");
   must(hal_lazy_end(lazy));
@@ -33,7 +33,7 @@ Test(lazy, nothing_is_queued_before_something_asks_for_it) {
 
 static void host_function(void *data) { *(int *)data = 1; }
 
-Test(lazy, each_way_to_wait_asks_for_the_work) {
+Test(lazy, each_way_to_wait_flushes_the_work) {
   hal_stream_t *stream, *other;
   hal_event_t *event;
   int called = 0;
@@ -44,7 +44,7 @@ Test(lazy, each_way_to_wait_asks_for_the_work) {
   hal_lazy_t *const lazy = begin();
   for (int way = 0; way < 8; way++) {
     add(a, a, way, r);
-    cr_assert_eq(info_of(lazy).pending, 1, "way %d: put off", way);
+    cr_assert_eq(info_of(lazy).pending, 1, "way %d: deferred", way);
     switch (way) {
       case 0:
         must(hal_stream_synchronize(NULL));
@@ -84,7 +84,7 @@ Test(lazy, each_way_to_wait_asks_for_the_work) {
   hal_event_destroy(event);
 }
 
-Test(lazy, the_limit_queues_what_nobody_asks_for) {
+Test(lazy, the_limit_queues_work_that_is_not_flushed) {
   tensor_t *const a = floats(1, 0), *const r = floats(0, 0);
   hal_lazy_t *const lazy = begin_with(0, 10);
   for (int i = 0; i < 35; i++) add(r, a, 1, r);
@@ -123,7 +123,7 @@ Test(lazy, uploads_from_page_locked_memory_own_their_bytes) {
   must(hal_host_free(locked));
 }
 
-Test(lazy, a_format_of_texts_that_is_none_is_refused_when_it_begins) {
+Test(lazy, an_invalid_format_of_texts_is_refused_when_it_begins) {
   const hal_lazy_desc_t desc = {.struct_size = sizeof desc, .format = 2};
   hal_lazy_t *lazy = NULL;
   assert_fails(hal_lazy_begin(NULL, &desc, &lazy), HAL_INVALID_ARGUMENT, "0 (lines) and 1 (dot), not 2");
@@ -142,9 +142,9 @@ Test(lazy, a_stream_is_lazy_once_and_not_recorded_besides) {
   must(hal_lazy_end(NULL));
 }
 
-/* ---- groups -------------------------------------------------------------------------------------------------------------------- */
+/* ---- groups ---- */
 
-Test(lazy, neighbours_run_as_one_kernel_with_the_same_bits) {
+Test(lazy, adjacent_operators_run_as_one_kernel_with_the_same_bits) {
   tensor_t *const a = floats(0.25f, 0.001f), *const b = floats(1, 0.5f), *const plain = floats(0, 0),
                   *const r = floats(0, 0);
   for (int fused = 0; fused < 2; fused++) {
@@ -174,13 +174,13 @@ Test(lazy, neighbours_run_as_one_kernel_with_the_same_bits) {
   }
 }
 
-Test(lazy, what_nothing_reads_is_not_computed_and_what_is_kept_is_written) {
+Test(lazy, unused_results_are_eliminated_and_kept_results_are_written) {
   tensor_t *const a = floats(1, 1), *const kept = floats(0, 0), *const r = floats(0, 0);
   hal_block_t *block;
   if (!fuses()) return;
   hal_lazy_t *const lazy = begin();
   tensor_t *const t = taken(&block);
-  unary("exp", a, t); /* read by nobody */
+  unary("exp", a, t); /* not read */
   add(a, a, 1, kept);
   add(kept, a, 1, r);
   hal_memory_release(block);
@@ -204,7 +204,7 @@ Test(lazy, a_group_that_is_met_again_is_not_compiled_again_whatever_its_size) {
     must(hal_lazy_flush(lazy));
     a->desc.sizes = r->desc.sizes = (int64_t[]){COUNT};
     cr_expect_eq(at(r, (int)count - 1), (float)(2 + 2 * count + 2));
-    cr_expect_eq(at(r, (int)count), 0, "nothing behind the last element");
+    cr_expect_eq(at(r, (int)count), 0, "no write after the last element");
   }
   const hal_lazy_info_t info = info_of(lazy);
   cr_expect(info.compiled <= 1 && info.cached == info.groups - info.compiled && info.groups == 7);
@@ -226,7 +226,7 @@ Test(lazy, what_overlaps_in_another_order_is_no_group) {
     first.desc.sizes = &n;
     tensor_t sum = *other;
     sum.desc.sizes = &n;
-    add(&first, &shifted, 1, &sum); /* reads what a neighbour wrote */
+    add(&first, &shifted, 1, &sum); /* reads the result of an adjacent operator */
     add(&sum, &first, 1, &part);    /* over what was read */
     must(hal_stream_synchronize(NULL));
     must(hal_lazy_end(lazy));
@@ -235,7 +235,7 @@ Test(lazy, what_overlaps_in_another_order_is_no_group) {
   cr_expect_arr_eq(r->host, want->host, (COUNT - 1) * sizeof(float));
 }
 
-Test(lazy, groups_whose_hashes_collide_are_told_apart) {
+Test(lazy, groups_whose_hashes_collide_are_distinguished) {
   if (!fuses()) return;
   hal_stream_t *stream;
   must(hal_stream_current(0, &stream));
@@ -260,7 +260,7 @@ static void *queue_from_a_thread(void *data) {
   return NULL;
 }
 
-Test(lazy, another_threads_work_is_put_off_too) {
+Test(lazy, another_threads_work_is_deferred_too) {
   tensor_t *const r = floats(0, 0), *const a = floats(2, 0);
   tensor_t *both[] = {r, a};
   hal_lazy_t *const lazy = begin();
@@ -288,7 +288,7 @@ Test(lazy, a_forked_child_ends_quietly) {
   cr_expect_eq(at(r, 5), 12, "the parent's goes on");
 }
 
-/* ---- failures ------------------------------------------------------------------------------------------------------------------- */
+/* ---- failures ---- */
 
 static uint64_t line_of_caller(void *state) { return ++*(uint64_t *)state; }
 static void describe_line(void *state, uint64_t origin, char *text, size_t room) {
@@ -326,21 +326,21 @@ Test(lazy_faults, a_failure_names_operator_and_place_and_later_work_goes_on) {
   cr_expect_eq(at(r, 5), 24, "later work goes on");
 }
 
-/* ---- what is told ------------------------------------------------------------------------------------------------------------------ */
+/* ---- the listener of flushes ---- */
 
 static struct {
   char cause[320], text[4096];
   int times;
-} told;
+} reported;
 
 static void tell(void *state, const char *cause, const char *text) {
   (void)state;
-  snprintf(told.cause, sizeof told.cause, "%s", cause);
-  snprintf(told.text, sizeof told.text, "%s", text);
-  told.times++;
+  snprintf(reported.cause, sizeof reported.cause, "%s", cause);
+  snprintf(reported.text, sizeof reported.text, "%s", text);
+  reported.times++;
 }
 
-static hal_lazy_t *begin_told(uint32_t format, uint64_t *line) {
+static hal_lazy_t *begin_reported(uint32_t format, uint64_t *line) {
   const hal_lazy_desc_t desc = {.struct_size = sizeof desc,
                                 .flags = HAL_LAZY_DESCRIBED,
                                 .format = format,
@@ -353,10 +353,10 @@ static hal_lazy_t *begin_told(uint32_t format, uint64_t *line) {
   return lazy;
 }
 
-Test(lazy, what_is_queued_is_told_with_its_cause_and_its_places) {
+Test(lazy, queued_work_is_reported_with_its_cause_and_its_origins) {
   uint64_t line = 0;
   tensor_t *const a = floats(1, 1), *const r = floats(-1, 0);
-  hal_lazy_t *lazy = begin_told(HAL_PROGRAM_LINES, &line);
+  hal_lazy_t *lazy = begin_reported(HAL_PROGRAM_LINES, &line);
   char text[4096], small[8] = "";
   size_t size;
   add(a, a, 2, r);
@@ -368,25 +368,25 @@ Test(lazy, what_is_queued_is_told_with_its_cause_and_its_places) {
   cr_expect(strstr(text, ", portable, script:1\n"), "%s", text);
   assert_fails(hal_lazy_text(lazy, 7, text, sizeof text, &size), HAL_INVALID_ARGUMENT, "not 7");
   must(hal_lazy_flush(lazy));
-  cr_expect_str_eq(told.cause, "hal_lazy_flush");
-  cr_expect(strstr(told.text, "add.Tensor(") && strstr(told.text, "script:1"), "%s", told.text);
+  cr_expect_str_eq(reported.cause, "hal_lazy_flush");
+  cr_expect(strstr(reported.text, "add.Tensor(") && strstr(reported.text, "script:1"), "%s", reported.text);
   add(a, a, 2, r);
   must(hal_stream_synchronize(NULL));
-  cr_expect_str_eq(told.cause, "hal_stream_synchronize");
+  cr_expect_str_eq(reported.cause, "hal_stream_synchronize");
   must(hal_lazy_flush(lazy));
-  cr_expect_eq(told.times, 2, "nothing was put off, so nothing is told");
+  cr_expect_eq(reported.times, 2, "no work was deferred, so the listener must not be called");
   must(hal_lazy_text(lazy, HAL_PROGRAM_LINES, text, sizeof text, &size));
   cr_expect(strstr(text, "0 commands"));
   must(hal_lazy_end(lazy));
-  lazy = begin_told(HAL_PROGRAM_DOT, &line);
+  lazy = begin_reported(HAL_PROGRAM_DOT, &line);
   add(a, a, 2, r);
   must(hal_lazy_end(lazy));
-  cr_expect_str_eq(told.cause, "hal_lazy_end");
-  cr_expect(strncmp(told.text, "digraph program {", 17) == 0 && strstr(told.text, "add.Tensor, portable\\n"), "%s",
-            told.text);
+  cr_expect_str_eq(reported.cause, "hal_lazy_end");
+  cr_expect(strncmp(reported.text, "digraph program {", 17) == 0 && strstr(reported.text, "add.Tensor, portable\\n"),
+            "%s", reported.text);
 }
 
-Test(lazy, flushes_that_something_needed_are_told_from_those_of_the_program) {
+Test(lazy, flushes_by_calls_are_counted_separately_from_those_of_the_program) {
   tensor_t *const a = floats(1, 1), *const r = floats(-1, 0);
   hal_lazy_t *const lazy = begin();
   add(a, a, 1, r);
@@ -408,7 +408,7 @@ static hal_lazy_metric_t metric_of(uint32_t number) {
 }
 
 Test(lazy, measurements_count_sum_and_rank_their_samples) {
-  enum { TIMES = 1500 }; /* more than are kept for percentiles */
+  enum { TIMES = 1500 }; /* more than the number of samples for percentiles */
   tensor_t *const a = floats(1, 1), *const r = floats(-1, 0);
   float bytes[100] = {0};
   must(hal_lazy_reset_metrics(0));
@@ -440,7 +440,7 @@ Test(lazy, measurements_count_sum_and_rank_their_samples) {
   cr_expect_eq(hal_lazy_reset_metrics(1000), HAL_OUT_OF_RANGE);
 }
 
-Test(lazy, operators_that_are_put_off_are_counted_by_name) {
+Test(lazy, deferred_operators_are_counted_by_name) {
   uint32_t op;
   uint64_t before, between, after;
   must(hal_op_id("add.Tensor", &op));
@@ -456,7 +456,7 @@ Test(lazy, operators_that_are_put_off_are_counted_by_name) {
   must(hal_lazy_end(lazy));
   add(a, a, 1, r);
   must(hal_lazy_op_count(op, &after));
-  cr_expect_eq(after, between, "neither when they are queued, nor what is not put off");
+  cr_expect_eq(after, between, "neither queued operators nor operators that are not deferred are counted");
   cr_expect_eq(at(r, 0), 2);
   assert_fails(hal_lazy_op_count(UINT32_MAX, &after), HAL_OUT_OF_RANGE,
                "operator number 4294967295; this process has ");

@@ -1,5 +1,5 @@
-/* lazy_again.c: repeated deferred work, with other scalars, other data or another command list; on the device that HAL_TEST_PLUGIN
- * names. */
+/* lazy_again.c: repeated deferred work, with other scalars, other data or another command list; on the device that
+ * HAL_TEST_PLUGIN names. */
 #include <math.h>
 
 #include "lazy/lazy.h"
@@ -34,7 +34,7 @@ Test(lazy_again, a_repeated_command_list_is_queued_as_before_with_its_own_number
     add(a, a, i, b); /* b = a + i a */
     add(b, a, 0.5 * i, r);
     unary("neg", r, r);
-    add(a, a, 1, a); /* another number the next time: a = 2 a */
+    add(a, a, 1, a); /* another number at each repetition: a = 2 a */
     must(hal_lazy_flush(lazy));
     const hal_lazy_info_t now = info_of(lazy), step = added(now, before);
     if (i == 0) first = step;
@@ -67,7 +67,8 @@ Test(lazy_again, operators_that_computed_the_same_do_so_only_with_the_same_numbe
   must(hal_lazy_end(lazy));
 }
 
-/* Command lists of random operators on few vectors. Each list is repeated several times among others; hashes may collide. */
+/* Command lists of random operators on few vectors. Each list is repeated several times, interleaved with others;
+   hashes may collide. */
 static void run_random_lists(uint64_t mask) {
   enum { VECTORS = 5, LISTS = 4, OPERATORS = 12 };
   tensor_t *vectors[VECTORS];
@@ -126,7 +127,7 @@ Test(lazy_again, a_command_list_of_other_addresses_is_another_one) {
   must(hal_lazy_end(lazy));
 }
 
-/* ---- failures ---------------------------------------------------------------------------------------------------------------- */
+/* ---- failures ---- */
 
 static void open_with_fault(void) {
   setenv("HAL_LAYERS", "fault", 1);
@@ -136,7 +137,7 @@ static void open_with_fault(void) {
 
 TestSuite(lazy_again_faults, .init = open_with_fault, .timeout = 240);
 
-Test(lazy_again_faults, a_failure_of_what_comes_again_is_told_and_later_work_goes_on) {
+Test(lazy_again_faults, a_failure_of_repeated_work_is_reported_and_later_work_runs) {
   tensor_t *const a = floats(1, 0), *const r = floats(0, 0);
   if (!fuses()) return;
   hal_lazy_t *const lazy = begin();
@@ -155,9 +156,9 @@ Test(lazy_again_faults, a_failure_of_what_comes_again_is_told_and_later_work_goe
   must(hal_lazy_end(lazy));
 }
 
-/* ---- how it is queued, as text ------------------------------------------------------------------------------------------------- */
+/* ---- the schedule as text ---- */
 
-/* Writes the schedule that a stream has: "0 2 in one launch; 1; 3 is 1; 2 in common". */
+/* Writes the schedule of a stream: "0 2 in one launch; 1; 3 is 1; 2 in common". */
 static void write_schedule(const hal_lazy_t *lazy, char *text, size_t room) {
   const hal_schedule_t *schedule = NULL;
   size_t size = 0;
@@ -170,7 +171,8 @@ static void write_schedule(const hal_lazy_t *lazy, char *text, size_t room) {
     if (is_copied) size += (size_t)snprintf(text + size, room - size, " is %u", (unsigned)entry->earlier);
     for (uint32_t k = 0; k < entry->steps; k++)
       size += (size_t)snprintf(text + size, room - size, "%u ", (unsigned)entry->commands[k]);
-    if (entry->steps) size += (size_t)snprintf(text + size, room - size, entry->kernel ? "in one launch" : "by nobody");
+    if (entry->steps)
+      size += (size_t)snprintf(text + size, room - size, entry->kernel ? "in one launch" : "eliminated");
     size += (size_t)snprintf(text + size, room - size, "; ");
   }
   snprintf(text + size, room - size, "%d in common", (int)schedule->info.common);
@@ -192,7 +194,7 @@ Test(lazy_again, golden_text_of_a_group_that_goes_past_an_unrelated_command) {
   hal_lazy_t *const lazy = begin();
   for (int i = 0; i < 3; i++) {
     add(a, b, 1, r);    /* 0 */
-    product(a, b, c);   /* 1: has nothing to do with r */
+    product(a, b, c);   /* 1: independent of r */
     unary("neg", r, r); /* 2 */
     product(r, b, c);   /* 3: reads r */
     unary("exp", r, r); /* 4: writes what 3 reads */
@@ -200,7 +202,7 @@ Test(lazy_again, golden_text_of_a_group_that_goes_past_an_unrelated_command) {
   }
   write_schedule(lazy, text, sizeof text);
   cr_expect_str_eq(text, "0 2 in one launch; 1; 3; 4; 0 in common");
-  cr_expect_float_eq(at(r, COUNT - 1), expf(-1.5f), 1e-6); /* waits, too: PoCL may not end while it compiles */
+  cr_expect_float_eq(at(r, COUNT - 1), expf(-1.5f), 1e-6); /* also waits: PoCL must not be unloaded while it compiles */
   must(hal_lazy_end(lazy));
 }
 

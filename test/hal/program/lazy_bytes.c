@@ -1,5 +1,6 @@
-/* lazy_bytes.c: what groups of lazy work make of bits: copies and fills of bytes are steps of them, and a value is read with the dtype of its reader,
- * whatever kernel has made it; on the device that HAL_TEST_PLUGIN names. */
+/* lazy_bytes.c: how groups of lazy work treat bits: copies and fills of bytes are steps of groups, and a value is
+ * read with the dtype of its reader, independent of the kernel that wrote it; on the device that HAL_TEST_PLUGIN
+ * names. */
 #include "../op/op_numbers.h"
 #include "hal/lazy.h"
 #include "support.h"
@@ -12,7 +13,7 @@ static const int64_t shape[] = {ROWS, COLUMNS};
 
 static tensor_t *matrix(hal_dtype_t dtype, enum layout layout) { return tensor_new(dtype, 2, shape, layout); }
 
-/* A number for each element, none of which is another one's bits. */
+/* A number for each element; all have different bits. */
 static double number_at(int64_t i) { return (double)(i % 61 - 30) / 4; }
 
 static tensor_t *numbers(hal_dtype_t dtype, enum layout layout) {
@@ -55,7 +56,7 @@ static hal_lazy_info_t end(hal_lazy_t *lazy) {
   return info;
 }
 
-/* Whether the device runs groups as one kernel. */
+/* Returns whether the device runs groups as one kernel. */
 static int fuses(void) {
   hal_kernel_stats_t stats = {.struct_size = sizeof stats};
   must(hal_kernel_stats(0, &stats));
@@ -80,14 +81,14 @@ static const struct {
              {HAL_FLOAT64, HAL_INT64, "float64"}};
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
-/* Whether the device computes in a dtype at all. */
+/* Returns whether the device computes in a dtype. */
 static int computes_in(hal_dtype_t dtype) {
   uint32_t op;
   must(hal_op_id("add.Tensor", &op));
   return hal_op_portable_dtypes(0, op) >> dtype & 1;
 }
 
-/* ---- values ------------------------------------------------------------------------------------------------------------------ */
+/* ---- values ---- */
 
 Test(lazy_bytes, a_strided_copy_of_bits_is_read_with_the_dtype_of_its_reader) {
   for (int i = 0; i < KINDS; i++) {
@@ -95,7 +96,7 @@ Test(lazy_bytes, a_strided_copy_of_bits_is_read_with_the_dtype_of_its_reader) {
     tensor_t *const from = numbers(kinds[i].dtype, REVERSED), *const to = matrix(kinds[i].dtype, CONTIGUOUS),
                     *const result = matrix(kinds[i].dtype, CONTIGUOUS);
     tensor_t source = *from, target = *to;
-    source.desc.dtype = target.desc.dtype = kinds[i].moved; /* as elements of their size are moved */
+    source.desc.dtype = target.desc.dtype = kinds[i].moved; /* copied as elements of their size */
     hal_lazy_t *const lazy = begin();
     const hal_value_t args[] = {of_tensor(&source)};
     queue("copy", args, 1, &target.desc);
@@ -121,7 +122,7 @@ Test(lazy_bytes, truth_is_read_as_a_number_and_numbers_as_truth) {
   for (int64_t i = 0; i < COUNT; i++) cr_assert_eq(truth->host[i], number_at(i) > 0);
 }
 
-/* ---- copies ------------------------------------------------------------------------------------------------------------------ */
+/* ---- copies ---- */
 
 Test(lazy_bytes, copies_are_steps_of_groups) {
   for (int i = 0; i < KINDS; i++) {
@@ -164,7 +165,7 @@ Test(lazy_bytes, a_copy_that_only_a_group_reads_is_not_written) {
   cr_expect_eq(again->host[5], 0x55, "the copy was written");
 }
 
-Test(lazy_bytes, copies_by_themselves_and_of_other_sizes_run_as_they_were_recorded) {
+Test(lazy_bytes, single_copies_and_copies_of_other_sizes_run_as_they_were_recorded) {
   tensor_t *const from = numbers(HAL_FLOAT32, CONTIGUOUS), *const to = matrix(HAL_FLOAT32, CONTIGUOUS),
                   *const result = matrix(HAL_FLOAT32, CONTIGUOUS);
   hal_lazy_t *const lazy = begin();
@@ -179,7 +180,7 @@ Test(lazy_bytes, copies_by_themselves_and_of_other_sizes_run_as_they_were_record
   twice(to, result);
   must(hal_memory_copy(NULL, to->desc.data, 0, result->desc.data, 0, COUNT * 2)); /* half of it */
   info = end(other);
-  expect(result, 2, 0, "behind a copy of other bytes");
+  expect(result, 2, 0, "after a copy of other bytes");
   tensor_download(to);
   cr_expect_float_eq(((float *)(void *)to->host)[0], (float)(2 * number_at(0)), 0);
   cr_expect_float_eq(((float *)(void *)to->host)[COUNT - 1], (float)number_at(COUNT - 1), 0);
@@ -198,7 +199,7 @@ Test(lazy_bytes, a_copy_from_the_host_is_none) {
   free(host);
 }
 
-/* ---- fills ------------------------------------------------------------------------------------------------------------------- */
+/* ---- fills ---- */
 
 Test(lazy_bytes, fills_are_steps_of_groups) {
   const float pattern = 1.5f;

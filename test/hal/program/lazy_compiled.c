@@ -1,5 +1,5 @@
-/* lazy_compiled.c: groups of lazy work that the host's compiler makes one kernel of: the same bits as before, and nothing lost where it cannot. On
- * the fake device. */
+/* lazy_compiled.c: groups of lazy work that the host's compiler compiles to one kernel: equal bits, and no lost work
+ * if compilation fails. On the fake device. */
 #include <errno.h>
 #include <signal.h>
 #include <time.h>
@@ -29,14 +29,14 @@ static uint32_t compiled_of(const hal_fuse_t *fuse) {
   return count;
 }
 
-/* Waits for the compiler to have made so many kernels. */
+/* Waits until the compiler has compiled this number of kernels. */
 static int waits_for(const hal_fuse_t *fuse, uint32_t count) {
   const struct timespec moment = {.tv_nsec = 1000000};
   for (int i = 0; i < PATIENCE && compiled_of(fuse) < count; i++) nanosleep(&moment, NULL);
   return compiled_of(fuse) == count;
 }
 
-/* ---- each operator ----------------------------------------------------------------------------------------------------------- */
+/* ---- each operator ---- */
 
 /* An operator over the operands, in one dtype, and a tensor for its result. */
 typedef struct case_s {
@@ -63,7 +63,8 @@ static int is_candidate(const hal_op_info_t *info, hal_dtype_t dtype) {
   return hal_op_source_step_is_plain(instance);
 }
 
-/* Makes a case whose expected result is that of eager mode; 0 = the operator does not take such arguments. */
+/* Creates a case whose expected result is that of eager mode; returns 0 if the operator does not accept these
+   arguments. */
 static int make_case(uint32_t op, hal_dtype_t dtype, tensor_t *const *in, case_t *one) {
   static const double scalars[] = {2, 3, 1};
   const hal_op_info_t *const info = &hal_op_infos[op];
@@ -81,7 +82,7 @@ static int make_case(uint32_t op, hal_dtype_t dtype, tensor_t *const *in, case_t
   return 0;
 }
 
-/* The same bits; but which of two NaNs an operation gives, C leaves to the compiler. */
+/* Compares bits; if both operands are NaN, the C compiler chooses which NaN an operation returns. */
 static int is_same(const tensor_t *got, const tensor_t *want, int i) {
   const size_t size = got->element, place = (size_t)i * size;
   const number_t x = tensor_get(got, i), y = tensor_get(want, i);
@@ -138,11 +139,11 @@ Test(lazy_compiled, int16_has_the_bits_of_eager_mode) { cr_assert_geq(check_dtyp
 Test(lazy_compiled, uint8_has_the_bits_of_eager_mode) { cr_assert_geq(check_dtype(HAL_UINT8), 15); }
 Test(lazy_compiled, bool_has_the_bits_of_eager_mode) { cr_assert_geq(check_dtype(HAL_BOOL), 10); }
 
-/* ---- chains that come again -------------------------------------------------------------------------------------------------- */
+/* ---- repeated chains ---- */
 
 enum { LONG = 20011 /* elements: as many as count, no multiple of a block */ };
 
-/* A chain that writes what it reads, keeps two results and drops two, with numbers that change. */
+/* A chain that writes its operands, keeps two results and drops two, with changing numbers. */
 typedef struct net_s {
   tensor_t *w, *g, *mean, *t, *kept;
 } net_t;
@@ -150,7 +151,7 @@ typedef struct net_s {
 static void take_step(const net_t *net, int time) {
   add(net->mean, net->g, 0.5 + time, net->t);
   add(net->t, net->mean, -0.25 * time, net->mean); /* in place */
-  unary("neg", net->mean, net->t);                 /* the memory of what is dead by now */
+  unary("neg", net->mean, net->t);                 /* the memory of results that are dead now */
   add(net->w, net->t, 1.0 / (3 + time), net->w);
   unary("abs", net->w, net->kept);
 }
@@ -172,7 +173,7 @@ static void check_same(tensor_t *got, tensor_t *want) {
   cr_assert(memcmp(got->host, want->host, LONG * sizeof(float)) == 0);
 }
 
-/* Takes the same steps eagerly and compares. */
+/* Runs the same steps eagerly and compares. */
 static void check_eagerly(const net_t *ours, int steps) {
   const net_t eager = net_of();
   for (int time = 0; time < steps; time++) take_step(&eager, time);
@@ -188,7 +189,7 @@ static void take_steps(hal_lazy_t *lazy, const net_t *net, int from, int to) {
   }
 }
 
-/* Whether a repeated command list is queued with what was compiled. */
+/* Returns whether a repeated command list is queued with a compiled kernel. */
 static int is_scheduled(const hal_lazy_t *lazy) {
   for (uint32_t i = 0; i < HAL_SCHEDULES; i++) {
     const hal_schedule_t *const schedule = lazy->schedules.schedule[i];
@@ -237,7 +238,7 @@ Test(lazy_compiled_again, short_ones_are_not_compiled) {
   cr_assert_eq(compilations(), 0);
 }
 
-/* With a rows form, a function of some steps, a sum: such groups stay as they are. */
+/* Groups with an operator in row form, a function of several steps, or a sum are not compiled. */
 Test(lazy_compiled_again, what_is_no_loop_around_a_function_stays_interpreted) {
   const net_t net = net_of();
   hal_lazy_t *const lazy = begin();
@@ -267,7 +268,7 @@ Test(lazy_compiled_again, a_wrong_setting_is_ignored, .init = open_wrong) {
   must(hal_lazy_end(lazy));
 }
 
-/* ---- what fails, and ends ---------------------------------------------------------------------------------------------------- */
+/* ---- failures and exit ---- */
 
 static void open_without(void) {
   setenv("HAL_FAKE_CC", "/nowhere/cc", 1);
@@ -294,7 +295,7 @@ static void fails_quietly(void) {
 Test(lazy_compiled_again, without_a_compiler_all_goes_on, .init = open_without) { fails_quietly(); }
 Test(lazy_compiled_again, with_a_compiler_that_fails_all_goes_on, .init = open_failing) { fails_quietly(); }
 
-/* A process that ends, or closes, while its compiler runs leaves nothing behind. */
+/* A process that exits, or closes the HAL, while its compiler runs must not leave files or processes. */
 static char folder[] = "/tmp/lazy_compiled_XXXXXX";
 
 static int ends_like(void (*end)(hal_lazy_t *lazy)) {
@@ -328,15 +329,17 @@ static void closes(hal_lazy_t *lazy) {
 static void forks(hal_lazy_t *lazy) {
   int status = 0;
   const pid_t child = fork();
-#if defined(__SANITIZE_ADDRESS__) /* what the parent's thread holds is lost here, and the checker of leaks says so */
+#if defined(__SANITIZE_ADDRESS__) /* memory of the parent's thread is unreachable here, and the leak checker reports
+                                     it */
   if (child == 0) _exit(0);
 #endif
-  if (child == 0) exit(0); /* waits for no thread of the parent's */
+  if (child == 0) exit(0); /* does not wait for a thread of the parent */
   if (waitpid(child, &status, 0) != child || status) exit(1);
   if (!waits_for(lazy->fuse, 1)) exit(2);
 }
 
-/* A compiler that never ends, and writes its process into the file beside it; `listens`: until it is asked to. */
+/* A compiler that never ends, and writes its process id into a file in the same folder; `listens`: until it receives
+   a signal. */
 static char hanging[] = "/tmp/lazy_compiled_cc_XXXXXX";
 
 static int ends_with_hanging(int listens, void (*end)(hal_lazy_t *lazy)) {

@@ -1,5 +1,5 @@
-/* lazy_order.c: groups of lazy work that go on past commands that have nothing to do with them, and steps that compute the same; on the
- * device that HAL_TEST_PLUGIN names. */
+/* lazy_order.c: groups of lazy work that continue past independent commands, and steps that compute the same value;
+ * on the device that HAL_TEST_PLUGIN names. */
 #include <math.h>
 
 #include "hal/event.h"
@@ -9,7 +9,7 @@ TestSuite(lazy_order, .init = open_device, .timeout = 240);
 
 enum { SIDE = 100 /* of the matrices that the first elements of a vector are */ };
 
-/* Some of a vector, as a tensor of its own. */
+/* Part of a vector, as a separate tensor. */
 typedef struct part_s {
   int64_t sizes[2], strides[2];
   hal_tensor_t desc;
@@ -51,9 +51,9 @@ static hal_lazy_info_t end(hal_lazy_t *lazy) {
   return info;
 }
 
-/* ---- past what is unrelated -------------------------------------------------------------------------------------------------- */
+/* ---- past independent commands ---- */
 
-Test(lazy_order, a_group_goes_on_past_an_operator_that_touches_nothing_of_it) {
+Test(lazy_order, a_group_continues_past_an_operator_that_accesses_none_of_its_memory) {
   tensor_t *const a = floats(1, 0), *const b = floats(0.5f, 0), *const product = floats(0, 0), *const r = floats(0, 0);
   hal_block_t *block;
   if (!fuses()) return;
@@ -75,7 +75,7 @@ Test(lazy_order, operators_over_lists_become_a_group_of_each_element) {
   tensor_t *const a = floats(1, 0), *const b = floats(2, 0), *const r = floats(3, 0);
   if (!fuses()) return;
   for (int64_t i = 0, first = 0; i < LISTS; first += 10 * ++i) {
-    sum[i] = part_of(a, first, 2, 5 * (i + 1)); /* of different sizes, so that neighbours are no group */
+    sum[i] = part_of(a, first, 2, 5 * (i + 1)); /* of different sizes, so that adjacent operators do not form a group */
     number[i] = part_of(b, first, 2, 5 * (i + 1));
     result[i] = part_of(r, first, 2, 5 * (i + 1));
   }
@@ -91,7 +91,7 @@ Test(lazy_order, operators_over_lists_become_a_group_of_each_element) {
 
 static void host_function(void *data) { *(int *)data = 1; }
 
-/* What stands between the steps of what could be a group: how many groups there are, and what the result is. */
+/* A command between the steps of a possible group: the number of groups and the result. */
 typedef struct between_s {
   const char *what;
   int groups;
@@ -186,7 +186,7 @@ Test(lazy_order, a_value_that_is_read_before_its_memory_is_given_back_is_kept) {
   }
 }
 
-/* ---- what is computed twice ----------------------------------------------------------------------------------------------------- */
+/* ---- common subexpressions ---- */
 
 Test(lazy_order, what_is_computed_twice_is_computed_once) {
   tensor_t *const a = floats(0.25f, 0.0001f), *const r = floats(0, 0), *const s = floats(0, 0),
@@ -214,7 +214,7 @@ Test(lazy_order, what_only_looks_the_same_is_computed_again) {
   tensor_t *const a = floats(4, 0), *const b = floats(1, 0), *const r = floats(0, 0), *const s = floats(0, 0);
   hal_lazy_t *lazy = begin();
   unary("sqrt", a, r); /* 2 */
-  add(a, b, 5, a);     /* 9: the same memory holds another number */
+  add(a, b, 5, a);     /* 9: the same memory contains another number */
   unary("sqrt", a, s); /* 3 */
   add(s, b, 1, s);     /* another number */
   add(s, b, 2, s);
@@ -234,10 +234,10 @@ Test(lazy_order, a_result_over_its_twin_is_the_same_number) {
   cr_expect(at(r, 5) == 2 && at(s, 5) == 8 && at(a, 5) == 2);
 }
 
-/* Two products of the same matrices, with something between them: how many are computed by a copy. */
+/* Two products of the same matrices, with a command between them: the number computed by a copy. */
 Test(lazy_order, a_product_that_is_computed_twice_is_copied) {
   static const char *const between[] = {"nothing", "what one reads", "what one made", "what both write"};
-  if (!fuses() || compiles()) return; /* the host's kernels take one launch */
+  if (!fuses() || compiles()) return; /* the host's kernels need one launch */
   for (int way = 0; way < 4; way++) {
     tensor_t *const a = floats(1, 0), *const b = floats(2, 0), *const r = floats(0, 0), *const s = floats(0, 0);
     hal_lazy_t *const lazy = begin();
@@ -293,15 +293,15 @@ Test(lazy_order, an_operator_that_updates_its_result_is_no_other_ones_twin) {
   cr_expect(at(r, 5) == 2 && at(s, 5) == 3, "%g, %g", (double)at(r, 5), (double)at(s, 5));
 }
 
-/* ---- anything ------------------------------------------------------------------------------------------------------------------- */
+/* ---- random commands ---- */
 
 enum { VECTORS = 6, PIECES = 5, EDGE = 8, PIECE = EDGE * EDGE, COMMANDS = 120 };
 
 static uint32_t below(uint64_t *state, uint32_t bound) { return next_random(state) % bound; }
 
-/* A place of some pieces in one of the vectors, the same size for all of a command. */
+/* A range of some pieces in one of the vectors, the same size for all of a command. */
 static part_t *any_part(tensor_t *const *vectors, uint64_t *state, uint32_t pieces) {
-  const uint32_t first = below(state, 2 * (PIECES - pieces) + 1); /* at halves of pieces, too: parts overlap */
+  const uint32_t first = below(state, 2 * (PIECES - pieces) + 1); /* also at half pieces: ranges overlap */
   return part_of(vectors[below(state, VECTORS)], first * PIECE / 2, pieces * EDGE, EDGE);
 }
 
@@ -311,7 +311,8 @@ static int meet(const part_t *a, const part_t *b) {
   return x != y && x < y + size && y < x + size;
 }
 
-/* One of the commands; results that lie partly over an operand are left out, since they mean nothing at once either. */
+/* One of the commands; results that partly overlap an operand are excluded, since they are also undefined in eager
+   mode. */
 static void any_command(tensor_t *const *vectors, uint64_t *state) {
   const uint32_t kind = below(state, 16), pieces = kind < 11 ? 1 + below(state, 3) : 1;
   const part_t *const a = any_part(vectors, state, pieces), *const b = any_part(vectors, state, pieces);
@@ -339,7 +340,8 @@ static void any_command(tensor_t *const *vectors, uint64_t *state) {
   }
 }
 
-/* What the vectors hold after commands that a seed stands for; some of the vectors are blocks that are given back and taken again. */
+/* The contents of the vectors after the commands of a seed; some of the vectors are blocks that are released and
+   allocated again. */
 static void run_commands(uint64_t seed, int lazily, float *out, uint64_t *groups, uint64_t *common) {
   tensor_t *vectors[VECTORS];
   hal_block_t *blocks[VECTORS];
@@ -356,7 +358,7 @@ static void run_commands(uint64_t seed, int lazily, float *out, uint64_t *groups
   hal_lazy_t *const lazy = lazily ? begin() : NULL;
   for (int i = 0; i < COMMANDS; i++) {
     const uint32_t v = below(&state, 8 * VECTORS);
-    if (v < VECTORS) { /* another block, whose first value is a sum: nothing of what it held before is read */
+    if (v < VECTORS) { /* another block, whose first value is a sum: its earlier contents are not read */
       hal_memory_release(blocks[v]);
       must(hal_memory_allocate(0, NULL, (size_t)count * sizeof(float), &blocks[v]));
       vectors[v]->desc.data = hal_memory_block_address(blocks[v]);
@@ -382,7 +384,7 @@ Test(lazy_order, any_commands_over_memory_that_overlaps_have_the_results_of_eage
   enum { FLOATS = VECTORS * PIECES * PIECE, SEEDS = 150 };
   static float lazily[FLOATS], eagerly[FLOATS];
   uint64_t groups = 0, common = 0;
-  if (compiles()) return; /* each group anew, and some numbers are rounded otherwise */
+  if (compiles()) return; /* each group is compiled separately, and some numbers round differently */
   for (uint64_t seed = 0; seed < SEEDS; seed++) {
     run_commands(seed, 0, eagerly, &groups, &common);
     run_commands(seed, 1, lazily, &groups, &common);

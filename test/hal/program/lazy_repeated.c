@@ -1,5 +1,5 @@
-/* lazy_repeated.c: a step of lazy work that is repeated has the same groups, wherever the allocator places its memory, and the results of
- * eager work; on the device that HAL_TEST_PLUGIN names, which works asynchronously or not. */
+/* lazy_repeated.c: a repeated step of lazy work has the same groups, wherever the allocator places its memory, and
+ * the results of eager work; on the device that HAL_TEST_PLUGIN names, asynchronous or not. */
 #include <math.h>
 
 #include "lazy_testing.h"
@@ -13,15 +13,15 @@ static void open_inline(void) {
 
 static void open_asynchronous(void) {
   setenv("HAL_FAKE_ASYNC", "1", 1);
-  setenv("HAL_FAKE_DELAY", "30", 1); /* microseconds at most: the device is idle at other places in each step */
+  setenv("HAL_FAKE_DELAY", "30", 1); /* maximum in microseconds: the device is idle at other points in each step */
   open_device();
 }
 
 TestSuite(lazy_repeated, .timeout = 240);
 
-/* ---- a step ------------------------------------------------------------------------------------------------------------------ */
+/* ---- a step ---- */
 
-/* A square matrix in a block of its own. */
+/* A square matrix in its own block. */
 typedef struct matrix_s {
   int64_t sizes[2], strides[2];
   hal_block_t *block;
@@ -66,7 +66,7 @@ static void compute(uint64_t *state, matrix_t *a, matrix_t *b, matrix_t *result)
     must(queue("mm", args, 2, &result->desc));
 }
 
-/* A matrix of one size for each size that a step begins with, and those that are alive at its end. */
+/* The matrices that a step reads at its beginning, one for each size, and those that exist at its end. */
 typedef struct step_s {
   matrix_t first[SIDES], live[LIVE];
   uint32_t kind[LIVE];
@@ -77,10 +77,10 @@ static matrix_t *any_of(step_t *step, uint64_t *state, uint32_t kind) {
   return step->live[at].block && step->kind[at] == kind ? &step->live[at] : &step->first[kind];
 }
 
-/* Runs the operators that a seed stands for: some in place, most with new results, in blocks that are released in between. */
+/* Runs the operators of a seed: some in place, most with new results, in blocks that are released in between. */
 static void run_step(step_t *step, uint64_t seed) {
   uint64_t state = seed * 7919 + 1;
-  for (uint32_t i = 0; i < LIVE; i++) { /* of the step before, as gradients are */
+  for (uint32_t i = 0; i < LIVE; i++) { /* of the step before, like gradients */
     hal_memory_release(step->live[i].block);
     step->live[i].block = NULL;
   }
@@ -93,7 +93,7 @@ static void run_step(step_t *step, uint64_t seed) {
     }
     matrix_t result = make(kind);
     compute(&state, a, b, &result);
-    if (below(&state, 3) == 0) { /* what it is made of may be released first */
+    if (below(&state, 3) == 0) { /* its operands may be released first */
       hal_memory_release(result.block);
       continue;
     }
@@ -116,7 +116,7 @@ static void end_step(step_t *step) {
   for (uint32_t kind = 0; kind < SIDES; kind++) hal_memory_release(step->first[kind].block);
 }
 
-/* A number that the values of all matrices make. */
+/* A number computed from the values of all matrices. */
 static uint64_t read_step(const step_t *step) {
   static unsigned char host[520 * 520 * sizeof(float)];
   uint64_t sum = 0;
@@ -129,9 +129,9 @@ static uint64_t read_step(const step_t *step) {
   return sum;
 }
 
-/* ---- where its memory lies --------------------------------------------------------------------------------------------------- */
+/* ---- the addresses of its memory ---- */
 
-/* Blocks that move what is allocated later to other addresses: some are released, others are allocated. */
+/* Blocks that move later allocations to other addresses: some are released, others are allocated. */
 static void move_places(hal_block_t *ballast[BALLAST], uint64_t *state) {
   for (uint32_t i = 0; i < BALLAST; i++) {
     if (below(state, 2)) continue;
@@ -140,7 +140,7 @@ static void move_places(hal_block_t *ballast[BALLAST], uint64_t *state) {
   }
 }
 
-/* What a step adds to the counts that depend on its groups. */
+/* The increments of the counters that depend on a step's groups. */
 static void count_step(hal_lazy_t *lazy, hal_lazy_info_t *before, uint64_t counts[6]) {
   const hal_lazy_info_t now = info_of(lazy);
   counts[0] = now.compiled - before->compiled;
@@ -152,7 +152,7 @@ static void count_step(hal_lazy_t *lazy, hal_lazy_info_t *before, uint64_t count
   *before = now;
 }
 
-/* Repeats a step with its memory at ever other addresses. */
+/* Repeats a step with its memory at changing addresses. */
 static void repeat(uint64_t seed) {
   step_t step, eager;
   hal_block_t *ballast[BALLAST] = {NULL};
@@ -197,7 +197,7 @@ Test(lazy_repeated, a_repeated_step_has_the_same_groups_wherever_its_memory_lies
 
 Test(lazy_repeated, also_on_an_asynchronous_device, .init = open_asynchronous) { repeat_all(); }
 
-/* ---- memory that deferred work may use --------------------------------------------------------------------------------------- */
+/* ---- memory that deferred work may use ---- */
 
 static hal_memory_stats_t stats_now(void) {
   hal_memory_stats_t stats = {.struct_size = sizeof stats};
@@ -249,7 +249,7 @@ Test(lazy_repeated, held_memory_is_used_before_a_request_fails_and_given_back_on
   tensor_t *const a = floats(1, 1);
   hal_lazy_t *const lazy = begin_pending(a);
   must(hal_memory_set_limit(0, 64 * MEGA));
-  for (int i = 0; i < 6; i++) { /* of ever other sizes, as many as the limit allows at once */
+  for (int i = 0; i < 6; i++) { /* of changing sizes, as many as the limit allows at once */
     hal_block_t *const large = block_of((size_t)(40 + i) * MEGA);
     hal_memory_release(large);
   }

@@ -1,4 +1,4 @@
-/* lazy_testing.h: vectors, operators and counts for tests of streams whose work is put off. */
+/* lazy_testing.h: vectors, operators and counters for tests of streams with deferred work. */
 #ifndef TEST_HAL_LAZY_TESTING_H_
 #define TEST_HAL_LAZY_TESTING_H_
 
@@ -58,14 +58,14 @@ static inline hal_lazy_info_t info_of(hal_lazy_t *lazy) {
   return info;
 }
 
-/* Whether the device runs groups as one kernel. */
+/* Returns whether the device runs groups as one kernel. */
 static inline int fuses(void) {
   hal_kernel_stats_t stats = {.struct_size = sizeof stats};
   must(hal_kernel_stats(0, &stats));
   return *stats.dialect != '\0';
 }
 
-/* Whether that kernel is compiled when it is first needed. */
+/* Returns whether that kernel is compiled at its first use. */
 static inline int compiles(void) {
   hal_kernel_stats_t stats = {.struct_size = sizeof stats};
   must(hal_kernel_stats(0, &stats));

@@ -1,4 +1,4 @@
-/* program.c: recording streams and running what was recorded, on the device that HAL_TEST_PLUGIN names. */
+/* program.c: recording streams and running the recordings, on the device that HAL_TEST_PLUGIN names. */
 #include <math.h>
 #include <pthread.h>
 #include <sys/wait.h>
@@ -84,7 +84,7 @@ static hal_program_info_t info_of(const hal_program_t *program) {
   return info;
 }
 
-/* ---- recording and running ------------------------------------------------------------------------------------------------- */
+/* ---- recording and running ---- */
 
 Test(program, nothing_runs_before_the_program_does_and_each_run_does_it_all_again) {
   hal_stream_t *const stream = new_stream();
@@ -112,7 +112,7 @@ Test(program, nothing_runs_before_the_program_does_and_each_run_does_it_all_agai
   tensor_free(a), tensor_free(b), tensor_free(r);
 }
 
-Test(program, temporaries_of_the_recording_are_nobody_elses) {
+Test(program, temporaries_of_the_recording_are_not_shared) {
   hal_stream_t *const stream = new_stream();
   tensor_t *const a = floats(1, 1), *const r = floats(0, 0);
   must(hal_stream_synchronize(NULL));
@@ -153,7 +153,7 @@ Test(program, copies_and_fills_are_recorded_with_the_bytes_of_the_host) {
   must(hal_stream_synchronize(NULL));
   hal_program_t *const program = begin(stream);
   must(hal_memory_copy(stream, a->desc.data, 0, given, HAL_HOST, sizeof given));
-  given[2] = 99; /* the caller's memory is its own again */
+  given[2] = 99; /* the caller may reuse the memory */
   must(hal_memory_fill(stream, 0, (char *)a->desc.data + 16, &filled, sizeof filled, 32));
   must(hal_memory_copy(stream, b->desc.data, 0, a->desc.data, 0, 48));
   must(hal_program_end(program));
@@ -205,7 +205,7 @@ Test(program, host_functions_are_called_by_each_run) {
   hal_program_destroy(program);
 }
 
-Test(program, a_host_function_that_is_none_is_refused_at_once) {
+Test(program, a_null_host_function_is_refused_immediately) {
   hal_stream_t *const stream = new_stream();
   assert_fails(hal_stream_host_call(stream, NULL, NULL), HAL_INVALID_ARGUMENT, "missing function");
   hal_program_t *const program = begin(stream);
@@ -214,7 +214,7 @@ Test(program, a_host_function_that_is_none_is_refused_at_once) {
   hal_program_destroy(program);
 }
 
-Test(program, each_run_draws_new_numbers_and_those_that_an_eager_call_would) {
+Test(program, each_run_generates_new_numbers_equal_to_those_of_eager_calls) {
   hal_stream_t *const stream = new_stream();
   hal_generator_t *generator, *same;
   tensor_t *const first = floats(0, 0), *const second = floats(0, 0), *const eager = floats(0, 0);
@@ -225,20 +225,20 @@ Test(program, each_run_draws_new_numbers_and_those_that_an_eager_call_would) {
   must(uniform(stream, generator, first));
   must(uniform(stream, generator, second));
   must(hal_program_end(program));
-  cr_expect_eq(hal_generator_offset(generator), 0, "a recording draws nothing");
+  cr_expect_eq(hal_generator_offset(generator), 0, "a recording generates no numbers");
   cr_expect_eq(info_of(program).random, 2 * (COUNT / 4));
   for (int i = 0; i < 3; i++) {
     run_once(program, stream);
     tensor_download(first), tensor_download(second);
-    tensor_t *const drawn[] = {first, second};
+    tensor_t *const sampled[] = {first, second};
     for (int j = 0; j < 2; j++) {
       must(uniform(stream, same, eager));
       must(hal_stream_synchronize(stream));
       tensor_download(eager);
-      cr_assert_eq(memcmp(drawn[j]->host, eager->host, COUNT * sizeof(float)), 0, "run %d, draw %d", i, j);
+      cr_assert_eq(memcmp(sampled[j]->host, eager->host, COUNT * sizeof(float)), 0, "run %d, call %d", i, j);
     }
   }
-  hal_generator_set_seed(generator, 7), hal_generator_set_seed(same, 7); /* a new seed counts for the next run */
+  hal_generator_set_seed(generator, 7), hal_generator_set_seed(same, 7); /* a new seed applies to the next run */
   run_once(program, stream);
   must(uniform(stream, same, eager));
   must(hal_stream_synchronize(stream));
@@ -257,7 +257,7 @@ static void open_with_fault(void) {
 
 TestSuite(program_faults, .init = open_with_fault, .timeout = 240);
 
-Test(program_faults, a_run_that_cannot_draw_says_so) {
+Test(program_faults, a_run_that_cannot_generate_numbers_returns_an_error) {
   hal_stream_t *const stream = new_stream();
   hal_generator_t *generator;
   tensor_t *const r = floats(0, 0);
@@ -273,7 +273,7 @@ Test(program_faults, a_run_that_cannot_draw_says_so) {
   tensor_free(r);
 }
 
-Test(program, what_a_run_draws_is_not_written_over_by_what_ran_before) {
+Test(program, generated_numbers_are_not_overwritten_by_earlier_work) {
   hal_stream_t *const stream = new_stream();
   hal_generator_t *generator, *same;
   tensor_t *const a = floats(1, 1), *const r = floats(0, 0), *const eager = floats(0, 0);
@@ -281,7 +281,7 @@ Test(program, what_a_run_draws_is_not_written_over_by_what_ran_before) {
   must(hal_generator_create(42, &same));
   must(hal_stream_synchronize(NULL));
   hal_program_t *const program = begin(stream);
-  for (int i = 0; i < 20; i++) { /* temporaries, whose memory is free when the first number is drawn */
+  for (int i = 0; i < 20; i++) { /* temporaries, whose memory is free when the first number is generated */
     hal_block_t *block;
     must(hal_memory_allocate(0, stream, i % 2 ? 16 : COUNT * sizeof(float), &block));
     if (i % 2) {
@@ -308,7 +308,7 @@ Test(program, what_a_run_draws_is_not_written_over_by_what_ran_before) {
   tensor_free(a), tensor_free(r), tensor_free(eager);
 }
 
-/* ---- streams --------------------------------------------------------------------------------------------------------------- */
+/* ---- streams ---- */
 
 Test(program, a_stream_that_waits_for_recorded_work_joins) {
   hal_stream_t *const stream = new_stream(), *const side = new_stream();
@@ -376,7 +376,7 @@ Test(program, a_recording_belongs_to_the_stream_and_not_to_the_thread) {
   tensor_free(a), tensor_free(r);
 }
 
-Test(program, a_bad_index_is_told_by_the_stream_that_ran) {
+Test(program, an_invalid_index_is_reported_by_the_stream_that_ran) {
   hal_stream_t *const stream = new_stream(), *const other = new_stream();
   tensor_t *const a = floats(1, 0), *const index = vector(HAL_INT64, 4), *const r = vector(HAL_FLOAT32, 4);
   const int64_t indices[] = {0, 3, COUNT + 5, 1};
@@ -395,7 +395,7 @@ Test(program, a_bad_index_is_told_by_the_stream_that_ran) {
   tensor_free(a), tensor_free(index), tensor_free(r);
 }
 
-/* ---- what cannot be recorded ------------------------------------------------------------------------------------------------- */
+/* ---- calls that cannot be recorded ---- */
 
 static void invalidates(const char *what, hal_status_t (*act)(hal_stream_t *)) {
   hal_stream_t *const stream = new_stream();
@@ -416,7 +416,7 @@ static void invalidates(const char *what, hal_status_t (*act)(hal_stream_t *)) {
 }
 
 Test(program, waiting_for_the_stream_invalidates_it) { invalidates("hal_stream_synchronize", hal_stream_synchronize); }
-Test(program, asking_the_stream_invalidates_it) { invalidates("hal_stream_query", hal_stream_query); }
+Test(program, querying_the_stream_invalidates_it) { invalidates("hal_stream_query", hal_stream_query); }
 
 static hal_status_t read_back(hal_stream_t *stream) {
   static float value;
@@ -458,7 +458,7 @@ static hal_status_t time_event(hal_stream_t *stream) {
   hal_event_destroy(event);
   return status;
 }
-Test(program, asking_the_time_of_an_event_of_it_invalidates_it) { invalidates("hal_event_elapsed", time_event); }
+Test(program, querying_the_time_of_an_event_of_it_invalidates_it) { invalidates("hal_event_elapsed", time_event); }
 
 Test(program, an_event_of_a_recording_that_is_over_has_no_time) {
   hal_stream_t *const stream = new_stream();
@@ -527,9 +527,9 @@ Test(program, other_streams_of_the_device_work_meanwhile) {
   tensor_free(a), tensor_free(r);
 }
 
-/* ---- wrong uses -------------------------------------------------------------------------------------------------------------- */
+/* ---- invalid uses ---- */
 
-Test(program, wrong_uses_are_refused_with_a_sentence) {
+Test(program, invalid_uses_are_refused_with_a_message) {
   hal_stream_t *const stream = new_stream();
   hal_program_t *const program = begin(stream), *second;
   char text[16];
@@ -644,7 +644,7 @@ Test(program, without_host_memory_a_recording_fails_and_nothing_is_lost) {
   tensor_free(a), tensor_free(r);
 }
 
-/* ---- text -------------------------------------------------------------------------------------------------------------------- */
+/* ---- text ---- */
 
 Test(program, its_text_names_operators_operands_and_commands) {
   hal_stream_t *const stream = new_stream();
@@ -677,7 +677,7 @@ Test(program, its_text_names_operators_operands_and_commands) {
   tensor_free(a), tensor_free(r);
 }
 
-/* Tells a text of one byte less room than it takes, in which nothing may be written. */
+/* Requests a text with a buffer that is one byte too small, which must not be written. */
 static void check_room(hal_status_t (*tell)(const void *subject, uint32_t format, char *text, size_t room,
                                             size_t *size),
                        const void *subject) {
@@ -703,7 +703,7 @@ static hal_status_t tell_lazy(const void *subject, uint32_t format, char *text, 
   return hal_lazy_text((hal_lazy_t *)(uintptr_t)subject, format, text, room, size);
 }
 
-Test(program, a_text_without_room_for_all_of_it_is_not_written) {
+Test(program, a_text_that_does_not_fit_its_buffer_is_not_written) {
   hal_stream_t *const stream = new_stream();
   tensor_t *const a = floats(1, 0), *const r = floats(0, 0);
   hal_lazy_t *lazy;
@@ -728,7 +728,7 @@ static hal_status_t fill_result(void *state, int32_t device, hal_stream_t *strea
 
 Test(program, names_that_libraries_chose_are_quoted_in_graphs) {
   const hal_op_desc_t desc = {
-      .struct_size = sizeof desc, .name = "mine::say \"\\\"", .argument_count = 1, .fn = fill_result};
+      .struct_size = sizeof desc, .name = "mine::name \"\\\"", .argument_count = 1, .fn = fill_result};
   hal_stream_t *const stream = new_stream();
   tensor_t *const a = floats(1, 0);
   char dot[4096];
@@ -741,7 +741,7 @@ Test(program, names_that_libraries_chose_are_quoted_in_graphs) {
   must(queue(stream, desc.name, args, 1, a));
   must(hal_program_end(program));
   must(hal_program_text(program, HAL_PROGRAM_DOT, dot, sizeof dot, &size));
-  cr_expect_not_null(strstr(dot, "[label=\"mine::say \\\"\\\\\\\", "), "%s", dot);
+  cr_expect_not_null(strstr(dot, "[label=\"mine::name \\\"\\\\\\\", "), "%s", dot);
   hal_program_destroy(program);
   tensor_free(a);
 }

@@ -1,4 +1,4 @@
-/* program_destroy.c: programs that are destroyed, or run, while streams that they used are recorded by other programs. */
+/* program_destroy.c: programs that are destroyed, or run, while other programs record streams that they used. */
 #include <semaphore.h>
 
 #include "../op/op_numbers.h"
@@ -40,7 +40,7 @@ static void add(hal_stream_t *stream, const tensor_t *a, const tensor_t *b, cons
   must(hal_op_run(0, op, stream, &call));
 }
 
-/* A program that adds a to r, with a block of its own. */
+/* A program that adds a to r, with its own block. */
 static hal_program_t *recorded(hal_stream_t *stream, const tensor_t *a, const tensor_t *r, void **out_memory) {
   hal_program_t *program;
   hal_block_t *block;
@@ -144,7 +144,7 @@ Test(program_destroy, a_run_follows_the_last_one_whose_stream_is_recorded) {
   hal_program_destroy(scene->fresh), hal_program_destroy(scene->old);
 }
 
-/* Whether an allocation of the stream gets the old program's memory. */
+/* Returns whether an allocation of the stream reuses the old program's memory. */
 static int gets_memory(scene_t *scene, hal_stream_t *stream) {
   hal_block_t *block;
   must(hal_memory_allocate(0, stream, BYTES, &block));

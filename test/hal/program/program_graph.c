@@ -1,5 +1,5 @@
-/* program_graph.c: programs as graphs of a plugin that captures streams. The plugin is HAL_TEST_PLUGIN, else the one of test/cts/whole on the fake
- * device. */
+/* program_graph.c: programs as graphs of a plugin that captures streams. The plugin is HAL_TEST_PLUGIN, else the one
+ * of test/cts/whole on the fake device. */
 #include <hal/log.h>
 #include <math.h>
 #include <time.h>
@@ -23,7 +23,7 @@ static void open_capturing(void) {
     open_whole();
 }
 
-/* What the plugin cannot do fails, and is tried without: see hal/src/plugin/layer.h. */
+/* Calls that the plugin does not support fail, and the host uses another method: see hal/src/plugin/layer.h. */
 static void open_failing(const char *fault) {
   setenv("HAL_LAYERS", "fault,validate", 1);
   setenv("HAL_FAULT", fault, 1);
@@ -125,7 +125,7 @@ static void run_and_check(hal_program_t *program, hal_stream_t *stream, tensor_t
   cr_assert_eq(at(r, 7), 3 * value + 2, "%g instead of %g", (double)at(r, 7), (double)(3 * value + 2));
 }
 
-/* ---- what runs ---------------------------------------------------------------------------------------------------------------- */
+/* ---- runs ---- */
 
 static int graph_launches, kernel_launches;
 static void count_calls(int32_t level, const char *message, void *user_data) {
@@ -186,7 +186,7 @@ Test(program_graph, runs_on_other_streams_and_on_the_default_one_are_in_order, .
   hal_program_destroy(program), hal_program_destroy(grows);
 }
 
-Test(program_graph, who_asks_for_commands_gets_no_graphs, .init = open_capturing) {
+Test(program_graph, the_setting_for_commands_disables_graphs, .init = open_capturing) {
   hal_stream_t *const stream = new_stream();
   tensor_t *const a = floats(0, 0), *const r = floats(0, 0);
   hal_program_t *const program = recorded(stream, a, r, HAL_PROGRAM_COMMANDS);
@@ -195,7 +195,7 @@ Test(program_graph, who_asks_for_commands_gets_no_graphs, .init = open_capturing
   hal_program_destroy(program);
 }
 
-Test(program_graph, few_commands_are_queued_by_themselves, .init = open_capturing) {
+Test(program_graph, few_commands_are_queued_without_a_graph, .init = open_capturing) {
   hal_stream_t *const stream = new_stream();
   tensor_t *const a = floats(1, 1), *const r = floats(0, 0);
   must(hal_device_synchronize(0));
@@ -212,7 +212,7 @@ Test(program_graph, few_commands_are_queued_by_themselves, .init = open_capturin
   hal_program_destroy(program), hal_program_destroy(empty);
 }
 
-/* ---- what stands between ------------------------------------------------------------------------------------------------------ */
+/* ---- commands between graphs ---- */
 
 static int called;
 static void note_call(void *data) { (*(int *)data)++; }
@@ -244,7 +244,7 @@ Test(program_graph, host_functions_and_copies_of_host_memory_stand_between_graph
   hal_program_destroy(program);
 }
 
-Test(program_graph, each_run_draws_the_numbers_that_eager_calls_would, .init = open_capturing) {
+Test(program_graph, each_run_generates_the_numbers_of_eager_calls, .init = open_capturing) {
   hal_stream_t *const stream = new_stream();
   tensor_t *const r = floats(0, 0), *const kept = floats(0, 0);
   hal_generator_t *generator, *same;
@@ -269,7 +269,7 @@ Test(program_graph, each_run_draws_the_numbers_that_eager_calls_would, .init = o
   hal_generator_destroy(generator), hal_generator_destroy(same);
 }
 
-Test(program_graph, a_profile_sees_operators_and_the_runs_behind_it_are_graphs_again, .init = open_capturing) {
+Test(program_graph, a_profile_shows_operators_and_later_runs_are_graphs_again, .init = open_capturing) {
   hal_stream_t *const stream = new_stream();
   tensor_t *const a = floats(0, 0), *const r = floats(0, 0);
   hal_program_t *const program = recorded(stream, a, r, 0);
@@ -282,7 +282,7 @@ Test(program_graph, a_profile_sees_operators_and_the_runs_behind_it_are_graphs_a
   hal_program_destroy(program);
 }
 
-/* ---- ends --------------------------------------------------------------------------------------------------------------------- */
+/* ---- destruction ---- */
 
 static char complaint[4096];
 static void keep_complaints(int32_t level, const char *message, void *user_data) {
@@ -320,7 +320,7 @@ Test(program_graph, a_program_outlives_the_registry, .init = open_capturing) {
   hal_program_destroy(program);
 }
 
-/* ---- failures ----------------------------------------------------------------------------------------------------------------- */
+/* ---- failures ---- */
 
 static void runs_all_the_same(const char *fault, uint32_t graphs) {
   open_failing(fault);
@@ -353,7 +353,7 @@ Test(program_graph, a_launch_that_fails_names_the_commands) {
   hal_program_destroy(program);
 }
 
-Test(program_graph, no_memory_of_the_host_leaves_commands_or_says_so, .init = open_capturing) {
+Test(program_graph, without_host_memory_commands_are_queued_or_an_error_is_returned, .init = open_capturing) {
   hal_stream_t *const stream = new_stream();
   tensor_t *const a = floats(0, 0), *const r = floats(0, 0);
   for (int n = 1; n < 12; n++) {
@@ -368,7 +368,8 @@ Test(program_graph, no_memory_of_the_host_leaves_commands_or_says_so, .init = op
   }
 }
 
-/* The graphs of a program are destroyed after its last run, which is waited for where the host has no memory to defer that. */
+/* The graphs of a program are destroyed after its last run. If the host lacks memory to defer that, it waits for the
+   run. */
 Test(program_graph, a_failure_is_not_lost_when_a_program_is_destroyed_without_memory) {
   setenv("HAL_FAKE_FAULT", "40", 1);
   open_whole();

@@ -7,7 +7,7 @@ static float *memory;
 static hal_stream_t *stream;
 static int library_calls;
 
-/* What a library computes where the plugin is not asked. */
+/* The computation of a library if the plugin is not called. */
 static hal_status_t answer(void *state, int32_t device, hal_stream_t *on, const hal_op_call_t *call) {
   (void)state, (void)device, (void)on, (void)call;
   library_calls++;
@@ -22,7 +22,7 @@ static void setup(void) {
   memory = hal_memory_block_address(block);
 }
 
-/* Runs an operator whose call is gone when it returns. Even numbers of rows are what "test::even" takes. */
+/* Runs an operator with a call struct that is out of scope afterwards. "test::even" accepts even numbers of rows. */
 static hal_status_t call_op(const char *name, int64_t rows, hal_draw_t draw) {
   uint32_t op = 0;
   int64_t sizes[2] = {rows, 3}, strides[2] = {3, 1}, list[2] = {4, 5};
@@ -74,7 +74,7 @@ static uint32_t own_ops(const hal_program_t *program) {
   return info.own_ops;
 }
 
-Test(program_own, an_operator_whose_yes_binds_is_recorded_with_all_that_its_call_points_to, .init = setup) {
+Test(program_own, an_operator_that_accepts_is_recorded_with_all_that_its_call_points_to, .init = setup) {
   static const char *const names[] = {"test::even", "test::always"};
   for (int i = 0; i < 2; i++) {
     hal_program_t *const program = recorded(names[i], 4);
@@ -90,11 +90,11 @@ Test(program_own, an_operator_whose_yes_binds_is_recorded_with_all_that_its_call
   cr_expect_eq(library_calls, 0);
 }
 
-Test(program_own, one_that_may_still_decline_is_not_asked, .init = setup) {
+Test(program_own, an_operator_that_may_still_decline_is_not_called, .init = setup) {
   hal_program_t *program = recorded("test::strided", 4); /* has no query */
   cr_expect_eq(own_ops(program), 0);
   hal_program_destroy(program);
-  program = recorded("test::even", 3); /* its query says no */
+  program = recorded("test::even", 3); /* its query declines */
   cr_expect_eq(own_ops(program), 0);
   hal_program_destroy(program);
   cr_expect_eq(library_calls, 2);
@@ -109,7 +109,7 @@ Test(program_own, its_random_numbers_are_those_of_the_run, .init = setup) {
   assert_ok(hal_program_begin(stream, NULL, &program));
   assert_ok(hal_generator_draw(generator, stream, 5, &draw));
   assert_ok(hal_generator_draw(generator, stream, 5, &draw));
-  assert_ok(call_op("test::drawn", 4, draw));
+  assert_ok(call_op("test::sampled", 4, draw));
   assert_ok(hal_program_end(program));
   cr_expect_eq(own_ops(program), 1);
   for (int run = 0; run < 3; run++) {
@@ -121,7 +121,7 @@ Test(program_own, its_random_numbers_are_those_of_the_run, .init = setup) {
   hal_generator_destroy(generator);
 }
 
-/* A tensor of the recording, written before the operator, read behind it, and given back before anything runs. */
+/* A tensor of the recording, written before the operator, read after it, and released before any work runs. */
 static void scribbles_between(size_t bytes) {
   hal_block_t *kept = NULL, *block = NULL;
   hal_lazy_t *lazy;
@@ -140,7 +140,7 @@ static void scribbles_between(size_t bytes) {
   hal_memory_release(kept);
 }
 
-Test(program_own, its_scratch_memory_is_none_that_work_put_off_still_reads, .init = setup) {
+Test(program_own, its_scratch_memory_is_not_memory_that_deferred_work_reads, .init = setup) {
   for (size_t bytes = 512; bytes <= (size_t)4 << 20; bytes *= 2) scribbles_between(bytes);
 }
 

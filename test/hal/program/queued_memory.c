@@ -1,5 +1,6 @@
-/* queued_memory.c: memory and modules that queued work uses stay until that work is done, whether the stream's work runs, is deferred, or is
- * recorded as a program, and whether or not the plugin has streams; on the device that HAL_TEST_PLUGIN names. The truth is the bytes. */
+/* queued_memory.c: memory and modules that queued work uses remain valid until that work is done: if the work runs,
+ * is deferred or is recorded as a program, with and without streams of the plugin; on the device that
+ * HAL_TEST_PLUGIN names. The tests check the bytes. */
 #define _XOPEN_SOURCE 700
 #include <hal/lazy.h>
 #include <hal/program.h>
@@ -13,7 +14,7 @@
 #include "plugin/call.h"
 #include "support.h"
 
-/* Larger than what malloc keeps (32 MiB at most): an access after the plugin has freed it is a fault. */
+/* Larger than the memory that malloc retains (32 MiB at most): an access after the plugin has freed it is a fault. */
 enum { SIZE = 40 << 20, OLD = 0x33, NEW = 0x44, GONE = 0xEE };
 enum { DIRECT, LAZY, CAPTURE };
 
@@ -35,7 +36,7 @@ static void open_device(void) {
 
 TestSuite(queued_memory, .init = open_device, .timeout = 120);
 
-/* ---- a stream in one of the three modes --------------------------------------------------------------------------------------------- */
+/* ---- a stream in one of the three modes ---- */
 
 typedef struct work_s {
   int mode;
@@ -52,7 +53,7 @@ static work_t begin(int mode, hal_stream_t *stream) {
   return work;
 }
 
-/* Launches a program: what it uses is kept by its runs, not by its recording. */
+/* Launches a program: its runs keep the memory that it uses, its recording does not. */
 static void launch(work_t *work) {
   if (work->mode != CAPTURE) return;
   assert_ok(hal_program_end(work->program));
@@ -65,7 +66,7 @@ static void finish(work_t *work) {
   if (work->mode == CAPTURE) hal_program_destroy(work->program);
 }
 
-/* ---- memory ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- memory ---- */
 
 static char *take(int value, size_t size, hal_block_t **block) {
   const uint8_t byte = (uint8_t)value;
@@ -89,7 +90,7 @@ static void check(const char *address, int value) {
   if (i < SIZE) cr_assert_fail("byte %zu is %#x instead of %#x", i, bytes[i], (unsigned)value);
 }
 
-/* Memory that the test has from the plugin, and frees, overwritten, in its free_fn. */
+/* Memory that the test allocates from the plugin; its free_fn overwrites and frees it. */
 static struct {
   char *address;
   atomic_int freed;
@@ -119,7 +120,7 @@ static void adopt(hal_block_t **block) {
   assert_ok(hal_memory_adopt(0, NULL, address, SIZE, overwrite, device, block));
 }
 
-/* ---- release ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- release ---- */
 
 static void released_then_reused(int mode) {
   hal_block_t *to, *from, *next;
@@ -140,7 +141,7 @@ Test(queued_memory, a_released_block_is_reused_after_the_work) { released_then_r
 Test(queued_memory, a_released_block_is_reused_after_deferred_work) { released_then_reused(LAZY); }
 Test(queued_memory, a_released_block_is_reused_after_a_program) { released_then_reused(CAPTURE); }
 
-/* ---- adopted memory ----------------------------------------------------------------------------------------------------------------- */
+/* ---- adopted memory ---- */
 
 static void adopted_then_released(int mode) {
   hal_block_t *to, *from;
@@ -161,7 +162,7 @@ Test(queued_memory, adopted_memory_is_freed_after_the_work) { adopted_then_relea
 Test(queued_memory, adopted_memory_is_freed_after_deferred_work) { adopted_then_released(LAZY); }
 Test(queued_memory, adopted_memory_is_freed_after_a_program) { adopted_then_released(CAPTURE); }
 
-/* ---- memory of another stream ------------------------------------------------------------------------------------------------------- */
+/* ---- memory of another stream ---- */
 
 static void used_by_another_stream(int mode) {
   hal_block_t *to, *from, *next;
@@ -174,7 +175,7 @@ static void used_by_another_stream(int mode) {
   launch(&work);
   assert_ok(hal_memory_record_stream(from, other));
   hal_memory_release(from);
-  assert_ok(hal_memory_allocate(0, NULL, SIZE, &next)); /* may be the same memory, once the other stream is done */
+  assert_ok(hal_memory_allocate(0, NULL, SIZE, &next)); /* may be the same memory, after the other stream is done */
   assert_ok(hal_memory_fill(NULL, 0, hal_memory_block_address(next), &byte, 1, SIZE));
   assert_ok(hal_stream_synchronize(NULL));
   finish(&work);
@@ -186,7 +187,7 @@ Test(queued_memory, a_block_waits_for_the_work_of_a_recorded_stream) { used_by_a
 Test(queued_memory, a_block_waits_for_the_deferred_work_of_a_recorded_stream) { used_by_another_stream(LAZY); }
 Test(queued_memory, a_block_waits_for_a_program_on_a_recorded_stream) { used_by_another_stream(CAPTURE); }
 
-/* ---- the cache ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- the cache ---- */
 
 static void emptied_cache(int mode) {
   hal_block_t *to, *from, *written;
@@ -207,12 +208,13 @@ Test(queued_memory, the_cache_is_emptied_after_the_work) { emptied_cache(DIRECT)
 Test(queued_memory, the_cache_is_emptied_after_deferred_work) { emptied_cache(LAZY); }
 Test(queued_memory, the_cache_is_emptied_after_a_program) { emptied_cache(CAPTURE); }
 
-/* ---- modules ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- modules ---- */
 
 static const char source[] =
     "__kernel void store(__global int *target, int value) { target[get_global_id(0)] = value; }\n";
 
-/* Launches on the stream what writes `value` to the beginning of `target`, with a module of the device's own dialect. NULL = it has none. */
+/* Launches a kernel on the stream that writes `value` to the beginning of `target`, with a module in the device's
+   own dialect. Returns NULL if the device has none. */
 static hal_module_t *store(const work_t *work, char *target, int32_t value) {
   hal_device_info_t info = {.struct_size = sizeof info};
   hal_module_desc_t desc = {.struct_size = sizeof desc, .options = ""};
@@ -254,7 +256,7 @@ Test(queued_memory, a_module_is_unloaded_after_the_work) { unloaded_module(DIREC
 Test(queued_memory, a_module_is_unloaded_after_deferred_work) { unloaded_module(LAZY); }
 Test(queued_memory, a_module_is_unloaded_after_a_program) { unloaded_module(CAPTURE); }
 
-/* ---- the end of the process --------------------------------------------------------------------------------------------------------- */
+/* ---- exit of the process ---- */
 
 static void closed_registry(int mode) {
   hal_block_t *from;
@@ -262,7 +264,8 @@ static void closed_registry(int mode) {
   void *result;
   const uint8_t byte = NEW;
   hal_device_t *const device = device_of_plugin();
-  assert_ok(hal_call_memory_alloc(device->plugin, 0, SIZE, 0, &result)); /* stays when the registry is closed */
+  assert_ok(hal_call_memory_alloc(device->plugin, 0, SIZE, 0, &result)); /* remains allocated when the registry is
+                                                                            closed */
   assert_ok(hal_memory_fill(NULL, 0, result, &byte, 1, SIZE));
   assert_ok(hal_stream_synchronize(NULL));
   const int visible = (device->info.flags & HAL_DEVICE_HOST_VISIBLE) != 0 || !*device->info.dialects;
@@ -279,9 +282,9 @@ Test(queued_memory, the_work_is_done_when_the_registry_closes) { closed_registry
 Test(queued_memory, deferred_work_is_done_when_the_registry_closes) { closed_registry(LAZY); }
 Test(queued_memory, a_program_is_done_when_the_registry_closes) { closed_registry(CAPTURE); }
 
-/* ---- fork --------------------------------------------------------------------------------------------------------------------------- */
+/* ---- fork ---- */
 
-/* What a child of the process may do with what it has inherited: give it back, which reaches no driver. */
+/* The call that a child of the process may make on inherited objects: it releases them, which reaches no driver. */
 static void give_back(work_t *work, hal_block_t *block) {
   hal_memory_release(block);
   if (work->mode == LAZY && hal_lazy_end(work->lazy)) _exit(2);
@@ -307,6 +310,6 @@ static void forked(int mode) {
   hal_memory_release(to);
   hal_memory_release(from);
 }
-Test(queued_memory, the_work_of_a_parent_is_untouched_by_its_child) { forked(DIRECT); }
-Test(queued_memory, deferred_work_of_a_parent_is_untouched_by_its_child) { forked(LAZY); }
-Test(queued_memory, a_program_of_a_parent_is_untouched_by_its_child) { forked(CAPTURE); }
+Test(queued_memory, the_work_of_a_parent_is_not_affected_by_its_child) { forked(DIRECT); }
+Test(queued_memory, deferred_work_of_a_parent_is_not_affected_by_its_child) { forked(LAZY); }
+Test(queued_memory, a_program_of_a_parent_is_not_affected_by_its_child) { forked(CAPTURE); }

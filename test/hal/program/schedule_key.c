@@ -1,4 +1,4 @@
-/* schedule_key.c: the key of a command list tells launches apart that differ in anything a kernel sees. */
+/* schedule_key.c: the key of a command list distinguishes launches that differ in any input of a kernel. */
 #include <criterion/criterion.h>
 #include <stdint.h>
 #include <string.h>
@@ -6,9 +6,13 @@
 #include "hal/host_memory.h"
 #include "lazy/schedule.h"
 
-enum { ARGS = 70, BIG = 100 }; /* more arguments than codes fit into a word; a value of many words, not of whole ones */
+enum {
+  ARGS = 70,
+  BIG = 100
+}; /* more arguments than there are codes in a word; a value of many words, with a
+                                  partial one */
 
-/* A launch with arguments of every kind, which the tests change one at a time. */
+/* A launch with arguments of each kind, which the tests change one at a time. */
 static struct {
   unsigned char value[ARGS][BIG];
   hal_arg_t args[ARGS];
@@ -63,7 +67,7 @@ static int is_kept_key(void) {
   return key.count == before.count && !memcmp(key.word, before.word, key.count * sizeof *key.word);
 }
 
-/* The key must change with a number, and come back with it. */
+/* The key must change with a number, and be restored with it. */
 static void expect_in_key(uint32_t *number, const char *what, uint32_t i) {
   keep_key();
   *number += 1;
@@ -83,7 +87,7 @@ Test(schedule_key, each_byte_of_each_argument_is_in_the_key) {
   cr_expect(is_kept_key());
 }
 
-Test(schedule_key, each_argument_is_told_from_one_of_another_kind_or_size) {
+Test(schedule_key, each_argument_is_distinguished_from_one_of_another_kind_or_size) {
   for (uint32_t i = 0; i < ARGS; i++) {
     const hal_arg_t argument = made.args[i];
     keep_key();
@@ -112,7 +116,7 @@ Test(schedule_key, geometry_and_kernel_are_in_the_key) {
   cr_expect(!is_kept_key());
 }
 
-Test(schedule_key, operators_and_what_they_touch_are_in_the_key) {
+Test(schedule_key, operators_and_their_accesses_are_in_the_key) {
   static hal_span_t spans[2] = {{.low = 64, .high = 128}, {.low = 256, .high = 512, .writes = 1}};
   made.command[0].op = 0; /* a copy, so that no kernel is looked up */
   made.command[0].kind = made.command[1].kind = HAL_COMMAND_COPY;
@@ -122,11 +126,11 @@ Test(schedule_key, operators_and_what_they_touch_are_in_the_key) {
   expect_in_key(&spans[0].dense, "what is dense", 0);
   keep_key();
   made.op[0].span_count = 1;
-  cr_expect(!is_kept_key(), "what an operator touches");
+  cr_expect(!is_kept_key(), "the accesses of an operator");
   made.op[0].span_count = 0;
   keep_key();
   made.op[0].spans = NULL;
-  cr_expect(!is_kept_key(), "an operator that touches nothing, and one of which nobody knows");
+  cr_expect(!is_kept_key(), "an operator without accesses, and one with unknown accesses");
   keep_key();
   made.command[1].op = 0;
   cr_expect(!is_kept_key(), "a second command of the same operator");
@@ -146,7 +150,7 @@ Test(schedule_key, a_command_list_that_is_too_long_has_none) {
   hal_free(commands);
 }
 
-Test(schedule_key, words_that_lie_one_behind_another_give_the_same_key_as_arguments_one_by_one) {
+Test(schedule_key, consecutive_words_produce_the_same_key_as_arguments_one_by_one) {
   static uint64_t words[HAL_ARG_CODES];
   static const hal_arg_t kinds[] = {
       {.size = 8, .kind = HAL_ARG_POINTER}, {.size = 8, .kind = HAL_ARG_VALUE}, {.size = 4, .kind = HAL_ARG_VALUE}};

@@ -1,6 +1,7 @@
-/* stress/callbacks.c: four threads hold a mutex of the application while they call the HAL, and every function of the application that the
- * HAL calls takes that mutex: release functions, listeners of deferred work, a log sink, a reader of profiles. One that is called under a
- * lock of the HAL ends in a deadlock, which the alarm reports; builds with HAL_CHECK_CALLBACKS abort at once. */
+/* stress/callbacks.c: four threads hold a mutex of the application while they call the HAL, and each function of the
+ * application that the HAL calls locks that mutex: release functions, listeners of deferred work, a log sink, a
+ * reader of profiles. A call under a lock of the HAL causes a deadlock, which the alarm reports; builds with
+ * HAL_CHECK_CALLBACKS abort immediately. */
 #define _POSIX_C_SOURCE 200809L
 #include <hal/hal.h>
 #include <pthread.h>
@@ -83,7 +84,7 @@ static void adopt(hal_stream_t *stream, hal_stream_t *user) {
   hal_memory_release(block);
 }
 
-/* A program that draws numbers, which it records in memory that it allocates. */
+/* A program that generates random numbers, which it records in memory that it allocates. */
 static void record(hal_stream_t *stream) {
   hal_program_t *program;
   hal_generator_t *generator;

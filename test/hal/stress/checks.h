@@ -1,4 +1,4 @@
-/* checks.h: checks of the threads of a stress program: a failure is printed and counted, and the program goes on. */
+/* checks.h: checks in the threads of a stress program: a failure is printed and counted, and the program continues. */
 #ifndef CHECKS_H_
 #define CHECKS_H_
 

@@ -1,6 +1,6 @@
-/* comm_shm.c: ranks as threads of one process, with calls drawn at random: the same ones on all ranks, after
- * pauses that differ. For the thread sanitizer: what a rank keeps for itself, and an abort from another thread at
- * any moment. Every rank checks what it gets; the exit status is the number of mistakes. */
+/* comm_shm.c: ranks as threads of one process, with random calls, equal on all ranks, after different pauses. For
+ * the thread sanitizer: state private to a rank, and an abort from another thread at any time. Each rank checks its
+ * results; the exit status is the number of errors. */
 #define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
 #include <stdatomic.h>
@@ -62,7 +62,7 @@ static hal_status_t get(void *context, const char *name, int64_t wait_ns, void *
 
 static const hal_comm_store_t store = {.struct_size = sizeof store, .set = set, .get = get};
 
-/* ---- calls at random ---- */
+/* ---- random calls ---- */
 
 typedef struct rank_s {
   int number;
@@ -164,7 +164,7 @@ static void *run_rank(void *argument) {
   return NULL;
 }
 
-/* ---- messages of other threads beside the collectives ---- */
+/* ---- messages of other threads during the collectives ---- */
 
 enum { MESSAGES = 40 };
 
@@ -174,8 +174,8 @@ typedef struct courier_s {
   pthread_t thread;
 } courier_t;
 
-/* All messages of one rank to another one, of sizes that both compute. A receiver takes the tags of each four in
- * another order. */
+/* All messages of one rank to another one, with sizes that both compute. A receiver receives the tags of each four
+ * in another order. */
 static void *carry(void *argument) {
   courier_t *const courier = argument;
   const int own = courier->rank->number;
@@ -206,7 +206,7 @@ static void *carry(void *argument) {
   return NULL;
 }
 
-static void *run_beside_messages(void *argument) {
+static void *run_during_messages(void *argument) {
   rank_t *const rank = argument;
   courier_t couriers[2 * RANKS];
   start(rank);
@@ -264,7 +264,7 @@ int main(void) {
   }
   start_all(ranks, "random", 1, run_rank);
   join_all(ranks);
-  start_all(ranks, "beside", 3, run_beside_messages);
+  start_all(ranks, "during", 3, run_during_messages);
   join_all(ranks);
   for (int i = 0; i < ABORTS; i++) {
     atomic_store(&joined, 0);

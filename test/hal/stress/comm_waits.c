@@ -1,7 +1,7 @@
-/* comm_waits.c: threads that submit collectives with and without the flags of hal/comm.h, wait for them, query and
- * release them, while others abort or destroy the communicator. For the thread and the address sanitizer. The transport
- * belongs to the test: it checks that collectives come one at a time and in the order of their submission. On the
- * plugin of five functions, or the one that is named. */
+/* comm_waits.c: threads submit collectives with and without the flags of hal/comm.h, wait for them, query and
+ * release them, while others abort or destroy the communicator. For the thread and the address sanitizer. The test's
+ * own transport checks that collectives arrive one at a time and in the order of their submission. Runs on the
+ * plugin of five functions, or the plugin named by the argument. */
 #define _POSIX_C_SOURCE 200809L
 #include <hal/hal.h>
 #include <pthread.h>
@@ -16,9 +16,9 @@ enum { THREADS = 3, CALLS = 300, ABORTS = 60 };
 
 typedef struct group_s {
   hal_comm_t *comm;
-  pthread_mutex_t order; /* of the submissions, with the number that each call brings as its count */
+  pthread_mutex_t order; /* of the submissions, with the number that each call carries as its count */
   uint64_t submitted;
-  _Atomic uint64_t ran;     /* number of the last call that the transport has seen */
+  _Atomic uint64_t ran;     /* number of the last call of the transport */
   atomic_int inside, ended; /* calls of the transport; of `done` */
   atomic_int aborted;
 } group_t;
@@ -64,7 +64,7 @@ static void done(void *user_data, hal_status_t status) {
   atomic_fetch_add(&group->ended, 1);
 }
 
-/* Returns NULL where the communicator has failed, and `done` is not called. */
+/* Returns NULL if the communicator has failed; `done` is then not called. */
 static hal_comm_work_t *submit(group_t *group, uint32_t flags) {
   const hal_comm_entry_t entry = {.struct_size = sizeof entry, .flags = flags};
   hal_comm_work_t *work = NULL;
@@ -84,7 +84,7 @@ typedef struct user_s {
   pthread_t thread;
 } user_t;
 
-/* Waits for a work, or leaves it to others. */
+/* Waits for a work, or leaves it to other threads. */
 static void use(user_t *user, hal_comm_work_t *work) {
   const int may_fail = atomic_load(&user->group->aborted);
   hal_status_t status = HAL_OK;
@@ -133,7 +133,7 @@ static void begin(group_t *group) {
   CHECK_OK(hal_comm_create(&config, &group->comm));
 }
 
-/* Runs threads that use one communicator. With `aborts`, it is aborted meanwhile. */
+/* Runs threads that use one communicator. With `aborts`, another thread aborts it meanwhile. */
 static void run_group(int calls, int aborts, uint64_t seed) {
   group_t group = {.comm = NULL};
   user_t users[THREADS];

@@ -1,5 +1,5 @@
-/* stress/failures.c: a failure that work meets behind the caller's back is told once, to whoever synchronises the stream that
- * met it, and never to another, whoever found it out. The plugin is unlucky.c. */
+/* stress/failures.c: an asynchronous failure is reported once, to the caller that synchronizes the failed stream,
+ * and never to another caller, whichever call detected it. The plugin is unlucky.c. */
 #define _POSIX_C_SOURCE 200809L
 #include <hal/compiler.h>
 #include <hal/hal.h>
@@ -24,7 +24,7 @@ static int open_plugin(const char *path) {
 }
 
 /* Queues a copy on the stream that fails. */
-static int spoil(hal_stream_t *stream, size_t size) {
+static int fail_copy(hal_stream_t *stream, size_t size) {
   static char from[16];
   hal_block_t *block;
   MUST(hal_memory_allocate(0, stream, size, &block) == HAL_OK);
@@ -34,13 +34,13 @@ static int spoil(hal_stream_t *stream, size_t size) {
 }
 
 static int is_told(hal_status_t status) {
-  return status == HAL_DATA_LOSS && strstr(hal_error_message(), "the copy was spoilt (driver code 4711)");
+  return status == HAL_DATA_LOSS && strstr(hal_error_message(), "the copy failed on purpose (driver code 4711)");
 }
 
 #define OPEN(path) MUST(open_plugin(path) == 0)
-#define SPOIL(stream) MUST(spoil(stream, FATAL) == 0)
+#define FAIL(stream) MUST(fail_copy(stream, FATAL) == 0)
 
-/* The others know nothing; the stream tells it, once. */
+/* The other streams report no failure; the stream reports it once. */
 static int told_by_a_alone(void) {
   MUST(hal_stream_synchronize(b) == HAL_OK && hal_stream_query(b) == HAL_OK);
   MUST(hal_stream_synchronize(NULL) == HAL_OK);
@@ -52,16 +52,16 @@ static int told_by_a_alone(void) {
 
 static int play_plain(void) {
   OPEN(unlucky);
-  SPOIL(a);
+  FAIL(a);
   return told_by_a_alone();
 }
 
-/* A block that the stream uses is released: the allocator records an event, and its default synchronises. */
+/* A block that the stream uses is released: the allocator records an event, and its default synchronizes. */
 static int lend_and_release(const char *path) {
   hal_block_t *block;
   OPEN(path);
   MUST(hal_memory_allocate(0, NULL, 100, &block) == HAL_OK);
-  SPOIL(a);
+  FAIL(a);
   MUST(hal_memory_record_stream(block, a) == HAL_OK);
   hal_memory_release(block);
   MUST(hal_memory_empty_cache(0) == HAL_OK);
@@ -75,22 +75,22 @@ static void nothing(void *data) { (void)data; }
 
 static int play_deferred(void) {
   OPEN(unlucky);
-  SPOIL(a);
+  FAIL(a);
   MUST(hal_memory_defer(0, a, nothing, NULL) == HAL_OK);
   return told_by_a_alone();
 }
 
-/* The default of memory_free_async synchronises. */
+/* The default of memory_free_async synchronizes. */
 static int play_pooled(void) {
   OPEN(pooled);
-  SPOIL(a);
+  FAIL(a);
   return told_by_a_alone();
 }
 
 static int play_profile(void) {
   OPEN(unlucky);
   MUST(hal_profile_start() == HAL_OK);
-  SPOIL(a);
+  FAIL(a);
   MUST(hal_profile_stop() == HAL_OK);
   return told_by_a_alone();
 }
@@ -109,7 +109,7 @@ static hal_status_t execute_nothing(void *state, void *program, const hal_ir_run
 }
 static void destroy_nothing(void *state, void *program) { (void)state, (void)program; }
 
-/* The programs of a compiler are destroyed when the device has done its work. */
+/* The programs of a compiler are destroyed when the device has completed its work. */
 static int change_compiler(const char *path) {
   const hal_compiler_t compiler = {.struct_size = sizeof compiler,
                                    .name = "none",
@@ -119,7 +119,7 @@ static int change_compiler(const char *path) {
                                    .destroy = destroy_nothing};
   OPEN(path);
   MUST(hal_compiler_set(0, &compiler) == HAL_OK);
-  SPOIL(a);
+  FAIL(a);
   MUST(hal_compiler_set(0, NULL) == HAL_OK);
   return told_by_a_alone();
 }
@@ -127,18 +127,18 @@ static int change_compiler(const char *path) {
 static int play_compiler(void) { return change_compiler(unlucky); }
 static int play_compiler_with_events(void) { return change_compiler(with_events); }
 
-/* An event tells what its stream met, and then it is told. */
+/* An event reports the failure of its stream, which is then reported. */
 static int by_event(const char *path) {
   hal_event_t *event;
   OPEN(path);
   MUST(hal_event_create(0, 0, &event) == HAL_OK);
-  SPOIL(a);
+  FAIL(a);
   MUST(hal_event_record(event, a) == HAL_OK);
   MUST(hal_stream_synchronize(b) == HAL_OK);
   MUST(is_told(hal_event_synchronize(event)));
   MUST(hal_event_synchronize(event) == HAL_OK && hal_event_query(event) == HAL_OK);
   MUST(hal_stream_synchronize(a) == HAL_OK);
-  SPOIL(a);
+  FAIL(a);
   MUST(hal_event_record(event, a) == HAL_OK);
   MUST(is_told(hal_event_query(event)));
   MUST(hal_stream_synchronize(a) == HAL_OK);
@@ -149,12 +149,12 @@ static int by_event(const char *path) {
 static int play_event(void) { return by_event(unlucky); }
 static int play_own_event(void) { return by_event(with_events); }
 
-/* Along stream_wait_event, also over two steps; told to the waiting stream it is told. */
+/* Along stream_wait_event, also over two steps. After the waiting stream reports the failure, it is reported. */
 static int by_wait(const char *path) {
   hal_event_t *event;
   OPEN(path);
   MUST(hal_event_create(0, 0, &event) == HAL_OK);
-  SPOIL(a);
+  FAIL(a);
   MUST(hal_event_record(event, a) == HAL_OK);
   MUST(hal_stream_wait_event(b, event) == HAL_OK);
   MUST(hal_event_record(event, b) == HAL_OK);
@@ -163,7 +163,7 @@ static int by_wait(const char *path) {
   MUST(is_told(hal_stream_synchronize(c)) && strstr(hal_error_message(), "waited for"));
   MUST(hal_stream_synchronize(a) == HAL_OK && hal_stream_synchronize(b) == HAL_OK);
   MUST(hal_stream_synchronize(c) == HAL_OK);
-  SPOIL(b); /* nobody waits for this */
+  FAIL(b); /* no call waits for this */
   MUST(hal_stream_synchronize(c) == HAL_OK);
   MUST(is_told(hal_stream_synchronize(b)));
   hal_event_destroy(event);
@@ -173,13 +173,13 @@ static int by_wait(const char *path) {
 static int play_wait(void) { return by_wait(unlucky); }
 static int play_own_wait(void) { return by_wait(with_events); }
 
-/* The device tells those of all streams, one after the other. */
+/* The device reports the failures of all streams, one after the other. */
 static int play_device(void) {
   OPEN(unlucky);
   for (int round = 0; round < 2; round++) {
-    SPOIL(a);
-    SPOIL(b);
-    if (round) { /* found out by the host before */
+    FAIL(a);
+    FAIL(b);
+    if (round) { /* detected by the host before */
       MUST(hal_memory_defer(0, a, nothing, NULL) == HAL_OK);
       MUST(hal_memory_defer(0, b, nothing, NULL) == HAL_OK);
     }
@@ -189,12 +189,12 @@ static int play_device(void) {
   return 0;
 }
 
-/* Of two failures of a stream before it is asked neither is lost. */
+/* If a stream has two failures before it is queried, both are reported. */
 static int play_two(void) {
   OPEN(unlucky);
-  SPOIL(a);
+  FAIL(a);
   MUST(hal_memory_defer(0, a, nothing, NULL) == HAL_OK);
-  SPOIL(a);
+  FAIL(a);
   int told = is_told(hal_stream_synchronize(a)) != 0;
   told += strstr(hal_error_message(), "and then") ? 1 : is_told(hal_stream_synchronize(a)) != 0;
   MUST(told == 2);
@@ -204,7 +204,7 @@ static int play_two(void) {
 
 static int play_lost(void) {
   OPEN(unlucky);
-  MUST(spoil(a, DEADLY) == 0);
+  MUST(fail_copy(a, DEADLY) == 0);
   for (int i = 0; i < 3; i++) {
     MUST(hal_stream_synchronize(a) == HAL_UNAVAILABLE && strstr(hal_error_message(), "fell off the bus"));
     MUST(strstr(hal_error_message(), "is lost; start a new process"));
@@ -252,12 +252,12 @@ int main(void) {
       {"the profile leaves a failure to the stream", play_profile},
       {"a change of the compiler leaves a failure to the stream, with default events", play_compiler},
       {"a change of the compiler leaves a failure to the stream, with own events", play_compiler_with_events},
-      {"an event tells what its stream met, with default events", play_event},
-      {"an event tells what its stream met, with own events", play_own_event},
-      {"a stream tells what it waited for, with default events", play_wait},
-      {"a stream tells what it waited for, with own events", play_own_wait},
-      {"the device tells the failures of all streams", play_device},
-      {"two failures of a stream are both told", play_two},
+      {"an event reports the failure of its stream, with default events", play_event},
+      {"an event reports the failure of its stream, with own events", play_own_event},
+      {"a stream reports the failure it waited for, with default events", play_wait},
+      {"a stream reports the failure it waited for, with own events", play_own_wait},
+      {"the device reports the failures of all streams", play_device},
+      {"two failures of a stream are both reported", play_two},
       {"a lost device stays lost", play_lost},
       {"a failure names the operator and the kernel", play_names},
   };

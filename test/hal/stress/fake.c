@@ -1,13 +1,13 @@
 /* fake.c: many threads, streams, events and host functions on the fake device at once; a plain program, since
- * Criterion does not run under the thread sanitizer. Ends with 0 when every result is right.
+ * Criterion does not run under the thread sanitizer. Exits with 0 if each result is correct.
  *
  *   fake [rounds]
  *
- * Runs with HAL_FAKE_ASYNC=1 and 0, each in a process of its own.
+ * Runs with HAL_FAKE_ASYNC=1 and 0, each in a separate process.
  *
- * Each stream owns a counter in device memory that only work on that stream touches, unless an event orders it: a
- * kernel adds one, so that a lost, doubled or reordered item shows in the sum. Cross-stream steps wait for another
- * stream's event and then read what that stream wrote before it. */
+ * Each stream owns a counter in device memory that only work on that stream accesses, unless an event orders it. A
+ * kernel adds one, so that a lost, duplicated or reordered item changes the sum. Cross-stream steps wait for another
+ * stream's event and then read the counter of that stream. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdatomic.h>
@@ -53,8 +53,8 @@ static void add_one(int s) {
   atomic_fetch_add(&enqueued[s], 1);
 }
 
-/* Stream s waits for an event of stream t, then copies t's counter as it was at the event or later: not less than what
- * had been enqueued before. */
+/* Stream s waits for an event of stream t, then copies t's counter as it was at the event or later: at least the
+ * number of items enqueued before. */
 typedef struct crossing_s {
   float seen[16];
   float least;
@@ -80,7 +80,7 @@ static void cross(int s, int t, uint32_t flags) {
   MUST(fake_api.memory_copy(streams[t], crossing->seen, HAL_HOST, counters[t], 0, sizeof crossing->seen));
   MUST(fake_api.event_record(event, streams[t]));
   MUST(fake_api.stream_wait_event(streams[s], event));
-  MUST(fake_api.event_destroy(event)); /* right after the call: the wait stays right */
+  MUST(fake_api.event_destroy(event)); /* right after the call: the wait remains valid */
   atomic_fetch_add(&calls, 1);
   MUST(fake_api.stream_host_call(streams[s], check_crossing, crossing));
 }

@@ -1,7 +1,7 @@
-/* stress/host_memory.c: four threads on the page-locked host memory of two devices, for the thread sanitizer: each marks what
- * it holds, lends it to streams of both devices and frees it in an order of its own, while caches are emptied and streams make
- * progress. Nobody may get memory that another holds, and at the end every byte must be back. A plain program: Criterion
- * forks. */
+/* stress/host_memory.c: four threads on the page-locked host memory of two devices, for the thread sanitizer. Each
+ * thread marks its blocks, uses them on streams of both devices and frees them in its own order, while caches are
+ * emptied and streams make progress. No thread may receive memory that another holds, and at the end all memory must
+ * be freed. A plain program: Criterion forks. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
 

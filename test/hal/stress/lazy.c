@@ -1,5 +1,6 @@
-/* lazy.c: threads put work off on one stream while others flush it, ask for it, allocate and free, for the thread sanitizer; and a second
- * stream is lazy beside it. Each thread adds to numbers of its own, so the sums say what was lost or done twice. */
+/* lazy.c: threads defer work on one stream while others flush it, read its results, allocate and free, for the
+ * thread sanitizer; a second stream is lazy at the same time. Each thread adds to its own numbers, so that the sums
+ * show lost or repeated work. */
 #define _POSIX_C_SOURCE 200809L
 #include <hal/hal.h>
 #include <pthread.h>
@@ -52,7 +53,7 @@ static void ask(int round) {
       CHECK_OK(hal_lazy_info(lazy, &info));
       break;
     case 13:
-      CHECK_OK(hal_device_synchronize(0)); /* queues what every stream has put off */
+      CHECK_OK(hal_device_synchronize(0)); /* flushes the work of all streams */
       break;
     case 15:
       CHECK_OK(hal_stream_synchronize(NULL));
@@ -87,7 +88,7 @@ static void *work(void *argument) {
   return NULL;
 }
 
-/* Recordings that end while other threads wait for the device, which asks whoever records its streams. */
+/* Recordings that end while other threads wait for the device, which calls the recorder of each stream. */
 static void come_and_go(hal_stream_t *stream) {
   static const float one = 1;
   hal_block_t *block;
@@ -114,7 +115,7 @@ int main(void) {
   come_and_go(other);
   CHECK_OK(hal_lazy_begin(other, NULL, &second));
   CHECK_OK(hal_stream_set_current(other, NULL));
-  work((void *)(intptr_t)2); /* its flushes are of the first stream, its work of the second */
+  work((void *)(intptr_t)2); /* its flushes belong to the first stream, its work to the second */
   CHECK_OK(hal_lazy_end(second));
   for (int i = 0; i < THREADS; i++) CHECK(pthread_join(threads[i], NULL) == 0);
   CHECK_OK(hal_lazy_end(lazy));

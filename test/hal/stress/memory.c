@@ -1,6 +1,6 @@
 /* stress/memory.c: eight threads on one allocator, for the thread sanitizer: allocations of all kinds, released by
- * other threads than their own, lent to other streams, adopted and deferred, while the cache is emptied, addresses are
- * looked up and streams make progress. At the end every byte must be back. A plain program: Criterion forks. */
+ * other threads, used on other streams, adopted and deferred, while the cache is emptied, addresses are looked up
+ * and streams make progress. At the end all memory must be freed. A plain program: Criterion forks. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
 
@@ -24,7 +24,7 @@ static void count_free(void *data) {
 
 static size_t size_of(uint64_t r) { return r % 8 == 0 ? (size_t)(r >> 8) % (4u << 20) : (size_t)(r >> 8) % 20000; }
 
-/* Makes a block, in most cases by allocation. */
+/* Creates a block, in most cases by allocation. */
 static hal_block_t *make(uint64_t r) {
   static char memory[4096];
   hal_block_t *block = NULL;

@@ -1,6 +1,6 @@
-/* stress/pools.c: four threads allocate, use and release blocks of a stream while private pools of it begin, end and are
- * released, and the cache is emptied: a block outlives its pool, and a request may lose its pool while it is in the plugin.
- * At the end every byte is back. A plain program for the sanitizers: Criterion forks. */
+/* stress/pools.c: four threads allocate, use and release blocks of a stream while private pools of it begin, end and
+ * are released, and the cache is emptied. A block may outlive its pool, and a pool may end while a request is in the
+ * plugin. At the end all memory must be freed. A plain program for the sanitizers: Criterion forks. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
 
@@ -19,7 +19,7 @@ static void expect_at(int good, int line) {
   if (!atomic_fetch_add(&failures, 1)) fprintf(stderr, "line %d fails first: %s\n", line, hal_error_message());
 }
 
-/* Small and large blocks, which have pools of their own. */
+/* Small and large blocks, which use separate pools. */
 static size_t size_of(uint64_t r) { return r % 4 ? 1 + (r >> 8) % 8192 : (1u << 20) + (r >> 8) % (1u << 20); }
 
 static void use(hal_block_t *block, uint64_t r) {
@@ -47,7 +47,8 @@ static void *allocate(void *data) {
   return NULL;
 }
 
-/* The life of a pool; others allocate from it meanwhile, since it is the stream that is routed to it. */
+/* Begins, uses and ends a pool. Other threads allocate from it meanwhile, since it is the stream that is routed to
+   it. */
 static void play_pool(uint64_t r) {
   hal_memory_pool_t *pool = NULL;
   hal_block_t *own = NULL;

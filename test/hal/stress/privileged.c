@@ -1,6 +1,6 @@
-/* privileged.c: in a set-user-id process the environment decides nothing about what is loaded, and a trial needs no
- * file of /dev. Run as root, it makes a copy of itself that runs as another user, and checks there; elsewhere it is
- * skipped (exit status 77). */
+/* privileged.c: in a set-user-id process, the environment must not affect which files are loaded, and a trial needs
+ * no file of /dev. Run as root, it creates a copy of itself that runs as another user, and checks there; otherwise
+ * it is skipped (exit status 77). */
 #define _GNU_SOURCE /* unshare */
 #include <errno.h>
 #include <fcntl.h>
@@ -38,7 +38,7 @@ static int check(const char *unsafe_plugin) {
     fprintf(stderr, "a setting of a plugin was read from the environment\n");
     mistakes++;
   }
-  /* HAL_PLUGIN_TRIAL=0 is ignored: the helper beside the program tries the plugin. */
+  /* HAL_PLUGIN_TRIAL=0 is ignored: the helper next to the program tries the plugin. */
   const size_t folder = (size_t)(strrchr(unsafe_plugin, '/') - unsafe_plugin);
   snprintf(safe_plugin, sizeof safe_plugin, "%.*s/libhal_crashes_probe.so", (int)folder, unsafe_plugin);
   mistakes += expect(safe_plugin, HAL_INCOMPATIBLE, "crashes in hal_plugin_probe");
@@ -56,7 +56,7 @@ static int copy_file(const char *from, const char *to) {
   return !in || !out || fclose(out) || count ? -1 : 0;
 }
 
-/* What lies beside the program: the helper, its library, and plugins that others may not write. */
+/* The files next to the program: the helper, its library, and plugins that others may not write. */
 static const char *const others[] = {HAL_HELPER, HAL_LIBRARY, FIXTURE_DIR "/libhal_streamless.so",
                                      FIXTURE_DIR "/libhal_crashes_probe.so"};
 enum { OTHERS = sizeof others / sizeof *others };
@@ -79,7 +79,7 @@ static void remove_others(const char *directory) {
   for (int i = 0; i < OTHERS; i++) name_in(directory, others[i], name), unlink(name);
 }
 
-/* In a mount namespace of this process: only root may open /dev/null. Returns -1 where namespaces are not allowed. */
+/* In a mount namespace of this process: only root may open /dev/null. Returns -1 if namespaces are not allowed. */
 static int hide_null(const char *directory) {
   char name[PATH_MAX];
   snprintf(name, sizeof name, "%s/null", directory);

@@ -1,5 +1,5 @@
-/* profile.c: threads run operators on streams of their own while profiles begin, are read and end. A plain program, for
- * the sanitizers. Every record must carry the number of the thread whose stream it ran on, and be in its order. */
+/* profile.c: threads run operators on their own streams while profiles begin, are read and end. A plain program, for
+ * the sanitizers. Each record must have the number of the thread whose stream it ran on, and be in its order. */
 #define _XOPEN_SOURCE 700
 #include <hal/hal.h>
 #include <pthread.h>
@@ -71,7 +71,7 @@ static void look(void *user_data, const hal_profile_activity_t *activity) {
   for (int i = 0; i < THREADS; i++)
     if (activity->stream == hal_stream_id(workers[i].stream)) of = i;
   check->count++;
-  /* Nothing at all: the profile began in the middle of the operator. 0: it began in the middle of the bracket. */
+  /* No name: the profile began in the middle of the operator. Number 0: it began in the middle of the bracket. */
   const int named = strcmp(activity->op, "neg") == 0;
   check->unnamed += !named;
   if (of < 0 || activity->start_ns < check->last[of] || (!named && activity->op[0]) ||

@@ -1,6 +1,7 @@
-/* queues.c: threads take the queue of a stream and give it back while others use the stream, for the thread and the address sanitizer: a queue that
- * a thread holds stays when its recording ends. One thread owns each recording; what it wrote itself is compared, what the others record by
- * accident goes to memory that nobody reads. On the plugin of five functions, or the one that is named. */
+/* queues.c: threads acquire and release the queue of a stream while others use the stream, for the thread and the
+ * address sanitizer. A queue that a thread holds must remain valid when its recording ends. One thread owns each
+ * recording and compares its own results; work that other threads record by accident writes to memory that is not
+ * read. Runs on the plugin of five functions, or the plugin named by the argument. */
 #define _POSIX_C_SOURCE 200809L
 #include <hal/hal.h>
 #include <pthread.h>
@@ -33,7 +34,7 @@ static void check_bytes(const void *address, uint8_t expected) {
     }
 }
 
-/* Records and destroys programs. Work of others may invalidate one: then it does not run. */
+/* Records and destroys programs. Work of other threads may invalidate one, which then does not run. */
 static void *capture(void *unused) {
   hal_block_t *block;
   hal_stream_t *other;
@@ -76,10 +77,10 @@ static void *defer(void *unused) {
   return NULL;
 }
 
-/* What a recording refuses, or work that comes after its end. */
+/* The errors of calls that a recording refuses, and of work after its end. */
 static void may_fail(hal_status_t status) { (void)status; }
 
-/* Uses both streams in every way that goes through a queue. A program that is recorded meanwhile refuses some of it, by right. */
+/* Uses both streams in all ways that acquire a queue. A program that is recorded meanwhile may refuse some of it. */
 static void *use(void *seed) {
   hal_event_t *event;
   hal_stream_t *const streams[] = {captured, lazy};

@@ -1,5 +1,6 @@
-/* repeated.h: scenes that are played many times, each in a process of its own, while other processes keep the cores busy.
- * HAL_TEST_REPEAT says how often (3); a scene that takes longer than SECONDS hangs. For plain programs: Criterion forks. */
+/* repeated.h: scenes that run many times, each in a separate process, while other processes keep the cores busy.
+ * HAL_TEST_REPEAT sets the number of repetitions (3). A scene that takes longer than SECONDS hangs. For plain
+ * programs: Criterion forks. */
 #ifndef TEST_HAL_STRESS_REPEATED_H_
 #define TEST_HAL_STRESS_REPEATED_H_
 
@@ -11,7 +12,7 @@
 
 enum { LOAD_PROCESSES = 3, SECONDS = 60 };
 
-/* Plays one scene: 0 when all is as it should be, else the line that is not. */
+/* Runs one scene: returns 0 on success, else the line of the failed check. */
 typedef int (*scene_fn_t)(void);
 
 typedef struct scene_s {
@@ -27,7 +28,7 @@ typedef struct scene_s {
     }                                                                                                                 \
   } while (0)
 
-/* Runs `play` in a child and gives its exit status, or -1 when it was killed, by its alarm for one. */
+/* Runs `play` in a child and returns its exit status, or -1 if it was killed, for example by its alarm. */
 static int in_child(scene_fn_t play) {
   fflush(NULL);
   const pid_t child = fork();

@@ -1,6 +1,6 @@
 /* threads.c: many threads use the HAL at once, for the thread sanitizer: first use of plugin and devices, pools of
  * streams, generators, events, kernels, messages, log. A plain program, since Criterion cannot run under that
- * sanitizer. Every thread checks what it gets; the exit status is the number of mistakes. */
+ * sanitizer. Each thread checks its results; the exit status is the number of errors. */
 #define _POSIX_C_SOURCE 200809L
 #include <hal/hal.h>
 #include <pthread.h>
@@ -13,7 +13,7 @@
 enum { THREADS = 8, ROUNDS = 200, BLOCKS = 3 };
 
 static pthread_barrier_t start;
-static atomic_ullong blocks_seen; /* sum of the offsets that were handed out */
+static atomic_ullong blocks_seen; /* sum of the reserved offsets */
 
 static void use_streams(int32_t device, int round) {
   hal_stream_t *stream, *current, *found;
@@ -74,7 +74,7 @@ int main(void) {
   pthread_barrier_init(&start, NULL, THREADS);
   for (int i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, work, (void *)(intptr_t)i);
   for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
-  /* Every block was handed out once: the offsets 0, 3, 6, ... of device 0. */
+  /* Each block was reserved once: the offsets 0, 3, 6, ... of device 0. */
   CHECK_OK(hal_generator_default(0, &generator));
   const uint64_t end = hal_generator_offset(generator), uses = end / BLOCKS;
   CHECK(uses == (uint64_t)THREADS * ROUNDS / 4);

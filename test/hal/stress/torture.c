@@ -1,8 +1,8 @@
-/* torture.c: fails every fallible call of a scenario in turn. For n = 1, 2, ... a child process runs the scenario with
- * the n-th call of the plugin (HAL_FAULT=*:n) or the n-th host allocation (host_malloc:n) failing, until a run meets no
- * failure any more. Each run must report the injected status, or none where the HAL has another way, must work when it
- * is tried again, must leave nothing alive in the plugin, and under the address sanitizer must not leak. A plain
- * program: it forks. */
+/* torture.c: makes each fallible call of a scenario fail in turn. For n = 1, 2, ... a child process runs the
+ * scenario with the n-th call of the plugin (HAL_FAULT=*:n) or the n-th host allocation (host_malloc:n) failing,
+ * until a run encounters no failure. Each run must report the injected status, or none if the HAL has an
+ * alternative. It must succeed when it is repeated, must leave no object in the plugin, and must not leak under the
+ * address sanitizer. A plain program: it forks. */
 #define _POSIX_C_SOURCE 200809L
 #include <hal/hal.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@ int __lsan_do_recoverable_leak_check(void);
 static int __lsan_do_recoverable_leak_check(void) { return 0; }
 #endif
 
-/* A status that nothing else answers, so that it can only be the injected one. */
+/* A status that is not used otherwise, so that it can only be the injected one. */
 #define INJECTED HAL_DATA_LOSS
 
 enum {
@@ -119,9 +119,9 @@ static hal_status_t scenario(const char *path) {
   return status;
 }
 
-static const char *layers; /* the failures are injected with and without the validate layer, which logs what it finds */
+static const char *layers; /* the failures are injected with and without the validate layer, which logs its reports */
 
-/* A child's whole life; its exit status tells how the run went. */
+/* The main function of a child; its exit status shows the result of the run. */
 static int run(const char *path, const char *fault, hal_status_t injected) {
   setenv("HAL_LAYERS", layers, 1);
   setenv("HAL_FAULT", fault, 1);
@@ -129,7 +129,7 @@ static int run(const char *path, const char *fault, hal_status_t injected) {
   const hal_status_t status = scenario(path);
   if (status && status != injected) return RUN_WRONG_STATUS;
   if (status && !strstr(hal_error_message(), " ")) return RUN_NO_MESSAGE;
-  /* A fault strikes once: what failed must work now. A failed init stays, and is told again. */
+  /* A fault is injected once: the failed call must work now. A failed init persists, and is reported again. */
   const hal_status_t again = status ? scenario(path) : HAL_OK;
   if (again && !(again == injected && strstr(hal_error_message(), ", init: "))) {
     fprintf(stderr, "%s: again: %s\n", fault, hal_error_message());
@@ -140,7 +140,7 @@ static int run(const char *path, const char *fault, hal_status_t injected) {
   return status ? RUN_INJECTED : RUN_UNTOUCHED;
 }
 
-/* Runs the scenario with failure `format` % n for n = 1, 2, ... Gives how many runs failed as injected. */
+/* Runs the scenario with failure `format` % n for n = 1, 2, ... Returns how many runs failed as injected. */
 static int torture(const char *path, const char *format, hal_status_t injected, int *mistakes) {
   int reported = 0, unnoticed = 0;
   for (int n = 1; n < 1000; n++) {
@@ -156,7 +156,8 @@ static int torture(const char *path, const char *format, hal_status_t injected, 
       reported++;
       unnoticed = 0;
     } else if (result == RUN_UNTOUCHED) {
-      /* Either the HAL got by without that call, or the scenario has fewer calls than n: a row of them ends it. */
+      /* Either the HAL does not depend on that call, or the scenario has fewer calls than n. Several such runs in a
+         row end the loop. */
       if (++unnoticed == 16) break;
     } else {
       fprintf(stderr, "%s with %s: run ended with %d\n", path, fault, result);
@@ -176,7 +177,7 @@ int main(void) {
     const int calls = torture(plugin, "*:%d:DATA_LOSS", INJECTED, &mistakes);
     const int allocations = torture(plugin, "host_malloc:%d", HAL_RESOURCE_EXHAUSTED, &mistakes);
     printf("%s, %s: %d calls and %d allocations failed one by one\n", plugin, layers, calls, allocations);
-    if (calls < 20 || allocations < 5) mistakes++; /* the scenario did not run as it should */
+    if (calls < 20 || allocations < 5) mistakes++; /* the scenario did not run correctly */
   }
   printf("%d mistakes\n", mistakes);
   return mistakes != 0;

@@ -1,6 +1,8 @@
-"""What torch.compile meets in users' programs, each as a case: a function of a device and of how it compiles, that returns tensors.
+"""Features of users' programs that torch.compile must support, each as a case: a function of a device and of a compile
+function, that returns tensors.
 
-As a program, `cases.py DEVICE NAME...`, it runs cases on a device beside the CPU's eager mode, and prints the failed ones as JSON.
+As a program, `cases.py DEVICE NAME...`, it runs cases on a device and in the CPU's eager mode, and prints the failed
+ones as JSON.
 """
 
 import json
@@ -93,7 +95,8 @@ def loop_while(place, compiled):
     return compiled(function)(numbers(place, 6))
 
 
-# Without `fullgraph` torch 2.13 compiles neither of these on the CPU: DataDependentOutputException, as it does not trace `item()` then.
+# Without `fullgraph` torch 2.13 compiles neither of these on the CPU: DataDependentOutputException, as it does not
+# trace `item()` then.
 def scanned(place, compiled):
     function = compiled(lambda x: scan(lambda carry, row: (carry + row, (carry * row).sin()), torch.zeros_like(x[0]), x), fullgraph=True)
     return function(numbers(place, 3, 4))
@@ -206,7 +209,8 @@ CASES = {
 
 
 def judge(name, device):
-    """Runs a case compiled by inductor on a device and in the CPU's eager mode; raises AssertionError where they differ."""
+    """Runs a case compiled by inductor on a device and in the CPU's eager mode; raises AssertionError where they
+    differ."""
     torch._dynamo.reset()
     expected = pytree.tree_leaves(CASES[name]("cpu", eager))
     results = pytree.tree_leaves(CASES[name](device, torch.compile))

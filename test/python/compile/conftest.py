@@ -1,4 +1,4 @@
-"""What the tests of torch.compile, functorch and FakeTensor share."""
+"""Helpers shared by the tests of torch.compile, functorch and FakeTensor."""
 
 import pytest
 import torch

@@ -1,4 +1,5 @@
-"""Compares what FakeTensor says about results with the results: sizes, strides, dtypes and the operands whose storage they share."""
+"""Compares the results that FakeTensor predicts with the real ones: sizes, strides, dtypes and the operands whose
+storage they share."""
 
 import contextlib
 import copy
@@ -50,13 +51,14 @@ def run(operator, operands, fake_mode=None):
 
 
 def difference(operator, operands):
-    """Returns what differs as a text, or None. What FakeTensor cannot describe (results whose sizes depend on data) does not differ."""
+    """Returns what differs as a text, or None. What FakeTensor cannot describe (results whose sizes depend on data)
+    does not differ."""
     try:
-        said = run(operator, operands, FakeTensorMode())
+        predicted = run(operator, operands, FakeTensorMode())
     except (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException):
         return None
     is_so = run(operator, operands)
-    return None if said == is_so else f"FakeTensor {said}, result {is_so}"
+    return None if predicted == is_so else f"FakeTensor {predicted}, result {is_so}"
 
 
 def samples(info, dtype, memory_format, most):
@@ -81,7 +83,8 @@ def differences(info, place, dtype, memory_format, most=12):
 
 
 class Judge(TorchDispatchMode):
-    """Compares each operator that runs, also those that autograd calls. `found` has a text for each operator that differs."""
+    """Compares each operator that runs, also those that autograd calls. `found` has a text for each operator that
+    differs."""
 
     def __init__(self):
         super().__init__()
@@ -91,17 +94,17 @@ class Judge(TorchDispatchMode):
     def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
         operands = (args, kwargs or {})
         leaves = [x for x in pytree.tree_leaves(operands) if is_dense(x)]
-        said = self.said(operator, operands) if leaves and not operator._schema.is_mutable else None
+        predicted = self.predicted(operator, operands) if leaves and not operator._schema.is_mutable else None
         results = operator(*args, **(kwargs or {}))
-        if said is not None:
+        if predicted is not None:
             self.judged.add(operator)
             is_so = describe(results, leaves)
-            if said != is_so:
-                self.found.setdefault(operator, f"{operator}: FakeTensor {said}, result {is_so}")
+            if predicted != is_so:
+                self.found.setdefault(operator, f"{operator}: FakeTensor {predicted}, result {is_so}")
         return results
 
-    def said(self, operator, operands):
-        """Returns what FakeTensor says, or None where it has no rule or the operands are invalid."""
+    def predicted(self, operator, operands):
+        """Returns FakeTensor's prediction, or None if it has no rule or the operands are invalid."""
         try:
             return run(operator, operands, FakeTensorMode())
         except Exception:

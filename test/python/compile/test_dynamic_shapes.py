@@ -1,4 +1,5 @@
-"""torch.compile(dynamic=True) of modules and operators, forward and backward, gives the CPU's results for several sizes.
+"""torch.compile(dynamic=True) of modules and operators, forward and backward, produces the CPU's results for several
+sizes.
 
 The device selects operators and layouts by sizes, which are symbolic while a graph is traced.
 """
@@ -74,9 +75,9 @@ class Calls:
 
 
 def difference_of(case, device, modes):
-    """Returns (what differs or None, the number of sizes).
+    """Returns (the difference or None, the number of sizes).
 
-    The number is 0 where the CPU raises an error, or differs itself when it is compiled.
+    The number is 0 if the CPU raises an error, or differs itself when it is compiled.
     """
     calls = Calls(case)
     if isinstance(expected := on_the_cpu(calls.on, "cpu", calls.function), Exception):

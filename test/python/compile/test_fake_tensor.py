@@ -1,4 +1,5 @@
-"""FakeTensor says of the device's results what is so: torch.compile and export plan memory, layouts and aliases with it."""
+"""FakeTensor predicts the device's results correctly: torch.compile and export plan memory, layouts and aliases with
+it."""
 
 import copy
 
@@ -209,8 +210,8 @@ def test_recurrent_cells_compile_as_one_graph_of_changing_sizes(device, cell, ha
     for ours, theirs in zip(module.parameters(), on_cpu.parameters(), strict=True):
         torch.testing.assert_close(ours.grad.cpu(), theirs.grad)
 
-# What FakeTensor does not implement, for CUDA neither: synchronized batch norm, where the graph is broken, and operators
-# that no traced program calls. This list may only shrink.
+# Operators that FakeTensor does not implement, for CUDA neither: synchronized batch norm, which breaks the graph, and
+# operators that no traced program calls. This list may only shrink.
 NOT_TRACED = {"batch_norm_stats", "batch_norm_gather_stats", "batch_norm_gather_stats_with_counts", "batch_norm_elemt", "batch_norm_backward_reduce",
               "batch_norm_backward_elemt", "_copy_from", "_copy_from_and_resize", "record_stream"}  # fmt: skip
 

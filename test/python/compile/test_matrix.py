@@ -1,7 +1,9 @@
-"""torch.compile's ways on the device as one matrix: each case of cases.py on each kind of device, beside the CPU's eager mode.
+"""The features of torch.compile on the device as one matrix: each case of cases.py on each kind of device, compared
+with the CPU's eager mode.
 
-The devices are `fake` (kernels on the host), `fake` with protected memory and the plugin of five functions (operators one by one), and
-OpenCL (kernels from source). `make test` runs the first column and two cases on each other device, `make test-full` all.
+The devices are `fake` (kernels on the host), `fake` with protected memory and the plugin of five functions (operators
+one by one), and OpenCL (kernels from source). `make test` runs the first column and two cases on each other device,
+`make test-full` all.
 """
 
 import json
@@ -54,6 +56,6 @@ def test_all_cases_on_other_devices(column, tmp_path, run_python):
 
 
 def test_code_of_the_cache_runs_in_another_process(tmp_path, run_python):
-    """What a graph calls under names of ours is there in a process that compiles nothing."""
+    """The operators that a graph calls under the project's names exist in a process that compiles nothing."""
     for _ in range(2):
         check("protected", tmp_path, run_python, SOME)

@@ -1,10 +1,10 @@
-"""vmap, forward-mode AD, double backward and combinations of them give the CPU's results wherever the CPU has any.
+"""vmap, forward-mode AD, double backward and combinations of them produce the CPU's results wherever the CPU has any.
 
-torch has such rules for its own operators. An operator that the device runs in place of several of them must have them,
-too, or must not be selected. The auxiliary results of an operator must have the ranks that these rules expect.
+PyTorch has such rules for its own operators. An operator that the device runs in place of several of them must have
+them, too, or must not be selected. The auxiliary results of an operator must have the ranks that these rules expect.
 
-`make test` runs the basic transforms of all modules and operators but element-wise ones, and the combinations for those
-that the device composes or fuses. `make test-full` runs all.
+`make test` runs the basic transforms of all modules and operators except element-wise ones, and the combinations for
+those that the device composes or fuses. `make test-full` runs all.
 """
 
 import collections

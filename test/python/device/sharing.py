@@ -1,5 +1,5 @@
-"""Scenarios of test_tensor_sharing.py: `sharing.py NAMES START_METHOD`. A process of its own answers what it received; CPU tensors that go the same
-way are the truth."""
+"""Scenarios of test_tensor_sharing.py: `sharing.py NAMES START_METHOD`. Another process replies with the data that it
+received; CPU tensors sent in the same way are the reference."""
 
 import gc
 import os
@@ -17,14 +17,14 @@ TIMEOUT = 60
 
 
 def facts(x):
-    """Returns what another process sees of a tensor, but for its device."""
+    """Returns the properties of a tensor that another process observes, except its device."""
     if x.layout != torch.strided:
         return [str(x.layout), tuple(x.shape), x.to_dense().tolist()]
     return [type(x).__name__, tuple(x.shape), x.stride(), x.storage_offset(), x.dtype, x.requires_grad, x.is_leaf, x.detach().cpu().tolist(), x.untyped_storage().nbytes()]
 
 
 def serve(inbox, outbox):
-    """Answers (what, tensors) until None comes."""
+    """Replies with (what, tensors) until None arrives."""
     held = []
     while (message := inbox.get(timeout=TIMEOUT)) is not None:
         what, value = message
@@ -68,7 +68,7 @@ def serve(inbox, outbox):
 
 
 class Peer:
-    one = None  # of the scenarios that do not end it
+    one = None  # for scenarios that do not end it
 
     @classmethod
     def of(cls, context):
@@ -112,7 +112,7 @@ def refused(function, *words):
 
 
 def trip(context):
-    """Views, dtypes, parameters, and what a tensor is made of, as CPU tensors arrive."""
+    """Views, dtypes, parameters, and tensor metadata must arrive like those of CPU tensors."""
     peer = Peer.of(context)
     base = torch.arange(60.0).reshape(3, 4, 5)
     hosts = [
@@ -122,7 +122,7 @@ def trip(context):
     ]  # fmt: skip
 
     def there(x):
-        """The same tensor on the device: a view of the same place of a storage of its own."""
+        """The same tensor on the device: a view of the same offset in a separate storage."""
         if x.layout != torch.strided or not x.numel() or type(x) is torch.nn.Parameter or x.requires_grad:
             return x.detach().to(KIND).requires_grad_(x.requires_grad) if type(x) is not torch.nn.Parameter else torch.nn.Parameter(x.detach().to(KIND), x.requires_grad)
         whole = torch.empty(0, dtype=x.dtype).set_(x.untyped_storage()).to(KIND)
@@ -140,7 +140,7 @@ def trip(context):
 
 
 def rules(context):
-    """What is refused, and how."""
+    """Rejected operations and their errors."""
     peer = Peer.of(context)
     x = torch.ones(8, device=KIND)
     answer = peer.ask("send back", x)
@@ -184,7 +184,7 @@ def rules(context):
 
 
 def order(context):
-    """The receiver's stream waits for the sender's work, of any stream; events; memory of what was dropped is used again."""
+    """The receiver's stream waits for the sender's work on any stream; events; freed memory is reused."""
     peer = Peer.of(context)
     peer.ask("sum", torch.ones(1, device=KIND))
     for stream in (None, torch.Stream(device=KIND)):
@@ -201,8 +201,8 @@ def order(context):
     assert peer.ask("wait", event) == "Event" and event.query()
 
 
-def lives(context):
-    """Processes that end, in order and by a signal."""
+def exits(context):
+    """Processes that exit normally and by a signal."""
     import torch_backend
 
     peer = Peer(context)
@@ -231,7 +231,7 @@ def lives(context):
     assert module().memory_allocated() == before, "the receiver was killed"
     peer = Peer(context)
     peer.inbox.put(("make", 1 << 10))
-    wait_for(lambda: not peer.outbox.empty(), "it answers")
+    wait_for(lambda: not peer.outbox.empty(), "the reply")
     os.kill(peer.process.pid, signal.SIGKILL)
     peer.process.join(TIMEOUT)
     refused(lambda: peer.outbox.get(timeout=TIMEOUT), f"memory of process {peer.process.pid} cannot be opened", "has ended")
@@ -269,7 +269,7 @@ def loaders(context):
 
 
 def copies(context):
-    """A plugin that shares no memory: copies through host memory, and one note."""
+    """A plugin that cannot share memory: data is copied through host memory, with one warning."""
     with warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("always")
         peer = Peer.of(context)
@@ -289,7 +289,7 @@ def copies(context):
 
 
 def many(context):
-    """10,000 sends: neither memory nor files grow."""
+    """10,000 sends: memory and files must not grow."""
     import torch_backend
 
     peer = Peer.of(context)

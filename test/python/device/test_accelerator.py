@@ -1,4 +1,4 @@
-"""torch.accelerator in full, but for graphs: each function answers for our device as its documentation says."""
+"""All of torch.accelerator except graphs: each function behaves on the device as documented."""
 
 import pytest
 import torch
@@ -54,7 +54,7 @@ def test_streams(module, device):
     assert torch.accelerator.current_stream(1) == module.default_stream(1)
     torch.accelerator.set_stream(stream)
     try:
-        assert torch.accelerator.current_device_index() == 1  # documented: set_stream sets the device, too
+        assert torch.accelerator.current_device_index() == 1  # documented: set_stream also sets the device
         assert torch.accelerator.current_stream() == torch.accelerator.current_stream(f"{device}:1") == stream
     finally:
         torch.accelerator.set_stream(module.default_stream(1))

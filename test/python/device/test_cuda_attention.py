@@ -1,5 +1,6 @@
-"""Attention of the CUDA plugin by cuDNN, on a library of test/doubles that computes the graphs it is given: the CPU's numbers in double precision, in all
-shapes and layouts, forward and backward; what it has no words for is the portable kernels'. Failures of the library: test/hal/cuda/cuda_attention.c."""
+"""Attention of the CUDA plugin by cuDNN, on a mock library that computes the graphs that it receives. Results equal
+those of the CPU in double precision, in all shapes and layouts, forward and backward. The portable kernels run calls
+that the library cannot express. test/hal/cuda/cuda_attention.c tests failures of the library."""
 
 import driver_scripts
 import pytest
@@ -15,14 +16,14 @@ def operands(dtype=torch.float16, batch=2, heads=4, kv_heads=None, queries=5, ke
     shapes = (heads, queries, size), (kv_heads, keys, size), (kv_heads, keys, value_size or size)
     return [torch.randn(batch, *shape).to(dtype) for shape in shapes]
 
-# Tokens in front of heads, as projections give them.
+# Tokens before heads, the layout that projections produce.
 def by_tokens(tensors):
     return [t.transpose(1, 2).contiguous().transpose(1, 2) for t in tensors]
 
 def close(ours, truth, tolerance):
     torch.testing.assert_close(ours.detach().cpu().double(), truth.detach(), rtol=tolerance, atol=tolerance * max(1.0, truth.abs().max().item()))
 
-# A call and its gradients beside the CPU's in double precision.
+# Compares a call and its gradients with the CPU in double precision.
 def check(by_library, tensors, mask=None, tolerance=4e-3, backward=True, wanted=(True, True, True), names=NAMES, **more):
     ours = [alike(t).requires_grad_(backward and flag) for t, flag in zip(tensors, wanted)]
     theirs = [t.double().requires_grad_(backward and flag) for t, flag in zip(tensors, wanted)]
@@ -38,7 +39,7 @@ def check(by_library, tensors, mask=None, tolerance=4e-3, backward=True, wanted=
         for a, b in zip(ours, theirs):
             if b.grad is not None:
                 close(a.grad, b.grad, 3 * tolerance)     # weights are of the short type, too, before they are multiplied
-    answered(names if backward else NAMES[:1], by_library)
+    ran(names if backward else NAMES[:1], by_library)
 """
 
 
@@ -64,7 +65,7 @@ query, key, value = (t[0].to(d) for t in operands())               # without a b
 ops.reset()
 y, *_ = torch.ops.aten._scaled_dot_product_fused_attention_overrideable(query, key, value)
 close(y, F.scaled_dot_product_attention(*(t.cpu().double() for t in (query, key, value))), 4e-3)
-answered(NAMES[:1], True)
+ran(NAMES[:1], True)
 """)
     assert "validate: " not in done.stderr
 
@@ -84,7 +85,7 @@ check(False, [half[0], half[1][:, :1].expand(-1, 4, -1, -1), half[2][:, :1].expa
 wide = operands(size=16)                                           # addresses that are no multiple of 16 bytes
 ops.reset()
 close(F.scaled_dot_product_attention(*(t.to(d)[..., 1:9] for t in wide)), F.scaled_dot_product_attention(*(t[..., 1:9].double() for t in wide)), 4e-3)
-answered(NAMES[:1], False)
+ran(NAMES[:1], False)
 for sizes in ((0, 4, 5, 8), (2, 4, 0, 8)):
     empty = torch.empty(sizes, dtype=torch.float16, device=d)
     assert F.scaled_dot_product_attention(empty, empty, empty).shape == sizes
@@ -93,7 +94,7 @@ ops.reset()
 F.scaled_dot_product_attention(*(t.to(d) for t in half), dropout_p=0.5)
 assert not any(row.plugin for row in ops.report() if row.op in NAMES)
 check(False, [half[0], half[1], half[2]], mask=torch.zeros(5, 7).half())
-# What the library gave forward the portable kernel takes backward: the gradient of a sum repeats.
+# The portable kernel computes the backward pass of the library's result: the gradient of a sum repeats.
 leaves = [t.to(d).requires_grad_() for t in half]
 theirs = [t.double().requires_grad_() for t in half]
 ops.reset()
@@ -106,7 +107,7 @@ assert rows[NAMES[0]].plugin == 1 and rows[NAMES[1]].plugin == 0, rows
 """)
 
 
-def test_with_a_library_that_is_too_old_for_it_the_portable_kernels_compute_and_say_so_when_asked(run):
+def test_with_a_library_that_is_too_old_the_portable_kernels_compute_and_the_log_reports_it(run):
     said = run("check(False, operands(), backward=False)", CUDNN_STAND_IN_VERSION="80907", HAL_LOG="info").stderr
     assert said.count("cuDNN 8.9.7 is too old for it; install 9.0 or later") == 1, said
 
@@ -120,7 +121,7 @@ def test_what_versions_and_devices_do_not_compute_is_the_portable_kernels(run):
     run("check(True, operands(), backward=False)\ncheck(False, operands(), names=NAMES[1:])", CUDA_STAND_IN_CAPABILITY="100", CUDNN_STAND_IN_VERSION="91700")
 
 
-# Of little beside attention: every other kernel is compiled.
+# Tests little besides attention: each other kernel must be compiled.
 BLOCK = """
 class Block(torch.nn.Module):
     def __init__(self):
@@ -144,7 +145,7 @@ def step(net, optimizer, x, target):
 """
 
 
-def test_a_block_trains_as_on_the_cpu_and_coverage_and_profile_say_by_whom(run):
+def test_a_block_trains_as_on_the_cpu_and_coverage_and_profile_name_the_implementation(run):
     run(BLOCK + """
 x, target = torch.randn(2, 6, 16).half(), torch.randn(2, 6, 16).half()
 
@@ -155,10 +156,10 @@ def train(device, dtype):
 
 ops.reset()
 torch.testing.assert_close(train(d, torch.float16), train("cpu", torch.float64), rtol=5e-3, atol=1e-3)
-answered(NAMES, True)
+ran(NAMES, True)
 rows = [row for row in ops.coverage(*NAMES) if row.kind == "native"]
 assert rows
-for row in rows:                                                   # float32: asked for the logarithms' sake, and declined
+for row in rows:                                                   # float32: queried because of the logarithms, and declined
     assert row.by.startswith("plugin") and set(row.plugin) == {"float16", "bfloat16", "float32"}, row
 from torch.profiler import ProfilerActivity, profile
 with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.PrivateUse1]) as result:

@@ -1,5 +1,6 @@
-"""Convolutions and normalisation of batches of the CUDA plugin by cuDNN, on a library of test/doubles that stands in for it: the CPU's numbers in
-all types, layouts and directions; what it has no words for is the portable kernels'. Failures of the library: test/hal/cuda/cuda_dnn.c."""
+"""Convolutions and batch normalization of the CUDA plugin by cuDNN, on a mock library: results equal those of the CPU
+in all types, layouts and directions. The portable kernels run calls that the library cannot express.
+test/hal/cuda/cuda_dnn.c tests failures of the library."""
 
 import driver_scripts
 import pytest
@@ -17,7 +18,7 @@ def wide(t):
 def close(ours, truth, tolerance):
     torch.testing.assert_close(ours.cpu().to(truth.dtype), truth, rtol=tolerance, atol=tolerance * max(1.0, truth.abs().max().item()))
 
-# A call and its gradients of all operands, beside the CPU's; grad: that of the result, which lies as the result does unless it is given.
+# Compares a call and the gradients of all operands with the CPU. grad: the result's gradient; by default it has the layout of the result.
 def check(call, names, by_library, *operands, tolerance=2e-5, lies_as=None, grad=None, backward=True):
     ours = [alike(t).requires_grad_(backward) if isinstance(t, torch.Tensor) else t for t in operands]
     theirs = [wide(t).requires_grad_(backward) if isinstance(t, torch.Tensor) else t for t in operands]
@@ -32,7 +33,7 @@ def check(call, names, by_library, *operands, tolerance=2e-5, lies_as=None, grad
         for a, b in zip(ours, theirs):
             if isinstance(a, torch.Tensor):
                 close(a.grad, b.grad, tolerance)
-    answered(names, by_library)
+    ran(names, by_library)
 
 BOTH = ("convolution_overrideable", "convolution_backward_overrideable")
 NORMS = ("native_batch_norm", "native_batch_norm_backward")
@@ -66,7 +67,7 @@ for wanted in ((True, False, False), (False, True, False), (False, False, True))
     ops.reset()
     for operands in (ours, theirs):
         F.conv2d(*operands).backward(torch.ones(2, 4, 4, 4, device=operands[0].device))
-    answered(BOTH, True)
+    ran(BOTH, True)
     close(ours[wanted.index(True)].grad, theirs[wanted.index(True)].grad, 2e-5)
 """)
     assert "validate: " not in done.stderr
@@ -88,14 +89,14 @@ check(F.conv_transpose3d, BOTH, True, torch.randn(1, 3, 3, 3, 2).permute(0, 4, 1
 odd = torch.randn(x.numel() + 1)
 ops.reset()
 close(F.conv2d(odd.to(d)[1:].view(2, 4, 7, 8), w.to(d)), F.conv2d(odd[1:].view(2, 4, 7, 8), w), 2e-5)
-answered(BOTH[:1], True)
+ran(BOTH[:1], True)
 # One memory as two operands, which lie in it in two ways.
 x, w = torch.randn(2, 4, 5, 5), torch.randn(4, 4, 1, 1)
 backward = lambda x, w: torch.ops.aten.convolution_backward(x.transpose(2, 3), x, w, [4], [1, 1], [0, 0], [1, 1], False, [0, 0], 1, [True] * 3)
 ops.reset()
 for ours, theirs in zip(backward(x.to(d), w.to(d)), backward(x, w)):
     close(ours, theirs, 2e-5)
-answered(BOTH[1:], True)
+ran(BOTH[1:], True)
 """)
     assert "validate: " not in done.stderr
 
@@ -146,7 +147,7 @@ for wanted in ([True, False, False], [False, True, False], [False, False, True])
     assert "validate: " not in done.stderr
 
 
-# Of little beside convolutions and norms: every other kernel is compiled.
+# Tests little besides convolutions and norms: each other kernel must be compiled.
 NETWORK = """
 def network():
     torch.manual_seed(3)
@@ -168,12 +169,12 @@ def train(device, form, steps=4):
 """
 
 
-def test_a_network_trains_as_on_the_cpu_and_coverage_and_profile_say_by_whom(run):
+def test_a_network_trains_as_on_the_cpu_and_coverage_and_profile_name_the_implementation(run):
     run(NETWORK + """
 for form in (torch.contiguous_format, torch.channels_last):
     ops.reset()
     torch.testing.assert_close(train(d, form), train("cpu", form), rtol=1e-3, atol=1e-4)
-    answered(BOTH + NORMS, True)
+    ran(BOTH + NORMS, True)
 for row in ops.coverage(*BOTH, *NORMS):
     if row.kind == "native":
         assert row.by == "plugin, portable" and set(row.plugin) == {"float16", "bfloat16", "float32", "float64"}, row

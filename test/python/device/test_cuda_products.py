@@ -1,5 +1,6 @@
-"""Matrix products of the CUDA plugin by cuBLASLt, on a library of test/doubles that stands in for it: it gives the CPU's numbers in all types,
-layouts and sums; what it cannot do exactly is the portable kernels'; a library that is missing, too old, too new or broken is a sentence."""
+"""Matrix products of the CUDA plugin by cuBLASLt, on a mock library: results equal those of the CPU in all types,
+layouts and sums. The portable kernels run products that the library cannot compute exactly. A missing, too old, too new
+or broken library is reported in one message."""
 
 import driver_scripts
 import pytest
@@ -9,7 +10,7 @@ def check(call, by_library, *tensors, tolerance=1e-5, **more):
     ops.reset()
     expected = call(*tensors, **more)
     torch.testing.assert_close(call(*map(alike, tensors), **more).cpu(), expected, rtol=tolerance, atol=tolerance, equal_nan=True)
-    answered(("mm", "bmm", "addmm", "baddbmm"), by_library)
+    ran(("mm", "bmm", "addmm", "baddbmm"), by_library)
 """
 settings = driver_scripts.cuda_fixture(libraries=True, HAL_LAYERS="validate")
 
@@ -70,7 +71,7 @@ assert bool((gaps[:, :2] == 5).all()) and bool((gaps[:, 6:] == 5).all())
 """)
 
 
-def test_what_the_library_cannot_do_exactly_is_not_asked_of_it(run):
+def test_products_that_the_library_cannot_compute_exactly_do_not_reach_it(run):
     run("""
 a, b = torch.randn(6, 8), torch.randn(8, 4)
 check(torch.mm, False, a.to(torch.complex64), b.to(torch.complex64), tolerance=1e-4)
@@ -105,7 +106,7 @@ def test_a_network_trains_with_it_as_on_the_cpu(run):
         + "\nrows = {row.op: row for row in ops.report()}\nassert rows['addmm'].plugin == rows['addmm'].native > 0, rows")
 
 
-def test_the_coverage_says_that_the_plugin_answers(run):
+def test_the_coverage_reports_that_the_plugin_runs_the_operators(run):
     run("""
 for row in ops.coverage("mm", "bmm", "addmm", "baddbmm"):
     if row.kind == "native":
@@ -122,14 +123,14 @@ assert rows["mm"].native == 1 and rows["mm"].plugin == %d
 """
 
 
-def test_without_the_library_the_portable_kernels_compute_and_say_so_only_when_asked(run):
+def test_without_the_library_the_portable_kernels_compute_and_only_the_info_log_reports_it(run):
     none = {"LD_LIBRARY_PATH": str(driver_scripts.CUDA_LIBRARIES)}
     assert "cuBLAS" not in run(SUM % 0, **none).stderr
     assert "no libcublasLt.so is found" in run(SUM % 0, HAL_LOG="info", **none).stderr
 
 
 @pytest.mark.parametrize(
-    ("setting", "says"),
+    ("setting", "message"),
     [
         ({"CUBLASLT_STAND_IN_VERSION": "110300"}, "is cuBLAS 11.3, too old"),
         ({"CUDA_STAND_IN_VERSION": "12040", "HAL_CUDA_CUBLASLT": "libcublasLt.so.13"}, "is cuBLAS 13.1 of CUDA 13, and the driver is made for CUDA 12.4"),
@@ -138,9 +139,9 @@ def test_without_the_library_the_portable_kernels_compute_and_say_so_only_when_a
         ({"HAL_CUDA_CUBLASLT": "libm.so.6"}, "lacks cublasLtGetProperty"),
     ],
 )
-def test_a_library_that_does_not_serve_is_one_sentence_and_the_portable_kernels_compute(run, setting, says):
+def test_an_unusable_library_is_reported_once_and_the_portable_kernels_compute(run, setting, message):
     stderr = run(SUM % 0 + "torch.bmm(torch.ones(1, 2, 2, device=d), torch.ones(1, 2, 2, device=d))", **setting).stderr
-    assert stderr.count(says) == 1, stderr
+    assert stderr.count(message) == 1, stderr
 
 
 def test_types_that_the_device_lacks_are_the_portable_kernels(run):
@@ -180,7 +181,7 @@ def train(replay):
         x.copy_(torch.full((6, 8), float(i)))
         losses.append((replay or step)())
         losses[-1] = losses[-1].item()
-        torch.randn(1 << 16, device=d)  # whoever takes memory that is free
+        torch.randn(1 << 16, device=d)  # an allocation that reuses free memory
     for p, was in zip(model.parameters(), before):
         p.data.copy_(was)
     return losses

@@ -1,4 +1,4 @@
-"""What the CUDA plugin has of its system, on the stand-ins: memory in the order of streams, and what NVML measures."""
+"""System features of the CUDA plugin on the mock driver: stream-ordered memory, and the sensors of NVML."""
 
 import json
 import os
@@ -12,7 +12,7 @@ SMI = [sys.executable, "-P", "-m", "torch_backend", "smi"]
 settings = driver_scripts.cuda_fixture()
 
 
-# ---- memory in the order of streams ----
+# ---- stream-ordered memory ----
 
 POOLED = """
 import gc
@@ -52,10 +52,10 @@ def test_a_network_trains_on_memory_in_the_order_of_streams_and_its_statistics_a
     run(driver_scripts.train_as_on_the_cpu("nvgpu") + POOLED, HAL_CUDA_POOLED="1")
 
 
-# ---- what NVML measures ----
+# ---- sensors of NVML ----
 
 
-def test_smi_tells_what_nvml_measures_and_starts_no_context(settings, tmp_path):
+def test_smi_reports_the_sensors_of_nvml_and_creates_no_context(settings, tmp_path):
     environment = {**os.environ, **settings, "NVML_STAND_IN": "temperature=41,power=87250,utilization=37,memory_utilization=21,others=1"}
     done = subprocess.run([*SMI, "--json"], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -71,7 +71,7 @@ def test_smi_tells_what_nvml_measures_and_starts_no_context(settings, tmp_path):
     assert "process 100000 has an unknown amount of its memory" in process
 
 
-def test_the_module_tells_what_nvml_measures_in_torch_cudas_units(run):
+def test_the_module_reports_the_sensors_of_nvml_in_torch_cudas_units(run):
     run("""
 import os, torch, torch_backend
 module = torch.nvgpu
@@ -85,7 +85,7 @@ assert f"process {os.getpid():>10d} uses" in module.list_gpu_processes() and "MB
 
 
 @pytest.mark.slow
-def test_without_nvml_the_sentence_says_what_to_install(settings, tmp_path):
+def test_without_nvml_the_message_names_what_to_install(settings, tmp_path):
     libraries = tmp_path / "driver"
     libraries.mkdir()
     for name in ("libcuda.so.1", "libnvrtc.so.13"):

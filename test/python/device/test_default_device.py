@@ -1,4 +1,5 @@
-"""torch.set_default_device and torch.device as a context: what is made without `device=` is made there, and nothing else moves."""
+"""torch.set_default_device and torch.device as a context: tensors created without `device=` are created on it, and
+other tensors are not moved."""
 
 import threading
 
@@ -77,7 +78,7 @@ def test_other_threads_keep_theirs(default_device, device):
     thread = threading.Thread(target=lambda: seen.append(torch.ones(1).device.type))
     thread.start()
     thread.join()
-    assert seen == ["cpu"]  # documented: the default is the thread's
+    assert seen == ["cpu"]  # documented: the default is thread-local
 
 
 def test_the_context_ends_with_an_exception(device):

@@ -94,7 +94,7 @@ def test_an_index_out_of_range_raises_naming_index_and_count(module, device, ind
         calls[use]()
     assert str(index) in str(caught.value) and "2" in str(caught.value)
     assert module.current_device() == 0
-    assert torch.ones(2, device=device).sum().item() == 2  # the process lives on
+    assert torch.ones(2, device=device).sum().item() == 2  # the process continues
 
 
 def test_another_device_type_is_refused(module):
@@ -173,7 +173,7 @@ def test_module_to_keeps_the_identity_of_parameters(device):
     assert all(parameter.device.type == device for parameter in before)
 
 
-def test_counting_and_importing_initialise_no_device(run_python):
+def test_counting_and_importing_initialize_no_device(run_python):
     run_python(
         """
         import torch
@@ -231,8 +231,8 @@ def test_a_forked_child_of_a_user_of_the_device_gets_pytorchs_sentence(run_pytho
     assert done.stdout.count(sentence) == 3
 
 
-def test_peer_access_is_asked_of_the_plugin(module, device):
-    """Of a device and itself torch.cuda says False."""
+def test_peer_access_is_queried_from_the_plugin(module, device):
+    """For a device and itself, torch.cuda returns False."""
     assert module.can_device_access_peer(0, 1) is True and module.can_device_access_peer(0, 0) is False
     assert module.can_device_access_peer(None, f"{device}:1") is True
     for wrong in ((0, 9), (9, 0)):

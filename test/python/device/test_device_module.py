@@ -1,4 +1,4 @@
-"""The names and signatures of torch.fake: those of torch.cuda that programs and libraries rely on."""
+"""The names and signatures of torch.fake: those of torch.cuda that programs and libraries use."""
 
 import importlib
 import inspect
@@ -21,8 +21,8 @@ AMP = ("autocast", "GradScaler", "custom_fwd", "custom_bwd")
 
 
 def parameters(function):
-    """Names, kinds and whether they may be left out, as a caller sees them; none of a builtin, which has no signature."""
-    if inspect.isbuiltin(function):  # torch.cuda._is_in_bad_fork of a build with CUDA, which takes nothing
+    """Names and kinds of parameters, and whether they are optional; empty for a builtin, which has no signature."""
+    if inspect.isbuiltin(function):  # torch.cuda._is_in_bad_fork of a build with CUDA, which has no parameters
         return []
     found = inspect.signature(inspect.unwrap(function)).parameters.values()
     return [(parameter.name, parameter.kind, parameter.default is not parameter.empty) for parameter in found]
@@ -100,7 +100,7 @@ INDEXED = ("synchronize", "get_device_name", "get_device_properties", "get_devic
            "get_rng_state")  # fmt: skip
 
 
-def test_what_the_device_does_not_measure_says_so(module, device):
+def test_unsupported_sensors_raise_an_error(module, device):
     """The fake device has memory and no chip."""
     assert module.device_memory_used() >= module.memory_reserved()
     for name in ("utilization", "memory_usage", "temperature", "power_draw", "clock_rate"):
@@ -152,7 +152,7 @@ WITHOUT_A_DEVICE = """
 
 
 def test_questions_about_state_start_no_device(run_python):
-    """A driver that starts costs seconds and memory, and forbids fork."""
+    """Starting a driver takes seconds and memory, and prevents fork."""
     run_python(
         f"""
         import os, torch

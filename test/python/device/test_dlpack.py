@@ -1,4 +1,4 @@
-"""Tensors cross DLPack without a copy, in both directions, under the device's own name."""
+"""Tensors are exchanged by DLPack without a copy, in both directions, with the device's own name."""
 
 import pytest
 import torch
@@ -93,7 +93,7 @@ def test_the_receivers_stream_waits_for_the_current_one(device, default):
         assert x.clone().tolist() == [7, 7, 7]
 
 
-def test_streams_that_are_none_are_refused(device):
+def test_invalid_streams_are_refused(device):
     x = torch.ones(3, device=device)
     with pytest.raises(NotImplementedError, match="no stream with the native handle 0x4d"):
         x.__dlpack__(stream=77)

@@ -1,12 +1,13 @@
-"""The plugins over vendors' drivers from torch, each on the library of test/doubles that stands in for its driver: portable kernels give the CPU's
-numbers, networks train without a fallback, and compiled kernels are found again by the next process."""
+"""The plugins of vendors' drivers in PyTorch, each on a mock driver. Portable kernels produce the CPU's numbers,
+networks train without a fallback, and the next process finds compiled kernels."""
 
 from collections import namedtuple
 
 import driver_scripts
 import pytest
 
-# Name of the plugin and of its device type; the driver as `info` names it; what loses a device; settings of the device's own forms.
+# Name of the plugin and of its device type; the name of the driver in `info`; the setting that makes a device fail;
+# settings of the device's kernel variants.
 Driver = namedtuple("Driver", "plugin kind settings named library lose forms slow_forms")
 
 DRIVERS = {
@@ -53,18 +54,18 @@ def test_a_lost_device_is_an_error_of_python_and_not_the_processs_end(run, drive
 
 
 @pytest.mark.parametrize("command", ["info", "doctor"])
-def test_the_command_line_says_which_library_was_loaded_from_where(settings, driver, tmp_path, command):
+def test_the_command_line_reports_which_library_was_loaded_from_where(settings, driver, tmp_path, command):
     printed = driver_scripts.run_command(settings, tmp_path, command)
     assert driver.named in printed and (driver.plugin != "npu" or "libze_loader.so" in printed), printed
 
 
 @pytest.mark.parametrize("other", ["fake", "opencl"])
 def test_several_plugins_live_in_one_process(run, driver, other):
-    """Among them one over the driver by which npu's double computes."""
+    """One of them is over the driver that executes the kernels of npu's mock driver."""
     run(driver_scripts.share_a_process(driver.kind), TORCH_BACKEND=f"{driver.plugin},{other}", HAL_FAKE_DEVICES="2", POCL_DEVICES="pthread pthread")
 
 
-def test_it_activates_by_itself_and_is_known_by_its_file_and_its_device_type(run, driver):
+def test_it_activates_automatically_and_is_known_by_its_file_and_its_device_type(run, driver):
     run(driver_scripts.activate_by_itself(driver.kind, driver.plugin))
 
 
@@ -97,8 +98,8 @@ event.synchronize()
 for wrong, error in ((bytes(64), RuntimeError), (b"x", RuntimeError), (b"", RuntimeError)):
     try:
         torch.KIND.Event.from_ipc_handle(1, wrong)
-    except error as said:
-        assert "handle" in str(said) or "process" in str(said), said
+    except error as raised:
+        assert "handle" in str(raised) or "process" in str(raised), raised
     else:
         raise AssertionError(wrong)
 print("met")
@@ -109,7 +110,7 @@ def test_events_are_shared_by_processes(run, driver):
     run(WAITS_FOR_ANOTHER_PROCESS.replace("KIND", driver.kind), THERE=THE_OTHER_PROCESS.replace("KIND", driver.kind))
 
 
-def test_events_that_cannot_be_shared_say_so(run, driver):
+def test_events_that_cannot_be_shared_raise_an_error(run, driver):
     script = """
 import pytest, torch, torch_backend
 with pytest.raises(ValueError, match="do not support timing"):
@@ -129,7 +130,7 @@ assert start.elapsed_time(end) >= 0
     run(script.replace("KIND", driver.kind))
 
 
-# ---- what takes long ----
+# ---- slow tests ----
 
 
 @pytest.mark.slow
@@ -150,5 +151,5 @@ def test_memory_streams_random_numbers_and_pinned_memory_are_as_on_every_device(
 
 
 @pytest.mark.slow
-def test_the_operator_database_gives_the_cpus_results_with_gradients(settings, driver, tmp_path):
+def test_the_operator_database_has_the_cpus_results_with_gradients(settings, driver, tmp_path):
     assert not driver_scripts.run_database(driver.plugin, settings, tmp_path)

@@ -1,4 +1,4 @@
-"""Streams by a vendor's handle, pauses, and the parameters of events."""
+"""Streams of native handles, pauses, and the parameters of events."""
 
 import pytest
 import torch
@@ -37,7 +37,7 @@ def test_a_foreign_handle_is_refused_with_the_cure(device, module):
 
 
 def test_a_pause_is_work_of_the_stream(device, module):
-    """50 ms take the stream 50 ms, and the host nothing."""
+    """A pause of 50 ms blocks the stream for 50 ms, and not the host."""
     if not module.get_device_properties().flags & 4:  # HAL_DEVICE_ASYNC
         pytest.skip("streams run in the calling thread")
     start, end = module.Event(enable_timing=True), module.Event(enable_timing=True)

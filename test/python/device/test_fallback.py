@@ -1,4 +1,5 @@
-"""The fallback: an operator without a kernel gives the CPU's answer on the device's memory, is counted, and never guesses."""
+"""The fallback: an operator without a kernel runs on the CPU with the device's memory, is counted, and returns the
+CPU's result."""
 
 import threading
 
@@ -54,8 +55,8 @@ def test_the_result_is_the_cpus_and_lies_on_the_device(device, run, on_device):
         torch.testing.assert_close(mine.cpu(), other, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize(("setting", "copied"), [("0", False), ("1", True)], ids=["the host may touch it", "the host may not"])
-def test_on_memory_that_the_host_may_touch_nothing_is_copied(run_python, setting, copied):
+@pytest.mark.parametrize(("setting", "copied"), [("0", False), ("1", True)], ids=["host-accessible", "not host-accessible"])
+def test_on_host_accessible_memory_nothing_is_copied(run_python, setting, copied):
     script = """
         import torch
         x = torch.rand(100, device="fake")
@@ -83,7 +84,7 @@ def test_out_is_resized_and_returned(device):
     assert values.tolist() == [1, 2] and indices.tolist() == [1, 0]
 
 
-def test_out_with_room_keeps_its_memory(device):
+def test_a_large_enough_out_keeps_its_memory(device):
     out = torch.empty(10, device=device)
     address = out.data_ptr()
     torch.cumsum(torch.ones(10, device=device), 0, out=out)
@@ -185,7 +186,7 @@ def test_a_result_whose_conjugate_bit_the_kernel_flips(device):
     a, b = torch.randn(3, 3, dtype=torch.complex64), torch.randn(2, 3, dtype=torch.complex64)
     lu, pivots = torch.linalg.lu_factor(a)
     expected = torch.linalg.lu_solve(lu, pivots, b, left=False)
-    assert expected.is_conj()  # or this test shows nothing
+    assert expected.is_conj()  # otherwise this test would check nothing
     ours = torch.linalg.lu_solve(lu.to(device), pivots.to(device), b.to(device), left=False)
     torch.testing.assert_close(ours.cpu().resolve_conj(), expected.resolve_conj())
 
@@ -270,7 +271,7 @@ def test_quantized_tensors_raise(device):
         torch.quantize_per_tensor(x, 0.1, 0, torch.qint8)
 
 
-def test_an_operator_without_any_kernel_says_so(device):
+def test_an_operator_without_any_kernel_raises_an_error(device):
     library = torch.library.Library("torch_backend_test", "DEF")
     library.define("nowhere(Tensor x) -> Tensor")
     with pytest.raises(NotImplementedError, match="torch_backend_test::nowhere.*no kernel"):
@@ -282,13 +283,13 @@ def test_custom_cpu_operators_serve_the_device(device):
 
     @torch.library.custom_op("torch_backend_test::keep", mutates_args=(), device_types="cpu")
     def keep(x: torch.Tensor) -> torch.Tensor:
-        kept.append(x)  # a kernel that holds on to its operand
+        kept.append(x)  # a kernel that keeps a reference to its operand
         return x + 1
 
     x = torch.arange(4.0, device=device)
     assert keep(x).tolist() == [1, 2, 3, 4]
     del x
-    torch.zeros(4, device=device)  # would take the memory, were it free
+    torch.zeros(4, device=device)  # would reuse the memory if it were free
     assert kept[0].tolist() == [0, 1, 2, 3]
 
 
@@ -312,7 +313,7 @@ def test_one_call_leaves_nothing_to_the_next(device):
         layout = (given.is_conj(), given.dtype, tuple(given.shape), given.stride(), given.storage_offset())
         assert seen == [(None, *layout)]
     del given
-    torch.full((1000,), -1.0, device=device)  # would take the memory of what the kernels kept, were it free
+    torch.full((1000,), -1.0, device=device)  # would reuse the memory that the kernels keep if it were free
     for x, view in zip(operands * 3, views):
         assert view is None or view.resolve_conj().equal(x.reshape(-1)[:2])
 
@@ -325,7 +326,7 @@ def test_errors_of_the_cpu_kernel_come_through(device):
     assert torch.cumsum(torch.ones(3, device=device), 0).tolist() == [1, 2, 3]
 
 
-# ---- ledger ----
+# ---- per-operator fallback counters ----
 def test_every_use_is_counted_by_name(device):
     x = torch.ones(3, device=device)
     for _ in range(3):

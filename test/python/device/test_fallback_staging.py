@@ -1,4 +1,5 @@
-"""Where the host cannot touch device memory, the fallback copies what the operands cover, and all else of their storages stays as it is."""
+"""If the host cannot access device memory, the fallback copies only the bytes that the operands cover; the rest of
+their storages is unchanged."""
 
 import pytest
 
@@ -60,7 +61,7 @@ check(lambda x: x[5:15].igamma_(x[900:910]))
 
 
 def test_resized_results(run):
-    """The kernel makes new memory for `out`, whose storage other tensors have, too."""
+    """The kernel allocates new memory for `out`, whose storage is shared with other tensors."""
     run("""
 import warnings
 warnings.simplefilter("ignore")
@@ -91,7 +92,7 @@ check(lambda x: torch.ops.staging.last(x[:2]))
 
 
 def test_the_copies_are_as_large_as_the_views(run):
-    """By time, of a storage of 400 MB: whole copies of it take hundreds of times as long."""
+    """Measures the time on a storage of 400 MB: copying the whole storage would take hundreds of times as long."""
     run("""
 import time
 def seconds(x):

@@ -1,5 +1,6 @@
-"""Each family of portable kernels, in the forms that devices with compilers get: for many threads, where an item is one element or a group's work,
-and for few wide cores. One sample or two of a family, large enough that a launch has several items, against the CPU's numbers."""
+"""Each family of portable kernels, in the variants for devices with compilers: for many threads, where an item is one
+element or the work of a group, and for few wide cores. One or two samples of each family, large enough for several
+items per launch, compared with the CPU."""
 
 import json
 from pathlib import Path
@@ -89,7 +90,8 @@ print(json.dumps(sorted(CASES)))
 """
 
 
-# Plugin and form of its kernels; the first is what `make test` has of them: the form for many threads, on the driver that compiles fastest.
+# Plugin and variant of its kernels. `make test` runs only the first one: the variant for many threads, on the driver
+# that compiles fastest.
 DEVICES = {
     "cuda": (driver_scripts.cuda_settings, {}),
     "opencl-simt": (driver_scripts.opencl_settings, {"HAL_OPENCL_FORM": "simt"}),
@@ -105,6 +107,6 @@ def settings(request, tmp_path_factory):
     return {**make(driver_scripts.kernels(tmp_path_factory, request.param.partition("-")[0])), **form}
 
 
-def test_each_family_of_kernels_gives_the_cpus_numbers(run):
+def test_each_family_of_kernels_produces_the_cpus_numbers(run):
     families = sorted(folder.name for folder in FAMILIES.iterdir() if folder.is_dir())
     assert json.loads(run("").stdout) == families, "a family of hal/ops without a case"

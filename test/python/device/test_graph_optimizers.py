@@ -47,7 +47,7 @@ def test_a_count_on_the_host_is_refused(device, cls, options):
     with pytest.raises(RuntimeError, match=f"{cls.__name__}.*captur"):
         capture(device, optimizer)
     before = parameter.tolist()
-    optimizer.step()  # outside of a capture it works as before
+    optimizer.step()  # outside a capture it works as before
     assert parameter.tolist() != before
 
 

@@ -1,4 +1,4 @@
-"""Graphs: what is captured is recorded and replayed, on the same memory, with new random numbers."""
+"""Graphs: captured work is recorded and replayed, on the same memory, with new random numbers."""
 
 import contextlib
 import gc
@@ -10,7 +10,7 @@ import torch
 
 @pytest.fixture
 def capture(device):
-    """Captures a function on a stream of its own: gives the graph and the function's result."""
+    """Captures a function on a separate stream; returns the graph and the function's result."""
 
     def run(function, **options):
         graph, stream = torch.accelerator.Graph(**options), torch.Stream(device)
@@ -49,7 +49,8 @@ def training_step(model, optimizer, inputs, targets):
 
 def adam(parameters):
     parameters = list(parameters)
-    return torch.optim.Adam(parameters, lr=1e-3, capturable=parameters[0].device.type != "cpu", fused=True)  # torch 2.15 asks for it in a capture
+    # torch 2.15 requires it in a capture
+    return torch.optim.Adam(parameters, lr=1e-3, capturable=parameters[0].device.type != "cpu", fused=True)
 
 
 @pytest.mark.parametrize("optimizer", [lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9), adam], ids=["sgd", "fused adam"])
@@ -68,7 +69,8 @@ def test_a_training_step_is_replayed_with_the_losses_of_the_cpu(device, capture,
         model.to(where)
         steps = optimizer(model.parameters())
         inputs, targets = (value.to(where).clone() for value in batches[0])
-        losses[where] = [training_step(model, steps, inputs, targets).item() for _ in range(3)]  # state of the optimizer exists then
+        # the optimizer's state exists afterwards
+        losses[where] = [training_step(model, steps, inputs, targets).item() for _ in range(3)]
         if where == device:
             graph, loss = capture(lambda: training_step(model, steps, inputs, targets))
         for x, y in batches[1:]:
@@ -82,7 +84,8 @@ def test_a_training_step_is_replayed_with_the_losses_of_the_cpu(device, capture,
 
 
 def test_a_transformer_with_dropout_trains_by_replay(device, capture):
-    """Attention's dropout is drawn in the forward pass and again in the backward pass, from the same numbers."""
+    """Attention's dropout mask is generated in the forward pass and again in the backward pass, from the same numbers.
+    """
     torch.manual_seed(1)
     layer = torch.nn.TransformerEncoderLayer(16, 2, 32, dropout=0.2, batch_first=True).to(device)
     x, weights = torch.randn(3, 5, 16, device=device), torch.randn(3, 5, 16, device=device)
@@ -106,7 +109,7 @@ def test_a_transformer_with_dropout_trains_by_replay(device, capture):
             torch.testing.assert_close(p.grad, gradient, rtol=1e-5, atol=1e-6)
 
 
-def test_each_replay_draws_the_numbers_that_an_eager_call_would(device, capture):
+def test_each_replay_generates_the_numbers_of_an_eager_call(device, capture):
     def draw():
         return torch.rand(1000, device=device), torch.randn(7, device=device), torch.nn.functional.dropout(torch.ones(100, device=device))
 
@@ -121,7 +124,7 @@ def test_each_replay_draws_the_numbers_that_an_eager_call_would(device, capture)
             assert torch.equal(ours, eager)
 
 
-def test_a_generator_of_the_users_lives_as_long_as_the_graph(device, capture):
+def test_a_generator_of_the_users_exists_as_long_as_the_graph(device, capture):
     generator = torch.Generator(device).manual_seed(9)
     graph, drawn = capture(lambda: torch.rand(50, device=device, generator=generator))
     eager = torch.Generator(device).manual_seed(9)
@@ -209,7 +212,7 @@ def test_indexing_and_tables_that_are_uploaded_are_captured(device, capture):
         torch.testing.assert_close(result.cpu(), expected)
 
 
-# ---- what cannot be captured ----
+# ---- calls that cannot be captured ----
 
 IMPOSSIBLE = {
     "item": (lambda x: x.sum().item(), r"item\(\).*page-locked"),
@@ -226,7 +229,7 @@ IMPOSSIBLE = {
 
 
 @pytest.mark.parametrize("what", IMPOSSIBLE)
-def test_what_cannot_be_captured_says_why_and_leaves_the_device_working(device, capture, what):
+def test_calls_that_cannot_be_captured_name_the_reason_and_leave_the_device_working(device, capture, what):
     x = torch.ones(4, device=device)
     function, words = IMPOSSIBLE[what]
     with pytest.raises(RuntimeError, match=words):
@@ -298,7 +301,7 @@ def test_wrong_orders_are_refused(device, capture):
             outer.capture_end()
 
 
-# ---- life ----
+# ---- lifetime ----
 
 
 def test_a_graph_may_capture_again_and_its_memory_comes_back(device, module):
@@ -428,7 +431,7 @@ def test_dumps_name_operators(device, tmp_path):
         graph.debug_dump(str(tmp_path / "missing" / "graph.dot"))
 
 
-def test_capturing_is_told(device, module):
+def test_capturing_is_reported(device, module):
     assert not module.is_current_stream_capturing()
     with module.graph(torch.accelerator.Graph()):
         assert module.is_current_stream_capturing() and torch.accelerator.current_stream().is_capturing()
@@ -479,7 +482,7 @@ def test_gradients_of_graphed_modules_add_up(device, module):
         torch.testing.assert_close(gradient.cpu(), expected)
 
 
-def test_a_graphed_function_takes_and_gives_structures(device, module):
+def test_a_graphed_function_takes_and_returns_structures(device, module):
     def function(pair, scale):
         return {"sum": (pair[0] + pair[1]) * scale, "product": pair[0] * pair[1]}
 

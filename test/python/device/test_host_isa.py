@@ -1,5 +1,5 @@
-"""The setting HAL_HOST_ISA: products of bfloat16 in torch are right in each instruction set, AMX's form on the model of its instructions
-among them, and the log says which is used."""
+"""The setting HAL_HOST_ISA: bfloat16 products are correct in each instruction set, also by AMX on the model of its
+instructions, and the log names the set in use."""
 
 import pytest
 
@@ -41,6 +41,6 @@ def test_products_are_right_in_each_instruction_set(isa, run_python):
         assert lines[0].endswith(f"bfloat16 products of the host use {isa}")
 
 
-def test_a_name_that_is_none_is_one_warning(run_python):
+def test_an_invalid_name_is_one_warning(run_python):
     done = run_python(SCRIPT, timeout=300, TORCH_BACKEND="fake", HAL_HOST_ISA="avx1024")
     assert done.stderr.count("HAL_HOST_ISA=avx1024 is no instruction set") == 1, done.stderr

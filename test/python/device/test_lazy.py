@@ -1,4 +1,4 @@
-"""Lazy mode: work inside record() is put off, fused and queued together, and gives what eager mode gives."""
+"""Lazy mode: work inside record() is deferred, fused and queued together, with the results of eager mode."""
 
 import gc
 import os
@@ -22,7 +22,7 @@ def fresh_metrics():
 
 
 def both(function):
-    """What a function gives eagerly and lazily, on the CPU."""
+    """Returns the results of a function, eager and lazy, on the CPU."""
     eager = function()
     with lazy.record():
         put_off = function()
@@ -32,7 +32,7 @@ def both(function):
 # ---- what runs when ----
 
 
-def test_nothing_is_queued_until_something_asks(device):
+def test_nothing_is_queued_until_a_call_flushes(device):
     x = torch.ones(1000, device=device)
     with lazy.record():
         assert lazy.is_recording()
@@ -45,17 +45,17 @@ def test_nothing_is_queued_until_something_asks(device):
     assert (z == 5).all()
 
 
-@pytest.mark.parametrize("ask", [
+@pytest.mark.parametrize("use", [
     lambda x: x.sum().item(), lambda x: x.cpu(), lambda x: bool((x > 0).any()), lambda x: x.tolist(), lambda x: repr(x),
     lambda x: torch.accelerator.synchronize(), lambda x: torch.accelerator.current_stream().synchronize(), lambda x: torch.Event(x.device).record(),
     lambda x: x.nonzero(), lambda x: x.__dlpack__(), lambda x: lazy.mark_step(), lambda x: lazy.mark_step(x.device, wait=True),
 ], ids=["item", "cpu", "bool", "tolist", "repr", "synchronize", "stream", "event", "nonzero", "dlpack", "mark_step", "wait"])
-def test_what_needs_values_or_the_stream_queues_the_work(device, ask):
+def test_what_needs_values_or_the_stream_queues_the_work(device, use):
     x = torch.ones(100, device=device)
     with lazy.record():
         y = x + 1
         assert lazy.metrics()["pending"] > 0
-        ask(y)
+        use(y)
         assert lazy.metrics()["queued"] > 0
     assert (y == 2).all()
 
@@ -73,7 +73,7 @@ def test_another_stream_sees_what_it_waits_for(device):
     assert (w == 6).all()
 
 
-def test_memory_lent_to_another_stream_is_not_reused_too_early(device):
+def test_memory_used_by_another_stream_is_not_reused_too_early(device):
     side = torch.Stream(device)
     for _ in range(20):
         with lazy.record():
@@ -190,7 +190,7 @@ def test_copies_and_fills_are_operators_of_the_program_and_steps_of_its_kernels(
     torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64, torch.bool,
     torch.uint16, torch.uint32, torch.uint64, torch.complex64, torch.complex128, torch.float8_e4m3fn, torch.float8_e5m2], ids=str)
 @pytest.mark.parametrize("number", [0, 1, 1.75, 100])
-def test_fills_and_copies_give_the_bits_of_the_cpu(device, dtype, number):
+def test_fills_and_copies_have_the_bits_of_the_cpu(device, dtype, number):
     integer = not (dtype.is_floating_point or dtype.is_complex)
     number = int(number) if integer else -number if dtype != torch.float8_e4m3fn else number
     if integer and dtype.is_signed:
@@ -247,20 +247,20 @@ def test_each_compilation_has_its_step_line_and_cause(device):
     assert "strides" in lazy.compilations()[-1].cause
 
 
-def test_lines_of_a_program_in_a_folder_named_like_ours_are_told(device):
+def test_lines_of_a_program_in_a_folder_named_like_the_package_are_reported(device):
     x = torch.ones(8, device=device)
-    code = compile("y = (x.atan() * 7).erfc().sinh()", "/home/somebody/torch_backend/torch/train.py", "exec")
+    code = compile("y = (x.atan() * 7).erfc().sinh()", "/home/user/torch_backend/torch/train.py", "exec")
     names = {"x": x}
     with lazy.record(lines=True):
-        exec(code, names)  # whose result is kept, else nothing is computed
-    assert lazy.compilations()[0].line == "/home/somebody/torch_backend/torch/train.py:1"
+        exec(code, names)  # its result must be used; otherwise it would be eliminated
+    assert lazy.compilations()[0].line == "/home/user/torch_backend/torch/train.py:1"
 
 
-def test_lines_are_told_apart_also_behind_functions_of_torch(device):
+def test_lines_are_distinguished_also_inside_functions_of_torch(device):
     x = torch.ones(8, device=device)
-    first = test_lines_are_told_apart_also_behind_functions_of_torch.__code__.co_firstlineno
+    first = test_lines_are_distinguished_also_inside_functions_of_torch.__code__.co_firstlineno
     with lazy.record(lines=True):
-        for _ in range(3):  # places that were seen before, too
+        for _ in range(3):  # lines that were recorded before, too
             y = torch.nn.functional.softsign(x)
             z = torch.nn.functional.softsign(y)
         text = lazy.text()
@@ -333,13 +333,13 @@ def test_memory_is_flat_over_many_steps_and_each_shape_compiles_once(device):
             lazy.mark_step()
             marks.append((torch.accelerator.memory_allocated(), lazy.metrics()["compiled"]))
     assert marks[99] == marks[499] == marks[999]
-    assert marks[1][1] == marks[48][1] and marks[49][1] == marks[999][1] <= marks[1][1] + 1, "compiled behind the first step of a shape"
+    assert marks[1][1] == marks[48][1] and marks[49][1] == marks[999][1] <= marks[1][1] + 1, "compiled after the first step of a shape"
 
 
 # ---- threads, nesting, errors ----
 
 
-def test_work_of_another_thread_is_put_off_too(device):
+def test_work_of_another_thread_is_deferred_too(device):
     x = torch.zeros(100, device=device)
     with lazy.record():
         for _ in range(10):
@@ -413,7 +413,7 @@ def test_an_exception_inside_keeps_what_was_done_before_it(device):
     assert (x == 1).all()
 
 
-def test_bad_arguments_are_told_at_their_line(device):
+def test_bad_arguments_are_reported_at_their_line(device):
     x = torch.zeros(10, device=device)
     with lazy.record():
         with pytest.raises(RuntimeError, match="size"):
@@ -422,7 +422,7 @@ def test_bad_arguments_are_told_at_their_line(device):
     assert (y == 1).all()
 
 
-def test_a_bad_index_is_told_and_later_work_goes_on(device):
+def test_an_invalid_index_is_reported_and_later_work_runs(device):
     x = torch.randn(10, 3, device=device)
     with lazy.record():
         bad = x.index_select(0, torch.tensor([99]).to(device))
@@ -433,7 +433,7 @@ def test_a_bad_index_is_told_and_later_work_goes_on(device):
     assert torch.equal(y.cpu(), x.cpu() * 2)
 
 
-def test_a_bad_index_is_told_by_an_event_behind_it(device):
+def test_an_invalid_index_is_reported_by_a_later_event(device):
     x = torch.randn(10, 3, device=device)
     event = torch.Event(device)
     with lazy.record():
@@ -488,7 +488,7 @@ def test_garbage_collection_in_a_recording_frees_nothing_that_is_needed(device):
     torch.testing.assert_close(z.cpu(), (x.cpu() + 49).sin() + 1)
 
 
-def test_out_of_memory_is_told_at_its_line_and_later_work_goes_on(run_python):
+def test_out_of_memory_is_reported_at_its_line_and_later_work_runs(run_python):
     run_python("""
         import torch, torch_backend
         from torch_backend import lazy

@@ -1,4 +1,5 @@
-"""torch.autocast("lazy"): operators run in the dtypes of torch's lists, and networks train as under autocast of the device itself."""
+"""torch.autocast("lazy"): operators run in the dtypes of PyTorch's lists, and networks train like under autocast of the
+device itself."""
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ pytestmark = pytest.mark.usefixtures("lazy_type")
 
 
 def operators(where, dtype):
-    """What each kind of operator gives, by a name."""
+    """The results of operators of each kind, by name."""
     a, b, half = torch.full((4, 4), 0.5, device=where), torch.ones(4, 4, device=where), torch.full((4, 4), 0.5, dtype=dtype, device=where)
     wide, count = torch.ones(4, 4, dtype=torch.float64, device=where), torch.ones(4, 4, dtype=torch.int64, device=where)
     return {
@@ -36,7 +37,7 @@ def test_operators_have_the_dtypes_and_values_that_they_have_on_the_device(devic
     assert put_off["mm"].dtype == dtype and put_off["exp"].dtype == put_off["sum"].dtype == torch.float32 and put_off["double"].dtype == torch.float64
 
 
-def test_the_setting_is_told_and_ends_with_its_block():
+def test_the_setting_is_reported_and_ends_with_its_block():
     assert torch.amp.is_autocast_available("lazy") and not torch.is_autocast_enabled("lazy")
     x = torch.ones(2, 2, device="lazy")
     with torch.autocast("lazy"):
@@ -79,7 +80,8 @@ def test_a_checkpointed_part_is_computed_again_in_the_same_dtypes():
 
 @pytest.mark.parametrize("name, rel", [("digits", 1e-5), ("transformer", 1e-3)])
 def test_networks_train_with_the_losses_of_the_devices_own_autocast(device, name, rel):
-    """Where a weight serves twice, its gradients are added in float32 here, and in the lower precision on the device, where torch casts it once for both."""
+    """If a weight is used twice, lazy mode adds its gradients in float32. The device adds them in the lower precision,
+    because PyTorch casts the weight once for both uses."""
 
     def train(where):
         torch.manual_seed(3)

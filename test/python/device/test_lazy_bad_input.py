@@ -1,4 +1,5 @@
-"""What a recording may meet: streams that wait for one another, memory that is asked for from outside, work that fails, loops without an end."""
+"""Special cases of recordings: streams that wait for each other, accesses from outside, work that fails, endless loops.
+"""
 
 import pytest
 import torch
@@ -99,13 +100,13 @@ FAILING = """
 
 
 @pytest.mark.parametrize("number, operator", [(2, "sum"), (4, "cosh")])
-def test_work_that_fails_at_mark_step_is_told_with_operator_and_line(run_python, number, operator):
-    """Backward operators have the forward's line."""
-    told = run_python(FAILING, TORCH_BACKEND="fake", HAL_LAYERS="fault", HAL_FAULT=f"kernel_launch:{number}:RESOURCE_EXHAUSTED").stdout
-    assert operator in told and ":6 failed to launch" in told and "were discarded" in told, told
+def test_work_that_fails_at_mark_step_is_reported_with_operator_and_line(run_python, number, operator):
+    """Backward operators report the line of the forward operator."""
+    output = run_python(FAILING, TORCH_BACKEND="fake", HAL_LAYERS="fault", HAL_FAULT=f"kernel_launch:{number}:RESOURCE_EXHAUSTED").stdout
+    assert operator in output and ":6 failed to launch" in output and "were discarded" in output, output
 
 
-def test_a_bad_index_is_an_index_error_of_whoever_reads_in_both_modes(run_python):
+def test_an_invalid_index_is_an_index_error_of_the_reader_in_both_modes(run_python):
     for asynchronous in (0, 1):
         run_python("""
             import torch, torch_backend
@@ -122,8 +123,8 @@ def test_a_bad_index_is_an_index_error_of_whoever_reads_in_both_modes(run_python
         """, TORCH_BACKEND="fake", HAL_FAKE_ASYNC=asynchronous)
 
 
-def test_what_a_kernel_finds_wrong_is_told_with_the_line(run_python):
-    """Of backward operators it is the forward's."""
+def test_errors_found_by_kernels_are_reported_with_the_line(run_python):
+    """Backward operators report the line of the forward operator."""
     for asynchronous in (0, 1):
         run_python("""
             import torch, torch_backend
@@ -137,7 +138,7 @@ def test_what_a_kernel_finds_wrong_is_told_with_the_line(run_python):
                 index.data.fill_(99)
                 y.sum().backward()
 
-            def told(function):
+            def error_of(function):
                 try:
                     with lazy.record(lines=True):
                         function()
@@ -145,16 +146,16 @@ def test_what_a_kernel_finds_wrong_is_told_with_the_line(run_python):
                         torch.accelerator.synchronize()
                 except Exception as error:
                     return str(error)
-            told_by = [
-                told(lambda: x.gather(0, bad)),  # line 22
-                told(lambda: x[bad]),
-                told(lambda: good // good),
-                told(lambda: torch.nn.functional.nll_loss(x, torch.full((5,), 7, device="fake"))),
-                told(backward),
+            errors = [
+                error_of(lambda: x.gather(0, bad)),  # line 22
+                error_of(lambda: x[bad]),
+                error_of(lambda: good // good),
+                error_of(lambda: torch.nn.functional.nll_loss(x, torch.full((5,), 7, device="fake"))),
+                error_of(backward),
             ]
-            for line, text in zip((22, 23, 24, 25, 9), told_by):
+            for line, text in zip((22, 23, 24, 25, 9), errors):
                 assert f".py:{line}: " in text, (line, text)
-            assert "scatter" in told_by[-1]
+            assert "scatter" in errors[-1]
             assert (x + 1 == 2).all()
         """, TORCH_BACKEND="fake", HAL_FAKE_ASYNC=asynchronous)
 
@@ -173,7 +174,7 @@ def test_a_forked_child_leaves_a_recording_to_the_parent(run_python):
     """, TORCH_BACKEND="fake")
 
 
-def test_operators_one_by_one_where_the_environment_asks(run_python):
+def test_operators_run_one_by_one_if_the_environment_selects_it(run_python):
     run_python("""
         import torch, torch_backend
         from torch_backend import lazy

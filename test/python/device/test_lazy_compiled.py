@@ -1,5 +1,5 @@
-"""Lazy mode on the fake device: groups that the host's compiler makes one kernel of have the bits of eager mode, and so has training; a kernel of
-one's own in the portable dialect runs there."""
+"""Lazy mode on the fake device: groups that the host's compiler compiles to one kernel have the bits of eager mode,
+also in training; a custom kernel in the portable dialect runs there."""
 
 import pytest
 
@@ -14,7 +14,7 @@ from torch_backend import _C, lazy
 torch_backend.use("fake")
 
 
-def settle():
+def compiled_count():
     # no kernel has come for half a second: the compiler is done
     before = -1
     while before != (before := _C.kernel_stats(0)["compiled"]):
@@ -23,7 +23,7 @@ def settle():
 
 
 def bits(results):
-    # which of two NaNs an operation gives is the compiler's choice
+    # if both operands are NaN, the compiler chooses which one is the result
     results = [result.cpu().reshape(-1) for result in results]  # of one stride: results have the CPU's in dimensions of size 1
     return [result.where(result == result, torch.nan if result.is_floating_point() else 0).view(torch.uint8) for result in results]
 """
@@ -68,7 +68,7 @@ for _ in range(2):  # interpreted, in part, and compiled
             results = function(*given)
         for got, want in zip(bits(results), expected):
             assert torch.equal(got, want), (function.__name__, given[0].dtype, given[0].shape)
-    count = settle()
+    count = compiled_count()
 assert count >= 12, count
 """
 
@@ -87,7 +87,7 @@ def train(put_off):
             optimizer.step()
         schedule.step()
         if step == 4:
-            settle()
+            compiled_count()
     return bits([parameter.detach() for parameter in model.parameters()])
 
 

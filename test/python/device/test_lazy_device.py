@@ -1,4 +1,5 @@
-"""The device type "lazy": tensors that are opaque and look contiguous, whose work is put off, and which otherwise do what the device's own do."""
+"""The device type "lazy": tensors that are opaque and look contiguous, whose work is deferred, and which otherwise
+behave like the device's own tensors."""
 
 import copy
 import io
@@ -21,7 +22,7 @@ def test_a_tensor_is_made_printed_and_read():
     assert torch.equal((x + x).cpu(), x.cpu() * 2)
 
 
-def test_work_is_put_off_until_a_step_is_marked():
+def test_work_is_deferred_until_a_step_is_marked():
     lazy.mark_step(wait=True)
     x = torch.ones(100, device="lazy")
     lazy.mark_step()
@@ -204,15 +205,15 @@ def test_without_a_plugin_the_error_names_the_missing_backend_and_the_cure(run_p
 NO_TENSOR = "no tensor of device type 'lazy'; compute it on 'fake"
 
 
-@pytest.mark.parametrize("make, sentence", [
+@pytest.mark.parametrize("make, message", [
     (lambda x: x.to_sparse(), NO_TENSOR), (lambda x: x.to_sparse_csr(), NO_TENSOR), (lambda x: torch.eye(3).to_sparse().to("lazy"), NO_TENSOR),
     (lambda x: torch.sparse_coo_tensor(torch.zeros(1, 2, dtype=torch.int64), torch.ones(2), (3,), device="lazy"), NO_TENSOR),
     (lambda x: torch.sparse_csr_tensor([0, 1], [0], [1.0], device="lazy"), "'lazy:0' device"), (lambda x: torch.quantize_per_tensor(x, 0.1, 0, torch.qint8), "quantized"),
     (lambda x: torch.nested.nested_tensor([torch.ones(2)], device="lazy"), "LazyTensorImpl"),
 ], ids=["coo", "csr", "moved", "coo made", "csr made", "quantized", "nested"])
 @pytest.mark.filterwarnings("ignore")
-def test_tensors_of_other_layouts_are_refused_by_a_sentence(device, make, sentence):
-    with pytest.raises(NotImplementedError, match=sentence.replace("fake", device)) as refused:
+def test_tensors_of_other_layouts_are_refused_with_a_message(device, make, message):
+    with pytest.raises(NotImplementedError, match=message.replace("fake", device)) as refused:
         make(torch.eye(3, device="lazy"))
     assert len(str(refused.value).strip().splitlines()[0]) < 250
 
@@ -241,7 +242,7 @@ def test_the_type_has_a_device_module():
         module.nothing_like_this
 
 
-def test_what_has_no_lazy_tensor_says_so():
+def test_unsupported_tensors_raise_an_error():
     with pytest.raises(NotImplementedError, match="lazy"):
         torch.eye(3, device="lazy").to_sparse()
     with pytest.raises(NotImplementedError, match="strides"):
@@ -261,8 +262,9 @@ def test_gradients_flow_through_views_and_in_place_writes():
     assert F.relu(torch.randn(3, device="lazy"), inplace=True).min() >= 0
 
 
-def test_operators_of_few_tensors_give_the_cpus_numbers_whatever_their_operands_are(device):
-    """Those that go from wrappers to kernels directly, and what makes them go by the stack: other orders, numbers of the CPU, modes, empty tensors."""
+def test_operators_of_few_tensors_produce_the_cpus_numbers_for_all_kinds_of_operands(device):
+    """Operators that go directly from wrappers to kernels, and operands that prevent it: other orders, CPU scalars,
+    modes, empty tensors."""
     operators = [torch.sigmoid, torch.mul, torch.rsub, lambda a, b: torch.add(a, b, alpha=2), lambda a, b: torch.addcmul(a, a, b, value=0.5),
                  lambda a, b: torch.addmm(a, a, b, beta=2, alpha=3), lambda a, b: torch.where(a > 0, a, b), lambda a, b: torch.sub(b, a)]  # fmt: skip
     a, b = torch.randn(4, 4), torch.randn(4, 4)
@@ -271,7 +273,7 @@ def test_operators_of_few_tensors_give_the_cpus_numbers_whatever_their_operands_
         takes = 1 if operator is torch.sigmoid else 2
         for pair in pairs:
             expected = operator(*pair[:takes])
-            # Views are taken of wrappers, too, so that what they wrap lies in another order.
+            # Includes views of wrappers, so that the wrapped tensor has another layout.
             lazily = [one._base.to("lazy").as_strided(one.size(), one.stride(), one.storage_offset()) if one._base is not None else one.to("lazy")
                       for one in pair]  # fmt: skip
             for mode in (torch.no_grad, torch.inference_mode):

@@ -1,4 +1,5 @@
-"""LTC_USE_BF16, LTC_USE_32BIT_LONG and their kind: lazy tensors are computed in narrower dtypes than they say. Each test has a process of its own: the environment decides once."""
+"""LTC_USE_BF16, LTC_USE_32BIT_LONG and similar variables: lazy tensors are computed in narrower dtypes than they
+report. Each test runs in a separate process, because the environment is read once."""
 
 import textwrap
 
@@ -63,7 +64,7 @@ NARROWED = """
 """
 
 
-def test_float_and_double_are_bfloat16_and_say_what_they_are(run):
+def test_float_and_double_are_bfloat16_and_report_their_own_dtypes(run):
     run("expected, bytes_each = ((torch.float32, 4096), (torch.float64, 4096), (torch.bfloat16, 4096)), {torch.float32: 2, torch.float64: 2, torch.bfloat16: 2}\n"
         + textwrap.dedent(NARROWED), LTC_USE_BF16=1)  # fmt: skip
 
@@ -74,7 +75,7 @@ def test_float_is_bfloat16_and_double_float(run, name):
         + textwrap.dedent(NARROWED), **{name: 1})  # fmt: skip
 
 
-def test_without_the_variables_dtypes_are_what_they_say(run):
+def test_without_the_variables_dtypes_are_as_reported(run):
     run("""
         for dtype, reads, size in ((torch.float32, 4097, 4), (torch.float64, 4097, 8), (torch.bfloat16, 4096, 2)):
             x = torch.full((4,), 4096, dtype=dtype, device=device) + 1
@@ -84,7 +85,7 @@ def test_without_the_variables_dtypes_are_what_they_say(run):
     """, LTC_USE_BF16=0)
 
 
-def test_a_network_trains_narrowed_and_is_saved_as_what_it_says(run):
+def test_a_network_trains_narrowed_and_is_saved_in_its_reported_dtype(run):
     run("""
         torch.manual_seed(0)
         net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(288, 5)).to(device)

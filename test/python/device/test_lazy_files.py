@@ -1,4 +1,5 @@
-"""Files of tensors of the device type "lazy": torch.load with map_location, views, the old format, torch.distributed.checkpoint."""
+"""Files of tensors of the device type "lazy": torch.load with map_location, views, the old format,
+torch.distributed.checkpoint."""
 
 import pytest
 import torch
@@ -42,7 +43,7 @@ assert loaded["base"].device.type == "lazy" and loaded["base"].cpu().tolist() ==
 @pytest.mark.parametrize("options", ["", "weights_only=False"])
 @pytest.mark.parametrize("zipped", [True, False])
 def test_tensors_of_pickles_before_torch_0_4(run_python, zipped, options, before):
-    """Such a pickle calls torch._utils._rebuild_tensor itself."""
+    """Such a pickle calls torch._utils._rebuild_tensor directly."""
     run_python(f"""{ENABLE.replace("torch_backend.lazy.device.enable()", "")}
 class Old:
     def __init__(self, tensor):

@@ -1,5 +1,5 @@
-"""Lazy mode runs operators out of their order where they have nothing to do with each other, and those that compute the same once: with
-the results of eager mode."""
+"""Lazy mode reorders independent operators, and runs operators that compute the same value once, with the results of
+eager mode."""
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ def fresh_metrics():
 
 
 def both(function, device):
-    """What a function gives eagerly and lazily, on the CPU, and what was counted of the latter."""
+    """Returns the results of a function, eager and lazy, on the CPU, and the counters of the lazy run."""
     eager = [result.cpu() for result in function(device)]
     lazy.reset_metrics()
     with lazy.record():
@@ -75,7 +75,7 @@ def test_functions_of_the_same_numbers_are_computed_once(device):
     assert both(twice, device)["common"] == 2
 
 
-def test_draws_are_never_the_same(device):
+def test_random_numbers_are_never_the_same(device):
     def draw(device):
         torch.manual_seed(3)
         x = torch.ones(1000, device=device)
@@ -110,7 +110,7 @@ def test_operators_that_update_tensors_of_one_size_are_not_the_same(device, upda
         torch.testing.assert_close(ours.cpu(), cpu)
 
 
-IN_PLACE = {  # of a target, two operands of its size, a row, and places in a dimension of it
+IN_PLACE = {  # a target, two operands of its size, a row, and indices in one of its dimensions
     "addmm_": lambda t, a, b, row, at: t.addmm_(a, b, beta=0.5, alpha=2),
     "addmm.out": lambda t, a, b, row, at: torch.addmm(t, a, b, out=t),
     "addmv_": lambda t, a, b, row, at: t[0].addmv_(a, row),

@@ -1,4 +1,5 @@
-"""Random programs of element-wise operators, in-place writes, views, broadcasts and frees: lazy mode gives the bits of eager mode."""
+"""Random programs of element-wise operators, in-place writes, views, broadcasts and frees: lazy mode produces the bits
+of eager mode."""
 
 import random
 
@@ -39,7 +40,7 @@ STEPS = [
 
 
 def program(seed, where):
-    """The tensors that are alive at the end of a program, on the CPU."""
+    """Returns the tensors that exist at the end of a program, on the CPU."""
     r, generator = random.Random(seed), torch.Generator().manual_seed(seed)
     live = [torch.randn(shape, generator=generator).to(where) for shape in (r.choice(SHAPES[:2]), (48,), *SHAPES)]
     for _ in range(r.randint(5, 60)):
@@ -49,7 +50,7 @@ def program(seed, where):
             continue
         try:
             r.choice(STEPS)(r.choice(full), r, live)
-        except (RuntimeError, IndexError):  # shapes that do not fit: the same in all modes
+        except (RuntimeError, IndexError):  # shapes that do not match: the same in all modes
             live.append(torch.full((48,), 0.5).to(where))
     return [t.cpu() for t in live]
 
@@ -61,7 +62,7 @@ def check(seeds, device, function):
 
 
 @pytest.mark.parametrize("piece", [1, 7, 2**32 - 1])
-def test_put_off_work_gives_the_bits_of_eager_mode(device, piece):
+def test_deferred_work_has_the_bits_of_eager_mode(device, piece):
     def lazily(seed):
         with lazy.record(piece=piece):
             return program(seed, device)
@@ -69,7 +70,7 @@ def test_put_off_work_gives_the_bits_of_eager_mode(device, piece):
     check(range(100 * piece % 977, 100 * piece % 977 + 100), device, lazily)
 
 
-def test_the_lazy_device_gives_the_bits_of_eager_mode(device):
+def test_the_lazy_device_has_the_bits_of_eager_mode(device):
     lazy.device.enable()
     try:
         check(range(5000, 5150), device, lambda seed: program(seed, "lazy"))

@@ -1,4 +1,5 @@
-"""Identical steps of lazy mode have identical programs from the third on, wherever the allocator places their tensors."""
+"""Identical steps of lazy mode have identical programs from the third step on, wherever the allocator places their
+tensors."""
 
 from pathlib import Path
 
@@ -18,7 +19,7 @@ for width, heads, groups, layers, reads in ((64, 4, 2, 3, False), (48, 4, 1, 3, 
     repeated_steps.check(model, lambda model: model.loss(batch), reads=reads)
 """
 
-# A device that is slow at random places is idle at others; blocks of random sizes move what is allocated after them.
+# A random delay makes the device idle at different points; blocks of random sizes move later allocations.
 MOVED = SCRIPT + """
 model, ballast = models.Decoder(layers=2).to("fake"), []
 batch = [part.to("fake") for part in models.batches("decoder", 1, 2)[0]]

@@ -1,4 +1,5 @@
-"""Lazy mode: reductions, softmax and layer norm are steps of the groups of element-wise operators around them, with the bits of eager mode."""
+"""Lazy mode: reductions, softmax and layer norm become steps of the groups of adjacent element-wise operators, with the
+bits of eager mode."""
 
 import itertools
 
@@ -10,8 +11,8 @@ import torch_backend
 from torch_backend import lazy
 
 FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
-# Rows and their length: one row, few and many, the shortest that are reduced as rows, more than one to a block of the device's, longer ones than that,
-# and ones that are reduced in chunks, also of different lengths.
+# Rows and their length: one row, few and many, the shortest that are reduced as rows, several per block of the device,
+# longer ones, and rows that are reduced in chunks, also of different lengths.
 SHAPES = [(1, 40), (3, 32), (1000, 33), (257, 768), (5, 4096), (7, 5000), (2, 20000), (1, 100001), (300000,)]
 
 
@@ -38,7 +39,8 @@ def residual_norm(x, w):
 
 
 def statistics(x, w):
-    """Results beside the first one, in memory that an earlier value had: that is read, or nothing but those."""
+    """Further results of an operator, in memory that an earlier value used: that value is read, or only the results
+    are."""
     first, second = x.float().sum(-1, keepdim=True), x.float().amax(-1, keepdim=True)
     x = (x - first.to(x.dtype) * 0.5).minimum(second.to(x.dtype))
     del first, second
@@ -76,7 +78,7 @@ CHAINS = {
 }
 
 
-# Of float32's functions, compilers of source contract what they are made of as they see fit.
+# For float32 functions, compilers contract the operations differently.
 ROUNDED_OTHERWISE = {"residual_norm", "residual_norm_backward"}
 
 
@@ -85,7 +87,7 @@ def numbers(shape, dtype, seed=0):
 
 
 def fuses_segments():
-    """Only where kernels of the host run: elsewhere groups are element-wise."""
+    """Only if the host runs the kernels: otherwise groups are element-wise."""
     return torch_backend.device_name() == "fake"
 
 
@@ -154,7 +156,7 @@ VIEWS = {
 
 
 @pytest.mark.parametrize("name", VIEWS)
-def test_rows_that_do_not_lie_one_behind_the_other(device, name):
+def test_rows_that_are_not_consecutive_in_memory(device, name):
     def work(x):
         x = x * 1  # a step of the group
         y = VIEWS[name](x)
@@ -175,7 +177,7 @@ def test_rows_that_do_not_lie_one_behind_the_other(device, name):
 
 @pytest.mark.parametrize("seed", range(40))
 def test_random_chains_have_the_bits_of_eager_mode(device, seed):
-    """Values of both widths, in place and not, kept and not, over and over."""
+    """Values of both widths, in place and not, kept and not, repeatedly."""
     shape = [(64, 48), (3, 5, 100), (40, 4097), (1, 70), (2, 9000)][seed % 5]
     dtype = FLOATS[seed // 5 % 4]
 

@@ -1,4 +1,5 @@
-"""Views of lazy tensors in another shape or dtype than the order of their elements allows: copies, to whoever reads and to autograd."""
+"""Views of lazy tensors in a shape or dtype that their element order does not allow: they are copies that behave like
+views for readers and autograd."""
 
 import pytest
 import torch
@@ -92,7 +93,7 @@ LOSSES = {
 
 
 @pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
-def test_gradients_add_up_and_are_scaled_in_place_each_by_itself(loss):
+def test_gradients_accumulate_and_are_scaled_in_place_separately(loss):
     def gradients(where):
         x = torch.arange(6.0).reshape(2, 3).to(where).requires_grad_()
         y = torch.linspace(-1, 1, 6).reshape(3, 2).to(where).requires_grad_()
@@ -107,7 +108,7 @@ def test_gradients_add_up_and_are_scaled_in_place_each_by_itself(loss):
         torch.testing.assert_close(ours, cpu)
 
 
-CONTIGUOUS = {  # whose formulas of gradients make operands contiguous, or ask whether they are
+CONTIGUOUS = {  # whose gradient formulas make operands contiguous, or query whether they are
     "det": lambda x, y: (torch.det(x.t()) * torch.logdet(x @ x.t())).backward(),
     "slogdet": lambda x, y: torch.linalg.slogdet(x.t())[1].backward(),
     "weight_norm": lambda x, y: (y @ torch._weight_norm(x, y[:, :1], 0).t()).square().sum().backward(),

@@ -1,4 +1,4 @@
-"""The caching allocator as torch sees it: statistics, limits, resizing, the profiler."""
+"""The caching allocator in PyTorch's API: statistics, limits, resizing, the profiler."""
 
 import gc
 
@@ -10,7 +10,7 @@ MIB = 1 << 20
 
 @pytest.fixture
 def quiet(module):
-    """Statistics without what earlier tests left behind."""
+    """Resets the statistics of earlier tests."""
     gc.collect()
     module.synchronize()
     module.empty_cache()
@@ -41,7 +41,7 @@ def test_a_freed_block_is_reused_without_the_plugin(quiet, device):
     assert quiet.memory_stats()["num_device_alloc"] == allocations
 
 
-def test_empty_cache_gives_segments_back(quiet, device):
+def test_empty_cache_frees_segments(quiet, device):
     tensor = torch.empty(64 * MIB, dtype=torch.uint8, device=device)
     reserved = quiet.memory_reserved()
     del tensor
@@ -163,7 +163,7 @@ def test_the_profiler_sees_device_memory(device):
     assert 3 * MIB in sizes and -3 * MIB in sizes
 
 
-def test_out_of_memory_raises_torchs_error_and_the_process_lives_on(run_python):
+def test_out_of_memory_raises_torchs_error_and_the_process_continues(run_python):
     done = run_python(
         """
         import torch
@@ -183,15 +183,15 @@ def test_out_of_memory_raises_torchs_error_and_the_process_lives_on(run_python):
         TORCH_BACKEND="fake",
         HAL_FAKE_MEMORY="64M",
     )
-    # What libraries that try again with less look for, under torch's name of the device type.
+    # The text that libraries search for before they retry with a smaller size, with PyTorch's name of the device type.
     assert done.stdout.startswith("FAKE out of memory. Tried to allocate 1.00 GiB on device fake:0;")
     for words in ("Tried to allocate 1.00 GiB", "total 64.00 MiB", "free 48.00 MiB", "allocated 16.00 MiB"):
         assert words in done.stdout
 
 
 @pytest.mark.parametrize("size", [1 << 40, (1 << 62) + 5])
-def test_every_failure_to_allocate_says_out_of_memory_in_torchs_words(size, run_python):
-    """Also of a device type with a name of its own, and of sizes that no device could have."""
+def test_every_failed_allocation_has_torchs_out_of_memory_message(size, run_python):
+    """Also for a device type with its own name, and for sizes that no device could have."""
     done = run_python(
         f"""
         import torch

@@ -1,4 +1,4 @@
-"""Private pools with their options, snapshots of the allocator, and memory without a tensor."""
+"""Private pools with their options, snapshots of the allocator, and allocations without a tensor."""
 
 import pytest
 import torch
@@ -59,7 +59,7 @@ def test_a_snapshot_agrees_with_the_statistics(device, module):
 
 
 def test_torchs_viewer_reads_a_snapshot(device, module):
-    """torch.cuda._memory_viz, to which users give it."""
+    """torch.cuda._memory_viz, to which users pass the snapshot."""
     from torch.cuda import _memory_viz
 
     kept = torch.ones(MiB, device=device)
@@ -129,7 +129,7 @@ def test_memory_without_a_tensor(device, module):
 
 
 def test_memory_without_a_tensor_is_usable(device, module):
-    """As a library uses it: a tensor over the address."""
+    """Like a library: a tensor over the address."""
     address = module.caching_allocator_alloc(16)
     x = torch.arange(4.0, device=device)
     storage = torch._C._construct_storage_from_data_pointer(address, torch.device(device, 0), 16)
@@ -169,7 +169,7 @@ def test_the_fraction_of_memory(run_python):
         assert m.get_per_process_memory_fraction("fake:1") == 0.5 and m.get_per_process_memory_fraction(0) == 1.0
         try:
             torch.empty(40 << 20, dtype=torch.uint8, device="fake:1")
-            raise SystemExit("half of 64 MiB has no room for 40")
+            raise SystemExit("40 MiB do not fit into half of 64 MiB")
         except torch.OutOfMemoryError:
             pass
         torch.empty(40 << 20, dtype=torch.uint8, device="fake:0")

@@ -1,4 +1,4 @@
-"""The asynchronous and the inline mode of the fake device give equal bits."""
+"""The asynchronous and the inline mode of the fake device produce equal bits."""
 
 import os
 import subprocess
@@ -24,14 +24,14 @@ print(digest.hexdigest())
 
 
 def digest_of(**settings):
-    """Trains a network in a process of its own; returns a digest of its loss and parameters."""
+    """Trains a network in a separate process; returns a digest of its loss and parameters."""
     environment = {**os.environ, "TORCH_BACKEND": "fake", **settings}
     done = subprocess.run([sys.executable, "-P", "-c", PROGRAM], env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
 
-def test_training_gives_equal_bits_in_both_modes_and_with_jitter():
+def test_training_has_equal_bits_in_both_modes_and_with_jitter():
     inline = digest_of(HAL_FAKE_ASYNC="0")
     assert len(inline) == 64
     assert digest_of(HAL_FAKE_ASYNC="1") == inline

@@ -1,5 +1,5 @@
-"""What cannot be sent to another process is an error in the process that sends, at once, and never a wait for ever. test_tensor_sharing.py
-has what can."""
+"""A tensor that cannot be sent to another process raises an error in the sending process immediately, and never blocks
+forever. test_tensor_sharing.py tests tensors that can be sent."""
 
 import collections
 import dataclasses
@@ -27,7 +27,7 @@ class Slots:
 
 
 class Hidden:
-    """Holds its tensor where only pickle looks, and catches exceptions meanwhile."""
+    """Holds its tensor where only pickle finds it, and catches exceptions."""
 
     def __init__(self, inner):
         self.inner = inner
@@ -93,7 +93,7 @@ def test_pythons_own_queues_too(device):
 
 
 def test_what_is_no_tensor_of_the_device_goes_through_as_before(device):
-    """Among it what multiprocessing sends in its own way, and what is large: it is sent once."""
+    """Includes objects that multiprocessing sends specially, and large objects: each is sent once."""
     made = torch.ones(1, device=device)
     context = multiprocessing.get_context("fork")
     queue, (left, right) = context.Queue(), context.Pipe()

@@ -1,4 +1,5 @@
-"""Each public name of torch.cuda of the installed torch is in the device module, with its parameters, or stands here with a reason."""
+"""Each public name of torch.cuda of the installed PyTorch is in the device module, with its parameters, or is listed
+here with a reason."""
 
 import importlib
 import inspect
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-# What torch.cuda has for NVIDIA's software alone. The list may only shrink.
+# Names of torch.cuda that only apply to NVIDIA's software. The list may only shrink.
 ABSENT = {
     "CUDAGraph": "the class is torch.accelerator.Graph, here `Graph`",
     "CUDAPluggableAllocator": "memory comes from the plugin; a library cannot supply it",
@@ -30,10 +31,10 @@ ABSENT = {
 }
 MOST_ABSENT = 17
 
-# Parameters and defaults that differ: (name, parameter of torch.cuda): what it is here.
+# Parameters and defaults that differ: (name, parameter of torch.cuda): its counterpart here.
 RENAMED = {("graph", "cuda_graph"): "graph"}
 DEFAULTS = {
-    "device": (("cuda", None), "the current device, where torch.cuda says it by its own type"),
+    "device": (("cuda", None), "the current device, for which torch.cuda uses its own type"),
     "dtype": ((torch.float16, None), "autocast takes torch.get_autocast_dtype, which is float16 unless it is set"),
     "cache_enabled": ((True, None), "autocast takes torch.is_autocast_cache_enabled, which is True unless it is set"),
 }
@@ -74,7 +75,8 @@ def test_the_guide_lists_the_absent_names():
 
 
 def calls(module, part):
-    """(name, function or class of torch.cuda, ours) of what both have and inspect can read."""
+    """Yields (name, function or class of torch.cuda, of the device module) for names that both have and inspect can
+    read."""
     for name in sorted(names(cuda(part)) - set(ABSENT)):
         theirs, own = getattr(cuda(part), name), getattr(ours(module, part), name)
         if callable(theirs) and not inspect.ismodule(theirs):
@@ -85,7 +87,7 @@ def calls(module, part):
 
 
 def difference(name, theirs, own) -> str:
-    """What a call that torch.cuda's parameters allow would find different; "" = nothing."""
+    """Returns how a call that torch.cuda's parameters allow would fail; "" if it would not."""
     place = {parameter: index for index, parameter in enumerate(own)}
     takes_any = any(parameter.kind == parameter.VAR_KEYWORD for parameter in own.values())
     for index, (key, parameter) in enumerate(theirs.items()):
@@ -136,7 +138,7 @@ def test_the_comparison_finds_differences():
 
 
 def test_properties_have_torch_cudas_names(module):
-    """As torch declares them; the declaration lacks some that CUDA builds have."""
+    """As PyTorch declares them; the declaration lacks some that CUDA builds have."""
     declared = re.search(r"\nclass _CudaDeviceProperties:\n((?:    \w+: .*\n)+)", Path(torch._C.__file__).with_name("_C").joinpath("__init__.pyi").read_text())
     theirs = re.findall(r"    (\w+):", declared[1])
     others = ["max_threads_per_block", "regs_per_multiprocessor", "shared_memory_per_block_optin", "pci_bus_id", "pci_device_id", "pci_domain_id"]

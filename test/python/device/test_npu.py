@@ -1,5 +1,5 @@
-"""What the Level Zero plugin has of its own, from torch, on the CPU driver of test/doubles behind the real loader: kernels that travel as SPIR-V,
-packs of them, and what its system tells (test_drivers.py has the rest)."""
+"""Features of the Level Zero plugin in PyTorch, on the CPU driver of test/doubles with the system's loader: kernels
+compiled to SPIR-V, packs of kernels, and the sensors of the system (test_drivers.py tests the rest)."""
 
 import shutil
 from pathlib import Path
@@ -15,8 +15,8 @@ def settings(tmp_path_factory):
     return driver_scripts.npu_settings(driver_scripts.kernels(tmp_path_factory, "npu"))
 
 
-def test_products_and_convolutions_for_many_threads_are_translated_and_give_the_cpus_numbers(run):
-    """In them clang 14 writes "freeze", which llvm-spirv 14 does not know."""
+def test_products_and_convolutions_for_many_threads_are_translated_and_produce_the_cpus_numbers(run):
+    """clang 14 emits "freeze" for them, which llvm-spirv 14 does not support."""
     done = run("""
 import torch, torch_backend
 from torch_backend import fallback
@@ -41,7 +41,7 @@ assert not fallback.report(), fallback.report()
 
 @pytest.mark.slow
 def test_with_a_pack_and_without_a_compiler_a_network_trains_and_nothing_is_compiled(run, settings, tmp_path):
-    """PATH has nothing but the linker of the driver's own compiler."""
+    """PATH contains only the linker that the driver's own compiler needs."""
     plugin, tools = tmp_path / "libhal_npu.so", tmp_path / "bin"
     shutil.copy(Path(torch_backend.__file__).parent / "plugins/libhal_npu.so", plugin)
     tools.mkdir()

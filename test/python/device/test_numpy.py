@@ -1,4 +1,4 @@
-"""NumPy and tensors of the device: the way out is .cpu(), and every error says so."""
+"""NumPy and tensors of the device: users must call .cpu(), and each error names it."""
 
 import numpy
 import pytest
@@ -20,7 +20,7 @@ WAYS = {
 
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS.keys())
-def test_what_needs_the_bytes_on_the_host_says_how(device, way):
+def test_conversions_that_need_host_memory_name_cpu(device, way):
     with pytest.raises(TypeError) as caught:
         way(torch.ones(3, device=device))
     assert str(caught.value) == SENTENCE.format(device)
@@ -28,7 +28,7 @@ def test_what_needs_the_bytes_on_the_host_says_how(device, way):
 
 @pytest.mark.parametrize("view", [lambda x: x, lambda x: x.t(), lambda x: x[:, 1], lambda x: x.conj(), lambda x: x.imag,
                                   lambda x: x.conj().imag, lambda x: x[0].expand(4, 3), lambda x: x[:0]])  # fmt: skip
-def test_force_gives_a_copy_of_every_view(device, view):
+def test_force_returns_a_copy_of_every_view(device, view):
     source = torch.randn(4, 3, dtype=torch.complex64)
     there = source.to(device).requires_grad_()
     array = view(there).numpy(force=True)

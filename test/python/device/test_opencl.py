@@ -1,5 +1,5 @@
-"""The OpenCL plugin from torch, on whatever OpenCL device there is: portable kernels compiled from source give the CPU's numbers, networks
-train without a fallback, and compiled kernels are found again by the next process."""
+"""The OpenCL plugin in PyTorch, on any OpenCL device: portable kernels compiled from source produce the CPU's numbers,
+networks train without a fallback, and the next process finds compiled kernels."""
 
 import json
 import os
@@ -22,7 +22,7 @@ def settings(tmp_path_factory):
 
 @pytest.fixture
 def run_tests(settings, tmp_path):
-    """Runs tests of other files on the OpenCL device; gives what pytest printed."""
+    """Runs tests of other files on the OpenCL device; returns the output of pytest."""
 
     def run(path, *options, timeout=1800, **more):
         return driver_scripts.run_tests("opencl", {**settings, **more}, tmp_path, path, *options, timeout=timeout)
@@ -50,7 +50,7 @@ def train(place, steps=6):
 """
 
 
-SLOW = pytest.mark.slow  # each compiles all kernels anew
+SLOW = pytest.mark.slow  # each compiles all kernels again
 
 
 @pytest.mark.parametrize("memory, form", [("svm-fine", "cpu"), pytest.param("svm-coarse", "cpu", marks=SLOW), pytest.param("buffer", "cpu", marks=SLOW),
@@ -95,7 +95,7 @@ assert not fallback.report(), fallback.report()
 
 @pytest.mark.parametrize("form", [pytest.param("cpu", marks=SLOW), pytest.param("simt", marks=SLOW)])
 def test_convolutions_of_every_dtype_and_order_are_the_cpus(run, form):
-    """Half precision and channels last are read as they lie."""
+    """Half precision and channels last are read without a copy."""
     done = run(CONVOLVE, HAL_OPENCL_FORM=form)
     assert done.returncode == 0, done.stderr[-2000:]
 
@@ -116,7 +116,7 @@ for dtype in (torch.float32, torch.float16, torch.uint8):
             torch.add(x, y, out=into[third:third + n])
             expected = torch.zeros(n + 4, dtype=dtype)
             expected[third:third + n] = a + b
-            check(into, expected, dtype)  # nothing beside it is written
+            check(into, expected, dtype)  # nothing outside it is written
             check(x > y, a > b, dtype), check(torch.where(x > y, x, y), torch.where(a > b, a, b), dtype)
             check(x * 2, a * 2, dtype), check(x.float(), a.float(), dtype), check(x.sum(), a.sum(), dtype)
     if dtype.is_floating_point:
@@ -183,13 +183,13 @@ def train(place, graphed):
 torch.testing.assert_close(train("ocl", True), train("cpu", False), rtol=1e-4, atol=1e-5)
 graph = torch.accelerator.Graph()
 with torch.ocl.graph(graph):
-    drawn = torch.rand(1000, device="ocl")
+    sampled = torch.rand(1000, device="ocl")
 torch.manual_seed(1)
 expected = [torch.rand(1000, device="ocl") for _ in range(2)]
 torch.manual_seed(1)
 for numbers in expected:
     graph.replay()
-    assert torch.equal(drawn, numbers)
+    assert torch.equal(sampled, numbers)
 """
     run(script)
 
@@ -208,7 +208,7 @@ def test_two_plugins_compute_in_one_process_and_copy_among_each_other(run):
     )
 
 
-def test_half_precision_integers_and_complex_numbers_give_the_cpus_numbers(run):
+def test_half_precision_integers_and_complex_numbers_equal_the_cpus(run):
     run(
         """
         import torch
@@ -237,7 +237,7 @@ def test_uniform_numbers_are_those_of_the_fake_device_bit_for_bit(run_python, se
     assert run_python(script.format("ocl"), **settings).stdout == other.stdout
 
 
-def test_a_compiler_that_fails_leaves_the_fallback_and_says_so(run):
+def test_a_compiler_that_fails_leaves_the_fallback_and_a_warning(run):
     done = run(
         """
         import torch
@@ -261,8 +261,8 @@ def test_the_demo_trains(settings, tmp_path):
 
 @pytest.fixture
 def sweep(settings, tmp_path):
-    """Runs the operator database; gives the kinds of the outcomes and what it printed. What differs from the committed lists, which hold
-    few entries with a reason each, fails."""
+    """Runs the operator database; returns the kinds of the outcomes and the output. Differences from the committed
+    lists, which have few entries with a reason each, fail."""
 
     def run(*options):
         command = [sys.executable, "-P", str(OPINFO), "--plugin", "opencl", "--timeout", "400", "--json", str(tmp_path / "o.json"), *options]
@@ -275,7 +275,7 @@ def sweep(settings, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["async", "strict"])
-def test_the_operator_database_gives_the_cpus_results(sweep, mode):
+def test_the_operator_database_has_the_cpus_results(sweep, mode):
     kinds, printed = sweep("--dtype", "float32", "--mode", mode)
     assert kinds.count("wrong") == 0 and kinds.count("crash") == 0
     if mode == "async":
@@ -285,14 +285,14 @@ def test_the_operator_database_gives_the_cpus_results(sweep, mode):
 
 
 @pytest.mark.slow
-def test_compiled_operators_give_the_cpus_results(sweep):
-    """By inductor, an eighth of the database: each entry starts a compiler."""
+def test_compiled_operators_have_the_cpus_results(sweep):
+    """Compiled by inductor, an eighth of the database: each entry starts a compiler."""
     kinds, _ = sweep("--dtype", "float32", "--mode", "compiled", "--every", "8")
     assert kinds.count("pass") >= 83 and not {"wrong", "error", "crash"} & set(kinds)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "complex64", "int64", "bool"])
-def test_the_operator_database_gives_the_cpus_results_in_other_dtypes(sweep, dtype):
+def test_the_operator_database_has_the_cpus_results_in_other_dtypes(sweep, dtype):
     kinds, _ = sweep("--dtype", dtype, "--mode", "async")
     assert kinds.count("crash") == 0 and kinds.count("error") == 0

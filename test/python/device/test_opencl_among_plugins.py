@@ -1,5 +1,5 @@
-"""fake, opencl and a plugin to read ("threads") in one process: each computes, and tensors go from each to each, whatever lies in
-between. Each script runs in a process of its own; the truth is CPU torch."""
+"""fake, opencl and "threads" in one process: each computes, and tensors are copied between all of them, in all layouts.
+Each script runs in a separate process; CPU PyTorch is the reference."""
 
 import textwrap
 from pathlib import Path
@@ -37,7 +37,7 @@ def run(run_python, build_plugin, caches):
     return run
 
 
-# "svm-coarse" differs from "buffer" in little that is looked at here, and each kind compiles its kernels anew.
+# "svm-coarse" behaves almost like "buffer" here, and each kind compiles its kernels again.
 MEMORY = pytest.mark.parametrize("memory", ["svm-fine", "buffer", pytest.param("svm-coarse", marks=pytest.mark.slow)])
 
 
@@ -48,7 +48,7 @@ def test_tensors_of_any_layout_go_from_each_to_each(run, memory):
         base = torch.arange(2 * 3 * 4 * 5.0).reshape(2, 3, 4, 5)
         layouts = {
             "contiguous": lambda t: t,
-            "behind an offset": lambda t: t[1, 1:],
+            "with an offset": lambda t: t[1, 1:],
             "transposed": lambda t: t.transpose(1, 3),
             "every second": lambda t: t[..., ::2],
             "channels last": lambda t: t.contiguous(memory_format=torch.channels_last),
@@ -62,7 +62,7 @@ def test_tensors_of_any_layout_go_from_each_to_each(run, memory):
                 moved = there.to(target, non_blocking=non_blocking)
                 torch.fake.synchronize(source)  # the host looks at it, if the target is the CPU
                 assert moved.device == torch.device(target) and torch.equal(moved.cpu(), truth), (source, target, name)
-                # and into a tensor of another layout, whose neighbours stay as they are
+                # and into a tensor of another layout, whose adjacent elements must not change
                 wide = torch.full((*truth.shape, 2), -1.0, device=target)
                 wide[..., 1].copy_(there, non_blocking=non_blocking)
                 torch.fake.synchronize(source)
@@ -125,7 +125,7 @@ def test_a_copy_waits_for_the_work_of_both_sides(run):
             for _ in range(10):
                 work, far = work + 1, far + 1  # both queues are full
             far.copy_(work, non_blocking=True)
-            work.fill_(-1)  # behind the copy
+            work.fill_(-1)  # after the copy
             back = far * 2
             assert torch.equal(back.cpu(), torch.full((n,), 22.0)), (source, target)
             side = torch.fake.Stream(target)

@@ -1,5 +1,6 @@
-"""The OpenCL device from torch where something runs out or is damaged: tensors beyond the driver's limits, a cache of compiled kernels
-that several processes fill, that is damaged, or that cannot be written. Values stay those of the CPU."""
+"""The OpenCL device in PyTorch with exhausted or damaged resources: tensors beyond the driver's limits, a cache of
+compiled kernels that several processes fill, that is damaged, or that cannot be written. Results must equal those of
+the CPU."""
 
 import os
 import subprocess
@@ -21,7 +22,7 @@ torch.testing.assert_close(torch.where(y > 0, x, -y).sum(1).cpu(), torch.where(b
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory):
-    """Settings with a cache of the driver's own, so that only ours is cold."""
+    """Settings with a warm cache of the driver, so that only the plugin's cache is cold."""
     settings = driver_scripts.opencl_settings(tmp_path_factory.mktemp("kernels"))
     del settings["HAL_CACHE_DIR"]
     return settings
@@ -37,7 +38,7 @@ def test_a_tensor_beyond_the_limits_is_out_of_memory_and_the_device_goes_on(run_
         import torch
         limit = torch.ocl.get_device_properties(0).total_memory
         if limit > 1 << 31:
-            print("no limit")  # of a driver that POCL_MEMORY_LIMIT says nothing to
+            print("no limit")  # a driver that ignores POCL_MEMORY_LIMIT
             raise SystemExit
         for size in (limit // 2, limit * 2, 1 << 45, (1 << 62) - 1):
             try:
@@ -52,14 +53,14 @@ def test_a_tensor_beyond_the_limits_is_out_of_memory_and_the_device_goes_on(run_
                 kept.append(torch.full((limit // 16,), len(kept), dtype=torch.uint8, device="ocl"))
         except torch.OutOfMemoryError:
             assert len(kept) >= 8, len(kept)
-        assert all(bool((tensor[-5:].cpu() == value).all()) for value, tensor in enumerate(kept))  # nobody wrote over another
+        assert all(bool((tensor[-5:].cpu() == value).all()) for value, tensor in enumerate(kept))  # none was overwritten
         del kept
         torch.ocl.empty_cache()
     """
     settings = {**base, "HAL_CACHE_DIR": str(tmp_path), "HAL_OPENCL_MEMORY": memory, "POCL_MEMORY_LIMIT": "1"}
     done = run_python(textwrap.dedent(script) + COMPUTE, timeout=300, **settings)
     if "no limit" in done.stdout:
-        pytest.skip("the driver cannot be told to have little memory")
+        pytest.skip("the driver does not support a memory limit")
 
 
 def test_processes_that_fill_one_cache_and_then_a_damaged_one_compute_right(run_python, base, tmp_path):
@@ -71,7 +72,7 @@ def test_processes_that_fill_one_cache_and_then_a_damaged_one_compute_right(run_
         _, told = process.communicate(timeout=300)
         assert process.returncode == 0, told
     blobs = files_of(folder)
-    assert blobs and not [path for path in blobs if path.suffix != ".blob"], blobs  # nothing half-written is left
+    assert blobs and not [path for path in blobs if path.suffix != ".blob"], blobs  # no partially written file remains
     for number, path in enumerate(blobs):
         data = bytearray(path.read_bytes())
         if number % 3 == 0:
@@ -86,7 +87,7 @@ def test_processes_that_fill_one_cache_and_then_a_damaged_one_compute_right(run_
 
 
 @pytest.mark.parametrize("way", ["a file in its place", "a folder of others"])
-def test_a_cache_that_cannot_be_used_is_told_and_computes_right(run_python, base, tmp_path, way):
+def test_an_unusable_cache_is_reported_and_results_are_correct(run_python, base, tmp_path, way):
     folder = tmp_path / "cache"
     if way == "a file in its place":
         folder.write_text("not a folder")

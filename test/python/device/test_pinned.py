@@ -1,4 +1,4 @@
-"""Pinned host memory: page-locked tensors, copies that do not wait, reuse only behind the work, DataLoader, forks."""
+"""Pinned host memory: page-locked tensors, asynchronous copies, reuse only after the work, DataLoader, forks."""
 
 import gc
 
@@ -10,7 +10,7 @@ MIB = 1 << 20
 
 @pytest.fixture
 def quiet(module):
-    """Statistics of pinned memory without what earlier tests left behind."""
+    """Resets the statistics of pinned memory of earlier tests."""
     gc.collect()
     module.synchronize()
     torch.accelerator.empty_host_cache()
@@ -72,7 +72,7 @@ def test_freed_memory_serves_the_next_tensor_of_its_size_class(quiet):
     assert quiet.host_memory_stats()["num_host_alloc"] == 1
 
 
-def test_empty_host_cache_gives_unused_memory_back(quiet):
+def test_empty_host_cache_frees_unused_memory(quiet):
     held, unused = (torch.empty(MIB, dtype=torch.uint8, pin_memory=True) for _ in range(2))
     del unused
     assert quiet.host_memory_stats()["allocated_bytes.current"] == 2 * MIB
@@ -100,7 +100,7 @@ def test_host_memory_stats_have_torchs_names_and_reset(quiet):
     assert stats["active_bytes.peak"] == MIB and stats["active_bytes.allocated"] == 0 and stats["num_host_alloc"] == 0
 
 
-def test_statistics_ask_no_device_to_start(run_python):
+def test_statistics_initialize_no_device(run_python):
     run_python(
         """
         import torch, torch_backend
@@ -116,8 +116,8 @@ def test_statistics_ask_no_device_to_start(run_python):
 
 # ---- copies ----
 
-# A stream with some time of work in front of what the test enqueues. HAL_FAKE_DELAY pauses before each item for a random
-# time of at most that many microseconds; the sum of 20 hardly leaves its mean, which is 0.4 s.
+# A stream with some time of work before the work that the test enqueues. HAL_FAKE_DELAY pauses before each item for a
+# random time of at most that many microseconds; the sum of 20 pauses is close to its mean, which is 0.4 s.
 BUSY = """
 import torch, torch_backend
 
@@ -153,8 +153,8 @@ for count in (16, 1_000_000):  # below and above what a blocking upload would bu
     )
 
 
-def test_to_cpu_waits_unless_non_blocking_asks_for_a_pinned_result(run_python):
-    """torch makes the result pinned then, as for CUDA."""
+def test_to_cpu_waits_unless_non_blocking_returns_a_pinned_result(run_python):
+    """PyTorch then allocates a pinned result, like for CUDA."""
     run_python(
         BUSY
         + """
@@ -162,7 +162,7 @@ on_device = torch.full((1_000_000,), 3.0, device="fake")
 occupy()
 late = on_device.to("cpu", non_blocking=True)
 assert late.is_pinned() and not stream.query()
-plain = on_device.to("cpu")  # behind it on the stream
+plain = on_device.to("cpu")  # after it on the stream
 assert not plain.is_pinned() and torch.all(plain == 3) and torch.all(late == 3)
 """,
         **DELAYED,
@@ -223,14 +223,15 @@ for count in (16, 1_000_000):
     del source
     target = torch.empty(count)
     target.copy_(on_device, non_blocking=True)
-    assert torch.all(target == 3)  # no synchronisation: it has waited
+    assert torch.all(target == 3)  # no synchronization: it has waited
 """,
         **DELAYED,
     )
 
 
 def test_copies_that_convert_leave_the_operands_free(run_python):
-    """The values go through a temporary on the host, so that pinned operands, too, may change right after."""
+    """The values pass through a temporary buffer on the host, so that pinned operands may also change right after the
+    call."""
     run_python(
         BUSY
         + """
@@ -269,7 +270,7 @@ assert torch.all(on_device.cpu() == 3)
     )
 
 
-def test_the_layers_have_nothing_to_say(run_python):
+def test_the_layers_report_nothing(run_python):
     script = """
         import torch, torch_backend
         pinned = torch.arange(10_000.0).pin_memory()
@@ -288,7 +289,7 @@ def test_the_layers_have_nothing_to_say(run_python):
 # ---- plugins ----
 
 
-def test_a_plugin_without_host_alloc_gives_ordinary_memory_and_says_so(build_plugin, run_python):
+def test_a_plugin_without_host_alloc_returns_ordinary_memory_and_warns(build_plugin, run_python):
     run_python(
         """
         import torch, torch_backend
@@ -331,7 +332,7 @@ def run(workers, context=None, epochs=2):
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_data_loader_gives_pinned_batches(run_python, workers):
+def test_data_loader_returns_pinned_batches(run_python, workers):
     done = run_python(
         f"{LOADER}\nrun({workers})\nstats = torch.fake.host_memory_stats()\nassert stats['num_host_alloc'] < 30, stats\n",
         TORCH_BACKEND="fake",

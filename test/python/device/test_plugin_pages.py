@@ -1,4 +1,4 @@
-"""The programs of docs/plugins run: those of plugins over vendors' drivers on mock drivers, that of protected memory to its report."""
+"""The programs of docs/plugins run: on mock drivers, and the program of protected memory up to its report."""
 
 import os
 import re
@@ -15,7 +15,7 @@ SETTINGS = {"opencl": driver_scripts.opencl_settings, "npu": driver_scripts.npu_
 
 
 def program(page, mark):
-    """Returns the one program of a page with this mark."""
+    """Returns the only program of a page with this mark."""
     (code,) = re.findall(rf"<!-- test: {mark} -->\n```python\n(.*?)```", (PAGES / f"{page}.md").read_text(), re.S)
     return code
 

@@ -14,7 +14,7 @@ ACTIVITIES = [ProfilerActivity.CPU, ProfilerActivity.PrivateUse1]
 
 
 def device_rows(result):
-    """The rows of devices, without those of record_function."""
+    """Returns the rows of devices, except those of record_function."""
     return [event for event in result.events() if event.device_type == DeviceType.PrivateUse1 and not event.is_user_annotation]
 
 
@@ -34,7 +34,7 @@ def rows_of_trace(trace, *categories):
 
 @pytest.fixture(autouse=True)
 def idle(module):
-    """Work of the test before is over: a profile begins with what is submitted in it."""
+    """Work of the previous test is complete: a profile contains only work submitted during it."""
     for index in range(module.device_count()):
         module.synchronize(index)
 
@@ -99,7 +99,7 @@ def test_sums_of_device_time_are_bounded_by_the_profile(device, module):
 
 
 def test_rows_lie_within_the_profile_on_the_host_s_clock(device, module, tmp_path):
-    """A kernel ends after its operator began: host and device times share one clock."""
+    """A kernel ends after its operator began: host and device times use one clock."""
     x = torch.ones(1 << 20, device=device)
     with profile(activities=ACTIVITIES) as result:
         for _ in range(10):
@@ -153,7 +153,8 @@ def test_the_trace_has_devices_and_streams(device, module, tmp_path):
             y.neg()
     trace = trace_of(result, tmp_path)
     rows = rows_of_trace(trace, "kernel")
-    streams = sorted((row["args"]["device"], row["args"]["stream"]) for row in rows)  # of two streams either may begin first
+    # of two streams, either may begin first
+    streams = sorted((row["args"]["device"], row["args"]["stream"]) for row in rows)
     assert streams == [(0, 0), (0, first.stream_id), (1, second.stream_id)]
     assert all(row["pid"] == row["args"]["device"] and row["tid"] == row["args"]["stream"] for row in rows)
     assert all(row["args"]["op"].startswith("neg") and row["args"]["External id"] > 0 for row in rows)
@@ -187,7 +188,7 @@ def test_a_record_function_spans_its_work_on_the_device(device, tmp_path):
 
 
 def test_off_collects_nothing(device, module):
-    """Neither without a profile nor with one of the CPU alone."""
+    """Neither without a profile nor with a profile of the CPU only."""
     x = torch.ones(1000, device=device)
     with profile(activities=ACTIVITIES) as result:
         pass
@@ -197,7 +198,7 @@ def test_off_collects_nothing(device, module):
     with profile(activities=[ProfilerActivity.CPU]) as result:
         x.neg()
     assert device_rows(result) == [] and "aten::neg" in {row.key for row in result.key_averages()}
-    with profile(activities=ACTIVITIES) as result:  # what ran before has left nothing behind
+    with profile(activities=ACTIVITIES) as result:  # earlier work must not leave records
         x.neg()
     assert len(kernels(result)) == 1
 
@@ -259,7 +260,7 @@ def test_an_exception_inside_leaves_a_usable_profiler(device):
 
 
 def test_threads_are_linked_to_their_own_operators(device, module):
-    """Threads that run at once keep their operators' numbers apart."""
+    """Concurrent threads keep the numbers of their operators separate."""
     x = torch.ones(1000, device=device)
 
     def work(operator, count):
@@ -281,7 +282,7 @@ def test_two_devices(device):
     x, y = torch.ones(1000, device=device), torch.ones(1000, device=f"{device}:1")
     with profile(activities=ACTIVITIES) as result:
         for _ in range(3):
-            y.neg()  # nothing waits for device 1 but the profile's end
+            y.neg()  # only the end of the profile waits for device 1
         x.neg()
     assert sorted(row.device_index for row in kernels(result)) == [0, 1, 1, 1]
 
@@ -338,7 +339,7 @@ def test_memory_is_summed_under_its_operator(device):
             x.exp()  # freed at once
     averages = {row.key: row for row in result.key_averages()}
     assert averages["aten::add"].self_device_memory_usage == kept.nbytes == 4 * MIB
-    # A free stands outside of its operator, or in it where both are within the resolution of the clock.
+    # A free is outside its operator, or inside it if both are within the resolution of the clock.
     assert averages["aten::exp"].self_device_memory_usage in range(0, 13 * MIB, 4 * MIB)
     assert "4.00 MB" in result.key_averages().table(sort_by=f"self_{device}_memory_usage")
 
@@ -412,7 +413,7 @@ print(json.dumps([(row.name.split("_")[0], names[row.linked_correlation_id]) for
 
 
 @pytest.mark.parametrize("settings", [{"HAL_FAKE_ASYNC": "0"}, {"HAL_FAKE_ASYNC": "1"}, {"HAL_FAKE_PROTECT": "1"}, {"HAL_FAKE_DELAY": "200"}, {"HAL_LAYERS": "validate"}], ids=lambda settings: "-".join(f"{key}={value}" for key, value in settings.items()))  # fmt: skip
-def test_every_mode_gives_the_same_rows(run_python, settings):
+def test_every_mode_has_the_same_rows(run_python, settings):
     done = run_python(SCRIPT, TORCH_BACKEND="fake", **settings)
     rows = json.loads(done.stdout)
     assert rows[:20] == [["neg", "aten::neg"]] * 20
@@ -425,7 +426,7 @@ def test_lost_rows_are_reported_with_their_number(run_python):
     assert "13 rows are missing" in done.stderr and "schedule" in done.stderr
 
 
-def test_a_device_without_records_says_so(run_python, build_plugin):
+def test_a_device_without_records_warns(run_python, build_plugin):
     plugin = build_plugin("five", "five.c")
     done = run_python(
         """
@@ -444,7 +445,7 @@ def test_a_device_without_records_says_so(run_python, build_plugin):
 
 
 def test_a_profile_of_the_program_s_own_is_not_disturbed(run_python):
-    """hal_profile_start has begun one: torch's has no rows of the device, and says so."""
+    """hal_profile_start has begun a profile: torch.profiler then has no rows of the device, and warns."""
     done = run_python(
         """
         import ctypes
@@ -470,7 +471,7 @@ def test_a_profile_of_the_program_s_own_is_not_disturbed(run_python):
 
 
 def test_a_failure_on_the_device_is_raised_after_the_profile(run_python):
-    """Collecting the rows takes no failure away."""
+    """Collecting the rows must not clear a failure."""
     run_python(
         """
         import torch
@@ -496,9 +497,9 @@ def test_a_failure_on_the_device_is_raised_after_the_profile(run_python):
     )
 
 
-# ---- who answered ----
+# ---- implementations of operators ----
 
-ANSWERS = """
+OWN_EXP = """
 import ctypes, json, sys, torch, torch_backend
 from torch.profiler import ProfilerActivity, profile
 
@@ -511,18 +512,18 @@ def work(x):
 
 
 @pytest.fixture
-def on_answers(run_python, build_plugin):
-    """Runs a script on a plugin with one operator of its own, kernels and records; gives what it prints last."""
+def on_own_exp(run_python, build_plugin):
+    """Runs a script on a plugin with its own operator, kernels and records; returns the last line of its output."""
 
     def run(script):
-        done = run_python(ANSWERS + script, TORCH_BACKEND=build_plugin("answers"), HAL_ALLOW_UNSAFE_PLUGINS=1, HAL_CACHE_DIR="")
+        done = run_python(OWN_EXP + script, TORCH_BACKEND=build_plugin("own_exp"), HAL_ALLOW_UNSAFE_PLUGINS=1, HAL_CACHE_DIR="")
         return json.loads(done.stdout.splitlines()[-1])
 
     return run
 
 
-def test_rows_say_whether_the_plugin_or_a_portable_kernel_answered_and_the_cpu_has_rows_of_its_own(on_answers):
-    rows = on_answers("""
+def test_rows_name_the_plugin_or_a_portable_kernel_and_the_cpu_has_its_own_rows(on_own_exp):
+    rows = on_own_exp("""
 x = torch.ones(8, device="five")
 with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.PrivateUse1]) as result:
     work(x)
@@ -539,9 +540,9 @@ print(json.dumps([kernels, [row.key for row in result.key_averages() if "fallbac
     assert "fallback: aten::_linalg_eigvals" in fallbacks
 
 
-def test_the_hals_records_say_so_too(on_answers):
-    """By hal/profile.h, without torch's profiler."""
-    records = on_answers("""
+def test_the_hals_records_name_the_implementation_too(on_own_exp):
+    """Read by hal/profile.h, without torch.profiler."""
+    records = on_own_exp("""
 from torch_backend import _hal
 hal = _hal.library()
 class Activity(ctypes.Structure):  # hal_profile_activity_t
@@ -573,8 +574,8 @@ print(json.dumps(seen))
     assert "nothing runs" not in {op for op, *_ in records}
 
 
-def test_without_a_profile_nothing_is_kept(on_answers):
-    assert on_answers("""
+def test_without_a_profile_nothing_is_kept(on_own_exp):
+    assert on_own_exp("""
 from torch_backend import _C
 x = torch.ones(8, device="five")
 work(x)

@@ -53,7 +53,7 @@ def test_launches_are_events_of_the_host_and_device_times_those_of_operators(dev
 
 
 def test_operators_are_counted_as_on_the_cpu(device, module):
-    """Compares with the same training steps on CPU torch. Each of these operators launches something in each call."""
+    """Compares with the same training steps on CPU PyTorch. Each of these operators launches a kernel in each call."""
     counts = {}
     computing = ("aten::addmm", "aten::relu", "aten::mm", "aten::threshold_backward", "aten::mse_loss")
     for where in ("cpu", device):
@@ -66,7 +66,7 @@ def test_operators_are_counted_as_on_the_cpu(device, module):
         counts[where] = {row.key: row.count for row in result.key_averages() if row.key in computing}
     assert counts["cpu"] == counts[device] and set(counts[device]) == set(computing)
     trace = Trace(result).check()
-    within = Counter()  # launches of the operator and of those that it calls
+    within = Counter()  # launches of the operator and of the operators that it calls
     for row in trace.launches:
         inner = trace.operator_of(row)
         for operator in trace.operators.values():
@@ -129,7 +129,7 @@ def test_a_pause_of_both_and_a_pause_without_a_profile(device, module):
     with profile(activities=ACTIVITIES) as result:  # a pause ends with its profile
         x.sin()
     assert [row.key for row in result.key_averages() if row.key == f"{device}LaunchKernel"]
-    with profile(activities=ACTIVITIES) as result:  # and one that ends in a pause keeps what was before
+    with profile(activities=ACTIVITIES) as result:  # and a profile that ends in a pause keeps the earlier rows
         x.sin()
         result.toggle_collection_dynamic(False, [ProfilerActivity.PrivateUse1])
         x.cos()
@@ -141,8 +141,8 @@ def test_a_pause_of_both_and_a_pause_without_a_profile(device, module):
 
 
 def test_the_first_profile_with_stacks_imports_nothing_while_it_traces(run_python):
-    """torch keeps no copy of the names of code: rows of modules that a profile imports have names in freed memory. The first
-    record_function of a process, which every optimizer opens, imported one."""
+    """PyTorch keeps no copy of the names of code: rows of modules that a profile imports have names in freed memory.
+    The first record_function of a process, which each optimizer opens, imported one."""
     run_python(
         """
         import torch

@@ -1,4 +1,5 @@
-"""HAL_FAKE_PROTECT=1: the host cannot touch device memory: who tries dies with a report, and the fallback works on staged copies."""
+"""HAL_FAKE_PROTECT=1: the host cannot access device memory: a process that tries is terminated with a report, and the
+fallback works on staged copies."""
 
 import json
 import os
@@ -12,24 +13,24 @@ import without_kernels
 
 PROTECTED = {"TORCH_BACKEND": "fake", "HAL_FAKE_PROTECT": "1", "HAL_FAKE_DEVICES": "2"}
 
-TOUCH = """
+ACCESS = """
 import ctypes, sys, torch
 import torch_backend
 x = torch.ones(1000, device="fake:1")
 torch.fake.synchronize()
 print(hex(x.data_ptr()), flush=True)
-{touch}
+{access}
 """
-TOUCHES = {
+ACCESSES = {
     "read": "ctypes.string_at(x.data_ptr() + 40, 4)",
     "written": "ctypes.memset(x.data_ptr() + 40, 1, 4)",
 }
 
 
 @pytest.mark.parametrize("asynchronous", ["0", "1"])
-@pytest.mark.parametrize("kind, touch", TOUCHES.items(), ids=TOUCHES.keys())
-def test_a_host_access_dies_and_says_device_address_allocation_and_work(run_python, kind, touch, asynchronous):
-    done = run_python(TOUCH.format(touch=touch), check=False, **PROTECTED, HAL_FAKE_ASYNC=asynchronous)
+@pytest.mark.parametrize("kind, access", ACCESSES.items(), ids=ACCESSES.keys())
+def test_a_host_access_dies_and_reports_device_address_allocation_and_work(run_python, kind, access, asynchronous):
+    done = run_python(ACCESS.format(access=access), check=False, **PROTECTED, HAL_FAKE_ASYNC=asynchronous)
     assert done.returncode == -signal.SIGSEGV, done.stderr
     address = int(done.stdout, 16) + 40
     assert "fake: memory of device 1 was " in done.stderr and " by the host" in done.stderr
@@ -42,13 +43,13 @@ def test_a_host_access_dies_and_says_device_address_allocation_and_work(run_pyth
 
 
 def test_the_report_comes_before_pythons_own(run_python):
-    done = run_python(TOUCH.format(touch=TOUCHES["read"]), check=False, arguments=("-X", "faulthandler"), **PROTECTED)
+    done = run_python(ACCESS.format(access=ACCESSES["read"]), check=False, arguments=("-X", "faulthandler"), **PROTECTED)
     assert done.returncode == -signal.SIGSEGV
     assert done.stderr.index("fake: memory of device 1") < done.stderr.index("Fatal Python error: Segmentation fault")
     assert "script.py" in done.stderr  # the line that did it
 
 
-# ---- what the staged fallback must get right: each case gives plain values, compared with the CPU's ----
+# ---- results of the staged fallback: each case produces plain values, compared with the CPU's ----
 CASES = {
     "a result": "torch.cumsum(x, 1)",
     "several results": "torch.sort(x, 1)",
@@ -65,7 +66,7 @@ CASES = {
     "out=": "(torch.cumsum(x, 1, out=out), out)",
     "out= that is a view": "(torch.cumsum(x[0], 0, out=x[:, 1][:3].new_zeros(0)), torch.cumsum(x[0, :3], 0, out=x[:, 3]), x)",
     "out= that must grow": "(torch.cumsum(x, 1, out=small), small, small.untyped_storage().nbytes())",
-    "out= that grows within its storage": "(torch.cumsum(x.view(-1)[:5], 0, out=room[:0]), room)",
+    "out= that grows within its storage": "(torch.cumsum(x.view(-1)[:5], 0, out=large[:0]), large)",
     "out= is an operand": "(torch.cumsum(x, 1, out=x), x)",
     "out= overlaps no operand but shares its storage": "(torch.cumsum(x[0], 0, out=x[1]), x)",
     "several out=": "(torch.sort(x, 1, out=(out, index)), out, index)",
@@ -135,7 +136,7 @@ def values(code):
     c = torch.complex(x.cpu(), x.cpu() + 1).to(where)
     s = torch.sparse_coo_tensor(torch.tensor([[0, 1, 1], [1, 0, 0]]), torch.tensor([2.0, 3.0, 4.0]), (2, 2)).to(where)
     rows = torch.tensor([0, 2], device=where)
-    out, small, room = (torch.full((n,), 9.0, device=where) for n in (12, 2, 20))
+    out, small, large = (torch.full((n,), 9.0, device=where) for n in (12, 2, 20))
     index = torch.zeros(3, 4, dtype=torch.int64, device=where)
     out = out.view(3, 4)
     halves = torch.arange(12.0, device=where)
@@ -144,19 +145,19 @@ def values(code):
 
 torch.manual_seed(0)
 for name, code in json.load(open(sys.argv[1] if len(sys.argv) > 1 else "cases.json")).items():
-    answers = []
+    results = []
     for where in ("fake", "cpu"):
         try:
-            answers.append(values(code))
+            results.append(values(code))
         except Exception as error:
-            answers.append(f"{type(error).__name__}: {error}")
-    print(json.dumps([name, *answers]), flush=True)
+            results.append(f"{type(error).__name__}: {error}")
+    print(json.dumps([name, *results]), flush=True)
 """
 
 
 @pytest.fixture(scope="module", params=[{"HAL_FAKE_ASYNC": "0"}, {"HAL_FAKE_DELAY": "300"}], ids=["inline", "delayed"])
-def answers(request, tmp_path_factory):
-    """{case: (the protected device's answer, the CPU's)}."""
+def results(request, tmp_path_factory):
+    """{case: (the result of the protected device, the CPU's result)}."""
     import subprocess
 
     folder = tmp_path_factory.mktemp("protected")
@@ -170,7 +171,7 @@ def answers(request, tmp_path_factory):
 
 
 def same(ours, theirs):
-    """Equal but for the last digits of numbers."""
+    """Equal except for the last digits of numbers."""
     if isinstance(ours, list) and isinstance(theirs, list):
         return len(ours) == len(theirs) and all(map(same, ours, theirs))
     if isinstance(ours, float) and isinstance(theirs, float):
@@ -179,7 +180,7 @@ def same(ours, theirs):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_staged_fallback_gives_the_cpus_answer_for(answers, case):
-    ours, theirs = answers[case]
+def test_the_staged_fallback_has_the_cpus_result_for(results, case):
+    ours, theirs = results[case]
     assert not isinstance(theirs, str), theirs  # the case itself is wrong
     assert same(ours, theirs), f"{CASES[case]}\ndevice: {ours}\ncpu:    {theirs}"

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 
-def test_the_same_seed_gives_the_same_numbers(device):
+def test_the_same_seed_generates_the_same_numbers(device):
     torch.manual_seed(42)
     first = torch.rand(1000, device=device).cpu()
     second = torch.rand(1000, device=device).cpu()
@@ -34,7 +34,7 @@ def test_the_default_seed_is_torchs(run_python):
 
 
 def test_uniform_numbers_are_philox4x32_10(device):
-    """Against a Philox written down here from the paper's constants (Salmon et al., 2011)."""
+    """Compared with a Philox implementation from the paper's constants (Salmon et al., 2011)."""
 
     def philox(seed, block):
         low, high = 0xD2511F53, 0xCD9E8D57
@@ -147,23 +147,23 @@ def test_fork_rng_restores_the_state(module, device):
 
 
 def test_fork_rng_of_all_devices_of_some_and_of_none(module, device):
-    def draw():
+    def sample():
         return torch.rand(5), torch.rand(5, device=f"{device}:0"), torch.rand(5, device=f"{device}:1")
 
     before = [torch.get_rng_state(), *module.get_rng_state_all()]
     for options, kept in ((dict(devices=range(2)), (0, 1)), (dict(devices=[1], device_type=device), (1,)), (dict(devices=[]), ())):
         with torch.random.fork_rng(**options):
-            draw()
+            sample()
         after = [torch.get_rng_state(), *module.get_rng_state_all()]
         assert torch.equal(after[0], before[0])  # the CPU's always
         assert [torch.equal(after[1 + index], before[1 + index]) for index in (0, 1)] == [index in kept for index in (0, 1)]
         module.set_rng_state_all(before[1:])
     with pytest.raises(KeyError), torch.random.fork_rng(devices=range(2)):
-        draw()
+        sample()
         raise KeyError
     assert all(map(torch.equal, module.get_rng_state_all(), before[1:]))
     with torch.random.fork_rng(enabled=False):
-        draw()
+        sample()
     assert not torch.equal(module.get_rng_state(1), before[2])
 
 
@@ -185,7 +185,7 @@ def test_what_is_no_seed_is_refused(module, seed):
         module.manual_seed(seed)
 
 
-DRAWS = {
+SAMPLERS = {
     "rand": lambda device, generator: torch.rand(64, device=device, generator=generator),
     "randn": lambda device, generator: torch.randn(64, device=device, generator=generator),
     "randint": lambda device, generator: torch.randint(1000, (64,), device=device, generator=generator),
@@ -201,20 +201,20 @@ DRAWS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("draw", DRAWS.values(), ids=DRAWS.keys())
-def test_every_operator_draws_from_the_given_generator_alone(module, device, draw):
+@pytest.mark.parametrize("sample", SAMPLERS.values(), ids=SAMPLERS.keys())
+def test_every_operator_samples_from_the_given_generator_only(module, device, sample):
     generator = torch.Generator(device=device).manual_seed(5)
     before = module.get_rng_state_all()
     state = generator.get_state()
-    first, second = draw(device, generator).cpu(), draw(device, generator).cpu()
+    first, second = sample(device, generator).cpu(), sample(device, generator).cpu()
     assert not torch.equal(first, second) and not torch.equal(generator.get_state(), state)
-    assert torch.equal(draw(device, generator.manual_seed(5)).cpu(), first)
+    assert torch.equal(sample(device, generator.manual_seed(5)).cpu(), first)
     assert all(map(torch.equal, module.get_rng_state_all(), before))
     with pytest.raises(RuntimeError, match="generator"):
-        draw(device, torch.Generator())
+        sample(device, torch.Generator())
 
 
-def test_threads_draw_disjoint_numbers_from_one_generator(device):
+def test_threads_sample_disjoint_numbers_from_one_generator(device):
     """The offset is reserved atomically: no block of Philox is used twice."""
     from concurrent.futures import ThreadPoolExecutor
 
@@ -226,8 +226,9 @@ def test_threads_draw_disjoint_numbers_from_one_generator(device):
 
 @pytest.mark.skipif(not hasattr(torch.Generator, "philox_state"), reason="torch has Generator.philox_state from 2.14 on")
 @pytest.mark.parametrize("increment, blocks", [(0, 0), (1, 1), (4, 1), (6, 2), (4096, 1024)])
-def test_philox_state_reserves_numbers_that_nothing_else_draws(device, increment, blocks):
-    """In torch's words: (seed, offset, 0) as int64 of the host; the offset counts numbers and goes on by whole blocks of four."""
+def test_philox_state_reserves_numbers_that_no_other_call_generates(device, increment, blocks):
+    """As in PyTorch: (seed, offset, 0) as int64 of the host. The offset counts numbers and advances by whole blocks of
+    four."""
     generator = torch.Generator(device).manual_seed(2**63 + 5)
     torch.rand(12, device=device, generator=generator)
     before = generator.get_offset()

@@ -1,5 +1,5 @@
-"""Several plugins in one process under one device type: "fake" (kernels, streams), "five" (five functions, no streams) and "later"
-(streams that really run later, operators by fallback). Each script runs in a process of its own."""
+"""Several plugins in one process with one device type: "fake" (kernels, streams), "five" (five functions, no streams)
+and "later" (asynchronous streams, operators by fallback). Each script runs in a separate process."""
 
 import textwrap
 
@@ -50,7 +50,7 @@ def test_copies_between_all_devices(run_three, layers):
 
 
 def test_a_copy_waits_for_the_work_of_both_sides(run_three):
-    """Each step of "later" begins 20 ms after it was queued: whoever does not wait sees the old numbers."""
+    """Each step of "later" begins 20 ms after it was queued: a reader that does not wait sees the old numbers."""
     run_three(
         """
         for turn in range(5):
@@ -126,9 +126,9 @@ def test_memory_is_kept_apart(run_three):
         del kept[FIVE]
         torch.fake.empty_cache()
         assert torch.fake.memory_reserved(FIVE) == 0 and torch.fake.memory_allocated(LATER) == 1 << 20
-        lent = torch.ones(1000, device=FAKE)  # used by a stream of another plugin
-        lent.record_stream(torch.fake.Stream(LATER))
-        del lent
+        shared = torch.ones(1000, device=FAKE)  # used by a stream of another plugin
+        shared.record_stream(torch.fake.Stream(LATER))
+        del shared
         torch.fake.synchronize(4)
         """
     )
@@ -250,7 +250,7 @@ def test_one_plugin_failing_leaves_the_others(run_python, build_plugin):
     )
 
 
-def test_an_asynchronous_failure_of_one_plugin_is_told_once(run_three):
+def test_an_asynchronous_failure_of_one_plugin_is_reported_once(run_three):
     run_three(
         """
         host = torch.ones(10)
@@ -268,7 +268,7 @@ def test_an_asynchronous_failure_of_one_plugin_is_told_once(run_three):
     )
 
 
-def test_a_plugin_left_out_of_a_list_is_told_and_the_others_live(run_python, build_plugin):
+def test_a_skipped_plugin_of_a_list_is_reported_and_the_others_work(run_python, build_plugin):
     done = run_python(
         """
         import torch, torch_backend
@@ -280,7 +280,7 @@ def test_a_plugin_left_out_of_a_list_is_told_and_the_others_live(run_python, bui
         TORCH_BACKEND=f"fake,nonsense,{build_plugin('five')}",
         HAL_FAKE_DEVICES=1,
     )
-    assert done.stderr.count("plugin 'nonsense' was not found") == 1  # told once
+    assert done.stderr.count("plugin 'nonsense' was not found") == 1  # reported once
 
 
 def test_the_first_plugin_names_the_device_type(run_python, build_plugin):

@@ -1,4 +1,4 @@
-"""Streams and events: torch's generic ones and the functions of torch.fake."""
+"""Streams and events: PyTorch's generic classes and the functions of torch.fake."""
 
 import os
 
@@ -9,7 +9,7 @@ asynchronous = pytest.mark.skipif(os.environ.get("HAL_FAKE_ASYNC") == "0", reaso
 
 
 def long_work(device, rounds=30):
-    """Queues work that takes long against a query."""
+    """Queues work that runs long compared with a query."""
     matrix = torch.full((512, 512), 1e-3, device=device)
     for _ in range(rounds):
         matrix = matrix @ matrix
@@ -25,7 +25,7 @@ def test_the_default_stream_is_current_at_first_and_has_id_zero(module, device):
 def test_new_streams_differ_until_the_pool_is_used_up(module, device):
     streams = {torch.Stream(device=device).stream_id for _ in range(32)}
     assert len(streams) == 32 and 0 not in streams
-    assert torch.Stream(device=device).stream_id in streams  # round robin, as c10's CUDA pool
+    assert torch.Stream(device=device).stream_id in streams  # round robin, like c10's CUDA pool
 
 
 def test_priorities_come_from_different_pools(device):
@@ -73,7 +73,7 @@ def test_current_streams_are_per_thread(module, device):
 @asynchronous
 def test_an_event_is_not_done_before_the_work_in_front_of_it(module, device):
     event = module.Event()
-    assert event.query()  # never recorded counts as done
+    assert event.query()  # an event that was never recorded is complete
     with module.stream(module.Stream(device=device)) as _:
         result = long_work(device)
         event.record()
@@ -150,7 +150,7 @@ def test_an_event_is_waited_for_across_devices(module, device):
 
 
 def test_memory_freed_on_one_stream_is_not_reused_under_another_that_uses_it(module, device):
-    """record_stream: without it the block would be overwritten while `side` still reads it."""
+    """Without record_stream, the block would be overwritten while `side` still reads it."""
     side = module.Stream(device=device)
     for _ in range(10):
         value = torch.full((1 << 18,), 1.0, device=device)
@@ -165,7 +165,7 @@ def test_memory_freed_on_one_stream_is_not_reused_under_another_that_uses_it(mod
         assert total.item() == 1 << 18
 
 
-def test_native_handle_answers(module, device):
+def test_native_handle_is_returned(module, device):
     assert isinstance(module.Stream(device=device).native_handle, int)
 
 
@@ -185,7 +185,7 @@ def test_backward_runs_on_the_streams_of_the_forward(module, device):
 
 
 def test_streams_and_events_are_torchs_generic_ones(module, device):
-    """What torch.Stream and torch.Event document, without a word of torch.fake."""
+    """The documented behavior of torch.Stream and torch.Event, without torch.fake."""
     stream = torch.Stream(device=f"{device}:1", priority=-1)
     assert (stream.device, stream.device_index, stream.device_type) == (torch.device(device, 1), 1, int(torch._C._autograd.DeviceType.PrivateUse1))
     assert stream == torch.Stream(stream_id=stream.stream_id, device_index=1, device_type=stream.device_type)
@@ -215,7 +215,7 @@ def test_times_of_events_that_are_not_there_are_refused(module, device):
     assert start.elapsed_time(end) >= 0
 
 
-def test_events_cannot_be_shared_between_processes_and_say_so(device):
+def test_events_without_interprocess_cannot_be_shared(device):
     event = torch.Event(device=device, interprocess=True)
     event.record()
     with pytest.raises(NotImplementedError, match="ipc"):
@@ -231,7 +231,7 @@ def test_a_stream_of_another_device_type_is_refused(module, device):
 
 
 @pytest.mark.parametrize("wrong", ["x", 3, object()])
-def test_what_is_no_stream_is_refused(module, wrong):
+def test_an_invalid_stream_is_refused(module, wrong):
     with pytest.raises(TypeError):
         module.set_stream(wrong)
     with pytest.raises((TypeError, AttributeError)):

@@ -1,4 +1,5 @@
-"""set_sync_debug_mode: operators that make the host wait for a device warn, or raise in place of the wait; explicit waits do not."""
+"""set_sync_debug_mode: operators that make the host wait for a device warn, or raise before the wait; explicit waits do
+not."""
 
 import warnings
 
@@ -13,7 +14,7 @@ def mode(module):
 
 
 def waits(device):
-    """What CUDA reports, too, and fallbacks, which CUDA does not have."""
+    """Calls that CUDA also reports, and fallbacks, which CUDA does not have."""
     x = torch.arange(6.0, device=device).reshape(2, 3) + 1
     pinned, pageable = torch.ones(1 << 16).pin_memory(), torch.ones(1 << 16)
     return {

@@ -1,4 +1,5 @@
-"""Tensors of the device that processes share, in both modes of the fake device and with protected memory. sharing.py has the scenarios."""
+"""Tensors of the device that processes share, in both modes of the fake device and with protected memory. sharing.py
+contains the scenarios."""
 
 import os
 import subprocess
@@ -25,7 +26,7 @@ def test_round_trips_rules_and_order():
 
 
 def test_processes_that_end():
-    run("lives", **MODES["protected"])
+    run("exits", **MODES["protected"])
 
 
 def test_a_plugin_without_ipc(build_plugin):
@@ -36,10 +37,10 @@ def test_a_plugin_without_ipc(build_plugin):
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
 def test_all_scenarios_in_all_modes(mode, method):
-    run("trip,rules,order,lives,loaders", method, timeout=400, **MODES[mode])
+    run("trip,rules,order,exits,loaders", method, timeout=400, **MODES[mode])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
-def test_ten_thousand_sends_leave_nothing_behind(mode):
+def test_ten_thousand_sends_leak_nothing(mode):
     run("many", timeout=600, **MODES[mode])

@@ -1,4 +1,4 @@
-"""Typed tensors and storages, torch.fake.FloatTensor and the like, beside torch's own for the CPU."""
+"""Typed tensors and storages such as torch.fake.FloatTensor, compared with PyTorch's own for the CPU."""
 
 import copy
 import pickle
@@ -15,7 +15,7 @@ def cpu_type(kind):
 
 @pytest.fixture
 def default_types():
-    """torch.set_default_tensor_type is for the process."""
+    """torch.set_default_tensor_type applies to the process."""
     dtype = torch.get_default_dtype()
     yield
     torch.set_default_tensor_type(torch.FloatTensor)
@@ -34,7 +34,7 @@ def test_construction_is_that_of_the_cpus_type(device, module, kind):
 
 
 @pytest.mark.parametrize("kind", TYPES)
-def test_isinstance_and_type_tell_the_types_apart(device, module, kind):
+def test_isinstance_and_type_distinguish_the_types(device, module, kind):
     ours = getattr(module, f"{kind}Tensor")
     made = ours([1, 0])
     assert isinstance(made, ours) and isinstance(made, torch.Tensor) and not isinstance(made, cpu_type(kind))

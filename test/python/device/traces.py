@@ -1,5 +1,5 @@
-"""Traces of torch.profiler as trace analyzers read them, and programs whose traces are checked. Tests call these, and run
-them in processes with other settings."""
+"""Checks of torch.profiler's traces as trace analyzers read them, and programs whose traces are checked. Tests call
+these, and run them in processes with other settings."""
 
 import json
 import os
@@ -13,8 +13,8 @@ from torch.profiler import ProfilerActivity, profile
 
 ACTIVITIES = [ProfilerActivity.CPU, ProfilerActivity.PrivateUse1]
 DEVICE_ROWS = ("kernel", "gpu_memcpy", "gpu_memset")
-ROUNDING = 0.002  # microseconds: files have three digits behind the point
-CLOCKS = 100  # microseconds: torch reads operators' times from another clock, the processor's, and converts them
+ROUNDING = 0.002  # microseconds: files have three digits after the decimal point
+CLOCKS = 100  # microseconds: PyTorch reads the times of operators from the processor's clock, and converts them
 
 
 def end(row):
@@ -39,7 +39,7 @@ class Trace:
         return self.operators[row["args"]["External id"]]
 
     def check(self, nested=True):
-        """`nested`: the launch lies in its operator, as in eager mode."""
+        """`nested`: the launch is inside its operator, as in eager mode."""
         assert len(self.launch_of) == len(self.launches), "numbers are unique"
         assert {row["args"]["correlation"] for row in self.work} == set(self.launch_of), "each launch has work, and all work a launch"
         name = torch._C._get_privateuse1_backend_name()

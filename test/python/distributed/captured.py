@@ -1,4 +1,5 @@
-"""Collectives in a graph, as one rank: training steps that are replayed, beside the same steps without a graph, and each operator."""
+"""Collectives in a graph, as one rank: replayed training steps, compared with the same steps without a graph, and each
+operator."""
 
 import copy
 
@@ -68,7 +69,7 @@ def reduced(x):
     return y + 1
 
 
-def strided(x):  # results that are copied to where they belong
+def strided(x):  # results that are copied to their destination
     y = torch.zeros(4, ranks.SIZE, device=device).t()
     dist.all_gather_into_tensor(y, x[:4].contiguous())
     return y * 3

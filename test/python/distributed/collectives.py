@@ -1,4 +1,4 @@
-"""Every collective of torch.distributed on the device, beside the same one computed from all ranks' inputs."""
+"""Each collective of torch.distributed on the device, compared with the same one computed from all ranks' inputs."""
 
 import torch
 import torch.distributed as dist

@@ -1,4 +1,5 @@
-"""What the plugin's collectives library does for torch.distributed: results, a step of training, waits that do not block the host."""
+"""What the plugin's collectives library does for torch.distributed: results, a step of training, waits that do not
+block the host."""
 
 import datetime
 import time
@@ -59,7 +60,7 @@ def check_waits(device):
 
 
 def check_training(device):
-    """A step gives the gradients of the mean over all ranks."""
+    """A step has the gradients of the mean over all ranks."""
     torch.manual_seed(3)
     model = torch.nn.Linear(6, 4)
     inputs = [torch.randn(5, 6) for _ in range(SIZE)]

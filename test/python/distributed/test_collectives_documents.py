@@ -1,4 +1,5 @@
-"""What the guides say of collectives is so: messages are those of the sources, functions and cases are all named, listings exist."""
+"""The guides' statements about collectives are correct: messages are those of the sources, all functions and cases are
+named, listings exist."""
 
 import re
 from pathlib import Path
@@ -34,7 +35,8 @@ def test_the_table_has_many_rows_and_a_wrong_quote_is_found():
 
 
 def is_said(quoted, text):
-    """Whether the pieces of a message stand in this order on one line of the sources; a piece may follow a value that the guide leaves out."""
+    """Whether the pieces of a message stand in this order on one line of the sources; a piece may follow a value that
+    the guide leaves out."""
     pieces = [re.escape(piece.strip()) for piece in quoted.split(GAP) if piece.strip(" :;,")]
     return re.search("[^\n]{0,160}?".join(pieces), text) is not None
 

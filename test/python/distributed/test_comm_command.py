@@ -83,14 +83,14 @@ def test_dry_run_of_a_thousand_ranks_takes_seconds(tmp_path):
     (("bench", "--dtype", "float31", "--bytes", "1K"), "no data type 'float31'"),
     (("dry-run", "--world-size", "4", "--rank", "4", "/nowhere.py"), "rank 4 is not one of 4 ranks"),
 ])  # fmt: skip
-def test_what_cannot_be_done_is_one_sentence(arguments, words, capsys, monkeypatch):
+def test_an_invalid_request_is_one_message(arguments, words, capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", sys.argv[:])
     assert cli.main(["comm", *arguments]) == 1
     assert words in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("arguments", [(), ("bench", "--bytes", "big"), ("bench", "--ranks", "0"), ("dry-run", "program.py"), ("simulate", "--network-latency", "-1")])
-def test_wrong_usage_is_told(arguments, capsys):
+def test_invalid_usage_is_an_error(arguments, capsys):
     with pytest.raises(SystemExit, match="2"):
         cli.main(["comm", *arguments])
     assert "usage:" in capsys.readouterr().err

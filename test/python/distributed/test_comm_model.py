@@ -1,4 +1,5 @@
-"""The times of the alpha-beta model beside the algorithms themselves, run step by step with a clock for each rank."""
+"""The times of the alpha-beta model compared with the algorithms themselves, run step by step with a clock for each
+rank."""
 
 import argparse
 import math
@@ -76,7 +77,8 @@ def test_halving_and_doubling_take_what_their_steps_take(ranks, size):
 
 @pytest.mark.parametrize("operator", model.OPERATORS)
 def test_the_best_algorithm_takes_at_least_what_the_data_take(operator):
-    """No algorithm beats the link: every rank receives what it lacks of the result, and has to hear from the rank that is the most steps away."""
+    """No algorithm beats the link: every rank receives what it lacks of the result, and has to hear from the rank that
+    is the most steps away."""
     for ranks in (2, 3, 16, 1024):
         for size in (1, 1 << 10, 1 << 30):
             seconds, name = model.best(operator, ranks, size, None, LINK, 1)

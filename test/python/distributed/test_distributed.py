@@ -22,7 +22,7 @@ def test_collectives_of_more_ranks_and_other_modes(ranks, settings):
     launch.run("collectives.py", ranks, environment=settings)
 
 
-def test_parallel_training_beside_the_cpu():
+def test_parallel_training_compared_with_the_cpu():
     launch.run("training.py", 2)
 
 

@@ -1,4 +1,5 @@
-"""Parallel training on the device, beside the same program on the CPU with Gloo: in one group, whose CPU tensors go to Gloo."""
+"""Parallel training on the device, compared with the same program on the CPU with Gloo: in one group, whose CPU tensors
+use Gloo."""
 
 import copy
 

@@ -1,9 +1,10 @@
-"""What the tests of libraries share: patches in force, no downloads, and a look at where operators ran."""
+"""Shared fixtures of the tests of libraries: patches in force, no downloads, and a check which device ran the
+operators."""
 
 import contextlib
 import os
 
-os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before a library is imported: models are made from configurations
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before a library is imported: models are created from configurations
 os.environ.setdefault("TRANSFORMERS_OFFLINE", "1")
 
 import pytest
@@ -23,7 +24,7 @@ def enabled():
 
 @pytest.fixture
 def native():
-    """`with native(): ...` fails when an operator fell back to the CPU's kernel, or when none ran on the device."""
+    """`with native(): ...` fails if an operator fell back to the CPU's kernel, or if none ran on the device."""
 
     @contextlib.contextmanager
     def check():
@@ -40,7 +41,7 @@ def native():
 
 @pytest.fixture
 def fresh_accelerate():
-    """accelerate keeps its device for the process; each test decides anew."""
+    """accelerate stores its device for the process; each test decides again."""
     state = pytest.importorskip("accelerate.state")
     state.AcceleratorState._reset_state(True)
     yield

@@ -1,4 +1,4 @@
-"""accelerate chooses our device, trains on it as on the CPU, in each precision, and resumes exactly."""
+"""accelerate selects the device, trains on it as on the CPU, in each precision, and resumes exactly."""
 
 import os
 import socket
@@ -25,7 +25,7 @@ def batches(count=4):
 
 
 def losses(accelerator):
-    """Trains and gives the losses, with the parameters' devices."""
+    """Trains and returns the losses, with the parameters' devices."""
     model = network()
     model, optimizer, loader = accelerator.prepare(model, torch.optim.AdamW(model.parameters(), lr=0.01), batches())
     result = []
@@ -119,7 +119,7 @@ def test_layers_offloaded_to_the_host_and_to_disk_compute_on_the_device(device, 
 
 
 def test_batch_sizes_shrink_when_memory_is_short(device):
-    """accelerate knows out of memory by the text of the error."""
+    """accelerate detects out of memory by the text of the error."""
     tried = []
 
     @accelerate.utils.find_executable_batch_size(starting_batch_size=64)
@@ -156,7 +156,7 @@ def test_a_choice_of_devices_that_would_choose_nothing_is_refused(run_python, tm
 
 @pytest.mark.host_memory("inductor's C++ kernels read and write device addresses")
 def test_compiled_models_train(device):
-    """Choosing a compiler sets switches of other devices' libraries, which are none of ours."""
+    """Selecting a compiler sets switches of other devices' libraries, which this device does not have."""
     accelerator = accelerate.Accelerator(dynamo_backend="inductor")
     ours, devices = losses(accelerator)
     assert devices == {device}
@@ -188,5 +188,5 @@ def test_one_process_of_a_launcher_runs(run_python):
     assert done.stdout.split() == ["fake", "1", "DistributedType.NO"]
 
 
-def test_the_user_may_still_ask_for_the_cpu():
+def test_explicit_cpu_requests_are_honored():
     assert accelerate.Accelerator(cpu=True).device.type == "cpu"

@@ -1,5 +1,5 @@
-"""Every form in which the patched libraries take a device: an index, "fake", "fake:1", torch.device, a device map. What is asked for a
-device is there, and not silently on the CPU."""
+"""Each form in which the patched libraries accept a device: an index, "fake", "fake:1", torch.device, a device map.
+Requested devices are used, and never silently replaced by the CPU."""
 
 import pytest
 import torch
@@ -36,7 +36,7 @@ def devices_of(value) -> set:
 
 
 def check(model, where):
-    """The model is there and computes as on the CPU."""
+    """The model is on it and computes as on the CPU."""
     assert devices_of(model) == {where}
     x = torch.ones(3, 4)
     torch.testing.assert_close(model(x.to(where)).cpu(), network()(x), rtol=1e-4, atol=1e-5)
@@ -257,7 +257,7 @@ def test_adapters_without_a_device(adapter, device):
 
 @pytest.fixture
 def first_device(module):
-    """Lightning leaves its device the current one."""
+    """Lightning does not change the current device."""
     yield
     module.set_device(0)
 

@@ -1,4 +1,5 @@
-"""Lightning and Fabric take our device by name and by "auto", compute in the precision that was asked for, and restore random numbers."""
+"""Lightning and Fabric use the device by name and by "auto", compute in the requested precision, and restore random
+numbers."""
 
 import importlib
 

@@ -1,6 +1,6 @@
-"""The mechanism of torch_backend.integrations: on request only, by version, undone exactly, and seen by `doctor`.
+"""The mechanism of torch_backend.integrations: on request only, by version, undone exactly, and listed by `doctor`.
 
-Most of it is held with small libraries that the tests write, so it needs no package.
+Most tests use small libraries that the tests write, and need no package.
 """
 
 import gc
@@ -21,7 +21,7 @@ from torch_backend.integrations import _hook, _table, _tables, _tools
 
 @pytest.fixture(scope="module", autouse=True)
 def enabled():
-    """Instead of the one of conftest.py: nothing is patched here until a test asks for it."""
+    """Replaces that of conftest.py: nothing is patched here unless a test requests it."""
 
 
 SOURCE = """
@@ -61,7 +61,8 @@ def apply(module):
 
 @pytest.fixture
 def library(tmp_path, monkeypatch):
-    """A library of version 2.3.1 that knows a device `musa`; gives a function that makes a hook for its versions."""
+    """A library of version 2.3.1 that supports a device `musa`; returns a function that creates a hook for its
+    versions."""
     (tmp_path / "some_library.py").write_text(SOURCE)
     information = tmp_path / "some_library-2.3.1.dist-info"
     information.mkdir()
@@ -87,7 +88,7 @@ def observed(module):
 def test_before_and_after_the_import(device, module, library):
     import some_library
 
-    copied = some_library.place  # as `from some_library import place` in another module does
+    copied = some_library.place  # like `from some_library import place` in another module
     before = observed(some_library)
     assert before[:2] == (some_library.torch.device("cpu"), 0)
     hook = library()
@@ -160,7 +161,7 @@ def test_a_patch_that_does_not_fit_is_left_out(library):
 
 
 def test_a_module_that_is_being_imported_is_patched_when_it_is_done(device, library, tmp_path):
-    """torch may be imported by the library's own module, and load torch_backend by itself."""
+    """torch may be imported by the library's own module, and load torch_backend automatically."""
     (tmp_path / "some_library.py").write_text("import starts_hook\n" + SOURCE)
     starter = types.ModuleType("starts_hook")
     hook = library()
@@ -195,7 +196,7 @@ def test_a_library_that_fails_to_import_fails_as_it_did(library, tmp_path):
     assert "some_library" not in sys.modules
 
 
-def test_nothing_happens_unasked(run_python):
+def test_nothing_is_patched_without_a_request(run_python):
     done = run_python(
         """
         import sys, torch, torch_backend
@@ -252,12 +253,12 @@ def test_the_setting(run_python, wanted, expected):
     assert set(done.stdout.split()) == ({table.library for table in _tables.tables()} if expected is None else expected)
 
 
-def test_a_wrong_setting_is_told(run_python):
+def test_an_invalid_setting_is_reported(run_python):
     done = run_python("import torch; print(torch.ones(2, device='fake').sum().item())", TORCH_BACKEND="fake", TORCH_BACKEND_INTEGRATIONS="nonsense")
     assert done.stdout.strip() == "2.0" and "no patches for 'nonsense'" in done.stderr
 
 
-def test_doctor_lists_libraries_and_tells_of_unknown_versions(run_python, tmp_path):
+def test_doctor_lists_libraries_and_reports_unknown_versions(run_python, tmp_path):
     information = tmp_path / "peft-99.0.dist-info"
     information.mkdir()
     (information / "METADATA").write_text("Metadata-Version: 2.1\nName: peft\nVersion: 99.0\n")
@@ -280,11 +281,12 @@ def installed(library):
 
 @pytest.mark.parametrize("library", ["accelerate", "transformers"])
 def test_no_branch_for_the_stand_in_is_left(device, library):
-    """Every function of the patched modules that named `musa` names our device; and every module that names it is in the table."""
+    """Each function of the patched modules that named `musa` names this device; and each module that names it is in the
+    table."""
     table = installed(library)
     root = pathlib.Path(importlib.util.find_spec(library).origin).parent
     known = {patch.module for patch in table.patches}
-    # What is left names the kind of a machine in dialogues, or stands for a library of kernels that is musa's alone.
+    # The remaining names are the kind of a machine in dialogues, or a library of kernels that only musa has.
     left = {"accelerate.commands.config.cluster", "accelerate.test_utils.scripts.external_deps.test_peak_memory_usage",
             "transformers.modeling_flash_attention_utils", "transformers.trainer_pt_utils"}  # fmt: skip
     named = set()
@@ -298,7 +300,8 @@ def test_no_branch_for_the_stand_in_is_left(device, library):
             importlib.import_module(name)
         functions = [function for function in gc.get_objects() if isinstance(function, types.FunctionType)]
         still = {f"{f.__module__}.{f.__qualname__}" for f in functions if f.__module__ in known and _tools.says(f.__code__, "musa")}
-        # Both use what musa's library has and ours has not: another generation of chips, a switch in torch.backends.
+        # Both use features of musa's library that this device lacks: another generation of chips, a switch in
+        # torch.backends.
         assert not still - {"transformers.utils.import_utils.is_torch_tf32_available", "accelerate.state.AcceleratorState.__init__"}
     finally:
         integrations.disable(library)
@@ -328,7 +331,7 @@ CHOOSES = "import torch, torch_backend; torch_backend.use('fake'); import accele
 
 
 @pytest.mark.parametrize(
-    "options, more, settings, told",
+    "options, more, settings, reported",
     [
         ("", "", {}, True),
         ("cpu=True", "", {}, False),
@@ -339,7 +342,7 @@ CHOOSES = "import torch, torch_backend; torch_backend.use('fake'); import accele
     ],
     ids=["unknown", "cpu", "use_cpu", "device used", "enabled", "named"],
 )
-def test_a_silent_choice_of_the_cpu_is_told_at_the_end(run_python, options, more, settings, told):
+def test_a_silent_choice_of_the_cpu_is_reported_at_exit(run_python, options, more, settings, reported):
     pytest.importorskip("accelerate", reason="accelerate is not installed: make test-integrations")
     done = run_python(CHOOSES.format(options, more), **settings)
-    assert ("accelerate chose the CPU" in done.stderr) is told
+    assert ("accelerate chose the CPU" in done.stderr) is reported

@@ -1,4 +1,4 @@
-"""peft: adapters train on our device, and come back from a file onto it."""
+"""peft: adapters train on the device, and are loaded from a file to it."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""safetensors files are read onto our device by its name, as by its index."""
+"""safetensors files are loaded to the device by its name and by its index."""
 
 import pytest
 import torch
@@ -69,7 +69,7 @@ def test_an_index_that_no_device_has(device, file):
 
 
 def test_modules_that_copied_the_class_before_and_after(device, file):
-    """`from safetensors import safe_open` binds the class in many modules; all of them change, and all change back."""
+    """`from safetensors import safe_open` binds the class in many modules; all of them change, and all are restored."""
     import types
 
     early = types.ModuleType("early_reader")

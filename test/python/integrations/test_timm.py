@@ -1,7 +1,8 @@
-"""timm: nothing to patch, since it takes the device's name everywhere and never chooses the CPU by itself; models train as on the CPU.
+"""timm: nothing to patch, since it accepts the device's name everywhere and never selects the CPU automatically; models
+train as on the CPU.
 
-timm needs torchvision, whose published builds may be for another build of torch and break `import transformers` then; so both are installed
-into a folder of their own, and torchvision's operators that are asked for there are declared.
+timm needs torchvision, whose published builds may be for another build of torch and break `import transformers` then.
+Both are therefore installed into a separate folder, and the required operators of torchvision are declared.
 """
 
 import pathlib

@@ -1,4 +1,5 @@
-"""transformers: Trainer, device_map, pipelines, generation and offloaded caches on our device, with models made from a configuration."""
+"""transformers: Trainer, device_map, pipelines, generation and offloaded caches on the device, with models created from
+a configuration."""
 
 import pytest
 import torch
@@ -53,14 +54,14 @@ def test_trainer_trains_on_the_device_as_on_the_cpu(device, native, tmp_path, pr
     AcceleratorState._reset_state(True)
     theirs = trainer(tmp_path, use_cpu=True)
     theirs.train()
-    # The scaler of fp16 leaves out steps until it has found its scale, which the CPU's float32 does not.
+    # The scaler of fp16 skips steps until it has found its scale, which the CPU's float32 does not.
     steps = 1 if "fp16" in precision else 6
     torch.testing.assert_close(torch.tensor(losses(ours)[:steps]), torch.tensor(losses(theirs)[:steps]), rtol=tolerance, atol=tolerance)
     assert losses(ours)[-1] < losses(ours)[0] * 0.9
 
 
 def test_trainer_resumes_with_the_same_random_numbers(device, tmp_path):
-    """With dropout on the device, a run that was interrupted gives the losses of one that was not."""
+    """With dropout on the device, an interrupted run has the losses of an uninterrupted one."""
     from accelerate.state import AcceleratorState
 
     options = {"max_steps": 6, "save_strategy": "steps", "save_steps": 3}
@@ -138,7 +139,7 @@ def test_layers_offloaded_compute_on_the_device(device, native, saved, tmp_path,
 
 
 @pytest.mark.parametrize("cache", [None, "offloaded", "static", "offloaded_static"])
-def test_generation_gives_the_cpus_tokens(device, native, saved, cache):
+def test_generation_produces_the_cpus_tokens(device, native, saved, cache):
     net, _ = saved
     options = {"max_new_tokens": 12, "do_sample": False, **({"cache_implementation": cache} if cache else {})}
     expected = net.generate(TOKENS, max_new_tokens=12, do_sample=False)

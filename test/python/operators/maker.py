@@ -1,4 +1,5 @@
-"""Programs on the device of the maker plugin (test/hal/plugins/maker*.c), and what its operators have seen."""
+"""Runs programs on the device of the maker plugin (test/hal/plugins/maker*.c), and reads the calls that its operators
+logged."""
 
 import json
 from pathlib import Path
@@ -25,7 +26,7 @@ def same(ours, theirs, **tolerance):
 
 @pytest.fixture
 def run(run_python, build_plugin, tmp_path):
-    """Runs a program on the plugin's device; gives what its operators have seen."""
+    """Runs a program on the plugin's device; returns the calls that its operators logged."""
 
     def run_program(program, **settings):
         log = tmp_path / "calls"

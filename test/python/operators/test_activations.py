@@ -1,4 +1,5 @@
-"""Activations, losses and special functions through torch's public functions, forward and backward, against CPU torch.
+"""Activations, losses and special functions through PyTorch's public functions, forward and backward, compared with CPU
+PyTorch.
 
 The tolerances are relative to the largest value: sums of a thousand terms, and functions that grow fast.
 """
@@ -74,7 +75,7 @@ def test_nan_to_num_of_integers_and_bools(device):
         assert torch.equal(torch.nan_to_num(values.to(device)).cpu(), values)
 
 
-# name: (arguments, the true value by mpmath), where CPU torch gives another number or none.
+# name: (arguments, the true value by mpmath), for arguments where CPU PyTorch is wrong or raises an error.
 TRUE = {
     "digamma of nearly 0": (torch.digamma, (-1e-40,), 1e40), "digamma": (torch.digamma, (-2.75,), -1.9590552649779970),
     "igamma": (torch.igamma, (88.0, 88.0), 0.51417666885746397), "igammac": (torch.igammac, (88.0, 88.0), 0.48582333114253603),

@@ -1,4 +1,4 @@
-"""Calls at the edges of operators give the CPU's result, or its exception: each line has differed once."""
+"""Calls with edge cases of operators have the CPU's result, or its exception: each line was once a bug."""
 
 import warnings
 
@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 
 def outcome(function, device):
-    """Its values as nested lists, or the type and beginning of its exception."""
+    """The values as nested lists, or the type and beginning of the exception."""
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -99,13 +99,13 @@ def test_max_pool3d_of_an_image_without_a_batch_keeps_its_layout(device, format)
     assert torch.equal(ours.cpu(), theirs) and ours.stride() == theirs.stride()
 
 
-@pytest.mark.parametrize("normalise", [lambda x: F.layer_norm(x, x.shape[1:]), lambda x: F.group_norm(x, 1),
+@pytest.mark.parametrize("normalize", [lambda x: F.layer_norm(x, x.shape[1:]), lambda x: F.group_norm(x, 1),
                                        lambda x: F.instance_norm(x[None]), lambda x: F.batch_norm(x.t(), None, None, training=True)],
                          ids=["layer", "group", "instance", "batch"])  # fmt: skip
-def test_constant_rows_are_normalised_to_zero(device, normalise):
-    """However large the constant: the mean of equal numbers is that number."""
+def test_constant_rows_are_normalized_to_zero(device, normalize):
+    """For any constant: the mean of equal numbers is that number."""
     x = (torch.tensor([3e4 + 0.1, -7e5 - 1 / 3, 1e-3, 16777217.0])).view(4, 1).expand(4, 768)
-    assert torch.equal(normalise(x.to(device)).cpu(), torch.zeros_like(normalise(x)))
+    assert torch.equal(normalize(x.to(device)).cpu(), torch.zeros_like(normalize(x)))
 
 
 def test_layer_norm_of_a_row_with_an_infinity(device):
@@ -141,7 +141,7 @@ def test_sparse_tensors_on_a_device_that_is_not_current(device):
 
 
 def test_record_stream_of_memory_that_came_by_dlpack(device, module):
-    """The memory is the allocator's own: it comes back only after the work of the stream that was recorded."""
+    """The allocator owns the memory: it is reused only after the work of the recorded stream."""
     source, stream = torch.zeros(1 << 16, device=device), module.Stream()
     twin = torch.from_dlpack(source)
     stream.wait_stream(module.current_stream())
@@ -151,7 +151,8 @@ def test_record_stream_of_memory_that_came_by_dlpack(device, module):
         result = twin.sum()
     twin.record_stream(stream)
     del source, twin
-    others = [torch.full((1 << 16,), -1.0, device=device) for _ in range(4)]  # in place of the twin, if it were free
+    # would reuse the twin's memory if it were free
+    others = [torch.full((1 << 16,), -1.0, device=device) for _ in range(4)]
     stream.synchronize()
     assert result.item() == 50 * (1 << 16) and all(other.max().item() == -1 for other in others)
 
@@ -164,7 +165,8 @@ def test_many_short_rows_are_sorted_in_little_memory(device, module):
     values, order = x.sort(1)
     module.synchronize()
     results = values.nbytes + order.nbytes
-    assert module.max_memory_allocated() - before < results + 8 * x.nbytes  # two copies of keys of 8 and places of 4 bytes
+    # two copies of keys of 8 bytes and indices of 4 bytes
+    assert module.max_memory_allocated() - before < results + 8 * x.nbytes
     assert torch.equal(values.cpu(), x.cpu().sort(1)[0])
 
 

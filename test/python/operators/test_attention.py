@@ -1,4 +1,5 @@
-"""Scaled dot product attention: the device's own forward and backward against the CPU, the way that is chosen, dropout."""
+"""Scaled dot product attention: the device's own forward and backward kernels compared with the CPU, the selection of
+the implementation, dropout."""
 
 import pytest
 import torch
@@ -19,7 +20,7 @@ def operands(dtype=torch.float32, batch=2, heads=4, kv_heads=None, queries=5, ke
 
 
 def run(place, tensors, mask=None, learned=True, **options):
-    """Gives the result and the gradients of the operands, and of a floating mask that is `learned`."""
+    """Returns the result and the gradients of the operands, and of a floating mask that is `learned`."""
     leaves = [t.detach().to(place).requires_grad_() for t in tensors]
     if mask is not None:
         mask = mask.detach().to(place).requires_grad_(learned and mask.is_floating_point())
@@ -33,7 +34,7 @@ def run(place, tensors, mask=None, learned=True, **options):
 def compare(device, tensors, mask=None, **options):
     assert choice(device, tensors, mask, **options) == OVERRIDEABLE
     tolerance = TOLERANCE[tensors[0].dtype]
-    # The CPU's fast kernel gives no gradient of the mask; its composite is the reference.
+    # The CPU's fast kernel has no gradient of the mask; its composite is the reference.
     with sdpa_kernel(SDPBackend.MATH):
         reference = run("cpu", tensors, mask, **options)
     for ours, theirs in zip(run(device, tensors, mask, **options), reference, strict=True):
@@ -59,7 +60,7 @@ def test_masks_of_every_broadcast_shape(device, shape, kind):
 
 
 @pytest.mark.parametrize("kind", ["bool", "float"])
-def test_a_row_that_is_masked_throughout_gives_what_the_cpu_gives(device, kind):
+def test_a_fully_masked_row_has_the_cpus_result(device, kind):
     mask = torch.ones(5, 7, dtype=torch.bool)
     mask[2] = False
     if kind == "float":
@@ -90,7 +91,7 @@ def test_groups_of_query_heads_share_keys_and_values(device, kv_heads):
 
 
 def test_operands_and_results_keep_the_order_of_dimensions(device):
-    """Heads usually come as a transposed view of (batch, sequence, head, number)."""
+    """Heads are usually a transposed view of (batch, sequence, head, number)."""
     tensors = [t.transpose(1, 2).contiguous().transpose(1, 2) for t in operands()]
     compare(device, tensors)
     query = tensors[0].to(device)
@@ -111,7 +112,7 @@ def test_empty_operands(device, empty):
     assert logarithms.shape == tensors[0].shape[:3]
 
 
-def test_the_operator_itself_gives_all_its_outputs(device):
+def test_the_operator_itself_returns_all_its_outputs(device):
     query, key, value = operands()
     operator = torch.ops.aten._scaled_dot_product_fused_attention_overrideable
     outputs = operator(*(t.to(device) for t in (query, key, value)), is_causal=True, return_debug_mask=True)
@@ -165,7 +166,8 @@ def test_constant_masks_of_every_broadcast_shape(device, shape, dtype):
 
 
 def written_out(tensors, mask):
-    """The weights in float32 or float64 as the kernels compute them: scores vanish beside a large number in the mask."""
+    """The weights in float32 or float64 as the kernels compute them: scores are negligible compared with a large number
+    in the mask."""
     query, key, value = leaves = [t.detach().to(mask.dtype, copy=True).requires_grad_() for t in tensors]
     result = (query @ key.mT / query.size(-1) ** 0.5 + mask).softmax(-1) @ value
     (result * torch.arange(result.numel()).view(result.shape).cos()).sum().backward()
@@ -176,7 +178,8 @@ def written_out(tensors, mask):
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("keys", [4, 7, 130])
 def test_rows_that_are_masked_throughout_by_a_large_finite_number(device, dtype, number, keys):
-    """As models make masks of padded sequences. float32 keeps no digit of log(keys) beside such a number."""
+    """Masks of padded sequences, as models create them. With such large numbers, float32 loses all digits of log(keys).
+    """
     number = torch.finfo(dtype).min if number == "lowest" else number
     if abs(number) > torch.finfo(dtype).max:
         pytest.skip("the number has no place in the dtype")
@@ -202,7 +205,7 @@ def test_a_transposed_and_an_expanded_mask(device):
 
 
 def test_operands_that_are_parts_of_one_projection(device):
-    """As models have them: (batch, sequence, 3, head, number), and the gradients' way back."""
+    """The layout of models: (batch, sequence, 3, head, number), also for the gradients."""
     packed = torch.randn(2, 9, 3, 4, 16)
     results = []
     for place, dtype in ((device, torch.float32), ("cpu", torch.float64)):
@@ -213,7 +216,7 @@ def test_operands_that_are_parts_of_one_projection(device):
     torch.testing.assert_close(results[0], results[1], rtol=2e-5, atol=2e-5)
 
 
-def test_rows_whose_numbers_are_not_neighbours_and_an_expanded_gradient(device):
+def test_rows_whose_numbers_are_not_adjacent_and_an_expanded_gradient(device):
     query, key, value = (t.mT.contiguous().mT for t in operands())
     compare_exactly(device, (query, key, value))
     leaf = query.to(device).requires_grad_()
@@ -259,7 +262,7 @@ def test_one_gradient_alone(device):
         torch.testing.assert_close(leaves[i].grad.cpu().double(), want[i], rtol=2e-5, atol=2e-5)
 
 
-def test_a_mask_in_float_beside_operands_in_half_precision(device):
+def test_a_float_mask_with_operands_in_half_precision(device):
     mask = torch.randn(5, 7) * 30
     query, key, value = (t.to(device) for t in operands(torch.bfloat16))
     ours = torch.ops.aten._scaled_dot_product_fused_attention_overrideable(query, key, value, mask.to(device))[0]
@@ -277,7 +280,7 @@ def test_a_mask_that_does_not_broadcast_is_refused(device):
 
 
 def dropped_weights(device, seed, p=0.25):
-    """With unit matrices as values the result is the weights behind the dropout."""
+    """With unit matrices as values, the result is the weights after dropout."""
     query, key, _ = (t.to(device) for t in operands(queries=40, keys=50))
     value = torch.eye(50, device=device).expand(2, 4, 50, 50)
     torch.manual_seed(seed)
@@ -305,7 +308,7 @@ def test_the_backward_pass_drops_what_the_forward_pass_dropped(device):
     value = torch.randn(2, 4, 50, 6).to(device).requires_grad_()
     torch.manual_seed(3)
     result = F.scaled_dot_product_attention(query, key, value, dropout_p=0.25)
-    torch.rand(10, device=device)  # what is drawn between the passes changes nothing
+    torch.rand(10, device=device)  # random numbers generated between the passes must not change the result
     direction = torch.randn(2, 4, 40, 6)
     result.backward(direction.to(device))
     weights = dropped_weights(device, 3)
@@ -313,7 +316,7 @@ def test_the_backward_pass_drops_what_the_forward_pass_dropped(device):
     torch.testing.assert_close(value.grad.cpu(), weights.mT @ direction, rtol=1e-5, atol=1e-5)
 
 
-def test_everything_dropped_gives_zero(device):
+def test_everything_dropped_is_zero(device):
     result = F.scaled_dot_product_attention(*(t.to(device) for t in operands()), dropout_p=1.0)
     assert result.eq(0).all()
 
@@ -328,7 +331,7 @@ def test_gradients_with_dropout_are_those_of_finite_differences(device):
     assert torch.autograd.gradcheck(attend, tensors)
 
 
-# ---- the way that is chosen ----
+# ---- the selection of the implementation ----
 
 
 def test_no_operator_of_attention_falls_back_to_the_cpu(device):
@@ -338,7 +341,7 @@ def test_no_operator_of_attention_falls_back_to_the_cpu(device):
     assert not [row for row in fallback.report() if "softmax" in row.op or "bmm" in row.op or "attention" in row.op]
 
 
-def test_the_users_choice_of_backends_is_heeded(device):
+def test_the_users_choice_of_backends_is_used(device):
     tensors = operands()
     with sdpa_kernel(SDPBackend.MATH):
         assert choice(device, tensors) == SDPBackend.MATH.value
@@ -379,7 +382,7 @@ def test_a_transformer_layer_trains_as_on_the_cpu(device):
 
 
 @pytest.mark.parametrize(
-    ("spoil", "sentence"),
+    ("change", "message"),
     [
         (lambda q, k, v: (q, k.double(), v), "key is double, query is float"),
         (lambda q, k, v: (q, k[..., :4], v), "key has 4 numbers per head, query has 8"),
@@ -389,10 +392,10 @@ def test_a_transformer_layer_trains_as_on_the_cpu(device):
         (lambda q, k, v: (q[0, 0], k[0, 0], v[0, 0]), "3 or 4 dimensions, but it has 2"),
     ],
 )
-def test_what_does_not_fit_is_refused_by_the_operator(device, spoil, sentence):
+def test_what_does_not_fit_is_refused_by_the_operator(device, change, message):
     operator = torch.ops.aten._scaled_dot_product_fused_attention_overrideable
-    with pytest.raises(RuntimeError, match=sentence):
-        operator(*spoil(*(t.to(device) for t in operands())))
+    with pytest.raises(RuntimeError, match=message):
+        operator(*change(*(t.to(device) for t in operands())))
 
 
 def test_a_bias_of_bools_is_refused_by_the_operator(device):

@@ -1,5 +1,5 @@
-"""Complex numbers against CPU torch: arithmetic, functions, comparisons, sums, matrix products, copies and lazy bits. The operators
-run natively, and agree where a part is infinite, not a number or a zero of either sign."""
+"""Complex numbers compared with CPU PyTorch: arithmetic, functions, comparisons, sums, matrix products, copies and lazy
+bits. The operators run natively, and agree for infinite parts, NaN and zeros of either sign."""
 
 import itertools
 
@@ -20,7 +20,7 @@ LAYOUTS = {
 
 
 def ordinary(dtype, shape=(6, 10), seed=0):
-    """Numbers of both signs in both parts, of sizes around 1."""
+    """Numbers of both signs in both parts, of magnitudes around 1."""
     return torch.randn(shape, dtype=torch.complex128, generator=torch.Generator().manual_seed(seed)).mul(2).to(dtype)
 
 
@@ -36,7 +36,7 @@ def operators():
 
 
 def call(name, tensors):
-    """Calls an overload; numbers that have no default are 1.5 - 0.5i."""
+    """Calls an overload; numbers without a default are 1.5 - 0.5i."""
     missing = [a for a in overload(name)._schema.arguments if str(a.type) == "number" and not a.has_default_value()]
     return overload(name)(*tensors, *(1.5 - 0.5j for _ in missing))
 
@@ -50,7 +50,7 @@ def test_pointwise_operators_in_every_layout(kernel, name, count, dtype, layout)
                   strides=layout != "reversed by conj", **TOLERANCE[dtype])  # fmt: skip
 
 
-# CPU torch's vectorised complex functions and its scalar ones differ among themselves where a part is infinite.
+# For infinite parts, CPU PyTorch's vectorized complex functions differ from its scalar ones.
 EXACT = ["add.Tensor", "sub.Tensor", "mul.Tensor", "neg", "eq.Tensor", "ne.Tensor"]
 
 

@@ -1,4 +1,4 @@
-"""Conjugate and negative views are lazy bits; every copy and operator honours them, and none recurses."""
+"""Conjugate and negative views are lazy bits; each copy and operator applies them, and none recurses."""
 
 import pytest
 import torch

@@ -1,4 +1,5 @@
-"""Statistics of equal numbers, and of numbers far from 0, beside double precision: variances, deviations, means and the norms made of them."""
+"""Statistics of equal numbers, and of numbers far from 0, compared with double precision: variances, deviations, means
+and norms based on them."""
 
 import math
 
@@ -28,7 +29,7 @@ def test_equal_numbers_have_no_variance(device, dtype, value, n):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_numbers_far_from_0_beside_double_precision(device, dtype):
+def test_numbers_far_from_0_compared_with_double_precision(device, dtype):
     x = (torch.rand(5, 37, dtype=torch.float64) + 4096).to(dtype)
     x[:, 0] = 4096
     ours = torch.var_mean(x.to(device), 1)

@@ -1,5 +1,5 @@
-"""Convolutions and recurrent cells, whose ATen entry points only throw for out-of-tree backends: forward and backward
-against the CPU."""
+"""Convolutions and recurrent cells, whose ATen entry points only raise an error for out-of-tree backends: forward and
+backward compared with the CPU."""
 
 import contextlib
 import copy
@@ -71,7 +71,7 @@ def test_convolution_of_channels_last(device, name):
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64, torch.complex64, torch.complex128])
 def test_dtypes_of_convolutions(device, dtype):
-    """The truth is double precision, rounded once: some CPUs sum gradients of half precision in half precision."""
+    """The reference is double precision, rounded once: some CPUs sum gradients of half precision in half precision."""
     torch.manual_seed(0)
     x, weight, bias = (t.to(dtype) for t in (torch.randn(2, 4, 6, 6), torch.randn(6, 2, 3, 3), torch.randn(6)))
     places = []
@@ -87,7 +87,7 @@ def test_dtypes_of_convolutions(device, dtype):
 
 @pytest.mark.parametrize("transposed", [False, True])
 def test_the_gradient_of_a_convolutions_gradient(device, transposed):
-    """conv -> grad -> grad, in double precision against finite differences."""
+    """conv -> grad -> grad, in double precision, compared with finite differences."""
     function = torch.nn.functional.conv_transpose1d if transposed else torch.nn.functional.conv1d
     torch.manual_seed(0)
     x, weight = torch.randn(1, 2, 5), torch.randn(2, 2, 2)
@@ -143,7 +143,7 @@ def test_lstm_with_given_state_and_gradient_of_the_cell_state(device):
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16], ids=str)
 def test_gru_cell_in_each_dtype(device, dtype, bias):
-    """Results and gradients of a step beside the CPU's own way in float64."""
+    """Results and gradients of a step compared with the CPU's own implementation in float64."""
     torch.manual_seed(0)
     cell, found = torch.nn.GRUCell(4, 3, bias=bias), []
     operands = torch.randn(2, 4), torch.randn(2, 3)
@@ -160,7 +160,8 @@ def test_gru_cell_in_each_dtype(device, dtype, bias):
 
 @pytest.mark.parametrize("shape", [(4, 9), (1, 9)], ids=str)
 def test_gru_cell_of_gates_that_broadcast(device, shape):
-    """Gates of the state's samples go to the kernel; others, and those of devices without it, through pointwise operators."""
+    """The kernel computes gates with the state's sample layout; pointwise operators compute others, and those on
+    devices without the kernel."""
     torch.manual_seed(0)
     gates, hidden, state = torch.randn(shape), torch.randn(4, 9), torch.randn(4, 3)
     (a, b, c), (d, e, f) = gates.chunk(3, 1), hidden.chunk(3, 1)
@@ -288,7 +289,7 @@ class _Packed(torch.nn.Module):
         return torch.nn.utils.rnn.pad_packed_sequence(self.rnn(packed)[0], batch_first=True)[0]
 
 
-def test_pooling_and_normalisation(device):
+def test_pooling_and_normalization(device):
     compare(
         lambda: torch.nn.Sequential(torch.nn.Conv2d(4, 6, 3), torch.nn.BatchNorm2d(6), torch.nn.ReLU(),
                                     torch.nn.MaxPool2d(2), torch.nn.Flatten(), torch.nn.LayerNorm(6 * 3 * 4)),
@@ -311,7 +312,8 @@ def test_convolutions_run_on_the_device(device, make, dtype):
 
 
 def test_large_batches_go_through_the_columns_in_parts(device):
-    """More images than the columns' buffer holds, the last part shorter; sums over the batch in the weight's gradient."""
+    """More images than the columns' buffer holds, with a shorter last part; the weight's gradient sums over the batch.
+    """
     compare(lambda: torch.nn.Conv2d(16, 8, 3, padding=1), [torch.randn(11, 16, 60, 61)], device, rtol=1e-3, atol=1e-3)
     compare(lambda: torch.nn.ConvTranspose2d(8, 16, 3, stride=2), [torch.randn(9, 8, 40, 41)], device, rtol=1e-3, atol=1e-3)
 

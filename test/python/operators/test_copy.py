@@ -1,4 +1,4 @@
-"""Copies between host, device and devices: exact for every dtype, layout and size; errors are torch's."""
+"""Copies between host, device and devices: exact for each dtype, layout and size, with PyTorch's errors."""
 
 import itertools
 
@@ -29,7 +29,7 @@ def sample(dtype):
 
 
 def bits(x):
-    """Equality of what is stored, also for dtypes that have no comparison."""
+    """Compares the stored bytes, also for dtypes without comparison operators."""
     x = x.contiguous()
     return torch.view_as_real(x) if x.is_complex() else x.view(torch.uint8) if x.dim() else x.reshape(1).view(torch.uint8)
 
@@ -41,7 +41,7 @@ def test_round_trip_is_exact(device, dtype, layout):
     there = layout(x).to(device)
     assert there.shape == layout(x).shape and there.dtype == dtype
     assert bits(there.cpu()).equal(bits(layout(x)))
-    strided = layout(x.to(device))  # the same layout made on the device
+    strided = layout(x.to(device))  # the same layout created on the device
     assert bits(strided.cpu()).equal(bits(layout(x)))
     assert bits(strided.clone().cpu()).equal(bits(layout(x)))
     assert bits(strided.contiguous().cpu()).equal(bits(layout(x)))
@@ -50,7 +50,7 @@ def test_round_trip_is_exact(device, dtype, layout):
 @pytest.mark.parametrize("target", CONVERTIBLE, ids=str)
 @pytest.mark.parametrize("source", CONVERTIBLE, ids=str)
 @pytest.mark.filterwarnings("ignore:Casting complex values to real")
-def test_conversion_gives_the_values_of_the_cpu(device, source, target):
+def test_conversion_has_the_values_of_the_cpu(device, source, target):
     x = sample(source)
     expected = x.to(target)
     on_device = x.to(device)
@@ -119,7 +119,7 @@ def test_the_host_may_reuse_its_memory_after_an_upload(device, count):
     x = torch.ones(count)
     y = x.to(device)
     x.fill_(2)
-    z = x.to(device, non_blocking=True)  # pageable memory: the call must have read it on return
+    z = x.to(device, non_blocking=True)  # pageable memory: the call must have read it when it returns
     x.fill_(3)
     assert y.cpu().eq(1).all() and z.cpu().eq(2).all()
 
@@ -157,7 +157,7 @@ def test_copies_on_another_stream(device, module):
 
 
 @pytest.mark.parametrize("value", [3, -7, True, 2.5, float("inf"), 1 + 2j])
-def test_item_gives_the_python_number(device, value):
+def test_item_returns_the_python_number(device, value):
     x = torch.tensor(value, device=device)
     assert x.item() == value and type(x.item()) is type(value)
     assert torch.tensor([value, value], device=device).tolist() == [value, value]

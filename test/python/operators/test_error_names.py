@@ -1,4 +1,4 @@
-"""Errors name operators of torch: no kernel, and no operator that the device's operators are made of."""
+"""Errors name operators of PyTorch: neither kernels nor the device's internal operators."""
 
 import re
 
@@ -15,7 +15,7 @@ OVERLOADS = {f"{schema.name}.{schema.overload_name}".removesuffix(".").removepre
 
 
 def ours():
-    """The operators of the device that torch does not have."""
+    """The operators of the device that PyTorch does not have."""
     return [name for name in _C.operator_names() if "::" not in name and name not in OVERLOADS]
 
 
@@ -24,7 +24,8 @@ def indices(*values):
 
 
 BAD, SQUARE = indices(0, 7), indices([0, 7], [1, 2])
-# name: (call, arguments before the index); x is a matrix of 3 x 3, i an index with a bad element, v a matrix of numbers.
+# name: (call, arguments before the index); x is a matrix of 3 x 3, i an index with an invalid element, v a matrix of
+# numbers.
 INDEXED = {
     "index": lambda x, i, s, v: x[i],
     "index of two": lambda x, i, s, v: x[i, i],
@@ -71,7 +72,7 @@ def message(module, call):
 
 
 def named(text, what):
-    """The operator before a message."""
+    """Returns the operator name before a message."""
     found = re.search(rf"(?:^|: )([A-Za-z_0-9.]+): (?:index -?\d+ is out of bounds|.*{what})", text)
     return found[1] if found else None
 

@@ -1,4 +1,4 @@
-"""Bad input: one clear sentence, the exception that PyTorch's users expect, and the process lives on."""
+"""Invalid input: one clear message, the exception that PyTorch's users expect, and the process continues."""
 
 import pytest
 import torch
@@ -88,7 +88,7 @@ def test_strict_mode_refuses_fallbacks_and_names_the_operator(device):
     assert torch_backend.fallback.report() == []
 
 
-def test_operator_report_tells_native_from_fallback(device):
+def test_operator_report_distinguishes_native_from_fallback(device):
     torch_backend.ops.reset()
     left, right = torch.ones(8, device=device), torch.ones(8, device=device)
     for _ in range(3):

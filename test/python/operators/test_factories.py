@@ -1,4 +1,4 @@
-"""New tensors on the device: what torch's factories promise for every device holds for ours."""
+"""New tensors on the device: the documented behavior of PyTorch's factories for all devices."""
 
 import pytest
 import torch
@@ -9,7 +9,7 @@ DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_empty_has_the_dtype_and_shape_asked_for(device, dtype):
+def test_empty_has_the_requested_dtype_and_shape(device, dtype):
     x = torch.empty(2, 3, 4, dtype=dtype, device=device)
     assert (x.dtype, tuple(x.shape), x.stride(), x.device.type) == (dtype, (2, 3, 4), (12, 4, 1), device)
 
@@ -21,7 +21,7 @@ def test_sizes_of_all_kinds(device, size):
     assert x.numel() == torch.ones(size).numel()
 
 
-def test_memory_formats_give_the_strides_of_the_cpu(device):
+def test_memory_formats_have_the_strides_of_the_cpu(device):
     for format in (torch.contiguous_format, torch.channels_last):
         x = torch.empty(2, 3, 4, 5, device=device, memory_format=format)
         assert x.stride() == torch.empty(2, 3, 4, 5, memory_format=format).stride()
@@ -51,7 +51,7 @@ def test_empty_strided_keeps_the_strides(device):
         lambda **k: torch.complex(torch.ones(2, **k), torch.zeros(2, **k)),
     ],
 )
-def test_factories_give_the_values_of_the_cpu(device, make):
+def test_factories_have_the_values_of_the_cpu(device, make):
     ours, theirs = make(device=device), make(device="cpu")
     assert ours.device.type == device
     torch.testing.assert_close(ours.cpu(), theirs, rtol=0, atol=1e-7)
@@ -75,7 +75,7 @@ def test_an_index_out_of_range_names_the_index_and_the_count(device, make):
         make(3, device=f"{device}:7")
     with pytest.raises(RuntimeError, match=r":7\b.* 2 devices"):
         make(0, device=f"{device}:7")
-    assert make(3, device=device).shape == (3,)  # and the process lives on
+    assert make(3, device=device).shape == (3,)  # and the process continues
 
 
 def test_moving_to_an_index_out_of_range_raises(device):
@@ -114,7 +114,7 @@ def test_zero_tensors_carry_no_memory_and_act_as_zeros(device):
     assert z.sgn().cpu().equal(torch.zeros(2, 3))
 
 
-def test_an_impossible_size_raises_out_of_memory_and_the_process_lives_on(device):
+def test_an_impossible_size_raises_out_of_memory_and_the_process_continues(device):
     with pytest.raises((torch.OutOfMemoryError, RuntimeError)):
         torch.empty(2**55, device=device)
     with pytest.raises(RuntimeError):

@@ -1,4 +1,4 @@
-"""flex_attention in eager mode, forward and backward, beside the same function written out in float64."""
+"""flex_attention in eager mode, forward and backward, compared with the same function in float64."""
 
 import pytest
 import torch

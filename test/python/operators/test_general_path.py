@@ -1,5 +1,5 @@
-"""The general path: generated operators in layouts x dtypes x forms that the dense path does not take, against CPU torch: shapes,
-strides, dtypes, values, warnings, or the same kind of error with the same words."""
+"""The general path: generated operators with layouts, dtypes and forms that the dense path does not support, compared
+with CPU PyTorch: shapes, strides, dtypes, values and warnings, or the same kind of error with the same message."""
 
 import itertools
 import warnings
@@ -42,7 +42,7 @@ LAYOUTS = {
 
 
 def base(dtype, seed):
-    """48 numbers that all dtypes hold and all operators take."""
+    """48 numbers that all dtypes represent and all operators accept."""
     generator = torch.Generator().manual_seed(zlib.crc32(f"{dtype}{seed}".encode()))
     numbers = torch.randint(1, 7, (6, 8), generator=generator)
     return (numbers % 2 == 1) if dtype == torch.bool else numbers.to(dtype)
@@ -52,24 +52,24 @@ def operand_count(name):
     return sum(str(a.type) == "Tensor" for a in NATIVE[name].arguments)
 
 
-# What torch says once in a process: to the CPU, which is asked first.
+# Warnings that PyTorch emits once per process; the CPU runs first and emits them.
 ONCE = ("Casting complex values to real discards the imaginary part", "ComplexHalf support is experimental")
 
 
 def outcome(function, device):
-    """What a call comes to: ("value", results, warnings) or ("error", type, message)."""
+    """Returns the outcome of a call: ("value", results, warnings) or ("error", type, message)."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             results = function(device)
-        except Exception as error:  # whatever the CPU raises is the reference
+        except Exception as error:  # any exception of the CPU is the reference
             return "error", type(error), str(error)
     said = [str(w.message).splitlines()[0] for w in caught]
     return "value", results, [line for line in said if not line.startswith(ONCE)]
 
 
 def words(message):
-    """A message without what names a device, and without the lines that follow the first."""
+    """A message without the name of the device, and without the lines after the first."""
     first = message.splitlines()[0]
     for name in (f"{torch_backend.device_name()}:0", torch_backend.device_name(), "cpu"):
         first = first.replace(name, "DEVICE")
@@ -82,10 +82,11 @@ def assert_like_cpu(function, what, *, strides=True, rounded=None):
     assert ours[0] == theirs[0], f"{what}: {ours} instead of {theirs}"
     if theirs[0] == "error":
         assert ours[1] is theirs[1], f"{what}: {ours} instead of {theirs}"
-        if "not implemented for" not in theirs[2]:  # the CPU's kernels say so where others have one
+        if "not implemented for" not in theirs[2]:  # the CPU's kernels emit it if other devices have a kernel
             assert words(ours[2]) == words(theirs[2]), what
         return
-    # from torch 2.15 on, the CPU warns again when it resizes the temporary result that it casts to out=; devices have none
+    # since torch 2.15, the CPU warns again when it resizes the temporary result that it casts to out=; devices have no
+    # such temporary
     assert ours[2] in (theirs[2], list(dict.fromkeys(theirs[2]))), f"{what}: other warnings"
     for a, b in zip(ours[1], theirs[1]):
         assert (a.dtype, a.shape) == (b.dtype, b.shape), what
@@ -130,12 +131,13 @@ NUMBERS = [2, 0.1, True, -3, 70000.5, 2**40, 1 + 2j, float("inf"), float("nan")]
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_numbers_beside_tensors(dtype):
+def test_numbers_with_tensors(dtype):
     operators = [lambda x, n: x + n, lambda x, n: n * x, lambda x, n: x == n, lambda x, n: x / n, lambda x, n: x.mul_(n), lambda x, n: n - x]
     for number, (i, operator), layout in itertools.product(NUMBERS, enumerate(operators), ["dense", "transposed", "scalar", "empty"]):
         if dtype == torch.uint8 and number == -3 and i == 2:
-            continue  # the CPU compares with what a negative number wraps to in some of its kernels only
-        for wrap in (lambda n: n, lambda n: torch.tensor(n)):  # a host tensor without dimensions counts as a number too
+            continue  # only some CPU kernels compare with the wrapped value of a negative number
+        # a host tensor without dimensions also counts as a number
+        for wrap in (lambda n: n, lambda n: torch.tensor(n)):
 
             def run(device, number=number, operator=operator, layout=layout, wrap=wrap):
                 return [operator(LAYOUTS[layout](base(dtype, 0).to(device)), wrap(number))]
@@ -143,7 +145,7 @@ def test_numbers_beside_tensors(dtype):
             assert_like_cpu(run, f"operator {i}, {dtype}, {layout}, {number}", strides=i != 4)
 
 
-# Calls that reach mul and its like with the number as first operand.
+# Calls that reach mul and similar operators with the number as first operand.
 NUMBER_FIRST = {
     "mul.Scalar": lambda x, n: torch.ops.aten.mul.Scalar(x, n),
     "mul_.Scalar": lambda x, n: torch.ops.aten.mul_.Scalar(x, n),
@@ -167,7 +169,7 @@ def test_a_number_may_be_the_first_operand(name, dtype):
 
 
 def test_a_number_that_comes_first_makes_no_tensor_on_the_device(device, module):
-    """The optimizers of torch.optim multiply every parameter so."""
+    """The optimizers of torch.optim multiply each parameter in this way."""
     x = torch.ones(8, device=device)
     before = module.memory_stats()["allocation.all.allocated"]
     torch._foreach_mul_([x], 0.5)
@@ -248,14 +250,15 @@ def test_operands_that_share_memory(overlap, dtype):
         assert_like_cpu(run, f"operator {i}, {overlap}")
 
 
-# What the CPU makes of these depends on the order in which it walks; ours is defined: all operands are read first.
+# The CPU's result depends on the order in which it traverses these; the device's result is defined: all operands are
+# read first.
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.float16, torch.complex64], ids=str)
 def test_operands_that_read_the_result_in_another_order_are_read_first(dtype, device):
     for operator in (torch.add, torch.mul):
         for view in (lambda x: x.t(), lambda x: x[:1].expand(6, 6), lambda x: x[:, :1].expand(6, 6)):
             x = base(dtype, 0)[:, :6]
             want = operator(x, view(x))
-            ours = base(dtype, 0).to(device)[:, :6]  # not dense: of such operands torch does not say that they overlap
+            ours = base(dtype, 0).to(device)[:, :6]  # not dense: PyTorch does not detect that such operands overlap
             torch.testing.assert_close(operator(ours, view(ours), out=ours).cpu(), want)
 
 

@@ -1,12 +1,13 @@
-"""Half precision is computed in float32 and rounded once: rows of every length against double precision, powers with exponents of their own
-kernels against the CPU."""
+"""Half precision is computed in float32 and rounded once: rows of each length compared with double precision, and
+powers with exponents that have their own kernels compared with the CPU."""
 
 import pytest
 import torch
 
 F = torch.nn.functional
 HALVES = [torch.float16, torch.bfloat16]
-# Around the runs in which rows are converted (512, 4096), and on both sides of the longest that is computed as a whole (16384).
+# Around the runs in which rows are converted (512, 4096), and on both sides of the longest row that is computed as a
+# whole (16384).
 LENGTHS = [1, 3, 511, 513, 1030, 4097, 16384, 16385]
 ROWS = {
     "softmax": lambda x: F.softmax(x, -1),
@@ -22,7 +23,7 @@ ROWS = {
 
 
 def close(result, reference, dtype):
-    """Within one rounding to the dtype of what float32 gives."""
+    """Within one rounding to the dtype of the float32 result."""
     step = torch.finfo(dtype).eps
     torch.testing.assert_close(result.cpu().double(), reference, rtol=step * 0.75, atol=float(reference.abs().max()) * step * 2e-3 + 1e-7, equal_nan=True)
 
@@ -46,7 +47,7 @@ def test_gradients_of_rows(name, dtype):
             leaf = x.to(place, wide).requires_grad_()
             ROWS[name](leaf).backward(g.to(place, wide))
             gradients.append(leaf.grad.cpu().double())
-        # The gradient reads the result of the forward pass, which half precision has rounded.
+        # The gradient reads the result of the forward pass, which is rounded to half precision.
         scale = float(gradients[1].abs().max())
         torch.testing.assert_close(gradients[0], gradients[1], rtol=0, atol=scale * torch.finfo(dtype).eps * 2 + 1e-7)
 
@@ -78,7 +79,8 @@ def test_conversions_of_whole_and_strided_tensors_are_the_cpus(dtype):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, *HALVES, torch.int64, torch.int32, torch.uint8, torch.bool, torch.complex64], ids=str)
 def test_powers_are_the_cpus(exponent, dtype):
     values = torch.tensor([0.0, -0.0, 1.0, -1.0, 2.0, -3.5, 7.25, 1e-3, 300.0, float("inf"), float("nan"), float("-inf")])
-    values = values[:-1] if exponent == 0.5 else values  # of minus infinity the CPU's float16 has infinity, its float32 NaN
+    # for minus infinity, the CPU returns infinity in float16 and NaN in float32
+    values = values[:-1] if exponent == 0.5 else values
     if not dtype.is_floating_point and not dtype.is_complex:
         values = torch.tensor([0, 1, -1, 2, -3, 7, 100])
     x = values.to(dtype)

@@ -1,4 +1,5 @@
-"""Indexing by tensors, gather, scatter and masks against CPU torch, natively: every comparison runs with the strict fallback."""
+"""Indexing by tensors, gather, scatter and masks compared with CPU PyTorch, natively: each comparison runs with the
+strict fallback."""
 
 import warnings
 
@@ -24,7 +25,7 @@ def places(shape, bound, seed=1, negative=False):
 
 
 def natively(function, *arguments, **tolerance):
-    """Runs a function on CPU and device, strict, and compares results and what became of the arguments."""
+    """Runs a function on CPU and device, strict, and compares the results and the modified arguments."""
     device = torch_backend.device_name()
     cpu, ours = [place(a, "cpu") for a in arguments], [place(a, device) for a in arguments]
     theirs = function(*cpu)
@@ -72,9 +73,9 @@ INDICES = {
     "scalar": lambda: (torch.tensor(-2),),
     "second": lambda: (None, places((3,), 4, negative=True)),
     "last": lambda: (None, None, places((2, 2), 6, negative=True)),
-    "two neighbours": lambda: (places((3,), 5, negative=True), places((3,), 4, 2, negative=True)),
+    "two adjacent": lambda: (places((3,), 5, negative=True), places((3,), 4, 2, negative=True)),
     "two broadcast": lambda: (places((3, 1), 5), places((2,), 4, 2)),
-    "behind": lambda: (None, places((3,), 4), places((2, 1), 6, 2)),
+    "after": lambda: (None, places((3,), 4), places((2, 1), 6, 2)),
     "apart": lambda: (places((3,), 5), None, places((3,), 6, 2, negative=True)),
     "all": lambda: (places((4,), 5), places((4,), 4, 2), places((4,), 6, 3)),
     "empty": lambda: (places((0,), 5),),
@@ -82,7 +83,7 @@ INDICES = {
     "mask": lambda: (places((5,), 2) == 1,),
     "mask of two": lambda: (places((5, 4), 2) == 1,),
     "mask of all": lambda: (places((5, 4, 6), 2) == 1,),
-    "mask behind": lambda: (None, places((4, 6), 2) == 1),
+    "mask after": lambda: (None, places((4, 6), 2) == 1),
     "mask and index": lambda: (torch.tensor([True, False, True, False, True]), places((3,), 4)),
     "empty mask": lambda: (torch.zeros(5, dtype=torch.bool),),
     "int32": lambda: (places((3,), 5, negative=True).int(),),
@@ -238,7 +239,7 @@ def test_index_put_accumulates_equal_indices_in_every_dtype(dtype):
 
 
 def test_the_last_of_equal_indices_wins():
-    """The CPU is no truth here: with two threads any of them may win."""
+    """The CPU is not a reference here: with two threads any of them may be last."""
     device = torch_backend.device_name()
     for _ in range(20):
         x, places, values = torch.zeros(3, device=device), torch.zeros(5000, dtype=torch.long), torch.arange(5000.0)
@@ -333,7 +334,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_bad_index_is_reported_once_and_touches_nothing(name, device, module):
+def test_an_invalid_index_is_reported_once_and_writes_nothing(name, device, module):
     function, error, message = BAD[name]
     guarded = torch.full((7, 4), 3.0, device=device)
     x = guarded[1:6]

@@ -1,4 +1,5 @@
-"""torch.ldexp where 2 to the exponent is beyond the range, beside Python's exact arithmetic; gradients, dtypes and overloads."""
+"""torch.ldexp with a power of 2 out of range, compared with Python's exact arithmetic; gradients, dtypes and overloads.
+"""
 
 import math
 from fractions import Fraction

@@ -1,4 +1,5 @@
-"""isin and histc against the CPU, natively; histc of integers, which the CPU lacks, against a count by hand."""
+"""isin and histc compared with the CPU, natively; histc of integers, which the CPU lacks, compared with a direct count.
+"""
 
 import pytest
 import torch

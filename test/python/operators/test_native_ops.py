@@ -1,4 +1,5 @@
-"""Every generated elementwise operator, in all its forms, against CPU torch; each comparison proves that our kernel ran."""
+"""Each generated elementwise operator, in all its forms, compared with CPU PyTorch; each comparison checks that the
+device's kernel ran."""
 
 import itertools
 import zlib
@@ -9,7 +10,7 @@ import torch_backend
 from native_reference import DTYPES, Sample, assert_native, assert_same, load_model, native_count, overload, place, strict
 
 MODEL = load_model()
-# (operator, dtype, form) that random operands cannot be compared in, and why. The list may only get shorter.
+# (operator, dtype, form) for which random operands cannot be compared, and the reason. The list may only shrink.
 ELSEWHERE = {
     ("log_sigmoid_backward", "f32", "functional"): "the CPU takes the logistic function from `buffer`: test_activations.py",
     ("log_sigmoid_backward", "f64", "functional"): "the CPU takes the logistic function from `buffer`: test_activations.py",
@@ -20,13 +21,13 @@ ELSEWHERE = {
 
 @pytest.fixture(autouse=True)
 def without_onednn():
-    """The CPU's own kernels are the reference: oneDNN's gelu and its gradient raise when operands broadcast, write past the strides of a
-    result that is not contiguous, and are taken for bfloat16 on some processors only."""
+    """The CPU's own kernels are the reference: oneDNN's gelu and its gradient raise an error when operands broadcast,
+    write outside a result that is not contiguous, and are used for bfloat16 on some processors only."""
     with torch.backends.mkldnn.flags(enabled=False):
         yield
 
 
-# Operators whose results are contiguous on the CPU, where ours have the operands' order; in these forms.
+# Operators whose results are contiguous on the CPU, and have the operands' order on the device; in these forms.
 LAYOUT_DIFFERS = {"mse_loss_backward": ("functional", "out"), "smooth_l1_loss_backward": ("functional", "out"),
                   "huber_loss_backward": ("functional", "out"), "hardswish_backward": ("out",), "nan_to_num": ("out",)}  # fmt: skip
 ELEMENTWISE = {op.name: op for op in MODEL.kernels if op.entry.is_elementwise}
@@ -34,12 +35,13 @@ POSITIVE = {"log", "log2", "log10", "sqrt", "rsqrt", "pow.Tensor_Tensor", "pow.T
 NOT_ZERO = {"div.Tensor", "reciprocal", "addcdiv", "div.Tensor_mode", "floor_divide", "fmod.Tensor", "remainder.Tensor"}
 SMALL = {"tan", "exp", "expm1", "tanh_backward", "sigmoid_backward", "sinh", "cosh", "exp2"}
 PROBABILITIES = {"logit": 0, "logit_backward": 1}  # which operand
-# The exact-precision limits of CPU torch's vectorised functions against ours: both are within a few ulp of the true value.
-# Half precision is computed in float and rounded once; CPU torch rounds the steps of some float16 operators, up to three times.
+# The error limits of CPU PyTorch's vectorized functions and the device's: both are within a few ulp of the true value.
+# Half precision is computed in float and rounded once; CPU PyTorch rounds the steps of some float16 operators, up to
+# three times.
 TOLERANCE = {torch.float32: {"rtol": 3e-6, "atol": 3e-6}, torch.float64: {"rtol": 1e-12, "atol": 1e-12},
              torch.float16: {"rtol": 3 * 2**-10, "atol": 3e-6}, torch.bfloat16: {"rtol": 2**-7, "atol": 3e-6}}  # fmt: skip
-# Where CPU torch is further than that from the true value (test_activations.py compares ours with mpmath), or, for
-# gelu_backward, both are: terms cancel.
+# Operators for which CPU PyTorch has a larger error (test_activations.py compares the device with mpmath), or, for
+# gelu_backward, both have: terms cancel.
 LESS_EXACT = {("gelu_backward", torch.float32): {"rtol": 1e-5, "atol": 1e-5},
               ("hardsigmoid_backward", torch.float64): {"rtol": 4e-8, "atol": 0},  # 1/6 in float32
               ("digamma", torch.float64): {"rtol": 1e-9, "atol": 1e-12}, ("special_airy_ai", torch.float64): {"rtol": 1e-5, "atol": 1e-5},
@@ -48,13 +50,13 @@ LESS_EXACT = {("gelu_backward", torch.float32): {"rtol": 1e-5, "atol": 1e-5},
 
 
 def tolerance(op, dtype):
-    """Half precision is computed in float32, and is as far from the CPU as that may be."""
+    """Half precision is computed in float32, and may differ from the CPU by its rounding."""
     limits = LESS_EXACT.get((op, dtype), TOLERANCE.get(dtype, {}))
     wide = LESS_EXACT.get((op, torch.float32), {}) if dtype in (torch.float16, torch.bfloat16) else {}
     return {name: max(limit, wide.get(name, 0)) for name, limit in limits.items()}
 
 
-# Operands by (shape of the base, view); one row per case, as many columns as operators have operands.
+# Operands by (shape of the base, view): one row per case, with a column for each operand.
 VIEWS = {
     "dense": lambda x: x,
     "transposed": lambda x: x.transpose(-1, -2),
@@ -87,7 +89,7 @@ CASES = {
 
 
 def values(op, dtype, shape, position):
-    """Gives numbers in the operator's domain, the same for the same arguments."""
+    """Returns numbers in the operator's domain, the same for the same arguments."""
     generator = torch.Generator().manual_seed(zlib.crc32(f"{op}{dtype}{shape}{position}".encode()))
     if dtype == torch.bool:
         return torch.randint(0, 2, shape, generator=generator).bool()
@@ -119,7 +121,7 @@ def operand_count(op):
 
 
 def numbers(op, dtype):
-    """Gives the sets of other arguments to try: one list per call, in the order of the schema."""
+    """Returns the sets of other arguments to test: one list per call, in the order of the schema."""
     names = [a.name for a in schema(op) if not is_operand(a)]
     choice = {"alpha": (1, 0.5), "min": (-0.5, 0), "max": (0.75, 1), "threshold": (0.1, 0), "value": (1, 0.3),
               "weight": (0.3, 0.8), "exponent": (2, 0.5, -1, -0.5, 3, 1.7, 0), "other": (0.5, 1), "negative_slope": (0.1, 0),
@@ -137,14 +139,14 @@ def numbers(op, dtype):
 
 
 def calls(op, dtype, case):
-    """Gives (operands, other arguments) for each call of a case."""
+    """Yields (operands, other arguments) for each call of a case."""
     columns = CASES[case][: operand_count(op)]
     operands = [Sample(values(op, dtype, shape, i), VIEWS[view]) for i, (shape, view) in enumerate(columns)]
     return [(operands, extra) for extra in numbers(op, dtype)]
 
 
 def schema_call(op, native):
-    """Gives a function that calls an overload with operands and other arguments; keyword-only ones by name."""
+    """Returns a function that calls an overload with operands and other arguments; keyword-only ones by name."""
     function = overload(native)
     arguments = schema(op)
     keyword_only = {a.name for a in ELEMENTWISE[op].group.functional.func.arguments.flat_kwarg_only}
@@ -164,7 +166,7 @@ def schema_call(op, native):
 
 
 def forms(op):
-    """Gives the names of an operator's forms: functional, in-place (or None), out."""
+    """Returns the names of the forms of an operator: functional, in-place (or None), out."""
     group = ELEMENTWISE[op].group
     return tuple(None if f is None else str(f.func.name) for f in (group.functional, group.inplace, group.out))
 
@@ -179,7 +181,7 @@ def kernel_op(op):
 
 
 def every_op_and_dtype(form):
-    """What has kernels; complex: test_complex.py."""
+    """The dtypes with kernels; complex: test_complex.py."""
     rows = [(op, token) for op in ELEMENTWISE for token in ELEMENTWISE[op].entry.kernel.dtypes if token in DTYPES]
     return [(op, token) for op, token in rows if (op, token, form) not in ELSEWHERE]
 
@@ -244,7 +246,7 @@ SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, float("inf"), -float("inf"), float("
 
 
 def with_special_values():
-    """sin, cos and tan of 1e30 have no common meaning: they are left out."""
+    """sin, cos and tan of 1e30 have no reliable reference: they are excluded."""
     ops = [op for op in ELEMENTWISE if operand_count(op) <= 2 and op not in ("sin", "cos", "tan", "sinc")]
     return [(op, token) for op in ops for token in ("f32", "f64") if token in ELEMENTWISE[op].entry.kernel.dtypes]
 
@@ -253,7 +255,7 @@ def _power_is_out_of_range(a, b):
     return ((a == 0) | a.isinf()) & b.isfinite() & (b.abs() > 127)
 
 
-# Where CPU torch is wrong: (operator, dtype): for which operands, and what it says. The list may only get shorter.
+# Bugs of CPU PyTorch: (operator, dtype): the operands, and the wrong result. The list may only shrink.
 CPU_IS_WRONG = {
     ("fmod.Tensor", "f32"): (lambda a, b: b.abs() < 1e-38, "NaN for a tiny divisor"),
     ("remainder.Tensor", "f32"): (lambda a, b: b.abs() < 1e-38, "NaN for a tiny divisor"),
@@ -286,19 +288,20 @@ def test_special_values_equal_the_cpus(op, token):
         assert_native(kernel_op(op), lambda *t: call(t, extra), operands, **tolerance(op, dtype))
 
 
-# Quotients of the smallest integer and -1 stop the CPU's process; the others wrap as in C.
+# Quotients of the smallest integer and -1 terminate the CPU's process; the others wrap as in C.
 DIVISIONS = {"div.Tensor_mode", "floor_divide", "fmod.Tensor", "remainder.Tensor"}
 
 
 @pytest.mark.parametrize("op", [op for op in ELEMENTWISE if "i64" in ELEMENTWISE[op].entry.kernel.dtypes and operand_count(op) <= 2
-                                and op != "lcm"])  # the CPU's lcm of extremes stops the process (SIGFPE)  # fmt: skip
+                                # the CPU's lcm of extremes terminates the process (SIGFPE)  # fmt: skip
+                                and op != "lcm"])
 @pytest.mark.parametrize("token", ["i64", "i32", "i16", "i8", "u8"])
 def test_extreme_integers_equal_the_cpus(op, token):
     dtype = DTYPES[token]
     limits = torch.iinfo(dtype)
     extremes = sorted({limits.min, limits.min + 1, max(limits.min, -2), max(limits.min, -1), 0, 1, 2, 7, 31, 64, limits.max - 1, limits.max})
     if op == "gcd" and limits.min < 0:
-        extremes.remove(limits.min)  # the CPU gives negative divisors of it
+        extremes.remove(limits.min)  # the CPU returns negative results for negative divisors
     pairs = [(a, b) for a, b in itertools.product(extremes, extremes) if op not in DIVISIONS or b not in (0, -1)]
     columns = torch.tensor(pairs, dtype=dtype)
     operands = [Sample(columns[:, i].contiguous()) for i in range(operand_count(op))]
@@ -309,7 +312,7 @@ def test_extreme_integers_equal_the_cpus(op, token):
 
 # ---- dtypes that are cast to one with a kernel ----
 def rare_and_dtype():
-    """Half precision of nextafter takes the fallback: the next number after a half is not one of float32."""
+    """nextafter in half precision uses the fallback: the next half-precision number differs from the next float32."""
     dtypes = (torch.float16, torch.bfloat16, torch.int32, torch.int16, torch.int8, torch.uint8)
     rows = itertools.product((op for op in ELEMENTWISE if ELEMENTWISE[op].entry.kernel.for_size), dtypes)
     return [pytest.param(op, dtype, id=f"{op}-{dtype}") for op, dtype in rows if not ("is_reduced_floating" in ELEMENTWISE[op].entry.fallback_if and dtype.is_floating_point)]
@@ -317,7 +320,7 @@ def rare_and_dtype():
 
 @pytest.mark.parametrize("op,dtype", rare_and_dtype())
 def test_rare_operators_of_other_dtypes_equal_the_cpus(op, dtype):
-    """Halves are computed in float and rounded once, small integers in 64 bits."""
+    """Half precision is computed in float and rounded once, small integers in 64 bits."""
     call = schema_call(op, forms(op)[0])
     limit = {torch.float16: 2e-3, torch.bfloat16: 1.6e-2}.get(dtype, 3e-6)
     for case in ("dense", "mixed strides", "broadcast both"):
@@ -326,7 +329,7 @@ def test_rare_operators_of_other_dtypes_equal_the_cpus(op, dtype):
                 call([place(a, "cpu") for a in operands], extra)
             except (RuntimeError, NotImplementedError) as error:
                 if "not implemented for" in str(error) and dtype.is_floating_point:
-                    continue  # we answer for more dtypes
+                    continue  # the device supports more dtypes
                 with pytest.raises(type(error)):
                     call([place(a, torch_backend.device_name()) for a in operands], extra)
                 continue
@@ -353,14 +356,15 @@ def test_operands_of_two_dtypes_are_promoted(op, shapes):
     for a, b in itertools.product(DTYPES.values(), repeat=2):
         operands = [Sample(values(op, dtype, shape, i)) for i, (dtype, shape) in enumerate(zip((a, b), shapes))]
         if op in ("sub.Tensor", "maximum") and a == b == torch.bool:
-            continue  # sub refuses bool; maximum of bool has no kernel
+            continue  # sub rejects bool; maximum of bool has no kernel
         if op == "sub.Tensor" and torch.bool in (a, b):
             continue
         extra = (1,) if op in ("add.Tensor", "sub.Tensor") else ()
         operands[0].base[operands[0].base == 0] = 1
         operands[1].base[operands[1].base == 0] = 1
         result = torch.result_type(*(operand.base for operand in operands))
-        # CPU torch reads a float32 operand without dimensions at full precision beside half ones; we and CUDA round it first.
+        # CPU PyTorch reads a 0-dimensional float32 operand at full precision when the others are half precision; the
+        # device and CUDA round it first.
         limit = {torch.float16: 2**-8, torch.bfloat16: 2**-6}.get(result, 3e-6)
         assert_native(kernel_op(op), lambda *t: call(t, extra), operands, rtol=limit, atol=3e-6)
 
@@ -376,7 +380,7 @@ PYTHON = {
 @pytest.mark.parametrize("expression", PYTHON)
 @pytest.mark.parametrize("token", list(DTYPES))
 def test_python_numbers(expression, token, device):
-    """Integers of every size stay what they are, fractions make floats of integers, errors are the CPU's."""
+    """Integers of each size keep their dtype, fractional numbers promote to floating point, errors equal the CPU's."""
     for shape in ((3, 4), (), (0,)):
         x = values("numbers", DTYPES[token], shape, 0)
         try:
@@ -475,7 +479,7 @@ def test_resizing_a_used_result_warns(device):
     assert out.tolist() == [[2.0, 2.0], [2.0, 2.0]]
 
 
-# ---- numbers left out ----
+# ---- omitted numbers ----
 def test_clamp_with_one_limit(device):
     x = torch.linspace(-2, 2, 9)
     for keywords in ({"min": -1}, {"max": 0.5}, {"min": -1.0, "max": 1.0}):
@@ -491,7 +495,7 @@ def test_clamp_with_one_limit(device):
     assert_same(whole.to(device).clamp(0.5, 2.5), whole.clamp(0.5, 2.5))
 
 
-# ---- where no kernel of ours may answer ----
+# ---- calls that the device's kernels must not run ----
 def test_mixed_devices_are_refused(device):
     message = f"Expected all tensors to be on the same device, but found at least two devices, {device}:0 and cpu!"
     x, y = torch.ones(3, device=device), torch.ones(3)

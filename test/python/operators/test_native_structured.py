@@ -1,5 +1,5 @@
-"""Every generated operator that is not elementwise - reductions, softmax, matrix products - against CPU torch; each comparison
-proves that our kernel ran."""
+"""Each generated operator that is not elementwise - reductions, softmax, matrix products - compared with CPU PyTorch;
+each comparison checks that the device's kernel ran."""
 
 import itertools
 
@@ -27,7 +27,7 @@ TENSORS = {
 
 
 def sample(case, dtype, seed=0):
-    """Distinct integers in random order divided by 8: exact in every floating dtype, so that an index has one answer."""
+    """Distinct integers in random order divided by 8: exact in each floating dtype, so that an index is unique."""
     shape, view = TENSORS[case] if isinstance(case, str) else (case, lambda x: x)
     count = torch.Size(shape).numel()
     order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
@@ -94,7 +94,7 @@ def test_reductions_of_nothing():
     check("amax", lambda x: x.amax(1), [empty])
 
 
-def test_reductions_of_nothing_without_an_answer_are_refused(device):
+def test_empty_reductions_without_a_neutral_element_are_refused(device):
     empty = torch.zeros(0, 4, device=device)
     for call in (lambda: empty.amax(0), lambda: empty.max(0), lambda: empty.argmin(0), lambda: empty.argmax()):
         with pytest.raises((RuntimeError, IndexError), match="(non-zero size|numel|non-zero dim|Expected reduction dim)"):
@@ -128,7 +128,7 @@ def test_reductions_with_an_index(name, token, case):
     for dim, keepdim in itertools.product(range(-max(ndim, 1), max(ndim, 1)), (False, True)):
         if DTYPES[token].is_floating_point and case != "expanded":
             check(name, lambda x: overload(name)(x, dim, keepdim), [x])
-        else:  # equal elements: any of their indices is right, the values decide
+        else:  # equal elements: each of their indices is correct, only the values are compared
             check(name, lambda x: by_value(name, x, dim, keepdim), [x], strides=False)
     if name.startswith("arg") and DTYPES[token].is_floating_point and case != "expanded":
         for keepdim in (False, True):
@@ -144,7 +144,7 @@ def by_value(name, x, dim, keepdim):
 
 
 def gather(x, dim, index, keepdim):
-    """Indexes on the CPU: gather is not what is tested."""
+    """Indexes on the CPU: gather is not tested here."""
     index = index.cpu() if keepdim else index.cpu().unsqueeze(dim)
     return x.cpu().gather(dim, index).to(x.device)
 
@@ -185,7 +185,8 @@ def test_softmax_into_given_results_and_its_operand(device):
     x = sample("dense", torch.float32)
     check("_softmax", lambda x, out: torch.ops.aten._softmax.out(x, 1, False, out=out), [x, Sample(torch.zeros(0))],
           **TOLERANCE[torch.float32])  # fmt: skip
-    ours = torch.zeros(5, 4, 3, device=device).permute(2, 1, 0)  # CPU torch 2.13 writes such a result as if it were contiguous
+    # CPU PyTorch 2.13 writes such a result as if it were contiguous
+    ours = torch.zeros(5, 4, 3, device=device).permute(2, 1, 0)
     with strict():
         torch.ops.aten._softmax.out(x.on(device), 1, False, out=ours)
     torch.testing.assert_close(ours.cpu(), x.on("cpu").softmax(1))
@@ -207,7 +208,7 @@ def matrix(rows, columns, dtype, batch=(), seed=0):
 SIZES = [(1, 1, 1), (3, 4, 5), (17, 33, 65), (64, 64, 64), (1, 100, 7), (100, 1, 7), (130, 257, 1), (0, 3, 4), (3, 0, 4), (3, 4, 0)]
 
 
-# Half precision is summed in float32 on both sides, in other orders, and rounded once.
+# Half precision is summed in float32 on both sides, in different orders, and rounded once.
 PRODUCT_TOLERANCE = {torch.float32: {"rtol": 1e-5, "atol": 1e-4}, torch.float64: {"rtol": 1e-11, "atol": 1e-11},
                      torch.float16: {"rtol": 2**-9, "atol": 1e-4}, torch.bfloat16: {"rtol": 2**-6, "atol": 1e-4}}  # fmt: skip
 

@@ -1,4 +1,5 @@
-"""Nested tensors of the strided layout, and the fast path of torch.nn's transformer layers that makes them, as on the CPU."""
+"""Nested tensors of the strided layout, and the fast path of torch.nn's transformer layers that creates them, compared
+with the CPU."""
 
 import warnings
 
@@ -53,7 +54,7 @@ def test_tensors_that_require_gradients_become_a_nested_one(device):
     assert nested.device.type == device and all(torch.equal(part.grad.cpu(), torch.ones(part.shape)) for part in parts)
 
 
-def test_a_nested_tensor_lives_on_a_device_that_is_not_current(device):
+def test_a_nested_tensor_is_on_a_device_that_is_not_current(device):
     nested = torch.nested.nested_tensor(PARTS, device=f"{device}:1")
     result = F.layer_norm(nested * 2, (4,), *WEIGHT[:2].to(nested.device)).relu()
     assert result.device == torch.device(device, 1)
@@ -92,7 +93,7 @@ def test_encoder_layer_in_evaluation(device, layer, mask):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_encoder_in_evaluation_with_a_padding_mask(device, dtype):
-    """The encoder makes a nested tensor of what is no padding."""
+    """The encoder creates a nested tensor of the unpadded elements."""
     torch.manual_seed(0)
     model = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 2, 32, batch_first=True), 2).eval().to(dtype)
     x = torch.randn(2, 5, 16, dtype=dtype)
@@ -121,7 +122,7 @@ def test_multi_head_attention_in_evaluation(device, need_weights, average):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 def test_attention_of_jagged_sequences(device, dtype):
-    """The other layout: torch's own Python class over a buffer of the device."""
+    """The other layout: PyTorch's own Python class over a buffer of the device."""
     parts = [part.view(-1, 2, 2).to(dtype) for part in PARTS]
 
     def attend(where):
@@ -137,8 +138,8 @@ def test_attention_of_jagged_sequences(device, dtype):
 
 
 @pytest.mark.parametrize("average", [True, False])
-def test_attention_of_nested_tensors_gives_its_weights(device, average):
-    """Those of the longest, in rows and columns that are padded with zeros."""
+def test_attention_of_nested_tensors_returns_its_weights(device, average):
+    """The weights have the size of the longest sequence, with rows and columns padded with zeros."""
     torch.manual_seed(0)
     attention = nn.MultiheadAttention(4, 2, batch_first=True).eval()
 

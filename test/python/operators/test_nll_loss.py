@@ -1,4 +1,5 @@
-"""nll_loss, nll_loss2d and cross_entropy with their gradients against CPU torch; the strict fallback proves that kernels of ours ran."""
+"""nll_loss, nll_loss2d and cross_entropy with their gradients compared with CPU PyTorch; the strict fallback checks
+that the device's kernels ran."""
 
 import math
 
@@ -27,7 +28,7 @@ def results(function, x, device):
 
 
 def assert_native(device, function, x, without_fallback=True, **tolerance):
-    """`function` takes the input and a way to bring further operands to its device."""
+    """`function` receives the input and a function that moves further operands to its device."""
     theirs = results(lambda leaf: function(leaf, lambda t: t), x, "cpu")
     with strict(without_fallback):
         ours = results(lambda leaf: function(leaf, lambda t: t.to(device)), x, device)

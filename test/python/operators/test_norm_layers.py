@@ -1,5 +1,5 @@
-"""Layer, batch, group and instance normalisation with their gradients against CPU torch; the strict fallback proves that kernels of
-ours ran."""
+"""Layer, batch, group and instance normalization with their gradients compared with CPU PyTorch; the strict fallback
+checks that the device's kernels ran."""
 
 import pytest
 import torch
@@ -125,7 +125,7 @@ def in_format(x, layout):
     return x.transpose(0, -1).contiguous().transpose(0, -1) if layout == "transposed" else x
 
 
-# Planes in one piece and in several, columns with several channels or rows side by side, few and many channels.
+# Planes in one block and in several, columns with several channels or adjacent rows, few and many channels.
 WALKS = [(3, 2, 70, 70), (2, 1, 9000), (17, 70), (300, 3), (16, 32, 8, 8), (16, 64, 4, 4), (1, 40, 7, 7), (64, 6, 7, 7), (2, 16, 3, 20, 5)]
 
 
@@ -152,7 +152,7 @@ def test_batch_norm_in_every_walk_and_layout(device, shape, layout):
 
 @pytest.mark.parametrize("shape", [(16, 3, 32, 32), (2000, 5), (64, 2, 9)], ids=str)
 def test_batch_norm_far_from_zero_is_accurate(device, shape):
-    """Means are rounded to float32, variances do not suffer from that."""
+    """Means are rounded to float32, which must not affect variances."""
     x = 1e4 + random(*shape) / 16
     ours, exact = torch.zeros(2, shape[1], device=device), torch.zeros(2, shape[1], dtype=torch.float64)
     with strict():
@@ -191,7 +191,7 @@ def test_batch_norm_has_second_derivatives(device, training):
 
 
 def test_parts_of_the_gradients_of_batch_norm(device):
-    """What is not wanted is None, what is wanted does not depend on it."""
+    """Outputs that are not requested are None, and requested ones do not depend on them."""
     x, dy, w = random(4, 3, 6), random(4, 3, 6, seed=1), random(3)
     for training in (True, False):
         full = None
@@ -244,7 +244,8 @@ ENTRIES = {
 @pytest.mark.parametrize("entry", ENTRIES)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str)
 def test_saved_statistics_are_those_of_the_call_in_the_computing_dtype(device, dtype, entry):
-    """What FakeTensor has for accelerators: mean and rstd that the result was normalized with. The CPU saves nothing in evaluation."""
+    """FakeTensor's rule for accelerators: the mean and rstd with which the result was normalized. The CPU saves nothing
+    in evaluation."""
     for shape in SHAPES + [(0, 3, 4), (300, 3, 1), (1, 40, 7, 7)]:
         for training in {entry != "no training", False}:
             if training and (0 in shape or entry == "no training"):
@@ -322,8 +323,9 @@ def test_half_precision_is_rounded_once(device, name, dtype, parameters):
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
 @pytest.mark.parametrize("name", NORMS)
 def test_gradients_of_half_precision(device, name, dtype, parameters):
-    """The CPU rounds saved statistics to the parameters' dtype; those of batch norms are float32 here, and the truth is double precision. So
-    it is of layer_norm: CPU torch sums its parameters' gradients in half precision, which is off by a tenth."""
+    """The CPU rounds saved statistics to the parameters' dtype; those of batch norms are float32 here. The reference is
+    double precision, also for layer_norm: CPU PyTorch sums its parameters' gradients in half precision, with an error
+    of a tenth."""
     kind = dtype if parameters == "half" else torch.float32
     operands = [random(2, 6, 9, 8).to(dtype), random(6, seed=1).to(kind), random(6, seed=2).to(kind)]
     theirs = results(NORMS[name], operands, "cpu")

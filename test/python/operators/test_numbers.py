@@ -1,4 +1,4 @@
-"""A number beside a tensor counts as on the CPU: what it promotes to, how it is rounded, when it wraps or overflows, and what is refused."""
+"""A Python number with a tensor behaves as on the CPU: type promotion, rounding, wrapping or overflow, and errors."""
 
 import warnings
 
@@ -7,7 +7,7 @@ import torch
 
 DTYPES = [torch.bool, torch.uint8, torch.int8, torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.complex64]
 NUMBERS = [True, False, 0, 1, -1, 300, 2**40, -(2**63), 2.5, -0.0, 257.3, 1e10, 1e300, float("nan"), float("inf"), 2 + 0j]
-# 0-dimensional tensors of the host, which count as numbers, too.
+# 0-dimensional tensors of the host also count as numbers.
 NUMBERS += [torch.tensor(v, dtype=d) for d in (torch.bool, torch.int64, torch.float32, torch.bfloat16) for v in (0, 3, -2)]
 BINARY = """add sub rsub mul div floor_divide remainder fmod pow eq ne lt ge maximum fmax fmin atan2 copysign nextafter xlogy bitwise_and
 bitwise_left_shift logical_or lcm heaviside""".split()
@@ -27,7 +27,8 @@ CALLS |= {
     "clamp": lambda x, n: torch.clamp(x, min=n) if not x.is_complex() and not isinstance(n, complex) else 0,
     "addcmul": lambda x, n: torch.addcmul(x, x, x, value=n),
 }
-BETTER = {("alpha", -(2**63)), ("xlogysecond", torch.bfloat16)}  # the CPU negates -2**63, rounds a logarithm before it is multiplied
+# the CPU negates -2**63, and rounds a logarithm before the multiplication
+BETTER = {("alpha", -(2**63)), ("xlogysecond", torch.bfloat16)}
 
 
 
@@ -35,7 +36,7 @@ def outcome(call, tensor, number):
     try:
         result = call(tensor, number)
         if not isinstance(result, torch.Tensor):
-            return 0, 0  # not asked
+            return 0, 0  # not compared
         return result.dtype, result.stride(), result.cpu()
     except Exception as error:
         return type(error), str(error)[:40]
@@ -43,7 +44,7 @@ def outcome(call, tensor, number):
 
 def are_same(ours, theirs):
     if len(ours) != len(theirs) or ours[:2] != theirs[:2]:
-        if "BComplex32" in str(ours[1]):  # a dtype of torch 2.15 on, which devices do not compute in
+        if "BComplex32" in str(ours[1]):  # a dtype of torch 2.15 and later, which devices do not support
             return ours[0] is NotImplementedError
         return "not implemented for" in str(theirs[1]) or (len(theirs) == len(ours) == 2 and ours[0] is theirs[0] and "without overflow" in theirs[1] + ours[1])
     tolerance = {torch.float16: 2e-3, torch.bfloat16: 1.6e-2}.get(ours[0], 1e-5)
@@ -71,7 +72,7 @@ def test_a_number_counts_as_on_the_cpu(device, name):
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("name", ["add", "sub", "mul", "div", "floor_divide", "fmod", "remainder", "pow", "xlogy", "eq"])
-def test_beside_half_precision_a_number_is_rounded_where_the_cpu_rounds_it(device, name, dtype):
+def test_with_half_precision_a_number_is_rounded_where_the_cpu_rounds_it(device, name, dtype):
     host = torch.tensor([0.3, 1.7, 2.2, 5.5], dtype=dtype)
     for number in (1.001, 257.3, 3.14159, -0.777):
         ours, theirs = (getattr(torch, name)(x, number).cpu().double() for x in (host.to(device), host))
@@ -79,14 +80,14 @@ def test_beside_half_precision_a_number_is_rounded_where_the_cpu_rounds_it(devic
 
 
 def test_operands_are_cast_to_the_promoted_dtype_before_a_wider_kernel_computes(device):
-    """uint8 has no kernel of its own for these; an int64 without dimensions wraps first."""
+    """uint8 has no kernel for these; a 0-dimensional int64 wraps first."""
     x, minus = torch.full((3,), 2, dtype=torch.uint8), torch.tensor(-2)
     for function in (torch.fmax, torch.fmin, torch.lcm, lambda a, b: torch.floor_divide(b, a), torch.remainder):
         assert torch.equal(function(x.to(device), minus.to(device)).cpu(), function(x, minus))
 
 
 def test_a_wider_result_gets_what_the_promoted_dtype_holds(device):
-    """2 ** 17 overflows in uint8, whatever the result's dtype."""
+    """2 ** 17 overflows in uint8, for any dtype of the result."""
     for place in ("cpu", device):
         out = torch.zeros(2, dtype=torch.int64, device=place)
         torch.pow(2, torch.tensor([17, 3], dtype=torch.uint8, device=place), out=out)

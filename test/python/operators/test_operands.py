@@ -1,5 +1,5 @@
-"""What the one prepare layer promises for every operator that calls a kernel by hand: results lie where out= says, however that lies in
-memory, operands may be lazy, strided, or share a buffer with the result; against CPU torch."""
+"""The guarantees of the common prepare layer for each operator that calls a kernel directly, compared with CPU PyTorch:
+results are written to out= in any layout; operands may be lazy, strided, or share a buffer with the result."""
 
 import pytest
 import torch
@@ -31,7 +31,7 @@ def matrix(dtype):
     return numbers > 2 if dtype == torch.bool else numbers.to(dtype)
 
 
-# Places for a result of 4 x 4, which lie apart from `x`.
+# Memory for a result of 4 x 4 that does not overlap `x`.
 PLACES = {
     "transposed": lambda x: torch.zeros(4, 4, dtype=x.dtype, device=x.device).t(),
     "strided": lambda x: torch.zeros(4, 8, dtype=x.dtype, device=x.device)[:, ::2],
@@ -42,7 +42,7 @@ PLACES = {
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("call, dtype", CASES)
-def test_result_lies_where_out_says(device, call, dtype, place):
+def test_result_is_written_to_out(device, call, dtype, place):
     theirs_x, ours_x = matrix(dtype), matrix(dtype).to(device)
     theirs, ours = PLACES[place](theirs_x), PLACES[place](ours_x)
     call(theirs_x, theirs)
@@ -63,7 +63,7 @@ def test_operand_and_result_may_be_parts_of_one_buffer(device, call, dtype):
     torch.testing.assert_close(buffer[4:].cpu(), theirs)
 
 
-def test_result_beside_its_operand_costs_no_copy(device):
+def test_result_adjacent_to_its_operand_needs_no_copy(device):
     buffer = torch.arange(32, dtype=torch.float32, device=device).reshape(8, 4)
     index = INDEX.to(device)
     before = native_count("copy")

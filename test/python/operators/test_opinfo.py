@@ -1,4 +1,4 @@
-"""PyTorch's operator database on the fake device: every entry gives the CPU's result, and the suite itself notices what is wrong.
+"""PyTorch's operator database on the fake device: each entry has the CPU's result, and the suite itself detects errors.
 
 The fast part runs here; `make test-full` runs all dtypes and modes. See test/opinfo.
 """
@@ -21,13 +21,14 @@ finally:
 PRELUDE = f"import sys; sys.path.insert(0, {str(OPINFO)!r})\n"
 
 
-def test_every_entry_gives_the_cpus_result(tmp_path):
+def test_every_entry_has_the_cpus_result(tmp_path):
     settings = {key: value for key, value in os.environ.items() if not key.startswith(("HAL_", "TORCH_BACKEND", "PYTORCH_ALLOC"))}
     command = [sys.executable, str(OPINFO / "run.py"), "--json", str(tmp_path / "outcomes.json")]
     done = subprocess.run(command, cwd=tmp_path, env={**settings, "TORCH_BACKEND": "fake"}, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     outcomes = json.loads((tmp_path / "outcomes.json").read_text())
-    assert sum(one["kind"] == "pass" for one in outcomes) >= 660  # of torch 2.13's 677 entries for float32, 672 can be sampled
+    # of torch 2.13's 677 entries for float32, 672 can be sampled
+    assert sum(one["kind"] == "pass" for one in outcomes) >= 660
 
 
 # ---- the lists ----
@@ -144,20 +145,20 @@ def work(job, emit):
     if job == "raise":
         raise RuntimeError
     emit("ended")
-    return job != "spoilt"
+    return job != "broken"
 
-batches = [["a", "crash", "b", "hang", "c"], ["exit", "spoilt", "d", "raise", "e"], ["f"]]
+batches = [["a", "crash", "b", "hang", "c"], ["exit", "broken", "d", "raise", "e"], ["f"]]
 for job, records, death in sorted(run_jobs(batches, work, slots=2, timeout=2)):
     print(job, len(records), death)
 """
     )
     assert done.stdout.splitlines() == [
         "a 2 ", "b 2 ", "c 2 ", "crash 1 it died of SIGSEGV", "d 2 ", "e 2 ", "exit 1 it left with exit code 7", "f 2 ",
-        "hang 1 it ran for more than 2 s", "raise 1 it left with exit code 1", "spoilt 2 "]  # fmt: skip
+        "hang 1 it ran for more than 2 s", "raise 1 it left with exit code 1", "broken 2 "]  # fmt: skip
 
 
 # ---- the comparison ----
-# What the entry computes on the device, where the CPU computes x.sin(); then the statuses of its steps.
+# The entry computes this on the device and x.sin() on the CPU; then the statuses of its steps.
 FAULTS = {
     "nothing": ("x.sin()", "pass pass"),
     "a value": ("x.sin() + 1e-3", "wrong"),
@@ -199,10 +200,10 @@ class Entry:
 
 def statuses(fault, on_device):
     records = []
-    draws = "distribution" in fault
+    is_random = "distribution" in fault
     modes = ["strict" if "fallback" in fault else "async"]
-    entry = Entry((lambda x: torch.rand_like(x) + 0 * x) if draws else torch.sin, on_device)
-    names = ["entry"] if draws else []
+    entry = Entry((lambda x: torch.rand_like(x) + 0 * x) if is_random else torch.sin, on_device)
+    names = ["entry"] if is_random else []
     plan = dict(modes=modes, samples=1, backward=True, delay=0, random=names, uninitialised=[], host=[], plugin="fake")
     check(entry, torch.float32, plan, records.append)
     return " ".join(record["status"] for record in records if record["status"] != "started")
@@ -211,7 +212,7 @@ def statuses(fault, on_device):
 
 @pytest.fixture(scope="module")
 def comparison(tmp_path_factory):
-    """What the suite says about each fault."""
+    """The outcome that the suite reports for each fault."""
     lines = [f"print(statuses({fault!r}, lambda x: {code}))" for fault, (code, _) in FAULTS.items()]
     settings = {key: value for key, value in os.environ.items() if not key.startswith(("HAL_", "TORCH_BACKEND"))}
     script = PRELUDE + COMPARISON + "\n".join(lines)

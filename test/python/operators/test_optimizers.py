@@ -1,4 +1,5 @@
-"""torch.optim on the device: every implementation takes the CPU's steps, natively; foreach operators and GradScaler's as well."""
+"""torch.optim on the device: each implementation takes the CPU's steps, natively; foreach operators and GradScaler's as
+well."""
 
 import copy
 
@@ -23,7 +24,7 @@ KERNELS = ("_fused_adam_", "_fused_sgd_", "_fused_adagrad_")
 
 
 def parameters(dtype):
-    """Dense, transposed, empty, without dimensions: what a model may hold."""
+    """Dense, transposed, empty and 0-dimensional: the parameters that a model may have."""
     generator = torch.Generator().manual_seed(5)
     shapes = ((7, 5), (1000,), (0, 3), ())
     tensors = [torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype) for shape in shapes]
@@ -36,7 +37,7 @@ def gradients(step, dtype):
 
 
 def train(name, where, dtype, steps=4, computed=None, **keywords):
-    """Takes some steps and gives the parameters, on the CPU; `computed` is another dtype for the same numbers."""
+    """Takes some steps and returns the parameters, on the CPU; `computed` is another dtype for the same numbers."""
     make, settings = OPTIMIZERS[name]
     held = [torch.nn.Parameter(p.to(where, computed or dtype)) for p in parameters(dtype)]
     optimizer = make(held, **{**settings, **keywords})
@@ -70,7 +71,8 @@ def test_fused_step_is_one_launch_per_parameter(name, device):
 @pytest.mark.parametrize("name", OPTIMIZERS)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 def test_fused_steps_in_half_precision_are_those_of_double_precision_without_a_fallback(name, dtype, device):
-    """The truth is double precision: torch 2.13's own fused SGD leaves half precision as it is from 16 elements on."""
+    """The reference is double precision: torch 2.13's own fused SGD does not change half-precision parameters of 16 or
+    more elements."""
     exact = train(name, "cpu", dtype, steps=2, computed=torch.float64, foreach=False)
     with strict():
         ours = train(name, device, dtype, steps=2, fused=True)

@@ -1,4 +1,5 @@
-"""Random operators: the device's seed rules, native and in the fallback; the numbers have the distribution asked for."""
+"""Random operators: they use the device's seed, natively and in the fallback, and the numbers have the requested
+distribution."""
 
 import math
 
@@ -6,7 +7,7 @@ import pytest
 import torch
 from torch_backend.fallback import strict
 
-DRAWS = {
+SAMPLERS = {
     "uniform": lambda x: x.uniform_(-1, 3),
     "uniform half": lambda x: x.half().uniform_(),
     "normal": lambda x: x.normal_(2, 3),
@@ -31,24 +32,24 @@ DRAWS = {
 }
 
 
-@pytest.mark.parametrize("draw", DRAWS.values(), ids=DRAWS.keys())
-def test_the_seed_decides_and_each_call_draws_other_numbers(device, module, draw):
+@pytest.mark.parametrize("sample", SAMPLERS.values(), ids=SAMPLERS.keys())
+def test_the_seed_decides_and_each_call_generates_new_numbers(device, module, sample):
     x = torch.empty(1000, device=device)
     module.manual_seed(7)
-    first, second = draw(x).cpu().clone(), draw(x).cpu().clone()
+    first, second = sample(x).cpu().clone(), sample(x).cpu().clone()
     module.manual_seed(7)
-    assert draw(x).cpu().equal(first)
-    assert draw(x).cpu().equal(second)
+    assert sample(x).cpu().equal(first)
+    assert sample(x).cpu().equal(second)
     assert not first.equal(second)
     module.manual_seed(8)
-    assert not draw(x).cpu().equal(first)
+    assert not sample(x).cpu().equal(first)
 
 
-@pytest.mark.parametrize("draw", DRAWS.values(), ids=DRAWS.keys())
-def test_the_cpus_generator_is_left_alone(device, draw):
+@pytest.mark.parametrize("sample", SAMPLERS.values(), ids=SAMPLERS.keys())
+def test_the_cpus_generator_is_left_alone(device, sample):
     torch.manual_seed(3)
     before = torch.get_rng_state()
-    draw(torch.empty(1000, device=device))
+    sample(torch.empty(1000, device=device))
     assert torch.get_rng_state().equal(before)
 
 
@@ -76,29 +77,29 @@ def test_strides_do_not_change_the_sequence(device, module):
     assert strided.cpu().equal(dense.cpu())
 
 
-def test_both_devices_draw_the_same_numbers_from_the_same_seed(device, module):
+def test_both_devices_generate_the_same_numbers_from_the_same_seed(device, module):
     module.manual_seed_all(11)
-    a = [draw(torch.empty(1000, device=f"{device}:0")).cpu() for draw in DRAWS.values()]
+    a = [sample(torch.empty(1000, device=f"{device}:0")).cpu() for sample in SAMPLERS.values()]
     module.manual_seed_all(11)
-    b = [draw(torch.empty(1000, device=f"{device}:1")).cpu() for draw in DRAWS.values()]
+    b = [sample(torch.empty(1000, device=f"{device}:1")).cpu() for sample in SAMPLERS.values()]
     assert all(x.equal(y) for x, y in zip(a, b))
 
 
 def test_an_explicit_generator(device):
-    def draw(seed):
+    def sample(seed):
         g = torch.Generator(device=device).manual_seed(seed)
         return [torch.rand(10, generator=g, device=device), torch.randperm(10, generator=g, device=device),
                 torch.empty(10, device=device).exponential_(generator=g)]  # fmt: skip
 
-    assert all(x.equal(y) for x, y in zip(draw(1), draw(1)))
-    assert not any(x.equal(y) for x, y in zip(draw(1), draw(2)))
+    assert all(x.equal(y) for x, y in zip(sample(1), sample(1)))
+    assert not any(x.equal(y) for x, y in zip(sample(1), sample(2)))
 
 
 def test_a_generator_of_another_device_is_refused(device):
-    for draw in (lambda g: torch.rand(3, generator=g, device=device),
+    for sample in (lambda g: torch.rand(3, generator=g, device=device),
                  lambda g: torch.empty(3, device=device).exponential_(generator=g)):  # fmt: skip
         with pytest.raises(RuntimeError, match=f"'{device}' device type for generator but found 'cpu'"):
-            draw(torch.Generator())
+            sample(torch.Generator())
 
 
 WITH_GENERATOR = {
@@ -131,7 +132,7 @@ def test_a_generator_of_another_index_is_refused(device, name):
 @pytest.mark.parametrize("rate", [1.0, 1e3, 1e6, 1e30])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str)
 def test_exponential_numbers_are_positive_in_every_dtype(device, module, dtype, rate):
-    """As torch documents: the support is (0, inf). Half precision rounds small numbers to 0."""
+    """As PyTorch documents: the support is (0, inf). Half precision rounds small numbers to 0."""
     module.manual_seed(21)
     with strict():
         numbers = torch.empty(1 << 18, dtype=dtype, device=device).exponential_(rate)
@@ -148,11 +149,11 @@ def test_bad_parameters_are_refused_in_torchs_words(device):
         x.bernoulli_(1.5)
 
 
-def test_many_fallback_calls_draw_independent_numbers(device, module):
+def test_many_fallback_calls_generate_independent_numbers(device, module):
     module.manual_seed(2)
-    draws = [torch.empty(1, device=device).exponential_().item() for _ in range(3000)]
-    assert len(set(draws)) == len(draws)
-    assert abs(sum(draws) / len(draws) - 1) < 5 / math.sqrt(len(draws))
+    samples = [torch.empty(1, device=device).exponential_().item() for _ in range(3000)]
+    assert len(set(samples)) == len(samples)
+    assert abs(sum(samples) / len(samples) - 1) < 5 / math.sqrt(len(samples))
 
 
 def test_dropout_keeps_the_expectation(device, module):
@@ -164,11 +165,12 @@ def test_dropout_keeps_the_expectation(device, module):
     assert same.eq(1).all() and kept.all()
 
 
-# ---- the derived distributions run natively and are what they say ----
+# ---- the derived distributions run natively and have the documented distribution ----
 
 
 def distance(numbers, cdf):
-    """Kolmogorov and Smirnov's distance from a distribution, times the square root of the count: 1.95 is exceeded once in 1000."""
+    """The Kolmogorov-Smirnov distance from a distribution, times the square root of the count: 1.95 is exceeded once in
+    1000."""
     x = numbers.cpu().double().flatten().sort().values
     n = x.numel()
     below = cdf(x)
@@ -188,10 +190,10 @@ CONTINUOUS = {
 @pytest.mark.parametrize("name", CONTINUOUS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_continuous_distributions(device, module, name, dtype):
-    draw, cdf = CONTINUOUS[name]
+    sample, cdf = CONTINUOUS[name]
     module.manual_seed(12)
     with strict():
-        numbers = draw(torch.empty(1 << 18, dtype=dtype, device=device))
+        numbers = sample(torch.empty(1 << 18, dtype=dtype, device=device))
     assert numbers.isfinite().all()
     assert distance(numbers, cdf) < 1.95
     if name == "exponential":
@@ -254,7 +256,7 @@ def test_a_permutation_holds_every_number_once(device, module, n):
     with strict():
         order = torch.randperm(n, device=device)
     assert order.dtype == torch.int64 and order.cpu().sort().values.equal(torch.arange(n))
-    if n > 4000:  # far from the identity: displacements are those of random places
+    if n > 4000:  # far from the identity: displacements are those of random positions
         displacement = (order.cpu() - torch.arange(n)).abs().double().mean() / n
         assert abs(displacement - 1 / 3) < 0.02
         assert not torch.randperm(n, device=device).cpu().equal(order.cpu())
@@ -263,10 +265,10 @@ def test_a_permutation_holds_every_number_once(device, module, n):
 def test_permutations_are_equally_likely(device, module):
     module.manual_seed(17)
     with strict():
-        draws = [torch.randperm(3, device=device) for _ in range(3000)]
+        samples = [torch.randperm(3, device=device) for _ in range(3000)]
     counts = {}
-    for draw in draws:
-        key = tuple(draw.tolist())
+    for sample in samples:
+        key = tuple(sample.tolist())
         counts[key] = counts.get(key, 0) + 1
     assert len(counts) == 6 and all(abs(count - 500) < 5 * math.sqrt(500) for count in counts.values())
 
@@ -285,9 +287,9 @@ def test_bernoulli_numbers_of_given_probabilities(device, module):
     module.manual_seed(19)
     p = torch.tensor([0.0, 0.1, 0.5, 1.0])
     with strict():
-        drawn = torch.bernoulli(p.to(device).expand(100_000, 4))
+        sampled = torch.bernoulli(p.to(device).expand(100_000, 4))
         flags = torch.empty(100_000, 4, dtype=torch.bool, device=device).bernoulli_(p.double().to(device))
-    for numbers in (drawn, flags):
+    for numbers in (sampled, flags):
         mean = numbers.cpu().double().mean(0)
         assert mean[0] == 0 and mean[3] == 1
         assert (mean - p.double()).abs().max() < 5 * math.sqrt(0.25 / 100_000)
@@ -317,12 +319,12 @@ def test_samples_of_given_probabilities(device, module):
     with strict():
         many = torch.multinomial(p.to(device), n, True)
         one_each = torch.multinomial(p.to(device).expand(n, 4).contiguous(), 1)
-    for drawn in (many, one_each):
-        assert drawn.dtype == torch.int64
-        share = torch.bincount(drawn.cpu().flatten(), minlength=4).double() / n
+    for sampled in (many, one_each):
+        assert sampled.dtype == torch.int64
+        share = torch.bincount(sampled.cpu().flatten(), minlength=4).double() / n
         assert share[1] == 0 and (share - p.double()).abs().max() < 5 * math.sqrt(0.25 / n)
     rows = torch.multinomial(torch.ones(100, 7, device=device), 7).cpu()
-    assert rows.sort(1).values.equal(torch.arange(7).expand(100, 7))  # without replacement: every category once
+    assert rows.sort(1).values.equal(torch.arange(7).expand(100, 7))  # without replacement: each category once
 
 
 @pytest.mark.parametrize("call", [

@@ -1,5 +1,5 @@
-"""Norms, products, truth, counts, variances and inner products against CPU torch, on hostile operands; the strict fallback proves
-that kernels of ours ran."""
+"""Norms, products, any and all, counts, variances and inner products compared with CPU PyTorch, on special values; the
+strict fallback checks that the device's kernels ran."""
 
 import warnings
 
@@ -183,7 +183,7 @@ def test_products_and_pairs_of_extremes(device, case, dtype):
 
 
 @pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int16, torch.int32, torch.float64, torch.bool], ids=str)
-def test_sums_wrap_in_the_dtype_asked_for(device, dtype):
+def test_sums_wrap_in_the_requested_dtype(device, dtype):
     x = torch.arange(-3000, 3000, 7).reshape(2, -1)
     for dim in (None, 0, 1):
         assert_native(device, lambda x: torch.sum(x, dim, dtype=dtype) if dim is not None else x.sum(dtype=dtype), x, **EXACT)

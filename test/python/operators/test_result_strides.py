@@ -1,5 +1,5 @@
-"""Results lie in memory as the CPU's do, also where dimensions of size 1 make the order ambiguous: `is_contiguous()` says nothing of their
-strides, and TensorIterator sorts dimensions by them. torch.compile plans memory with the CPU's rule."""
+"""Results have the CPU's memory layout, also where dimensions of size 1 make the order ambiguous: `is_contiguous()`
+ignores their strides, and TensorIterator sorts dimensions by them. torch.compile plans memory with the CPU's rule."""
 
 import pytest
 import torch

@@ -1,5 +1,6 @@
-"""Operators that move elements or make them from their index - cat, flip, roll, arange, linspace, eye, tril, triu - against CPU
-torch. Every comparison runs with the strict fallback, so that it fails unless kernels of ours ran."""
+"""Operators that move elements or compute them from their index - cat, flip, roll, arange, linspace, eye, tril, triu -
+compared with CPU PyTorch. Each comparison runs with the strict fallback, so that it fails unless the device's kernels
+ran."""
 
 import itertools
 
@@ -13,7 +14,7 @@ REAL = [dtype for dtype in DTYPES if not dtype.is_complex]
 
 
 def same(function, *arguments, strides=True, **tolerance):
-    """Runs a function on the CPU and natively on the device; results must be equal. Lists of samples are placed, too."""
+    """Runs a function on the CPU and natively on the device; results must be equal. Lists of samples are also moved."""
 
     def put(argument, device):
         return [put(a, device) for a in argument] if isinstance(argument, list) else place(argument, device)
@@ -54,7 +55,8 @@ def test_cat_promotes_dtypes():
 def test_cat_of_views_and_of_nothing():
     transposed, strided = (lambda x: x.t()), (lambda x: x[::2, ::2])
     same(lambda x: torch.cat(x), [numbers((3, 5), view=transposed), numbers((4, 6), view=strided), numbers((1, 3), view=lambda x: x.expand(7, 3))])
-    same(lambda x: torch.cat(x), [numbers((0,)), numbers((2, 3)), numbers((0,), torch.float64)])  # vectors of nothing fit anywhere
+    # empty vectors fit anywhere
+    same(lambda x: torch.cat(x), [numbers((0,)), numbers((2, 3)), numbers((0,), torch.float64)])
     same(lambda x: torch.cat(x), [numbers((0, 3)), numbers((2, 3))])
     same(lambda x: torch.cat(x, 1), [numbers((0, 3)), numbers((0, 2))])
     same(lambda x: torch.cat(x), [numbers((0,)), numbers((0,))])
@@ -157,7 +159,7 @@ def test_flip_and_roll_refuse_as_the_cpu_does(device):
         assert str(ours.value) == str(theirs.value)
 
 
-# ---- numbers made from their index ----
+# ---- numbers computed from their index ----
 @pytest.mark.parametrize("dtype", REAL[:-1], ids=str)
 def test_arange_and_range(device, dtype):
     for arguments in ((10,), (0,), (2, 50, 3), (50, 2, -7), (100000 if dtype.itemsize > 2 else 100,), (5, 5)):

@@ -1,4 +1,5 @@
-"""Running values, sorting and searching along a dimension against CPU torch, natively (strict fallback)."""
+"""Cumulative operators, sorting and searching along a dimension compared with CPU PyTorch, natively (strict fallback).
+"""
 
 import pytest
 import torch
@@ -87,7 +88,7 @@ def test_sort_is_stable_in_every_dtype(case, dtype, descending):
 @pytest.mark.parametrize("descending", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
 @pytest.mark.parametrize("case", SHAPES)
-def test_sort_puts_nan_behind_infinity_and_takes_both_zeros_as_equal(case, dtype, descending):
+def test_sort_puts_nan_after_infinity_and_treats_both_zeros_as_equal(case, dtype, descending):
     shape, view = SHAPES[case]
     for dim in dims(case):
         natively(lambda x: x.sort(dim=dim, descending=descending, stable=True), Sample(special(shape).to(dtype), view))
@@ -120,7 +121,8 @@ def test_sort_of_lengths_around_the_limits_of_the_kernels(n):
 
 @pytest.mark.parametrize("dtype", REAL[:-1])
 def test_topk_kthvalue(dtype):
-    x = torch.randperm(90, generator=torch.Generator().manual_seed(0)).view(3, 30).to(dtype)  # no ties: their order is free
+    # no ties: their order is undefined
+    x = torch.randperm(90, generator=torch.Generator().manual_seed(0)).view(3, 30).to(dtype)
     for largest in (True, False):
         natively(lambda x: x.topk(5, largest=largest), Sample(x))
         natively(lambda x: x.topk(5, 0, largest=largest), Sample(x.t().contiguous()))

@@ -1,5 +1,5 @@
-"""Pooling, interpolation, reflecting and replicating padding, unfolding: forward and backward against CPU torch. Every comparison
-runs with the strict fallback, so that it fails unless kernels of ours ran."""
+"""Pooling, interpolation, reflection and replication padding, unfolding: forward and backward compared with CPU
+PyTorch. Each comparison runs with the strict fallback, so that it fails unless the device's kernels ran."""
 
 import pytest
 import torch
@@ -12,13 +12,14 @@ LAST = torch.channels_last
 
 
 def image(shape, dtype=torch.float32, view=lambda x: x, seed=0):
-    """Random numbers of about one, in few digits: few equal neighbours, sums that round little."""
+    """Random numbers around one with few digits: few equal adjacent elements, and sums with little rounding."""
     numbers = torch.randint(-10000, 10000, shape, generator=torch.Generator().manual_seed(seed))
     return view((numbers / 8192 if dtype.is_floating_point or dtype.is_complex else numbers).to(dtype))
 
 
 def compare(function, x, *, backward=True, strides=True):
-    """Runs a function of a leaf on the CPU and natively on the device; compares results and the gradient of a weighted sum."""
+    """Runs a function of a leaf on the CPU and natively on the device; compares results and the gradient of a weighted
+    sum."""
     device = torch_backend.device_name()
     tolerance = TOLERANCE.get(x.dtype, {"rtol": 0, "atol": 0})
 
@@ -79,7 +80,8 @@ def test_max_pool_of_special_values(device):
 @pytest.mark.parametrize("options", [{"kernel_size": 2}, {"kernel_size": 3, "stride": 2, "padding": 1}, {"kernel_size": 2, "stride": 3},
                                      {"kernel_size": 5, "stride": 1, "dilation": 2}], ids=str)  # fmt: skip
 def test_gradients_of_max_pooling_that_are_computed_in_parts(device, options):
-    """Images of several parts, several images in one part, parts that begin within an image; the same bits in every run."""
+    """Images of several parts, several images in one part, parts that begin within an image; the same bits in each run.
+    """
     for x in (image((1, 2, 300, 200)), image((70, 30, 14, 14)), image((3, 32, 40, 41)).contiguous(memory_format=LAST)):
         compare(lambda x: F.max_pool2d(x, **options), x)
         values, places = F.max_pool2d(x, return_indices=True, **options)
@@ -125,7 +127,7 @@ def test_max_pool_refuses_as_the_cpu_does(device, call):
     assert str(ours.value) == str(theirs.value)
 
 
-def test_max_pool_backward_gives_equal_bits_in_every_run(device):
+def test_max_pool_backward_has_equal_bits_in_every_run(device):
     x = image((4, 8, 33, 33)).to(device).requires_grad_()
     weight = torch.randn(4, 8, 17, 17, device=device)
     gradients = [torch.autograd.grad(F.max_pool2d(x, 3, 2, 1), x, weight)[0].cpu() for _ in range(3)]
@@ -233,7 +235,7 @@ def test_shuffles():
     compare(lambda x: F.channel_shuffle(x, 3), image((2, 12, 3, 4)))
 
 
-# ---- what a call costs ----
+# ---- copies of a call ----
 MAPPED = {
     "avg_pool2d": lambda x: F.avg_pool2d(x, 2),
     "avg_pool3d": lambda x: F.avg_pool3d(x[None], 2),
@@ -246,7 +248,7 @@ MAPPED = {
 
 @pytest.mark.parametrize("function", MAPPED.values(), ids=MAPPED)
 def test_a_call_needs_nothing_of_the_host_but_its_numbers(function):
-    """Places and weights are made on the device; forward and backward."""
+    """Indices and weights are computed on the device; forward and backward."""
     leaf = image((2, 4, 8, 9)).to(torch_backend.device_name()).requires_grad_()
     grad, results = torch.ones_like(function(leaf)), []
     assert uploads(lambda: results.append(function(leaf))) == 0

@@ -1,4 +1,5 @@
-"""Special functions in float64 where intermediate results would overflow or vanish, beside mpmath with 60 digits."""
+"""Special functions in float64 whose intermediate results would overflow or underflow, compared with mpmath with 60
+digits."""
 
 import math
 import sys
@@ -12,7 +13,8 @@ BESSEL = [0.5, 3.0, 21.0, 1e3, 9999.0, 1e8, 1e100, 1e307, LARGEST]
 
 
 def hankel(order, x):
-    """Returns the first terms of the series whose product with sqrt(pi / 2x) is e^x K(order, x), for x beyond 1e4 two are exact."""
+    """Returns the first terms of the series whose product with sqrt(pi / 2x) is e^x K(order, x). For x beyond 1e4, two
+    terms are exact."""
     return 1 + mpmath.mpf(4 * order**2 - 1) / (8 * x) + mpmath.mpf((4 * order**2 - 1) * (4 * order**2 - 9)) / (2 * (8 * x) ** 2)
 
 

@@ -1,5 +1,5 @@
-"""The operators behind torch.nn.SyncBatchNorm: two parts of a batch, as of two processes, give what one batch norm gives in double
-precision on the CPU."""
+"""The operators of torch.nn.SyncBatchNorm: two parts of a batch, as of two processes, have the result of one batch norm
+in double precision on the CPU."""
 
 import pytest
 import torch
@@ -26,7 +26,7 @@ def reference(x, dy, weight, bias):
 
 
 def synchronised(device, x, dy, weight, bias, split, counted):
-    """What SyncBatchNorm does in two processes, in one."""
+    """The operations of SyncBatchNorm in two processes, run in one."""
     parts, grads = x.to(device).split(split), dy.to(device).split(split)
     weight, bias = weight.to(device), bias.to(device)
     running = torch.zeros(3, device=device), torch.ones(3, device=device)
@@ -44,7 +44,7 @@ def synchronised(device, x, dy, weight, bias, split, counted):
 
 
 @pytest.mark.parametrize("counted", [True, False])
-def test_two_parts_of_a_batch_are_normalised_as_one(device, batch, counted):
+def test_two_parts_of_a_batch_are_normalized_as_one(device, batch, counted):
     split = (len(batch[0]) // 2, len(batch[0]) - len(batch[0]) // 2) if counted else len(batch[0]) // 2
     operands = batch if counted or len(batch[0]) % 2 == 0 else (batch[0][:4], batch[1][:4], *batch[2:])
     expected = reference(*operands)

@@ -1,4 +1,5 @@
-"""Values that are an error and that only the device sees: what the CPU raises at once is raised once, at the next synchronisation."""
+"""Invalid values that only the device can detect: the CPU raises immediately; the device raises once, at the next
+synchronization."""
 
 import os
 import subprocess
@@ -19,7 +20,7 @@ def scores(*shape, dtype=torch.float32):
 
 
 def labels(*shape, bad):
-    """Classes 0 to 2 of three, the last one bad."""
+    """Classes 0 to 2 of three, the last one invalid."""
     y = torch.arange(torch.Size(shape).numel()) % 3
     y[-1] = bad
     return y.reshape(shape)
@@ -31,7 +32,7 @@ def nll_gradient(x, y, places, reduction):
     return backward(grad, x, y, None, reduction, -100, total)
 
 
-# name: (a function of operands, operands by the bad value, bad values)
+# name: (a function of operands, operands by the invalid value, invalid values)
 CLASSES = {
     "nll_loss none": (lambda x, y: F.nll_loss(x, y, reduction="none"), lambda bad: (scores(4, 3), labels(4, bad=bad))),
     "nll_loss mean": (F.nll_loss, lambda bad: (scores(4, 3), labels(4, bad=bad))),
@@ -169,7 +170,7 @@ def test_the_last_of_a_million_divisors(device, module):
     assert_raised_once(module, lambda: y // y, RuntimeError, "floor_divide: ZeroDivisionError")
 
 
-# ---- where it surfaces ----
+# ---- where the error is raised ----
 def query(thing):
     while not thing.query():
         pass
@@ -200,7 +201,7 @@ BAD = {
 
 @pytest.mark.parametrize("wait", WAITS)
 @pytest.mark.parametrize("name", BAD)
-def test_every_synchronisation_tells_it(name, wait, device, module):
+def test_every_synchronization_reports_it(name, wait, device, module):
     function, error, message = BAD[name]
     x = torch.ones(4, device=device)
     module.synchronize()
@@ -212,7 +213,7 @@ def test_every_synchronisation_tells_it(name, wait, device, module):
     assert (x + 1).sum().item() == 8
 
 
-def test_an_event_of_another_stream_tells_it_of_that_stream(device, module):
+def test_an_event_of_another_stream_reports_it_for_that_stream(device, module):
     stream, event, x = module.Stream(), module.Event(), torch.ones(4, device=device)
     module.synchronize()
     with pytest.raises(IndexError, match="index 9"):
@@ -225,7 +226,7 @@ def test_an_event_of_another_stream_tells_it_of_that_stream(device, module):
 
 
 @asynchronous
-def test_an_event_before_the_bad_work_does_not_tell_it(device, module):
+def test_an_event_before_the_invalid_work_does_not_report_it(device, module):
     x, bad = torch.ones(4, device=device), torch.tensor([9], device=device)
     module.synchronize()
     event = recorded(module)
@@ -236,7 +237,7 @@ def test_an_event_before_the_bad_work_does_not_tell_it(device, module):
 
 
 @asynchronous
-def test_the_first_error_of_a_stream_is_told_and_the_next_one_after_it(device, module):
+def test_the_first_error_of_a_stream_is_reported_and_then_the_next_one(device, module):
     x, bad, worse = torch.ones(4, device=device), torch.tensor([9], device=device), torch.tensor([8], device=device)
     module.synchronize()
     x[bad]

@@ -1,5 +1,5 @@
-"""addmv, mv, linalg.cross, renorm, cdist and other operators made of native ones, against CPU torch; the strict fallback proves that no
-CPU kernel ran."""
+"""addmv, mv, linalg.cross, renorm, cdist and other operators composed of native ones, compared with CPU PyTorch; the
+strict fallback checks that no CPU kernel ran."""
 
 import pytest
 import torch

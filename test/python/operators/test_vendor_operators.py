@@ -1,7 +1,7 @@
-"""A plugin's own operators are asked first, with what the user gave: operands in their dtype, layout and shape, before anything is
-cast, copied or made contiguous; what they decline goes to the portable kernel, not to the CPU. The plugin is hand-written C against
-the installed header (test/hal/plugins/maker*.c). What makes numbers, fills, or has results of a size that the data say is in
-test_vendor_sized.py."""
+"""A plugin's own operators take precedence, and receive the user's arguments: operands in their dtype, layout and
+shape, before they are cast, copied or made contiguous. Declined calls run on the portable kernel, not on the CPU. The
+plugin is C code against the installed header (test/hal/plugins/maker*.c). test_vendor_sized.py tests factories, fills,
+random numbers, and results whose size depends on the data."""
 
 import pytest
 from maker import BFLOAT16, FLOAT16, FLOAT32, INT8, INT64, run, tensor  # noqa: F401
@@ -150,7 +150,7 @@ def test_lists_of_tensors_keep_their_strides(run):
         assert call["results"] == [tensor(FLOAT32, (4, 5), (5, 1))]
 
 
-def test_a_group_normalisation_is_shown_as_a_whole(run):
+def test_a_group_normalization_is_passed_as_a_whole(run):
     (call,) = run(GROUP_NORM)
     assert call["op"] == "native_group_norm"
     assert call["args"][0] == tensor(FLOAT32, (2, 6, 5), (30, 5, 1)) and call["args"][3:] == [2, 6, 5, 3, 1e-5]
@@ -158,7 +158,8 @@ def test_a_group_normalisation_is_shown_as_a_whole(run):
 
 
 def test_an_operator_with_a_kernel_of_ours_sees_what_the_kernel_is_not_shown(run):
-    """The portable kernel takes a contiguous matrix; the plugin the user's tensor, and the shape that is normalised."""
+    """The portable kernel requires a contiguous matrix; the plugin receives the user's tensor and the normalized shape.
+    """
     (call,) = run(LAYER_NORM)
     x, w, b, eps, shape = call["args"]
     assert x == tensor(FLOAT32, (2, 5, 4), (4, 8, 1)) and w == tensor(FLOAT32, (5, 4), (4, 1))
@@ -171,8 +172,9 @@ def test_results_in_place_of_an_operand_are_written_after_it_was_read(run):
 
 
 @pytest.mark.parametrize("op", PROGRAMS)
-def test_what_an_operator_declines_the_portable_kernels_answer(run, op):
-    """In strict mode, where the CPU must not answer: bfloat16 goes to the kernel of float32. The plugin is asked once."""
+def test_calls_that_an_operator_declines_run_on_the_portable_kernels(run, op):
+    """In strict mode, in which the CPU must not run the operator: bfloat16 runs on the kernel of float32. The plugin is
+    queried once."""
     calls = run(PROGRAMS[op], MAKER_DECLINES=op)
     assert calls and all(call["declined"] for call in calls if call["op"] == op)
     assert len([call for call in calls if call["op"] == op]) == {"cat": 2, "cumsum": 2, "sum.dim_IntList": 2, "add.Tensor": 2}.get(op, 1)
@@ -201,13 +203,13 @@ def test_an_optimizer_is_shown_all_parameters_at_once(run):
 
 
 @pytest.mark.parametrize("op, program, sizes", [("relu", RECTIFIER, [4, 3]), ("max", LARGEST, [])])
-def test_an_operator_without_a_kernel_of_its_own_is_shown_what_the_user_gave(run, op, program, sizes):
+def test_an_operator_without_its_own_kernel_receives_the_users_arguments(run, op, program, sizes):
     (call,) = run(program)
     assert call["op"] == op and call["args"] == [tensor(BFLOAT16, (4, 3), (1, 4))]
     assert call["results"][0]["dtype"] == BFLOAT16 and call["results"][0]["sizes"] == sizes
 
 
-def test_a_batch_normalisation_writes_the_running_statistics_behind_its_results(run):
+def test_a_batch_normalization_writes_the_running_statistics_after_its_results(run):
     (call,) = run(BATCH_NORM)
     assert call["op"] == "_native_batch_norm_legit" and call["args"][5:] == [True, 0.1, 1e-5]
     assert [result["sizes"] for result in call["results"]] == [[2, 3, 4], [3], [3], [3], [3]]
@@ -236,8 +238,8 @@ assert (row.native, row.plugin, row.composed, row.fallback) == (0, 0, 1, 0), row
     )
 
 
-# Programs that check their results themselves, and the operands that the plugin's operator is shown before it leaves the call to the
-# portable kernels: (program, operator, arguments, shapes of the results).
+# Programs that check their results, and the operands that the plugin's operator receives before it declines the call:
+# (program, operator, arguments, shapes of the results).
 X, T = "torch.arange(12.0).view(3, 4)", tensor(FLOAT32, (4, 3), (1, 4))
 WHOLE = {
     "indexing with a mask's place left out": (
@@ -298,7 +300,7 @@ def test_an_operator_is_shown_as_a_whole_what_its_kernel_is_given_in_parts(run, 
     assert [result["sizes"] for result in seen[0]["results"]] == shapes
 
 
-def test_a_mask_is_not_shown_as_nobody_knows_the_results_size(run):
+def test_a_mask_is_not_passed_because_the_results_size_is_unknown(run):
     program = "x = torch.arange(4.0).to('maker')\nassert x[x > 1].tolist() == [2, 3]"
     assert not [call for call in run(program, MAKER_WATCHES="index.Tensor") if call["op"] == "index.Tensor"]
 

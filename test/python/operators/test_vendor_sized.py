@@ -1,11 +1,12 @@
-"""A plugin's own operators that are asked in ways of their own (docs/own-operators.md): those that draw numbers find the generator's state
-in the call, fills and factories have nothing but a result, and results whose size depends on the data are as large as they must be, or as
-large as they may be, with their number. Each sees what the user gave; what it declines the portable kernels answer, as without it."""
+"""A plugin's own operators with special calling conventions (docs/own-operators.md). Random operators receive the
+generator's state in the call, fills and factories receive only a result, and results whose size depends on the data
+have their exact size, or their maximum size with the number of elements. Each receives the user's arguments; the
+portable kernels run declined calls."""
 
 from maker import BFLOAT16, BOOL, FLOAT32, INT64, run, tensor  # noqa: F401
 
-# {operator: (program, arguments, results)}: of the one call that the program makes; checked against the CPU or, of numbers that are
-# drawn, against the fake device's, which has the same generator but not the plugin. None: whatever they are.
+# {operator: (program, arguments, results)}: of the only call of the program. It is compared with the CPU or, for random
+# numbers, with the fake device, which has the same generator but not the plugin. None: any result.
 T, ROW = tensor(FLOAT32, (4, 3), (1, 4)), tensor(FLOAT32, (4,), (1,))
 HALF = tensor(BFLOAT16, (4, 3), (1, 4))
 STRIDED = "x = torch.zeros(3, 4, dtype=torch.bfloat16, device=d).t()\n"
@@ -63,7 +64,7 @@ GIVEN = {
 
 
 def functions_of(table):
-    """The programs of a table as functions of a device, and what each gives on the plugin's."""
+    """The programs of a table as functions of a device, and the result of each on the plugin's device."""
     lines = ["ours, d = {}, 'maker'"]
     for number, (program, *_) in enumerate(table.values()):
         lines += [f"def program{number}(d):", "    torch.manual_seed(3)", *(f"    {line}" for line in program.split("\n")), "    return x",
@@ -79,13 +80,13 @@ def check(seen, table):
         yield op, fits[0]
 
 
-def test_what_has_no_operand_or_a_size_of_its_own_is_shown_as_the_user_gave_it(run):  # noqa: F811
+def test_calls_without_operands_or_with_sized_results_are_passed_as_the_user_made_them(run):  # noqa: F811
     compare = "for number, x in ours.items(): torch.testing.assert_close(x.cpu(), globals()[f'program{number}']('cpu'))"
     assert dict(check(run(functions_of(GIVEN) + compare, MAKER_WATCHES=",".join(GIVEN)), GIVEN))
 
 
-def test_operators_that_draw_numbers_are_shown_the_result_and_the_generators_state(run, tmp_path):  # noqa: F811
-    """What they decline draws the numbers that it draws without them: the state was not used up."""
+def test_random_operators_receive_the_result_and_the_generators_state(run, tmp_path):  # noqa: F811
+    """A declined call generates the same numbers as without the plugin: the state was not advanced."""
     drawn = {}
     for watched in (",".join(DRAWN), ""):
         out = tmp_path / "numbers"
@@ -96,7 +97,7 @@ def test_operators_that_draw_numbers_are_shown_the_result_and_the_generators_sta
     assert len(set(drawn.values())) == 1
 
 
-# Operators of the plugin that answer (maker_sized.c).
+# Operators of the plugin that run their calls (maker_sized.c).
 ANSWERED = """
 x, mask = torch.tensor([[3., 0, 1], [1, 1, 0]]).to("maker"), torch.tensor([[True, False, True], [False, True, False]]).to("maker")
 c, cm = x.cpu(), mask.cpu()
@@ -127,7 +128,7 @@ for op in ("nonzero", "masked_select", "bincount", "repeat_interleave.Tensor", "
 """
 
 
-def test_a_plugin_answers_with_results_of_the_size_that_the_data_say(run):  # noqa: F811
+def test_a_plugin_returns_results_of_data_dependent_size(run):  # noqa: F811
     names = "nonzero,masked_select,bincount,repeat_interleave.Tensor,unique_consecutive,_unique2,equal,fill.Scalar,fill.Tensor,zero,uniform"
     seen = run(ANSWERED, MAKER_HAS=names)
     assert {call["op"] for call in seen if not call["declined"]} >= set(names.split(","))
@@ -143,7 +144,7 @@ torch.testing.assert_close(ours.detach().cpu(), theirs)
 OP = "_scaled_dot_product_fused_attention_overrideable"
 
 
-def test_attention_is_shown_as_the_user_gave_it_and_its_gradient_may_be_ours(run):  # noqa: F811
+def test_attention_is_passed_as_the_user_made_it_and_its_gradient_may_be_a_portable_kernel(run):  # noqa: F811
     gradients = """
 leaves = [x.clone().requires_grad_() for x in (q, k, v)]
 torch.nn.functional.scaled_dot_product_attention(*leaves, scale=0.3).sum().backward()
@@ -160,7 +161,7 @@ for a, b in zip(d, leaves): torch.testing.assert_close(a.grad.cpu(), b.grad)
     assert backward["results"] == [q, k, k, None]
 
 
-def test_what_a_plugin_has_dropped_nobody_else_computes_the_gradient_of(run):  # noqa: F811
+def test_the_gradient_of_a_plugins_dropout_runs_only_on_the_plugin(run):  # noqa: F811
     refused = """
 try:
     ours.sum().backward()
@@ -174,7 +175,7 @@ else:
     assert forward["args"][6] == 0.25 and forward["state"] == backward["state"]
 
 
-def test_a_dropout_that_a_plugin_declines_is_drawn_as_without_it(run, tmp_path):  # noqa: F811
+def test_a_dropout_that_a_plugin_declines_is_generated_as_without_it(run, tmp_path):  # noqa: F811
     texts = []
     for watched in (f"{OP},{OP}_backward", ""):
         out = tmp_path / "numbers"

@@ -1,4 +1,4 @@
-"""Views share memory with their base: what is written through one is seen through the other, and no view copies."""
+"""Views share memory with their base: a write through one is visible through the other, and no view copies."""
 
 import pytest
 import torch
@@ -167,13 +167,13 @@ def test_record_stream_keeps_memory_until_the_stream_is_done(device, module):
     assert y.cpu().equal(torch.full((1024,), 2.0)) and z.cpu().equal(torch.zeros(1024))
 
 
-# Of sparse and nested tensors: they answer with parts, which are tensors already.
+# Of sparse and nested tensors: they return parts, which are tensors already.
 PARTS = {"_values", "_indices", "_sparse_broadcast_to", "_nested_view_from_buffer", "_nested_get_values", "_nested_view_from_jagged"}
 DEVICE_KEYS = ("PrivateUse1", "CompositeExplicitAutograd", "CompositeImplicitAutograd", "CompositeExplicitAutogradNonFunctional")
 
 
 def test_no_view_of_a_strided_tensor_reaches_the_fallback():
-    """On memory that the host cannot touch the fallback would copy all of it for a change of sizes."""
+    """If the host cannot access the memory, the fallback would copy all of it to change sizes."""
     seen, known = 0, set(torch._C._dispatch_get_all_op_names())
     for schema in torch._C._jit_get_all_schemas():
         namespace, name = schema.name.split("::")

@@ -1,4 +1,5 @@
-"""docs/adding-operators.md: its examples are the whole change. They are put into a copy of the tree, which is built and used."""
+"""docs/adding-operators.md: its examples are the complete change. The test inserts them into a copy of the tree, builds
+it and runs the operators."""
 
 import os
 import pathlib
@@ -45,7 +46,7 @@ def with_examples(folder):
 
 
 def test_the_examples_are_generated(tmp_path):
-    """What is built below, without the compiler: two entries and one function, and nothing in csrc/aten/prepare."""
+    """Checks the built files without the compiler: two entries and one function, and no change in csrc/aten/prepare."""
     tree = with_examples(tmp_path)
     for program in ("kernels", "aten"):
         command = [sys.executable, "-B", tree / "codegen" / f"{program}.py", "--out", tree / "out" / program]

@@ -1,4 +1,5 @@
-"""One wheel of several: what depends on torch from each, what does not once, and never two that do not fit."""
+"""One wheel assembled from several: files that depend on PyTorch once per version, other files once, and never two that
+conflict."""
 
 import subprocess
 import sys
@@ -15,7 +16,7 @@ SHARED = {"torch_backend/__init__.py": b"one = 1\n", "torch_backend/lib/libtorch
 
 
 def build(minor, **changed):
-    """The files of a wheel for one torch."""
+    """The files of a wheel for one PyTorch."""
     files = {**SHARED, f"torch_backend/builds/{minor}/_C.so": minor.encode(), **changed}
     return {name: content for name, content in files.items() if content is not None}
 

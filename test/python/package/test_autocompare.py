@@ -1,5 +1,5 @@
-"""torch_backend.autocompare: finds what a plugin computes wrong at its first call, says where, and writes a file that shows it again; and
-finds nothing on devices that are right."""
+"""torch_backend.autocompare: finds a wrong result of a plugin at its first call, reports the location, and writes a
+file that reproduces it. It reports nothing on correct devices."""
 
 import itertools
 import os
@@ -16,7 +16,7 @@ KINDS = {"reads": 1, "input": 2, "around": 3, "backward": 4, "good": 5}
 
 @pytest.fixture
 def crooked(build_plugin):
-    """Gives a plugin of crooked.c by the kind of its fault."""
+    """Returns a plugin of crooked.c by the kind of its fault."""
     return lambda kind: build_plugin(f"crooked_{kind}", "crooked.c", CROOKED=KINDS[kind])
 
 
@@ -40,7 +40,7 @@ with autocompare() as compare:
 
 
 def reproduce(path, plugin=None):
-    """Runs a reproducer, which is found by itself on the plugin that it names."""
+    """Runs a reproducer, which finds the plugin that it names automatically."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("HAL_", "TORCH_"))}
     environment.update({"TORCH_BACKEND": str(plugin)} if plugin else {}, HAL_ALLOW_UNSAFE_PLUGINS="1")
     return subprocess.run([sys.executable, path], env=environment, cwd=path.parent, capture_output=True, text=True, timeout=120, check=False)
@@ -137,7 +137,7 @@ def test_the_command_runs_a_program_and_its_arguments(crooked, tmp_path):
     assert nothing.returncode == 2 and "nowhere.py" in nothing.stderr
 
 
-# ---- on a device that is right ----
+# ---- on a correct device ----
 
 
 def compared(compare):
@@ -191,7 +191,7 @@ def test_one_of_every_so_many_calls_is_compared_the_first_among_them(device):
 
 
 def test_a_programs_results_are_what_they_are_without(device):
-    """On the CPU, too, where torch itself gives others under a mode of its kind."""
+    """Also on the CPU, for which PyTorch itself has different results under a mode of this kind."""
     torch.manual_seed(0)
     x = torch.randn(5, 5, dtype=torch.complex64)
     for place in ("cpu", device):
@@ -202,7 +202,7 @@ def test_a_programs_results_are_what_they_are_without(device):
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.complex128], ids=str)
 def test_what_cancels_is_no_fault(device, dtype):
-    """Whatever the order of a sum, of this one nothing but rounding is left; on some processors CPU torch's is 0 by luck."""
+    """For any order of the sum, only rounding remains; on some processors the CPU's result is 0 by chance."""
     for seed in range(5):
         generator = torch.Generator().manual_seed(seed)
         x = torch.randn(301, 299, dtype=torch.float64, generator=generator)
@@ -214,7 +214,7 @@ def test_what_cancels_is_no_fault(device, dtype):
 
 
 def compared_with(function, ours, x):
-    """The verdict on a result of one operand."""
+    """Returns the verdict on a result of one operand."""
     from torch_backend._autocompare import call, tolerance
 
     def precise(*disturbance):
@@ -224,7 +224,7 @@ def compared_with(function, ours, x):
 
 
 def test_cpu_torchs_luck_is_nobodys_fault():
-    """A sum of which 0 is left: CPU torch may find just that."""
+    """A sum whose exact result is 0: CPU PyTorch may return exactly 0."""
     x = torch.randn(500, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).to(torch.float16)
     x = torch.cat([x, -x])
     lucky = lambda x: x.double().sum().to(x.dtype)  # noqa: E731
@@ -236,7 +236,8 @@ def test_cpu_torchs_luck_is_nobodys_fault():
 @pytest.mark.parametrize("function", [torch.floor, torch.round, torch.sign, lambda x: x % 1, lambda x: (x > 2).to(x.dtype)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
 def test_a_step_excuses_nothing(dtype, function):
-    """A result that jumps where an operand changes in its last place is as wrong one step beside as anywhere."""
+    """If a result jumps where an operand changes in its last place, the value on the other side of the jump is
+    accepted, and no other."""
     x = torch.tensor([0.0, 1.0, 2.0, 2.5, 3.0, -1.0], dtype=dtype)
     for place in range(len(x)):
         ours = function(x)
@@ -244,7 +245,7 @@ def test_a_step_excuses_nothing(dtype, function):
         assert compared_with(function, ours, x) is not None
 
 
-def test_calls_that_the_cpu_answered_are_counted_apart(device):
+def test_calls_that_ran_on_the_cpu_are_counted_separately(device):
     x = torch.eye(3, device=device)
     with torch_backend.autocompare(directory=None) as compare:
         torch.linalg.eigvals(x)
@@ -265,7 +266,7 @@ def test_bad_arguments_are_refused(arguments):
 
 
 def test_a_tolerance_of_ones_own_is_used(run):
-    """Of 25 the fault makes 5; absolute tolerance lets it pass."""
+    """The fault changes 25 to 5; the absolute tolerance accepts it."""
     script = STRIDED.replace("autocompare()", "autocompare(atol=21, directory=None)")
     run("reads", script)
 
@@ -283,7 +284,7 @@ def test_tolerances_are_those_of_the_table():
     assert tolerance.compare(nan, nan.clone()) is None
     for other in ([1.0, 2.0, float("inf")], [1.0, float("nan"), 3.0], [1.0, float("nan"), float("-inf")], [float("nan"), float("nan"), float("inf")]):
         assert tolerance.compare(torch.tensor(other), nan).different == 1
-    # what cancels is judged by the error that the CPU makes itself
+    # results with cancellation are compared with the CPU's own error
     exact, cpu = torch.tensor([1e-8], dtype=torch.float64), torch.tensor([3e-7])
     assert tolerance.compare(torch.tensor([-2e-7]), cpu, precise=lambda *disturbance: exact) is None
     assert tolerance.compare(torch.tensor([-2e-5]), cpu, precise=lambda *disturbance: exact) is not None
@@ -292,7 +293,7 @@ def test_tolerances_are_those_of_the_table():
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64", "complex64", "int64"])
-def test_the_operator_database_gives_no_false_alarm(device, dtype):
+def test_the_operator_database_raises_no_false_alarm(device, dtype):
     """Forward and backward, two samples of each entry."""
     from torch.testing._internal.common_methods_invocations import op_db
 
@@ -319,6 +320,6 @@ def test_the_operator_database_gives_no_false_alarm(device, dtype):
                     if leaves:
                         sum(leaf.abs().sum() for leaf in leaves).backward()
             except (RuntimeError, NotImplementedError, AssertionError, TypeError):
-                pass  # what the device refuses is judged by test_opinfo.py
+                pass  # test_opinfo.py tests the calls that the device refuses
     assert [str(found) for found in compare.divergences] == []
     assert sum(row.compared for row in compare.report()) > 500

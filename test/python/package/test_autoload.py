@@ -1,4 +1,4 @@
-"""How the package gets active: by the environment, by use(), in both import orders; and that it never breaks torch."""
+"""Activation of the package: by the environment and by use(), in both import orders. It must never break PyTorch."""
 
 import pytest
 import torch
@@ -81,7 +81,7 @@ def test_a_failing_request_never_breaks_import_torch(run_python, arguments):
         TORCH_BACKEND="nosuch",
         arguments=arguments,
     )
-    assert done.stderr.count("TORCH_BACKEND=nosuch") == 1  # told once
+    assert done.stderr.count("TORCH_BACKEND=nosuch") == 1  # reported once
 
 
 def test_the_device_type_can_be_named(run_python):
@@ -175,7 +175,8 @@ def test_the_hal_does_not_depend_on_torch():
 
 
 def test_no_library_needs_memory_that_a_running_process_has_little_of():
-    """What is thread-local of a library that says STATIC_TLS lies in a reserve of the process, some hundred bytes that all libraries share."""
+    """Thread-local storage of a library with STATIC_TLS is in a reserve of the process, of a few hundred bytes that all
+    libraries share."""
     import subprocess
     from pathlib import Path
 

@@ -1,4 +1,5 @@
-"""Every kind of bad plugin: one sentence with cause and cure as a RuntimeError, `import torch` unharmed, the other plugins alive."""
+"""Each kind of invalid plugin: one message with cause and remedy as a RuntimeError; `import torch` and the other
+plugins work."""
 
 import platform
 import re
@@ -18,7 +19,7 @@ def abi_version():
 
 @pytest.fixture(scope="session")
 def bad_plugins(build_plugin, abi_version, tmp_path_factory):
-    """The paths of the bad plugins by kind, and the words that their sentence has."""
+    """The paths of the invalid plugins by kind, and the words that their message contains."""
     folder = tmp_path_factory.mktemp("bad")
     folder.chmod(0o755)
     good = build_plugin("five").read_bytes()
@@ -71,12 +72,12 @@ KINDS = ["missing", "empty", "text", "truncated", "wrong_architecture", "wrongly
 
 @pytest.fixture
 def strict_ownership(monkeypatch):
-    """Other tests may allow plugins that anybody can write."""
+    """Other tests may allow plugins that any user can write."""
     monkeypatch.delenv("HAL_ALLOW_UNSAFE_PLUGINS", raising=False)
 
 
-def test_every_kind_alone_is_one_sentence_and_fake_lives(run_python, bad_plugins, strict_ownership):
-    """In one process, since a refused plugin must leave nothing behind that the next one meets."""
+def test_every_kind_alone_is_one_message_and_fake_works(run_python, bad_plugins, strict_ownership):
+    """In one process, because a refused plugin must leave no state that affects the next one."""
     assert sorted(bad_plugins) == sorted(KINDS)
     kinds = {kind: (str(path), words) for kind, (path, words) in bad_plugins.items()}
     done = run_python(
@@ -145,14 +146,15 @@ def test_folders_are_named_once_however_often_one_tries(run_python):
     )
 
 
-# ---- before the first device is of use ----
+# ---- before the first device is usable ----
 
 EARLY = {"info": "INFO", "probe": "PROBE", "device_count": "COUNT", "init": "INIT", "device_info": "DEVICE_INFO"}
 
 
 @pytest.fixture(scope="session")
 def early(build_plugin, tmp_path_factory):
-    """Plugins that crash or hang in one function: (function, what it does there) -> path. In a folder that no other test searches."""
+    """Plugins that crash or hang in one function: (function, failure) -> path. They are in a folder that no other test
+    searches."""
     folder = tmp_path_factory.mktemp("early")
     folder.chmod(0o755)
 
@@ -184,7 +186,7 @@ def test_a_plugin_that_merely_lies_on_the_path_does_not_hurt_import_torch(run_py
         """,
         HAL_PLUGIN_PATH=folder, HAL_ALLOW_UNSAFE_PLUGINS=1, HAL_PLUGIN_TRIAL=2,
     )  # fmt: skip
-    for told in (done.stderr, done.stdout):  # at once, and to who asks
+    for told in (done.stderr, done.stdout):  # immediately, and for each caller
         assert f"{word} in hal_plugin_{function}" in told and plugin.name in told
 
 
@@ -226,7 +228,7 @@ def test_doctor_names_plugin_and_function(early, function):
 
 
 def test_our_own_plugins_are_trusted_and_cost_no_child(run_python, build_plugin):
-    """Whoever could break those in the package's folder could break the library beside it."""
+    """A user who could change the plugins in the package's folder could also change the library next to them."""
     script = """
         import resource, torch
         before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt  # torch may start a process of its own
@@ -248,7 +250,7 @@ def path():
 
 @pytest.fixture
 def offer_plugin(tmp_path, monkeypatch):
-    """Makes a package that offers a plugin by an entry point; returns the folder for PYTHONPATH."""
+    """Creates a package that offers a plugin by an entry point; returns the folder for PYTHONPATH."""
 
     def offer(name, result):
         folder = tmp_path / "packages"
@@ -281,7 +283,7 @@ def test_a_hardware_plugin_of_another_package_is_found_without_a_request(run_pyt
 
 
 @pytest.mark.parametrize("result, words", [("1 / 0", "division by zero"), ("'libhal_five.so'", "not an absolute path")])
-def test_a_broken_entry_point_is_told_and_the_others_live(run_python, offer_plugin, result, words):
+def test_a_broken_entry_point_is_reported_and_the_others_work(run_python, offer_plugin, result, words):
     offer_plugin("five", result)
     script = f"""
         import torch, torch_backend
@@ -294,7 +296,7 @@ def test_a_broken_entry_point_is_told_and_the_others_live(run_python, offer_plug
 
 
 @pytest.mark.skipif(platform.system() != "Linux", reason="what runs when a plugin is loaded is tried on Linux")
-def test_the_trial_leaves_no_process_behind(run_python, build_plugin):
+def test_the_trial_leaves_no_process(run_python, build_plugin):
     run_python(
         """
         import os, torch, torch_backend

@@ -1,4 +1,4 @@
-"""The benchmarks start as `make bench` starts them, and what they share judges rightly."""
+"""The benchmarks start like in `make bench`, and their shared code evaluates results correctly."""
 
 import argparse
 import subprocess

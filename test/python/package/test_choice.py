@@ -1,5 +1,5 @@
-"""Which plugin a process gets when it names none: on machines with NVIDIA's driver, with Level Zero's, with both, and where torch has an accelerator
-of its own; `doctor` says why. The drivers are those of test/doubles."""
+"""The plugin that a process uses if it names none: on machines with NVIDIA's driver, with Level Zero's, with both, and
+if PyTorch has its own accelerator; `doctor` reports the reason. The drivers are those of test/doubles."""
 
 import json
 import os
@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def doctor(folder, **settings):
-    """Runs the command in a process that names no plugin; gives the names of its findings."""
+    """Runs the command in a process that names no plugin; returns the names of its findings."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("TORCH_BACKEND", "HAL_", "TORCH_DEVICE_BACKEND"))}
     environment.update(settings, HAL_CACHE_DIR=str(folder), POCL_CACHE_DIR=str(folder / "pocl"))
     done = subprocess.run([sys.executable, "-P", "-m", "torch_backend", "doctor", "--json"], env=environment, cwd=folder,
@@ -46,14 +46,14 @@ def passed_by(findings):
     return " ".join(check for check in findings if check.startswith("passed by "))
 
 
-def test_nvidias_driver_is_enough_and_doctor_says_why(nvidia, tmp_path):
+def test_nvidias_driver_is_sufficient_and_doctor_reports_why(nvidia, tmp_path):
     findings = doctor(tmp_path, **nvidia)
     assert chosen(findings) == ("choice of nvgpu: TORCH_BACKEND is not set, torch has no accelerator of its own, and 'nvgpu' is the first plugin "
                                 "that finds its hardware")  # fmt: skip
     assert "nvgpu:0" in findings
 
 
-def test_level_zeros_driver_is_enough_and_doctor_says_what_the_search_has_passed_by(level_zero, tmp_path):
+def test_level_zeros_driver_is_sufficient_and_doctor_reports_the_skipped_plugins(level_zero, tmp_path):
     findings = doctor(tmp_path, **level_zero)
     if "libze_loader" in passed_by(findings):
         pytest.skip("the Level Zero loader is not installed (Debian: libze1)")
@@ -80,7 +80,7 @@ def test_where_torch_has_an_accelerator_of_its_own_none_is_looked_for(run_python
                                         "TORCH_BACKEND=NAME chooses one"), _registry.choice()
         from torch_backend.cli import doctor
         assert doctor._choice()[0].check.startswith("choice of no plugin: torch has an accelerator of its own, 'xpu'")
-        torch_backend.use("fake")  # which a program may still ask for
+        torch_backend.use("fake")  # which a program may still select
         assert _registry.choice() == "the program asked for 'fake' by torch_backend.use"
         """,
         TORCH_DEVICE_BACKEND_AUTOLOAD=0,
@@ -89,7 +89,7 @@ def test_where_torch_has_an_accelerator_of_its_own_none_is_looked_for(run_python
 
 
 def test_every_plugin_of_this_repository_is_in_the_package():
-    """But for those that are there to be copied."""
+    """Except for the templates."""
     installed = {file.name for file in distribution("torch_backend").files or () if file.name.startswith("libhal_")}
     wanted = {f"libhal_{folder.name}.so" for folder in (ROOT / "plugins").iterdir() if (folder / "CMakeLists.txt").exists()}
     assert installed >= wanted - {"libhal_template.so", "libhal_threads.so"}, installed

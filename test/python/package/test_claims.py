@@ -1,4 +1,4 @@
-"""Each claim of docs/features.md has a test (test/claims.yaml), and each test that is named exists and can run."""
+"""Each claim of docs/features.md has a test (test/claims.yaml), and each named test exists and can run."""
 
 import ast
 import copy
@@ -10,7 +10,7 @@ import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 TESTS = ROOT / "test"
-# What joins claims in a section.
+# The words that join claims in a section.
 BETWEEN = re.compile(r"(?:[\s,;:().-]|\b(?:and|for|but)\b)*")
 # A paragraph that only names the guide of the section.
 GUIDE = re.compile(r"^(?:The )?\[[^]]*\]\([^)]*\.md\)[^\n.]*\.$|^Each shipped plugin has a page:.*", re.S)
@@ -34,7 +34,7 @@ def claims():
 
 
 def gaps(said, area):
-    """What of a section no claim covers, or which claim is not in it; "" when they agree."""
+    """Returns the text of a section that no claim covers, or the claim that is not in it; "" if they agree."""
     rest = said
     for claim, *tests in area:
         if not tests:
@@ -54,7 +54,7 @@ def test_every_claim_of_the_page_is_listed():
 
 
 def never_runs(decorators):
-    """Of the decorators of a test, or of what `pytestmark` is set to: one that skips it whatever the machine."""
+    """Returns whether a decorator of a test, or the value of `pytestmark`, skips it on every machine."""
     for node in decorators:
         text = ast.unparse(node)
         if re.search(r"mark\.skip\b", text) or re.search(r"mark\.(skipif|xfail)\((True|1)\b", text) or re.search(r"mark\.xfail(?!\()", text):
@@ -63,7 +63,7 @@ def never_runs(decorators):
 
 
 def find(name, root=TESTS):
-    """Returns what is wrong with a test of the list, or ""."""
+    """Returns the error of a test of the list, or ""."""
     file, _, test = name.partition("::")
     path = root / file
     if not path.is_file():

@@ -1,5 +1,5 @@
-"""The generator of ATen registrations: what it generates from the operator entries for the installed torch, and what it does with a torch
-that lacks an operator or has changed it. Invalid entries: test_entries.py."""
+"""The generator of ATen registrations: its output from the operator entries for the installed PyTorch, and its behavior
+with a PyTorch that lacks an operator or has changed it. Invalid entries: test_entries.py."""
 
 import dataclasses
 import json
@@ -41,7 +41,7 @@ def generate(folder, *arguments):
 
 
 def test_every_entry_is_registered_for_the_installed_torch():
-    """All but those that name other versions of torch."""
+    """All entries except those that name other versions of PyTorch."""
     assert [entry.name for entry in MODEL.left_out if not entry.torch] == []
     registered = {operator.entry.name for operator, _ in MODEL.overloads()} | {entry.name for entry in MODEL.left_out}
     assert [entry.name for entry in MODEL.entries if entry.register != "none" and entry.name not in registered] == []
@@ -53,7 +53,8 @@ def test_every_overload_is_registered_for_the_device(name):
 
 
 def test_numbers_and_arguments_are_those_of_the_golden_file(codegen):
-    """Plugins were built against them: an operator keeps its number and its arguments; a new one gets the next number."""
+    """Plugins were built against them: an operator keeps its number and its arguments; a new one gets the next number.
+    """
     golden = (CODEGEN.parent / "hal" / "abi" / "v0_operators.txt").read_text().splitlines()
     lines = []
     for entry in codegen.entries.load():
@@ -63,7 +64,7 @@ def test_numbers_and_arguments_are_those_of_the_golden_file(codegen):
 
 
 def test_functional_inplace_and_out_overloads_come_together():
-    """An overload that torch has and we leave out would take a slower path without anyone noticing."""
+    """An overload that PyTorch has and the entries omit would use a slower path without a warning."""
     for operator in MODEL.kernels:
         group = operator.group
         assert [native for native in (group.functional, group.inplace, group.out) if native] == operator.natives
@@ -72,7 +73,8 @@ def test_functional_inplace_and_out_overloads_come_together():
 
 @pytest.mark.parametrize("op", [op for op in MODEL.kernels if op.entry.is_elementwise and not op.entry.kernel.for_size], ids=lambda op: op.name)
 def test_fast_path_dtypes_are_those_torch_computes_in(op, codegen):
-    """The fast path skips ATen's promotion and checks: for each of its dtypes CPU torch must give that dtype (or bool)."""
+    """The fast path skips ATen's promotion and checks: for each of its dtypes, the result of CPU PyTorch must have that
+    dtype (or bool)."""
     mask = codegen.model.fast_dtypes(op)
     for number in range(64):
         if not mask >> number & 1:
@@ -112,14 +114,16 @@ def test_coverage_names_every_overload(tmp_path):
     document = json.loads((tmp_path / "coverage.json").read_text())
     names = [name for operator in document["operators"] for name in operator["overloads"].values()]
     assert sorted(names + [function["op"] for function in document["functions"]]) == sorted(NAMES)
-    public, _, build = str(torch.__version__).partition("+")  # PyPI's wheel for CUDA has the build in torch.__version__ alone
+    # PyPI's wheel for CUDA has the build only in torch.__version__
+    public, _, build = str(torch.__version__).partition("+")
     assert document["torch"] in (public, f"{public}+{build}")
     for operator in document["operators"]:
         assert f"| `{operator['op']}` |" in (tmp_path / "operators.md").read_text()
 
 
 def test_each_operator_has_its_text(tmp_path):
-    """What is generated is found by the operator's name, and has no function pointers but those that the dispatcher receives."""
+    """Generated code is found by the operator's name, and has no function pointers except those that the dispatcher
+    receives."""
     generate(tmp_path)
     texts = "".join(path.read_text() for path in (*tmp_path.glob("Register_*.cpp"), *tmp_path.glob("*/*.inc")))
     one_line = re.sub(r"\s+", " ", texts)
@@ -134,12 +138,13 @@ def test_each_operator_has_its_text(tmp_path):
 
 
 def test_no_operator_is_registered_twice():
-    """The second one would replace the first, with a warning at import."""
+    """The second registration would replace the first one, with a warning at import."""
     assert len(NAMES) == len(set(NAMES))
 
 
 def test_nothing_else_registers_operators_of_aten():
-    """Registrations are generated, so that each schema is checked while building: no other file has one for ATen and PrivateUse1."""
+    """Registrations are generated, so that each schema is checked at build time: no other file registers for ATen and
+    PrivateUse1."""
     csrc = CODEGEN.parent / "csrc"
     by_hand = [path.name for path in csrc.rglob("*.cpp") if re.search(r"TORCH_LIBRARY_IMPL\(aten, PrivateUse1|register_kernel<", path.read_text())]
     assert by_hand == []
@@ -149,8 +154,8 @@ def test_nothing_else_registers_operators_of_aten():
 
 
 def test_conditions_and_numbers_are_functions_of_the_subject(codegen):
-    """No C++ in `precomputed` and `fallback_if`: functions of one header beside the subject's sources, or ATen's bools. So adding an
-    operator does not edit csrc/aten/prepare."""
+    """`precomputed` and `fallback_if` contain no C++: only functions of one header next to the subject's sources, or
+    ATen's bools. Adding an operator therefore does not change csrc/aten/prepare."""
     for entry in codegen.entries.load():
         header = CODEGEN.parent / "csrc" / "aten" / entry.subject / "conditions.h"
         for function, *names in (*entry.precomputed.values(), *([entry.fallback_if] if len(entry.fallback_if) > 1 else [])):
@@ -158,7 +163,7 @@ def test_conditions_and_numbers_are_functions_of_the_subject(codegen):
             assert f" {function}(" in header.read_text(), f"{entry.name}: {function}"
 
 
-def test_families_say_how_operands_are_prepared(codegen, tmp_path):
+def test_families_define_how_operands_are_prepared(codegen, tmp_path):
     """C++ reads the dtype policy and the layout from a table in the order of the operators."""
     operators = {entry.name: entry for entry in codegen.entries.load()}
     assert codegen.operands.operands_of(operators["cumsum"]) == codegen.operands.Operands("number", "at_least_1d")
@@ -169,7 +174,8 @@ def test_families_say_how_operands_are_prepared(codegen, tmp_path):
 
 
 def test_vendors_operators_receive_the_callers_arguments():
-    """Every operator with a number that a function computes calls the vendor's operator with ATen's arguments, or its function does."""
+    """Each operator with a computed number calls the vendor's operator with ATen's arguments, directly or in its
+    function."""
     for operator in MODEL.functions:
         entry = operator.entry
         assert entry.number is None or entry.calls_vendor or operator.indices is not None, entry.name
@@ -178,7 +184,8 @@ def test_vendors_operators_receive_the_callers_arguments():
 
 
 def test_errors_name_an_operator_of_aten(codegen, tmp_path):
-    """Entries with names that ATen does not have say which operator they are a part of: users do not know "index.lines"."""
+    """Entries with names that ATen does not have name the operator that contains them: users do not know "index.lines".
+    """
     natives, entries = codegen.Natives(), codegen.entries.load()
     unknown = [entry for entry in entries if entry.name not in natives.groups and not entry.torch]
     assert len(unknown) > 30 and all(natives.has_function(entry.part_of) for entry in unknown)
@@ -194,7 +201,7 @@ def test_errors_name_an_operator_of_aten(codegen, tmp_path):
 
 @pytest.fixture
 def natives(codegen):
-    """The operators of a torch to come."""
+    """The operators of a future PyTorch."""
     natives = codegen.Natives()
     natives.version = "2.99.0"
     return natives
@@ -211,13 +218,13 @@ def test_an_entry_for_some_versions_of_torch_is_left_out_of_others(codegen, nati
     every = [dataclasses.replace(entry, torch="<2.20") if entry.name == "exp" else entry for entry in codegen.entries.load_all()]
     model = codegen.model.build(every, natives)
     assert [entry.name for entry in model.left_out] == ["exp"]
-    assert "exp" in [entry.name for entry in model.entries]  # its number stays, for plugins
+    assert "exp" in [entry.name for entry in model.entries]  # its number remains, for plugins
     assert "exp" not in [operator.name for operator in model.kernels]
     assert "expm1" in [operator.name for operator in model.kernels]
 
 
 def test_a_changed_schema_is_an_error_that_names_the_argument(codegen, natives):
-    """A later torch may add an argument: the vendor's operator would not receive it."""
+    """A later PyTorch may add an argument, which the vendor's operator would not receive."""
     native = natives.groups["batch_norm_backward"]
     schema = str(native.func).replace("Tensor reserve)", "Tensor reserve, bool fast=False)")
     natives.groups["batch_norm_backward"] = dataclasses.replace(native, func=type(native.func).parse(schema))
@@ -238,7 +245,7 @@ def test_an_entry_that_does_not_fit_its_schema(codegen, change, message):
 
 
 def test_missing_torch_is_one_clear_sentence(tmp_path):
-    """A Python without torch: the message names the Python and the cure."""
+    """A Python without torch: the message names the Python and the remedy."""
     blocked = tmp_path / "torchgen"
     blocked.mkdir()
     (blocked / "__init__.py").write_text("raise ImportError('No module named torchgen')")

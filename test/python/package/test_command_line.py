@@ -1,4 +1,4 @@
-"""The command line: exit codes, JSON, and cures for what is wrong."""
+"""The command line: exit codes, JSON, and remedies for errors."""
 
 import json
 import os
@@ -59,7 +59,7 @@ def test_doctor_names_the_problem_and_a_cure(settings, check, word):
     assert word in finding["problem"] + finding["cure"] and finding["problem"] and finding["cure"]
 
 
-def test_doctor_finds_nothing_wrong_where_no_plugin_was_asked_for():
+def test_doctor_finds_no_problem_if_no_plugin_was_requested():
     done = command("doctor", "--json")
     assert done.returncode == 0, done.stdout + done.stderr
     findings = json.loads(done.stdout)
@@ -77,7 +77,7 @@ def test_doctor_prints_its_verdict_and_the_problems_first():
 
 
 def other_backend(folder, name):
-    """A package that torch loads by itself; with a name it takes the device type."""
+    """A package that PyTorch loads automatically; with a name it uses the device type."""
     (folder / "other_backend.py").write_text(f"def load():\n    import torch\n    {f'torch.utils.rename_privateuse1_backend({name!r})' if name else 'pass'}\n")
     metadata = folder / "other_backend-1.0.dist-info"
     metadata.mkdir()
@@ -108,7 +108,7 @@ def test_info_describes_driver_and_architecture_of_each_device():
     assert f"  driver version 0.1.0, architecture {platform.machine()}\n" in command("info", TORCH_BACKEND="fake").stdout
 
 
-def test_smi_tells_what_a_device_has_and_leaves_out_what_it_does_not_measure():
+def test_smi_reports_the_sensors_of_a_device_and_omits_missing_ones():
     done = command("smi", "--json", TORCH_BACKEND="fake", HAL_FAKE_DEVICES="2", HAL_FAKE_MEMORY="1000000000")
     assert done.returncode == 0, done.stdout + done.stderr
     first, second = json.loads(done.stdout)
@@ -148,7 +148,7 @@ def test_coverage_needs_a_plugin():
 
 
 def test_doctor_knows_every_setting_of_the_documents(build_plugin):
-    """And those of a plugin that is active, HAL_<NAME>_*."""
+    """Also the settings of an active plugin, HAL_<NAME>_*."""
     text = (Path(__file__).resolve().parents[3] / "docs/settings.md").read_text()
     known = set(re.findall(r"^\| `((?:HAL|TORCH_BACKEND)[A-Z_]*)`", text, re.M))
     assert len(known) >= 10
@@ -161,18 +161,19 @@ def test_doctor_knows_every_setting_of_the_documents(build_plugin):
     assert finding["problem"] == "", finding
 
 
-def test_a_plugin_that_is_merely_not_asked_for_is_no_problem():
+def test_a_plugin_that_is_only_not_requested_is_not_reported():
     done = command("info")
     assert done.returncode == 0 and "problem" not in done.stdout and "fake is used on request only" in done.stdout
     found = json.loads(command("info", "--json").stdout)
     assert found["problems"] == []
-    asked = [sentence for sentence in found["skipped"] if not any(f" {name}, probe: " in sentence for name in ("npu", "nvgpu"))]  # whose hardware is not on every machine
-    assert all(" is used on request only" in sentence for sentence in asked)
+    # their hardware is not on each machine
+    skipped = [line for line in found["skipped"] if not any(f" {name}, probe: " in line for name in ("npu", "nvgpu"))]
+    assert all(" is used on request only" in line for line in skipped)
     assert sum("libhal_fake" in sentence for sentence in found["skipped"]) == 1
 
 
 def test_the_commands_run_inside_a_clone():
-    """The folder of the sources has the package's name, and is no package: Python finds the installed one."""
+    """The folder of the sources has the package's name and is not a package: Python finds the installed one."""
     clone = Path(__file__).resolve().parents[3]
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("HAL_", "TORCH_"))}
     tensor = "import torch, torch_backend; torch_backend.use('fake'); print(torch.ones(2, device='fake'))"

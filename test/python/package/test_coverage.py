@@ -1,5 +1,6 @@
-"""`torch_backend.ops.coverage` and `torch-backend coverage` say what would really run: the fallback's ledger, which counts what did
-run, agrees with them on a plugin with kernels, one of five functions, and one with an operator of its own."""
+"""`torch_backend.ops.coverage` and `torch-backend coverage` predict the implementation of each operator. The
+per-operator fallback counters agree with them on a plugin with kernels, one of five functions, and one with its own
+operator."""
 
 import json
 import os
@@ -34,7 +35,8 @@ def document(*arguments, **settings):
     return json.loads(done.stdout)
 
 
-# Runs every entry of torch's operator database that works, and asks which operators were called and which fell back.
+# Runs each entry of PyTorch's operator database that works, and records the operators that were called and those that
+# fell back.
 LEDGER = """
 import itertools, json, warnings
 warnings.simplefilter("ignore")
@@ -71,16 +73,16 @@ print(json.dumps({"called": sorted(called), "fell": sorted(fell), "kinds": kinds
 
 
 @pytest.mark.parametrize("plugin", ["fake", "five", "threads"])
-def test_what_coverage_says_is_what_the_ledger_counts(run_python, build_plugin, threads, plugin):
-    """Composite operators fall back through their parts; copies of device memory do where they are strided."""
+def test_coverage_agrees_with_the_fallback_counters(run_python, build_plugin, threads, plugin):
+    """Composite operators fall back through their parts; copies of device memory fall back if they are strided."""
     path = {"fake": "fake", "five": build_plugin("five"), "threads": threads}[plugin]
     found = json.loads(run_python(LEDGER, TORCH_BACKEND=path, timeout=300).stdout.splitlines()[-1])
     kinds, called, fell = found["kinds"], set(found["called"]), set(found["fell"])
     said = {op for op in called if kinds.get(op, [""])[0] == "fallback"}
     assert len(called) > 150 and (len(said) > 80 or plugin == "fake")
-    assert said - fell <= {"clamp_"}  # counted under another form
+    assert said - fell <= {"clamp_"}  # counted with another form
     wrong = {op: kinds[op] for op in fell if op in kinds and kinds[op][0] != "fallback" and op != "copy_"}
-    if plugin == "threads":  # takes dense float32 only, and says so
+    if plugin == "threads":  # accepts dense float32 only, and reports it
         wrong.pop("add.Tensor", None), wrong.pop("add_.Tensor", None)
     assert wrong == {}
 
@@ -115,7 +117,8 @@ def test_a_plugin_may_be_named_whatever_is_active(build_plugin):
         assert document("mm", "--plugin", "fake", **settings)["operators"]["mm"] == "native"
     both = {"TORCH_BACKEND": f"fake,{five}", "HAL_FAKE_DEVICES": 1}
     assert document("mm", **both)["operators"]["mm"] == "native"
-    assert document("mm", "--plugin", "five", **both)["device"] == "fake:1"  # the device type is the first one's
+    # the device type is that of the first plugin
+    assert document("mm", "--plugin", "five", **both)["device"] == "fake:1"
     assert document("mm", "--device", 1, **both)["operators"]["mm"] == "fallback"
     assert "there is no device 9" in command("--device", 9, **both).stderr
 
@@ -145,7 +148,7 @@ def test_markdown_and_html_are_tables_of_the_same_rows():
     assert page.open == [] and {"mm", "mm.out", "portable", "unsupported"} <= set(page.texts)
 
 
-def test_report_tells_who_answered(device):
+def test_report_names_the_implementation(device):
     torch_backend.ops.reset()
     x = torch.ones(3, 3, device=device)
     x + x, torch.linalg.inv(x + torch.eye(3, device=device))

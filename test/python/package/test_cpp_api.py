@@ -1,4 +1,5 @@
-"""The C++ API, as a program without Python sees it: found by CMake in the installed package, with a test suite and an example."""
+"""The C++ API in a program without Python: CMake finds it in the installed package, with a test suite and an example.
+"""
 
 import os
 import subprocess
@@ -87,7 +88,7 @@ assert lazy.metrics()["programs"] == 1, lazy.metrics()
 """, TORCH_BACKEND="fake", HAL_FAKE_ASYNC=0)
 
 
-# One that takes whatever is a float32 operator, says what its graphs are, and leaves them to the kernels.
+# A compiler that accepts all float32 operators, reports its graphs, and leaves them to the kernels.
 READER = """
 #include <hal/hal.h>
 #include <hal/compiler.h>
@@ -135,14 +136,14 @@ assert torch.equal(w.cpu(), torch.arange(1000.0) * 2 + 1.5) and 0 <= r.min() < r
 """, TORCH_BACKEND="fake", HAL_FAKE_ASYNC=0)
 
 
-# ---- torch of another minor version ----
+# ---- PyTorch of another minor version ----
 def compile_c(folder, name, text, *options):
     (folder / f"{name}.c").write_text(text)
     subprocess.run(["cc", "-shared", "-fPIC", *options, "-o", folder / f"lib{name}.so", folder / f"{name}.c"], check=True)
     return folder / f"lib{name}.so"
 
 
-def test_a_program_that_finds_another_torch_ends_with_a_sentence(example, tmp_path):
+def test_a_program_that_finds_another_torch_exits_with_a_message(example, tmp_path):
     other = compile_c(tmp_path, "other", "unsigned long long aoti_torch_abi_version(void) { return 2ull << 56 | 99ull << 48; }")
     done = run(example, LD_PRELOAD=str(other))
     assert done.returncode == 1 and not done.stdout
@@ -151,15 +152,15 @@ def test_a_program_that_finds_another_torch_ends_with_a_sentence(example, tmp_pa
 
 
 @pytest.mark.parametrize("python", [Path(path) for path in os.environ.get("TORCH_BACKEND_TEST_PYTHONS", "").split(":") if path], ids=str)
-def test_a_program_that_finds_the_libraries_of_another_torch_ends_with_a_sentence(example, python):
-    """The libraries themselves, whose functions are not all those that this program was linked against."""
+def test_a_program_that_finds_the_libraries_of_another_torch_exits_with_a_message(example, python):
+    """The libraries themselves, which lack some functions that this program was linked against."""
     folders = 'import glob, site; print(":".join(glob.glob(site.getsitepackages()[0] + "/torch/lib") + glob.glob(site.getsitepackages()[0] + "/nvidia/*/lib")))'
     done = run(example, LD_LIBRARY_PATH=subprocess.run([python, "-c", folders], check=True, capture_output=True, text=True).stdout.strip())
     assert done.returncode == 1 and not done.stdout
     assert done.stderr.startswith(f"torch_backend: this program was built for torch {MINOR} and has loaded torch 2."), done.stderr
 
 
-def test_a_program_that_finds_the_library_for_another_torch_ends_with_a_sentence(example, tmp_path):
+def test_a_program_that_finds_the_library_for_another_torch_exits_with_a_message(example, tmp_path):
     (tmp_path / "map").write_text("torch_backend_for_torch_2.99 { global: *; };")
     compile_c(tmp_path, "torch_backend", "int nothing;", "-Wl,-soname,libtorch_backend.so", f"-Wl,--version-script={tmp_path / 'map'}")
     done = run(example, LD_LIBRARY_PATH=str(tmp_path))
@@ -169,12 +170,12 @@ def test_a_program_that_finds_the_library_for_another_torch_ends_with_a_sentence
 
 @pytest.fixture
 def other_torch(tmp_path):
-    """A folder of torch 2.99, as far as finding it goes."""
+    """A folder of torch 2.99, sufficient for finding it."""
     folder = tmp_path / "torch"
     (folder / "include/torch/headeronly").mkdir(parents=True)
     (folder / "include/torch/headeronly/version.h").write_text("#define TORCH_VERSION_MAJOR 2\n#define TORCH_VERSION_MINOR 99\n")
     (folder / "lib").mkdir()
-    (folder / "lib/libtorch_cpu.so").touch()
+    (folder / "lib/libtorch_cpu.so").write_bytes(b"")
     return folder
 
 

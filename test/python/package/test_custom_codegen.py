@@ -1,4 +1,4 @@
-"""Mistakes in a list of custom operators: one sentence with the file, the operator, the key and the value."""
+"""Errors in a list of custom operators: one message with the file, the operator, the key and the value."""
 
 import importlib
 import pathlib
@@ -45,7 +45,7 @@ ops:
 
 
 def generate(codegen, tmp_path, text, stable=True):
-    """Runs the generator, for every torch or for one; gives the texts of what it writes."""
+    """Runs the generator, for every PyTorch or for one; returns the generated texts."""
     path = tmp_path / "ops.yaml"
     path.write_text(textwrap.dedent(text))
     model = codegen.custom_model.load(path)
@@ -54,7 +54,7 @@ def generate(codegen, tmp_path, text, stable=True):
 
 
 MISTAKES = [
-    # (text of the good list, what replaces it, the sentence behind the file's name)
+    # (text of the valid list, its replacement, the message after the file's name)
     ("namespace: mine\n", "", "the key 'namespace' is missing"),
     ("namespace: mine", "namespace: aten", "namespace: 'aten' is torch's own; choose another"),
     ("namespace: mine", "namespace: a-b", "namespace: 'a-b' is no name"),
@@ -111,14 +111,14 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize("stable", [True, False], ids=["every torch", "one torch"])
-@pytest.mark.parametrize(("old", "new", "sentence"), MISTAKES, ids=[m[2][:60] for m in MISTAKES])
-def test_a_mistake_is_one_sentence(codegen, tmp_path, old, new, sentence, stable):
+@pytest.mark.parametrize(("old", "new", "message"), MISTAKES, ids=[m[2][:60] for m in MISTAKES])
+def test_an_error_is_one_message(codegen, tmp_path, old, new, message, stable):
     assert old in GOOD
     with pytest.raises(SystemExit) as stopped:
         generate(codegen, tmp_path, GOOD.replace(old, new, 1), stable)
     message = str(stopped.value)
     assert message.startswith(f"codegen: {tmp_path / 'ops.yaml'}: ") and "\n" not in message
-    assert sentence in message
+    assert message in message
 
 
 def test_a_missing_file_is_named(codegen, tmp_path):
@@ -126,7 +126,7 @@ def test_a_missing_file_is_named(codegen, tmp_path):
         codegen.custom_model.load(tmp_path / "nowhere.yaml")
 
 
-def test_the_good_list_generates_what_it_says(codegen, tmp_path):
+def test_the_valid_list_is_generated_as_written(codegen, tmp_path):
     cpp, header, kernels, module = generate(codegen, tmp_path, GOOD, stable=False)
     assert 'm.def("scale(Tensor x, float by=2.0, str mode=\\"a\\") -> Tensor");' in cpp
     assert "gradients[0] = (grad * at::Scalar(by));" in cpp
@@ -137,7 +137,7 @@ def test_the_good_list_generates_what_it_says(codegen, tmp_path):
     compile(module, "module", "exec")
 
 
-def test_the_good_list_for_every_torch_says_it_on_the_stable_abi(codegen, tmp_path):
+def test_the_valid_list_for_every_torch_uses_the_stable_abi(codegen, tmp_path):
     cpp, header, kernels, module = generate(codegen, tmp_path, GOOD)
     assert (header, kernels) == generate(codegen, tmp_path, GOOD, stable=False)[1:3]
     assert "STABLE_TORCH_LIBRARY_FRAGMENT(mine, m)" in cpp and "STABLE_TORCH_LIBRARY_IMPL(mine, PrivateUse1, m)" in cpp
@@ -147,18 +147,18 @@ def test_the_good_list_for_every_torch_says_it_on_the_stable_abi(codegen, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "sentence"),
+    ("old", "new", "message"),
     [
         ("float by=2.0", "Scalar by=2.0", "mine::scale: argument 'by' has the type Scalar, which LibTorch's stable ABI does not hand over"),
         ("two(Tensor x)", "two(Tensor a, *, Tensor x)", "mine::two: argument 'x' is a tensor by keyword only, for which gradients cannot be registered"),
     ],
 )
-def test_what_the_stable_abi_does_not_reach_is_said(codegen, tmp_path, old, new, sentence):
+def test_operators_beyond_the_stable_abi_are_reported(codegen, tmp_path, old, new, message):
     path = tmp_path / "ops.yaml"
     text = GOOD.replace(old, new).replace("args: {x: {dtype: T}}", "args: {x: {dtype: T}, a: {dtype: T}}" if "two" in new else "args: {x: {dtype: T}}")
     path.write_text(textwrap.dedent(text).replace("      by: {min: 0}\n", ""))
     model = codegen.custom_model.load(path)
-    assert codegen.custom_stable.out_of_reach(model).startswith(sentence)
+    assert codegen.custom_stable.out_of_reach(model).startswith(message)
     path.write_text(textwrap.dedent(GOOD))
     assert codegen.custom_stable.out_of_reach(codegen.custom_model.load(path)) == ""
 

@@ -1,4 +1,5 @@
-"""Custom operators: the guide's example and a library of hard cases, each built out of tree from the installed package alone."""
+"""Custom operators: the guide's example and a library of special cases, each built out of tree from the installed
+package alone."""
 
 import os
 import shutil
@@ -31,7 +32,7 @@ def namespace(library):
 
 @pytest.fixture(autouse=True)
 def reroutes_for_these_tests_only():
-    """The libraries stay loaded; the tests of other files see torch's own operators."""
+    """The libraries remain loaded; the tests of other files use PyTorch's own operators."""
     with torch_backend.ops.reroutes(True):
         yield
     torch_backend.ops.reroutes(False)
@@ -48,7 +49,7 @@ def _import(folder, name):
 
 
 def composition(x, weight, eps=1e-6):
-    """rms_norm in torch's own operators."""
+    """rms_norm in PyTorch's own operators."""
     return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps) * weight
 
 
@@ -123,7 +124,7 @@ def test_the_references_serve_the_cpu(example):
     assert x.grad is not None and weight.grad is not None
 
 
-# ---- the example: torch's machinery ----
+# ---- the example: PyTorch's machinery ----
 
 
 def samples(device):
@@ -144,7 +145,7 @@ def test_opcheck(device, example, number):
     name, arguments = list(samples(device))[number]
     operator, registration = getattr(getattr(torch.ops, namespace(example)), name).default, "test_autograd_registration"
     outcome = torch.library.opcheck(operator, arguments, test_utils=("test_schema", "test_faketensor", "test_aot_dispatch_dynamic"))
-    # torch makes this test on its own devices only; the kernel of the key `Autograd` is that of every device.
+    # PyTorch runs this test on its own devices only; the kernel of the key `Autograd` applies to all devices.
     on_host = [a.detach().cpu().requires_grad_(a.requires_grad) if isinstance(a, torch.Tensor) else a for a in arguments]
     outcome |= torch.library.opcheck(operator, on_host, test_utils=registration)
     assert set(outcome.values()) == {"SUCCESS"} and len(outcome) == 4, outcome
@@ -211,13 +212,13 @@ def test_the_operators_are_queued_not_run(built, run_python):
     assert done.stdout.split() == ["False", "True", "True"]
 
 
-def test_importing_the_library_without_a_plugin_says_what_to_do(built, run_python):
+def test_importing_the_library_without_a_plugin_names_the_remedy(built, run_python):
     path = f"{built}{os.pathsep}{PACKAGE.parent}"
     done = run_python("import example_ops", check=False, PYTHONPATH=path, TORCH_DEVICE_BACKEND_AUTOLOAD=0)
     assert done.returncode == 1 and "RuntimeError: No plugin of torch_backend is active. Set TORCH_BACKEND=fake" in done.stderr
 
 
-def test_docstrings_tell_shapes_dtypes_and_errors(example):
+def test_docstrings_list_shapes_dtypes_and_errors(example):
     text = example.rms_norm.__doc__
     for part in ("Divides each row", "x: the rows; shape [..., D]; dtype float32 | float64 (T)", "eps: added to the mean square; >= 0",
                  "rstd: one over", "not differentiable", "ValueError", "Gradient: x, weight."):  # fmt: skip
@@ -229,7 +230,7 @@ def test_docstrings_tell_shapes_dtypes_and_errors(example):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error", "sentence"),
+    ("arguments", "error", "message"),
     [
         (lambda d: (torch.ones(2, 3, device=d).long(), torch.ones(3, device=d)), RuntimeError,
          "argument #1 'x' to have one of the following scalar types: Float, Double; but got Long instead .*example::rms_norm"),
@@ -249,8 +250,8 @@ def test_docstrings_tell_shapes_dtypes_and_errors(example):
         (lambda d: (torch.ones(2, 3, device=d), "three"), RuntimeError, "(?s)Expected a value of type 'Tensor' for argument 'weight'"),
     ],
 )  # fmt: skip
-def test_wrong_arguments_are_refused_in_a_sentence(device, example, arguments, error, sentence):
-    with pytest.raises(error, match=sentence.replace("{device}", device).replace("example::", f"{namespace(example)}::")):
+def test_invalid_arguments_are_refused_with_a_message(device, example, arguments, error, message):
+    with pytest.raises(error, match=message.replace("{device}", device).replace("example::", f"{namespace(example)}::")):
         example.rms_norm(*arguments(device))
 
 
@@ -305,7 +306,7 @@ def test_a_reroute_serves_only_the_values_it_was_declared_for(device, kinds):
     x = torch.randn(6)
     assert F.gelu(x.to(device), approximate="tanh").tolist() == [7.0] * 6
     torch.testing.assert_close(F.gelu(x.to(device)).cpu(), F.gelu(x))
-    matrix = torch.randn(2, 3)  # nan_gelu takes one dimension
+    matrix = torch.randn(2, 3)  # nan_gelu supports one dimension
     torch.testing.assert_close(F.gelu(matrix.to(device), approximate="tanh").cpu(), F.gelu(matrix, approximate="tanh"))
 
 
@@ -331,12 +332,12 @@ def test_every_kind_of_argument_crosses_to_c(device, kinds):
 
     assert weigh(x, y, [more, more], 2, 0.25, True, "four", [10, 20], [0.5, 1.0], 3) == 21144.25
     assert weigh(x, None, [], -5, 0.0, False, "", [], [], 2.5, oi=7, si=1, of=None) == 5.5
-    if namespace(kinds) == "kinds":  # the number of the others is no Scalar
+    if namespace(kinds) == "kinds":  # the number of the others is not a Scalar
         assert weigh(x, None, [more[:0]], 0, 0.0, False, "", [1], [], 2 + 3j, of=0) == 10007
 
 
 @pytest.mark.parametrize(
-    ("change", "error", "sentence"),
+    ("change", "error", "message"),
     [
         ({"i": 6}, ValueError, "::weigh: expected -5 <= i <= 5, but got 6"),
         ({"of": -0.5}, ValueError, "expected 0 <= of <= inf, but got -0.5"),
@@ -350,10 +351,10 @@ def test_every_kind_of_argument_crosses_to_c(device, kinds):
     ],
     ids=["i", "of", "y's last dimension", "y's first dimension", "y's dtype", "more's dtype", "more's device", "il", "s"],
 )
-def test_every_kind_of_argument_is_checked(device, kinds, change, error, sentence):
+def test_every_kind_of_argument_is_checked(device, kinds, change, error, message):
     arguments = {"x": torch.ones(2, 3, device=device), "y": None, "more": [], "i": 0, "f": 0.0, "b": False, "s": "", "il": [], "fl": [], "number": 1}
     arguments.update({name: value(device) if callable(value) else value for name, value in change.items()})
-    with pytest.raises(error, match=sentence):
+    with pytest.raises(error, match=message):
         kinds.weigh(**arguments)
 
 
@@ -361,7 +362,7 @@ def test_results_may_have_computed_shapes_and_operands_any_strides(device, kinds
     a, b = torch.ones(2, 6, 4, device=device).transpose(1, 2), torch.ones(2, 6, 5, device=device).transpose(1, 2)
     rows, folded = kinds.shapes(a, b)
     assert rows.shape == (2, 9, 6) and folded.shape == (2, 12, 3) and folded.dtype == torch.float32
-    assert set(rows.flatten().tolist()) == {5.0}  # the second operand came as it was
+    assert set(rows.flatten().tolist()) == {5.0}  # the second operand is unchanged
     assert set(folded.flatten().tolist()) == {1.0}  # the first one was made contiguous
     torch_backend.meta.check(f"{namespace(kinds)}::shapes", a, b)
     torch.library.opcheck(getattr(torch.ops, namespace(kinds)).shapes.default, (a, b), test_utils=("test_schema", "test_faketensor", "test_aot_dispatch_dynamic"))
@@ -370,7 +371,7 @@ def test_results_may_have_computed_shapes_and_operands_any_strides(device, kinds
 # ---- operators without a kernel ----
 
 
-def test_an_operator_that_nobody_has_says_so(device, kinds):
+def test_an_operator_without_a_kernel_raises_an_error(device, kinds):
     with pytest.raises(NotImplementedError, match=f"{namespace(kinds)}::plugin_only: neither the plugin of {device}:0 nor the operator's library has a kernel "
                        "for these tensors .float.2, 3..*declares no `reference`"):  # fmt: skip
         kinds.plugin_only(torch.ones(2, 3, device=device))
@@ -379,7 +380,7 @@ def test_an_operator_that_nobody_has_says_so(device, kinds):
         kinds.plugin_only(torch.ones(2, 3))
 
 
-def test_a_reference_answers_for_a_missing_kernel_and_its_gradient_follows_the_formula(device, kinds):
+def test_a_reference_replaces_a_missing_kernel_and_its_gradient_follows_the_formula(device, kinds):
     x = torch.ones(3, device=device, requires_grad=True)
     bias = torch.ones(3, device=device, requires_grad=True)
     result = kinds.by_reference(x, bias, 0.25)
@@ -398,7 +399,7 @@ def test_an_operator_without_a_formula_refuses_the_backward_pass(device, kinds):
         result.sum().backward()
 
 
-def test_mistakes_in_the_list_stop_the_configuration_with_one_sentence(tmp_path):
+def test_errors_in_the_list_stop_the_configuration_with_one_message(tmp_path):
     shutil.copytree(KINDS, tmp_path / "source")
     path = tmp_path / "source" / "ops.yaml"
     path.write_text(path.read_text().replace("function: kinds_seven", "functoin: kinds_seven"))
@@ -440,7 +441,7 @@ def test_meta_functions_of_unknown_or_served_operators_are_refused(example):
         torch_backend.meta.register(f"{namespace(example)}::swish")
 
 
-def test_another_torch_than_the_one_it_was_built_for_gets_a_sentence(libraries, run_python):
+def test_another_torch_than_the_one_it_was_built_for_is_an_error_with_a_message(libraries, run_python):
     script = """
         import torch, torch_backend
         torch_backend.device_name()

@@ -1,4 +1,5 @@
-"""One library of custom operators for every torch: what it needs, where it runs, and what is said when it cannot be one."""
+"""One library of custom operators for every PyTorch: its requirements, the versions on which it runs, and the message
+if it cannot be one library."""
 
 import json
 import os
@@ -14,16 +15,16 @@ from other_torches import minor, pythons
 pytestmark = pytest.mark.skipif(shutil.which("cmake") is None, reason="needs cmake and compilers")
 
 
-def test_a_list_beyond_the_stable_abi_is_said_to_be_for_one_torch(libraries):
-    said = {name: " ".join(text.split()) for name, (_, text) in libraries.items()}
-    assert said["kinds"] == (f"kinds: the library is built for torch {minor(torch.__version__)} alone and not for every torch: kinds::weigh: argument 'number' "
+def test_a_list_beyond_the_stable_abi_is_reported_to_be_for_one_torch(libraries):
+    messages = {name: " ".join(text.split()) for name, (_, text) in libraries.items()}
+    assert messages["kinds"] == (f"kinds: the library is built for torch {minor(torch.__version__)} alone and not for every torch: kinds::weigh: argument 'number' "
                              "has the type Scalar, which LibTorch's stable ABI does not hand over.")  # fmt: skip
-    assert said["others"] == said["example_ops"] == said["single_ops"] == ""  # the last one was asked for
+    assert messages["others"] == messages["example_ops"] == messages["single_ops"] == ""  # the last one was requested
 
 
 @pytest.mark.parametrize("name", ["example_ops", "others"])
 def test_a_library_for_every_torch_needs_c_functions_alone(libraries, name):
-    """Of torch and of torch_backend: the C++ that is left is that of the compiler's library."""
+    """Symbols of torch and torch_backend: the remaining C++ symbols belong to the compiler's library."""
     listed = subprocess.run(["nm", "-D", "--undefined-only", libraries[name][0] / name / f"lib{name}.so"], capture_output=True, text=True, check=True)
     needed = [line.split()[-1].partition("@") for line in listed.stdout.splitlines()]
     mangled = {symbol for symbol, _, version in needed if symbol.startswith("_Z") and not version.startswith(("@GLIBCXX", "GLIBCXX", "CXXABI"))}
@@ -33,8 +34,8 @@ def test_a_library_for_every_torch_needs_c_functions_alone(libraries, name):
     assert any(symbol.startswith("aoti_torch_") for symbol, _, _ in needed) and any(symbol.startswith("hal_") for symbol, _, _ in needed)
 
 
-def test_calls_of_every_kind_leave_no_memory_behind(libraries, run_python):
-    """Arguments of every kind, calls of torch's operator that do not fit, errors, references: each of 40 KB."""
+def test_calls_of_every_kind_leak_no_memory(libraries, run_python):
+    """Arguments of all kinds, invalid calls of PyTorch's operator, errors, references: each of 40 KB."""
     script = """
         import sys, torch, torch_backend
         import example_ops, others
@@ -67,7 +68,8 @@ def test_calls_of_every_kind_leave_no_memory_behind(libraries, run_python):
 
 
 def test_one_library_runs_under_every_torch(libraries):
-    """Built once: trains, compiles, takes over torch's silu and refuses under each torch as with the one it was built with."""
+    """Built once: trains, compiles, replaces PyTorch's silu and raises the same errors under each PyTorch as with the
+    one it was built with."""
     script = """
         import json, sys, torch, torch_backend
         sys.path[:0] = sys.argv[1:]
@@ -75,14 +77,14 @@ def test_one_library_runs_under_every_torch(libraries):
         x = torch.linspace(-1, 1, 6, device="fake", requires_grad=True)
         torch_backend.ops.reset()
         torch.nn.functional.silu(x)
-        said = []
+        messages = []
         for call in (lambda: example_ops.rms_norm(x, x, -1.0), lambda: others.plugin_only(x), lambda: example_ops.swish(x.long())):
             try:
                 call()
             except Exception as error:
-                said += [type(error).__name__, str(error).splitlines()[0]]
+                messages += [type(error).__name__, str(error).splitlines()[0]]
         print(json.dumps({
-            "torch": torch.__version__, "said": said, "rerouted": "example::swish" in {row.op for row in torch_backend.ops.report()},
+            "torch": torch.__version__, "messages": messages, "rerouted": "example::swish" in {row.op for row in torch_backend.ops.report()},
             "losses": train.train("fake", 5), "compiled": train.train("fake", 5, compiler="aot_eager"), "host": train.train("cpu", 5),
             "weigh": others.weigh(x[None], None, [x, x], 2, 0.25, True, "four", [10, 20], [0.5, 1.0], 3)[0, 0].item()}))
     """
@@ -95,7 +97,7 @@ def test_one_library_runs_under_every_torch(libraries):
         answers.append(json.loads(done.stdout.splitlines()[-1]))
     assert len({answer.pop("torch") for answer in answers}) == len(answers)
     for answer in answers:
-        assert answer["said"] == ["ValueError", "example::rms_norm: expected 0 <= eps <= inf, but got -1", "NotImplementedError"] + answers[0]["said"][3:]
+        assert answer["messages"] == ["ValueError", "example::rms_norm: expected 0 <= eps <= inf, but got -1", "NotImplementedError"] + answers[0]["messages"][3:]
         assert answer["rerouted"] and answer["weigh"] == 20144.25
         assert answer["losses"] == pytest.approx(answer["host"], rel=1e-4) and answer["losses"] == pytest.approx(answer["compiled"], rel=1e-5)
         assert answer["losses"] == pytest.approx(answers[0]["losses"], rel=1e-5)

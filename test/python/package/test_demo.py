@@ -1,4 +1,4 @@
-"""The demo keeps its promises, and says so by its exit code."""
+"""The demo fulfills its documented properties, and reports it by its exit code."""
 
 import json
 import subprocess
@@ -8,7 +8,7 @@ import pytest
 
 
 def run_demo(tmp_path, *arguments, **environment):
-    """Runs the demo in a process of its own; returns the completed process."""
+    """Runs the demo in a separate process; returns the completed process."""
     import os
 
     command = [sys.executable, "-P", "-m", "torch_backend.demo", "--quiet", "--json", "--picture", str(tmp_path / "loss.png")]
@@ -50,7 +50,7 @@ def test_demo_refuses_a_device_that_does_not_exist(tmp_path):
 
 
 def test_the_demo_is_content_with_a_right_plugin_of_five_functions(tmp_path, build_plugin):
-    """What has no kernels is not asked for a native share; all else must hold."""
+    """Without kernels, no native share is required; all other properties must hold."""
     done = run_demo(tmp_path, TORCH_BACKEND=str(build_plugin("five")), HAL_ALLOW_UNSAFE_PLUGINS="1")
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout[done.stdout.index("{") :])

@@ -1,4 +1,4 @@
-"""Every snippet and command in the documents works as it stands there."""
+"""Each snippet and command in the documents works as written."""
 
 import os
 import pathlib
@@ -15,7 +15,7 @@ FENCE = re.compile(r"(?:<!-- test: (?P<test>[^>]*) -->\n)?```(?P<language>\w*)\n
 
 
 def snippets(language):
-    """Returns (id, code) of every snippet of a language that is not marked `test: none`."""
+    """Returns (id, code) of each snippet of a language that is not marked `test: none`."""
     found = []
     for document in DOCUMENTS:
         for number, match in enumerate(FENCE.finditer(document.read_text())):
@@ -80,7 +80,7 @@ def test_the_readme_is_short():
 
 
 def test_the_documentation_builds_without_a_warning():
-    """The site, the check that every public function has its sentence, and the generated tables."""
+    """The site, the check that each public function is documented, and the generated tables."""
     done = subprocess.run(["make", "docs"], cwd=ROOT, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     page = (ROOT / "build/docs/html/_generated/plugin-functions.html").read_text()

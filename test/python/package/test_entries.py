@@ -1,5 +1,5 @@
-"""Operator entries: an invalid one is an error that names file, line, key, what is allowed and the nearest key; the JSON schema for
-editors agrees with the build."""
+"""Operator entries: an invalid one is an error with file, line, key, the allowed values and the nearest key. The JSON
+schema for editors agrees with the build."""
 
 import importlib
 import json
@@ -46,7 +46,7 @@ GOOD = """
   register: reuse
 """
 
-# (text of the good entries, what replaces it, the error behind the file's name)
+# (text of the valid entries, its replacement, the error after the file's name)
 SCHEMA_MISTAKES = [
     ("family: binary, expr", "familly: binary, expr",
      "4: mul.Tensor: kernel: familly: unknown key; did you mean 'family'? Allowed: family, name, expr, dtypes, device_dtypes, result_dtype, "
@@ -200,7 +200,8 @@ def test_every_key_has_a_description_and_a_use(codegen):
 
 
 def test_an_editor_agrees_with_the_build(codegen):
-    """An independent implementation of JSON Schema accepts our entries, and refuses what the build refuses by the schema."""
+    """An independent implementation of JSON Schema accepts the project's entries, and refuses the entries that the
+    build refuses by the schema."""
     import jsonschema
 
     schema = json.loads(codegen.entry_schema.SCHEMA_JSON.read_text())
@@ -208,7 +209,7 @@ def test_an_editor_agrees_with_the_build(codegen):
     validator = jsonschema.Draft7Validator(schema)
 
     def plain(value):
-        """As an editor reads YAML: keys are texts."""
+        """As an editor reads YAML: keys are strings."""
         if isinstance(value, dict):
             return {str(key).lower() if isinstance(key, bool) else str(key): plain(item) for key, item in value.items()}
         return [plain(item) for item in value] if isinstance(value, list) else value

@@ -1,5 +1,6 @@
-"""What ATen leaves to the device, or answers by an error, unless the device says more: zero tensors without memory, parameters
-that stay themselves, sparse accessors, quantized and nested tensors, autocast for operators of no list."""
+"""Functions that ATen leaves to the device, or for which it raises an error unless the device implements more: zero
+tensors without memory, parameters that keep their identity, sparse accessors, quantized and nested tensors, autocast
+for unlisted operators."""
 
 import copy
 import re
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-# ---- zero tensors without memory (forward-mode autograd makes them) ----
+# ---- zero tensors without memory (created by forward-mode autograd) ----
 
 
 def test_efficient_zero_tensors_stand_for_zeros(device):
@@ -172,7 +173,8 @@ def test_quantized_tensors_are_refused(device, call):
 
 @pytest.mark.filterwarnings("ignore")
 def test_errors_name_the_kind_of_a_tensor(device):
-    """The layout of a quantized or nested tensor is Strided, too: all errors take their word from csrc/core/tensor_kind.h."""
+    """The layout of a quantized or nested tensor is also Strided: all errors use the names of csrc/core/tensor_kind.h.
+    """
     x = torch.ones(4, 4, device=device)
     for call, kind in ((lambda: torch.quantize_per_tensor(x, 0.1, 0, torch.qint8), "quantized"), (x.to_mkldnn, "Mkldnn")):
         with pytest.raises(NotImplementedError, match=rf"The operator 'aten::\w+' returns a {kind} tensor, which device type '{device}' does not support"):

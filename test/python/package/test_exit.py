@@ -1,4 +1,5 @@
-"""A process ends cleanly whatever it did last: many exits each, of children that were forked before the device was used."""
+"""A process exits cleanly after any last action: many exits of each kind, of children that were forked before the
+device was used."""
 
 import json
 import re
@@ -60,7 +61,7 @@ x = torch.ones(8, requires_grad=True)
 ENDLESS = """
 import threading
 kept = [torch.randn(1000, device=f"fake:{i}") for i in (0, 1)]
-def enqueue(number):  # a daemon: nobody joins it
+def enqueue(number):  # a daemon: no thread joins it
     with torch.fake.stream(torch.fake.Stream(f"fake:{number % 2}")):
         while True:
             kept[number % 2] * 1.5
@@ -69,7 +70,7 @@ for number in range(3):
 kept[0] = kept[0] * 2
 """
 
-# The interpreter joins such threads before anything else of the exit.
+# The interpreter joins such threads first at exit.
 LAST_THREAD = """
 import threading
 def enqueue():
@@ -84,21 +85,21 @@ SYS_EXIT = "\nsys.exit(3)\n"
 EXCEPTION = "\nraise ValueError('last')\n"
 TRACEBACK = r"Traceback \(most recent call last\):\n(?: .*\n)+ValueError: last\n"
 
-# name: (body, exit code, regular expression of all that is on stderr)
+# name: (body, exit code, regular expression of the whole stderr)
 ENDINGS = {
     "the end": (LIVE_TENSORS, 0, ""),
     "after backward": (LIVE_TENSORS + BACKWARD, 0, ""),
     "sys.exit": (LIVE_TENSORS + SYS_EXIT, 3, ""),
     "exception": (LIVE_TENSORS + EXCEPTION, 1, TRACEBACK),
     "daemons": (ENDLESS, 0, ""),
-    "exception beside daemons": (ENDLESS + EXCEPTION, 1, TRACEBACK),
+    "exception with daemons": (ENDLESS + EXCEPTION, 1, TRACEBACK),
     "last thread": (LAST_THREAD + LIVE_TENSORS, 0, ""),
 }
 
 
 @pytest.fixture
 def ends(run_python, tmp_path):
-    """Runs bodies in turn in `exits` children; gives how each ended."""
+    """Runs bodies in turn in `exits` children; returns the outcome of each."""
 
     def run(*bodies, exits, setup="", seconds=120, **settings):
         job = {"bodies": bodies, "exits": exits, "setup": setup, "seconds": seconds}
@@ -112,7 +113,7 @@ def ends(run_python, tmp_path):
 
 
 def faults(found, expected=((0, ""),)):
-    """The exits that were late, or ended with another code or other words than expected, in sentences."""
+    """Returns a message for each exit that was late, or had another code or other output than expected."""
     sentences = []
     for end in found:
         code, words = expected[end["number"] % len(expected)]
@@ -122,7 +123,7 @@ def faults(found, expected=((0, ""),)):
 
 
 def test_bad_exits_among_good_ones_are_found(ends):
-    """What the tests below would see if an exit went wrong."""
+    """The failures that the tests below would report if an exit went wrong."""
     bad = ["os.abort()", "os.kill(os.getpid(), signal.SIGSEGV)", "import atexit; atexit.register(time.sleep, 600)", "os._exit(1)",
            "os.write(2, b'terminate called without an active exception\\n')"]  # fmt: skip
     good = "torch.ones(3, device='fake')"
@@ -140,14 +141,14 @@ def test_exits_after_other_last_words(ends):
 
 
 def test_a_child_of_a_process_that_ran_backward_on_the_cpu_ends_cleanly(ends):
-    """Its parent's autograd threads do not exist in it; nothing may wait for them."""
+    """Its parent's autograd threads do not exist in it; no thread may wait for them."""
     assert not faults(ends("torch.ones(3, device='fake')", setup=CPU_BACKWARD, exits=5))
 
 
 def test_a_child_of_a_user_of_the_device_ends_cleanly_and_at_once(ends):
     begin = time.monotonic()
     assert not faults(ends("", setup=BACKWARD, exits=5))
-    assert time.monotonic() - begin < 40  # torch's engine waits 10 s in each for threads that only the parent has
+    assert time.monotonic() - begin < 40  # PyTorch's engine waits 10 s in each for threads that only the parent has
 
 
 def test_an_exception_after_backward_ends_with_its_own_code(run_python):
@@ -156,7 +157,7 @@ def test_an_exception_after_backward_ends_with_its_own_code(run_python):
 
 
 def test_daemon_threads_that_enqueue_without_end_do_not_delay_the_exit(run_python):
-    """A stream's queue is bounded, so what is left to do at exit is little."""
+    """A stream's queue is bounded, so that little work remains at exit."""
     done = run_python(
         "import time, torch, torch_backend\n" + ENDLESS + "time.sleep(1.0)\nprint(time.time())",
         TORCH_BACKEND="fake",

@@ -1,4 +1,4 @@
-"""HAL_LAYERS: what torch asks of a plugin gives the validate layer nothing to say, alone and with the other layers."""
+"""HAL_LAYERS: PyTorch's calls of a plugin produce no report of the validate layer, alone and with the other layers."""
 
 import pytest
 
@@ -34,7 +34,7 @@ def test_a_training_step_is_clean_under_the_layers(run_python, layers, asynchron
     settings = {"TORCH_BACKEND": "fake", "HAL_FAKE_DEVICES": 2, "HAL_FAKE_ASYNC": asynchronous}
     plain = run_python(TRAINING, **settings)
     done = run_python(TRAINING, HAL_LAYERS=layers, **settings)
-    assert done.stdout == plain.stdout  # the layers change nothing
+    assert done.stdout == plain.stdout  # the layers change no result
     assert "validate: " not in done.stderr
     assert ("trace: fake.kernel_launch -> OK" in done.stderr) == ("trace" in layers)
 

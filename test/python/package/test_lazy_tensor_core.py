@@ -1,4 +1,4 @@
-"""The package lazy_tensor_core: the snippets of its API guide run as they stand there, and its functions do what they say."""
+"""The package lazy_tensor_core: the snippets of its API guide run as written, and its functions work as documented."""
 
 import textwrap
 
@@ -110,7 +110,7 @@ def test_a_layer_on_the_cpu_is_refused_as_in_the_guide(run_python):
     assert done.returncode == 1 and "RuntimeError: Input tensor is not a lazy tensor: torch.FloatTensor\n" in done.stderr
 
 
-def test_the_training_loop_of_the_guide_gives_the_cpus_losses(run):
+def test_the_training_loop_of_the_guide_has_the_cpus_losses(run):
     run("import torch", NETWORK, TRAIN, """
         weights = [p.detach().cpu() for p in model.parameters()]
         torch.manual_seed(1)
@@ -207,7 +207,7 @@ def test_the_package_is_ours():
     assert "torch_backend" in lazy_tensor_core.__doc__ and torch.__version__
 
 
-def test_without_a_plugin_whatever_makes_or_runs_says_so_until_one_is_used(run_python):
+def test_without_a_plugin_functions_that_need_one_raise_an_error_until_one_is_used(run_python):
     run_python("""
         import torch, lazy_tensor_core
         import lazy_tensor_core.core.lazy_model as ltm

@@ -1,4 +1,5 @@
-"""Long and crowded use: many threads on streams of two devices, and thousands of training steps. Nothing is lost, nothing stays."""
+"""Long and concurrent use: many threads on streams of two devices, and thousands of training steps. No work is lost and
+no memory leaks."""
 
 import pytest
 

@@ -1,5 +1,6 @@
-"""`torch-backend new-plugin`: the project builds and passes its tests as written, and the porting guide's commands lead from it to a
-trained network; what cannot be a plugin's name, or a folder that is not empty, is refused. `verify` and `new-plugin` need no torch."""
+"""`torch-backend new-plugin`: the project builds and passes its tests as generated, and the porting guide's commands
+lead from it to a trained network. Invalid plugin names and folders that are not empty are refused. `verify` and
+`new-plugin` do not need PyTorch."""
 
 import os
 import re
@@ -19,7 +20,7 @@ BIN = Path(sys.executable).parent
 
 
 def run(*command, cwd, check=0, **environment):
-    """Runs a command with nothing in its environment but a path; gives what came of it."""
+    """Runs a command with only PATH in its environment; returns the completed process."""
     done = subprocess.run(list(map(str, command)), cwd=cwd, env={"PATH": f"{BIN}:/usr/bin:/bin", **environment}, capture_output=True, text=True,
                           timeout=300, check=False)  # fmt: skip
     assert done.returncode == check, f"{done.stdout}\n{done.stderr}"
@@ -34,7 +35,7 @@ def contents(folder):
     return {path.relative_to(folder): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-def test_the_project_builds_and_passes_its_tests_untouched_in_under_a_minute(tmp_path):
+def test_the_generated_project_builds_and_passes_its_tests_in_under_a_minute(tmp_path):
     start = time.monotonic()
     new_plugin("acme_x", cwd=tmp_path)
     project = tmp_path / "acme_x"
@@ -104,7 +105,7 @@ def test_nothing_is_ever_overwritten(tmp_path, capsys):
     assert contents(folder) == before
 
 
-def test_a_folder_that_cannot_be_made_is_told(tmp_path):
+def test_a_folder_that_cannot_be_created_is_reported(tmp_path):
     (tmp_path / "file").write_text("")
     done = new_plugin("acme", "--directory", "file/acme", cwd=tmp_path, check=1)
     assert "file" in done.stderr and "Traceback" not in done.stderr
@@ -115,7 +116,7 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path):
 
 @pytest.fixture
 def environment_of_its_own(tmp_path):
-    """A virtual environment that sees this one's packages, so that what is installed does not stay."""
+    """A virtual environment that sees this one's packages, so that installed files do not remain."""
     folder = tmp_path / "environment"
     venv.create(folder, with_pip=True)
     (site,) = folder.glob("lib/python*/site-packages")

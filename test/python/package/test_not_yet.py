@@ -1,4 +1,4 @@
-"""What docs/features.md lists as not supported yet: a request for it is an error that names it."""
+"""The features that docs/features.md lists as not supported yet: a request for one is an error that names it."""
 
 
 def test_what_distributed_training_lacks_is_refused(run_python, tmp_path):

@@ -1,4 +1,4 @@
-"""torch.library.opcheck judges the registration of gradients of custom operators on the device."""
+"""torch.library.opcheck checks the registration of gradients of custom operators on the device."""
 
 import pytest
 import torch

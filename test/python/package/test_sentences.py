@@ -1,4 +1,5 @@
-"""Sentences of the sources that age: "not used yet" of a plugin's function is true, and no comment repeats a number that a generator holds."""
+"""Statements in the sources that become outdated: "not used yet" of a plugin's function must be true, and no comment
+may repeat a number that a generator owns."""
 
 import re
 import sys
@@ -20,7 +21,7 @@ def called() -> set:
     return {one or other for path in (ROOT / "hal" / "src").rglob("*.[ch]") for one, other in CALLS.findall(path.read_text())}
 
 
-def test_functions_that_the_host_does_not_call_are_said_to_be_unused():
+def test_functions_that_the_host_does_not_call_are_documented_as_unused():
     text = (ROOT / "hal" / "include" / "hal" / "plugin_ops.def").read_text()
     functions = list(plugin_functions._OP.finditer(text))
     assert len(functions) > 60
@@ -31,7 +32,7 @@ def test_functions_that_the_host_does_not_call_are_said_to_be_unused():
 
 @pytest.mark.parametrize("header", ["plugin.h", "plugin_shared_event.h", "hal.h"])
 def test_headings_do_not_speak_of_what_is_unused(header):
-    """A section whose functions are used one by one would keep the words of its heading."""
+    """A section whose functions become used one by one would keep the words of its heading."""
     text = (ROOT / "hal" / "include" / "hal" / header).read_text()
     wrong = [line for line in text.splitlines() if line.startswith("/* ----") and "not used yet" in line.lower()]
     assert not wrong, wrong

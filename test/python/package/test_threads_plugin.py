@@ -1,5 +1,5 @@
-"""plugins/threads, the example with asynchronous streams: it keeps the promises of plugin_ops.def under the validate layer, and torch
-trains on it with the CPU's numbers."""
+"""plugins/threads, the example with asynchronous streams: it follows the contract of plugin_ops.def under the validate
+layer, and PyTorch trains on it with the CPU's numbers."""
 
 import pytest
 from test_coverage import THREADS
@@ -41,7 +41,7 @@ def test_a_network_trains_as_on_the_cpu_and_the_validate_layer_has_no_remark(run
     assert "validate: " not in done.stderr
 
 
-def test_streams_run_behind_the_callers_back_and_events_order_them(run):
+def test_streams_run_asynchronously_and_events_order_them(run):
     done = run(
         """
         import torch, torch_backend
@@ -72,7 +72,7 @@ def test_streams_run_behind_the_callers_back_and_events_order_them(run):
     assert "validate: " not in done.stderr
 
 
-def test_the_host_may_not_touch_its_memory(run):
+def test_the_host_may_not_access_its_memory(run):
     done = run(
         """
         import ctypes, torch
@@ -83,7 +83,7 @@ def test_the_host_may_not_touch_its_memory(run):
     assert done.returncode == -11
 
 
-def test_a_failure_of_queued_work_is_told_at_the_next_synchronisation(run):
+def test_a_failure_of_queued_work_is_reported_at_the_next_synchronization(run):
     run(
         """
         import ctypes, torch
@@ -92,7 +92,7 @@ def test_a_failure_of_queued_work_is_told_at_the_next_synchronisation(run):
         hal, host = _hal.library(), (ctypes.c_char * 16)()
         copy = hal.hal_memory_copy
         copy.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p, ctypes.c_int32, ctypes.c_size_t]
-        assert copy(None, 4096, 0, host, -1, 16) == 0  # nobody's address: queued, and fails when it runs
+        assert copy(None, 4096, 0, host, -1, 16) == 0  # an unknown address: queued, and fails when it runs
         try:
             torch.threads.synchronize()
         except RuntimeError as error:

@@ -1,4 +1,5 @@
-"""What vendors are told is so: the guides' claims about own operators, packages and CMake, and which functions the host uses."""
+"""The documents for vendors are correct: the guides' claims about own operators, packages and CMake, and the functions
+that the host uses."""
 
 import os
 import re
@@ -22,23 +23,23 @@ def run(command, **options):
     return done
 
 
-# ---- what nothing calls ----
+# ---- functions that are not called ----
 
 
 def slots():
-    """{slot: the comment above it} of the one list."""
+    """{slot: the comment above it} of the single list."""
     found = re.findall(r"/\* ((?:(?!\*/).)*?) \*/\s*HAL_OP\(\d+, \w, \w+, \w+, (\w+),", LIST, re.S)
     return {name: comment for comment, name in found}
 
 
 def called():
-    """The slots that the HAL's sources call; layers and the defaults of the SDK only hand calls on."""
+    """The slots that the HAL's sources call; layers and the defaults of the SDK only forward calls."""
     files = [path for folder in ("hal/src", "hal/ops") for path in (ROOT / folder).rglob("*.[ch]")]
     calls = r"\bhal_call_(\w+)\(|\bHAL_CALL_(?:QUIETLY|AFTER)\([^,]+,\s*(\w+)"
     return {name for path in files for names in re.findall(calls, path.read_text()) for name in names if name}
 
 
-def test_not_used_yet_is_said_of_exactly_what_no_source_calls():
+def test_exactly_the_slots_that_no_source_calls_are_documented_as_not_used_yet():
     assert len(slots()) == len(re.findall(r"^HAL_OP\(", LIST, re.M))
     said = {name for name, comment in slots().items() if "Not used yet." in comment}
     assert said == set(slots()) - called()
@@ -47,7 +48,7 @@ def test_not_used_yet_is_said_of_exactly_what_no_source_calls():
 def test_the_guides_promise_no_function_that_nothing_calls():
     unused = set(slots()) - called()
     for guide in [*(ROOT / "docs").glob("*.md"), *(ROOT / "docs").glob("lazy/*.md"), *(ROOT / "docs/plugins").glob("*.md"), *(ROOT / "plugins").glob("*/README.md"), ROOT / "README.md"]:
-        if guide.parent.name == "fake":  # says what it implements, for whoever will call it
+        if guide.parent.name == "fake":  # reports its implementation, for future callers
             continue
         for line in guide.read_text().splitlines():
             promised = {name for name in unused if re.search(rf"\b{name}\b", line)}
@@ -55,7 +56,7 @@ def test_the_guides_promise_no_function_that_nothing_calls():
 
 
 def test_only_dialects_that_the_host_uses_are_promised():
-    """The host's own kernels are given in these, and no document promises them in another."""
+    """The host's own kernels use these dialects, and no document promises another one."""
     used = re.search(r"\bdialects\[\] = \{([^}]*)\}", (ROOT / "hal/src/op/provider.c").read_text())[1]
     names = re.findall(r'"([\w-]+)"', used)
     header = " ".join((ROOT / "hal/include/hal/plugin.h").read_text().replace(" * ", " ").split())
@@ -66,8 +67,8 @@ def test_only_dialects_that_the_host_uses_are_promised():
     assert set(re.findall(r'"([\w-]+)"', row)) - {"binary"} == set(names)
 
 
-def test_the_fake_pool_has_one_policy_for_who_has_nothing_to_do():
-    """FAKE_SPIN_FOR of sync.h: no other loop looks at the clock or yields in the pool."""
+def test_the_fake_pool_has_one_policy_for_idle_threads():
+    """FAKE_SPIN_FOR of sync.h: no other loop of the pool reads the clock or yields."""
     pool = (ROOT / "plugins/fake/pool.c").read_text()
     assert pool.count("FAKE_SPIN_FOR(") == 1 and "sched_yield" not in pool and "FAKE_RELAX" not in pool
     assert not re.search(r"(for|while) \([^)]*fake_now\(\)", pool)
@@ -76,17 +77,17 @@ def test_the_fake_pool_has_one_policy_for_who_has_nothing_to_do():
 # ---- own operators ----
 
 
-def test_own_operators_are_asked_as_the_guide_says(run_python, build_plugin):
+def test_own_operators_are_queried_as_the_guide_describes(run_python, build_plugin):
     text = (ROOT / "docs/own-operators.md").read_text()
     code, lines = re.findall(r"<!-- test: own operators -->\n```\w+\n(.*?)```", text, re.S)
     done = run_python(f"import torch, torch_backend\ndevice = torch_backend.device_name()\n{code}",
-                      TORCH_BACKEND=build_plugin("asks"), HAL_ALLOW_UNSAFE_PLUGINS=1, HAL_LAYERS="trace")  # fmt: skip
+                      TORCH_BACKEND=build_plugin("declines_all"), HAL_ALLOW_UNSAFE_PLUGINS=1, HAL_LAYERS="trace")  # fmt: skip
     traced = re.findall(r"> five\.op run (.*), device=0, stream=", done.stderr)
     assert len(lines.splitlines()) > 8
     assert [line for line in lines.splitlines() if line not in traced] == [], "\n".join(traced)
 
 
-def test_op_find_is_asked_once_per_operator_at_its_first_use(run_python, build_plugin):
+def test_op_find_is_called_once_per_operator_at_its_first_use(run_python, build_plugin):
     done = run_python(
         """
         import sys, torch, torch_backend
@@ -95,7 +96,7 @@ def test_op_find_is_asked_once_per_operator_at_its_first_use(run_python, build_p
         for _ in range(3):
             x.neg()
         """,
-        TORCH_BACKEND=build_plugin("asks"), HAL_ALLOW_UNSAFE_PLUGINS=1, HAL_LAYERS="trace",
+        TORCH_BACKEND=build_plugin("declines_all"), HAL_ALLOW_UNSAFE_PLUGINS=1, HAL_LAYERS="trace",
     )  # fmt: skip
     before, _, after = done.stderr.partition("first\n")
     question = '> five.op_find(device=0, name="neg")'
@@ -152,7 +153,7 @@ def test_a_project_of_c_or_of_cxx_alone_builds_a_plugin(tmp_path, run_python, la
         """
         import torch, torch_backend
         x = torch.ones(1000, device="mine")
-        free, total = torch.mine.mem_get_info()  # nobody told the device's size: what was taken from it
+        free, total = torch.mine.mem_get_info()  # the device's size is unknown: the allocated size
         assert total >= x.nbytes and 0 <= free <= total - x.nbytes, (free, total)
         try:
             torch.mine.set_per_process_memory_fraction(0.5)
@@ -166,8 +167,9 @@ def test_a_project_of_c_or_of_cxx_alone_builds_a_plugin(tmp_path, run_python, la
     )  # fmt: skip
 
 
-def test_the_template_is_a_package_as_the_guide_says(tmp_path, run_python, monkeypatch):
-    """What new-plugin makes of it, with the command of docs/packaging.md; the wheel is of no Python and no torch."""
+def test_the_template_is_a_package_as_the_guide_describes(tmp_path, run_python, monkeypatch):
+    """The project that new-plugin creates, with the command of docs/packaging.md; the wheel depends on no Python and no
+    PyTorch."""
     source, folder = tmp_path / "acme", tmp_path / "site"
     run([sys.executable, "-P", "-m", "torch_backend", "new-plugin", "acme", "--directory", source])
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}

@@ -1,4 +1,5 @@
-"""`torch-backend verify`: the conformance suite as it is installed, on plugins that are good, bad, and none at all."""
+"""`torch-backend verify`: the installed conformance suite, on correct plugins, incorrect ones, and files that are not
+plugins."""
 import os
 import shutil
 import subprocess
@@ -12,7 +13,7 @@ FOLDER = Path(torch_backend.__file__).parent
 
 
 def verify(*arguments, **environment):
-    """Runs the command and gives what came of it."""
+    """Runs the command and returns the completed process."""
     return subprocess.run([sys.executable, "-P", "-m", "torch_backend", "verify", *map(str, arguments)], capture_output=True, text=True,
                           env={**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0", **environment}, timeout=300, check=False)  # fmt: skip
 
@@ -36,7 +37,7 @@ def test_the_program_runs_without_python_torch_and_settings(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"no plugin at all\n", b"\x7fELF" + bytes(200), None])
-def test_a_file_that_is_no_plugin_is_one_finding_and_there_is_a_report(tmp_path, content):
+def test_a_file_that_is_not_a_plugin_is_one_finding_and_there_is_a_report(tmp_path, content):
     plugin, report = tmp_path / "libhal_bad.so", tmp_path / "report.html"
     if content is not None:
         plugin.write_bytes(content)
@@ -46,7 +47,7 @@ def test_a_file_that_is_no_plugin_is_one_finding_and_there_is_a_report(tmp_path,
     assert "<h1>" in report.read_text()
 
 
-def test_verdict_and_findings_come_first_and_skips_only_when_asked_for(tmp_path, monkeypatch):
+def test_verdict_and_findings_come_first_and_skips_only_on_request(tmp_path, monkeypatch):
     monkeypatch.setenv("HAL_FAKE_DEVICES", "1")  # a case between devices is skipped
     good = FOLDER / "plugins" / "libhal_fake.so"
     done = verify(good, "--suite", "event")
@@ -60,7 +61,7 @@ def test_verdict_and_findings_come_first_and_skips_only_when_asked_for(tmp_path,
     assert lines[0] == "libhal_none.so does not conform: 1 finding" and lines[1].split() == ["FAIL", "load.loads"]
 
 
-def test_wrong_usage_is_told(tmp_path):
+def test_invalid_usage_is_reported(tmp_path):
     assert verify().returncode == 2
     assert verify(FOLDER / "plugins" / "libhal_fake.so", "--suite", "nothing").returncode == 2
     unwritable = verify(FOLDER / "plugins" / "libhal_fake.so", "--case", "load.loads", "--report", tmp_path / "no" / "folder.html")

@@ -1,4 +1,4 @@
-"""Which versions of torch are served: one list, one folder for each, and a sentence for every other."""
+"""The supported versions of PyTorch: one list, one folder for each, and an error message for all others."""
 
 import os
 import re
@@ -28,7 +28,7 @@ def number(minor):
     return tuple(int(part) for part in minor.split("."))
 
 
-def test_building_and_installing_ask_for_the_same_window():
+def test_building_and_installing_require_the_same_versions():
     text = (ROOT / "pyproject.toml").read_text()
     assert re.findall(r'"torch([<>=][^"]*)"', text) == [">={},<{}".format(*window())] * 2
 
@@ -53,7 +53,7 @@ def test_the_extension_comes_from_the_folder_of_the_installed_torch():
 
 
 @pytest.mark.parametrize("version", ["2.12.1", "2.16.0a0+git1", "3.0.0", "1.13.1"])
-def test_another_torch_gets_one_sentence_that_names_the_supported_ones(version):
+def test_another_torch_gets_one_message_that_names_the_supported_ones(version):
     problem = _builds.problem(version)
     assert problem.startswith(f"torch {version} is installed") and _builds.listed(_builds.minors()) in problem
     assert "torch<{1},>={0}".format(*window()) in problem and "pip install" in problem
@@ -94,7 +94,8 @@ print(json.dumps({"torch": torch.__version__, "path": plugin.path, "losses": los
 
 @pytest.mark.parametrize("plugin", ["fake", "template"])
 def test_one_plugin_binary_runs_under_every_torch(plugin, build_plugin, tmp_path):
-    """Built once, with this package's headers: the same file gives the same losses with each torch, equal to a rounding."""
+    """Built once, with this package's headers: the same file produces the same losses with each PyTorch, within
+    rounding."""
     import json
 
     interpreters = pythons()
@@ -104,17 +105,17 @@ def test_one_plugin_binary_runs_under_every_torch(plugin, build_plugin, tmp_path
     else:
         shutil.copy(build_plugin("template", ROOT / "plugins/template/plugin.c"), path)
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("HAL_", "TORCH_BACKEND"))}
-    answers = {}
+    results = {}
     for python in interpreters:
         done = subprocess.run([python, "-P", "-c", SCRIPT, path], env=environment, capture_output=True, text=True, timeout=300, cwd=tmp_path)
         assert done.returncode == 0, f"{python}\n{done.stdout}\n{done.stderr}"
-        answer = json.loads(done.stdout.splitlines()[-1])
-        assert answer["path"] == str(path)
-        answers[_builds.minor(answer["torch"])] = answer["losses"]
-    assert len(answers) == len(interpreters), f"expected a torch of its own for each of {interpreters}, found {sorted(answers)}"
-    first = next(iter(answers.values()))
+        result = json.loads(done.stdout.splitlines()[-1])
+        assert result["path"] == str(path)
+        results[_builds.minor(result["torch"])] = result["losses"]
+    assert len(results) == len(interpreters), f"expected a torch of its own for each of {interpreters}, found {sorted(results)}"
+    first = next(iter(results.values()))
     assert first[-1] < first[0]
-    for losses in answers.values():
+    for losses in results.values():
         assert losses == pytest.approx(first, rel=1e-6)
 
 
@@ -133,7 +134,7 @@ COMMANDS = re.findall(r"^make .*?(?= +#|$)", PAGE, re.M) + re.findall(r"`((?:\w+
 
 @pytest.mark.parametrize("command", dict.fromkeys(COMMANDS))
 def test_the_commands_of_the_page_are_targets_of_the_makefile(command):
-    """Without running what brings other versions of torch, of 6 GB each."""
+    """Without the setup of other versions of PyTorch, of 6 GB each."""
     done = subprocess.run(command.replace("make ", "make --dry-run --always-make ", 1), shell=True, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout, done.stderr
     for version in re.findall(r"(?:TORCH|VERSION)=(\S+)", command):

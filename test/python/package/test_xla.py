@@ -1,4 +1,5 @@
-"""torch_backend.xla: torch_xla's functions on one device, their errors, and what they report. Each test has a process of its own: the device type "lazy" stays for life."""
+"""torch_backend.xla: torch_xla's functions on one device, their errors, and their reports. Each test runs in a separate
+process, because the device type "lazy" cannot be unregistered."""
 
 import pytest
 
@@ -15,7 +16,7 @@ def raises(kind, text, call, *args, **kwargs):
     try:
         call(*args, **kwargs)
     except kind as error:
-        assert text in str(error), f"{error!r} does not say {text!r}"
+        assert text in str(error), f"{error!r} does not contain {text!r}"
     else:
         raise SystemExit(f"{text}: it was accepted")
 """
@@ -57,9 +58,9 @@ def test_replication_devices_are_those_of_one_kind(run):
 
 
 def test_one_replica_is_the_master_of_one(run):
-    said = run("""
+    seen = run("""
         assert xm.xrt_world_size() == 1 and xm.get_ordinal() == 0 and xm.get_local_ordinal() == 0 and xm.is_master_ordinal() and xm.is_master_ordinal(local=False)
-        xm.master_print("told", 1)
+        xm.master_print("printed", 1)
         x = torch.arange(4.0, device=xm.xla_device())
         y = xm.all_reduce(xm.REDUCE_SUM, x)
         assert y is not x and torch.equal(y.cpu(), x.cpu())
@@ -72,7 +73,7 @@ def test_one_replica_is_the_master_of_one(run):
         raises(ValueError, "none of the groups", xm.all_reduce, "sum", x, groups=[[3, 4]])
         raises(ValueError, "all_to_all: 2 equal parts", xm.all_to_all, x, 0, 0, 2)
     """).stdout
-    assert said == "told 1\n"
+    assert seen == "printed 1\n"
 
 
 def test_ordinals_of_the_environment_are_taken(run):
@@ -83,7 +84,7 @@ def test_ordinals_of_the_environment_are_taken(run):
     """, HAL_FAKE_DEVICES=2, XRT_SHARD_WORLD_SIZE=4, XRT_SHARD_ORDINAL=3)
 
 
-def test_optimizer_steps_give_the_cpus_weights_and_warn_when_nobody_marks(run):
+def test_optimizer_steps_have_the_cpus_weights_and_warn_without_mark_step(run):
     done = run("""
         torch.manual_seed(0)
         net = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 2))
@@ -105,19 +106,19 @@ def test_optimizer_steps_give_the_cpus_weights_and_warn_when_nobody_marks(run):
     assert done.stderr.count("nobody marks steps") == 1
 
 
-def test_closures_run_behind_the_step_in_order_and_beside_it(run):
+def test_closures_run_after_the_step_in_order_and_asynchronously(run):
     done = run("""
         import threading
-        said, event = [], threading.Event()
+        seen, event = [], threading.Event()
         x = torch.ones(2, device=xm.xla_device()) + 1
-        xm.add_step_closure(lambda value: said.append(value.sum().item()), (x,))
-        xm.add_step_closure(lambda: said.append(threading.current_thread() is threading.main_thread()))
+        xm.add_step_closure(lambda value: seen.append(value.sum().item()), (x,))
+        xm.add_step_closure(lambda: seen.append(threading.current_thread() is threading.main_thread()))
         xm.add_step_closure(lambda: event.set(), run_async=True)
-        assert said == [] and not event.is_set()
+        assert seen == [] and not event.is_set()
         xm.mark_step()
-        assert said == [4.0, True] and event.wait(30)
+        assert seen == [4.0, True] and event.wait(30)
         xm.mark_step(wait=True)
-        assert len(said) == 2
+        assert len(seen) == 2
         xm.add_step_closure(lambda: 1 / 0)
         raises(ZeroDivisionError, "", xm.mark_step)
         xm.mark_step()
@@ -159,7 +160,7 @@ def test_saving_random_numbers_and_memory(run):
         state = xm.get_rng_state()
         after = torch.rand(4, device=device).cpu()
         xm.set_rng_state(state)
-        assert torch.equal(torch.rand(4, device=device).cpu(), after), "goes on where it was asked for"
+        assert torch.equal(torch.rand(4, device=device).cpu(), after), "must continue at the requested state"
         xm.set_rng_state(-1)
         assert xm.get_rng_state() == 2**64 - 1
         kept = torch.ones(1 << 20, device=device)
@@ -258,29 +259,29 @@ _BLOCKS = """
 """
 
 
-def test_causes_of_compilations_are_told_behind_each_step(run):
-    said = run(_BLOCKS, PT_XLA_DEBUG_LEVEL=1).stderr
-    lines = [line.removeprefix("Compilation Analysis: ") for line in said.splitlines() if line.startswith("Compilation Analysis: ")]
+def test_causes_of_compilations_are_reported_after_each_step(run):
+    seen = run(_BLOCKS, PT_XLA_DEBUG_LEVEL=1).stderr
+    lines = [line.removeprefix("Compilation Analysis: ") for line in seen.splitlines() if line.startswith("Compilation Analysis: ")]
     causes = [line for line in lines if line.startswith("  step ")]
-    assert len(causes) == 3 and all(cause.startswith(f"  step {step} at ") and "script.py:" in cause for step, cause in enumerate(causes, 1)), said
-    assert lines.count("Compilation Cause") == 3 and lines[0] == "=" * 80 and lines[-1] == "-" * 80 and "Execution" not in said
+    assert len(causes) == 3 and all(cause.startswith(f"  step {step} at ") and "script.py:" in cause for step, cause in enumerate(causes, 1)), seen
+    assert lines.count("Compilation Cause") == 3 and lines[0] == "=" * 80 and lines[-1] == "-" * 80 and "Execution" not in seen
 
 
-def test_causes_of_executions_are_told_with_the_line_that_reads(run):
-    said = run(_BLOCKS, PT_XLA_DEBUG_LEVEL=2).stderr
-    causes = [line for line in said.splitlines() if line.startswith("Execution Analysis:   step ")]
-    assert [cause.split(": ", 2)[2] for cause in causes[:-1]] == ["mark_step"] * 3, said
-    assert causes[-1].startswith("Execution Analysis:   step 3: a copy to the host at ") and "script.py:" in causes[-1], said
-    assert "Compilation Analysis: Compilation Cause" in said
+def test_causes_of_executions_are_reported_with_the_line_that_reads(run):
+    seen = run(_BLOCKS, PT_XLA_DEBUG_LEVEL=2).stderr
+    causes = [line for line in seen.splitlines() if line.startswith("Execution Analysis:   step ")]
+    assert [cause.split(": ", 2)[2] for cause in causes[:-1]] == ["mark_step"] * 3, seen
+    assert causes[-1].startswith("Execution Analysis:   step 3: a copy to the host at ") and "script.py:" in causes[-1], seen
+    assert "Compilation Analysis: Compilation Cause" in seen
 
 
-def test_nothing_is_told_of_steps_unless_it_is_asked_for(run):
+def test_steps_are_not_reported_by_default(run):
     assert "Analysis" not in run(_BLOCKS).stderr
     done = run(_BLOCKS, PT_XLA_DEBUG_LEVEL="much", check=False)
     assert done.returncode and "PT_XLA_DEBUG_LEVEL=much: expected 0, 1 or 2" in done.stderr
 
 
-def test_each_step_is_saved_where_the_environment_asks(run, tmp_path):
+def test_each_step_is_saved_if_the_environment_selects_it(run, tmp_path):
     run("""
         x = torch.ones(3, device=xm.xla_device()) * 2
         xm.mark_step()
@@ -298,9 +299,9 @@ def test_what_is_queued_is_written_as_text_and_as_a_graph(run, tmp_path):
         y.cpu()
         xm.mark_step()
     """
-    said = run(script, LTC_SAVE_TENSORS_FILE=tmp_path / "text", LTC_IR_DEBUG=1).stdout
+    seen = run(script, LTC_SAVE_TENSORS_FILE=tmp_path / "text", LTC_IR_DEBUG=1).stdout
     text = (tmp_path / "text").read_text()
-    for one in (said, text):
+    for one in (seen, text):
         assert "stream 0 of device fake:0: deferred work: " in one and "sin" in one and "script.py:" in one and "mul.Tensor(float32[3], 2)" in one, one
     assert text.startswith("## queued since: a copy to the host at ") and "script.py:" in text.split("\n")[0]
     run(script, LTC_SAVE_TENSORS_FILE=tmp_path / "dot", LTC_SAVE_TENSORS_FMT="dot")
@@ -337,7 +338,7 @@ def test_compiled_functions_are_steps_that_refuse_what_breaks_them(run):
     """)
 
 
-def test_the_package_is_torch_xla_only_when_asked_and_never_over_another_one(run, tmp_path):
+def test_the_package_is_torch_xla_only_on_request_and_never_over_another_one(run, tmp_path):
     run("""
         import importlib.util
         assert importlib.util.find_spec("torch_xla") is None
@@ -358,7 +359,7 @@ def test_without_a_plugin_the_error_names_the_cure(run):
     run("raises(RuntimeError, 'Lazy tensor backend not registered.', xm.xla_device)", TORCH_BACKEND="")
 
 
-def test_runtime_tells_processes_and_devices(run):
+def test_runtime_reports_processes_and_devices(run):
     run("""
         from torch_backend.xla import runtime as xr
         assert (xr.world_size(), xr.global_ordinal(), xr.local_ordinal(), xr.process_count(), xr.process_index()) == (1, 0, 0, 1, 0)

@@ -1,4 +1,5 @@
-"""torch_backend.xla.distributed: loaders, threads and processes that train together give the CPU's numbers, and their failures are told."""
+"""torch_backend.xla.distributed: loaders, threads and processes that train together produce the CPU's numbers, and
+their failures are reported."""
 
 import textwrap
 
@@ -18,7 +19,7 @@ def raises(kind, text, call, *args, **kwargs):
     try:
         call(*args, **kwargs)
     except kind as error:
-        assert text in str(error), f"{error!r} does not say {text!r}"
+        assert text in str(error), f"{error!r} does not contain {text!r}"
     else:
         raise SystemExit(f"{text}: it was accepted")
 """
@@ -189,7 +190,7 @@ def test_threads_exchange_values_of_all_kinds(run):
 
 
 def test_threads_of_a_program_become_replicas_and_stop_being_any(run):
-    """Also when one fails before the other begins, or takes fewer steps."""
+    """Also if one fails before the other begins, or takes fewer steps."""
     run("""
         devices, results = xm.get_xla_supported_devices(), {}
 
@@ -216,7 +217,7 @@ def test_threads_of_a_program_become_replicas_and_stop_being_any(run):
             for thread in threads: thread.join()
             expected = [LookupError if mine == 0 else RuntimeError if mine > other else [2.0] * mine for mine, other in (steps, steps[::-1])]
             assert results == dict(zip(devices, expected)), (steps, results)
-        for first, second in (devices, devices[::-1]):  # one after the other: whoever comes late learns that the other has gone
+        for first, second in (devices, devices[::-1]):  # one after the other: the later one observes that the other has left
             for device, steps in ((first, 0), (second, 1)):
                 thread = threading.Thread(target=work, args=(device, steps))
                 thread.start()

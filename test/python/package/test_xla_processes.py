@@ -1,4 +1,5 @@
-"""Collectives of torch_backend.xla between processes, compared with the CPU's arithmetic on the values of all replicas."""
+"""Collectives of torch_backend.xla between processes, compared with the CPU's arithmetic on the values of all replicas.
+"""
 
 import textwrap
 

@@ -1,4 +1,4 @@
-"""torch_backend.xla.utils.utils: each helper does what its name says, in the edge cases too."""
+"""torch_backend.xla.utils.utils: each helper does what its name describes, in edge cases as well."""
 
 import gc
 import os
@@ -41,7 +41,7 @@ def test_sample_generators_can_be_read_again():
     assert list(xu.SampleGenerator(0, 0)) == []
 
 
-def test_function_generators_give_data_and_targets():
+def test_function_generators_return_data_and_targets():
     pairs = list(xu.FnDataGenerator(lambda data: data * 2, 4, torch.ones, dims=[3], count=2))
     assert len(pairs) == 2 and all(torch.equal(target, data * 2) and data.shape == (4, 3) for data, target in pairs)
     assert next(iter(xu.FnDataGenerator(torch.neg, 5, torch.ones)))[0].shape == (5, 1)
@@ -98,7 +98,7 @@ def test_shapes_and_flat_tuples():
 
 def test_printing(capsys, monkeypatch):
     xu.null_print("nothing")
-    xu.eprint("told")
+    xu.eprint("printed")
     assert xu.get_print_fn(0) is xu.null_print and xu.get_print_fn(1) is xu.eprint
     monkeypatch.setenv("DEBUG", "1")
     assert xu.get_print_fn() is xu.eprint
@@ -107,7 +107,7 @@ def test_printing(capsys, monkeypatch):
     with xu.TimedScope("scope ", said.append):
         pass
     assert said[0].startswith("took ") and said[0].endswith("ms") and float(said[0][5:-2]) >= 10 and said[1].startswith("scope ")
-    assert capsys.readouterr().err == "told\n"
+    assert capsys.readouterr().err == "printed\n"
 
 
 def test_ports_are_different():
@@ -121,7 +121,7 @@ def test_parallel_work_keeps_order_and_raises():
         xu.parallel_work(2, lambda x: 1 // x, [1, 0])
 
 
-def test_a_data_wrapper_says_what_is_missing():
+def test_a_data_wrapper_names_what_is_missing():
     with pytest.raises(NotImplementedError, match="get_tensors"):
         xu.DataWrapper().get_tensors()
     with pytest.raises(NotImplementedError, match="from_tensors"):

@@ -1,4 +1,4 @@
-"""What the tests of torch.compile share."""
+"""Fixtures of the tests of torch.compile."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ import torch
 
 @pytest.fixture
 def newly_compiled():
-    """Without code that an earlier run has cached: what is tested is what is generated now."""
+    """Disables cached code of earlier runs: the tests check newly generated code."""
     import torch._inductor.config
 
     torch._dynamo.reset()
@@ -17,7 +17,7 @@ def newly_compiled():
 
 @pytest.fixture
 def check_waiting(device):
-    """A check: a compiled kernel reads what is queued before it."""
+    """Checks that a compiled kernel reads data written by earlier queued work."""
 
     def check():
         compiled = torch.compile(lambda x: torch.sin(x) + 1)

@@ -136,7 +136,7 @@ def test_the_scaler_skips_a_step_with_infinite_gradients_and_halves_the_scale(de
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 @pytest.mark.parametrize("layout", ["dense", "strided", "transposed", "empty"])
 def test_gradients_are_unscaled_by_a_factor_that_their_dtype_cannot_hold(device, dtype, layout):
-    """60000 * 2^-25 is a number of float16, 2^-25 is not. One kernel does it, as the CPU's does."""
+    """60000 * 2^-25 is representable in float16, 2^-25 is not. One kernel computes the product, like the CPU."""
     x = torch.full((6, 8), 60000.0, dtype=dtype)
     x[1] = torch.linspace(-3, 3, 8).to(dtype)
     of = {"dense": lambda x: x, "strided": lambda x: x[::2, ::3], "transposed": lambda x: x.t(), "empty": lambda x: x[:0]}[layout]
@@ -215,7 +215,7 @@ def test_functions_of_our_own_choose_their_precision(device, kind):
     assert seen == [(torch.float32, False)] * 2 and x.grad.dtype is torch.float16
 
 
-def test_what_torch_says_of_autocast_on_the_device(device):
+def test_torchs_properties_of_autocast_on_the_device(device):
     assert torch.amp.is_autocast_available(device)
     assert not torch.is_autocast_enabled(device)
     torch.set_autocast_dtype(device, torch.bfloat16)

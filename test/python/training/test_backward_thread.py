@@ -1,5 +1,5 @@
-"""Backward passes run on the calling thread in a process with one device, on autograd's thread of each device in one with several; the user's
-own setting holds."""
+"""Backward passes run on the calling thread in a process with one device, and on autograd's thread of each device in a
+process with several; the user's own setting takes precedence."""
 
 import textwrap
 import threading
@@ -12,7 +12,7 @@ multithreading = torch._C._is_multithreading_enabled
 
 @pytest.fixture
 def lines(run_python):
-    """Runs a script on the fake device; gives the lines that it prints."""
+    """Runs a script on the fake device; returns the lines of its output."""
 
     def run(script, **settings):
         return run_python(textwrap.dedent(script), TORCH_BACKEND="fake", timeout=300, **settings).stdout.splitlines()
@@ -39,12 +39,12 @@ WHERE = textwrap.dedent("""
 def test_one_device_backward_runs_on_the_calling_thread(lines, asynchronous):
     script = WHERE + textwrap.dedent("""
     print(step("fake:0"))
-    answers = []
-    others = [threading.Thread(target=lambda: answers.append(step("fake:0"))) for _ in range(2)]
+    results = []
+    others = [threading.Thread(target=lambda: results.append(step("fake:0"))) for _ in range(2)]
     for other in others:
         other.start()
         other.join()
-    print(*answers, sep="\\n")
+    print(*results, sep="\\n")
     """)
     assert lines(script, HAL_FAKE_DEVICES="1", HAL_FAKE_ASYNC=asynchronous) == ["own"] * 3
 
@@ -108,7 +108,7 @@ def test_passes_within_passes_and_checkpoints_are_right_on_calling_threads(lines
     assert lines(script, HAL_FAKE_DEVICES="1") == ["right"] * 5
 
 
-def test_a_thread_starts_with_torchs_default_and_settles_at_its_first_use(device):
+def test_a_thread_starts_with_torchs_default_and_decides_at_its_first_use(device):
     seen = []
 
     def use():

@@ -1,4 +1,5 @@
-"""torch.utils.checkpoint on the device: the second forward sees the random numbers, the autocast mode and the device of the first."""
+"""torch.utils.checkpoint on the device: the second forward uses the random numbers, the autocast mode and the device of
+the first one."""
 
 import functools
 
@@ -42,13 +43,15 @@ def test_gradients_are_the_cpus(device):
 
 
 def run_twice(device, argument, reentrant, body, **options):
-    """Runs a checkpointed function with what `body` gives of it, and the backward pass; gives what both forwards saw."""
+    """Runs a checkpointed function that calls `body`, and the backward pass; returns the states that both forwards
+    observed."""
     weight, seen = torch.randn(64, 64, device=device, requires_grad=True), []
 
     def function(x):
         result, sight = body(x.to(device) @ weight)
         seen.append(sight)
-        return torch.relu(result) @ weight  # after what is looked at: without reentrance the second forward ends early
+        # after the compared values: without reentrance the second forward ends early
+        return torch.relu(result) @ weight
 
     checkpoint(function, argument, use_reentrant=reentrant, **options).float().sum().backward()
     assert len(seen) == 2
@@ -73,11 +76,11 @@ def test_the_state_of_the_generators_is_kept_and_put_back(module, device, reentr
     first, second = run_twice(f"{device}:1", argument, reentrant, body)
     assert torch.equal(first, second)
     assert torch.equal(states[0], states[2]) and torch.equal(states[1], states[3]) and not torch.equal(states[0], states[1])
-    assert torch.equal(module.get_rng_state(1), states[1])  # as after one forward pass: backward took nothing for itself
+    assert torch.equal(module.get_rng_state(1), states[1])  # as after one forward pass: backward consumed no numbers
 
 
 @both_kinds
-def test_without_preserving_the_second_forward_draws_new_numbers(device, reentrant):
+def test_without_preserving_the_second_forward_generates_new_numbers(device, reentrant):
     argument = torch.randn(8, 64, device=device, requires_grad=True)
     first, second = run_twice(device, argument, reentrant, dropped, preserve_rng_state=False)
     assert not torch.equal(first, second)
@@ -93,7 +96,8 @@ def test_autocast_is_the_same_in_the_second_forward(device, reentrant, place):
 
 @both_kinds
 def test_a_function_over_two_devices(device, reentrant):
-    """One after the other: torch lets two devices' backward threads race for the second forward of a function (pytorch#96764)."""
+    """One after the other: PyTorch lets the backward threads of two devices race for the second forward of a function
+    (pytorch#96764)."""
     a = torch.randn(4, 4, device=f"{device}:0", requires_grad=True)
     b = torch.randn(4, 4, device=f"{device}:1", requires_grad=True)
     seen = []

@@ -1,4 +1,5 @@
-"""torch.compile: inductor's kernels on the device give the CPU's numbers, for inference and training, with a busy stream."""
+"""torch.compile: inductor's kernels on the device produce the CPU's numbers, for inference and training, with a busy
+stream."""
 
 import pytest
 import torch

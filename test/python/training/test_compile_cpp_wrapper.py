@@ -1,4 +1,5 @@
-"""torch.compile with cpp_wrapper on the device: compiled C++ calls kernels and the device's own operators, with the CPU's numbers."""
+"""torch.compile with cpp_wrapper on the device: compiled C++ calls kernels and the device's own operators, with the
+CPU's numbers."""
 
 import pytest
 import torch
@@ -32,7 +33,7 @@ FUNCTIONS = {
 
 
 def test_operators_and_kernels(device):
-    """In one program, since each takes a compiler many seconds."""
+    """In one program, because each compilation takes many seconds."""
 
     def program(inputs):
         return [function(x) for x, (function, _) in zip(inputs, FUNCTIONS.values())]
@@ -101,7 +102,7 @@ def test_the_second_device_and_changing_shapes(device):
         torch.testing.assert_close(result.cpu(), ((x * 2) @ x.t()).exp().sum(0), rtol=1e-4, atol=1e-4)
 
 
-def test_the_cpu_beside_it(device):
+def test_the_cpu_in_the_same_process(device):
     x, y = torch.randn(8), torch.randn(8)
     ours, theirs = torch.compile(lambda x, y: (x.sin() + 1, y.cos() * 2))(x.to(device), y)
     torch.testing.assert_close(ours.cpu(), x.sin() + 1)

@@ -1,4 +1,5 @@
-"""The device module in compiled functions: TorchDynamo traces it without a graph break, and the code does what eager mode does."""
+"""The device module in compiled functions: TorchDynamo traces it without a graph break, and the code behaves like eager
+mode."""
 
 import pytest
 import torch
@@ -141,7 +142,7 @@ assert not [name for name in sys.modules if name.startswith(("torch._inductor.co
 
 @pytest.mark.parametrize("when", ["by_the_environment", "before", "after"])
 def test_the_interface_is_known_before_inductor_is_loaded(run_python, when):
-    """Whatever comes first: the plugin, or TorchDynamo."""
+    """In either order: the plugin first, or TorchDynamo first."""
     use = "import torch_backend; torch_backend.use('fake')"
     script = BEFORE_INDUCTOR.format(first=use if when == "before" else "", then=use if when == "after" else "")
     run_python(script, HAL_FAKE_DEVICES=2, **({"TORCH_BACKEND": "fake"} if when == "by_the_environment" else {}))

@@ -1,4 +1,5 @@
-"""torch.compile without code generation: `eager` (graph capture) and `aot_eager` (traced gradients) train as plain PyTorch does."""
+"""torch.compile without code generation: `eager` (graph capture) and `aot_eager` (traced gradients) train as plain
+PyTorch does."""
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ def fresh():
 
 
 class Network(nn.Module):
-    """A convolution, attention over its places, and a classifier."""
+    """A convolution, attention over its positions, and a classifier."""
 
     def __init__(self):
         super().__init__()
@@ -30,7 +31,7 @@ class Network(nn.Module):
 
 
 def train(device, compiler=None, steps=5, make=Network, shape=(6, 1, 4, 4), **options):
-    """Gives the losses of the steps and the final parameters."""
+    """Returns the losses of the steps and the final parameters."""
     torch.manual_seed(0)
     network, x, target = make(), torch.randn(shape), torch.randint(0, 3, (shape[0],))
     network, x, target = network.to(device), x.to(device), target.to(device)

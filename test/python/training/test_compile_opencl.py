@@ -1,5 +1,6 @@
-"""torch.compile's inductor on a device that compiles source: fused kernels in the portable dialect give eager CPU's numbers, bad indices are
-errors, and nothing of it touches device memory from the host (HAL_OPENCL_MEMORY=buffer: there an address is no pointer)."""
+"""torch.compile's inductor on a device that compiles source: fused kernels in the portable dialect produce eager CPU's
+numbers, invalid indices are errors, and the host does not access device memory (HAL_OPENCL_MEMORY=buffer: an address is
+not a pointer)."""
 
 import driver_scripts
 import pytest
@@ -276,6 +277,6 @@ def test_networks_train_as_on_the_cpu(run, form):
     run(MODELS, HAL_OPENCL_FORM=form)
 
 
-def test_without_a_compiler_the_operators_run_and_one_sentence_says_so(run_python):
+def test_without_a_compiler_the_operators_run_with_one_warning(run_python):
     done = run_python(HELPERS + MODELS, timeout=600, TORCH_BACKEND="fake", HAL_FAKE_PROTECT=1)
     assert done.stderr.count("makes no kernels for 'fake'") == 1, done.stderr

@@ -1,4 +1,5 @@
-"""torch.compile of functions that use streams, events and the device module: inductor's code does what eager does."""
+"""torch.compile of functions that use streams, events and the device module: inductor's code behaves like eager mode.
+"""
 
 import pytest
 import torch
@@ -66,7 +67,7 @@ def test_code_with_streams_and_events_runs(device, function):
 
 
 def test_kernels_do_not_swap_with_events(device):
-    """An event between two kernels stays between them in the code."""
+    """An event between two kernels remains between them in the code."""
     from torch._inductor.utils import run_and_get_code
 
     x = torch.randn(64, 8, device=device)
@@ -86,13 +87,13 @@ def test_the_device_module_is_found_by_its_name(device, module):
 
 
 def test_inductors_settings_for_the_cpu_stay(device):
-    """What the device cannot do is left out for the device alone."""
+    """Names that the device does not support are omitted only for the device."""
     torch.compile(lambda x: x.sin() + 1, backend="inductor")(torch.randn(8, device=device))
     assert torch._inductor.config.loop_reindexing_after_fusion
 
 
-def test_reductions_beside_pointwise_of_another_shape(device):
-    """What the CPU's scheduler would reorder, and C++ code generation cannot express."""
+def test_reductions_with_pointwise_operators_of_another_shape(device):
+    """A case that the CPU's scheduler would reorder, and that C++ code generation does not support."""
 
     def function(x):
         return (x.view(4, 6, 8) * 2 + 1).view(24, 8), x.view(24, 8).sum(1)
@@ -111,7 +112,7 @@ print(counters["inductor"]["fxgraph_cache_hit"] + counters["aot_autograd"]["auto
 """
 
 
-def test_cached_code_is_not_used_where_the_host_may_not_touch_the_memory(run_python, tmp_path):
+def test_cached_code_is_not_used_if_the_host_cannot_access_the_memory(run_python, tmp_path):
     cache = {"TORCHINDUCTOR_CACHE_DIR": tmp_path / "cache"}
     first = run_python(CACHED, **cache).stdout.split()
     second = run_python(CACHED, **cache).stdout.split()
@@ -140,8 +141,8 @@ def test_code_with_streams_comes_back_from_the_cache(run_python, tmp_path):
         assert run_python(script, TORCHINDUCTOR_CACHE_DIR=tmp_path / "cache").stdout.strip() == str([4.0] * 8)
 
 
-def test_generated_code_asks_again_whether_the_host_may_touch_the_memory(run_python):
-    """Code that comes from elsewhere ends in the sentence, not in a crash."""
+def test_generated_code_checks_again_whether_the_host_can_access_the_memory(run_python):
+    """Code generated on another machine must raise an error and not crash."""
     script = """
     import torch, torch_backend
     torch_backend.use("fake")

@@ -1,4 +1,5 @@
-"""torch.nn.DataParallel does not run on the device; it says so, and what to use, before anything is computed."""
+"""torch.nn.DataParallel does not support the device; it raises an error that names the alternative before any
+computation."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""A mixture of experts as libraries build it trains as on the CPU, every operator with a kernel of the device."""
+"""A mixture of experts as libraries build it trains as on the CPU, with a device kernel for each operator."""
 
 import copy
 import os
@@ -8,14 +8,15 @@ import torch
 
 import torch_backend
 
-os.environ.setdefault("HF_HUB_OFFLINE", "1")  # the model is made from a configuration
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # the model is created from a configuration
 transformers = pytest.importorskip("transformers", reason="transformers is not installed: make test-integrations")
 
-EXPERTS = ["eager", "batched_mm", "grouped_mm"]  # how transformers computes the experts: one after the other, gathered, grouped
+# how transformers computes the experts: one after the other, gathered, grouped
+EXPERTS = ["eager", "batched_mm", "grouped_mm"]
 
 
 def train(start, device, dtype=None, steps=2):
-    """Trains a copy of `start`; gives the losses and the gradients of the last step."""
+    """Trains a copy of `start`; returns the losses and the gradients of the last step."""
     model = copy.deepcopy(start).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, fused=True)
     tokens = (torch.arange(32).reshape(2, 16) * 7 % 64).to(device)

@@ -1,4 +1,5 @@
-"""Networks train on the device as on the CPU in double precision: the same losses, parameters on the device, kernels of the device."""
+"""Networks train on the device as on the CPU in double precision: the same losses, parameters on the device, kernels of
+the device."""
 
 import copy
 
@@ -12,9 +13,10 @@ STEPS = 12
 
 
 def train(name, start, device, dtype=None, scaler=False):
-    """Trains a copy of `start`; gives the losses and the model."""
+    """Trains a copy of `start`; returns the losses and the model."""
     model = copy.deepcopy(start).to(device)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)  # Adam would blow up the rounding of gradients that are 0
+    # Adam would amplify the rounding of gradients that are 0
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     scaling = torch.amp.GradScaler(device, enabled=scaler, init_scale=256.0)
     precision, losses = next(model.parameters()).dtype, []
     for batch in models.batches(name, STEPS):
@@ -31,8 +33,8 @@ def train(name, start, device, dtype=None, scaler=False):
 
 @pytest.fixture(scope="module", params=models.MODELS)
 def reference(request):
-    """A model's name, a fresh model and the losses and the trained model of the CPU in double precision: in float32 the CPU's own
-    roundings, which depend on its number of threads, would take all of the tolerance."""
+    """A model's name, a new model, and the losses and the trained model of the CPU in double precision. In float32, the
+    CPU's own rounding, which depends on its number of threads, would use all of the tolerance."""
     torch.manual_seed(0)
     start = models.MODELS[request.param]()
     return request.param, start, *train(request.param, copy.deepcopy(start).double(), "cpu")
@@ -40,7 +42,7 @@ def reference(request):
 
 def test_float32_losses_and_weights_are_the_cpus(device, reference):
     name, start, expected, trained = reference
-    assert min(expected[-3:]) < expected[0]  # it learns, or the comparison shows nothing
+    assert min(expected[-3:]) < expected[0]  # the model learns; otherwise the comparison would be meaningless
     losses, model = train(name, start, device)
     assert losses == pytest.approx(expected, rel=1e-4)
     for parameter in (*model.parameters(), *model.buffers()):
@@ -68,7 +70,7 @@ def test_mixed_precision_follows_the_cpus_float32_losses(device, reference, dtyp
     assert all(parameter.dtype is torch.float32 and parameter.device.type == device for parameter in model.parameters())
 
 
-def test_a_trained_model_answers_on_the_cpu_as_on_the_device(device, reference, tmp_path):
+def test_a_trained_model_has_the_same_outputs_on_the_cpu_and_on_the_device(device, reference, tmp_path):
     name, start, *_ = reference
     _, model = train(name, start, device)
     torch.save(model.state_dict(), tmp_path / "weights.pt")

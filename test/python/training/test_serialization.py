@@ -83,13 +83,13 @@ def test_a_hostile_location_raises_torchs_error(device, index):
         torch.load(content, map_location=f"{device}:{index}")
 
 
-def test_a_location_that_is_no_device_is_refused(device):
+def test_an_invalid_location_is_refused(device):
     with pytest.raises(RuntimeError):
         torch.load(saved(torch.ones(2, device=device)), map_location=f"{device}:abc")
 
 
 def test_a_checkpoint_with_a_hostile_tag_is_refused(device, tmp_path):
-    """A file whose storages claim to come from device 99 of this type."""
+    """A file whose storages claim to be from device 99 of this type."""
     path = tmp_path / "hostile.pt"
     storage_tag = torch.serialization.location_tag
     try:
@@ -102,9 +102,9 @@ def test_a_checkpoint_with_a_hostile_tag_is_refused(device, tmp_path):
     assert torch.load(path, map_location="cpu").tolist() == [1, 1]
 
 
-# ---- every map_location, every format ----
+# ---- each map_location, each format ----
 def tagged(value, tag):
-    """Saves with another tag of the storages, as a hostile or foreign program would."""
+    """Saves with another tag of the storages, as a malicious or foreign program could."""
     original = torch.serialization.location_tag
     torch.serialization.location_tag = lambda storage: tag
     try:
@@ -168,7 +168,7 @@ def test_a_hostile_tag_is_a_runtime_error_that_names_it(device, tag, weights_onl
     assert torch.load(content, map_location="cpu", weights_only=weights_only).tolist() == [1, 1]
 
 
-# ---- what travels: by torch.save, pickle and deepcopy, as on the CPU ----
+# ---- saved properties: by torch.save, pickle and deepcopy, as on the CPU ----
 WAYS = {
     "save": lambda value: torch.load(saved(value), weights_only=False),
     "save, weights only": lambda value: torch.load(saved(value)),
@@ -206,7 +206,7 @@ def test_views_travel_as_on_the_cpu(device, way, view):
 def test_dtypes_travel_bit_by_bit(device, way, dtype):
     source = torch.randint(2 if dtype == "bool" else 256, (64,), dtype=torch.uint8).view(getattr(torch, dtype))
     if way is WAYS["pickle"] and dtype.startswith(("float8", "uint16", "uint32", "uint64")):
-        with pytest.raises(AttributeError):  # torch's old format does not know them on the CPU either
+        with pytest.raises(AttributeError):  # PyTorch's old format does not support them on the CPU either
             way(source)
         return
     actual = way(source.to(device))
@@ -214,7 +214,8 @@ def test_dtypes_travel_bit_by_bit(device, way, dtype):
     assert torch.equal(actual.cpu().view(torch.uint8), source.view(torch.uint8))
 
 
-@pytest.mark.parametrize("way", [way for name, way in WAYS.items() if name != "pickle"])  # by pickle they part on the CPU, too
+# pickle separates them on the CPU as well
+@pytest.mark.parametrize("way", [way for name, way in WAYS.items() if name != "pickle"])
 def test_shared_storages_stay_shared(device, way):
     base = torch.zeros(4, device=device)
     first, second = way([base, base[1:]])
@@ -282,7 +283,7 @@ def test_attributes_travel_with_a_tensor(device):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("saved_on", ["cpu", "{}:1"])
 @pytest.mark.parametrize("place", ["cpu", "{}:0", "{}:1", None])
-def test_scripted_modules_are_loaded_where_asked(device, saved_on, place):
+def test_scripted_modules_are_loaded_on_the_requested_device(device, saved_on, place):
     net = torch.nn.Linear(3, 2).to(saved_on.format(device))
     stream = io.BytesIO()
     torch.jit.save(torch.jit.script(net), stream)

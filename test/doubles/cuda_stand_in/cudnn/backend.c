@@ -1,5 +1,5 @@
-/* backend.c: descriptors of the stand-in for cuDNN's backend: which attributes each type has, of which type and number; what is wanting when it is
- * finished, and that it is not changed afterwards. */
+/* backend.c: descriptors of the mock of cuDNN's backend: the attributes of each type, with their type and number.
+ * Checks that none is missing when a descriptor is finished, and that it is not changed afterwards. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,12 +7,12 @@
 
 enum { MAGIC = 0x6261636b, GONE = 0x676f6e65, NEEDED = 1, MAY = 0 };
 
-/* How many there are: a test that finds this counts those that were left. */
+/* The number of descriptors: a test uses it to count leaks. */
 API long cudnn_stand_in_descriptors(void);
 static atomic_long live;
 long cudnn_stand_in_descriptors(void) { return atomic_load(&live); }
 
-/* ---- attributes that may be set ---------------------------------------------------------------------------------------------------------- */
+/* ---- settable attributes ---- */
 
 typedef struct rule_s {
   cudnnBackendDescriptorType_t of;
@@ -82,7 +82,7 @@ static size_t size_of(cudnnBackendAttributeType_t type) {
   }
 }
 
-/* ---- what was set ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- the values ---- */
 
 const descriptor_t *finished_of(cudnnBackendDescriptor_t descriptor, cudnnBackendDescriptorType_t type) {
   const descriptor_t *const own = descriptor;
@@ -111,7 +111,7 @@ static int all_finished(int64_t count, const void *values) {
   return 1;
 }
 
-/* ---- calls ------------------------------------------------------------------------------------------------------------------------------- */
+/* ---- calls ---- */
 
 cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t *descriptor) {
   const cudnnStatus_t code = refused(__func__);

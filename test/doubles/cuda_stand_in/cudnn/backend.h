@@ -1,4 +1,4 @@
-/* backend.h: descriptors of the stand-in for cuDNN's backend, the graphs that are made of them, and how these are computed. */
+/* backend.h: descriptors of the mock of cuDNN's backend, the graphs built from them, and their computation. */
 #ifndef CUDNN_BACKEND_H_
 #define CUDNN_BACKEND_H_
 
@@ -9,7 +9,7 @@ DNN_GRAPH_CALLS(DECLARE_GRAPH_CALL)
 
 enum { GRAPH_DIMS = 4, GRAPH_TENSORS = 64, GRAPH_OPERATIONS = 32, DESCRIPTOR_ATTRIBUTES = 8 };
 
-/* ---- a graph, without its descriptors ------------------------------------------------------------------------------------------------- */
+/* ---- a graph, without its descriptors ---- */
 
 typedef struct graph_tensor_s {
   int64_t uid, sizes[GRAPH_DIMS], strides[GRAPH_DIMS];
@@ -17,7 +17,7 @@ typedef struct graph_tensor_s {
   _Bool is_virtual, by_value;
 } graph_tensor_t;
 
-/* Ports are places of tensors; -1: none. a and b of a product are x and b. */
+/* Ports are indices of tensors; -1: none. a and b of a product are x and b. */
 typedef struct graph_operation_s {
   cudnnBackendDescriptorType_t kind;
   int mode, x, b, which, y; /* mode: of CUDNN_POINTWISE_*, CUDNN_REDUCE_TENSOR_* */
@@ -30,7 +30,7 @@ typedef struct graph_s {
   int tensor_count, operation_count;
 } graph_t;
 
-/* ---- descriptors ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- descriptors ---- */
 
 typedef struct attribute_s {
   cudnnBackendAttributeName_t name;
@@ -42,37 +42,37 @@ typedef struct descriptor_s {
   int magic, finished, attribute_count, engine;
   cudnnBackendDescriptorType_t type;
   attribute_t attributes[DESCRIPTOR_ATTRIBUTES];
-  graph_t *graph; /* of a graph, its engines and its plans, each its own */
+  graph_t *graph; /* of a graph, its engines and its plans, each separate */
 } descriptor_t;
 
-/* The descriptor, of that type and finished; NULL where it is none. */
+/* The descriptor, if it has that type and is finished; else NULL. */
 const descriptor_t *finished_of(cudnnBackendDescriptor_t descriptor, cudnnBackendDescriptorType_t type);
 
-/* An attribute that was set; NULL where it was not. */
+/* An attribute that was set; NULL if it was not. */
 const void *value_of(const descriptor_t *descriptor, cudnnBackendAttributeName_t name, int64_t *out_count);
 
-/* The finished descriptor that an attribute is; NULL where it was not set. */
+/* The finished descriptor in an attribute; NULL if it was not set. */
 const descriptor_t *node_of(const descriptor_t *descriptor, cudnnBackendAttributeName_t name);
 
-/* What a type of descriptors wants when it is finished: tensors and operations (graph.c), engines and plans (engine.c). */
+/* Checks a descriptor of a type when it is finished: tensors and operations (graph.c), engines and plans (engine.c). */
 cudnnStatus_t finish_tensor(const descriptor_t *descriptor);
 cudnnStatus_t finish_operation(const descriptor_t *descriptor);
 cudnnStatus_t finish_graph(descriptor_t *descriptor);
 cudnnStatus_t finish_heuristics(descriptor_t *descriptor);
 cudnnStatus_t finish_plan(descriptor_t *descriptor);
 
-/* Answers what is only told. Returns 0 where nothing is told under that name. */
+/* Returns a read-only attribute. Returns 0 if there is none of that name. */
 int tell(const descriptor_t *descriptor, cudnnBackendAttributeName_t name, int64_t room, int64_t *count, void *values,
          cudnnStatus_t *out_code);
 
-/* ---- computing (interpret.c) -------------------------------------------------------------------------------------------------------------- */
+/* ---- computation (interpret.c) ---- */
 
-/* What a graph is computed with. */
+/* The inputs of a graph's computation. */
 typedef struct graph_run_s {
   graph_t graph;
   void *data[GRAPH_TENSORS]; /* of those that are given */
   float numbers[GRAPH_TENSORS];
-  double factor; /* of the last results: of an engine that is not steady */
+  double factor; /* of the last results: for an engine that is not deterministic */
 } graph_run_t;
 
 /* Elements from the first to the last of a tensor's memory. */

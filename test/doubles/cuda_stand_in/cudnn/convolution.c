@@ -1,5 +1,5 @@
-/* convolution.c: convolutions of the stand-in for cuDNN. What it advises has traps, which the plugin is not to take: an algorithm whose sums
- * are not the same each time, one on tensor cores, and one whose workspace is larger than most devices' memory. */
+/* convolution.c: convolutions of the mock of cuDNN. Its heuristics include algorithms that the plugin must not use:
+ * one that is not deterministic, one on tensor cores, and one whose workspace is larger than most devices' memory. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #define DECLARE(name, result, parameters) API result name parameters;
 DNN_CONVOLUTION_CALLS(DECLARE)
 
-/* Algorithms, in the order of the advice. */
+/* Algorithms, in the order of the heuristics. */
 enum { HUGE_WORKSPACE = 5, UNSTEADY = 0, TENSOR_CORES = 1, PLAIN = 2 };
 static const struct {
   unsigned algorithm;
@@ -22,7 +22,7 @@ static const struct {
               {PLAIN, 1024, CUDNN_DEFAULT_MATH, CUDNN_DETERMINISTIC}};
 enum { ADVICES = sizeof advice / sizeof *advice };
 
-/* ---- what fits together ------------------------------------------------------------------------------------------------------------ */
+/* ---- compatibility of operands ---- */
 
 static cudnnStatus_t check(const struct cudnnTensorStruct *large, const struct cudnnTensorStruct *small,
                            const struct cudnnFilterStruct *filter, const struct cudnnConvolutionStruct *convolution) {
@@ -121,16 +121,16 @@ cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(cudnnHandle_t handl
   return measure(handle ? check(x, dy, dw, convolution) : CUDNN_STATUS_BAD_PARAM, algorithm, bytes);
 }
 
-/* ---- computing --------------------------------------------------------------------------------------------------------------------- */
+/* ---- computation ---- */
 
-/* The number of bits that tensor cores take of a float32. */
+/* The number of bits of a float32 that tensor cores use. */
 static double as_tf32(double value) {
   int exponent = 0;
   const double mantissa = frexp(value, &exponent);
   return isfinite(value) ? ldexp(nearbyint(mantissa * 2048) / 2048, exponent) : value;
 }
 
-/* The numbers of a dense tensor, as they lie in memory. */
+/* The numbers of a dense tensor, in memory order. */
 static double *numbers_of(const work_t *work, int index) {
   const int64_t elements = count_of(&work->tensors[index]);
   double *const numbers = malloc((size_t)elements * sizeof *numbers);
@@ -142,10 +142,11 @@ static double *numbers_of(const work_t *work, int index) {
   return numbers;
 }
 
-/* A line of windows: batch, the filter's two channels, the place in the window, and all dimensions of the small image but the last. */
+/* A line of windows: batch, the filter's two channels, the position in the window, and all dimensions of the small
+   image except the last. */
 enum { LINE = 3 + SPATIAL + SPATIAL - 1 };
 
-/* The sum of a line: where it begins in the three. Returns 0 where it lies in the padding. */
+/* The sum of a line: where it begins in the three. Returns 0 if it is in the padding. */
 static int places_of(const work_t *work, const int at[LINE], int64_t places[3]) {
   const struct cudnnConvolutionStruct *const c = &work->convolution;
   const struct cudnnTensorStruct *const x = &work->tensors[0], *const y = &work->tensors[1],
@@ -165,7 +166,7 @@ static int places_of(const work_t *work, const int at[LINE], int64_t places[3]) 
   return 1;
 }
 
-/* Adds the products of a line to what they belong to, one of the three. */
+/* Adds the products of a line to the computed tensor, one of the three. */
 static void add_line(const work_t *work, const int at[LINE], const int64_t places[3], double *const numbers[3],
                      int target) {
   const struct cudnnConvolutionStruct *const c = &work->convolution;
@@ -210,7 +211,7 @@ static void convolve(const work_t *work) {
   for (int i = 0; i < 3; i++) free(numbers[i]);
 }
 
-/* ---- calls ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- calls ---- */
 
 static cudnnStatus_t call(const char *function, cudnnHandle_t handle, cudnnStatus_t code, unsigned algorithm,
                           size_t room, work_t *work) {
@@ -225,12 +226,13 @@ static cudnnStatus_t call(const char *function, cudnnHandle_t handle, cudnnStatu
     return CUDNN_STATUS_NOT_SUPPORTED;
   work->compute = convolve;
   work->workspace_bytes = advice[index].workspace;
-  work->rounds = is_float && work->convolution.math != CUDNN_FMA_MATH; /* the default allows TF32, too */
+  work->rounds = is_float && work->convolution.math != CUDNN_FMA_MATH; /* the default also allows TF32 */
   work->approximates = advice[index].determinism == CUDNN_NON_DETERMINISTIC;
   return queue_work(handle, work);
 }
 
-/* The three, with the names that all three functions give them; `x` and so on are the memory of large, small and filter. */
+/* The three tensors, with the names that all three functions use; `x` and so on are the memory of large, small and
+   filter. */
 #define CONVOLVE(x_descriptor, x, y_descriptor, y, w_descriptor, w, is)                                  \
   work_t work = {.tensors = {*(x_descriptor), *(y_descriptor), (w_descriptor)->dense},                   \
                  .convolution = *convolution,                                                            \
@@ -270,7 +272,7 @@ cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t handle, const void *a
   CONVOLVE(x_descriptor, x, dy_descriptor, dy, dw_descriptor, dw, TARGET_FILTER);
 }
 
-/* ---- biases ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- biases ---- */
 
 /* One number for each channel, of the type of the image. */
 static int is_bias(const struct cudnnTensorStruct *bias, const struct cudnnTensorStruct *image) {
@@ -284,7 +286,7 @@ static int64_t channel_of(const struct cudnnTensorStruct *image, int64_t number)
   return number % image->sizes[1];
 }
 
-/* Adds a tensor whose dimensions of size 1 repeat; what is multiplied by zero is not read. */
+/* Adds a tensor whose dimensions of size 1 repeat; operands multiplied by zero are not read. */
 static void add(const work_t *work) {
   const struct cudnnTensorStruct *const image = &work->tensors[1];
   struct cudnnTensorStruct from = work->tensors[2];

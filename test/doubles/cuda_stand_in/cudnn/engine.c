@@ -1,5 +1,7 @@
-/* engine.c: engines of the stand-in for cuDNN's backend, their plans, and calls. What it advises has traps, as for convolutions: an engine that says
- * not to be deterministic, and one that adds up in a short type, which are off; one whose workspace is larger than most devices' memory; one of which no plan can be made. */
+/* engine.c: engines of the mock of cuDNN's backend, their plans, and calls. As for convolutions, its heuristics
+ * include engines that the plugin must not use: one that reports not to be deterministic and one that accumulates in
+ * a short type, both with wrong results, one whose workspace is larger than most devices' memory, and one for which
+ * no plan can be created. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,9 +10,9 @@
 enum { UNSTEADY, SHORT_SUMS, HUGE_WORKSPACE, NO_PLAN, PLAIN, ENGINES, GRAIN = 8, MOST_HEAD = 256, ALIGNMENT = 16 };
 static const int64_t workspaces[ENGINES] = {0, 0, INT64_C(1) << 40, 0, 1024};
 
-/* ---- what engines take ------------------------------------------------------------------------------------------------------------------ */
+/* ---- supported graphs ---- */
 
-/* Heads whose numbers lie side by side, in rows that begin at addresses which are multiples. */
+/* Heads whose numbers are adjacent, in rows with aligned addresses. */
 static int is_taken(const graph_tensor_t *tensor) {
   int64_t inner = 0;
   if (tensor->type != CUDNN_DATA_HALF && tensor->type != CUDNN_DATA_BFLOAT16)
@@ -53,9 +55,9 @@ cudnnStatus_t finish_plan(descriptor_t *descriptor) {
   return descriptor->graph ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED;
 }
 
-/* ---- what is told --------------------------------------------------------------------------------------------------------------------------- */
+/* ---- reported attributes ---- */
 
-/* Makes an empty descriptor of the caller's an engine, or its configuration. */
+/* Initializes an empty descriptor of the caller as an engine, or its configuration. */
 static int become(descriptor_t *own, cudnnBackendDescriptorType_t type, int engine, const graph_t *graph) {
   if (!own || own->type != type || own->finished) return 0;
   own->engine = engine;
@@ -105,9 +107,9 @@ int tell(const descriptor_t *descriptor, cudnnBackendAttributeName_t name, int64
   return 1;
 }
 
-/* ---- calls -------------------------------------------------------------------------------------------------------------------------------- */
+/* ---- calls ---- */
 
-/* Each tensor that is given has an address, and nothing else has one. Numbers are read at once. */
+/* Each given tensor must have an address, and nothing else may have one. Numbers are read immediately. */
 static int take_data(const descriptor_t *pack, graph_run_t *run) {
   int64_t count = 0, pointers = 0, wanted = 0;
   const int64_t *const ids = value_of(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, &count);

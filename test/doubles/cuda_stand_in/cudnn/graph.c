@@ -1,10 +1,11 @@
-/* graph.c: tensors, operations and graphs of the stand-in for cuDNN's backend: what fits together, and the graph without its descriptors. */
+/* graph.c: tensors, operations and graphs of the mock of cuDNN's backend: checks of their compatibility, and the
+   graph without its descriptors. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "backend.h"
 
-/* ---- tensors ----------------------------------------------------------------------------------------------------------------------------- */
+/* ---- tensors ---- */
 
 static void read_tensor(const descriptor_t *descriptor, graph_tensor_t *out) {
   const _Bool *const is_virtual = value_of(descriptor, CUDNN_ATTR_TENSOR_IS_VIRTUAL, NULL);
@@ -30,7 +31,7 @@ cudnnStatus_t finish_tensor(const descriptor_t *descriptor) {
   return tensor.is_virtual && tensor.by_value ? CUDNN_STATUS_BAD_PARAM : CUDNN_STATUS_SUCCESS;
 }
 
-/* ---- operations --------------------------------------------------------------------------------------------------------------------------- */
+/* ---- operations ---- */
 
 typedef struct ports_s {
   const descriptor_t *how, *x, *b, *which, *y;
@@ -64,14 +65,14 @@ static int mode_of(const descriptor_t *how, cudnnBackendAttributeName_t name) {
   return mode;
 }
 
-/* y has all sizes of x but for those of 1, which repeat. */
+/* y has all sizes of x except those of 1, which repeat. */
 static int repeats_to(const graph_tensor_t *x, const graph_tensor_t *y) {
   int fits = 1;
   for (int i = 0; i < GRAPH_DIMS; i++) fits &= x->sizes[i] == 1 || x->sizes[i] == y->sizes[i];
   return fits;
 }
 
-/* Heads of b are shared by neighbours of a. */
+/* Adjacent heads of a share a head of b. */
 static int multiplies(const graph_tensor_t *a, const graph_tensor_t *b, const graph_tensor_t *c) {
   return a->sizes[0] == c->sizes[0] && b->sizes[0] == c->sizes[0] && a->sizes[1] == c->sizes[1] &&
          c->sizes[1] % b->sizes[1] == 0 && a->sizes[2] == c->sizes[2] && a->sizes[3] == b->sizes[2] &&
@@ -142,9 +143,9 @@ cudnnStatus_t finish_operation(const descriptor_t *descriptor) {
   return fits ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
 }
 
-/* ---- graphs ------------------------------------------------------------------------------------------------------------------------------- */
+/* ---- graphs ---- */
 
-/* The place of a tensor, which is one by its id. -1: none is wanted; -2: no room, or another one has its id. */
+/* The index of a tensor, which is identified by its id. -1: no tensor; -2: too many, or another one has its id. */
 static int add_tensor(graph_t *graph, const descriptor_t *descriptor) {
   graph_tensor_t tensor;
   int place = 0;
@@ -179,8 +180,8 @@ static int add_operation(graph_t *graph, const descriptor_t *descriptor) {
   return own->x >= 0 && own->b >= -1 && own->which >= -1 && own->y >= 0;
 }
 
-/* Whether the value of a tensor is there before the operation of that number: it is given, or some earlier one made it. The real library takes
- * operations in any order. */
+/* Returns whether the value of a tensor is available before the operation of that number: it is given, or an earlier
+ * operation computed it. The real library accepts operations in any order. */
 static int is_there(const graph_t *graph, int tensor, int before) {
   if (tensor < 0 || !graph->tensors[tensor].is_virtual) return 1;
   for (int i = 0; i < before; i++)

@@ -1,11 +1,11 @@
-/* interpret.c: graphs of the stand-in for cuDNN's backend, one operation after the other, each element in double and rounded to the type of its
- * tensor. */
+/* interpret.c: graphs of the mock of cuDNN's backend, one operation after the other, each element in double and
+ * rounded to the type of its tensor. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "backend.h"
 
-/* ---- elements ---------------------------------------------------------------------------------------------------------------------------- */
+/* ---- elements ---- */
 
 int64_t extent_of(const graph_tensor_t *tensor) {
   int64_t extent = 1;
@@ -13,12 +13,13 @@ int64_t extent_of(const graph_tensor_t *tensor) {
   return extent;
 }
 
-/* Whole numbers and truth values only pass, as float32. */
+/* Integers and bools are only copied, as float32. */
 static cudaDataType number_type(cudnnDataType_t type) {
   return type == CUDNN_DATA_HALF ? CUDA_R_16F : type == CUDNN_DATA_BFLOAT16 ? CUDA_R_16BF : CUDA_R_32F;
 }
 
-/* Where the element is that belongs to place `at` of a larger tensor: sizes of 1 repeat, smaller ones are shared by neighbours. */
+/* The element that corresponds to position `at` of a larger tensor: sizes of 1 repeat, smaller ones are shared by
+   adjacent positions. */
 static int64_t place_in(const graph_tensor_t *tensor, const int64_t at[GRAPH_DIMS], const int64_t of[GRAPH_DIMS]) {
   int64_t place = 0;
   for (int i = 0; i < GRAPH_DIMS; i++) place += at[i] * tensor->sizes[i] / of[i] * tensor->strides[i];
@@ -37,14 +38,14 @@ static void put(graph_run_t *run, int tensor, const int64_t at[GRAPH_DIMS], doub
   vendor_store(number_type(own->type), run->data[tensor], place_in(own, at, own->sizes), value * factor);
 }
 
-/* The next place of a tensor of those sizes; 0 behind the last. */
+/* The next position of a tensor of those sizes; 0 after the last. */
 static int next(int64_t at[GRAPH_DIMS], const int64_t sizes[GRAPH_DIMS]) {
   int dim = GRAPH_DIMS - 1;
   for (; dim >= 0 && ++at[dim] == sizes[dim]; dim--) at[dim] = 0;
   return dim >= 0;
 }
 
-/* ---- operations ---------------------------------------------------------------------------------------------------------------------------- */
+/* ---- operations ---- */
 
 static double combine(const graph_run_t *run, const graph_operation_t *o, const int64_t *at, const int64_t *of) {
   const double x = get(run, o->x, at, of), b = o->b < 0 ? 0 : get(run, o->b, at, of);
@@ -111,7 +112,7 @@ static void compute_reduction(graph_run_t *run, const graph_operation_t *o) {
   } while (next(at, sizes));
 }
 
-/* The same memory by other strides; what is virtual is rounded to its own type on the way. */
+/* The same memory with other strides; virtual tensors are rounded to their own type. */
 static void compute_reshape(graph_run_t *run, const graph_operation_t *o) {
   const graph_tensor_t *const x = &run->graph.tensors[o->x], *const y = &run->graph.tensors[o->y];
   for (int64_t i = 0; i < extent_of(y); i++)

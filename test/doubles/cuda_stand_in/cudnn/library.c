@@ -1,5 +1,6 @@
-/* library.c: a libcudnn.so whose convolutions, norms and graphs are sums in double of the definitions, queued as host functions of the driver that the
- * process has loaded. It is stricter than the real one: whatever the plugin should not rely on is refused. Here: handles, descriptors, queues. */
+/* library.c: a libcudnn.so whose convolutions, norms and graphs are sums in double by the definitions, queued as
+ * host functions of the driver that the process has loaded. It is stricter than the real one: it refuses everything
+ * on which the plugin must not rely. This file has handles, descriptors and queues. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,9 +14,9 @@ DNN_DESCRIPTOR_CALLS(DECLARE)
 
 enum { MAGIC = 0x64656570, LEAST_DIMS = 4 };
 
-/* ---- the library ------------------------------------------------------------------------------------------------------------------- */
+/* ---- the library ---- */
 
-/* Whether this is one of the first `spared` calls since the setting became another. */
+/* Returns whether this is one of the first `spared` calls since the setting changed. */
 static int is_spared(const char *setting, long spared) {
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
   static char last[256];
@@ -82,7 +83,7 @@ cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, CUstream stream) {
   return CUDNN_STATUS_SUCCESS;
 }
 
-/* ---- descriptors --------------------------------------------------------------------------------------------------------------------- */
+/* ---- descriptors ---- */
 
 #define CREATE(name, out)                                    \
   *(out) = refused(name) ? NULL : calloc(1, sizeof **(out)); \
@@ -154,7 +155,7 @@ cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t convoluti
   return CUDNN_STATUS_SUCCESS;
 }
 
-/* ---- numbers ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- numbers ---- */
 
 static cudaDataType number_type(cudnnDataType_t type) {
   return type == CUDNN_DATA_HALF       ? CUDA_R_16F
@@ -200,11 +201,11 @@ double factor(cudnnDataType_t type, const void *value) {
   return type == CUDNN_DATA_DOUBLE ? *(const double *)value : (double)*(const float *)value;
 }
 
-/* ---- queues -------------------------------------------------------------------------------------------------------------------------- */
+/* ---- queues ---- */
 
 static void run_work(void *data) {
   work_t *const work = data;
-  if (work->workspace) memset(work->workspace, 0xa5, work->workspace_bytes); /* whose it is not finds out */
+  if (work->workspace) memset(work->workspace, 0xa5, work->workspace_bytes); /* an invalid stream fails here */
   work->compute(work);
   if (!work->again) free(work);
 }
@@ -213,7 +214,7 @@ static cudnnStatus_t queue_alone(cudnnHandle_t handle, const work_t *work) {
   work_t *const own = malloc(sizeof *own);
   if (!own) return CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED;
   *own = *work;
-  own->again = vendor_is_captured(handle->stream); /* a graph runs it any number of times: it is not released */
+  own->again = vendor_is_captured(handle->stream); /* a graph may run it repeatedly: it is not released */
   if (!vendor_queue(handle->stream, run_work, own)) return CUDNN_STATUS_SUCCESS;
   free(own);
   return CUDNN_STATUS_EXECUTION_FAILED;

@@ -1,4 +1,4 @@
-/* norm.c: normalisation of batches of the stand-in for cuDNN: each channel by its definition, in double, rounded once. */
+/* norm.c: batch normalization of the mock of cuDNN: each channel by its definition, in double, rounded once. */
 #include <math.h>
 
 #include "work.h"
@@ -6,9 +6,9 @@
 #define DECLARE(name, result, parameters) API result name parameters;
 DNN_NORM_CALLS(DECLARE)
 
-/* ---- what fits together ------------------------------------------------------------------------------------------------------------ */
+/* ---- compatibility of operands ---- */
 
-/* A number for each channel: float32, of float64 float64. */
+/* A number for each channel: float64 for float64, else float32. */
 static int are_channels(const struct cudnnTensorStruct *channels, const struct cudnnTensorStruct *image) {
   const cudnnDataType_t type = image->type == CUDNN_DATA_DOUBLE ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
   int fits = channels->ndim == image->ndim && channels->type == type && channels->strides[1] == 1;
@@ -34,12 +34,12 @@ static cudnnStatus_t check(const char *function, cudnnBatchNormMode_t mode, cons
   return work->scale && work->eps >= 0 ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
 }
 
-/* ---- computing --------------------------------------------------------------------------------------------------------------------- */
+/* ---- computation ---- */
 
-/* The numbers of a channel: its elements' count, and the place of the one with that number. */
+/* The numbers of a channel: the count of its elements, and the position of the one with that number. */
 static int64_t count_in(const struct cudnnTensorStruct *image) { return count_of(image) / image->sizes[1]; }
 
-/* In both orders the dimensions of space lie as one. */
+/* In both orders, the spatial dimensions are treated as one. */
 static int64_t place_in(const struct cudnnTensorStruct *image, int64_t channel, int64_t number) {
   const int64_t inner = count_in(image) / image->sizes[0];
   return number / inner * image->strides[0] + channel * image->strides[1] +
@@ -101,7 +101,7 @@ static void differentiate(const work_t *work) {
   const int64_t count = count_in(x);
   for (int64_t channel = 0; channel < c->sizes[1]; channel++) {
     const double mean = load(c, work->mean, channel), rstd = load(c, work->spread, channel);
-    double sum = 0, along = 0; /* of the gradient, and of it times the normalised input */
+    double sum = 0, along = 0; /* of the gradient, and of its product with the normalized input */
     for (int64_t i = 0; i < count; i++) {
       const int64_t at = place_in(x, channel, i);
       sum += load(x, work->grad, at);
@@ -118,7 +118,7 @@ static void differentiate(const work_t *work) {
   }
 }
 
-/* ---- calls ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- calls ---- */
 
 cudnnStatus_t cudnnBatchNormalizationForwardInference(cudnnHandle_t handle, cudnnBatchNormMode_t mode,
                                                       const void *alpha, const void *beta,

@@ -1,4 +1,4 @@
-/* work.h: what the files of the stand-in for cuDNN share: what its handles point at, and a computation on its way. */
+/* work.h: shared by the files of the mock of cuDNN: the objects of its handles, and a computation in progress. */
 #ifndef CUDNN_WORK_H_
 #define CUDNN_WORK_H_
 
@@ -12,7 +12,7 @@ enum { DIMS = 5, SPATIAL = DIMS - 2 };
 
 struct cudnnContext {
   int magic;
-  atomic_int users; /* a handle is one thread's at a time */
+  atomic_int users; /* only one thread may use a handle at a time */
   CUstream stream;
 };
 
@@ -33,7 +33,7 @@ struct cudnnConvolutionStruct {
   cudnnMathType_t math;
 };
 
-/* Which of the three images of a convolution is computed. */
+/* The computed image of a convolution, one of three. */
 typedef enum target_e { TARGET_SMALL, TARGET_LARGE, TARGET_FILTER } target_e;
 
 typedef struct work_s {
@@ -41,7 +41,7 @@ typedef struct work_s {
   struct cudnnTensorStruct tensors[3]; /* of a convolution: large, small, filter; else input, result, channels */
   struct cudnnConvolutionStruct convolution;
   target_e target;
-  int rounds, approximates; /* to TF32; as an algorithm whose sums are not the same each time */
+  int rounds, approximates; /* to TF32; like an algorithm that is not deterministic */
   void *data[3];
   void *workspace;
   size_t workspace_bytes;
@@ -52,26 +52,27 @@ typedef struct work_s {
   struct graph_run_s *run; /* of a graph (backend.h) */
 } work_t;
 
-/* The dimension at a place of a dense tensor, the innermost one first. */
+/* The dimension at a position of a dense tensor, the innermost one first. */
 static inline int dimension_at(cudnnTensorFormat_t format, int ndim, int place) {
   if (format == CUDNN_TENSOR_NCHW) return ndim - 1 - place;
   return place == 0 ? 1 : place == ndim - 1 ? 0 : ndim - place;
 }
 
-/* The status that CUDNN_STAND_IN_REFUSES says for a function, "name=status,...", else 0; "name=status/spared": so many of its calls go well before. */
+/* The status that CUDNN_STAND_IN_REFUSES sets for a function, "name=status,...", else 0; with "name=status/spared"
+   that number of calls succeed first. */
 cudnnStatus_t refused(const char *function);
 
-/* The number at a place of a tensor's memory. */
+/* The number at a position of a tensor's memory. */
 double load(const struct cudnnTensorStruct *tensor, const void *data, int64_t at);
 void store(const struct cudnnTensorStruct *tensor, void *data, int64_t at, double value);
 int64_t count_of(const struct cudnnTensorStruct *tensor);
-/* The place in memory of the element with that number, counted in C order. */
+/* The position in memory of the element with that number, counted in C order. */
 int64_t place_of(const struct cudnnTensorStruct *tensor, int64_t number);
 
-/* Whether it lies densely in that order; the stride of a dimension of size 1 is that of a dense one, too. */
+/* Returns whether it is dense in that order; the stride of a dimension of size 1 is ignored. */
 int lies_as(const struct cudnnTensorStruct *tensor, cudnnTensorFormat_t format);
 
-/* What alpha and beta point at. */
+/* The value of alpha and beta. */
 double factor(cudnnDataType_t type, const void *value);
 
 /* Queues a copy of the work on the handle's stream. */

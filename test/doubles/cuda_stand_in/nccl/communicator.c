@@ -1,4 +1,4 @@
-/* communicator.c: communicators from their creation to their end, and errors. */
+/* communicator.c: communicators from creation to destruction, and errors. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdarg.h>
@@ -10,7 +10,7 @@
 
 #include "nccl_stand_in.h"
 
-/* ---- errors and settings --------------------------------------------------------------------------------------------------------- */
+/* ---- errors and settings ---- */
 
 static char last_error[512];
 static pthread_mutex_t error_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -48,7 +48,7 @@ ncclResult_t refusal(const char *name) {
   const char *const list = getenv("NCCL_STAND_IN_REFUSES");
   const char *const found = list ? strstr(list, name) : NULL;
   if (!found || found[strlen(name)] != '=') return ncclSuccess;
-  return fail_with((ncclResult_t)atoi(found + strlen(name) + 1), "%s was told to fail", name);
+  return fail_with((ncclResult_t)atoi(found + strlen(name) + 1), "%s was set to fail", name);
 }
 
 void nap(void) { nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL); }
@@ -68,7 +68,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
   return ncclSuccess;
 }
 
-/* ---- creation ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- creation ---- */
 
 int is_blocking(const ncclConfig_t *config) {
   nccl_config_t own;
@@ -178,9 +178,9 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int size, ncclUniqueId id,
   return *comm ? comm_begin(*comm, comm_join) : ncclSystemError;
 }
 
-/* ---- state ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- state ---- */
 
-/* As the real one: a communicator that is not ready takes no calls but these two. */
+/* Like the real library: a communicator that is not ready accepts only these two calls. */
 ncclResult_t comm_check(ncclComm_t comm) {
   if (!comm) return fail_with(ncclInvalidArgument, "no communicator");
   const int state = atomic_load(&comm->state);
@@ -189,7 +189,7 @@ ncclResult_t comm_check(ncclComm_t comm) {
   return state ? fail_with((ncclResult_t)state, "a communicator that has failed") : ncclSuccess;
 }
 
-/* As the network's transports, which see the connection close: where a collective waits for more than has come. Its
+/* Like the network's transports, which detect a closed connection: a collective waits for more than has arrived. Its
  * kernel waits until the abort. */
 static ncclResult_t find_ended(ncclComm_t comm) {
   const int ended = atomic_load(&comm->idle) > STALLED ? segment_find_ended(comm->segment, comm->size) : -1;
@@ -220,7 +220,7 @@ ncclResult_t ncclCommUserRank(ncclComm_t comm, int *rank) {
   return ncclSuccess;
 }
 
-/* ---- end ----------------------------------------------------------------------------------------------------------------------------- */
+/* ---- destruction ---- */
 
 static ncclResult_t flush(ncclComm_t comm) {
   while (atomic_load(&comm->plans) > 0 && !atomic_load(&comm->aborted)) nap();
@@ -256,7 +256,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
   return ncclSuccess;
 }
 
-/* ---- registration ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- registration ---- */
 
 ncclResult_t ncclCommRegister(ncclComm_t comm, void *ptr, size_t size, void **handle) {
   const ncclResult_t code = comm_check(comm);

@@ -1,4 +1,5 @@
-/* divide.c: split and shrink. Ranks write what they want into the parent's memory file; the first one of each color makes the child's. */
+/* divide.c: split and shrink. Ranks write their requests into the parent's memory file; the first one of each color
+   creates the child's. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +9,7 @@ static int comes_before(const division_t *all, int one, int other) {
   return all->key[one] != all->key[other] ? all->key[one] < all->key[other] : one < other;
 }
 
-/* This rank's number among those of its color, their number, and the one of them that leads. */
+/* This rank's index among those of its color, their number, and the one that leads. */
 static void place(ncclComm_t comm, const division_t *all, int *leader) {
   const int own = comm->parent->rank;
   comm->rank = comm->size = 0;

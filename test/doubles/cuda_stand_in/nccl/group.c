@@ -1,4 +1,5 @@
-/* group.c: calls of collectives, in brackets: a bracket is one plan for each communicator, queued when the outermost one ends. */
+/* group.c: calls of collectives in groups: a group is one plan for each communicator, queued when the outermost
+   group ends. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -19,7 +20,7 @@ static __thread struct {
   call_t *calls;
 } group;
 
-/* ---- the driver -------------------------------------------------------------------------------------------------------------------- */
+/* ---- the driver ---- */
 
 static void *driver_function(const char *name) {
   void *const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
@@ -41,9 +42,9 @@ static int is_captured(CUstream stream) {
   return ask && !ask(stream, &status) && status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-/* ---- brackets ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- groups ---- */
 
-/* The calls of the first communicator that is left, which are taken out of the bracket. */
+/* The calls of the first remaining communicator, which are removed from the group. */
 static ncclResult_t queue_first(void) {
   ncclComm_t const comm = group.calls[0].comm;
   plan_t *const plan = calloc(1, sizeof *plan + group.count * sizeof(work_t));
@@ -126,7 +127,7 @@ static ncclResult_t push(ncclComm_t comm, CUstream stream, const work_t *work) {
   return code ? code : end;
 }
 
-/* ---- reductions -------------------------------------------------------------------------------------------------------------------- */
+/* ---- reductions ---- */
 
 ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataType_t type,
                                       ncclScalarResidence_t residence, ncclComm_t comm) {
@@ -159,7 +160,7 @@ static ncclResult_t push_reduction(ncclComm_t comm, CUstream stream, work_t *wor
   return push(comm, stream, work);
 }
 
-/* ---- collectives --------------------------------------------------------------------------------------------------------------------- */
+/* ---- collectives ---- */
 
 ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
                            ncclComm_t comm, cudaStream_t stream) {

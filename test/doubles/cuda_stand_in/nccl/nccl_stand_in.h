@@ -1,5 +1,6 @@
-/* nccl_stand_in.h: what the files of the CPU libnccl.so.2 share: collectives between processes whose "device" memory is their own. Ranks pass
- * bytes through rings in a memory file that all of a communicator map. See ../README.md. */
+/* nccl_stand_in.h: shared by the files of the mock libnccl.so.2: collectives between processes whose "device" memory
+ * is in host memory. Ranks exchange bytes through rings in a memory file that all ranks of a communicator map. See
+ * ../README.md. */
 #ifndef NCCL_STAND_IN_H_
 #define NCCL_STAND_IN_H_
 
@@ -19,7 +20,7 @@ NCCL_TEXT_CALLS(DECLARE_TEXT)
 enum { STALLED = 200 /* naps in a row */ };
 enum { MAX_RANKS = 8, RING = 32768, SPLITS = 16, SCALES = 64, FIRST_SCALE = 5 };
 
-/* ---- the memory file (segment.c) --------------------------------------------------------------------------------------------- */
+/* ---- the memory file (segment.c) ---- */
 
 typedef struct address_s { /* of a memory file: any process of this user opens it by its first one */
   int pid, file;
@@ -34,7 +35,7 @@ typedef struct ring_s {
 typedef struct division_s { /* of one split or shrink, by rank of the parent */
   _Atomic int ready[MAX_RANKS];
   int color[MAX_RANKS], key[MAX_RANKS];
-  _Atomic int made[MAX_RANKS]; /* `address` of the rank that leads is valid */
+  _Atomic int made[MAX_RANKS]; /* `address` of the leading rank is valid */
   address_t address[MAX_RANKS];
 } division_t;
 
@@ -46,14 +47,14 @@ typedef struct segment_s {
   ring_t rings[MAX_RANKS][MAX_RANKS]; /* from, to */
 } segment_t;
 
-/* Makes a memory file, which stays open for as long as the process. Returns 0 or -1. */
+/* Creates a memory file, which remains open until the process exits. Returns 0 or -1. */
 int segment_make(address_t *out);
 segment_t *segment_map(const address_t *address);
 void segment_unmap(segment_t *segment);
-/* A rank whose process has ended without leaving; -1 = none. */
+/* A rank whose process has exited without leaving; -1 = none. */
 int segment_find_ended(const segment_t *segment, int size);
 
-/* ---- communicators (communicator.c, divide.c) ---------------------------------------------------------------------------------- */
+/* ---- communicators (communicator.c, divide.c) ---- */
 
 typedef struct scale_s { /* of ncclRedOpCreatePreMulSum */
   int used, on_device;
@@ -67,10 +68,11 @@ struct ncclComm {
   address_t address;
   int rank, size, device, blocking, divisions;
   atomic_int state;   /* ncclResult_t: InProgress, Success, or the failure */
-  atomic_int pending; /* ncclCommGetAsyncError answers InProgress so often: the kernels are not queued yet */
+  atomic_int pending; /* number of calls for which ncclCommGetAsyncError returns InProgress: the kernels are not
+                         queued yet */
   atomic_int aborted, plans;
   atomic_int idle;   /* naps in a row of a plan that waits for other ranks */
-  ncclComm_t parent; /* of a split: with its number, and what this rank wants */
+  ncclComm_t parent; /* of a split: with its number, and the request of this rank */
   int division, color, key;
   unsigned left_out; /* bit r: rank r of the parent takes no part */
   scale_t scales[SCALES];
@@ -81,19 +83,19 @@ void comm_release(ncclComm_t comm);
 ncclComm_t comm_new(const address_t *address, int rank, int size, int device, int blocking);
 /* Waits for all ranks and compares their devices. */
 ncclResult_t comm_join(ncclComm_t comm);
-/* Whether a call may use it. */
+/* Returns whether a call may use it. */
 ncclResult_t comm_check(ncclComm_t comm);
 /* Runs `body(comm)` on a thread when the communicator is non-blocking, and stores its result as the state. */
 ncclResult_t comm_begin(ncclComm_t comm, ncclResult_t (*body)(ncclComm_t));
 ncclResult_t fail_with(ncclResult_t code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void nap(void);
 
-/* A result that NCCL_STAND_IN_REFUSES orders for a function, else ncclSuccess. */
+/* The result that NCCL_STAND_IN_REFUSES sets for a function, else ncclSuccess. */
 ncclResult_t refusal(const char *name);
 int setting(const char *name, int otherwise);
 int is_blocking(const ncclConfig_t *config);
 
-/* ---- work (group.c, transfer.c, reduce.c) ---------------------------------------------------------------------------------------- */
+/* ---- work (group.c, transfer.c, reduce.c) ---- */
 
 typedef enum kind_e { ALL_REDUCE, REDUCE, BROADCAST, REDUCE_SCATTER, ALL_GATHER, SEND, RECV } kind_e;
 

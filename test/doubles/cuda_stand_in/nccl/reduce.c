@@ -1,4 +1,5 @@
-/* reduce.c: reductions: numbers of all types are added up in double, or in 64 bits, in the order of the ranks, and rounded once. */
+/* reduce.c: reductions: numbers of all types are accumulated in double, or in 64 bits, in the order of the ranks,
+   and rounded once. */
 #include <string.h>
 
 #include "nccl_stand_in.h"
@@ -45,7 +46,7 @@ static void store_float(ncclDataType_t type, void *at, double value) {
   if (type == ncclBfloat16) memcpy(at, &brain, sizeof brain);
 }
 
-/* As the hardware's: who is not a number loses against a number. */
+/* Like the hardware: NaN loses against a number. */
 static double join_floats(ncclRedOp_t reduce, double left, double right) {
   switch (reduce) {
     case ncclProd:

@@ -1,4 +1,5 @@
-/* segment.c: the memory file of a communicator. It has no name: other processes open it through /proc, and nothing is left of it. */
+/* segment.c: the memory file of a communicator. It has no name: other processes open it through /proc, and no
+   file remains after use. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <poll.h>
@@ -37,7 +38,7 @@ void segment_unmap(segment_t *segment) {
   if (segment) munmap(segment, sizeof *segment);
 }
 
-/* Also of a process that its parent has not waited for. */
+/* Also detects a process that its parent has not waited for. */
 static int has_ended(int process) {
   const int file = (int)syscall(SYS_pidfd_open, process, 0);
   if (file < 0) return 1;

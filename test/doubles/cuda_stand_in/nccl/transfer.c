@@ -1,5 +1,5 @@
-/* transfer.c: a plan as a kernel of its stream: all its transfers progress together, those of one pair of ranks in order. Unequal counts are
- * not found: who waits for more waits until the abort. */
+/* transfer.c: a plan as a kernel of its stream: all its transfers progress together, those of one pair of ranks in
+ * order. Unequal counts are not detected: a rank that expects more data waits until the abort. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,7 +61,7 @@ static void expand(transfers_t *to, work_t *work, const ncclComm_t comm) {
   }
 }
 
-/* Moves what there is room for, or what has come. Returns the bytes. */
+/* Moves as many bytes as the ring has free, or has received. Returns the bytes. */
 static size_t move(ring_t *ring, transfer_t *transfer) {
   const uint64_t written = atomic_load(&ring->written), read = atomic_load(&ring->read);
   const uint64_t place = transfer->sends ? written : read;
@@ -76,7 +76,7 @@ static size_t move(ring_t *ring, transfer_t *transfer) {
   return most;
 }
 
-/* Returns whether something moved; `left` is the number of transfers that are not done. */
+/* Returns whether a byte moved; `left` is the number of transfers that are not done. */
 static int progress(const transfers_t *all, ncclComm_t comm, size_t *left) {
   int moved = 0;
   unsigned busy[2] = {0, 0}; /* by direction: peers whose earlier transfer is not done */
@@ -119,7 +119,7 @@ void plan_run(void *data) {
   plan_t *const plan = data;
   ncclComm_t const comm = plan->comm;
   transfers_t all = {calloc(plan->count * 2 * MAX_RANKS + 1, sizeof(transfer_t)), 0};
-  if (!all.list || !take_scratch(plan)) abort(); /* a test's machine without memory */
+  if (!all.list || !take_scratch(plan)) abort(); /* a test machine without memory */
   for (size_t i = 0; i < plan->count; i++) expand(&all, &plan->works[i], comm);
   transfer_all(&all, comm);
   for (size_t i = 0; i < plan->count; i++) {

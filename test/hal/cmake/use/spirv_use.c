@@ -1,4 +1,4 @@
-/* spirv_use.c: links the archive for plugins whose driver takes SPIR-V, and what it needs of the SDK. */
+/* spirv_use.c: links the archive for plugins whose driver accepts SPIR-V, and its dependencies in the SDK. */
 #include <hal/plugin_clang.h>
 #include <hal/plugin_spirv.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* use.c: opens the plugin that the argument names and uses it through the public headers only. */
+/* use.c: opens the plugin named by the argument and uses only the public headers. */
 #include <hal/hal.h>
 #include <stdio.h>
 

@@ -1,8 +1,10 @@
-/* failing.c: a layer between the OpenCL loader and the driver (OPENCL_LAYERS) that lets the n-th launch fail, as hardware does on no
- * demand. CL_FAIL_LAUNCH=n, CL_FAIL_CODE=the driver's error; CL_FAIL_LATE=1: the launch is accepted and fails when it runs.
- * CL_FAIL_WAIT=1: no call can wait; CL_FAIL_WAIT=2: clFinish still can. CL_FAIL_FLUSH=1: clFlush fails. Command buffers:
- * CL_FAIL_BUFFERS=1: one is replayed without its first launch; 2: with its second launch first; 3: none can be made; 4: after the first two, no queue fits.
- * What was asked for is counted. CL_FAIL_BUILD=n: the compiler ends the process in the n-th build, behind its work. */
+/* failing.c: a layer between the OpenCL loader and the driver (OPENCL_LAYERS) that makes the n-th launch fail, which
+ * hardware does not do on request.
+ * CL_FAIL_LAUNCH=n, CL_FAIL_CODE=the driver's error. CL_FAIL_LATE=1: the launch is accepted and fails when it runs.
+ * CL_FAIL_WAIT=1: no call can wait; CL_FAIL_WAIT=2: only clFinish can. CL_FAIL_FLUSH=1: clFlush fails.
+ * Command buffers: CL_FAIL_BUFFERS=1: one is replayed without its first launch; 2: with its second launch first; 3:
+ * none can be created; 4: after the first two, no queue is compatible. The layer counts the requests.
+ * CL_FAIL_BUILD=n: the compiler terminates the process in the n-th build, after its work. */
 #define CL_TARGET_OPENCL_VERSION 300
 #include <CL/cl_layer.h>
 #include <stdlib.h>
@@ -12,7 +14,7 @@
 static const cl_icd_dispatch *below;
 static cl_icd_dispatch own;
 long launches, buffers_queued;
-static cl_event failed; /* kept for as long as the process lives */
+static cl_event failed; /* retained until the process exits */
 
 static long setting(const char *name) {
   const char *const text = getenv(name);
@@ -41,7 +43,7 @@ static CL_API_ENTRY cl_int CL_API_CALL event_info(cl_event event, cl_event_info 
   cl_int status;
   memcpy(&status, value, sizeof status);
   if (status > CL_COMPLETE)
-    return code; /* a command that has failed no longer writes: whoever hears of it may free its memory */
+    return code; /* a failed command no longer writes: a caller that is notified may free its memory */
   memcpy(value, &told, sizeof told);
   return CL_SUCCESS;
 }
@@ -71,7 +73,7 @@ static CL_API_ENTRY cl_int CL_API_CALL build(cl_program program, cl_uint count, 
 static clCreateCommandBufferKHR_fn create_below;
 static clCommandNDRangeKernelKHR_fn record_below;
 static clEnqueueCommandBufferKHR_fn enqueue_below;
-static long recorded; /* in the buffer that was made last */
+static long recorded; /* in the command buffer that was created last */
 static cl_kernel held;
 static size_t held_global[3], held_local[3];
 
@@ -138,7 +140,7 @@ CL_API_ENTRY cl_int CL_API_CALL clInitLayer(cl_uint count, const cl_icd_dispatch
                                             const cl_icd_dispatch **layer) {
   if (!target || !own_count || !layer || count < sizeof own / sizeof(void *)) return CL_INVALID_VALUE;
   below = target;
-  own.clEnqueueNDRangeKernel = launch; /* what is NULL goes straight on */
+  own.clEnqueueNDRangeKernel = launch; /* NULL is passed to the driver */
   own.clGetEventInfo = event_info;
   own.clWaitForEvents = wait_for_events;
   own.clFinish = finish;

@@ -1,4 +1,4 @@
-/* device.c: the stub's platform and device, and what they say of themselves. */
+/* device.c: the stub's platform and device, and the properties that they report. */
 #include <stdio.h>
 
 #include "stub.h"
@@ -46,7 +46,7 @@ static cl_int answer_number(const char *word, unsigned long long number, size_t 
   return stub_answer(size == sizeof narrow ? (const void *)&narrow : &number, size, room, value, out_size);
 }
 
-/* A text; "endless": one that fills the room to its last byte; "mute": none, though the call is a success. */
+/* A text. "endless": the text fills the buffer to its last byte. "mute": no text, although the call succeeds. */
 static cl_int answer_text(const char *text, size_t room, void *value, size_t *out_size) {
   if (stub_says("mute", NULL)) {
     if (out_size) *out_size = 0;
@@ -119,7 +119,7 @@ clGetDeviceInfo(cl_device_id device, cl_device_info what, size_t room, void *val
     case CL_DEVICE_EXTENSIONS:
       return answer_text(stub_says("subgroups", NULL) ? "cl_intel_required_subgroup_size" : "cl_khr_none", room, value,
                          size);
-    case 0x4108: /* CL_DEVICE_SUB_GROUP_SIZES_INTEL: more bytes than there was room for, by its own word */
+    case 0x4108: /* CL_DEVICE_SUB_GROUP_SIZES_INTEL: reports more bytes than the buffer has */
       if (value) memset(value, 0, room);
       if (size) *size = (size_t)1 << 20;
       return CL_SUCCESS;

@@ -1,4 +1,4 @@
-/* memory.c: the stub's buffers and shared memory, copies and fills, which are done at once. */
+/* memory.c: the stub's buffers and shared memory; copies and fills run immediately. */
 #include "stub.h"
 
 ENTRY(cl_mem) clCreateBuffer(cl_context context, cl_mem_flags flags, size_t size, void *host, cl_int *code) {
@@ -36,7 +36,7 @@ ENTRY(cl_int) clReleaseMemObject(cl_mem memory) {
 ENTRY(void *) clSVMAlloc(cl_context context, cl_svm_mem_flags flags, size_t size, cl_uint alignment) {
   (void)context, (void)flags, (void)alignment;
   unsigned long long shift = 0;
-  stub_says("crooked", &shift); /* addresses that are no multiple of what was asked for */
+  stub_says("crooked", &shift); /* addresses that are not multiples of the requested alignment */
   char *const bytes = aligned_alloc(128, (size + 255) / 128 * 128);
   return stub_made("svm", bytes ? bytes + shift : NULL, NULL);
 }
@@ -46,7 +46,7 @@ ENTRY(void) clSVMFree(cl_context context, void *bytes) {
   free((void *)((uintptr_t)bytes & ~(uintptr_t)127));
 }
 
-/* ---- copies ------------------------------------------------------------------------------------------------------------------ */
+/* ---- copies ---- */
 
 static cl_int copy(void *to, const void *from, size_t size, cl_event *event) {
   memmove(to, from, size);

@@ -1,4 +1,4 @@
-/* program.c: the stub's programs and kernels. It compiles nothing: every name is a kernel, which takes "args" arguments. */
+/* program.c: the stub's programs and kernels. It compiles nothing: each name is a kernel with "args" arguments. */
 #include "stub.h"
 
 struct _cl_program {
@@ -45,7 +45,7 @@ clGetProgramInfo(cl_program program, cl_program_info what, size_t room, void *va
   return CL_SUCCESS;
 }
 
-/* The log: "log=N" says how long it is, whatever there is room for. */
+/* The log: "log=N" sets its reported length, independent of the buffer. */
 ENTRY(cl_int)
 clGetProgramBuildInfo(cl_program program, cl_device_id device, cl_program_build_info what, size_t room, void *value,
                       size_t *size) {

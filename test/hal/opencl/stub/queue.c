@@ -70,7 +70,7 @@ ENTRY(cl_int) clReleaseEvent(cl_event event) { return event ? CL_SUCCESS : CL_IN
 ENTRY(cl_int) clGetEventInfo(cl_event event, cl_event_info what, size_t room, void *value, size_t *size) {
   if (!event) return CL_INVALID_EVENT;
   if (what != CL_EVENT_COMMAND_EXECUTION_STATUS) return CL_INVALID_VALUE;
-  if (room < sizeof(cl_int) || !value || size) return CL_INVALID_VALUE; /* nobody asks so */
+  if (room < sizeof(cl_int) || !value || size) return CL_INVALID_VALUE; /* no caller does this */
   *(cl_int *)value = event->number ? (event->number <= done ? CL_COMPLETE : CL_QUEUED) : event->status;
   return CL_SUCCESS;
 }

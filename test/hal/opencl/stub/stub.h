@@ -1,8 +1,9 @@
-/* stub.h: an OpenCL library without a device. Its commands are accepted and do next to nothing but copies and fills, so that what is
- * counted is the plugin's own work; and it says wrong things on request: CL_STUB is a list of words, each may have "=number".
+/* stub.h: an OpenCL library without a device. It accepts commands and executes only copies and fills, so that
+ * counters show the plugin's own work. It reports invalid properties on request: CL_STUB is a list of words, each
+ * may have "=number".
  *
- * It is libOpenCL.so.1 itself and no driver below a loader: nothing of the system is between. Commands of all queues end in their order,
- * `PENDING` commands after they were queued or when somebody waits. One thread may use it at a time. */
+ * It replaces libOpenCL.so.1 itself, without the system's loader. Commands of all queues complete in their order,
+ * `PENDING` commands after they were queued or when a caller waits. Only one thread may use it at a time. */
 #ifndef TEST_HAL_OPENCL_STUB_H_
 #define TEST_HAL_OPENCL_STUB_H_
 
@@ -18,19 +19,20 @@
 
 enum { PENDING = 32 };
 
-/* Whether CL_STUB has the word; its number, or 1, in `out_number` if that is not NULL. */
+/* Returns whether CL_STUB has the word; writes its number, or 1, to `out_number` if that is not NULL. */
 int stub_says(const char *word, unsigned long long *out_number);
 
-/* What an object-making entry gives: NULL and CL_SUCCESS where CL_STUB has "null=<what>". */
+/* The result of a function that creates objects: NULL and CL_SUCCESS if CL_STUB has "null=<what>". */
 void *stub_made(const char *what, void *object, cl_int *code);
 
-/* Answers an information query with `size` bytes. */
+/* Returns `size` bytes from an information query. */
 cl_int stub_answer(const void *answer, size_t size, size_t room, void *value, size_t *out_size);
 
-/* Gives the event of a command that was just queued. */
+/* Returns the event of a command that was just queued. */
 cl_int stub_queued(cl_event *event);
 
-/* 1: commands are queued, and have no event. No word of CL_STUB, since looking there costs more than a launch. */
+/* 1: commands are queued without an event. This is not a word of CL_STUB, because the lookup takes longer than a
+   launch. */
 extern int stub_no_events;
 
 struct _cl_mem {

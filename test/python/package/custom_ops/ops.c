@@ -14,7 +14,7 @@ static hal_status_t fill(int32_t device, hal_stream_t *stream, const hal_tensor_
   return launch_set(kernel, stream, n, tensor->data, number, n);
 }
 
-/* The numbers by their tags; a wrong tag gives the number of the argument as a failure. */
+/* The numbers by their tags; for a wrong tag, the failure is the number of the argument. */
 hal_status_t kinds_weigh(void *state, int32_t device, hal_stream_t *stream, const hal_op_call_t *call) {
   (void)state;
   static const uint32_t tags[] = {HAL_VALUE_TENSOR,      HAL_VALUE_NONE, HAL_VALUE_TENSOR_LIST, HAL_VALUE_INT,

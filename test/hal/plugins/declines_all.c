@@ -1,4 +1,5 @@
-/* asks.c: five.c whose op_find has a function for every operator, which declines: the trace layer then shows what is asked. */
+/* declines_all.c: five.c whose op_find returns a function for each operator that declines all calls. The trace
+   layer then shows the queried operators. */
 #include "five.c"
 static hal_status_t look(void *state, const hal_op_call_t *call) {
   (void)state, (void)call;

@@ -1,5 +1,5 @@
-/* stress/life.c: what was made before a fork, or before hal_registry_close, is released afterwards: nothing hangs, crashes or
- * runs twice, and other uses are refused with the cause. */
+/* stress/lifetime.c: objects created before a fork, or before hal_registry_close, are released afterwards. No call
+ * hangs, crashes or runs twice, and other uses are refused with the cause. */
 #define _POSIX_C_SOURCE 200809L
 #include <hal/hal.h>
 #include <pthread.h>
@@ -12,7 +12,7 @@ enum { HELD = 64, CHILDREN = 6 };
 
 static const char fake[] = PLUGIN_DIR "/libhal_fake.so";
 
-/* ---- a forked child of a busy process ----------------------------------------------------------------------------- */
+/* ---- a forked child of a busy process ---- */
 
 static hal_block_t *inherited[HELD];
 static hal_event_t *event;
@@ -23,7 +23,7 @@ static atomic_int stop;
 
 static void ignore(int32_t level, const char *message, void *user_data) { (void)level, (void)message, (void)user_data; }
 
-/* Threads of the parent, which hold this lock or that one whenever a fork comes. */
+/* Threads of the parent, which hold one lock or another at each fork. */
 static void *use_memory(void *data) {
   hal_block_t *block;
   while (!atomic_load(&stop)) {
@@ -95,11 +95,11 @@ static int play_fork(void) {
   for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
   MUST(bad == 0);
   for (int i = 0; i < HELD; i++) hal_memory_release(inherited[i]);
-  MUST(hal_device_synchronize(0) == HAL_OK); /* the parent noticed nothing */
+  MUST(hal_device_synchronize(0) == HAL_OK); /* the parent is not affected */
   return 0;
 }
 
-/* ---- after hal_registry_close --------------------------------------------------------------------------------------- */
+/* ---- after hal_registry_close ---- */
 
 static int freed;
 static void count_free(void *data) { freed += data == &freed; }
@@ -127,7 +127,7 @@ static int play_close(void) {
   MUST(freed == 0);
   hal_memory_release(adopted);
   MUST(freed == 1);
-  hal_memory_release(adopted); /* as wrong as ever, and as harmless */
+  hal_memory_release(adopted); /* still invalid, and still without effect */
   MUST(freed == 1);
   MUST(hal_memory_block_size(blocks[1]) == 20 && hal_memory_block_device(blocks[1]) == 0);
   MUST(hal_memory_record_stream(blocks[2], side) == HAL_FAILED_PRECONDITION);
@@ -147,7 +147,7 @@ static int play_close(void) {
   return 0;
 }
 
-/* ---- a release too many --------------------------------------------------------------------------------------------- */
+/* ---- one release too many ---- */
 
 static int complaints;
 static void count_complaint(int32_t level, const char *message, void *user_data) {
@@ -162,7 +162,9 @@ static int play_second_release(void) {
   hal_log_set_sink(count_complaint, NULL);
   MUST(hal_registry_open(fake) == HAL_OK);
   for (int i = 0; i < AROUND; i++) MUST(hal_memory_allocate(0, NULL, 512, &parts[i]) == HAL_OK);
-  for (int i = 0; i < AROUND; i++) hal_memory_release(parts[i]); /* neighbours are joined, and records left over */
+  for (int i = 0; i < AROUND; i++)
+    hal_memory_release(parts[i]); /* adjacent blocks are merged, and their records are
+                                                                    recycled */
   for (int i = 0; i < AROUND; i++) hal_memory_release(parts[i]);
   MUST(complaints == AROUND);
   for (int i = 0; i < LATER; i++) MUST(hal_memory_allocate(0, NULL, 512, &blocks[i]) == HAL_OK);

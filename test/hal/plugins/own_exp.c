@@ -1,5 +1,6 @@
-/* answers.c: five.c with "kernels" that are taken as source and compute nothing, an operator of its own, exp, which computes nothing
- * either and declines more than 1,000 elements, and a record of each of both: who answers is what is looked at. */
+/* own_exp.c: five.c with "kernels" that are accepted as source and compute nothing, and its own operator exp, which
+ * also computes nothing and declines more than 1,000 elements. Each run of either leaves a record, so that tests can
+ * observe which implementation runs. */
 #define _POSIX_C_SOURCE 200809L
 #include <hal/plugin_records.h>
 #include <stdio.h>
@@ -57,7 +58,7 @@ hal_status_t hal_plugin_module_unload(hal_plugin_module_t *module) {
 hal_status_t hal_plugin_kernel_get(hal_plugin_module_t *module, const char *name, hal_plugin_kernel_t **out_kernel) {
   (void)module;
   hal_plugin_kernel_t *const kernel = malloc(sizeof *kernel); /* as long as the process */
-  if (!kernel) return hal_host->error_set(HAL_RESOURCE_EXHAUSTED, 0, "answers: out of memory");
+  if (!kernel) return hal_host->error_set(HAL_RESOURCE_EXHAUSTED, 0, "own_exp: out of memory");
   snprintf(kernel->name, sizeof kernel->name, "%s", name);
   *out_kernel = kernel;
   return HAL_OK;
