@@ -120,8 +120,8 @@ static void summarise(const cts_run_t *of) {
   if (of->suite || of->only) return; /* levels are told of the whole */
   cts_levels(of, levels);
   for (int i = 0; i < CTS_LEVELS; i++)
-    printf("%slevel %d, %s: %s%s%s\n", tap ? "# " : "", i + 1, levels[i].name,
-           levels[i].reached ? "reached" : "not reached", levels[i].missing[0] ? ": " : "", levels[i].missing);
+    printf("%slevel %d, %s: %s%s%s\n", tap ? "# " : "", i + 1, levels[i].name, levels[i].state,
+           levels[i].missing[0] ? ": " : "", levels[i].missing);
   cts_next(of, next, sizeof next);
   if (next[0]) printf("%snext: %s\n", tap ? "# " : "", next);
 }

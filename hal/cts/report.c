@@ -103,11 +103,11 @@ static void put_levels(FILE *file, const cts_run_t *run) {
   char next[512];
   cts_levels(run, levels);
   cts_next(run, next, sizeof next);
-  fputs("<h2>Levels</h2>\n<table><tr><th>level<th>reached<th>missing</tr>\n", file);
+  fputs("<h2>Levels</h2>\n<table><tr><th>level<th>result<th>missing</tr>\n", file);
   for (int i = 0; i < CTS_LEVELS; i++) {
     fputs("<tr>", file);
     put_cell(file, levels[i].name);
-    put_cell(file, levels[i].reached ? "yes" : "no");
+    put_cell(file, levels[i].state);
     put_cell(file, levels[i].missing);
     fputs("</tr>\n", file);
   }

@@ -58,7 +58,7 @@ int cts_report_junit(const cts_run_t *run, const char *path);
 enum { CTS_LEVELS = 7 };
 typedef struct cts_level_s {
   const char *name, *what;
-  int reached;
+  const char *state; /* "reached", "not reached", or "not judged": cases of it did not run */
   char missing[256]; /* functions to write, or cases that failed */
 } cts_level_t;
 void cts_levels(const cts_run_t *run, cts_level_t levels[CTS_LEVELS]);
