@@ -217,7 +217,7 @@ C_FILES = $(shell git ls-files -co --exclude-standard -- '*.c' '*.h' '*.cpp' | g
 format:
 	clang-format-14 -i $(C_FILES)
 check-format:
-	clang-format-14 --dry-run --Werror $(C_FILES)
+	@clang-format-14 --dry-run --Werror $(C_FILES)
 	$(PYTHON) test/words/words.py
 
 # Files that obey the rules of words and lengths by now leave test/words/not_yet.txt.
