@@ -1,4 +1,4 @@
-/* Whether this process may still call plugins: see base/life.h. */
+/* life.c: whether this process may still call plugins; see base/life.h. */
 #include "base/life.h"
 
 #include <pthread.h>

@@ -1,4 +1,4 @@
-/* base/life.h: whether this process may still call plugins. Private to hal/src.
+/* life.h: whether this process may still call plugins. Private to hal/src.
  *
  * The lifetime rule, for blocks, streams, events, modules and all other objects of a device: an object of the parent of
  * a forked process, or of a closed registry, is released without a call of the driver. Any other use of it fails with

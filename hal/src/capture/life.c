@@ -1,4 +1,4 @@
-/* Begins and ends recordings, and destroys programs. */
+/* life.c: begins and ends recordings, and destroys programs. */
 #include <stdio.h>
 #include <string.h>
 

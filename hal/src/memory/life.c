@@ -1,4 +1,4 @@
-/* Creates and destroys an allocator and its pools, and empties its cache. */
+/* life.c: creates and destroys an allocator and its pools, and empties its cache. */
 #include "memory/ipc.h"
 #include "memory/pool.h"
 
