@@ -1,4 +1,4 @@
-"""What the guides say of collectives is so: functions and cases are all named, listings exist."""
+"""The statements of the guides about collectives: all functions and cases are named, and listings exist."""
 
 import re
 from pathlib import Path
