@@ -75,7 +75,7 @@ PYTEST = $(AS_PROCESSOR) TORCH_BACKEND_TEST_PYTHONS=$(OTHER_PYTHONS) OMP_NUM_THR
   $(VENV)/bin/pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder test/python
 
 # Each purpose (requirements/*.txt, the second column of system-packages.txt) is installed when a target first needs it.
-$(STAMPS)/system $(STAMPS)/system-test $(STAMPS)/system-docs $(STAMPS)/system-integrations $(STAMPS)/system-wheel: system-packages.txt third_party/install-system-packages.sh
+$(STAMPS)/system $(STAMPS)/system-test $(STAMPS)/system-docs $(STAMPS)/system-integrations $(STAMPS)/system-wheel $(STAMPS)/system-browser: system-packages.txt third_party/install-system-packages.sh
 	@third_party/install-system-packages.sh $(LOGS)/$(@F).log $(patsubst system-%,%,$(filter system-%,$(@F)))
 	@mkdir -p $(STAMPS) && touch $@
 
@@ -162,7 +162,7 @@ test-wheel:
 
 # The tests that take minutes, forks, ends and failures two hundred times under load, the Python tests on memory that the host cannot touch with other random numbers, and the operator database with all dtypes,
 # modes and samples, and the operators in C on OpenCL in both forms of the kernels, of which `make test` runs a fast part.
-test-full: test $(STAMPS)/install
+test-full: test $(STAMPS)/install $(STAMPS)/system-browser
 	ctest --test-dir build/release --output-on-failure -j $(JOBS) -L slow
 	$(VENV)/bin/pytest -q -m slow test/python
 	TORCH_BACKEND_TEST_SEED=random HAL_FAKE_PROTECT=1 $(PYTEST) --deselect test/python/operators/test_opinfo.py::test_every_entry_has_the_cpus_result

@@ -1,4 +1,4 @@
-"""Fails when a public function of the headers has no sentence, or a sentence went to the wrong name: reads doxygen's XML."""
+"""Fails when a public function of the headers has no description, or the description of another name: reads doxygen's XML."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def undocumented(xml: Path):
-    """Gives (number of functions, names without a description)."""
+    """Returns (number of functions, names without a description)."""
     functions, missing = 0, []
     for path in sorted(xml.glob("*.xml")):
         for compound in ElementTree.parse(path).getroot().iter("compounddef"):
@@ -26,13 +26,13 @@ def undocumented(xml: Path):
 
 
 def misplaced(xml: Path):
-    """Gives the names with a comment that stood behind something else: doxygen leaves the `<` of the filter's mark in it."""
+    """Returns the names whose comment follows something else: doxygen leaves the `<` of the filter's mark in it."""
     return [member.findtext("name") for path in sorted(xml.glob("*.xml")) for member in ElementTree.parse(path).getroot().iter("memberdef")
             if any("".join(member.find(tag).itertext()).lstrip().startswith("<") for tag in ("briefdescription", "detaileddescription"))]  # fmt: skip
 
 
 def main() -> int:
-    """Prints what lacks a sentence and how many functions there are."""
+    """Prints what lacks a description and how many functions there are."""
     wrong = False
     for folder in sys.argv[1:]:
         functions, missing = undocumented(Path(folder))

@@ -1,4 +1,4 @@
-"""Makes doxygen see the headers' ordinary comments: before a declaration, behind it or its opening brace, and at the top of a file.
+"""Makes doxygen see the headers' ordinary comments: before a declaration, after it or its opening brace, and at the top of a file.
 
 The headers are written for people who read them; this filter, which doxygen runs on each file, turns `/* ... */` and `// ...`
 into the comments that doxygen reads, on the way.
@@ -24,13 +24,13 @@ def _replace(match: re.Match) -> str:
     if text.lstrip().startswith("----") or _DIRECTIVE.match(before):
         return match[0]
     body = _protected(text)
-    if before.rstrip().endswith("{"):  # about the type that is opened; doxygen would give it to the first member
+    if before.rstrip().endswith("{"):  # about the type that is opened; doxygen would assign it to the first member
         return f"/**{body}*/ {before}"
     return f"{before}/**<{body}*/" if before.strip() else f"{before}/**{body}*/"
 
 
 def filtered(source: str, name: str) -> str:
-    """Gives the header as doxygen shall see it; the line numbers stay."""
+    """Returns the header as doxygen shall see it; the line numbers stay."""
     first = re.match(r"/\*(.*?)\*/", source, re.S)
     if not first:
         return _COMMENT.sub(_replace, source)

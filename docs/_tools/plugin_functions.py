@@ -35,7 +35,7 @@ _OP = re.compile(
 
 
 def functions(source: str):
-    """Gives the functions in the order of the list."""
+    """Returns the functions in the order of the list."""
     headings = [(match.start(), match["title"]) for match in _SECTION.finditer(source)]
     result = []
     for match in _OP.finditer(source):
@@ -47,11 +47,11 @@ def functions(source: str):
 
 
 def page(found) -> str:
-    """Gives the page as Markdown."""
+    """Returns the page as Markdown."""
     lines = ["# The functions of a plugin", "",
-             f"{len(found)} functions, of which {sum(f.kind == 'M' for f in found)} are mandatory. A group is whole or absent: who provides "
-             "one function of it provides all those marked `group`. What is not used yet no part of the host calls so far: writing it gains "
-             "nothing today.", "",
+             f"{len(found)} functions, of which {sum(f.kind == 'M' for f in found)} are mandatory. A group is complete or absent: a plugin "
+             "with one function of it must have all those marked `group`. No part of the host calls functions that are not used yet: leave "
+             "them out.", "",
              "| function | mandatory | group | since | |", "|---|---|---|---|---|"]  # fmt: skip
     for f in found:
         group = "" if f.group == "NONE" else f.group.lower() + {"REQUIRED": " (group)", "COMPANION": " (with it)"}.get(f.need, "")

@@ -19,7 +19,7 @@
 enum { RANKS = 2, VALUES = 64 };
 static const int64_t timeout_ns = INT64_C(30) * 1000000000;
 
-/* ---- the store: values under keys, in memory that both processes share. Programs on several hosts use a server ---- */
+/* ---- the store: values under keys, in shared memory. Programs on several hosts use a server ---- */
 
 typedef struct value_s {
   atomic_int is_written;
@@ -38,7 +38,7 @@ static hal_status_t store_set(void *context, const char *key, const void *value,
   store_t *const store = context;
   const int index = atomic_fetch_add(&store->count, 1);
   if (index >= VALUES || size > sizeof store->values[0].bytes || strlen(key) >= sizeof store->values[0].key)
-    return hal_error_set(HAL_UNAVAILABLE, "the store is full: no room for %zu bytes under %s", size, key);
+    return hal_error_set(HAL_UNAVAILABLE, "the store is full: cannot store %zu bytes under %s", size, key);
   strcpy(store->values[index].key, key);
   memcpy(store->values[index].bytes, value, size);
   store->values[index].size = size;
@@ -75,7 +75,7 @@ static hal_status_t connect_ranks(store_t *shared, int rank, hal_comm_t **out_co
   return status;
 }
 
-/* In place: every rank gives its numbers and finds the sums there. */
+/* In place: every rank passes its numbers and receives the sums. */
 static hal_status_t sum(hal_comm_t *comm, float *numbers, int64_t count, hal_block_t *block) {
   void *const device = hal_memory_block_address(block);
   const size_t bytes = (size_t)count * sizeof *numbers;

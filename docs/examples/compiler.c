@@ -2,8 +2,9 @@
  *
  *   compiler [<plugin name or path>]      default: fake
  *
- * It lowers negations of whole float32 vectors, and executes a run of them as one pass on the host, in the order of the stream; a real one would make code of the device. It needs a device whose memory
- * the host may read. Exit status: 0 the results are right. */
+ * It lowers negations of whole float32 vectors, and executes a sequence of them as one pass on the host, in the order
+ * of the stream. A real compiler generates code for the device. It needs a device whose memory the host may read. Exit
+ * status: 0 the results are right. */
 #include <hal/hal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +28,7 @@ static int32_t accepts(void *state, uint32_t op, const char *name, const hal_op_
          call->results[0]->sizes[0] == COUNT;
 }
 
-/* SSA says what a chain is: each node reads the value that the one before made. */
+/* In SSA form a chain is: each node reads the value that the previous node made. */
 static hal_status_t compile(void *state, const hal_ir_t *ir, void **out_program) {
   (void)state;
   for (uint32_t n = 0; n < ir->node_count; n++) {
@@ -35,7 +36,7 @@ static hal_status_t compile(void *state, const hal_ir_t *ir, void **out_program)
     if (!node->writes[0].whole || node->reads[0].offset) return HAL_UNIMPLEMENTED;
     if (n && node->reads[0].value != hal_ir_node(ir, n - 1)->writes[0].value) return HAL_UNIMPLEMENTED;
     if (n + 1 < ir->node_count && hal_ir_buffer(ir, node->writes[0].buffer)->flags & HAL_IR_OUTPUT)
-      return HAL_UNIMPLEMENTED; /* somebody may read it */
+      return HAL_UNIMPLEMENTED; /* it may be read later */
   }
   chain_t *const chain = malloc(sizeof *chain);
   if (!chain) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "no memory for a chain");
@@ -89,7 +90,7 @@ static hal_status_t queue_neg(const hal_block_t *operand, const hal_block_t *res
   return hal_op_run(0, neg, NULL, &call);
 }
 
-/* Three negations, of which the memory of the first two results is given back: the compiler sees that nobody can read them. */
+/* Three negations. The memory of the first two results is freed: the compiler sees that they are dead. */
 static hal_status_t negate_thrice(hal_block_t *const vector[4]) {
   hal_lazy_t *lazy;
   HAL_RETURN_IF_ERROR(hal_lazy_begin(NULL, NULL, &lazy));

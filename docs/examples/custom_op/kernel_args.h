@@ -1,5 +1,5 @@
-/* kernel_args.h: the arguments of the kernels of rms_norm.pk and swish.pk, said once for the kernels and for ops.c, which launches
- * them (pk_args.h). */
+/* kernel_args.h: the arguments of the kernels of rms_norm.pk and swish.pk, defined once for the kernels and for
+ * ops.c, which launches them (pk_args.h). */
 #ifndef KERNEL_ARGS_H_
 #define KERNEL_ARGS_H_
 

@@ -9,7 +9,7 @@ import torch_backend
 
 
 class Block(torch.nn.Module):
-    """A gated layer behind a normalisation."""
+    """A normalization, followed by a gated layer."""
 
     def __init__(self, size):
         super().__init__()
@@ -22,7 +22,7 @@ class Block(torch.nn.Module):
 
 
 def train(device, steps=20, compiler=None):
-    """Gives the loss of each step; the operators' references compute on the CPU."""
+    """Returns the loss of each step. On the CPU, the references of the operators compute."""
     torch.manual_seed(0)
     model, x, wanted = Block(16).to(device), torch.randn(32, 16).to(device), torch.randn(32, 16).to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.3)

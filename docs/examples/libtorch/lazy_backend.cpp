@@ -1,5 +1,6 @@
-// A vendor's compiler for lazy programs, in C++: it lowers add, multiply and negate of float32 vectors to a list of steps, and executes that on the host, in the order of the stream.
-// A real one would make code of the device here. It needs a device whose memory the host may read, such as `fake`.
+// A vendor's compiler for lazy programs, in C++. It lowers add, multiply and negate of float32 vectors to a list of
+// steps, and executes the list on the host, in the order of the stream. A real compiler generates code for the device.
+// It needs a device whose memory the host may read, such as `fake`.
 #include <ATen/ATen.h>
 #include <hal/lazy.h>
 #include <hal/status.h>

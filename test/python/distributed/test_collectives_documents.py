@@ -1,49 +1,10 @@
-"""The guides' statements about collectives are correct: messages are those of the sources, all functions and cases are
-named, listings exist."""
+"""The statements of the guides about collectives: all functions and cases are named, and listings exist."""
 
 import re
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[3]
 LIBRARY = (ROOT / "docs/collectives-library.md").read_text()
-FOLDERS = ("hal/src/comm", "csrc/distributed", "csrc/python", "torch_backend/src/torch_backend/distributed")
-GAP = "…"
-
-
-def messages():
-    """Returns the text of the sources, where each value within a message is a gap."""
-    files = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*")) if path.suffix in (".c", ".cpp", ".py")]
-    text = "\n".join(path.read_text() for path in files)
-    text = re.sub(r'"\s*\n\s*f?"', "", text)  # literals that follow one another
-    text = re.sub(r'",[^";]*?,\s*"|" \+ [^";]*? \+\s*"', GAP, text)  # C++: "text ", value, " text"
-    text = re.sub(r"%(?:\.\*s|\.?\d*(?:ll|z)?[a-z])", GAP, text)  # printf
-    return re.sub(r"\{[^{}\n]*\}", GAP, text)  # f-strings
-
-
-def symptoms():
-    """Returns the quoted messages of the table, each in pieces that stand between its gaps."""
-    section = re.search(r"^## Troubleshooting\n(.*?)^## ", (ROOT / "docs/distributed.md").read_text(), re.S | re.M)[1]
-    rows = [line.split(" | ")[0].lstrip("| ") for line in section.splitlines() if line.startswith("| ")]
-    return [quoted for row in rows for quoted in re.findall(r"`([^`]*)`", row)]
-
-
-def test_the_table_has_many_rows_and_a_wrong_quote_is_found():
-    assert len(symptoms()) > 15
-    assert not is_said("rank … of … did not join the party within … s", messages())
-
-
-def is_said(quoted, text):
-    """Whether the pieces of a message stand in this order on one line of the sources; a piece may follow a value that
-    the guide leaves out."""
-    pieces = [re.escape(piece.strip()) for piece in quoted.split(GAP) if piece.strip(" :;,")]
-    return re.search("[^\n]{0,160}?".join(pieces), text) is not None
-
-
-@pytest.mark.parametrize("quoted", symptoms())
-def test_quoted_message_is_one_of_the_sources(quoted):
-    assert is_said(quoted, messages()), quoted
 
 
 def test_every_function_of_the_group_is_in_the_guide():

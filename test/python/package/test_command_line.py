@@ -150,7 +150,7 @@ def test_coverage_needs_a_plugin():
 def test_doctor_knows_every_setting_of_the_documents(build_plugin):
     """Also the settings of an active plugin, HAL_<NAME>_*."""
     text = (Path(__file__).resolve().parents[3] / "docs/settings.md").read_text()
-    known = set(re.findall(r"^\| `((?:HAL|TORCH_BACKEND)[A-Z_]*)`", text, re.M))
+    known = set(re.findall(r"^- `((?:HAL|TORCH_BACKEND)[A-Z_]*)`", text, re.M))
     assert len(known) >= 10
     from torch_backend.cli import doctor
 

@@ -26,9 +26,9 @@ def build(source, folder):
     return folder
 
 
-def run(program, **settings):
+def run(program, *arguments, text="", **settings):
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("HAL_", "TORCH_BACKEND"))}
-    return subprocess.run([program], env={**environment, **settings}, capture_output=True, text=True, timeout=300)
+    return subprocess.run([program, *arguments], input=text, env={**environment, **settings}, capture_output=True, text=True, timeout=300)
 
 
 @pytest.fixture(scope="module")
@@ -193,3 +193,17 @@ def test_headers_of_another_torch_are_refused_by_the_compiler(other_torch, tmp_p
     done = subprocess.run(["c++", "-fsyntax-only", f"-I{headers}", f"-I{other_torch / 'include'}", tmp_path / "program.cpp"],
                           capture_output=True, text=True)  # fmt: skip
     assert done.returncode != 0 and f"is built for torch {MINOR}, and the headers are another torch's" in done.stderr
+
+
+def test_the_parts_of_the_api_that_the_page_explains(example):
+    done = run(example.parent / "tour")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [line.partition(":")[0] for line in done.stdout.splitlines()] == ["errors", "streams", "events", "memory", "memory", "random"]
+    assert "streams: 2000" in done.stdout and "random: equal" in done.stdout
+
+
+def test_the_service_of_the_tutorial(example):
+    replies = [run(example.parent / "service", "fake", threads, text="1 2 3 4\n0 0 0 0\n" * 20) for threads in ("1", "4")]
+    assert all(done.returncode == 0 for done in replies), replies[0].stderr + replies[1].stderr
+    assert replies[0].stdout == replies[1].stdout and len(replies[0].stdout.splitlines()) == 40
+    assert set(replies[0].stdout.splitlines()[1::2]) == {"0"}

@@ -56,3 +56,12 @@ def test_the_demo_is_content_with_a_right_plugin_of_five_functions(tmp_path, bui
     summary = json.loads(done.stdout[done.stdout.index("{") :])
     assert summary["parameter_device"] == "five:0" and not summary["has_kernels"] and summary["native_share"] < 0.6
     assert summary["accuracy"] >= 0.93 and summary["loss_difference"] <= 1e-4
+
+
+def test_the_smoothed_curve_is_an_unbiased_moving_average():
+    from torch_backend import demo
+
+    assert demo.smoothed([3.0] * 10) == pytest.approx([3.0] * 10)
+    noisy = [1.0 + (-1) ** step for step in range(200)]
+    assert max(abs(value - 1.0) for value in demo.smoothed(noisy)[100:]) < 0.06
+    assert demo.smoothed([]) == []

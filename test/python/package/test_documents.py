@@ -44,6 +44,12 @@ def test_documents_name_existing_files():
                 assert file.exists(), f"{document.name} links {target}"
 
 
+def test_the_map_of_pytorchs_guide_names_existing_files():
+    named = re.findall(r"`((?:csrc|hal|torch_backend|codegen)(?:/[\w./]+)?)`", (ROOT / "docs/accelerator-guide.md").read_text())
+    assert len(named) > 15
+    assert [path for path in named if not (ROOT / path).exists() and not (ROOT / "torch_backend/src" / path).exists()] == []
+
+
 def test_documents_name_existing_make_targets():
     makefile = (ROOT / "Makefile").read_text()
     for document in DOCUMENTS:

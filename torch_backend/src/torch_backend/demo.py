@@ -122,16 +122,26 @@ def largest_difference(ours: list, theirs: list) -> float:
     return max(abs(a - b) / max(abs(b), 1e-12) for a, b in pairs)
 
 
+def smoothed(losses: list, weight: float = 0.9) -> list:
+    """Returns the exponential moving average of a loss curve, corrected for its start."""
+    average, result = 0.0, []
+    for step, loss in enumerate(losses, 1):
+        average = weight * average + (1 - weight) * loss
+        result.append(average / (1 - weight**step))
+    return result
+
+
 def plot(runs, path: str) -> None:
-    """Writes the loss curves as a picture."""
+    """Writes the loss curves as a picture: smoothed ones, and the raw ones next to them in a light color."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(figsize=(8, 4.5))
-    for run, style in zip(runs, ("-", "--")):
-        axes.plot(run.losses, style, label=f"{run.device}: test accuracy {run.accuracy:.3f}", linewidth=1.2)
+    for run, style, color in zip(runs, ("-", "--"), ("#2a6f97", "#c1121f")):
+        axes.plot(run.losses, style, color=color, linewidth=0.6, alpha=0.35)
+        axes.plot(smoothed(run.losses), style, color=color, linewidth=1.6, label=f"{run.device}: test accuracy {run.accuracy:.3f}")
     axes.set(xlabel="step", ylabel="training loss", yscale="log", title="Handwritten digits, same initial weights")
     axes.legend()
     figure.tight_layout()
