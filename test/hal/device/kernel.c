@@ -76,7 +76,7 @@ Test(kernel, a_bad_geometry_is_refused) {
   assert_fails(hal_kernel_launch(hold, NULL, &launch), HAL_INVALID_ARGUMENT,
                "attribute_count is 2, and attributes is NULL");
   launch.struct_size = 8;
-  assert_fails(hal_kernel_launch(hold, NULL, &launch), HAL_INCOMPATIBLE, "a launch of 8 bytes");
+  assert_fails(hal_kernel_launch(hold, NULL, &launch), HAL_INCOMPATIBLE, "struct_size of the launch is 8");
   hal_module_unload(module);
 }
 
