@@ -125,7 +125,8 @@ Test(layer_graph, invalid_results_are_errors_of_the_plugin) {
   assert_ok(hal_call_virtual_create(plugin, 0, 4096, HAL_HANDLE_FILE, &physical));
   assert_ok(hal_call_capture_begin(plugin, stream, HAL_CAPTURE_GLOBAL, 0));
   assert_fault("capture_answer", hal_call_capture_status(plugin, stream, &status, &id), "capture_status", "state 9");
-  assert_fault("forgets_capture", hal_call_capture_status(plugin, stream, &status, &id), "capture_status", "does not report the capture");
+  assert_fault("forgets_capture", hal_call_capture_status(plugin, stream, &status, &id), "capture_status",
+               "does not report the capture");
   assert_fault("another_handle", hal_call_virtual_export(plugin, 0, physical, HAL_HANDLE_FILE, &handle),
                "virtual_export", "a handle of kind 0 for the requested kind 1");
   assert_fault("empty_module", hal_call_module_export(plugin, module, NULL, 0, &size), "module_export", "0 bytes");

@@ -117,7 +117,8 @@ Test(layer_validate, ranges_that_leave_their_allocation_are_misuse) {
   assert_misuse(hal_call_memory_copy(plugin, stream, (char *)memory + 4, 0, memory, 0, 8), "memory_copy", "overlap");
   assert_misuse(hal_call_memory_copy(plugin, stream, host, HAL_HOST, memory_1, 0, 8), "memory_copy",
                 "is memory of device 1 and not of device 0");
-  assert_misuse(hal_call_memory_fill(plugin, stream, 0, memory, &pattern, 3, 9), "memory_fill", "invalid pattern of 3 bytes");
+  assert_misuse(hal_call_memory_fill(plugin, stream, 0, memory, &pattern, 3, 9), "memory_fill",
+                "invalid pattern of 3 bytes");
   assert_misuse(hal_call_memory_fill(plugin, stream, 0, memory, &pattern, 4, 9), "memory_fill", "not a multiple");
   assert_misuse(hal_call_memory_alloc(plugin, 0, 0, 0, &memory), "memory_alloc", "size is 0");
   const hal_random_t random = {
