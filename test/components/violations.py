@@ -98,7 +98,7 @@ def questions_of_the_queue(root, compiler):
     write(root, "hal/src/memory/copy.c", "int f(void) { return stream->queue != &stream->direct.queue; }\n")
     write(root, "hal/src/memory/event.c", "int f(void) { return queue->calls == table; }\n")
     write(root, "hal/src/memory/pending.c", "int f(void) { return use->stream->direct.handle ? 1 : 0; }\n")
-    write(root, "hal/src/memory/life.c", "int f(void) { return queue->calls->is_recording(queue); }\n")
+    write(root, "hal/src/memory/close.c", "int f(void) { return queue->calls->is_recording(queue); }\n")
     write(root, "hal/src/op/kernel.c", "int f(void) { return hal_stream_queue(stream) == other; }\n")
     write(root, "hal/src/fusion/fuse.c", "int f(void) { return queue->calls == table; }\n")
     write(root, "hal/src/device/event.c", "int f(void) { return hal_lazy_of_stream(stream) != 0; }\n")

@@ -164,7 +164,7 @@ static hal_status_t check_handle(const hal_layer_call_t *call, hal_validate_t *v
   if (hal_live_is_dead(&validate->lives, kind, handle))
     return hal_validate_misuse(call, "%s %p was destroyed by %s before; destroy a %s once, after its last use",
                                argument->name, (void *)handle, hal_live_end_op(kind), text);
-  return hal_validate_misuse(call, "%s %p is not a %s of this plugin; pass one from its %s", argument->name,
+  return hal_validate_misuse(call, "%s %p is not a live %s of this plugin; pass one from its %s", argument->name,
                              (void *)handle, text, maker);
 }
 

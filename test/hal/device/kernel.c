@@ -70,14 +70,13 @@ Test(kernel, a_bad_geometry_is_refused) {
   assert_fails(hal_kernel_launch(hold, NULL, &launch), HAL_INVALID_ARGUMENT, "dimension 1 has grid 1 and block 0");
   launch.block[1] = 1;
   launch.arg_count = 1;
-  assert_fails(hal_kernel_launch(hold, NULL, &launch), HAL_INVALID_ARGUMENT,
-               "1 arguments are announced and none given");
+  assert_fails(hal_kernel_launch(hold, NULL, &launch), HAL_INVALID_ARGUMENT, "argument_count is 1, and args is NULL");
   launch.arg_count = 0;
   launch.attribute_count = 2;
   assert_fails(hal_kernel_launch(hold, NULL, &launch), HAL_INVALID_ARGUMENT,
-               "2 attributes are announced and none given");
+               "attribute_count is 2, and attributes is NULL");
   launch.struct_size = 8;
-  assert_fails(hal_kernel_launch(hold, NULL, &launch), HAL_INCOMPATIBLE, "a launch of 8 bytes");
+  assert_fails(hal_kernel_launch(hold, NULL, &launch), HAL_INCOMPATIBLE, "struct_size of the launch is 8");
   hal_module_unload(module);
 }
 

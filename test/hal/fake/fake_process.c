@@ -23,7 +23,7 @@ Test(fake_process, bad_settings_are_named_with_value_and_cure) {
     cr_assert_not_null(strstr(fake_message, "set it to"), "%s", fake_message);
     unsetenv(bad[i][0]);
   }
-  must_fail(fake_api.init("colour=red"), HAL_INVALID_ARGUMENT, "colour=red");
+  must_fail(fake_api.init("color=red"), HAL_INVALID_ARGUMENT, "color=red");
   must(fake_api.init(""));
 }
 

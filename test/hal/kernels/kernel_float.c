@@ -1,6 +1,6 @@
 /* kernel_float.c: the float32 functions of hal/kernels/pk_float.h, pk_angle.h and pk_single.h at every 997th float
- * of the whole range, in each instruction set, compared with functions of the C library in double precision. It also tests which
- * bits must be equal. */
+ * of the whole range, in each instruction set, compared with functions of the C library in double precision. It also
+ * tests which bits must be equal. */
 #include <criterion/criterion.h>
 #include <float.h>
 #include <math.h>

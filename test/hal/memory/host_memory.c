@@ -238,7 +238,7 @@ Test(host_memory, wrong_frees_are_refused_and_free_nothing) {
   char local = 0;
   cr_assert_eq(double_open(1, 0), HAL_OK);
   char *a = take(4096), *b = take(4096);
-  expect_misuse(hal_host_free(a + 64), HAL_INVALID_ARGUMENT, "lies 64 bytes inside");
+  expect_misuse(hal_host_free(a + 64), HAL_INVALID_ARGUMENT, "is 64 bytes inside");
   expect_misuse(hal_host_free(&local), HAL_INVALID_ARGUMENT, "not memory of hal_host_allocate");
   give(a);
   expect_misuse(hal_host_free(a), HAL_INVALID_ARGUMENT, "freed before");

@@ -233,7 +233,7 @@ Test(op_define, bad_definitions_and_calls_are_refused) {
   assert_fails(define("test::once", own, &op), HAL_FAILED_PRECONDITION, "test::once");
   assert_fails(run(0, op + 1), HAL_INVALID_ARGUMENT, "operator number");
   hal_op_call_t call = {.struct_size = sizeof call};
-  assert_fails(hal_op_run(0, op, NULL, &call), HAL_INVALID_ARGUMENT, "test::once: 0 arguments were given");
+  assert_fails(hal_op_run(0, op, NULL, &call), HAL_INVALID_ARGUMENT, "test::once: the call has 0 arguments");
   assert_fails(hal_op_run(0, op, NULL, NULL), HAL_INVALID_ARGUMENT, "test::once");
   hal_stream_t *stream = NULL;
   assert_ok(hal_stream_default(second(), &stream));

@@ -141,9 +141,10 @@ Test(op_own, further_arguments_are_for_the_plugin) {
     assert_ok(hal_op_run_own(0, op, NULL, &call));
     cr_assert_eq(*memory, (float)call.arg_count);
   }
-  assert_fails(hal_op_run_own(0, op, NULL, &call), HAL_INVALID_ARGUMENT, "6 arguments were given, the operator has 5");
+  assert_fails(hal_op_run_own(0, op, NULL, &call), HAL_INVALID_ARGUMENT,
+               "the call has 6 arguments, the operator has 5");
   call.arg_count = 3;
-  assert_fails(hal_op_run_own(0, op, NULL, &call), HAL_INVALID_ARGUMENT, "3 arguments were given");
+  assert_fails(hal_op_run_own(0, op, NULL, &call), HAL_INVALID_ARGUMENT, "the call has 3 arguments");
 }
 
 Test(op_own, portable_dtypes_are_those_of_kernels_alone) {
@@ -188,7 +189,7 @@ Test(op_own, operators_without_an_implementation_have_no_verdict) {
   assert_ok(hal_op_query(0, op, &call, &told));
   cr_assert_eq(told, HAL_VERDICT_NONE);
   call.arg_count = 1;
-  assert_fails(hal_op_query(0, op, &call, &told), HAL_INVALID_ARGUMENT, "1 arguments were given");
+  assert_fails(hal_op_query(0, op, &call, &told), HAL_INVALID_ARGUMENT, "the call has 1 arguments");
 }
 
 Test(op_own, scratch_memory_is_given_during_the_call_and_taken_back_after_it) {

@@ -74,7 +74,8 @@ Test(layer_graph, wrong_descriptions_are_misuse) {
   launch = launch_of(NULL, 0);
   launch.struct_size = sizeof launch;
   launch.attribute_count = 1;
-  assert_misuse(hal_call_kernel_launch(plugin, kernel, stream, &launch), "kernel_launch", "1 attributes are announced");
+  assert_misuse(hal_call_kernel_launch(plugin, kernel, stream, &launch), "kernel_launch",
+                "attribute_count is 1 and attributes is NULL");
   assert_misuse(hal_call_kernel_info(plugin, kernel, 0, 0, &info), "kernel_info", "block_threads is 0");
   assert_misuse(hal_call_module_export(plugin, module, NULL, 8, &size), "module_export", "data is NULL for 8 bytes");
   assert_misuse(hal_call_virtual_access(plugin, 0, memory, 4096, 1, 7), "virtual_access", "access is 7");
@@ -124,9 +125,10 @@ Test(layer_graph, invalid_results_are_errors_of_the_plugin) {
   assert_ok(hal_call_virtual_create(plugin, 0, 4096, HAL_HANDLE_FILE, &physical));
   assert_ok(hal_call_capture_begin(plugin, stream, HAL_CAPTURE_GLOBAL, 0));
   assert_fault("capture_answer", hal_call_capture_status(plugin, stream, &status, &id), "capture_status", "state 9");
-  assert_fault("forgets_capture", hal_call_capture_status(plugin, stream, &status, &id), "capture_status", "forgot");
+  assert_fault("forgets_capture", hal_call_capture_status(plugin, stream, &status, &id), "capture_status",
+               "does not report the capture");
   assert_fault("another_handle", hal_call_virtual_export(plugin, 0, physical, HAL_HANDLE_FILE, &handle),
-               "virtual_export", "a handle of kind 0 where 1");
+               "virtual_export", "a handle of kind 0 for the requested kind 1");
   assert_fault("empty_module", hal_call_module_export(plugin, module, NULL, 0, &size), "module_export", "0 bytes");
   assert_fault("error_is_ok", hal_call_stream_error(plugin, stream, &error), "stream_error", "with status OK");
   assert_fault("error_without_end", hal_call_stream_error(plugin, stream, &error), "stream_error", "has no NUL");

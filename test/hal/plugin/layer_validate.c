@@ -109,20 +109,21 @@ Test(layer_validate, ranges_that_leave_their_allocation_are_misuse) {
   const uint32_t pattern = 1;
   make_all();
   assert_misuse(hal_call_memory_copy(plugin, stream, memory, 0, host, HAL_HOST, 4097), "memory_copy",
-                "ends 1 bytes behind the allocation of 4096 bytes");
+                "ends 1 bytes past the allocation of 4096 bytes");
   assert_misuse(hal_call_memory_fill(plugin, stream, 0, (char *)memory + 4, &pattern, 4, 4096), "memory_fill",
-                "ends 4 bytes behind");
+                "ends 4 bytes past");
   assert_misuse(hal_call_memory_copy(plugin, stream, NULL, 0, host, HAL_HOST, 4), "memory_copy",
                 "dst is NULL for 4 bytes");
   assert_misuse(hal_call_memory_copy(plugin, stream, (char *)memory + 4, 0, memory, 0, 8), "memory_copy", "overlap");
   assert_misuse(hal_call_memory_copy(plugin, stream, host, HAL_HOST, memory_1, 0, 8), "memory_copy",
                 "is memory of device 1 and not of device 0");
-  assert_misuse(hal_call_memory_fill(plugin, stream, 0, memory, &pattern, 3, 9), "memory_fill", "a pattern of 3 bytes");
+  assert_misuse(hal_call_memory_fill(plugin, stream, 0, memory, &pattern, 3, 9), "memory_fill",
+                "invalid pattern of 3 bytes");
   assert_misuse(hal_call_memory_fill(plugin, stream, 0, memory, &pattern, 4, 9), "memory_fill", "not a multiple");
   assert_misuse(hal_call_memory_alloc(plugin, 0, 0, 0, &memory), "memory_alloc", "size is 0");
   const hal_random_t random = {
       .struct_size = HAL_STRUCT_SIZE(hal_random_t, p1), .dst = memory, .count = 2000, .dtype = HAL_FLOAT32};
-  assert_misuse(hal_call_random_fill(plugin, stream, &random), "random_fill", "ends 3904 bytes behind");
+  assert_misuse(hal_call_random_fill(plugin, stream, &random), "random_fill", "ends 3904 bytes past");
 }
 
 Test(layer_validate, destroyed_and_foreign_handles_are_misuse) {
@@ -134,7 +135,7 @@ Test(layer_validate, destroyed_and_foreign_handles_are_misuse) {
   assert_ok(hal_call_event_destroy(plugin, event));
   assert_misuse(hal_call_event_destroy(plugin, event), "event_destroy", "was destroyed by event_destroy before");
   assert_misuse(hal_call_event_query(plugin, (hal_plugin_event_t *)(void *)host), "event_query",
-                "is no event of this plugin");
+                "is not a live event of this plugin");
   assert_ok(hal_call_module_unload(plugin, module));
   const hal_launch_t launch = launch_of(NULL, 0);
   assert_misuse(hal_call_kernel_launch(plugin, kernel, NULL, &launch), "kernel_launch",
@@ -164,7 +165,8 @@ Test(layer_validate, wrong_launches_are_misuse) {
   launch.block[1] = 0;
   assert_misuse(hal_call_kernel_launch(plugin, kernel, stream, &launch), "kernel_launch", "block 1 x 0 x 1");
   launch = launch_of(NULL, 2);
-  assert_misuse(hal_call_kernel_launch(plugin, kernel, stream, &launch), "kernel_launch", "2 arguments are announced");
+  assert_misuse(hal_call_kernel_launch(plugin, kernel, stream, &launch), "kernel_launch",
+                "argument_count is 2 and args is NULL");
   const struct {
     hal_arg_t arg;
     const char *text;
@@ -201,7 +203,7 @@ Test(layer_validate, calls_outside_init_and_shutdown_are_misuse) {
 Test(layer_validate, what_is_alive_at_shutdown_is_reported_by_kind) {
   make_all();
   hal_registry_close();
-  static const char *const wanted[] = {"2 of the kind 'device memory' were not given back by memory_free",
+  static const char *const wanted[] = {"2 of the kind 'device memory' were not released by memory_free",
                                        "2 of the kind 'stream'", "1 of the kind 'event'", "1 of the kind 'module'"};
   for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++)
     cr_assert_not_null(strstr(lines, wanted[i]), "'%s' lacks '%s'", lines, wanted[i]);
@@ -308,7 +310,7 @@ Test(layer_validate, rectangles_are_checked_as_copies_are) {
   copy = rectangle(memory, 0, host, HAL_HOST), copy.height = SIZE_MAX / 32;
   assert_misuse(hal_call_memory_copy_2d(plugin, stream, &copy), "memory_copy_2d", "beyond the address space");
   copy = rectangle((char *)memory + 4096 - 3 * 64 - 15, 0, host, HAL_HOST); /* a byte too far */
-  assert_misuse(hal_call_memory_copy_2d(plugin, stream, &copy), "memory_copy_2d", "ends 1 bytes behind");
+  assert_misuse(hal_call_memory_copy_2d(plugin, stream, &copy), "memory_copy_2d", "ends 1 bytes past");
   copy = rectangle(memory, 2, host, HAL_HOST);
   assert_misuse(hal_call_memory_copy_2d(plugin, stream, &copy), "memory_copy_2d", "copy->dst_device is 2");
   copy = rectangle(memory_1, 1, host, HAL_HOST);
@@ -327,7 +329,7 @@ Test(layer_validate, each_copy_of_a_batch_is_checked) {
   cr_assert_str_empty(lines);
   copies[1].size = 4096;
   assert_misuse(hal_call_memory_copy_batch(plugin, stream, copies, 2, sizeof *copies), "memory_copy_batch",
-                "ends 64 bytes behind");
+                "ends 64 bytes past");
   copies[1] = (hal_copy_t){memory, host, 8, 0, 5};
   assert_misuse(hal_call_memory_copy_batch(plugin, stream, copies, 2, sizeof *copies), "memory_copy_batch",
                 "src_device of a copy is 5");
@@ -441,7 +443,7 @@ Test(layer_validate, hints_are_checked_as_fills_are) {
   assert_ok(hal_call_memory_advise(plugin, 0, memory, 4096, HAL_ADVICE_PREFERRED, HAL_HOST));
   cr_assert_str_empty(lines);
   assert_misuse(hal_call_memory_prefetch(plugin, stream, 0, memory, 4097, 0, 0), "memory_prefetch",
-                "ends 1 bytes behind");
+                "ends 1 bytes past");
   assert_misuse(hal_call_memory_prefetch(plugin, stream_1, 0, memory, 4096, 0, 0), "memory_prefetch",
                 "both must be of one device");
   assert_misuse(hal_call_memory_prefetch(plugin, stream, 0, memory, 4096, 2, 0), "memory_prefetch",

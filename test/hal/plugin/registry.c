@@ -215,9 +215,10 @@ Test(registry, a_plugin_built_with_a_sanitizer_that_the_process_lacks_is_refused
   assert_refused(FIXTURE("sanitized"), HAL_INCOMPATIBLE, "sanitizer and this process was not");
 }
 Test(registry, half_of_the_stream_group_is_refused_naming_the_rest) {
-  assert_refused(FIXTURE("half_stream"), HAL_INCOMPATIBLE,
-                 "half of the group 'streams': it has stream_create but not device_synchronize, stream_destroy, "
-                 "stream_synchronize");
+  assert_refused(
+      FIXTURE("half_stream"), HAL_INCOMPATIBLE,
+      "implements the group 'streams' in part: it has stream_create but not device_synchronize, stream_destroy, "
+      "stream_synchronize");
 }
 Test(registry, streams_without_device_synchronize_are_refused) {
   assert_refused(FIXTURE("half_companion"), HAL_INCOMPATIBLE, "but not device_synchronize;");
@@ -241,7 +242,7 @@ Test(registry, memory_between_processes_needs_virtual_memory) {
 Test(registry, device_synchronize_may_be_provided_without_streams) { open_fixture("companion_alone"); }
 
 Test(registry, a_device_name_that_begins_with_cuda_is_refused) {
-  assert_refused(FIXTURE("name_cuda"), HAL_INCOMPATIBLE, "calls itself 'cudalike', which torch reserves");
+  assert_refused(FIXTURE("name_cuda"), HAL_INCOMPATIBLE, "has the name 'cudalike', which torch reserves");
 }
 Test(registry, a_name_of_torchs_own_is_refused) {
   assert_refused(FIXTURE("name_xpu"), HAL_INCOMPATIBLE, "'xpu', which");
@@ -256,7 +257,7 @@ Test(registry, a_name_of_private_use_is_refused) {
   assert_refused(FIXTURE("name_privateuse2"), HAL_INCOMPATIBLE, "'privateuse2', which torch reserves");
 }
 Test(registry, a_malformed_name_is_refused) {
-  assert_refused(FIXTURE("name_bad"), HAL_INCOMPATIBLE, "calls itself 'Bad-Name'");
+  assert_refused(FIXTURE("name_bad"), HAL_INCOMPATIBLE, "has the name 'Bad-Name'");
 }
 Test(registry, a_plugin_without_devices_is_refused) {
   assert_refused(FIXTURE("no_devices"), HAL_UNAVAILABLE, "no_devices found no device");
@@ -372,12 +373,12 @@ Test(registry, a_plugin_on_request_is_selected_by_the_name_of_its_file) {
   unsetenv("TORCH_BACKEND");
   link_fixtures((const char *const[]){"five", NULL}, directory);
   snprintf(from, sizeof from, "%s/libhal_on_request.so", FIXTURE_DIR); /* its device type is on_request */
-  snprintf(to, sizeof to, "%s/libhal_named.so", directory);
+  snprintf(to, sizeof to, "%s/libhal_chosen.so", directory);
   cr_assert_eq(symlink(from, to), 0);
   assert_ok(hal_registry_add_path(directory));
   assert_ok(hal_registry_open(NULL));
-  cr_assert_not_null(strstr(hal_registry_report(), "on_request is used on request only; set TORCH_BACKEND=named"), "%s",
-                     hal_registry_report());
+  cr_assert_not_null(strstr(hal_registry_report(), "on_request is used on request only; set TORCH_BACKEND=chosen"),
+                     "%s", hal_registry_report());
 }
 
 Test(registry, without_any_plugin_of_use_there_are_no_devices_and_a_list_may_follow) {

@@ -84,7 +84,7 @@ Test(trial, a_function_that_ends_the_process_is_reported_with_its_name) {
 
 Test(trial, the_message_has_the_last_output_of_a_plugin_that_crashed) {
   assert_ok(hal_registry_open(FIXTURE("last_words")));
-  assert_fails(hal_device_ensure(0), HAL_INCOMPATIBLE, "with the output \"card 7 answers nonsense\"; ");
+  assert_fails(hal_device_ensure(0), HAL_INCOMPATIBLE, "with the output \"card 7 returned garbage\"; ");
 }
 
 /* Programs that ignore their children cannot read an exit status. */

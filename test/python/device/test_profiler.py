@@ -548,7 +548,7 @@ hal = _hal.library()
 class Activity(ctypes.Structure):  # hal_profile_activity_t
     _fields_ = [("struct_size", ctypes.c_size_t), ("name", ctypes.c_char_p), ("op", ctypes.c_char_p), ("start_ns", ctypes.c_int64),
                 ("end_ns", ctypes.c_int64), ("correlation", ctypes.c_uint64), ("bytes", ctypes.c_uint64), ("stream", ctypes.c_int64),
-                ("device", ctypes.c_int32), ("kind", ctypes.c_uint32), ("direction", ctypes.c_uint32), ("answer", ctypes.c_uint32),
+                ("device", ctypes.c_int32), ("kind", ctypes.c_uint32), ("direction", ctypes.c_uint32), ("implementation", ctypes.c_uint32),
                 ("reserved", ctypes.c_uint32), ("launch", ctypes.c_uint64), ("launch_thread", ctypes.c_int64), ("launch_start_ns", ctypes.c_int64),
                 ("launch_end_ns", ctypes.c_int64)]
 x, seen = torch.ones(8, device="five"), []
@@ -556,7 +556,7 @@ x, seen = torch.ones(8, device="five"), []
 def keep(_, activity):
     a = activity.contents
     assert a.struct_size >= ctypes.sizeof(Activity) and a.start_ns <= a.end_ns  # later minors append fields
-    seen.append((a.op.decode(), a.kind, a.answer))
+    seen.append((a.op.decode(), a.kind, a.implementation))
 assert hal.hal_profile_host_op(0, b"nothing runs", 1, 2) == 0
 assert hal.hal_profile_start() == 0
 work(x)

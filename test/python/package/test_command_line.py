@@ -95,7 +95,7 @@ def test_doctor_minds_another_backend_that_takes_the_device_type(tmp_path, name,
 
 def test_doctor_knows_the_settings_of_installed_plugins_that_are_not_active(build_plugin):
     folder = str(build_plugin("five").parent)
-    done = command("doctor", TORCH_BACKEND="fake", HAL_CUDA_NVRTC="1", HAL_NPU_DEVICE="0", HAL_FIVE_COLOUR="red", HAL_PLUGIN_PATH=folder)
+    done = command("doctor", TORCH_BACKEND="fake", HAL_CUDA_NVRTC="1", HAL_NPU_DEVICE="0", HAL_FIVE_COLOR="red", HAL_PLUGIN_PATH=folder)
     assert done.returncode == 0, done.stdout
     assert "HAL_SIX_COLOUR" in command("doctor", TORCH_BACKEND="fake", HAL_SIX_COLOUR="red", HAL_PLUGIN_PATH=folder).stdout
 
@@ -156,7 +156,7 @@ def test_doctor_knows_every_setting_of_the_documents(build_plugin):
 
     assert known == set(doctor._SETTINGS)
     five = str(build_plugin("five"))
-    done = command("doctor", "--json", TORCH_BACKEND=five, HAL_FIVE_COLOUR="red", HAL_ALLOW_UNSAFE_PLUGINS="1", HAL_PLUGIN_TRIAL="5")
+    done = command("doctor", "--json", TORCH_BACKEND=five, HAL_FIVE_COLOR="red", HAL_ALLOW_UNSAFE_PLUGINS="1", HAL_PLUGIN_TRIAL="5")
     (finding,) = [finding for finding in json.loads(done.stdout) if finding["check"] == "settings"]
     assert finding["problem"] == "", finding
 

@@ -80,7 +80,7 @@ def test_ordinals_of_the_environment_are_taken(run):
     run("""
         assert xm.xrt_world_size() == 4 and xm.get_ordinal() == 3 and not xm.is_master_ordinal(local=False)
         assert xm.xla_device() == torch.device("lazy:1") and xm.is_master_ordinal() is False
-        raises(RuntimeError, "torch.distributed is not initialised", xm.all_reduce, "sum", torch.ones(1, device="lazy"))
+        raises(RuntimeError, "torch.distributed, which is not initialized", xm.all_reduce, "sum", torch.ones(1, device="lazy"))
     """, HAL_FAKE_DEVICES=2, XRT_SHARD_WORLD_SIZE=4, XRT_SHARD_ORDINAL=3)
 
 
