@@ -94,13 +94,14 @@ hal_comm_transport_t DeviceBackend::connect(const std::string &name) {
     refuse("not shared memory alone");
   }
   if (is_free || wanted == Transport::kHierarchical) {
-    const hal_status_t status =
-        make_hosts_transport(members(), program_.make_host_backend, options_->timeout, is_free, &transport);
+    const hal_status_t status = make_hosts_transport(members(), program_.make_host_backend, options_->timeout,
+                                                     is_free ? HAL_COMM_HOSTS_SHARED : 0, &transport);
     if (status == HAL_OK) return take("shared memory within hosts and Gloo between them");
     if (status != HAL_UNIMPLEMENTED || wanted == Transport::kHierarchical) check(status);
     refuse("not shared memory within hosts");
   }
-  transport = make_host_transport(program_.make_host_backend("collectives", members(), options_->timeout));
+  check(
+      make_hosts_transport(members(), program_.make_host_backend, options_->timeout, HAL_COMM_HOSTS_FLAT, &transport));
   return take("Gloo");
 }
 
@@ -211,7 +212,7 @@ c10::intrusive_ptr<DeviceWork> DeviceBackend::queue(Submission &&submission, int
   });
   uint64_t &sequence = is_pair ? pair_sequence_ : sequence_;
   auto work = c10::make_intrusive<DeviceWork>(getRank(), submission.op, device, submission.outputs, submission.finish(),
-                                              submission.blocks, hooks_);
+                                              submission.blocks || route_.blocks, hooks_);
   const LogEntry entry(submission, log_group_, getRank(), is_pair, sequence + 1, operations_, std::move(stack));
   DeviceWork::submit(work, comm, submission.calls, timeout, std::move(submission.stash), sequence + 1, entry.get());
   sequence++;

@@ -61,6 +61,7 @@ class DeviceBackend final : public c10d::Backend {
     Transport transport;
     bool compares_calls;
     bool registers_memory;  // with the plugin's library
+    bool blocks;            // wait() waits on the host
   };
 
   // Operators on CPU tensors go to the backend that `make_host_backend` makes for the use "cpu". Both backends are made at their first use.

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <deque>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -110,26 +111,51 @@ void GroupHooks::completed(const std::shared_ptr<c10d::WorkInfo> &info) {
   if (hook) call(*hook, info);
 }
 
+// A thread that runs functions in their order, until the group ends and none is left. It may end the group itself: the
+// functions hold works, which hold the group's hooks.
+struct GroupHooks::Worker {
+  std::mutex lock;
+  std::condition_variable changed;
+  std::deque<std::function<void()>> functions;  // under `lock`
+  bool is_ending = false;
+
+  // Returns an empty function at the end.
+  std::function<void()> next() {
+    std::unique_lock<std::mutex> guard(lock);
+    changed.wait(guard, [&] { return !functions.empty() || is_ending; });
+    if (functions.empty()) return {};
+    auto first = std::move(functions.front());
+    functions.pop_front();
+    return first;
+  }
+};
+
+GroupHooks::~GroupHooks() {
+  if (!worker_) return;
+  {
+    const std::lock_guard<std::mutex> guard(worker_->lock);
+    worker_->is_ending = true;
+  }
+  worker_->changed.notify_all();
+}
+
 void GroupHooks::run_later(std::function<void()> function) {
+  std::shared_ptr<Worker> worker;
   {
     const std::lock_guard<std::mutex> guard(lock_);
-    later_.push_back(std::move(function));
-    if (is_running_) return;
-    is_running_ = true;
-  }
-  std::thread([self = shared_from_this()] {
-    for (;;) {
-      std::function<void()> next;
-      {
-        const std::lock_guard<std::mutex> guard(self->lock_);
-        self->is_running_ = !self->later_.empty();
-        if (!self->is_running_) return;
-        next = std::move(self->later_.front());
-        self->later_.pop_front();
-      }
-      next();
+    if (!worker_) {
+      worker_ = std::make_shared<Worker>();
+      std::thread([worker = worker_] {
+        while (auto next = worker->next()) next();
+      }).detach();
     }
-  }).detach();
+    worker = worker_;
+  }
+  {
+    const std::lock_guard<std::mutex> guard(worker->lock);
+    worker->functions.push_back(std::move(function));
+  }
+  worker->changed.notify_all();
 }
 
 void GroupHooks::begin() {

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -15,13 +14,16 @@
 namespace torch_backend {
 
 // Any thread. No function is called while a lock is held.
-class GroupHooks : public std::enable_shared_from_this<GroupHooks> {
+class GroupHooks {
  public:
   using OnCompletion = std::function<void(std::shared_ptr<c10d::WorkInfo>)>;
   // Runs a function while the calling thread does not hold the interpreter's lock.
   using WithoutLock = std::function<void(const std::function<void()> &run)>;
 
   explicit GroupHooks(WithoutLock without) : without_lock(std::move(without)) {}
+  GroupHooks(const GroupHooks &) = delete;
+  GroupHooks &operator=(const GroupHooks &) = delete;
+  ~GroupHooks();  // functions of run_later still run
   const WithoutLock without_lock;
 
   void add_abort(int64_t id, AbortHook hook);
@@ -58,8 +60,8 @@ class GroupHooks : public std::enable_shared_from_this<GroupHooks> {
   std::map<int64_t, std::shared_ptr<CompletionHook>> completion_;
   std::shared_ptr<OnCompletion> on_completion_;
   int64_t pending_ = 0;
-  std::deque<std::function<void()>> later_;  // a thread runs them where `is_running_`
-  bool is_running_ = false;
+  struct Worker;
+  std::shared_ptr<Worker> worker_;  // of run_later, with its thread; made by its first call
   std::atomic<bool> failure_is_known_{false};
 };
 

@@ -90,17 +90,17 @@ hal_status_t connect(void *context, const char *use, int32_t rank, int32_t size,
 }  // namespace
 
 hal_status_t make_hosts_transport(const DeviceBackend::Members &members, const DeviceBackend::MakeHostBackend &make,
-                                  milliseconds timeout, bool needs_shared, hal_comm_transport_t *transport) {
+                                  milliseconds timeout, uint32_t flags, hal_comm_transport_t *transport) {
   // The store of the group is that of other groups, too, whose calls would wait for those of the transport's thread.
   auto *connection = new Connection{c10::make_intrusive<c10d::PrefixStore>("hosts", members.store->clone()), &make};
   const hal_comm_store_t store = store_table(*connection->store);
   hal_comm_hosts_t hosts{};
   hosts.struct_size = sizeof(hosts);
   hosts.store = &store;
-  hosts.name = "hosts";
+  hosts.name = (flags & HAL_COMM_HOSTS_FLAT) != 0 ? "gloo" : "hosts";
   hosts.rank = members.rank, hosts.size = members.size;
   hosts.timeout_ns = std::chrono::nanoseconds(timeout).count();
-  hosts.flags = needs_shared ? HAL_COMM_HOSTS_SHARED : 0;
+  hosts.flags = flags;
   hosts.context = connection;
   hosts.connect = connect;
   hosts.release = [](void *context) { delete static_cast<Connection *>(context); };

@@ -8,9 +8,8 @@
 namespace torch_backend {
 
 // Connects the ranks of a group, by a connection of its own to their store. Backends between hosts are made by `make`.
-// `needs_shared`: HAL_UNIMPLEMENTED where no two ranks are on one host.
+// `flags`: HAL_COMM_HOSTS_*; with HAL_COMM_HOSTS_FLAT one backend runs all collectives.
 hal_status_t make_hosts_transport(const DeviceBackend::Members &members, const DeviceBackend::MakeHostBackend &make,
-                                  std::chrono::milliseconds timeout, bool needs_shared,
-                                  hal_comm_transport_t *transport);
+                                  std::chrono::milliseconds timeout, uint32_t flags, hal_comm_transport_t *transport);
 
 }  // namespace torch_backend

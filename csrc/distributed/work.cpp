@@ -40,26 +40,18 @@ thread_local bool is_waiting = false;
 // The group of the work whose callbacks run on this thread.
 thread_local const GroupHooks *in_callback = nullptr;
 
-class InCallback {
+// Sets a variable of the thread until the end of a block.
+template <typename T>
+class Scoped {
  public:
-  explicit InCallback(const GroupHooks *group) : before_(in_callback) { in_callback = group; }
-  InCallback(const InCallback &) = delete;
-  InCallback &operator=(const InCallback &) = delete;
-  ~InCallback() { in_callback = before_; }
+  Scoped(T &place, T value) : place_(place), before_(std::exchange(place, value)) {}
+  Scoped(const Scoped &) = delete;
+  Scoped &operator=(const Scoped &) = delete;
+  ~Scoped() { place_ = before_; }
 
  private:
-  const GroupHooks *const before_;
-};
-
-class Waiting {
- public:
-  Waiting() { is_waiting = true; }
-  Waiting(const Waiting &) = delete;
-  Waiting &operator=(const Waiting &) = delete;
-  ~Waiting() { is_waiting = before_; }
-
- private:
-  const bool before_ = is_waiting;
+  T &place_;
+  const T before_;
 };
 
 // The modes of a thread that has set none.
@@ -81,6 +73,7 @@ DeviceWork::DeviceWork(int rank, c10d::OpType op, int device, TensorList outputs
       blocks_(blocks),
       outputs_(std::move(outputs)),
       finish_(std::move(finish)),
+      has_copies_(finish_ != nullptr),
       key_(next_key()),
       hooks_(std::move(hooks)) {}
 
@@ -133,7 +126,7 @@ void DeviceWork::end(std::exception_ptr error) {
     future = future_, result = result_;
   }
   ended_.notify_all();
-  const InCallback here(hooks_.get());
+  const Scoped<const GroupHooks *> here(in_callback, hooks_.get());
   if (future) complete_future(future);
   if (result) complete_result(result);
 }
@@ -262,8 +255,13 @@ float DeviceWork::getDuration() const {
 
 // ---- waiting ----
 hal_status_t DeviceWork::await(bool on_host, int64_t limit) {
-  const Waiting waiting;
+  const Scoped<bool> waiting(is_waiting, true);
   return on_host ? hal_comm_work_synchronize(stash_->work, limit) : hal_comm_work_wait(stash_->work, nullptr, limit);
+}
+
+hal_status_t DeviceWork::await_stream(hal_stream_t *stream) const {
+  const Scoped<bool> waiting(is_waiting, true);
+  return hal_comm_work_wait_stream(stash_->work, stream);
 }
 
 void DeviceWork::run() {
@@ -285,8 +283,10 @@ bool DeviceWork::wait(std::chrono::milliseconds timeout) {
   const bool on_host = blocks_ || timeout != kNoTimeout;
   const int64_t limit = timeout == kNoTimeout ? 0 : nanoseconds(timeout);
   hal_stream_t *const stream = current_stream(static_cast<c10::DeviceIndex>(device_));
+  // Copies of results are queued when the work has ended.
+  const bool ends_later = !on_host && !has_copies_;
   if (on_host || stream != waited_on_) {
-    const hal_status_t status = await(on_host, limit);
+    const hal_status_t status = ends_later ? await_stream(stream) : await(on_host, limit);
     if (status != HAL_OK) {
       const auto error = failure(status);
       if (status != HAL_NOT_READY) hooks_->failure_is_known();
@@ -296,8 +296,9 @@ bool DeviceWork::wait(std::chrono::milliseconds timeout) {
   }
   {
     std::unique_lock<std::mutex> guard(mutex_);
-    ended_.wait(guard, [&] { return has_ended_; });
+    ended_.wait(guard, [&] { return has_ended_ || ends_later; });
     if (exception_) std::rethrow_exception(exception_);
+    if (!has_ended_) return true;  // the tensors stay: the host reads and writes them in no stream's order
   }
   if (stash_->finished != nullptr)
     check_work(on_host ? hal_event_synchronize(stash_->finished) : hal_stream_wait_event(stream, stash_->finished));

@@ -32,7 +32,8 @@ struct Stash {
   bool is_free();
 };
 
-// wait() makes the current stream wait; with a timeout, and for barriers, the host waits.
+// wait() makes the current stream wait; with a timeout, and for barriers, the host waits. The host also waits for the
+// other ranks where the plugin has no semaphores of its own, unless its library runs the collectives.
 class DeviceWork final : public c10d::Work {
  public:
   // `finish` copies results to where the caller wants them, on the current stream; empty where they are there already.
@@ -68,6 +69,8 @@ class DeviceWork final : public c10d::Work {
   static void done(void *self, hal_status_t status);
   // Waits for the collectives, on the host or by the current stream.
   hal_status_t await(bool on_host, int64_t limit);
+  // Makes the stream wait for them, where it can before they have ended.
+  hal_status_t await_stream(hal_stream_t *stream) const;
   bool has_callbacks();
   void run_in_callback();
   void complete(hal_status_t status);
@@ -89,6 +92,7 @@ class DeviceWork final : public c10d::Work {
   const bool blocks_;
   TensorList outputs_;
   std::function<void()> finish_;
+  const bool has_copies_;  // finish_ was given
   std::shared_ptr<Stash> stash_ = std::make_shared<Stash>();
   FuturePtr future_, result_;        // under mutex_; nullptr: not requested
   hal_stream_t *results_ = nullptr;  // the stream of the results

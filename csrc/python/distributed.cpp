@@ -135,8 +135,9 @@ c10::intrusive_ptr<c10d::Backend> create_backend(const std::string &name, int ra
                                                  std::chrono::milliseconds timeout,
                                                  const c10::intrusive_ptr<c10d::Store> &store,
                                                  const std::string &transport, bool compares_calls,
-                                                 bool registers_memory, const std::vector<uint64_t> &global_ranks,
-                                                 bool records_stacks, py::function make_host_backend) {
+                                                 bool registers_memory, bool blocks,
+                                                 const std::vector<uint64_t> &global_ranks, bool records_stacks,
+                                                 py::function make_host_backend) {
   bind_class();
   auto make = [function = shared(std::move(make_host_backend))](
                   const std::string &use, const DeviceBackend::Members &members, std::chrono::milliseconds timeout) {
@@ -150,7 +151,7 @@ c10::intrusive_ptr<c10d::Backend> create_backend(const std::string &name, int ra
   if (records_stacks) program.stack = stack;
   return c10::make_intrusive<DeviceBackend>(
       DeviceBackend::Members{rank, size, store}, std::move(options),
-      DeviceBackend::Route{transport_of(transport), compares_calls, registers_memory}, std::move(program));
+      DeviceBackend::Route{transport_of(transport), compares_calls, registers_memory, blocks}, std::move(program));
 }
 
 }  // namespace
@@ -158,7 +159,7 @@ c10::intrusive_ptr<c10d::Backend> create_backend(const std::string &name, int ra
 void bind_distributed(py::module_ &module) {
   module.def("create_process_group_backend", &create_backend, py::arg("name"), py::arg("rank"), py::arg("size"),
              py::arg("timeout"), py::arg("store"), py::arg("transport"), py::arg("compares_calls"),
-             py::arg("registers_memory"), py::arg("global_ranks"), py::arg("records_stacks"),
+             py::arg("registers_memory"), py::arg("blocks"), py::arg("global_ranks"), py::arg("records_stacks"),
              py::arg("make_host_backend"));
   module.def("configure_collectives_log", &configure_log, py::arg("entries"), py::arg("file"), py::arg("signal"));
   module.def("ms_since_collectives_abort", &ms_since_abort);

@@ -175,10 +175,13 @@ void cts_nap(void); /* a millisecond, between two looks at what another thread d
 
 /* ---- number.c: numbers of all dtypes ---- */
 typedef struct cts_number_s {
-  double d;  /* of floating-point dtypes */
+  double d;  /* of floating-point dtypes, and the real part */
   int64_t i; /* of integers and bool */
+  double im; /* of complex dtypes: the imaginary part */
 } cts_number_t;
-int cts_is_float(hal_dtype_t dtype);
+int cts_is_float(hal_dtype_t dtype); /* of 16, 32 or 64 bits */
+int cts_is_float8(hal_dtype_t dtype);
+int cts_is_complex(hal_dtype_t dtype);
 size_t cts_dtype_size(hal_dtype_t dtype); /* bytes of an element */
 const char *cts_dtype_name(hal_dtype_t dtype);
 double cts_dtype_step(hal_dtype_t dtype); /* from 1 to the next number, of floating-point dtypes */

@@ -106,8 +106,8 @@ static const double ends[] = {NAN, INFINITY, -INFINITY, 0, -0.0, 1, -1, 2.5, -0.
 
 /* Floating-point numbers from 0.25 to 2.25, of which roots and quotients are fine, or integers of all sizes. */
 static cts_number_t make_number(hal_dtype_t dtype, uint64_t noise, int how) {
-  if (how & CTS_OWN_ENDS) return (cts_number_t){ends[(noise >> 20) % (sizeof ends / sizeof ends[0])], 0};
-  cts_number_t number = {0.25 + (double)(noise >> 11) * 0x1p-52, (int64_t)noise >> 1};
+  if (how & CTS_OWN_ENDS) return (cts_number_t){.d = ends[(noise >> 20) % (sizeof ends / sizeof ends[0])]};
+  cts_number_t number = {.d = 0.25 + (double)(noise >> 11) * 0x1p-52, .i = (int64_t)noise >> 1};
   if (dtype == HAL_BOOL) number.i = (int64_t)(noise >> 60 & 1);
   if (noise & 1) number.d = 0.25 + (double)(noise >> 61) * 0.25, number.i %= 3; /* some are equal */
   return number;
@@ -159,7 +159,7 @@ static void describe(const operand_t *operand, char *text, size_t size) {
 /* What the dtype has of a number: infinities, where it ends. */
 static double rounded(hal_dtype_t dtype, double value) {
   uint8_t bytes[8];
-  cts_number_write(dtype, (cts_number_t){value, 0}, bytes);
+  cts_number_write(dtype, (cts_number_t){.d = value}, bytes);
   return cts_number_read(dtype, bytes).d;
 }
 
@@ -188,7 +188,7 @@ static void check_element(cts_t *t, int which, const operand_t *a, const operand
     snprintf(is, sizeof is, "%.17g", value), snprintf(instead, sizeof instead, "%.17g", expected);
   } else {
     uint8_t bytes[8];
-    cts_number_write(to, (cts_number_t){0, (int64_t)cts_own_ops[which].whole(x.i, y.i)}, bytes);
+    cts_number_write(to, (cts_number_t){.i = (int64_t)cts_own_ops[which].whole(x.i, y.i)}, bytes);
     const int64_t expected = cts_number_read(to, bytes).i;
     if (got.i == expected) return;
     snprintf(is, sizeof is, "%lld", (long long)got.i), snprintf(instead, sizeof instead, "%lld", (long long)expected);

@@ -5,7 +5,9 @@ Usage: python comm.py [--check] [--quick] [--plugin NAME] [--json FILE] [--rows 
 all_reduce of float32 and bfloat16, all_gather, reduce_scatter, all_to_all and broadcast of float32, 1 KiB to 64 MiB on
 each rank (of all_gather the result, of reduce_scatter and all_to_all the input), with 2 and 4 ranks, in both modes of
 the fake device; all_reduce by the Gloo transport (TORCH_BACKEND_COLLECTIVES=gloo) of 64 MiB; the host time of an
-asynchronous all_reduce; a DDP step of a 784-512-512-10 network, compared with the same step on the CPU with Gloo.
+asynchronous all_reduce; a DDP step of a 784-512-512-10 network, compared with the same step on the CPU with Gloo. Rows
+"hierarchical": all_reduce, all_gather and broadcast of 4 ranks on two hosts, which are pid namespaces of this one
+(TORCH_BACKEND_COLLECTIVES=hierarchical); they need root.
 
 A block of calls is timed from after a barrier until its last result is there, as nccl-tests does: up to 64 KiB 10 calls
 in a row, up to 1 MiB 4, else 1. A call's time is its part of the block's, of the slowest rank; a row has the median of
@@ -31,10 +33,13 @@ import sides  # noqa: E402  found by the line above
 SIZES = (1 << 10, 1 << 16, 1 << 20, 1 << 26)
 RATIOS = {
     "all_reduce": {1 << 10: 5.0, 1 << 16: 5.0, 1 << 20: 4.0, 1 << 26: 3.0},
+    "hierarchical all_reduce": 1.0, "hierarchical all_gather": 1.0, "hierarchical broadcast": 1.0,
     "all_gather": 4.0, "reduce_scatter": 4.0, "all_to_all": 2.0, "broadcast": 1.0, "staged all_reduce": 1 / 1.3, "ddp step": 1 / 0.7,
 }  # fmt: skip
 LIMITS = {("all_reduce", 1 << 10, 2): 60.0, ("all_reduce", 1 << 10, 4): 150.0}  # microseconds, float32
 ENQUEUE = 12.0
+HIERARCHICAL = ("all_reduce", "all_gather", "broadcast")
+HOSTS = ((0, 1), (2, 3))  # ranks of each pid namespace
 
 
 class Sides:
@@ -181,6 +186,11 @@ def rank_main(arguments):
     def is_wanted(name):
         return wanted is None or name in wanted
 
+    if arguments.hosts:
+        for name in filter(lambda one: is_wanted(f"hierarchical {one}"), HIERARCHICAL):
+            for size in sizes:
+                row(f"hierarchical {name}", "float32", size, pair(torch, name, torch.float32, size, rank, ranks, gloo, arguments.quick))
+        return finish(dist, rank, rows)
     for name in filter(is_wanted, ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")):
         for dtype in (torch.float32, torch.bfloat16) if name == "all_reduce" else (torch.float32,):
             for size in sizes:
@@ -193,6 +203,10 @@ def rank_main(arguments):
         row("ddp step", "float32", 0, ddp(torch, rank, gloo, staged, arguments.quick))
     if is_wanted("staged all_reduce"):
         row("staged all_reduce", "float32", sizes[-1], staged_all_reduce(torch, sizes[-1], gloo, staged))
+    finish(dist, rank, rows)
+
+
+def finish(dist, rank, rows):
     if rank == 0:
         print(json.dumps(rows))
     dist.destroy_process_group()
@@ -215,7 +229,18 @@ def staged_all_reduce(torch, size, gloo, staged):
     return [statistics.median(one[1:]) * 1e6 for one in times]
 
 
-def measure(arguments, ranks, mode):
+def host_main(arguments):
+    """Starts the ranks of one host, as child processes in its pid namespace. Returns their exit code."""
+    command = [sys.executable, "-P", __file__, *sys.argv[1:]]
+    started = [subprocess.Popen([*command, "--rank", str(rank)]) for rank in HOSTS[arguments.host]]
+    return max(abs(one.wait(timeout=1200)) for one in started)
+
+
+def can_have_hosts():
+    return os.geteuid() == 0 and subprocess.run(["unshare", "--pid", "--fork", "--mount-proc", "true"], capture_output=True, check=False).returncode == 0
+
+
+def measure(arguments, ranks, mode, hosts=False):
     """Returns the rows of `ranks` processes in one mode of the fake device."""
     with tempfile.TemporaryDirectory() as folder:
         settings = {**os.environ, "HAL_FAKE_ASYNC": mode, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
@@ -223,7 +248,12 @@ def measure(arguments, ranks, mode):
         command += ["--quick"] if arguments.quick else []
         command += ["--rows", arguments.rows] if arguments.rows else []
         command += ["--sizes", ",".join(map(str, arguments.sizes))] if arguments.sizes else []
-        started = [subprocess.Popen([*command, "--rank", str(rank)], env=settings, stdout=subprocess.PIPE, text=True) for rank in range(ranks)]
+        each = [["--rank", str(rank)] for rank in range(ranks)]
+        if hosts:
+            settings["TORCH_BACKEND_COLLECTIVES"] = "hierarchical"
+            command = ["unshare", "--pid", "--fork", "--mount-proc", *command, "--hosts"]
+            each = [["--host", str(host)] for host in range(len(HOSTS))]
+        started = [subprocess.Popen([*command, *one], env=settings, stdout=subprocess.PIPE, text=True) for one in each]
         written = [one.communicate(timeout=1200)[0] for one in started]
         assert not any(one.returncode for one in started), [one.returncode for one in started]
     return [{**row, "ranks": ranks, "asynchronous": mode == "1"} for row in json.loads(written[0].splitlines()[-1])]
@@ -240,6 +270,10 @@ def target_of(row):
     return ", ".join(missed + ([f"more than {limit:.0f} us"] if limit and row["ours_us"] > limit else []))
 
 
+def is_hierarchical(rows):
+    return all(name.startswith("hierarchical ") for name in rows.split(","))
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--check", action="store_true")
@@ -251,20 +285,29 @@ def main():
     parser.add_argument("--ranks", type=int, default=0)
     parser.add_argument("--rank", type=int, default=-1)
     parser.add_argument("--rendezvous")
+    parser.add_argument("--hosts", action="store_true")
+    parser.add_argument("--host", type=int, default=-1)
     arguments = parser.parse_args()
     if arguments.rank >= 0:
         return rank_main(arguments)
+    if arguments.host >= 0:
+        return host_main(arguments)
     before, missed, rows = os.getloadavg()[0], 0, []
     for ranks in (2,) if arguments.quick else (2, 4):
         for mode in ("0", "1") if arguments.plugin == "fake" else ("1",):
-            rows += measure(arguments, ranks, mode)
-    print(f"{'row':18} {'type':9} {'bytes':>9} ranks mode     ours us    Gloo us  ratio  target missed")
+            rows += measure(arguments, ranks, mode) if arguments.rows is None or not is_hierarchical(arguments.rows) else []
+    if not arguments.quick and (arguments.rows is None or "hierarchical" in arguments.rows):
+        if can_have_hosts():
+            rows += measure(arguments, 4, "1", hosts=True)
+        else:
+            print('no rows "hierarchical": pid namespaces need root and unshare')
+    print(f"{'row':23} {'type':9} {'bytes':>9} ranks mode     ours us    Gloo us  ratio  target missed")
     for row in sorted(rows, key=lambda one: (one["name"], one["bytes"], one["ranks"])):
         text, gloo = target_of(row), row["gloo_us"]
         missed += bool(text)
         other = f"{gloo:10.1f} {gloo / row['ours_us']:6.2f}" if gloo else f"{'':10} {'':6}"
         mode = "async" if row["asynchronous"] else "inline"
-        print(f"{row['name']:18} {row['dtype']:9} {row['bytes']:9} {row['ranks']:5} {mode:6} {row['ours_us']:9.1f} {other}  {text}")
+        print(f"{row['name']:23} {row['dtype']:9} {row['bytes']:9} {row['ranks']:5} {mode:6} {row['ours_us']:9.1f} {other}  {text}")
     print(f"{missed} of {len(rows)} rows miss a target; load {before:.1f} before, {os.getloadavg()[0]:.1f} after, {os.cpu_count()} processors")
     if arguments.json:
         Path(arguments.json).write_text(json.dumps(rows, indent=1))

@@ -55,7 +55,9 @@ static void expect_op(const cts_crew_t *crew, uint32_t op, int root, int turn, s
 static const struct {
   hal_dtype_t dtype;
   size_t size;
-} widths[] = {{HAL_UINT8, 1}, {HAL_BFLOAT16, 2}, {HAL_INT32, 4}, {HAL_FLOAT64, 8}, {HAL_COMPLEX128, 16}};
+} widths[] = {{HAL_UINT8, 1},         {HAL_BFLOAT16, 2},  {HAL_INT32, 4},    {HAL_FLOAT64, 8},
+              {HAL_COMPLEX128, 16},   {HAL_UINT16, 2},    {HAL_UINT32, 4},   {HAL_UINT64, 8},
+              {HAL_FLOAT8_E4M3FN, 1}, {HAL_COMPLEX32, 4}, {HAL_COMPLEX64, 8}};
 enum { WIDTHS = sizeof widths / sizeof *widths };
 
 static void copy_one(cts_crew_t *crew, hal_plugin_comm_t *comm, const memory_t *memory, uint32_t op, int width,
@@ -306,3 +308,42 @@ static void together(cts_crew_t *crew) {
   cts_comm_end(crew, comm);
 }
 void cts_case_comm_together(cts_t *t) { cts_crew(t, 2, 3, HAL_SLOT_comm_submit, together); }
+
+/* Four messages to the next rank, whose RECVs come in another order. Two have one tag, and stay in theirs. */
+static void tags(cts_crew_t *crew) {
+  static const uint32_t sent[] = {7, 0x7fffffff, 7, 0}, received[] = {0, 7, 0x7fffffff, 7};
+  static const int from[] = {3, 0, 1, 2}; /* which of `sent` a RECV gets */
+  enum { COUNT = 4, SHORT = 3001 };
+  cts_crew_needs(crew, HAL_COMM_CAN_TAG, "HAL_COMM_CAN_TAG");
+  if (!cts_crew_has_op(crew, HAL_COMM_SEND) || !cts_crew_has_op(crew, HAL_COMM_RECV))
+    cts_skip(crew->t, "the library has no SEND and RECV");
+  hal_plugin_comm_t *const comm = cts_comm(crew);
+  const memory_t memory = make_memory(crew);
+  const int next = (crew->rank + 1) % crew->size, before = (crew->rank + crew->size - 1) % crew->size;
+  hal_collective_t descs[2 * COUNT];
+  hal_comm_call_t calls[2 * COUNT];
+  for (int turn = 0; turn < 3; turn++) {
+    prepare(crew, &memory, turn);
+    for (int i = 0; i < 2 * COUNT; i++) {
+      const int number = i % COUNT, sends = i < COUNT;
+      descs[i] = (hal_collective_t){.struct_size = HAL_STRUCT_SIZE(hal_collective_t, fingerprint),
+                                    .op = sends ? HAL_COMM_SEND : HAL_COMM_RECV,
+                                    .dtype = HAL_UINT8,
+                                    .peer = sends ? next : before,
+                                    .tag = sends ? sent[number] : received[number],
+                                    .count = SHORT,
+                                    .send = sends ? memory.send + number * SHORT : NULL,
+                                    .recv = sends ? NULL : memory.recv + number * SHORT};
+      calls[i] = (hal_comm_call_t){comm, memory.stream, &descs[i]};
+    }
+    const uint8_t *const bytes = bytes_of(before, turn);
+    for (int i = 0; i < COUNT; i++) memcpy(expected + i * SHORT, bytes + from[i] * SHORT, SHORT);
+    cts_crew_limit(crew, 20 * CTS_SECOND, "messages of one comm_submit do not match by their tags");
+    CTS_OK(crew->t, comm_submit, calls, 2 * COUNT, sizeof *calls);
+    cts_sync(crew->t, memory.stream);
+    cts_crew_no_limit();
+    check(crew, &memory, "messages that are received in another order, by their tags");
+  }
+  cts_comm_end(crew, comm);
+}
+void cts_case_comm_tags(cts_t *t) { cts_crew(t, 2, 3, HAL_SLOT_comm_submit, tags); }

@@ -5,10 +5,13 @@
 #include "crew.h"
 #include "hal/status.h"
 
-enum { MOST = 1025, GUARD = 64, BYTES = MOST * 8 * CTS_CREW_MOST + GUARD, RUNS = 5, NOISY = 20011 };
+enum { MOST = 1025, GUARD = 64, BYTES = MOST * 16 * CTS_CREW_MOST + GUARD, RUNS = 5, NOISY = 20011 };
 
-static const hal_dtype_t dtypes[] = {HAL_BOOL,  HAL_UINT8,   HAL_INT8,     HAL_INT16,   HAL_INT32,
-                                     HAL_INT64, HAL_FLOAT16, HAL_BFLOAT16, HAL_FLOAT32, HAL_FLOAT64};
+static const hal_dtype_t dtypes[] = {
+    HAL_BOOL,       HAL_UINT8,       HAL_INT8,          HAL_INT16,           HAL_INT32,
+    HAL_INT64,      HAL_FLOAT16,     HAL_BFLOAT16,      HAL_FLOAT32,         HAL_FLOAT64,
+    HAL_UINT16,     HAL_UINT32,      HAL_UINT64,        HAL_COMPLEX32,       HAL_COMPLEX64,
+    HAL_COMPLEX128, HAL_FLOAT8_E5M2, HAL_FLOAT8_E4M3FN, HAL_FLOAT8_E5M2FNUZ, HAL_FLOAT8_E4M3FNUZ};
 enum { DTYPES = sizeof dtypes / sizeof *dtypes };
 static const char *const names[] = {"SUM", "PROD", "MIN", "MAX", "AVG", "BAND", "BOR", "BXOR", "PREMUL_SUM"};
 enum { REDUCTIONS = sizeof names / sizeof *names };
@@ -21,23 +24,43 @@ static int is_listed(const cts_crew_t *crew, uint32_t reduce, hal_dtype_t dtype)
 
 /* ---- the reference ---- */
 
-/* int64 has numbers that double has not. */
-static int64_t value_of(hal_dtype_t dtype, int rank, size_t index) {
+/* A number, of complex ones both parts. int64 has numbers that double has not. */
+typedef struct value_s {
+  int64_t re, im;
+} value_t;
+
+static int is_unsigned(hal_dtype_t dtype) {
+  return dtype == HAL_UINT8 || dtype == HAL_UINT16 || dtype == HAL_UINT32 || dtype == HAL_UINT64;
+}
+
+static int64_t real_of(hal_dtype_t dtype, int rank, size_t index) {
   const int64_t value = 1 + (int64_t)((index * 7 + (size_t)rank * 5) % 3);
+  const size_t turn = index + (size_t)rank;
   if (dtype == HAL_BOOL) return value != 2;
-  if (dtype == HAL_UINT8) return value + 200;
-  const int64_t with_sign = (index + (size_t)rank) % 4 ? value : -value;
+  /* Every second one is negative where it is taken for a number with a sign. */
+  if (is_unsigned(dtype)) return value + (turn % 2 ? 0 : (int64_t)(UINT64_C(1) << (8 * cts_dtype_size(dtype) - 1)));
+  /* Sums of 8 ranks have no more digits than the type. */
+  const int64_t with_sign = turn % 4 ? value : -value, sign = turn % 4 ? 1 : -1;
+  if (cts_is_float8(dtype)) return sign;
   return dtype == HAL_INT64 ? with_sign + (INT64_C(1) << 60) : with_sign;
 }
 
-static int64_t join(hal_dtype_t dtype, uint32_t reduce, int64_t a, int64_t b) {
+static value_t value_of(hal_dtype_t dtype, int rank, size_t index) {
+  return (value_t){real_of(dtype, rank, index), cts_is_complex(dtype) ? real_of(dtype, rank, index + 1) : 0};
+}
+
+static int is_less(hal_dtype_t dtype, int64_t a, int64_t b) {
+  return is_unsigned(dtype) ? (uint64_t)a < (uint64_t)b : a < b;
+}
+
+static int64_t join_reals(hal_dtype_t dtype, uint32_t reduce, int64_t a, int64_t b) {
   switch (reduce) {
     case HAL_REDUCE_PROD:
       return dtype == HAL_BOOL ? a && b : (int64_t)((uint64_t)a * (uint64_t)b);
     case HAL_REDUCE_MIN:
-      return a < b ? a : b;
+      return is_less(dtype, a, b) ? a : b;
     case HAL_REDUCE_MAX:
-      return a > b ? a : b;
+      return is_less(dtype, a, b) ? b : a;
     case HAL_REDUCE_BAND:
       return a & b;
     case HAL_REDUCE_BOR:
@@ -49,18 +72,28 @@ static int64_t join(hal_dtype_t dtype, uint32_t reduce, int64_t a, int64_t b) {
   }
 }
 
+static value_t join(hal_dtype_t dtype, uint32_t reduce, value_t a, value_t b) {
+  if (cts_is_complex(dtype) && reduce == HAL_REDUCE_PROD)
+    return (value_t){a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
+  return (value_t){join_reals(dtype, reduce, a.re, b.re), join_reals(dtype, reduce, a.im, b.im)};
+}
+
+static cts_number_t number_of(value_t value, double divisor) {
+  return (cts_number_t){.i = value.re, .d = (double)value.re / divisor, .im = (double)value.im / divisor};
+}
+
 static cts_number_t reduced(const cts_crew_t *crew, hal_dtype_t dtype, uint32_t reduce, size_t index) {
-  int64_t sum = value_of(dtype, 0, index);
+  value_t sum = value_of(dtype, 0, index);
   for (int i = 1; i < crew->size; i++) sum = join(dtype, reduce, sum, value_of(dtype, i, index));
-  if (reduce == HAL_REDUCE_PREMUL_SUM) sum *= 2;
-  return (cts_number_t){.i = sum, .d = reduce == HAL_REDUCE_AVG ? (double)sum / crew->size : (double)sum};
+  if (reduce == HAL_REDUCE_PREMUL_SUM) sum.re *= 2;
+  return number_of(sum, reduce == HAL_REDUCE_AVG ? crew->size : 1);
 }
 
 /* Averages may have been rounded twice: of the sum, or of the operands' parts. */
 static int is_right(hal_dtype_t dtype, uint32_t reduce, const uint8_t *one, const uint8_t *other) {
   if (reduce != HAL_REDUCE_AVG) return memcmp(one, other, cts_dtype_size(dtype)) == 0;
-  const double a = cts_number_read(dtype, one).d, b = cts_number_read(dtype, other).d;
-  return fabs(a - b) <= 8 * cts_dtype_step(dtype);
+  const cts_number_t a = cts_number_read(dtype, one), b = cts_number_read(dtype, other);
+  return fabs(a.d - b.d) <= 8 * cts_dtype_step(dtype) && fabs(a.im - b.im) <= 8 * cts_dtype_step(dtype);
 }
 
 /* `count` elements at `device`, of which the first is number `first` of the reduction, and GUARD bytes that nobody
@@ -93,10 +126,8 @@ static memory_t make_memory(cts_crew_t *crew) {
 }
 
 static void write_operands(cts_crew_t *crew, hal_dtype_t dtype, size_t count, void *to) {
-  for (size_t i = 0; i < count; i++) {
-    const int64_t value = value_of(dtype, crew->rank, i);
-    cts_number_write(dtype, (cts_number_t){.i = value, .d = (double)value}, operands + i * cts_dtype_size(dtype));
-  }
+  for (size_t i = 0; i < count; i++)
+    cts_number_write(dtype, number_of(value_of(dtype, crew->rank, i), 1), operands + i * cts_dtype_size(dtype));
   cts_put(crew->t, NULL, to, operands, count * cts_dtype_size(dtype));
 }
 

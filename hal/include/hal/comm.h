@@ -34,7 +34,9 @@ typedef struct hal_comm_store_s {
   hal_status_t (*get)(void *context, const char *key, int64_t timeout_ns, void *out, size_t capacity, size_t *out_size);
 } hal_comm_store_t;
 
-/* Flags of a transport. COMPARES_CALLS: `run` detects calls of collectives that do not match before data is moved. */
+/* Flags of a transport. COMPARES_CALLS: `run` detects calls that do not match before data is moved. Without it the
+ * communicator compares them: collectives by an ALL_GATHER before them, messages by a header before each one, which is
+ * a SEND of uint8 with the same tag. The receiver detects a mismatch and fails the communicator. */
 #define HAL_COMM_COMPARES_CALLS UINT32_C(1)
 
 /* Moves host memory between the ranks of one communicator. */
@@ -65,7 +67,11 @@ typedef struct hal_comm_transport_s {
  * owned by a communicator. Errors, the same on all ranks: HAL_UNIMPLEMENTED = one rank, or a rank that cannot open the
  * memory of rank 0 (another host, pid namespace or user): use another transport; HAL_NOT_READY = ranks are missing
  * after `timeout_ns`; HAL_INVALID_ARGUMENT = the ranks have different sizes, or two have one number; HAL_INCOMPATIBLE =
- * other versions of this library; HAL_UNAVAILABLE = the store does not respond, or a rank has ended. Since 0.3. */
+ * other versions of this library; HAL_UNAVAILABLE = the store does not respond, or a rank has ended. Since 0.3.
+ *
+ * Messages: if a RECV is waiting, a SEND that does not match it fails before data is moved, as the RECV does. A SEND
+ * before its RECV that fits into the buffer (512 KiB; 64 KiB with more than 8 ranks) returns before it is compared:
+ * the RECV reports a mismatch, and the next call of the sender does. */
 HAL_API hal_status_t hal_comm_transport_shared_memory(const hal_comm_store_t *store, const char *name, int32_t rank,
                                                       int32_t size, int64_t timeout_ns,
                                                       hal_comm_transport_t *out_transport);
@@ -82,8 +88,11 @@ HAL_API hal_status_t hal_comm_transport_shared_memory(const hal_comm_store_t *st
  * ranks to hosts does not change. */
 
 /* Flags of hal_comm_hosts_t. SHARED: HAL_UNIMPLEMENTED if no two ranks are on one host, where another transport needs
- * fewer steps. */
+ * fewer steps. FLAT: every rank counts as a host, and the transport that `connect` creates for "column 0" runs whole
+ * collectives, of all types and with its own order of summation. The result compares all calls and propagates failures
+ * through the store. FLAT is known since 0.5. */
 #define HAL_COMM_HOSTS_SHARED UINT32_C(1)
+#define HAL_COMM_HOSTS_FLAT UINT32_C(2)
 
 /* The configuration of a transport over several hosts. */
 typedef struct hal_comm_hosts_s {

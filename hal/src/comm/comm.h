@@ -144,6 +144,13 @@ hal_status_t hal_comm_compare(hal_comm_t *comm, const hal_collective_t *calls, u
 /* The same for what the transport is about to run: nothing where it compares calls itself. */
 hal_status_t hal_comm_agree(hal_comm_t *comm, const hal_collective_t *calls, uint32_t count, int64_t timeout_ns);
 
+/* ---- message.c ---- */
+
+/* Runs a SEND or RECV by a transport, with a header in front of it where the transport does not compare calls itself.
+ * Errors: HAL_INVALID_ARGUMENT = the receiver has found that they do not match; those of the transport. */
+hal_status_t hal_comm_run_message(const hal_comm_transport_t *transport, int32_t rank, const hal_collective_t *call,
+                                  int64_t timeout_ns);
+
 /* ---- copy.c ---- */
 
 /* Returns how many numbers the arrays of checked calls have. */

@@ -125,8 +125,10 @@ static hal_status_t transport(hal_comm_t *comm, const hal_comm_job_t *job) {
     return hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory for %u collectives", job->count);
   for (uint32_t i = 0; i < job->count; i++) described[i] = job->calls[i].on_host;
   hal_status_t status = HAL_OK;
-  if (!hal_comm_op_is_message(described->op)) status = hal_comm_agree(comm, described, job->count, job->timeout_ns);
-  if (!status) status = comm->transport.run(comm->transport.context, described, job->count, job->timeout_ns);
+  if (hal_comm_op_is_message(described->op)) /* the only call of its job */
+    status = hal_comm_run_message(&comm->transport, comm->rank, described, job->timeout_ns);
+  else if (!(status = hal_comm_agree(comm, described, job->count, job->timeout_ns)))
+    status = comm->transport.run(comm->transport.context, described, job->count, job->timeout_ns);
   if (described != on_stack) hal_free(described);
   return status;
 }

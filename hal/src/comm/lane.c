@@ -71,28 +71,33 @@ static int start(hal_comm_lane_t *lane) {
   return error;
 }
 
-/* Lets the lane's thread run what is queued. A thread that runs a job goes on with it, or wakes the lane's. The lock is
- * held. */
-static void wake(hal_comm_lane_t *lane) {
-  if (!lane->first) return;
+/* Lets the lane's thread run what is queued. A thread that runs a job goes on with it, or wakes the lane's. Returns
+ * whether the lane's thread has to be signaled. The lock is held. */
+static int release_jobs(hal_comm_lane_t *lane) {
+  if (!lane->first) return 0;
   lane->woken = 1;
-  if (!lane->busy) pthread_cond_signal(&lane->changed);
+  return !lane->busy;
 }
 
-/* A caller that waits at once needs no other thread where its job is the only one. */
-static void append(hal_comm_lane_t *lane, hal_comm_job_t *job) {
+static void wake(hal_comm_lane_t *lane) {
+  if (release_jobs(lane)) pthread_cond_signal(&lane->changed);
+}
+
+/* A caller that waits at once needs no other thread where its job is the only one. Returns as release_jobs. */
+static int append(hal_comm_lane_t *lane, hal_comm_job_t *job) {
   const int is_alone = !lane->first && !lane->busy;
   *lane->last = job;
   lane->last = &job->next;
-  if (!is_alone || !(job->work->flags & HAL_COMM_CALLER_WAITS)) wake(lane);
+  return is_alone && job->work->flags & HAL_COMM_CALLER_WAITS ? 0 : release_jobs(lane);
 }
 
 hal_status_t hal_comm_lane_push(hal_comm_lane_t *lane, hal_comm_job_t *job) {
   hal_comm_t *const comm = lane->comm;
   pthread_mutex_lock(&comm->lock);
   const int error = lane->started ? 0 : start(lane);
-  if (!error) append(lane, job);
+  const int signals = !error && append(lane, job);
   pthread_mutex_unlock(&comm->lock);
+  if (signals) pthread_cond_signal(&lane->changed); /* it finds the lock free; the caller's work keeps the lane */
   if (!error) return HAL_OK;
   return hal_error_set(HAL_RESOURCE_EXHAUSTED, "cannot start a thread for collectives: %s", strerror(error));
 }

@@ -43,8 +43,8 @@ hal_status_t whole_comm_info(int32_t device, hal_comm_info_t *out_info) {
                           .ops = (UINT64_C(1) << (HAL_COMM_SCATTER + 1)) - 1,
                           .flags = HAL_COMM_CAN_NONBLOCKING | HAL_COMM_CAN_SPLIT | HAL_COMM_CAN_SHRINK |
                                    HAL_COMM_CAN_REGISTER | HAL_COMM_CAN_CAPTURE | HAL_COMM_CAN_UNEVEN |
-                                   HAL_COMM_CAN_SHARE_DEVICE | HAL_COMM_CAN_FLOAT32_SUM | HAL_COMM_CAN_DETERMINISTIC |
-                                   HAL_COMM_CAN_SCALE_ON_DEVICE,
+                                   HAL_COMM_CAN_TAG | HAL_COMM_CAN_SHARE_DEVICE | HAL_COMM_CAN_FLOAT32_SUM |
+                                   HAL_COMM_CAN_DETERMINISTIC | HAL_COMM_CAN_SCALE_ON_DEVICE,
                           .version = 1,
                           .name = "whole"};
   for (hal_dtype_t dtype = 0; dtype < 64; dtype++)
@@ -181,6 +181,7 @@ void comm_drop(hal_plugin_comm_t *comm) {
     comm->memories = memory->next;
     free(memory);
   }
+  comm_message_free(comm);
   if (comm->parent) comm_drop(comm->parent);
   comm_room_leave(comm);
   pthread_mutex_destroy(&comm->lock);

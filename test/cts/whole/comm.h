@@ -55,6 +55,27 @@ typedef struct comm_room_s {
 /* ---- private state of a rank ---- */
 
 typedef struct comm_job_s comm_job_t;
+typedef struct comm_transfer_s comm_transfer_t;
+
+/* What goes before the bytes of a message. */
+typedef struct comm_head_s {
+  uint64_t tag, size;
+} comm_head_t;
+
+/* A message that came before its RECV. */
+typedef struct comm_early_s {
+  struct comm_early_s *next;
+  comm_head_t head;
+  uint8_t bytes[];
+} comm_early_t;
+
+/* The message that is arriving from a rank. */
+typedef struct comm_arrival_s {
+  comm_head_t head;
+  size_t head_done, done;
+  comm_transfer_t *into; /* NULL: `early` */
+  comm_early_t *early;
+} comm_arrival_t;
 
 struct hal_plugin_comm_memory_s { /* of comm_register */
   hal_plugin_comm_memory_t *next;
@@ -71,6 +92,8 @@ struct hal_plugin_comm_s {
   atomic_int jobs;         /* that are queued, without captured ones */
   _Atomic uint64_t queued, started, done, divisions;
   unsigned busy[2][2]; /* of the running job: peers with an earlier transfer, of messages or not, by direction */
+  comm_arrival_t arrivals[COMM_RANKS];
+  comm_early_t *early[COMM_RANKS]; /* complete messages in the order of arrival */
   /* A communicator that is being created from another one. */
   atomic_flag looking;
   hal_plugin_comm_t *parent;
@@ -119,6 +142,14 @@ int comm_room_find_ended(hal_plugin_comm_t *comm); /* a rank whose process has e
 /* Continues a division: joins the new shared region once all ranks have written their requests. */
 void comm_divide_look(hal_plugin_comm_t *comm);
 
+/* ---- comm_message.c: SEND and RECV, which match by tag ---- */
+/* Moves as many bytes as the ring has free, or has received. Returns their number. */
+size_t comm_pass(comm_ring_t *ring, int sends, void *own, size_t size);
+size_t comm_message_send(comm_ring_t *ring, comm_transfer_t *transfer);
+/* Continues the message that is arriving from the transfer's rank, for this or another RECV of the job. */
+size_t comm_message_receive(comm_job_t *job, comm_transfer_t *transfer);
+void comm_message_free(hal_plugin_comm_t *comm);
+
 /* ---- comm_transfer.c: jobs ---- */
 typedef struct comm_work_s {
   hal_plugin_comm_t *comm;
@@ -130,12 +161,15 @@ typedef struct comm_work_s {
   uint8_t token; /* what a barrier sends */
 } comm_work_t;
 
-typedef struct comm_transfer_s {
+struct comm_transfer_s {
   comm_work_t *work;
   int peer, sends, was_left;
   uint8_t *bytes;
   size_t size, done;
-} comm_transfer_t;
+  int begun;        /* a message is arriving, or has arrived, for it */
+  comm_head_t head; /* of a message that is sent */
+  size_t head_done;
+};
 
 struct comm_job_s {
   comm_job_t *next;

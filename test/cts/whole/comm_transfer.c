@@ -1,6 +1,7 @@
 /* comm_transfer.c: jobs. A job consists of the calls of one comm_submit and runs as a host function of a stream. All
- * its transfers progress together, those of one pair of ranks and one direction in their order. It ends when all are
- * done, or when their communicator has failed or was aborted. */
+ * its transfers progress together, those of one pair of ranks and one direction in their order, except for messages
+ * with different tags (comm_message.c). It ends when all are done, or when their communicator has failed or was
+ * aborted. */
 #include <sched.h>
 #include <stdio.h>
 
@@ -118,22 +119,16 @@ void comm_job_free(comm_job_t *job) {
 
 static int is_over(hal_plugin_comm_t *comm) { return atomic_load(&comm->state) != (int)HAL_COMM_READY; }
 
-/* Moves as many bytes as the ring has free, or has received. Returns the bytes. */
-static size_t move(comm_ring_t *ring, comm_transfer_t *transfer) {
-  const uint64_t written = atomic_load(&ring->written), read = atomic_load(&ring->read);
-  const uint64_t at = transfer->sends ? written : read;
-  size_t most = (size_t)(transfer->sends ? COMM_RING - (written - read) : written - read);
-  if (most > transfer->size - transfer->done) most = transfer->size - transfer->done;
-  if (most > COMM_RING - at % COMM_RING) most = (size_t)(COMM_RING - at % COMM_RING);
-  if (!most) return 0;
-  uint8_t *const own = transfer->bytes + transfer->done, *const shared = ring->bytes + at % COMM_RING;
-  if (transfer->sends)
-    memcpy(shared, own, most);
-  else
-    memcpy(own, shared, most);
-  transfer->done += most;
-  atomic_store(transfer->sends ? &ring->written : &ring->read, at + most);
-  return most;
+/* Returns the bytes that moved. */
+static size_t move(comm_job_t *job, comm_transfer_t *transfer, int is_message) {
+  hal_plugin_comm_t *const comm = transfer->work->comm;
+  comm_ring_t *const ring = transfer->sends ? &comm->room->rings[is_message][comm->rank][transfer->peer]
+                                            : &comm->room->rings[is_message][transfer->peer][comm->rank];
+  if (is_message) return transfer->sends ? comm_message_send(ring, transfer) : comm_message_receive(job, transfer);
+  const size_t moved =
+      comm_pass(ring, transfer->sends, transfer->bytes + transfer->done, transfer->size - transfer->done);
+  transfer->done += moved;
+  return moved;
 }
 
 /* A rank that has destroyed its communicator sends nothing more: check once more for the bytes that it sent before. */
@@ -159,9 +154,7 @@ static size_t progress(comm_job_t *job, size_t *out_left) {
     if (transfer->done == transfer->size || is_over(comm)) continue;
     ++*out_left;
     if (*busy >> transfer->peer & 1) continue;
-    const size_t now = move(transfer->sends ? &comm->room->rings[is_message][comm->rank][transfer->peer]
-                                            : &comm->room->rings[is_message][transfer->peer][comm->rank],
-                            transfer);
+    const size_t now = move(job, transfer, is_message);
     moved += now;
     if (!now) check_left(transfer);
     if (transfer->done < transfer->size) *busy |= 1U << transfer->peer;
@@ -192,7 +185,10 @@ void comm_job_run(void *data) {
   comm_job_t *const job = data;
   size_t left = 0;
   for (size_t i = 0; i < job->count; i++) atomic_fetch_add(&job->works[i].comm->started, 1);
-  for (size_t i = 0; i < job->transfer_count; i++) job->transfers[i].done = 0, job->transfers[i].was_left = 0;
+  for (size_t i = 0; i < job->transfer_count; i++) {
+    comm_transfer_t *const one = &job->transfers[i];
+    one->done = one->head_done = 0, one->was_left = one->begun = 0;
+  }
   for (int idle = 0;;) {
     const size_t moved = progress(job, &left);
     if (!left) break;

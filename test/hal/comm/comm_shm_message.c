@@ -1,5 +1,6 @@
 /* Tests of SEND and RECV in shared memory. */
 #define _GNU_SOURCE /* MAP_ANONYMOUS */
+#include "comm/shm/internal.h"
 #include "comm_testing.h"
 
 static hal_collective_t message(uint32_t op, int peer, uint32_t tag, void *data, uint64_t count) {
@@ -111,17 +112,38 @@ static void to_itself(int rank, int size, void *argument) {
 }
 Test(comm_shm_message, to_itself) { run_ranks(2, to_itself, NULL); }
 
-/* A message of another count or type is an error, for the receiver at once and for the sender at its next call. */
+/* A message of another count or type is an error: where the RECV waits already, of both calls; else of the receiver's
+ * call, and of the sender's next one. `early`: a message of another tag comes between. */
+typedef struct mismatch_s {
+  int recv_first, early;
+} mismatch_t;
+
+static void wait_for_recv(const hal_comm_transport_t *comm) {
+  const hal_shm_channel_t *const channel = hal_shm_channel(comm->context, 0, 1); /* begins with a hal_shm_t */
+  while (!atomic_load(&channel->wanted)) nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+}
+
 static void mismatch(int rank, int size, void *argument) {
   hal_comm_transport_t comm;
   int32_t data[16] = {0};
-  const int early = *(const int *)argument;
+  const mismatch_t how = *(const mismatch_t *)argument;
   create("mismatch", rank, size, &comm);
-  if (rank == 0) {
+  if (rank == 0 && how.recv_first) {
+    wait_for_recv(&comm);
+    if (how.early) CHECK_OK(run_one(&comm, message(HAL_COMM_SEND, 1, 6, data, 11), SECOND));
+    if (!how.early)
+      CHECK_FAILS(run_one(&comm, message(HAL_COMM_SEND, 1, 5, data, 11), SECOND), HAL_INVALID_ARGUMENT,
+                  "rank 0 sends (int32, 11 elements, tag 5) to rank 1", "receives (int32, 10 elements)");
+  }
+  if (rank == 0 && (how.early || !how.recv_first))
     CHECK_OK(run_one(&comm, message(HAL_COMM_SEND, 1, 5, data, 11), SECOND));
-    if (early) CHECK_OK(run_one(&comm, message(HAL_COMM_SEND, 1, 6, data, 1), SECOND));
-  } else {
-    if (early) CHECK_OK(run_one(&comm, message(HAL_COMM_RECV, 0, 6, data, 1), 20 * (int64_t)SECOND));
+  if (rank == 0 && !how.recv_first) atomic_store(&board->stage, 1);
+  if (rank == 0 && how.early && !how.recv_first)
+    CHECK_OK(run_one(&comm, message(HAL_COMM_SEND, 1, 6, data, 1), SECOND));
+  if (rank == 1) {
+    if (!how.recv_first) wait_stage(1);
+    if (how.early && !how.recv_first)
+      CHECK_OK(run_one(&comm, message(HAL_COMM_RECV, 0, 6, data, 1), 20 * (int64_t)SECOND));
     CHECK_FAILS(run_one(&comm, message(HAL_COMM_RECV, 0, 5, data, 10), 20 * (int64_t)SECOND), HAL_INVALID_ARGUMENT,
                 "rank 0 sends (int32, 11 elements, tag 5) to rank 1", "receives (int32, 10 elements)");
   }
@@ -130,10 +152,36 @@ static void mismatch(int rank, int size, void *argument) {
   comm.destroy(comm.context);
 }
 Test(comm_shm_message, mismatch) {
-  int early = 0;
-  run_ranks(2, mismatch, &early);
+  mismatch_t how = {0, 0};
+  run_ranks(2, mismatch, &how);
 }
 Test(comm_shm_message, mismatch_of_one_that_came_early) {
-  int early = 1;
-  run_ranks(2, mismatch, &early);
+  mismatch_t how = {0, 1};
+  run_ranks(2, mismatch, &how);
 }
+Test(comm_shm_message, mismatch_of_a_recv_that_waits) {
+  mismatch_t how = {1, 0};
+  run_ranks(2, mismatch, &how);
+}
+Test(comm_shm_message, mismatch_after_another_tag) {
+  mismatch_t how = {1, 1};
+  run_ranks(2, mismatch, &how);
+}
+
+/* RECVs that wait are compared with the messages for them, of any size: a thousand in a row. */
+static void in_a_row(int rank, int size, void *argument) {
+  enum { MOST = 3000, TIMES = 1000 };
+  hal_comm_transport_t comm;
+  static int32_t data[MOST];
+  (void)argument;
+  create("row", rank, size, &comm);
+  for (int i = 0; i < TIMES; i++) {
+    const uint64_t count = (uint64_t)(i * 37 % MOST) + 1;
+    if (rank == 0) data[0] = data[count - 1] = i;
+    CHECK_OK(run_one(&comm, message(rank ? HAL_COMM_RECV : HAL_COMM_SEND, 1 - rank, (uint32_t)i % 3, data, count),
+                     20 * (int64_t)SECOND));
+    CHECK(data[0] == i && data[count - 1] == i, "message %d has %d", i, (int)data[0]);
+  }
+  comm.destroy(comm.context);
+}
+Test(comm_shm_message, in_a_row) { run_ranks(2, in_a_row, NULL); }

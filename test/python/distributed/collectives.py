@@ -186,7 +186,7 @@ def check_order(device):
     works = [dist.all_reduce(torch.ones(1000, device=device), async_op=True) for _ in range(50)]
     for work in works:
         work.wait()
-        assert work.is_success() and work.result()[0].sum().item() == 1000 * SIZE
+        assert work.exception() is None and work.result()[0].sum().item() == 1000 * SIZE
     future = dist.all_reduce(torch.ones(10, device=device), async_op=True).get_future().then(lambda done: done.value()[0] * 3)
     assert future.wait().sum().item() == 30 * SIZE
 

@@ -19,6 +19,20 @@ def call(device):
     elif KIND == "operators":
         x = torch.ones(8, device=device)
         dist.all_reduce(x) if RANK else dist.broadcast(x, 0)
+    elif KIND == "messages":  # the sender of a small message may learn of it at its next call
+        x = torch.ones(10 + RANK, dtype=(torch.float32, torch.int32)[RANK], device=device)
+        dist.recv(x, 0) if RANK else dist.send(x, 1)
+        dist.all_reduce(x)
+    elif KIND == "late":  # a failure after a wait() that has returned
+        work = dist.all_reduce(torch.ones(8 + RANK, device=device), async_op=True)
+        try:
+            work.wait()
+            print("wait() has returned")
+        except ValueError as error:
+            print("wait() has raised", error)
+        if RANK == 0:
+            torch.accelerator.synchronize()
+        dist.barrier()
     elif KIND == "silence":
         time.sleep(6) if RANK else dist.all_reduce(torch.ones(8, device=device))
         return time.sleep(0)

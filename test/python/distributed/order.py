@@ -60,7 +60,7 @@ def within(seconds, kind, call):
 
 
 def check_timeouts(device):
-    """Rank 1 is silent: each call of rank 0 ends in time. A failed group is followed by a new one."""
+    """Rank 1 is silent: each call of rank 0, with the synchronization after it, ends in time. A failed group is followed by a new one."""
     x = torch.ones(8, device=device)
     y = torch.ones(8)
 
@@ -82,12 +82,16 @@ def check_timeouts(device):
         "wait_tensor": lambda group: torch.ops._c10d_functional.wait_tensor(torch.ops._c10d_functional.all_reduce(x, "sum", group.group_name)),
         "monitored_barrier": lambda group: dist.monitored_barrier(group, timeout=timedelta(seconds=1)),
     }
+    def finish(call, group):
+        call(group)
+        torch.accelerator.synchronize()  # wait() makes the stream wait, which has the failure then
+
     for name, call in calls.items():
         group = dist.new_group(timeout=timedelta(seconds=1))
         dist.all_reduce(x, group=group)
         dist.all_reduce(y, group=group)
         if RANK == 0:
-            message = within(3.5, RuntimeError, lambda: call(group))
+            message = within(3.5, RuntimeError, lambda: finish(call, group))
             print(name, ":", message.splitlines()[0][:160], flush=True)
         dist.barrier()
         dist.destroy_process_group(group)

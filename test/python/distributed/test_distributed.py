@@ -39,12 +39,35 @@ def test_graphs_of_more_ranks_and_other_modes(ranks, settings):
 @pytest.mark.parametrize("transport", ["shm", "gloo"])
 @pytest.mark.parametrize(
     "kind, words",
-    [("shapes", r"10 elements.*11 elements|10.*11"), ("types", "float32.*int32"), ("operators", "broadcast.*all_reduce")],
+    [
+        ("shapes", r"10 elements.*11 elements|10.*11"),
+        ("types", "float32.*int32"),
+        ("operators", "broadcast.*all_reduce"),
+        ("messages", r"rank 0 sends \(float32, 10 elements, tag 0\) to rank 1, which receives \(int32, 11 elements\)"),
+    ],
 )
 def test_calls_that_do_not_match_are_errors_on_every_rank(kind, words, transport):
     _, written = launch.finish(launch.start("failures.py", 2, [kind], {"TORCH_BACKEND_COLLECTIVES": transport}))
     for text in written:
         assert re.search(words, text, re.DOTALL), text
+
+
+@pytest.mark.parametrize("blocks", ["0", "1"])
+def test_a_wait_that_blocks_raises_the_failure(blocks):
+    """Without the setting wait() makes the stream wait, and the failure comes with the next synchronization or collective."""
+    _, written = launch.finish(launch.start("failures.py", 2, ["late"], {"HAL_FAKE_ASYNC": "1", "TORCH_BACKEND_COLLECTIVES_BLOCKING_WAIT": blocks}))
+    for text in written:
+        assert ("wait() has raised" in text) or blocks == "0", text
+        assert re.search(r"(Error) after .*8 elements.*9 elements", text, re.DOTALL), text
+
+
+@pytest.mark.parametrize("transport, text", [("auto", "by shared memory"), ("shm", "by shared memory, as TORCH_BACKEND_COLLECTIVES is set"),
+                                             ("gloo", "by Gloo, as TORCH_BACKEND_COLLECTIVES is set")])  # fmt: skip
+def test_the_log_names_the_group_and_what_runs_its_collectives(transport, text):
+    _, written = launch.finish(launch.start("failures.py", 2, ["messages"], {"TORCH_BACKEND_COLLECTIVES": transport, "HAL_LOG": "info"}))
+    for one in written:
+        (line,) = [line for line in one.splitlines() if "collectives run" in line]
+        assert re.search(rf"group 'default_pg': collectives run {text}(; no library: .*)?$", line), line
 
 
 def test_a_rank_that_does_not_come_is_named():

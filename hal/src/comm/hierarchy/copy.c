@@ -42,43 +42,23 @@ hal_status_t hal_hier_run_broadcast(hal_hier_run_t *run, const hal_hier_call_t *
 
 /* ---- all_gather: to the columns, between hosts, within the host ---- */
 
-/* Bytes [at, at + most) of every block. */
-typedef struct piece_s {
-  const hal_hier_call_t *call;
-  uint64_t at, most;
-} piece_t;
-
-static uint64_t part_of(const hal_hier_run_t *run, const piece_t *piece, int32_t rank) {
-  const uint64_t all = hal_hier_gives(run->hier, piece->call, rank, rank) * piece->call->size;
-  if (all <= piece->at) return 0;
-  return all - piece->at < piece->most ? all - piece->at : piece->most;
-}
-
-static uint64_t part_of_host(const hal_hier_run_t *run, const piece_t *piece, int32_t host, int32_t column) {
-  const hal_hier_layout_t *const at = &run->hier->at;
+static uint64_t part_of_column(const hal_hier_run_t *run, const hal_hier_piece_t *piece, int32_t column) {
   uint64_t bytes = 0;
-  for (int32_t local = column; local < hal_hier_locals(at, host); local += at->columns)
-    bytes += part_of(run, piece, hal_hier_rank(at, host, local));
-  return bytes;
-}
-
-static uint64_t part_of_column(const hal_hier_run_t *run, const piece_t *piece, int32_t column) {
-  uint64_t bytes = 0;
-  for (int32_t host = 0; host < run->hier->at.hosts; host++) bytes += part_of_host(run, piece, host, column);
+  for (int32_t host = 0; host < run->hier->at.hosts; host++) bytes += hal_hier_piece_of_host(run, piece, host, column);
   return bytes;
 }
 
 /* Collects the parts of this column's ranks on this host. */
-static hal_status_t to_column(hal_hier_run_t *run, const piece_t *piece, const void **out) {
+static hal_status_t to_column(hal_hier_run_t *run, const hal_hier_piece_t *piece, const void **out) {
   const hal_hier_layout_t *const at = &run->hier->at;
   const unsigned char *const own = hal_hier_at(piece->call->desc.send, piece->at);
   uint64_t sends[HAL_COMM_SHM_MAX_RANKS] = {0}, receives[HAL_COMM_SHM_MAX_RANKS] = {0}, all = 0;
   void *room;
   *out = own;
   if (at->locals == at->columns) return HAL_OK;
-  sends[at->local % at->columns] = part_of(run, piece, at->rank);
+  sends[at->local % at->columns] = hal_hier_piece_of(run, piece, at->rank);
   for (int32_t local = at->local; at->local < at->columns && local < at->locals; local += at->columns)
-    all += receives[local] = part_of(run, piece, hal_hier_rank(at, at->host, local));
+    all += receives[local] = hal_hier_piece_of(run, piece, hal_hier_rank(at, at->host, local));
   HAL_RETURN_IF_ERROR(hal_hier_room(run, HAL_HIER_ROOM_WIDE, (size_t)all, &room));
   *out = room;
   return hal_hier_inner(run, (hal_collective_t){.op = HAL_COMM_ALL_TO_ALL,
@@ -89,7 +69,7 @@ static hal_status_t to_column(hal_hier_run_t *run, const piece_t *piece, const v
                                                 .recv_counts = receives});
 }
 
-static hal_status_t between_hosts(hal_hier_run_t *run, const piece_t *piece, const void *send, uint64_t bytes,
+static hal_status_t between_hosts(hal_hier_run_t *run, const hal_hier_piece_t *piece, const void *send, uint64_t bytes,
                                   void **out) {
   const hal_hier_layout_t *const at = &run->hier->at;
   void *arrays;
@@ -99,7 +79,7 @@ static hal_status_t between_hosts(hal_hier_run_t *run, const piece_t *piece, con
   uint64_t *const receives = arrays;
   int is_even = 1;
   for (int32_t host = 0; host < at->hosts; host++) {
-    receives[host] = part_of_host(run, piece, host, at->local);
+    receives[host] = hal_hier_piece_of_host(run, piece, host, at->local);
     is_even &= receives[host] == receives[0];
   }
   return hal_hier_outer(run, (hal_collective_t){.op = HAL_COMM_ALL_GATHER,
@@ -110,14 +90,14 @@ static hal_status_t between_hosts(hal_hier_run_t *run, const piece_t *piece, con
 }
 
 /* Copies the parts, which are in the order of columns, hosts and ranks, to where the caller wants them. */
-static void unpack(const hal_hier_run_t *run, const piece_t *piece, const void *gathered) {
+static void unpack(const hal_hier_run_t *run, const hal_hier_piece_t *piece, const void *gathered) {
   const hal_hier_layout_t *const at = &run->hier->at;
   const unsigned char *from = gathered;
   for (int32_t column = 0; column < at->columns; column++)
     for (int32_t host = 0; host < at->hosts; host++)
       for (int32_t local = column; local < hal_hier_locals(at, host); local += at->columns) {
         const int32_t rank = hal_hier_rank(at, host, local);
-        const uint64_t bytes = part_of(run, piece, rank);
+        const uint64_t bytes = hal_hier_piece_of(run, piece, rank);
         unsigned char *const to = (unsigned char *)piece->call->desc.recv +
                                   hal_hier_recv_at(run->hier, piece->call, rank) * piece->call->size + piece->at;
         if (bytes) memcpy(to, from, (size_t)bytes);
@@ -125,7 +105,7 @@ static void unpack(const hal_hier_run_t *run, const piece_t *piece, const void *
       }
 }
 
-static hal_status_t gather_piece(hal_hier_run_t *run, const piece_t *piece) {
+static hal_status_t gather_piece(hal_hier_run_t *run, const hal_hier_piece_t *piece) {
   const hal_hier_layout_t *const at = &run->hier->at;
   uint64_t counts[HAL_COMM_SHM_MAX_RANKS] = {0}, all = 0;
   const void *send;
@@ -145,14 +125,7 @@ static hal_status_t gather_piece(hal_hier_run_t *run, const piece_t *piece) {
 }
 
 hal_status_t hal_hier_run_all_gather(hal_hier_run_t *run, const hal_hier_call_t *call) {
-  const hal_hier_layout_t *const at = &run->hier->at;
-  piece_t piece = {.call = call, .most = (uint64_t)GATHER / (uint64_t)at->size};
-  uint64_t longest = 0;
-  if (!piece.most) piece.most = 1;
-  for (int32_t rank = 0; rank < at->size; rank++) {
-    const uint64_t bytes = hal_hier_gives(run->hier, call, rank, rank) * call->size;
-    if (bytes > longest) longest = bytes;
-  }
-  for (; piece.at < longest; piece.at += piece.most) HAL_RETURN_IF_ERROR(gather_piece(run, &piece));
+  hal_hier_piece_t piece = hal_hier_piece_first(run, call, -1, call->size, GATHER);
+  for (; hal_hier_piece_is_any(run, &piece); piece.at += piece.most) HAL_RETURN_IF_ERROR(gather_piece(run, &piece));
   return HAL_OK;
 }

@@ -172,6 +172,7 @@ hal_status_t hal_hier_fail_outside(hal_hier_run_t *run, hal_status_t code) {
   if (atomic_load(&hier->failed)) return hal_hier_failed(hier);
   if (read_marked(&marked)) return hal_hier_adopt(hier, &marked);
   snprintf(words, sizeof words, "%s", hal_error_message());
+  if (code == HAL_INVALID_ARGUMENT) return hal_hier_fail(hier, code, words); /* messages that do not match */
   /* A rank of another host may have more to say. The time that is over may be that of another rank. */
   const int64_t left = run->deadline_ns - hal_clock_ns();
   const int64_t late_ns = left <= 0 ? run->grace_ns / 2 : left < others_ns ? left : others_ns;

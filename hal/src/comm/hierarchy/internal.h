@@ -76,6 +76,7 @@ typedef struct hal_hier_s {
   hal_hier_store_t store;
   hal_comm_transport_t inner, outer, messages; /* no `run`: this rank has none */
   int messages_are_outer;                      /* one rank on every host: the column has all ranks */
+  int is_flat;                                 /* HAL_COMM_HOSTS_FLAT: `outer` runs whole collectives */
   int32_t pid;                                 /* of the process that created it */
   hal_comm_t *shape;                           /* has a rank and a size alone, for the checks of comm/check.c */
 
@@ -133,6 +134,9 @@ hal_status_t hal_hier_fail_outside(hal_hier_run_t *run, hal_status_t code);
 hal_status_t hal_hier_inner(hal_hier_run_t *run, hal_collective_t call);
 /* Runs one in this rank's column, of uint8; roots and arrays count hosts. Ranks without a column do not call it. */
 hal_status_t hal_hier_outer(hal_hier_run_t *run, hal_collective_t call);
+/* Runs a bracket that was compared by the only transport of HAL_COMM_HOSTS_FLAT. HAL_UNIMPLEMENTED: all ranks refuse
+ * it; the transport goes on. */
+hal_status_t hal_hier_whole(hal_hier_run_t *run, const hal_collective_t *calls, uint32_t count);
 /* Exchanges `bytes` of every rank, by the leaders. `*out_all`: in the order of the ranks, in a room, valid until the
  * next share. */
 hal_status_t hal_hier_share(hal_hier_run_t *run, const void *own, size_t bytes, const void **out_all);
@@ -163,6 +167,26 @@ uint64_t hal_hier_gives(const hal_hier_t *hier, const hal_hier_call_t *call, int
 /* Returns where the block for or from a rank starts in this rank's buffer, in elements. */
 uint64_t hal_hier_send_at(const hal_hier_t *hier, const hal_hier_call_t *call, int32_t to);
 uint64_t hal_hier_recv_at(const hal_hier_t *hier, const hal_hier_call_t *call, int32_t from);
+
+/* ---- piece.c: a part of every block, so that intermediate results take a bounded amount of memory ---- */
+
+/* [at, at + most) of the block that rank `from` has for each rank; `from` -1: that each rank has for all. In units of
+ * `unit` for an element. */
+typedef struct hal_hier_piece_s {
+  const hal_hier_call_t *call;
+  int32_t from;
+  uint64_t unit, at, most;
+} hal_hier_piece_t;
+
+/* Returns the first piece, of which those of all ranks have at most `room` units. */
+hal_hier_piece_t hal_hier_piece_first(const hal_hier_run_t *run, const hal_hier_call_t *call, int32_t from,
+                                      uint64_t unit, uint64_t room);
+/* Returns whether a block reaches into the piece. */
+int hal_hier_piece_is_any(const hal_hier_run_t *run, const hal_hier_piece_t *piece);
+/* Returns the units of a rank's block in the piece. */
+uint64_t hal_hier_piece_of(const hal_hier_run_t *run, const hal_hier_piece_t *piece, int32_t rank);
+/* The same of a host's ranks in a column. */
+uint64_t hal_hier_piece_of_host(const hal_hier_run_t *run, const hal_hier_piece_t *piece, int32_t host, int32_t column);
 
 /* ---- reduce.c, scatter.c, copy.c, exchange.c ---- */
 hal_status_t hal_hier_run_reduction(hal_hier_run_t *run, const hal_hier_call_t *call);

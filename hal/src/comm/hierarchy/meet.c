@@ -112,7 +112,8 @@ static void identify(const hal_comm_hosts_t *config, const char *forged, identit
   own->start = own->pid > 0 ? hal_shm_process_start(own->pid) : -1;
   own->pids = hal_shm_pid_namespace();
   read_host(forged, own->host);
-  if (hal_shm_random(own->nonce, NONCE)) return; /* this rank is a host of its own, as below */
+  /* Without a file this rank is a host of its own, as below. */
+  if (hal_shm_random(own->nonce, NONCE) || config->flags & HAL_COMM_HOSTS_FLAT) return;
   const int file = hal_shm_file_create(PROBE);
   unsigned char *const memory = file >= 0 ? hal_shm_map(file, PROBE) : NULL;
   if (memory) {

@@ -8,35 +8,19 @@
 
 enum { PIECE = 8 * 1024 * 1024 /* bytes of all blocks in a piece */ };
 
-/* Elements [at, at + most) of every block. */
-typedef struct piece_s {
-  const hal_hier_call_t *call;
+/* A piece, and how it is reduced. */
+typedef struct part_s {
+  hal_hier_piece_t piece;
   const hal_hier_wide_t *wide;
-  uint64_t at, most;
-} piece_t;
-
-static uint64_t part_of(const hal_hier_run_t *run, const piece_t *piece, int32_t rank) {
-  const uint64_t all = hal_hier_gives(run->hier, piece->call, run->hier->at.rank, rank);
-  if (all <= piece->at) return 0;
-  return all - piece->at < piece->most ? all - piece->at : piece->most;
-}
-
-/* Returns the elements of a host's ranks in a column. */
-static uint64_t part_of_host(const hal_hier_run_t *run, const piece_t *piece, int32_t host, int32_t column) {
-  const hal_hier_layout_t *const at = &run->hier->at;
-  uint64_t count = 0;
-  for (int32_t local = column; local < hal_hier_locals(at, host); local += at->columns)
-    count += part_of(run, piece, hal_hier_rank(at, host, local));
-  return count;
-}
+} part_t;
 
 /* Copies the operands by column, host and rank. Fills in the elements of each column; the locals behind them have
  * none. */
-static hal_status_t pack(hal_hier_run_t *run, const piece_t *piece, uint64_t *counts, void **out) {
+static hal_status_t pack(hal_hier_run_t *run, const part_t *of, uint64_t *counts, void **out) {
   const hal_hier_layout_t *const at = &run->hier->at;
-  const hal_hier_wide_t *const wide = piece->wide;
+  const hal_hier_wide_t *const wide = of->wide;
   uint64_t all = 0;
-  for (int32_t rank = 0; rank < at->size; rank++) all += part_of(run, piece, rank);
+  for (int32_t rank = 0; rank < at->size; rank++) all += hal_hier_piece_of(run, &of->piece, rank);
   HAL_RETURN_IF_ERROR(hal_hier_room(run, HAL_HIER_ROOM_WIDE, (size_t)all * wide->wide, out));
   unsigned char *to = *out;
   for (int32_t column = 0; column < at->locals; column++) {
@@ -44,9 +28,9 @@ static hal_status_t pack(hal_hier_run_t *run, const piece_t *piece, uint64_t *co
     for (int32_t host = 0; host < at->hosts && column < at->columns; host++)
       for (int32_t local = column; local < hal_hier_locals(at, host); local += at->columns) {
         const int32_t rank = hal_hier_rank(at, host, local);
-        const uint64_t count = part_of(run, piece, rank);
-        const void *const from = hal_hier_at(piece->call->desc.send,
-                                             (hal_hier_send_at(run->hier, piece->call, rank) + piece->at) * wide->size);
+        const uint64_t count = hal_hier_piece_of(run, &of->piece, rank);
+        const void *const from = hal_hier_at(
+            of->piece.call->desc.send, (hal_hier_send_at(run->hier, of->piece.call, rank) + of->piece.at) * wide->size);
         if (count && hal_hier_widen(wide, from, count, to) == from) memcpy(to, from, (size_t)count * wide->wide);
         to += count * wide->wide;
         counts[column] += count;
@@ -56,34 +40,34 @@ static hal_status_t pack(hal_hier_run_t *run, const piece_t *piece, uint64_t *co
 }
 
 /* Exchanges the parts of the hosts, and reduces those of this one. */
-static hal_status_t reduce_hosts(hal_hier_run_t *run, const piece_t *piece, void *part, uint64_t count, void *out) {
+static hal_status_t reduce_hosts(hal_hier_run_t *run, const part_t *of, void *part, uint64_t count, void *out) {
   const hal_hier_layout_t *const at = &run->hier->at;
-  const size_t wide = piece->wide->wide;
-  const uint64_t own = part_of_host(run, piece, at->host, at->local);
+  const size_t wide = of->wide->wide;
+  const uint64_t own = hal_hier_piece_of_host(run, &of->piece, at->host, at->local);
   void *taken, *arrays;
   if (!count) return HAL_OK; /* on all hosts */
   HAL_RETURN_IF_ERROR(hal_hier_room(run, HAL_HIER_ROOM_TAKEN, (size_t)own * wide * (size_t)at->hosts, &taken));
   HAL_RETURN_IF_ERROR(hal_hier_room(run, HAL_HIER_ROOM_ALL, 2 * (size_t)at->hosts * sizeof(uint64_t), &arrays));
   uint64_t *const sends = arrays, *const receives = sends + at->hosts;
   for (int32_t host = 0; host < at->hosts; host++) {
-    sends[host] = part_of_host(run, piece, host, at->local) * wide;
+    sends[host] = hal_hier_piece_of_host(run, &of->piece, host, at->local) * wide;
     receives[host] = own * wide;
   }
   HAL_RETURN_IF_ERROR(hal_hier_outer(
       run, (hal_collective_t){
                .op = HAL_COMM_ALL_TO_ALL, .send = part, .recv = taken, .send_counts = sends, .recv_counts = receives}));
-  hal_hier_reduce_hosts(run, piece->wide, taken, own, part);
-  hal_hier_finish(run, piece->wide, part, own, out);
+  hal_hier_reduce_hosts(run, of->wide, taken, own, part);
+  hal_hier_finish(run, of->wide, part, own, out);
   return HAL_OK;
 }
 
 /* Sends results to the ranks without a column. */
-static hal_status_t deliver(hal_hier_run_t *run, const piece_t *piece, const void *results, void *recv) {
+static hal_status_t deliver(hal_hier_run_t *run, const part_t *of, const void *results, void *recv) {
   const hal_hier_layout_t *const at = &run->hier->at;
   uint64_t sends[HAL_COMM_SHM_MAX_RANKS] = {0}, receives[HAL_COMM_SHM_MAX_RANKS] = {0};
   for (int32_t local = at->local; at->local < at->columns && local < at->locals; local += at->columns)
-    sends[local] = part_of(run, piece, hal_hier_rank(at, at->host, local)) * piece->wide->size;
-  receives[at->local % at->columns] = part_of(run, piece, at->rank) * piece->wide->size;
+    sends[local] = hal_hier_piece_of(run, &of->piece, hal_hier_rank(at, at->host, local)) * of->wide->size;
+  receives[at->local % at->columns] = hal_hier_piece_of(run, &of->piece, at->rank) * of->wide->size;
   return hal_hier_inner(run, (hal_collective_t){.op = HAL_COMM_ALL_TO_ALL,
                                                 .dtype = HAL_UINT8,
                                                 .send = results,
@@ -92,14 +76,14 @@ static hal_status_t deliver(hal_hier_run_t *run, const piece_t *piece, const voi
                                                 .recv_counts = receives});
 }
 
-static hal_status_t run_piece(hal_hier_run_t *run, const piece_t *piece) {
+static hal_status_t run_piece(hal_hier_run_t *run, const part_t *of) {
   const hal_hier_layout_t *const at = &run->hier->at;
-  const hal_hier_wide_t *const wide = piece->wide;
-  unsigned char *const recv = hal_hier_at(piece->call->desc.recv, piece->at * wide->size);
+  const hal_hier_wide_t *const wide = of->wide;
+  unsigned char *const recv = hal_hier_at(of->piece.call->desc.recv, of->piece.at * wide->size);
   uint64_t counts[HAL_COMM_SHM_MAX_RANKS];
   void *packed, *part, *results = recv;
   const int delivers = at->locals > at->columns;
-  HAL_RETURN_IF_ERROR(pack(run, piece, counts, &packed));
+  HAL_RETURN_IF_ERROR(pack(run, of, counts, &packed));
   const uint64_t own = counts[at->local];
   HAL_RETURN_IF_ERROR(hal_hier_room(run, HAL_HIER_ROOM_PART, (size_t)own * wide->wide, &part));
   if (delivers) HAL_RETURN_IF_ERROR(hal_hier_room(run, HAL_HIER_ROOM_RESULT, (size_t)own * wide->size, &results));
@@ -111,20 +95,13 @@ static hal_status_t run_piece(hal_hier_run_t *run, const piece_t *piece) {
                                                              .count = own,
                                                              .send_counts = counts,
                                                              .scale = wide->scale}));
-  if (at->local < at->columns) HAL_RETURN_IF_ERROR(reduce_hosts(run, piece, part, own, results));
-  return delivers ? deliver(run, piece, results, recv) : HAL_OK;
+  if (at->local < at->columns) HAL_RETURN_IF_ERROR(reduce_hosts(run, of, part, own, results));
+  return delivers ? deliver(run, of, results, recv) : HAL_OK;
 }
 
 hal_status_t hal_hier_run_reduce_scatter(hal_hier_run_t *run, const hal_hier_call_t *call) {
   const hal_hier_wide_t wide = hal_hier_wide(call);
-  const hal_hier_layout_t *const at = &run->hier->at;
-  uint64_t longest = 0;
-  piece_t piece = {.call = call, .wide = &wide, .most = (uint64_t)PIECE / wide.wide / (uint64_t)at->size};
-  if (!piece.most) piece.most = 1;
-  for (int32_t rank = 0; rank < at->size; rank++) {
-    const uint64_t count = hal_hier_gives(run->hier, call, at->rank, rank);
-    if (count > longest) longest = count;
-  }
-  for (; piece.at < longest; piece.at += piece.most) HAL_RETURN_IF_ERROR(run_piece(run, &piece));
+  part_t of = {hal_hier_piece_first(run, call, run->hier->at.rank, 1, (uint64_t)PIECE / wide.wide), &wide};
+  for (; hal_hier_piece_is_any(run, &of.piece); of.piece.at += of.piece.most) HAL_RETURN_IF_ERROR(run_piece(run, &of));
   return HAL_OK;
 }

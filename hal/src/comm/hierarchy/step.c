@@ -81,8 +81,17 @@ hal_status_t hal_hier_outer(hal_hier_run_t *run, hal_collective_t call) {
   const hal_comm_transport_t *const outer = hal_comm_op_is_message(call.op) ? &hier->messages : &hier->outer;
   call.struct_size = sizeof call;
   if (!hal_comm_op_is_message(call.op)) call.dtype = HAL_UINT8;
-  const hal_status_t status = outer->run(outer->context, &call, 1, left_of(run, run->is_message ? 0 : run->grace_ns));
+  const int64_t left_ns = left_of(run, run->is_message ? 0 : run->grace_ns);
+  const hal_status_t status = run->is_message ? hal_comm_run_message(outer, hier->at.rank, &call, left_ns)
+                                              : outer->run(outer->context, &call, 1, left_ns);
   return status ? hal_hier_fail_outside(run, status) : HAL_OK;
+}
+
+hal_status_t hal_hier_whole(hal_hier_run_t *run, const hal_collective_t *calls, uint32_t count) {
+  const hal_comm_transport_t *const outer = &run->hier->outer;
+  if (count == 1 && calls->op == HAL_COMM_BARRIER) return HAL_OK; /* the comparison was one */
+  const hal_status_t status = outer->run(outer->context, calls, count, left_of(run, run->grace_ns));
+  return status && status != HAL_UNIMPLEMENTED ? hal_hier_fail_outside(run, status) : status;
 }
 
 /* ---- a few bytes of every rank ---- */

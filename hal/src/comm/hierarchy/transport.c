@@ -64,7 +64,8 @@ static hal_status_t run_collectives(hal_hier_run_t *run, const hal_collective_t 
     return hal_hier_fail_by_last(run, HAL_RESOURCE_EXHAUSTED);
   }
   hal_status_t status = hal_hier_compare(run, calls, count, compared);
-  for (uint32_t i = 0; !status && i < count; i++) {
+  if (!status && hier->is_flat) status = hal_hier_whole(run, calls, count);
+  for (uint32_t i = 0; !status && !hier->is_flat && i < count; i++) {
     if (i) describe(run, &compared[i].desc, hier->sequence + i + 1);
     status = run_one(run, &compared[i]);
   }
@@ -130,6 +131,23 @@ static void abort_transport(void *context, const char *reason) {
   hal_error_save(&saved);
   hal_hier_fail(hier, HAL_ABORTED, text);
   hal_error_restore(&saved);
+}
+
+/* What other ranks have stored is known once the watcher has looked, for which this is the signal. */
+static hal_status_t query(void *context) {
+  hal_hier_t *const hier = context;
+  const hal_comm_transport_t *const inner = &hier->inner;
+  if ((int32_t)getpid() != hier->pid) return HAL_OK;
+  hal_status_t status = hal_hier_failed(hier);
+  if (!status) hal_hier_watch_query(hier->watch);
+  if (!status && inner->run && inner->query && (status = inner->query(inner->context))) {
+    char words[HAL_HIER_TEXT], text[HAL_HIER_TEXT] = "";
+    snprintf(words, sizeof words, "%s", hal_error_message());
+    hal_text_append(text, sizeof text, "among ");
+    hal_hier_append_host(&hier->at, hier->at.host, text, sizeof text);
+    status = hal_error_set(status, "%s of one host, there numbered from 0: %s", text, words);
+  }
+  return status ? hal_error_prefix(status, "communicator '%s': ", hier->store.name) : HAL_OK;
 }
 
 /* ---- life ---- */
@@ -213,6 +231,7 @@ static hal_hier_t *allocate(const hal_comm_hosts_t *config) {
     return NULL;
   }
   hier->pid = (int32_t)getpid();
+  hier->is_flat = (config->flags & HAL_COMM_HOSTS_FLAT) != 0;
   hier->shape->rank = config->rank, hier->shape->size = config->size;
   hier->at.rank = config->rank;
   return hier;
@@ -274,11 +293,12 @@ hal_status_t hal_hier_create(const hal_comm_hosts_t *config, const char *forged_
   }
   *out = (hal_comm_transport_t){.struct_size = sizeof *out,
                                 .context = hier,
-                                .name = "hierarchical",
+                                .name = hier->is_flat ? hier->outer.name : "hierarchical",
                                 .run = run,
                                 .abort = abort_transport,
                                 .destroy = destroy,
-                                .flags = HAL_COMM_COMPARES_CALLS};
+                                .flags = HAL_COMM_COMPARES_CALLS,
+                                .query = query};
   return HAL_OK;
 }
 

@@ -17,6 +17,7 @@ static const int64_t look_rank_ns = 500 * 1000;
 static const int64_t asked_ns = 20 * 1000 * 1000; /* the same while a thread waits for them */
 static const int64_t glance_ns = 1000 * 1000;
 static const int64_t end_ns = 1000 * 1000 * 1000;
+static const int64_t queried_ns = 1000 * 1000 * 1000; /* that a query is valid for */
 static const int64_t publish_ns = 300 * 1000 * 1000;
 
 /* ---- the thread ---- */
@@ -27,10 +28,14 @@ typedef struct task_s {
   hal_hier_words_t words;
 } task_t;
 
+static int is_queried(const hal_hier_watch_t *watch) {
+  return watch->queried_ns && hal_clock_ns() - watch->queried_ns < queried_ns;
+}
+
 static task_t next_task(hal_hier_watch_t *watch) {
   task_t task = {.publishes = watch->publishes, .asked = watch->asks > 0};
   const int is_late = watch->began_ns && hal_clock_ns() - watch->began_ns >= look_ns / 2;
-  task.looks = task.asked || watch->messages_running || is_late;
+  task.looks = task.asked || watch->messages_running || is_late || is_queried(watch);
   task.reports = task.asked && !watch->reported;
   if (task.publishes) task.words = watch->words;
   return task;
@@ -91,7 +96,8 @@ static void look(hal_hier_watch_t *watch) {
 
 static int has_work(const hal_hier_watch_t *watch) {
   const int is_failed = !watch->hier || atomic_load(&watch->hier->failed);
-  return watch->publishes || (!is_failed && (watch->messages_running || watch->began_ns || watch->asks));
+  return watch->publishes ||
+         (!is_failed && (watch->messages_running || watch->began_ns || watch->asks || is_queried(watch)));
 }
 
 /* Waits until a call runs, and then for a while. */
@@ -223,6 +229,13 @@ int hal_hier_watch_ask(hal_hier_watch_t *watch, int64_t time_ns) {
   const int has_failed = atomic_load(&watch->hier->failed);
   pthread_mutex_unlock(&watch->lock);
   return has_failed;
+}
+
+void hal_hier_watch_query(hal_hier_watch_t *watch) {
+  pthread_mutex_lock(&watch->lock);
+  watch->queried_ns = hal_clock_ns();
+  if (watch->sleeps) pthread_cond_signal(&watch->changed);
+  pthread_mutex_unlock(&watch->lock);
 }
 
 int hal_hier_watch_sees(hal_hier_watch_t *watch, int32_t host) {

@@ -31,9 +31,10 @@ typedef struct hal_hier_watch_s {
   int sleeps; /* until a call runs */
   int adopts; /* uses `hier` without the lock */
   int messages_running;
-  int64_t began_ns; /* of the collective that runs; 0 = none */
-  int asks;         /* threads that wait for the words of other ranks */
-  int reported;     /* this host has reported, as the others have by `present` */
+  int64_t began_ns;   /* of the collective that runs; 0 = none */
+  int64_t queried_ns; /* when hal_hier_watch_query was last called; 0 = never */
+  int asks;           /* threads that wait for the words of other ranks */
+  int reported;       /* this host has reported, as the others have by `present` */
   unsigned char *present;
   int publishes; /* `words` are to be stored */
   hal_hier_words_t words;
@@ -61,6 +62,9 @@ void hal_hier_watch_flush(hal_hier_watch_t *watch);
 /* Reports this host to the others and waits, at most for `time_ns`, until a rank has stored a failure, which the
  * transport has then, too. Returns whether it has. */
 int hal_hier_watch_ask(hal_hier_watch_t *watch, int64_t time_ns);
+
+/* Has the thread look for failures of other ranks for a second, also while no call runs. Never waits. */
+void hal_hier_watch_query(hal_hier_watch_t *watch);
 
 /* Returns whether a host has reported since this one did; any host after the failure of a connection. */
 int hal_hier_watch_sees(hal_hier_watch_t *watch, int32_t host);

@@ -10,7 +10,7 @@
 #include "comm/shm/shm.h"
 
 /* Of this layout and of what the words mean; raised with every change of either. The join refuses other versions. */
-#define HAL_SHM_VERSION UINT32_C(2)
+#define HAL_SHM_VERSION UINT32_C(3)
 
 enum {
   HAL_SHM_RANKS = HAL_COMM_SHM_MAX_RANKS,
@@ -112,7 +112,9 @@ typedef struct hal_shm_chunk_s {
 
 typedef struct hal_shm_channel_s {
   _Alignas(HAL_SHM_LINE) _Atomic uint64_t sent;  /* chunks; written by the sender */
-  _Alignas(HAL_SHM_LINE) _Atomic uint64_t taken; /* written by the receiver */
+  _Alignas(HAL_SHM_LINE) _Atomic uint64_t taken; /* written by the receiver, as what follows */
+  /* The RECV that waits for the message which begins with chunk `wanted` - 1: elements; tag << 32 | dtype. */
+  _Atomic uint64_t wanted, wanted_count, wanted_what;
   _Alignas(HAL_SHM_LINE) hal_shm_chunk_t chunks[HAL_SHM_CHUNKS];
   _Alignas(HAL_SHM_LINE) unsigned char data[];
 } hal_shm_channel_t;

@@ -3,7 +3,11 @@
  * Each ordered pair of ranks has a channel of a few chunks. All messages of a bracket progress in one loop, which
  * waits only when no channel has room to send or a chunk to receive; crossed messages of any size therefore need
  * no more than these buffers. A message that no RECV of the bracket wants is kept until one does: RECVs of other
- * tags may be called first. */
+ * tags may be called first.
+ *
+ * The receiver compares each message with its RECV. A RECV that waits is shown in the channel, where the sender finds
+ * before it sends that they do not match. A SEND that comes first, and fits into the chunks, does not wait: its rank
+ * gets the receiver's failure at its next call. */
 #include <string.h>
 
 #include "base/dtype.h"
@@ -44,6 +48,18 @@ static unsigned char *chunk_data(const hal_shm_t *shm, hal_shm_channel_t *channe
   return channel->data + number % HAL_SHM_CHUNKS * hal_shm_chunk_bytes(shm->size);
 }
 
+static hal_status_t differ(hal_shm_t *shm, int32_t from, int32_t to, const message_t *send, const message_t *recv) {
+  return hal_shm_fail(shm, HAL_INVALID_ARGUMENT,
+                      "the messages do not match: rank %d sends (%s, %llu elements, tag %u) to rank %d, which receives "
+                      "(%s, %llu elements)",
+                      (int)from, hal_dtype_name(send->dtype), (unsigned long long)send->count, (unsigned)send->tag,
+                      (int)to, hal_dtype_name(recv->dtype), (unsigned long long)recv->count);
+}
+
+static int are_alike(const message_t *send, const message_t *recv) {
+  return send->dtype == recv->dtype && send->count == recv->count;
+}
+
 static message_t *first_unfinished(bracket_t *bracket, uint32_t op, int32_t peer) {
   for (uint32_t i = 0; i < bracket->count; i++) {
     message_t *const message = &bracket->messages[i];
@@ -62,6 +78,18 @@ static void finish(bracket_t *bracket, message_t *message) {
 static int can_send(const hal_shm_t *shm, int32_t to) {
   hal_shm_channel_t *const channel = hal_shm_channel(shm, shm->rank, to);
   return atomic_load_explicit(&channel->sent, memory_order_relaxed) - atomic_load(&channel->taken) < HAL_SHM_CHUNKS;
+}
+
+/* Compares a message that begins with the RECV that waits for it, if there is one. */
+static hal_status_t check_wanted(hal_shm_t *shm, const message_t *send) {
+  const hal_shm_channel_t *const channel = hal_shm_channel(shm, shm->rank, send->peer);
+  const uint64_t number = atomic_load_explicit(&channel->sent, memory_order_relaxed);
+  if (send->begun || atomic_load_explicit(&channel->wanted, memory_order_acquire) != number + 1) return HAL_OK;
+  const uint64_t what = atomic_load_explicit(&channel->wanted_what, memory_order_relaxed);
+  const message_t recv = {.dtype = (int32_t)(uint32_t)what,
+                          .count = atomic_load_explicit(&channel->wanted_count, memory_order_relaxed)};
+  if (what >> 32 != send->tag || are_alike(send, &recv)) return HAL_OK;
+  return differ(shm, shm->rank, send->peer, send, &recv);
 }
 
 static void send_chunk(hal_shm_t *shm, bracket_t *bracket, message_t *message) {
@@ -86,12 +114,19 @@ static int can_receive(const hal_shm_t *shm, int32_t from) {
   return atomic_load(&channel->sent) != atomic_load_explicit(&channel->taken, memory_order_relaxed);
 }
 
-static hal_status_t differ(hal_shm_t *shm, const message_t *recv, int32_t from, int32_t dtype, uint64_t count) {
-  return hal_shm_fail(shm, HAL_INVALID_ARGUMENT,
-                      "the messages do not match: rank %d sends (%s, %llu elements, tag %u) to rank %d, which receives "
-                      "(%s, %llu elements)",
-                      (int)from, hal_dtype_name(dtype), (unsigned long long)count, (unsigned)recv->tag, (int)shm->rank,
-                      hal_dtype_name(recv->dtype), (unsigned long long)recv->count);
+/* Shows the sender the RECV that the next message is for, unless that has another tag. */
+static void show_wanted(hal_shm_t *shm, const bracket_t *bracket, int32_t from) {
+  hal_shm_channel_t *const channel = hal_shm_channel(shm, from, shm->rank);
+  for (uint32_t i = 0; i < bracket->count; i++) {
+    const message_t *const recv = &bracket->messages[i];
+    if (recv->op != HAL_COMM_RECV || recv->peer != from || recv->begun) continue;
+    const uint64_t number = atomic_load_explicit(&channel->taken, memory_order_relaxed);
+    atomic_store_explicit(&channel->wanted_count, recv->count, memory_order_relaxed);
+    atomic_store_explicit(&channel->wanted_what, (uint64_t)recv->tag << 32 | (uint32_t)recv->dtype,
+                          memory_order_relaxed);
+    atomic_store_explicit(&channel->wanted, number + 1, memory_order_release);
+    return;
+  }
 }
 
 static message_t *find_recv(bracket_t *bracket, int32_t from, uint32_t tag) {
@@ -122,8 +157,8 @@ static hal_status_t make_early(hal_shm_t *shm, int32_t from, const hal_shm_chunk
 static hal_status_t begin_arrival(hal_shm_t *shm, bracket_t *bracket, int32_t from, const hal_shm_chunk_t *chunk) {
   arrival_t *const arrival = &bracket->arrivals[from];
   message_t *const recv = find_recv(bracket, from, chunk->tag);
-  if (recv && (recv->dtype != chunk->dtype || recv->count != chunk->count))
-    return differ(shm, recv, from, chunk->dtype, chunk->count);
+  const message_t sent = {.dtype = chunk->dtype, .count = chunk->count, .tag = chunk->tag};
+  if (recv && !are_alike(&sent, recv)) return differ(shm, from, shm->rank, &sent, recv);
   *arrival = (arrival_t){.into = recv, .bytes = chunk->count * hal_dtype_size(chunk->dtype)};
   if (recv) recv->begun = 1;
   return recv ? HAL_OK : make_early(shm, from, chunk, arrival->bytes, &arrival->early);
@@ -147,6 +182,7 @@ static hal_status_t receive_chunk(hal_shm_t *shm, bracket_t *bracket, int32_t fr
   if (arrival->done < arrival->bytes) return HAL_OK;
   if (arrival->into) finish(bracket, arrival->into);
   *arrival = (arrival_t){0};
+  show_wanted(shm, bracket, from);
   return HAL_OK;
 }
 
@@ -155,8 +191,8 @@ static hal_status_t take_early(hal_shm_t *shm, bracket_t *bracket, message_t *re
   for (hal_shm_early_t **link = &shm->early[recv->peer]; *link; link = &(*link)->next) {
     hal_shm_early_t *const early = *link;
     if (early->tag != recv->tag) continue;
-    if (early->dtype != recv->dtype || early->count != recv->count)
-      return differ(shm, recv, recv->peer, early->dtype, early->count);
+    const message_t sent = {.dtype = early->dtype, .count = early->count, .tag = early->tag};
+    if (!are_alike(&sent, recv)) return differ(shm, recv->peer, shm->rank, &sent, recv);
     if (recv->bytes) memcpy(recv->data, early->data, recv->bytes);
     *link = early->next;
     hal_free(early);
@@ -197,6 +233,7 @@ static hal_status_t progress(hal_shm_t *shm, bracket_t *bracket) {
   for (int32_t peer = 0; peer < shm->size; peer++) {
     message_t *message = first_unfinished(bracket, HAL_COMM_SEND, peer);
     while (message && can_send(shm, peer)) {
+      HAL_RETURN_IF_ERROR(check_wanted(shm, message));
       send_chunk(shm, bracket, message);
       if (message->finished) message = first_unfinished(bracket, HAL_COMM_SEND, peer);
     }
@@ -209,6 +246,8 @@ static hal_status_t progress(hal_shm_t *shm, bracket_t *bracket) {
 static hal_status_t run_bracket(hal_shm_t *shm, bracket_t *bracket) {
   for (uint32_t i = 0; i < bracket->count; i++)
     if (bracket->messages[i].op == HAL_COMM_RECV) HAL_RETURN_IF_ERROR(take_early(shm, bracket, &bracket->messages[i]));
+  for (uint32_t i = 0; i < bracket->count; i++)
+    if (bracket->messages[i].op == HAL_COMM_RECV) show_wanted(shm, bracket, bracket->messages[i].peer);
   while (bracket->left) {
     HAL_RETURN_IF_ERROR(hal_shm_wait_message(shm, lacking, bracket));
     HAL_RETURN_IF_ERROR(progress(shm, bracket));

@@ -61,10 +61,11 @@ def _create(name: str, options, process_group_options=None):
     fresh = _incarnation.agree(store, options.group_rank, options.group_size, options.timeout)
     transport = os.environ.get("TORCH_BACKEND_COLLECTIVES", "auto")
     compares, registers = _switch("TORCH_BACKEND_COLLECTIVES_COMPARE"), _switch("TORCH_BACKEND_COLLECTIVES_REGISTER")
+    blocks = _switch("TORCH_BACKEND_COLLECTIVES_BLOCKING_WAIT")
     _wait_for_dumps_at_exit()
     entries = _log.configure(ranks[options.group_rank])
     return extension().create_process_group_backend(
-        name, options.group_rank, options.group_size, options.timeout, PrefixStore(fresh, store), transport, compares, registers, ranks,
+        name, options.group_rank, options.group_size, options.timeout, PrefixStore(fresh, store), transport, compares, registers, blocks, ranks,
         entries > 0,
         _host_backend,
     )  # fmt: skip
