@@ -169,6 +169,10 @@ test-full: test $(STAMPS)/install $(STAMPS)/system-browser
 	TORCH_BACKEND=fake $(VENV_PYTHON) test/opinfo/run.py --full
 	$(VENV_PYTHON) test/kernels/compile_kernels.py --all || [ $$? = 77 ]
 	TORCH_BACKEND=fake $(VENV_PYTHON) -P test/upstream/run.py
+	for setting in HAL_FAKE_ASYNC=1 HAL_FAKE_ASYNC=0 TORCH_BACKEND_TEST_PLUGIN=template; do \
+	  env $$setting HAL_TEST_PROGRAMS=1700 HAL_ALLOW_UNSAFE_PLUGINS=1 HAL_PLUGIN_PATH=$(CURDIR)/build/release/plugins \
+	    $(VENV)/bin/pytest -q -k test_deferred_work_has_the_bits_of_eager_mode test/python/device/test_lazy_programs.py; \
+	done
 	for program in life failures; do \
 	  HAL_TEST_REPEAT=200 HAL_ALLOW_UNSAFE_PLUGINS=1 build/release/test/hal/hal_stress_$$program; \
 	done
@@ -187,6 +191,8 @@ $(STAMPS)/timm: requirements/timm.txt $(STAMPS)/venv
 	@$(call logged,timm) "Python packages for timm" $(PIP) install --no-deps --upgrade --target build/timm -r $<
 	@touch $@
 
+# SECONDS=600: as long for each program of threads that runs for a time.
+test-sanitizers: export HAL_TEST_SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 test-sanitizers: $(STAMPS)/venv-test
 	for preset in asan tsan; do \
 	  cmake --preset $$preset -DPython_EXECUTABLE=$(abspath $(VENV_PYTHON)); \

@@ -69,10 +69,10 @@ static void choose_names(void) {
 
 hal_status_t cuda_compiler_open(void) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
+  static atomic_int is_logged;
   pthread_once(&once, choose_names);
-  const int first = !rtc.nvrtcVersion;
   const hal_status_t status = hal_library_open(&library);
-  if (!status && first) {
+  if (!status && !atomic_exchange(&is_logged, 1)) {
     char message[PATH_MAX + 64];
     void *function = NULL;
     int major = 0, minor = 0;

@@ -8,6 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Returns how many random programs a test runs: HAL_TEST_PROGRAMS, or its own number. */
+static inline uint64_t random_programs(uint64_t otherwise) {
+  const char *const wanted = getenv("HAL_TEST_PROGRAMS");
+  return wanted && *wanted ? strtoull(wanted, NULL, 10) : otherwise;
+}
+
 /* The file of a test plugin. */
 #define FIXTURE(name) FIXTURE_DIR "/libhal_" name ".so"
 

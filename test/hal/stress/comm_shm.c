@@ -1,6 +1,6 @@
 /* comm_shm.c: ranks as threads of one process, with random calls, equal on all ranks, after different pauses. For
  * the thread sanitizer: state private to a rank, and an abort from another thread at any time. Each rank checks its
- * results; the exit status is the number of errors. */
+ * results. The argument is the host of each rank, such as 0011: collectives over several hosts. */
 #define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
 #include <stdatomic.h>
@@ -10,57 +10,39 @@
 #include <time.h>
 
 #include "checks.h"
+#include "comm/comm_store.h"
+#include "comm/hierarchy/hierarchy.h"
 #include "comm/shm/shm.h"
 #include "hal/status.h"
 
-enum { RANKS = 4, CALLS = 400, MOST = 1 << 20, ABORTS = 30, KEYS = 64 };
+enum { RANKS = 4, CALLS = 400, MOST = 1 << 20, ABORTS = 30 };
 static const int64_t timeout_ns = INT64_C(60000000000);
 
-/* ---- a store of one process ---- */
+/* ---- transports ---- */
 
-typedef struct key_s {
-  char name[200];
-  unsigned char value[768];
-  size_t size;
-} key_entry_t;
-static key_entry_t keys[KEYS];
-static int key_count;
-static pthread_mutex_t keys_lock = PTHREAD_MUTEX_INITIALIZER;
+static store_t keys;
+static hal_comm_store_t store = {.struct_size = sizeof store, .context = &keys, .set = store_set, .get = store_get};
+static const char *hosts; /* the host of each rank, such as "0011"; NULL: shared memory alone */
 
-static hal_status_t set(void *context, const char *name, const void *value, size_t size) {
-  (void)context;
-  pthread_mutex_lock(&keys_lock);
-  int at = 0;
-  while (at < key_count && strcmp(keys[at].name, name) != 0) at++;
-  if (at < KEYS && size <= sizeof keys[at].value) {
-    snprintf(keys[at].name, sizeof keys[at].name, "%s", name);
-    memcpy(keys[at].value, value, size);
-    keys[at].size = size;
-    key_count += at == key_count;
-  }
-  pthread_mutex_unlock(&keys_lock);
-  return at < KEYS ? HAL_OK : hal_error_set(HAL_UNAVAILABLE, "the store is full");
+static hal_status_t connect_ranks(void *context, const char *use, int32_t rank, int32_t size,
+                                  const hal_comm_store_t *of, int64_t limit_ns, hal_comm_transport_t *out) {
+  char name[128];
+  snprintf(name, sizeof name, "%s/%s", (const char *)context, use);
+  return hal_comm_shm_create(of, name, rank, size, limit_ns, out);
 }
 
-static hal_status_t get(void *context, const char *name, int64_t wait_ns, void *out, size_t room, size_t *out_size) {
-  (void)context;
-  for (int64_t waited = 0;; waited += 200000) {
-    int found = 0;
-    pthread_mutex_lock(&keys_lock);
-    for (int at = 0; at < key_count && !found; at++) {
-      if (strcmp(keys[at].name, name) != 0) continue;
-      memcpy(out, keys[at].value, keys[at].size < room ? keys[at].size : room);
-      *out_size = keys[at].size;
-      found = 1;
-    }
-    pthread_mutex_unlock(&keys_lock);
-    if (found) return HAL_OK;
-    if (waited >= wait_ns) return hal_error_set(HAL_NOT_READY, "no value for %s", name);
-    nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
-  }
+static hal_status_t make_transport(const char *name, int rank, hal_comm_transport_t *out) {
+  const hal_comm_hosts_t config = {.struct_size = sizeof config,
+                                   .store = &store,
+                                   .name = name,
+                                   .rank = rank,
+                                   .size = RANKS,
+                                   .timeout_ns = timeout_ns,
+                                   .context = (void *)(uintptr_t)name,
+                                   .connect = connect_ranks};
+  if (!hosts) return hal_comm_shm_create(&store, name, rank, RANKS, timeout_ns, out);
+  return hal_hier_create(&config, (const char[]){hosts[rank], '\0'}, out);
 }
-
-static const hal_comm_store_t store = {.struct_size = sizeof store, .set = set, .get = get};
 
 /* ---- random calls ---- */
 
@@ -144,9 +126,7 @@ static void pass_on(rank_t *rank, int call, uint64_t count) {
   CHECK(!wrong);
 }
 
-static void start(rank_t *rank) {
-  CHECK_OK(hal_comm_shm_create(&store, rank->name, rank->number, RANKS, timeout_ns, &rank->comm));
-}
+static void start(rank_t *rank) { CHECK_OK(make_transport(rank->name, rank->number, &rank->comm)); }
 
 static void *run_rank(void *argument) {
   rank_t *const rank = argument;
@@ -158,7 +138,7 @@ static void *run_rank(void *argument) {
     if (kind == 0) reduce(rank, call, count);
     if (kind == 1) exchange(rank, call, count);
     if (kind == 2) broadcast(rank, call, count, (int)root);
-    if (kind == 3) pass_on(rank, call, count);
+    if (kind == 3 && !hosts) pass_on(rank, call, count); /* over several hosts SEND and RECV come alone */
   }
   rank->comm.destroy(rank->comm.context);
   return NULL;
@@ -206,12 +186,16 @@ static void *carry(void *argument) {
   return NULL;
 }
 
+/* Messages of a rank to itself go through shared memory alone. */
+static int is_refused(const courier_t *courier) { return hosts && courier->peer == courier->rank->number; }
+
 static void *run_during_messages(void *argument) {
   rank_t *const rank = argument;
   courier_t couriers[2 * RANKS];
   start(rank);
   for (int i = 0; i < 2 * RANKS; i++) {
     couriers[i] = (courier_t){.rank = rank, .peer = i / 2, .is_sender = i % 2};
+    if (is_refused(&couriers[i])) continue;
     CHECK(pthread_create(&couriers[i].thread, NULL, carry, &couriers[i]) == 0);
   }
   for (int call = 0; call < CALLS / 4; call++) {
@@ -219,7 +203,8 @@ static void *run_during_messages(void *argument) {
     if (call % 2) reduce(rank, call, count);
     if (call % 2 == 0) exchange(rank, call, count);
   }
-  for (int i = 0; i < 2 * RANKS; i++) pthread_join(couriers[i].thread, NULL);
+  for (int i = 0; i < 2 * RANKS; i++)
+    if (!is_refused(&couriers[i])) pthread_join(couriers[i].thread, NULL);
   rank->comm.destroy(rank->comm.context);
   return NULL;
 }
@@ -239,9 +224,7 @@ static void *run_until_aborted(void *argument) {
 }
 
 static void start_all(rank_t *ranks, const char *name, uint64_t seed, void *(*function)(void *)) {
-  pthread_mutex_lock(&keys_lock);
-  key_count = 0;
-  pthread_mutex_unlock(&keys_lock);
+  memset(&keys, 0, sizeof keys); /* no rank runs */
   for (int r = 0; r < RANKS; r++) {
     ranks[r].number = r;
     ranks[r].name = name;
@@ -255,8 +238,9 @@ static void join_all(rank_t *ranks) {
   for (int r = 0; r < RANKS; r++) pthread_join(ranks[r].thread, NULL);
 }
 
-int main(void) {
+int main(int argument_count, char **arguments) {
   static rank_t ranks[RANKS];
+  hosts = argument_count > 1 ? arguments[1] : NULL;
   for (int r = 0; r < RANKS; r++) {
     ranks[r].send = malloc(MOST * sizeof(int32_t));
     ranks[r].recv = malloc(MOST * sizeof(int32_t));

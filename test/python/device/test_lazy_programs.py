@@ -1,12 +1,15 @@
 """Random programs of element-wise operators, in-place writes, views, broadcasts and frees: lazy mode produces the bits
 of eager mode."""
 
+import os
 import random
 
 import pytest
 import torch
 
 from torch_backend import lazy
+
+PROGRAMS = int(os.environ.get("HAL_TEST_PROGRAMS", "100"))  # of each test
 
 SHAPES = [(6, 8), (48,), (1, 8), (6, 1), (), (8,)]
 
@@ -67,12 +70,12 @@ def test_deferred_work_has_the_bits_of_eager_mode(device, piece):
         with lazy.record(piece=piece):
             return program(seed, device)
 
-    check(range(100 * piece % 977, 100 * piece % 977 + 100), device, lazily)
+    check(range(100 * piece % 977, 100 * piece % 977 + PROGRAMS), device, lazily)
 
 
 def test_the_lazy_device_has_the_bits_of_eager_mode(device):
     lazy.device.enable()
     try:
-        check(range(5000, 5150), device, lambda seed: program(seed, "lazy"))
+        check(range(5000, 5000 + PROGRAMS), device, lambda seed: program(seed, "lazy"))
     finally:
         lazy.device.stop()
