@@ -430,7 +430,7 @@ def test_a_wrong_meta_function_is_found(device):
     library.define("twice(Tensor x) -> Tensor")
     library.impl("twice", lambda x: x.repeat(2), "PrivateUse1")
     torch_backend.meta.register("test_wrong_meta::twice")(lambda x: torch.empty_like(x))
-    with pytest.raises(AssertionError, match=r"test_wrong_meta::twice: result 0 has the shape \(6,\), but its meta function says \(3,\)"):
+    with pytest.raises(AssertionError, match=r"test_wrong_meta::twice: result 0 has the shape \(6,\), but its meta function returns \(3,\)"):
         torch_backend.meta.check("test_wrong_meta::twice", torch.ones(3, device=device))
 
 
