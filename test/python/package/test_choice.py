@@ -79,7 +79,7 @@ def test_where_torch_has_an_accelerator_of_its_own_none_is_looked_for(run_python
         assert _registry.choice() == ("torch has its own accelerator, 'xpu', so plugins are not searched for hardware; "
                                         "TORCH_BACKEND=NAME chooses one"), _registry.choice()
         from torch_backend.cli import doctor
-        assert doctor._choice()[0].check.startswith("choice of no plugin: torch has an accelerator of its own, 'xpu'")
+        assert doctor._choice()[0].check.startswith("choice of no plugin: torch has its own accelerator, 'xpu'")
         torch_backend.use("fake")  # which a program may still select
         assert _registry.choice() == "the program called torch_backend.use('fake')"
         """,
