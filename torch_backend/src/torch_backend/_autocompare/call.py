@@ -102,19 +102,19 @@ class Call:
         precise = _Precise(self)
         for tensor in self.written:
             if id(tensor) in copies:
-                said = self._compare(f"{self._name_of(tensor)}, which the operator writes,", tensor, copies[id(tensor)], precise.written(tensor))
-                if said:
-                    return said
+                difference = self._compare(f"{self._name_of(tensor)}, which the operator writes,", tensor, copies[id(tensor)], precise.written(tensor))
+                if difference:
+                    return difference
         returns = self.func._schema.returns
         for position, (ours, expected) in enumerate(zip(_flat(self.func, results), theirs)):
             declared = returns[min(position, len(returns) - 1)]
             if (declared.alias_info and declared.alias_info.is_write) or position in operators.auxiliary(self.func):
                 continue  # compared above; only the backward pass of the same device reads it
-            said = self._compare(f"result {position}" if len(theirs) > 1 else "the result", ours, expected, precise.result(position), position)
-            if not said and isinstance(ours, torch.Tensor):
-                said = self._shares(position, ours, expected, copies)
-            if said:
-                return said
+            difference = self._compare(f"result {position}" if len(theirs) > 1 else "the result", ours, expected, precise.result(position), position)
+            if not difference and isinstance(ours, torch.Tensor):
+                difference = self._shares(position, ours, expected, copies)
+            if difference:
+                return difference
         return ""
 
     def _compare(self, what, ours, theirs, precise, position=None) -> str:
