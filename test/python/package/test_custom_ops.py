@@ -405,7 +405,7 @@ def test_errors_in_the_list_stop_the_configuration_with_one_message(tmp_path):
     path.write_text(path.read_text().replace("function: kinds_seven", "functoin: kinds_seven"))
     done = configure(tmp_path / "source", tmp_path / "build")
     assert done.returncode != 0
-    assert f"codegen: {path}: op nan_gelu: functoin: 'kinds_seven' stands under an unknown key" in " ".join(done.stderr.split())
+    assert f"codegen: {path}: op nan_gelu: functoin: unknown key with the value 'kinds_seven'" in " ".join(done.stderr.split())
 
 
 # ---- meta functions in Python ----

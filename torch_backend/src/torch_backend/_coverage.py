@@ -63,7 +63,7 @@ def _row(op: str, kernels: dict) -> Coverage:
     known = _support().get(op)
     if known is None:  # registered by hand, without kernels: accessors, pinned memory, sparse layouts, composites
         return Coverage(op, "composite" if _composite(has) else "native", "" if _composite(has) else "memory")
-    own, portable = kernels.get(known["asks"], (0, 0))[0], 0
+    own, portable = kernels.get(known["vendor"], (0, 0))[0], 0
     for name in known["kernels"]:
         own, portable = own | kernels[name][0], portable | kernels[name][1]
     if own or portable:
