@@ -46,7 +46,7 @@ Test(cuda_virtual, wrong_sizes_and_handles_are_refused_with_their_numbers) {
   FAILS(api.virtual_create(0, size, HAL_HANDLE_FABRIC, &memory), HAL_UNIMPLEMENTED, "0x2");
   OK(api.virtual_create(0, size, HAL_HANDLE_NONE, &memory));
   OK(api.virtual_reserve(0, 2 * size, &base));
-  FAILS(api.virtual_map(0, base, 2 * size, memory), HAL_INVALID_ARGUMENT, "is mapped whole");
+  FAILS(api.virtual_map(0, base, 2 * size, memory), HAL_INVALID_ARGUMENT, "can only be mapped as a whole");
   if (device_count > 1) FAILS(api.virtual_map(1, base, size, memory), HAL_INVALID_ARGUMENT, "of device 0");
   cr_assert_neq(api.virtual_export(0, memory, HAL_HANDLE_FILE, &handle), HAL_OK); /* made for no handle */
   FAILS(api.virtual_export(0, memory, HAL_HANDLE_FABRIC, &handle), HAL_UNIMPLEMENTED, "kind 2");
