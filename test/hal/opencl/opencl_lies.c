@@ -191,6 +191,4 @@ static void assert_not_exported(const char *words, const char *text) {
 }
 
 Test(opencl_lies, a_binary_of_no_bytes_is_none) { assert_not_exported("binary=0", "does not export its binaries"); }
-Test(opencl_lies, a_binary_of_all_bytes_is_none) {
-  assert_not_exported("binary=0xfffffffffffffff0", "invalid size");
-}
+Test(opencl_lies, a_binary_of_all_bytes_is_none) { assert_not_exported("binary=0xfffffffffffffff0", "invalid size"); }
