@@ -268,8 +268,9 @@ hal_status_t hal_plugin_ipc_open(int32_t device, const void *given, size_t given
   if (!code && !ptr) code = ZE_RESULT_ERROR_INVALID_ARGUMENT;
   npu_device_noticed(device, code);
   if (code)
-    return npu_driver_error(code, "npu: memory of another process cannot be opened on device %d; is that process alive",
-                            (int)device);
+    return npu_driver_error(
+        code, "npu: memory of another process cannot be opened on device %d; check that the process is alive",
+        (int)device);
   *out_ptr = ptr;
   return HAL_OK;
 }

@@ -226,7 +226,7 @@ Test(cuda_module, an_exported_module_works_and_a_foreign_or_damaged_one_is_refus
   cr_assert_eq(back, 63 * 64 / 2 + 64);
   hal_module_unload(again);
   assert_fails(load_text("binary", data, size - 1, "", &again), HAL_INVALID_ARGUMENT, "damaged");
-  assert_fails(load_text("binary", data, 10, "", &again), HAL_INVALID_ARGUMENT, "not what module_export gave");
+  assert_fails(load_text("binary", data, 10, "", &again), HAL_INVALID_ARGUMENT, "not a result of module_export");
   data[size / 2] ^= 1;
   assert_fails(load_text("binary", data, size, "", &again), HAL_INVALID_ARGUMENT, "damaged");
   free(data);

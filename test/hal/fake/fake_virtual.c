@@ -66,7 +66,7 @@ Test(fake_virtual, memory_keeps_its_contents_from_one_address_to_another) {
 Test(fake_virtual, a_mapping_is_known_as_memory_of_its_device) {
   char *const range = reserve(1);
   hal_pointer_info_t info = {.struct_size = sizeof info};
-  must_fail(fake_api.memory_pointer_info(range, &info), HAL_NOT_FOUND, "no allocation");
+  must_fail(fake_api.memory_pointer_info(range, &info), HAL_NOT_FOUND, "not in an allocation");
   must(fake_api.virtual_map(0, range, page, create(1)));
   must(fake_api.memory_pointer_info(range + 5, &info));
   cr_assert(info.base == range && info.size == page && info.device == 0 && info.kind == HAL_POINTER_DEVICE);

@@ -86,7 +86,7 @@ Test(npu_virtual, a_handle_of_a_process_that_has_exited_is_an_error) {
   cr_assert_eq(read(ends[0], &handle, sizeof handle), (ssize_t)sizeof handle);
   assert_fails(
       hal_error_plugin(plugin, HAL_SLOT_ipc_open, hal_call_ipc_open(plugin, 0, handle.bytes, handle.size, 0, &ptr)),
-      HAL_UNAVAILABLE, "is that process alive");
+      HAL_UNAVAILABLE, "check that the process is alive");
 }
 
 Test(npu_virtual, an_invalid_handle_and_an_address_that_is_not_open_are_refused) {

@@ -65,7 +65,7 @@ def test_level_zeros_driver_is_sufficient_and_doctor_reports_the_skipped_plugins
 def test_with_both_one_is_chosen_and_an_environment_that_names_one_has_its_way(nvidia, level_zero, tmp_path):
     assert chosen(doctor(tmp_path, **nvidia, **level_zero)).startswith("choice of nvgpu: TORCH_BACKEND is not set")
     findings = doctor(tmp_path, **nvidia, **level_zero, TORCH_BACKEND="fake")
-    assert chosen(findings) == "choice of fake: TORCH_BACKEND=fake asks for it"
+    assert chosen(findings) == "choice of fake: TORCH_BACKEND=fake requests it"
 
 
 def test_where_torch_has_an_accelerator_of_its_own_none_is_looked_for(run_python, nvidia):
