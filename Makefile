@@ -1,31 +1,33 @@
-# The two commands of a newcomer are `make demo` and `make test`; CONTRIBUTING.md tells the others.
+# New users need two commands, `make demo` and `make test`; CONTRIBUTING.md describes the others.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 
 PYTHON ?= python3
-# Another torch than that of requirements/torch.txt, such as TORCH=2.15.0: in an environment and in builds of its own.
+# Another version of torch than that of requirements/torch.txt, such as TORCH=2.15.0: uses a separate environment and
+# build.
 DEFAULT_TORCH := $(shell sed -n 's/^torch==//p' requirements/torch.txt)
 TORCH ?=
 ifeq ($(TORCH),$(DEFAULT_TORCH))
 override TORCH :=
 endif
-# Another Python than python3, such as PYTHON=python3.13: likewise.
+# Another Python than python3, such as PYTHON=python3.13: also uses a separate environment and build.
 OTHER_PYTHON := $(filter-out python3,$(notdir $(PYTHON)))
 VENV ?= .venv$(OTHER_PYTHON:%=-%)$(TORCH:%=-torch-%)
-# One of each minor version that is supported: what `make wheel` builds for.
+# One of each supported minor version, for which `make wheel` builds.
 TORCH_VERSIONS := 2.13.0 2.14.0 2.15.0
 BUILD := build$(OTHER_PYTHON:%=/%)$(TORCH:%=/torch-%)
 BUILD_SETTINGS := $(TORCH:%=--config-settings=build-dir=$(BUILD)/wheel)
 JOBS ?= $(shell nproc)
-# A processor that the tests shall run as, if this one can intercept CPUID: avx512_bf16, avx512, avx2, epyc or base.
+# The processor that the tests run as, if this one can intercept CPUID: avx512_bf16, avx512, avx2, epyc or base.
 PROCESSOR ?=
 AS_PROCESSOR = $(if $(PROCESSOR),LD_PRELOAD=$(CURDIR)/build/release/test/libhal_processor.so HAL_TEST_PROCESSOR=$(PROCESSOR))
 VENV_PYTHON := $(VENV)/bin/python
 STAMPS := $(BUILD)/stamps
 
-# The C tests and the package are two build trees of the same C sources: with ccache the second takes the objects of the first, if
-# the compiler has the same name and paths are relative to the tree. Asked for when a recipe runs: `make` may just have installed it.
+# The C tests and the package are two build trees of the same C sources. With ccache the second reuses the objects of
+# the first, if the compiler has the same name and paths are relative to the tree. Evaluated when a recipe runs, because
+# `make` may just have installed ccache.
 export CC CXX
 export CMAKE_C_COMPILER_LAUNCHER = $(if $(shell command -v ccache),ccache)
 export CCACHE_BASEDIR := $(CURDIR)
@@ -58,23 +60,26 @@ help:
 	@echo "make docs             the documentation, into build/docs/html; every warning is an error"
 	@echo "make install          build and install into $(VENV)"
 
-# Tests print their output. The output of what only prepares goes to a file of LOGS, which is named when the command fails.
+# Tests print their output. The output of other commands goes to a file in LOGS, whose path is printed if the command
+# fails.
 LOGS := $(BUILD)/logs
 PROGRESS := $(PYTHON) third_party/progress.py
 logged = $(PROGRESS) --log $(LOGS)/$(1).log
 PIP := $(VENV_PYTHON) -m pip --disable-pip-version-check
 
-# Where torch_backend is installed with another torch: the tests of what is the same for all run there, too.
+# Environments in which torch_backend is installed with another version of torch: tests that are independent of torch
+# run there, too.
 empty :=
 OTHER_STAMPS = $(filter-out $(STAMPS)/install,$(wildcard build/stamps/install build/torch-*/stamps/install))
 OTHER_PYTHONS = $(subst $(empty) $(empty),:,$(patsubst build%/stamps/install,$(CURDIR)/.venv%/bin/python,$(subst /torch-,-torch-,$(OTHER_STAMPS))))
 
-# As many workers as jobs; a file's tests stay together, as its fixtures are expensive. Two threads in each, so that what torch's CPU
-# kernels do with several is tested everywhere; they sleep when they have nothing to do, as the cores are shared.
+# One worker per job. A file's tests run in one worker, because its fixtures are expensive. Each worker has two threads,
+# so that the multithreaded paths of torch's CPU kernels are tested; idle threads sleep, because the cores are shared.
 PYTEST = $(AS_PROCESSOR) TORCH_BACKEND_TEST_PYTHONS=$(OTHER_PYTHONS) OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive $(PROGRESS) "Python tests" \
   $(VENV)/bin/pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder test/python
 
-# Each purpose (requirements/*.txt, the second column of system-packages.txt) is installed when a target first needs it.
+# The packages of each purpose (requirements/*.txt, the second column of system-packages.txt) are installed when a
+# target first needs them.
 $(STAMPS)/system $(STAMPS)/system-test $(STAMPS)/system-docs $(STAMPS)/system-integrations $(STAMPS)/system-wheel $(STAMPS)/system-browser: system-packages.txt third_party/install-system-packages.sh
 	@third_party/install-system-packages.sh $(LOGS)/$(@F).log $(patsubst system-%,%,$(filter system-%,$(@F)))
 	@mkdir -p $(STAMPS) && touch $@
@@ -111,30 +116,33 @@ test-python: $(STAMPS)/install $(STAMPS)/venv-test
 	$(PYTEST) --junitxml $(BUILD)/seconds-python.xml
 	$(PYTHON) test/seconds.py test/seconds.txt $(BUILD)/seconds-python.xml
 
-# Any torch of the window in pyproject.toml. The first time brings some gigabytes: PyPI's wheel needs CUDA's libraries, though no GPU.
+# Any supported version of torch (pyproject.toml). The first run downloads some gigabytes, because PyPI's wheel depends
+# on CUDA's libraries.
 test-torch:
 	@[[ "$(VERSION)" =~ ^[0-9]+\.[0-9]+\.[0-9]+$$ ]] || { echo "make test-torch: name a torch, as in VERSION=2.15.0" >&2; exit 2; }
 	$(MAKE) test-python TORCH=$(VERSION)
 
-# On a machine with a GPU: what CI runs on the stand-ins for the driver.
+# Runs on a machine with a GPU the tests that CI runs with the mock drivers.
 test-cuda: $(STAMPS)/install $(STAMPS)/venv-test
 	@$(call logged,configure) "configure the C tests" cmake --preset release -DPython_EXECUTABLE=$(abspath $(VENV_PYTHON))
 	@$(call logged,build) "build the C tests" cmake --build --preset release
 	$(PYTHON) test/cuda_hardware.py --logs build/cuda-hardware
 	TORCH_BACKEND=cuda $(VENV_PYTHON) test/opinfo/run.py --full --mode async --plugin cuda
 
-# What lies beside a plugin is found before any compiler (docs/packaging.md). The kernels do not depend on torch: one pack for all.
+# A pack next to a plugin takes precedence over all compilers (docs/packaging.md). The kernels do not depend on torch,
+# so one pack serves all versions.
 PACKS ?=
 PACK_FOLDER := build/packs
-PACK_FORM := simt # of NPUs and GPUs
+PACK_FORM := simt # for NPUs and GPUs
 packs: $(PACK_FOLDER)/libhal_npu.pack
 $(PACK_FOLDER)/libhal_npu.pack: $(STAMPS)/install $(STAMPS)/system-test
 	@mkdir -p $(@D)
 	$(VENV_PYTHON) -P -m torch_backend pack --form $(PACK_FORM) --jobs $(JOBS) --output $@
 WITH_PACKS = $(if $(PACKS),SKBUILD_CMAKE_DEFINE="TORCH_BACKEND_PACKS=$(abspath $(PACK_FOLDER))")
 
-# The build for each torch in an environment of its own, as above; what they share must be the same file in all of them. auditwheel
-# renames the assembled wheel after the oldest C library that it runs with. The libraries of torch come with torch.
+# Builds for each version of torch in a separate environment, as above; files that they share must be equal in all of
+# them. auditwheel renames the assembled wheel after the oldest C library that it runs with. The libraries of torch are
+# excluded.
 WHEELS := build/wheels$(OTHER_PYTHON:%=/%)
 wheel: $(if $(PACKS),packs) $(STAMPS)/venv-wheel
 	for version in $(TORCH_VERSIONS); do $(MAKE) wheel-for-torch TORCH=$$version; done
@@ -160,8 +168,9 @@ test-wheel:
 	  $(PYTHON) test/wheel.py --torch $$version --folder $(WHEELS)/test-$$version dist/*.whl; \
 	done
 
-# The tests that take minutes, forks, ends and failures two hundred times under load, the Python tests on memory that the host cannot touch with other random numbers, and the operator database with all dtypes,
-# modes and samples, and the operators in C on OpenCL in both forms of the kernels, of which `make test` runs a fast part.
+# Tests that take minutes: forks, process ends and failures two hundred times under load; the Python tests with memory
+# that the host cannot access and with other random numbers; the operator database with all dtypes, modes and samples;
+# the operators in C on OpenCL with both kinds of kernels. `make test` runs a fast subset.
 test-full: test $(STAMPS)/install $(STAMPS)/system-browser
 	ctest --test-dir build/release --output-on-failure -j $(JOBS) -L slow
 	$(VENV)/bin/pytest -q -m slow test/python
@@ -177,13 +186,15 @@ test-full: test $(STAMPS)/install $(STAMPS)/system-browser
 	  HAL_TEST_REPEAT=200 HAL_ALLOW_UNSAFE_PLUGINS=1 build/release/test/hal/hal_stress_$$program; \
 	done
 
-# What PoCL lacks: unified shared memory, SPIR-V, half precision. Says why, and passes, where the runtime cannot be had or does not run.
+# Tests of features that PoCL lacks: unified shared memory, SPIR-V, half precision. Prints the reason and succeeds if
+# the runtime is unavailable or does not run.
 test-intel-opencl: $(STAMPS)/install $(STAMPS)/venv-test
 	@$(call logged,configure) "configure the C tests" cmake --preset release -DPython_EXECUTABLE=$(abspath $(VENV_PYTHON))
 	@$(call logged,build) "build the C tests" cmake --build --preset release
 	$(VENV_PYTHON) -P test/intel_opencl.py
 
-# The libraries that users bring, from PyPI; without them these tests skip, and `make test` runs what is left.
+# Tests with libraries from PyPI that users install; without them these tests are skipped, and `make test` runs the
+# rest.
 test-integrations: $(STAMPS)/install $(STAMPS)/venv-integrations $(STAMPS)/timm
 	$(PYTEST)/integrations test/python/training/test_mixtral.py
 
@@ -215,7 +226,7 @@ docs: $(STAMPS)/install $(STAMPS)/venv-docs
 	DOXYGEN_OUT=$(CURDIR)/build/docs OPERATORS_MD=$(CURDIR)/build/docs/aten/operators.md TORCH_DEVICE_BACKEND_AUTOLOAD=0 \
 	  $(VENV_PYTHON) -P -m sphinx -W --keep-going -q -b html docs build/docs/html
 
-# The pictures of the README, which are committed: its readers see them without a build.
+# The pictures of the README. They are committed, so that readers see them without a build.
 pictures: $(STAMPS)/venv-docs
 	$(VENV_PYTHON) docs/_tools/pictures.py docs/pictures --readme
 
@@ -226,7 +237,7 @@ check-format:
 	@clang-format-14 --dry-run --Werror $(C_FILES)
 	$(PYTHON) test/words/words.py
 
-# Files that obey the rules of words and lengths by now leave test/words/not_yet.txt.
+# Removes files that follow the rules of words and lengths from test/words/not_yet.txt.
 words-update:
 	$(PYTHON) test/words/words.py --update
 

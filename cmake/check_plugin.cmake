@@ -1,7 +1,7 @@
 # Checks a linked plugin: cmake -DPLUGIN=<file> -DNM=<nm> -DREADELF=<readelf> -P check_plugin.cmake
-# Each rule keeps two plugins, or a plugin and the host, from meddling with each other in one process.
+# Each rule prevents that two plugins, or a plugin and the host, affect each other in one process.
 function(refuse text)
-  file(REMOVE ${PLUGIN}) # or the next build would take it for done
+  file(REMOVE ${PLUGIN}) # otherwise the next build would consider it complete
   message(FATAL_ERROR "${PLUGIN}: ${text}")
 endfunction()
 

@@ -48,7 +48,7 @@ def problems(root: Path, today: datetime.date):
     version = version_of(root)
     yield from changelog_problems((root / "CHANGELOG.md").read_text(encoding="utf-8"), version, today)
     if changed := git(root, "status", "--short"):
-        yield f"git has uncommitted changes: commit them or take them back\n{changed}"
+        yield f"git has uncommitted changes: commit or revert them\n{changed}"
     if git(root, "tag", "--list", f"v{version}"):
         yield f"the tag v{version} exists: raise the version in CMakeLists.txt"
 

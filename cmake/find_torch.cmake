@@ -1,8 +1,8 @@
-# Finds the torch that is installed in ${Python_EXECUTABLE}, without running it and without find_package(Torch), which looks
-# for CUDA, Kineto and more. Gives the targets torch_backend_libtorch (C++) and torch_backend_libtorch_python (bindings), and
-# TORCH_BACKEND_TORCH_DIR, TORCH_BACKEND_TORCH_VERSION and TORCH_BACKEND_TORCH_MINOR.
+# Finds the torch that is installed in ${Python_EXECUTABLE}, without running it and without find_package(Torch), which
+# requires CUDA, Kineto and more. Defines the targets torch_backend_libtorch (C++) and torch_backend_libtorch_python
+# (bindings), and the variables TORCH_BACKEND_TORCH_DIR, TORCH_BACKEND_TORCH_VERSION and TORCH_BACKEND_TORCH_MINOR.
 
-# The window of supported versions is that of the Python package.
+# The supported versions are those of the Python package.
 file(STRINGS ${PROJECT_SOURCE_DIR}/pyproject.toml torch_window REGEX "^dependencies = ")
 if(NOT torch_window MATCHES "torch(>=([0-9.]+),<([0-9.]+))\"")
   message(FATAL_ERROR "pyproject.toml: expected `torch>=OLDEST,<NEWER` in dependencies, found ${torch_window}")
@@ -48,7 +48,7 @@ foreach(library c10 torch_cpu torch_python)
   set_target_properties(torch_backend::${library} PROPERTIES IMPORTED_LOCATION ${path} IMPORTED_NO_SONAME FALSE)
 endforeach()
 
-# Wheels of the window are built with the C++11 ABI of libstdc++.
+# Wheels of the supported versions are built with the C++11 ABI of libstdc++.
 add_library(torch_backend_libtorch INTERFACE)
 target_compile_definitions(torch_backend_libtorch INTERFACE _GLIBCXX_USE_CXX11_ABI=1)
 target_include_directories(torch_backend_libtorch SYSTEM INTERFACE

@@ -1,38 +1,41 @@
-# hal_add_plugin(<name> <source>...): builds libhal_<name>.so, a plugin, from C or C++ sources. The target is hal_<name>.
+# hal_add_plugin(<name> <source>...): builds the plugin libhal_<name>.so from C or C++ sources. The target is
+# hal_<name>.
 #
-# hal_add_kernel_pack(<name> [DESTINATION <folder>] [OPTIONS <option of hal-pack>...]): the target hal_<name>_pack compiles the portable
-# kernels ahead into libhal_<name>.pack beside the plugin. With DESTINATION it is part of every build and installed there.
+# hal_add_kernel_pack(<name> [DESTINATION <folder>] [OPTIONS <option of hal-pack>...]): the target hal_<name>_pack
+# compiles the portable kernels ahead of time into libhal_<name>.pack next to the plugin. With DESTINATION it is part of
+# every build and installed there.
 #
-# A plugin whose driver takes SPIR-V links the target hal_plugin_spirv, too: target_link_libraries(hal_<name> PRIVATE hal_plugin_spirv).
+# A plugin whose driver takes SPIR-V also links the target hal_plugin_spirv: target_link_libraries(hal_<name> PRIVATE
+# hal_plugin_spirv).
 #
-# The SDK target hal_plugin carries every flag a plugin needs, so that an author cannot forget one; after the link
-# check_plugin.cmake looks at the result, and a plugin that breaks a rule is a failed build. Out of the tree the functions come
-# with find_package(torch_backend_hal); including this file of an installed torch_backend does the same.
+# The SDK target hal_plugin sets every flag that a plugin needs. After the link check_plugin.cmake checks the result,
+# and a plugin that breaks a rule fails the build. Out-of-tree projects get these functions by
+# find_package(torch_backend_hal), or by including this file of an installed torch_backend.
 
 set(HAL_CHECK_PLUGIN ${CMAKE_CURRENT_LIST_DIR}/check_plugin.cmake)
 
-# The options of all plugins, put on the INTERFACE library hal_plugin.
-#   SDK_DIR  holds entry.c and plugin.map     INCLUDE_DIR  holds hal/plugin.h
+# Sets the options of all plugins on the INTERFACE library hal_plugin.
+#   SDK_DIR  contains entry.c and plugin.map     INCLUDE_DIR  contains hal/plugin.h
 function(hal_plugin_interface)
   cmake_parse_arguments(PARSE_ARGV 0 ARG "" "SDK_DIR;INCLUDE_DIR" "")
   add_library(hal_plugin INTERFACE)
   target_include_directories(hal_plugin INTERFACE ${ARG_INCLUDE_DIR})
-  # The entry is compiled with each plugin: its build flags are then the plugin's, not the archive's.
+  # The entry is compiled with each plugin, so that it has the plugin's build flags, not the archive's.
   target_sources(hal_plugin INTERFACE ${ARG_SDK_DIR}/entry.c)
-  # -z defs names a missing mandatory function at link time. clang's sanitizers leave symbols to the executable.
+  # -z defs reports a missing mandatory function at link time. clang's sanitizers leave symbols to the executable.
   target_link_options(hal_plugin INTERFACE LINKER:-u,hal_plugin_entry LINKER:-z,relro LINKER:-z,now LINKER:-z,nodelete
     LINKER:--version-script=${ARG_SDK_DIR}/plugin.map)
   if(NOT (CMAKE_C_COMPILER_ID MATCHES Clang AND "${CMAKE_C_FLAGS} ${TORCH_BACKEND_SANITIZE}" MATCHES "address|thread|sanitize"))
     target_link_options(hal_plugin INTERFACE LINKER:-z,defs)
   endif()
   set_property(TARGET hal_plugin PROPERTY INTERFACE_LINK_DEPENDS ${ARG_SDK_DIR}/plugin.map)
-  # A misspelt hal_plugin_<op> has no prototype: the only place where that shows. Two plugins in one process must not share
+  # A misspelled hal_plugin_<op> has no prototype; no other check finds it. Two plugins in one process must not share
   # the statics of C++ templates, which GNU-unique symbols would.
   target_compile_options(hal_plugin INTERFACE $<$<COMPILE_LANGUAGE:C>:-Wmissing-prototypes>
     $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fno-gnu-unique>)
 endfunction()
 
-# Builds the SDK from its sources, in the project itself.
+# Builds the SDK from its sources, within the project.
 function(hal_plugin_sdk)
   cmake_parse_arguments(PARSE_ARGV 0 ARG "" "SOURCE_DIR;INCLUDE_DIR" "")
   add_library(hal_plugin_archive STATIC ${ARG_SOURCE_DIR}/base.c ${ARG_SOURCE_DIR}/library.c ${ARG_SOURCE_DIR}/worker.c ${ARG_SOURCE_DIR}/marker.c ${ARG_SOURCE_DIR}/watch.c
@@ -40,20 +43,20 @@ function(hal_plugin_sdk)
     ${ARG_SOURCE_DIR}/transfer.c ${ARG_SOURCE_DIR}/process.c ${ARG_SOURCE_DIR}/shared_event.c ${ARG_SOURCE_DIR}/shared_memory.c)
   target_include_directories(hal_plugin_archive PUBLIC ${ARG_INCLUDE_DIR})
   target_link_libraries(hal_plugin_archive PUBLIC m)
-  # No fused multiply-add: the numbers of random_fill are promised bit for bit.
+  # No fused multiply-add: the numbers of random_fill are specified bit for bit.
   target_compile_options(hal_plugin_archive PRIVATE -ffp-contract=off)
   set_target_properties(hal_plugin_archive PROPERTIES OUTPUT_NAME hal_plugin POSITION_INDEPENDENT_CODE ON
     C_VISIBILITY_PRESET hidden C_STANDARD 11 C_EXTENSIONS OFF)
   hal_plugin_interface(SDK_DIR ${ARG_SOURCE_DIR} INCLUDE_DIR ${ARG_INCLUDE_DIR})
   target_link_libraries(hal_plugin INTERFACE hal_plugin_archive m)
-  # For plugins whose driver takes SPIR-V, which link it, too: hal/plugin_clang.h and hal/plugin_spirv.h.
+  # For plugins whose driver takes SPIR-V; they also link it: hal/plugin_clang.h and hal/plugin_spirv.h.
   add_library(hal_plugin_spirv STATIC ${ARG_SOURCE_DIR}/spirv/clang.c ${ARG_SOURCE_DIR}/spirv/freeze.c ${ARG_SOURCE_DIR}/spirv/spirv.c)
   target_link_libraries(hal_plugin_spirv PUBLIC hal_plugin_archive)
   set_target_properties(hal_plugin_spirv PROPERTIES POSITION_INDEPENDENT_CODE ON C_VISIBILITY_PRESET hidden C_STANDARD 11 C_EXTENSIONS OFF)
 endfunction()
 
 function(hal_add_plugin name)
-  string(REGEX REPLACE "^hal_" "" name ${name}) # the target's name may be given, too
+  string(REGEX REPLACE "^hal_" "" name ${name}) # accepts the target's name, too
   set(target hal_${name})
   add_library(${target} MODULE ${ARGN})
   set_target_properties(${target} PROPERTIES PREFIX lib OUTPUT_NAME hal_${name} C_VISIBILITY_PRESET hidden
@@ -73,7 +76,7 @@ function(hal_add_kernel_pack name)
   if(TARGET torch_backend_hal::hal-pack)
     set(program torch_backend_hal::hal-pack)
   endif()
-  set(stamp ${CMAKE_CURRENT_BINARY_DIR}/hal_${name}_pack.stamp) # a file's name here cannot depend on the configuration
+  set(stamp ${CMAKE_CURRENT_BINARY_DIR}/hal_${name}_pack.stamp) # a file name here cannot depend on the configuration
   set(all "")
   if(ARG_DESTINATION)
     set(all ALL)

@@ -1,8 +1,9 @@
-# torch_backend_add_ops(NAME <name> YAML <file> [SOURCES <source>...] [ONE_TORCH]): builds a library of custom operators as the
-# Python module <name> in the build folder (or in DIRECTORY): <name>/__init__.py and <name>/lib<name>.so. The target is <name>.
+# torch_backend_add_ops(NAME <name> YAML <file> [SOURCES <source>...] [ONE_TORCH]): builds a library of custom operators
+# as the Python module <name> in the build folder (or in DIRECTORY): <name>/__init__.py and <name>/lib<name>.so. The
+# target is <name>.
 #
-# The library runs under every supported torch. With ONE_TORCH, or where LibTorch's stable ABI does not reach (a message says so), it
-# is for the torch that it is built with, and its gradients are C++.
+# The library runs with every supported version of torch. With ONE_TORCH, or if LibTorch's stable ABI does not support
+# an argument (a message names it), it is for the torch that it is built with, and its gradients are C++.
 #
 # The list in YAML is explained in docs/custom-operators.md; SOURCES define the C functions that it names.
 
@@ -22,7 +23,7 @@ function(torch_backend_add_ops)
   set(generated ${CMAKE_CURRENT_BINARY_DIR}/generated/${ARG_NAME})
   file(GLOB generator ${TORCH_BACKEND_CODEGEN_DIR}/*.py ${TORCH_BACKEND_CODEGEN_DIR}/autograd/templates/*.in)
 
-  # At configure time first: a mistake in the list is then one sentence before anything is built.
+  # Also run at configure time, so that a mistake in the list is reported before the build.
   set(command ${CMAKE_COMMAND} -E env TORCH_DEVICE_BACKEND_AUTOLOAD=0 ${Python_EXECUTABLE} ${TORCH_BACKEND_CODEGEN_DIR}/custom.py
     --ops ${yaml} --name ${ARG_NAME} --out ${generated})
   if(ARG_ONE_TORCH)
@@ -50,7 +51,7 @@ function(torch_backend_add_ops)
   else()
     target_link_libraries(${ARG_NAME} PRIVATE torch_backend::torch_backend)
   endif()
-  # As the package's own kernels: vectorised, and equal bits on every instruction set.
+  # Compiled as the package's own kernels: vectorized, with equal bits on every instruction set.
   set_source_files_properties(${generated}/${ARG_NAME}_kernels.c PROPERTIES COMPILE_OPTIONS
     "-O3;-fno-math-errno;-fno-trapping-math;-ffp-contract=off")
   add_custom_command(TARGET ${ARG_NAME} POST_BUILD VERBATIM COMMAND ${CMAKE_COMMAND} -E copy_if_different

@@ -1,4 +1,4 @@
-# The warnings of our own C: every target of hal/ and plugins/ links this.
+# The warnings of this project's C code: every target of hal/ and plugins/ links this.
 add_library(torch_backend_warnings INTERFACE)
 target_compile_options(torch_backend_warnings INTERFACE
   $<$<COMPILE_LANGUAGE:C>:-Wall -Wextra -Werror -Wmissing-prototypes -Wstrict-prototypes>

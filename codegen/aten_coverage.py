@@ -7,9 +7,9 @@ from importlib.metadata import version
 
 from aten_types import kind_name
 
-# Functions that need no kernel: tensors, storage and views, and what a plugin's functions of memory do.
+# Functions that need no kernel: tensors, storage and views, and operations of a plugin's memory functions.
 MEMORY_SOURCES = ("copy/copy.cpp", "pointwise/fill.cpp")
-# Functions that decline rare calls only, and else are made of other operators, whatever the kernels.
+# Functions that decline rare calls only, and otherwise are composed of other operators, whatever the kernels.
 COMPOSED = ("cat", "cat.out", "_unique2", "unique_consecutive", "multinomial", "multinomial.out")
 # Functions without kernels that the fallback computes, with operands in another dtype at most.
 SERVED = ("grid_sampler_2d", "grid_sampler_2d_backward", "grid_sampler_3d", "grid_sampler_3d_backward", "mode", "mode.values")
@@ -39,13 +39,14 @@ def coverage(model):
 
 
 def support(model, sources):
-    """Returns, for each registered overload, the vendor's operator that receives the caller's operands (`asks`), the operators whose kernels
-    it may call (`kernels`), and what computes it without any of them (`else`). JSON."""
+    """Returns, for each registered overload, the vendor's operator that receives the caller's operands (`vendor`), the
+    operators whose kernels it may call (`kernels`), and the kind of computation without any of them (`else`). JSON.
+    """
     listed = {entry.identifier: entry.name for entry in model.entries if entry.kernel}
     found = {}
     for operator in model.kernels:
         kernels = sorted({operator.entry.name, *(case.entry.name for case in operator.cases)})
-        found |= {str(native.func.name): {"asks": operator.entry.name, "kernels": kernels, "else": "fallback"} for native in operator.natives}
+        found |= {str(native.func.name): {"vendor": operator.entry.name, "kernels": kernels, "else": "fallback"} for native in operator.natives}
     for operator in model.functions:
         entry = operator.entry
         called = [*entry.stubs.values()] or [operator.function]
@@ -55,7 +56,7 @@ def support(model, sources):
             name = str(native.func.name)
             composed = name not in SERVED and (name in COMPOSED or not kernels or not declines)
             otherwise = "memory" if _is_memory(entry) else "composite" if composed else "fallback"
-            found[name] = {"asks": entry.name if entry.number is not None else None, "kernels": kernels, "else": otherwise}
+            found[name] = {"vendor": entry.name if entry.number is not None else None, "kernels": kernels, "else": otherwise}
     return json.dumps(found, indent=0) + "\n"
 
 

@@ -9,17 +9,21 @@ from aten_model import KernelOperator
 from aten_text import BANNER, aten_op, function_name, wrapped
 from aten_types import kernel_type, operator_class
 
-# Files of 10 to 15 seconds: a few more would wait for one another at the end, more would compile the same templates once more.
+# Files that compile in 10 to 15 seconds: with fewer, the build waits for the last ones; with more, the same templates
+# are compiled more often.
 OPERATORS_PER_SHARD = 70
 SIGNATURES_PER_FILE = 140
 
-# Headers of prepare that the text of operators needs. Ours come first: some headers of ATen use c10/util/Exception.h without including it.
+# Headers of prepare that the text of operators needs. They come first, because some headers of ATen use
+# c10/util/Exception.h without including it.
 _KERNEL_HEADERS = ("register.h", "overload.h", "structured_calls.h", "structured_iterator.h")
 _FUNCTION_HEADERS = ("register.h", "overload.h")
 
 
 def shards(model):
-    """Divides the operators that no source file includes into shards; one that hands calls over stays with those before it."""
+    """Divides the operators that no source file includes into shards; one that forwards calls stays with those before
+    it.
+    """
     result = [[]]
     for operator in (*model.kernels, *(operator for operator in model.functions if operator.entry.source is None)):
         if len(result[-1]) >= OPERATORS_PER_SHARD and not getattr(operator, "absent", None):

@@ -1,5 +1,7 @@
-"""Writes the C++ of operators that a function computes: of csrc/aten, or of ATen. Each overload is one readable function that checks the
-operands' devices, calls the vendor's operator, calls the function, and calls the fallback where the device has no kernel."""
+"""Writes the C++ of operators that a function computes: of csrc/aten, or of ATen. Each overload is one readable
+function that checks the operands' devices, calls the vendor's operator, calls the function, and calls the fallback
+if the device has no kernel.
+"""
 from __future__ import annotations
 
 import re
@@ -13,18 +15,22 @@ from torchgen.model import DeviceCheckType, SchemaKind
 
 
 def qualified(function):
-    """A function's name with its namespace: argument-dependent lookup would find ATen's function of that name as well."""
+    """Returns a function's name with its namespace, because argument-dependent lookup would also find ATen's function
+    of that name.
+    """
     return function if "::" in re.match(r"[\w:]+", function)[0] else f"torch_backend::{function}"
 
 
 class Emitter:
-    """Writes operators. `declines(operator)` tells whether the function of a source file may return that there is no kernel."""
+    """Writes operators. `declines(operator)` returns whether the function of a source file may report that there is no
+    kernel.
+    """
 
     def __init__(self, declines):
         self._declines = declines
 
     def operator(self, operator):
-        """The lines of an operator: its names, its functions."""
+        """Returns the lines of an operator: its names, its functions."""
         lines = [line for native in operator.natives for line in comment(str(native.func))]
         lines += [declared_aten_op(native) for native in operator.natives]
         if operator.entry.number is None:
@@ -69,7 +75,9 @@ class Emitter:
         return [f"{result} result = {called};", *done, "return result;"] if done else [f"return {called};"]
 
     def _is_composed(self, operator):
-        """Whether the report counts a call as composed: a call of other operators, which is switched off with its own number."""
+        """Returns whether the report counts a call as composed: a call of other operators, which is disabled by its own
+        number.
+        """
         return operator.entry.kernel is None and (operator.is_atens or operator.shares_function or self._declines(operator))
 
     # ---- one function for all overloads ----
@@ -105,7 +113,7 @@ def compute_name(operator):
 
 
 def _form(operator, native):
-    """One overload of an operator whose overloads share a function."""
+    """Writes one overload of an operator whose overloads share a function."""
     kind = {SchemaKind.out: "Form::kOut", SchemaKind.inplace: "Form::kInplace"}.get(native.func.kind())
     given = written(native)
     inputs = [name for name in names(native) if name not in given or native.func.kind() is SchemaKind.inplace]
@@ -118,13 +126,15 @@ def _form(operator, native):
 
 
 def _is_checked(argument):
-    """Whether is_kernel_operand (overload.h) has an overload for the argument: all but lists of optional tensors and TensorList."""
+    """Returns whether is_kernel_operand (overload.h) has an overload for the argument: all but lists of optional
+    tensors and TensorList.
+    """
     kind = str(argument.argument.type)
     return kind in ("Tensor", "Tensor?") or argument.nctype.type.cpp_type() == "const at::ITensorListRef &"
 
 
 def _devices(operator, given, further=()):
-    """The check that all operands are on one device, which becomes the current one."""
+    """Writes the check that all operands are on one device, which becomes the current one."""
     natives = operator.natives[0]
     devices = "Devices::kOurs" if natives.device_check is DeviceCheckType.NoCheck and not operator.is_structured else ""
     operands = [*(a.name for a in given if has_tensors(a.argument)), *further]
@@ -147,7 +157,9 @@ def _kind(operator, native):
 
 
 def _vendor_op(operator):
-    """The vendor's operator: its number, the overload whose meta function makes the results, the arguments in the frozen order."""
+    """Writes the vendor's operator: its number, the overload whose meta function allocates the results, the arguments
+    in the frozen order.
+    """
     if operator.indices is None:
         return []
     native = operator.natives[0]
@@ -159,7 +171,7 @@ def _vendor_op(operator):
 
 
 def _functional(operator, kind):
-    """(declaration, name) of the overload whose meta function makes the results."""
+    """Returns (declaration, name) of the overload whose meta function allocates the results."""
     native = operator.natives[0]
     if kind == "kMakes" and not operator.shares_function:
         return [], f"&{aten_op(native)}"

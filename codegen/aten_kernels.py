@@ -1,5 +1,6 @@
-"""Writes the C++ of operators that a portable kernel computes: the general path behind a meta function, and one short function per
-overload, with the fast path of element-wise operators."""
+"""Writes the C++ of operators that a portable kernel computes: the general path after a meta function, and one short
+function per overload, with the fast path of element-wise operators.
+"""
 from __future__ import annotations
 
 from aten_model import REDUCTIONS, Number, call, fast_dtypes, kernel_dtypes
@@ -13,7 +14,7 @@ from torchgen.model import SchemaKind
 
 
 def operator(op):
-    """The lines of a KernelOperator: its names, its fast path, its general path, its overloads."""
+    """Returns the lines of a KernelOperator: its names, its fast path, its general path, its overloads."""
     lines = [line for native in op.natives for line in comment(str(native.func))] + [declared_aten_op(native) for native in op.natives]
     if _has_fast_path(op):
         lines += [f"constexpr Elementwise fast_{op.identifier}{_fast(op, op.entry)};"]
@@ -24,7 +25,7 @@ def operator(op):
 
 
 def headers(op):
-    """The headers of ATen that the text of an operator needs."""
+    """Returns the headers of ATen that the text of an operator needs."""
     kinds = ("meta", "ops") if op.group.structured else ("ops",)
     return {f"ATen/ops/{op.group.root_name}_{kind}.h" for kind in kinds}
 
@@ -33,7 +34,7 @@ def headers(op):
 
 
 def _is_computed(argument):
-    """Whether a number has to be made a Scalar."""
+    """Returns whether a number has to be converted to a Scalar."""
     return isinstance(argument, Number) or not (is_operand(argument) or is_scalar(argument))
 
 
@@ -70,7 +71,7 @@ def _optional_operands(op):
 
 
 def _general(op):
-    """The general path: a meta function makes `outputs`, then the kernel runs."""
+    """Writes the general path: a meta function allocates `outputs`, then the kernel runs."""
     parameters = ", ".join(["Outputs &outputs", *(declared(a) for a in arguments(op.functional))])
     lines = [f"bool general_{op.identifier}({parameters}) {{"]
     lines += [f"  if (!{name}.has_value()) return false;" for name in _optional_operands(op)]
@@ -83,13 +84,13 @@ def _general(op):
 
 
 def _listed(op):
-    """The arguments that the call is made of here; structured_calls.h adds the others."""
+    """Returns the arguments of the call that are written here; structured_calls.h adds the others."""
     all_of_them = op.entry.is_elementwise or op.entry.family == "gemm"
     return op.arguments if all_of_them else [a for a in op.arguments if is_tensor(a)]
 
 
 def _computed_numbers(op):
-    """The numbers, of the operator and of those that may take its place, that are not Scalars of ATen."""
+    """Returns the numbers, of the operator and of those that may replace it, that are not Scalars of ATen."""
     found = {}
     for listed in ((op.arguments if op.entry.is_elementwise else ()), *(case.arguments for case in op.cases)):
         found.update({a.name: a for a in listed if _is_computed(a)})
@@ -107,7 +108,7 @@ def _precheck(op):
 
 
 def _meta(op):
-    """The meta function: ATen's own, or a class of ours where ATen has none."""
+    """Writes the meta function: ATen's own, or a class of csrc/aten/pointwise/meta.h if ATen has none."""
     if op.entry.meta:
         operands = ", ".join(a.name for a in op.arguments if not isinstance(a, Number) and is_operand(a))
         return [f"  Structured<meta::{op.entry.meta}> structured(outputs);", f"  structured.meta({operands});"]
@@ -120,8 +121,9 @@ def _meta(op):
 
 
 def _vendor_call(op):
-    """Calls the vendor's operator with the caller's arguments. The calls of element-wise operators do so themselves, with operands in the
-    result's shape (structured_iterator.h)."""
+    """Calls the vendor's operator with the caller's arguments. The calls of element-wise operators do this themselves,
+    with operands in the result's shape (structured_iterator.h).
+    """
     if op.entry.is_elementwise:
         return []
     listed = ", ".join(f"argument({_vendor_argument(op, name)})" for name in (*op.entry.args, *op.entry.vendor_args))
@@ -186,13 +188,15 @@ def _has_fast_path(op):
 
 
 def _fast(op, entry):
-    """The fast path by the kernel of an entry, its own or that of an operator that takes its place, in the dtypes of both."""
+    """Writes the fast path with the kernel of an entry, its own or that of an operator that replaces it, in the dtypes
+    of both.
+    """
     dtypes = fast_dtypes(op) & kernel_dtypes(entry)
     return f"{{{entry.id}, UINT64_C({dtypes:#x}), {_result_is_bool(entry)}}}"
 
 
 def _fast_calls(op, native):
-    """First for the values that make the operator another one, last with a number that is the first operand."""
+    """Writes first the calls for values that select another operator, last those with a number as the first operand."""
     calls = [(f"{case.condition} && ", f"Elementwise{_fast(op, case.entry)}",
               ", ".join(_fast_argument(case.entry, a) for a in case.arguments)) for case in op.cases]  # fmt: skip
     if not op.exhaustive:
@@ -238,7 +242,7 @@ def _reduced(op, native):
 
 
 def _other_operator(op, native):
-    """Hands a call without an optional operand or number over to the operator that has none."""
+    """Forwards a call without an optional operand or number to the operator that has none."""
     lines = []
     for absent, other in op.absent.items():
         optional = [name for name in op.absent if name != absent]

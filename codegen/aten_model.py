@@ -1,7 +1,8 @@
-"""Matches the operator entries with the schemas of the installed torch: what the generator writes registrations of.
+"""Matches the operator entries with the schemas of the installed torch: the operators whose registrations are
+generated.
 
-A KernelOperator is computed by a portable kernel after a meta function; a FunctionOperator by a function of csrc/aten or of ATen. An
-entry that does not fit its operator's schema is an error of the build.
+A KernelOperator is computed by a portable kernel after a meta function; a FunctionOperator by a function of
+csrc/aten or of ATen. An entry that does not match its operator's schema is a build error.
 """
 from __future__ import annotations
 
@@ -12,14 +13,15 @@ from aten_types import is_number, is_operand, is_optional, is_scalar, is_text
 from entry_file import nearest
 from torchgen.model import NativeFunction, NativeFunctionsGroup
 
-# Dtypes that ATen itself computes in for each set of dtypes, when all operands have them. More than our kernels know: a plugin may
-# compute float16 and bfloat16 itself. A narrower set here only costs speed, a wider one would skip ATen's checks (sub refuses bool,
-# div makes a float of integers).
+# The dtypes in which ATen computes for each set of dtypes, if all operands have them. These are more than the portable
+# kernels support, because a plugin may compute float16 and bfloat16 itself. A narrower set only costs speed. A wider
+# one would skip ATen's checks (sub refuses bool, div returns floats for integers).
 _FLOATING = {"f32", "f64", "f16", "bf16"}
 _TORCH_NUMBERS = {"u8": 0, "i8": 1, "i16": 2, "i32": 3, "i64": 4, "f16": 5, "f32": 6, "f64": 7, "c64": 9, "c128": 10, "bool": 11,
                   "bf16": 15}  # fmt: skip
 
-# Families whose calls give dimensions otherwise than ATen (structured_calls.h); other families that are not element-wise get its arguments.
+# Families whose calls pass dimensions differently from ATen (structured_calls.h); other families that are not
+# element-wise receive ATen's arguments.
 REDUCTIONS = ("reduce", "reduce_index", "norm", "aminmax")
 
 
@@ -38,11 +40,11 @@ class Number:
 
 @dataclass(frozen=True)
 class Case:
-    """A value of an argument that makes an operator another one."""
+    """A value of an argument that selects another operator."""
 
     condition: str  # C++
     entry: object  # entries.Entry
-    arguments: tuple  # of the other's frozen list
+    arguments: tuple  # of the other operator's frozen list
     by_scalar: bool = False  # the value is that of a Scalar
 
 
@@ -54,9 +56,9 @@ class KernelOperator:
     entry: object  # entries.Entry
     group: NativeFunctionsGroup
     arguments: tuple  # in the order of the frozen list: arguments of the functional schema, Numbers
-    cases: tuple = ()  # compared in order; a call that fits none is the operator itself, unless `exhaustive`
-    exhaustive: bool = False  # an argument that fits no case is an error, which the fallback reports
-    reduces: bool = False  # a loss: ATen's argument `reduction` says whether the elements are reduced
+    cases: tuple = ()  # compared in order; a call that matches none is the operator itself, unless `exhaustive`
+    exhaustive: bool = False  # an argument that matches no case is an error, which the fallback reports
+    reduces: bool = False  # a loss: ATen's argument `reduction` determines whether the elements are reduced
     absent: dict = field(default_factory=dict, hash=False)  # {argument: KernelOperator that computes calls without it}
 
     @property
@@ -79,7 +81,8 @@ class FunctionOperator:
 
     entry: object  # entries.Entry
     natives: tuple  # the overloads that are registered
-    functional: NativeFunction  # whose arguments the function has; of an overload with out= that has none, that one
+    # The overload whose arguments the function has; if there is only an overload with out=, that one
+    functional: NativeFunction
     group: NativeFunctionsGroup | None
     function: str  # in C++: of the source file, or with namespace
     indices: tuple | None = None  # of ATen's arguments, in the order of the frozen list; None: no vendor's operator is called
@@ -98,7 +101,9 @@ class FunctionOperator:
 
     @property
     def shares_function(self):
-        """Whether one function computes all overloads, into Outputs; else the function has its overload's arguments."""
+        """Returns whether one function computes all overloads, into Outputs; otherwise the function has its overload's
+        arguments.
+        """
         return self.is_structured or self.entry.register == "out"
 
     @property
@@ -182,7 +187,7 @@ def _kernel_operator(name, entry, natives, listed):
 
 
 def _hands_over(entry, special):
-    """Whether a call without an operand or number goes to the other operator as a whole."""
+    """Returns whether a call without an operand or number goes to the other operator as a whole."""
     return special.value is None and special.argument in entry.args
 
 
@@ -212,22 +217,22 @@ def _condition(argument, value):
 
 
 def _argument(entry, name, by_name):
-    """What stands for a name of a frozen argument list."""
+    """Returns the value of a name of a frozen argument list."""
     return Number(name, entry.precomputed[name][0], entry.precomputed[name][1:]) if name in entry.precomputed else by_name[name]
 
 
 def call(function, names=()):
-    """The C++ call of a function of conditions.h; a bool of ATen stands for itself."""
+    """Returns the C++ call of a function of conditions.h; a bool of ATen is its own value."""
     return f"{function}({', '.join(names)})" if names else function
 
 
 def _reads(entry, name):
-    """Whether a computed number, or the condition of `fallback_if`, reads one of ATen's arguments."""
+    """Returns whether a computed number, or the condition of `fallback_if`, reads one of ATen's arguments."""
     return name in entry.fallback_if or any(name in names for _, *names in entry.precomputed.values())
 
 
 def _frozen_arguments(entry, native, by_name, reduces):
-    """The schema's arguments and the computed numbers in the order of the frozen list."""
+    """Returns the schema's arguments and the computed numbers in the order of the frozen list."""
     names = [name for name in entry.args if name in by_name or name in entry.precomputed or not _may_be_absent(entry, name)]
     _check_arguments(entry, native, [name for name in names if name not in entry.precomputed], by_name)
     known = {*entry.args, *entry.vendor_args, *entry.omit, *(special.argument for special in entry.specializations)}
@@ -244,12 +249,12 @@ def _frozen_arguments(entry, native, by_name, reduces):
 
 
 def _may_be_absent(entry, name):
-    """A reduction without a list of dimensions is one over all of them."""
+    """A reduction without a list of dimensions reduces all of them."""
     return entry.family in REDUCTIONS and name == "dim"
 
 
 def _check_arguments(entry, native, names, by_name):
-    """Raises EntryError where an entry names arguments that a schema does not have."""
+    """Raises EntryError if an entry names arguments that a schema does not have."""
     listed = [("args", name) for name in names]
     own = str(native.func.name) == entry.name  # other overloads may lack arguments
     listed += [(key, name) for key in ("vendor_args", "omit", "mutates_args") for name in getattr(entry, key) if own]
@@ -267,14 +272,17 @@ def _check_nothing_lost(entry, native, names):
 
 
 def fast_dtypes(operator):
-    """The mask of dtypes in which the fast path of a KernelOperator computes without ATen's meta function. An operator that is specialized
-    by the value of a Scalar has one in floating dtypes only: a floating Scalar makes floating results of integers."""
+    """Returns the mask of dtypes in which the fast path of a KernelOperator computes without ATen's meta function.
+
+    An operator that is specialized by the value of a Scalar has a fast path in floating dtypes only: a floating
+    Scalar causes floating results for integers.
+    """
     floating = any(case.by_scalar for case in operator.cases)
     return kernel_dtypes(operator.entry) & (_mask(_FLOATING) if floating else -1)
 
 
 def kernel_dtypes(entry):
-    """The mask of dtypes that ATen computes in, of those of an entry."""
+    """Returns the mask of those dtypes of an entry that ATen computes in."""
     tokens = set(entry.kernel.dtypes)
     return _mask(tokens | _FLOATING if tokens & _FLOATING else tokens)
 
@@ -312,14 +320,14 @@ def _function_operators(entry, natives):
 
 
 def _by_group(found):
-    """Yields (overloads of one group, the group); an overload without a group stands alone."""
+    """Yields (overloads of one group, the group); an overload without a group is yielded separately."""
     groups = {id(group or native): group for native, group in found}
     for key, group in groups.items():
         yield tuple(native for native, its in found if id(its or native) == key), group
 
 
 def _derived(native, group, natives):
-    """The overloads of an operator that a backend must have a kernel for: of a structured one all."""
+    """Returns the overloads of an operator for which a backend needs a kernel: all overloads of a structured operator."""
     if group is None:
         return [native]
     if group.structured:
@@ -345,8 +353,9 @@ def _function_operator(entry, together, group, function, natives):
 
 
 def _indices(entry, functional):
-    """The indices of ATen's arguments in the order of the frozen list. What that list does not have are results, masks of results, and
-    generators, whose state is in the call."""
+    """Returns the indices of ATen's arguments in the order of the frozen list. Arguments that are not in that list are
+    results, masks of results, and generators, whose state is part of the call.
+    """
     arguments = functional.func.arguments.flat_all
     index = {argument.name: i for i, argument in enumerate(arguments)}
     _check_arguments(entry, functional, (*entry.args, *entry.vendor_args), index)

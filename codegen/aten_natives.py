@@ -19,13 +19,13 @@ class Natives:
         parsed = parse_native_yaml(str(folder / "native_functions.yaml"), str(folder / "tags.yaml"))
         self._cpu = parsed.backend_indices[DispatchKey.CPU]
         self.version = version("torch")
-        self.groups = {}  # {name of each overload: its group, or the native function that has none}
+        self.groups = {}  # {name of each overload: its group, or the native function if it has none}
         for group in get_grouped_native_functions(parsed.native_functions):
             for native in group.functions() if isinstance(group, NativeFunctionsGroup) else [group]:
                 self.groups[str(native.func.name)] = group
 
     def find(self, entry, name):
-        """Returns the native function of an entry and its group, or None for one that has none. Raises EntryError."""
+        """Returns the native function of an entry and its group, or None if it has no group. Raises EntryError."""
         found = self.groups.get(name)
         if found is None:
             close = difflib.get_close_matches(name, self.groups, n=1)
@@ -41,16 +41,16 @@ class Natives:
         return any(each.split(".")[0] == name for each in self.groups)
 
     def cpu_function(self, native):
-        """The name of ATen's function for the CPU in at::native; None where ATen composes the operator of others."""
+        """Returns the name of ATen's function for the CPU in at::native; None if ATen composes the operator of others."""
         metadata = self._cpu.get_kernel(native)
         return metadata.kernel if metadata else None
 
     def needs_kernel(self, native):
-        """Whether a backend must have a kernel of its own for an overload: ATen does not derive it from others."""
+        """Returns whether a backend needs its own kernel for an overload, because ATen does not derive it from others."""
         return self.cpu_function(native) is not None and "generated" not in native.tags
 
     def root_of(self, identifier):
-        """The name in the headers of the operator whose class in at::_ops is `identifier`."""
+        """Returns the name in the headers of the operator whose class in at::_ops is `identifier`."""
         for group in self.groups.values():
             for native in [group] if isinstance(group, NativeFunction) else group.functions():
                 if native.func.name.unambiguous_name() == identifier:
@@ -58,7 +58,7 @@ class Natives:
         return None
 
     def has(self, entry):
-        """Whether the installed torch is one of the versions that an entry is for."""
+        """Returns whether an entry is for the installed version of torch."""
         minor = tuple(int(part) for part in self.version.split(".")[:2])
         bounds = re.findall(r"(>=|<)(\d+)\.(\d+)", entry.torch)
         return all((minor >= (int(a), int(b))) == (sign == ">=") for sign, a, b in bounds)

@@ -1,8 +1,9 @@
-"""Reads the functions of csrc/aten: whether the function that an entry names exists, whether it may decline a call, and which kernels it may
-call.
+"""Reads the functions of csrc/aten: whether the function that an entry names exists, whether it may decline a call, and
+which kernels it may call.
 
-The sources are formatted: a function begins and ends at the first column. A function calls kernels by their numbers, HAL_OP_ID_<name>,
-itself or in functions of its folder that it calls; of a function that is not found, everything that its file names is taken.
+The sources are formatted: a function begins and ends in the first column. A function calls kernels by their numbers,
+HAL_OP_ID_<name>, directly or in functions of its folder that it calls. For a function that is not found, all kernels
+that its file names are used.
 """
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from collections import defaultdict
 from entry_file import nearest
 
 _ID = re.compile(r"\bHAL_OP_ID_(\w+)")
-_CALLED = re.compile(r"\b(\w+)(?=(?:<[^;()]*>)?\()|\b([A-Z]\w+)")  # functions; classes, which are named otherwise
+_CALLED = re.compile(r"\b(\w+)(?=(?:<[^;()]*>)?\()|\b([A-Z]\w+)")  # functions; and classes, which have other names
 _MAY_DECLINE = re.compile(r"(?:template <.*?>\s*)?(?:std::optional\b|bool\b)", re.S)
 _DECLINES = re.compile(r"\b(?:call_fallback|\w+_on_cpu|must(?:_run)?)\b")
 

@@ -12,7 +12,9 @@ COLUMNS = 120
 
 
 def wrapped(line):
-    """Breaks a long line: before what a condition guards, then after commas; what follows is indented by 4 more columns."""
+    """Breaks a long line: before the statement that a condition guards, then after commas; continuation lines are
+    indented by 4 more columns.
+    """
     if len(line) <= COLUMNS or line.lstrip().startswith("//"):
         return [line]
     indent = line[: len(line) - len(line.lstrip())]
@@ -34,7 +36,7 @@ def _filled(line, indent):
 
 
 def comment(text):
-    """A comment of any length."""
+    """Returns a comment of any length."""
     return textwrap.wrap(text, COLUMNS, initial_indent="// ", subsequent_indent="//     ", break_long_words=False, break_on_hyphens=False)
 
 
@@ -43,7 +45,7 @@ def function_name(native):
 
 
 def aten_op(native):
-    """The variable that has an overload's name."""
+    """Returns the variable that contains an overload's name."""
     return "aten_" + native.func.name.unambiguous_name()
 
 
@@ -63,7 +65,7 @@ def declared(argument):
 
 
 def tidy(text):
-    """Types as we write them."""
+    """Returns types in the style of this project."""
     return re.sub(r",(?=\S)", ", ", text.replace("::std::", "std::").replace(" & ", " &"))
 
 
@@ -78,7 +80,7 @@ def fallback(native):
 
 
 def returned(native):
-    """What an overload returns whose results are in `outputs`, or are arguments."""
+    """Returns the return value of an overload whose results are in `outputs`, or are arguments."""
     if not native.func.returns:
         return "return;"
     values = written(native)[: len(native.func.returns)] or [f"outputs.take({i})" for i in range(len(native.func.returns))]

@@ -1,4 +1,4 @@
-"""What C++ calls an operator of ATen: its names, its class, the types of its kernels and arguments."""
+"""The C++ names of an operator of ATen: its class, the types of its kernels and arguments."""
 from __future__ import annotations
 
 from torchgen.api.types import DispatcherSignature
@@ -18,7 +18,9 @@ def operator_class(native):
 
 
 def signature(native):
-    """How a kernel of an overload is called, with integers where the schema has symbols; inside native_function_manager."""
+    """Returns the signature of an overload's kernel, with integers where the schema has symbols; inside
+    native_function_manager.
+    """
     return DispatcherSignature.from_schema(native.func, symint=False)
 
 
@@ -45,7 +47,7 @@ def base(argument):
 
 
 def is_tensor(argument):
-    """Whether an argument is a tensor that is always there."""
+    """Returns whether an argument is a tensor that is always present."""
     return argument.type == BaseType(BaseTy.Tensor)
 
 
@@ -68,7 +70,7 @@ def is_scalar(argument):
 
 
 def is_number(argument):
-    """Whether an argument is a number that is always there, or an optional Scalar."""
+    """Returns whether an argument is a number that is always present, or an optional Scalar."""
     return is_scalar(argument) or argument.type in (BaseType(BaseTy.int), BaseType(BaseTy.float))
 
 
@@ -84,7 +86,7 @@ def is_optional(argument):
 
 
 def makes_results(native):
-    """Whether an overload makes its results, or writes arguments."""
+    """Returns whether an overload allocates its results, or writes arguments."""
     return native.func.kind() is not SchemaKind.out
 
 
@@ -97,11 +99,13 @@ def written(native):
 
 
 def inputs(functional):
-    """The names of the arguments of a functional overload; of one with out= that has none, those without out=."""
+    """Returns the names of the arguments of a functional overload; if there is only an overload with out=, those
+    without out=.
+    """
     return [argument.name for argument in arguments(functional) if argument.name not in written(functional)
             or functional.func.kind() is SchemaKind.inplace]
 
 
 def kind_name(native):
-    """Names the kind of an overload: functional, out or in-place."""
+    """Returns the kind of an overload: functional, out or in-place."""
     return {SchemaKind.functional: "functional", SchemaKind.inplace: "in-place", SchemaKind.out: "out"}[native.func.kind()]

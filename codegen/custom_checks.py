@@ -1,5 +1,6 @@
-"""The checks of a custom operator's arguments and the shapes of its results, in a form that is written as C++ and as Python: a
-library is checked by the same sentences wherever its operators run."""
+"""The checks of a custom operator's arguments and the shapes of its results, in a form that is written as C++ and as
+Python. A library reports the same error messages wherever its operators run.
+"""
 from __future__ import annotations
 
 import re
@@ -17,15 +18,16 @@ class Variable:
 
 @dataclass(frozen=True)
 class Bound:
-    """What a step before has bound: "dim_<name>" or "leading"."""
+    """A name that an earlier step has bound: "dim_<name>" or "leading"."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class Check:
-    """A call of a method of the check (csrc/api/custom_op.h, the package's custom.py). Texts, numbers and tuples of dtypes stand for
-    themselves."""
+    """A call of a method of the check (csrc/api/custom_op.h, the package's custom.py). Texts, numbers and tuples of
+    dtypes are literal values.
+    """
 
     method: str
     values: tuple
@@ -33,7 +35,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Bind:
-    """Gives a name to the size of a dimension, or to all dimensions but the last `fixed` ("leading")."""
+    """Binds a name to the size of a dimension, or to all dimensions but the last `fixed` ("leading")."""
 
     name: str
     tensor: str
@@ -43,7 +45,7 @@ class Bind:
 
 @dataclass(frozen=True)
 class Step:
-    """A check or a binding; with `given` only when that argument is there."""
+    """A check or a binding; with `given` only if that argument is present."""
 
     what: object
     given: str | None = None
@@ -53,7 +55,7 @@ INFINITY = float("inf")
 
 
 def steps(op):
-    """The checks of an operator in their order: devices, each tensor's dtype and shape, ranges of numbers."""
+    """Returns the checks of an operator in order: devices, each tensor's dtype and shape, ranges of numbers."""
     first = first_tensor(op)
     tensors = [(i, a) for i, a in enumerate(op.arguments) if a.kind in ("Tensor", "Tensor[]")]
     result = [Step(Check("device", (first, Variable(first), a.name, Variable(a.name)))) for _, a in tensors if a.name != first]
@@ -69,7 +71,7 @@ def steps(op):
 
 
 def first_tensor(op):
-    """The argument that says the device."""
+    """Returns the argument that determines the device."""
     return next(a.name for a in op.arguments if a.is_tensor and not a.optional)
 
 
@@ -108,12 +110,12 @@ def _shape(a, bound):
 
 
 def dimensions(result, prefix):
-    """The sizes of a result behind the leading ones, as expressions of the names that were bound."""
+    """Returns the sizes of a result after the leading ones, as expressions of the bound names."""
     return [re.sub(r"[A-Za-z_]\w*", lambda m: f"{prefix}dim_{m[0]}", str(token)) for token in result.shape if token != "..."]
 
 
 def dtype_source(op, result):
-    """The argument whose dtype the result has; None: the dtype is always the same."""
+    """Returns the argument whose dtype the result has; None: the dtype is always the same."""
     return next((a.name for a in op.arguments if a.is_tensor and not a.optional and a.dtype == result.dtype), None)
 
 
@@ -121,18 +123,19 @@ def dtype_source(op, result):
 
 
 def aten_dtype(name):
-    """The constant of a dtype in ATen."""
+    """Returns the constant of a dtype in ATen."""
     return f"at::k{SCALAR_TYPES[name][0]}"
 
 
 def hal_dtype(name):
-    """The constant of a dtype in the HAL."""
+    """Returns the constant of a dtype in the HAL."""
     return f"HAL_{name.upper()}"
 
 
 def cpp(op, sizes, symbolic):
-    """Gives (members of the struct of sizes, lines). `symbolic`: sizes may be symbols, as in ATen; otherwise they are numbers, as in
-    LibTorch's stable ABI."""
+    """Returns (members of the struct of sizes, lines). `symbolic`: sizes may be symbols, as in ATen; otherwise they are
+    numbers, as in LibTorch's stable ABI.
+    """
     optional = {a.name for a in op.arguments if a.optional}
     dtype = aten_dtype if symbolic else hal_dtype
     size, shape = ("sym_size", "sym_sizes") if symbolic else ("size", "sizes")
@@ -177,7 +180,7 @@ def _cpp_value(method, value, name, dtype):
 
 
 def python(sizes):
-    """Gives lines of Python that run the checks by `_check` and bind the sizes to variables behind "_"."""
+    """Returns lines of Python that run the checks with `_check` and bind the sizes to variables with the prefix "_"."""
     lines = []
     for step in sizes:
         what = step.what

@@ -13,7 +13,7 @@ TEMPLATES = Path(__file__).resolve().parent / "autograd" / "templates"
 
 
 def fill(template, **values):
-    """Fills a template of the folder."""
+    """Returns a filled template of the folder."""
     return Template((TEMPLATES / template).read_text(encoding="utf-8")).substitute(values)
 
 
@@ -22,12 +22,12 @@ def indent(lines, by=2):
 
 
 def joined(names):
-    """Names behind another argument of a list."""
+    """Returns names that follow another argument of a list."""
     return "".join(f", {name}" for name in names)
 
 
 def library(model, name):
-    """Gives the text of the whole C++ file."""
+    """Returns the text of the whole C++ file."""
     headers = {"ATen/core/Tensor.h", "ATen/core/LegacyTypeDispatch.h", "ATen/core/dispatch/Dispatcher.h", "ATen/core/stack.h",
                "ATen/TensorOperators.h", "torch/library.h", "torch/csrc/autograd/autograd_not_implemented_fallback.h",
                "torch/csrc/autograd/custom_function.h"}  # fmt: skip
@@ -107,10 +107,10 @@ class OpEmitter:
         source = dtype_source(self.op, result)
         return f"{source}.scalar_type()" if source else aten_dtype(self.op.dtype_names(result.dtype)[0])
 
-    # ---- the C function and what else may answer ----
+    # ---- the C function and its alternatives ----
 
     def _value(self, a):
-        """The argument as the IValue that CustomOp::run takes."""
+        """Returns the argument as the IValue that CustomOp::run takes."""
         if a.kind == "Tensor":
             return a.name if a.strided else f"torch_backend::contiguous({a.name})"
         if a.kind == "Tensor[]":
@@ -169,7 +169,7 @@ class OpEmitter:
                     for result, name in gradient.items() if name in translator.used]  # fmt: skip
         fixed = [r.name for r in op.results if not r.differentiable]
         constant = [name for name in fixed if name in translator.used]
-        if constant:  # its dependence on the arguments would be missing from a second derivative
+        if constant:  # a second derivative would ignore its dependence on the arguments
             restore[:0] = [f'torch_backend::refuse_second_derivative("{op.qualified}", "{constant[0]}");']
         if fixed:
             save += [f"ctx->mark_non_differentiable({{{', '.join(fixed)}}});"]
@@ -183,8 +183,9 @@ class OpEmitter:
         )  # fmt: skip
 
     def _formula(self, number, targets, cpp):
-        """The lines that fill the gradients of `targets`, unless nobody wants them. An absent optional tensor has no
-        number in needs_input_grad, so that operators with one compute all."""
+        """Returns the lines that fill the gradients of `targets`, if they are needed. An absent optional tensor has no
+        number in needs_input_grad, so operators with one compute all gradients.
+        """
         tensors = [a.name for a in self.op.arguments if a.is_tensor]
         places = [self.names.index(name) for name in targets]
         optional = {a.name for a in self.op.arguments if a.is_tensor and a.optional}
@@ -200,7 +201,7 @@ class OpEmitter:
         return [f"if ({wanted}) {{", *(f"  {line}" for line in lines), "}"]
 
     def _saved(self, used):
-        """The lines that save what the formulas use, and those that bring it back."""
+        """Returns the lines that save the values that the formulas use, and those that restore them."""
         op, save, restore = self.op, [], []
         tensors = [a.name for a in op.arguments if a.is_tensor and a.name in used] + [r.name for r in op.results if r.name in used]
         optional = {a.name for a in op.arguments if a.is_tensor and a.optional}
@@ -264,7 +265,7 @@ def _literal(default):
 
 
 def _equals(value, wanted):
-    """The test of an argument against a value of the list, whose type fits."""
+    """Returns the test of an argument against a value of the list, whose type matches."""
     if wanted is None:
         return f"{value}.isNone()"
     if isinstance(wanted, str):

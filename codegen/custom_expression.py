@@ -1,5 +1,6 @@
-"""Turns the expressions of a list of custom operators ("grad * sigmoid(x)") into C++: Python's grammar over the operator's
-arguments and results, numbers, torch's functions and the operators of the same list."""
+"""Translates the expressions of a list of custom operators ("grad * sigmoid(x)") to C++: Python's grammar over the
+operator's arguments and results, numbers, torch's functions and the operators of the same list.
+"""
 from __future__ import annotations
 
 import ast
@@ -7,8 +8,9 @@ from collections import namedtuple
 
 from custom_model import aten_functions
 
-# What an expression stands for: its C++, and "tensor", "number", "symint", "list", "bool", "text", "none", "optional" (an argument
-# that may be absent: it can be handed on) or the name of an operator with several results.
+# The translation of an expression: the C++ text and a kind. Kinds are "tensor", "number", "symint", "list", "bool",
+# "text", "none", "optional" (an argument that may be absent; it can only be passed on) or the name of an operator with
+# several results.
 Value = namedtuple("Value", "cpp kind")
 
 _OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
@@ -17,20 +19,21 @@ _KINDS = {"Tensor": "tensor", "int": "number", "float": "number", "SymInt": "sym
 
 
 class Translator:
-    """Translates expressions of one place in the file. `names` are those that may be used, with their kinds; what was used
-    is in `used`, and the ATen headers that the C++ needs in `headers`."""
+    """Translates expressions of one place in the file. `names` are the permitted names with their kinds. `used`
+    collects the names that were used, and `headers` the ATen headers that the C++ needs.
+    """
 
     def __init__(self, where, names, ops, headers):
         self.where, self.names, self.ops, self.headers = where, names, ops, headers
         self.used, self.text = set(), ""
 
     def translate(self, text, results=1):
-        """Gives the C++ of an expression that is a tensor, or of `results` tensors."""
+        """Returns the C++ of an expression that is a tensor, or of `results` tensors."""
         self.text = text
         try:
             tree = ast.parse(text.strip(), mode="eval").body
         except SyntaxError as error:
-            self.where.fail(f"{text!r} is no expression: {error.msg}")
+            self.where.fail(f"invalid expression {text!r}: {error.msg}")
         value = self._value(tree)
         wanted = "tensor" if results == 1 else "a call of an operator of this list with as many results"
         count = len(self.ops[value.kind].results) if value.kind in self.ops else 1 if value.kind == "tensor" else 0
@@ -63,7 +66,7 @@ class Translator:
             return Value(f"int64_t({value})" if isinstance(value, int) else repr(value), "number")
         if isinstance(value, str):
             return Value('"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"', "text")
-        return self._fail(node, "is no number, text, True, False or None")
+        return self._fail(node, "is not a number, text, True, False or None")
 
     def _list(self, node):
         values = [self._value(element) for element in node.elts]
@@ -97,7 +100,7 @@ class Translator:
 
     def _call(self, node):
         if not isinstance(node.func, ast.Name) or node.keywords:
-            self._fail(node, "is no call by a plain name with arguments by position")
+            self._fail(node, "is not a call by a plain name with positional arguments")
         arguments = [self._value(argument) for argument in node.args]
         name = node.func.id
         for known in (self._builtin, self._own, self._aten):
@@ -107,7 +110,7 @@ class Translator:
         return self._fail(node, "calls no operator of this list and no function of the installed torch")
 
     def _builtin(self, node, name, arguments):
-        """What needs the sizes of a tensor, which may be symbolic."""
+        """Translates functions that need the sizes of a tensor, which may be symbolic."""
         wanted = {"size": ("tensor", "number"), "sum_like": ("tensor", "tensor"), "reshape_like": ("tensor", "tensor")}.get(name)
         if wanted is None:
             return None
@@ -125,12 +128,12 @@ class Translator:
             return None
         needed = sum(argument.default is None for argument in op.arguments)
         if len(arguments) != len(op.arguments):
-            self._fail(node, f"gives {len(arguments)} arguments; {name} has {len(op.arguments)}" + (f", {needed} of them without default; give all" if needed < len(op.arguments) else ""))  # fmt: skip
+            self._fail(node, f"has {len(arguments)} arguments; {name} takes {len(op.arguments)}" + (f", {needed} of them without default; pass all" if needed < len(op.arguments) else ""))  # fmt: skip
         for value, argument in zip(arguments, op.arguments):
             kind = _KINDS[argument.kind]
             fits = value.kind == kind or (argument.optional and value.kind in ("none", "optional")) or {value.kind, kind} == {"number", "symint"}
             if not fits:
-                self._fail(node, f"gives {value.kind} for '{argument.name}', which is {argument.kind}")
+                self._fail(node, f"passes {value.kind} for '{argument.name}', which is {argument.kind}")
         return Value(f"call_{name}({', '.join(value.cpp for value in arguments)})", "tensor" if len(op.results) == 1 else name)
 
     def _aten(self, node, name, arguments):
@@ -146,7 +149,7 @@ class Translator:
 
 
 def names_of(arguments, results=()):
-    """The names of arguments and results, for a Translator."""
+    """Returns the names of arguments and results, for a Translator."""
     names = {a.name: (a.name, "optional" if a.optional else _KINDS[a.kind]) for a in arguments}
     names.update({r.name: (r.name, "tensor") for r in results})
     return names

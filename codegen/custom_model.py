@@ -1,5 +1,6 @@
-"""Reads a vendor's list of custom operators: what custom.py generates code from. Every mistake is one sentence that names
-the file, the operator, the key and the value."""
+"""Reads a vendor's list of custom operators, from which custom.py generates code. Every mistake is reported in one
+error message that names the file, the operator, the key and the value.
+"""
 from __future__ import annotations
 
 import re
@@ -21,12 +22,12 @@ SCALAR_TYPES = {
 }  # fmt: skip
 assert all(token in DTYPES for _, token in SCALAR_TYPES.values())
 
-# Types of a schema that cross to the C function, optional or not.
+# Types of a schema that can be passed to the C function, optional or not.
 SCALAR_KINDS = ("int", "SymInt", "float", "bool", "str", "Scalar")
 LIST_KINDS = ("int[]", "SymInt[]", "float[]")
 KINDS = ("Tensor", "Tensor[]", *SCALAR_KINDS, *LIST_KINDS)
 
-# Names that the generated code uses itself, and the keywords of C++; those of Python are refused, too.
+# Names that the generated code uses, and the keywords of C++; Python's keywords are refused, too.
 RESERVED = frozenset(
     "arguments at below c10 caller check ctx fits grads gradients op results saved sizes stack torch torch_backend "
     "alignas alignof and asm auto bool break case catch char class const continue default delete do double else enum explicit export "
@@ -48,7 +49,7 @@ class Where:
         return Where(self.path, *self.keys, *keys)
 
     def fail(self, problem):
-        """Ends the program with the one sentence."""
+        """Ends the program with the error message."""
         sys.exit(f"codegen: {self.path}: {': '.join([*map(str, self.keys), problem])}")
 
 
@@ -59,7 +60,7 @@ class Argument:
     name: str
     kind: str  # one of KINDS
     optional: bool
-    default: str | None  # as the schema writes it
+    default: str | None  # as in the schema
     keyword: bool  # only by keyword
     shape: tuple | None = None  # tokens: "...", symbols, integers
     dtype: str | None = None  # a variable, or torch's name of a dtype
@@ -88,9 +89,9 @@ class Result:
 class Reroute:
     """An ATen operator whose calls go to this one."""
 
-    aten: str  # "silu" or "gelu.out" behind "aten::"
-    arguments: dict  # of ours -> of ATen's
-    when: dict  # of ATen's -> the value it must have
+    aten: str  # "silu" or "gelu.out", without "aten::"
+    arguments: dict  # {argument of this operator: argument of ATen's}
+    when: dict  # {argument of ATen's: its required value}
     schema: FunctionSchema
 
 
@@ -126,7 +127,7 @@ class CustomOp:
         return next((a for a in self.arguments if a.name == name), None)
 
     def dtype_names(self, dtype):
-        """Torch's names of the dtypes that a dtype of the list stands for."""
+        """Returns torch's names of the dtypes that a dtype of the list represents."""
         return list(self.dtypes.get(dtype, [dtype]))
 
 
@@ -170,32 +171,32 @@ def load(path):
     ops = tuple(_op(where, namespace, dtypes, entry, i) for i, entry in enumerate(_list(where.at("ops"), top["ops"])))
     for i, op in enumerate(ops):
         if any(other.name == op.name for other in ops[:i]):
-            where.at(f"op {op.name}").fail("stands in the list twice")
+            where.at(f"op {op.name}").fail("is defined twice in the list")
     kernels = tuple(_kernels(where.at("kernels"), dtypes, entry) for entry in _list(where.at("kernels"), top.get("kernels") or []))
     return Library(Path(path), namespace, ops, kernels)
 
 
 def _mapping(where, value, required=frozenset(), optional=None):
     if not isinstance(value, dict):
-        where.fail(f"{value!r} is no mapping of keys")
+        where.fail(f"invalid value {value!r}: expected a mapping of keys")
     for key in required:
         if key not in value:
             where.fail(f"the key '{key}' is missing")
     unknown = [] if optional is None else [key for key in value if key not in required and key not in optional]
     if unknown:
-        where.at(unknown[0]).fail(f"{value[unknown[0]]!r} stands under an unknown key; known: {', '.join(sorted({*required, *optional}))}")
+        where.at(unknown[0]).fail(f"unknown key with the value {value[unknown[0]]!r}; known: {', '.join(sorted({*required, *optional}))}")
     return value
 
 
 def _list(where, value):
     if not isinstance(value, list):
-        where.fail(f"{value!r} is no list")
+        where.fail(f"invalid value {value!r}: expected a list")
     return value
 
 
 def _identifier(where, value):
     if not isinstance(value, str) or not _NAME.fullmatch(value):
-        where.fail(f"{value!r} is no name of letters, digits and '_'")
+        where.fail(f"invalid name {value!r}: expected letters, digits and '_'")
     return value
 
 
@@ -207,7 +208,7 @@ def _dtypes(where, value):
             where.at(name).fail(f"{members!r} hides the dtype of that name; choose another")
         for member in _list(where.at(name), members):
             if member not in SCALAR_TYPES:
-                where.at(name).fail(f"{member!r} is none of the dtypes {', '.join(SCALAR_TYPES)}")
+                where.at(name).fail(f"{member!r} is not one of the dtypes {', '.join(SCALAR_TYPES)}")
         sets[name] = tuple(members)
     return sets
 
@@ -220,7 +221,7 @@ def _kernels(where, dtypes, entry):
         where.fail(f"there is no file {source}")
     names = dtypes.get(entry["dtypes"])
     if names is None:
-        where.at("dtypes").fail(f"{entry['dtypes']!r} is none of the sets {', '.join(sorted(dtypes)) or '(there are none)'}")
+        where.at("dtypes").fail(f"{entry['dtypes']!r} is not one of the sets {', '.join(sorted(dtypes)) or '(there are none)'}")
     kernels = {_identifier(where.at(unit), name): unit for unit in ("items", "groups") for name in entry.get(unit) or []}
     if not kernels:
         where.fail("neither 'items' nor 'groups' names a kernel")
@@ -257,15 +258,15 @@ def _schema(where, text):
     try:
         schema = FunctionSchema.parse(text)
     except Exception as error:
-        where.fail(f"{text!r} is no schema of torch: {' '.join(str(error).split()) or type(error).__name__}")
+        where.fail(f"invalid schema {text!r}: {' '.join(str(error).split()) or type(error).__name__}")
     if schema.name.overload_name or schema.name.name.inplace or schema.arguments.out:
-        where.fail(f"{text!r} has an overload name, writes in place or has an out argument; give a functional operator")
+        where.fail(f"{text!r} has an overload name, writes in place or has an out argument; use a functional operator")
     if any(a.annotation for a in schema.arguments.flat_all) or any(r.annotation for r in schema.returns):
-        where.fail(f"{text!r} says that tensors alias or are written; give a functional operator")
+        where.fail(f"{text!r} declares that tensors alias or are written; use a functional operator")
     if not schema.returns or any(str(r.type) != "Tensor" for r in schema.returns):
-        where.fail(f"{text!r} must give one or more results of type Tensor")
+        where.fail(f"{text!r} must return one or more results of type Tensor")
     if len(schema.returns) > 1 and not all(r.name for r in schema.returns):
-        where.fail(f"{text!r} gives several results; name them, as in '-> (Tensor y, Tensor mean)'")
+        where.fail(f"{text!r} returns several results; name them, as in '-> (Tensor y, Tensor mean)'")
     return schema
 
 
@@ -279,18 +280,18 @@ def _arguments(where, schema, dtypes, specs):
             where.at("schema").fail(f"{name!r} cannot name an argument or result: the generated code uses it; choose another")
     for name in specs:
         if name not in known:
-            where.at("args").at(name).fail(f"{specs[name]!r} describes no argument of the schema; it has {', '.join(known)}")
+            where.at("args").at(name).fail(f"{specs[name]!r} does not describe an argument of the schema; it has {', '.join(known)}")
     arguments = []
     for a in schema.arguments.flat_all:
         kind, place = str(a.type), where.at("args").at(a.name)
         optional = kind.endswith("?")
         kind = kind[:-1] if optional else kind
         if kind not in KINDS or (optional and kind in ("Tensor[]", *LIST_KINDS)):
-            where.at("schema").fail(f"argument '{a.name}' has the type {str(a.type)!r}; those that cross to C are {', '.join(KINDS)}, and "
+            where.at("schema").fail(f"argument '{a.name}' has the type {str(a.type)!r}; those that can be passed to C are {', '.join(KINDS)}, and "
                                     "all but the lists with '?'")
         arguments.append(_argument(place, dtypes, a, kind, optional, a.name in keyword, specs.get(a.name) or {}))
     if not any(a.is_tensor and not a.optional for a in arguments):
-        where.at("schema").fail("no argument is a Tensor, so there is nothing that says the device")
+        where.at("schema").fail("no argument is a Tensor, so there is nothing that determines the device")
     return tuple(arguments)
 
 
@@ -299,7 +300,7 @@ def _argument(where, dtypes, argument, kind, optional, keyword, spec):
     spec = _mapping(where, spec, optional={"doc", *keys})
     for key in ("min", "max"):
         if key in spec and not isinstance(spec[key], (int, float)):
-            where.at(key).fail(f"{spec[key]!r} is no number")
+            where.at(key).fail(f"{spec[key]!r} is not a number")
     if kind == "Tensor" and "dtype" not in spec:
         where.fail("the key 'dtype' is missing: a dtype, or a name from 'dtypes'")
     return Argument(
@@ -325,7 +326,7 @@ def _shape(where, text, results):
                 where.fail(f"{text!r} has '...' at another place than the first")
         elif not re.fullmatch(r"[0-9]+", token) and not _NAME.fullmatch(token):
             if not results or not re.fullmatch(r"[A-Za-z0-9_+\-*/() ]+", token):
-                where.fail(f"{token!r} in {text!r} is no dimension: give '...', a name or a number"
+                where.fail(f"invalid dimension {token!r} in {text!r}: expected '...', a name or a number"
                            f"{', or an expression of these with + - * //' if results else ''}")
     return tuple(int(token) if token.isdigit() else token for token in tokens)
 
@@ -344,7 +345,7 @@ def _results(where, schema, dtypes, specs):
 
 
 def _check_symbols(op):
-    """Every name that a result uses must be bound by an argument that is always there."""
+    """Checks that an argument that is always present binds every name that a result uses."""
     bound, variables = set(), set()
     for argument in op.arguments:
         if argument.is_tensor and not argument.optional:
@@ -353,15 +354,15 @@ def _check_symbols(op):
     for result in op.results:
         place = op.where.at("results").at(result.name)
         if result.dtype in op.dtypes and result.dtype not in variables:
-            place.at("dtype").fail(f"{result.dtype!r} is the dtype of no argument that is always given")
+            place.at("dtype").fail(f"{result.dtype!r} is not the dtype of an argument that is always present")
         for token in result.shape:
             for name in [token] if token == "..." else _NAME.findall(str(token)):
                 if name not in bound:
-                    place.at("shape").fail(f"{name!r} is in the shape of no argument that is always given")
+                    place.at("shape").fail(f"{name!r} is not in the shape of an argument that is always present")
     for argument in op.arguments:
         for name in (argument.shape or ()) if argument.optional else ():
             if isinstance(name, str) and name not in bound:
-                op.where.at("args").at(argument.name).at("shape").fail(f"{name!r} is in the shape of no argument that is always given")
+                op.where.at("args").at(argument.name).at("shape").fail(f"{name!r} is not in the shape of an argument that is always present")
 
 
 def _backward(where, arguments, results, specs):
@@ -371,7 +372,7 @@ def _backward(where, arguments, results, specs):
         for name in targets:
             argument = next((a for a in arguments if a.name == name), None)
             if argument is None or not argument.is_tensor:
-                where.at(names).fail(f"{name!r} is no Tensor argument of the schema")
+                where.at(names).fail(f"{name!r} is not a Tensor argument of the schema")
             if name in seen:
                 where.at(names).fail(f"{name!r} has a formula already")
             seen.add(name)
@@ -396,12 +397,12 @@ def _reroute(where, arguments, results, entry):
     name = str(entry["aten"]).removeprefix("aten::")
     native = aten_functions().get(name)
     if native is None:
-        where.at("aten").fail(f"{entry['aten']!r} is no operator of the installed torch; names are 'aten::name.overload'")
+        where.at("aten").fail(f"unknown operator {entry['aten']!r} in the installed torch; expected a name such as 'aten::name.overload'")
     if native.has_composite_implicit_autograd_kernel:
         where.at("aten").fail(f"{entry['aten']!r} is a composite of other operators, whose gradient would be lost; reroute those")
     schema = native.func
     if schema.kind().name != "functional" or len(schema.returns) != len(results):
-        where.at("aten").fail(f"{entry['aten']!r} is no functional operator with {len(results)} result(s)")
+        where.at("aten").fail(f"{entry['aten']!r} is not a functional operator with {len(results)} result(s)")
     theirs = {a.name: a for a in schema.arguments.flat_all}
     given = _mapping(where.at("args"), entry.get("args") or {})
     when = _mapping(where.at("when"), entry.get("when") or {})
@@ -413,12 +414,12 @@ def _reroute(where, arguments, results, entry):
         if other in theirs and _same_type(argument, theirs[other]):
             continue
         if mine in given or argument.default is None:
-            where.at("args").at(mine).fail(f"{other!r} is no argument of {entry['aten']} of the same type; it has "
+            where.at("args").at(mine).fail(f"{other!r} is not an argument of {entry['aten']} of the same type; it has "
                                            f"{', '.join(f'{a.type} {a.name}' for a in theirs.values())}")
         del taken[mine]
     for other in theirs:
         if other not in taken.values() and other not in when:
-            where.at("when").fail(f"argument {other!r} of {entry['aten']} goes nowhere; say under 'when' which value it must have")
+            where.at("when").fail(f"argument {other!r} of {entry['aten']} is not used; set its required value under 'when'")
     for other in when:
         if other not in theirs:
             where.at("when").at(other).fail(f"{when[other]!r}: {entry['aten']} has no such argument; it has {', '.join(theirs)}")
@@ -428,7 +429,7 @@ def _reroute(where, arguments, results, entry):
 
 
 def _comparable(kind, wanted):
-    """Whether an argument of that type may be asked to equal a value of the list."""
+    """Returns whether an argument of that type can be compared with a value of the list."""
     if wanted is None:
         return kind.endswith("?")
     if isinstance(wanted, (str, bool)):
@@ -444,7 +445,7 @@ _aten = {}
 
 
 def aten_functions():
-    """The native functions of the installed torch by "name.overload"."""
+    """Returns the native functions of the installed torch by "name.overload"."""
     if not _aten:
         import torchgen
         from torchgen.gen import parse_native_yaml

@@ -1,5 +1,6 @@
-"""Writes the Python of custom operators that serve every torch: what LibTorch's stable ABI does not reach. The package's custom.py
-registers it."""
+"""Writes the Python of custom operators that work with every version of torch: the parts that LibTorch's stable ABI
+does not support. The package's custom.py registers them.
+"""
 from __future__ import annotations
 
 import ast
@@ -11,7 +12,7 @@ from custom_stable import attempt_name, reference_name
 
 
 def registrations(model):
-    """Gives the functions of all operators with their registrations, as text of the module."""
+    """Returns the functions of all operators with their registrations, as text of the module."""
     ops = {op.name: op for op in model.ops}
     return "".join("\n".join(line.rstrip() for line in _operator(op, ops)) for op in model.ops)
 
@@ -34,12 +35,12 @@ def _operator(op, ops):
 
 
 def _function(name, op, body):
-    """A function of the operator's arguments; torch leaves out those that are their defaults."""
+    """Returns a function of the operator's arguments; torch omits arguments that equal their defaults."""
     return [f"def {name}({', '.join(parameters(op))}):", *(f"    {line}" for line in body)]
 
 
 def parameters(op, annotate=lambda argument: ""):
-    """The operator's arguments as those of a function of Python, with what `annotate` says behind each name."""
+    """Returns the operator's arguments as those of a Python function, each name followed by the result of `annotate`."""
     result, starred = [], False
     for a in op.arguments:
         if a.keyword and not starred:
@@ -75,7 +76,9 @@ def _reference(op, ops):
 
 
 def _gradient(op, ops):
-    """The function that saves what the formulas use, and the one that computes them; see torch.library.register_autograd."""
+    """Returns the function that saves the values that the formulas use, and the one that computes the gradients; see
+    torch.library.register_autograd.
+    """
     single = len(op.results) == 1
     grads = {r.name: "grad" if single else f"grad_{r.name}" for r in op.results}
     differentiable = {r.name for r in op.results if r.differentiable}
@@ -107,7 +110,7 @@ def _save(op, positional, tensors, others):
 
 def _backward(op, grads, tensors, others, constant, count, formulas):
     lines = [f"{', '.join(tensors)}, = ctx.saved_tensors"] if tensors else []
-    if constant:  # its dependence on the arguments would be missing from a second derivative
+    if constant:  # a second derivative would ignore its dependence on the arguments
         lines += [f"_custom.refuse_second_derivative({op.qualified!r}, {constant[0]!r})"]
     lines += [f"{a.name} = ctx.saved_{a.name}" for a in others]
     lines += [f"gradients = [None] * {count}", *formulas, "return tuple(gradients)"]
@@ -125,14 +128,14 @@ def _reroute(op, reroute):
 
 
 def translated(text, where, names, ops, namespace, results=1):
-    """Gives (an expression of the list as one of the module, the names that it uses). It is checked as for C++."""
+    """Returns (an expression of the list as one of the module, the names that it uses). It is checked as for C++."""
     translator = Translator(where, names, ops, set())
     translator.translate(text, results=results)
     return ast.unparse(_Calls(ops, namespace).visit(ast.parse(text.strip(), mode="eval").body)), translator.used
 
 
 class _Calls(ast.NodeTransformer):
-    """Names the functions: those of tensors, the operators of the list, and torch's."""
+    """Qualifies the functions: those of tensors, the operators of the list, and torch's."""
 
     def __init__(self, ops, namespace):
         self.ops, self.namespace = ops, namespace

@@ -1,39 +1,41 @@
-"""Writes the C++ of custom operators on LibTorch's stable ABI: one library for every torch. What the ABI does not reach is Python
-(custom_python.py): meta functions with symbolic sizes, gradients, references."""
+"""Writes the C++ of custom operators on LibTorch's stable ABI: one library for every version of torch. The parts that
+the ABI does not support are written in Python (custom_python.py): meta functions with symbolic sizes, gradients,
+reference implementations.
+"""
 from __future__ import annotations
 
 import custom_checks
 from custom_checks import dimensions, dtype_source, hal_dtype
 from custom_emit import fill, indent, joined, quoted
 
-# Types of a schema that torch's C functions hand over, by the class that holds them.
+# Types of a schema that torch's C functions pass, by the class that represents them.
 _TYPES = {"Tensor": "Tensor", "Tensor[]": "Tensors", "int": "int64_t", "SymInt": "int64_t", "float": "double", "bool": "bool", "str": "std::string",
           "int[]": "std::vector<int64_t>", "SymInt[]": "std::vector<int64_t>", "float[]": "std::vector<double>"}  # fmt: skip
 
 
 def out_of_reach(model):
-    """Says in a sentence why the library cannot be one for every torch; "" when it can."""
+    """Returns why the library cannot work with every version of torch, or "" if it can."""
     for op in model.ops:
         for a in op.arguments:
             if a.kind not in _TYPES:
-                return f"{op.qualified}: argument '{a.name}' has the type {a.kind}, which LibTorch's stable ABI does not hand over"
+                return f"{op.qualified}: argument '{a.name}' has the type {a.kind}, which LibTorch's stable ABI does not support"
             if a.kind in ("Tensor", "Tensor[]") and a.keyword:
                 return f"{op.qualified}: argument '{a.name}' is a tensor by keyword only, for which gradients cannot be registered from Python"
     return ""
 
 
 def reference_name(op):
-    """The operator that answers for another one where nobody has a kernel."""
+    """Returns the operator that runs if there is no kernel for another one."""
     return f"_{op.name}_reference"
 
 
 def attempt_name(op):
-    """The operator that torch's own calls try: undefined results say that the arguments do not fit."""
+    """Returns the operator that torch's own calls try: undefined results mean that the arguments are unsuitable."""
     return f"_{op.name}_attempt"
 
 
 def library(model, name):
-    """Gives the text of the whole C++ file."""
+    """Returns the text of the whole C++ file."""
     definitions, device, cpu = [], [], []
     for op in model.ops:
         schema = str(op.schema)

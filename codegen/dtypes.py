@@ -11,13 +11,13 @@ class Dtype:
     token: str  # in kernel names
     number: int  # hal_dtype_t, which is c10::ScalarType
     ctype: str  # in the kernel dialect: the type that kernels compute in
-    ring: str  # type in which + - * ~ wrap without undefined behaviour
+    ring: str  # type in which + - * ~ wrap without undefined behavior
     size: int  # of an element in memory
-    computing: str = ""  # token of the dtype whose functions compute it, when that is another
-    element: str = ""  # type of an element in memory, when that is another
+    computing: str = ""  # token of the dtype whose functions compute it, if that differs
+    element: str = ""  # type of an element in memory, if that differs
 
     def macros(self):
-        """What every instance of a kernel is told about the dtype, as (name, text) pairs."""
+        """Returns the macros of the dtype for every instance of a kernel, as (name, text) pairs."""
         yield "PK_TOKEN", self.computing or self.token
         yield "T", self.ctype
         yield "E", self.memory
@@ -37,17 +37,17 @@ class Dtype:
 
     @property
     def real(self):
-        """Token of the dtype of a part of a complex number; of another dtype its own."""
+        """Returns the token of the dtype of a part of a complex number; for another dtype its own."""
         return {"c64": "f32", "c128": "f64"}.get(self.token, self.token)
 
     @property
     def integer(self):
-        """Of a number: bool is none."""
+        """Returns whether it is an integer type; bool is not."""
         return self.token[0] in "ui"
 
     @property
     def memory(self):
-        """Type of an element in memory."""
+        """Returns the type of an element in memory."""
         return self.element or self.ctype
 
 
@@ -81,8 +81,8 @@ TORCH_NAMES = {
 
 _FLOATING, _HALF, _COMPLEX, _INTEGRAL = ("f32", "f64"), ("f16", "bf16"), ("c64", "c128"), ("i64", "i32", "i16", "i8", "u8")
 
-# The sets that `dtypes` of an entry may name, in the words of torch.testing's common_dtype: "floating" is float32 and float64, "half"
-# is float16 and bfloat16, "all_types" are the floating and the integral ones.
+# The sets that `dtypes` of an entry may name, with the names of torch.testing's common_dtype: "floating" is float32 and
+# float64, "half" is float16 and bfloat16, "all_types" are the floating and the integral ones.
 DTYPE_SETS = {
     "floating": _FLOATING,
     "floating_and_half": _FLOATING + _HALF,

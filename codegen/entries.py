@@ -89,12 +89,12 @@ class Entry:
 
     @property
     def identifier(self):
-        """The name as a C identifier in upper case: ADD_TENSOR."""
+        """Returns the name as a C identifier in upper case: ADD_TENSOR."""
         return re.sub(r"[^A-Za-z0-9]", "_", self.name).upper()
 
     @property
     def id(self):
-        """The constant of its number in C."""
+        """Returns the constant of its number in C."""
         return f"HAL_OP_ID_{self.identifier}"
 
     @property
@@ -103,7 +103,7 @@ class Entry:
 
     @property
     def subject(self):
-        """The folder of csrc/aten that the file's name begins with: pointwise for pointwise_special.yaml."""
+        """Returns the folder of csrc/aten that the file's name begins with: pointwise for pointwise_special.yaml."""
         return self.place.path.stem.split("_")[0]
 
     @property
@@ -112,11 +112,13 @@ class Entry:
 
     @property
     def is_commutative(self):
-        """Whether f(a, b) = f(b, a), bit for bit: a number that ATen gives first takes the fast path as the second."""
+        """Returns whether f(a, b) = f(b, a), bit for bit. Then a number as the first operand uses the fast path as the
+        second one.
+        """
         return bool(self.scalar_args) and self.kernel is not None and re.fullmatch(r"a [*&|^] b", self.kernel.expr) is not None
 
     def at(self, *keys):
-        """The place of a key of the entry, and of keys inside."""
+        """Returns the place of a key of the entry, and of keys inside."""
         place, container = self.place, self.keys
         for key in keys:
             place = place.at(container, key)
@@ -125,7 +127,7 @@ class Entry:
 
 
 def load(folder=OPERATORS):
-    """Returns the operators of the plugin ABI in the order of their numbers. Raises EntryError where an entry is invalid."""
+    """Returns the operators of the plugin ABI in the order of their numbers. Raises EntryError if an entry is invalid."""
     return numbered(load_all(folder))
 
 
@@ -214,7 +216,7 @@ def _kernel(keys, op, place):
 
 
 def _tokens(value):
-    """The tokens of a named set, or of a list of torch's names."""
+    """Returns the tokens of a named set, or of a list of torch's names."""
     return DTYPE_SETS[value] if isinstance(value, str) else tuple(TORCH_NAMES[name] for name in value)
 
 
@@ -225,11 +227,11 @@ def _specializations(keys):
             yield Specialization(argument, None if value in (None, "None") else value, name, args)
 
 
-# ---- what a schema cannot check ----
+# ---- checks that a schema cannot express ----
 
 
 def _check_entry(entry):
-    """Raises EntryError where keys of one entry contradict each other."""
+    """Raises EntryError if keys of one entry contradict each other."""
     kernel = entry.kernel
     if kernel and kernel.for_size and entry.scalar_args:
         raise entry.at("args").error("an operator with `optimize: size` has no variant for a number; write its operands without '|Scalar'")
@@ -246,7 +248,7 @@ def _check_entry(entry):
 
 
 def _check_references(entry, entries):
-    """Raises EntryError where an entry names another one that there is not."""
+    """Raises EntryError if an entry names another one that does not exist."""
     for special in entry.specializations:
         if special.op not in entries:
             raise entry.at("specialize", special.argument).error(f"unknown operator {special.op!r}; {nearest(special.op, entries)}")
@@ -259,7 +261,7 @@ def _check_references(entry, entries):
 
 
 def _check_names(entries):
-    """Raises EntryError where two entries have one name, or one identifier in C."""
+    """Raises EntryError if two entries have one name, or one identifier in C."""
     for attribute in ("name", "identifier"):
         seen = {}
         for entry in entries:
@@ -271,7 +273,7 @@ def _check_names(entries):
 
 
 def _check_numbers(entries):
-    """Raises EntryError where a number is there twice or missing: numbers are 0, 1, 2 ... without a gap."""
+    """Raises EntryError if a number is used twice or missing: numbers are 0, 1, 2 ... without a gap."""
     free = min(set(range(len(entries) + 1)) - {entry.number for entry in entries})
     seen = {}
     for entry in entries:

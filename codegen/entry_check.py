@@ -1,5 +1,6 @@
-"""Checks values that entry_file.py has read against a JSON schema, as far as entry_schema.py uses JSON Schema: every error names file,
-line, entry and key, what is allowed, and the nearest allowed key or value."""
+"""Checks values that entry_file.py has read against a JSON schema, as far as entry_schema.py uses JSON Schema. Every
+error names file, line, entry and key, the allowed values, and the nearest allowed key or value.
+"""
 from __future__ import annotations
 
 import re
@@ -13,7 +14,7 @@ _TYPES = {
 
 
 def check(value, schema, place):
-    """Raises EntryError where a value does not fit the schema."""
+    """Raises EntryError if a value does not match the schema."""
     if "anyOf" in schema:
         branches = [branch for branch in schema["anyOf"] if _is_of_type(value, branch)]
         if not branches:

@@ -1,4 +1,4 @@
-"""Reads YAML and remembers where each key stands, so that an error names file, line, entry and key. Pure Python and PyYAML."""
+"""Reads YAML and records the line of each key, so that an error names file, line, entry and key. Pure Python and PyYAML."""
 from __future__ import annotations
 
 import difflib
@@ -18,7 +18,7 @@ class EntryError(Exception):
 
 
 class Mapping(dict):
-    """A mapping that knows its file, and the line of itself and of each key."""
+    """A mapping with its file, its line and the line of each key."""
 
     def __init__(self, path, line):
         super().__init__()
@@ -26,7 +26,7 @@ class Mapping(dict):
 
 
 class Sequence(list):
-    """A list that knows its file, and the line of itself and of each item."""
+    """A list with its file, its line and the line of each item."""
 
     def __init__(self, path, line):
         super().__init__()
@@ -34,7 +34,7 @@ class Sequence(list):
 
 
 class Place:
-    """Where a value stands: file, line, and the keys that lead to it."""
+    """The place of a value: file, line, and the keys that lead to it."""
 
     def __init__(self, path, line, keys=()):
         self.path, self.line, self.keys = path, line, tuple(keys)
@@ -59,7 +59,7 @@ def nearest(name, allowed):
 
 
 def read(path):
-    """Returns the document of a file as Mappings, Sequences and plain scalars. Raises EntryError when it is not YAML."""
+    """Returns the document of a file as Mappings, Sequences and plain scalars. Raises EntryError if it is not YAML."""
     path = Path(path)
     try:
         text = path.read_text(encoding="utf-8")

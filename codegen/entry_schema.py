@@ -1,5 +1,5 @@
-"""The keys of an operator entry: types, allowed values, descriptions. The one list behind the checks of codegen/entries.py, the JSON
-schema for editors (codegen/operators.schema.json) and the table of the documentation.
+"""The keys of an operator entry: types, allowed values, descriptions. It is the source of the checks of
+codegen/entries.py, the JSON schema for editors (codegen/operators.schema.json) and the table of the documentation.
 
     entry_schema.py --write     writes codegen/operators.schema.json
     entry_schema.py --table     prints the keys as a Markdown table
@@ -19,7 +19,7 @@ SCHEMA_JSON = Path(__file__).resolve().parent / "operators.schema.json"
 
 _OVERLOAD = r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z0-9_]+)?$"  # ATen's "name.overload"
 _IDENTIFIER = r"^[A-Za-z_][A-Za-z0-9_]*$"
-_FUNCTION = r"^[A-Za-z_][A-Za-z0-9_:]*(<.*>)?$"  # of C++, with template arguments
+_FUNCTION = r"^[A-Za-z_][A-Za-z0-9_:]*(<.*>)?$"  # C++ names, with template arguments
 
 
 def _text(description, pattern=None):
@@ -119,9 +119,9 @@ ENTRY = {
         "args": _list("The frozen argument list of the plugin ABI, in ATen's names: tensors are a, b, c of `expr`, numbers s0, s1, s2. "
                       "`other|Scalar` may also be given as a number.", r"^[A-Za-z_][A-Za-z0-9_]*(\|Scalar)?$"),
         "vendor_args": _list("Arguments of ATen after `args` that a vendor's operator receives and no portable kernel reads.", _IDENTIFIER),
-        "omit": _list("Arguments of ATen that are not passed: the results show them (keepdim, dtype), or they carry no information.",
+        "omit": _list("Arguments of ATen that are not passed, because the results show them (keepdim, dtype) or they carry no information.",
                       _IDENTIFIER),
-        "mutates_args": _list("Arguments that the operator writes although ATen's schema does not say so; results after those returned.",
+        "mutates_args": _list("Arguments that the operator writes although ATen's schema does not declare it; results after those returned.",
                               _IDENTIFIER),
         "kernel": {**KERNEL, "description": "The portable kernel. Without it the operator is composed of others, or only a vendor has it."},
         "register": {"enum": list(REGISTER), "description": "How the operator is registered with ATen's dispatcher."},
@@ -135,7 +135,7 @@ ENTRY = {
                       {"type": "string", "pattern": _FUNCTION}),
         "overloads": _list("Overloads of ATen that the entry registers besides those of `op`: functional ones with register: structured, "
                            "else exactly these.", _OVERLOAD),
-        "meta": _text("Makes the results where ATen has no meta function. With register: structured a class of csrc/aten/pointwise/meta.h; "
+        "meta": _text("Allocates the results if ATen has no meta function. With register: structured a class of csrc/aten/pointwise/meta.h; "
                       "else a function of `source` with ATen's arguments, called before a vendor's operator.", _IDENTIFIER),
         "calls_vendor": _flag("The function calls the vendor's operator itself: it reserves random numbers, or its results are not ATen's."),
         "specialize": _map("{argument: {value: operator}}: the operator that computes the call when an argument that no kernel reads has that "
@@ -153,7 +153,7 @@ ENTRY = {
                                        "reports the error of; the function is in csrc/aten/<subject>/conditions.h."},
         "device_assert": _map("{operand: operator of the family `check`}: values that are an error; the operator looks for them before and "
                               "reports them asynchronously.", {"type": "string", "pattern": _OVERLOAD}),
-        "opmath_scalar": _flag("A number given with a half-precision tensor keeps its digits (opmath), as in CPU torch's sums and products."),
+        "opmath_scalar": _flag("A number passed with a half-precision tensor keeps its digits (opmath), as in CPU torch's sums and products."),
         "torch": _text("The versions of torch that have the operator, such as \">=2.14\" or \">=2.13,<2.15\". Default: all.",
                        r"^(>=|<)[0-9]+\.[0-9]+(,(>=|<)[0-9]+\.[0-9]+)*$"),
     },

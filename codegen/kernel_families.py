@@ -1,9 +1,10 @@
 """The families of portable kernels: which instances of hal/ops/<family>/<family>.pk exist, and with which macros.
 
-To add a family: write hal/ops/<family>/ (hal/kernels/README.md; the declaration of hal_op_launch_<family> is generated), then
-register a Family below. Most need a line: `Family("gemm", [Variant("nn", "groups", 1), ...], operands=2, scalars=2)`
-gives, per entry and computing dtype, one instance with the macros of Family.instances and the kernels
-<kernel>_<dtype>_<variant>; entries whose kernels have the same name share it. Override `macros` for further macros.
+To add a family, write hal/ops/<family>/ (hal/kernels/README.md; the declaration of hal_op_launch_<family> is
+generated), then register a Family below. Most need one line: `Family("gemm", [Variant("nn", "groups", 1), ...],
+operands=2, scalars=2)`. For each entry and computing dtype this defines one instance with the macros of
+Family.instances and the kernels <kernel>_<dtype>_<variant>. Entries whose kernels have the same name share it.
+Override `macros` for further macros.
 """
 from __future__ import annotations
 
@@ -13,29 +14,30 @@ from kernel_family import ByFloat, Family, Instance, Variant, by_float, runs_of
 from dtypes import DTYPES
 
 
-# An expression of sums and products only: computed modulo 2^n in an unsigned type, as torch's integers wrap.
+# An expression of sums and products only: computed modulo 2^n in an unsigned type, because torch's integers wrap.
 _RING = re.compile(r"[abcs01\s+\-*()~&|^]+")
-# Functions that cost tens of instructions: fewer elements are worth a thread.
+# Functions that take tens of instructions; others take more, so a thread needs fewer elements.
 _FAST_FUNCTIONS = "abs|sign|maximum|minimum|fmax|fmin|sqrt|floor|ceil|trunc|rint|is_nan|is_inf|signbit|copysign|choose"
 _SLOW = re.compile(rf"pk_(?!({_FAST_FUNCTIONS})\b)\w+|/")
-# Functions of float that are straight-line code for some operands only: PK_NEAR (hal/kernels/pk_float.h, pk_angle.h).
+# Functions of float that are branch-free for some operands only: PK_NEAR (hal/kernels/pk_float.h, pk_angle.h).
 _NEAR = {re.compile(r"pk_(sin|cos|tan)\(a\)"): ("x", "pk_is_near(x)"), re.compile(r"pk_(fmod|remainder|div_floor)\(a, b\)"): ("x, y", "PK_IS_CLOSE(x, y)")}
-# Those for which a loop is not vectorised where an operand is a number, the same in all rounds: it is put side by side with itself.
+# Functions whose loop is not vectorized if an operand is a number that is the same in all iterations: the number is
+# repeated as a vector.
 _RUN_OF_NUMBERS = {"pow"}
 
 
 class Elementwise(Family):
     """Unary, binary and ternary operators: a scalar expression over a, b, c and s0, s1, s2.
 
-    PK_V is the type of the values in the expression, R that of the result in memory, PK_EXPR the expression. The numbers are one
-    argument of type PK_S: a T, or for more than one number PK_NUMBERS of them. Complex numbers, rare operators and, on
-    the host, half precision have the row forms only, which serve dense operands too. Half precision there is PK_BY_FLOAT, float32's
-    kernel between conversions (hal/kernels/pk_widen.h).
+    PK_V is the type of the values in the expression, R that of the result in memory, PK_EXPR the expression. The
+    numbers are one argument of type PK_S: a T, or for several numbers a PK_NUMBERS. Complex numbers, rare operators
+    and, on the host, half precision have the row variants only, which also serve dense operands. On the host, half
+    precision uses PK_BY_FLOAT: float32's kernel between conversions (hal/kernels/pk_widen.h).
     """
 
     headers = ("pk_special.h", "pk_single.h")
 
-    # Numbers of an operator, at most: HAL_OP_ELEMENTWISE_NUMBERS of hal/ops/elementwise/elementwise.h.
+    # Maximum number of numbers of an operator: HAL_OP_ELEMENTWISE_NUMBERS of hal/ops/elementwise/elementwise.h.
     MOST_NUMBERS = 3
 
     def is_cloned(self, entry, dtype):
@@ -43,8 +45,9 @@ class Elementwise(Family):
 
     @staticmethod
     def is_by_float(entry, dtype):
-        """Whether the host computes it by float32's kernel. Sums and products of bfloat16, whose conversions are a few instructions that
-        compilers put into vectors, are faster without the way through memory."""
+        """Returns whether the host computes it by float32's kernel. Sums and products of bfloat16 are faster without a
+        copy in memory, because compilers vectorize its short conversions.
+        """
         ring = entry.kernel.result_dtype == "same" and _RING.fullmatch(entry.kernel.expr.replace("/", "*"))
         return bool(dtype.element) and not entry.kernel.for_size and "half" not in entry.kernel.exprs and not (ring and dtype.token == "bf16")
 
@@ -76,7 +79,7 @@ class Elementwise(Family):
 
     @staticmethod
     def near(entry, dtype, expr):
-        """What serves some operands only, and whether a number is given as a run."""
+        """Returns the variant for some operands only, and whether a number is passed as a repeated vector."""
         nears = [(pattern.fullmatch(expr), *rest) for pattern, rest in _NEAR.items() if dtype.token == "f32"]
         for near, operands, condition in nears:
             if near:
@@ -86,7 +89,7 @@ class Elementwise(Family):
             yield "PK_RUN_OF_NUMBERS", "1"
 
     def numbers(self, entry, dtype):
-        """The type of the numbers' argument, and each of them."""
+        """Returns the type of the numbers' argument, and each of them."""
         count = len(entry.args) - self.operands
         if count > self.MOST_NUMBERS:
             raise entry.at("args").error(f"lists {count} numbers: kernels take at most {self.MOST_NUMBERS}")
@@ -104,7 +107,7 @@ class Elementwise(Family):
 
 
 class Copy(Family):
-    """Pairs of dtypes: copy_<to>_<from>_<variant>. What gives the same bits shares a kernel: Copy.kernel names it."""
+    """Pairs of dtypes: copy_<to>_<from>_<variant>. Copies with the same bits share a kernel, which Copy.kernel names."""
 
     # The dtype whose copies serve every dtype of that size.
     MOVED = {1: "u8", 2: "i16", 4: "i32", 8: "i64", 16: "c128"}
@@ -127,7 +130,7 @@ class Copy(Family):
 
     @classmethod
     def kernel(cls, to, source):
-        """The (to, from) of the kernel that copies `source` to `to`."""
+        """Returns the (to, from) of the kernel that copies `source` to `to`."""
         target, origin = DTYPES[to], DTYPES[source]
         if target.token == origin.token or (target.integer and origin.integer and target.size == origin.size):
             return cls.MOVED[target.size], cls.MOVED[target.size]
@@ -136,15 +139,15 @@ class Copy(Family):
             return (to, source) if (to, source) in parts else cls.COMPOSED
         if target.token == "bool":
             return to, cls.MOVED[origin.size] if origin.integer else source
-        # Integers wrap, so the sign of the target does not matter, nor that of a wider source. Floating numbers reach
-        # 8 and 16 bits by way of 64.
+        # Integers wrap, so neither the sign of the target matters, nor that of a wider source. Floating numbers are
+        # converted to 8 and 16 bits through 64.
         if target.integer and (not origin.floating or target.size < 4):
             return cls.MOVED[target.size], cls.MOVED[origin.size] if origin.integer and origin.size > target.size else source
         return to, source
 
     @staticmethod
     def runs(to, source):
-        """How the host converts contiguous elements between half precision and float32: hal/kernels/pk_widen.h."""
+        """Returns how the host converts contiguous elements between half precision and float32: hal/kernels/pk_widen.h."""
         for other, token, call in ((to, source, "widen(out, (const pk_u16 *)(a), n)"), (source, to, "narrow((pk_u16 *)(out), a, n)")):
             if other == DTYPES[token].computing == "f32":
                 yield from runs_of(DTYPES[token])
@@ -152,7 +155,7 @@ class Copy(Family):
 
     @staticmethod
     def convert(to, source):
-        """The conversion as torch on the CPU does it: to bool by != 0, floating to small integers by way of 64 bits."""
+        """Returns the conversion as in torch on the CPU: to bool by != 0, floating to small integers through 64 bits."""
         target, origin = DTYPES[to], DTYPES[source]
         value = f"pk_get_{source}(x)" if origin.element else "(x)"
         if to == source:
@@ -170,8 +173,9 @@ class Copy(Family):
         return f"pk_put_{to}((float){value})" if target.element else f"((R){value})"
 
 
-# How the operators of the families reduce and reduce_pair accumulate: what an element contributes (x of a, y of b, z of c, the
-# operator's number s0), how contributions combine, the start value by name, what becomes of the result of n elements.
+# How the operators of the families reduce and reduce_pair accumulate: the contribution of an element (x of a, y of b, z
+# of c, the operator's number s0), the combination of contributions, the start value by name, the final computation from
+# the result of n elements.
 _SUMS = {"combine": "((x) + (y))", "first": "zero", "fold": "PK_FOLD_SUM(t)"}
 _LARGEST = {"combine": "pk_maximum(x, y)", "first": "lowest", "fold": "PK_FOLD_MAXIMUM(t)"}
 _SMALLEST = {"combine": "pk_minimum(x, y)", "first": "highest", "fold": "PK_FOLD_MINIMUM(t)"}
@@ -192,7 +196,7 @@ _REDUCTIONS = {
     "norm_largest": {**_LARGEST, "map": "pk_abs(x)", "first": "zero"},
     "norm_smallest": {**_SMALLEST, "map": "pk_abs(x)"},
     "dot": {**_SUMS, "map": "((x) * ((y) - (z)))"},
-    # Halves, scaled before they are added: neither a difference nor a partial sum overflows where the mean does not.
+    # Halves, scaled before they are added: neither a difference nor a partial sum overflows unless the mean does.
     "mean_about": {**_SUMS, "map": "((void)(y), ((x) * PK_C(0.5) - (z) * PK_C(0.5)) * (PK_C(2.0) / s0))"},
     "var": {**_SUMS, "map": "((void)(y), ((x) - (z)) * ((x) - (z)))", "finish": "((x) / s0)"},
     "std": {**_SUMS, "map": "((void)(y), ((x) - (z)) * ((x) - (z)))", "finish": "pk_sqrt((x) / s0)"},
@@ -200,7 +204,9 @@ _REDUCTIONS = {
 
 
 class Reduce(Family):
-    """Reductions over one dimension: PK_A accumulates; PK_INIT, PK_MAP, PK_COMBINE and PK_FINISH say what (reduce.pk)."""
+    """Reductions over one dimension: PK_A is the accumulator; PK_INIT, PK_MAP, PK_COMBINE and PK_FINISH define the
+    operator (reduce.pk).
+    """
 
     cloned = ("f32", "f16", "bf16")
     headers = ("pk_segment.h",)
@@ -225,7 +231,7 @@ class Reduce(Family):
 
     @staticmethod
     def first(name, dtype):
-        """The value that changes nothing, by name."""
+        """Returns the neutral value, by name."""
         if name in ("zero", "one"):
             return f"((PK_A){int(name == 'one')})"
         if dtype.floating:
@@ -237,13 +243,13 @@ class Reduce(Family):
 
 
 class ReducePair(Reduce):
-    """The same of two tensors and a number of each output (reduce_pair.pk)."""
+    """The same for two tensors and a number per output (reduce_pair.pk)."""
 
     parameters = "x, y, z"
 
 
 class Composite(Family):
-    """Operators without kernels of their own: the launcher runs other operators."""
+    """Operators without their own kernels: the launcher runs other operators."""
 
     def __init__(self, name, operands):
         super().__init__(name, (), operands, result="any")
@@ -253,7 +259,7 @@ class Composite(Family):
 
 
 class ReduceIndex(Family):
-    """Extremes with their indices: PK_BETTER(v, x) compares, PK_NAN(x) tells NaN."""
+    """Maximum or minimum with its index: PK_BETTER(v, x) compares, PK_NAN(x) detects NaN."""
 
     kernels = ("max", "min", "argmax", "argmin")
 
@@ -271,7 +277,7 @@ class Softmax(ByFloat):
 
 
 class BatchNorm(Family):
-    """Normalisation of the channels of a batch, forward and backward."""
+    """Normalization of the channels of a batch, forward and backward."""
 
     cloned = ("f32", "f16", "bf16")
 
@@ -280,7 +286,8 @@ class Random(Family):
     """Random numbers: one template, one distribution per kernel."""
 
     kernels = ("uniform", "normal", "bernoulli", "exponential", "geometric", "cauchy", "log_normal", "random")
-    without_kernels = dict.fromkeys(("uniform", "normal", "bernoulli"), "hal_op_fill_random")  # as far as random_fill goes
+    # As far as random_fill supports them
+    without_kernels = dict.fromkeys(("uniform", "normal", "bernoulli"), "hal_op_fill_random")
 
     def macros(self, entry, dtype):
         for name in self.kernels:
@@ -288,14 +295,14 @@ class Random(Family):
 
 
 class Scatter(Family):
-    """Elements combined at the places of an index: PK_RING computes sums and products."""
+    """Elements combined at the positions of an index: PK_RING computes sums and products."""
 
     def macros(self, entry, dtype):
         yield "PK_RING", dtype.ring
 
 
 class Scan(Family):
-    """Running sums and the like (scan.pk)."""
+    """Running sums and similar (scan.pk)."""
 
     kernels = ("cumsum", "cumprod", "logcumsumexp")
 
@@ -308,7 +315,7 @@ class Scan(Family):
 
 
 class Check(Family):
-    """Looks through an operand for values that are an error: PK_EXPR holds for the others, PK_KIND says what to report."""
+    """Checks an operand for invalid values: PK_EXPR is true for valid ones, PK_KIND is the kind of error to report."""
 
     KINDS = {"check_divisor": "PK_BAD_DIVISOR", "check_probability": "PK_BAD_PROBABILITY"}
     kernels = tuple(KINDS)
@@ -319,7 +326,7 @@ class Check(Family):
 
 
 class ScanIndex(Family):
-    """Running extremes with their indices: PK_TAKES(v, x) compares, PK_NAN(x) tells NaN."""
+    """Running maxima or minima with their indices: PK_TAKES(v, x) compares, PK_NAN(x) detects NaN."""
 
     kernels = ("cummax", "cummin")
 
@@ -329,8 +336,9 @@ class ScanIndex(Family):
 
 
 class Sort(Family):
-    """Sorting by radix, and the first k of the order: PK_KEY(x) gives an unsigned 64-bit number whose order is that of the elements,
-    which differ in the PK_TOPK_SHIFT + 8 lower bits."""
+    """Sorting by radix, and the first k of the order: PK_KEY(x) is an unsigned 64-bit number with the order of the
+    elements, which differ in the PK_TOPK_SHIFT + 8 lower bits.
+    """
 
     def macros(self, entry, dtype):
         yield "PK_KEY(x)", f"pk_key_{dtype.token}(x)"
@@ -356,17 +364,17 @@ class LstmCell(Family):
 
 
 class Gemm(Family):
-    """Matrix products: the inner loops live on fused multiply-adds and wide registers, in both dtypes."""
+    """Matrix products: the inner loops need fused multiply-adds and wide registers, in both dtypes."""
 
     cloned = ("f32", "f64", "f16", "bf16")
     by_parts = True
 
     def clones(self, entry, dtype):
-        """bfloat16 also with the processor's products of pairs."""
+        """Returns the clones; for bfloat16 also one with the processor's dot products of pairs."""
         return 2 if dtype.token == "bf16" else super().clones(entry, dtype)
 
     def instance_variants(self, entry, dtype):
-        """Half precision has no kernel of its own for a row vector."""
+        """Returns the variants; half precision has no kernel for a row vector."""
         return [v for v in self._variants if v.name != "vector" or not dtype.element]
 
 
@@ -383,7 +391,7 @@ class Attention(Family):
 
 
 class Sequence(Family):
-    """Numbers made from their index: PK_SUM is what start and step are added in."""
+    """Numbers computed from their index: PK_SUM is the type in which start and step are added."""
 
     def macros(self, entry, dtype):
         yield "PK_SUM", "pk_double" if dtype.floating else "pk_u64"
@@ -397,7 +405,7 @@ class Complex(Family):
 
 
 class ResampleMap(Family):
-    """Maps that are known by a few numbers: tables for the kernels of resample."""
+    """Maps that are defined by a few numbers: tables for the kernels of resample."""
 
     cloned = ()
 
@@ -409,10 +417,11 @@ class Triangle(Family):
         yield "PK_LOWER", "1" if entry.kernel.name.startswith("tril") else "0"
 
 
-# Elements worth a thread: about 5 us of memory traffic. A row-form item is a block of 1024 elements on the host.
+# Minimum number of elements for a thread: about 5 us of memory traffic. An item of a row variant is a block of 1024
+# elements on the host.
 _ITEMS, _BLOCKS = 32768, 32
 
-# Launchers size groups and items by the work in them (hal_op_units_per_group), so one is worth a thread.
+# Launchers size groups and items by their work (hal_op_units_per_group), so one is enough for a thread.
 _NLL = [Variant("each", "items", 4096), Variant("sums", "groups", 1), Variant("finish", "groups", 1), Variant("backward", "items", 256)]
 _LAYER_NORM = [Variant(name, "groups", 1) for name in ("forward", "backward", "columns")]
 _LSTM_CELL = [Variant(name, "items", 1) for name in ("forward", "backward")]

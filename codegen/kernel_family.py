@@ -1,4 +1,6 @@
-"""What a family of portable kernels is: a template, its variants and its instances (codegen/kernel_families.py has the families)."""
+"""Defines a family of portable kernels: a template, its variants and its instances (codegen/kernel_families.py has the
+families).
+"""
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
@@ -12,9 +14,9 @@ class Variant:
 
     name: str
     unit: str  # "items" (PK_ITEM) or "groups" (PK_GROUP)
-    grain: int  # fewest units worth a thread of their own
+    grain: int  # minimum number of units for a separate thread
     host: bool = True  # whether there is one in host C
-    simt: bool = False  # whether there is one only for devices with many threads
+    simt: bool = False  # whether it exists only for devices with many threads
 
 
 @dataclass(frozen=True)
@@ -33,13 +35,13 @@ class Family:
     # Headers of hal/kernels that only this family needs.
     headers = ()
 
-    # Computing dtypes whose instances are compiled for AVX2 and AVX-512 too.
+    # Computing dtypes whose instances are also compiled for AVX2 and AVX-512.
     cloned = ("f32",)
-    # The launcher makes operations on real numbers of those on complex ones (hal/src/op/parts.h).
+    # The launcher splits operations on complex numbers into operations on real ones (hal/src/op/parts.h).
     by_parts = False
-    # The names that kernels may have, where the template knows them.
+    # The names that kernels may have, if the template defines them.
     kernels = ()
-    # {kernel: launcher for devices that take no portable kernels}, where there is one.
+    # {kernel: launcher for devices that do not support portable kernels}, if there is one.
     without_kernels = {}
 
     def __init__(self, name, variants, operands, scalars=0, result=None, template=None, updates=False):
@@ -47,12 +49,12 @@ class Family:
         self.template = template or name  # families may share one
         self._variants = tuple(variants)
         self.operands = operands  # leading tensor arguments
-        self.scalars = scalars  # number arguments that follow them, at most; None = all that follow
-        self.result = result  # "any" when the launcher checks the dtypes of results itself
-        self.updates = updates  # kernels read what results hold, or write them in part
+        self.scalars = scalars  # maximum number of number arguments that follow them; None = all that follow
+        self.result = result  # "any" if the launcher checks the dtypes of results itself
+        self.updates = updates  # kernels read the previous values of results, or write them in part
 
     def variants(self):
-        """Names of the handles that the launcher asks for, in order: HAL_<FAMILY>_VARIANT_<NAME>."""
+        """Returns the names of the handles that the launcher uses, in order: HAL_<FAMILY>_VARIANT_<NAME>."""
         return [variant.name for variant in self._variants]
 
     def instances(self, entry):
@@ -69,37 +71,37 @@ class Family:
             yield Instance(f"{entry.kernel.name}_{token}_", f"{self.template}_{token}", tuple(macros), tuple(variants))
 
     def is_cloned(self, entry, dtype):
-        """Whether an instance is compiled for AVX2 and AVX-512 too."""
+        """Returns whether an instance is also compiled for AVX2 and AVX-512."""
         return dtype.token in self.cloned
 
     def clones(self, entry, dtype):
-        """PK_CLONES of hal/kernels/pk_host.h."""
+        """Returns PK_CLONES of hal/kernels/pk_host.h."""
         return int(self.is_cloned(entry, dtype))
 
     def macros(self, entry, dtype):
-        """Further macros of an instance, as (name, text) pairs."""
+        """Returns further macros of an instance, as (name, text) pairs."""
         return ()
 
     def instance_variants(self, entry, dtype):
-        """The kernels of one instance."""
+        """Returns the kernels of one instance."""
         return self._variants
 
 
 def runs_of(dtype):
-    """Of half precision: how the host converts runs of it (hal/kernels/pk_widen.h)."""
+    """For half precision: returns how the host converts runs of it (hal/kernels/pk_widen.h)."""
     if dtype.element:
         yield "PK_RUNS", f"PK_RUNS_{dtype.token.upper()}"
 
 
 def by_float(entry, dtype):
-    """Of half precision: the kernels of float32 by which the host computes it."""
+    """For half precision: returns the kernels of float32 by which the host computes it."""
     if dtype.element:
         yield "PK_BY_FLOAT(form)", f"PK_CAT({entry.kernel.name}_{dtype.computing}_, form)"
         yield from runs_of(dtype)
 
 
 class ByFloat(Family):
-    """A family whose kernels on the host compute rows of half precision as float32; what does not fit is in clones."""
+    """A family whose kernels on the host compute rows of half precision as float32; exceptions are in `clones`."""
 
     cloned = ("f32", "f16", "bf16")
 

@@ -1,7 +1,9 @@
-"""The sources of the portable kernels for devices that compile them: a unit for each kernel, made of pieces that are stored once.
+"""The sources of the portable kernels for devices that compile them: a unit for each kernel, made of pieces that are
+stored once.
 
-A unit is the dialect's headers, the macros of an instance, and its template without the other kernels. The library carries the
-pieces and, for each kernel, the lists of its pieces (hal/src/op/source.c); `write_units` writes the units as files.
+A unit consists of the dialect's headers, the macros of an instance, and its template without the other kernels. The
+library contains the pieces and, for each kernel, the lists of its pieces (hal/src/op/source.c); `write_units` writes
+the units as files.
 """
 from __future__ import annotations
 
@@ -13,29 +15,32 @@ from pathlib import Path
 from kernel_text import DEVICES, HAL, HOST, Kernel, flatten
 from output import write
 
-# Of macros that only the host's form of a kernel uses.
+# Macros that only the host's version of a kernel uses.
 HOST_MACROS = {"PK_CLONES", "PK_BY_FLOAT(form)", "PK_RUNS", "PK_CONVERT_RUN(out, a, n)", "PK_RUN_OF_NUMBERS", "PK_NEAR(x)", "PK_EXPR_NEAR(x)",
                "PK_NEAR(x, y)", "PK_EXPR_NEAR(x, y)"}
-# Functions that a compiler makes of some instructions for a whole vector, each of which rounds once at most.
+# Functions that a compiler implements with a few instructions for a whole vector, each of which rounds at most once.
 SIMPLE = {f"pk_{name}" for name in "maximum minimum fmax fmin abs sign sqrt floor ceil trunc rint copysign signbit is_inf".split()} | {"PK_C"}
 # The templates that define functions (PK_STEPS) for kernels of several operators.
 STEPS = {"unary", "binary", "ternary", "where", "copy", "fill", "reduce"}
 
 
 def is_plain(instance, contracted):
-    """Whether the host's kernel is no more than a loop around the function of an element, which gives the same bits wherever it is compiled."""
+    """Returns whether the host's kernel is only a loop around the function of an element, with the same bits wherever
+    it is compiled.
+    """
     macros = dict(instance.macros)
     expression = macros.get("PK_EXPR") or macros.get("PK_CONVERT(x)") or ""
     fused = contracted and "*" in expression and re.search(r"[+]|\w - ", expression)
     special = HOST_MACROS & set(macros) - {"PK_CLONES", "PK_RUNS"}
-    reals = {"float", "double"}  # to integers: of a number that is too large C says nothing
+    reals = {"float", "double"}  # to integers: C does not define the result for a number that is too large
     undefined = macros.get("A") in reals and macros["R"] not in reals | {"pk_bool"}
     return not fused and not special and not undefined and set(re.findall(r"(\w+)\(", expression)) <= SIMPLE
 
 
 class Sources:
-    """The pieces, and for each kernel the numbers of three lists of them: headers, macros, template. `dialect` and `host` are the lists of what
-    stands in front of a program's own kernel, for devices and for the host's C compiler."""
+    """The pieces, and for each kernel the numbers of three lists of them: headers, macros, template. `dialect` and
+    `host` are the lists that precede a program's own kernel, for devices and for the host's C compiler.
+    """
 
     def __init__(self, instances, headers_of, templates, is_contracted, dialect):
         """`instances`: (Instance, template) pairs; headers_of(template): the headers it needs, templates[template]: its path below hal/;
@@ -59,13 +64,13 @@ class Sources:
                 self.kernels[instance.prefix + variant.name] = (prefix, macros, variants[variant.name])
 
     def list_of(self, texts):
-        """The number of a list of pieces."""
+        """Returns the number of a list of pieces."""
         numbers = tuple(self.pieces.setdefault(text, len(self.pieces)) for text in texts)
         return self.lists.setdefault(numbers, len(self.lists))
 
     @staticmethod
     def headers(names, worlds=DEVICES):
-        """The texts of headers, and the files that were read."""
+        """Returns the texts of headers, and the files that were read."""
         texts, seen = [], set()
         for name in names:
             path = HAL / "kernels" / name
@@ -75,7 +80,7 @@ class Sources:
         return texts, seen
 
     def template(self, template, headers, contracted):
-        """The list of the headers, and {variant: list} of the template's kernels."""
+        """Returns the list of the headers, and {variant: list} of the template's kernels."""
         key = template, headers, contracted
         if key not in self.parts:
             texts, seen = self.headers(headers)
@@ -89,7 +94,7 @@ class Sources:
         return self.parts[key]
 
     def units(self):
-        """(kernel, whole text) pairs, in the order of strcmp."""
+        """Returns (kernel, whole text) pairs, in the order of strcmp."""
         pieces, lists = list(self.pieces), list(self.lists)
         for name in sorted(self.kernels):
             yield name, "".join(pieces[piece] for number in self.kernels[name] for piece in lists[number])
@@ -101,7 +106,7 @@ def _numbers(values, per_line=24):
 
 
 def _starts(lengths):
-    """The place of each, and the end of the last."""
+    """Returns the start of each, and the end of the last."""
     starts = [0]
     for length in lengths:
         starts.append(starts[-1] + length)
@@ -113,7 +118,7 @@ def _quoted(text):
 
 
 def source_table(sources):
-    """The tables that hal/src/op/source.c includes."""
+    """Returns the tables that hal/src/op/source.c includes."""
     pieces, lists = list(sources.pieces), list(sources.lists)
     names = sorted(sources.kernels)
     if len(pieces) > 0xffff or len(lists) > 0xffff:

@@ -1,9 +1,9 @@
-"""The text of a kernel template for a compiler at run time: local includes resolved, comments, branches that no compiler takes and kernels
-taken apart.
+"""The text of a kernel template for a run-time compiler: resolves local includes, removes comments and branches that no
+compiler takes, and separates the kernels.
 
-Compilers of OpenCL C and CUDA C get a kernel as one text, without a folder for includes. What both languages leave out is dropped
-here (branches under PK_HOST); every other condition stays for the compiler. The host's C compiler gets a text of its own, with what is under
-PK_HOST.
+Compilers of OpenCL C and CUDA C receive a kernel as one text, without include folders. Code that neither language
+uses is removed here (branches under PK_HOST). Every other condition is left to the compiler. The host's C compiler
+receives a separate text, with the code under PK_HOST.
 """
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 HAL = Path(__file__).resolve().parents[1] / "hal"
 SEARCH = (HAL / "kernels", HAL, HAL / "include")  # after the folder of the including file
 
-# What is defined when a compiler reads the text: OpenCL C, CUDA C; host C.
+# The macros that are defined when a compiler reads the text: OpenCL C, CUDA C; host C.
 _HOST = {"PK_HOST": False}
 _OPENCL = {"PK_OPENCL": True, "__OPENCL_C_VERSION__": True, "__OPENCL_VERSION__": True}
 _CUDA = {"PK_CUDA": True, "__CUDACC__": True, "__CUDACC_RTC__": True}
@@ -30,14 +30,14 @@ _KERNEL = re.compile(r"PK_KERNEL\((.*), (\w+)\) \{")
 
 @dataclass(frozen=True)
 class Kernel:
-    """The text of one kernel of a template, and the variant that it is."""
+    """The text of one kernel of a template, and its variant."""
 
     variant: str
     text: str
 
 
 def _holds(condition: str, world: dict) -> bool | None:
-    """Whether a condition holds in a world; None when that is not known."""
+    """Returns whether a condition is true in a world; None if that is unknown."""
     if "(" in re.sub(r"defined\(\w+\)", "", condition):
         return None
     some = [_all_hold(part, world) for part in condition.split("||")]
@@ -54,23 +54,23 @@ def _all_hold(condition: str, world: dict) -> bool | None:
 
 
 def _condition(word: str, rest: str) -> str:
-    """The condition of #if, #ifdef, #ifndef, #elif or #else."""
+    """Returns the condition of #if, #ifdef, #ifndef, #elif or #else."""
     return {"ifdef": f"defined({rest})", "ifndef": f"!defined({rest})", "else": ""}.get(word, rest)
 
 
 class _Reader:
-    """Reads a template and what it includes into lines of text, each with the file that it comes from."""
+    """Reads a template and its includes into lines of text, each with its file."""
 
     def __init__(self, seen, worlds):
         self.worlds = worlds  # of the compilers that read the text
-        self.seen = set(seen)  # headers that are there already
-        self.lines = iter(())  # what is left of the file being read
+        self.seen = set(seen)  # headers that have been included already
+        self.lines = iter(())  # the remaining lines of the file being read
 
     def read(self, path: Path, known=True):
-        """`known`: whether every compiler gets here, so that a header is there once it was read."""
+        """`known`: whether every compiler reads this line, so that a header is included once it was read."""
         lines = _COMMENT.sub(" ", path.read_text(encoding="utf-8")).split("\n")
         joined, held = [], ""
-        for line in lines:  # a macro of several lines is one
+        for line in lines:  # a macro of several lines counts as one
             held += line.rstrip()
             if held.endswith("\\"):
                 held = held[:-1].rstrip() + " "
@@ -83,7 +83,7 @@ class _Reader:
         self.lines = saved
 
     def _block(self, path, known, taken=True):
-        """The lines up to the end of a branch; gives back the directive that ends it."""
+        """Reads the lines up to the end of a branch; returns the directive that ends it."""
         for line in self.lines:
             directive = _DIRECTIVE.match(line)
             word, rest = directive.groups() if directive else ("", "")
@@ -98,8 +98,8 @@ class _Reader:
         return "", ""
 
     def _conditional(self, path, condition, known, taken):
-        """A conditional without the branches that no compiler takes."""
-        over, opened = [False] * len(self.worlds), False  # an earlier branch is the one that this world takes
+        """Reads a conditional without the branches that no compiler takes."""
+        over, opened = [False] * len(self.worlds), False  # whether this world takes an earlier branch
         word = "if"
         while word != "endif":
             holds = [not done and (True if word == "else" else _holds(condition, world)) for done, world in zip(over, self.worlds)]
@@ -123,7 +123,7 @@ class _Reader:
             sys.exit(f"codegen: {path} includes {name} where a device's compiler reads it")
         found = next((folder / name.strip('"') for folder in (path.parent, *SEARCH) if (folder / name.strip('"')).exists()), None)
         if not found:
-            sys.exit(f"codegen: {path} includes {name}, which is nowhere")
+            sys.exit(f"codegen: {path} includes {name}, which does not exist")
         if found in self.seen:
             return
         if known and "_H_\n" in found.read_text(encoding="utf-8"):
@@ -132,7 +132,7 @@ class _Reader:
 
 
 def _expand(name: str, defines: dict) -> str:
-    """The variant that an expression for a kernel's name gives: rows of PK_NAME(rows)."""
+    """Returns the variant of an expression for a kernel's name: `rows` for PK_NAME(rows)."""
     call = _CALL.fullmatch(name.strip())
     if not call:
         name = name.strip()
@@ -143,13 +143,15 @@ def _expand(name: str, defines: dict) -> str:
     if function == "PK_CAT":
         return "".join(_expand(part, defines) for part in inner.split(","))
     if function not in defines or not defines[function][0]:
-        sys.exit(f"codegen: {name} in a kernel's name is no macro that this generator understands")
+        sys.exit(f"codegen: {name} in a kernel's name is not a macro that this generator supports")
     parameter, body = defines[function]
     return _expand(re.sub(rf"\b{parameter}\b", inner, body), defines)
 
 
 def flatten(path: Path, seen=(), worlds=DEVICES):
-    """Reads a header or template for the compilers of some worlds. Gives its parts, texts and Kernels, in order, and the files that were read and need not be again."""
+    """Reads a header or template for the compilers of some worlds. Returns its parts, texts and Kernels, in order, and
+    the files that were read and need not be read again.
+    """
     reader = _Reader(seen, worlds)
     parts, defines, kernel, held, origin = [], {}, None, [], path
 

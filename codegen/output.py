@@ -1,4 +1,4 @@
-"""What the generators share: their command line, their errors, and files that change only when their text does."""
+"""The functions that the generators share: command line, errors, and writing files only if their text changes."""
 from __future__ import annotations
 
 import argparse
@@ -18,7 +18,7 @@ def command_line(description: str) -> argparse.ArgumentParser:
 
 
 def exit_with_errors(main) -> None:
-    """Runs a generator; an invalid entry ends it with its message."""
+    """Runs a generator; an invalid entry ends it with its error message."""
     try:
         main()
     except EntryError as error:
@@ -26,7 +26,7 @@ def exit_with_errors(main) -> None:
 
 
 def write(path: Path, text: str) -> None:
-    """Writes a file only when its text changes, so that what depends on it is not built again."""
+    """Writes a file only if its text changes, so that dependent files are not built again."""
     if path.exists() and path.read_text(encoding="utf-8") == text:
         return
     path.parent.mkdir(parents=True, exist_ok=True)

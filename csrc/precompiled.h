@@ -1,5 +1,5 @@
-// precompiled.h: the headers of torch and of the standard library that most files here read, compiled once. It is included in
-// front of every file by the build; a file still includes what it uses.
+// precompiled.h: the headers of torch and of the standard library that most files here use, compiled once. The build
+// includes it before every file; a file still includes what it uses.
 #pragma once
 
 #include <ATen/Context.h>

@@ -1,6 +1,6 @@
-# Nearly all of a compilation here is torch's headers and the templates that they instantiate: torch's headers are read once
-# (precompiled.h), and the files of some folders are one unit, of 10 to 20 seconds. Who edits one file again and again builds with
-# -DTORCH_BACKEND_UNITY=OFF (SKBUILD_CMAKE_DEFINE=TORCH_BACKEND_UNITY=OFF make install): then only that file is compiled anew.
+# Most of the compile time here is spent on torch's headers and their templates. So torch's headers are compiled once
+# (precompiled.h), and the files of some folders are one unit, of 10 to 20 seconds. To compile only the file that was
+# edited, build with -DTORCH_BACKEND_UNITY=OFF (SKBUILD_CMAKE_DEFINE=TORCH_BACKEND_UNITY=OFF make install).
 option(TORCH_BACKEND_UNITY "Compile the files of some folders of csrc/ as one unit: the quickest whole build" ON)
 
 target_precompile_headers(torch_backend PRIVATE precompiled.h)
@@ -21,9 +21,9 @@ if(TORCH_BACKEND_UNITY)
 endif()
 
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  target_compile_options(torch_backend PRIVATE -fpch-preprocess)  # what a compiler cache asks for
+  target_compile_options(torch_backend PRIVATE -fpch-preprocess)  # required by compiler caches
 endif()
 
-# Boxing is for calls that took microseconds to get there: less to optimise. The calls that come unboxed are jumps.
+# Boxing is for calls that took microseconds already, so it is optimized less. Unboxed calls are jumps.
 file(GLOB SIGNATURE_SOURCES ${GENERATED_DIR}/Signatures_*.cpp)
 set_source_files_properties(${SIGNATURE_SOURCES} PROPERTIES COMPILE_OPTIONS "-O1;-foptimize-sibling-calls")

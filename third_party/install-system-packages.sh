@@ -1,7 +1,7 @@
 #!/bin/sh
-# install-system-packages.sh LOG [test] [docs]: installs the missing Debian packages of system-packages.txt that the build and
-# the named purposes need: as root, or through sudo. Without either it prints the command that installs them. The output of apt
-# goes to LOG.
+# install-system-packages.sh LOG [test] [docs]: installs the missing Debian packages of system-packages.txt that the
+# build and the named purposes need, as root or through sudo. Without either it prints the command that installs them.
+# The output of apt goes to LOG.
 set -eu
 cd "$(dirname "$0")/.."
 log=$1

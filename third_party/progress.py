@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Runs a command and shows that it is at work, with or without a terminal.
+"""Runs a command and shows that it is running, with or without a terminal.
 
     progress.py [--log FILE] WHAT COMMAND...
 
-Without --log, lines of the command are printed. Lines that only report a step ("[12/680] Building ...", "Collecting ...") take
-one line of a terminal; elsewhere one of them is printed every few seconds. With --log, all output goes to FILE, and the screen
-shows the stage, a bar where the command counts its steps, and the elapsed time. If the command fails, the end of FILE is printed
-and FILE is named. The exit code is that of the command.
+Without --log, lines of the command are printed. Lines that only report a step ("[12/680] Building ...", "Collecting
+...") take one line of a terminal; elsewhere one of them is printed every few seconds. With --log, all output goes to
+FILE, and the screen shows the stage, a bar if the command counts its steps, and the elapsed time. If the command
+fails, the end of FILE and its path are printed. The exit code is that of the command.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import subprocess
 import sys
 import time
 
-QUIET = 5.0  # seconds after which a line reports that the command is at work
+QUIET = 5.0  # seconds after which a line reports that the command is running
 BAR = 24  # characters
 TAIL = 40  # lines of the log that are printed after a failure
 COUNTED = re.compile(r"\s*\[(\d+)/(\d+)\]\s*(.*)")  # ninja
@@ -37,7 +37,7 @@ STEP = re.compile(
 
 
 class Screen:
-    """Standard output: lines that stay, and steps of which a terminal shows the last."""
+    """Standard output: permanent lines, and steps of which a terminal shows the last."""
 
     def __init__(self, what: str):
         self.what = what
@@ -91,7 +91,7 @@ class Printed:
 
 
 class Logged:
-    """Writes the command's lines to a file; the screen shows how far the command is."""
+    """Writes the command's lines to a file; the screen shows the progress."""
 
     def __init__(self, screen: Screen, path: str):
         os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
@@ -122,7 +122,7 @@ class Logged:
 
 
 def run(command: list, screen: Screen, output) -> int:
-    """Runs the command, hands each line of its output to `output`, and returns its exit code."""
+    """Runs the command, passes each line of its output to `output`, and returns its exit code."""
     environment = dict(os.environ, PYTHONUNBUFFERED="1")
     try:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment)
@@ -142,7 +142,7 @@ def run(command: list, screen: Screen, output) -> int:
         *lines, rest = (rest + data).split(b"\n")
         for line in lines:
             output.line(line.decode(errors="replace").rstrip())
-        output.still()  # a line that grows for long, such as pytest's dots, is not shown yet
+        output.still()  # an incomplete line, such as pytest's dots, is not shown yet
     if rest:
         output.line(rest.decode(errors="replace").rstrip())
     return process.wait()

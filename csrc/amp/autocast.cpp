@@ -1,5 +1,5 @@
 // autocast.cpp: which operators torch.autocast runs in the lower precision, in float32, or in the widest dtype of their
-// operands. The lists are torch's own for CUDA; whatever is not in them runs as it is (the fall-through in fallback.cpp).
+// operands. The lists are torch's own for CUDA. Other operators run unchanged (the fall-through in fallback.cpp).
 #include <ATen/autocast_mode.h>
 #include <torch/library.h>
 

@@ -1,4 +1,4 @@
-// allocator.cpp: memory of the C++ API, over the HAL's caching allocator.
+// allocator.cpp: memory of the C++ API, allocated by the HAL's caching allocator.
 #include "api/allocator.h"
 
 #include <c10/util/Exception.h>
@@ -13,7 +13,7 @@
 namespace torch_backend {
 namespace {
 
-// raw_delete gets an address alone, so the blocks behind them are kept here.
+// raw_delete receives only an address, so the blocks of these addresses are stored here.
 class RawBlocks {
  public:
   void *add(hal_block_t *block) {

@@ -1,4 +1,4 @@
-// custom_abi.cpp: the C functions for libraries of custom operators that serve every torch.
+// custom_abi.cpp: the C functions for libraries of custom operators that work with every version of torch.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include "api/custom_abi.h"
 
@@ -14,7 +14,8 @@ using torch_backend::CustomOp;
 
 namespace {
 
-// A handle is the address of a tensor of the torch at hand, as in torch/csrc/inductor/aoti_torch/utils.h, which brings all of ATen.
+// A handle is the address of a tensor of the loaded torch, as in torch/csrc/inductor/aoti_torch/utils.h, which would
+// include all of ATen.
 const at::Tensor &tensor_of(AtenTensorHandle handle) { return *reinterpret_cast<const at::Tensor *>(handle); }
 
 CustomCheck check_of(const torch_backend_check *check) {

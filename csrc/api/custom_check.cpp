@@ -1,4 +1,4 @@
-// custom_check.cpp: checks of a custom operator's arguments: one sentence with operator, argument and value.
+// custom_check.cpp: checks of a custom operator's arguments. An error message names operator, argument and value.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <algorithm>
 #include <sstream>

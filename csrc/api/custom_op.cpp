@@ -16,7 +16,7 @@
 namespace torch_backend {
 namespace {
 
-// The values of one call, with what they borrow from.
+// The values of one call, and the objects that they borrow.
 class CallValues {
  public:
   explicit CallValues(std::initializer_list<c10::IValue> arguments) {
@@ -76,7 +76,7 @@ class CallValues {
     return none_value();
   }
 
-  // Deques: addresses stay while they grow.
+  // Deques, because addresses must not change while they grow.
   c10::SmallVector<hal_value_t, 8> values_;
   std::deque<hal_tensor_t> tensors_;
   std::deque<std::vector<const hal_tensor_t *>> lists_;
@@ -173,7 +173,7 @@ c10::OperatorHandle find(const std::string &qualified) {
   return c10::Dispatcher::singleton().findSchemaOrThrow(qualified.substr(0, dot).c_str(), overload.c_str());
 }
 
-// Numbers are equal whatever their type is.
+// Compares numbers by value, whatever their type.
 bool equal(const c10::IValue &argument, const c10::IValue &wanted) {
   if (wanted.isNone() || argument.isNone()) return wanted.isNone() && argument.isNone();
   if (wanted.isString()) return argument.isString() && argument.toStringRef() == wanted.toStringRef();
@@ -182,7 +182,7 @@ bool equal(const c10::IValue &argument, const c10::IValue &wanted) {
          argument.toScalar().toDouble() == wanted.toScalar().toDouble();
 }
 
-// An attempt by an operator of a library, which needs no code of the library's for it.
+// An attempt by an operator of a library, which needs no code in the library.
 class ByOperator {
  public:
   ByOperator(const char *attempt, size_t count, std::vector<int64_t> sources,
@@ -216,7 +216,7 @@ class ByOperator {
   std::vector<std::pair<int64_t, c10::IValue>> conditions_;
 };
 
-// torch warns of a kernel that replaces another one: here that is what was asked for.
+// torch warns about a kernel that replaces another one, which is intended here.
 class Quiet final : public c10::WarningHandler {
  public:
   void process(const c10::Warning &) override {}
@@ -226,7 +226,7 @@ class Quiet final : public c10::WarningHandler {
 
 bool reroute(const char *aten, RerouteAttempt attempt) {
   const c10::OperatorHandle op = find(aten);
-  static auto *libraries = new std::deque<torch::Library>;  // their end would take the kernels away
+  static auto *libraries = new std::deque<torch::Library>;  // never destroyed: that would unregister the kernels
   Quiet quiet;
   const c10::WarningUtils::WarningHandlerGuard guard(&quiet);
   auto kernel =

@@ -1,4 +1,4 @@
-// device.cpp: devices of the C++ API, over the HAL.
+// device.cpp: devices of the C++ API, implemented by the HAL.
 #include "api/device.h"
 
 #include <c10/core/DeviceType.h>
@@ -13,7 +13,7 @@
 namespace torch_backend {
 namespace {
 
-// The plugins that are installed with this library: ../plugins, seen from it.
+// Adds the plugins that are installed with this library: ../plugins, relative to it.
 void add_own_plugins() {
   Dl_info self{};
   if (dladdr(reinterpret_cast<const void *>(&hal_registry_open), &self) == 0 || self.dli_fname == nullptr) return;

@@ -1,4 +1,4 @@
-// event.cpp: events of the C++ API, over the HAL.
+// event.cpp: events of the C++ API, implemented by the HAL.
 #include "api/event.h"
 
 #include "core/stream/stream.h"
@@ -36,7 +36,8 @@ void Event::synchronize() const {
 }
 
 double Event::elapsed_time(const Event &end) const {
-  TORCH_CHECK(event_ != nullptr && end.event_ != nullptr, "elapsed_time needs two recorded events; record both first");
+  TORCH_CHECK(event_ != nullptr && end.event_ != nullptr,
+              "elapsed_time requires two recorded events; record both first");
   int64_t nanoseconds = 0;
   check(hal_event_elapsed(event_, end.event_, &nanoseconds));
   return static_cast<double>(nanoseconds) / 1e6;

@@ -19,12 +19,12 @@ void manual_seed_all(uint64_t seed) {
 
 PhiloxSeed reserve_random_blocks(const at::Generator &generator, uint64_t blocks) {
   TORCH_CHECK(generator.defined(),
-              "reserve_random_blocks needs a generator; get_default_generator gives the device's own");
+              "reserve_random_blocks needs a generator; get_default_generator returns the device's default one");
   const PhiloxState state = reserve_philox(generator, generator.device().index(), blocks);
-  TORCH_CHECK(
-      state.state == nullptr,
-      "reserve_random_blocks gives numbers of the host, which a graph would repeat: call it before or after the "
-      "capture, or draw with torch's random functions");
+  TORCH_CHECK(state.state == nullptr,
+              "reserve_random_blocks returns an offset on the host, which every replay of a graph would repeat: call "
+              "it before or after the "
+              "capture, or use torch's random functions");
   return {state.seed, state.offset};
 }
 

@@ -1,4 +1,4 @@
-// guard.h: scopes that change the current device or stream and restore what was before.
+// guard.h: scopes that change the current device or stream and restore the previous one.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -12,7 +12,8 @@
 
 namespace torch_backend {
 
-// Makes a device the calling thread's current one for a scope. Throws c10::Error for an index out of range. Since 0.1.
+// Makes a device the calling thread's current device within a scope. Throws c10::Error for an index out of range. Since
+// 0.1.
 class DeviceGuard {
  public:
   explicit DeviceGuard(c10::DeviceIndex device) : original_(exchange_device(device)), current_(device) {}
@@ -23,16 +24,16 @@ class DeviceGuard {
 
   // Changes the device again within the scope. Since 0.1.
   void set_index(c10::DeviceIndex device);
-  // The device before the scope. Since 0.1.
+  // Returns the device before the scope. Since 0.1.
   c10::Device original_device() const { return c10::Device(kDeviceType, original_); }
-  // The device that the guard set last. Since 0.1.
+  // Returns the device that the guard set last. Since 0.1.
   c10::Device current_device() const { return c10::Device(kDeviceType, current_); }
 
  private:
   c10::DeviceIndex original_, current_;
 };
 
-// The same, or nothing: an absent device changes nothing. Since 0.1.
+// The same, but optional: an absent device changes nothing. Since 0.1.
 class OptionalDeviceGuard {
  public:
   OptionalDeviceGuard() = default;
@@ -42,7 +43,7 @@ class OptionalDeviceGuard {
 
   // Starts guarding, or changes the device again. Since 0.1.
   void set_index(c10::DeviceIndex device);
-  // The device before the scope, absent when nothing was changed. Since 0.1.
+  // Returns the device before the scope, absent if nothing was changed. Since 0.1.
   std::optional<c10::Device> original_device() const;
   // Ends the scope early. Since 0.1.
   void reset() { guard_.reset(); }
@@ -51,7 +52,7 @@ class OptionalDeviceGuard {
   std::optional<DeviceGuard> guard_;
 };
 
-// Makes a stream, and its device, current for a scope. Since 0.1.
+// Makes a stream, and its device, current within a scope. Since 0.1.
 class StreamGuard {
  public:
   explicit StreamGuard(Stream stream);
@@ -59,11 +60,11 @@ class StreamGuard {
   StreamGuard(const StreamGuard &) = delete;
   StreamGuard &operator=(const StreamGuard &) = delete;
 
-  // The stream of the scope. Since 0.1.
+  // Returns the stream of the scope. Since 0.1.
   Stream current_stream() const { return current_; }
-  // The stream that was current on the device before. Since 0.1.
+  // Returns the stream that was current on the device before. Since 0.1.
   Stream original_stream() const { return original_; }
-  // The device that was current before. Since 0.1.
+  // Returns the device that was current before. Since 0.1.
   c10::Device original_device() const { return device_.original_device(); }
 
  private:
@@ -71,7 +72,7 @@ class StreamGuard {
   Stream original_, current_;
 };
 
-// The same, or nothing: an absent stream changes nothing. Since 0.1.
+// The same, but optional: an absent stream changes nothing. Since 0.1.
 class OptionalStreamGuard {
  public:
   OptionalStreamGuard() = default;
@@ -88,8 +89,8 @@ class OptionalStreamGuard {
   std::optional<StreamGuard> guard_;
 };
 
-// Makes several streams, of different devices, current for a scope; the current device stays. Throws c10::Error when two are
-// of one device. Since 0.1.
+// Makes several streams, of different devices, current within a scope; the current device does not change. Throws
+// c10::Error if two streams belong to one device. Since 0.1.
 class MultiStreamGuard {
  public:
   explicit MultiStreamGuard(c10::ArrayRef<Stream> streams);

@@ -14,7 +14,7 @@ namespace {
 
 BackendImplInterface &backend_of(void *state) { return *static_cast<BackendImplInterface *>(state); }
 
-// C has no exceptions: they become a status with their text.
+// C has no exceptions, so they are converted to a status with their message.
 template <typename Function>
 hal_status_t guarded(Function function) noexcept {
   try {
@@ -65,13 +65,13 @@ void text(void *, const void *program, char *to, size_t room) noexcept {
 
 void destroy(void *, void *program) noexcept { delete static_cast<Computation *>(program); }
 
-// Whose backend each device has: who was replaced ends nobody else's.
+// The owner of each device's backend: a registrar that was replaced does not end the backend of another one.
 struct Owners {
   std::mutex mutex;
   std::unordered_map<int32_t, const BackendRegistrar *> of;
 };
 Owners &owners() {
-  static auto *const all = new Owners;  // registrars may be destroyed after it would be
+  static auto *const all = new Owners;  // not destroyed, because registrars may be destroyed later
   return *all;
 }
 
@@ -98,12 +98,12 @@ BackendRegistrar::BackendRegistrar(std::unique_ptr<BackendImplInterface> backend
 BackendRegistrar::~BackendRegistrar() {
   const std::lock_guard<std::mutex> lock(owners().mutex);
   const auto owner = owners().of.find(device_);
-  if (owner == owners().of.end() || owner->second != this) return;  // its programs are gone
+  if (owner == owners().of.end() || owner->second != this) return;  // its programs are destroyed
   owners().of.erase(owner);
   const hal_status_t status = hal_compiler_set(device_, nullptr);
   if (status == HAL_OK) return;
   warn_status(status, "ending a lazy backend");
-  backend_.release();  // whose programs may be executed still
+  backend_.release();  // not destroyed, because its programs may still run
 }
 
 hal_compiler_info_t BackendRegistrar::info() const {

@@ -1,6 +1,6 @@
-// stable_op.h: what generated libraries of custom operators are made of that serve every torch (codegen/custom_stable.py; the guide
-// is docs/custom-operators.md). Everything here is compiled into the library: it uses LibTorch's stable ABI, the HAL and the C
-// functions of custom_abi.h, and no class of ATen or c10.
+// stable_op.h: the parts of generated libraries of custom operators that work with every version of torch
+// (codegen/custom_stable.py; the guide is docs/custom-operators.md). Everything here is compiled into the library. It
+// uses LibTorch's stable ABI, the HAL and the C functions of custom_abi.h, and no class of ATen or c10.
 #pragma once
 
 #include <torch/csrc/stable/library.h>
@@ -26,12 +26,13 @@ using torch::stable::Tensor;
 using IntArray = torch::headeronly::IntHeaderOnlyArrayRef;
 using Tensors = std::vector<Tensor>;
 
-// Throws what torch has said of a failed call of its C functions.
+// Throws torch's error message of a failed call of its C functions.
 inline void require(AOTITorchError failed) {
   if (failed != TORCH_SUCCESS) torch_backend_throw(torch_exception_get_what_without_backtrace());
 }
 
-// Takes an argument of the operator, which it owns, from the stack. Text by hand: torch's own conversion of 2.13 loses a copy of it.
+// Takes an argument of the operator from the stack, and owns it. Text is converted here, because torch 2.13's own
+// conversion leaks a copy of it.
 template <typename T>
 T take(StableIValue value) {
   using torch::stable::detail::to;
@@ -55,47 +56,47 @@ T take(StableIValue value) {
   }
 }
 
-// The dtype's number, which is the same in torch and in the HAL.
+// Returns the dtype's number, which is the same in torch and in the HAL.
 inline hal_dtype_t dtype_of(const Tensor &tensor) {
   int32_t dtype = 0;
   require(aoti_torch_get_dtype(tensor.get(), &dtype));
   return dtype;
 }
 
-// Who calls: the device or the CPU, or torch's operator that may come here when the arguments fit.
+// The caller: the device or the CPU, or a torch operator that may be rerouted here if the arguments are suitable.
 enum class Caller { kDevice, kCpu, kAttempt };
 
-// The checks of custom_abi.h for what the arguments of an operator can be.
+// The checks of custom_abi.h for all types of an operator's arguments.
 class CustomCheck {
  public:
   CustomCheck(const char *op, Caller caller) : check_{op, caller == Caller::kAttempt} {}
 
-  // `other` is on the device of `first`.
+  // Checks that `other` is on the device of `first`.
   bool device(const char *first_name, const Tensor &first, const char *name, const Tensor &other) const {
     return torch_backend_check_device(&check_, first_name, first.get(), name, other.get());
   }
-  // Argument number `position`, counted from 1, has one of the dtypes.
+  // Checks that argument number `position`, counted from 1, has one of the dtypes.
   bool dtype(const Tensor &tensor, int position, const char *name, std::initializer_list<hal_dtype_t> allowed) const {
     return torch_backend_check_dtype(&check_, tensor.get(), position, name, allowed.begin(), allowed.size());
   }
-  // The tensor has the dtype of `other`.
+  // Checks that the tensor has the dtype of `other`.
   bool same_dtype(const Tensor &tensor, const char *name, const Tensor &other, const char *other_name) const {
     return torch_backend_check_same_dtype(&check_, tensor.get(), name, other.get(), other_name);
   }
-  // The tensor has `count` dimensions, or at least as many. `pattern` is the declared shape.
+  // Checks that the tensor has `count` dimensions, or at least as many. `pattern` is the declared shape.
   bool rank(const Tensor &tensor, const char *name, int64_t count, bool exact, const char *pattern) const {
     return torch_backend_check_rank(&check_, tensor.get(), name, count, exact, pattern);
   }
-  // Dimension `dim` has the size of the symbol, which argument `source` bound (nullptr: a number).
+  // Checks that dimension `dim` has the size of the symbol, which argument `source` bound (nullptr: a number).
   bool size(const Tensor &tensor, const char *name, int64_t dim, int64_t wanted, const char *symbol,
             const char *source) const {
     return torch_backend_check_size(&check_, tensor.get(), name, dim, wanted, symbol, source);
   }
-  // All dimensions but the last `fixed` are `sizes`, which argument `source` bound.
+  // Checks that all dimensions but the last `fixed` are `sizes`, which argument `source` bound.
   bool leading(const Tensor &tensor, const char *name, int64_t fixed, IntArray sizes, const char *source) const {
     return torch_backend_check_leading(&check_, tensor.get(), name, fixed, sizes.data(), sizes.size(), source);
   }
-  // least <= value <= most
+  // Checks that least <= value <= most.
   bool number(double value, const char *name, double least, double most) const {
     return torch_backend_check_number(&check_, value, name, least, most);
   }
@@ -127,7 +128,7 @@ class CustomCheck {
   torch_backend_check check_;
 };
 
-// A new contiguous tensor of the sizes `leading` and `sizes`, on the device of `like`.
+// Returns a new contiguous tensor of the sizes `leading` and `sizes`, on the device of `like`.
 inline Tensor new_result(const Tensor &like, IntArray leading, std::initializer_list<int64_t> sizes,
                          hal_dtype_t dtype) {
   std::vector<int64_t> all(leading.begin(), leading.end());
@@ -144,7 +145,7 @@ inline Tensor new_result(const Tensor &like, IntArray leading, std::initializer_
   return Tensor(made);
 }
 
-// What crosses to the C function: a contiguous tensor.
+// Returns the contiguous tensor that is passed to the C function.
 inline Tensor dense(const Tensor &tensor) {
   return tensor.is_contiguous() ? tensor : torch::stable::contiguous(tensor);
 }
@@ -159,7 +160,7 @@ inline Tensors dense(const Tensors &tensors) {
   return result;
 }
 
-// The arguments of one call as the HAL's values, with what they borrow from.
+// The arguments of one call as the HAL's values, and the objects that they borrow.
 class Values {
  public:
   template <typename... T>
@@ -169,9 +170,9 @@ class Values {
   Values(const Values &) = delete;
   Values &operator=(const Values &) = delete;
 
-  // All arguments, in their order; as long as this object lives.
+  // All arguments in order; valid as long as this object exists.
   const std::vector<hal_value_t> &all() const { return values_; }
-  // The HAL's description of a tensor, which is kept alive with it.
+  // Returns the HAL's description of a tensor, and stores a reference to the tensor.
   const hal_tensor_t *describe(const Tensor &tensor) {
     tensors_.push_back(tensor);
     const IntArray sizes = tensor.sizes(), strides = tensor.strides();
@@ -182,14 +183,14 @@ class Values {
   }
 
  private:
-  // A value of a kind; `count` of a list.
+  // Returns a value of a kind; `count` is the length of a list.
   static hal_value_t tagged(uint32_t tag, size_t count = 0) {
     hal_value_t result{};
     result.tag = tag;
     result.count = static_cast<uint32_t>(count);
     return result;
   }
-  // An argument of each kind; what is absent has the kind "none".
+  // Returns the value of an argument of each kind; an absent one has the kind "none".
   template <typename T>
   hal_value_t value(const std::optional<T> &argument) {
     return argument ? value(*argument) : hal_value_t{};
@@ -215,13 +216,13 @@ class Values {
     result.u.i = flag;
     return result;
   }
-  // A whole number.
+  // An integer.
   hal_value_t value(int64_t number) {
     hal_value_t result = tagged(HAL_VALUE_INT);
     result.u.i = number;
     return result;
   }
-  // A number.
+  // A floating-point number.
   hal_value_t value(double number) {
     hal_value_t result = tagged(HAL_VALUE_DOUBLE);
     result.u.d = number;
@@ -233,27 +234,27 @@ class Values {
     result.u.s = text.c_str();
     return result;
   }
-  // A list of whole numbers, which is borrowed.
+  // A list of integers, which is borrowed.
   hal_value_t value(const std::vector<int64_t> &list) {
     hal_value_t result = tagged(HAL_VALUE_INT_LIST, list.size());
     result.u.il = list.data();
     return result;
   }
-  // A list of numbers, which is borrowed.
+  // A list of floating-point numbers, which is borrowed.
   hal_value_t value(const std::vector<double> &list) {
     hal_value_t result = tagged(HAL_VALUE_DOUBLE_LIST, list.size());
     result.u.dl = list.data();
     return result;
   }
 
-  // Deques: addresses stay while they grow. Tensors that were made contiguous live as long as the call.
+  // Deques, because addresses must not change while they grow. Contiguous copies of tensors exist until the call ends.
   std::vector<hal_value_t> values_;
   std::deque<Tensor> tensors_;
   std::deque<hal_tensor_t> described_;
   std::deque<std::vector<const hal_tensor_t *>> lists_;
 };
 
-// Makes `device` the thread's current one for a scope.
+// Makes `device` the thread's current device within a scope.
 class CurrentDevice {
  public:
   explicit CurrentDevice(int32_t device) : previous_(hal_device_current()) {
@@ -271,11 +272,11 @@ class CurrentDevice {
   int32_t previous_;
 };
 
-// One operator of a library; made once, lives as long as the process.
+// One operator of a library; created once, and exists until the process ends.
 class CustomOp {
  public:
-  // `name` is torch's, "library::operator". `function` serves devices whose plugin has no operator of this name, and may be nullptr;
-  // `reference` is torch's name of the operator that answers where nobody has a kernel, or nullptr.
+  // `name` is torch's, "library::operator". `function` serves devices whose plugin has no operator of this name, and
+  // may be nullptr. `reference` is torch's name of the operator that runs if there is no kernel, or nullptr.
   CustomOp(const char *name, size_t arguments, hal_op_own_fn_t function, const char *reference)
       : name_(name), reference_(reference) {
     hal_op_desc_t description{};
@@ -287,8 +288,9 @@ class CustomOp {
     if (status != HAL_OK) torch_backend_throw_status(status);
   }
 
-  // Queues the operator on the current stream of the device of `like` and writes `results`. false = neither the plugin nor the library
-  // has a kernel for these arguments, and nothing was touched. Nothing is called when no result has an element.
+  // Queues the operator on the current stream of the device of `like` and writes `results`. Returns false, without any
+  // effect, if neither the plugin nor the library has a kernel for these arguments. Calls no kernel if all results are
+  // empty.
   template <size_t results_count>
   bool run(const Tensor &like, Values &&values, const std::array<Tensor, results_count> &results) const {
     bool empty = true;
@@ -309,7 +311,7 @@ class CustomOp {
     return status == HAL_OK;
   }
 
-  // What answers where nobody has a kernel: the reference, whose results go to the stack, or an exception.
+  // Runs if there is no kernel: calls the reference, whose results go to the stack, or throws.
   template <typename... T>
   void otherwise(StableIValue *stack, size_t results, const T &...arguments) const {
     if (!reference_) refuse(arguments...);
@@ -321,7 +323,7 @@ class CustomOp {
   }
 
  private:
-  // Throws: there is no kernel for these arguments and no reference.
+  // Throws an error: there is no kernel for these arguments and no reference.
   template <typename... T>
   [[noreturn]] void refuse(const T &...arguments) const {
     std::vector<AtenTensorHandle> tensors;
@@ -341,12 +343,12 @@ class CustomOp {
   uint32_t number_ = 0;
 };
 
-// Hands results to torch.
+// Passes results to torch.
 template <size_t count>
 void give(StableIValue *stack, const std::array<Tensor, count> &results) {
   for (size_t i = 0; i < count; i++) stack[i] = torch::stable::detail::from(results[i]);
 }
-// The same for undefined tensors, which say that the arguments do not fit.
+// The same for undefined tensors, which mean that the arguments are unsuitable.
 template <size_t count>
 void give_nothing(StableIValue *stack) {
   give(stack, std::array<Tensor, count>());

@@ -1,4 +1,4 @@
-// stream.cpp: streams of the C++ API, over the HAL.
+// stream.cpp: streams of the C++ API, implemented by the HAL.
 #include "api/stream.h"
 
 #include "core/device.h"

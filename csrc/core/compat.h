@@ -7,12 +7,12 @@
 
 #define TORCH_BACKEND_TORCH_VERSION (TORCH_VERSION_MAJOR * 100 + TORCH_VERSION_MINOR)
 
-// Kineto's profilers for devices of other makers: only where torch was built with Kineto.
+// Kineto's profilers for out-of-tree backends: only if torch was built with Kineto.
 #if __has_include(<torch/csrc/profiler/standalone/privateuse1_profiler.h>) && __has_include(<kineto/IActivityProfiler.h>)
 #define TORCH_BACKEND_ACTIVITY_PROFILER 1
 #endif
 
-// Of a virtual function that torch has from 2.14 on.
+// `override` of a virtual function that torch has from 2.14 on.
 #if TORCH_BACKEND_TORCH_VERSION >= 214
 #define TORCH_BACKEND_OVERRIDE_SINCE_214 override
 #else
@@ -26,7 +26,8 @@
 #define TORCH_BACKEND_OVERRIDE_SINCE_215
 #endif
 
-// The functions of at::HostAllocator since 2.15 for history and snapshots, whose defaults do nothing: `refuse(name)` throws.
+// The functions of at::HostAllocator since 2.15 for history and snapshots, whose defaults do nothing: `refuse(name)`
+// throws.
 #if TORCH_BACKEND_TORCH_VERSION >= 215
 #define TORCH_BACKEND_HOST_HISTORY(refuse)                                                                      \
   void record_history(bool enabled, c10::CachingDeviceAllocator::CreateContextFn, size_t,                       \
@@ -39,14 +40,14 @@
 #define TORCH_BACKEND_HOST_HISTORY(refuse)
 #endif
 
-// What CUDA's autocast computes in float32 and AT_FORALL_FP32 does not name.
+// Operators that CUDA's autocast computes in float32, but AT_FORALL_FP32 does not name.
 #if TORCH_BACKEND_TORCH_VERSION >= 214
 #define TORCH_BACKEND_FORALL_FURTHER_FP32(_) _(linalg_matrix_sqrth)
 #else
 #define TORCH_BACKEND_FORALL_FURTHER_FP32(_)
 #endif
 
-// Kernels of ATen's that no installed header declares.
+// Kernels of ATen that no installed header declares.
 namespace at::native {
 using flatten_indices_fn = Tensor (*)(const Tensor &indices, IntArrayRef sizes);
 DECLARE_DISPATCH(flatten_indices_fn, flatten_indices_stub)

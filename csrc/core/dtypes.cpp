@@ -1,4 +1,4 @@
-// dtypes.cpp: the HAL's dtype numbers are c10's, checked here, and the dtypes reported for a device.
+// dtypes.cpp: checks that the HAL's dtype numbers are those of c10, and defines the dtypes reported for a device.
 #include "core/dtypes.h"
 
 #include <c10/core/Layout.h>
@@ -64,7 +64,7 @@ c10::DeviceCapability capability(int32_t device) {
   info.struct_size = HAL_STRUCT_SIZE(hal_device_info_t, flags);
   check(hal_device_info(device, &info));
   c10::DeviceCapability result;
-  result.capability_data.capability_bits = 0;  // c10's default claims every dtype, also bits and quantized ones
+  result.capability_data.capability_bits = 0;  // c10's default reports every dtype, also bits and quantized ones
 #define SET_BIT(torch_name, hal_name) result.capability_data.supported_scalar_types.has_##torch_name = 1;
   TORCH_BACKEND_FORALL_DTYPES(SET_BIT)
 #undef SET_BIT

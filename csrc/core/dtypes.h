@@ -1,4 +1,4 @@
-// dtypes.h: the dtypes that tensors of ours may have.
+// dtypes.h: the dtypes of device tensors.
 #pragma once
 
 #include <c10/core/DeviceCapability.h>
@@ -7,7 +7,7 @@
 
 namespace torch_backend {
 
-// What torch.accelerator.get_device_capability reports of a device. Throws for an index out of range.
+// Returns the capability for torch.accelerator.get_device_capability. Throws for an index out of range.
 c10::DeviceCapability capability(int32_t device);
 
 }  // namespace torch_backend

@@ -1,5 +1,5 @@
-// loaded_torch.cpp: a program whose libtorch is not the one that this library is built for learns it in a sentence. Without it, classes
-// that have changed between the two would be called with the wrong layout.
+// loaded_torch.cpp: reports a program whose libtorch is not the version that this library is built for. Without the
+// check, classes that differ between the versions would be used with the wrong layout.
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
 #include <torch/headeronly/version.h>
 
@@ -13,7 +13,8 @@ namespace {
 constexpr unsigned major_of(uint64_t version) { return version >> 56 & 0xff; }
 constexpr unsigned minor_of(uint64_t version) { return version >> 48 & 0xff; }
 
-// Before any other constructor of this library, and so before its registrations; in Python the package has asked before.
+// Runs before all other constructors of this library, and so before its registrations. In Python the package has
+// checked the version before.
 [[gnu::constructor(101)]] void refuse_other_torch() {
   constexpr uint64_t built = TORCH_ABI_VERSION;
   const uint64_t loaded = aoti_torch_abi_version();

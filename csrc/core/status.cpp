@@ -1,4 +1,4 @@
-// status.cpp: failed HAL calls as the exceptions that PyTorch's users expect.
+// status.cpp: converts failed HAL calls to the exceptions that PyTorch uses.
 #include "core/status.h"
 
 #include <c10/core/DeviceType.h>
@@ -13,20 +13,21 @@
 namespace torch_backend {
 namespace {
 
-// The device type's name in capitals, as torch writes it in messages.
+// Returns the device type's name in capitals, as in torch's messages.
 std::string device_type() {
   std::string name = c10::DeviceTypeName(kDevice, /*lower_case=*/true);
   std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::toupper(c); });
   return name;
 }
 
-// Libraries that try again with less know this failure by its text: "CUDA out of memory. Tried to allocate 2.00 GiB".
+// Libraries that retry with a smaller size detect this failure by its text: "CUDA out of memory. Tried to allocate 2.00
+// GiB".
 std::string out_of_memory_message(const std::string &message) {
   const std::string words = "out of memory.";
   return device_type() + " " + (message.compare(0, words.size(), words) == 0 ? message : words + " " + message);
 }
 
-// The sentence that users of every accelerator search for (torch.cuda._lazy_init words it so).
+// The message of torch.cuda._lazy_init, which users of every accelerator search for.
 std::string bad_fork_message() {
   const std::string name = device_type();
   return "Cannot re-initialize " + name + " in forked subprocess. To use " + name +

@@ -1,4 +1,4 @@
-// status.h: the HAL's status codes as PyTorch's exceptions.
+// status.h: converts the HAL's status codes to PyTorch's exceptions.
 #pragma once
 
 #include <c10/macros/Macros.h>
@@ -7,14 +7,15 @@
 
 namespace torch_backend {
 
-// Throws what PyTorch users expect for a failed status, with the HAL's message: RESOURCE_EXHAUSTED ->
+// Throws the exception that PyTorch uses for this kind of failure, with the HAL's message: RESOURCE_EXHAUSTED ->
 // c10::OutOfMemoryError, UNIMPLEMENTED -> c10::NotImplementedError, the others -> c10::Error (RuntimeError).
 [[noreturn]] void throw_status(hal_status_t status);
 
-// The same for calls that run work or wait for it, where OUT_OF_RANGE tells of an index in a tensor -> c10::IndexError.
+// The same for calls that run work or wait for it, where OUT_OF_RANGE refers to an index in a tensor ->
+// c10::IndexError.
 [[noreturn]] void throw_work_status(hal_status_t status);
 
-// Throws when `status` is not HAL_OK.
+// Throws if `status` is not HAL_OK.
 inline void check(hal_status_t status) {
   if (C10_UNLIKELY(status != HAL_OK)) throw_status(status);
 }
@@ -24,14 +25,14 @@ inline void check_work(hal_status_t status) {
   if (C10_UNLIKELY(status != HAL_OK)) throw_work_status(status);
 }
 
-// The same for questions: false = not yet.
+// The same for queries: false = not yet.
 inline bool is_done(hal_status_t status) {
   if (status == HAL_NOT_READY) return false;
   check_work(status);
   return true;
 }
 
-// Logs a failed status as a warning, for noexcept places.
+// Logs a failed status as a warning, for noexcept functions.
 void warn_status(hal_status_t status, const char *what) noexcept;
 
 }  // namespace torch_backend

@@ -1,4 +1,4 @@
-// tensor_kind.h: the word that errors use for the kind of a tensor.
+// tensor_kind.h: the name of a tensor's kind in error messages.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,7 +8,8 @@
 
 namespace torch_backend {
 
-// Returns "quantized" or "nested" for such tensors, whose layout is Strided, too; else the layout: "Strided", "Sparse", "Jagged".
+// Returns "quantized" or "nested" for such tensors, whose layout is also Strided; else the layout: "Strided", "Sparse",
+// "Jagged".
 inline std::string tensor_kind(const at::Tensor &tensor) {
   if (tensor.is_quantized()) return "quantized";
   if (tensor.is_nested()) return "nested";

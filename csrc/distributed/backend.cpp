@@ -1,4 +1,5 @@
-// backend.cpp: a group's communicator, and what is submitted to it. collectives.cpp has the operators, groups.cpp makes groups of groups.
+// backend.cpp: the communicator of a group, and the submission of collectives. collectives.cpp has the operators,
+// groups.cpp creates groups of some of a group's ranks.
 #include "distributed/backend.h"
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -15,7 +16,7 @@
 
 namespace torch_backend {
 
-// ---- life ----
+// ---- lifetime ----
 DeviceBackend::DeviceBackend(const Members &members, c10::intrusive_ptr<DeviceOptions> options, Route route,
                              Program program)
     : Backend(members.rank, members.size),
@@ -75,7 +76,7 @@ hal_comm_transport_t DeviceBackend::connect(const std::string &name) {
   hal_comm_transport_t transport{};
   const Transport wanted = route_.transport;
   const bool is_free = wanted == Transport::kAuto || wanted == Transport::kPlugin;
-  std::string refused;  // why the ones before the result were not taken
+  std::string refused;  // reasons why the preferred transports are not usable
   const auto take = [&](const char *what) {
     route_text_ = what + (refused.empty() ? std::string() : " (" + refused + ")");
     return transport;
@@ -105,7 +106,8 @@ hal_comm_transport_t DeviceBackend::connect(const std::string &name) {
   return take("Gloo");
 }
 
-// HAL_OK also where the transport does all. The log has one line for each group: here, or that of the library.
+// Returns HAL_OK also where the transport runs all collectives. The log has one line for each group: this one, or that
+// of the library.
 hal_status_t DeviceBackend::connect_library(hal_comm_t *comm, const std::string &name, const ConnectLibrary &connect) {
   const bool is_free =
       route_.transport == Transport::kPlugin || (route_.transport == Transport::kAuto && getSize() > 1);
@@ -124,13 +126,14 @@ hal_comm_t *DeviceBackend::make_communicator(int device, const ConnectLibrary &c
   config.struct_size = sizeof(config);
   config.device = device, config.rank = getRank(), config.size = getSize();
   config.timeout_ns = std::chrono::nanoseconds(options_->timeout).count();
-  const bool has_text = !getGroupDesc().empty() && getGroupDesc() != "undefined";  // torch's text for none
+  const bool has_text = !getGroupDesc().empty() && getGroupDesc() != "undefined";  // torch's text for "no description"
   const std::string name = has_text                        ? getGroupDesc()
                            : !getGroupUid().empty()        ? getGroupUid()
                            : !options_->group_desc.empty() ? options_->group_desc
                                                            : options_->group_name;
   config.name = name.c_str();
-  config.transport = connect("group");  // not its name, which may differ between ranks: the store is the group's own
+  // not the group's name, which may differ between ranks: the store belongs to the group
+  config.transport = connect("group");
   hal_comm_t *comm = nullptr;
   hal_status_t status = hal_comm_create(&config, &comm);
   if (status != HAL_OK && config.transport.destroy != nullptr) config.transport.destroy(config.transport.context);
@@ -143,7 +146,7 @@ hal_comm_t *DeviceBackend::make_communicator(int device, const ConnectLibrary &c
   return nullptr;
 }
 
-// The lock is held.
+// The caller holds the lock.
 hal_comm_t *DeviceBackend::communicator_of(int device) {
   TORCH_CHECK(!is_shut_down_, "the process group '", getGroupUid(), "' was shut down");
   TORCH_CHECK_VALUE(comm_ == nullptr || device == device_, "the process group '", getGroupUid(), "' uses ", kDevice,
@@ -186,7 +189,8 @@ hal_collective_t DeviceBackend::collective(uint32_t op, const at::Tensor &send, 
   return call;
 }
 
-// Runs the collectives of a caller that waits at once while no lock is held: abort() may be called meanwhile.
+// Submits the collectives. Those of a caller that waits at once run while no lock is held, because abort() may be
+// called meanwhile.
 WorkPtr DeviceBackend::submit(Submission &&submission, int device) {
   const bool waits = submission.waits;
   auto work = queue(std::move(submission), device);
@@ -194,7 +198,7 @@ WorkPtr DeviceBackend::submit(Submission &&submission, int device) {
   return work;
 }
 
-// Returns nullptr for a part of a bracket.
+// Submits the collectives under the lock. Returns nullptr for a part of a bracket.
 c10::intrusive_ptr<DeviceWork> DeviceBackend::queue(Submission &&submission, int device) {
   std::string stack = program_.stack ? program_.stack() : std::string();  // takes the interpreter's lock
   const std::lock_guard<std::mutex> guard(lock_);
@@ -223,7 +227,7 @@ c10::intrusive_ptr<DeviceWork> DeviceBackend::queue(Submission &&submission, int
 }
 
 // ---- time ----
-// The lock is held.
+// The caller holds the lock.
 std::chrono::milliseconds DeviceBackend::timeout_of(const Submission &submission) {
   const auto has_ended = [](const Extension &extension) {
     if (!extension.has_first) return false;
@@ -265,8 +269,8 @@ void DeviceBackend::registerOnCompletionHook(std::function<void(std::shared_ptr<
   onCompletionHook_ = [](const std::shared_ptr<c10d::WorkInfo> &) {};  // hasHooks() reads it
 }
 
-// The plugin's library has collectives that are queued; a failure of them is known once their stream has ended. It is
-// thrown unless it was before: torch calls this before it destroys a group, too.
+// Waits for the queued collectives of the plugin's library, whose failures are known only when their stream has ended.
+// Throws a failure that was not thrown before. torch calls this also before it destroys a group.
 void DeviceBackend::waitForPendingWorks() {
   hooks_->wait_for_all();
   hal_comm_t *comm = nullptr;
@@ -292,7 +296,7 @@ void DeviceBackend::waitForPendingWorks() {
 // ---- brackets ----
 void DeviceBackend::startCoalescing() {
   const std::lock_guard<std::mutex> guard(lock_);
-  TORCH_CHECK(!bracket_, "startCoalescing: the bracket before was not ended");
+  TORCH_CHECK(!bracket_, "startCoalescing: the previous bracket was not ended");
   bracket_ = std::make_unique<Submission>(c10d::OpType::COALESCED);
 }
 

@@ -1,5 +1,5 @@
-// backend.h: torch.distributed's backend for the device (c10d::Backend). It translates torch's calls into collectives of the HAL
-// (hal/comm.h), which has the algorithms, the order, the timeouts and the failures.
+// backend.h: torch.distributed's backend for the device (c10d::Backend). It translates torch's calls into collectives
+// of the HAL (hal/comm.h), which implements the algorithms, the order, the timeouts and the failures.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -24,23 +24,24 @@ using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 class DeviceBackend final : public c10d::Backend {
  public:
   using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
-  // The ranks of a group and where they meet.
+  // The ranks of a group and the store with their addresses.
   struct Members {
     int rank, size;
     c10::intrusive_ptr<c10d::Store> store;
   };
-  // Makes a backend for CPU tensors with the group's ranks. `use` separates groups of the same ranks: all ranks make the same ones in the
-  // same order.
+  // Creates a backend for CPU tensors with the group's ranks. `use` separates groups of the same ranks: all ranks
+  // create the same groups in the same order.
   using MakeHostBackend =
       std::function<BackendPtr(const std::string &use, const Members &members, std::chrono::milliseconds timeout)>;
 
   using WithoutLock = GroupHooks::WithoutLock;
 
-  // What a backend needs of the language that the program is written in.
+  // Functions that a backend needs from the language of the program, such as Python.
   struct Program {
     MakeHostBackend make_host_backend;
     WithoutLock without_lock;
-    // Returns where the calling thread is, as the log of collectives wants it (hal/comm.h); empty: stacks are not recorded.
+    // Returns the stack of the calling thread in the format of the log of collectives (hal/comm.h). An empty function:
+    // stacks are not recorded.
     std::function<std::string()> stack;
   };
 
@@ -51,20 +52,22 @@ class DeviceBackend final : public c10d::Backend {
     }
   };
 
-  // What moves the memory of a device: the collectives library of its plugin where all ranks can use it, with one of the
-  // others beside it; shared memory where all ranks are on one host; shared memory and Gloo where some are; Gloo
-  // elsewhere. Or what is named.
+  // The transport for the memory of a device. kAuto uses the collectives library of the plugin if all ranks can use it,
+  // together with one of the others. These are shared memory if all ranks are on one host, shared memory and Gloo if
+  // some ranks share a host, otherwise Gloo. Each of the other values requires its transport.
   enum class Transport { kAuto, kPlugin, kSharedMemory, kHierarchical, kHost };
 
-  // `compares_calls`: the ranks' calls are compared before the plugin's library gets them. The others compare always.
+  // `compares_calls`: the ranks' calls are compared before the plugin's library runs them. The other transports always
+  // compare them.
   struct Route {
     Transport transport;
     bool compares_calls;
-    bool registers_memory;  // with the plugin's library
+    bool registers_memory;  // registers it with the plugin's library
     bool blocks;            // wait() waits on the host
   };
 
-  // Operators on CPU tensors go to the backend that `make_host_backend` makes for the use "cpu". Both backends are made at their first use.
+  // Operators on CPU tensors are run by the backend that `make_host_backend` creates for the use "cpu". Both backends
+  // are created at their first use.
   DeviceBackend(const Members &members, c10::intrusive_ptr<DeviceOptions> options, Route route, Program program);
   ~DeviceBackend() override;
 
@@ -109,7 +112,8 @@ class DeviceBackend final : public c10d::Backend {
   void startCoalescing() override;
   WorkPtr endCoalescing() override;
 
-  // The number of collectives of device tensors so far; a bracket counts as one, send and recv have their own number.
+  // Returns the number of collectives of device tensors so far. A bracket counts as one; send and recv have a number of
+  // their own.
   void setSequenceNumberForGroup() override {}
   uint64_t getSequenceNumberForGroup() override;
   void setTimeout(std::chrono::milliseconds timeout) override;
@@ -127,18 +131,19 @@ class DeviceBackend final : public c10d::Backend {
   void enableCollectivesTiming() override {}  // every work has its times
 
   // ---- groups.cpp ----
-  // Returns a group of some ranks, nullptr on the others. All ranks of this group call it in the same order.
+  // Returns a group of `ranks`, or nullptr on the other ranks. All ranks of this group call it in the same order.
   BackendPtr split(const c10::intrusive_ptr<c10d::Store> &store, const std::vector<int> &ranks,
                    const c10::intrusive_ptr<Options> &options) override;
-  // Returns a group of the ranks that are not excluded, which all call it. `flags` & 1: aborts this group before.
+  // Returns a group of the ranks that are not excluded, all of which call it. If `flags` & 1, this group is aborted
+  // first.
   BackendPtr shrink(const std::vector<int64_t> &excluded, int flags,
                     const c10::intrusive_ptr<Options> &options) override;
   void eagerConnectSingleDevice(at::Device device) override;
-  // Called on ranks that are not in a new group. No rank waits for them.
+  // torch calls this on ranks that are not in a new group. No rank waits for them.
   void perform_nocolor_split(at::Device) {}
   uint64_t comm_split_count() const { return splits_; }
 
-  // ---- refused.cpp: these throw NotImplementedError, with what to use instead ----
+  // ---- refused.cpp: these throw NotImplementedError, with the alternative ----
   WorkPtr allreduce_sparse(TensorList &tensors, const c10d::AllreduceOptions &options) override;
   BackendPtr merge(const c10::intrusive_ptr<c10d::Store> &store, const c10::intrusive_ptr<Options> &options,
                    const int &rank, const int &size) override;
@@ -160,15 +165,15 @@ class DeviceBackend final : public c10d::Backend {
  private:
   c10d::Backend &host();
   Members members() const { return {getRank(), getSize(), store_}; }
-  // Connects a communicator's ranks by the plugin's library.
+  // Connects the ranks of a communicator by the plugin's library.
   using ConnectLibrary = std::function<hal_status_t(hal_comm_t *comm)>;
   hal_comm_transport_t connect(const std::string &name);
   hal_status_t connect_library(hal_comm_t *comm, const std::string &name, const ConnectLibrary &connect);
   hal_comm_t *make_communicator(int device, const ConnectLibrary &connect);
-  // Makes the communicator of a group that another group makes.
+  // Creates the communicator of a group that is derived from another group.
   void begin(int device, const ConnectLibrary &connect);
   void shrink_library(DeviceBackend &made, const std::vector<int> &left, bool aborts);
-  // Returns a number for each split that torch makes, and whether it is new.
+  // Returns a number for each split that torch requests, and whether it is new.
   std::pair<uint64_t, bool> number_of_split(const c10::intrusive_ptr<c10d::Store> &store);
   c10::intrusive_ptr<DeviceBackend> child(const c10::intrusive_ptr<c10d::Store> &store, const std::vector<int> &ranks,
                                           const c10::intrusive_ptr<Options> &options) const;
@@ -194,9 +199,9 @@ class DeviceBackend final : public c10d::Backend {
   c10::intrusive_ptr<c10d::Store> store_;
   const Route route_;
   const Program program_;
-  std::mutex lock_;             // of what follows
+  std::mutex lock_;             // protects the members below
   BackendPtr host_;             // of CPU tensors
-  hal_comm_t *comm_ = nullptr;  // made at the first collective
+  hal_comm_t *comm_ = nullptr;  // created at the first collective
   int device_ = -1;             // of comm_
   std::list<std::shared_ptr<Stash>> stashes_;
   std::unique_ptr<Submission> bracket_;  // between startCoalescing and endCoalescing
@@ -205,7 +210,7 @@ class DeviceBackend final : public c10d::Backend {
   uint64_t sequence_ = 0, pair_sequence_ = 0;  // of collectives; of send and recv
   uint64_t operations_ = 0;                    // calls of both kinds, also those inside a bracket
   uint32_t log_group_ = 0;                     // of comm_
-  bool is_described_ = false;                  // log_group_ is known: torch names a group after it is made
+  bool is_described_ = false;                  // log_group_ is known; torch names a group after its creation
   std::string route_text_;                     // how the ranks were connected, for the log
   // Added to the timeouts of works until the first work after the call has ended.
   struct Extension {

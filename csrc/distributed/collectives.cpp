@@ -1,4 +1,4 @@
-// collectives.cpp: torch's collectives as those of the HAL.
+// collectives.cpp: translates torch's collectives into those of the HAL.
 #include <c10/util/irange.h>
 
 #include <algorithm>
@@ -153,7 +153,7 @@ WorkPtr DeviceBackend::gather_all(const TensorList &outputs, const TensorList &i
   return submit(std::move(work), inputs[0].get_device());
 }
 
-// The outputs are lists by rank, of a tensor for each input.
+// The outputs are lists by rank, each with a tensor for each input.
 WorkPtr DeviceBackend::allgather_coalesced(std::vector<TensorList> &outputs, TensorList &inputs,
                                            const c10d::AllgatherOptions &options) {
   TORCH_CHECK_VALUE(!inputs.empty() && outputs.size() == static_cast<size_t>(getSize()),
@@ -294,13 +294,13 @@ WorkPtr DeviceBackend::reduce_and_scatter(const TensorList &outputs, const Tenso
   return submit(std::move(work), inputs[0].get_device());
 }
 
-// Elements for each rank: of whole rows, evenly where no splits are given.
+// Returns the number of elements for each rank, in whole rows; the same for all ranks if there are no splits.
 static std::vector<int64_t> elements_by_rank(const at::Tensor &tensor, const std::vector<int64_t> &splits, int size,
                                              const char *side) {
   const int64_t rows = tensor.dim() ? tensor.size(0) : 0;
   if (splits.empty()) {
     TORCH_CHECK_VALUE(rows % size == 0, "all_to_all_single: the ", rows, " rows of the ", side, " do not divide by ",
-                      size, " ranks; give split sizes");
+                      size, " ranks; pass split sizes");
     return std::vector<int64_t>(static_cast<size_t>(size), tensor.numel() / size);
   }
   TORCH_CHECK_VALUE(splits.size() == static_cast<size_t>(size), "all_to_all_single: ", splits.size(),
@@ -327,7 +327,7 @@ WorkPtr DeviceBackend::alltoall_base(at::Tensor &output, at::Tensor &input, std:
   return submit(std::move(work), input.get_device());
 }
 
-// A rank cannot know whether the others' counts are even: with splits, arrays are given in any case.
+// With splits, the arrays are always passed, because a rank cannot know whether the counts of the others are equal.
 void DeviceBackend::set_exchange(Submission &work, hal_collective_t &call, const std::vector<int64_t> &sent,
                                  const std::vector<int64_t> &received) {
   const int64_t never = -1;

@@ -11,7 +11,7 @@
 
 namespace torch_backend {
 
-// Returns the group of `ranks`, numbers in this group; nullptr if this process is none of them.
+// Returns the group of `ranks`, which are numbers in this group, or nullptr if this process is not among them.
 c10::intrusive_ptr<DeviceBackend> DeviceBackend::child(const c10::intrusive_ptr<c10d::Store> &store,
                                                        const std::vector<int> &ranks,
                                                        const c10::intrusive_ptr<Options> &options) const {
@@ -27,10 +27,10 @@ c10::intrusive_ptr<DeviceBackend> DeviceBackend::child(const c10::intrusive_ptr<
   return c10::make_intrusive<DeviceBackend>(members, std::move(own), route_, program_);  // torch binds its device
 }
 
-// torch names the new group, and `store` after it, by the ranks and the number of groups that this process has, which may differ between
-// ranks: the new group meets in this group's store instead, under the number of the split and its first rank. It has a connection of its own,
-// since another thread may wait on this group's. torch calls this once for each device type, with one `store`, and uses the first result for
-// all of them.
+// The new group meets in this group's store, under the number of the split and its first rank. torch's name of the new
+// group, and of `store`, contains the number of groups of this process, which may differ between ranks. The store's
+// connection is a new one, because another thread may wait on this group's connection. torch calls this once for each
+// device type, with one `store`, and uses the first result for all of them.
 DeviceBackend::BackendPtr DeviceBackend::split(const c10::intrusive_ptr<c10d::Store> &store,
                                                const std::vector<int> &ranks,
                                                const c10::intrusive_ptr<Options> &options) {
@@ -43,7 +43,7 @@ DeviceBackend::BackendPtr DeviceBackend::split(const c10::intrusive_ptr<c10d::St
   auto made = child(c10::make_intrusive<c10d::PrefixStore>(prefix, store_->clone()), ranks, options);
   const std::lock_guard<std::mutex> guard(lock_);
   if (!is_new || comm_ == nullptr || *hal_comm_library(comm_) == '\0') return made;  // it connects at its first use
-  // All ranks of this group take part in the library's split, those that are in no part, too.
+  // All ranks of this group take part in the library's split, also those that are not in the new group.
   const int color = made ? *std::min_element(ranks.begin(), ranks.end()) : -1;
   const auto split_library = [&](hal_comm_t *comm) {
     return hal_comm_split_library(comm_, color, comm != nullptr ? made->getRank() : 0, comm, library_flags(), 0);
@@ -81,7 +81,8 @@ DeviceBackend::BackendPtr DeviceBackend::shrink(const std::vector<int64_t> &excl
   return made;
 }
 
-// A library makes the new group of this one while this one is not aborted; the first collective connects others.
+// The library derives the new group from this one before this one is aborted. If this group has no library, the first
+// collective of the new group connects its ranks.
 void DeviceBackend::shrink_library(DeviceBackend &made, const std::vector<int> &left, bool aborts) {
   const std::lock_guard<std::mutex> guard(lock_);
   if (comm_ == nullptr || *hal_comm_library(comm_) == '\0') return;

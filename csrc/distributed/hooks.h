@@ -13,7 +13,7 @@
 
 namespace torch_backend {
 
-// Any thread. No function is called while a lock is held.
+// Thread-safe. No function is called while a lock is held.
 class GroupHooks {
  public:
   using OnCompletion = std::function<void(std::shared_ptr<c10d::WorkInfo>)>;
@@ -31,22 +31,22 @@ class GroupHooks {
   void add_completion(int64_t id, CompletionHook hook);
   void remove_completion(int64_t id);
   void set_on_completion(OnCompletion hook);
-  // Whether a function is called for each collective that ends.
+  // Returns whether a function is called for each completed collective.
   bool has_completion();
   bool has_on_completion();
 
-  // Calls the abort hooks. A hook that throws is reported and the others still run.
+  // Calls the abort hooks. The exception of a hook is logged, and the other hooks still run.
   void aborting();
   void completed(const CompletionHookArgs &arguments);
   void completed(const std::shared_ptr<c10d::WorkInfo> &info);
 
-  // Runs a function behind those of earlier calls, on a thread of its own, which may wait for the device.
+  // Runs a function after those of earlier calls, on a separate thread, which may wait for the device.
   void run_later(std::function<void()> function);
 
-  // A collective was submitted; its functions have run, or it has failed.
+  // begin: a collective was submitted. end: its functions have run, or it has failed.
   void begin();
   void end();
-  // The group's failure was thrown to the program, or is its own abort.
+  // Records that the group's failure was thrown to the program, or that the program aborted the group.
   void failure_is_known() { failure_is_known_ = true; }
   bool is_failure_known() const { return failure_is_known_; }
   // Waits until every collective that has begun has ended.
@@ -55,17 +55,17 @@ class GroupHooks {
  private:
   std::mutex lock_;
   std::condition_variable changed_;
-  // Shared: a function that Python owns is copied and destroyed only where no lock is held.
+  // Shared pointers, because a function that Python owns is copied and destroyed only while no lock is held.
   std::map<int64_t, std::shared_ptr<AbortHook>> abort_;
   std::map<int64_t, std::shared_ptr<CompletionHook>> completion_;
   std::shared_ptr<OnCompletion> on_completion_;
   int64_t pending_ = 0;
   struct Worker;
-  std::shared_ptr<Worker> worker_;  // of run_later, with its thread; made by its first call
+  std::shared_ptr<Worker> worker_;  // of run_later, with its thread; created by its first call
   std::atomic<bool> failure_is_known_{false};
 };
 
-// Returns the milliseconds since abort hooks were last called in this process, -1 for never.
+// Returns the milliseconds since abort hooks were last called in this process, or -1 if they never were.
 int64_t ms_since_abort();
 
 }  // namespace torch_backend

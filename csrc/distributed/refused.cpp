@@ -1,4 +1,4 @@
-// refused.cpp: functions of c10d::Backend that the backend does not have. Each throws at the call, with what to use instead.
+// refused.cpp: functions of c10d::Backend that the backend does not support. Each throws, with the alternative.
 #include <c10/util/Exception.h>
 
 #include "distributed/backend.h"
@@ -11,8 +11,7 @@ namespace {
                               "' of torch.distributed does not support ", function, "; ", instead);
 }
 
-constexpr const char *kMemory =
-    "allocate tensors with torch.empty: collectives read and write the device's memory where it lies";
+constexpr const char *kMemory = "allocate tensors with torch.empty; collectives use them in place";
 
 }  // namespace
 

@@ -1,4 +1,5 @@
-// timer.cpp: the clock of DistributedDataParallel's statistics (the logging data that its logger collects), by events of the device.
+// timer.cpp: the clock of DistributedDataParallel's statistics (the data of its logger), implemented with events of the
+// device.
 #include <torch/csrc/distributed/c10d/reducer_timer.hpp>
 
 #include <array>
@@ -14,7 +15,7 @@ class DeviceTimer final : public c10d::Timer {
  public:
   explicit DeviceTimer(c10::Device device) : device_(device.index()) {}
 
-  // The parent's time is that of the call on the host.
+  // The base class records the time of the call on the host.
   void record(Event event) override {
     Timer::record(event);
     auto &marked = events_.at(static_cast<size_t>(event));
@@ -34,7 +35,8 @@ class DeviceTimer final : public c10d::Timer {
     check_work(hal_event_synchronize(first));
     check_work(hal_event_synchronize(last));
     check(hal_event_elapsed(first, last, &nanoseconds));
-    // The backward pass of an iteration without communication, such as one in no_sync(), leaves an event of an earlier iteration.
+    // The backward pass of an iteration without communication, such as one in no_sync(), leaves an event of an earlier
+    // iteration.
     if (nanoseconds < 0) return std::nullopt;
     return nanoseconds;
   }
@@ -51,6 +53,6 @@ class DeviceTimer final : public c10d::Timer {
 }  // namespace torch_backend
 
 namespace c10d {
-// The registry's macro needs its namespace.
+// The macro of the registry must be in the registry's namespace.
 C10_REGISTER_TYPED_CLASS(TimerRegistry, c10::kPrivateUse1, torch_backend::DeviceTimer)
 }  // namespace c10d

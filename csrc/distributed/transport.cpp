@@ -29,12 +29,12 @@ struct Transport {
   c10::intrusive_ptr<c10d::Backend> backend;
   std::atomic<bool> is_aborted{false};
   std::mutex lock;
-  std::string reason;                            // under `lock`, as what follows
-  std::vector<c10d::Work *> sends_and_receives;  // that a thread waits for
+  std::string reason;                            // protected by `lock`, as the member below
+  std::vector<c10d::Work *> sends_and_receives;  // with a thread that waits for them
 };
 
 // ---- waiting ----
-// How often a wait looks whether the group was aborted.
+// The interval at which a wait checks whether the group was aborted.
 constexpr milliseconds kSlice(100);
 
 struct Aborted {};
@@ -48,13 +48,14 @@ void wait_for(Transport &transport, const c10::intrusive_ptr<c10d::Work> &work, 
     try {
       work->wait(std::min(kSlice, left));
     } catch (const std::exception &) {
-      // The slice or the work has ended: isCompleted says which.
+      // Either the interval or the work has ended; isCompleted returns which.
     }
   }
   work->wait(milliseconds(1));
 }
 
-// A send or receive that is waited for with a short limit would end its connection; it can be aborted instead.
+// Waits for a send or receive in one call, not in slices, because a wait that times out ends the connection. abort()
+// ends the wait.
 void wait_for_pair(Transport &transport, const c10::intrusive_ptr<c10d::Work> &work, milliseconds timeout) {
   auto &all = transport.sends_and_receives;
   const auto change = [&](auto &&what) {
@@ -82,11 +83,11 @@ int64_t element_size(const hal_collective_t &call) {
   return static_cast<int64_t>(c10::elementSize(static_cast<at::ScalarType>(call.dtype)));
 }
 
-// Where each rank's block lies, in bytes.
+// The offset of each rank's block in bytes.
 struct Blocks {
   std::vector<int64_t> sizes, offsets;
   int64_t total = 0;
-  bool is_dense = true;  // block follows block, as Gloo wants them
+  bool is_dense = true;  // the blocks are contiguous, as Gloo requires
 };
 
 Blocks blocks_of(const hal_collective_t &call, int ranks, const uint64_t *counts, const uint64_t *displs) {
@@ -101,7 +102,7 @@ Blocks blocks_of(const hal_collective_t &call, int ranks, const uint64_t *counts
   return blocks;
 }
 
-// One block of `size` bytes for one rank.
+// Returns one block of `size` bytes for one rank.
 Blocks block_of(const hal_collective_t &call, int ranks, int rank) {
   Blocks blocks;
   blocks.sizes.assign(static_cast<size_t>(ranks), 0), blocks.offsets.assign(static_cast<size_t>(ranks), 0);
@@ -168,7 +169,7 @@ class Call {
   Blocks each_received() const { return blocks_of(call_, size(), call_.recv_counts, call_.recv_displs); }
   void wait(const c10::intrusive_ptr<c10d::Work> &work) { wait_for(transport_, work, timeout_); }
 
-  // What Gloo reduces in place: the elements in a type that it has, already scaled.
+  // Returns the tensor that Gloo reduces in place: the elements in a supported type, already scaled.
   at::Tensor operand(const at::Tensor &elements) const {
     at::Tensor result = elements;
     if (elements.is_complex()) result = at::view_as_real(elements).reshape(-1);
@@ -183,7 +184,8 @@ class Call {
     return *static_cast<const float *>(call_.scale);
   }
 
-  // Averages are divided here, before they are rounded. "Or" of bools is their maximum, "and" their minimum, "xor" that of bytes.
+  // The elements are already divided for averages, before they are rounded. "Or" of bools is their maximum and "and"
+  // their minimum; "xor" is that of bytes.
   c10d::ReduceOp reduction() const {
     using R = c10d::ReduceOp;
     const bool is_bool = call_.dtype == HAL_BOOL;
@@ -205,7 +207,7 @@ class Call {
     }
   }
 
-  // Gloo reduces in place: in the result where its type is what Gloo reduces, without memory of its own.
+  // Gloo reduces in place: directly in the result if Gloo supports its type, which needs no additional memory.
   void reduce_into(const at::Tensor &result, const at::Tensor &elements) {
     TensorList tensors{operand(elements)};
     if (tensors[0].data_ptr() == elements.data_ptr()) {
@@ -234,7 +236,7 @@ class Call {
     reduce_into(own, over(call_.send, call_.count, type()));
   }
 
-  // Gloo reduces everything on every rank, too.
+  // Gloo also computes the complete reduction on every rank.
   void reduce_scatter() {
     const Blocks blocks = each_sent();
     const at::Tensor elements = packed(call_.send, blocks).view(type());
@@ -309,7 +311,7 @@ class Call {
 };
 
 // ---- the table ----
-// Gloo says what happened in words only.
+// Gloo reports the kind of a failure only in its text.
 hal_status_t status_of(const std::string &text) {
   const auto says = [&](const char *words) { return text.find(words) != std::string::npos; };
   if (says("imed out") || says("imeout")) return HAL_NOT_READY;

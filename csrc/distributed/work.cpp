@@ -22,7 +22,7 @@
 namespace torch_backend {
 namespace {
 
-constexpr int64_t kNanoseconds = 1000000;  // of a millisecond
+constexpr int64_t kNanoseconds = 1000000;  // in a millisecond
 
 int64_t nanoseconds(std::chrono::milliseconds timeout) {
   return timeout.count() > INT64_MAX / kNanoseconds ? INT64_MAX : timeout.count() * kNanoseconds;
@@ -33,8 +33,8 @@ uint64_t next_key() {
   return ++last;
 }
 
-// A thread of the program that waits for a work may run it (hal/comm.h). done() then finds this thread's modes, such as
-// that of gradients, which are not those of the work's copies and callbacks.
+// A thread of the program that waits for a work may run it (hal/comm.h). done() then runs with the thread-local modes
+// of this thread, such as the grad mode, which are not those for the work's copies and callbacks.
 thread_local bool is_waiting = false;
 
 // The group of the work whose callbacks run on this thread.
@@ -54,7 +54,7 @@ class Scoped {
   const T before_;
 };
 
-// The modes of a thread that has set none.
+// Returns the modes of a thread that has set none.
 const at::ThreadLocalState &initial_modes() {
   static const auto *const modes = [] {
     const at::ThreadLocalState *made = nullptr;
@@ -86,7 +86,7 @@ void DeviceWork::submit(const c10::intrusive_ptr<DeviceWork> &work, hal_comm_t *
   work->timeout_ = timeout;
   work->has_library_ = *hal_comm_library(comm) != '\0';
   work->stash_->tensors = std::move(stash);
-  // The HAL holds the work until `done`.
+  // The HAL owns a reference to the work until `done`.
   auto *const held = c10::intrusive_ptr<DeviceWork>(work).release();
   work->hooks_->begin();
   const hal_status_t status = hal_comm_submit_logged(comm, nullptr, calls.data(), static_cast<uint32_t>(calls.size()),
@@ -104,7 +104,7 @@ void DeviceWork::done(void *self, hal_status_t status) {
   c10::intrusive_ptr<DeviceWork>::reclaim(static_cast<DeviceWork *>(self))->complete(status);
 }
 
-// Queues the copies to where the caller wants the results.
+// Queues the copies to the tensors that the caller passed.
 void DeviceWork::finish() {
   if (!finish_) return;
   const c10::AutoGradMode no_grad(false);
@@ -115,7 +115,7 @@ void DeviceWork::finish() {
   check(hal_event_record(stash_->finished, results_));
 }
 
-// A future that is made later is completed by the one who makes it.
+// A future that is created later is completed by its creator.
 void DeviceWork::end(std::exception_ptr error) {
   FuturePtr future, result;
   {
@@ -137,7 +137,7 @@ void DeviceWork::fail(const std::exception_ptr &error) {
   hooks_->end();
 }
 
-// Whether something but the HAL and this class runs when the work ends.
+// Returns whether the end of the work runs anything outside the HAL and this class.
 bool DeviceWork::has_callbacks() {
   return !is_own_ || finish_ || hooks_->has_completion() || hooks_->has_on_completion();
 }
@@ -158,7 +158,7 @@ void DeviceWork::complete(hal_status_t status) {
 }
 
 // ---- futures ----
-// Callbacks run with the stream of the results as the current one: their work comes after the results.
+// Callbacks run with the stream of the results as the current one, so that their work follows the results.
 void DeviceWork::complete_future(const FuturePtr &future) const {
   if (exception_) return future->setError(exception_);
   std::optional<c10::StreamGuard> guard;
@@ -171,11 +171,10 @@ void DeviceWork::complete_result(const FuturePtr &result) const {
   result->markCompleted(c10::IValue(static_cast<int64_t>(c10d::WorkResult::SUCCESS)));
 }
 
-// A callback that waits for this future would wait for the end of itself: later collectives of its group run on its
-// thread.
+// A callback that waits for this future would never return, because later collectives of its group run on its thread.
 void DeviceWork::run_in_callback() {
   if (in_callback != hooks_.get()) return;
-  hooks_->without_lock([&] { await(false, 0); });  // complete() has the failure
+  hooks_->without_lock([&] { await(false, 0); });  // complete() records the failure
 }
 
 FuturePtr DeviceWork::getFuture() {
@@ -204,9 +203,9 @@ FuturePtr DeviceWork::getFutureResult() {
 }
 
 // ---- hooks ----
-// A completion hook is short and takes no lock, so that the stream's own thread may call it. The hook of ProcessGroup may be
-// any Python function: it runs on a thread that may wait for the device, one after the other in the order of the works,
-// which several threads run.
+// A completion hook is short and takes no lock, so the thread of the stream may call it. The hook of ProcessGroup may
+// be any Python function. It runs on a thread that may wait for the device. Several threads run the works, but their
+// hooks run one at a time in the order of the works.
 void DeviceWork::report() {
   if (!hooks_->has_on_completion()) return report_on_device();
   if (is_recorded_) return report_on_host();
@@ -222,7 +221,7 @@ void DeviceWork::report_on_host() {
   report_on_device();
 }
 
-// A work that has failed is not one that is completed.
+// A work that has failed does not count as completed.
 void DeviceWork::report_failure() {
   report_late_failure(true);
   hooks_->end();
@@ -269,7 +268,7 @@ void DeviceWork::run() {
   if (await(false, 0) == HAL_OK) waited_on_ = current_stream(static_cast<c10::DeviceIndex>(device_));
 }
 
-// The plugin's library fails after the collectives were queued, which was their end for torch.
+// The plugin's library may fail after the collectives were queued, which torch considers their end.
 void DeviceWork::report_late_failure(bool is_failure) {
   {
     const std::lock_guard<std::mutex> guard(mutex_);
@@ -313,7 +312,7 @@ bool DeviceWork::isCompleted() {
     if (!has_ended_) return false;
     if (exception_) return true;
   }
-  // After wait() the tensors are not held; on the device the library may still wait for other ranks.
+  // After wait() the tensors are not kept; on the device the library may still wait for other ranks.
   return has_library_ && !is_recorded_ ? stash_->is_done() : stash_->is_free();
 }
 
@@ -333,7 +332,7 @@ std::exception_ptr DeviceWork::exception() const {
   return status == HAL_OK || status == HAL_NOT_READY ? nullptr : failure(status);
 }
 
-// ---- what keeps the tensors ----
+// ---- tensors that are kept until the end ----
 Stash::~Stash() {
   hal_event_destroy(finished);
   hal_comm_work_release(work);
@@ -349,7 +348,7 @@ bool Stash::is_free() {
   return tensors.empty() || is_done();
 }
 
-// Returns the exception that torch's users catch, with the HAL's message.
+// Returns an exception of the type that users of torch catch, with the HAL's message.
 std::exception_ptr DeviceWork::failure(hal_status_t status) const {
   const std::string text = hal_error_message();
   if (status == HAL_UNIMPLEMENTED)

@@ -1,4 +1,4 @@
-// work.h: collectives that were submitted, as torch waits for them.
+// work.h: collectives that were submitted, in the interface of torch (c10d::Work).
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Work.hpp>
@@ -17,26 +17,26 @@ namespace torch_backend {
 using TensorList = std::vector<at::Tensor>;
 using FuturePtr = c10::intrusive_ptr<c10::ivalue::Future>;
 
-// Tensors that a work uses. They live until its results are in device memory, or until a stream waits for these, whose later work may then
-// use the memory again.
+// Tensors that a work uses. They are kept until the results are in device memory, or until a stream waits for the
+// results; later work of that stream may then reuse the memory.
 struct Stash {
   std::mutex lock;
-  TensorList tensors;  // under `lock`
+  TensorList tensors;  // protected by `lock`
   hal_comm_work_t *work = nullptr;
   hal_event_t *finished =
-      nullptr;  // after the copies to where the caller wants the results; written before the work has ended
+      nullptr;  // recorded after the copies to the caller's tensors; written before the work has ended
   ~Stash();
-  // Whether the results are where the caller wants them, or have failed.
+  // Returns whether the results are in the caller's tensors, or have failed.
   bool is_done() const;
-  // Whether nothing uses the tensors any more.
+  // Returns whether nothing uses the tensors any more.
   bool is_free();
 };
 
-// wait() makes the current stream wait; with a timeout, and for barriers, the host waits. The host also waits for the
-// other ranks where the plugin has no semaphores of its own, unless its library runs the collectives.
+// A work of torch. wait() makes the current stream wait; with a timeout, and for barriers, the host waits. The host also
+// waits for the other ranks if the plugin has no semaphores of its own, unless its library runs the collectives.
 class DeviceWork final : public c10d::Work {
  public:
-  // `finish` copies results to where the caller wants them, on the current stream; empty where they are there already.
+  // `finish` copies results to the caller's tensors on the current stream; empty if no copy is needed.
   DeviceWork(int rank, c10d::OpType op, int device, TensorList outputs, std::function<void()> finish, bool blocks,
              std::shared_ptr<GroupHooks> hooks);
 
@@ -47,21 +47,21 @@ class DeviceWork final : public c10d::Work {
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
   void blockCurrentStream() override { wait(); }
   TensorList result() override { return outputs_; }
-  // The futures are made at the first of these calls: most works need none.
+  // The futures are created at the first of these calls, because most works need none.
   FuturePtr getFuture() override;
   FuturePtr getFutureResult() override;
   uint64_t getSequencenumber() const override { return sequence_; }
-  // Milliseconds on the host from the call to the results. Throws RuntimeError before it has ended.
+  // Returns the milliseconds on the host from the call to the results. Throws RuntimeError before the work has ended.
   float getDuration() const override;
   std::chrono::milliseconds getTimeout() const TORCH_BACKEND_OVERRIDE_SINCE_214 { return timeout_; }
-  // A number that no other work of the process has.
+  // Returns a number that is unique in the process.
   uint64_t getCompletionKey() const TORCH_BACKEND_OVERRIDE_SINCE_215 { return key_; }
 
-  // Submits the collectives; `stash` are the tensors that they use.
+  // Submits the collectives; `stash` has the tensors that they use.
   static void submit(const c10::intrusive_ptr<DeviceWork> &work, hal_comm_t *comm,
                      const std::vector<hal_collective_t> &calls, std::chrono::milliseconds timeout, TensorList stash,
                      uint64_t sequence, const hal_comm_entry_t *entry);
-  // Runs collectives that were submitted for a caller that waits at once. wait() reports their failure.
+  // Runs collectives that were submitted for a caller that waits at once. wait() throws their failure.
   void run();
   const std::shared_ptr<Stash> &stash() const { return stash_; }
 
@@ -76,7 +76,7 @@ class DeviceWork final : public c10d::Work {
   void complete(hal_status_t status);
   void finish();
   void end(std::exception_ptr error);
-  // Complete a future of a work that has ended.
+  // Completes a future of a work that has ended.
   void complete_future(const FuturePtr &future) const;
   void complete_result(const FuturePtr &result) const;
   void fail(const std::exception_ptr &error);
@@ -98,20 +98,20 @@ class DeviceWork final : public c10d::Work {
   hal_stream_t *results_ = nullptr;  // the stream of the results
   uint64_t sequence_ = 0;
   bool is_recorded_ =
-      false;             // in a graph: done() runs in submit(), and the results come in the order of the current stream
-  bool is_own_ = false;  // run() was called: the caller has the work, and can ask for futures, only after its end
+      false;             // in a graph: done() runs in submit(), and the results are in the order of the current stream
+  bool is_own_ = false;  // run() was called: the caller gets the work, and can request futures, only after its end
   hal_stream_t *waited_on_ =
-      nullptr;  // the stream that run() made wait for the results; written before the caller has the work
+      nullptr;  // the stream that waits for the results since run(); written before the caller gets the work
   std::chrono::milliseconds timeout_{0};
   const uint64_t key_;
-  bool has_library_ = false;  // the plugin's may run the collectives
+  bool has_library_ = false;  // the plugin's library may run the collectives
   const std::shared_ptr<GroupHooks> hooks_;
   const std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
-  std::chrono::steady_clock::time_point finished_at_;  // under mutex_
+  std::chrono::steady_clock::time_point finished_at_;  // protected by mutex_
   // Set by complete(), on a thread of the HAL.
   std::condition_variable ended_;
-  bool has_ended_ = false;  // under mutex_, as exception_ and what follows
-  bool was_late_ = false;   // a failure after the end was reported to the hooks
+  bool has_ended_ = false;  // protected by mutex_, as exception_ and the member below
+  bool was_late_ = false;   // a failure after the end was passed to the hooks
 };
 
 }  // namespace torch_backend

@@ -1,5 +1,5 @@
-// autocast.cpp: see autocast.h. Lazy tensors carry the autocast key of c10's device type xla, which has no tensors beside ours: c10 gives the type
-// lazy no such key, and torch's own casts leave its tensors as they are.
+// autocast.cpp: see autocast.h. c10 has no autocast key for the type lazy, so torch's own casts do not apply to its
+// tensors. Lazy tensors carry the autocast key of c10's device type xla, which has no other tensors in this process.
 #include "lazy/autocast.h"
 
 #include <ATen/autocast_mode.h>
@@ -55,7 +55,7 @@ bool holds_float(const c10::IValue &value) {
   return std::any_of(list.begin(), list.end(), is_float);
 }
 
-// Where no dtype is asked for, it is float32: the operator itself casts.
+// If no dtype is requested, it is float32; the operator itself casts.
 void set_dtype(const c10::FunctionSchema &schema, c10::IValue *arguments) {
   const auto at = schema.argumentIndexWithName("dtype");
   if (at && arguments[*at].isNone() && is_eligible(arguments[0].toTensor()))
@@ -80,7 +80,7 @@ void run(const c10::OperatorHandle &op, Stack *stack) {
 
 void refuse(const c10::OperatorHandle &, Stack *) { TORCH_CHECK(false, kRefusedBinaryCrossEntropy); }
 
-// Of "conv_transpose2d, input": the name as the library takes it.
+// Returns the name as the library takes it, without the part ", input" of "conv_transpose2d, input".
 std::string name_of(std::string listed) {
   const size_t comma = listed.find(", ");
   return comma == std::string::npos ? listed : listed.replace(comma, 2, ".");
@@ -94,7 +94,7 @@ void add_casts(torch::Library &library, const char *listed) {
 }  // namespace
 
 void enable_lazy_autocast() {
-  static std::vector<std::unique_ptr<torch::Library>> libraries;  // live as long as the process
+  static std::vector<std::unique_ptr<torch::Library>> libraries;  // exist until the process ends
   for (const char *const name : {"_", "aten"})
     libraries.push_back(std::make_unique<torch::Library>(torch::Library::IMPL, name, c10::DispatchKey::AutocastXLA,
                                                          __FILE__, __LINE__));

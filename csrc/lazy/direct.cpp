@@ -19,14 +19,14 @@ namespace {
 using Tensor = const at::Tensor &;
 using Number = const c10::Scalar &;
 
-// What is seen of the arguments of a call.
+// The result of inspecting the arguments of a call.
 struct Sight {
-  c10::DispatchKeySet keys{};  // of the tensors that the operator gets
+  c10::DispatchKeySet keys{};  // of the tensors that the operator receives
   c10::DeviceIndex index = -1;
   bool ordinary = true;
 
   void look(Tensor tensor) {
-    if (!is_lazy(tensor)) {  // a number of the CPU
+    if (!is_lazy(tensor)) {  // a number on the CPU
       ordinary = ordinary && tensor.defined() && tensor.dim() == 0;
       keys = keys | tensor.key_set();
       return;
@@ -43,7 +43,7 @@ struct Sight {
 Tensor inner_of(Tensor tensor) { return is_lazy(tensor) ? lazy_inner(tensor) : tensor; }
 Number inner_of(Number number) { return number; }
 
-// The wrapper of a result, which may be an operand.
+// Returns the wrapper of a result, which may be an operand.
 const at::Tensor *wrapper_of(const at::Tensor &result, Tensor tensor) {
   return inner_of(tensor).is_same(result) ? &tensor : nullptr;
 }

@@ -1,4 +1,5 @@
-// direct.h: operators of few tensors and numbers that make one tensor go from the wrappers to the device's kernel without a stack of boxed values.
+// direct.h: operators on few tensors and numbers with one result call the device's kernel directly from the wrappers,
+// without a stack of boxed values.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -12,8 +13,8 @@
 
 namespace torch_backend {
 
-// Whether nothing but the device's own kernel would get a call with tensors of these keys, one of which is ours: of what torch lays around
-// kernels, the wrappers have had theirs.
+// Returns whether a call with tensors of these keys, at least one of which is lazy, goes directly to the device's
+// kernel. The dispatcher's outer keys have been handled for the wrappers already.
 inline bool goes_to_kernel(c10::DispatchKeySet keys) {
   constexpr c10::DispatchKeySet select(c10::DispatchKey::BackendSelect);  // of operators without a tensor
   const c10::impl::LocalDispatchKeySet local = c10::impl::tls_local_dispatch_key_set();
@@ -21,11 +22,12 @@ inline bool goes_to_kernel(c10::DispatchKeySet keys) {
   return left.remove_backend(c10::BackendComponent::CPUBit) == kKeySet;
 }
 
-// Answers an operator in any case.
+// Runs any operator.
 using BoxedWay = void (*)(const c10::OperatorHandle &op, torch::jit::Stack *stack);
 
-// Registers such a way for an operator, by its name without the namespace, where its schema is of that kind; false = it is not. What is out of
-// the ordinary (views in another order, mixed devices, narrowed dtypes, autocast, modes) goes the boxed way.
+// Registers the direct path for an operator, by its name without the namespace, if its schema is of that kind;
+// otherwise returns false. Special cases (views in another order, mixed devices, narrowed dtypes, autocast, modes) use
+// the boxed path.
 bool register_direct(torch::Library &library, const std::string &name, const c10::OperatorHandle &op, BoxedWay boxed);
 
 }  // namespace torch_backend

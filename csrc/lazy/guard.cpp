@@ -20,7 +20,7 @@ void set_quietly(int32_t device) noexcept {
   if (C10_UNLIKELY(status != HAL_OK)) warn_status(status, "setting the current device");
 }
 
-// Streams and events of the type are not told apart: all work of a device is on its default stream.
+// Streams and events of the type are not distinguished: all work of a device is on its default stream.
 struct Guard final : c10::impl::DeviceGuardImplInterface {
   c10::DeviceType type() const override { return kLazyType; }
   c10::Device exchangeDevice(c10::Device device) const override {
@@ -45,7 +45,7 @@ std::array<std::atomic<hal_lazy_t *>, HAL_MAX_DEVICES> kept;
 std::mutex lock;
 hal_lazy_desc_t kept_desc;  // of `lock`
 
-// Once, by the first device: a process has one meaning of dtypes. `lock` is held.
+// Called once, by the first device, because a process has one mapping of dtypes. `lock` is held.
 void decide_dtypes(c10::DeviceIndex index) {
   static bool decided = false;
   if (decided) return;
@@ -60,7 +60,7 @@ void decide_dtypes(c10::DeviceIndex index) {
 
 void install_lazy_guard() {
   static const c10::impl::DeviceGuardImplRegistrar registrar(
-      kLazyType, new Guard);  // in the place of torch's own, which knows no device
+      kLazyType, new Guard);  // replaces torch's own guard, which supports no device
 }
 
 LazyGuard::LazyGuard(c10::DeviceIndex index) {
@@ -100,7 +100,7 @@ void keep_lazy(c10::DeviceIndex index) {
   decide_dtypes(index);
   hal_stream_t *stream = nullptr;
   check(hal_stream_default(index, &stream));
-  if (hal_stream_is_recorded(stream)) return;  // by lazy.record(), or captured: that is enough for now
+  if (hal_stream_is_recorded(stream)) return;  // by lazy.record(), or captured; no further recording is needed
   hal_lazy_t *lazy = nullptr;
   kept_desc.struct_size = sizeof(kept_desc);
   check(hal_lazy_begin(stream, &kept_desc, &lazy));

@@ -1,4 +1,4 @@
-// guard.h: the current device of the type "lazy", which is that of our device type, and the recordings behind it.
+// guard.h: the current device of the type "lazy", which is that of the eager device type, and its recordings.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -7,10 +7,10 @@
 
 namespace torch_backend {
 
-// Makes c10's device guard know the type.
+// Registers the type with c10's device guard.
 void install_lazy_guard();
 
-// Makes our device of that index current while it lives; -1 = leaves it.
+// Makes the device with that index current within a scope; -1 = no change.
 class LazyGuard {
  public:
   explicit LazyGuard(c10::DeviceIndex index);
@@ -22,16 +22,17 @@ class LazyGuard {
   int32_t previous_ = -1;
 };
 
-// What recordings of the type are told of (hal_lazy_desc_t); a copy is taken, for those that begin later. What it names lives as long as the process.
+// Sets the description of the type's recordings (hal_lazy_desc_t). It is copied for recordings that begin later; its
+// pointers must stay valid until the process ends.
 void describe_kept(const hal_lazy_desc_t &desc);
 
-// Puts off the work of the device's default stream from now on, for the rest of the process; the first call does.
+// Defers the work of the device's default stream from now on, until the process ends; later calls do nothing.
 void keep_lazy(c10::DeviceIndex index);
 
-// Queues what was put off so, and lets the streams be eager until the next operator of the type.
+// Flushes this deferred work, and makes the streams eager until the next operator of the type.
 void stop_lazy();
 
-// What keeps a device lazy so; NULL = nothing does.
+// Returns the recording that keeps a device lazy; NULL = there is none.
 hal_lazy_t *kept_lazy(c10::DeviceIndex index);
 
 }  // namespace torch_backend

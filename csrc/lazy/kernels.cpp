@@ -1,5 +1,5 @@
-// kernels.cpp: see kernels.h. One boxed kernel serves all operators: in-place writes and views are those of the wrapped tensors, so nothing is
-// functionalised.
+// kernels.cpp: see kernels.h. One boxed kernel serves all operators. In-place writes and views are those of the wrapped
+// tensors, so functionalization is not needed.
 #include "lazy/kernels.h"
 
 #include <ATen/autocast_mode.h>
@@ -31,7 +31,8 @@ namespace {
 
 using torch::jit::Stack;
 
-// Arguments whose tensors may be on the CPU: of operators that move between devices, "" = all; else indices, and lengths that the host reads.
+// Arguments whose tensors may be on the CPU: for operators that copy between devices, "" = all; else indices, and
+// lengths that the host reads.
 const std::unordered_map<std::string, std::string> &takes_host() {
   static const std::unordered_map<std::string, std::string> arguments = {
       {"aten::copy_", ""},
@@ -61,27 +62,27 @@ bool moves_between_devices(const c10::FunctionSchema &schema) {
   return found != takes_host().end() && found->second.empty();
 }
 
-// The name of a tensor's type as Python has it, torch.FloatTensor; toString() has other names for younger dtypes.
+// Returns the name of a tensor's type as in Python, torch.FloatTensor; toString() has other names for newer dtypes.
 std::string type_of(const at::Tensor &tensor) {
   const std::string device = tensor.is_cpu() ? "" : c10::DeviceTypeName(tensor.device().type(), true) + ".";
   return "torch." + device + c10::toString(tensor.scalar_type()) + "Tensor";
 }
 
-// A wrapper that lazy_inner has looked at before.
+// Returns a wrapper that lazy_inner has checked before.
 LazyTensorImpl *known(const at::Tensor &wrapper) {
   return static_cast<LazyTensorImpl *>(wrapper.unsafeGetTensorImpl());
 }
 
-// One call on its way.
+// The state of one call.
 struct Call {
   const c10::OperatorHandle &op;
   Stack &stack;
   size_t base;                                 // of the arguments on the stack
   c10::SmallVector<at::Tensor, 6> wrappers{};  // the lazy arguments, in their order
   c10::DeviceIndex index = -1;                 // of the lazy device
-  bool goes_elsewhere = false;                 // a device argument names another type
-  std::optional<c10::ScalarType> asked{};      // the dtype that an argument names, where dtypes are narrowed
-  c10::DispatchKeySet keys{};                  // of the tensors that the operator gets
+  bool goes_elsewhere = false;                 // a device argument is of another type
+  std::optional<c10::ScalarType> requested{};  // the dtype of an argument, if dtypes are narrowed
+  c10::DispatchKeySet keys{};                  // of the tensors that the operator receives
 
   const c10::FunctionSchema &schema() const { return op.schema(); }
 
@@ -137,7 +138,7 @@ void Call::unwrap_other(c10::IValue &value, size_t argument) {
       return;
     }
     const auto number = device.index() == -1 ? static_cast<c10::DeviceIndex>(hal_device_current()) : device.index();
-    if (wrappers.empty()) index = number;  // where a factory makes its result
+    if (wrappers.empty()) index = number;  // the device of a factory's result
     value = c10::Device(kDevice, number);
   } else if (value.isTensorList()) {
     c10::List<at::Tensor> list = value.toTensorList().copy();
@@ -153,12 +154,12 @@ void Call::unwrap_other(c10::IValue &value, size_t argument) {
   }
 }
 
-// What an operator gives back of its arguments is the wrapper that was given.
+// Returns the passed wrapper if an operator returns one of its arguments.
 at::Tensor Call::wrap(at::Tensor result) {
   if (!result.defined() || result.device().type() != kDevice) return result;
   for (const at::Tensor &wrapper : wrappers)
     if (known(wrapper)->inner().is_same(result)) return wrapper;
-  if (goes_elsewhere) return result;  // to the eager device
+  if (goes_elsewhere) return result;  // on the eager device
   return C10_LIKELY(!lazy_dtypes().narrows()) ? make_lazy(std::move(result)) : wrap_narrowed(result);
 }
 
@@ -178,14 +179,14 @@ bool names_dtype(const c10::Argument &argument) {
   return type->kind() == c10::TypeKind::ScalarTypeType;
 }
 
-// Arguments that operators take as long alone.
+// Arguments for which operators accept long only.
 const std::unordered_set<std::string> &takes_long() {
   static const std::unordered_set<std::string> names = {"index",         "indices",        "target", "targets",
                                                         "input_lengths", "target_lengths", "offsets"};
   return names;
 }
 
-// Where long is computed as int (LTC_USE_32BIT_LONG): what places elements is long for the operator.
+// If long is computed as int (LTC_USE_32BIT_LONG), converts indices of elements to long for the operator.
 void Call::widen_indices() {
   const auto widened = [this](const at::Tensor &inner) {
     const auto says_long = [&inner](const at::Tensor &wrapper) {
@@ -209,7 +210,8 @@ void Call::widen_indices() {
   }
 }
 
-// Where dtypes are narrowed: an argument that names a dtype names what it is computed in; a copy to another device has the dtype that was said.
+// If dtypes are narrowed, replaces a dtype argument by the dtype in which it is computed. A copy to another device has
+// the reported dtype.
 void Call::narrow() {
   const LazyDtypes &dtypes = lazy_dtypes();
   if (dtypes.of_long != c10::kLong && !wrappers.empty()) widen_indices();
@@ -223,40 +225,43 @@ void Call::narrow() {
     if (value.isNone() && wrappers.empty() && schema().name() == "aten::_to_copy")
       value = stack[base].toTensor().scalar_type();  // from the host
     if (!value.isInt()) continue;
-    asked = value.toScalarType();
+    requested = value.toScalarType();
     TORCH_CHECK_NOT_IMPLEMENTED(
         schema().operator_name() != c10::OperatorName("aten::view", "dtype") ||
-            (dtypes.physical(*asked) == *asked && lazy_inner(wrappers.front()).dtype() == wrappers.front().dtype()),
-        "view of ", wrappers.front().scalar_type(), " as ", *asked,
-        ": lazy tensors of one of these dtypes are computed in a narrower one (LTC_USE_BF16 and its kind), so there "
+            (dtypes.physical(*requested) == *requested &&
+             lazy_inner(wrappers.front()).dtype() == wrappers.front().dtype()),
+        "view of ", wrappers.front().scalar_type(), " as ", *requested,
+        ": lazy tensors of one of these dtypes are computed in a narrower one (LTC_USE_BF16 and similar settings), so "
+        "there "
         "are no such bits");
-    value = dtypes.physical(*asked);
+    value = dtypes.physical(*requested);
   }
 }
 
-// Wraps a result where dtypes are narrowed: it says what was asked for, or what the operands that are computed in its dtype say.
+// Wraps a result if dtypes are narrowed: it reports the requested dtype, or that of the operands that are computed in
+// its dtype.
 at::Tensor Call::wrap_narrowed(const at::Tensor &result) const {
   const LazyDtypes &dtypes = lazy_dtypes();
   const c10::ScalarType computed = result.scalar_type();
-  if (asked && dtypes.physical(*asked) == computed) return make_lazy(result, *asked);
-  std::optional<c10::ScalarType> said;
+  if (requested && dtypes.physical(*requested) == computed) return make_lazy(result, *requested);
+  std::optional<c10::ScalarType> reported;
   for (const at::Tensor &wrapper : wrappers)
     if (lazy_inner(wrapper).scalar_type() == computed)
-      said = said ? c10::promoteTypes(*said, wrapper.scalar_type()) : wrapper.scalar_type();
+      reported = reported ? c10::promoteTypes(*reported, wrapper.scalar_type()) : wrapper.scalar_type();
   const bool is_new = schema().returns().size() == 1 && !schema().returns()[0].alias_info();
   const c10::ScalarType narrower = dtypes.physical(computed);
-  if (!said && is_new && narrower != computed) return make_lazy(result.to(narrower), computed);
-  return make_lazy(result, said.value_or(computed));
+  if (!reported && is_new && narrower != computed) return make_lazy(result.to(narrower), computed);
+  return make_lazy(result, reported.value_or(computed));
 }
 
-// Shapes of arguments that an operator wrote: out= and resize_ change them.
+// Updates the shapes of arguments that an operator wrote, because out= and resize_ change them.
 void Call::refresh() {
   for (const at::Tensor &wrapper : wrappers)
     if (C10_UNLIKELY(known(wrapper)->is_stale())) known(wrapper)->refresh();
 }
 
-// The arguments with all tensors in the order of their elements: some kernels ask for that, and a wrapper, which always looks so, has not done
-// it before them.
+// Returns the arguments with all tensors made contiguous. Some kernels require that, and callers skip it, because
+// wrappers always appear contiguous.
 Stack in_order(const Stack &arguments) {
   Stack result = arguments;
   for (c10::IValue &value : result)
@@ -264,8 +269,9 @@ Stack in_order(const Stack &arguments) {
   return result;
 }
 
-// Whether the CPU's kernel answers, with a result of its own. Autograd's formulas have made operands contiguous for some of them, or asked whether they were, and a
-// wrapper always looks so: then the kernel must see the same.
+// Returns whether the CPU's kernel runs, with its own result. Autograd's formulas make operands contiguous for some of
+// these kernels, or check whether they are. Wrappers always appear contiguous, so the kernel must receive contiguous
+// tensors.
 bool is_of_the_cpu(const c10::OperatorHandle &op) {
   const std::vector<c10::Argument> &returns = op.schema().returns();
   return op.hasKernelForDispatchKey(c10::DispatchKey::CPU) &&
@@ -279,7 +285,7 @@ void put_in_order(Stack *stack, size_t base, Stack arguments) {
   for (c10::IValue &value : arguments) stack->push_back(std::move(value));
 }
 
-bool asks_for_order(const c10::Error &error) {
+bool requires_order(const c10::Error &error) {
   return std::string(error.what_without_backtrace()).find("contiguous") != std::string::npos;
 }
 
@@ -291,7 +297,8 @@ void run_inner(const c10::OperatorHandle &op, Stack *stack, const Call &call) {
   const LazyGuard guard(call.index);
   if (C10_LIKELY(ordered && !call.wrappers.empty() && goes_to_kernel(call.keys)))
     return op.redispatchBoxed(kKeySet, stack);
-  std::optional<c10::impl::ExcludeDispatchKeyGuard> as_it_is;  // the casts of lazy tensors were above (autocast.cpp)
+  // The casts of lazy tensors have been applied already (autocast.cpp)
+  std::optional<c10::impl::ExcludeDispatchKeyGuard> as_it_is;
   if (C10_UNLIKELY(at::autocast::is_autocast_enabled(kDevice))) as_it_is.emplace(c10::DispatchKey::AutocastPrivateUse1);
   if (C10_LIKELY(ordered)) return op.callBoxed(stack);
   const Stack arguments(stack->begin() + static_cast<std::ptrdiff_t>(call.base), stack->end());
@@ -299,7 +306,7 @@ void run_inner(const c10::OperatorHandle &op, Stack *stack, const Call &call) {
   try {
     op.callBoxed(stack);
   } catch (const c10::Error &error) {
-    if (!asks_for_order(error)) throw;
+    if (!requires_order(error)) throw;
     put_in_order(stack, call.base, in_order(arguments));
     op.callBoxed(stack);
   }
@@ -316,7 +323,7 @@ void run(const c10::OperatorHandle &op, Stack *stack) {
   for (size_t i = stack->size() - op.schema().returns().size(); i < stack->size(); ++i) call.wrap((*stack)[i]);
 }
 
-// Whether torch has a kernel for the operator that knows no device and would run on the wrappers.
+// Returns whether torch has a device-independent kernel for the operator that would run on the wrappers.
 bool is_explicit(const c10::OperatorHandle &op) {
   return op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd) ||
          op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional);
@@ -330,14 +337,14 @@ bool has_tensor_or_device(const c10::FunctionSchema &schema) {
   return false;
 }
 
-// Whether the device has a kernel that autograd and its kind do not compose of others.
+// Returns whether the device has its own kernel, which autograd and similar keys do not decompose.
 bool has_own_kernel(const c10::OperatorHandle &op) {
   return op.hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1) &&
          !op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
 }
 
-// Composite kernels that only compose others run on wrappers as well as on tensors; those that look at strides or storages do not, so
-// all of them are taken over.
+// Composite kernels that only call other operators run on wrappers as well as on tensors. Those that read strides or
+// storages do not, so all composite operators are registered here.
 void take_over(torch::Library &library) {
   auto &dispatcher = c10::Dispatcher::singleton();
   for (const c10::OperatorName &name : dispatcher.getAllOpNames()) {
@@ -353,8 +360,8 @@ void take_over(torch::Library &library) {
 
 void refuse_sparse(const c10::OperatorHandle &op, Stack *) {
   TORCH_CHECK_NOT_IMPLEMENTED(false, op.schema().name(),
-                              ": a sparse tensor has no tensor of device type 'lazy'; compute it on '",
-                              c10::Device(kDevice), "', which has them (device='", c10::Device(kDevice), "')");
+                              ": a sparse result cannot be a tensor of device type 'lazy'; compute it on '",
+                              c10::Device(kDevice), "', which supports it (device='", c10::Device(kDevice), "')");
 }
 
 }  // namespace
@@ -367,7 +374,7 @@ void enable_lazy_device() {
               "the device type 'lazy' has kernels of another backend already (torch._lazy.ts_backend.init()?); "
               "torch_backend's and "
               "that one cannot be used in one process");
-  static std::vector<std::unique_ptr<torch::Library>> libraries;  // live as long as the process
+  static std::vector<std::unique_ptr<torch::Library>> libraries;  // exist until the process ends
   libraries.push_back(
       std::make_unique<torch::Library>(torch::Library::IMPL, "_", c10::DispatchKey::Lazy, __FILE__, __LINE__));
   libraries.back()->fallback(torch::CppFunction::makeFromBoxedFunction<&run>());
@@ -383,7 +390,7 @@ void enable_lazy_device() {
   register_lazy_view_copies(*libraries.back());
   enable_lazy_autocast();
   install_lazy_guard();
-  lazy_dtypes_wanted(true);  // throws what is wrong with the environment now
+  lazy_dtypes_wanted(true);  // throws an error now if the environment is invalid
   enabled = true;
 }
 

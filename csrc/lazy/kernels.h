@@ -1,9 +1,10 @@
-// kernels.h: the device type "lazy": every operator unwraps its tensors, runs on ours, and wraps what it gives.
+// kernels.h: the device type "lazy": every operator unwraps its tensors, runs on the device tensors, and wraps its
+// results.
 #pragma once
 
 namespace torch_backend {
 
-// Registers the kernels and the device guard of the type, once. Throws when somebody else has.
+// Registers the kernels and the device guard of the type, once. Throws if another backend has registered them.
 void enable_lazy_device();
 
 }  // namespace torch_backend

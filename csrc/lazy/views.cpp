@@ -30,7 +30,7 @@ bool allows_shape(const at::Tensor &inner, c10::IntArrayRef sizes) {
   return at::detail::computeStride(inner.sizes(), inner.strides(), wanted).has_value();
 }
 
-// Whether neighbours in memory are neighbours of the last dimension, `count` of them at a time.
+// Returns whether adjacent elements in memory are adjacent in the last dimension, `count` of them at a time.
 bool allows_groups(const at::Tensor &inner, int64_t count) {
   if (inner.is_contiguous() || inner.dim() == 0) return true;
   const c10::IntArrayRef outer = inner.strides().slice(0, static_cast<size_t>(inner.dim() - 1));
@@ -46,8 +46,9 @@ bool allows_dtype(const at::Tensor &inner, const c10::IValue *arguments) {
   return wanted == now || allows_groups(inner, std::max<int64_t>(wanted / now, 1));
 }
 
-// A gradient that autograd keeps, which it does without a copy where strides are the parameter's, as those of wrappers always are: it will be added
-// to and scaled in place, so it must not be one element in many places, nor another's memory in another order.
+// Returns whether autograd may keep a gradient without a copy, which it does if the strides are the parameter's, as
+// those of wrappers always are. The gradient will be added to and scaled in place, so it must not repeat an element,
+// nor share another tensor's memory in another order.
 bool allows_keeping(const at::Tensor &inner, const c10::IValue *) {
   if (inner.is_contiguous()) return true;
   const auto node = torch::autograd::get_current_node();
@@ -60,7 +61,7 @@ c10::IValue *arguments_of(const c10::OperatorHandle &op, Stack *stack) {
   return stack->data() + stack->size() - op.schema().arguments().size();
 }
 
-// Puts a copy in order in the place of the tensor if what it wraps does not allow the view.
+// Replaces the tensor by a contiguous copy if the wrapped tensor does not allow the view.
 template <Allows allows>
 bool copied(const c10::OperatorHandle &op, Stack *stack) {
   c10::IValue *arguments = arguments_of(op, stack);
@@ -77,7 +78,7 @@ void run_view(const c10::OperatorHandle &op, Stack *stack) {
   run_boxed(op, stack);
 }
 
-// The keys under which torch's own autograd formula answers, not what is registered here.
+// Returns the keys at which torch's own autograd formula runs, not the kernels registered here.
 c10::DispatchKeySet past(c10::DispatchKeySet keys) {
   return keys.remove(c10::DispatchKey::AutogradLazy) | c10::DispatchKeySet(c10::DispatchKey::AutogradOther);
 }
@@ -110,7 +111,7 @@ at::Tensor as_strided(const at::Tensor &self, c10::IntArrayRef sizes, c10::IntAr
   TORCH_CHECK_NOT_IMPLEMENTED(
       inner.is_contiguous(),
       "as_strided of a lazy tensor that is a view in another order: lazy tensors have no strides; "
-      "take as_strided of its clone()");
+      "use as_strided of its clone()");
   return make_lazy(inner.as_strided(sizes, strides, offset.value_or(inner.storage_offset())), self.scalar_type());
 }
 

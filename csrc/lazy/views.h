@@ -1,5 +1,6 @@
-// views.h: views of lazy tensors in other shapes or dtypes. A wrapper always looks contiguous, so a program may ask for a view that the order of what it
-// wraps does not allow, where a tensor that shows its strides would have been copied before (reshape, contiguous): it gets a copy.
+// views.h: views of lazy tensors in other shapes or dtypes. A wrapper always appears contiguous, so a program may
+// request a view that the order of the wrapped tensor does not allow. For a tensor with visible strides, the program
+// would have made a copy (reshape, contiguous); here the view is a copy.
 #pragma once
 
 #include <torch/library.h>
@@ -8,10 +9,10 @@
 
 namespace torch_backend {
 
-// Registers them, for the device; `boxed` answers what is no copy.
+// Registers the views for the device; `boxed` runs the calls that need no copy.
 void register_lazy_views(torch::Library &library, BoxedWay boxed);
 
-// The same for autograd, to which such a copy is none of the views whose base is written with them.
+// The same for autograd, for which such a copy is not a view that shares writes with its base.
 void register_lazy_view_copies(torch::Library &library);
 
 }  // namespace torch_backend

@@ -1,8 +1,8 @@
-// kineto.cpp: tells Kineto, the tracer behind torch.profiler, that the device has a profiler of its own.
+// kineto.cpp: registers the device's profiler with Kineto, the tracer of torch.profiler.
 #include "profiler/session.h"
 
 #ifdef TORCH_BACKEND_ACTIVITY_PROFILER
-#define USE_KINETO  // the wheel's torch is built with it, and its header asks
+#define USE_KINETO  // the wheel's torch is built with it, and its header checks it
 #include <torch/csrc/profiler/standalone/privateuse1_profiler.h>
 
 namespace torch_backend {
@@ -10,8 +10,8 @@ namespace {
 
 using libkineto::ActivityType;
 
-// The kinds of rows that torch.profiler asks for with ProfilerActivity.PrivateUse1; ours are the first three, and the
-// annotations that record_function() leaves on a device.
+// The activity types that torch.profiler requests with ProfilerActivity.PrivateUse1. The device has the first three,
+// and the annotations that record_function() leaves on a device.
 const std::set<ActivityType> &available() {
   static const auto *types =
       new std::set<ActivityType>{ActivityType::CONCURRENT_KERNEL, ActivityType::GPU_MEMCPY, ActivityType::GPU_MEMSET,
@@ -24,8 +24,8 @@ class DeviceProfiler final : public libkineto::IActivityProfiler {
   const std::string &name() const override { return name_; }
   const std::set<ActivityType> &availableActivities() const override { return available(); }
 
-  // PRIVATEUSE1_RUNTIME is what tells a profile of this device from one of another accelerator, whose kernels have the
-  // same type: NULL for one that does not want ours.
+  // PRIVATEUSE1_RUNTIME distinguishes a profile of this device from one of another accelerator, whose kernels have the
+  // same type. Returns nullptr for a profile without it.
   std::unique_ptr<libkineto::IActivityProfilerSession> configure(const std::set<ActivityType> &types,
                                                                  const libkineto::Config &) override {
     if (types.count(ActivityType::PRIVATEUSE1_RUNTIME) == 0) return nullptr;

@@ -1,6 +1,6 @@
-// session.cpp: one profile: the HAL's records become Kineto's rows. Each has a row on the device and stream where it ran,
-// and one of its launch on the thread that submitted it, with the same correlation number and an arrow between them. Both
-// are linked to the operator.
+// session.cpp: one profile: converts the HAL's records to Kineto's activities. Each record has an activity on the
+// device and stream where it ran, and one for its launch on the thread that submitted it. Both have the same
+// correlation number, an arrow between them, and a link to the operator.
 #include "profiler/session.h"
 
 #include "profiler/toggle.h"
@@ -23,7 +23,7 @@ namespace {
 using libkineto::ActivityType;
 using libkineto::GenericTraceActivity;
 
-// The record_functions that the calling thread is in, innermost last; of the profile with this number.
+// The record_functions that are active in the calling thread, innermost last; of the profile with this number.
 struct UserIds {
   const void *session = nullptr;
   std::vector<uint64_t> ids;
@@ -31,7 +31,7 @@ struct UserIds {
 thread_local UserIds user_ids;
 
 std::vector<uint64_t> &user_ids_of(const void *session) {
-  if (user_ids.session != session) user_ids = {session, {}};  // left open by an earlier profile
+  if (user_ids.session != session) user_ids = {session, {}};  // not ended by an earlier profile
   return user_ids.ids;
 }
 
@@ -41,7 +41,8 @@ int64_t read_clock(clockid_t clock) {
   return static_cast<int64_t>(now.tv_sec) * 1000000000 + now.tv_nsec;
 }
 
-// What turns the HAL's clock into Kineto's. Of a few readings the one that was interrupted least.
+// Returns the difference between the HAL's clock and Kineto's. Of a few readings it uses the one that was interrupted
+// least.
 int64_t epoch_offset() {
   int64_t best = INT64_MAX, offset = 0;
   for (int i = 0; i < 5; i++) {
@@ -54,21 +55,21 @@ int64_t epoch_offset() {
   return offset;
 }
 
-// The row of synchronous calls follows those of the streams: trace files know no negative numbers.
+// The row of synchronous calls follows those of the streams, because trace files have no negative numbers.
 constexpr int32_t kSynchronousRow = HAL_MAX_STREAM_ID + 1;
 
 int32_t row_of(int64_t stream) {
   return stream == HAL_PROFILE_NO_STREAM ? kSynchronousRow : static_cast<int32_t>(stream);
 }
 
-// Names as CUDA's rows have them, so that tools find what they look for.
+// Returns the names of CUDA's activities, which tools search for.
 std::string row_name(const Activity &activity) {
   static const char *const copies[] = {"Memcpy", "Memcpy HtoD", "Memcpy DtoH", "Memcpy DtoD", "Memcpy PtoP"};
   if (activity.kind == HAL_PROFILE_COPY) return copies[activity.direction < std::size(copies) ? activity.direction : 0];
   return activity.kind == HAL_PROFILE_FILL ? "Memset (Device)" : activity.name;
 }
 
-// Names of launches, as CUDA's with the device type's name in place of `cuda`.
+// Returns the names of launches: CUDA's with the device type's name in place of `cuda`.
 std::string launch_name(const Activity &activity) {
   static const std::string type = c10::DeviceTypeName(kDevice, /*lower_case=*/true);
   const std::string suffix = activity.stream == HAL_PROFILE_NO_STREAM ? "" : "Async";
@@ -77,8 +78,8 @@ std::string launch_name(const Activity &activity) {
   return activity.kind == HAL_PROFILE_FILL ? type + "Memset" + suffix : type + "LaunchKernel";
 }
 
-// The correlation number of a launch. Events of torch.profiler have numbers of 32 bits, and those of operators count from
-// 1: launches have others, so that a number is that of one operator or of one launch and its work.
+// Returns the correlation number of a launch. Events of torch.profiler have numbers of 32 bits, and those of operators
+// count from 1. Launches have different ones, so that a number identifies one operator or one launch and its work.
 int32_t correlation_of(uint64_t launch) {
   constexpr uint64_t kFirst = uint64_t{1} << 30;
   return static_cast<int32_t>(kFirst | (launch & (kFirst - 1)));
@@ -99,7 +100,8 @@ std::string quoted(const char *text) {
   return result + '"';
 }
 
-// A device under the keys that Kineto writes for CUDA's, as far as the plugin reports them; empty if that fails.
+// Returns a device's properties under the keys that Kineto writes for CUDA's, as far as the plugin reports them; empty
+// if that fails.
 std::string properties_of(int32_t device) {
   hal_device_info_t info{};
   info.struct_size = HAL_STRUCT_SIZE(hal_device_info_t, architecture);
@@ -123,8 +125,8 @@ Current &current() {
   return *only;
 }
 
-// Who answered the row's operator, in the words of torch_backend.ops; NULL for what no operator asked for.
-const char *answer_name(uint32_t answer) {
+// Returns the kind of kernel that ran the operator, as in torch_backend.ops; NULL for work without an operator.
+const char *kind_name(uint32_t answer) {
   return answer == HAL_PROFILE_BY_PLUGIN ? "plugin" : answer == HAL_PROFILE_BY_PORTABLE ? "portable" : nullptr;
 }
 
@@ -141,7 +143,7 @@ ActivityType row_type(uint32_t kind) {
   }
 }
 
-// Under the keys that Kineto writes for NCCL's collectives.
+// Adds the keys that Kineto writes for NCCL's collectives.
 void add_collective(GenericTraceActivity &row, const Activity &activity) {
   row.addMetadataQuoted("Collective name", activity.name);
   row.addMetadata("Seq", activity.sequence);
@@ -176,17 +178,17 @@ ProfilerSession::~ProfilerSession() {
   if (running_) hal_profile_stop();
 }
 
-// Begins or ends the HAL's profile; the records so far are read at the end.
+// Begins or ends the HAL's profile; reads the collected records at the end.
 void ProfilerSession::collect(bool enable) {
   if (enable == running_) return;
   if (enable && hal_profile_start() != HAL_OK) {
-    report(std::string("the device's rows will be missing: ") + hal_error_message());
+    report(std::string("the device's activities will be missing: ") + hal_error_message());
     status_ = libkineto::TraceStatus::ERROR;
     return;
   }
   running_ = enable;
   if (enable) return;
-  if (hal_profile_stop() != HAL_OK) report(std::string("rows may be missing: ") + hal_error_message());
+  if (hal_profile_stop() != HAL_OK) report(std::string("activities may be missing: ") + hal_error_message());
   read();
 }
 
@@ -198,7 +200,8 @@ void ProfilerSession::start() {
   if (!paused_ && !running_) return;
   for_each_used_device([this](int32_t device) {
     if (!hal_profile_supported(device))
-      report("there will be no rows of " + device_name(device) + ", since its plugin collects none (profile_read)");
+      report("there will be no activities of " + device_name(device) +
+             ", since its plugin collects none (profile_read)");
   });
 }
 
@@ -233,13 +236,13 @@ void ProfilerSession::read() {
                                from->sequence, from->group_size});
   };
   if (hal_profile_read(keep, &reader, &lost) != HAL_OK)
-    report(std::string("rows may be missing: ") + hal_error_message());
+    report(std::string("activities may be missing: ") + hal_error_message());
   if (lost > 0)
     report(std::to_string(lost) +
-           " rows are missing, since a device's buffer was full; profile fewer steps at a time (schedule=)");
+           " activities are missing, since a device's buffer was full; profile fewer steps at a time (schedule=)");
 }
 
-// ---- rows ----
+// ---- activities ----
 
 GenericTraceActivity &ProfilerSession::new_row(ActivityType type, const std::string &name, int64_t start_ns,
                                                int64_t end_ns) {
@@ -250,7 +253,7 @@ GenericTraceActivity &ProfilerSession::new_row(ActivityType type, const std::str
   return row;
 }
 
-// One row for all work of a launch.
+// Adds one activity for all work of a launch.
 void ProfilerSession::add_launch(const Activity &activity, const libkineto::getLinkedActivityCallback &linked) {
   if (types_.count(ActivityType::PRIVATEUSE1_RUNTIME) == 0 || !launches_.insert(activity.launch).second) return;
   GenericTraceActivity &row = new_row(ActivityType::PRIVATEUSE1_RUNTIME, launch_name(activity),
@@ -273,7 +276,7 @@ void ProfilerSession::add_annotated(const Activity &activity, const Place &place
 }
 
 void ProfilerSession::add_row(const Activity &activity, const libkineto::getLinkedActivityCallback &linked) {
-  if (activity.kind == HAL_PROFILE_HOST_OP) return;  // the CPU's row that the fallback opens (run_on_cpu)
+  if (activity.kind == HAL_PROFILE_HOST_OP) return;  // the CPU activity that the fallback records (run_on_cpu)
   const ActivityType type = row_type(activity.kind);
   const Place place{activity.device, row_of(activity.stream)};
   if (types_.count(type) == 0) return;
@@ -293,7 +296,7 @@ void ProfilerSession::add_row(const Activity &activity, const libkineto::getLink
     if (types_.count(ActivityType::PRIVATEUSE1_RUNTIME) != 0) set_flow(row, row.id, false);
   }
   if (!activity.op.empty()) row.addMetadataQuoted("op", activity.op);
-  if (const char *answer = answer_name(activity.answer)) row.addMetadataQuoted("answered by", answer);
+  if (const char *answer = kind_name(activity.answer)) row.addMetadataQuoted("implemented by", answer);
   if (activity.kind == HAL_PROFILE_COPY || activity.kind == HAL_PROFILE_FILL) row.addMetadata("bytes", activity.bytes);
   if (activity.kind == HAL_PROFILE_COLLECTIVE) add_collective(row, activity);
   places_.insert(place);
@@ -330,13 +333,14 @@ void ProfilerSession::processTrace(libkineto::ActivityLogger &logger, libkineto:
   launches_.clear();
   if (without_launch_ > 0)
     report(std::to_string(without_launch_) +
-           " rows of devices have no row of their launch: their plugin asks for no number (profile_correlation), or "
+           " activities of devices have no launch: their plugin does not request correlation numbers "
+           "(profile_correlation), or "
            "more than 2^18 "
            "launches waited to be read; profile fewer steps at a time (schedule=)");
   without_launch_ = 0;
-  for (const auto &row : buffer_->activities) logger.handleActivity(*row);  // only now: it keeps their addresses
+  for (const auto &row : buffer_->activities) logger.handleActivity(*row);  // last, because it stores their addresses
   int32_t before = -1;
-  for (const auto &[device, row] : places_) {  // getDeviceInfo() names the first
+  for (const auto &[device, row] : places_) {  // getDeviceInfo() returns the first
     if (device != places_.begin()->first && device != before) logger.handleDeviceInfo(device_info(device), start_ns);
     before = device;
   }
@@ -363,7 +367,7 @@ std::vector<libkineto::ResourceInfo> ProfilerSession::getResourceInfos() {
   return infos;
 }
 
-// ---- what a thread is about ----
+// ---- the operators of a thread ----
 
 void ProfilerSession::pushCorrelationId(uint64_t id) {
   hal_profile_push(id);

@@ -1,4 +1,5 @@
-// session.h: one profile of torch.profiler (ProfilerActivity.PrivateUse1), from its start to the rows of its trace.
+// session.h: one profile of torch.profiler (ProfilerActivity.PrivateUse1), from its start to the activities of its
+// trace.
 #pragma once
 
 #include "core/compat.h"
@@ -20,10 +21,10 @@
 
 namespace torch_backend {
 
-// What one record of the HAL says, kept beyond the call that hands it out.
+// A copy of one record of the HAL, which is only valid during the callback.
 struct Activity {
   std::string name, op;
-  int64_t start_ns, end_ns;  // since 1970, as Kineto's
+  int64_t start_ns, end_ns;  // since 1970, as in Kineto
   uint64_t correlation, bytes;
   int64_t stream;
   int32_t device;
@@ -40,11 +41,11 @@ class ProfilerSession final : public libkineto::IActivityProfilerSession {
   explicit ProfilerSession(const std::set<libkineto::ActivityType> &types);
   ~ProfilerSession() override;
 
-  // Pauses or resumes the device's rows of the process's profile; does nothing without one.
+  // Pauses or resumes the device's activities in the process's profile; does nothing without one.
   static void toggle(bool enable);
 
   void start() override;
-  // Waits for the devices: what was submitted belongs to the profile.
+  // Waits for the devices, because submitted work belongs to the profile.
   void stop() override;
   std::vector<std::string> errors() override { return errors_; }
   void processTrace(libkineto::ActivityLogger &logger) override;
@@ -55,7 +56,7 @@ class ProfilerSession final : public libkineto::IActivityProfilerSession {
   std::string getDeviceProperties() override;
   std::unique_ptr<libkineto::CpuTraceBuffer> getTraceBuffer() override { return std::move(buffer_); }
 
-  // Called by the thread that runs an operator, at its begin and end.
+  // Called by the thread that runs an operator, at its beginning and end.
   void pushCorrelationId(uint64_t id) override;
   void popCorrelationId() override;
   // The same for record_function.
@@ -84,13 +85,13 @@ class ProfilerSession final : public libkineto::IActivityProfilerSession {
   std::set<Place> places_;
   std::unique_ptr<libkineto::CpuTraceBuffer> buffer_;
   bool started_ = false, paused_ = false;
-  bool running_ = false;         // the HAL's profile is this one's
-  std::set<uint64_t> launches_;  // that have a row
-  uint64_t without_launch_ = 0;  // rows of devices
+  bool running_ = false;         // the HAL's profile belongs to this one
+  std::set<uint64_t> launches_;  // launches with an activity
+  uint64_t without_launch_ = 0;  // number of device activities without a launch
 
   std::mutex lock_;                                         // of the map below
   std::unordered_map<uint64_t, uint64_t> user_ids_;         // an operator's id -> that of the record_function around it
-  std::map<std::pair<uint64_t, Place>, Span> annotations_;  // where the work of a record_function ran, and when
+  std::map<std::pair<uint64_t, Place>, Span> annotations_;  // where and when the work of a record_function ran
 };
 
 }  // namespace torch_backend

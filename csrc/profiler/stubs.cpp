@@ -1,5 +1,6 @@
-// stubs.cpp: what torch's profiler needs to time operators by events: torch.autograd.profiler.profile(use_device=...,
-// use_kineto=False), which works on every plugin that has events, and the vendor's own ranges.
+// stubs.cpp: the functions with which torch's profiler times operators by events:
+// torch.autograd.profiler.profile(use_device=..., use_kineto=False), which works with every plugin that has events, and
+// the vendor's own ranges.
 #include <c10/util/ApproximateClock.h>
 #include <torch/csrc/profiler/stubs/base.h>
 
@@ -14,7 +15,7 @@ using torch::profiler::impl::ProfilerVoidEventStub;
 struct Stubs final : torch::profiler::impl::ProfilerStubs {
   bool enabled() const override { return hal_device_count() > 0; }
 
-  // Marks the current stream of the current device.
+  // Records an event on the current stream of the current device.
   void record(c10::DeviceIndex *device, ProfilerVoidEventStub *event, int64_t *cpu_ns) const override {
     const int32_t current = hal_device_current();
     hal_event_t *made = nullptr;
@@ -25,7 +26,7 @@ struct Stubs final : torch::profiler::impl::ProfilerStubs {
     check(hal_event_record(made, nullptr));
   }
 
-  // Microseconds.
+  // Returns microseconds.
   float elapsed(const ProfilerVoidEventStub *start, const ProfilerVoidEventStub *end) const override {
     auto *first = static_cast<hal_event_t *>(start->get()), *last = static_cast<hal_event_t *>(end->get());
     int64_t nanoseconds = 0;
@@ -42,7 +43,7 @@ struct Stubs final : torch::profiler::impl::ProfilerStubs {
   void rangePush(const char *name) const override { check(hal_profile_range(hal_device_current(), name)); }
   void rangePop() const override { check(hal_profile_range(hal_device_current(), nullptr)); }
 
-  // Devices that are not in use stay so.
+  // Does not initialize unused devices.
   void onEachDevice(std::function<void(int)> op) const override {
     const int32_t before = hal_device_current();
     for (int32_t device = 0; device < hal_device_count(); device++) {

@@ -22,7 +22,7 @@ namespace py = pybind11;
 namespace torch_backend {
 namespace {
 
-// A Python function that threads without the interpreter's lock call and drop.
+// Wraps a Python function that threads without the interpreter's lock call and release.
 std::shared_ptr<py::function> shared(py::function function) {
   return {new py::function(std::move(function)), [](py::function *held) {
             const py::gil_scoped_acquire lock;
@@ -36,9 +36,9 @@ void without_lock(const std::function<void()> &run) {
   run();
 }
 
-// Returns "function\tfile\tline\n" of a frame, valid until the next call. The interpreter's lock guards the table of
-// the lines seen, which holds their functions, so that no other one has their address: a line's number and names take
-// longer to find than to look up.
+// Returns "function\tfile\tline\n" of a frame, valid until the next call. The interpreter's lock protects the table of
+// known lines. The table owns references to their functions, so that no other function gets the same address. The table
+// avoids the cost of computing the line number and names.
 const std::string &line_of(PyFrameObject *frame) {
   using Lines = std::unordered_map<Place, std::string, PlaceHash>;
   constexpr size_t kMost = 4096;
@@ -52,7 +52,7 @@ const std::string &line_of(PyFrameObject *frame) {
   const Place place{reinterpret_cast<PyCodeObject *>(code.ptr()), instruction};
   const auto found = lines->find(place);
   if (found != lines->end()) return found->second;
-  if (lines->size() >= kMost) {  // of a program that makes functions again and again
+  if (lines->size() >= kMost) {  // by a program that creates functions repeatedly
     Lines dropped;
     dropped.swap(*lines);
     for (const auto &[one, line] : dropped) Py_DECREF(one.code);
@@ -81,7 +81,8 @@ std::string stack() {
   return text;
 }
 
-// The log's size, the file that it is written to when a group fails (empty: none), and the signal that has it written (0: none).
+// Sets the size of the log, the file written when a group fails (empty: none), and the signal that triggers the writing
+// (0: none).
 void configure_log(uint32_t entries, const std::string &file, int signal) {
   check(hal_comm_log_configure(entries, file.c_str()));
   check(hal_comm_log_write_on(signal));
@@ -98,8 +99,9 @@ DeviceBackend::Transport transport_of(const std::string &name) {
   throw py::value_error("TORCH_BACKEND_COLLECTIVES is '" + name + "'; use auto, plugin, shm, hierarchical or gloo");
 }
 
-// torch's own classes are known once torch.distributed is imported, so that this class is made when the first group is created. It has what
-// torch calls on the class of a backend and c10d::Backend's own class lacks.
+// Creates the class of a backend when the first group is created, because torch's classes are known only after the
+// import of torch.distributed. It has the functions that torch calls on the class of a backend and that c10d::Backend's
+// own class lacks.
 void bind_class() {
   static const bool bound = [] {
     auto module = py::module_::import("torch_backend._C");

@@ -1,4 +1,4 @@
-// event.cpp: see event.h. torch's own Event makes nothing for other processes; one of ours is given to it.
+// event.cpp: see event.h. torch's own Event does not support other processes, so an event of the HAL is passed to it.
 #include "event.h"
 
 #include <torch/csrc/Event.h>
@@ -23,7 +23,7 @@ c10::Event &event_in(const py::object &object) {
   return reinterpret_cast<THPEvent *>(object.ptr())->event;
 }
 
-// Puts an event of the HAL's into a torch.Event that has not been used.
+// Sets the HAL's event of a torch.Event that has not been used.
 void give(const py::object &object, hal_event_t *made) {
   const GivenEvent given(made);
   const c10::Device device(kDevice, static_cast<c10::DeviceIndex>(hal_event_device(made)));
@@ -37,7 +37,7 @@ void share_event(const py::object &object, int32_t device, bool blocking) {
   give(object, made);
 }
 
-// An event that graphs record or wait for outside of themselves.
+// Creates an event that graphs record or wait for outside of themselves.
 void make_external(const py::object &object, int32_t device, bool timing, bool blocking) {
   hal_event_t *made = nullptr;
   const uint32_t flags = (timing ? uint32_t{HAL_EVENT_TIMING} : 0) | (blocking ? uint32_t{HAL_EVENT_BLOCKING} : 0);
@@ -54,8 +54,9 @@ void open_event(const py::object &object, int32_t device, const std::string &byt
 
 py::bytes event_handle(const py::object &object) {
   auto *const event = static_cast<hal_event_t *>(event_in(object).eventId());
-  TORCH_CHECK(event != nullptr,
-              "this event was made for this process alone; make it with interprocess=True to give it to others");
+  TORCH_CHECK(
+      event != nullptr,
+      "this event is not an interprocess event; create it with interprocess=True to share it with other processes");
   size_t size = 0;
   check(hal_event_ipc_export(event, nullptr, 0, &size));
   std::string handle(size, '\0');

@@ -1,4 +1,4 @@
-// event.h: events between processes for Python.
+// event.h: interprocess events for Python.
 #pragma once
 
 #include <pybind11/pybind11.h>

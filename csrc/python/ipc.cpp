@@ -1,4 +1,4 @@
-// ipc.cpp: see ipc.h. A storage that was sent is kept by the HAL until its receiver has released it.
+// ipc.cpp: see ipc.h. The HAL keeps a storage that was sent until its receiver has released it.
 #include "ipc.h"
 
 #include <c10/core/Storage.h>
@@ -21,14 +21,14 @@ namespace py = pybind11;
 namespace torch_backend {
 namespace {
 
-// The block of a storage; nullptr for memory that is not the HAL's.
+// Returns the block of a storage; nullptr for memory of another allocator.
 hal_block_t *block_in(const c10::Storage &storage) {
   TORCH_CHECK_VALUE(storage.device().type() == kDevice, "expected a storage of '", c10::Device(kDevice),
                     "', got one of '", storage.device(), "'");
   return block_of(storage.data_ptr());
 }
 
-// Whether memory can be shared; false where it has to be copied. Throws where a copy would be wrong.
+// Returns whether memory can be shared; false if it has to be copied. Throws if a copy would be wrong.
 bool can_share(const c10::Storage &storage) {
   hal_block_t *block = block_in(storage);
   if (block == nullptr) return false;
@@ -39,7 +39,7 @@ bool can_share(const c10::Storage &storage) {
 
 void release_storage(void *user_data) { delete static_cast<c10::Storage *>(user_data); }
 
-// The handle of a storage for one other process; None where the plugin does not share its memory.
+// Returns the handle of a storage for one other process; None if the plugin does not share its memory.
 py::object share_storage(const c10::Storage &storage) {
   hal_block_t *block = block_in(storage);
   if (block == nullptr) return py::none();
@@ -58,7 +58,7 @@ py::object share_storage(const c10::Storage &storage) {
   return py::bytes(handle.data(), size);
 }
 
-// A storage over the memory of a handle; it cannot be resized.
+// Returns a storage over the memory of a handle; it cannot be resized.
 c10::Storage open_storage(int32_t device, const std::string &handle, size_t size) {
   py::gil_scoped_release no_gil;
   check(hal_device_ensure(device));

@@ -1,4 +1,5 @@
-// kernel.cpp: see kernel.h. A launch reads its arguments by a word of one letter each, so that it costs no search for types.
+// kernel.cpp: see kernel.h. A launch parses its arguments by a string of one letter each, so that it need not determine
+// types.
 #include "kernel.h"
 
 #include <ATen/core/Tensor.h>
@@ -30,8 +31,9 @@ union Value {
   std::array<char, 16> bytes;  // of a tensor's element
 };
 
-// A kernel and how it is called. `arguments`: p = a tensor of the device, v = the element of a tensor on the host, i = an int64, d = a
-// float64, f = a float32. A kernel that reports gets the address of the stream's error record behind them.
+// A kernel and its signature. `arguments`: p = a tensor of the device, v = the element of a tensor on the host, i = an
+// int64, d = a float64, f = a float32. A kernel that reports errors receives the address of the stream's error record
+// as its last argument.
 class Kernel {
  public:
   Kernel(int32_t device, const std::string &name, const std::string &text, std::string arguments, bool groups,
@@ -103,7 +105,7 @@ class Kernel {
     }
     TORCH_CHECK_VALUE(
         tensor.device() == c10::Device(c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(device_)),
-        "argument ", i, " of kernel '", name_, "' must lie on device ", device_, ", but it is on ", tensor.device());
+        "argument ", i, " of kernel '", name_, "' must be on device ", device_, ", but it is on ", tensor.device());
     value->address = tensor.data_ptr();
     return {value, sizeof(void *), HAL_ARG_POINTER};
   }
@@ -111,10 +113,10 @@ class Kernel {
   int32_t device_;
   std::string name_, arguments_;
   bool groups_, reports_;
-  hal_kernel_t *kernel_ = nullptr;  // lives as long as the device
+  hal_kernel_t *kernel_ = nullptr;  // exists as long as the device
 };
 
-// Errors of torch become Python's.
+// Errors of torch become Python exceptions.
 std::unique_ptr<Kernel> compile(int32_t device, const std::string &name, const std::string &text,
                                 const std::string &arguments, bool groups, bool reports) {
   return std::make_unique<Kernel>(device, name, text, arguments, groups, reports);

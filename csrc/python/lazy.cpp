@@ -30,7 +30,8 @@ namespace py = pybind11;
 namespace torch_backend {
 namespace {
 
-// What a recording tells: lines of operators, groups that were compiled and why, why something was queued, and what, as text in a file.
+// The data that a recording collects: lines of operators, groups that were compiled and why, why work was queued, and
+// that work as text in a file.
 class Notes {
  public:
   Notes(bool lines, bool causes, std::string file, bool dot) : file_(std::move(file)), dot_(dot), causes_(causes) {
@@ -50,7 +51,7 @@ class Notes {
     desc.format = dot_ ? HAL_PROGRAM_DOT : HAL_PROGRAM_LINES;
   }
 
-  // The groups that were compiled since the last call: (line, why).
+  // Returns the groups that were compiled since the last call: (line, why).
   std::vector<std::pair<std::string, std::string>> take_compilations() {
     std::vector<Compilation> taken;
     {
@@ -62,7 +63,7 @@ class Notes {
     return result;
   }
 
-  // Why something was queued, of each time since the last call; nothing unless it was asked for.
+  // Returns the cause of each flush since the last call; empty unless it was requested.
   std::vector<std::string> take_causes() {
     const std::lock_guard<std::mutex> lock(lock_);
     return std::exchange(queued_, {});
@@ -74,7 +75,7 @@ class Notes {
 
   static uint64_t line_here(void *self) { return static_cast<Notes *>(self)->lines_->here(); }
 
-  // Where lines are not noted: of the warning that the limit was reached.
+  // If lines are not recorded: the line for the warning that the limit was reached.
   static uint64_t line_now(void *self) {
     Notes &notes = *static_cast<Notes *>(self);
     const py::gil_scoped_acquire gil;  // guards `lines_`
@@ -99,7 +100,7 @@ class Notes {
     if (!notes.file_.empty()) write_queued(notes, cause, text);
   }
 
-  // Appends to the file; told once when that fails.
+  // Appends to the file; a failure is reported once.
   static void write_queued(Notes &notes, const char *cause, const char *text) {
     std::FILE *const file = std::fopen(notes.file_.c_str(), "a");
     const bool written = file && std::fprintf(file, "## queued since: %s\n%s\n", cause, text) >= 0;
@@ -108,7 +109,7 @@ class Notes {
       hal_log(HAL_LOG_WARNING, "lazy work cannot be written to '%s'", notes.file_.c_str());
   }
 
-  static constexpr size_t kMostNotes = 10000;  // of a kind, that nobody has asked for
+  static constexpr size_t kMostNotes = 10000;  // of each kind, if they are not collected
 
   std::mutex lock_;
   std::vector<Compilation> compilations_;
@@ -119,7 +120,7 @@ class Notes {
   bool warned_ = false;
 };
 
-// A stream that is lazy from here on, until `end`.
+// A stream that is lazy from now on, until `end`.
 class Lazy {
  public:
   Lazy(int32_t device, bool lines, bool causes, bool fuse, uint32_t limit, uint32_t piece, const std::string &file,
@@ -139,7 +140,7 @@ class Lazy {
     if (!lazy_) return;
     const py::gil_scoped_release no_gil;
     const hal_status_t status = hal_lazy_end(lazy_);
-    if (status != HAL_OK) warn_status(status, "ending what was put off");
+    if (status != HAL_OK) warn_status(status, "ending deferred work");
   }
 
   Lazy(const Lazy &) = delete;
@@ -154,7 +155,7 @@ class Lazy {
 
   Notes &notes() { return notes_; }
 
-  // What a function makes of it, without the GIL; of one that another thread has ended, what it makes of nothing.
+  // Calls a function with the recording, without the GIL; with nullptr if another thread has ended the recording.
   template <class Function>
   auto use(const Function &function) const {
     const py::gil_scoped_release no_gil;
@@ -202,7 +203,7 @@ py::dict counts_of(const hal_lazy_info_t &info) {
 std::string text_of(hal_lazy_t *lazy, bool dot) {
   const uint32_t format = dot ? HAL_PROGRAM_DOT : HAL_PROGRAM_LINES;
   std::string text;
-  for (size_t size = 1; size > text.size();) {  // other threads may add to it meanwhile
+  for (size_t size = 1; size > text.size();) {  // other threads may append to it meanwhile
     text.resize(size);
     check(hal_lazy_text(lazy, format, text.data(), text.size(), &size));
   }
@@ -223,11 +224,11 @@ std::vector<std::pair<std::string, std::string>> take_compilations(Lazy &lazy) {
 }
 std::vector<std::string> take_causes(Lazy &lazy) { return lazy.notes().take_causes(); }
 
-// ---- the device type "lazy": what its devices put off ----
+// ---- the device type "lazy": its deferred work ----
 
 hal_lazy_t *kept(int32_t device) { return kept_lazy(static_cast<c10::DeviceIndex>(device)); }
 
-Notes *kept_notes = nullptr;  // lives as long as the process, as kernels of the type do
+Notes *kept_notes = nullptr;  // exists until the process ends, as kernels of the type do
 
 void enable_lazy(bool lines, bool causes, bool fuse, const std::string &file, bool dot) {
   enable_lazy_device();
@@ -280,7 +281,7 @@ py::dict metric(int32_t device, uint32_t number) {
   return result;
 }
 
-// How often each operator was put off.
+// Returns how often each operator was deferred.
 std::map<std::string, uint64_t> op_counts() {
   std::map<std::string, uint64_t> result;
   for (uint32_t op = 0; op < hal_op_count(); ++op) {

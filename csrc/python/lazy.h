@@ -1,4 +1,4 @@
-// lazy.h: lazy streams for Python: work that is put off, flushed and counted, and the Python lines that it came from.
+// lazy.h: lazy streams for Python: deferred work that is flushed and counted, and the Python lines that it came from.
 #pragma once
 
 #include <pybind11/pybind11.h>

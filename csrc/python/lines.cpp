@@ -19,7 +19,7 @@ namespace py = pybind11;
 namespace torch_backend {
 namespace {
 
-// The folders of torch and of our packages, whose lines tell a user nothing. Needs the GIL.
+// Returns the folders of torch and of this package, whose lines are not useful to users. Requires the GIL.
 std::vector<std::string> library_folders() {
   std::vector<std::string> folders;
   const auto modules = py::module_::import("sys").attr("modules").cast<py::dict>();
@@ -32,24 +32,25 @@ std::vector<std::string> library_folders() {
 
 }  // namespace
 
-// The forward lines of nodes of autograd, by the number that the node has: of the last ones, a step's worth.
+// The forward lines of autograd nodes, by the node's number: of the last ones, enough for one step.
 struct Forward {
   uint64_t sequence = UINT64_MAX, line = 0;
 };
 
-// What was found out of a place: its number, or 0, a library's.
+// The result for an instruction: its number, or 0 for code of a library.
 struct Seen {
   Place place{nullptr, 0};
   uint64_t line = 0;
 };
 
 struct Lines::State {
-  // Who has the GIL reads all of it. Writers of `texts` and `forward` hold `lock`, too, for readers without the GIL.
+  // A thread with the GIL may read all of it. Writers of `texts` and `forward` also hold `lock`, for readers without
+  // the GIL.
   mutable std::mutex lock;
   std::unordered_map<Place, uint64_t, PlaceHash> numbers;
   std::vector<std::string> texts{""};
-  std::unordered_map<PyCodeObject *, bool> library;  // keeps the code, of which places are
-  std::array<Seen, 1 << 10> seen;                    // of the last places: most calls come from one of few
+  std::unordered_map<PyCodeObject *, bool> library;  // references the code objects, to which instructions belong
+  std::array<Seen, 1 << 10> seen;                    // of the last instructions: most calls come from few of them
   std::array<Forward, 1 << 16> forward;
 
   const std::vector<std::string> folders = library_folders();
@@ -72,13 +73,13 @@ struct Lines::State {
     if (found != numbers.end()) return found->second;
     const auto file = py::reinterpret_borrow<py::str>(place.code->co_filename).cast<std::string>();
     std::string text = file + ":" + std::to_string(PyFrame_GetLineNumber(frame));
-    const std::lock_guard<std::mutex> guard(lock);  // held by nobody who waits for the GIL
+    const std::lock_guard<std::mutex> guard(lock);  // no thread waits for the GIL while it holds this lock
     texts.push_back(std::move(text));
     numbers.emplace(place, texts.size() - 1);
     return texts.size() - 1;
   }
 
-  // The number of the place where a frame is; 0 = a library's.
+  // Returns the number of the instruction of a frame; 0 = code of a library.
   uint64_t line_of(PyFrameObject *frame, PyCodeObject *code) {
     const Place place{code, PyFrame_GetLasti(frame)};
     Seen &slot =
@@ -89,7 +90,7 @@ struct Lines::State {
     return line;
   }
 
-  // The innermost one outside of libraries.
+  // Returns the innermost one outside of libraries.
   uint64_t from_frames(PyThreadState *thread) {
     PyFrameObject *frame = PyThreadState_GetFrame(thread);
     uint64_t line = 0;
@@ -104,8 +105,8 @@ struct Lines::State {
     return line;
   }
 
-  // Notes the line of the node of autograd whose operator runs, if there is one: it is numbered before its operator runs, and the first operator
-  // behind the node is its own.
+  // Records the line of the autograd node whose forward operator runs, if there is one. It is numbered before its
+  // operator runs, and the first operator after the node is its own.
   void note_forward(uint64_t line) {
     const uint64_t next = at::sequence_number::peek();
     Forward &of = forward[(next - 1) % forward.size()];
@@ -117,7 +118,7 @@ struct Lines::State {
 
 namespace {
 
-// Has the GIL while it lives. pybind11's does the same by way of what it keeps of threads.
+// Holds the GIL within a scope. pybind11's class does the same by its per-thread data.
 class Gil {
  public:
   explicit Gil(PyThreadState *thread) : taken_(py::detail::get_thread_state_unchecked() != thread) {

@@ -12,11 +12,12 @@ class Lines {
   Lines();
   ~Lines();
 
-  // The number of the line that calls torch now: in Python the innermost one outside of torch's own files; in the backward pass that of the
-  // forward operator; 0 = unknown. Takes the GIL where there is Python to be asked: not to be called with a lock that its holders wait for.
+  // Returns the number of the line that calls torch now: in Python the innermost one outside of torch's own files, in
+  // the backward pass that of the forward operator; 0 = unknown. Acquires the GIL if Python code is running, so the
+  // caller must not hold a lock that a thread with the GIL waits for.
   uint64_t here();
 
-  // "file.py:17", for a number that was given. Takes no GIL.
+  // Returns "file.py:17" for a number that was returned. Does not acquire the GIL.
   std::string text(uint64_t line) const;
 
  private:

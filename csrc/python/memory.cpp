@@ -37,7 +37,7 @@ uintptr_t begin_pool(MemoryPool &pool, int32_t device) {
 }
 void end_pool(MemoryPool &pool, uintptr_t stream) { pool.end(stream); }
 
-// Allocates for work of a stream, named by its id, and returns the address.
+// Allocates for work of a stream, identified by its id, and returns the address.
 uintptr_t allocate_raw(int32_t device, int64_t stream, size_t size) {
   check(hal_device_ensure(device));
   hal_stream_t *where = nullptr;
@@ -56,7 +56,8 @@ void release_raw(uintptr_t address) {
   hal_memory_release(block);
 }
 
-// (segment, its size, address, size, requested size, stream id, pool's id of torch, state, small or large) of each block of a device.
+// (segment, its size, address, size, requested size, stream id, torch's pool id, state, small or large) of each block
+// of a device.
 using Block = std::tuple<uintptr_t, size_t, uintptr_t, size_t, size_t, int64_t, c10::MempoolId_t, uint32_t, uint32_t>;
 
 std::vector<Block> memory_blocks(int32_t device) {

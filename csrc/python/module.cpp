@@ -1,5 +1,6 @@
-// module.cpp: torch_backend._C, what the Python package needs from C++ beyond torch's own bindings. Only the files of this folder include
-// Python.h. Importing the module loads libtorch_backend.so, whose static registrations make the device known to torch.
+// module.cpp: torch_backend._C, the C++ functions of the Python package in addition to torch's own bindings. Only the
+// files of this folder include Python.h. Importing the module loads libtorch_backend.so, whose static registrations add
+// the device to torch.
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/Exceptions.h>
@@ -38,7 +39,7 @@ namespace {
 // ---- state ----
 void initialize(int32_t device) { check(hal_device_ensure(device)); }
 
-// In a forked child torch then asks the device module to initialise again, which answers with PyTorch's sentence.
+// In a forked child, torch then calls the device module to initialize again, which raises PyTorch's error.
 void register_fork_handler() { torch::utils::register_fork_handler_for_device_init(kDevice); }
 
 py::dict device_properties(int32_t device) {
@@ -107,7 +108,7 @@ void seed(int32_t device, uint64_t value) {
 }
 
 // ---- operators ----
-// (name, calls by the plugin's own op, by a portable kernel, calls that found neither) of every operator that ran.
+// Returns (name, calls of the plugin's own op, of a portable kernel, calls without either) of every operator that ran.
 std::vector<std::tuple<std::string, uint64_t, uint64_t, uint64_t>> operator_counts() {
   std::vector<std::tuple<std::string, uint64_t, uint64_t, uint64_t>> result;
   for (uint32_t op = 0; op < hal_op_count(); ++op) {
@@ -120,7 +121,7 @@ std::vector<std::tuple<std::string, uint64_t, uint64_t, uint64_t>> operator_coun
   return result;
 }
 
-// Operators of the list that were answered by others, and how often.
+// Returns the operators of the list that were composed of others, and how often.
 std::vector<std::tuple<std::string, uint64_t>> composed_counts() {
   std::vector<std::tuple<std::string, uint64_t>> result;
   for (uint32_t op = 0; op < hal_op_count(); ++op)
@@ -139,7 +140,8 @@ std::vector<std::string> operator_names() {
   return names;
 }
 
-// (name, dtypes of the plugin's own op, of the portable kernels) of every operator on a device: masks of torch's numbers.
+// Returns (name, dtypes of the plugin's own op, of the portable kernels) of every operator on a device: masks of
+// torch's numbers.
 std::vector<std::tuple<std::string, uint64_t, uint64_t>> operator_dtypes(int32_t device) {
   std::vector<std::tuple<std::string, uint64_t, uint64_t>> result;
   check(hal_device_ensure(device));
@@ -150,7 +152,7 @@ std::vector<std::tuple<std::string, uint64_t, uint64_t>> operator_dtypes(int32_t
 
 void set_operator_enabled(uint32_t op, bool enabled) { check(hal_op_set_enabled(op, enabled)); }
 
-// What became of a device's portable kernels in this process.
+// Returns the statistics of a device's portable kernels in this process.
 py::dict kernel_stats(int32_t device) {
   hal_kernel_stats_t stats{};
   stats.struct_size = sizeof(stats);

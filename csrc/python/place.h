@@ -1,4 +1,4 @@
-// place.h: an instruction of a Python function, as a key of tables. The tables keep the code alive.
+// place.h: an instruction of a Python function, as a key of tables. The tables reference the code object.
 #pragma once
 
 #include <Python.h>

@@ -18,7 +18,7 @@ namespace py = pybind11;
 namespace torch_backend {
 namespace {
 
-// (number, name, unit) of each.
+// Returns (number, name, unit) of each sensor.
 std::vector<std::tuple<uint32_t, std::string, std::string>> sensors() {
   std::vector<std::tuple<uint32_t, std::string, std::string>> result;
   for (uint32_t sensor = 1; hal_sensor_name(sensor) != nullptr; ++sensor)
@@ -40,7 +40,7 @@ void keep_process(void *user_data, const hal_device_process_t *process) {
       process->pid, known ? std::optional<uint64_t>(process->memory_used) : std::nullopt);
 }
 
-// (process, bytes or None) of each.
+// Returns (process, bytes or None) of each process.
 Processes device_processes(int32_t device) {
   Processes result;
   check(hal_device_processes(device, keep_process, &result));

@@ -1,4 +1,4 @@
-// sensor.h: what devices measure of themselves, for Python.
+// sensor.h: the sensors of devices, for Python.
 #pragma once
 
 #include <pybind11/pybind11.h>

@@ -18,8 +18,8 @@ namespace py = pybind11;
 namespace torch_backend {
 namespace {
 
-// Queues a pause on a device's current stream: later work of the stream waits for its end. The number is the callback's data: a
-// graph calls it at each replay.
+// Queues a delay on a device's current stream; later work of the stream waits for its end. The number is the callback's
+// data, so that a graph repeats the call at each replay.
 void sleep_on_stream(int32_t device, int64_t nanoseconds) {
   check(hal_device_ensure(device));
   const auto pause = [](void *data) {
@@ -29,10 +29,10 @@ void sleep_on_stream(int32_t device, int64_t nanoseconds) {
                                   reinterpret_cast<void *>(static_cast<intptr_t>(nanoseconds))));
 }
 
-// Returns the id of the device's stream with a vendor's handle; none for a handle of no stream of this process.
+// Returns the id of the device's stream with a vendor's handle; nullopt if no stream of this process has the handle.
 std::optional<int64_t> stream_of_native(int32_t device, uintptr_t handle) {
   check(hal_device_ensure(device));
-  if (handle == 0) return 0;  // the vendors' word for the default stream
+  if (handle == 0) return 0;  // the vendors' value for the default stream
   for (int64_t id = 0; id <= HAL_MAX_STREAM_ID; ++id) {
     hal_stream_t *stream = nullptr;
     void *native = nullptr;

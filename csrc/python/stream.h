@@ -1,4 +1,4 @@
-// stream.h: streams for Python, beyond torch.Stream.
+// stream.h: functions of streams for Python that torch.Stream lacks.
 #pragma once
 
 #include <pybind11/pybind11.h>

@@ -1,5 +1,5 @@
-/* compile.c: CUDA C by NVRTC, a library that is opened at run time: HAL_CUDA_NVRTC, else by the loader's ways, that of the driver's own version
- * first, else in the toolkit's folder. */
+/* compile.c: CUDA C by NVRTC, a library that is opened at run time: HAL_CUDA_NVRTC, else by the loader's search, first
+ * that of the driver's own version, else in the toolkit's folder. */
 #define _GNU_SOURCE /* RTLD_GLOBAL */
 #include <dirent.h>
 #include <dlfcn.h>
@@ -14,7 +14,7 @@
 
 enum { LOG_BYTES = 3000, LOG_MOST = 1 << 24, MOST_OPTIONS = 64, MOST_ARCHITECTURES = 64 };
 
-/* ---- the library -------------------------------------------------------------------------------------------------------------- */
+/* ---- the library ------------------------------------------------------------------------------------------------ */
 
 #define DECLARE(name, parameters) nvrtcResult(*name) parameters;
 typedef struct compiler_s {
@@ -29,11 +29,12 @@ static hal_library_t library = {
     .plugin = "cuda",
     .advice =
         "install NVIDIA's run-time compiler for CUDA C (a toolkit's libnvrtc, or the Python package "
-        "nvidia-cuda-nvrtc), and name its file in HAL_CUDA_NVRTC where it is not found",
+        "nvidia-cuda-nvrtc), and set HAL_CUDA_NVRTC to its file if it is not found",
     CUDA_LIBRARY_CALLS(symbols, rtc)};
 static char in_toolkit[PATH_MAX];
 
-/* NVRTC looks for its builtins by name alone: next to a library that was opened by its path they have to be opened before. */
+/* NVRTC loads its builtins by name only, so those next to a library that was opened by its path must be opened before.
+ * */
 static void open_builtins(const char *path) {
   char folder[PATH_MAX], file[2 * PATH_MAX];
   const char *const slash = strrchr(path, '/');
@@ -43,7 +44,7 @@ static void open_builtins(const char *path) {
   for (const struct dirent *entry; list && (entry = readdir(list));) {
     if (strncmp(entry->d_name, "libnvrtc-builtins.so", 20) != 0) continue;
     snprintf(file, sizeof file, "%s/%s", folder, entry->d_name);
-    dlopen(file, RTLD_NOW | RTLD_GLOBAL); /* never closed, as the library itself */
+    dlopen(file, RTLD_NOW | RTLD_GLOBAL); /* never closed, like the library itself */
   }
   if (list) closedir(list);
 }
@@ -57,7 +58,7 @@ static void choose_names(void) {
     return;
   }
   const int driver =
-      cuda_loader_cuda_version() / 1000; /* an older compiler's code runs anywhere, a newer one's may not */
+      cuda_loader_cuda_version() / 1000; /* an older compiler's code runs on every driver, a newer one's may not */
   if (driver >= 13) library.names[count++] = "libnvrtc.so.13";
   library.names[count++] = "libnvrtc.so.12";
   library.names[count++] = driver >= 13 ? "libnvrtc.so.11.2" : "libnvrtc.so.13";
@@ -85,15 +86,16 @@ hal_status_t cuda_compiler_open(void) {
   return status;
 }
 
-/* ---- compiling ---------------------------------------------------------------------------------------------------------------- */
+/* ---- compiling -------------------------------------------------------------------------------------------------- */
 
-/* What a device's code is made for: itself where the compiler knows it, else the latest before it, as PTX for the driver to compile. */
+/* Chooses the target of compiled code: the device if the compiler supports it, else the latest earlier architecture, as
+ * PTX that the driver compiles. */
 static hal_status_t choose_architecture(const cuda_device_t *device, char option[64], int *out_ptx) {
   int count = 0, list[MOST_ARCHITECTURES], best = 0;
   if (rtc.nvrtcGetNumSupportedArchs(&count) || count <= 0 || count > MOST_ARCHITECTURES ||
       rtc.nvrtcGetSupportedArchs(list))
     return cuda_error(HAL_INTERNAL, 0,
-                      "cuda: the compiler does not tell which devices it knows; install another NVRTC");
+                      "cuda: the compiler does not report the devices that it supports; install another NVRTC");
   for (int i = 0; i < count; i++)
     if (list[i] <= device->capability && list[i] > best) best = list[i];
   if (!best) {
@@ -102,7 +104,7 @@ static hal_status_t choose_architecture(const cuda_device_t *device, char option
     return cuda_error(
         HAL_UNAVAILABLE, 0,
         "cuda: NVRTC %d.%d compiles for compute capability %d.%d and later, '%s' has %d.%d; install an older one, "
-        "and name it in HAL_CUDA_NVRTC",
+        "and set HAL_CUDA_NVRTC to its file",
         major, minor, list[0] / 10, list[0] % 10, device->name, device->capability / 10, device->capability % 10);
   }
   *out_ptx = best != device->capability;
@@ -110,7 +112,7 @@ static hal_status_t choose_architecture(const cuda_device_t *device, char option
   return HAL_OK;
 }
 
-/* The caller's options, parted at spaces in their own memory. Returns their number, -1 when there are too many. */
+/* Splits the caller's options at spaces, in place. Returns their number, -1 if there are too many. */
 static int part_options(char *options, const char **words, int count) {
   char *rest = NULL;
   for (char *word = strtok_r(options, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
@@ -120,7 +122,7 @@ static int part_options(char *options, const char **words, int count) {
   return count;
 }
 
-/* Warnings stand before errors, and may have the word in a name. */
+/* Warnings precede errors, and may contain the word in a name. */
 const char *cuda_log_error(const char *log) {
   const char *first = strstr(log, "error:");
   if (!first) first = strstr(log, "error");
@@ -133,7 +135,7 @@ static hal_status_t say_log(const cuda_device_t *device, nvrtcProgram program, n
   char *const log = !rtc.nvrtcGetProgramLogSize(program, &bytes) && bytes && bytes <= LOG_MOST
                         ? hal_host->mem_alloc(bytes + 1, 1)
                         : NULL;
-  if (log) memset(log, 0, bytes + 1); /* not all of it may be written */
+  if (log) memset(log, 0, bytes + 1); /* it may be written only partly */
   if (log && rtc.nvrtcGetProgramLog(program, log)) log[0] = '\0';
   const hal_status_t status =
       cuda_error(HAL_INVALID_ARGUMENT, (int64_t)code,
@@ -148,7 +150,7 @@ static hal_status_t take_image(nvrtcProgram program, int ptx, char **out_image, 
   nvrtcResult code = ptx ? rtc.nvrtcGetPTXSize(program, &size) : rtc.nvrtcGetCUBINSize(program, &size);
   if (!code && !size) code = NVRTC_ERROR_INTERNAL_ERROR;
   if (code)
-    return cuda_error(HAL_INTERNAL, (int64_t)code, "cuda: the compiler gives no code (NVRTC error %d)", (int)code);
+    return cuda_error(HAL_INTERNAL, (int64_t)code, "cuda: the compiler returned no code (NVRTC error %d)", (int)code);
   char *const image = hal_host->mem_alloc(size + 1, 16);
   if (!image)
     return cuda_error(HAL_RESOURCE_EXHAUSTED, 0, "cuda: no host memory for a module of %zu bytes; free some memory",
@@ -157,7 +159,7 @@ static hal_status_t take_image(nvrtcProgram program, int ptx, char **out_image, 
   code = ptx ? rtc.nvrtcGetPTX(program, image) : rtc.nvrtcGetCUBIN(program, image);
   if (code) {
     hal_host->mem_free(image);
-    return cuda_error(HAL_INTERNAL, (int64_t)code, "cuda: the compiler gives no code (NVRTC error %d)", (int)code);
+    return cuda_error(HAL_INTERNAL, (int64_t)code, "cuda: the compiler returned no code (NVRTC error %d)", (int)code);
   }
   *out_image = image;
   *out_size = size;
@@ -180,7 +182,7 @@ static hal_status_t compile_text(const cuda_device_t *device, const char *source
                       MOST_OPTIONS - 1);
   nvrtcResult code = rtc.nvrtcCreateProgram(&program, source, "kernel.cu", 0, NULL, NULL);
   if (code || !program)
-    return cuda_error(HAL_RESOURCE_EXHAUSTED, (int64_t)code, "cuda: the compiler cannot begin (NVRTC error %d)",
+    return cuda_error(HAL_RESOURCE_EXHAUSTED, (int64_t)code, "cuda: the compiler cannot start (NVRTC error %d)",
                       (int)code);
   code = rtc.nvrtcCompileProgram(program, count, words);
   status = code ? say_log(device, program, code) : take_image(program, ptx, out_image, out_size);
@@ -188,7 +190,7 @@ static hal_status_t compile_text(const cuda_device_t *device, const char *source
   return status;
 }
 
-/* Gives the bytes with a NUL behind them; NULL = no memory. */
+/* Returns a copy of the bytes that ends with a NUL; NULL = no memory. */
 static char *copy_text(const char *text, size_t size) {
   char *const copy = hal_host->mem_alloc(size + 1, 1);
   if (!copy) return NULL;

@@ -1,4 +1,5 @@
-/* compiler_api.h: what is called of NVRTC, NVIDIA's run-time compiler; as driver_api.h, compared with the real nvrtc.h by the same test. */
+/* compiler_api.h: the functions of NVRTC, NVIDIA's run-time compiler, that the plugin uses; compared with the real
+ * nvrtc.h by the same test as driver_api.h. */
 #ifndef COMPILER_API_H_
 #define COMPILER_API_H_
 
@@ -21,7 +22,7 @@ typedef enum { NVRTC_RESULTS(NVRTC_ENUMERATOR) } nvrtcResult;
 typedef struct _nvrtcProgram *nvrtcProgram;
 #endif
 
-/* X(name, parameters): of NVRTC 11.2 and later. */
+/* X(name, parameters): functions of NVRTC 11.2 and later. */
 #define NVRTC_CALLS(X)                                                                                   \
   X(nvrtcVersion, (int *major, int *minor))                                                              \
   X(nvrtcGetNumSupportedArchs, (int *count))                                                             \

@@ -5,18 +5,18 @@
 
 #include "cuda_plugin.h"
 
-/* ---- copies ---------------------------------------------------------------------------------------------------------------- */
+/* ---- copies ----------------------------------------------------------------------------------------------------- */
 
 static hal_status_t check_side(int32_t device) { return device == HAL_HOST ? HAL_OK : cuda_check_alive(device); }
 
-/* Between two ranges of the host's own memory, in the order of the stream. */
+/* Copies between two ranges of host memory, in the order of the stream. */
 static hal_status_t copy_on_host(hal_plugin_stream_t *stream, void *dst, const void *src, size_t size) {
   const hal_status_t status = hal_plugin_stream_synchronize(stream);
   if (!status) memcpy(dst, src, size);
   return status;
 }
 
-/* The context of a device whose memory is copied, which others may have made. */
+/* Retains the context of a device whose memory is copied, which other code may have created. */
 static hal_status_t begin_device(int32_t device) {
   cuda_scope_t scope;
   const hal_status_t status = cuda_enter(device, &scope);
@@ -57,7 +57,7 @@ hal_status_t hal_plugin_memory_copy(hal_plugin_stream_t *stream, void *dst, int3
   return cuda_submit_end(&submit, queue_copy(&submit, dst, dst_device, src, src_device, size));
 }
 
-/* ---- rectangles ------------------------------------------------------------------------------------------------------------ */
+/* ---- rectangles ------------------------------------------------------------------------------------------------- */
 
 static CUresult queue_rectangle(const cuda_submit_t *submit, const hal_copy_2d_t *copy) {
   const CUDA_MEMCPY2D desc = {.srcMemoryType = copy->src_device == HAL_HOST ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE,
@@ -73,7 +73,8 @@ static CUresult queue_rectangle(const cuda_submit_t *submit, const hal_copy_2d_t
   return drv.cuMemcpy2DAsync(&desc, submit->handle);
 }
 
-/* The driver has a largest pitch, and no such copy between two devices or within the host: those are copies of rows. */
+/* The driver limits the pitch, and has no such copy between two devices or within the host; these are copied by rows.
+ * */
 hal_status_t hal_plugin_memory_copy_2d(hal_plugin_stream_t *stream, const hal_copy_2d_t *copy) {
   if (!copy->width || !copy->height) return HAL_OK;
   hal_status_t status = hal_copy_2d_check("cuda", copy);
@@ -96,9 +97,9 @@ hal_status_t hal_plugin_memory_copy_2d(hal_plugin_stream_t *stream, const hal_co
   return cuda_submit_end(&submit, queue_rectangle(&submit, copy));
 }
 
-/* ---- fills ----------------------------------------------------------------------------------------------------------------- */
+/* ---- fills ------------------------------------------------------------------------------------------------------ */
 
-/* A pattern that the driver has a call for, at an address that it takes. */
+/* Fills with a pattern and an address for which the driver has a function. */
 static hal_status_t fill(hal_plugin_stream_t *stream, int32_t device, void *dst, const void *pattern,
                          size_t pattern_size, size_t size) {
   cuda_submit_t submit;

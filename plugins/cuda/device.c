@@ -1,4 +1,4 @@
-/* device.c: what a device is: read once from the driver, told to the host. */
+/* device.c: the properties of a device, read once from the driver and reported to the host. */
 #include <hal/plugin_setting.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 #include "module.h"
 
-/* Everything that is launched or allocated later divides by these numbers or trusts them. */
+/* Checks numbers that later launches and allocations divide by or depend on. */
 static hal_status_t check_limits(const cuda_device_t *device) {
   const char *what = NULL;
   long long value = 0;
@@ -21,7 +21,7 @@ static hal_status_t check_limits(const cuda_device_t *device) {
   if (!what) return HAL_OK;
   return cuda_error(
       HAL_UNAVAILABLE, 0,
-      "cuda: the driver of '%s' reports %lld %s, which cannot be; install another driver, or choose another "
+      "cuda: the driver of '%s' reports %lld %s, which is invalid; install another driver, or choose another "
       "device with CUDA_VISIBLE_DEVICES",
       device->name, value, what);
 }
@@ -59,15 +59,15 @@ static CUresult read_numbers(cuda_device_t *device) {
   return code;
 }
 
-/* Whether the user wants memory of the driver's pools, and there are some. */
+/* Returns whether the user requested memory of the driver's pools, and there are pools. */
 static int is_pooled(const cuda_device_t *device) {
   char message[256];
   const char *const setting = hal_setting("HAL_CUDA_POOLED");
   if (!setting || !*setting || strcmp(setting, "0") == 0) return 0;
   if (device->has_pools) return 1;
   snprintf(message, sizeof message,
-           "cuda: HAL_CUDA_POOLED=%.16s: '%s' has no pools of memory; the host's allocator serves it as without",
-           setting, device->name);
+           "cuda: HAL_CUDA_POOLED=%.16s: '%s' has no memory pools; the host's allocator is used", setting,
+           device->name);
   hal_host->log(HAL_LOG_WARNING, message);
   return 0;
 }
@@ -78,7 +78,7 @@ hal_status_t cuda_device_read(cuda_device_t *device, int32_t ordinal) {
   snprintf(device->name, sizeof device->name, "device %d", (int)ordinal);
   if (!code) code = drv.cuDeviceGetName(device->name, sizeof device->name, device->handle);
   device->name[sizeof device->name - 1] = '\0';
-  for (char *at = device->name; *at; at++) /* it goes into messages and names of files */
+  for (char *at = device->name; *at; at++) /* it is part of messages and file names */
     if ((unsigned char)*at < ' ' || *at == 0x7f) *at = '?';
   if (!code) code = drv.cuDeviceGetUuid(&uuid, device->handle);
   memcpy(device->uuid, uuid.bytes, sizeof device->uuid);
@@ -87,7 +87,7 @@ hal_status_t cuda_device_read(cuda_device_t *device, int32_t ordinal) {
   if (!code)
     code = drv.cuDeviceGetAttribute(&device->shares_files,
                                     CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, device->handle);
-  if (code) return cuda_driver_error(code, "cuda: the device '%s' does not tell its limits", device->name);
+  if (code) return cuda_driver_error(code, "cuda: the device '%s' does not report its limits", device->name);
   device->granularity = cuda_virtual_granularity(device);
   if (drv.cuDeviceGetAttribute(&device->has_pools, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, device->handle))
     device->has_pools = 0;
@@ -134,7 +134,7 @@ hal_status_t hal_plugin_device_peer_query(int32_t device, int32_t peer, int32_t 
   int can = device == peer;
   const CUresult code =
       can ? CUDA_SUCCESS : drv.cuDeviceCanAccessPeer(&can, cuda.devices[device].handle, cuda.devices[peer].handle);
-  if (code) return cuda_driver_error(code, "cuda: device %d does not tell about its peer %d", (int)device, (int)peer);
+  if (code) return cuda_driver_error(code, "cuda: cannot query device %d about its peer %d", (int)device, (int)peer);
   *out_accessible = can != 0;
   return HAL_OK;
 }
@@ -147,7 +147,7 @@ hal_status_t hal_plugin_device_peer_enable(int32_t device, int32_t peer) {
   if (!can)
     return cuda_error(HAL_UNIMPLEMENTED, 0, "cuda: device %d cannot access the memory of device %d", (int)device,
                       (int)peer);
-  status = cuda_enter(peer, &of_peer); /* which makes its context */
+  status = cuda_enter(peer, &of_peer); /* creates its context */
   if (status) return status;
   cuda_leave(&of_peer);
   status = cuda_enter(device, &scope);

@@ -1,13 +1,14 @@
-/* driver_api.h: what is called of the CUDA driver (libcuda.so.1), declared here because its header belongs to the vendor's toolkit and is on
- * few machines. The names and the lists are the vendor's; test/doubles/cuda_stand_in/check_headers.py compares them with the real cuda.h:
- * where that was included before, it gives the types, and only the lists are ours. */
+/* driver_api.h: the declarations of the CUDA driver (libcuda.so.1) that the plugin uses. They are repeated here,
+ * because the header is part of the vendor's toolkit, which few machines have. The names and the lists are the
+ * vendor's. test/doubles/cuda_stand_in/check_headers.py compares them with the real cuda.h: if that is included before,
+ * it provides the types, and only the lists are defined here. */
 #ifndef DRIVER_API_H_
 #define DRIVER_API_H_
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* ---- numbers ---------------------------------------------------------------------------------------------------------------- */
+/* ---- numbers ---------------------------------------------------------------------------------------------------- */
 
 /* X(name, number): errors of the driver. */
 #define CUDA_RESULTS(X)                             \
@@ -136,7 +137,7 @@
   X(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, 5) \
   X(CU_MEMPOOL_ATTR_USED_MEM_CURRENT, 7)
 
-/* Of types with one enumerator that is used. */
+/* Types with one enumerator that is used. */
 #define CUDA_KINDS(X)                    \
   X(CU_MEM_ALLOCATION_TYPE_PINNED, 1)    \
   X(CU_MEM_LOCATION_TYPE_DEVICE, 1)      \
@@ -182,7 +183,7 @@
 #define CUDA_ALL_NUMBERS(X) \
   CUDA_RESULTS(X) CUDA_ATTRIBUTES(X) CUDA_JIT_OPTIONS(X) CUDA_FLAGS(X) CUDA_CAPTURES(X) CUDA_MEMORIES(X)
 
-/* ---- types, unless the vendor's header gave them ------------------------------------------------------------------------------- */
+/* ---- types, unless the vendor's header defined them ------------------------------------------------------------- */
 #ifndef CUDA_VERSION
 #define CUDA_ENUMERATOR(name, number) name = number,
 typedef enum cudaError_enum { CUDA_RESULTS(CUDA_ENUMERATOR) } CUresult;
@@ -298,7 +299,7 @@ typedef struct CUlaunchConfig_st {
 } CUlaunchConfig;
 #endif
 
-/* X(expression, number): how the structs lie in memory. */
+/* X(expression, number): the memory layout of the structs. */
 #define CUDA_LAYOUTS(X)                                          \
   X(sizeof(CUresult), 4)                                         \
   X(sizeof(CUuuid), 16)                                          \
@@ -331,10 +332,10 @@ typedef struct CUlaunchConfig_st {
   X(offsetof(CUlaunchConfig, numAttrs), 48)                      \
   X(sizeof(CUlaunchConfig), 56)
 
-/* ---- functions -------------------------------------------------------------------------------------------------------------- */
+/* ---- functions -------------------------------------------------------------------------------------------------- */
 
-/* X(name, version, parameters): cuGetProcAddress is asked for that version, in which the function has these parameters: 3020 is CUDA 3.2.
- * Those that every driver since 11.3 has. */
+/* X(name, version, parameters): cuGetProcAddress is called with that version, in which the function has these
+ * parameters: 3020 is CUDA 3.2. Functions that every driver since 11.3 has. */
 #define CUDA_CALLS(X)                                                                                                  \
   X(cuInit, 2000, (unsigned int flags))                                                                                \
   X(cuDriverGetVersion, 2020, (int *version))                                                                          \
@@ -440,14 +441,14 @@ typedef struct CUlaunchConfig_st {
   X(cuIpcOpenEventHandle, 4010, (CUevent * event, CUipcEventHandle handle))                                            \
   X(cuGetErrorName, 6000, (CUresult error, const char **text))
 
-/* Those of later drivers, and those of hints: NULL where the driver does not have them. */
+/* Functions of later drivers, and functions of hints: NULL if the driver lacks them. */
 #define CUDA_LATER_CALLS(X)                                                                                       \
   X(cuMemPrefetchAsync, 8000, (CUdeviceptr address, size_t bytes, CUdevice to, CUstream stream))                  \
   X(cuMemAdvise, 8000, (CUdeviceptr address, size_t bytes, CUmem_advise advice, CUdevice device))                 \
   X(cuLaunchKernelEx, 11060, (const CUlaunchConfig *config, CUfunction function, void **arguments, void **extra)) \
   X(cuFuncGetParamInfo, 12040, (CUfunction function, size_t index, size_t * offset, size_t * bytes))
 
-/* By which all others are found; in dlsym under the names of their versions. */
+/* The functions that find all others; in dlsym under the names of their versions. */
 typedef CUresult (*cuda_find_old_fn)(const char *symbol, void **function, int version, cuuint64_t flags); /* 11.3 */
 typedef CUresult (*cuda_find_fn)(const char *symbol, void **function, int version, cuuint64_t flags,
                                  CUdriverProcAddressQueryResult *found); /* 12.0, "cuGetProcAddress_v2" */

@@ -1,4 +1,4 @@
-/* error.c: the driver's errors, in words and as the host's status. */
+/* error.c: the names of the driver's errors, and their conversion to the host's status. */
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -60,7 +60,7 @@ hal_status_t cuda_error_status(CUresult code) {
     case CUDA_ERROR_NOT_INITIALIZED:
     case CUDA_ERROR_STUB_LIBRARY:
     case CUDA_ERROR_NO_DEVICE:
-    case CUDA_ERROR_DEVICE_UNAVAILABLE: /* another process uses it exclusively, for now */
+    case CUDA_ERROR_DEVICE_UNAVAILABLE: /* another process uses it exclusively at the moment */
     case CUDA_ERROR_INVALID_DEVICE:
     case CUDA_ERROR_JIT_COMPILER_NOT_FOUND:
     case CUDA_ERROR_OPERATING_SYSTEM:
@@ -89,7 +89,7 @@ hal_status_t cuda_driver_error(CUresult code, const char *format, ...) {
   va_start(arguments, format);
   vsnprintf(message, sizeof message, format, arguments);
   va_end(arguments);
-  return cuda_error(cuda_error_status(code), (int64_t)code, "%s: the driver said %s (%d)%s", message,
+  return cuda_error(cuda_error_status(code), (int64_t)code, "%s: the driver returned %s (%d)%s", message,
                     cuda_error_name(code), (int)code,
-                    cuda_error_is_fatal(code) ? "; the device stays lost, start the process again" : "");
+                    cuda_error_is_fatal(code) ? "; the device remains lost, restart the process" : "");
 }

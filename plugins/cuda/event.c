@@ -21,12 +21,12 @@ static unsigned driver_flags(uint32_t flags) {
 static hal_status_t check_flags(uint32_t flags) {
   if (flags & ~(uint32_t)(HAL_EVENT_TIMING | HAL_EVENT_BLOCKING | HAL_EVENT_INTERPROCESS))
     return cuda_error(HAL_UNIMPLEMENTED, 0,
-                      "cuda: events with flags 0x%x are not offered (only timing, blocking and interprocess)",
+                      "cuda: events with flags 0x%x are unsupported (only timing, blocking and interprocess)",
                       (unsigned)flags);
   return HAL_OK;
 }
 
-/* Keeps what the driver gave, or gives it back where there is no memory for that. The context is current. */
+/* Stores the driver's event, or destroys it if there is no host memory. The context is current. */
 static hal_status_t keep(CUevent handle, int32_t device, uint32_t flags, hal_plugin_event_t **out_event) {
   hal_plugin_event_t *const event = hal_host->mem_alloc(sizeof *event, alignof(hal_plugin_event_t));
   if (!event) {
@@ -51,7 +51,7 @@ hal_status_t hal_plugin_event_create(int32_t device, uint32_t flags, hal_plugin_
   if (!code) status = keep(handle, device, flags, out_event);
   cuda_leave(&scope);
   cuda_device_noticed(device, code);
-  return code ? cuda_driver_error(code, "cuda: an event of device %d cannot be made", (int)device) : status;
+  return code ? cuda_driver_error(code, "cuda: cannot create an event of device %d", (int)device) : status;
 }
 
 hal_status_t hal_plugin_event_destroy(hal_plugin_event_t *event) {
@@ -59,7 +59,7 @@ hal_status_t hal_plugin_event_destroy(hal_plugin_event_t *event) {
   if (!event) return HAL_OK;
   const hal_status_t status = cuda_enter(event->device, &scope);
   if (status) return status;
-  drv.cuEventDestroy(event->handle); /* which fails only where the context has ended, and the event with it */
+  drv.cuEventDestroy(event->handle); /* fails only if the context has ended, and the event with it */
   cuda_leave(&scope);
   hal_host->mem_free(event);
   return HAL_OK;
@@ -78,7 +78,7 @@ hal_status_t hal_plugin_event_record(hal_plugin_event_t *event, hal_plugin_strea
   return cuda_submit_end(&submit, code);
 }
 
-/* Failed work is done, too: its stream tells. */
+/* Failed work is done, too; its stream reports the failure. */
 hal_status_t hal_plugin_event_query(hal_plugin_event_t *event) {
   cuda_scope_t scope;
   const hal_status_t status = cuda_enter(event->device, &scope);
@@ -106,7 +106,7 @@ hal_status_t hal_plugin_event_elapsed(hal_plugin_event_t *start, hal_plugin_even
   if (status) return status;
   if (!(start->flags & end->flags & HAL_EVENT_TIMING))
     return cuda_error(HAL_FAILED_PRECONDITION, 0,
-                      "cuda: elapsed time of events made without HAL_EVENT_TIMING; create both with timing enabled");
+                      "cuda: elapsed time of events created without HAL_EVENT_TIMING; create both with timing enabled");
   if (start->device != end->device)
     return cuda_error(HAL_INVALID_ARGUMENT, 0,
                       "cuda: elapsed time between events of device %d and device %d; use events of one device",
@@ -132,15 +132,16 @@ hal_status_t hal_plugin_stream_wait_event(hal_plugin_stream_t *stream, hal_plugi
   return status ? status : cuda_submit_end(&submit, drv.cuStreamWaitEvent(submit.handle, event->handle, 0));
 }
 
-/* ---- other processes ----------------------------------------------------------------------------------------------------------- */
+/* ---- other processes -------------------------------------------------------------------------------------------- */
 
 hal_status_t hal_plugin_event_ipc_export(hal_plugin_event_t *event, uint32_t flags, void *out_handle, size_t room,
                                          size_t *out_size) {
   cuda_scope_t scope;
   CUipcEventHandle handle;
   if (!(event->flags & HAL_EVENT_INTERPROCESS))
-    return cuda_error(HAL_INVALID_ARGUMENT, 0,
-                      "cuda: an event that was made without HAL_EVENT_INTERPROCESS cannot be given to other processes");
+    return cuda_error(
+        HAL_INVALID_ARGUMENT, 0,
+        "cuda: an event that was created without HAL_EVENT_INTERPROCESS cannot be shared with other processes");
   hal_status_t status = hal_flags_check("cuda: event_ipc_export", flags, 0);
   if (!status) status = cuda_enter(event->device, &scope);
   if (status) return status;
@@ -148,7 +149,7 @@ hal_status_t hal_plugin_event_ipc_export(hal_plugin_event_t *event, uint32_t fla
   cuda_leave(&scope);
   cuda_device_noticed(event->device, code);
   if (code)
-    return cuda_driver_error(code, "cuda: an event of device %d cannot be given to other processes",
+    return cuda_driver_error(code, "cuda: an event of device %d cannot be shared with other processes",
                              (int)event->device);
   hal_handle_write(&handle, sizeof handle, out_handle, room, out_size);
   return HAL_OK;
@@ -172,7 +173,7 @@ hal_status_t hal_plugin_event_ipc_open(int32_t device, const void *handle, size_
   if (!code) return status;
   return cuda_driver_error(
       code,
-      "cuda: an event of another process cannot be opened on device %d; is that process alive, and "
-      "another one than this",
+      "cuda: an event of another process cannot be opened on device %d; check that the process is alive and "
+      "is not this process",
       (int)device);
 }

@@ -22,16 +22,18 @@ _Static_assert((int)HAL_CAPTURE_GLOBAL == CU_STREAM_CAPTURE_MODE_GLOBAL &&
                "the driver's numbers are the host's");
 
 static hal_status_t no_stream(const char *op) {
-  return cuda_error(HAL_INVALID_ARGUMENT, 0, "cuda: %s of the NULL stream, whose work runs at once; make a stream", op);
+  return cuda_error(HAL_INVALID_ARGUMENT, 0,
+                    "cuda: %s of the NULL stream, whose work runs immediately; create a stream", op);
 }
 
-/* `pool` is the host's matter: memory comes from its allocator. */
+/* The host handles `pool`, because memory comes from its allocator. */
 hal_status_t hal_plugin_capture_begin(hal_plugin_stream_t *stream, uint32_t mode, uint64_t pool) {
   cuda_scope_t scope;
   (void)pool;
   if (!stream) return no_stream("capture_begin");
   if (mode > HAL_CAPTURE_RELAXED)
-    return cuda_error(HAL_INVALID_ARGUMENT, 0, "cuda: capture_begin with mode %u; there are 0 to 2", (unsigned)mode);
+    return cuda_error(HAL_INVALID_ARGUMENT, 0, "cuda: capture_begin with invalid mode %u; expected 0 to 2",
+                      (unsigned)mode);
   hal_status_t status = cuda_check_alive(stream->device);
   if (!status) status = cuda_enter(stream->device, &scope);
   if (status) return status;
@@ -45,7 +47,7 @@ hal_status_t hal_plugin_capture_begin(hal_plugin_stream_t *stream, uint32_t mode
   return code ? cuda_driver_error(code, "cuda: a capture cannot begin") : HAL_OK;
 }
 
-static int is_spoiled(CUresult code) {
+static int is_invalidated(CUresult code) {
   return code == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED || code == CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
 }
 
@@ -57,12 +59,12 @@ static hal_status_t end_capture(hal_plugin_stream_t *stream, hal_plugin_graph_t 
   cuda_leave(&scope);
   if (!code && !graph->handle) code = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   cuda_device_noticed(stream->device, code);
-  if (is_spoiled(code))
-    return cuda_error(
-        HAL_ABORTED, (int64_t)code,
-        "cuda: a capture became invalid (%s): something that no graph can hold was called while it lasted, or "
-        "a stream that joined it was not waited for",
-        cuda_error_name(code));
+  if (is_invalidated(code))
+    return cuda_error(HAL_ABORTED, (int64_t)code,
+                      "cuda: a capture became invalid (%s): an operation that cannot be part of a graph was called "
+                      "during the capture, or "
+                      "a stream that joined it was not waited for",
+                      cuda_error_name(code));
   return code ? cuda_driver_error(code, "cuda: a capture cannot end") : HAL_OK;
 }
 
@@ -89,7 +91,7 @@ hal_status_t hal_plugin_capture_status(hal_plugin_stream_t *stream, uint32_t *ou
     const CUresult code = drv.cuStreamGetCaptureInfo(stream->handle, &capture, &id);
     cuda_leave(&scope);
     cuda_device_noticed(stream->device, code);
-    if (code) return cuda_driver_error(code, "cuda: a stream does not tell whether it is captured");
+    if (code) return cuda_driver_error(code, "cuda: cannot query whether a stream is captured");
   }
   *out_status = (uint32_t)capture;
   if (capture && id) atomic_store(&stream->capture_id, id);
@@ -102,14 +104,14 @@ int cuda_stream_is_captured(const hal_plugin_stream_t *stream) {
   return !drv.cuStreamIsCapturing(stream->handle, &capture) && capture != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-/* ---- graphs -------------------------------------------------------------------------------------------------------------------- */
+/* ---- graphs ----------------------------------------------------------------------------------------------------- */
 
 hal_status_t hal_plugin_graph_destroy(hal_plugin_graph_t *graph) {
   cuda_scope_t scope;
   if (!graph) return HAL_OK;
   const hal_status_t status = cuda_enter(graph->device, &scope);
   if (status) return status;
-  drv.cuGraphDestroy(graph->handle); /* which fails only where the context has ended, and the graph with it */
+  drv.cuGraphDestroy(graph->handle); /* fails only if the context has ended, and the graph with it */
   cuda_leave(&scope);
   hal_host->mem_free(graph);
   return HAL_OK;
@@ -132,7 +134,7 @@ hal_status_t hal_plugin_graph_instantiate(hal_plugin_graph_t *graph, hal_plugin_
   if (code) {
     hal_host->mem_free(exec);
     cuda_device_noticed(graph->device, code);
-    return cuda_driver_error(code, "cuda: a graph cannot be made ready to run%s%s", log[0] ? ": " : "", log);
+    return cuda_driver_error(code, "cuda: a graph cannot be instantiated%s%s", log[0] ? ": " : "", log);
   }
   *exec = (hal_plugin_graph_exec_t){handle, graph->device};
   *out_exec = exec;
@@ -150,11 +152,11 @@ hal_status_t hal_plugin_graph_update(hal_plugin_graph_exec_t *exec, hal_plugin_g
   cuda_leave(&scope);
   cuda_device_noticed(exec->device, code);
   if (code == CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE)
-    return cuda_error(
-        HAL_FAILED_PRECONDITION, (int64_t)code,
-        "cuda: the recording is of other work than the graph's (result %d of the driver); instantiate it anew",
-        (int)result);
-  return code ? cuda_driver_error(code, "cuda: a graph cannot be given the arguments of another recording") : HAL_OK;
+    return cuda_error(HAL_FAILED_PRECONDITION, (int64_t)code,
+                      "cuda: the recording differs from the graph's (result %d of the driver); instantiate it again",
+                      (int)result);
+  return code ? cuda_driver_error(code, "cuda: a graph cannot be updated with the arguments of another recording")
+              : HAL_OK;
 }
 
 hal_status_t hal_plugin_graph_launch(hal_plugin_graph_exec_t *exec, hal_plugin_stream_t *stream) {

@@ -1,5 +1,5 @@
-/* hint.c: memory_prefetch and memory_advise, of memory that moves between devices and the host: CUDA's managed memory,
- * which programs allocate themselves, and on some machines all memory of the host. */
+/* hint.c: memory_prefetch and memory_advise, for memory that migrates between devices and the host: CUDA's managed
+ * memory, which programs allocate themselves, and on some machines all host memory. */
 #include "cuda_plugin.h"
 
 _Static_assert((int)HAL_ADVICE_READ_MOSTLY == CU_MEM_ADVISE_SET_READ_MOSTLY &&
@@ -10,7 +10,7 @@ _Static_assert((int)HAL_ADVICE_READ_MOSTLY == CU_MEM_ADVISE_SET_READ_MOSTLY &&
                    (int)HAL_ADVICE_NOT_ACCESSED == CU_MEM_ADVISE_UNSET_ACCESSED_BY,
                "the driver's numbers are the host's");
 
-/* Returns whether the driver moves the memory at an address. The context is current. */
+/* Returns whether the driver migrates the memory at an address. The context is current. */
 static int moves(const cuda_device_t *device, const void *ptr) {
   CUpointer_attribute what[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED};
   unsigned int type = 0, managed = 0;
@@ -20,7 +20,7 @@ static int moves(const cuda_device_t *device, const void *ptr) {
   return type ? managed && device->moves_managed : device->moves_host;
 }
 
-/* Checks the device that memory is to move to, and returns the driver's number of it. */
+/* Checks the destination device, and returns the driver's number of it. */
 static hal_status_t find_place(int32_t ordinal, CUdevice *out_place) {
   *out_place = CU_DEVICE_CPU;
   if (ordinal == HAL_HOST) return HAL_OK;
@@ -36,7 +36,7 @@ hal_status_t hal_plugin_memory_prefetch(hal_plugin_stream_t *stream, int32_t ord
   hal_status_t status = hal_flags_check("cuda: memory_prefetch", flags, 0);
   if (!status) status = find_place(dst_device, &place);
   if (status || !size) return status;
-  if (stream && cuda_stream_is_captured(stream)) return HAL_OK; /* a graph holds no hints */
+  if (stream && cuda_stream_is_captured(stream)) return HAL_OK; /* hints cannot be part of a graph */
   status = cuda_submit_begin(&submit, stream, ordinal, "memory_prefetch");
   if (status) return status;
   const CUresult code = moves(&cuda.devices[ordinal], ptr)

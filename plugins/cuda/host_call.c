@@ -1,5 +1,5 @@
-/* host_call.c: host functions. cuStreamAddCallback and not cuLaunchHostFunc, which leaves out the functions behind work that has failed: who waits
- * for one would wait for ever. A graph holds only those of cuLaunchHostFunc. */
+/* host_call.c: host functions. They use cuStreamAddCallback, because cuLaunchHostFunc skips the functions after failed
+ * work, and a caller that waits for one would wait forever. In a graph only cuLaunchHostFunc is possible. */
 #include "cuda_plugin.h"
 
 typedef struct host_call_s {

@@ -3,9 +3,9 @@
 
 #include "module.h"
 
-/* ---- life -------------------------------------------------------------------------------------------------------------------- */
+/* ---- creation and destruction ----------------------------------------------------------------------------------- */
 
-/* Reads the sizes of the arguments, where the driver tells them: 12.4 and later. */
+/* Reads the sizes of the arguments, if the driver reports them: 12.4 and later. */
 static hal_status_t read_arguments(hal_plugin_kernel_t *kernel) {
   size_t offset = 0, bytes = 0, count = 0;
   kernel->arg_count = -1;
@@ -13,7 +13,7 @@ static hal_status_t read_arguments(hal_plugin_kernel_t *kernel) {
   for (; !drv.cuFuncGetParamInfo(kernel->handle, count, &offset, &bytes); count++)
     if (count < CUDA_MAX_ARGS) kernel->sizes[count] = (uint32_t)bytes;
   if (count > CUDA_MAX_ARGS)
-    return cuda_error(HAL_INVALID_ARGUMENT, 0, "cuda: the kernel '%s' takes %zu arguments; it may take %d",
+    return cuda_error(HAL_INVALID_ARGUMENT, 0, "cuda: the kernel '%s' takes %zu arguments; the maximum is %d",
                       kernel->name->text, count, CUDA_MAX_ARGS);
   kernel->arg_count = (int)count;
   return HAL_OK;
@@ -31,7 +31,7 @@ static hal_status_t make_handle(hal_plugin_kernel_t *kernel) {
   if (!code) code = drv.cuFuncGetAttribute(&kernel->shared_bytes, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, kernel->handle);
   if (!code) code = drv.cuFuncGetAttribute(&shared, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, kernel->handle);
   cuda_device_noticed(kernel->module->device, code);
-  if (code) return cuda_driver_error(code, "cuda: the kernel '%s' cannot be made", name);
+  if (code) return cuda_driver_error(code, "cuda: cannot create the kernel '%s'", name);
   atomic_init(&kernel->most_shared, shared);
   return read_arguments(kernel);
 }
@@ -63,7 +63,7 @@ void cuda_kernel_destroy(hal_plugin_kernel_t *kernel) {
   hal_host->mem_free(kernel);
 }
 
-/* What a launch may ask for on top of what the kernel has. */
+/* Returns the shared memory that a launch may request in addition to the kernel's own. */
 static int room_for_shared(const hal_plugin_kernel_t *kernel) {
   const int most = cuda.devices[kernel->module->device].most_shared_bytes;
   return kernel->shared_bytes < most ? most - kernel->shared_bytes : 0;
@@ -83,7 +83,8 @@ hal_status_t hal_plugin_kernel_info(hal_plugin_kernel_t *kernel, uint32_t block_
     code = drv.cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel->handle, (int)block_threads, shared_bytes);
   cuda_leave(&scope);
   cuda_device_noticed(kernel->module->device, code);
-  if (code) return cuda_driver_error(code, "cuda: the kernel '%s' does not tell its needs", kernel->name->text);
+  if (code)
+    return cuda_driver_error(code, "cuda: the kernel '%s' does not report its requirements", kernel->name->text);
   HAL_SET_FIELD(out_info, max_block_threads, (uint32_t)kernel->most_threads);
   HAL_SET_FIELD(out_info, subgroup_size, (uint32_t)cuda.devices[kernel->module->device].warp);
   HAL_SET_FIELD(out_info, registers, (uint32_t)registers);
@@ -94,7 +95,7 @@ hal_status_t hal_plugin_kernel_info(hal_plugin_kernel_t *kernel, uint32_t block_
   return HAL_OK;
 }
 
-/* ---- launches ---------------------------------------------------------------------------------------------------------------- */
+/* ---- launches --------------------------------------------------------------------------------------------------- */
 
 static hal_status_t refuse_geometry(const hal_plugin_kernel_t *kernel, const hal_launch_t *launch) {
   const uint32_t *grid = launch->grid, *block = launch->block;
@@ -122,16 +123,17 @@ static int geometry_fits(const hal_plugin_kernel_t *kernel, const uint32_t *grid
 
 static hal_status_t refuse_arg(const hal_plugin_kernel_t *kernel, uint32_t index, const hal_arg_t *arg) {
   static const char *const kinds[] = {"a value", "a pointer", "local memory"};
-  return cuda_error(HAL_INVALID_ARGUMENT, 0,
-                    "cuda: argument %u of '%s' is %s of %u bytes at %p; the kernel takes %u bytes (0: any). A pointer "
-                    "has %zu bytes, no "
-                    "size is 0, every argument has an address, and memory of a block is asked for by shared_bytes",
-                    (unsigned)index, kernel->name->text, arg->kind < 3 ? kinds[arg->kind] : "of an unknown kind",
-                    (unsigned)arg->size, arg->value, (unsigned)kernel->sizes[index], sizeof(void *));
+  return cuda_error(
+      HAL_INVALID_ARGUMENT, 0,
+      "cuda: argument %u of '%s' is %s of %u bytes at %p; the kernel takes %u bytes (0: any). A pointer "
+      "has %zu bytes, no "
+      "size is 0, every argument has an address, and shared memory of a block is requested by shared_bytes",
+      (unsigned)index, kernel->name->text, arg->kind < 3 ? kinds[arg->kind] : "of an unknown kind", (unsigned)arg->size,
+      arg->value, (unsigned)kernel->sizes[index], sizeof(void *));
 }
 
-/* Gives the addresses of the values, which the driver reads. Where it does not tell how many it wants, those that are missing are zeros: it
- * would read behind the list. */
+/* Returns the addresses of the values, which the driver reads. If the driver does not report the number of arguments,
+ * missing ones are replaced by zeros, because it would read beyond the end of the list. */
 static hal_status_t take_arguments(const hal_plugin_kernel_t *kernel, const hal_launch_t *launch,
                                    void *values[CUDA_MAX_ARGS]) {
   static const char zeros[4096];
@@ -152,7 +154,7 @@ static hal_status_t take_arguments(const hal_plugin_kernel_t *kernel, const hal_
   return HAL_OK;
 }
 
-/* More than every device gives has to be allowed for the kernel first. */
+/* More than the default limit of every device must be enabled for the kernel first. */
 static hal_status_t allow_shared(hal_plugin_kernel_t *kernel, uint32_t bytes) {
   if (CUDA_LIKELY(bytes <= (uint32_t)atomic_load_explicit(&kernel->most_shared, memory_order_relaxed))) return HAL_OK;
   cuda_scope_t scope;
@@ -165,9 +167,10 @@ static hal_status_t allow_shared(hal_plugin_kernel_t *kernel, uint32_t bytes) {
           : drv.cuFuncSetAttribute(kernel->handle, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, most);
   cuda_leave(&scope);
   if (code)
-    return cuda_error(HAL_INVALID_ARGUMENT, (int64_t)code,
-                      "cuda: launch of '%s' with %u shared bytes; there are %d on '%s' beside the kernel's own",
-                      kernel->name->text, (unsigned)bytes, most, cuda.devices[kernel->module->device].name);
+    return cuda_error(
+        HAL_INVALID_ARGUMENT, (int64_t)code,
+        "cuda: launch of '%s' with %u shared bytes; the maximum is %d on '%s' in addition to the kernel's own",
+        kernel->name->text, (unsigned)bytes, most, cuda.devices[kernel->module->device].name);
   atomic_store(&kernel->most_shared, most);
   return HAL_OK;
 }
@@ -187,9 +190,9 @@ static hal_status_t check_launch(hal_plugin_kernel_t *kernel, const hal_plugin_s
   return allow_shared(kernel, launch->shared_bytes);
 }
 
-/* ---- attributes ------------------------------------------------------------------------------------------------------------------ */
+/* ---- attributes ------------------------------------------------------------------------------------------------- */
 
-/* The driver's word for an attribute. Returns 0 when it has none. */
+/* Returns the driver's constant for an attribute, 0 if it has none. */
 static int translate(const hal_launch_attribute_t *from, CUlaunchAttribute *to) {
   memset(to, 0, sizeof *to);
   switch (from->kind) {
@@ -220,7 +223,7 @@ static int translate(const hal_launch_attribute_t *from, CUlaunchAttribute *to) 
 
 enum { MOST_ATTRIBUTES = 8 };
 
-/* Gives the attributes that the driver has words for; -1 = one that is required is not among them. */
+/* Returns the attributes that the driver supports; -1 = a required one is unsupported. */
 static int take_attributes(const hal_launch_t *launch, int required_only, CUlaunchAttribute *list) {
   int count = 0;
   for (uint32_t i = 0; i < launch->attribute_count; i++) {
@@ -240,8 +243,8 @@ static CUresult launch_plain(CUfunction function, const hal_launch_t *launch, CU
                             stream, values, NULL);
 }
 
-/* With all attributes, and where the device refuses hints, with those alone that are required. CUDA_ERROR_NOT_SUPPORTED = one that is
- * required cannot be had. */
+/* Launches with all attributes, or only with the required ones if the device refuses hints. CUDA_ERROR_NOT_SUPPORTED =
+ * a required one is unsupported. */
 static CUresult launch_with(CUfunction function, const hal_launch_t *launch, CUstream stream, void **values) {
   CUlaunchAttribute list[MOST_ATTRIBUTES];
   CUresult code = CUDA_ERROR_NOT_SUPPORTED;

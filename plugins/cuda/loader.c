@@ -1,5 +1,5 @@
-/* loader.c: the driver's library, opened when it is first asked for, so that the plugin loads on machines without it. Functions are found
- * by cuGetProcAddress, in the versions that driver_api.h lists. */
+/* loader.c: the driver's library, opened at its first use, so that the plugin loads on machines without it. Functions
+ * are found by cuGetProcAddress, in the versions that driver_api.h lists. */
 #define _GNU_SOURCE /* dladdr */
 #include <dlfcn.h>
 #include <hal/plugin_library.h>
@@ -23,7 +23,7 @@ static const hal_library_symbol_t symbols[] = {CUDA_CALLS(ROW) CUDA_LATER_CALLS(
 #define VERSION(name, version, parameters) version,
 static const int versions[] = {CUDA_CALLS(VERSION) CUDA_LATER_CALLS(VERSION)};
 
-/* Both are of 11.3 or later; who has neither is too old for this plugin. */
+/* Both exist from 11.3 on; a driver without either is too old for this plugin. */
 static void *find(void *handle, size_t index) {
   void *const newer = dlsym(handle, "cuGetProcAddress_v2"), *const older = dlsym(handle, "cuGetProcAddress");
   CUdriverProcAddressQueryResult found = CU_GET_PROC_ADDRESS_SUCCESS;
@@ -39,7 +39,7 @@ static void *find(void *handle, size_t index) {
 }
 
 static hal_library_t library = {.plugin = "cuda",
-                                .names = {"libcuda.so.1"}, /* libcuda.so is the linker's, and may be a stub */
+                                .names = {"libcuda.so.1"}, /* libcuda.so is for the linker, and may be a stub */
                                 .advice = "install NVIDIA's driver, of version 465 (CUDA 11.3) or later",
                                 CUDA_LIBRARY_CALLS(symbols, drv),
                                 .find = find};

@@ -1,4 +1,4 @@
-/* memory.c: memory of devices, in the order of streams too, and page-locked host memory. */
+/* memory.c: device memory, also ordered by streams, and page-locked host memory. */
 #include <hal/plugin_setting.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 
 enum { ALIGNMENT = 256 };
 
-/* ---- what the driver knows of an address ---------------------------------------------------------------------------------------- */
+/* ---- properties of an address ----------------------------------------------------------------------------------- */
 
 typedef struct range_s {
   void *base;
@@ -15,7 +15,7 @@ typedef struct range_s {
   int32_t device; /* HAL_HOST: page-locked host memory */
 } range_t;
 
-/* Returns whether the driver has it. A context is current. */
+/* Returns whether the driver has allocated it. A context is current. */
 static int look_up(const void *ptr, range_t *out) {
   CUpointer_attribute what[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
                                 CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE};
@@ -29,9 +29,9 @@ static int look_up(const void *ptr, range_t *out) {
   return 1;
 }
 
-/* Makes an existing context current: a query must not initialize a device. Returns 0 without any context; then there is no
- * memory to find. */
-static int begin_question(cuda_scope_t *scope) {
+/* Makes an existing context current, because a query must not initialize a device. Returns 0 if there is no context;
+ * then there is no memory to find. */
+static int begin_query(cuda_scope_t *scope) {
   CUcontext own = NULL;
   for (int32_t i = 0; i < cuda.device_count; i++)
     if (atomic_load(&cuda.devices[i].context) && !cuda_enter(i, scope)) return 1;
@@ -43,10 +43,10 @@ hal_status_t hal_plugin_memory_pointer_info(const void *ptr, hal_pointer_info_t 
   range_t range;
   cuda_scope_t scope;
   hal_pointer_info_t info = {.struct_size = out_info->struct_size};
-  if (atomic_load(&cuda.forked)) return HAL_NOT_FOUND; /* a thread of the parent may hold the driver's locks for ever */
-  const int asked = begin_question(&scope), known = asked && look_up(ptr, &range);
-  if (asked) cuda_leave(&scope);
-  if (!known) return cuda_error(HAL_NOT_FOUND, 0, "cuda: %p lies in no allocation of this driver", ptr);
+  if (atomic_load(&cuda.forked)) return HAL_NOT_FOUND; /* a thread of the parent may hold the driver's locks forever */
+  const int begun = begin_query(&scope), known = begun && look_up(ptr, &range);
+  if (begun) cuda_leave(&scope);
+  if (!known) return cuda_error(HAL_NOT_FOUND, 0, "cuda: %p is not in an allocation of this driver", ptr);
   info.base = range.base;
   info.size = range.size;
   info.device = range.device;
@@ -55,7 +55,7 @@ hal_status_t hal_plugin_memory_pointer_info(const void *ptr, hal_pointer_info_t 
   return HAL_OK;
 }
 
-/* ---- memory of a device --------------------------------------------------------------------------------------------------------- */
+/* ---- memory of a device ----------------------------------------------------------------------------------------- */
 
 hal_status_t hal_plugin_memory_alloc(int32_t ordinal, size_t size, uint32_t flags, void **out_ptr) {
   cuda_scope_t scope;
@@ -63,7 +63,7 @@ hal_status_t hal_plugin_memory_alloc(int32_t ordinal, size_t size, uint32_t flag
   hal_status_t status = cuda_check_alive(ordinal);
   if (!status) status = hal_flags_check("cuda: memory_alloc", flags, 0);
   if (status) return status;
-  if (!size) return cuda_error(HAL_INVALID_ARGUMENT, 0, "cuda: memory_alloc of 0 bytes; ask for at least one");
+  if (!size) return cuda_error(HAL_INVALID_ARGUMENT, 0, "cuda: memory_alloc of 0 bytes; request at least one");
   status = cuda_enter(ordinal, &scope);
   if (status) return status;
   const cuda_device_t *const device = &cuda.devices[ordinal];
@@ -73,17 +73,19 @@ hal_status_t hal_plugin_memory_alloc(int32_t ordinal, size_t size, uint32_t flag
   cuda_leave(&scope);
   cuda_device_noticed(ordinal, code);
   if (code)
-    return cuda_driver_error(code, "cuda: no %zu bytes of memory on '%s', which has %zu in all; free some tensors",
+    return cuda_driver_error(code, "cuda: no %zu bytes of memory on '%s', which has %zu in total; free some tensors",
                              size, device->name, device->memory_bytes);
   if (address % ALIGNMENT)
-    return cuda_error(HAL_INTERNAL, 0,
-                      "cuda: the driver of '%s' gave memory at 0x%llx, no multiple of %d; install another driver",
-                      device->name, address, ALIGNMENT);
+    return cuda_error(
+        HAL_INTERNAL, 0,
+        "cuda: the driver of '%s' returned memory at 0x%llx, which is not a multiple of %d; install another driver",
+        device->name, address, ALIGNMENT);
   *out_ptr = (void *)(uintptr_t)address;
   return HAL_OK;
 }
 
-/* Frees what begins at `ptr` and belongs to `owner`, a device or HAL_HOST. With a context that has ended its memory has gone, too. */
+/* Frees the allocation that begins at `ptr` and belongs to `owner`, a device or HAL_HOST. The memory of a context that
+ * has ended is freed already. */
 static hal_status_t release(int32_t device, int32_t owner, void *ptr, const char *op) {
   cuda_scope_t scope;
   range_t range;
@@ -96,7 +98,7 @@ static hal_status_t release(int32_t device, int32_t owner, void *ptr, const char
   if (known) code = owner == HAL_HOST ? drv.cuMemFreeHost(ptr) : drv.cuMemFree((CUdeviceptr)(uintptr_t)ptr);
   cuda_leave(&scope);
   cuda_device_noticed(device, code);
-  if (atomic_load(&cuda.devices[device].lost)) return HAL_OK; /* its streams tell */
+  if (atomic_load(&cuda.devices[device].lost)) return HAL_OK; /* its streams report the failure */
   if (!known)
     return cuda_error(HAL_INVALID_ARGUMENT, 0,
                       "cuda: %s(%d, %p): this is not the start of such an allocation; free each once", op, (int)device,
@@ -108,9 +110,9 @@ hal_status_t hal_plugin_memory_free(int32_t ordinal, void *ptr) {
   return ptr ? release(ordinal, ordinal, ptr, "memory_free") : HAL_OK;
 }
 
-/* ---- memory in the order of streams -------------------------------------------------------------------------------------------- */
+/* ---- memory in the order of streams ----------------------------------------------------------------------------- */
 
-/* Other devices reach what comes from a pool only where that is said. */
+/* Other devices access the memory of a pool only if this is enabled. */
 static CUresult let_peers(const cuda_device_t *device, CUmemoryPool pool) {
   CUmemAccessDesc peers[CUDA_MAX_DEVICES];
   size_t count = 0;
@@ -124,7 +126,8 @@ static CUresult let_peers(const cuda_device_t *device, CUmemoryPool pool) {
   return count ? drv.cuMemPoolSetAccess(pool, peers, count) : CUDA_SUCCESS;
 }
 
-/* Bytes that the pool keeps for later allocations when a stream has been waited for: HAL_CUDA_POOL_KEEP, else all. */
+/* Returns the bytes that the pool retains for later allocations when a stream is synchronized: HAL_CUDA_POOL_KEEP, else
+ * all. */
 static cuuint64_t bytes_to_keep(void) {
   const char *const setting = hal_setting("HAL_CUDA_POOL_KEEP");
   char *end = NULL;
@@ -132,7 +135,8 @@ static cuuint64_t bytes_to_keep(void) {
   return end && !*end ? bytes : UINT64_MAX;
 }
 
-/* A pool of the plugin's own: the driver's default one has the settings of others. The context is current. */
+/* Returns the plugin's own pool, because other code may have changed the driver's default one. The context is current.
+ * */
 static CUresult pool_of(cuda_device_t *device, CUmemoryPool *out_pool) {
   CUresult code = CUDA_SUCCESS;
   pthread_mutex_lock(&device->lock);
@@ -151,7 +155,8 @@ static CUresult pool_of(cuda_device_t *device, CUmemoryPool *out_pool) {
   return code;
 }
 
-/* What other streams have given back is not free before they have come there: waits for them where the device has no more. */
+/* Memory that other streams have freed is available only after they have reached that point. Waits for them if the
+ * device has no other memory. */
 static CUresult take_from_pool(cuda_device_t *device, CUstream stream, size_t size, CUdeviceptr *out_address) {
   CUmemoryPool pool = NULL;
   CUresult code = pool_of(device, &pool);
@@ -162,8 +167,9 @@ static CUresult take_from_pool(cuda_device_t *device, CUstream stream, size_t si
   return code ? code : drv.cuMemAllocFromPoolAsync(out_address, size, pool, stream);
 }
 
-/* Both are asynchronous where the device has pools, whether the host asks for them or not; elsewhere they are memory_alloc and memory_free.
- * Neither is a command that failures or profiles name. Errors: those of cuda_enter; HAL_FAILED_PRECONDITION on a captured stream. */
+/* Both are asynchronous if the device has pools, whether or not the host uses the pools; otherwise they are
+ * memory_alloc and memory_free. Neither is a command that failures or profiles name. Errors: those of cuda_enter;
+ * HAL_FAILED_PRECONDITION on a captured stream. */
 static hal_status_t begin_async(int32_t ordinal, hal_plugin_stream_t *stream, const char *op, cuda_scope_t *scope,
                                 CUstream *out_handle) {
   if (stream && cuda_stream_is_captured(stream))
@@ -186,7 +192,7 @@ hal_status_t hal_plugin_memory_alloc_async(int32_t ordinal, hal_plugin_stream_t 
   if (status) return status;
   cuda_device_t *const device = &cuda.devices[ordinal];
   if (!device->has_pools) return hal_plugin_memory_alloc(ordinal, size, flags, out_ptr);
-  if (!size) return cuda_error(HAL_INVALID_ARGUMENT, 0, "cuda: memory_alloc_async of 0 bytes; ask for at least one");
+  if (!size) return cuda_error(HAL_INVALID_ARGUMENT, 0, "cuda: memory_alloc_async of 0 bytes; request at least one");
   status = begin_async(ordinal, stream, "memory_alloc_async", &scope, &handle);
   if (status) return status;
   CUresult code = take_from_pool(device, handle, size, &address);
@@ -196,7 +202,7 @@ hal_status_t hal_plugin_memory_alloc_async(int32_t ordinal, hal_plugin_stream_t 
   cuda_device_noticed(ordinal, code);
   if (code)
     return cuda_driver_error(
-        code, "cuda: no %zu bytes of memory in the pool of '%s', which has %zu in all; free some tensors", size,
+        code, "cuda: no %zu bytes of memory in the pool of '%s', which has %zu in total; free some tensors", size,
         device->name, device->memory_bytes);
   *out_ptr = (void *)(uintptr_t)address;
   return HAL_OK;
@@ -206,7 +212,7 @@ hal_status_t hal_plugin_memory_free_async(int32_t ordinal, hal_plugin_stream_t *
   cuda_scope_t scope;
   CUstream handle = NULL;
   hal_status_t status = cuda_check_device(ordinal);
-  if (status || !ptr || atomic_load(&cuda.devices[ordinal].lost)) return status; /* memory goes with the context */
+  if (status || !ptr || atomic_load(&cuda.devices[ordinal].lost)) return status; /* memory is freed with the context */
   if (!cuda.devices[ordinal].has_pools) {
     if (stream) hal_plugin_stream_synchronize(stream);
     return hal_plugin_memory_free(ordinal, ptr);
@@ -216,9 +222,8 @@ hal_status_t hal_plugin_memory_free_async(int32_t ordinal, hal_plugin_stream_t *
   const CUresult code = drv.cuMemFreeAsync((CUdeviceptr)(uintptr_t)ptr, handle);
   cuda_leave(&scope);
   cuda_device_noticed(ordinal, code);
-  if (!code || cuda_error_is_fatal(code)) return HAL_OK; /* its streams tell */
-  return cuda_driver_error(code,
-                           "cuda: memory_free_async(%d, %p): is this the start of such an allocation, and freed once",
+  if (!code || cuda_error_is_fatal(code)) return HAL_OK; /* its streams report the failure */
+  return cuda_driver_error(code, "cuda: memory_free_async(%d, %p): pass the start of such an allocation, once",
                            (int)ordinal, ptr);
 }
 
@@ -230,10 +235,10 @@ hal_status_t hal_plugin_memory_info(int32_t ordinal, size_t *out_free, size_t *o
   const CUresult code = drv.cuMemGetInfo(out_free, out_total);
   cuda_leave(&scope);
   cuda_device_noticed(ordinal, code);
-  return code ? cuda_driver_error(code, "cuda: device %d does not tell its free memory", (int)ordinal) : HAL_OK;
+  return code ? cuda_driver_error(code, "cuda: device %d does not report its free memory", (int)ordinal) : HAL_OK;
 }
 
-/* ---- page-locked host memory -------------------------------------------------------------------------------------------------- */
+/* ---- page-locked host memory ------------------------------------------------------------------------------------ */
 
 hal_status_t hal_plugin_host_alloc(int32_t ordinal, size_t size, uint32_t flags, void **out_ptr) {
   cuda_scope_t scope;
@@ -241,7 +246,7 @@ hal_status_t hal_plugin_host_alloc(int32_t ordinal, size_t size, uint32_t flags,
   hal_status_t status = cuda_check_alive(ordinal);
   if (!status) status = hal_flags_check("cuda: host_alloc", flags, 0);
   if (status) return status;
-  if (!size) return cuda_error(HAL_INVALID_ARGUMENT, 0, "cuda: host_alloc of 0 bytes; ask for at least one");
+  if (!size) return cuda_error(HAL_INVALID_ARGUMENT, 0, "cuda: host_alloc of 0 bytes; request at least one");
   status = cuda_enter(ordinal, &scope);
   if (status) return status;
   CUresult code = drv.cuMemHostAlloc(&ptr, size, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
@@ -281,8 +286,8 @@ hal_status_t hal_plugin_host_device_pointer(int32_t ordinal, void *ptr, void **o
   cuda_device_noticed(ordinal, code);
   if (code == CUDA_ERROR_INVALID_VALUE)
     return cuda_error(HAL_INVALID_ARGUMENT, (int64_t)code,
-                      "cuda: %p lies in no page-locked memory; allocate it with host_alloc, or register it", ptr);
-  if (code) return cuda_driver_error(code, "cuda: device %d cannot reach host memory at %p", (int)ordinal, ptr);
+                      "cuda: %p is not in page-locked memory; allocate it with host_alloc, or register it", ptr);
+  if (code) return cuda_driver_error(code, "cuda: device %d cannot access host memory at %p", (int)ordinal, ptr);
   *out_ptr = (void *)(uintptr_t)address;
   return HAL_OK;
 }

@@ -1,4 +1,4 @@
-/* module.c: modules: CUDA C where there is a compiler (compile.c), PTX, and what module_export gave. */
+/* module.c: modules: CUDA C if there is a compiler (compile.c), PTX, and binaries of module_export. */
 #include "module.h"
 
 #include <hal/plugin_binary.h>
@@ -7,9 +7,9 @@
 
 enum { LOG_BYTES = 3000 };
 
-/* ---- building ---------------------------------------------------------------------------------------------------------------- */
+/* ---- building --------------------------------------------------------------------------------------------------- */
 
-/* Hands the module's image to the driver. The context is current. */
+/* Passes the module's image to the driver. The context is current. */
 static hal_status_t build(hal_plugin_module_t *module, const char *dialect) {
   const cuda_device_t *const device = &cuda.devices[module->device];
   char log[LOG_BYTES] = "";
@@ -28,7 +28,7 @@ static hal_status_t build(hal_plugin_module_t *module, const char *dialect) {
                     log[0] ? cuda_log_error(log) : "the driver left no log");
 }
 
-/* Keeps bytes as the module's image, with a NUL behind them: the driver reads PTX to its end. */
+/* Copies bytes as the module's image, with a NUL at the end, because the driver reads PTX to its end. */
 static hal_status_t keep_image(hal_plugin_module_t *module, const void *data, size_t size) {
   module->image = hal_host->mem_alloc(size + 1, 16);
   if (!module->image)
@@ -40,7 +40,7 @@ static hal_status_t keep_image(hal_plugin_module_t *module, const void *data, si
   return HAL_OK;
 }
 
-/* ---- binaries ---------------------------------------------------------------------------------------------------------------- */
+/* ---- binaries --------------------------------------------------------------------------------------------------- */
 
 static void say_maker(const cuda_device_t *device, char maker[HAL_BINARY_MAKER]) {
   snprintf(maker, HAL_BINARY_MAKER, "'%s' (compute capability %d.%d, driver of CUDA %d)", device->name,
@@ -71,7 +71,7 @@ hal_status_t hal_plugin_module_export(hal_plugin_module_t *module, void *data, s
   return HAL_OK;
 }
 
-/* ---- modules ----------------------------------------------------------------------------------------------------------------- */
+/* ---- modules ---------------------------------------------------------------------------------------------------- */
 
 static hal_status_t create(const hal_module_desc_t *desc, hal_plugin_module_t *module) {
   const cuda_device_t *const device = &cuda.devices[module->device];
@@ -80,10 +80,10 @@ static hal_status_t create(const hal_module_desc_t *desc, hal_plugin_module_t *m
   const int ptx = strcmp(dialect, "ptx") == 0;
   if (!ptx && strcmp(dialect, "cuda-c") != 0)
     return cuda_error(HAL_UNIMPLEMENTED, 0,
-                      "cuda: modules in the dialect '%s' are not accepted; '%s' takes 'cuda-c', 'ptx' and 'binary'",
-                      dialect, device->name);
+                      "cuda: unsupported dialect '%s' of a module; '%s' takes 'cuda-c', 'ptx' and 'binary'", dialect,
+                      device->name);
   if (!desc->data || !desc->size)
-    return cuda_error(HAL_INVALID_ARGUMENT, 0, "cuda: a module in '%s' has %zu bytes at %p; give its text", dialect,
+    return cuda_error(HAL_INVALID_ARGUMENT, 0, "cuda: a module in '%s' has %zu bytes at %p; pass its text", dialect,
                       desc->size, desc->data);
   const hal_status_t status = ptx ? keep_image(module, desc->data, desc->size)
                                   : cuda_compile(device, desc, &module->image, &module->image_size);
@@ -122,7 +122,7 @@ hal_status_t hal_plugin_module_unload(hal_plugin_module_t *module) {
     next = kernel->next;
     cuda_kernel_destroy(kernel);
   }
-  drv.cuModuleUnload(module->handle); /* which fails only where the context has ended, and the module with it */
+  drv.cuModuleUnload(module->handle); /* fails only if the context has ended, and the module with it */
   cuda_leave(&scope);
   hal_host->mem_free(module->image);
   pthread_mutex_destroy(&module->lock);

@@ -1,4 +1,4 @@
-/* module.h: modules and kernels, of module.c, kernel.c and compile.c. */
+/* module.h: modules and kernels; implemented in module.c, kernel.c and compile.c. */
 #ifndef MODULE_H_
 #define MODULE_H_
 
@@ -9,35 +9,37 @@ struct hal_plugin_kernel_s {
   CUfunction handle;
   hal_plugin_module_t *module;
   hal_plugin_kernel_t *next;
-  int arg_count;                 /* -1: the driver is too old to tell */
+  int arg_count;                 /* -1: the driver is too old to report it */
   uint32_t sizes[CUDA_MAX_ARGS]; /* of the arguments, in bytes */
   int most_threads, shared_bytes;
-  atomic_int most_shared; /* bytes that a launch may ask for now; more has to be allowed first */
+  atomic_int most_shared; /* current maximum of a launch in bytes; more must be enabled first */
   hal_name_t *name;
 };
 
 struct hal_plugin_module_s {
   int32_t device;
   CUmodule handle;
-  char *image; /* what the driver was given: a cubin or PTX */
+  char *image; /* the driver's input: a cubin or PTX */
   size_t image_size;
-  pthread_mutex_t lock; /* of the list */
+  pthread_mutex_t lock; /* guards the list */
   hal_plugin_kernel_t *kernels;
 };
 
-/* Makes a kernel of a module; the context is current. Errors: HAL_NOT_FOUND. */
+/* Creates a kernel of a module; the context is current. Errors: HAL_NOT_FOUND. */
 hal_status_t cuda_kernel_create(hal_plugin_module_t *module, const char *name, hal_plugin_kernel_t **out_kernel);
 void cuda_kernel_destroy(hal_plugin_kernel_t *kernel);
 
-/* Opens NVRTC; a second call is free. Thread-safe. Errors: HAL_UNAVAILABLE, with what to install. */
+/* Opens NVRTC; a second call returns immediately. Thread-safe. Errors: HAL_UNAVAILABLE, with what to install. */
 hal_status_t cuda_compiler_open(void);
 
-/* Compiles CUDA C to a cubin of the device, or to PTX where NVRTC does not know the device. Released by hal_host->mem_free; a NUL stands behind it.
- * Errors: HAL_INVALID_ARGUMENT with the compiler's log, HAL_UNAVAILABLE = there is no compiler, with what to install. */
+/* Compiles CUDA C to a cubin of the device, or to PTX if NVRTC does not support the device. The result ends with a NUL;
+ * free it with hal_host->mem_free.
+ * Errors: HAL_INVALID_ARGUMENT with the compiler's log, HAL_UNAVAILABLE = there is no compiler, with what to install.
+ * */
 hal_status_t cuda_compile(const cuda_device_t *device, const hal_module_desc_t *desc, char **out_image,
                           size_t *out_size);
 
-/* The part of a compiler's log that tells: from its first error on. */
+/* Returns the relevant part of a compiler's log: from its first error on. */
 const char *cuda_log_error(const char *log);
 
 #endif /* MODULE_H_ */

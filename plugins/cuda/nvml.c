@@ -1,5 +1,5 @@
-/* nvml.c: NVML (libnvidia-ml.so.1, which comes with the driver), opened when it is first asked. It is asked about the whole device, makes no context,
- * and knows a device by its place on the bus. */
+/* nvml.c: NVML (libnvidia-ml.so.1, which comes with the driver), opened at its first use. Queries are about the whole
+ * device, create no context, and identify a device by its position on the bus. */
 #include "nvml.h"
 
 #include <hal/plugin_library.h>
@@ -16,11 +16,11 @@ static hal_library_t library = {
     .plugin = "cuda",
     .names = {"libnvidia-ml.so.1"},
     .advice =
-        "it tells load, temperature and power, and comes with NVIDIA's driver: install the driver's package for "
+        "it reports load, temperature and power, and comes with NVIDIA's driver: install the driver's package for "
         "it (libnvidia-ml1, or nvidia-utils)",
     CUDA_LIBRARY_CALLS(symbols, nvml)};
 
-static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER; /* of what follows */
+static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER; /* guards the variables below */
 static int started;
 
 static const char *status_name(nvmlReturn_t status) {
@@ -36,12 +36,12 @@ static const char *status_name(nvmlReturn_t status) {
 
 hal_status_t cuda_nvml_refused(int32_t device, nvmlReturn_t code, const char *what) {
   if (code == NVML_ERROR_NOT_SUPPORTED || code == NVML_ERROR_FUNCTION_NOT_FOUND) return HAL_UNIMPLEMENTED;
-  const char *const cure = code == NVML_ERROR_NO_PERMISSION ? "; ask as a user who may, such as root"
+  const char *const cure = code == NVML_ERROR_NO_PERMISSION ? "; a user with more rights, such as root, may query it"
                            : code == NVML_ERROR_LIB_RM_VERSION_MISMATCH
-                               ? "; the driver was updated: start the machine again"
+                               ? "; the driver was updated: restart the machine"
                                : "";
   return cuda_error(code == NVML_ERROR_NO_PERMISSION ? HAL_FAILED_PRECONDITION : HAL_UNAVAILABLE, (int64_t)code,
-                    "cuda: NVML does not tell %s of device %d: %s (%d)%s", what, (int)device, status_name(code),
+                    "cuda: NVML does not report %s of device %d: %s (%d)%s", what, (int)device, status_name(code),
                     (int)code, cure);
 }
 
@@ -66,13 +66,13 @@ hal_status_t cuda_nvml_device(int32_t ordinal, nvmlDevice_t *out_device) {
   return code ? cuda_nvml_refused(ordinal, code, address) : HAL_OK;
 }
 
-/* ---- versions ------------------------------------------------------------------------------------------------------------------ */
+/* ---- versions --------------------------------------------------------------------------------------------------- */
 
 void cuda_read_versions(int32_t ordinal, hal_device_info_t *inout_info) {
   nvmlDevice_t device = NULL;
   char driver[sizeof inout_info->driver_version] = "", firmware[sizeof inout_info->firmware_version] = "";
   if (cuda_nvml_device(ordinal, &device))
-    return; /* without NVML they are unknown, which is no failure of device_info */
+    return; /* without NVML they are unknown, which is not a failure of device_info */
   if (nvml.nvmlSystemGetDriverVersion && !nvml.nvmlSystemGetDriverVersion(driver, sizeof driver - 1))
     memcpy(inout_info->driver_version, driver, sizeof driver);
   if (nvml.nvmlDeviceGetVbiosVersion && !nvml.nvmlDeviceGetVbiosVersion(device, firmware, sizeof firmware - 1))

@@ -1,4 +1,4 @@
-/* nvml.h: NVML's functions, as nvml.c finds them. */
+/* nvml.h: NVML's functions, which nvml.c looks up. */
 #ifndef CUDA_NVML_H_
 #define CUDA_NVML_H_
 
@@ -12,11 +12,13 @@ typedef struct nvml_table_s {
 } nvml_table_t;
 extern nvml_table_t nvml; /* filled by the first successful cuda_nvml_device */
 
-/* Finds NVML's handle of a device; opens and starts the library at first.
- * Errors: those of cuda_check_device; HAL_UNAVAILABLE = there is no NVML, with what to install; those of cuda_nvml_refused. */
+/* Returns NVML's handle of a device; the first call opens and starts the library.
+ * Errors: those of cuda_check_device; HAL_UNAVAILABLE = there is no NVML, with what to install; those of
+ * cuda_nvml_refused. */
 hal_status_t cuda_nvml_device(int32_t ordinal, nvmlDevice_t *out_device);
 
-/* What a status of NVML is to the host. That a device does not measure something (HAL_UNIMPLEMENTED) has no message. */
+/* Converts a status of NVML to the host's status. HAL_UNIMPLEMENTED, if a device does not measure something, has no
+ * message. */
 hal_status_t cuda_nvml_refused(int32_t device, nvmlReturn_t code, const char *what);
 
 #endif /* CUDA_NVML_H_ */

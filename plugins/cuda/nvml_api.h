@@ -1,11 +1,12 @@
-/* nvml_api.h: what is called of NVML, the library that comes with NVIDIA's driver and tells what its devices measure; as driver_api.h, compared
- * with the real nvml.h by the same test: where that was included before, it gives the types, and only the lists are ours. */
+/* nvml_api.h: the declarations of NVML, the library of NVIDIA's driver for measurements of devices, that the plugin
+ * uses. As driver_api.h, it is compared with the real nvml.h by the same test: if that is included before, it provides
+ * the types, and only the lists are defined here. */
 #ifndef NVML_API_H_
 #define NVML_API_H_
 
 #include <stddef.h>
 
-/* ---- numbers ---------------------------------------------------------------------------------------------------------------- */
+/* ---- numbers ---------------------------------------------------------------------------------------------------- */
 
 #define NVML_STATUSES(X)                    \
   X(NVML_SUCCESS, 0)                        \
@@ -29,7 +30,7 @@
   X(nvmlEventTypeDoubleBitEccError, 2) \
   X(nvmlEventTypeXidCriticalError, 8)  \
   X(nvmlEventTypeClock, 16)
-/* Of nvmlDeviceGetCurrentClocksThrottleReasons: those that are power or heat. */
+/* The reasons of nvmlDeviceGetCurrentClocksThrottleReasons that are power or temperature. */
 #define NVML_THROTTLES(X)                            \
   X(nvmlClocksThrottleReasonSwPowerCap, 0x4)         \
   X(nvmlClocksThrottleReasonHwSlowdown, 0x8)         \
@@ -38,7 +39,7 @@
   X(nvmlClocksThrottleReasonHwPowerBrakeSlowdown, 0x80)
 #define NVML_ALL_NUMBERS(X) NVML_STATUSES(X) NVML_CLOCKS(X) NVML_TEMPERATURES(X) NVML_EVENTS(X) NVML_THROTTLES(X)
 
-/* ---- types, unless the vendor's header gave them ------------------------------------------------------------------------------- */
+/* ---- types, unless the vendor's header defined them ------------------------------------------------------------- */
 #ifndef NVML_API_VERSION
 #define NVML_ENUMERATOR(name, number) name = number,
 typedef enum { NVML_STATUSES(NVML_ENUMERATOR) } nvmlReturn_t;
@@ -49,7 +50,7 @@ typedef struct nvmlDevice_st *nvmlDevice_t;
 typedef struct nvmlEventSet_st *nvmlEventSet_t;
 typedef struct nvmlEventData_st {
   nvmlDevice_t device;
-  unsigned long long eventType, eventData; /* eventData: of an XID error, its number */
+  unsigned long long eventType, eventData; /* eventData: the number of an XID error */
   unsigned int gpuInstanceId, computeInstanceId;
 } nvmlEventData_t;
 typedef struct {
@@ -60,12 +61,12 @@ typedef struct {
 } nvmlMemory_t;
 typedef struct {
   unsigned int pid;
-  unsigned long long usedGpuMemory; /* all bits set: not told */
+  unsigned long long usedGpuMemory; /* all bits set: unknown */
   unsigned int gpuInstanceId, computeInstanceId;
 } nvmlProcessInfo_t;
 #endif
 
-/* X(expression, number): how the structs lie in memory. */
+/* X(expression, number): the memory layout of the structs. */
 #define NVML_LAYOUTS(X)                            \
   X(sizeof(nvmlReturn_t), 4)                       \
   X(offsetof(nvmlUtilization_t, memory), 4)        \
@@ -77,9 +78,9 @@ typedef struct {
   X(sizeof(nvmlEventData_t), 32)                   \
   X(sizeof(nvmlProcessInfo_t), 24)
 
-/* ---- functions -------------------------------------------------------------------------------------------------------------- */
+/* ---- functions -------------------------------------------------------------------------------------------------- */
 
-/* X(name, parameters): of every driver that the plugin works with. */
+/* X(name, parameters): functions of every supported driver. */
 #define NVML_CALLS(X)                                                                                       \
   X(nvmlInit_v2, (void))                                                                                    \
   X(nvmlDeviceGetHandleByPciBusId_v2, (const char *address, nvmlDevice_t *device))                          \
@@ -92,7 +93,8 @@ typedef struct {
   X(nvmlDeviceGetClockInfo, (nvmlDevice_t device, nvmlClockType_t which, unsigned int *megahertz))          \
   X(nvmlDeviceGetFanSpeed, (nvmlDevice_t device, unsigned int *percent))
 
-/* Of some: the later one has MIG's processes, too, in the same struct. NULL where the driver lacks it. */
+/* Functions of some drivers: the later one also returns MIG's processes, in the same struct. NULL if the driver lacks
+ * it. */
 #define NVML_LATER_CALLS(X)                                                                                       \
   X(nvmlSystemGetDriverVersion, (char *text, unsigned int room))                                                  \
   X(nvmlEventSetCreate, (nvmlEventSet_t * set))                                                                   \

@@ -1,4 +1,4 @@
-/* plugin.c: what the CUDA plugin is, its beginning and end in a process, and the child of a fork. */
+/* plugin.c: information about the CUDA plugin, its initialization and shutdown, and the child of a fork. */
 #include <hal/plugin_count.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +14,7 @@ hal_status_t cuda_check_device(int32_t device) {
   if (atomic_load(&cuda.forked))
     return cuda_error(
         HAL_FAILED_PRECONDITION, 0,
-        "cuda: this process was forked from one that had started the driver, which does not survive that; "
+        "cuda: this process was forked from one that had started the driver, which does not support fork; "
         "start processes with 'spawn'");
   if (!cuda.device_count)
     return cuda_error(HAL_FAILED_PRECONDITION, 0, "cuda: device %d was used before init or after shutdown",
@@ -28,11 +28,10 @@ hal_status_t cuda_check_alive(int32_t device) {
   if (CUDA_UNLIKELY(status)) return status;
   const int lost = atomic_load_explicit(&cuda.devices[device].lost, memory_order_relaxed);
   if (CUDA_LIKELY(!lost)) return HAL_OK;
-  return cuda_error(
-      HAL_UNAVAILABLE, lost,
-      "cuda: device %d (%s) is lost since %s (%d), and stays so in this process; save what the host has and "
-      "start the process again",
-      (int)device, cuda.devices[device].name, cuda_error_name((CUresult)lost), lost);
+  return cuda_error(HAL_UNAVAILABLE, lost,
+                    "cuda: device %d (%s) is lost since %s (%d) until this process ends; save the host's data and "
+                    "start the process again",
+                    (int)device, cuda.devices[device].name, cuda_error_name((CUresult)lost), lost);
 }
 
 /* Records the first error, which is the cause; later calls often return another one. */
@@ -58,9 +57,9 @@ hal_status_t hal_plugin_probe(uint32_t flags) {
   return status ? status : cuda_loader_open();
 }
 
-/* ---- counting ---------------------------------------------------------------------------------------------------------------- */
+/* ---- counting --------------------------------------------------------------------------------------------------- */
 
-/* Starts the driver and counts its devices. Where that fails, writes a sentence. */
+/* Starts the driver and counts its devices. If that fails, writes an error message. */
 static hal_status_t count(int32_t *out_count, char *why) {
   int found = 0;
   CUresult code = drv.cuInit(0);
@@ -69,8 +68,9 @@ static hal_status_t count(int32_t *out_count, char *why) {
   *out_count = found < CUDA_MAX_DEVICES ? found : CUDA_MAX_DEVICES;
   if (!code) return HAL_OK;
   snprintf(why, HAL_COUNT_WHY,
-           "cuda: the driver has no device for this process (%s, %d): does nvidia-smi list one, may this user open "
-           "/dev/nvidia*, and is CUDA_VISIBLE_DEVICES unset or right?",
+           "cuda: the driver has no device for this process (%s, %d): check that nvidia-smi lists one, that this user "
+           "may open "
+           "/dev/nvidia*, and that CUDA_VISIBLE_DEVICES is unset or valid",
            cuda_error_name(code), (int)code);
   return HAL_UNAVAILABLE;
 }
@@ -78,8 +78,8 @@ static hal_status_t count(int32_t *out_count, char *why) {
 static hal_counter_t counter = {"cuda", "look at nvidia-smi, and set CUDA_VISIBLE_DEVICES to a device that works",
                                 count, HAL_COUNTER_NEW};
 
-/* In a child, since counting starts the driver, which would not survive a later fork of this process; unless somebody has started it here
- * already: then a child could not. */
+/* Counts in a child process, because counting starts the driver, which would not survive a later fork of this process.
+ * If the driver was started here already, a child could not count. */
 hal_status_t hal_plugin_device_count(int32_t *out_count) {
   int found = 0;
   const hal_status_t status = cuda_loader_open();
@@ -91,13 +91,13 @@ hal_status_t hal_plugin_device_count(int32_t *out_count) {
   return hal_count_devices(&counter, out_count);
 }
 
-/* ---- beginning and end ------------------------------------------------------------------------------------------------------- */
+/* ---- beginning and end ------------------------------------------------------------------------------------------ */
 
 static void fork_child(void) {
   if (atomic_load(&cuda.ready)) atomic_store(&cuda.forked, 1);
 }
 
-/* Contexts begin with the first use of their device: they take long, and memory. */
+/* A context is created at the first use of its device, because this takes long, and memory. */
 static hal_status_t read_devices(int32_t found) {
   hal_status_t status = HAL_OK;
   for (int32_t i = 0; i < found && !status; i++) {
@@ -113,7 +113,7 @@ static hal_status_t read_devices(int32_t found) {
 }
 
 hal_status_t hal_plugin_init(const char *options) {
-  static int fork_handled; /* init is never called by two threads at once */
+  static int fork_handled; /* init is never called by two threads at the same time */
   char why[HAL_COUNT_WHY];
   int32_t found = 0;
   if (atomic_load(&cuda.ready)) return atomic_load(&cuda.forked) ? cuda_check_device(0) : HAL_OK;
@@ -126,7 +126,7 @@ hal_status_t hal_plugin_init(const char *options) {
   if (status) return cuda_error(status, 0, "%s", why);
   if (counter.told > 0 && counter.told != found)
     return cuda_error(HAL_UNAVAILABLE, 0,
-                      "cuda: the driver had %d devices when they were counted, and has %d now; start the process again",
+                      "cuda: the driver had %d devices when they were counted, and has %d now; restart the process",
                       (int)counter.told, (int)found);
   if (!fork_handled && pthread_atfork(NULL, NULL, fork_child))
     return cuda_error(HAL_RESOURCE_EXHAUSTED, 0, "cuda: no memory to register the handler of fork");
@@ -137,7 +137,7 @@ hal_status_t hal_plugin_init(const char *options) {
   return HAL_OK;
 }
 
-/* Leaves the driver's objects to the end of the process: what the host still holds may be released after this. */
+/* Does not destroy the driver's objects, because the host may release its objects after this call. */
 hal_status_t hal_plugin_shutdown(uint32_t flags) {
   const hal_status_t status = hal_flags_check("cuda: shutdown", flags, 0);
   if (status) return status;
@@ -147,15 +147,15 @@ hal_status_t hal_plugin_shutdown(uint32_t flags) {
   return HAL_OK;
 }
 
-/* ---- contexts ------------------------------------------------------------------------------------------------------------------ */
+/* ---- contexts --------------------------------------------------------------------------------------------------- */
 
-/* Retains the primary context, the one that the runtime's users have, too. The device's lock is held. */
+/* Retains the primary context, which users of the CUDA runtime share. The caller holds the device's lock. */
 static hal_status_t begin_context(cuda_device_t *device, int32_t ordinal) {
   CUcontext context = NULL, before = NULL;
   CUresult code = drv.cuDevicePrimaryCtxRetain(&context, device->handle);
   if (code) {
     cuda_device_noticed(ordinal, code);
-    return cuda_driver_error(code, "cuda: the context of device %d (%s) cannot be made", (int)ordinal, device->name);
+    return cuda_driver_error(code, "cuda: cannot create the context of device %d (%s)", (int)ordinal, device->name);
   }
   drv.cuCtxGetCurrent(&before);
   code = drv.cuCtxSetCurrent(context);
@@ -195,7 +195,7 @@ hal_status_t cuda_enter(int32_t ordinal, cuda_scope_t *scope) {
   if (CUDA_LIKELY(scope->before == context)) return HAL_OK;
   const CUresult code = drv.cuCtxSetCurrent(context);
   if (CUDA_UNLIKELY(code)) return cuda_driver_error(code, "cuda: device %d cannot be used", (int)ordinal);
-  /* A thread that had none keeps that of device 0: it is what the runtime would have taken. */
+  /* A thread without a context keeps that of device 0, which the runtime would have made current. */
   scope->restore = scope->before || ordinal;
   return HAL_OK;
 }

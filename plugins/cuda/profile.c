@@ -1,5 +1,6 @@
-/* profile.c: records of kernels, copies and fills. A command that is noted stands between two events; their times are told from an event whose
- * own time is known. Times between events are floats of milliseconds: the known event is renewed before they lose their microseconds. */
+/* profile.c: records of kernels, copies and fills. A marked command is enclosed by two events. Their times are measured
+ * from an event with a known time. Times between events are floats of milliseconds, so the known event is renewed
+ * before they lose the precision of microseconds. */
 #define _POSIX_C_SOURCE 200809L
 #include <string.h>
 #include <time.h>
@@ -9,14 +10,15 @@
 enum { FIRST_ROOM = 64 };
 #define CLOCK_LIFE_NS (INT64_C(5000000000))
 
-/* An event whose time is known, in nanoseconds of the host's monotonic clock. Kept as long as the context: a span may name it. */
+/* An event with a known time, in nanoseconds of the host's monotonic clock. It exists as long as the context, because a
+ * span may refer to it. */
 typedef struct cuda_clock_s {
   struct cuda_clock_s *before;
   CUevent event;
   int64_t ns;
 } cuda_clock_t;
 
-/* A command between its events. */
+/* A command and its two events. */
 typedef struct cuda_span_s {
   CUevent begin, end;
   const cuda_clock_t *clock;
@@ -34,7 +36,7 @@ static int64_t between(CUevent from, CUevent to) {
   return drv.cuEventElapsedTime(&milliseconds, from, to) ? 0 : (int64_t)((double)milliseconds * 1e6);
 }
 
-/* ---- the device's clock ---------------------------------------------------------------------------------------------------------- */
+/* ---- the device's clock ----------------------------------------------------------------------------------------- */
 
 /* Records an event on a stream and waits for it. The context is current. */
 static CUresult mark(CUstream stream, CUevent *out_event) {
@@ -46,7 +48,8 @@ static CUresult mark(CUstream stream, CUevent *out_event) {
   return code;
 }
 
-/* The first known event is the host's time; each later one is measured from the one before, so that times go on as the device's do. */
+/* The first known event has the host's time. Each later one is measured from the previous one, so that times follow the
+ * device's clock. */
 static CUresult renew(cuda_device_t *device) {
   cuda_clock_t *const clock = hal_host->mem_alloc(sizeof *clock, alignof(cuda_clock_t));
   if (!clock) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -61,7 +64,8 @@ static CUresult renew(cuda_device_t *device) {
   return CUDA_SUCCESS;
 }
 
-/* The known event that is young enough; NULL = there is none. The device's lock is not held, the context is current. */
+/* Returns a known event that is recent enough; NULL = there is none. The caller does not hold the device's lock; the
+ * context is current. */
 static const cuda_clock_t *clock_of(cuda_device_t *device) {
   const cuda_clock_t *const clock = __atomic_load_n(&device->clock, __ATOMIC_ACQUIRE);
   if (clock && host_now() - clock->ns < CLOCK_LIFE_NS) return clock;
@@ -71,7 +75,7 @@ static const cuda_clock_t *clock_of(cuda_device_t *device) {
   return __atomic_load_n(&device->clock, __ATOMIC_ACQUIRE);
 }
 
-/* ---- spans ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- spans ------------------------------------------------------------------------------------------------------ */
 
 static int grow(hal_plugin_stream_t *stream) {
   const uint32_t room = stream->room ? 2 * stream->room : FIRST_ROOM;
@@ -99,7 +103,7 @@ static void drop(cuda_span_t *span) {
 
 void cuda_span_begin(cuda_submit_t *submit) {
   hal_plugin_stream_t *const stream = submit->stream;
-  if (cuda_stream_is_captured(stream)) return; /* its events would be the graph's */
+  if (cuda_stream_is_captured(stream)) return; /* its events would belong to the graph */
   const cuda_clock_t *const clock = clock_of(&cuda.devices[stream->device]);
   cuda_span_t span = {.clock = clock};
   if (!clock || !make_events(&span)) return;
@@ -113,7 +117,8 @@ void cuda_span_begin(cuda_submit_t *submit) {
   *submit->span = span;
 }
 
-/* Waits and marks are queued as commands, but no profile has a row for them: they have no kind but a kernel's, and no kernel. */
+/* Waits and marks are queued as commands, but profiles have no record of them: their kind is that of a kernel, without
+ * a kernel. */
 static int is_work(const cuda_work_t *work) { return work->kind != HAL_PROFILE_KERNEL || work->kernel; }
 
 void cuda_span_end(cuda_submit_t *submit, int queued) {
@@ -186,7 +191,7 @@ static void reap_all(cuda_device_t *device) {
   pthread_mutex_unlock(&device->lock);
 }
 
-/* ---- what the host asks ------------------------------------------------------------------------------------------------------------- */
+/* ---- functions of the host -------------------------------------------------------------------------------------- */
 
 hal_status_t hal_plugin_profile_enable(int32_t device, int32_t on) {
   const hal_status_t status = cuda_check_device(device);
@@ -207,7 +212,7 @@ hal_status_t hal_plugin_profile_read(int32_t device, hal_profile_sink_t sink, vo
   return HAL_OK;
 }
 
-/* An event's time is the device's clock now; the host's is read on both sides of it. */
+/* An event's time is the current time of the device's clock; the host's clock is read before and after it. */
 hal_status_t hal_plugin_profile_timestamp(int32_t ordinal, int64_t *out_device_ns, int64_t *out_host_ns) {
   cuda_scope_t scope;
   hal_status_t status = cuda_check_alive(ordinal);
@@ -217,7 +222,7 @@ hal_status_t hal_plugin_profile_timestamp(int32_t ordinal, int64_t *out_device_n
   const cuda_clock_t *const clock = clock_of(device);
   CUresult code = clock ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
   int64_t best = INT64_MAX;
-  for (int i = 0; i < 5 && !code; i++) { /* the quickest of a few is the most exact */
+  for (int i = 0; i < 5 && !code; i++) { /* the shortest of several measurements is the most exact */
     CUevent event = NULL;
     const int64_t before = host_now();
     code = mark(device->own->handle, &event);
@@ -232,5 +237,5 @@ hal_status_t hal_plugin_profile_timestamp(int32_t ordinal, int64_t *out_device_n
   }
   cuda_leave(&scope);
   cuda_device_noticed(ordinal, code);
-  return code ? cuda_driver_error(code, "cuda: the device's clock cannot be read") : HAL_OK;
+  return code ? cuda_driver_error(code, "cuda: cannot read the device's clock") : HAL_OK;
 }

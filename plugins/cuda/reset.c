@@ -1,7 +1,7 @@
-/* reset.c: device_reset: the end of a device's primary context. The next use of the device retains a new one. */
+/* reset.c: device_reset: destroys a device's primary context. The next use of the device retains a new one. */
 #include "cuda_plugin.h"
 
-/* Releases what the plugin has made in the context, which is current; the device's lock is held. */
+/* Releases the plugin's objects in the context, which is current; the caller holds the device's lock. */
 static void release_own(cuda_device_t *device, int32_t ordinal) {
   const int lost = atomic_load(&device->lost) != 0;
   if (!lost) drv.cuCtxSynchronize();
@@ -13,8 +13,7 @@ static void release_own(cuda_device_t *device, int32_t ordinal) {
   device->pool = NULL;
 }
 
-/* Ends the context. Other users of the primary context in the process lose what they have there, as by
- * cudaDeviceReset. */
+/* Destroys the context. Other users of the primary context in the process lose their objects, as by cudaDeviceReset. */
 static CUresult end_context(cuda_device_t *device, int32_t ordinal, CUcontext context) {
   CUcontext before = NULL;
   drv.cuCtxGetCurrent(&before);
@@ -37,7 +36,7 @@ hal_status_t hal_plugin_device_reset(int32_t ordinal, uint32_t flags) {
   CUcontext const context = atomic_load(&device->context);
   const int streams = device->streams != NULL;
   if (context && !streams) code = end_context(device, ordinal, context);
-  if (!streams) atomic_store(&device->lost, (int)code); /* a failure that a later use has, too */
+  if (!streams) atomic_store(&device->lost, (int)code); /* a later use reports the failure, too */
   pthread_mutex_unlock(&device->lock);
   if (streams)
     return cuda_error(HAL_FAILED_PRECONDITION, 0,
@@ -45,7 +44,7 @@ hal_status_t hal_plugin_device_reset(int32_t ordinal, uint32_t flags) {
                       device->name);
   if (code)
     return cuda_error(HAL_UNAVAILABLE, (int64_t)code,
-                      "cuda: device %d (%s) cannot be reset: the driver returned %s (%d); start the process again",
+                      "cuda: device %d (%s) cannot be reset: the driver returned %s (%d); restart the process",
                       (int)ordinal, device->name, cuda_error_name(code), (int)code);
   return HAL_OK;
 }

@@ -1,9 +1,9 @@
-/* sensor.c: what devices measure of themselves, and who uses them: NVML's answers. */
+/* sensor.c: measurements of devices, and the processes that use them, from NVML. */
 #include "nvml.h"
 
-/* ---- sensors ------------------------------------------------------------------------------------------------------------------- */
+/* ---- sensors ---------------------------------------------------------------------------------------------------- */
 
-/* A number of NVML's, in its unit. */
+/* Reads a number of NVML, in its unit. */
 static nvmlReturn_t read_number(nvmlDevice_t device, uint32_t sensor, unsigned int *out_value) {
   switch (sensor) {
     case HAL_SENSOR_TEMPERATURE:
@@ -61,9 +61,9 @@ hal_status_t hal_plugin_device_sensor(int32_t ordinal, uint32_t sensor, int64_t 
   return HAL_OK;
 }
 
-/* ---- processes ----------------------------------------------------------------------------------------------------------------- */
+/* ---- processes -------------------------------------------------------------------------------------------------- */
 
-/* The list may grow between two calls: asked again with room for what there was and some more. */
+/* The list may grow between two calls, so the second call has space for the reported number and some more. */
 static nvmlReturn_t list_processes(nvmlDevice_t device, nvmlProcessInfo_t **out_list, unsigned int *out_count) {
   nvmlReturn_t (*const ask)(nvmlDevice_t, unsigned int *, nvmlProcessInfo_t *) =
       nvml.nvmlDeviceGetComputeRunningProcesses_v3 ? nvml.nvmlDeviceGetComputeRunningProcesses_v3
@@ -81,7 +81,7 @@ static nvmlReturn_t list_processes(nvmlDevice_t device, nvmlProcessInfo_t **out_
   return code;
 }
 
-/* A process with several parts of a divided device stands there once for each. */
+/* A process with several parts of a divided device is listed once for each. */
 static uint64_t memory_of(const nvmlProcessInfo_t *list, unsigned int count, unsigned int at) {
   uint64_t bytes = 0;
   for (unsigned int i = at; i < count; i++) {

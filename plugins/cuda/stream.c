@@ -1,11 +1,11 @@
-/* stream.c: streams of the driver. They are made non-blocking: the driver's default stream, which other users of CUDA may have, neither waits
- * for them nor they for it. */
+/* stream.c: streams of the driver. They are created non-blocking: they are not synchronized with the driver's default
+ * stream, which other users of CUDA may use. */
 #include <stdio.h>
 #include <string.h>
 
 #include "cuda_plugin.h"
 
-/* The driver's range of priorities, most urgent first, is greatest .. least: -5 .. 0, say. */
+/* The driver's range of priorities, most urgent first, is greatest .. least, for example -5 .. 0. */
 static int priority_of(const cuda_device_t *device, int32_t wanted) {
   return wanted < device->greatest ? device->greatest : wanted > device->least ? device->least : wanted;
 }
@@ -24,7 +24,7 @@ hal_status_t cuda_stream_make(int32_t ordinal, int32_t priority, hal_plugin_stre
   if (code) {
     hal_host->mem_free(stream);
     cuda_device_noticed(ordinal, code);
-    return cuda_driver_error(code, "cuda: a stream of '%s' cannot be made", device->name);
+    return cuda_driver_error(code, "cuda: cannot create a stream of '%s'", device->name);
   }
   pthread_mutex_init(&stream->lock, NULL);
   *out_stream = stream;
@@ -78,8 +78,7 @@ hal_status_t hal_plugin_stream_destroy(hal_plugin_stream_t *stream) {
   const CUresult code = drv.cuStreamSynchronize(stream->handle);
   cuda_device_noticed(stream->device, code);
   if (code && atomic_load(&stream->op))
-    hal_host->log(HAL_LOG_ERROR,
-                  "cuda: a stream was destroyed with a failure that nobody asked for; synchronize it first");
+    hal_host->log(HAL_LOG_ERROR, "cuda: a stream was destroyed with an unreported failure; synchronize it first");
   cuda_spans_reap(stream);
   unlink_stream(stream);
   cuda_stream_unmake(stream);
@@ -97,16 +96,16 @@ void cuda_streams_forget(int32_t ordinal, const char *kernel) {
   pthread_mutex_unlock(&device->lock);
 }
 
-/* ---- waiting ------------------------------------------------------------------------------------------------------------------- */
+/* ---- waiting ---------------------------------------------------------------------------------------------------- */
 
-/* `ask` is cuStreamSynchronize or cuStreamQuery. */
-static hal_status_t ask(hal_plugin_stream_t *stream, CUresult (*question)(CUstream)) {
+/* `function` is cuStreamSynchronize or cuStreamQuery. */
+static hal_status_t check_stream(hal_plugin_stream_t *stream, CUresult (*function)(CUstream)) {
   cuda_scope_t scope;
   if (!stream) return HAL_OK;
   const hal_status_t status = cuda_enter(stream->device, &scope);
   if (status) return status;
   const char *const last = atomic_load_explicit(&stream->op, memory_order_relaxed);
-  const CUresult code = question(stream->handle);
+  const CUresult code = function(stream->handle);
   cuda_leave(&scope);
   if (code == CUDA_ERROR_NOT_READY) return HAL_NOT_READY;
   if (CUDA_UNLIKELY(stream->count)) cuda_spans_reap(stream);
@@ -116,16 +115,19 @@ static hal_status_t ask(hal_plugin_stream_t *stream, CUresult (*question)(CUstre
     return cuda_error(HAL_ABORTED, 0,
                       "cuda: a collective on this stream of device %d was aborted; its results are undefined",
                       (int)stream->device);
-  const char *expected = last; /* what was queued meanwhile has not been waited for */
+  const char *expected = last; /* work queued meanwhile has not been waited for */
   if (last) atomic_compare_exchange_strong(&stream->op, &expected, NULL);
   return HAL_OK;
 }
 
-hal_status_t hal_plugin_stream_synchronize(hal_plugin_stream_t *stream) { return ask(stream, drv.cuStreamSynchronize); }
-hal_status_t hal_plugin_stream_query(hal_plugin_stream_t *stream) { return ask(stream, drv.cuStreamQuery); }
+hal_status_t hal_plugin_stream_synchronize(hal_plugin_stream_t *stream) {
+  return check_stream(stream, drv.cuStreamSynchronize);
+}
+hal_status_t hal_plugin_stream_query(hal_plugin_stream_t *stream) { return check_stream(stream, drv.cuStreamQuery); }
 
-/* Without a lock: a queued host function may make streams, or end some. What fails ends the whole context: it is told with the last command
- * of a stream that has one, and the other streams tell theirs when they are asked. */
+/* Runs without a lock, because a queued host function may create or destroy streams. A failure ends the whole context.
+ * It is reported with the last command of a stream that has one; the other streams report theirs when they are queried.
+ * */
 hal_status_t hal_plugin_device_synchronize(int32_t ordinal) {
   cuda_scope_t scope;
   hal_status_t status = cuda_check_device(ordinal);
@@ -149,7 +151,7 @@ hal_status_t hal_plugin_device_synchronize(int32_t ordinal) {
              : cuda_driver_error(code, "cuda: the driver cannot wait for device %d", (int)ordinal);
 }
 
-/* ---- what is told ---------------------------------------------------------------------------------------------------------------- */
+/* ---- error reports ---------------------------------------------------------------------------------------------- */
 
 hal_status_t hal_plugin_stream_error(hal_plugin_stream_t *stream, hal_stream_error_t *out_error) {
   if (!stream || cuda_check_device(stream->device)) return HAL_NOT_FOUND;
@@ -161,7 +163,7 @@ hal_status_t hal_plugin_stream_error(hal_plugin_stream_t *stream, hal_stream_err
       .struct_size = out_error->struct_size, .status = told.status, .native_code = (int64_t)told.code};
   memcpy(error.op, told.op, sizeof error.op);
   memcpy(error.kernel, told.kernel, sizeof error.kernel);
-  snprintf(error.message, sizeof error.message, "the driver said %s", cuda_error_name(told.code));
+  snprintf(error.message, sizeof error.message, "the driver returned %s", cuda_error_name(told.code));
   memcpy(out_error, &error, error.struct_size < sizeof error ? error.struct_size : sizeof error);
   return HAL_OK;
 }

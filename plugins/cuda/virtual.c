@@ -1,4 +1,5 @@
-/* virtual.c: addresses and memory apart, and memory that crosses to other processes: as a file descriptor with it, as a handle without. */
+/* virtual.c: virtual memory, and memory that is shared between processes: virtual memory as a file descriptor, other
+ * memory as a handle. */
 #include <hal/plugin_flags.h>
 
 #include "cuda_plugin.h"
@@ -16,11 +17,11 @@ static hal_status_t check(int32_t ordinal, size_t size) {
   if (!device->granularity) return HAL_UNIMPLEMENTED;
   if (size && size % device->granularity == 0) return HAL_OK;
   return cuda_error(HAL_INVALID_ARGUMENT, 0,
-                    "cuda: virtual memory of %zu bytes on '%s'; ask for a multiple of %zu (virtual_granularity)", size,
+                    "cuda: virtual memory of %zu bytes on '%s'; request a multiple of %zu (virtual_granularity)", size,
                     device->name, device->granularity);
 }
 
-/* What every call here begins with. */
+/* The checks at the beginning of every function here. */
 static hal_status_t begin(int32_t device, size_t size, cuda_scope_t *scope) {
   const hal_status_t status = check(device, size);
   return status ? status : cuda_enter(device, scope);
@@ -49,7 +50,7 @@ size_t cuda_virtual_granularity(const cuda_device_t *device) {
   return drv.cuMemGetAllocationGranularity(&bytes, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM) ? 0 : bytes;
 }
 
-/* ---- addresses --------------------------------------------------------------------------------------------------------------- */
+/* ---- addresses -------------------------------------------------------------------------------------------------- */
 
 hal_status_t hal_plugin_virtual_reserve(int32_t device, size_t size, void **out_ptr) {
   cuda_scope_t scope;
@@ -68,9 +69,9 @@ hal_status_t hal_plugin_virtual_unreserve(int32_t device, void *ptr, size_t size
   return finish(device, &scope, drv.cuMemAddressFree((CUdeviceptr)(uintptr_t)ptr, size), "virtual_unreserve", size);
 }
 
-/* ---- memory ------------------------------------------------------------------------------------------------------------------ */
+/* ---- memory ----------------------------------------------------------------------------------------------------- */
 
-/* Keeps a handle of the driver, or gives it back where there is no memory for that. The context is current. */
+/* Stores a handle of the driver, or releases it if there is no host memory. The context is current. */
 static hal_status_t keep(int32_t device, size_t size, CUmemGenericAllocationHandle handle,
                          hal_plugin_physical_t **out_memory) {
   hal_plugin_physical_t *const memory = hal_host->mem_alloc(sizeof *memory, alignof(hal_plugin_physical_t));
@@ -90,9 +91,9 @@ hal_status_t hal_plugin_virtual_create(int32_t device, size_t size, uint32_t han
   hal_status_t status = check(device, size);
   if (status) return status;
   if (handle_kinds & ~(uint32_t)HAL_HANDLE_FILE || (handle_kinds && !cuda.devices[device].shares_files))
-    return cuda_error(HAL_UNIMPLEMENTED, 0, "cuda: memory that is shared in the ways 0x%x; '%s' has %s",
+    return cuda_error(HAL_UNIMPLEMENTED, 0, "cuda: unsupported kinds of shared memory 0x%x; '%s' has %s",
                       (unsigned)handle_kinds, cuda.devices[device].name,
-                      cuda.devices[device].shares_files ? "file descriptors alone" : "none");
+                      cuda.devices[device].shares_files ? "file descriptors only" : "none");
   const CUmemAllocationProp properties = properties_of(&cuda.devices[device], handle_kinds);
   status = cuda_enter(device, &scope);
   if (status) return status;
@@ -105,7 +106,7 @@ hal_status_t hal_plugin_virtual_release(int32_t device, hal_plugin_physical_t *m
   cuda_scope_t scope;
   const hal_status_t status = cuda_enter(device, &scope);
   if (status) return status;
-  drv.cuMemRelease(memory->handle); /* which fails only where the context has ended, and the memory with it */
+  drv.cuMemRelease(memory->handle); /* fails only if the context has ended, and the memory with it */
   cuda_leave(&scope);
   hal_host->mem_free(memory);
   return HAL_OK;
@@ -125,10 +126,10 @@ hal_status_t hal_plugin_virtual_map(int32_t device, void *ptr, size_t size, hal_
   cuda_scope_t scope;
   const CUdeviceptr address = (CUdeviceptr)(uintptr_t)ptr;
   if (size != memory->size || device != memory->device)
-    return cuda_error(
-        HAL_INVALID_ARGUMENT, 0,
-        "cuda: virtual_map of %zu bytes on device %d; the memory has %zu bytes of device %d and is mapped whole", size,
-        (int)device, memory->size, (int)memory->device);
+    return cuda_error(HAL_INVALID_ARGUMENT, 0,
+                      "cuda: virtual_map of %zu bytes on device %d; the memory has %zu bytes of device %d and can only "
+                      "be mapped as a whole",
+                      size, (int)device, memory->size, (int)memory->device);
   const hal_status_t status = begin(device, size, &scope);
   if (status) return status;
   CUresult code = drv.cuMemMap(address, size, 0, memory->handle, 0);
@@ -154,14 +155,14 @@ hal_status_t hal_plugin_virtual_access(int32_t device, void *ptr, size_t size, i
   return finish(device, &scope, give_access(peer, (CUdeviceptr)(uintptr_t)ptr, size, access), "virtual_access", size);
 }
 
-/* ---- other processes ----------------------------------------------------------------------------------------------------------- */
+/* ---- other processes -------------------------------------------------------------------------------------------- */
 
 hal_status_t hal_plugin_virtual_export(int32_t device, hal_plugin_physical_t *memory, uint32_t kind,
                                        hal_memory_handle_t *out_handle) {
   cuda_scope_t scope;
   int file = -1;
   if (kind != HAL_HANDLE_FILE)
-    return cuda_error(HAL_UNIMPLEMENTED, 0, "cuda: a handle of the kind %u is not offered", (unsigned)kind);
+    return cuda_error(HAL_UNIMPLEMENTED, 0, "cuda: unsupported kind %u of a handle", (unsigned)kind);
   hal_status_t status = begin(device, memory->size, &scope);
   if (status) return status;
   const CUresult code =
@@ -176,7 +177,7 @@ hal_status_t hal_plugin_virtual_import(int32_t device, const hal_memory_handle_t
   cuda_scope_t scope;
   CUmemGenericAllocationHandle made = 0;
   if (handle->kind != HAL_HANDLE_FILE)
-    return cuda_error(HAL_UNIMPLEMENTED, 0, "cuda: a handle of the kind %u is not offered", (unsigned)handle->kind);
+    return cuda_error(HAL_UNIMPLEMENTED, 0, "cuda: unsupported kind %u of a handle", (unsigned)handle->kind);
   hal_status_t status = begin(device, size, &scope);
   if (status) return status;
   const CUresult code = drv.cuMemImportFromShareableHandle(&made, (void *)(uintptr_t)(unsigned)handle->file,
@@ -197,7 +198,7 @@ hal_status_t hal_plugin_ipc_export(int32_t device, void *ptr, uint32_t flags, vo
   cuda_leave(&scope);
   cuda_device_noticed(device, code);
   if (code)
-    return cuda_driver_error(code, "cuda: memory at %p of device %d cannot be given to other processes", ptr,
+    return cuda_driver_error(code, "cuda: memory at %p of device %d cannot be shared with other processes", ptr,
                              (int)device);
   hal_handle_write(&handle, sizeof handle, out_handle, room, out_size);
   return HAL_OK;
@@ -217,10 +218,11 @@ hal_status_t hal_plugin_ipc_open(int32_t device, const void *handle, size_t hand
   cuda_leave(&scope);
   cuda_device_noticed(device, code);
   if (code)
-    return cuda_driver_error(code,
-                             "cuda: memory of another process cannot be opened on device %d; is that process alive, "
-                             "and another one than this",
-                             (int)device);
+    return cuda_driver_error(
+        code,
+        "cuda: memory of another process cannot be opened on device %d; check that the process is alive "
+        "and is not this process",
+        (int)device);
   *out_ptr = (void *)(uintptr_t)address;
   return HAL_OK;
 }
@@ -232,5 +234,5 @@ hal_status_t hal_plugin_ipc_close(int32_t device, void *ptr) {
   const CUresult code = drv.cuIpcCloseMemHandle((CUdeviceptr)(uintptr_t)ptr);
   cuda_leave(&scope);
   cuda_device_noticed(device, code);
-  return code ? cuda_driver_error(code, "cuda: %p is no open memory of another process", ptr) : HAL_OK;
+  return code ? cuda_driver_error(code, "cuda: %p is not open memory of another process", ptr) : HAL_OK;
 }

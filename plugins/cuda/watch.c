@@ -1,4 +1,4 @@
-/* watch.c: events of devices: what ends a context, which calls of the driver notice, and what NVML reports of the chip. */
+/* watch.c: events of devices: the end of a context, which calls of the driver report, and NVML's events of the chip. */
 #define _POSIX_C_SOURCE 200809L
 #include <hal/plugin_watch.h>
 #include <stdio.h>
@@ -15,7 +15,8 @@ static void listen_to_nvml(void);
 static hal_watch_t watch = {
     .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER, .listen = listen_to_nvml};
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of what follows, but for `throttled`, the thread's */
+/* guards the variables below, except `throttled`, which belongs to the thread */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static nvmlEventSet_t events;
 static nvmlDevice_t registered[CUDA_MAX_DEVICES];
 static int throttled[CUDA_MAX_DEVICES];
@@ -31,7 +32,8 @@ static int has_calls(void) {
          nvml.nvmlEventSetWait_v2;
 }
 
-/* Asks for the events that the device has. Without NVML, or on a device without events, nothing of the chip is reported. */
+/* Registers for the events that the device supports. Without NVML, or on a device without events, no events of the chip
+ * are reported. */
 static void register_device(int32_t ordinal) {
   nvmlDevice_t device = NULL;
   unsigned long long types = 0;
@@ -64,7 +66,7 @@ static void report_xid(int32_t device, unsigned long long number) {
     hal_watch_report(&watch, device, HAL_DEVICE_EVENT_MEMORY_UNCORRECTED, (int64_t)number, message);
 }
 
-/* Clocks change often; only that they begin to be held back by power or heat is an event. */
+/* Clocks change often; only the beginning of a limit by power or temperature is an event. */
 static void look_at_clocks(int32_t device, nvmlDevice_t handle) {
 #define BIT(name, number) | (number)
   const unsigned long long bad = 0 NVML_THROTTLES(BIT);
@@ -86,7 +88,7 @@ static void listen_to_nvml(void) {
   const nvmlEventSet_t set = events;
   pthread_mutex_unlock(&lock);
   const nvmlReturn_t code = set ? nvml.nvmlEventSetWait_v2(set, &data, LISTEN_MS) : NVML_ERROR_NOT_SUPPORTED;
-  if (code) { /* no event, or no more of them: then the thread must not turn without a pause */
+  if (code) { /* no event, or no longer any events: limits the rate of the loop */
     if (code != NVML_ERROR_TIMEOUT) nanosleep(&(struct timespec){.tv_nsec = LISTEN_MS * 1000000L}, NULL);
     return;
   }

@@ -1,5 +1,5 @@
-/* work.c: commands between their submission and their end. The driver keeps their order; what is kept here is the name of the last one, which a
- * failure is told with: the driver says that a context has ended, and not by what. */
+/* work.c: commands between their submission and their end. The driver keeps their order. The name of the last one is
+ * stored here for failures, because the driver reports that a context has ended, but not the cause. */
 #include <stdio.h>
 #include <string.h>
 
@@ -20,7 +20,7 @@ hal_status_t cuda_submit_begin(cuda_submit_t *submit, hal_plugin_stream_t *strea
   return HAL_OK;
 }
 
-/* Waits for a command of the NULL stream, whose failure is the call's own. */
+/* Waits for a command of the NULL stream, whose failure is the result of the call. */
 static CUresult wait_for(hal_plugin_stream_t *stream) {
   const CUresult code = drv.cuStreamSynchronize(stream->handle);
   atomic_store_explicit(&stream->op, NULL, memory_order_relaxed);

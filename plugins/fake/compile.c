@@ -1,5 +1,5 @@
-/* compile.c: see compile.h. The compiler reads the source from a file in memory and writes a library into a folder that only this user may enter,
- * which is gone when the library is loaded. */
+/* compile.c: see compile.h. The compiler reads the source from a file in memory and writes a library into a folder that
+ * only this user can access, which is removed when the library is loaded. */
 #define _GNU_SOURCE /* dladdr1 */
 #include "compile.h"
 
@@ -55,22 +55,22 @@ static void end(const work_t *work) {
   rmdir(work->folder);
 }
 
-/* Says why there is no library. */
+/* Sets the error message for a missing library. */
 static hal_status_t refuse(const work_t *work, const char *compiler, int code, int error) {
   char log[LOG];
   if (error)
     return fake_error(HAL_UNIMPLEMENTED, error,
                       "fake: a module in the dialect 'c' needs the host's C compiler, and '%s' cannot be run: %s; "
-                      "install one (Debian: gcc and libc6-dev), or name one in HAL_FAKE_CC",
+                      "install one (Debian: gcc and libc6-dev), or set HAL_FAKE_CC",
                       compiler, strerror(error));
   hal_process_log(work->log, log, sizeof log);
   if (code < 0)
-    return fake_error(HAL_INTERNAL, 0, "fake: the C compiler '%s' was killed; what it said: %s", compiler, log);
+    return fake_error(HAL_INTERNAL, 0, "fake: the C compiler '%s' was killed; its output: %s", compiler, log);
   return fake_error(HAL_INVALID_ARGUMENT, code,
-                    "fake: the C compiler '%s' refused a module (exit code %d); what it said: %s", compiler, code, log);
+                    "fake: the C compiler '%s' refused a module (exit code %d); its output: %s", compiler, code, log);
 }
 
-/* The command but for its last words; -1 = it is too long. */
+/* Writes the command without its last words; -1 = it is too long. */
 static int write_command(const hal_module_desc_t *desc, char command[COMMAND], const char *words[MOST_WORDS]) {
   const int length =
       snprintf(command, COMMAND, "%s -x c -std=gnu11 -O3 -fno-strict-aliasing -fPIC -shared -pipe %s %s -Wl,-z,defs -o",
@@ -85,7 +85,7 @@ static hal_status_t compile(const work_t *work, const hal_module_desc_t *desc) {
   int count = write_command(desc, command, words), error = 0;
   if (count < 0)
     return fake_error(HAL_INVALID_ARGUMENT, 0,
-                      "fake: the options of a module in the dialect 'c' are too long: '%.200s ...' behind HAL_FAKE_CC",
+                      "fake: the options of a module in the dialect 'c' are too long: '%.200s ...' after HAL_FAKE_CC",
                       desc->options ? desc->options : "");
   words[count++] = work->library;
   words[count++] = "-"; /* the source */
@@ -93,7 +93,8 @@ static hal_status_t compile(const work_t *work, const hal_module_desc_t *desc) {
   words[count] = NULL;
   const int code = hal_process_run_wanted(words, work->in, work->out, work->log, cancelled, &error);
   if (code < 0 && hal_is_cancelled(cancelled))
-    return fake_error(HAL_ABORTED, 0, "fake: the C compiler '%s' was ended, since nobody waits for the module any more",
+    return fake_error(HAL_ABORTED, 0,
+                      "fake: the C compiler '%s' was ended, because the caller no longer waits for the module",
                       words[0]);
   return code || access(work->library, R_OK) ? refuse(work, words[0], code, error) : HAL_OK;
 }
@@ -101,20 +102,20 @@ static hal_status_t compile(const work_t *work, const hal_module_desc_t *desc) {
 hal_status_t fake_compile(const hal_module_desc_t *desc, void **out_library) {
   work_t work;
   if (!desc->data)
-    return fake_error(HAL_INVALID_ARGUMENT, 0, "fake: a module in the dialect 'c' without a text; give its source");
+    return fake_error(HAL_INVALID_ARGUMENT, 0, "fake: a module in the dialect 'c' without a text; pass its source");
   hal_status_t status = begin(&work, desc);
   if (!status) status = compile(&work, desc);
   if (!status && !(*out_library = dlopen(work.library, RTLD_NOW | RTLD_LOCAL)))
-    status =
-        fake_error(HAL_FAILED_PRECONDITION, 0,
-                   "fake: a module that the C compiler made cannot be loaded: %s; if the folder is mounted noexec, set "
-                   "TMPDIR to another",
-                   dlerror());
+    status = fake_error(
+        HAL_FAILED_PRECONDITION, 0,
+        "fake: a module that the C compiler created cannot be loaded: %s; if the folder is mounted noexec, set "
+        "TMPDIR to another",
+        dlerror());
   end(&work);
   return status;
 }
 
-/* A symbol of that name may be another library's, or no kernel. */
+/* A symbol of that name may belong to another library, or may not be a kernel. */
 static const hal_host_kernel_t *kernel_at(void *library, const char *symbol, const char *name) {
   struct link_map *map = NULL;
   const ElfW(Sym) *entry = NULL;

@@ -1,5 +1,5 @@
-/* copy.c: memory_copy and memory_fill. All devices live in the host's memory, so that both are launches of two kernels
- * of our own, queued, divided among threads and ordered like any other. */
+/* copy.c: memory_copy and memory_fill. The memory of all devices is host memory, so both are launches of two internal
+ * kernels, which are queued, divided among threads and ordered like any other. */
 #include <stdint.h>
 #include <string.h>
 #if defined(__SSE2__)
@@ -8,20 +8,22 @@
 
 #include "fake.h"
 
-/* Copies and fills beyond the caches of a core store past them: a plain store first reads the line that it overwrites, which
- * makes a fill of 64 MiB 1.4 to 5 times slower. Smaller ones stay in the cache, where whoever comes next wants them. */
+/* Copies and fills larger than the caches of a core use non-temporal stores: a plain store first reads the line that it
+ * overwrites, which makes a fill of 64 MiB 1.4 to 5 times slower. Smaller ones remain in the cache for the next access.
+ * */
 #define STREAM_BYTES (8u << 20)
 #define AT_ONCE_BYTES 1024
-#define BLOCK 16   /* bytes of a store; a pattern divides it */
+#define BLOCK 16   /* bytes of a store; a multiple of the pattern */
 #define PIECE 2048 /* bytes of a repeated copy */
 
-/* Stores `count` blocks past the caches at `dst`, which is aligned; the source moves on by `step` bytes per block, 0 = a pattern. */
+/* Stores `count` blocks at `dst`, which is aligned, with non-temporal stores; the source advances by `step` bytes per
+ * block, 0 = a pattern. */
 #if defined(__SSE2__)
 static void store_blocks(char *dst, const char *src, size_t step, size_t count) {
   for (size_t i = 0; i < count; i++)
     _mm_stream_si128((__m128i *)(void *)(dst + i * BLOCK),
                      _mm_loadu_si128((const __m128i *)(const void *)(src + i * step)));
-  _mm_sfence(); /* such stores are ordered with nothing else, not even with the one that tells that the item is done */
+  _mm_sfence(); /* such stores are not ordered with others, such as the one that marks the item as done */
 }
 #else
 static void store_blocks(char *dst, const char *src, size_t step, size_t count) {
@@ -29,8 +31,8 @@ static void store_blocks(char *dst, const char *src, size_t step, size_t count) 
 }
 #endif
 
-/* Stores blocks of one pattern that stay in the caches: by memcpy, which has wider stores than every CPU has, of a piece that is in
- * the first one. */
+/* Stores blocks of one pattern in the caches: copies a piece of the first ones by memcpy, which selects the widest
+ * stores of the CPU. */
 static void repeat_block(char *dst, const char *block, size_t count) {
   char piece[PIECE];
   const size_t size = count * BLOCK, filled = size < PIECE ? size : PIECE;
@@ -38,14 +40,14 @@ static void repeat_block(char *dst, const char *block, size_t count) {
   for (size_t i = 0; i < size; i += PIECE) memcpy(dst + i, piece, size - i < PIECE ? size - i : PIECE);
 }
 
-/* Whether a block consists of one byte, as zeros do. */
+/* Returns whether all bytes of a block are equal, such as zeros. */
 static int is_one_byte(const char *block) {
   for (size_t i = 1; i < BLOCK; i++)
     if (block[i] != block[0]) return 0;
   return 1;
 }
 
-/* How many bytes from `dst` on come before the first aligned block, of `size`. */
+/* Returns the number of bytes from `dst` to the first aligned block, of `size`. */
 static size_t head_of(const char *dst, size_t size) {
   const size_t head = (size_t)(-(uintptr_t)dst & (BLOCK - 1));
   return head < size ? head : size;
@@ -65,7 +67,7 @@ static void copy_range(const hal_host_range_t *range, void *const *args) {
   memcpy(dst + end, src + end, size - end);
 }
 
-/* The pattern fills a block; `begin` bytes of the destination come before what is filled with it here. */
+/* The pattern fills a block; `begin` bytes of the destination precede the range. */
 static void fill_range(const hal_host_range_t *range, void *const *args) {
   char *const dst = *(char *const *)args[0] + range->begin;
   const unsigned char *const pattern = args[1];
@@ -86,8 +88,9 @@ static void fill_range(const hal_host_range_t *range, void *const *args) {
 static const hal_host_kernel_t copy_kernel = {"memory_copy", copy_range, 3, HAL_HOST_ITEMS, FAKE_COPY_GRAIN, 0};
 static const hal_host_kernel_t fill_kernel = {"memory_fill", fill_range, 3, HAL_HOST_ITEMS, FAKE_COPY_GRAIN, 0};
 
-/* Copies so few bytes that queueing them takes longer, when nothing is before them on the stream; returns whether. Not where items are
- * delayed, counted or watched. The lock keeps others from queueing meanwhile. */
+/* Copies immediately if the size is so small that queueing takes longer, and nothing is queued on the stream; returns
+ * whether it did. Not used if items are delayed, counted or recorded. The lock prevents other threads from queueing
+ * meanwhile. */
 static int copy_at_once(hal_plugin_stream_t *stream, void *dst, const void *src, size_t size) {
   const fake_settings_t *settings = &fake.settings;
   if (size > AT_ONCE_BYTES || !stream || !settings->async || fake_is_captured(stream)) return 0;

@@ -1,4 +1,4 @@
-/* copy_many.c: memory_copy_2d and memory_copy_batch: launches of two kernels of our own, as those of copy.c. */
+/* copy_many.c: memory_copy_2d and memory_copy_batch: launches of two internal kernels, as in copy.c. */
 #include <hal/plugin_transfer.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 
 /* ---- rectangles ---- */
 
-/* Bytes of the rows, one after the other, are the items: a part may begin and end within a row. */
+/* The items are the bytes of the rows in sequence: a part may begin and end within a row. */
 static void copy_rows_range(const hal_host_range_t *range, void *const *args) {
   char *const dst = *(char *const *)args[0];
   const char *const src = *(const char *const *)args[1];
@@ -22,7 +22,7 @@ static void copy_rows_range(const hal_host_range_t *range, void *const *args) {
 
 static const hal_host_kernel_t rows_kernel = {"memory_copy_2d", copy_rows_range, 5, HAL_HOST_ITEMS, FAKE_COPY_GRAIN, 0};
 
-/* Bytes from the first to behind the last. */
+/* Returns the bytes from the first to the end of the last one. */
 static size_t extent_of(size_t pitch, const hal_copy_2d_t *copy) { return (copy->height - 1) * pitch + copy->width; }
 
 hal_status_t hal_plugin_memory_copy_2d(hal_plugin_stream_t *stream, const hal_copy_2d_t *copy) {
@@ -54,13 +54,13 @@ hal_status_t hal_plugin_memory_copy_2d(hal_plugin_stream_t *stream, const hal_co
 
 /* ---- several ranges ---- */
 
-/* Ranges of one item of the queue, whose values are limited (FAKE_MAX_ARG_BYTES). */
+/* Ranges per item of the queue, whose values have a maximum size (FAKE_MAX_ARG_BYTES). */
 enum { AT_ONCE = 32 };
 
 typedef struct range_s {
   char *dst;
   const char *src;
-  size_t begin, end; /* of the ranges laid one after the other */
+  size_t begin, end; /* of the concatenated ranges */
 } range_t;
 _Static_assert(AT_ONCE * sizeof(range_t) <= FAKE_MAX_ARG_BYTES, "the ranges are one value");
 

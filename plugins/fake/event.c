@@ -1,5 +1,5 @@
-/* event.c: events. A record is a pair (stream, number of items queued so far), done when the stream has done so many;
- * only an event with HAL_EVENT_TIMING queues an item, which takes the time. A waiting stream keeps that pair, not the
+/* event.c: events. A record is a pair (stream, number of items queued so far), done when the stream has done that many.
+ * Only an event with HAL_EVENT_TIMING queues an item, which stores the time. A waiting stream stores that pair, not the
  * event. */
 #include <string.h>
 
@@ -7,20 +7,20 @@
 #include "hal/plugin_shared_event.h"
 
 struct hal_plugin_event_s {
-  atomic_uint refs; /* the owner's, and one of each queued time stamp */
+  atomic_uint refs; /* the owner's reference, and one for each queued time stamp */
   uint32_t flags;
   int32_t device;
   uint32_t recorded;
   hal_plugin_stream_t *stream; /* a reference; NULL: the record is done */
   uint64_t number;
-  uint64_t generation; /* of the last record: an older time stamp does not count */
+  uint64_t generation; /* of the last record: older time stamps are ignored */
   int64_t time_ns;
   fake_mark_t mark;           /* of a record on a captured stream */
-  hal_shared_event_t *shared; /* of an event between processes: of the rest, only the first three are used */
+  hal_shared_event_t *shared; /* of an interprocess event, which uses only the first three of the other members */
 };
 
-/* Events share these locks by address. They are not in the event, since after a fork the child could not find the
- * events whose lock another thread held. */
+/* Events share these locks by address. They are not members of the event, because after a fork the child could not find
+ * the events whose lock another thread held. */
 static struct { alignas(FAKE_CACHE_LINE) fake_lock_t lock; } event_locks[64];
 
 static fake_lock_t *lock_of(const hal_plugin_event_t *event) { return &event_locks[((uintptr_t)event >> 6) % 64].lock; }
@@ -50,7 +50,7 @@ hal_status_t hal_plugin_event_create(int32_t device, uint32_t flags, hal_plugin_
   if (status) return status;
   if (flags & ~known || (flags & HAL_EVENT_INTERPROCESS && flags & HAL_EVENT_TIMING))
     return fake_error(HAL_UNIMPLEMENTED, 0,
-                      "fake: events with flags 0x%x are not offered (only timing, or between processes; blocking)",
+                      "fake: events with flags 0x%x are unsupported (only timing, or between processes; blocking)",
                       (unsigned)flags);
   status = make(device, flags, &event);
   if (!status && flags & HAL_EVENT_INTERPROCESS) status = hal_shared_event_make("fake", &event->shared);
@@ -66,16 +66,16 @@ hal_status_t hal_plugin_event_destroy(hal_plugin_event_t *event) {
   return HAL_OK;
 }
 
-/* ---- between processes
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- between processes ------------------------------------------------------------------------------------------ */
 
 hal_status_t hal_plugin_event_ipc_export(hal_plugin_event_t *event, uint32_t flags, void *handle, size_t room,
                                          size_t *out_size) {
   hal_status_t status = hal_flags_check("fake: event_ipc_export", flags, 0);
   if (status) return status;
   if (!event->shared)
-    return fake_error(HAL_INVALID_ARGUMENT, 0,
-                      "fake: an event that was made without HAL_EVENT_INTERPROCESS cannot be given to other processes");
+    return fake_error(
+        HAL_INVALID_ARGUMENT, 0,
+        "fake: an event that was created without HAL_EVENT_INTERPROCESS cannot be shared with other processes");
   hal_shared_event_export(event->shared, handle, room, out_size);
   return HAL_OK;
 }
@@ -97,13 +97,12 @@ hal_status_t hal_plugin_event_ipc_open(int32_t device, const void *handle, size_
 
 static hal_status_t refuse_captured(const char *call) {
   return fake_error(HAL_FAILED_PRECONDITION, 0,
-                    "fake: %s of an event between processes on a captured stream; make it without "
+                    "fake: %s of an interprocess event on a captured stream; create it without "
                     "HAL_EVENT_INTERPROCESS, or use it outside of the capture",
                     call);
 }
 
-/* ---- within this one
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- within this one -------------------------------------------------------------------------------------------- */
 
 void fake_event_stamp(hal_plugin_event_t *event, uint64_t generation) {
   fake_lock(lock_of(event));
@@ -112,8 +111,8 @@ void fake_event_stamp(hal_plugin_event_t *event, uint64_t generation) {
   unref(event);
 }
 
-/* The record is done: there is no stream, or it has got there, and the event needs it no longer. Gives otherwise, with
- * a reference, the stream and number to wait for. */
+/* Returns whether the record is done: there is no stream, or it has reached the record, and the event no longer needs
+ * it. Otherwise returns the stream, with a reference, and the number to wait for. */
 static int is_done(hal_plugin_event_t *event, hal_plugin_stream_t **out_stream, uint64_t *out_number) {
   hal_plugin_stream_t *finished = NULL;
   fake_lock(lock_of(event));
@@ -132,7 +131,8 @@ static int is_done(hal_plugin_event_t *event, hal_plugin_stream_t **out_stream, 
   return !stream;
 }
 
-/* Replaces the record by (stream, number), unless a later one came in between; takes over a reference of the stream. */
+/* Replaces the record by (stream, number), unless a later one was set in between; takes ownership of a reference to the
+ * stream. */
 static void set_record(hal_plugin_event_t *event, uint64_t generation, hal_plugin_stream_t *stream, uint64_t number) {
   fake_lock(lock_of(event));
   hal_plugin_stream_t *old = stream;
@@ -148,7 +148,7 @@ static void set_record(hal_plugin_event_t *event, uint64_t generation, hal_plugi
   if (old) fake_stream_unref(old);
 }
 
-/* A record on a captured stream takes no time: it marks what was captured so far. */
+/* A record on a captured stream stores no time: it marks the work captured so far. */
 static hal_status_t record_captured(hal_plugin_event_t *event, const hal_plugin_stream_t *stream) {
   fake_mark_t mark = {.stream = stream};
   mark.capture = fake_capture_mark(stream, &mark.number);
@@ -170,12 +170,12 @@ static fake_mark_t mark_of(hal_plugin_event_t *event) {
   return mark;
 }
 
-/* HAL_OK, or why nobody can wait for the event. */
+/* Returns HAL_OK, or the reason why the event cannot be waited for. */
 static hal_status_t check_waited(hal_plugin_event_t *event, const char *call) {
   if (FAKE_LIKELY(!mark_of(event).capture)) return HAL_OK;
   return fake_error(
       HAL_FAILED_PRECONDITION, 0,
-      "fake: %s of an event that was recorded on a captured stream, whose work did not run; record it anew", call);
+      "fake: %s of an event that was recorded on a captured stream, whose work did not run; record it again", call);
 }
 
 hal_status_t hal_plugin_event_record(hal_plugin_event_t *event, hal_plugin_stream_t *stream) {
@@ -186,7 +186,7 @@ hal_status_t hal_plugin_event_record(hal_plugin_event_t *event, hal_plugin_strea
   fake_lock(lock_of(event));
   const uint64_t generation = ++event->generation;
   fake_unlock(lock_of(event));
-  if (stream && !fake.settings.async) { /* wait for another thread that may be running something on it */
+  if (stream && !fake.settings.async) { /* wait for a thread that may be running an item of it */
     fake_lock(&stream->lock);
     fake_unlock(&stream->lock);
     stream = NULL;
@@ -229,7 +229,7 @@ hal_status_t hal_plugin_event_synchronize(hal_plugin_event_t *event) {
 hal_status_t hal_plugin_event_elapsed(hal_plugin_event_t *start, hal_plugin_event_t *end, int64_t *out_nanoseconds) {
   if (!(start->flags & end->flags & HAL_EVENT_TIMING))
     return fake_error(HAL_FAILED_PRECONDITION, 0,
-                      "fake: elapsed time of events made without HAL_EVENT_TIMING; create both "
+                      "fake: elapsed time of events created without HAL_EVENT_TIMING; create both "
                       "with timing enabled");
   if (start->device != end->device)
     return fake_error(HAL_INVALID_ARGUMENT, 0,
@@ -259,14 +259,14 @@ hal_status_t hal_plugin_event_elapsed(hal_plugin_event_t *start, hal_plugin_even
 hal_status_t fake_stream_wait_number(hal_plugin_stream_t *stream, hal_plugin_stream_t *other, uint64_t number) {
   fake_item_t *item = fake_queue_reserve(stream, sizeof *item, FAKE_ITEM_WAIT);
   if (!item) return fake_queue_refused(stream);
-  fake_stream_ref(other); /* the item's */
+  fake_stream_ref(other); /* the item's reference */
   item->u.wait.stream = other;
   item->u.wait.number = number;
   fake_queue_commit(stream, item);
   return HAL_OK;
 }
 
-/* Whether an event was recorded on a stream that was not captured. */
+/* Returns whether an event was recorded on a stream that was not captured. */
 static int is_outside(hal_plugin_event_t *event) {
   fake_lock(lock_of(event));
   const int outside = event->recorded != 0;
@@ -288,7 +288,7 @@ hal_status_t hal_plugin_stream_wait_event(hal_plugin_stream_t *stream, hal_plugi
   uint64_t number = 0;
   if (is_done(event, &other, &number)) return check_waited(event, "stream_wait_event");
   const hal_status_t status =
-      other == stream ? HAL_OK /* its own past */ : fake_stream_wait_number(stream, other, number);
+      other == stream ? HAL_OK /* earlier work of the same stream */ : fake_stream_wait_number(stream, other, number);
   fake_stream_unref(other);
   return status;
 }

@@ -1,8 +1,8 @@
-/* fault.c: what happens when somebody touches protected memory: a report on stderr that names the device, the address, its
- * allocation and the work, and then the end that the signal would have brought without us: the handler that was
- * installed before ours runs, or the process dies of the signal.
+/* fault.c: handles accesses to protected memory. It writes a report to stderr that names the device, the address, its
+ * allocation and the work. Then the process ends as it would without this handler: the previously installed handler
+ * runs, or the signal ends the process.
  *
- * Everything in the handler is async-signal-safe: no malloc, no stdio, no lock that is waited for. */
+ * Everything in the handler is async-signal-safe: no malloc, no stdio, no wait for a lock. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>
@@ -17,8 +17,7 @@ enum { SIGNALS = sizeof signals / sizeof *signals };
 static struct sigaction before[SIGNALS];
 static int installed;
 
-/* ---- text without stdio
- * ------------------------------------------------------------------------------------------------ */
+/* ---- text without stdio ----------------------------------------------------------------------------------------- */
 
 typedef struct text_s {
   size_t length;
@@ -41,10 +40,9 @@ static void put_number(text_t *text, uint64_t number, unsigned base) {
 
 static void put_address(text_t *text, const void *address) { put_number(text, (uintptr_t)address, 16); }
 
-/* ---- the report
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- the report ------------------------------------------------------------------------------------------------- */
 
-/* "read", "written", or "accessed" where the processor's word for it is not known here. */
+/* Returns "read", "written", or "accessed" if the processor's error code is not supported here. */
 static const char *kind_of_access(const void *context) {
 #if defined(__x86_64__)
   const ucontext_t *user = context;
@@ -55,7 +53,7 @@ static const char *kind_of_access(const void *context) {
 #endif
 }
 
-/* Where the address lies: in the memory, before or behind it. */
+/* Writes the position of the address: in the memory, before or after it. */
 static void put_place(text_t *text, const fake_segment_t *segment, const char *address, const char *start) {
   put(text, "  allocation: ");
   put_address(text, segment->base);
@@ -67,7 +65,7 @@ static void put_place(text_t *text, const fake_segment_t *segment, const char *a
     put(text, " bytes before its beginning");
   } else if ((size_t)(address - start) >= segment->size) {
     put_number(text, (uint64_t)(address - start) - segment->size, 10);
-    put(text, " bytes behind its end");
+    put(text, " bytes after its end");
   } else {
     put(text, "at offset ");
     put_number(text, (uint64_t)(address - start), 10);
@@ -76,7 +74,7 @@ static void put_place(text_t *text, const fake_segment_t *segment, const char *a
 }
 
 static void report(const fake_segment_t *segment, const char *address, const void *context) {
-  /* Which of the two mappings was meant: they are GUARD bytes apart, and half of that belongs to each. */
+  /* Determines which of the two mappings was accessed: they are GUARD bytes apart, and half of that belongs to each. */
   const int in_work = address >= segment->work - FAKE_GUARD_BYTES / 2;
   const char *const kernel = fake_protect_running();
   text_t text = {.length = 0};
@@ -87,7 +85,7 @@ static void report(const fake_segment_t *segment, const char *address, const voi
   put(&text, kernel ? " by kernel " : in_work ? " by a worker" : " by the host");
   put(&text, kernel ? kernel : "");
   put(&text, in_work  ? " out of bounds"
-             : kernel ? " through an address that is no pointer argument of its launch"
+             : kernel ? " through an address that is not a pointer argument of its launch"
                       : "");
   put(&text, " (HAL_FAKE_PROTECT=1)\n  address: ");
   put_address(&text, address);
@@ -97,7 +95,7 @@ static void report(const fake_segment_t *segment, const char *address, const voi
   put(&text, "  last work queued on the device: ");
   put(&text, last ? last : "none");
   put(&text, kernel || in_work ? "\n  check the pointers, sizes and strides of the launch\n"
-                               : "\n  the host cannot touch this device's memory: copy it first (hal_memory_copy, or "
+                               : "\n  the host cannot access this device's memory: copy it first (hal_memory_copy, or "
                                  ".cpu() in torch)\n");
   ssize_t written = 0;
   for (size_t done = 0; done < text.length; done += (size_t)written) {
@@ -106,10 +104,9 @@ static void report(const fake_segment_t *segment, const char *address, const voi
   }
 }
 
-/* ---- the handler
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- the handler ------------------------------------------------------------------------------------------------ */
 
-/* What would have happened without us. */
+/* Continues as without this handler. */
 static void pass_on(int which, int number, siginfo_t *info, void *context) {
   const struct sigaction *previous = &before[which];
   if (previous->sa_flags & SA_SIGINFO) {
@@ -120,8 +117,8 @@ static void pass_on(int which, int number, siginfo_t *info, void *context) {
     previous->sa_handler(number);
     return;
   }
-  /* With the default handler back, the instruction that faulted faults again and ends the process as usual. A fault
-   * cannot be ignored. A signal that somebody sent does not come again by itself. */
+  /* With the default handler restored, the faulting instruction faults again and ends the process as usual. A fault
+   * cannot be ignored. A signal that a process sent is not repeated, so it is raised again. */
   struct sigaction plain = {.sa_handler = SIG_DFL};
   if (info->si_code <= 0 && previous->sa_handler == SIG_IGN) return;
   sigaction(number, &plain, NULL);
@@ -135,7 +132,7 @@ static void handle(int number, siginfo_t *info, void *context) {
     errno = cause;
     return; /* the instruction runs again */
   }
-  /* si_code > 0: a fault of this thread's, whose address is known, not a signal sent by somebody. */
+  /* si_code > 0: a fault of this thread, with a known address, not a signal from a process. */
   if (fake.settings.protect && info->si_code > 0 && fake_memory_find_in_handler(info->si_addr, &segment) == 1 &&
       segment.device >= 0)
     report(&segment, info->si_addr, context);
@@ -158,7 +155,7 @@ hal_status_t fake_fault_install(void) {
 void fake_fault_uninstall(void) {
   for (int i = 0; i < SIGNALS; i++) {
     struct sigaction now;
-    /* A handler that somebody has installed since keeps its place, and calls ours: so ours must stay. */
+    /* A handler that was installed later stays installed, and calls this one, so this one must not be removed. */
     if (installed && !sigaction(signals[i], NULL, &now) && now.sa_flags & SA_SIGINFO && now.sa_sigaction == handle)
       sigaction(signals[i], &before[i], NULL);
   }

@@ -1,9 +1,10 @@
-/* graph.c: capture and graphs. While a stream is captured, what is queued on it becomes a node of a recording instead of an item of
- * its queue, in the order of the calls, whichever of the capture's streams they name: that order keeps every stream's own, and what
- * waits for an event comes behind what the event marks. A launch of an instance is one item, which runs the recording's nodes one
- * after another.
+/* graph.c: capture and graphs. While a stream is captured, work that is queued on it becomes a node of a recording
+ * instead of an item of its queue. Nodes are in the order of the calls, for all streams of the capture. That order
+ * preserves the order of each stream, and a wait for an event comes after the work that the event marks. A launch of an
+ * instance is one item, which runs the recording's nodes one after another.
  *
- * The lock of the captures may be held while a stream's lock or an event's is taken, never the other way round. */
+ * A thread may acquire a stream's lock or an event's lock while it holds the lock of the captures, but not in the other
+ * order. */
 #include <pthread.h>
 #include <string.h>
 
@@ -13,7 +14,7 @@ typedef struct node_s {
   alignas(16) struct node_s *next; /* the item follows */
 } node_t;
 
-/* What was captured, and no longer changes. Shared by graphs, instances and launches that are queued. */
+/* Captured work, which no longer changes. Shared by graphs, instances and queued launches. */
 struct fake_recording_s {
   atomic_uint refs;
   uint64_t count;
@@ -24,8 +25,8 @@ struct fake_capture_s {
   fake_capture_t *next;
   uint64_t id;
   uint32_t mode;
-  const char *spoiled; /* what spoiled it; static text */
-  pthread_t thread;    /* that began it */
+  const char *invalid_by; /* the reason why it is invalid; static text */
+  pthread_t thread;       /* the thread that began it */
   hal_plugin_stream_t *origin, *streams;
   fake_recording_t *recording;
 };
@@ -39,15 +40,15 @@ struct hal_plugin_graph_exec_s {
   fake_lock_t lock;
   fake_recording_t *recording;
   int32_t device;
-  hal_plugin_stream_t *last; /* where it was launched last, a reference; its launches are in order */
+  hal_plugin_stream_t *last; /* the stream of the last launch, a reference; launches are in order */
   uint64_t number;
 };
 
-static fake_lock_t lock; /* of all captures, their streams and the nodes of their recordings */
+static fake_lock_t lock; /* guards all captures, their streams and the nodes of their recordings */
 static fake_capture_t *captures;
 static uint64_t last_id;
 
-/* ---- recordings -------------------------------------------------------------------------------------------------------------- */
+/* ---- recordings ------------------------------------------------------------------------------------------------- */
 
 static fake_item_t *item_of(const node_t *node) { return (fake_item_t *)(void *)(uintptr_t)(node + 1); }
 
@@ -76,7 +77,7 @@ static hal_status_t new_recording(fake_recording_t **out_recording) {
   return HAL_OK;
 }
 
-/* A record of the profile tells of the launch of the graph, not of the capture. */
+/* A record of the profile describes the launch of the graph, not the capture. */
 static void run_noted(hal_plugin_stream_t *stream, const fake_item_t *item) {
   fake_note_t room;
   if (fake_note_again(&room, fake_item_note(item), stream))
@@ -103,7 +104,7 @@ const hal_host_kernel_t *fake_recording_run(hal_plugin_stream_t *stream, const f
   return failed;
 }
 
-/* Whether two recordings are of the same work, with whatever arguments. */
+/* Returns whether two recordings contain the same work, with any arguments. */
 static int is_same_work(const fake_recording_t *one, const fake_recording_t *other) {
   const node_t *a = one->first, *b = other->first;
   for (; a && b; a = a->next, b = b->next) {
@@ -115,21 +116,21 @@ static int is_same_work(const fake_recording_t *one, const fake_recording_t *oth
   return !a && !b;
 }
 
-/* ---- the streams of a capture ------------------------------------------------------------------------------------------------ */
+/* ---- the streams of a capture ----------------------------------------------------------------------------------- */
 
-/* Under the lock. */
+/* The caller holds the lock. */
 static fake_capture_t *capture_of(const hal_plugin_stream_t *stream) {
   return stream ? atomic_load_explicit(&stream->capture, memory_order_relaxed) : NULL;
 }
 
-/* Under the lock. Who is queueing an item at this moment holds the stream's lock, and ends it as it began it. */
+/* The caller holds the lock. A thread that is queueing an item holds the stream's lock, and finishes as it began. */
 static void set_capture(hal_plugin_stream_t *stream, fake_capture_t *capture) {
   fake_lock(&stream->lock);
   atomic_store_explicit(&stream->capture, capture, memory_order_relaxed);
   fake_unlock(&stream->lock);
 }
 
-/* Under the lock: the stream's work is recorded from here on. */
+/* Records the stream's work from now on; the caller holds the lock. */
 static void join(fake_capture_t *capture, hal_plugin_stream_t *stream) {
   fake_stream_ref(stream);
   stream->capture_next = capture->streams;
@@ -139,13 +140,14 @@ static void join(fake_capture_t *capture, hal_plugin_stream_t *stream) {
   set_capture(stream, capture);
 }
 
-static void spoil(fake_capture_t *capture, const char *why) {
-  if (capture && !capture->spoiled) capture->spoiled = why;
+static void invalidate(fake_capture_t *capture, const char *why) {
+  if (capture && !capture->invalid_by) capture->invalid_by = why;
 }
 
-static hal_status_t is_spoiled(const fake_capture_t *capture, const char *call) {
+static hal_status_t refuse_invalid(const fake_capture_t *capture, const char *call) {
   return fake_error(HAL_FAILED_PRECONDITION, 0,
-                    "fake: %s on a captured stream: the capture became invalid by %s; end it", call, capture->spoiled);
+                    "fake: %s on a captured stream: the capture became invalid by %s; end it", call,
+                    capture->invalid_by);
 }
 
 fake_item_t *fake_capture_reserve(hal_plugin_stream_t *stream, uint32_t size, uint32_t kind) {
@@ -156,7 +158,7 @@ fake_item_t *fake_capture_reserve(hal_plugin_stream_t *stream, uint32_t size, ui
   }
   fake_lock(&lock);
   const fake_capture_t *const capture = capture_of(stream);
-  if (capture && !capture->spoiled) {
+  if (capture && !capture->invalid_by) {
     node->next = NULL;
     fake_item_t *const item = item_of(node);
     item->size = size;
@@ -165,11 +167,10 @@ fake_item_t *fake_capture_reserve(hal_plugin_stream_t *stream, uint32_t size, ui
     return item;
   }
   if (capture)
-    is_spoiled(capture, "work");
+    refuse_invalid(capture, "work");
   else
-    fake_error(
-        HAL_FAILED_PRECONDITION, 0,
-        "fake: a thread ended the capture of a stream while another queued work on it; let them wait for each other");
+    fake_error(HAL_FAILED_PRECONDITION, 0,
+               "fake: a thread ended the capture of a stream while another queued work on it; synchronize the threads");
   fake_unlock(&lock);
   hal_host->mem_free(node);
   return NULL;
@@ -185,14 +186,14 @@ void fake_capture_commit(hal_plugin_stream_t *stream, fake_item_t *item) {
   fake_unlock(&lock);
 }
 
-/* ---- calls that no graph can hold -------------------------------------------------------------------------------------------- */
+/* ---- calls that cannot be part of a graph ----------------------------------------------------------------------- */
 
-/* Under the lock. */
+/* The caller holds the lock. */
 static hal_status_t forbid(fake_capture_t *capture, const char *call) {
   static const char *const modes[] = {"HAL_CAPTURE_GLOBAL", "HAL_CAPTURE_THREAD", "HAL_CAPTURE_RELAXED"};
-  spoil(capture, call);
+  invalidate(capture, call);
   return fake_error(HAL_FAILED_PRECONDITION, 0,
-                    "fake: %s while a stream is captured in the mode %s, which is spoiled by it; capture in "
+                    "fake: %s while a stream is captured in the mode %s, which is invalidated; capture in "
                     "HAL_CAPTURE_RELAXED, or call it before",
                     call, modes[capture->mode]);
 }
@@ -212,7 +213,7 @@ hal_status_t fake_captures_forbid(const char *call) {
 hal_status_t fake_capture_refuses(hal_plugin_stream_t *stream, const char *call) {
   fake_lock(&lock);
   fake_capture_t *const capture = capture_of(stream);
-  spoil(capture, call);
+  invalidate(capture, call);
   fake_unlock(&lock);
   if (!capture) return HAL_OK; /* it has just ended */
   return fake_error(
@@ -222,7 +223,7 @@ hal_status_t fake_capture_refuses(hal_plugin_stream_t *stream, const char *call)
       call);
 }
 
-/* ---- events ------------------------------------------------------------------------------------------------------------------ */
+/* ---- events ----------------------------------------------------------------------------------------------------- */
 
 uint64_t fake_capture_mark(const hal_plugin_stream_t *stream, uint64_t *out_number) {
   fake_lock(&lock);
@@ -233,7 +234,7 @@ uint64_t fake_capture_mark(const hal_plugin_stream_t *stream, uint64_t *out_numb
   return id;
 }
 
-/* Under the lock: an event that `marked` recorded behind node `number` is waited for. */
+/* Records a wait for an event that was recorded on `marked` after node `number`; the caller holds the lock. */
 static void merge(const fake_capture_t *capture, const hal_plugin_stream_t *marked, uint64_t number) {
   for (hal_plugin_stream_t *stream = capture->streams; stream; stream = stream->capture_next)
     if (stream == marked && number >= stream->capture_number) stream->capture_merged = 1;
@@ -249,32 +250,33 @@ hal_status_t fake_capture_wait(hal_plugin_stream_t *stream, const fake_mark_t *m
   else if (!theirs)
     wrong = "an event of a capture that has ended";
   else if (!stream)
-    wrong = "an event of a captured stream on the NULL stream, whose work runs at once";
+    wrong = "an event of a captured stream on the NULL stream, whose work runs immediately";
   else if (mine && mine != theirs)
     wrong = "an event of another capture";
   if (!wrong && !mine) join(theirs, stream);
   if (!wrong) merge(theirs, mark->stream, mark->number);
-  if (wrong) spoil(mine, "waiting for an event that is none of its own");
-  if (wrong && mark->capture && stream) spoil(theirs, "waiting for its event in another capture");
+  if (wrong) invalidate(mine, "waiting for an event outside of the capture");
+  if (wrong && mark->capture && stream) invalidate(theirs, "waiting for its event in another capture");
   fake_unlock(&lock);
   if (!wrong) return HAL_OK;
   return fake_error(HAL_FAILED_PRECONDITION, 0,
                     "fake: stream_wait_event with %s; record the event on a stream of the capture", wrong);
 }
 
-/* ---- capture ----------------------------------------------------------------------------------------------------------------- */
+/* ---- capture ---------------------------------------------------------------------------------------------------- */
 
 static hal_status_t no_stream(const char *call) {
-  return fake_error(HAL_INVALID_ARGUMENT, 0, "fake: %s of the NULL stream, whose work runs at once; make a stream",
-                    call);
+  return fake_error(HAL_INVALID_ARGUMENT, 0,
+                    "fake: %s of the NULL stream, whose work runs immediately; create a stream", call);
 }
 
 hal_status_t hal_plugin_capture_begin(hal_plugin_stream_t *stream, uint32_t mode, uint64_t pool) {
   fake_recording_t *recording = NULL;
-  (void)pool; /* the host's matter: memory comes from its allocator */
+  (void)pool; /* the host handles it, because memory comes from its allocator */
   if (!stream) return no_stream("capture_begin");
   if (mode > HAL_CAPTURE_RELAXED)
-    return fake_error(HAL_INVALID_ARGUMENT, 0, "fake: capture_begin with mode %u; there are 0 to 2", (unsigned)mode);
+    return fake_error(HAL_INVALID_ARGUMENT, 0, "fake: capture_begin with invalid mode %u; expected 0 to 2",
+                      (unsigned)mode);
   const hal_status_t status = new_recording(&recording);
   if (status) return status;
   fake_capture_t *const capture = hal_host->mem_alloc(sizeof *capture, alignof(fake_capture_t));
@@ -301,7 +303,7 @@ hal_status_t hal_plugin_capture_begin(hal_plugin_stream_t *stream, uint32_t mode
   return fake_error(HAL_RESOURCE_EXHAUSTED, 0, "fake: no host memory for a capture; free some memory");
 }
 
-/* Under the lock: takes the capture out of the list and lets its streams run again. Says what is wrong with it. */
+/* Removes the capture from the list, so that its streams run again; returns its error. The caller holds the lock. */
 static const char *finish(fake_capture_t *capture) {
   for (fake_capture_t **link = &captures; *link; link = &(*link)->next)
     if (*link == capture) {
@@ -311,10 +313,10 @@ static const char *finish(fake_capture_t *capture) {
   atomic_fetch_sub_explicit(&fake.captures, 1, memory_order_relaxed);
   for (hal_plugin_stream_t *stream = capture->streams; stream; stream = stream->capture_next) {
     if (stream != capture->origin && !stream->capture_merged)
-      spoil(capture, "a stream that joined it and was not waited for");
+      invalidate(capture, "a stream that joined it and was not waited for");
     set_capture(stream, NULL);
   }
-  return capture->spoiled;
+  return capture->invalid_by;
 }
 
 static void free_capture(fake_capture_t *capture) {
@@ -334,20 +336,20 @@ hal_status_t hal_plugin_capture_end(hal_plugin_stream_t *stream, hal_plugin_grap
   fake_lock(&lock);
   fake_capture_t *const capture = capture_of(stream);
   const int ends = capture && capture->origin == stream;
-  if (capture && !ends) spoil(capture, "capture_end of a stream that has joined it");
-  const char *const spoiled = ends ? finish(capture) : NULL;
-  if (ends && !spoiled) {
+  if (capture && !ends) invalidate(capture, "capture_end of a stream that has joined it");
+  const char *const invalid_by = ends ? finish(capture) : NULL;
+  if (ends && !invalid_by) {
     *graph = (hal_plugin_graph_t){capture->recording, stream->device};
     capture->recording = NULL;
   }
   fake_unlock(&lock);
   if (ends) free_capture(capture);
-  if (ends && !spoiled) {
+  if (ends && !invalid_by) {
     *out_graph = graph;
     return HAL_OK;
   }
   hal_host->mem_free(graph);
-  if (ends) return fake_error(HAL_ABORTED, 0, "fake: the capture became invalid by %s", spoiled);
+  if (ends) return fake_error(HAL_ABORTED, 0, "fake: the capture became invalid by %s", invalid_by);
   return fake_error(HAL_FAILED_PRECONDITION, 0, "fake: capture_end of a stream %s",
                     capture ? "that joined a capture; end it on the stream that began it"
                             : "that is not captured; call capture_begin first");
@@ -356,7 +358,7 @@ hal_status_t hal_plugin_capture_end(hal_plugin_stream_t *stream, hal_plugin_grap
 hal_status_t hal_plugin_capture_status(hal_plugin_stream_t *stream, uint32_t *out_status, uint64_t *out_id) {
   fake_lock(&lock);
   const fake_capture_t *const capture = capture_of(stream);
-  *out_status = !capture ? HAL_CAPTURE_NONE : capture->spoiled ? HAL_CAPTURE_INVALID : HAL_CAPTURE_ACTIVE;
+  *out_status = !capture ? HAL_CAPTURE_NONE : capture->invalid_by ? HAL_CAPTURE_INVALID : HAL_CAPTURE_ACTIVE;
   *out_id = capture ? capture->id : 0;
   fake_unlock(&lock);
   return HAL_OK;
@@ -365,20 +367,21 @@ hal_status_t hal_plugin_capture_status(hal_plugin_stream_t *stream, uint32_t *ou
 void fake_capture_forget(hal_plugin_stream_t *stream) {
   fake_lock(&lock);
   fake_capture_t *const capture = capture_of(stream);
-  spoil(capture, "stream_destroy of a stream of its own");
+  invalidate(capture, "stream_destroy of a stream of its own");
   if (capture && capture->origin == stream) finish(capture);
   fake_unlock(&lock);
   if (capture && capture->origin == stream) free_capture(capture);
 }
 
-/* Another thread may have been in the middle of a capture: the child knows of none. What it held is leaked on purpose. */
+/* Another thread may have been in the middle of a capture; the child has no captures. Its memory is leaked on purpose.
+ * */
 void fake_capture_fork_child(void) {
   fake_lock_reset(&lock);
   captures = NULL;
   atomic_store_explicit(&fake.captures, 0, memory_order_relaxed);
 }
 
-/* ---- graphs ------------------------------------------------------------------------------------------------------------------ */
+/* ---- graphs ----------------------------------------------------------------------------------------------------- */
 
 hal_status_t hal_plugin_graph_destroy(hal_plugin_graph_t *graph) {
   if (graph) fake_recording_unref(graph->recording);
@@ -399,8 +402,7 @@ hal_status_t hal_plugin_graph_instantiate(hal_plugin_graph_t *graph, hal_plugin_
 
 hal_status_t hal_plugin_graph_update(hal_plugin_graph_exec_t *exec, hal_plugin_graph_t *graph) {
   if (!is_same_work(exec->recording, graph->recording))
-    return fake_error(HAL_FAILED_PRECONDITION, 0,
-                      "fake: the recording is of other work than the graph's; instantiate it anew");
+    return fake_error(HAL_FAILED_PRECONDITION, 0, "fake: the recording differs from the graph's; instantiate it again");
   fake_lock(&exec->lock);
   fake_recording_t *const old = exec->recording;
   exec->recording = ref(graph->recording);
@@ -417,7 +419,8 @@ hal_status_t hal_plugin_graph_exec_destroy(hal_plugin_graph_exec_t *exec) {
   return HAL_OK;
 }
 
-/* Replaces the stream and number of the last launch, of which it takes over a reference; gives those before, with their reference. */
+/* Replaces the stream and number of the last launch, taking ownership of a reference; returns the previous ones, with
+ * their reference. */
 static hal_plugin_stream_t *exchange_last(hal_plugin_graph_exec_t *exec, hal_plugin_stream_t *stream,
                                           uint64_t *inout_number) {
   fake_lock(&exec->lock);
@@ -430,7 +433,7 @@ static hal_plugin_stream_t *exchange_last(hal_plugin_graph_exec_t *exec, hal_plu
   return last;
 }
 
-/* The work of an earlier launch on another stream comes first. */
+/* Waits for an earlier launch on another stream. */
 static hal_status_t wait_for_last(hal_plugin_graph_exec_t *exec, hal_plugin_stream_t *stream) {
   uint64_t number = 0;
   hal_status_t status = HAL_OK;
@@ -461,7 +464,7 @@ static hal_status_t queue_graph(hal_plugin_graph_exec_t *exec, hal_plugin_stream
   if (captured) return HAL_OK;
   fake_stream_ref(stream);
   hal_plugin_stream_t *const other = exchange_last(exec, stream, &number);
-  if (other) fake_stream_unref(other); /* another thread launched it meanwhile: nobody says which was first */
+  if (other) fake_stream_unref(other); /* another thread launched it meanwhile, in an unspecified order */
   return HAL_OK;
 }
 

@@ -1,5 +1,5 @@
-/* hint.c: memory_prefetch and memory_advise. The memory of all devices is the host's and does not move: a prefetch
- * populates the pages of new memory, so that the work after it does not wait for page faults. */
+/* hint.c: memory_prefetch and memory_advise. The memory of all devices is host memory and does not move. A prefetch
+ * populates the pages of new memory, so that later work does not wait for page faults. */
 #define _GNU_SOURCE
 #include <sys/mman.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 #define MADV_POPULATE_WRITE 23 /* of Linux 5.14 */
 #endif
 
-/* Values stay as they are. A system that cannot do it leaves the pages to the first use. */
+/* Preserves the contents. If the system does not support it, the pages are populated at their first use. */
 static void populate_range(const hal_host_range_t *range, void *const *args) {
   const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), first = *(const uintptr_t *)args[0];
   const uintptr_t begin = (first + range->begin) & ~(page - 1), end = (first + range->end + page - 1) & ~(page - 1);
@@ -20,7 +20,7 @@ static void populate_range(const hal_host_range_t *range, void *const *args) {
 static const hal_host_kernel_t populate_kernel = {"memory_prefetch", populate_range,  1,
                                                   HAL_HOST_ITEMS,    FAKE_COPY_GRAIN, 0};
 
-/* Checks the places, and returns where workers find the range. */
+/* Checks the devices, and returns the workers' address of the range. */
 static hal_status_t check(const char *call, int32_t device, const void *ptr, size_t size, int32_t place,
                           void **out_address) {
   *out_address = (void *)(uintptr_t)ptr;

@@ -1,8 +1,8 @@
-/* ipc.c: memory that other processes open. Memory becomes a file without a name when it is exported first: so memory that is not
- * shared stays private memory of huge pages, and a forked child has a copy of it. The addresses do not change.
+/* ipc.c: memory that other processes open. Memory becomes an unnamed file when it is first exported, so memory that is
+ * not shared remains private memory of huge pages, and a forked child has a copy of it. The addresses do not change.
  *
- * While memory is moved it is read-only. A thread that writes to it meanwhile, a worker or one of the program that uses
- * the memory as a host may, faults, waits in the handler (fault.c) and repeats its instruction. */
+ * While memory is moved it is read-only. A thread that writes to it meanwhile, a worker or a thread of the program that
+ * uses the memory as the host, faults, waits in the handler (fault.c) and repeats its instruction. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>
@@ -17,7 +17,8 @@
 
 static struct {
   fake_lock_t
-      lock; /* of all that follows, but for the handler's reads; a thread that holds it writes to no memory of a device */
+      /* guards all members below, except for the handler's reads; a thread that holds it writes to no device memory */
+      lock;
   _Atomic(char *) begin, end;
   atomic_uint busy;
 } moved;
@@ -42,7 +43,8 @@ static void copy_pages(char *to, const char *from, size_t bytes) {
     if (memcmp(from + at, zeros, sizeof zeros) != 0) memcpy(to + at, from + at, sizeof zeros);
 }
 
-/* Replaces a segment's memory by the file, which gets what the memory holds. Returns 0, or the errno of a failure that changed nothing. */
+/* Replaces a segment's memory by the file, which receives its contents. Returns 0, or the errno of a failure that
+ * changed nothing. */
 static int move_to_file(const fake_segment_t *segment, int file) {
   char *const copy = mmap(NULL, segment->mapped, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   if (copy == MAP_FAILED) return errno;
@@ -65,7 +67,7 @@ static int move_to_file(const fake_segment_t *segment, int file) {
   return code;
 }
 
-/* Moves a segment into a file, unless it is in one. The lock is held. */
+/* Moves a segment into a file, unless it is in one. The caller holds the lock. */
 static hal_status_t share(fake_segment_t *segment) {
   if (segment->file >= 0) return HAL_OK;
   const hal_status_t status = fake_fault_install();
@@ -79,10 +81,11 @@ static hal_status_t share(fake_segment_t *segment) {
     return HAL_OK;
   }
   if (file >= 0) close(file);
-  return fake_error(HAL_RESOURCE_EXHAUSTED, code,
-                    "fake: %zu bytes of device %d cannot be given to other processes: %s; free some memory, or close "
-                    "some files",
-                    segment->size, (int)segment->device, strerror(code));
+  return fake_error(
+      HAL_RESOURCE_EXHAUSTED, code,
+      "fake: %zu bytes of device %d cannot be shared with other processes: %s; free some memory, or close "
+      "some files",
+      segment->size, (int)segment->device, strerror(code));
 }
 
 hal_status_t hal_plugin_ipc_export(int32_t device, void *ptr, uint32_t flags, void *out_handle, size_t room,
@@ -130,11 +133,11 @@ hal_status_t hal_plugin_ipc_open(int32_t device, const void *handle, size_t hand
     return fake_error(status, 0, "fake: invalid IPC handle; pass a handle of ipc_export");
   if (status) {
     const int code = errno;
-    return fake_error(
-        status, code,
-        "fake: memory of process %d cannot be opened%s%s; is that process alive, of this user, and has it "
-        "kept the memory?",
-        (int)parcel.process, code ? ": " : "", code ? strerror(code) : "");
+    return fake_error(status, code,
+                      "fake: memory of process %d cannot be opened%s%s; check that the process is alive, belongs to "
+                      "this user, and has "
+                      "not freed the memory",
+                      (int)parcel.process, code ? ": " : "", code ? strerror(code) : "");
   }
   segment.mapped = hal_shared_file_pages(segment.size);
   status = map_opened(file, &segment, out_ptr);

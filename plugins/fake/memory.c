@@ -1,6 +1,6 @@
-/* memory.c: device memory and pinned host memory. Every allocation is a mapping of its own, known by a sorted table, so
- * that a wrong free is an error and an address tells its allocation. The host pools these segments; they are few and
- * large. */
+/* memory.c: device memory and pinned host memory. Every allocation is a separate mapping, registered in a sorted table,
+ * so that an invalid free is an error and an address identifies its allocation. The host's allocator requests few,
+ * large segments. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>
@@ -14,14 +14,13 @@
 
 static struct {
   fake_lock_t lock;
-  fake_segment_t *segments; /* by address */
+  fake_segment_t *segments; /* sorted by address */
   size_t count, capacity;
 } map;
 
-/* ---- the table, under its lock
- * ------------------------------------------------------------------------------------------ */
+/* ---- the table, under its lock ---------------------------------------------------------------------------------- */
 
-/* Index of the last segment whose base is not above `address`, plus one. */
+/* Returns the index of the last segment whose base is not above `address`, plus one. */
 static size_t upper_bound(const char *address) {
   size_t low = 0, high = map.count;
   while (low < high) {
@@ -51,7 +50,7 @@ static hal_status_t insert(fake_segment_t segment) {
   return HAL_OK;
 }
 
-/* Takes the segment that begins at `ptr` and belongs to `device` out of the table; 0 = there is none. */
+/* Removes the segment that begins at `ptr` and belongs to `device` from the table; 0 = there is none. */
 static int take_out(int32_t device, const void *ptr, fake_segment_t *out_segment) {
   const size_t end = upper_bound(ptr);
   if (!end || map.segments[end - 1].base != ptr || map.segments[end - 1].device != device) return 0;
@@ -61,7 +60,7 @@ static int take_out(int32_t device, const void *ptr, fake_segment_t *out_segment
   return 1;
 }
 
-/* The segment whose addresses, guard pages included, hold `address`; NULL = none. */
+/* Returns the segment that contains `address`, also in its guard pages; NULL = none. */
 static const fake_segment_t *holder(const char *address) {
   const size_t end = upper_bound(address);
   const fake_segment_t *below = end ? &map.segments[end - 1] : NULL;
@@ -79,8 +78,8 @@ int fake_memory_find(const void *address, fake_segment_t *out_segment) {
 }
 
 int fake_memory_find_in_handler(const void *address, fake_segment_t *out_segment) {
-  /* The thread that was interrupted may be the one that holds the lock: no waiting without an end. Sections under the
-   * lock take some 100 ns. */
+  /* The interrupted thread may hold the lock, so this must not wait without a limit. Sections with the lock held take
+   * about 100 ns. */
   int held = 0;
   for (int i = 0; i < 1000000 && !held; i++) {
     held = fake_lock_try(&map.lock);
@@ -92,10 +91,9 @@ int fake_memory_find_in_handler(const void *address, fake_segment_t *out_segment
   return held ? segment != NULL : -1;
 }
 
-/* ---- mappings
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- mappings --------------------------------------------------------------------------------------------------- */
 
-/* Maps a file at an address that is aligned to huge pages; `reserved` has room for that. */
+/* Maps a file at an address that is aligned to huge pages, within the `reserved` bytes. */
 static char *map_file(size_t bytes, size_t reserved, int file) {
   char *raw = mmap(NULL, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (raw == MAP_FAILED) return NULL;
@@ -111,8 +109,8 @@ static char *map_file(size_t bytes, size_t reserved, int file) {
   return base;
 }
 
-/* Maps whole pages. From 2 MiB on they are aligned to and made of huge pages where the system has them: with pages of 4
- * KiB the page faults of a new 64 MiB result cost several times as much as computing it. */
+/* Maps whole pages. From 2 MiB on they are aligned to huge pages, and use them if the system has them: with pages of 4
+ * KiB the page faults of a new 64 MiB result take several times as long as computing it. */
 static char *map_pages(size_t bytes, int file) {
   const size_t slack = bytes >= HUGE_PAGE ? HUGE_PAGE : 0;
   size_t reserved = 0;
@@ -149,7 +147,8 @@ static hal_status_t map_segment(int32_t device, size_t size, size_t mapped, void
   fake_memory_map(&segment, -1);
   if (!segment.base)
     return fake_error(HAL_RESOURCE_EXHAUSTED, errno,
-                      "fake: the system gave no mapping of %zu bytes (%s); free some tensors", mapped, strerror(errno));
+                      "fake: the system returned no mapping of %zu bytes (%s); free some tensors", mapped,
+                      strerror(errno));
   fake_lock(&map.lock);
   const hal_status_t status = insert(segment);
   fake_unlock(&map.lock);
@@ -166,7 +165,7 @@ static hal_status_t unmap_segment(int32_t device, void *ptr, const char *what, s
   fake_lock(&map.lock);
   const int found = take_out(device, ptr, &segment);
   const int is_other = found && (segment.is_virtual || segment.is_opened);
-  if (is_other) insert(segment); /* there is room: it was there */
+  if (is_other) insert(segment); /* cannot fail: the entry was removed before */
   fake_unlock(&map.lock);
   if (!found || is_other)
     return fake_error(HAL_INVALID_ARGUMENT, 0,
@@ -209,10 +208,11 @@ hal_status_t fake_memory_remove_opened(int32_t device, void *base, fake_segment_
   if (found && !right) insert(*out_segment);
   fake_unlock(&map.lock);
   if (right) return HAL_OK;
-  return fake_error(HAL_INVALID_ARGUMENT, 0,
-                    "fake: ipc_close(%d, %p): this is no open memory of another process; close what ipc_open returned, "
-                    "once, on its own device",
-                    (int)device, base);
+  return fake_error(
+      HAL_INVALID_ARGUMENT, 0,
+      "fake: ipc_close(%d, %p): this is not open memory of another process; close what ipc_open returned, "
+      "once, on its own device",
+      (int)device, base);
 }
 
 hal_status_t fake_memory_mark_shared(int32_t device, const void *base, fake_segment_t *out_segment) {
@@ -251,12 +251,11 @@ hal_status_t fake_memory_remove(int32_t device, char *base, size_t size) {
   fake_unlock(&map.lock);
   if (right) return HAL_OK;
   return fake_error(HAL_INVALID_ARGUMENT, 0,
-                    "fake: nothing of %zu bytes is mapped at %p on device %d; name what virtual_map has mapped, whole",
-                    size, (void *)base, (int)device);
+                    "fake: nothing of %zu bytes is mapped at %p on device %d; pass a whole range of virtual_map", size,
+                    (void *)base, (int)device);
 }
 
-/* ---- device memory
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- device memory ---------------------------------------------------------------------------------------------- */
 
 int fake_memory_charge(int32_t ordinal, uint64_t bytes) {
   fake_device_t *const device = &fake.devices[ordinal];
@@ -278,7 +277,7 @@ hal_status_t hal_plugin_memory_alloc(int32_t device, size_t size, uint32_t flags
   if (!status) status = fake_captures_check("memory_alloc");
   if (status) return status;
   if (!size)
-    return fake_error(HAL_INVALID_ARGUMENT, 0, "fake: memory_alloc of 0 bytes on device %d; ask for at least one",
+    return fake_error(HAL_INVALID_ARGUMENT, 0, "fake: memory_alloc of 0 bytes on device %d; request at least one",
                       (int)device);
   fake_device_t *owner = &fake.devices[device];
   const size_t mapped = fake_whole_pages(size);
@@ -318,7 +317,7 @@ hal_status_t hal_plugin_memory_info(int32_t device, size_t *out_free, size_t *ou
 hal_status_t hal_plugin_memory_pointer_info(const void *ptr, hal_pointer_info_t *out_info) {
   fake_segment_t segment = {0};
   if (!fake_memory_find(ptr, &segment) || (size_t)((const char *)ptr - segment.base) >= segment.size)
-    return fake_error(HAL_NOT_FOUND, 0, "fake: %p lies in no allocation of this plugin", ptr);
+    return fake_error(HAL_NOT_FOUND, 0, "fake: %p is not in an allocation of this plugin", ptr);
   hal_pointer_info_t info = {.struct_size = out_info->struct_size,
                              .base = segment.base,
                              .size = segment.size,
@@ -328,8 +327,7 @@ hal_status_t hal_plugin_memory_pointer_info(const void *ptr, hal_pointer_info_t 
   return HAL_OK;
 }
 
-/* ---- host memory: any page of the host is as good as a pinned one here
- * ---------------------------------------------------- */
+/* ---- host memory: all pages of the host are equivalent to pinned ones here -------------------------------------- */
 
 hal_status_t hal_plugin_host_alloc(int32_t device, size_t size, uint32_t flags, void **out_ptr) {
   hal_status_t status = fake_check_device(device);
@@ -338,7 +336,7 @@ hal_status_t hal_plugin_host_alloc(int32_t device, size_t size, uint32_t flags, 
   const size_t mapped = fake_whole_pages(size);
   if (!mapped)
     return fake_error(size ? HAL_RESOURCE_EXHAUSTED : HAL_INVALID_ARGUMENT, 0,
-                      "fake: host_alloc of %zu bytes; ask for at "
+                      "fake: host_alloc of %zu bytes; request at "
                       "least one, and for less than the machine has",
                       size);
   return map_segment(HAL_HOST, size, mapped, out_ptr);
@@ -350,21 +348,20 @@ hal_status_t hal_plugin_host_free(int32_t device, void *ptr) {
   return ptr ? unmap_segment(HAL_HOST, ptr, "host_free", &mapped) : HAL_OK;
 }
 
-/* Kernels run in the host's own address space. */
+/* Kernels run in the host's address space. */
 hal_status_t hal_plugin_host_device_pointer(int32_t device, void *ptr, void **out_ptr) {
   const hal_status_t status = fake_check_device(device);
   fake_segment_t segment = {.device = 0};
   if (status) return status;
   if (!fake_memory_find(ptr, &segment) || segment.device != HAL_HOST ||
       (size_t)((const char *)ptr - segment.base) >= segment.size)
-    return fake_error(HAL_INVALID_ARGUMENT, 0, "fake: %p lies in no page-locked memory; allocate it with host_alloc",
+    return fake_error(HAL_INVALID_ARGUMENT, 0, "fake: %p is not in page-locked memory; allocate it with host_alloc",
                       ptr);
   *out_ptr = ptr;
   return HAL_OK;
 }
 
-/* ---- fork
- * --------------------------------------------------------------------------------------------------------------- */
+/* ---- fork ------------------------------------------------------------------------------------------------------- */
 
 void fake_memory_fork_prepare(void) { fake_lock(&map.lock); }
 void fake_memory_fork_parent(void) { fake_unlock(&map.lock); }

@@ -1,7 +1,7 @@
-/* module.c: modules, kernels and launches. Three dialects: "native", the portable kernels compiled ahead of time into this
- * plugin, "host", kernels that the caller has compiled into its own library, and "c", source that the host's compiler makes a library of
- * (compile.c). A kernel handle is the address of the kernel's entry in such a table, or in that library, which lives as long as its module. The
- * first can be had as bytes, dialect "binary". */
+/* module.c: modules, kernels and launches. There are three dialects: "native", the portable kernels compiled into this
+ * plugin; "host", kernels that the caller has compiled into its own library; and "c", source that the host's compiler
+ * compiles to a library (compile.c). A kernel handle is the address of the kernel's entry in such a table or library,
+ * which exists as long as its module. The first kind can be exported as bytes, in the dialect "binary". */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,21 +12,21 @@
 
 struct hal_plugin_module_s {
   int32_t device;
-  const hal_host_kernel_t *kernels; /* of the dialect "host", our copy; NULL: the portable ones */
+  const hal_host_kernel_t *kernels; /* of the dialect "host", a copy; NULL: the portable ones */
   size_t count;
   void *library;                          /* of the dialect "c"; else NULL */
-  hal_plugin_module_t *next;              /* of the retired */
-  alignas(hal_host_kernel_t) char text[]; /* the copy, and behind it the names */
+  hal_plugin_module_t *next;              /* next of the retired modules */
+  alignas(hal_host_kernel_t) char text[]; /* the copy, followed by the names */
 };
 
-/* Modules that were unloaded after a profile began: its records may still name their kernels. */
+/* Modules that were unloaded after a profile began, because its records may still name their kernels. */
 static _Atomic(hal_plugin_module_t *) retired;
 
-/* The kernels of a module in the dialect "host". */
+/* Checks the kernels of a module in the dialect "host". */
 static hal_status_t check_table(const hal_module_desc_t *desc) {
   if (!desc->data || !desc->size || desc->size % sizeof(hal_host_kernel_t))
     return fake_error(HAL_INVALID_ARGUMENT, 0,
-                      "fake: a module in the dialect 'host' has %zu bytes at %p; give an array of hal_host_kernel_t, "
+                      "fake: a module in the dialect 'host' has %zu bytes at %p; pass an array of hal_host_kernel_t, "
                       "%zu bytes each",
                       desc->size, desc->data, sizeof(hal_host_kernel_t));
   return HAL_OK;
@@ -38,20 +38,20 @@ static size_t table_bytes(const hal_host_kernel_t *kernels, size_t count) {
   return bytes;
 }
 
-/* Copies a table and its names to `room`, which is aligned as the table. */
-static const hal_host_kernel_t *copy_table(char *room, const hal_host_kernel_t *kernels, size_t count) {
-  char *name = room + count * sizeof *kernels;
+/* Copies a table and its names to `to`, which is aligned for the table. */
+static const hal_host_kernel_t *copy_table(char *to, const hal_host_kernel_t *kernels, size_t count) {
+  char *name = to + count * sizeof *kernels;
   for (size_t i = 0; i < count; i++) {
     hal_host_kernel_t kernel = kernels[i];
     const size_t bytes = strlen(kernel.name) + 1;
     kernel.name = memcpy(name, kernel.name, bytes);
-    memcpy(room + i * sizeof kernel, &kernel, sizeof kernel);
+    memcpy(to + i * sizeof kernel, &kernel, sizeof kernel);
     name += bytes;
   }
-  return (const hal_host_kernel_t *)(const void *)room;
+  return (const hal_host_kernel_t *)(const void *)to;
 }
 
-/* ---- modules as bytes: the code is in the plugin, so that they name the kernels that it must have, and are sealed for such a build ---- */
+/* ---- modules as bytes: they identify the portable kernels of this build, because the code is in the plugin ------- */
 
 static const char content[] = "fake: the portable kernels";
 
@@ -62,9 +62,10 @@ static void describe_build(char out_maker[HAL_BINARY_MAKER]) {
 hal_status_t hal_plugin_module_export(hal_plugin_module_t *module, void *data, size_t room, size_t *out_size) {
   char maker[HAL_BINARY_MAKER];
   if (module->kernels || module->library)
-    return fake_error(HAL_UNIMPLEMENTED, 0,
-                      "fake: a module in the dialect '%s' is code of this process, which no other can load as bytes",
-                      module->kernels ? "host" : "c");
+    return fake_error(
+        HAL_UNIMPLEMENTED, 0,
+        "fake: a module in the dialect '%s' is code of this process, which another process cannot load as bytes",
+        module->kernels ? "host" : "c");
   *out_size = HAL_BINARY_SEAL + sizeof content;
   if (!data || room < *out_size) return HAL_OK;
   memcpy((char *)data + HAL_BINARY_SEAL, content, sizeof content);
@@ -80,12 +81,12 @@ static hal_status_t check_binary(const hal_module_desc_t *desc) {
   describe_build(maker);
   const hal_status_t status = hal_binary_open("fake", desc, maker, &bytes, &size);
   if (!status && (size != sizeof content || memcmp(bytes, content, size) != 0))
-    return fake_error(HAL_INVALID_ARGUMENT, 0, "fake: a module of %zu bytes in 'binary' is not what module_export gave",
-                      desc->size);
+    return fake_error(HAL_INVALID_ARGUMENT, 0,
+                      "fake: a module of %zu bytes in 'binary' is not a result of module_export", desc->size);
   return status;
 }
 
-/* What a module is made of: a table of the caller's, a library that is made here, or the portable kernels. */
+/* Determines the kind of a module: a table of the caller, a library that is compiled here, or the portable kernels. */
 static hal_status_t check_module(const hal_module_desc_t *desc, int *out_host, void **out_library) {
   const char *const dialect = desc->dialect ? desc->dialect : "";
   const int compiles = fake_compile_accepts();
@@ -95,10 +96,9 @@ static hal_status_t check_module(const hal_module_desc_t *desc, int *out_host, v
   if (strcmp(dialect, "c") == 0 && compiles) return fake_compile(desc, out_library);
   if (strcmp(dialect, "binary") == 0) return check_binary(desc);
   if (strcmp(dialect, "native") == 0) return HAL_OK;
-  return fake_error(
-      HAL_UNIMPLEMENTED, 0,
-      "fake: modules in the dialect '%s' are not accepted; the device takes 'native', 'host' and 'binary'%s", dialect,
-      compiles ? ", and 'c'" : "; HAL_FAKE_CC is empty, which rules out 'c'");
+  return fake_error(HAL_UNIMPLEMENTED, 0,
+                    "fake: unsupported dialect '%s' of a module; the device takes 'native', 'host' and 'binary'%s",
+                    dialect, compiles ? ", and 'c'" : "; HAL_FAKE_CC is empty, which excludes 'c'");
 }
 
 hal_status_t hal_plugin_module_load(int32_t device, const hal_module_desc_t *desc, hal_plugin_module_t **out_module) {
@@ -123,7 +123,7 @@ hal_status_t hal_plugin_module_load(int32_t device, const hal_module_desc_t *des
   return HAL_OK;
 }
 
-/* A library keeps its names as long as it is loaded, so that one that records may name stays loaded. */
+/* A library's names are valid while it is loaded, so a library that records may refer to stays loaded. */
 hal_status_t hal_plugin_module_unload(hal_plugin_module_t *module) {
   const int has_names = module && (module->kernels || module->library);
   if (!has_names || !atomic_load_explicit(&fake.keep_names, memory_order_relaxed)) {
@@ -138,7 +138,7 @@ hal_status_t hal_plugin_module_unload(hal_plugin_module_t *module) {
   return HAL_OK;
 }
 
-/* What the portable kernels have to say about this machine. */
+/* Logs the notes of the portable kernels about this machine. */
 static void log_notes(void) {
   int32_t warns;
   for (const char *note; (note = hal_host_kernel_note(&warns));) {
@@ -154,7 +154,7 @@ hal_status_t hal_plugin_kernel_get(hal_plugin_module_t *module, const char *name
     const hal_status_t status = fake_library_kernel(module->library, name, &kernel);
     if (status) return status;
   } else if (!module->kernels) {
-    kernel = hal_host_kernel_find(name); /* names are unique over all families */
+    kernel = hal_host_kernel_find(name); /* names are unique across all families */
   }
   for (size_t i = 0; !kernel && i < module->count; i++)
     if (strcmp(module->kernels[i].name, name) == 0) kernel = &module->kernels[i];
@@ -180,10 +180,9 @@ hal_status_t hal_plugin_kernel_info(hal_plugin_kernel_t *kernel, uint32_t block_
   return HAL_OK;
 }
 
-/* ---- launches
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- launches --------------------------------------------------------------------------------------------------- */
 
-/* Says what is wrong with a launch; something is. */
+/* Sets the error message for an invalid launch. */
 static hal_status_t refuse(const hal_host_kernel_t *kernel, const hal_launch_t *launch) {
   const char *name = kernel->name;
   const uint32_t *grid = launch->grid, *block = launch->block;
@@ -220,20 +219,20 @@ static hal_status_t refuse(const hal_host_kernel_t *kernel, const hal_launch_t *
     if (!arg->value || (arg->kind == HAL_ARG_POINTER && arg->size != sizeof(void *)))
       return fake_error(
           HAL_INVALID_ARGUMENT, 0,
-          "fake: argument %u of '%s' has %u bytes at %p; give the address of the value, and %zu bytes for a "
+          "fake: argument %u of '%s' has %u bytes at %p; pass the address of the value, and %zu bytes for a "
           "pointer",
           (unsigned)i, name, (unsigned)arg->size, arg->value, sizeof(void *));
     if (arg->size > FAKE_MAX_ARG_BYTES)
       return fake_error(HAL_INVALID_ARGUMENT, 0, "fake: argument %u of '%s' has %u bytes, more than %d; pass a pointer",
                         (unsigned)i, name, (unsigned)arg->size, FAKE_MAX_ARG_BYTES);
   }
-  return fake_error(HAL_INTERNAL, 0, "fake: launch of '%s' was refused for no known reason", name);
+  return fake_error(HAL_INTERNAL, 0, "fake: launch of '%s' was refused for an unknown reason", name);
 }
 
-/* Bytes of a value in the queue: argument types are aligned to 8 at most. */
+/* Returns the bytes of a value in the queue: argument types are aligned to 8 at most. */
 static inline uint32_t value_bytes(uint32_t size) { return (size + 7) & ~7u; }
 
-/* Queues a launch with copies of the values, which lie behind their addresses. */
+/* Queues a launch with copies of the values, which follow their addresses. */
 static hal_status_t enqueue(hal_plugin_stream_t *stream, const hal_host_kernel_t *kernel, uint64_t units,
                             const hal_arg_t *args, uint32_t arg_count, uint32_t flags, const fake_note_t *note) {
   const uint32_t header = (uint32_t)(sizeof(fake_item_t) + arg_count * sizeof(void *));
@@ -265,7 +264,7 @@ static hal_status_t enqueue(hal_plugin_stream_t *stream, const hal_host_kernel_t
   return HAL_OK;
 }
 
-/* On the calling thread. Nothing is ever queued before it: with HAL_FAKE_ASYNC=0 every call has finished when it
+/* Runs on the calling thread. Nothing is ever queued before it: with HAL_FAKE_ASYNC=0 every call has finished when it
  * returns, and threads that use one stream take turns. */
 static hal_status_t run_now(hal_plugin_stream_t *stream, const hal_host_kernel_t *kernel, uint64_t units,
                             void *const *values, const fake_note_t *note) {
@@ -301,19 +300,19 @@ hal_status_t fake_launch_inject(hal_plugin_stream_t *stream, const hal_host_kern
   return HAL_OK;
 }
 
-/* Both dimensions after the first have size 1. One comparison: this is on the way of every operator. */
+/* Returns whether both dimensions after the first have size 1. One comparison, because every operator calls this. */
 static inline int is_flat(const uint32_t size[3]) {
   static const uint32_t ones[2] = {1, 1};
   return memcmp(size + 1, ones, sizeof ones) == 0;
 }
 
-/* Size and kind of an argument fit. */
+/* Returns whether size and kind of an argument match. */
 static inline int is_known(const hal_arg_t *arg) {
   return arg->kind == HAL_ARG_POINTER ? arg->size == sizeof(void *)
                                       : arg->kind == HAL_ARG_VALUE && arg->size <= FAKE_MAX_ARG_BYTES;
 }
 
-/* This device knows no attribute, so it takes a launch whose attributes are all hints. */
+/* This device supports no attribute, so it accepts a launch whose attributes are all hints. */
 static int has_required(const hal_launch_t *launch) {
   if (!HAL_HAS_FIELD(launch, attribute_count)) return 0;
   for (uint32_t i = 0; i < launch->attribute_count; i++)

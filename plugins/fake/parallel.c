@@ -1,28 +1,28 @@
 /* parallel.c: launches that several threads compute: rule 7 of schedule.h. */
 #include "schedule.h"
 
-/* Parts of a parallel launch per thread: enough that a thread which the system interrupts does not hold up the
- * launch by more than about an eighth. */
+/* Parts of a parallel launch per thread: enough that a thread which the system interrupts delays the launch by at most
+ * about an eighth. */
 #define PARTS_PER_THREAD 8
 
-/* The thread that starts a launch computes at least this part of it alone, to see how long the rest would take,
- * unless it is known. */
+/* The thread that starts a launch computes at least this part of it alone, to measure how long the rest would take,
+ * unless that is known. */
 #define FIRST_STEP 256
 
 #define KNOWN_LAUNCHES 512
 
-/* A sleeping thread takes 5 to 50 us to come, and waking it about 5. A thread that searches comes within one. */
+/* A sleeping thread needs 5 to 50 us to start, and waking it takes about 5. A thread that searches starts within one.
+ * */
 #define WORTH_WAKING_NS 60e3
 #define WORTH_JOINING_NS 6e3
 
 /* In `helpers`: the starter sleeps until the last helper has left. */
 #define HELPERS_AWAITED 0x80000000u
 
-/* ---- how long launches take
- * -------------------------------------------------------------------------------------------------- */
+/* ---- how long launches take ------------------------------------------------------------------------------------- */
 
-/* How long launches of a kernel and a number of units took the last time, in nanoseconds of one thread: the lower
- * half; the upper half identifies them. A launch that replaces another only makes that one unknown again. */
+/* The duration of the last launch of a kernel with a number of units, in nanoseconds of one thread: the lower half; the
+ * upper half identifies the launch. Replacing an entry only makes the other launch unknown again. */
 static _Atomic uint64_t known[KNOWN_LAUNCHES];
 
 static uint64_t hash_of(const hal_host_kernel_t *kernel, uint64_t units) {
@@ -30,7 +30,7 @@ static uint64_t hash_of(const hal_host_kernel_t *kernel, uint64_t units) {
   return hash ^ hash >> 32;
 }
 
-/* Returns 0 if it is not known. */
+/* Returns 0 if it is unknown. */
 static double expected_ns(uint64_t hash) {
   const uint64_t found = atomic_load_explicit(&known[hash % KNOWN_LAUNCHES], memory_order_relaxed);
   return found >> 32 == hash >> 32 ? (double)(found & UINT32_MAX) : 0;
@@ -41,21 +41,20 @@ static void remember_ns(uint64_t hash, double ns) {
   atomic_store_explicit(&known[hash % KNOWN_LAUNCHES], hash >> 32 << 32 | took, memory_order_relaxed);
 }
 
-/* Whether helpers pay for work of so many nanoseconds. */
+/* Returns whether helpers are worth their cost for work of this many nanoseconds. */
 static int is_worth_sharing(double ns) { return ns > (fake_pool_is_searching() ? WORTH_JOINING_NS : WORTH_WAKING_NS); }
 
-/* ---- computing
- * --------------------------------------------------------------------------------------------------------------- */
+/* ---- computing -------------------------------------------------------------------------------------------------- */
 
-/* How many units a step of about `units` has: no fewer than are worth one. Large steps of items end at whole cache
- * lines and vectors; small ones may be rows, for which that means nothing. */
+/* Returns the units of a step of about `units`: at least the minimum. Large steps of items end at whole cache lines and
+ * vectors; small ones may be rows, for which this has no meaning. */
 static uint64_t step_of(const hal_host_kernel_t *kernel, uint64_t units) {
   if (units < kernel->grain) units = kernel->grain;
   return kernel->unit == HAL_HOST_ITEMS && units >= 32768 ? (units + 1023) & ~UINT64_C(1023) : units;
 }
 
-/* Computes on the calling thread, in steps that double, until helpers pay for the rest: how long a unit takes is
- * known only when some are done, since it depends on the arguments. Returns the units done, and how long they took. */
+/* Computes on the calling thread, in steps that double, until helpers are worth their cost. The duration of a unit
+ * depends on the arguments, so it must be measured. Returns the units done, and their duration. */
 static uint64_t run_alone(const fake_parallel_t *launch, double *out_ns) {
   const int64_t start = fake_now();
   uint64_t step = step_of(launch->kernel, launch->units / FIRST_STEP + 1), done = 0;
@@ -90,7 +89,7 @@ static uint64_t run_shared(fake_parallel_t *launch) {
 
 void fake_parallel_help(fake_parallel_t *launch) {
   run_parts(launch);
-  /* From here on the launch may be gone; waking a word that is no futex any more does nothing. */
+  /* The launch may be destroyed after this point; waking an address that is no longer a futex does nothing. */
   if (atomic_fetch_sub_explicit(&launch->helpers, 1, memory_order_acq_rel) == (HELPERS_AWAITED | 1))
     fake_futex_wake(&launch->helpers, 1);
 }

@@ -1,4 +1,5 @@
-/* plugin.c: what the fake plugin is, its devices, its beginning and end in a process, and the child of a fork. */
+/* plugin.c: information about the fake plugin, its devices, its initialization and shutdown, and the child of a fork.
+ * */
 #define _POSIX_C_SOURCE 200809L /* sysconf */
 #include <pthread.h>
 #include <stdarg.h>
@@ -15,7 +16,7 @@
 fake_state_t fake;
 
 hal_status_t fake_error(hal_status_t code, int64_t native_code, const char *format, ...) {
-  char message[4096]; /* a compiler's log among it */
+  char message[4096]; /* includes a compiler's log */
   va_list arguments;
   va_start(arguments, format);
   vsnprintf(message, sizeof message, format, arguments);
@@ -32,8 +33,7 @@ hal_status_t fake_check_device(int32_t device) {
                     (int)device, (int)fake.device_count - 1);
 }
 
-/* ---- plugin
- * ------------------------------------------------------------------------------------------------------------- */
+/* ---- plugin ----------------------------------------------------------------------------------------------------- */
 
 hal_status_t hal_plugin_info(hal_plugin_info_t *out_info) {
   hal_plugin_info_t info = {.struct_size = out_info->struct_size,
@@ -77,10 +77,10 @@ static void fork_child(void) {
 }
 
 hal_status_t hal_plugin_init(const char *options) {
-  static int fork_handled; /* init is never called by two threads at once */
+  static int fork_handled; /* init is never called by two threads at the same time */
   int32_t count = 0;
   fake_settings_t settings;
-  if (fake.device_count) return HAL_OK; /* a child of a process that had initialised it */
+  if (fake.device_count) return HAL_OK; /* a child of a process that had initialized it */
   if (options && *options)
     return fake_error(HAL_INVALID_ARGUMENT, 0, "fake: unknown options '%s'; the settings are the variables HAL_FAKE_*",
                       options);
@@ -106,12 +106,11 @@ hal_status_t hal_plugin_shutdown(uint32_t flags) {
   return HAL_OK;
 }
 
-/* ---- devices
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- devices ---------------------------------------------------------------------------------------------------- */
 
 hal_status_t hal_plugin_device_count(int32_t *out_count) { return fake_settings_devices(out_count); }
 
-/* The last cache before the memory; 0 where the C library does not know it. */
+/* Returns the size of the last cache before the memory; 0 if the C library does not know it. */
 static uint64_t cache_bytes(void) {
 #if defined(_SC_LEVEL2_CACHE_SIZE) && defined(_SC_LEVEL3_CACHE_SIZE)
   const long third = sysconf(_SC_LEVEL3_CACHE_SIZE), second = sysconf(_SC_LEVEL2_CACHE_SIZE);
@@ -146,7 +145,7 @@ hal_status_t hal_plugin_device_info(int32_t device, hal_device_info_t *out_info)
   return HAL_OK;
 }
 
-/* A device holds the buffer of its profile, and what its handles hold. */
+/* A device's memory consists of the buffer of its profile and the memory of its handles. */
 hal_status_t hal_plugin_device_reset(int32_t device, uint32_t flags) {
   hal_status_t status = fake_check_device(device);
   if (!status) status = hal_flags_check("fake: device_reset", flags, 0);

@@ -1,8 +1,8 @@
 /* pool.c: the workers, which are threads of the process: rules 1, 4, 5 and 6 of schedule.h. The pool starts with the
- * first item, and anew after a fork.
+ * first item, and again after a fork.
  *
- * One lock covers all but the threads' own words, so that "nothing to do, going to sleep" and "here is work, is a
- * worker searching?" exclude each other. */
+ * One lock guards everything except the threads' own words, so that a worker that goes to sleep and a thread that adds
+ * work and looks for a searching worker exclude each other. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>
@@ -15,7 +15,7 @@
 typedef struct worker_s {
   alignas(FAKE_CACHE_LINE) atomic_uint woken; /* futex */
   struct worker_s *next_asleep;
-  uint32_t asleep; /* under the pool's lock: in the list of sleeping workers */
+  uint32_t asleep; /* guarded by the pool's lock: whether it is in the list of sleeping workers */
   uint32_t index;
 } worker_t;
 
@@ -30,7 +30,7 @@ static struct {
   atomic_uint alive;     /* threads that have not ended */
   atomic_uint searching; /* workers that are awake and have no work; changed under the lock */
   int stopping;
-  worker_t *asleep; /* the last one first: its caches are warm */
+  worker_t *asleep; /* the last one first, because its caches are warm */
   worker_t *poller; /* the one of them that sleeps with a timeout, or NULL */
   fake_parallel_t *launches;
   stream_list_t urgent, normal;
@@ -39,14 +39,13 @@ static struct {
 
 atomic_uint fake_pool_work;
 
-/* ---- waking, under the lock unless said otherwise
- * -------------------------------------------------------------------------------- */
+/* ---- waking, with the lock held unless stated otherwise --------------------------------------------------------- */
 
 static void add_work(uint32_t count) { atomic_fetch_add_explicit(&fake_pool_work, count, memory_order_relaxed); }
 static void remove_work(uint32_t count) { atomic_fetch_sub_explicit(&fake_pool_work, count, memory_order_relaxed); }
 static int has_work(void) { return atomic_load_explicit(&fake_pool_work, memory_order_relaxed) != 0; }
 
-/* Takes a worker out of the list of sleeping ones. */
+/* Removes a worker from the list of sleeping ones. */
 static void leave_asleep(worker_t *worker) {
   worker_t **link = &pool.asleep;
   while (*link != worker) link = &(*link)->next_asleep;
@@ -55,7 +54,7 @@ static void leave_asleep(worker_t *worker) {
   if (pool.poller == worker) pool.poller = NULL;
 }
 
-/* Takes a sleeping worker that has to wake: there is work, and no worker searches, or polls where that is enough. */
+/* Selects a sleeping worker to wake: there is work, and no worker searches, or polls if that is sufficient. */
 static worker_t *take_asleep(int wake) {
   worker_t *worker = pool.asleep;
   if (!worker || pool.searching || (!wake && pool.poller) || !has_work()) return NULL;
@@ -63,7 +62,7 @@ static worker_t *take_asleep(int wake) {
   return worker;
 }
 
-/* Not under the lock. */
+/* Called without the lock. */
 static void wake_worker(worker_t *worker) {
   atomic_store_explicit(&worker->woken, 1, memory_order_release);
   fake_futex_wake(&worker->woken, 1);
@@ -94,8 +93,7 @@ void fake_pool_end_search(void) {
   unlock_and_wake(1);
 }
 
-/* ---- work
- * -------------------------------------------------------------------------------------------------------------------- */
+/* ---- work ------------------------------------------------------------------------------------------------------- */
 
 int fake_pool_push(hal_plugin_stream_t *stream, int wake) {
   if (!fake_pool_start()) return 0;
@@ -138,7 +136,7 @@ void fake_pool_withdraw(fake_parallel_t *launch) {
   fake_unlock(&pool.lock);
 }
 
-/* Joins a launch that wants helpers, of any stream or of `owner`. */
+/* Joins a launch that needs helpers, of any stream or of `owner`. */
 static fake_parallel_t *join_launch(const hal_plugin_stream_t *owner) {
   for (fake_parallel_t *launch = pool.launches; launch; launch = launch->next) {
     if (!launch->helpers_wanted || (owner && launch->owner != owner)) continue;
@@ -159,11 +157,10 @@ int fake_pool_help(const hal_plugin_stream_t *owner) {
   return launch != NULL;
 }
 
-/* ---- workers
- * ------------------------------------------------------------------------------------------------------------------ */
+/* ---- workers ---------------------------------------------------------------------------------------------------- */
 
-/* Rule 1. Under the lock; when there is work it unlocks, does it, and locks again. Returns whether there was;
- * *out_searched: the worker has searched in vain since. */
+/* Rule 1. Called with the lock; if there is work, unlocks, does it, and locks again. Returns whether there was work;
+ * *out_searched: the worker has searched since without success. */
 static int do_work(int *out_searched) {
   fake_parallel_t *const launch = join_launch(NULL);
   hal_plugin_stream_t *stream = launch ? NULL : pop_stream(&pool.urgent);
@@ -181,7 +178,7 @@ static int do_work(int *out_searched) {
   return 1;
 }
 
-/* Rule 4. Under the lock, which it gives up meanwhile. */
+/* Rule 4. Called with the lock, which it releases meanwhile. */
 static void search(void) {
   pool.searching++;
   fake_unlock(&pool.lock);
@@ -192,8 +189,8 @@ static void search(void) {
 
 static int is_woken(worker_t *self) { return atomic_load_explicit(&self->woken, memory_order_acquire) != 0; }
 
-/* Rule 6: the poller's sleep, not under the lock. Ends when it is woken, when it finds work, or when none came for
- * long; a poller that is still in the list of sleeping workers when it finds work takes itself out. */
+/* Rule 6: the poller's sleep, without the lock. It ends when the poller is woken, finds work, or finds none for a long
+ * time. A poller that is still in the list of sleeping workers when it finds work removes itself. */
 static void poll_for_work(worker_t *self) {
   int64_t left = FAKE_POLLS_NS;
   for (int64_t length = FAKE_POLL_NS; !is_woken(self);
@@ -202,7 +199,7 @@ static void poll_for_work(worker_t *self) {
     left -= length;
     if (left > 0 && !has_work()) continue;
     fake_lock(&pool.lock);
-    const int work = has_work(), listed = (int)self->asleep; /* else a thread has taken it out, and wakes it */
+    const int work = has_work(), listed = (int)self->asleep; /* otherwise a thread has removed it, and wakes it */
     if (listed && work) leave_asleep(self);
     if (listed && left <= 0) pool.poller = NULL;
     fake_unlock(&pool.lock);
@@ -211,7 +208,7 @@ static void poll_for_work(worker_t *self) {
   }
 }
 
-/* Under the lock, which it gives up meanwhile. */
+/* Called with the lock, which it releases meanwhile. */
 static void sleep_until_woken(worker_t *self) {
   const int polls = fake.settings.async && !pool.poller && !pool.stopping;
   atomic_store_explicit(&self->woken, 0, memory_order_relaxed);
@@ -248,17 +245,17 @@ static void *worker_main(void *argument) {
   return NULL;
 }
 
-/* ---- beginning and end
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- start and end ---------------------------------------------------------------------------------------------- */
 
-/* Starts the threads; they take no signals, which belong to the program's own threads, but those of their own faults: a
+/* Starts the threads. They block signals, which are for the program's own threads, except those of their own faults: a
  * handler (fault.c, a sanitizer's) does not run for a fault whose signal is blocked. */
 static void start_threads(void) {
   static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
   sigset_t all, old;
   pthread_attr_t attributes;
   if (pthread_attr_init(&attributes)) return;
-  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED); /* not joined: a process may end at any time */
+  /* not joined, because a process may end at any time */
+  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
   sigfillset(&all);
   for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) sigdelset(&all, faults[i]);
   pthread_sigmask(SIG_SETMASK, &all, &old);
@@ -279,8 +276,9 @@ static void start_threads(void) {
   pthread_attr_destroy(&attributes);
   if (pool.workers < wanted) {
     char message[160];
-    snprintf(message, sizeof message, "fake: the system gave %u of %u worker threads; work goes on with these",
-             (unsigned)pool.workers, (unsigned)wanted);
+    snprintf(message, sizeof message,
+             "fake: the system started only %u of %u worker threads; work continues with these", (unsigned)pool.workers,
+             (unsigned)wanted);
     hal_host->log(HAL_LOG_WARNING, message);
   }
 }
@@ -313,8 +311,7 @@ void fake_pool_stop(void) {
   for (int i = 0; i < 1000 && atomic_load_explicit(&pool.alive, memory_order_acquire); i++) nanosleep(&moment, NULL);
 }
 
-/* ---- fork: the child has none of the threads
- * ---------------------------------------------------------------------------------- */
+/* ---- fork: the child has none of the threads -------------------------------------------------------------------- */
 
 void fake_pool_fork_prepare(void) {
   fake_lock(&pool.start_lock);

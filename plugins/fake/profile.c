@@ -1,9 +1,9 @@
 /* profile.c: records of the kernels, copies and fills that ran, in a bounded buffer per device.
  *
- * Whoever submits work while records are collected writes a note beside it; whoever runs the work takes the times and
- * appends a record. Nothing else of the plugin knows of profiling, and with it off each submission costs one load.
- * A record keeps the address of its kernel's name: portable kernels live for ever, and module.c keeps the names of
- * unloaded modules once there has been a profile. */
+ * A thread that submits work while records are collected adds a note to it. The thread that runs the work measures the
+ * times and appends a record. No other file of the plugin handles profiles, and without a profile each submission costs
+ * one load. A record stores the address of its kernel's name. Names of portable kernels are never freed, and module.c
+ * keeps the names of unloaded modules once there has been a profile. */
 #include <string.h>
 
 #include "fake.h"
@@ -12,7 +12,7 @@ int fake_profile_is_on(int32_t device) {
   return atomic_load_explicit(&fake.devices[device].profile.on, memory_order_relaxed) != 0;
 }
 
-/* The device of a launch on no stream: where its first pointer lies. */
+/* Returns the device of a launch on no stream: that of its first pointer. */
 static int32_t device_of(const hal_arg_t *args, uint32_t arg_count) {
   fake_segment_t segment;
   for (uint32_t i = 0; i < arg_count; i++)
@@ -25,8 +25,8 @@ static int32_t device_of(const hal_arg_t *args, uint32_t arg_count) {
 static const fake_note_t *note(fake_note_t *out_note, int32_t device, hal_plugin_stream_t *stream, uint32_t kind) {
   const int captured = stream && fake_is_captured(stream); /* the work runs later, when records may be collected */
   if (!fake_profile_is_on(device) && !captured) return NULL;
-  const int asks = hal_host->struct_size >= HAL_STRUCT_SIZE(hal_host_api_t, profile_correlation);
-  *out_note = (fake_note_t){.correlation = asks ? hal_host->profile_correlation() : 0,
+  const int current = hal_host->struct_size >= HAL_STRUCT_SIZE(hal_host_api_t, profile_correlation);
+  *out_note = (fake_note_t){.correlation = current ? hal_host->profile_correlation() : 0,
                             .stream = stream,
                             .device = device,
                             .kind = (uint16_t)kind};
@@ -65,14 +65,13 @@ const fake_note_t *fake_note_fill(fake_note_t *out_note, hal_plugin_stream_t *st
   return out_note;
 }
 
-/* ---- collecting
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- collecting ------------------------------------------------------------------------------------------------- */
 
 static void append(const fake_note_t *note, const char *name, int64_t start, int64_t end) {
   fake_profile_t *profile = &fake.devices[note->device].profile;
   fake_lock(&profile->lock);
   if (!fake_profile_is_on(note->device)) {
-    fake_unlock(&profile->lock); /* turned off meanwhile */
+    fake_unlock(&profile->lock); /* disabled meanwhile */
     return;
   }
   if (profile->count == fake.settings.profile) {
@@ -98,8 +97,7 @@ void fake_run_noted(const fake_note_t *note, hal_plugin_stream_t *owner, const h
   append(note, kernel->name, start, fake_now());
 }
 
-/* ---- the ops
- * ------------------------------------------------------------------------------------------------------------- */
+/* ---- the ops ---------------------------------------------------------------------------------------------------- */
 
 /* Virtual memory until it is written. */
 static hal_status_t new_buffer(hal_profile_record_t **out_records) {
@@ -141,7 +139,7 @@ hal_status_t hal_plugin_profile_enable(int32_t device, int32_t on) {
   return HAL_OK;
 }
 
-/* Takes the buffer away, so that work goes on while its records are read. */
+/* Removes the buffer, so that work continues while its records are read. */
 hal_status_t hal_plugin_profile_read(int32_t device, hal_profile_sink_t sink, void *user_data) {
   hal_status_t status = fake_check_device(device);
   if (status) return status;
@@ -152,7 +150,8 @@ hal_status_t hal_plugin_profile_read(int32_t device, hal_profile_sink_t sink, vo
   fake_lock(&profile->lock);
   hal_profile_record_t *const records = profile->records;
   const uint64_t count = profile->count, lost = profile->lost;
-  const int keep = fresh || !fake_profile_is_on(device); /* else it was turned on meanwhile, with a new buffer */
+  /* Otherwise a profile was started meanwhile, with a new buffer */
+  const int keep = fresh || !fake_profile_is_on(device);
   if (keep) {
     profile->records = fresh;
     profile->count = 0;
@@ -175,7 +174,7 @@ hal_status_t hal_plugin_profile_read(int32_t device, hal_profile_sink_t sink, vo
 
 void fake_profile_forget(int32_t device) {
   fake_profile_t *profile = &fake.devices[device].profile;
-  hal_plugin_profile_enable(device, 0); /* turning it off does not fail */
+  hal_plugin_profile_enable(device, 0); /* disabling it does not fail */
   fake_lock(&profile->lock);
   hal_profile_record_t *const records = profile->records;
   profile->records = NULL;
@@ -184,7 +183,7 @@ void fake_profile_forget(int32_t device) {
   hal_host->mem_free(records);
 }
 
-/* The child has no streams that run; its parent's records are none of its own. */
+/* The child has no streams that run; the parent's records do not belong to it. */
 void fake_profile_fork_child(void) {
   for (int32_t i = 0; i < fake.device_count; i++) {
     fake_profile_t *profile = &fake.devices[i].profile;

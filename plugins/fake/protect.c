@@ -1,11 +1,11 @@
-/* protect.c: HAL_FAKE_PROTECT=1: memory as a device with memory of its own has it. The address that the program holds is
- * inaccessible; the memory itself lies at another address, which only launches see, since they translate their pointer
- * arguments. So every host access faults at the instruction that makes it, and fault.c says what was touched.
+/* protect.c: HAL_FAKE_PROTECT=1: memory like that of a device with separate memory. The address that the program has is
+ * inaccessible. The memory itself is at another address, which only launches use, because they translate their pointer
+ * arguments. So every host access faults at its instruction, and fault.c reports the accessed memory.
  *
  *   reserved | guard | base: inaccessible | guard | work: the memory | guard |
  *
- * Everything but `work` is mapped without any permission. `work` is private memory, not a file, until other processes
- * open it (ipc.c): a forked child gets its copy, as without protection. */
+ * All parts except `work` are mapped without any permission. `work` is private memory, not a file, until other
+ * processes open it (ipc.c): a forked child gets a copy, as without protection. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <sys/mman.h>
@@ -25,7 +25,7 @@ void fake_protect_map(fake_segment_t *inout_segment, int file) {
   size_t total = 0;
   inout_segment->base = NULL;
   errno = ENOMEM;
-  /* A guard more than there are, to align the first one. */
+  /* Adds one more guard, to align the first one. */
   if (room < inout_segment->mapped || __builtin_add_overflow(room, room, &total) ||
       __builtin_add_overflow(total, 4 * FAKE_GUARD_BYTES, &total))
     return;
@@ -46,10 +46,9 @@ void fake_protect_map(fake_segment_t *inout_segment, int file) {
   inout_segment->reserved_size = total;
 }
 
-/* ---- addresses of a call
- * ------------------------------------------------------------------------------------------------ */
+/* ---- addresses of a call ---------------------------------------------------------------------------------------- */
 
-/* Whether `size` bytes at `address` lie in the segment. An address just behind it is right for no bytes at all. */
+/* Returns whether `size` bytes at `address` are in the segment. The end address is valid for a size of 0. */
 static int covers(const fake_segment_t *segment, const void *address, size_t size) {
   const size_t offset = (size_t)((const char *)address - segment->base);
   return (const char *)address >= segment->base && offset <= segment->size && size <= segment->size - offset;
@@ -67,7 +66,7 @@ hal_status_t fake_protect_args(const hal_host_kernel_t *kernel, const hal_arg_t 
     if (!address) continue;
     if (!fake_memory_find(address, &segment) || !covers(&segment, address, 0))
       return fake_error(HAL_INVALID_ARGUMENT, 0,
-                        "fake: argument %u of '%s' is the address %p, which lies in no device memory or pinned memory; "
+                        "fake: argument %u of '%s' is the address %p, which is not in device memory or pinned memory; "
                         "pass an address of a live allocation",
                         (unsigned)i, kernel->name, (void *)address);
     pointers[i] = segment.work + (address - segment.base);
@@ -84,14 +83,14 @@ hal_status_t fake_protect_range(const char *call, int32_t device, const void *ad
   if (device == HAL_HOST && segment.device != HAL_HOST)
     return fake_error(
         HAL_INVALID_ARGUMENT, 0,
-        "fake: %s: %zu bytes at %p were said to be host memory, but they are memory of device %d; give that "
+        "fake: %s: %zu bytes at %p were passed as host memory, but they are memory of device %d; pass that "
         "device",
         call, size, address, (int)segment.device);
   *out_address = (void *)(uintptr_t)address;
   if (device == HAL_HOST) return HAL_OK;
   if (!found || segment.device != device || !covers(&segment, address, size))
     return fake_error(HAL_INVALID_ARGUMENT, 0,
-                      "fake: %s: %zu bytes at %p do not lie in one allocation of device %d; pass a range of a live "
+                      "fake: %s: %zu bytes at %p are not within one allocation of device %d; pass a range of a live "
                       "allocation, and its device",
                       call, size, address, (int)device);
   *out_address = segment.work + ((const char *)address - segment.base);
@@ -99,11 +98,10 @@ hal_status_t fake_protect_range(const char *call, int32_t device, const void *ad
   return HAL_OK;
 }
 
-/* ---- which kernel a thread runs: for the report of a kernel that leaves its memory
- * ------------------------------------------- */
+/* ---- the kernel that a thread runs: for the report of a kernel that accesses memory out of bounds --------------- */
 
-/* By thread, without thread-local state (the leak checker of gcc 12 crashes on that of a library opened with dlopen). Two
- * threads may share a place: then the report of one lacks its kernel. */
+/* By thread, without thread-local state (the leak checker of gcc 12 crashes on that of a library opened with dlopen).
+ * Two threads may share an entry; then the report of one lacks its kernel. */
 enum { PLACES = 1024 };
 static struct {
   atomic_long thread;

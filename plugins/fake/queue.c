@@ -1,7 +1,7 @@
 /* queue.c: the items of one stream, in chunks of memory.
  *
- * Producers write under the stream's lock and publish by `tail`; the one thread that has claimed the stream reads
- * without a lock. An item never crosses from one chunk to the next. Of the chunks that were read one is kept, so that a
+ * Producers write with the stream's lock held and publish by `tail`. The one thread that has claimed the stream reads
+ * without a lock. An item is never split between two chunks. One of the chunks that were read is retained, so that a
  * queue whose depth stays below a chunk allocates nothing; a deeper queue grows, up to DEPTH items. */
 #include <string.h>
 
@@ -16,16 +16,16 @@ struct fake_chunk_s {
   alignas(FAKE_CACHE_LINE) char data[CHUNK_BYTES];
 };
 
-/* Room for the mark that ends a chunk: an item's header. */
+/* Reserves space for the mark that ends a chunk: an item's header. */
 #define CHUNK_ROOM (CHUNK_BYTES - (uint32_t)sizeof(fake_item_t))
 
 _Static_assert(sizeof(fake_item_t) % 8 == 0, "argument addresses follow the header");
 _Static_assert(sizeof(fake_note_t) % 16 == 0, "a note at the end of an item is aligned");
 _Static_assert(FAKE_MAX_ARGS *(FAKE_MAX_ARG_BYTES + sizeof(void *)) + sizeof(fake_item_t) + sizeof(fake_note_t) + 16 <
                    CHUNK_ROOM,
-               "every item fits");
+               "every item has space");
 
-/* Under the lock: goes on in another chunk. */
+/* Continues in another chunk; the caller holds the lock. */
 static hal_status_t add_chunk(hal_plugin_stream_t *stream) {
   fake_chunk_t *chunk = atomic_exchange_explicit(&stream->spare, NULL, memory_order_acquire);
   if (!chunk) chunk = hal_host->mem_alloc(sizeof *chunk, FAKE_CACHE_LINE);
@@ -46,18 +46,18 @@ static hal_status_t add_chunk(hal_plugin_stream_t *stream) {
   return HAL_OK;
 }
 
-/* A stream takes so many items before who enqueues has to wait, as CUDA's streams do at 1024 launches: a thread that
- * enqueues without end must not fill the memory, nor leave hours of work to whoever synchronises. The runner's count lies
- * in a cache line of its own, so it is read at every DEPTH_STEP-th item only. */
+/* A stream accepts this many items before an enqueueing thread has to wait, as CUDA's streams do at 1024 launches. A
+ * thread that enqueues without end must not fill the memory, nor leave hours of work to the thread that synchronizes.
+ * The runner's count is in another cache line, so it is read at every DEPTH_STEP-th item only. */
 enum { DEPTH = 1024, DEPTH_STEP = 64 };
 
-/* Locks the stream, once its queue has room. */
+/* Locks the stream, once its queue has space. */
 static void lock_with_room(hal_plugin_stream_t *stream) {
   fake_lock(&stream->lock);
   const uint64_t number = atomic_load_explicit(&stream->tail, memory_order_relaxed) + 1;
   if (FAKE_LIKELY(number % DEPTH_STEP) || number - fake_stream_done(stream) <= DEPTH) return;
   fake_unlock(&stream->lock);
-  fake_stream_wait(stream, number - DEPTH / 2); /* half of it: to sleep and wake for each item is slow */
+  fake_stream_wait(stream, number - DEPTH / 2); /* half of it, because sleeping and waking for each item is slow */
   fake_lock(&stream->lock);
 }
 
@@ -65,14 +65,14 @@ fake_item_t *fake_queue_reserve(hal_plugin_stream_t *stream, uint32_t size, uint
   size = (size + 15) & ~15u;
   if (fake_is_captured(stream)) return fake_capture_reserve(stream, size, kind);
   lock_with_room(stream);
-  if (fake_is_captured(stream)) { /* since a moment */
+  if (fake_is_captured(stream)) { /* changed meanwhile */
     fake_unlock(&stream->lock);
     return fake_capture_reserve(stream, size, kind);
   }
   if (FAKE_UNLIKELY(!stream->write_chunk || stream->write_offset + size > CHUNK_ROOM) && add_chunk(stream)) {
     fake_unlock(&stream->lock);
     fake_error(HAL_RESOURCE_EXHAUSTED, 0,
-               "fake: no host memory to queue another item on a stream with %llu items waiting; synchronise more often",
+               "fake: no host memory to queue another item on a stream with %llu items waiting; synchronize more often",
                (unsigned long long)(fake_stream_tail(stream) - fake_stream_done(stream)));
     return NULL;
   }
@@ -83,10 +83,10 @@ fake_item_t *fake_queue_reserve(hal_plugin_stream_t *stream, uint32_t size, uint
   return item;
 }
 
-/* What an item counts towards FAKE_BACKLOG. */
+/* Returns the weight of an item for FAKE_BACKLOG. */
 static uint32_t weight(const fake_item_t *item) {
   const int large = item->kind == FAKE_ITEM_LAUNCH && item->u.launch.units >= item->u.launch.kernel->grain;
-  const int told = item->kind == FAKE_ITEM_SIGNAL; /* another process may wait for it, which runs nothing here */
+  const int told = item->kind == FAKE_ITEM_SIGNAL; /* another process, which runs no items here, may wait for it */
   return large || told || item->kind == FAKE_ITEM_GRAPH ? FAKE_BACKLOG : 1;
 }
 
@@ -128,15 +128,15 @@ void fake_queue_rewind(hal_plugin_stream_t *stream) {
   if (stream->read_chunk == stream->write_chunk) stream->read_offset = stream->write_offset = 0;
 }
 
-void fake_queue_clear(hal_plugin_stream_t *stream, int abandon) {
+void fake_queue_clear(hal_plugin_stream_t *stream, int leak) {
   fake_chunk_t *chunk = stream->read_chunk;
-  while (chunk && !abandon) {
+  while (chunk && !leak) {
     fake_chunk_t *next = chunk == stream->write_chunk ? NULL : chunk->next;
     hal_host->mem_free(chunk);
     chunk = next;
   }
   fake_chunk_t *spare = atomic_exchange_explicit(&stream->spare, NULL, memory_order_acq_rel);
-  if (!abandon) hal_host->mem_free(spare);
+  if (!leak) hal_host->mem_free(spare);
   stream->read_chunk = stream->write_chunk = NULL;
   stream->read_offset = stream->write_offset = 0;
 }

@@ -1,21 +1,21 @@
-/* run.c: who runs a stream's items, and how streams wait for each other: rules 1 and 3 of schedule.h.
+/* run.c: running a stream's items, and waits between streams: rules 1 and 3 of schedule.h.
  *
- * No wake-up is lost: a thread that waits for item n stores n in `wake_at` and then reads `done`; the thread that
- * runs the stream stores `done` and then reads `wake_at`. */
+ * No wake-up is lost: a thread that waits for item n stores n in `wake_at` and then reads `done`; the thread that runs
+ * the stream stores `done` and then reads `wake_at`. */
 #define _GNU_SOURCE
 #include <limits.h>
 #include <time.h>
 
 #include "schedule.h"
 
-/* After so many items a worker changes to another stream that is ready: 10 to 100 us for launches of small kernels. */
+/* After this many items a worker changes to another stream that is ready: 10 to 100 us for launches of small kernels.
+ * */
 #define TURN_ITEMS 64
 
-/* ---- READY
- * -------------------------------------------------------------------------------------------------------------------- */
+/* ---- READY ------------------------------------------------------------------------------------------------------ */
 
-/* Under the lock: tells the threads that sleep on the stream to look again. Returns whether they must be woken after
- * unlocking. */
+/* Signals the threads that sleep on the stream to check again; the caller holds the lock. Returns whether they must be
+ * woken after unlocking. */
 static int signal_sleepers(hal_plugin_stream_t *stream) {
   if (!stream->sleepers) return 0;
   atomic_fetch_add_explicit(&stream->signal, 1, memory_order_relaxed);
@@ -28,14 +28,14 @@ static void unlock_and_wake_sleepers(hal_plugin_stream_t *stream) {
   if (wake) fake_futex_wake(&stream->signal, INT_MAX);
 }
 
-/* Unlocks a stream that has just become READY, and puts it into the pool's list, where it may still be: a thread
- * that waited has run it. */
+/* Unlocks a stream that has just become READY, and adds it to the pool's list. It may still be there, if a waiting
+ * thread has run it. */
 static void unlock_ready(hal_plugin_stream_t *stream, int wake) {
   const int push = !stream->listed;
   stream->listed = 1;
-  if (push) fake_stream_ref(stream); /* the list's */
+  if (push) fake_stream_ref(stream); /* the list's reference */
   fake_unlock(&stream->lock);
-  if (push && FAKE_UNLIKELY(!fake_pool_push(stream, wake))) { /* no thread could be started: the work is done here */
+  if (push && FAKE_UNLIKELY(!fake_pool_push(stream, wake))) { /* no thread could be started, so the work runs here */
     fake_lock(&stream->lock);
     stream->listed = 0;
     fake_unlock(&stream->lock);
@@ -49,10 +49,9 @@ void fake_stream_make_ready(hal_plugin_stream_t *stream, int wake) {
   unlock_ready(stream, wake);
 }
 
-/* ---- BLOCKED
- * ------------------------------------------------------------------------------------------------------------------ */
+/* ---- BLOCKED ---------------------------------------------------------------------------------------------------- */
 
-/* A BLOCKED stream goes on. Drops the reference of the list of waiters. */
+/* Continues a BLOCKED stream. Releases the reference of the list of waiters. */
 static void unblock(hal_plugin_stream_t *stream) {
   fake_lock(&stream->lock);
   stream->state = FAKE_STREAM_READY;
@@ -69,8 +68,8 @@ int fake_stream_wake_at(hal_plugin_stream_t *stream, uint64_t number) {
   return atomic_load_explicit(&stream->done, memory_order_seq_cst) >= number;
 }
 
-/* Under the lock: takes the streams whose item is done out of the list of waiters. Sets `wake_at` for the others;
- * threads set it again. */
+/* Removes the streams whose item is done from the list of waiters, and sets `wake_at` for the others; threads set it
+ * again. The caller holds the lock. */
 static hal_plugin_stream_t *take_waiters(hal_plugin_stream_t *stream) {
   hal_plugin_stream_t *ready = NULL;
   const uint64_t done = fake_stream_done(stream);
@@ -109,22 +108,23 @@ static inline void complete(hal_plugin_stream_t *stream, uint64_t number) {
 
 void fake_stream_complete(hal_plugin_stream_t *stream, uint64_t number) { complete(stream, number); }
 
-void fake_stream_raise(hal_plugin_stream_t *stand_in, uint64_t number) {
-  uint64_t done = atomic_load_explicit(&stand_in->done, memory_order_seq_cst);
-  while (done < number && !atomic_compare_exchange_weak(&stand_in->done, &done, number)) continue;
-  if (number >= atomic_load_explicit(&stand_in->wake_at, memory_order_seq_cst)) wake_waiters(stand_in);
+void fake_stream_raise(hal_plugin_stream_t *proxy, uint64_t number) {
+  uint64_t done = atomic_load_explicit(&proxy->done, memory_order_seq_cst);
+  while (done < number && !atomic_compare_exchange_weak(&proxy->done, &done, number)) continue;
+  if (number >= atomic_load_explicit(&proxy->wake_at, memory_order_seq_cst)) wake_waiters(proxy);
 }
 
-/* The next item of the claimed stream waits for another stream: makes the stream BLOCKED and gives up the claim.
- * Returns 0 when the wait is over after all: the stream is still claimed. */
+/* The next item of the claimed stream waits for another stream: makes the stream BLOCKED and releases the claim.
+ * Returns 0 if the wait has ended meanwhile; then the stream is still claimed. */
 static int block(hal_plugin_stream_t *stream) {
   const fake_item_t *const item = fake_queue_front(stream);
   hal_plugin_stream_t *const other = item->u.wait.stream;
   const uint64_t number = item->u.wait.number;
-  fake_stream_ref(stream); /* the list's */
-  fake_stream_ref(other);  /* the item may be run, and its reference dropped, as soon as `other` knows us */
+  fake_stream_ref(stream); /* the list's reference */
+  /* The item may be run, and its reference released, as soon as this stream is in the list of `other` */
+  fake_stream_ref(other);
   fake_lock(&stream->lock);
-  stream->state = FAKE_STREAM_BLOCKED; /* first: once in the list, it may be unblocked at any moment */
+  stream->state = FAKE_STREAM_BLOCKED; /* set first: once in the list, it may be unblocked at any time */
   stream->wait_stream = other;
   stream->wait_number = number;
   unlock_and_wake_sleepers(stream);
@@ -139,7 +139,7 @@ static int block(hal_plugin_stream_t *stream) {
   fake_stream_unref(other);
   if (!over) return 1;
 
-  fake_lock(&stream->lock); /* no other thread can have unblocked it: it never was in the list */
+  fake_lock(&stream->lock); /* no other thread can have unblocked it, because it was never in the list */
   stream->state = FAKE_STREAM_RUNNING;
   stream->wait_stream = NULL;
   fake_unlock(&stream->lock);
@@ -147,11 +147,10 @@ static int block(hal_plugin_stream_t *stream) {
   return 0;
 }
 
-/* ---- RUNNING
- * ------------------------------------------------------------------------------------------------------------------ */
+/* ---- RUNNING ---------------------------------------------------------------------------------------------------- */
 
-/* HAL_FAKE_DELAY: a pause of random length, so that a missing synchronisation shows. The numbers are splitmix64's of
- * one counter. (No thread-local state: the leak checker of gcc 12 crashes on that of a library opened with dlopen.) */
+/* HAL_FAKE_DELAY: a pause of random length, which reveals missing synchronization. The numbers are splitmix64 of one
+ * counter. (No thread-local state: the leak checker of gcc 12 crashes on that of a library opened with dlopen.) */
 static void pause_randomly(void) {
   static _Atomic uint64_t counter;
   uint64_t x =
@@ -163,7 +162,7 @@ static void pause_randomly(void) {
   nanosleep(&pause, NULL);
 }
 
-/* A launch with flags: made to fail, or observed. */
+/* A launch with flags: one that fails on purpose, or is recorded. */
 static void run_flagged(hal_plugin_stream_t *stream, const fake_item_t *item) {
   const hal_host_kernel_t *kernel = item->u.launch.kernel;
   if (item->flags & FAKE_ITEM_FAULT) {
@@ -182,7 +181,7 @@ static void run_graph(hal_plugin_stream_t *stream, fake_recording_t *recording) 
   fake_recording_unref(recording);
 }
 
-/* The wait is over: run_items looked. A stand-in with all numbers done is that of a poisoned semaphore. */
+/* Ends a wait, which run_items has checked. A proxy with all numbers done is that of a poisoned semaphore. */
 static void end_wait(hal_plugin_stream_t *stream, hal_plugin_stream_t *other) {
   if (FAKE_UNLIKELY(fake_stream_done(other) == HAL_SEMAPHORE_POISON))
     fake_stream_fail(stream, HAL_ABORTED, FAKE_POISONED);
@@ -216,11 +215,11 @@ void fake_run_item(hal_plugin_stream_t *stream, const fake_item_t *item) {
   }
 }
 
-/* Why run_items ended. */
+/* The reason why run_items ended. */
 enum { QUEUE_EMPTY, NUMBER_DONE, TURN_OVER, MUST_WAIT };
 
-/* The stream is claimed by the caller: runs items until item `number` is done, the queue is empty, the next item
- * waits for another stream or, when `fair`, the turn is over. */
+/* The caller has claimed the stream: runs items until item `number` is done, the queue is empty, the next item waits
+ * for another stream or, if `fair`, the turn is over. */
 static int run_items(hal_plugin_stream_t *stream, uint64_t number, int fair) {
   uint64_t done = atomic_load_explicit(&stream->done, memory_order_relaxed);
   for (uint32_t ran = 0;; ran++) {
@@ -235,8 +234,8 @@ static int run_items(hal_plugin_stream_t *stream, uint64_t number, int fair) {
   }
 }
 
-/* Gives up the claim: the stream is IDLE or READY then. Returns 0, still claimed, when `unless_work` and the queue
- * is not empty. */
+/* Releases the claim: the stream is then IDLE or READY. Returns 0, still claimed, if `unless_work` and the queue is not
+ * empty. */
 static int give_up(hal_plugin_stream_t *stream, int unless_work) {
   fake_lock(&stream->lock);
   const int empty = fake_stream_done(stream) == fake_stream_tail(stream);
@@ -256,8 +255,8 @@ static int give_up(hal_plugin_stream_t *stream, int unless_work) {
   return 1;
 }
 
-/* Rule 4: the queue of the claimed stream is empty. Waits for its next item, or for other work; not where threads
- * wait after every few launches, since the stream would move from core to core. Returns whether there are new items. */
+/* Rule 4: the queue of the claimed stream is empty. Waits for its next item, or for other work. Not used if threads
+ * wait after every few launches, because the stream would move between cores. Returns whether there are new items. */
 static int search_in(hal_plugin_stream_t *stream) {
   if (atomic_load_explicit(&stream->backlog, memory_order_relaxed) < FAKE_BACKLOG) return 0;
   const uint64_t done = atomic_load_explicit(&stream->done, memory_order_relaxed);
@@ -270,7 +269,7 @@ static int search_in(hal_plugin_stream_t *stream) {
 int fake_stream_serve(hal_plugin_stream_t *stream) {
   fake_lock(&stream->lock);
   stream->listed = 0;
-  const int claimed = stream->state == FAKE_STREAM_READY; /* else a waiting thread has claimed it */
+  const int claimed = stream->state == FAKE_STREAM_READY; /* otherwise a waiting thread has claimed it */
   if (claimed) stream->state = FAKE_STREAM_RUNNING;
   fake_unlock(&stream->lock);
   while (claimed) {

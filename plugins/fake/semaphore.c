@@ -1,9 +1,10 @@
-/* semaphore.c: timeline semaphores. A semaphore's value is a number in a page, which processes share (hal/plugin_shared_event.h) or not. Within the
- * process a stand-in has the same number (stand_in.c): a stream that waits is BLOCKED on it, as on another stream, and occupies no worker.
- * A signal is an item of the stream.
+/* semaphore.c: timeline semaphores. A semaphore's value is a number in a page, which processes may share
+ * (hal/plugin_shared_event.h). Within the process a proxy has the same number (proxy.c): a stream that waits is BLOCKED
+ * on it, as on another stream, and occupies no worker. A signal is an item of the stream.
  *
- * Whoever raises the number raises the stand-in of its own handle, and wakes those that sleep on the page: host threads that wait, and in
- * other processes the watcher, a thread that a semaphore between processes has only while a stream waits for it. */
+ * A thread that raises the number raises the proxy of its own handle, and wakes the threads that sleep on the page:
+ * host threads that wait, and in other processes the watcher. An interprocess semaphore has that thread only while a
+ * stream waits for it. */
 #include <limits.h>
 #include <string.h>
 #include <unistd.h>
@@ -13,25 +14,26 @@
 
 #define KIND "fake.sem"
 
-/* A sleep on a page: a process may be killed after it has raised the number and before it has woken those that wait. */
+/* Maximum sleep on a page: a process may be killed after it has raised the number and before it has woken the waiting
+ * threads. */
 #define LOOK_NS 100000000
 
 typedef struct page_s {
   _Atomic uint64_t value;
-  atomic_uint turn;     /* changes with the value: what sleepers look at */
-  atomic_uint sleepers; /* those of a process that was killed stay, and cost a system call at each signal */
+  atomic_uint turn;     /* changes with the value; the word that sleepers read */
+  atomic_uint sleepers; /* those of a killed process remain counted, and cost a system call at each signal */
 } page_t;
 
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "processes share the number without a lock");
 
 struct hal_plugin_semaphore_s {
-  atomic_uint refs; /* the owner's, the watcher's, and one of each queued signal */
+  atomic_uint refs; /* the owner's, the watcher's, and one for each queued signal */
   page_t *page;     /* `own`, or a mapped file */
   page_t own;
   int file; /* of the process that created it, else -1 */
   hal_shared_handle_t handle;
-  hal_plugin_stream_t *timeline; /* the stand-in: a reference */
-  fake_lock_t lock;              /* of the next two */
+  hal_plugin_stream_t *timeline; /* the proxy: a reference */
+  fake_lock_t lock;              /* guards the next two members */
   uint64_t awaited;              /* the greatest value that a stream waits for */
   int watched;                   /* there is a watcher */
   hal_plugin_semaphore_t *next, *previous;
@@ -77,7 +79,7 @@ static hal_status_t wait_here(hal_plugin_semaphore_t *semaphore, uint64_t value,
   }
 }
 
-/* ---- life ---- */
+/* ---- creation and destruction ---- */
 
 static void unref(hal_plugin_semaphore_t *semaphore) {
   if (atomic_fetch_sub_explicit(&semaphore->refs, 1, memory_order_acq_rel) != 1) return;
@@ -90,13 +92,13 @@ static void unref(hal_plugin_semaphore_t *semaphore) {
   fake_unlock(&all.lock);
   if (semaphore->page != &semaphore->own) hal_shared_file_unmap(semaphore->page, sizeof *semaphore->page);
   if (semaphore->file >= 0) close(semaphore->file);
-  if (semaphore->timeline) fake_stream_unref(semaphore->timeline); /* streams that wait keep it */
+  if (semaphore->timeline) fake_stream_unref(semaphore->timeline); /* waiting streams have references to it */
   hal_host->mem_free(semaphore);
 }
 
 static hal_status_t make(int32_t device, hal_plugin_semaphore_t **out_semaphore) {
   hal_plugin_semaphore_t *const semaphore = hal_host->mem_alloc(sizeof *semaphore, alignof(hal_plugin_semaphore_t));
-  hal_plugin_stream_t *const timeline = semaphore ? fake_stand_in_make(device, 0, UINT64_MAX) : NULL;
+  hal_plugin_stream_t *const timeline = semaphore ? fake_proxy_make(device, 0, UINT64_MAX) : NULL;
   if (!timeline) {
     hal_host->mem_free(semaphore);
     return fake_error(HAL_RESOURCE_EXHAUSTED, 0, "fake: no host memory for a semaphore; free some memory");
@@ -119,7 +121,7 @@ static hal_status_t make(int32_t device, hal_plugin_semaphore_t **out_semaphore)
 static hal_status_t map_page(hal_plugin_semaphore_t *semaphore, int file) {
   page_t *const page = hal_shared_file_map(file, sizeof *page);
   if (!page)
-    return fake_error(HAL_RESOURCE_EXHAUSTED, 0, "fake: the memory of a semaphore between processes cannot be mapped");
+    return fake_error(HAL_RESOURCE_EXHAUSTED, 0, "fake: the memory of an interprocess semaphore cannot be mapped");
   semaphore->page = page;
   return HAL_OK;
 }
@@ -134,7 +136,7 @@ hal_status_t hal_plugin_semaphore_create(int32_t device, uint64_t value, uint32_
   if (flags & HAL_SEMAPHORE_INTERPROCESS) {
     status = hal_shared_file_create(KIND, sizeof(page_t), &semaphore->file, &semaphore->handle);
     if (status)
-      fake_error(status, 0, "fake: the system gives no file for a semaphore between processes; close some files");
+      fake_error(status, 0, "fake: the system provides no file for an interprocess semaphore; close some files");
     else
       status = map_page(semaphore, semaphore->file);
   }
@@ -161,7 +163,7 @@ hal_status_t hal_plugin_semaphore_export(hal_plugin_semaphore_t *semaphore, uint
   if (semaphore->file < 0)
     return fake_error(HAL_FAILED_PRECONDITION, 0,
                       "fake: semaphore_export of a semaphore that was not created with HAL_SEMAPHORE_INTERPROCESS in "
-                      "this process; create it so");
+                      "this process; create it with that flag");
   hal_shared_handle_t parcel = semaphore->handle;
   parcel.process = (int32_t)getpid(); /* a forked child has the file, too */
   hal_handle_write(&parcel, sizeof parcel, handle, room, out_size);
@@ -181,8 +183,9 @@ static hal_status_t find_page(const hal_shared_handle_t *parcel, hal_plugin_sema
     return fake_error(status, 0, "fake: invalid handle of a semaphore; pass a handle of semaphore_export");
   if (status == HAL_NOT_FOUND)
     return fake_error(status, 0,
-                      "fake: a semaphore of process %d cannot be opened; is that process alive, of this user, and has "
-                      "it kept the semaphore?",
+                      "fake: a semaphore of process %d cannot be opened; check that the process is alive, belongs to "
+                      "this user, and has "
+                      "not destroyed the semaphore",
                       (int)parcel->process);
   return status;
 }
@@ -243,7 +246,7 @@ hal_status_t hal_plugin_stream_signal_semaphore(hal_plugin_stream_t *stream, hal
   const hal_status_t status = check_stream(stream, "stream_signal_semaphore");
   if (status) return status;
   if (!fake_queues(stream)) {
-    if (stream) fake_lock(&stream->lock); /* another thread may be running something on it */
+    if (stream) fake_lock(&stream->lock); /* another thread may be running an item of it */
     if (stream) fake_unlock(&stream->lock);
     raise_to(semaphore, value);
     return HAL_OK;
@@ -257,7 +260,7 @@ hal_status_t hal_plugin_stream_signal_semaphore(hal_plugin_stream_t *stream, hal
   return HAL_OK;
 }
 
-/* The watcher: raises the stand-in by what other handles have raised the value to, until no stream waits. */
+/* The watcher: raises the proxy to the value that other handles have set, until no stream waits. */
 static void *watch(void *argument) {
   hal_plugin_semaphore_t *const semaphore = argument;
   fake_thread_name();
@@ -274,7 +277,7 @@ static void *watch(void *argument) {
   return NULL;
 }
 
-/* Has the page looked at until its value is at least this. */
+/* Ensures that the page is watched until its value is at least this. */
 static hal_status_t ensure_watched(hal_plugin_semaphore_t *semaphore, uint64_t value) {
   if (semaphore->page == &semaphore->own) return HAL_OK; /* no other handle raises it */
   fake_lock(&semaphore->lock);
@@ -291,7 +294,7 @@ static hal_status_t ensure_watched(hal_plugin_semaphore_t *semaphore, uint64_t v
   if (!failed) return HAL_OK;
   unref(semaphore);
   return fake_error(HAL_RESOURCE_EXHAUSTED, 0,
-                    "fake: the system gives no thread to wait for a semaphore of another process; end some threads");
+                    "fake: the system provides no thread to wait for a semaphore of another process; end some threads");
 }
 
 hal_status_t hal_plugin_stream_wait_semaphore(hal_plugin_stream_t *stream, hal_plugin_semaphore_t *semaphore,
@@ -306,7 +309,7 @@ hal_status_t hal_plugin_stream_wait_semaphore(hal_plugin_stream_t *stream, hal_p
     if (status) fake_stream_fail(stream, HAL_ABORTED, FAKE_POISONED);
     return HAL_OK;
   }
-  fake_stream_raise(semaphore->timeline, now); /* perhaps of another process, and not seen yet */
+  fake_stream_raise(semaphore->timeline, now); /* possibly raised by another process, and not seen yet */
   status = ensure_watched(semaphore, value);
   return status ? status : fake_stream_wait_number(stream, semaphore->timeline, value);
 }
@@ -319,7 +322,7 @@ void fake_semaphore_fork_child(void) {
   fake_lock_reset(&all.lock);
   for (hal_plugin_semaphore_t *semaphore = all.first; semaphore; semaphore = semaphore->next) {
     fake_lock_reset(&semaphore->lock);
-    fake_stand_in_fork_child(semaphore->timeline);
+    fake_proxy_fork_child(semaphore->timeline);
     semaphore->watched = 0;
   }
 }

@@ -1,5 +1,5 @@
-/* sensor.c: what a device measures of itself, and who uses it. There is no chip: the one thing that is true of it is its memory, which no other
- * process shares. */
+/* sensor.c: measurements of a device, and the processes that use it. There is no chip; only its memory can be measured,
+ * which no other process shares. */
 #include <unistd.h>
 
 #include "fake.h"

@@ -1,5 +1,5 @@
-/* settings.c: the environment variables of the fake plugin. Read once; a value that cannot be used is an error that
- * names the variable, the value and what would be right, never a silent default. */
+/* settings.c: the environment variables of the fake plugin. They are read once. An invalid value is an error that names
+ * the variable, the value and the valid values; it never has a silent default. */
 #define _GNU_SOURCE
 #include <ctype.h>
 #include <errno.h>
@@ -12,7 +12,7 @@
 
 #include "fake.h"
 
-/* Reads a whole number in [least, most]; `fallback` when the variable is unset or empty. */
+/* Reads an integer in [least, most]; `fallback` if the variable is unset or empty. */
 static hal_status_t read_number(const char *variable, uint64_t least, uint64_t most, uint64_t fallback,
                                 uint64_t *out_value) {
   const char *text = hal_setting(variable);
@@ -24,9 +24,8 @@ static hal_status_t read_number(const char *variable, uint64_t least, uint64_t m
   errno = 0;
   const unsigned long long value = isdigit((unsigned char)*text) ? strtoull(text, &end, 10) : 0;
   if (!end || *end || errno || value < least || value > most)
-    return fake_error(HAL_INVALID_ARGUMENT, 0,
-                      "fake: %s is '%s'; set it to a whole number from %llu to %llu, or unset it", variable, text,
-                      (unsigned long long)least, (unsigned long long)most);
+    return fake_error(HAL_INVALID_ARGUMENT, 0, "fake: %s is '%s'; set it to an integer from %llu to %llu, or unset it",
+                      variable, text, (unsigned long long)least, (unsigned long long)most);
   *out_value = value;
   return HAL_OK;
 }
@@ -51,13 +50,13 @@ static hal_status_t read_size(const char *variable, uint64_t least, uint64_t fal
     return fake_error(
         HAL_INVALID_ARGUMENT, 0,
         "fake: %s is '%s'; set it to the bytes of a device's memory, at least %llu, such as 512M or 4G, or "
-        "unset it for no limit but the machine's",
+        "unset it to have no limit",
         variable, text, (unsigned long long)least);
   *out_value = value;
   return HAL_OK;
 }
 
-/* Reads the C compiler: a program, and words in front of its options; set and empty: none. */
+/* Reads the C compiler: a program, and words before its options; set and empty: none. */
 static hal_status_t read_compiler(char *compiler, size_t room) {
   const char *text = hal_setting("HAL_FAKE_CC");
   if (!text) text = "cc";
@@ -70,7 +69,8 @@ static hal_status_t read_compiler(char *compiler, size_t room) {
 }
 
 hal_status_t fake_settings_devices(int32_t *out_count) {
-  static atomic_int kept; /* the answer must not change within a process; two threads at once read the same value */
+  /* The result must not change within a process; two threads at the same time read the same value */
+  static atomic_int kept;
   int count = atomic_load_explicit(&kept, memory_order_relaxed);
   if (!count) {
     uint64_t value = 0;
@@ -83,7 +83,8 @@ hal_status_t fake_settings_devices(int32_t *out_count) {
   return HAL_OK;
 }
 
-/* The cores that this process may use: fewer than the machine's under taskset or in a container. */
+/* Returns the number of cores that this process may use, which may be fewer than the machine's under taskset or in a
+ * container. */
 static uint32_t core_count(void) {
   cpu_set_t set;
   CPU_ZERO(&set);

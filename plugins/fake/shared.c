@@ -1,19 +1,20 @@
-/* shared.c: events between processes (hal/plugin_shared_event.h) in the queues of streams. A record is an item that completes a
- * ticket. A stream that waits for a ticket of another process is BLOCKED on a stand-in with one item, which a thread of its own completes
- * (stand_in.c). So waiting occupies no worker, which the other process's work may depend on, however indirectly. */
+/* shared.c: interprocess events (hal/plugin_shared_event.h) in the queues of streams. A record is an item that
+ * completes a ticket. A stream that waits for a ticket of another process is BLOCKED on a proxy with one item, which a
+ * separate thread completes (proxy.c). So a wait occupies no worker, which the other process's work may depend on
+ * indirectly. */
 #include "hal/plugin_shared_event.h"
 #include "schedule.h"
 
 typedef struct turn_s {
   hal_shared_event_t *event;
   uint64_t ticket;
-  hal_plugin_stream_t *waiting, *stand_in; /* of a wait */
+  hal_plugin_stream_t *waiting, *proxy; /* of a wait */
 } turn_t;
 
 static turn_t *make_turn(hal_shared_event_t *event, uint64_t ticket) {
   turn_t *const turn = hal_host->mem_alloc(sizeof *turn, alignof(turn_t));
   if (!turn) {
-    fake_error(HAL_RESOURCE_EXHAUSTED, 0, "fake: no host memory for an event between processes; free some memory");
+    fake_error(HAL_RESOURCE_EXHAUSTED, 0, "fake: no host memory for an interprocess event; free some memory");
     return NULL;
   }
   hal_shared_event_keep(event);
@@ -24,7 +25,7 @@ static turn_t *make_turn(hal_shared_event_t *event, uint64_t ticket) {
 static void end_turn(turn_t *turn) {
   hal_shared_event_release(turn->event);
   if (turn->waiting) fake_stream_unref(turn->waiting);
-  if (turn->stand_in) fake_stream_unref(turn->stand_in);
+  if (turn->proxy) fake_stream_unref(turn->proxy);
   hal_host->mem_free(turn);
 }
 
@@ -41,7 +42,7 @@ hal_status_t fake_shared_record(hal_shared_event_t *event, hal_plugin_stream_t *
   if (!turn) return HAL_RESOURCE_EXHAUSTED;
   turn->ticket = hal_shared_event_record(event);
   const hal_status_t status = hal_plugin_stream_host_call(stream, complete, turn);
-  if (status) complete(turn); /* no other process waits for what was not recorded */
+  if (status) complete(turn); /* no other process waits for it, because it was not recorded */
   return status;
 }
 
@@ -49,7 +50,7 @@ hal_status_t fake_shared_record(hal_shared_event_t *event, hal_plugin_stream_t *
 
 static void finish_wait(turn_t *turn) {
   if (hal_shared_event_wait(turn->event, turn->ticket)) fake_stream_fail(turn->waiting, HAL_ABORTED, FAKE_EVENT_LOST);
-  fake_stream_complete(turn->stand_in, 1);
+  fake_stream_complete(turn->proxy, 1);
   end_turn(turn);
 }
 
@@ -65,17 +66,17 @@ hal_status_t fake_shared_wait(hal_shared_event_t *event, hal_plugin_stream_t *st
   if (!stream || !fake.settings.async) return hal_shared_event_wait(event, ticket);
   turn_t *const turn = make_turn(event, ticket);
   if (!turn) return HAL_RESOURCE_EXHAUSTED;
-  turn->stand_in = fake_stand_in_make(stream->device, 0, 1);
-  if (!turn->stand_in) {
+  turn->proxy = fake_proxy_make(stream->device, 0, 1);
+  if (!turn->proxy) {
     end_turn(turn);
     return fake_error(HAL_RESOURCE_EXHAUSTED, 0, "fake: no host memory for a wait; free some memory");
   }
   fake_stream_ref(stream);
   turn->waiting = stream;
-  const hal_status_t status = fake_stream_wait_number(stream, turn->stand_in, 1);
+  const hal_status_t status = fake_stream_wait_number(stream, turn->proxy, 1);
   if (status)
     end_turn(turn);
-  else if (!fake_thread_start(wait_main, turn)) /* the system gives no thread: this one waits */
+  else if (!fake_thread_start(wait_main, turn)) /* the system provides no thread, so this one waits */
     finish_wait(turn);
   return status;
 }

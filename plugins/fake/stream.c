@@ -1,11 +1,10 @@
-/* stream.c: streams: creation, destruction, synchronisation, queries, host functions. How items run is in run.c. */
+/* stream.c: streams: creation, destruction, synchronization, queries, host functions. run.c runs the items. */
 #include <stdio.h>
 #include <string.h>
 
 #include "fake.h"
 
-/* ---- life
- * --------------------------------------------------------------------------------------------------------------- */
+/* ---- creation and destruction ----------------------------------------------------------------------------------- */
 
 hal_status_t hal_plugin_stream_create(int32_t device, const hal_stream_desc_t *desc, hal_plugin_stream_t **out_stream) {
   hal_status_t status = fake_check_device(device);
@@ -41,7 +40,7 @@ static void drain(hal_plugin_stream_t *stream) {
   if (FAKE_LIKELY(fake.settings.async)) {
     fake_stream_wait(stream, fake_stream_tail(stream));
     atomic_store_explicit(&stream->backlog, 0, memory_order_relaxed);
-  } else { /* another thread may be running something on the stream, with the lock held */
+  } else { /* another thread may be running an item of the stream, with the lock held */
     fake_lock(&stream->lock);
     fake_unlock(&stream->lock);
   }
@@ -52,8 +51,7 @@ hal_status_t hal_plugin_stream_destroy(hal_plugin_stream_t *stream) {
   if (fake_is_captured(stream)) fake_capture_forget(stream);
   drain(stream);
   if (atomic_load_explicit(&stream->failed, memory_order_acquire))
-    hal_host->log(HAL_LOG_ERROR,
-                  "fake: a stream was destroyed with a failure that nobody asked for; synchronise it first");
+    hal_host->log(HAL_LOG_ERROR, "fake: a stream was destroyed with an unreported failure; synchronize it first");
   fake_device_t *owner = &fake.devices[stream->device];
   fake_lock(&owner->lock);
   if (stream->list_previous)
@@ -62,12 +60,11 @@ hal_status_t hal_plugin_stream_destroy(hal_plugin_stream_t *stream) {
     owner->streams = stream->list_next;
   if (stream->list_next) stream->list_next->list_previous = stream->list_previous;
   fake_unlock(&owner->lock);
-  fake_stream_unref(stream); /* events that were recorded here may keep it */
+  fake_stream_unref(stream); /* events that were recorded here may have references to it */
   return HAL_OK;
 }
 
-/* ---- failures
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- failures --------------------------------------------------------------------------------------------------- */
 
 void fake_stream_fail(hal_plugin_stream_t *stream, hal_status_t status, const char *kernel) {
   fake_lock(&stream->lock);
@@ -98,7 +95,7 @@ static hal_status_t take_failure(hal_plugin_stream_t *stream) {
   if (status == HAL_ABORTED)
     return fake_error(status, 0,
                       "fake: this process was forked while work was queued on the stream; the work is lost here. "
-                      "Synchronise before fork, or start processes with 'spawn'");
+                      "Synchronize before fork, or start processes with 'spawn'");
   if (status)
     return fake_error(status, 0,
                       "fake: kernel '%s' failed on the device%s (injected by HAL_FAKE_FAULT=%llu); its results "
@@ -108,7 +105,7 @@ static hal_status_t take_failure(hal_plugin_stream_t *stream) {
 }
 
 hal_status_t hal_plugin_stream_error(hal_plugin_stream_t *stream, hal_stream_error_t *out_error) {
-  if (!stream) return HAL_NOT_FOUND; /* its failures are those of the calls themselves */
+  if (!stream) return HAL_NOT_FOUND; /* its failures are those of the calls */
   fake_lock(&stream->lock);
   const hal_status_t status = stream->told;
   const char *const kernel = stream->told_kernel;
@@ -127,8 +124,7 @@ hal_status_t hal_plugin_stream_error(hal_plugin_stream_t *stream, hal_stream_err
   return HAL_OK;
 }
 
-/* ---- waiting
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- waiting ---------------------------------------------------------------------------------------------------- */
 
 hal_status_t hal_plugin_stream_synchronize(hal_plugin_stream_t *stream) {
   if (!stream) return HAL_OK;
@@ -173,15 +169,14 @@ hal_status_t hal_plugin_device_synchronize(int32_t device) {
                       (int)device);
   for (i = 0; i < count; i++) drain(streams[i]);
   for (i = 0; i < count; i++) {
-    if (!status) status = take_failure(streams[i]); /* one at a time: the others stay with their streams */
+    if (!status) status = take_failure(streams[i]); /* reports one failure; the others remain with their streams */
     fake_stream_unref(streams[i]);
   }
   hal_host->mem_free(streams);
   return status;
 }
 
-/* ---- host functions
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- host functions --------------------------------------------------------------------------------------------- */
 
 hal_status_t hal_plugin_stream_host_call(hal_plugin_stream_t *stream, hal_host_fn_t fn, void *user_data) {
   if (!fn) return fake_error(HAL_INVALID_ARGUMENT, 0, "fake: stream_host_call without a function");
@@ -203,31 +198,31 @@ hal_status_t hal_plugin_stream_host_call(hal_plugin_stream_t *stream, hal_host_f
   return HAL_OK;
 }
 
-/* Messages name streams; nothing shows names of other objects. */
+/* Messages name streams; names of other objects are not used. */
 hal_status_t hal_plugin_object_name_set(int32_t device, uint32_t kind, const void *object, const char *name) {
   hal_status_t status = fake_check_device(device);
   if (!status) status = hal_object_check("fake: object_name_set", kind);
   if (status || kind != HAL_OBJECT_STREAM) return status;
   hal_plugin_stream_t *const stream = (hal_plugin_stream_t *)(uintptr_t)object;
-  if (!stream) return fake_error(HAL_INVALID_ARGUMENT, 0, "fake: object_name_set of the NULL stream; make a stream");
+  if (!stream) return fake_error(HAL_INVALID_ARGUMENT, 0, "fake: object_name_set of the NULL stream; create a stream");
   fake_lock(&stream->lock);
   snprintf(stream->name, sizeof stream->name, "%s", name);
   fake_unlock(&stream->lock);
   return HAL_OK;
 }
 
-/* There is no library below by which a user could queue work: the stream's own address, by which it is found again
- * (ExternalStream, DLPack). */
+/* There is no underlying library with which a user could queue work, so this returns the stream's own address, by which
+ * it is found again (ExternalStream, DLPack). */
 hal_status_t hal_plugin_stream_native(hal_plugin_stream_t *stream, void **out_native) {
   *out_native = stream;
   return HAL_OK;
 }
 
-/* ---- fork
- * --------------------------------------------------------------------------------------------------------------- */
+/* ---- fork ------------------------------------------------------------------------------------------------------- */
 
-/* Nobody runs what was queued, and another thread may have been in the middle of anything: every stream starts anew, as
- * if its work were done, and says so at the next synchronisation. What the queue held is leaked on purpose. */
+/* Queued work does not run in the child, and another thread may have been in the middle of any function. Every stream
+ * restarts as if its work were done, and reports this at the next synchronization. The queue's memory is leaked on
+ * purpose. */
 void fake_stream_fork_child(void) {
   for (int32_t i = 0; i < fake.device_count; i++) {
     for (hal_plugin_stream_t *stream = fake.devices[i].streams; stream; stream = stream->list_next) {

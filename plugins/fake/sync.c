@@ -34,7 +34,7 @@ int64_t fake_now(void) {
 }
 
 void fake_lock_slow(fake_lock_t *lock) {
-  /* Most sections are shorter than a sleep and a wake-up (about 5 us): try again for a little while first. */
+  /* Most sections are shorter than a sleep and a wake-up (about 5 us), so first try again for a short time. */
   for (int i = 0; i < 100; i++) {
     unsigned expected = 0;
     FAKE_RELAX();

@@ -1,7 +1,7 @@
-/* sync.h: the small synchronisation tools of the fake plugin: a lock on a futex, and waiting on a word. Private.
+/* sync.h: the synchronization primitives of the fake plugin: a lock on a futex, and waiting on a word. Private.
  *
- * Why not pthread_mutex_t: a launch may cost about a hundred instructions in all, and after fork() the child must be
- * able to make every lock free again, which for a mutex that another thread held is undefined. */
+ * pthread_mutex_t is not used, because a launch may take only about a hundred instructions in total. Also, after fork()
+ * the child must be able to release every lock, which is undefined for a mutex that another thread held. */
 #ifndef HAL_FAKE_SYNC_H_
 #define HAL_FAKE_SYNC_H_
 
@@ -10,17 +10,17 @@
 #include <stdint.h>
 
 /* How threads without work wait: rules 4 and 6 of schedule.h. A thread searches, that is reads a word of memory
- * again and again, in pieces between which every other thread may have its core. */
+ * repeatedly, in intervals between which it yields its core to other threads. */
 #define FAKE_PIECE_NS 5000
 
-/* Then it sleeps: a sleeping thread takes 5 to 50 us to come. */
+/* Then it sleeps: a sleeping thread needs 5 to 50 us to start. */
 #define FAKE_SPIN_NS 20000
 
-/* With HAL_FAKE_ASYNC=0 workers only help with the caller's launches, as OpenMP's threads, which spin for
- * milliseconds (libgomp's GOMP_SPINCOUNT). Woken, most of them would come when a small launch is over. */
+/* With HAL_FAKE_ASYNC=0 workers only help with the caller's launches, like OpenMP's threads, which spin for
+ * milliseconds (libgomp's GOMP_SPINCOUNT). If they slept, most of them would start after a small launch has ended. */
 #define FAKE_HELPER_SPIN_NS 2000000
 
-/* The sleeps of the poller, the first and the longest, and all of them together. */
+/* The sleeps of the poller: the first, the longest, and the total. */
 #define FAKE_POLL_NS 50000
 #define FAKE_LONGEST_POLL_NS 1000000
 #define FAKE_POLLS_NS 100000000
@@ -33,18 +33,18 @@
 #define FAKE_RELAX() atomic_signal_fence(memory_order_seq_cst)
 #endif
 
-/* Sleeps while `*word` is `expected`, at most `timeout_ns` (negative = no limit). May return early for no reason. */
+/* Sleeps while `*word` is `expected`, at most `timeout_ns` (negative = no limit). May return early without a reason. */
 void fake_futex_wait(atomic_uint *word, uint32_t expected, int64_t timeout_ns);
 void fake_futex_wake(atomic_uint *word, int count);
 /* The same for a word in memory that processes share; wakes all. */
 void fake_futex_wait_shared(atomic_uint *word, uint32_t expected, int64_t timeout_ns);
 void fake_futex_wake_shared(atomic_uint *word);
 
-/* CLOCK_MONOTONIC in nanoseconds. */
+/* Returns CLOCK_MONOTONIC in nanoseconds. */
 int64_t fake_now(void);
 
-/* Spins with `condition` re-read until it holds or so many nanoseconds are over. The clock is read once in 16 rounds: a
- * round's pause takes 10 to 50 ns, reading the clock about 25. */
+/* Spins, re-reading `condition`, until it is true or this many nanoseconds have passed. The clock is read once in 16
+ * rounds: a round's pause takes 10 to 50 ns, reading the clock about 25. */
 #define FAKE_SPIN_UNTIL(condition) FAKE_SPIN_FOR(FAKE_SPIN_NS, condition)
 #define FAKE_SPIN_FOR(nanoseconds, condition)                                \
   do {                                                                       \
@@ -60,14 +60,14 @@ int64_t fake_now(void);
     }                                                                        \
   } while (0)
 
-/* 0 = free, 1 = held, 2 = held and somebody may sleep. Zeroed memory is a free lock. */
+/* 0 = free, 1 = held, 2 = held and a thread may sleep. Zeroed memory is a free lock. */
 typedef struct fake_lock_s {
   atomic_uint word;
 } fake_lock_t;
 
 void fake_lock_slow(fake_lock_t *lock);
 
-/* Takes the lock if it is free; returns whether. */
+/* Acquires the lock if it is free; returns whether it did. */
 static inline int fake_lock_try(fake_lock_t *lock) {
   unsigned expected = 0;
   return atomic_compare_exchange_strong_explicit(&lock->word, &expected, 1, memory_order_acquire, memory_order_relaxed);
@@ -81,7 +81,7 @@ static inline void fake_unlock(fake_lock_t *lock) {
   if (atomic_exchange_explicit(&lock->word, 0, memory_order_release) == 2) fake_futex_wake(&lock->word, 1);
 }
 
-/* Makes the lock free whoever held it: for the child of a fork, where the holder no longer exists. */
+/* Releases the lock, whichever thread held it: for the child of a fork, where that thread does not exist. */
 static inline void fake_lock_reset(fake_lock_t *lock) { atomic_store_explicit(&lock->word, 0, memory_order_relaxed); }
 
 #endif /* HAL_FAKE_SYNC_H_ */

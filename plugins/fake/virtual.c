@@ -1,6 +1,6 @@
-/* virtual.c: addresses and memory apart: reserved ranges are mappings without any permission, memory is a file without a name,
- * which is mapped into them. A file descriptor crosses to other processes. Not with HAL_FAKE_PROTECT=1, whose two mappings lie
- * apart by more than a reservation has. */
+/* virtual.c: virtual memory: reserved ranges are mappings without any permission, and memory is an unnamed file that is
+ * mapped into them. A file descriptor shares it with other processes. Not available with HAL_FAKE_PROTECT=1, whose two
+ * mappings need more addresses than a reservation has. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +15,7 @@ struct hal_plugin_physical_s {
   size_t size;
   int file;
   int32_t device;
-  int charged; /* imported memory counts where it was made */
+  int charged; /* imported memory is counted where it was created */
 };
 
 static hal_status_t check(int32_t device, size_t size) {
@@ -24,7 +24,7 @@ static hal_status_t check(int32_t device, size_t size) {
   if (fake.settings.protect) return HAL_UNIMPLEMENTED;
   if (size && size == fake_whole_pages(size)) return HAL_OK;
   return fake_error(HAL_INVALID_ARGUMENT, 0,
-                    "fake: virtual memory of %zu bytes; ask for a multiple of the page size, %ld (virtual_granularity)",
+                    "fake: virtual memory of %zu bytes; request a multiple of the page size, %ld (virtual_granularity)",
                     size, sysconf(_SC_PAGESIZE));
 }
 
@@ -39,8 +39,7 @@ static int clear(void *ptr, size_t size) {
   return mmap(ptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED;
 }
 
-/* ---- addresses
- * ------------------------------------------------------------------------------------------------------------- */
+/* ---- addresses -------------------------------------------------------------------------------------------------- */
 
 hal_status_t hal_plugin_virtual_reserve(int32_t device, size_t size, void **out_ptr) {
   const hal_status_t status = check(device, size);
@@ -57,8 +56,7 @@ hal_status_t hal_plugin_virtual_unreserve(int32_t device, void *ptr, size_t size
   return munmap(ptr, size) ? failed("virtual_unreserve", size) : HAL_OK;
 }
 
-/* ---- memory
- * ---------------------------------------------------------------------------------------------------------------- */
+/* ---- memory ----------------------------------------------------------------------------------------------------- */
 
 static hal_status_t make(int32_t device, size_t size, int file, int charged, hal_plugin_physical_t **out_memory) {
   hal_plugin_physical_t *const memory = hal_host->mem_alloc(sizeof *memory, alignof(hal_plugin_physical_t));
@@ -101,10 +99,10 @@ hal_status_t hal_plugin_virtual_map(int32_t device, void *ptr, size_t size, hal_
   hal_status_t status = check(device, size);
   if (status) return status;
   if (size != memory->size || device != memory->device)
-    return fake_error(
-        HAL_INVALID_ARGUMENT, 0,
-        "fake: virtual_map of %zu bytes on device %d; the memory has %zu bytes of device %d and is mapped whole", size,
-        (int)device, memory->size, (int)memory->device);
+    return fake_error(HAL_INVALID_ARGUMENT, 0,
+                      "fake: virtual_map of %zu bytes on device %d; the memory has %zu bytes of device %d and can only "
+                      "be mapped as a whole",
+                      size, (int)device, memory->size, (int)memory->device);
   if (mmap(ptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, memory->file, 0) == MAP_FAILED)
     return failed("virtual_map", size);
   status = fake_memory_add(device, ptr, size);
@@ -119,7 +117,7 @@ hal_status_t hal_plugin_virtual_unmap(int32_t device, void *ptr, size_t size) {
   return clear(ptr, size) ? failed("virtual_unmap", size) : HAL_OK;
 }
 
-/* All devices share the host's address space: what one device may do, its peers may, too. */
+/* All devices share the host's address space, so a device's peers have the same access. */
 hal_status_t hal_plugin_virtual_access(int32_t device, void *ptr, size_t size, int32_t peer, uint32_t access) {
   hal_status_t status = check(device, size);
   if (!status) status = fake_check_device(peer);
@@ -128,8 +126,7 @@ hal_status_t hal_plugin_virtual_access(int32_t device, void *ptr, size_t size, i
   return mprotect(ptr, size, access ? PROT_READ | write : PROT_NONE) ? failed("virtual_access", size) : HAL_OK;
 }
 
-/* ---- other processes
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- other processes -------------------------------------------------------------------------------------------- */
 
 hal_status_t hal_plugin_virtual_export(int32_t device, hal_plugin_physical_t *memory, uint32_t kind,
                                        hal_memory_handle_t *out_handle) {

@@ -3,8 +3,8 @@
 
 #include "schedule.h"
 
-/* Sleeps until the stream reaches `number`, is signaled, or the time is over (negative = no limit). Does not sleep
- * when the stream is not RUNNING, unless `any_state`: the caller then has something better to do. */
+/* Sleeps until the stream reaches `number`, is signaled, or the time is over (negative = no limit). Does not sleep if
+ * the stream is not RUNNING, unless `any_state`: the caller then has other work to do. */
 static void sleep_on(hal_plugin_stream_t *stream, uint64_t number, int64_t timeout_ns, int any_state) {
   fake_lock(&stream->lock);
   if (fake_stream_wake_at(stream, number) || (!any_state && stream->state != FAKE_STREAM_RUNNING)) {
@@ -20,8 +20,8 @@ static void sleep_on(hal_plugin_stream_t *stream, uint64_t number, int64_t timeo
   fake_unlock(&stream->lock);
 }
 
-/* One step towards item `number` of the stream: runs it, helps, or waits. Returns, with a reference, the stream that
- * this one waits for when it is BLOCKED, and that stream's item. */
+/* Makes one step towards item `number` of the stream: runs it, helps, or waits. If the stream is BLOCKED, returns the
+ * stream that it waits for, with a reference, and that stream's item. */
 static hal_plugin_stream_t *wait_step(hal_plugin_stream_t *stream, uint64_t number, int *inout_searched,
                                       uint64_t *out_number) {
   fake_lock(&stream->lock);
@@ -52,7 +52,7 @@ static hal_plugin_stream_t *wait_step(hal_plugin_stream_t *stream, uint64_t numb
 void fake_stream_wait(hal_plugin_stream_t *stream, uint64_t number) {
   int searched = 0;
   hal_plugin_stream_t *at =
-      stream; /* where the wait stands: the stream, or one that it waits for, however indirectly */
+      stream; /* the stream that this waits for now: the stream itself, or one that it waits for indirectly */
   uint64_t at_number = number;
   while (fake_stream_done(stream) < number) {
     hal_plugin_stream_t *next = NULL;
@@ -60,7 +60,7 @@ void fake_stream_wait(hal_plugin_stream_t *stream, uint64_t number) {
     if (fake_stream_done(at) < at_number)
       next = wait_step(at, at_number, &searched, &next_number);
     else
-      sched_yield(); /* `at` got there, and its waiters are just being unblocked */
+      sched_yield(); /* `at` has reached the number, and its waiters are being unblocked */
     if (next || fake_stream_done(at) >= at_number) {
       if (at != stream) fake_stream_unref(at);
       at = next ? next : stream;

@@ -1,4 +1,4 @@
-/* watch.c: events of a device. There is no chip: what a launch that HAL_FAKE_FAULT makes fail would be caused by is reported as one. */
+/* watch.c: events of a device. There is no chip; the failure of a launch by HAL_FAKE_FAULT is reported as an event. */
 #include <hal/plugin_watch.h>
 #include <stdio.h>
 

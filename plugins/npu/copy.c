@@ -5,11 +5,11 @@
 
 #include "npu.h"
 
-/* ---- copies ---------------------------------------------------------------------------------------------------------------- */
+/* ---- copies ----------------------------------------------------------------------------------------------------- */
 
 static hal_status_t check_side(int32_t device) { return device == HAL_HOST ? HAL_OK : npu_check_alive(device); }
 
-/* Between two ranges of the host's own memory, in the order of the stream. */
+/* Copies between two ranges of host memory, in the order of the stream. */
 static hal_status_t copy_on_host(hal_plugin_stream_t *stream, void *dst, const void *src, size_t size) {
   if (stream) npu_work_drain(stream);
   memcpy(dst, src, size);
@@ -37,9 +37,9 @@ hal_status_t hal_plugin_memory_copy(hal_plugin_stream_t *stream, void *dst, int3
                                                                   submit.wait_count, submit.waits));
 }
 
-/* ---- rectangles ------------------------------------------------------------------------------------------------------------ */
+/* ---- rectangles ------------------------------------------------------------------------------------------------- */
 
-/* The driver's extents and pitches have 32 bits, which those of copies of rows have not. */
+/* The driver's extents and pitches have 32 bits, those of row copies have no such limit. */
 static int fits(const hal_copy_2d_t *copy) {
   return copy->width <= UINT32_MAX && copy->height <= UINT32_MAX && copy->dst_pitch <= UINT32_MAX &&
          copy->src_pitch <= UINT32_MAX;
@@ -66,9 +66,9 @@ hal_status_t hal_plugin_memory_copy_2d(hal_plugin_stream_t *stream, const hal_co
                                      (uint32_t)copy->src_pitch, 0, submit.signal, submit.wait_count, submit.waits));
 }
 
-/* ---- fills ----------------------------------------------------------------------------------------------------------------- */
+/* ---- fills ------------------------------------------------------------------------------------------------------ */
 
-/* A pattern that the device takes, at an address that it takes. */
+/* Fills with a pattern and an address that the device supports. */
 static hal_status_t fill(hal_plugin_stream_t *stream, int32_t device, void *dst, const void *pattern,
                          size_t pattern_size, size_t size) {
   npu_submit_t submit;
@@ -80,7 +80,7 @@ static hal_status_t fill(hal_plugin_stream_t *stream, int32_t device, void *dst,
                                                                   submit.signal, submit.wait_count, submit.waits));
 }
 
-/* Level Zero wants the address aligned to the pattern, and has a longest one. */
+/* Level Zero requires an address that is aligned to the pattern, and limits the length of the pattern. */
 hal_status_t hal_plugin_memory_fill(hal_plugin_stream_t *stream, int32_t device, void *dst, const void *pattern,
                                     size_t pattern_size, size_t size) {
   hal_status_t status = npu_check_alive(device);

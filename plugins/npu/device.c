@@ -1,4 +1,4 @@
-/* device.c: what a device is: read once from the driver, told to the host. */
+/* device.c: the properties of a device, read once from the driver and reported to the host. */
 #include <hal/plugin_setting.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 #include "module.h"
 
-/* Which form of the portable kernels the device gets: HAL_NPU_FORM, else what its type asks for. */
+/* Selects the variant of the portable kernels: HAL_NPU_FORM, else that of the device's type. */
 static hal_status_t read_form(npu_device_t *device) {
   const char *const wanted = hal_setting("HAL_NPU_FORM");
   device->few_wide = device->facts.type == ZE_DEVICE_TYPE_CPU;
@@ -17,7 +17,8 @@ static hal_status_t read_form(npu_device_t *device) {
                    wanted);
 }
 
-/* The first group of queues that computes and copies: that is what a stream needs. Queues of groups that only copy are copy engines. */
+/* Selects the first group of queues that computes and copies, as a stream requires. Queues of groups that only copy are
+ * copy engines. */
 static ze_result_t read_queues(npu_device_t *device) {
   enum { MOST = 16 };
   ze_command_queue_group_properties_t groups[MOST];
@@ -52,7 +53,8 @@ static ze_result_t read_memory(npu_device_t *device) {
   return code;
 }
 
-/* What a driver need not tell: the largest cache, which is the last one before the memory, and the place on the bus. */
+/* Reads optional properties: the size of the largest cache, which is the last one before the memory, and the position
+ * on the bus. */
 static void read_optional(npu_device_t *device) {
   enum { MOST = 8 };
   ze_device_cache_properties_t caches[MOST];
@@ -67,7 +69,7 @@ static void read_optional(npu_device_t *device) {
     device->pci = place.address;
 }
 
-/* Everything that is launched or allocated later divides by these numbers or trusts them. */
+/* Checks numbers that later launches and allocations divide by or depend on. */
 static hal_status_t check_limits(const npu_device_t *device) {
   const char *what = NULL;
   unsigned long long value = 0;
@@ -82,7 +84,7 @@ static hal_status_t check_limits(const npu_device_t *device) {
   if (!what) return HAL_OK;
   return npu_error(
       HAL_UNAVAILABLE, 0,
-      "npu: the driver of '%s' reports %llu %s, which cannot be; install another driver, or choose another "
+      "npu: the driver of '%s' reports %llu %s, which is invalid; install another driver, or choose another "
       "device with HAL_NPU_DEVICE",
       device->facts.name, value, what);
 }
@@ -92,20 +94,20 @@ hal_status_t npu_device_read(npu_device_t *device, ze_device_handle_t handle) {
   device->memory_bytes = device->cache_bytes = 0;
   device->copy_engines = 0;
   device->pci = (ze_pci_address_ext_t){0};
-  /* With this type of the structure the clock's resolution is in ticks a second. */
+  /* With this type of the structure, the clock's resolution is in ticks per second. */
   device->facts = (ze_device_properties_t){.stype = ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES_1_2};
   device->compute = (ze_device_compute_properties_t){.stype = ZE_STRUCTURE_TYPE_DEVICE_COMPUTE_PROPERTIES};
   device->modules = (ze_device_module_properties_t){.stype = ZE_STRUCTURE_TYPE_DEVICE_MODULE_PROPERTIES};
   ze_result_t code = ze.zeDeviceGetProperties(handle, &device->facts);
   device->facts.name[sizeof device->facts.name - 1] = '\0';
-  for (char *at = device->facts.name; *at; at++) /* it goes into messages and names of files */
+  for (char *at = device->facts.name; *at; at++) /* it is part of messages and file names */
     if ((unsigned char)*at < ' ' || *at == 0x7f) *at = '?';
   if (!code) code = ze.zeDeviceGetComputeProperties(handle, &device->compute);
   if (!code) code = ze.zeDeviceGetModuleProperties(handle, &device->modules);
   if (!code) code = read_memory(device);
   if (!code) code = read_queues(device);
-  if (code) return npu_driver_error(code, "npu: the device '%s' does not tell its limits", device->facts.name);
-  const uint32_t sizes = device->compute.numSubGroupSizes; /* the middle one is what compilers mostly choose */
+  if (code) return npu_driver_error(code, "npu: the device '%s' does not report its limits", device->facts.name);
+  const uint32_t sizes = device->compute.numSubGroupSizes; /* the middle one is the one that compilers usually choose */
   device->subgroup = sizes && sizes <= ZE_SUBGROUPSIZE_COUNT ? device->compute.subGroupSizes[sizes / 2] : 1;
   device->granularity = npu_virtual_granularity(device);
   read_optional(device);
@@ -149,7 +151,7 @@ hal_status_t hal_plugin_device_info(int32_t ordinal, hal_device_info_t *out_info
     info.partition_index = device->facts.subdeviceId;
     info.known |= HAL_DEVICE_KNOWS_PARTITION;
   }
-  /* Level Zero leaves the number's parts to the driver; those of Intel's are 8, 8 and 16 bits. */
+  /* Level Zero does not define the parts of the number; those of Intel's drivers have 8, 8 and 16 bits. */
   snprintf(info.driver_version, sizeof info.driver_version, "%u.%u.%u", (unsigned)(npu.driver_version >> 24),
            (unsigned)(npu.driver_version >> 16 & 0xff), (unsigned)(npu.driver_version & 0xffff));
   if (HAL_HAS_FIELD(out_info, firmware_version)) npu_read_firmware(ordinal, &info);
@@ -167,12 +169,12 @@ hal_status_t hal_plugin_device_peer_query(int32_t device, int32_t peer, int32_t 
   ze_bool_t can = device == peer;
   const ze_result_t code =
       can ? ZE_RESULT_SUCCESS : ze.zeDeviceCanAccessPeer(npu.devices[device].handle, npu.devices[peer].handle, &can);
-  if (code) return npu_driver_error(code, "npu: device %d does not tell about its peer %d", (int)device, (int)peer);
+  if (code) return npu_driver_error(code, "npu: cannot query device %d about its peer %d", (int)device, (int)peer);
   *out_accessible = can != 0;
   return HAL_OK;
 }
 
-/* Memory of one context is open to all of its devices that can reach it. */
+/* All devices that can access memory of their common context may do so. */
 hal_status_t hal_plugin_device_peer_enable(int32_t device, int32_t peer) {
   int32_t can = 0;
   const hal_status_t status = hal_plugin_device_peer_query(device, peer, &can);

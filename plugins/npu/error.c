@@ -1,4 +1,4 @@
-/* error.c: the driver's errors, in words and as the host's status. */
+/* error.c: the names of the driver's errors, and their conversion to the host's status. */
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -53,7 +53,7 @@ const char *npu_error_name(ze_result_t code) {
     return "ZE_RESULT_" #error;
     ERRORS(NAME)
     default:
-      return "an error that Level Zero 1.4 does not name";
+      return "an error without a name in Level Zero 1.4";
   }
 }
 
@@ -83,7 +83,7 @@ hal_status_t npu_driver_error(ze_result_t code, const char *format, ...) {
   va_start(arguments, format);
   vsnprintf(message, sizeof message, format, arguments);
   va_end(arguments);
-  return npu_error(npu_error_status(code), (int64_t)code, "%s: the driver said %s (0x%x)%s", message,
+  return npu_error(npu_error_status(code), (int64_t)code, "%s: the driver returned %s (0x%x)%s", message,
                    npu_error_name(code), (unsigned)code,
-                   code == ZE_RESULT_ERROR_DEVICE_LOST ? "; the device stays lost, start the process again" : "");
+                   code == ZE_RESULT_ERROR_DEVICE_LOST ? "; the device remains lost, restart the process" : "");
 }

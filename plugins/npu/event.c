@@ -1,6 +1,6 @@
-/* event.c: events. A record is the driver's event of the last command of the stream; an event with HAL_EVENT_TIMING has a command of its
- * own, which writes the device's clock. Level Zero's events are for one record each, also between processes: an event with
- * HAL_EVENT_INTERPROCESS is one of hal/plugin_shared_event.h. */
+/* event.c: events. A record is the driver's event of the last command of the stream. An event with HAL_EVENT_TIMING has
+ * its own command, which writes the device's clock. Level Zero's events serve one record each, also between processes,
+ * so an event with HAL_EVENT_INTERPROCESS is one of hal/plugin_shared_event.h. */
 #include <hal/plugin_shared_event.h>
 #include <string.h>
 
@@ -9,8 +9,8 @@
 struct hal_plugin_event_s {
   int32_t device;
   uint32_t flags;
-  hal_shared_event_t *shared;        /* of an event between processes: the rest is not used */
-  pthread_mutex_t lock;              /* of the rest */
+  hal_shared_event_t *shared;        /* of an interprocess event, which does not use the members below */
+  pthread_mutex_t lock;              /* guards the members below */
   npu_event_t *handle;               /* NULL: nothing to wait for */
   const hal_plugin_stream_t *stream; /* only compared */
   int recorded;
@@ -38,7 +38,7 @@ hal_status_t hal_plugin_event_create(int32_t device, uint32_t flags, hal_plugin_
   if (status) return status;
   if (flags & ~known || (flags & HAL_EVENT_INTERPROCESS && flags & HAL_EVENT_TIMING))
     return npu_error(HAL_UNIMPLEMENTED, 0,
-                     "npu: events with flags 0x%x are not offered (only timing, or between processes; blocking)",
+                     "npu: events with flags 0x%x are unsupported (only timing, or between processes; blocking)",
                      (unsigned)flags);
   status = make(device, flags, &event);
   if (status) return status;
@@ -59,7 +59,7 @@ hal_status_t hal_plugin_event_destroy(hal_plugin_event_t *event) {
   return HAL_OK;
 }
 
-/* ---- between processes -------------------------------------------------------------------------------------------------------- */
+/* ---- between processes ------------------------------------------------------------------------------------------ */
 
 hal_status_t hal_plugin_event_ipc_export(hal_plugin_event_t *event, uint32_t flags, void *handle, size_t room,
                                          size_t *out_size) {
@@ -67,8 +67,9 @@ hal_status_t hal_plugin_event_ipc_export(hal_plugin_event_t *event, uint32_t fla
   if (!status) status = hal_flags_check("npu: event_ipc_export", flags, 0);
   if (status) return status;
   if (!event->shared)
-    return npu_error(HAL_INVALID_ARGUMENT, 0,
-                     "npu: an event that was made without HAL_EVENT_INTERPROCESS cannot be given to other processes");
+    return npu_error(
+        HAL_INVALID_ARGUMENT, 0,
+        "npu: an event that was created without HAL_EVENT_INTERPROCESS cannot be shared with other processes");
   hal_shared_event_export(event->shared, handle, room, out_size);
   return HAL_OK;
 }
@@ -88,7 +89,7 @@ hal_status_t hal_plugin_event_ipc_open(int32_t device, const void *handle, size_
   return status;
 }
 
-/* What a host function of a stream is to do with a record. */
+/* The action of a stream's host function for a record. */
 typedef struct turn_s {
   hal_shared_event_t *event;
   hal_plugin_stream_t *stream;
@@ -127,7 +128,7 @@ static hal_status_t queue_turn(hal_plugin_stream_t *stream, hal_shared_event_t *
 static hal_status_t record_shared(hal_plugin_event_t *event, hal_plugin_stream_t *stream) {
   const uint64_t ticket = hal_shared_event_record(event->shared);
   const hal_status_t status = queue_turn(stream, event->shared, ticket, complete);
-  if (status) hal_shared_event_complete(event->shared, ticket); /* nobody is left waiting */
+  if (status) hal_shared_event_complete(event->shared, ticket); /* so that no process waits for it */
   return status;
 }
 
@@ -137,9 +138,9 @@ static hal_status_t wait_shared(hal_plugin_event_t *event, hal_plugin_stream_t *
   return queue_turn(stream, event->shared, ticket, await);
 }
 
-/* ---- within this one ----------------------------------------------------------------------------------------------------------- */
+/* ---- within this process ---------------------------------------------------------------------------------------- */
 
-/* Replaces the record; takes over the reference to `handle`. */
+/* Replaces the record; takes ownership of the reference to `handle`. */
 static void set_record(hal_plugin_event_t *event, npu_event_t *handle, const hal_plugin_stream_t *stream) {
   pthread_mutex_lock(&event->lock);
   npu_event_t *const old = event->handle;
@@ -150,7 +151,7 @@ static void set_record(hal_plugin_event_t *event, npu_event_t *handle, const hal
   if (old) npu_event_release(old);
 }
 
-/* Gives the handle with a reference, or NULL. */
+/* Returns the handle with a reference, or NULL. */
 static npu_event_t *take_handle(hal_plugin_event_t *event, const hal_plugin_stream_t **out_stream) {
   pthread_mutex_lock(&event->lock);
   npu_event_t *const handle = event->handle;
@@ -160,7 +161,7 @@ static npu_event_t *take_handle(hal_plugin_event_t *event, const hal_plugin_stre
   return handle;
 }
 
-/* Commands run one behind the other: when the last is done, all are. */
+/* Commands run in order: when the last one is done, all are. */
 static hal_status_t record_last(hal_plugin_event_t *event, hal_plugin_stream_t *stream) {
   const hal_status_t status = npu_work_mark(stream);
   if (status) return status;
@@ -189,7 +190,7 @@ hal_status_t hal_plugin_event_record(hal_plugin_event_t *event, hal_plugin_strea
   return npu_submit_end(&submit, code);
 }
 
-/* Failed work is done, too: its stream tells. */
+/* Failed work is done, too; its stream reports the failure. */
 hal_status_t hal_plugin_event_query(hal_plugin_event_t *event) {
   const hal_status_t status = npu_check_device(event->device);
   if (status) return status;
@@ -232,7 +233,7 @@ hal_status_t hal_plugin_event_elapsed(hal_plugin_event_t *start, hal_plugin_even
   if (status) return status;
   if (!(start->flags & end->flags & HAL_EVENT_TIMING))
     return npu_error(HAL_FAILED_PRECONDITION, 0,
-                     "npu: elapsed time of events made without HAL_EVENT_TIMING; create both with timing enabled");
+                     "npu: elapsed time of events created without HAL_EVENT_TIMING; create both with timing enabled");
   if (start->device != end->device)
     return npu_error(HAL_INVALID_ARGUMENT, 0,
                      "npu: elapsed time between events of device %d and device %d; use events of one device",
@@ -240,7 +241,8 @@ hal_status_t hal_plugin_event_elapsed(hal_plugin_event_t *start, hal_plugin_even
   status = time_of(start, &from);
   if (!status) status = time_of(end, &to);
   if (status) return status;
-  /* The difference of two counters of so many bits, which may have begun anew between them; half of their range is the past. */
+  /* Computes the difference of two counters of this many bits, which may have wrapped around; the upper half of the
+   * range is a negative difference. */
   const npu_device_t *const device = &npu.devices[start->device];
   const uint32_t bits = device->facts.timestampValidBits;
   const uint64_t mask = bits && bits < 64 ? (UINT64_C(1) << bits) - 1 : UINT64_MAX, forward = (to - from) & mask;
@@ -257,7 +259,7 @@ hal_status_t hal_plugin_stream_wait_event(hal_plugin_stream_t *stream, hal_plugi
   if (event->shared) return wait_shared(event, stream);
   npu_event_t *const handle = take_handle(event, &recorded);
   if (!handle) return HAL_OK;
-  /* A stream waits for its own past anyway. */
+  /* A stream need not wait for its own work. */
   if (recorded == stream || ze.zeEventQueryStatus(handle->handle) != ZE_RESULT_NOT_READY) {
     npu_event_release(handle);
     return HAL_OK;

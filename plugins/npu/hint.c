@@ -1,5 +1,5 @@
-/* hint.c: memory_prefetch and memory_advise, of shared memory (HAL_NPU_MEMORY=shared), which the driver moves between
- * the device and the host. A driver need not have these calls. */
+/* hint.c: memory_prefetch and memory_advise, for shared memory (HAL_NPU_MEMORY=shared), which the driver moves between
+ * the device and the host. These functions are optional in a driver. */
 #include "npu.h"
 
 /* Returns whether the driver moves the memory at an address. */
@@ -15,14 +15,14 @@ static hal_status_t check(int32_t device, int32_t place) {
   return status || place == HAL_HOST ? status : npu_check_device(place);
 }
 
-/* Hints have no events: a barrier stands for them in the order of the stream. */
+/* Hints have no events, so a barrier represents them in the order of the stream. */
 static hal_status_t end(npu_submit_t *submit, ze_result_t code) {
   submit->work.noted = 0;
   if (!code) code = ze.zeCommandListAppendBarrier(submit->list, submit->signal, submit->wait_count, submit->waits);
   return npu_submit_end(submit, code);
 }
 
-/* To the device of the list: the driver has no call that moves memory to the host. */
+/* Moves memory to the device of the list; the driver has no function that moves it to the host. */
 hal_status_t hal_plugin_memory_prefetch(hal_plugin_stream_t *stream, int32_t device, const void *ptr, size_t size,
                                         int32_t dst_device, uint32_t flags) {
   npu_submit_t submit;
@@ -33,7 +33,7 @@ hal_status_t hal_plugin_memory_prefetch(hal_plugin_stream_t *stream, int32_t dev
   return status ? status : end(&submit, ze.zeCommandListAppendMemoryPrefetch(submit.list, ptr, size));
 }
 
-/* Returns the driver's word for an advice, -1 = it has none. */
+/* Returns the driver's constant for an advice, -1 = it has none. */
 static int word_of(uint32_t advice, int32_t place) {
   switch (advice) {
     case HAL_ADVICE_READ_MOSTLY:

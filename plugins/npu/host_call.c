@@ -1,17 +1,18 @@
-/* host_call.c: host functions. A thread of the stream waits for the command before, calls the function, and signals an event that the
- * stream's next command waits for. No function is called on a thread of the driver, which may hold its locks, or on the caller's. */
+/* host_call.c: host functions. A thread of the stream waits for the previous command, calls the function, and signals
+ * an event that the stream's next command waits for. Functions are not called on a thread of the driver, which may hold
+ * its locks, nor on the caller's. */
 #include <hal/plugin_worker.h>
 
 #include "npu.h"
 
 typedef struct host_call_s {
   hal_worker_item_t item;
-  npu_event_t *ready, *done; /* ready: of the command before, or NULL */
+  npu_event_t *ready, *done; /* ready: event of the previous command, or NULL */
   hal_host_fn_t fn;
   void *user_data;
 } host_call_t;
 
-/* Failed work before the call is no reason to leave the caller waiting. */
+/* Failed work before the call must not block the caller. */
 static void run(hal_worker_item_t *item) {
   host_call_t *const call = (host_call_t *)item;
   if (call->ready) {
@@ -24,7 +25,7 @@ static void run(hal_worker_item_t *item) {
   hal_host->mem_free(call);
 }
 
-/* Makes the thread, the event and the command that waits for it. The stream is locked. */
+/* Creates the thread, the event and the command that waits for it. The caller has locked the stream. */
 static hal_status_t prepare(npu_submit_t *submit, host_call_t *call, ze_result_t *out_code) {
   hal_plugin_stream_t *const stream = submit->stream;
   hal_status_t status = stream->host ? HAL_OK : hal_worker_start(&stream->host);
@@ -53,7 +54,7 @@ hal_status_t hal_plugin_stream_host_call(hal_plugin_stream_t *stream, hal_host_f
   *call = (host_call_t){.item.run = run, .fn = fn, .user_data = user_data};
   npu_submit_t submit;
   ze_result_t code = ZE_RESULT_SUCCESS;
-  status = npu_work_mark(stream); /* the command before, if the list's user queued it */
+  status = npu_work_mark(stream); /* the previous command, if the list's user queued it */
   if (!status) status = npu_submit_begin(&submit, stream, stream->device, "stream_host_call");
   if (status) {
     hal_host->mem_free(call);

@@ -3,21 +3,21 @@
 
 #include "module.h"
 
-/* ---- life -------------------------------------------------------------------------------------------------------------------- */
+/* ---- creation and destruction ----------------------------------------------------------------------------------- */
 
 static hal_status_t read_kernel(hal_plugin_kernel_t *kernel) {
   ze_kernel_properties_t facts = {.stype = ZE_STRUCTURE_TYPE_KERNEL_PROPERTIES};
   const ze_result_t code = ze.zeKernelGetProperties(kernel->handle, &facts);
-  if (code) return npu_driver_error(code, "npu: the kernel '%s' does not tell its arguments", kernel->name->text);
+  if (code) return npu_driver_error(code, "npu: the kernel '%s' does not report its arguments", kernel->name->text);
   const hal_plugin_module_t *const module = kernel->module;
   if (!hal_spirv_signature(module->words, module->word_count, kernel->name->text, &kernel->signature) ||
       facts.numKernelArgs != kernel->signature.count)
     return npu_error(
         HAL_INTERNAL, 0,
-        "npu: the driver says that the kernel '%s' takes %u arguments, its SPIR-V says %u; load the module again",
+        "npu: the kernel '%s' takes %u arguments according to the driver, but %u in its SPIR-V; load the module again",
         kernel->name->text, (unsigned)facts.numKernelArgs, (unsigned)kernel->signature.count);
   if (facts.numKernelArgs > NPU_MAX_ARGS)
-    return npu_error(HAL_INVALID_ARGUMENT, 0, "npu: the kernel '%s' takes %u arguments; it may take %d",
+    return npu_error(HAL_INVALID_ARGUMENT, 0, "npu: the kernel '%s' takes %u arguments; the maximum is %d",
                      kernel->name->text, (unsigned)facts.numKernelArgs, NPU_MAX_ARGS);
   kernel->local_bytes = facts.localMemSize;
   kernel->private_bytes = facts.privateMemSize + facts.spillMemSize;
@@ -31,7 +31,7 @@ static hal_status_t make_handle(hal_plugin_kernel_t *kernel) {
   if (!code && !kernel->handle) code = ZE_RESULT_ERROR_UNKNOWN;
   if (code == ZE_RESULT_ERROR_INVALID_KERNEL_NAME)
     return npu_error(HAL_NOT_FOUND, (int64_t)code, "npu: there is no kernel '%s' in the module", desc.pKernelName);
-  if (code) return npu_driver_error(code, "npu: the kernel '%s' cannot be made", desc.pKernelName);
+  if (code) return npu_driver_error(code, "npu: cannot create the kernel '%s'", desc.pKernelName);
   return read_kernel(kernel);
 }
 
@@ -77,12 +77,12 @@ hal_status_t hal_plugin_kernel_info(hal_plugin_kernel_t *kernel, uint32_t block_
   HAL_SET_FIELD(out_info, shared_bytes, local);
   HAL_SET_FIELD(out_info, local_bytes, kernel->private_bytes);
   HAL_SET_FIELD(out_info, max_shared, left);
-  /* Level Zero 1.4 does not tell how many more run beside it. */
+  /* Level Zero 1.4 does not report how many more can run at the same time. */
   HAL_SET_FIELD(out_info, blocks_per_unit, block_threads <= limits->maxTotalGroupSize && shared_bytes <= left ? 1 : 0);
   return HAL_OK;
 }
 
-/* ---- launches ---------------------------------------------------------------------------------------------------------------- */
+/* ---- launches --------------------------------------------------------------------------------------------------- */
 
 static hal_status_t refuse_geometry(const hal_plugin_kernel_t *kernel, const hal_launch_t *launch) {
   const uint32_t *grid = launch->grid, *block = launch->block;
@@ -106,7 +106,7 @@ static int geometry_fits(const ze_device_compute_properties_t *limits, const uin
          (uint64_t)block[0] * block[1] * block[2] <= limits->maxTotalGroupSize;
 }
 
-/* This plugin knows no attribute, so it takes a launch whose attributes are all hints. */
+/* This plugin supports no attribute, so it accepts a launch whose attributes are all hints. */
 static int has_required(const hal_launch_t *launch) {
   if (!HAL_HAS_FIELD(launch, attribute_count)) return 0;
   for (uint32_t i = 0; i < launch->attribute_count; i++)
@@ -136,8 +136,8 @@ static hal_status_t check_launch(const hal_plugin_kernel_t *kernel, const hal_pl
     return npu_error(HAL_INVALID_ARGUMENT, 0, "npu: launch of '%s' with %u arguments; it takes %u", kernel->name->text,
                      (unsigned)launch->arg_count, (unsigned)kernel->signature.count);
   if (NPU_UNLIKELY(has_required(launch)))
-    return npu_error(HAL_UNIMPLEMENTED, 0, "npu: launch of '%s' with a required attribute; Level Zero 1.4 knows none",
-                     kernel->name->text);
+    return npu_error(HAL_UNIMPLEMENTED, 0,
+                     "npu: launch of '%s' with a required attribute; Level Zero 1.4 supports none", kernel->name->text);
   return HAL_OK;
 }
 
@@ -153,7 +153,8 @@ static hal_status_t refuse_arg(const hal_plugin_kernel_t *kernel, uint32_t index
       kinds[kernel->signature.kinds[index]], (unsigned)kernel->signature.sizes[index], sizeof(void *));
 }
 
-/* Sets the arguments and the size of a launch. The driver reads the values here and now. The kernel's lock is held. */
+/* Sets the arguments and the size of a launch. The driver reads the values during the call. The caller holds the
+ * kernel's lock. */
 static hal_status_t set_up(hal_plugin_kernel_t *kernel, const hal_launch_t *launch) {
   const uint32_t *const block = launch->block;
   for (uint32_t i = 0; i < launch->arg_count; i++) {

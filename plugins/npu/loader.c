@@ -1,5 +1,5 @@
-/* loader.c: the Level Zero loader, opened when it is first asked for, so that the plugin loads on machines without it; and the files of
- * its drivers. */
+/* loader.c: the Level Zero loader, opened at its first use, so that the plugin loads on machines without it; and the
+ * files of its drivers. */
 #define _GNU_SOURCE /* dl_iterate_phdr */
 #include <dlfcn.h>
 #include <hal/plugin_library.h>
@@ -33,12 +33,13 @@ static hal_library_t library = {
 
 hal_status_t npu_loader_open(void) { return hal_library_open(&library); }
 
-/* ---- drivers ---------------------------------------------------------------------------------------------------------------- */
+/* ---- drivers ---------------------------------------------------------------------------------------------------- */
 
-/* The names by which loaders know drivers. */
+/* The names by which loaders find drivers. */
 static const char *const drivers[] = {"libze_intel_gpu.so.1", "libze_intel_npu.so.1", "libze_intel_vpu.so.1"};
 
-/* Looks for one of the drivers in folders, which stand in a list with colons between them. Returns whether there is one, and where. */
+/* Searches a list of folders, separated by colons, for one of the drivers. Returns whether there is one, and its path.
+ * */
 static int lies_in(const char *folders, char *path, size_t room) {
   for (const char *at = folders; at && *at; at += *at == ':') {
     const int length = (int)strcspn(at, ":");
@@ -50,7 +51,7 @@ static int lies_in(const char *folders, char *path, size_t room) {
   return 0;
 }
 
-/* The file of the driver that the loader will find, by what the loader goes by. */
+/* Finds the file of the driver that the loader will open, with the loader's search rules. */
 static int find_driver(char *path, size_t room) {
   static const char folders[] =
       "/usr/lib/x86_64-linux-gnu:/usr/lib/aarch64-linux-gnu:/usr/lib64:/usr/lib:/usr/local/lib:/lib64:/opt/intel/lib";
@@ -66,12 +67,12 @@ hal_status_t npu_loader_find_driver(void) {
   if (status || find_driver(path, sizeof path)) return status;
   return npu_error(
       HAL_UNAVAILABLE, 0,
-      "npu: there is a Level Zero loader but none of the drivers it knows (%s, %s, %s); install the driver of "
+      "npu: there is a Level Zero loader but none of the drivers that it supports (%s, %s, %s); install the driver of "
       "a device, or name its file in ZE_ENABLE_ALT_DRIVERS",
       drivers[0], drivers[1], drivers[2]);
 }
 
-/* The file of the loader; "none" where there is none. */
+/* Returns the file of the loader; "none" if there is none. */
 static const char *loader_path(void) {
   Dl_info facts = {.dli_fname = NULL};
   void *function = NULL;
@@ -94,7 +95,7 @@ const char *npu_loader_version(void) {
   return version;
 }
 
-/* Adds the file of a library that is loaded and has a driver's functions. */
+/* Appends the file of a loaded library that has a driver's functions. */
 static int tell_library(struct dl_phdr_info *info, size_t size, void *text) {
   (void)size;
   const size_t used = strlen(text);

@@ -1,4 +1,4 @@
-/* memory.c: device memory: the device's own, or shared memory, which the host may touch (HAL_NPU_MEMORY=shared). */
+/* memory.c: device memory: the device's own, or shared memory, which the host may access (HAL_NPU_MEMORY=shared). */
 #include <string.h>
 
 #include "npu.h"
@@ -17,10 +17,10 @@ hal_status_t hal_plugin_memory_alloc(int32_t ordinal, size_t size, uint32_t flag
   if (!status) status = hal_flags_check("npu: memory_alloc", flags, 0);
   if (status) return status;
   const npu_device_t *device = &npu.devices[ordinal];
-  if (!size) return npu_error(HAL_INVALID_ARGUMENT, 0, "npu: memory_alloc of 0 bytes; ask for at least one");
+  if (!size) return npu_error(HAL_INVALID_ARGUMENT, 0, "npu: memory_alloc of 0 bytes; request at least one");
   if (size > device->facts.maxMemAllocSize)
     return npu_error(HAL_RESOURCE_EXHAUSTED, 0,
-                     "npu: tried to allocate %zu bytes on '%s', whose driver gives at most %llu bytes at once "
+                     "npu: tried to allocate %zu bytes on '%s', whose driver allocates at most %llu bytes at once "
                      "(maxMemAllocSize); use smaller tensors",
                      size, device->facts.name, (unsigned long long)device->facts.maxMemAllocSize);
   void *ptr = NULL;
@@ -29,19 +29,20 @@ hal_status_t hal_plugin_memory_alloc(int32_t ordinal, size_t size, uint32_t flag
   npu_device_noticed(ordinal, code);
   if (code)
     return npu_driver_error(
-        code, "npu: the driver has no %zu bytes of %s memory for '%s', which has %llu in all; free some tensors", size,
-        npu.shared ? "shared" : "device", device->facts.name, (unsigned long long)device->memory_bytes);
+        code, "npu: the driver has no %zu bytes of %s memory for '%s', which has %llu in total; free some tensors",
+        size, npu.shared ? "shared" : "device", device->facts.name, (unsigned long long)device->memory_bytes);
   if ((uintptr_t)ptr % ALIGNMENT) {
     ze.zeMemFree(npu.context, ptr);
-    return npu_error(HAL_INTERNAL, 0,
-                     "npu: the driver of '%s' gave memory at %p, asked for a multiple of %d; install another driver",
-                     device->facts.name, ptr, ALIGNMENT);
+    return npu_error(
+        HAL_INTERNAL, 0,
+        "npu: the driver of '%s' returned memory at %p, which is not a multiple of %d; install another driver",
+        device->facts.name, ptr, ALIGNMENT);
   }
   *out_ptr = ptr;
   return HAL_OK;
 }
 
-/* What the driver knows of an address. Returns whether it is of this context. */
+/* Queries the driver about an address. Returns whether it belongs to this context. */
 static int look_up(const void *ptr, void **out_base, size_t *out_size, int32_t *out_device,
                    ze_memory_type_t *out_type) {
   ze_memory_allocation_properties_t facts = {.stype = ZE_STRUCTURE_TYPE_MEMORY_ALLOCATION_PROPERTIES};
@@ -55,7 +56,7 @@ static int look_up(const void *ptr, void **out_base, size_t *out_size, int32_t *
   return 1;
 }
 
-/* Frees what begins at `ptr` and belongs to `device`. */
+/* Frees the allocation of `device` that begins at `ptr`. */
 static hal_status_t release(int32_t device, void *ptr, const char *op) {
   void *base = NULL;
   size_t size = 0;
@@ -78,22 +79,22 @@ hal_status_t hal_plugin_memory_free(int32_t ordinal, void *ptr) {
 hal_status_t hal_plugin_memory_pointer_info(const void *ptr, hal_pointer_info_t *out_info) {
   ze_memory_type_t type = ZE_MEMORY_TYPE_UNKNOWN;
   hal_pointer_info_t info = {.struct_size = out_info->struct_size};
-  if (atomic_load(&npu.forked)) return HAL_NOT_FOUND; /* a thread of the parent may hold the driver's locks for ever */
+  if (atomic_load(&npu.forked)) return HAL_NOT_FOUND; /* a thread of the parent may hold the driver's locks forever */
   if (!npu.context || !look_up(ptr, &info.base, &info.size, &info.device, &type))
-    return npu_error(HAL_NOT_FOUND, 0, "npu: %p lies in no allocation of this plugin", ptr);
+    return npu_error(HAL_NOT_FOUND, 0, "npu: %p is not in an allocation of this plugin", ptr);
   info.kind = type == ZE_MEMORY_TYPE_HOST ? HAL_POINTER_PINNED : HAL_POINTER_DEVICE;
   memcpy(out_info, &info, info.struct_size < sizeof info ? info.struct_size : sizeof info);
   return HAL_OK;
 }
 
-/* ---- page-locked host memory -------------------------------------------------------------------------------------------------- */
+/* ---- page-locked host memory ------------------------------------------------------------------------------------ */
 
 hal_status_t hal_plugin_host_alloc(int32_t ordinal, size_t size, uint32_t flags, void **out_ptr) {
   const ze_host_mem_alloc_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_HOST_MEM_ALLOC_DESC};
   hal_status_t status = npu_check_alive(ordinal);
   if (!status) status = hal_flags_check("npu: host_alloc", flags, 0);
   if (status) return status;
-  if (!size) return npu_error(HAL_INVALID_ARGUMENT, 0, "npu: host_alloc of 0 bytes; ask for at least one");
+  if (!size) return npu_error(HAL_INVALID_ARGUMENT, 0, "npu: host_alloc of 0 bytes; request at least one");
   void *ptr = NULL;
   ze_result_t code = ze.zeMemAllocHost(npu.context, &desc, size, ALIGNMENT, &ptr);
   if (!code && !ptr) code = ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
@@ -109,7 +110,7 @@ hal_status_t hal_plugin_host_free(int32_t ordinal, void *ptr) {
   return status ? status : release(HAL_HOST, ptr, "host_free");
 }
 
-/* Host memory of the context is reached by all of its devices at the host's address (zeMemAllocHost). */
+/* All devices of the context access its host memory at the host's address (zeMemAllocHost). */
 hal_status_t hal_plugin_host_device_pointer(int32_t ordinal, void *ptr, void **out_ptr) {
   void *base = NULL;
   size_t size = 0;
@@ -118,8 +119,7 @@ hal_status_t hal_plugin_host_device_pointer(int32_t ordinal, void *ptr, void **o
   const hal_status_t status = npu_check_device(ordinal);
   if (status) return status;
   if (!look_up(ptr, &base, &size, &owner, &type) || type != ZE_MEMORY_TYPE_HOST)
-    return npu_error(HAL_INVALID_ARGUMENT, 0, "npu: %p lies in no page-locked memory; allocate it with host_alloc",
-                     ptr);
+    return npu_error(HAL_INVALID_ARGUMENT, 0, "npu: %p is not in page-locked memory; allocate it with host_alloc", ptr);
   *out_ptr = ptr;
   return HAL_OK;
 }

@@ -1,4 +1,4 @@
-/* module.c: modules: SPIR-V, OpenCL C where there is a compiler, and what module_export gave. */
+/* module.c: modules: SPIR-V, OpenCL C if there is a compiler, and binaries of module_export. */
 #define _POSIX_C_SOURCE 200809L /* close */
 #include "module.h"
 
@@ -9,17 +9,17 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { LOG_BYTES = 3000, LOG_MOST = 1 << 24 }; /* in a message; of a whole log */
+enum { LOG_BYTES = 3000, LOG_MOST = 1 << 24 }; /* of a message; of a whole log */
 
-/* ---- building ---------------------------------------------------------------------------------------------------------------- */
+/* ---- building --------------------------------------------------------------------------------------------------- */
 
-/* Gives the log from its first error on, in so far as it fits. */
+/* Returns the log from its first error on, up to the maximum length. */
 static hal_status_t say_log(const npu_device_t *device, ze_module_build_log_handle_t handle, ze_result_t code,
                             const char *dialect) {
   size_t bytes = 0;
   const ze_result_t told = handle ? ze.zeModuleBuildLogGetString(handle, &bytes, NULL) : ZE_RESULT_ERROR_UNKNOWN;
   char *log = !told && bytes && bytes <= LOG_MOST ? hal_host->mem_alloc(bytes + 1, 1) : NULL;
-  if (log) memset(log, 0, bytes + 1); /* not all of it may be written */
+  if (log) memset(log, 0, bytes + 1); /* it may be written only partly */
   if (log && ze.zeModuleBuildLogGetString(handle, &bytes, log)) log[0] = '\0';
   const char *text = log && *log ? log : "there is no log";
   const char *first = strstr(text, "error");
@@ -32,7 +32,7 @@ static hal_status_t say_log(const npu_device_t *device, ze_module_build_log_hand
   return status;
 }
 
-/* Keeps the SPIR-V of a module, which is to be told of its kernels. */
+/* Copies the SPIR-V of a module, which describes its kernels. */
 static hal_status_t keep_words(hal_plugin_module_t *module, const void *data, size_t size) {
   module->words = hal_host->mem_alloc(size ? size : 1, alignof(uint32_t));
   if (!module->words)
@@ -43,12 +43,12 @@ static hal_status_t keep_words(hal_plugin_module_t *module, const void *data, si
   return HAL_OK;
 }
 
-/* Keeps the SPIR-V of a module in OpenCL C. */
+/* Compiles a module in OpenCL C to SPIR-V, and stores that. */
 static hal_status_t compile(const npu_device_t *device, const hal_module_desc_t *desc, hal_plugin_module_t *module) {
   hal_clang_result_t result;
   hal_status_t status = hal_clang_spirv(desc->data, desc->size, desc->options ? desc->options : "",
                                         (device->modules.flags & ZE_DEVICE_MODULE_FLAG_FP64) != 0, &result);
-  if (status == HAL_UNAVAILABLE) return npu_error(status, 0, "npu: %s, or give the module in 'spirv'", result.log);
+  if (status == HAL_UNAVAILABLE) return npu_error(status, 0, "npu: %s, or pass the module in 'spirv'", result.log);
   if (status == HAL_INVALID_ARGUMENT)
     return npu_error(status, result.code, "npu: '%s' cannot build a module in 'opencl-c' (%s ended with %d): %s",
                      device->facts.name, hal_clang_path(), result.code, result.log);
@@ -62,7 +62,7 @@ static hal_status_t compile(const npu_device_t *device, const hal_module_desc_t 
   return status;
 }
 
-/* Hands a module to the driver. */
+/* Passes a module to the driver. */
 static hal_status_t build(hal_plugin_module_t *module, ze_module_format_t format, const void *data, size_t size,
                           const char *dialect) {
   const npu_device_t *const device = &npu.devices[module->device];
@@ -80,14 +80,15 @@ static hal_status_t build(hal_plugin_module_t *module, ze_module_format_t format
   return status;
 }
 
-/* ---- binaries ---------------------------------------------------------------------------------------------------------------- */
+/* ---- binaries --------------------------------------------------------------------------------------------------- */
 
 static void say_maker(const npu_device_t *device, char maker[HAL_BINARY_MAKER]) {
   snprintf(maker, HAL_BINARY_MAKER, "'%s' (device 0x%x of vendor 0x%x, driver %u)", device->facts.name,
            (unsigned)device->facts.deviceId, (unsigned)device->facts.vendorId, (unsigned)npu.driver_version);
 }
 
-/* A binary is the number of the SPIR-V's words, those, and the driver's own. Nothing is kept of a damaged one: its seal is looked at first. */
+/* A binary consists of the number of the SPIR-V's words, the words, and the driver's binary. Its checksum is verified
+ * first, so that no part of a damaged one is used. */
 static hal_status_t load_binary(const hal_module_desc_t *desc, hal_plugin_module_t *module) {
   char maker[HAL_BINARY_MAKER];
   const void *data = NULL;
@@ -98,7 +99,7 @@ static hal_status_t load_binary(const hal_module_desc_t *desc, hal_plugin_module
   if (status) return status;
   if (size >= sizeof count) memcpy(&count, data, sizeof count);
   if (size < sizeof count || count > (size - sizeof count) / sizeof *module->words)
-    return npu_error(HAL_INVALID_ARGUMENT, 0, "npu: a module of %zu bytes in 'binary' is not what this plugin made",
+    return npu_error(HAL_INVALID_ARGUMENT, 0, "npu: a module of %zu bytes in 'binary' is not a binary of this plugin",
                      desc->size);
   const size_t bytes = count * sizeof *module->words;
   const unsigned char *const words = (const unsigned char *)data + sizeof count;
@@ -114,14 +115,15 @@ hal_status_t hal_plugin_module_export(hal_plugin_module_t *module, void *data, s
   const size_t bytes = module->word_count * sizeof *module->words, head = HAL_BINARY_SEAL + sizeof count + bytes;
   size_t size = 0;
   ze_result_t code = ze.zeModuleGetNativeBinary(module->handle, &size, NULL);
-  if (code) return npu_driver_error(code, "npu: the driver does not give a module's binary");
+  if (code) return npu_driver_error(code, "npu: the driver does not return a module's binary");
   if (!size || size > SIZE_MAX / 2)
-    return npu_error(HAL_UNIMPLEMENTED, 0, "npu: the driver gives a module's binary %zu bytes, which cannot be", size);
+    return npu_error(HAL_UNIMPLEMENTED, 0, "npu: the driver reports an invalid size of a module's binary: %zu bytes",
+                     size);
   if (room >= size + head) {
     char maker[HAL_BINARY_MAKER];
     unsigned char *const to = (unsigned char *)data + HAL_BINARY_SEAL;
     code = ze.zeModuleGetNativeBinary(module->handle, &size, (uint8_t *)data + head);
-    if (code) return npu_driver_error(code, "npu: the driver does not give a module's binary");
+    if (code) return npu_driver_error(code, "npu: the driver does not return a module's binary");
     memcpy(to, &count, sizeof count);
     memcpy(to + sizeof count, module->words, bytes);
     say_maker(&npu.devices[module->device], maker);
@@ -131,7 +133,7 @@ hal_status_t hal_plugin_module_export(hal_plugin_module_t *module, void *data, s
   return HAL_OK;
 }
 
-/* ---- modules ----------------------------------------------------------------------------------------------------------------- */
+/* ---- modules ---------------------------------------------------------------------------------------------------- */
 
 static hal_status_t create(const hal_module_desc_t *desc, hal_plugin_module_t *module) {
   const npu_device_t *const device = &npu.devices[module->device];
@@ -140,10 +142,10 @@ static hal_status_t create(const hal_module_desc_t *desc, hal_plugin_module_t *m
   const int spirv = strcmp(dialect, "spirv") == 0;
   if (!spirv && strcmp(dialect, "opencl-c") != 0)
     return npu_error(HAL_UNIMPLEMENTED, 0,
-                     "npu: modules in the dialect '%s' are not accepted; '%s' takes %s'spirv' and 'binary'", dialect,
+                     "npu: unsupported dialect '%s' of a module; '%s' takes %s'spirv' and 'binary'", dialect,
                      device->facts.name, hal_clang_path() ? "'opencl-c', " : "");
   if (!desc->data || !desc->size || (spirv && desc->size % 4))
-    return npu_error(HAL_INVALID_ARGUMENT, 0, "npu: a module in '%s' has %zu bytes at %p; give its %s", dialect,
+    return npu_error(HAL_INVALID_ARGUMENT, 0, "npu: a module in '%s' has %zu bytes at %p; pass its %s", dialect,
                      desc->size, desc->data, spirv ? "words of four bytes" : "source");
   const hal_status_t status = spirv ? keep_words(module, desc->data, desc->size) : compile(device, desc, module);
   if (status) return status;

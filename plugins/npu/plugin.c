@@ -1,4 +1,4 @@
-/* plugin.c: what the Level Zero plugin is, its beginning and end in a process, and the child of a fork. */
+/* plugin.c: information about the Level Zero plugin, its initialization and shutdown, and the child of a fork. */
 #include <hal/plugin_count.h>
 #include <hal/plugin_setting.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@ hal_status_t npu_check_device(int32_t device) {
     return HAL_OK;
   if (atomic_load(&npu.forked))
     return npu_error(HAL_FAILED_PRECONDITION, 0,
-                     "npu: this process was forked from one that had started the driver, which does not survive that; "
+                     "npu: this process was forked from one that had started the driver, which does not support fork; "
                      "start processes with 'spawn'");
   if (!npu.device_count)
     return npu_error(HAL_FAILED_PRECONDITION, 0, "npu: device %d was used before init or after shutdown", (int)device);
@@ -26,11 +26,10 @@ hal_status_t npu_check_alive(int32_t device) {
   const hal_status_t status = npu_check_device(device);
   if (NPU_UNLIKELY(status)) return status;
   if (NPU_LIKELY(!atomic_load_explicit(&npu.devices[device].lost, memory_order_relaxed))) return HAL_OK;
-  return npu_error(
-      HAL_UNAVAILABLE, ZE_RESULT_ERROR_DEVICE_LOST,
-      "npu: device %d (%s) is lost, and stays so in this process; save what the host has and start the process "
-      "again",
-      (int)device, npu.devices[device].facts.name);
+  return npu_error(HAL_UNAVAILABLE, ZE_RESULT_ERROR_DEVICE_LOST,
+                   "npu: device %d (%s) is lost until this process ends; save the host's data and start the process "
+                   "again",
+                   (int)device, npu.devices[device].facts.name);
 }
 
 void npu_device_noticed(int32_t device, ze_result_t code) {
@@ -52,9 +51,10 @@ hal_status_t hal_plugin_probe(uint32_t flags) {
   return status ? status : npu_loader_find_driver();
 }
 
-/* ---- counting ---------------------------------------------------------------------------------------------------------------- */
+/* ---- counting --------------------------------------------------------------------------------------------------- */
 
-/* In a child, since counting starts the driver, which would not survive a later fork of this process. */
+/* Counts in a child process, because counting starts the driver, which would not survive a later fork of this process.
+ * */
 static hal_status_t count(int32_t *out_count, char *why) {
   npu_selection_t selection = {.count = 0};
   const hal_status_t status = npu_select(&selection, why);
@@ -70,19 +70,19 @@ hal_status_t hal_plugin_device_count(int32_t *out_count) {
   return status ? status : hal_count_devices(&counter, out_count);
 }
 
-/* ---- beginning and end ------------------------------------------------------------------------------------------------------- */
+/* ---- beginning and end ------------------------------------------------------------------------------------------ */
 
 static void fork_child(void) {
   if (atomic_load(&npu.ready)) atomic_store(&npu.forked, 1);
 }
 
-/* Loaders before zeInitDrivers crash on the log of a module that was refused, where they stand between several drivers and the program:
- * then they have not made the log's handle their own. */
+/* If a loader older than zeInitDrivers dispatches between several drivers, it crashes when it returns the log of a
+ * refused module, because it has not wrapped the log's handle. */
 static int logs_are_safe(const npu_selection_t *selection) {
   return ze.zeInitDrivers || (selection->drivers == 1 && !hal_setting("ZE_ENABLE_LOADER_INTERCEPT"));
 }
 
-/* HAL_NPU_MEMORY: "device" (the default), or "shared", which the host may touch. */
+/* Reads HAL_NPU_MEMORY: "device" (the default), or "shared", which the host may access. */
 static hal_status_t choose_memory(void) {
   const char *const wanted = hal_setting("HAL_NPU_MEMORY");
   npu.shared = wanted && strcmp(wanted, "shared") == 0;
@@ -100,7 +100,7 @@ static hal_status_t start_devices(const npu_selection_t *selection) {
   if (!code) code = ze.zeDriverGetProperties(npu.driver, &facts);
   npu.driver_version = facts.driverVersion;
   if (!code) code = ze.zeContextCreate(npu.driver, &desc, &npu.context);
-  if (code) return npu_driver_error(code, "npu: a context of %d devices cannot be made", (int)selection->count);
+  if (code) return npu_driver_error(code, "npu: cannot create a context of %d devices", (int)selection->count);
   for (int32_t i = 0; i < selection->count; i++) {
     npu_device_t *device = &npu.devices[i];
     const hal_status_t status = npu_device_read(device, selection->devices[i]);
@@ -111,7 +111,7 @@ static hal_status_t start_devices(const npu_selection_t *selection) {
     npu.device_count = i + 1;
   }
   const hal_stream_desc_t normal = HAL_STREAM_DESC(0);
-  hal_status_t status = choose_memory(); /* and then what needs all devices */
+  hal_status_t status = choose_memory(); /* then the steps that need all devices */
   for (int32_t i = 0; i < selection->count && !status; i++) status = npu_stream_make(i, &normal, &npu.devices[i].own);
   return status;
 }
@@ -128,7 +128,7 @@ static void stop_devices(void) {
 }
 
 hal_status_t hal_plugin_init(const char *options) {
-  static int fork_handled; /* init is never called by two threads at once */
+  static int fork_handled; /* init is never called by two threads at the same time */
   npu_selection_t selection;
   if (atomic_load(&npu.ready)) return atomic_load(&npu.forked) ? npu_check_device(0) : HAL_OK;
   if (options && *options)
@@ -141,7 +141,7 @@ hal_status_t hal_plugin_init(const char *options) {
   if (status) return npu_error(status, 0, "%s", why);
   if (counter.told > 0 && counter.told != selection.count)
     return npu_error(HAL_UNAVAILABLE, 0,
-                     "npu: the drivers had %d devices when they were counted, and have %d now; start the process again",
+                     "npu: the drivers had %d devices when they were counted, and have %d now; restart the process",
                      (int)counter.told, (int)selection.count);
   if (!fork_handled && pthread_atfork(NULL, NULL, fork_child))
     return npu_error(HAL_RESOURCE_EXHAUSTED, 0, "npu: no memory to register the handler of fork");
@@ -156,7 +156,7 @@ hal_status_t hal_plugin_init(const char *options) {
   return HAL_OK;
 }
 
-/* Leaves the driver's objects to the end of the process: what the host still holds may be released after this. */
+/* Does not destroy the driver's objects, because the host may release its objects after this call. */
 hal_status_t hal_plugin_shutdown(uint32_t flags) {
   const hal_status_t status = hal_flags_check("npu: shutdown", flags, 0);
   if (status) return status;

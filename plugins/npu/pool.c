@@ -1,5 +1,5 @@
-/* pool.c: events of the driver, made a pool at a time and used again. Every command has one: it is how the next command waits for it, how
- * its end is seen, and where its times come from. */
+/* pool.c: events of the driver, which are created in pools and reused. Every command has one: the next command waits
+ * for it, and it provides the end of the command and its times. */
 #include <string.h>
 
 #include "npu.h"
@@ -48,7 +48,7 @@ static ze_result_t fill_pool(npu_pool_t *pool, int32_t device) {
   return code;
 }
 
-/* Adds a pool. The lock is held. */
+/* Adds a pool. The caller holds the lock. */
 static hal_status_t grow(int32_t ordinal) {
   npu_device_t *const device = &npu.devices[ordinal];
   npu_pool_t *const pool = hal_host->mem_alloc(sizeof *pool, alignof(npu_pool_t));
@@ -59,7 +59,7 @@ static hal_status_t grow(int32_t ordinal) {
   const ze_result_t code = fill_pool(pool, ordinal);
   if (code) {
     destroy_pool(pool);
-    return npu_driver_error(code, "npu: the driver gives no %d events for device %d more; synchronize the streams",
+    return npu_driver_error(code, "npu: the driver cannot create %d more events for device %d; synchronize the streams",
                             POOL_EVENTS, (int)ordinal);
   }
   pool->next = device->pools;
@@ -85,7 +85,7 @@ hal_status_t npu_event_take(int32_t ordinal, npu_event_t **out_event) {
   return HAL_OK;
 }
 
-/* Whoever is last puts it back, unset; nobody waits for it then. */
+/* The last user returns it to the list, reset; no command waits for it then. */
 void npu_event_release(npu_event_t *event) {
   if (atomic_fetch_sub_explicit(&event->users, 1, memory_order_acq_rel) != 1) return;
   npu_device_t *const device = &npu.devices[event->device];

@@ -1,5 +1,5 @@
-/* profile.c: records of kernels, copies and fills, from the times of their events. A command is noted when it is queued while a profile
- * collects, and recorded when its stream sees that it is complete. */
+/* profile.c: records of kernels, copies and fills, from the times of their events. A command is marked when it is
+ * queued while a profile collects, and recorded when its stream sees that it is complete. */
 #define _POSIX_C_SOURCE 200809L
 #include <time.h>
 
@@ -21,7 +21,8 @@ void npu_profile_append(int32_t ordinal, hal_plugin_stream_t *stream, const npu_
   const hal_profile_record_t record = {.struct_size = sizeof record,
                                        .name = work->kernel ? work->kernel : work->op,
                                        .start_ns = start,
-                                       .end_ns = end < start ? start : end, /* the counter began anew between them */
+                                       /* The counter has wrapped around between them */
+                                       .end_ns = end < start ? start : end,
                                        .correlation = work->correlation,
                                        .bytes = work->bytes,
                                        .stream = stream,
@@ -49,18 +50,19 @@ hal_status_t hal_plugin_profile_read(int32_t device, hal_profile_sink_t sink, vo
   return HAL_OK;
 }
 
-/* In the bits of the records' times. The driver's host clock is one that it chose, so the host's is read on both sides. */
+/* The device's time has the bits of the records' times. The driver chooses the host clock that it reports, so the HAL's
+ * host clock is read before and after. */
 hal_status_t hal_plugin_profile_timestamp(int32_t ordinal, int64_t *out_device_ns, int64_t *out_host_ns) {
   const hal_status_t status = npu_check_device(ordinal);
   if (status) return status;
   const npu_device_t *const device = &npu.devices[ordinal];
   int64_t best = INT64_MAX;
-  for (int i = 0; i < 5; i++) { /* the quickest of a few is the most exact */
+  for (int i = 0; i < 5; i++) { /* the shortest of several measurements is the most exact */
     uint64_t host = 0, ticks = 0;
     const int64_t before = host_now();
     const ze_result_t code = ze.zeDeviceGetGlobalTimestamps(device->handle, &host, &ticks);
     const int64_t after = host_now();
-    if (code) return npu_driver_error(code, "npu: the device's clock cannot be read");
+    if (code) return npu_driver_error(code, "npu: cannot read the device's clock");
     if (after - before >= best) continue;
     best = after - before;
     *out_device_ns = npu_device_time(device, ticks, device->facts.kernelTimestampValidBits);

@@ -1,5 +1,5 @@
-/* select.c: which devices are used: all of one driver, so that they share a context, the first one with an NPU if there is one, else the
- * first that can compute; or those that HAL_NPU_DEVICE names. */
+/* select.c: selects devices: all of one driver, so that they share a context. It is the first driver with an NPU if
+ * there is one, else the first that can compute, or the devices that HAL_NPU_DEVICE names. */
 #define _GNU_SOURCE /* strcasestr */
 #include <hal/plugin_count.h>
 #include <hal/plugin_setting.h>
@@ -12,21 +12,21 @@
 enum { MAX_DRIVERS = 16 };
 enum { INIT_DRIVER_TYPE_DESC = 0x00020021, EVERY_TYPE = 3 }; /* of zeInitDrivers */
 
-/* Starts the drivers in the way that the loader is young enough for. */
+/* Starts the drivers with the newest function that the loader has. */
 static ze_result_t start(ze_driver_handle_t *drivers, uint32_t *count) {
   npu_init_desc_t desc = {.stype = INIT_DRIVER_TYPE_DESC, .flags = EVERY_TYPE};
   *count = MAX_DRIVERS;
   setenv("ZES_ENABLE_SYSMAN", "1",
-         0); /* drivers look when they start: devices' handles are good for system management, too */
+         0); /* read by drivers when they start: it makes devices' handles valid for system management, too */
   if (ze.zeInitDrivers) {
-    uint32_t found = 0; /* asked for the number first: some loaders only then make them ready */
+    uint32_t found = 0; /* queries the number first, because some loaders initialize the drivers only then */
     if (!ze.zeInitDrivers(&found, NULL, &desc) && found) {
       *count = found < MAX_DRIVERS ? found : MAX_DRIVERS;
       return ze.zeInitDrivers(count, drivers, &desc);
     }
     *count = MAX_DRIVERS;
   }
-  const ze_result_t code = ze.zeInit(0); /* also where a driver does not know the newer way */
+  const ze_result_t code = ze.zeInit(0); /* also if a driver does not support the newer function */
   return code ? code : ze.zeDriverGet(count, drivers);
 }
 
@@ -41,7 +41,7 @@ static int is_meant(const ze_device_properties_t *facts, const char *wish) {
   return strcasestr(facts->name, wish) != NULL;
 }
 
-/* Takes the devices of a driver that are meant. Returns whether one of them is an NPU. */
+/* Selects the devices of a driver that match. Returns whether one of them is an NPU. */
 static int take_driver(ze_driver_handle_t driver, const char *wish, npu_selection_t *out) {
   ze_device_handle_t devices[NPU_MAX_DEVICES];
   uint32_t count = NPU_MAX_DEVICES;
@@ -59,15 +59,17 @@ static int take_driver(ze_driver_handle_t driver, const char *wish, npu_selectio
 
 static void say_none(const char *wish, uint32_t drivers, char *why) {
   if (*wish)
-    snprintf(why, HAL_COUNT_WHY,
-             "npu: HAL_NPU_DEVICE=%.200s names no device of the %u Level Zero drivers here; set it to npu, gpu or cpu "
-             "or to a "
-             "part of a device's name, or unset it",
-             wish, (unsigned)drivers);
+    snprintf(
+        why, HAL_COUNT_WHY,
+        "npu: HAL_NPU_DEVICE=%.200s matches no device of the %u Level Zero drivers here; set it to npu, gpu or cpu "
+        "or to a "
+        "part of a device's name, or unset it",
+        wish, (unsigned)drivers);
   else
-    snprintf(why, HAL_COUNT_WHY,
-             "npu: the %u Level Zero drivers here have no device; is it there, and may this user open it?",
-             (unsigned)drivers);
+    snprintf(
+        why, HAL_COUNT_WHY,
+        "npu: the %u Level Zero drivers here have no device; check that it is present and that this user may open it",
+        (unsigned)drivers);
 }
 
 hal_status_t npu_select(npu_selection_t *out_selection, char *why) {

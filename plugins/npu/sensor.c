@@ -1,6 +1,6 @@
-/* sensor.c: what a device measures of itself, and who uses it: the loader's functions of system management (zes*), where loader and driver have
- * them. The device's handle is theirs, too, once ZES_ENABLE_SYSMAN is set when the driver starts (select.c). What needs two moments is told from the
- * second question on. */
+/* sensor.c: measurements of a device, and the processes that use it, from the loader's functions of system management
+ * (zes*), if loader and driver have them. The device's handle is valid for these functions, because ZES_ENABLE_SYSMAN
+ * is set when the driver starts (select.c). Rates need two queries, so they are available from the second query on. */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 
 enum { MOST = 16 };
 
-/* Handles of one kind of part; none where there is no such function. */
+/* Reads the handles of one kind of component; none if there is no such function. */
 #define PARTS(type, function)                                                    \
   type parts[MOST];                                                              \
   uint32_t count = MOST;                                                         \
@@ -17,9 +17,9 @@ enum { MOST = 16 };
 
 static zes_device_handle_t sysman_of(int32_t ordinal) { return (zes_device_handle_t)npu.devices[ordinal].handle; }
 
-/* ---- counters, of which a difference tells --------------------------------------------------------------------------------- */
+/* ---- counters, whose differences are rates ---------------------------------------------------------------------- */
 
-/* What one counted per microsecond since the last question, times `scale`. */
+/* Returns the increase per microsecond since the last query, times `scale`. */
 static hal_status_t rate_of(npu_counter_t *last, uint64_t value, uint64_t time, double scale, int64_t *out_value) {
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
   hal_status_t status = HAL_UNIMPLEMENTED;
@@ -56,7 +56,7 @@ static hal_status_t utilization(int32_t ordinal, int64_t *out_value) {
   return HAL_UNIMPLEMENTED;
 }
 
-/* Microjoules; a watt is a microjoule in a microsecond. */
+/* Microjoules; one watt is one microjoule per microsecond. */
 static hal_status_t energy(int32_t ordinal, uint32_t sensor, int64_t *out_value) {
   PARTS(zes_pwr_handle_t, zesDeviceEnumPowerDomains);
   zes_power_energy_counter_t counter;
@@ -70,7 +70,7 @@ static hal_status_t energy(int32_t ordinal, uint32_t sensor, int64_t *out_value)
   return HAL_UNIMPLEMENTED;
 }
 
-/* ---- states ------------------------------------------------------------------------------------------------------------------ */
+/* ---- states ----------------------------------------------------------------------------------------------------- */
 
 static hal_status_t power_limit(int32_t ordinal, int64_t *out_value) {
   PARTS(zes_pwr_handle_t, zesDeviceEnumPowerDomains);
@@ -131,7 +131,7 @@ static hal_status_t frequency(int32_t ordinal, zes_freq_domain_t wanted, int64_t
     zes_freq_properties_t facts = {.stype = ZES_STRUCTURE_TYPE_FREQ_PROPERTIES};
     zes_freq_state_t state = {.stype = ZES_STRUCTURE_TYPE_FREQ_STATE};
     if (ze.zesFrequencyGetProperties(parts[i], &facts) || facts.type != wanted) continue;
-    if (ze.zesFrequencyGetState(parts[i], &state) || state.actual < 0) continue; /* negative: not known */
+    if (ze.zesFrequencyGetState(parts[i], &state) || state.actual < 0) continue; /* negative: unknown */
     *out_value = (int64_t)state.actual;
     return HAL_OK;
   }
@@ -175,9 +175,9 @@ hal_status_t hal_plugin_device_sensor(int32_t ordinal, uint32_t sensor, int64_t 
   }
 }
 
-/* ---- firmware ---------------------------------------------------------------------------------------------------------------- */
+/* ---- firmware --------------------------------------------------------------------------------------------------- */
 
-/* A device may have several; the first that has a version is that of the device, the others are of its parts. */
+/* A device may have several; the first with a version is that of the device, the others are of its components. */
 void npu_read_firmware(int32_t ordinal, hal_device_info_t *inout_info) {
   PARTS(zes_firmware_handle_t, zesDeviceEnumFirmwares);
   for (uint32_t i = 0; i < count && ze.zesFirmwareGetProperties; i++) {
@@ -190,10 +190,10 @@ void npu_read_firmware(int32_t ordinal, hal_device_info_t *inout_info) {
   }
 }
 
-/* ---- processes --------------------------------------------------------------------------------------------------------------- */
+/* ---- processes -------------------------------------------------------------------------------------------------- */
 
 hal_status_t hal_plugin_device_processes(int32_t ordinal, hal_process_sink_t sink, void *user_data) {
-  enum { SPARE = 16 }; /* some may come between the two questions */
+  enum { SPARE = 16 }; /* some may be added between the two queries */
   const hal_status_t status = npu_check_alive(ordinal);
   uint32_t count = 0;
   if (status) return status;
@@ -205,7 +205,7 @@ hal_status_t hal_plugin_device_processes(int32_t ordinal, hal_process_sink_t sin
   for (uint32_t i = 0; i < count; i++) states[i] = (zes_process_state_t){.stype = ZES_STRUCTURE_TYPE_PROCESS_STATE};
   const ze_result_t code = ze.zesDeviceProcessesGetState(sysman_of(ordinal), &count, states);
   for (uint32_t i = 0; i < count && !code; i++) {
-    uint32_t earlier = 0; /* a process that has opened the device twice is told once */
+    uint32_t earlier = 0; /* a process that has opened the device twice is reported once */
     while (earlier < i && states[earlier].processId != states[i].processId) earlier++;
     if (earlier < i) continue;
     uint64_t used = 0;
@@ -217,5 +217,5 @@ hal_status_t hal_plugin_device_processes(int32_t ordinal, hal_process_sink_t sin
     sink(user_data, &process);
   }
   hal_host->mem_free(states);
-  return code ? npu_driver_error(code, "npu: device %d does not tell who uses it", (int)ordinal) : HAL_OK;
+  return code ? npu_driver_error(code, "npu: device %d does not report its processes", (int)ordinal) : HAL_OK;
 }

@@ -6,7 +6,7 @@
 
 #include "npu.h"
 
-/* The group has compute and copy engines: it serves every class. */
+/* The group has compute and copy engines, so it serves every class. */
 static hal_status_t queue_of(npu_device_t *device, const hal_stream_desc_t *wanted, uint32_t *out_index) {
   if (!(wanted->flags & HAL_STREAM_QUEUE)) {
     *out_index = atomic_fetch_add(&device->next_queue, 1) % device->queue_count;
@@ -42,7 +42,7 @@ hal_status_t npu_stream_make(int32_t ordinal, const hal_stream_desc_t *wanted, h
   if (code) {
     hal_host->mem_free(stream);
     npu_device_noticed(ordinal, code);
-    return npu_driver_error(code, "npu: a command list of '%s' cannot be made", device->facts.name);
+    return npu_driver_error(code, "npu: cannot create a command list of '%s'", device->facts.name);
   }
   pthread_mutex_init(&stream->lock, NULL);
   *out_stream = stream;
@@ -89,11 +89,10 @@ hal_status_t hal_plugin_stream_destroy(hal_plugin_stream_t *stream) {
   if (!stream) return HAL_OK;
   const hal_status_t status = npu_check_device(stream->device);
   if (status) return status;
-  npu_work_mark(stream); /* where that fails, the driver lets the users' commands end with the list */
+  npu_work_mark(stream); /* if that fails, the driver ends the user's commands with the list */
   npu_work_drain(stream);
   if (stream->failure.status)
-    hal_host->log(HAL_LOG_ERROR,
-                  "npu: a stream was destroyed with a failure that nobody asked for; synchronize it first");
+    hal_host->log(HAL_LOG_ERROR, "npu: a stream was destroyed with an unreported failure; synchronize it first");
   unlink_stream(stream);
   npu_stream_unmake(stream);
   return HAL_OK;
@@ -101,11 +100,11 @@ hal_status_t hal_plugin_stream_destroy(hal_plugin_stream_t *stream) {
 
 static const char *tell_why(const npu_failure_t *failure, char *text, size_t room) {
   if (failure->why) return failure->why;
-  snprintf(text, room, "the driver said %s (0x%x)", npu_error_name(failure->code), (unsigned)failure->code);
+  snprintf(text, room, "the driver returned %s (0x%x)", npu_error_name(failure->code), (unsigned)failure->code);
   return text;
 }
 
-/* Reports the stream's failure, if there is one, and clears it; a lost device stays one. */
+/* Reports the stream's failure, if there is one, and clears it; a lost device remains lost. */
 static hal_status_t take_failure(hal_plugin_stream_t *stream) {
   char why[128];
   pthread_mutex_lock(&stream->lock);
@@ -120,7 +119,7 @@ static hal_status_t take_failure(hal_plugin_stream_t *stream) {
                    npu.devices[stream->device].facts.name, tell_why(&failure, why, sizeof why));
 }
 
-/* A lost device takes no marker, and what it had queued has ended. */
+/* A lost device accepts no marker, and its queued work has ended. */
 static hal_status_t mark(hal_plugin_stream_t *stream) {
   return npu_check_alive(stream->device) ? HAL_OK : npu_work_mark(stream);
 }
@@ -134,7 +133,7 @@ hal_status_t hal_plugin_stream_synchronize(hal_plugin_stream_t *stream) {
   return take_failure(stream);
 }
 
-/* Whether work remains, as far as the ring tells. */
+/* Returns whether work remains, according to the ring. */
 static int is_busy(hal_plugin_stream_t *stream) {
   pthread_mutex_lock(&stream->lock);
   npu_work_reap(stream, UINT32_MAX);
@@ -143,7 +142,7 @@ static int is_busy(hal_plugin_stream_t *stream) {
   return busy;
 }
 
-/* A user may have commands on the list: a marker stands for them. */
+/* A user may have commands on the list; a marker represents them. */
 static hal_status_t query_marker(hal_plugin_stream_t *stream) {
   const hal_status_t status = mark(stream);
   return status ? status : hal_marker_query(&stream->patience, is_busy, stream);
@@ -174,7 +173,7 @@ hal_status_t hal_plugin_stream_error(hal_plugin_stream_t *stream, hal_stream_err
   return HAL_OK;
 }
 
-/* The marker's barriers stand between what is queued and the first command of the list's user. */
+/* The marker's barriers separate queued work from the first command of the list's user. */
 hal_status_t hal_plugin_stream_native(hal_plugin_stream_t *stream, void **out_native) {
   if (stream) {
     hal_status_t status = npu_check_alive(stream->device);
@@ -186,8 +185,8 @@ hal_status_t hal_plugin_stream_native(hal_plugin_stream_t *stream, void **out_na
   return HAL_OK;
 }
 
-/* Notes the events of the last commands of a device's streams, with references. The device's lock is held. Returns their number, -1 when
- * there was no memory for them; `*out_status` is set when a marker could not be queued. */
+/* Collects the events of the last commands of a device's streams, with references. The caller holds the device's lock.
+ * Returns their number, -1 if there was not enough memory; sets `*out_status` if a marker could not be queued. */
 static int32_t note_lasts(const npu_device_t *device, npu_event_t ***out_events, hal_status_t *out_status) {
   size_t streams = 0;
   int32_t count = 0;
@@ -207,7 +206,7 @@ static int32_t note_lasts(const npu_device_t *device, npu_event_t ***out_events,
   return count;
 }
 
-/* Waits without a lock: a queued host function may make streams, or end some. */
+/* Waits without a lock, because a queued host function may create or destroy streams. */
 hal_status_t hal_plugin_device_synchronize(int32_t ordinal) {
   npu_event_t **events = NULL;
   hal_status_t status = npu_check_device(ordinal);
@@ -219,14 +218,15 @@ hal_status_t hal_plugin_device_synchronize(int32_t ordinal) {
   if (count < 0)
     return npu_error(HAL_RESOURCE_EXHAUSTED, 0, "npu: no host memory to wait for a device; free some memory");
   for (int32_t i = 0; i < count; i++) {
-    ze.zeEventHostSynchronize(events[i]->handle, UINT64_MAX); /* what it answers is what reaping sees */
+    ze.zeEventHostSynchronize(events[i]->handle, UINT64_MAX); /* npu_work_reap_all detects failures */
     npu_event_release(events[i]);
   }
   hal_host->mem_free(events);
   npu_work_reap_all(ordinal);
   pthread_mutex_lock(&device->lock);
   for (hal_plugin_stream_t *stream = device->streams; stream && !status; stream = stream->next)
-    if (stream->failure.status) status = take_failure(stream); /* one is told; the others wait for their own streams */
+    /* one failure is reported; the others belong to their own streams */
+    if (stream->failure.status) status = take_failure(stream);
   pthread_mutex_unlock(&device->lock);
   return status ? status : npu_check_alive(ordinal);
 }

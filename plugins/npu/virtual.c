@@ -1,4 +1,4 @@
-/* virtual.c: addresses and memory apart, and memory that crosses to other processes. */
+/* virtual.c: virtual memory, and memory that is shared between processes. */
 #define _GNU_SOURCE /* syscall, MFD_CLOEXEC's file */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,9 +17,9 @@ struct hal_plugin_physical_s {
   int32_t device;
 };
 
-/* ---- addresses --------------------------------------------------------------------------------------------------------------- */
+/* ---- addresses -------------------------------------------------------------------------------------------------- */
 
-/* A size of which all others are multiples: drivers have larger pages for larger memory. */
+/* Returns a size of which all other page sizes are divisors: drivers use larger pages for larger memory. */
 size_t npu_virtual_granularity(const npu_device_t *device) {
   static const size_t sizes[] = {1, (size_t)2 << 20, (size_t)1 << 30};
   size_t largest = 0;
@@ -40,7 +40,7 @@ static hal_status_t check(int32_t ordinal, size_t size) {
     return npu_error(HAL_UNIMPLEMENTED, 0, "npu: the driver of '%s' has no virtual memory", device->facts.name);
   if (size && size % device->granularity == 0) return HAL_OK;
   return npu_error(HAL_INVALID_ARGUMENT, 0,
-                   "npu: virtual memory of %zu bytes on '%s'; ask for a multiple of %zu (virtual_granularity)", size,
+                   "npu: virtual memory of %zu bytes on '%s'; request a multiple of %zu (virtual_granularity)", size,
                    device->facts.name, device->granularity);
 }
 
@@ -55,7 +55,8 @@ hal_status_t hal_plugin_virtual_reserve(int32_t device, size_t size, void **out_
   if (status) return status;
   ze_result_t code = ze.zeVirtualMemReserve(npu.context, NULL, size, &ptr);
   if (code ==
-      ZE_RESULT_ERROR_INVALID_NULL_POINTER) /* the validation layer of loader 1.8 wants a wish, which need not be granted */
+      /* The validation layer of loader 1.8 requires a preferred address, which the driver may ignore */
+      ZE_RESULT_ERROR_INVALID_NULL_POINTER)
     code = ze.zeVirtualMemReserve(npu.context, (void *)npu.devices[device].granularity, size, &ptr);
   if (!code && !ptr) code = ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY;
   status = finish(device, code, "virtual_reserve", size);
@@ -68,7 +69,7 @@ hal_status_t hal_plugin_virtual_unreserve(int32_t device, void *ptr, size_t size
   return status ? status : finish(device, ze.zeVirtualMemFree(npu.context, ptr, size), "virtual_unreserve", size);
 }
 
-/* ---- memory ------------------------------------------------------------------------------------------------------------------ */
+/* ---- memory ----------------------------------------------------------------------------------------------------- */
 
 hal_status_t hal_plugin_virtual_create(int32_t device, size_t size, uint32_t handle_kinds,
                                        hal_plugin_physical_t **out_memory) {
@@ -79,7 +80,7 @@ hal_status_t hal_plugin_virtual_create(int32_t device, size_t size, uint32_t han
   if (handle_kinds)
     return npu_error(HAL_UNIMPLEMENTED, 0,
                      "npu: memory without an address that is shared in the ways 0x%x; Level Zero shares whole "
-                     "allocations alone (ipc_export)",
+                     "allocations only (ipc_export)",
                      (unsigned)handle_kinds);
   hal_plugin_physical_t *const memory = hal_host->mem_alloc(sizeof *memory, alignof(hal_plugin_physical_t));
   if (!memory) return npu_error(HAL_RESOURCE_EXHAUSTED, 0, "npu: no host memory for a handle; free some memory");
@@ -106,10 +107,10 @@ hal_status_t hal_plugin_virtual_release(int32_t device, hal_plugin_physical_t *m
 
 hal_status_t hal_plugin_virtual_map(int32_t device, void *ptr, size_t size, hal_plugin_physical_t *memory) {
   if (size != memory->size || device != memory->device)
-    return npu_error(
-        HAL_INVALID_ARGUMENT, 0,
-        "npu: virtual_map of %zu bytes on device %d; the memory has %zu bytes of device %d and is mapped whole", size,
-        (int)device, memory->size, (int)memory->device);
+    return npu_error(HAL_INVALID_ARGUMENT, 0,
+                     "npu: virtual_map of %zu bytes on device %d; the memory has %zu bytes of device %d and can only "
+                     "be mapped as a whole",
+                     size, (int)device, memory->size, (int)memory->device);
   const hal_status_t status = check(device, size);
   if (status) return status;
   return finish(device,
@@ -122,7 +123,7 @@ hal_status_t hal_plugin_virtual_unmap(int32_t device, void *ptr, size_t size) {
   return status ? status : finish(device, ze.zeVirtualMemUnmap(npu.context, ptr, size), "virtual_unmap", size);
 }
 
-/* Access is a matter of the range, for all devices: a peer has what its device has. */
+/* Access is a property of the range, for all devices: a peer has the same access as its device. */
 hal_status_t hal_plugin_virtual_access(int32_t device, void *ptr, size_t size, int32_t peer, uint32_t access) {
   static const ze_memory_access_attribute_t attributes[] = {
       [HAL_ACCESS_NONE] = ZE_MEMORY_ACCESS_ATTRIBUTE_NONE,
@@ -137,15 +138,16 @@ hal_status_t hal_plugin_virtual_access(int32_t device, void *ptr, size_t size, i
                      "npu: access %u of device %d to memory of device %d; Level Zero has one access for all devices, "
                      "and %s",
                      (unsigned)access, (int)peer, (int)device,
-                     can ? "reading and writing is all a peer gets" : "these two reach none of each other");
+                     can ? "a peer can only have read and write access" : "neither of them can access the other");
   return finish(device, ze.zeVirtualMemSetAccessAttribute(npu.context, ptr, size, attributes[access]), "virtual_access",
                 size);
 }
 
-/* ---- other processes ----------------------------------------------------------------------------------------------------------- */
+/* ---- other processes -------------------------------------------------------------------------------------------- */
 
-/* Drivers' handles hold what crosses as it is, or the number of a file of this process, which does not: at its begin, and then they do not
- * use their end. Such a handle is told apart by the file's kind, and goes with the process that has it. */
+/* A driver's handle contains data that is valid in other processes, or the number of a file of this process, which is
+ * not. In the second case the number is at the beginning, and the end of the handle is unused. Such a handle is
+ * detected by the kind of the file, and is sent with the process id. */
 typedef struct parcel_s {
   int32_t file;
   char driver[sizeof(ze_ipc_mem_handle_t) - sizeof(int32_t) - 2 * sizeof(uint32_t)];
@@ -156,8 +158,8 @@ enum { MARK = 0x6c6c616d };
 
 _Static_assert(sizeof(parcel_t) == sizeof(ze_ipc_mem_handle_t), "a parcel is the driver's handle");
 
-/* Returns whether a number is a file in which drivers keep device memory. The kernel names such files; a path of the file system never
- * begins like this. */
+/* Returns whether a number is a file in which drivers store device memory. The kernel names such files; a path of the
+ * file system never begins like this. */
 static int holds_memory(int file) {
   static const char *const names[] = {"/dmabuf:", "anon_inode:dmabuf", "/memfd:dmabuf"};
   char link[64], what[128];
@@ -176,7 +178,7 @@ static hal_status_t check_shares(int32_t ordinal) {
   const hal_status_t status = npu_check_alive(ordinal);
   if (status) return status;
   if (!ze.zeDriverGetIpcProperties(npu.driver, &facts) && facts.flags & ZE_IPC_PROPERTY_FLAG_MEMORY) return HAL_OK;
-  return npu_error(HAL_UNIMPLEMENTED, 0, "npu: the driver of '%s' shares no memory between processes",
+  return npu_error(HAL_UNIMPLEMENTED, 0, "npu: the driver of '%s' does not share memory between processes",
                    npu.devices[ordinal].facts.name);
 }
 
@@ -191,7 +193,7 @@ hal_status_t hal_plugin_ipc_export(int32_t device, void *ptr, uint32_t flags, vo
   const ze_result_t code = ze.zeMemGetIpcHandle(npu.context, ptr, &handle);
   npu_device_noticed(device, code);
   if (code)
-    return npu_driver_error(code, "npu: memory at %p of device %d cannot be given to other processes", ptr,
+    return npu_driver_error(code, "npu: memory at %p of device %d cannot be shared with other processes", ptr,
                             (int)device);
   memcpy(&parcel, &handle, sizeof parcel);
   if (!parcel.mark && !parcel.process && holds_memory(parcel.file)) {
@@ -202,7 +204,7 @@ hal_status_t hal_plugin_ipc_export(int32_t device, void *ptr, uint32_t flags, vo
   return HAL_OK;
 }
 
-/* Takes a copy of another process's file. Returns it, or -1 with errno. */
+/* Duplicates another process's file. Returns the copy, or -1 with errno. */
 static int take_file(int32_t process, int file) {
 #if defined SYS_pidfd_open && defined SYS_pidfd_getfd
   const int other = (int)syscall(SYS_pidfd_open, process, 0);
@@ -219,8 +221,9 @@ static int take_file(int32_t process, int file) {
 #endif
 }
 
-/* Replaces the other process's file by a copy, which the caller closes (-1: there is none). The bytes come from elsewhere: a file that holds no
- * device memory never reaches the driver, nor does a file of this process that the bytes name without a mark. */
+/* Replaces the other process's file by a copy, which the caller closes (-1: there is none). The bytes are untrusted
+ * input: a file without device memory is not passed to the driver, nor is a file of this process that the bytes name
+ * without a mark. */
 static hal_status_t unpack(parcel_t *parcel, int *out_taken) {
   *out_taken = -1;
   if (parcel->mark != MARK) {
@@ -231,10 +234,11 @@ static hal_status_t unpack(parcel_t *parcel, int *out_taken) {
   }
   const int taken = take_file(parcel->process, parcel->file);
   if (taken < 0)
-    return npu_error(HAL_UNAVAILABLE, errno,
-                     "npu: the file of memory of process %d cannot be taken over: %s; is that process alive, of this "
-                     "user, and may it be traced (kernel.yama.ptrace_scope)?",
-                     (int)parcel->process, strerror(errno));
+    return npu_error(
+        HAL_UNAVAILABLE, errno,
+        "npu: cannot duplicate the file of memory of process %d: %s; check that the process is alive, belongs to this "
+        "user, and may be traced (kernel.yama.ptrace_scope)",
+        (int)parcel->process, strerror(errno));
   if (!holds_memory(taken)) {
     close(taken);
     return npu_error(HAL_INVALID_ARGUMENT, 0,
@@ -264,8 +268,9 @@ hal_status_t hal_plugin_ipc_open(int32_t device, const void *given, size_t given
   if (!code && !ptr) code = ZE_RESULT_ERROR_INVALID_ARGUMENT;
   npu_device_noticed(device, code);
   if (code)
-    return npu_driver_error(code, "npu: memory of another process cannot be opened on device %d; is that process alive",
-                            (int)device);
+    return npu_driver_error(
+        code, "npu: memory of another process cannot be opened on device %d; check that the process is alive",
+        (int)device);
   *out_ptr = ptr;
   return HAL_OK;
 }
@@ -275,5 +280,5 @@ hal_status_t hal_plugin_ipc_close(int32_t device, void *ptr) {
   if (status) return status;
   const ze_result_t code = ze.zeMemCloseIpcHandle(npu.context, ptr);
   npu_device_noticed(device, code);
-  return code ? npu_driver_error(code, "npu: %p is no open memory of another process", ptr) : HAL_OK;
+  return code ? npu_driver_error(code, "npu: %p is not open memory of another process", ptr) : HAL_OK;
 }

@@ -1,4 +1,5 @@
-/* watch.c: events of devices: a loss that a call of the driver notices, and what system management reports (zesDriverEventListen). */
+/* watch.c: events of devices: a loss that a call of the driver reports, and events of system management
+ * (zesDriverEventListen). */
 #define _POSIX_C_SOURCE 200809L
 #include <hal/plugin_watch.h>
 #include <time.h>
@@ -26,7 +27,7 @@ void npu_watch_lost(int32_t device, ze_result_t code) {
   hal_watch_report(&watch, device, HAL_DEVICE_EVENT_LOST, (int64_t)code, npu_error_name(code));
 }
 
-/* Where there is no system management, or it has no events, the driver reports nothing. */
+/* Without system management or its events, the driver reports nothing. */
 static void register_device(int32_t ordinal) {
   zes_event_type_flags_t flags = 0;
   for (int i = 0; i < ROWS; i++) flags |= rows[i].flag;
@@ -52,7 +53,7 @@ static void listen_to_driver(void) {
   }
   const ze_result_t code = count ? ze.zesDriverEventListen(npu.driver, LISTEN_MS, count, handles, &found, flags)
                                  : ZE_RESULT_ERROR_UNSUPPORTED_FEATURE;
-  if (code && code != ZE_RESULT_NOT_READY) { /* the thread must not turn without a pause */
+  if (code && code != ZE_RESULT_NOT_READY) { /* limits the rate of the loop */
     nanosleep(&(struct timespec){.tv_nsec = LISTEN_MS * 1000000L}, NULL);
     return;
   }

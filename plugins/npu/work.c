@@ -1,5 +1,6 @@
-/* work.c: commands between their submission and their end. Each leaves its event in the ring of its stream: that is how the next one is
- * ordered behind it, how failures are seen, how a stream is asked whether it is done, and where profile records come from. */
+/* work.c: commands between their submission and their end. Each command stores its event in the ring of its stream. The
+ * ring is used to order the next command after it, to detect failures, to query whether a stream is done, and to record
+ * profiles. */
 #include <stdio.h>
 #include <string.h>
 
@@ -20,7 +21,7 @@ void npu_stream_fail(hal_plugin_stream_t *stream, hal_status_t status, const cha
   pthread_mutex_unlock(&stream->lock);
 }
 
-/* Lets go of the events of work that has ended, or was never queued. */
+/* Releases the events of work that has ended, or was never queued. */
 static void release_events(npu_work_t *work) {
   npu_event_release(work->event);
   for (int i = 0; i < 2; i++)
@@ -66,20 +67,20 @@ static int grow(hal_plugin_stream_t *stream) {
   return 1;
 }
 
-/* Level Zero promises no order within a list: on one that was lent, a barrier stands before and after each command
- * of ours. The lock is held. */
+/* Level Zero specifies no order within a list. On a list that was returned to a user, a barrier is queued before and
+ * after each of the plugin's commands. The caller holds the lock. */
 static ze_result_t fence_lent(const hal_plugin_stream_t *stream) {
   if (NPU_LIKELY(!atomic_load_explicit(&stream->lent, memory_order_relaxed))) return ZE_RESULT_SUCCESS;
   return ze.zeCommandListAppendBarrier(stream->list, NULL, 0, NULL);
 }
 
-/* Makes room in the ring, and an event. The lock is held. */
+/* Reserves an entry in the ring, and an event. The caller holds the lock. */
 static hal_status_t make_place(npu_submit_t *submit) {
   hal_plugin_stream_t *const stream = submit->stream;
-  npu_work_reap(stream, 2); /* twice as fast as it fills */
+  npu_work_reap(stream, 2); /* removes entries twice as fast as they are added */
   if (NPU_UNLIKELY(stream->count == stream->room && !grow(stream)))
     return npu_error(HAL_RESOURCE_EXHAUSTED, 0,
-                     "npu: no host memory to keep track of %u queued commands; synchronize the stream",
+                     "npu: no host memory to track %u queued commands; synchronize the stream",
                      (unsigned)stream->count);
   return npu_event_take(stream->device, &submit->work.event);
 }
@@ -114,7 +115,7 @@ void npu_submit_cancel(npu_submit_t *submit) {
   pthread_mutex_unlock(&submit->stream->lock);
 }
 
-/* Waits for a command of the NULL stream, whose failure is the call's own. */
+/* Waits for a command of the NULL stream, whose failure is the result of the call. */
 static hal_status_t wait_for(hal_plugin_stream_t *stream, npu_event_t *event, const char *op, const char *kernel) {
   const ze_result_t code = ze.zeEventHostSynchronize(event->handle, UINT64_MAX);
   npu_event_release(event);
@@ -160,7 +161,7 @@ void npu_work_drain(hal_plugin_stream_t *stream) {
   npu_event_t *const last = npu_work_last(stream);
   pthread_mutex_unlock(&stream->lock);
   if (!last) return;
-  ze.zeEventHostSynchronize(last->handle, UINT64_MAX); /* what it answers is what reaping sees */
+  ze.zeEventHostSynchronize(last->handle, UINT64_MAX); /* reaping detects failures */
   npu_event_release(last);
   pthread_mutex_lock(&stream->lock);
   npu_work_reap(stream, UINT32_MAX);

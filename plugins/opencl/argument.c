@@ -1,8 +1,11 @@
 /* argument.c: the arguments of a launch, by kind of memory.
  *
- * Where memory is buffer objects, an address is a buffer and an offset in it. Portable kernels are built with PK_POINTER_OFFSETS there:
- * behind each pointer they take the offset, a ulong. A program's own kernels do not, which shows in the number of their arguments: they
- * get a view of the buffer from the offset on, which the device must be able to address. */
+ * If memory consists of buffer objects, an address is a buffer and an offset in it. Portable kernels are then built
+ * with
+ * PK_POINTER_OFFSETS: they take an offset, a ulong, after each pointer. A program's own kernels do not, which their
+ * number
+ * of arguments shows. They receive a view of the buffer that begins at the offset, which the device must be able to
+ * address. */
 #include <string.h>
 
 #include "module.h"
@@ -19,11 +22,11 @@ static hal_status_t refuse_arg(const hal_plugin_kernel_t *kernel, uint32_t index
                    (unsigned)arg->size, arg->value, wanted[parameter], sizeof(void *));
 }
 
-void ocl_views_release(ocl_views_t *views) { /* queued kernels keep theirs */
+void ocl_views_release(ocl_views_t *views) { /* queued kernels keep a reference */
   while (views->count) icd.clReleaseMemObject(views->views[--views->count]);
 }
 
-/* `*memory` from `offset` on, `left` bytes, becomes a view. */
+/* Replaces `*memory` by a view that begins at `offset` and has `left` bytes. */
 static hal_status_t make_view(const hal_plugin_kernel_t *kernel, uint32_t index, size_t offset, size_t left,
                               ocl_views_t *views, cl_mem *memory) {
   const cl_uint alignment = ocl.devices[kernel->module->device].alignment;
@@ -32,27 +35,28 @@ static hal_status_t make_view(const hal_plugin_kernel_t *kernel, uint32_t index,
   if (offset % alignment || !left)
     return ocl_error(
         HAL_INVALID_ARGUMENT, 0,
-        "opencl: argument %u of '%s' lies %zu bytes into its allocation; without shared virtual memory a kernel that "
+        "opencl: argument %u of '%s' is %zu bytes after the start of its allocation; without shared virtual memory a "
+        "kernel that "
         "takes no offsets needs a multiple of %u. Copy it to the start of an allocation, or build the kernel with "
         "PK_POINTER_OFFSETS",
         (unsigned)index, kernel->name, offset, (unsigned)alignment);
   *memory = icd.clCreateSubBuffer(*memory, CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION, &region, &code);
   if (!code && !*memory) code = CL_INVALID_MEM_OBJECT;
   if (code)
-    return ocl_driver_error(code, "opencl: argument %u of '%s' is no view of its buffer", (unsigned)index,
+    return ocl_driver_error(code, "opencl: argument %u of '%s' is not a valid view of its buffer", (unsigned)index,
                             kernel->name);
   views->views[views->count++] = *memory;
   return HAL_OK;
 }
 
-/* The segment of an operand that is not where the one before it is. */
+/* Finds the segment of an operand that is in another segment than the one before. */
 static __attribute__((noinline)) hal_status_t find_segment(const hal_plugin_kernel_t *kernel, void *address,
                                                            ocl_segment_t *near) {
   ocl_place_t place;
   return ocl_place("kernel_launch", kernel->module->device, address, 0, near, &place);
 }
 
-/* Sets a pointer where memory is buffer objects; `*at` is the index of the parameter, and moves on. */
+/* Sets a pointer if memory consists of buffer objects; advances `*at`, the index of the parameter. */
 static hal_status_t set_buffer(const hal_plugin_kernel_t *kernel, cl_kernel handle, uint32_t index, void *address,
                                int offsets, cl_uint *at, ocl_views_t *views) {
   ocl_segment_t *const near = &views->near;
@@ -79,7 +83,7 @@ static cl_int set_pointer(cl_kernel handle, cl_uint at, void *address) {
   return icd.clSetKernelArgSVMPointer(handle, at, address);
 }
 
-/* Sets one argument. The driver reads the value here and now. */
+/* Sets one argument. The driver reads the value during the call. */
 static hal_status_t set_arg(const hal_plugin_kernel_t *kernel, cl_kernel handle, uint32_t index, const hal_arg_t *arg,
                             int offsets, cl_uint *at, ocl_views_t *views) {
   const uint32_t parameter = kernel->parameters[*at];

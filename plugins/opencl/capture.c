@@ -1,5 +1,5 @@
-/* capture.c: streams whose work is recorded instead of run. All streams of a capture append to one recording: the order in which they are
- * given work is an order in which it may run. */
+/* capture.c: streams whose work is recorded instead of run. All streams of a capture append to one recording; the order
+ * in which work is submitted is a valid order to run it. */
 #include "capture.h"
 
 #include <string.h>
@@ -10,17 +10,17 @@ struct ocl_capture_s {
   ocl_capture_t *next;
   uint64_t id, clock;
   uint32_t mode, status; /* HAL_CAPTURE_* */
-  pthread_t thread;      /* that began it */
+  pthread_t thread;      /* the thread that began it */
   hal_plugin_stream_t *origin, *members;
   hal_plugin_graph_t *graph;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all that follows, and of the streams' `captured` */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards all members below, and the streams' `captured` */
 static ocl_capture_t *captures;
 static uint64_t last_id;
-static atomic_int count; /* of captures */
+static atomic_int count; /* a list of captures */
 
-/* ---- under the lock ---------------------------------------------------------------------------------------------------------- */
+/* ---- under the lock --------------------------------------------------------------------------------------------- */
 
 static ocl_capture_t *capture_of(const hal_plugin_stream_t *stream) {
   return stream ? atomic_load_explicit(&stream->captured.by, memory_order_relaxed) : NULL;
@@ -32,8 +32,8 @@ static ocl_capture_t *find(uint64_t id) {
   return id ? at : NULL;
 }
 
-/* What a stream does now, nobody has waited for. */
-static void touch(hal_plugin_stream_t *stream, ocl_capture_t *capture) {
+/* Records that a stream has new work that no other stream has waited for. */
+static void note_use(hal_plugin_stream_t *stream, ocl_capture_t *capture) {
   stream->captured.at = ++capture->clock;
   stream->captured.awaited = stream == capture->origin;
 }
@@ -44,7 +44,7 @@ static void join(hal_plugin_stream_t *stream, ocl_capture_t *capture) {
   atomic_store_explicit(&stream->captured.by, capture, memory_order_relaxed);
 }
 
-/* Lets its streams run their work again. */
+/* Removes its streams, which then run their work again. */
 static void take_out(ocl_capture_t *capture) {
   for (hal_plugin_stream_t *at = capture->members; at; at = at->captured.next)
     atomic_store_explicit(&at->captured.by, NULL, memory_order_relaxed);
@@ -54,11 +54,11 @@ static void take_out(ocl_capture_t *capture) {
   atomic_fetch_sub(&count, 1);
 }
 
-static void spoil(ocl_capture_t *capture) {
+static void invalidate(ocl_capture_t *capture) {
   if (capture) capture->status = HAL_CAPTURE_INVALID;
 }
 
-/* ---- recording --------------------------------------------------------------------------------------------------------------- */
+/* ---- recording -------------------------------------------------------------------------------------------------- */
 
 hal_status_t ocl_capture_launch(hal_plugin_stream_t *stream, hal_plugin_kernel_t *kernel, const hal_launch_t *launch) {
   hal_status_t status = HAL_OK;
@@ -67,9 +67,9 @@ hal_status_t ocl_capture_launch(hal_plugin_stream_t *stream, hal_plugin_kernel_t
   if (!capture) {
     status = ocl_error(HAL_FAILED_PRECONDITION, 0, "opencl: a capture ended while '%s' was launched", kernel->name);
   } else {
-    touch(stream, capture);
+    note_use(stream, capture);
     status = ocl_graph_add(capture->graph, kernel, launch);
-    if (status) spoil(capture);
+    if (status) invalidate(capture);
   }
   pthread_mutex_unlock(&lock);
   return status;
@@ -90,34 +90,34 @@ hal_status_t ocl_capture_fill(hal_plugin_stream_t *stream, void *to, const void 
 
 hal_status_t ocl_capture_refuse(hal_plugin_stream_t *stream, const char *op) {
   pthread_mutex_lock(&lock);
-  spoil(capture_of(stream));
+  invalidate(capture_of(stream));
   pthread_mutex_unlock(&lock);
   return ocl_error(HAL_UNIMPLEMENTED, 0,
                    "opencl: %s on a stream that is captured; a graph of OpenCL holds kernels, copies on its device and "
-                   "fills. The capture is spoiled",
+                   "fills. The capture is invalidated",
                    op);
 }
 
 hal_status_t ocl_capture_forbid(hal_plugin_stream_t *stream, const char *op) {
-  int spoiled = 0;
+  int invalidated = 0;
   if (OCL_LIKELY(!atomic_load_explicit(&count, memory_order_relaxed))) return HAL_OK;
   pthread_mutex_lock(&lock);
   const ocl_capture_t *const own = capture_of(stream);
   for (ocl_capture_t *at = captures; at; at = at->next) {
     const int of_thread = at->mode == HAL_CAPTURE_THREAD && pthread_equal(at->thread, pthread_self());
     if (at != own && at->mode != HAL_CAPTURE_GLOBAL && !of_thread) continue;
-    spoil(at);
-    spoiled = 1;
+    invalidate(at);
+    invalidated = 1;
   }
   pthread_mutex_unlock(&lock);
-  if (!spoiled) return HAL_OK;
+  if (!invalidated) return HAL_OK;
   return ocl_error(HAL_FAILED_PRECONDITION, 0,
                    "opencl: %s while a stream is captured, whose mode forbids it; call it when the capture has ended. "
-                   "The capture is spoiled",
+                   "The capture is invalidated",
                    op);
 }
 
-/* ---- events ------------------------------------------------------------------------------------------------------------------ */
+/* ---- events ----------------------------------------------------------------------------------------------------- */
 
 ocl_mark_t ocl_capture_mark(hal_plugin_stream_t *stream) {
   ocl_mark_t mark = {.stream = stream};
@@ -139,11 +139,11 @@ int ocl_capture_is_on(const ocl_mark_t *mark) {
   return is_on;
 }
 
-/* A stream of the capture waits for another: that one's work up to the mark is awaited. */
+/* A stream of the capture waits for another: that stream's work up to the mark has been waited for. */
 static void note_wait(hal_plugin_stream_t *stream, ocl_capture_t *capture, const ocl_mark_t *mark) {
   for (hal_plugin_stream_t *at = capture->members; at; at = at->captured.next)
     if (at == mark->stream && at->captured.at <= mark->at) at->captured.awaited = 1;
-  if (stream != mark->stream) touch(stream, capture);
+  if (stream != mark->stream) note_use(stream, capture);
 }
 
 hal_status_t ocl_capture_wait(hal_plugin_stream_t *stream, const ocl_mark_t *mark, int is_done) {
@@ -159,11 +159,12 @@ hal_status_t ocl_capture_wait(hal_plugin_stream_t *stream, const ocl_mark_t *mar
     what = "of a capture on another device";
   else if (other)
     note_wait(stream, other, mark);
-  if (what) spoil(own), spoil(other);
+  if (what) invalidate(own), invalidate(other);
   pthread_mutex_unlock(&lock);
   if (!what) return HAL_OK;
-  return ocl_error(HAL_FAILED_PRECONDITION, 0,
-                   "opencl: stream_wait_event for an event %s, which no graph can hold. The capture is spoiled", what);
+  return ocl_error(
+      HAL_FAILED_PRECONDITION, 0,
+      "opencl: stream_wait_event for an event %s, which cannot be part of a graph. The capture is invalidated", what);
 }
 
 void ocl_capture_leave(hal_plugin_stream_t *stream) {
@@ -171,7 +172,7 @@ void ocl_capture_leave(hal_plugin_stream_t *stream) {
   pthread_mutex_lock(&lock);
   ocl_capture_t *const capture = capture_of(stream), *ended = NULL;
   if (capture) {
-    spoil(capture);
+    invalidate(capture);
     hal_plugin_stream_t **link = &capture->members;
     while (*link != stream) link = &(*link)->captured.next;
     if (stream == capture->origin)
@@ -185,19 +186,20 @@ void ocl_capture_leave(hal_plugin_stream_t *stream) {
   hal_host->mem_free(ended);
 }
 
-/* ---- beginning and end ------------------------------------------------------------------------------------------------------- */
+/* ---- beginning and end ------------------------------------------------------------------------------------------ */
 
 static hal_status_t no_stream(const char *op) {
-  return ocl_error(HAL_INVALID_ARGUMENT, 0, "opencl: %s of the NULL stream, whose work runs at once; make a stream",
-                   op);
+  return ocl_error(HAL_INVALID_ARGUMENT, 0,
+                   "opencl: %s of the NULL stream, whose work runs immediately; create a stream", op);
 }
 
-/* `pool` is the host's matter: memory comes from its allocator. */
+/* The host handles `pool`, because memory comes from its allocator. */
 hal_status_t hal_plugin_capture_begin(hal_plugin_stream_t *stream, uint32_t mode, uint64_t pool) {
   (void)pool;
   if (!stream) return no_stream("capture_begin");
   if (mode > HAL_CAPTURE_RELAXED)
-    return ocl_error(HAL_INVALID_ARGUMENT, 0, "opencl: capture_begin with mode %u; there are 0 to 2", (unsigned)mode);
+    return ocl_error(HAL_INVALID_ARGUMENT, 0, "opencl: capture_begin with invalid mode %u; expected 0 to 2",
+                     (unsigned)mode);
   const hal_status_t status = ocl_check_device(stream->device);
   if (status) return status;
   if (ocl_is_captured(stream))
@@ -217,12 +219,12 @@ hal_status_t hal_plugin_capture_begin(hal_plugin_stream_t *stream, uint32_t mode
   captures = capture;
   atomic_fetch_add(&count, 1);
   join(stream, capture);
-  touch(stream, capture);
+  note_use(stream, capture);
   pthread_mutex_unlock(&lock);
   return HAL_OK;
 }
 
-/* Takes the capture that began on the stream out of the list; NULL: none did. */
+/* Removes the capture that began on the stream from the list; NULL: there is none. */
 static ocl_capture_t *take(const hal_plugin_stream_t *stream, int *out_unawaited) {
   *out_unawaited = 0;
   pthread_mutex_lock(&lock);
@@ -252,7 +254,7 @@ hal_status_t hal_plugin_capture_end(hal_plugin_stream_t *stream, hal_plugin_grap
   }
   ocl_graph_release(graph);
   return ocl_error(HAL_ABORTED, 0, "opencl: a capture became invalid: %s",
-                   invalid ? "something that no graph can hold was called while it lasted"
+                   invalid ? "an operation that cannot be part of a graph was called during the capture"
                            : "a stream that joined it was not waited for");
 }
 

@@ -1,10 +1,12 @@
-/* command_buffer.c: graphs by cl_khr_command_buffer, one call for all launches of a recording. Only launches are recorded, on an in-order
- * queue: their entry points are the same in all versions of the extension. What a driver offers is tried once per device. */
+/* command_buffer.c: graphs by cl_khr_command_buffer, one call for all launches of a recording. Only launches are
+ * recorded, on an in-order queue, because their functions are the same in all versions of the extension. The driver's
+ * implementation is tested once per device. */
 #include <string.h>
 
 #include "graph.h"
 
-/* Of the extension's first version, 0.9.0; created by the platform, so that one table serves all devices. */
+/* The functions of the extension's first version, 0.9.0; created by the platform, so that one table serves all devices.
+ * */
 typedef struct calls_s {
   clCreateCommandBufferKHR_fn create;
   clCommandNDRangeKernelKHR_fn launch;
@@ -29,7 +31,8 @@ static int find_calls(void) {
   return 1;
 }
 
-/* A graph may be queued again before it is done; and queues of ours are in order, with profiling. */
+/* Returns whether the driver supports simultaneous use of a graph, and this plugin's queues, which are in order, with
+ * profiling. */
 static int has_what_is_needed(const ocl_device_t *device) {
   cl_device_command_buffer_capabilities_khr can = 0;
   cl_command_queue_properties needed = 0;
@@ -70,7 +73,7 @@ void ocl_command_buffer_release(cl_command_buffer_khr buffer) {
   if (buffer) calls.release(buffer);
 }
 
-/* ---- the trial --------------------------------------------------------------------------------------------------------------- */
+/* ---- the test --------------------------------------------------------------------------------------------------- */
 
 enum { TRIAL_BYTES = 4096, TRIAL_RUNS = 2 };
 
@@ -86,7 +89,8 @@ static hal_status_t add_copy(hal_plugin_graph_t *graph, void *to, const void *fr
   return status ? status : ocl_graph_add(graph, own.kernel, &own.launch);
 }
 
-/* Records: second = first; first = 1; third = first; first = 2. One kernel with several arguments, and an order that shows. */
+/* Records: second = first; first = 1; third = first; first = 2. One kernel with several arguments; the results depend
+ * on the order. */
 static hal_status_t record_trial(hal_plugin_graph_t *graph, unsigned char *memory) {
   hal_status_t status = add_copy(graph, memory + TRIAL_BYTES, memory);
   if (!status) status = add_fill(graph, memory, 1);
@@ -108,13 +112,13 @@ static cl_int run_trial(int32_t device, cl_command_buffer_khr buffer) {
   const cl_command_queue queue = ocl.devices[device].queue;
   for (int i = 0; i < TRIAL_RUNS && !code; i++) code = ocl_command_buffer_enqueue(buffer, queue, &done[i]);
   if (!code && !done[TRIAL_RUNS - 1]) code = CL_INVALID_EVENT;
-  if (!code) code = ocl_event_wait(done[TRIAL_RUNS - 1], queue); /* which is the wait that streams rely on */
+  if (!code) code = ocl_event_wait(done[TRIAL_RUNS - 1], queue); /* the wait that streams use */
   for (int i = 0; i < TRIAL_RUNS; i++)
     if (done[i]) icd.clReleaseEvent(done[i]);
   return code;
 }
 
-/* Whether two launches of a recorded trial, queued at once, leave what they must. */
+/* Returns whether two launches of a recorded test, queued together, have the expected results. */
 static int passes_trial(int32_t device) {
   void *memory = NULL;
   unsigned char *at;

@@ -7,7 +7,7 @@
 
 enum { MAX_PATTERN = 16 };
 
-/* ---- copies ---------------------------------------------------------------------------------------------------------------- */
+/* ---- copies ----------------------------------------------------------------------------------------------------- */
 
 static hal_status_t check_side(int32_t device) { return device == HAL_HOST ? HAL_OK : ocl_check_device(device); }
 
@@ -17,7 +17,7 @@ static uint32_t direction_of(int32_t dst_device, int32_t src_device) {
   return dst_device == HAL_HOST ? HAL_COPY_DEVICE_TO_HOST : HAL_COPY_PEER;
 }
 
-/* Between two ranges of the host's own memory, in the order of the stream. */
+/* Copies between two ranges of host memory, in the order of the stream. */
 static hal_status_t copy_on_host(hal_plugin_stream_t *stream, void *dst, const void *src, size_t size) {
   if (stream) ocl_work_drain(stream);
   memcpy(dst, src, size);
@@ -52,12 +52,13 @@ hal_status_t hal_plugin_memory_copy(hal_plugin_stream_t *stream, void *dst, int3
   return ocl_submit_end(&submit, ocl_enqueue_copy(&submit, &to, &from, size));
 }
 
-/* ---- rectangles ------------------------------------------------------------------------------------------------------------ */
+/* ---- rectangles ------------------------------------------------------------------------------------------------- */
 
-/* Bytes from the first to behind the last, which hal_copy_2d_check has found to fit. */
+/* Returns the bytes from the first to the end of the last one, whose range hal_copy_2d_check has checked. */
 static size_t extent_of(size_t pitch, const hal_copy_2d_t *copy) { return (copy->height - 1) * pitch + copy->width; }
 
-/* Buffers have calls for rectangles; within one buffer only for two of the same pitch. Others are copies of rows. */
+/* Buffers have functions for rectangles; within one buffer only for two of the same pitch. Others are copied by rows.
+ * */
 hal_status_t hal_plugin_memory_copy_2d(hal_plugin_stream_t *stream, const hal_copy_2d_t *copy) {
   if (!copy->width || !copy->height) return HAL_OK;
   hal_status_t status = hal_copy_2d_check("opencl", copy);
@@ -85,7 +86,7 @@ hal_status_t hal_plugin_memory_copy_2d(hal_plugin_stream_t *stream, const hal_co
   return ocl_submit_end(&submit, ocl_enqueue_copy_2d(&submit, &to, &from, copy));
 }
 
-/* ---- fills ----------------------------------------------------------------------------------------------------------------- */
+/* ---- fills ------------------------------------------------------------------------------------------------------ */
 
 static hal_status_t fill_part(hal_plugin_stream_t *stream, int32_t device, char *dst, const char *pattern,
                               size_t pattern_size, size_t size) {
@@ -100,7 +101,7 @@ static hal_status_t fill_part(hal_plugin_stream_t *stream, int32_t device, char 
   return ocl_submit_end(&submit, ocl_enqueue_fill(&submit, &to, pattern, pattern_size, size));
 }
 
-/* Fills the bytes from `begin` to `end`, of which the pattern's first is byte 0, one by one. */
+/* Fills the bytes from `begin` to `end` one by one; byte 0 is the first one of the pattern. */
 static hal_status_t fill_bytes(hal_plugin_stream_t *stream, int32_t device, char *dst, const char *pattern,
                                size_t pattern_size, size_t begin, size_t end) {
   hal_status_t status = HAL_OK;
@@ -109,8 +110,8 @@ static hal_status_t fill_bytes(hal_plugin_stream_t *stream, int32_t device, char
   return status;
 }
 
-/* OpenCL wants the address aligned to the pattern: between the first such address and the last the pattern is turned, and few bytes
- * before and behind are filled by themselves. */
+/* OpenCL requires an address that is aligned to the pattern. Between the first and the last aligned address the pattern
+ * is rotated. The few bytes before and after are filled separately. */
 static hal_status_t fill_unaligned(hal_plugin_stream_t *stream, int32_t device, char *dst, const char *pattern,
                                    size_t pattern_size, size_t size) {
   const size_t gap = (size_t)(-(uintptr_t)dst & (pattern_size - 1)), head = gap < size ? gap : size;

@@ -1,4 +1,4 @@
-/* device.c: what a device is: read once from the driver, told to the host. */
+/* device.c: the properties of a device, read once from the driver and reported to the host. */
 #include <hal/plugin_setting.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 #include "opencl.h"
 
-/* Of vendors' extensions; the numbers are those of their registries, not every cl_ext.h has them. */
+/* Constants of vendors' extensions. The numbers are those of their registries, because not every cl_ext.h has them. */
 enum {
   COMPUTE_CAPABILITY_MAJOR_NV = 0x4000,
   COMPUTE_CAPABILITY_MINOR_NV = 0x4001,
@@ -18,14 +18,15 @@ enum {
   PCI_BUS_INFO_KHR = 0x410F
 };
 
-/* Texts are asked for with a byte less than there is: a driver may fill the room to its end. `otherwise` stands for one that it does not give. */
+/* Reads a text with one byte less than available, because a driver may fill the buffer completely. `otherwise` is used
+ * if the driver does not report the text. */
 static void read_text(cl_device_id id, cl_device_info what, char *text, size_t room, const char *otherwise) {
   char all[1024] = "";
   if (icd.clGetDeviceInfo(id, what, sizeof all - 1, all, NULL)) all[0] = '\0';
   const char *begin = all;
   while (*begin == ' ') begin++;
   snprintf(text, room, "%.*s", (int)room - 1, *begin ? begin : otherwise);
-  for (; *text; text++) /* it goes into messages and names of files */
+  for (; *text; text++) /* it is part of messages and file names */
     if ((unsigned char)*text < ' ' || *text == 0x7f) *text = '?';
 }
 
@@ -49,11 +50,12 @@ static uint32_t read_subgroup(const ocl_device_t *device) {
   else if (ocl_device_has(device->id, "cl_intel_required_subgroup_size") &&
            !icd.clGetDeviceInfo(device->id, SUB_GROUP_SIZES_INTEL, sizeof sizes, sizes, &bytes) && bytes &&
            bytes <= sizeof sizes)
-    width = (cl_uint)sizes[bytes / sizeof *sizes / 2]; /* the middle one is what compilers mostly choose */
+    width = (cl_uint)sizes[bytes / sizeof *sizes / 2]; /* the middle one is the one that compilers usually choose */
   return width;
 }
 
-/* What the vendor's compilers call the device, where an extension gives it: AMD's drivers name the device after it. */
+/* Reads the name of the device for the vendor's compilers, if an extension reports it: AMD's drivers name the device
+ * after it. */
 static void read_architecture(ocl_device_t *device) {
   cl_uint major = 0, minor = 0;
   if (ocl_device_has(device->id, "cl_nv_device_attribute_query")) {
@@ -63,7 +65,7 @@ static void read_architecture(ocl_device_t *device) {
     icd.clGetDeviceInfo(device->id, ASYNC_ENGINE_COUNT_NV, sizeof device->copy_engines, &device->copy_engines, NULL);
   } else if (strncmp(device->name, "gfx", 3) == 0) {
     const size_t length = strcspn(device->name, ":"), most = sizeof device->architecture - 1;
-    memcpy(device->architecture, device->name, length < most ? length : most); /* zeros stand behind it */
+    memcpy(device->architecture, device->name, length < most ? length : most); /* zeros follow it */
   }
 }
 
@@ -76,7 +78,7 @@ static void read_place(ocl_device_t *device) {
     icd.clGetDeviceInfo(device->id, PCI_BUS_INFO_KHR, sizeof device->pci, device->pci, NULL);
 }
 
-/* Reads a setting with two values: which of them, or what `*out_first` says. */
+/* Reads a setting with two values; the default is the previous value of `*out_first`. */
 static hal_status_t read_choice(const char *name, const char *first, const char *second, int *out_first) {
   const char *const wanted = hal_setting(name);
   if (!wanted || !*wanted) return HAL_OK;
@@ -86,8 +88,8 @@ static hal_status_t read_choice(const char *name, const char *first, const char 
                    first, second);
 }
 
-/* The form of the portable kernels, and what graphs become. A CPU's driver does for each launch of a command buffer what it does for each that
- * is queued, and more. */
+/* Reads the variant of the portable kernels, and the implementation of graphs. For each launch of a command buffer, a
+ * CPU's driver does the same work as for a queued one, and more. */
 static hal_status_t read_choices(ocl_device_t *device) {
   const int is_cpu = (device->type & CL_DEVICE_TYPE_CPU) != 0;
   device->few_wide = is_cpu;
@@ -96,9 +98,9 @@ static hal_status_t read_choices(ocl_device_t *device) {
   return status ? status : read_choice("HAL_OPENCL_GRAPHS", "buffers", "launches", &device->wants_buffers);
 }
 
-/* Everything that is launched or allocated later divides by these numbers or trusts them. */
+/* Checks numbers that later launches and allocations divide by or depend on. */
 static hal_status_t check_limits(const ocl_device_t *device) {
-  enum { MOST_ALIGNMENT = 4096 }; /* a page, on which buffers' addresses begin */
+  enum { MOST_ALIGNMENT = 4096 }; /* a page, at which buffers' addresses begin */
   const char *what = NULL;
   unsigned long long value = 0;
   if (!device->units || device->units > INT32_MAX)
@@ -114,7 +116,7 @@ static hal_status_t check_limits(const ocl_device_t *device) {
   if (!what) return HAL_OK;
   return ocl_error(
       HAL_UNAVAILABLE, 0,
-      "opencl: the driver of '%s' (%s) reports %llu %s, which cannot be; install another driver, or choose "
+      "opencl: the driver of '%s' (%s) reports %llu %s, which is invalid; install another driver, or choose "
       "another device with HAL_OPENCL_DEVICE",
       device->name, device->driver, value, what);
 }
@@ -135,7 +137,7 @@ hal_status_t ocl_device_read(ocl_device_t *device, cl_device_id id) {
   READ(CL_DEVICE_MEM_BASE_ADDR_ALIGN, align_bits);
 #undef READ
   read_text(id, CL_DEVICE_NAME, device->name, sizeof device->name, "a device without a name");
-  if (code) return ocl_driver_error(code, "opencl: the device '%s' does not tell its limits", device->name);
+  if (code) return ocl_driver_error(code, "opencl: the device '%s' does not report its limits", device->name);
   icd.clGetDeviceInfo(id, CL_DEVICE_DOUBLE_FP_CONFIG, sizeof fp64, &fp64, NULL); /* fails on old devices without it */
   icd.clGetDeviceInfo(id, CL_DEVICE_SVM_CAPABILITIES, sizeof device->svm, &device->svm, NULL);
   if (icd.clCreateProgramWithIL) icd.clGetDeviceInfo(id, CL_DEVICE_IL_VERSION, sizeof il - 1, il, NULL);
@@ -159,7 +161,7 @@ hal_status_t hal_plugin_device_info(int32_t ordinal, hal_device_info_t *out_info
   const ocl_device_t *device = &ocl.devices[ordinal];
   hal_device_info_t info = {
       .struct_size = out_info->struct_size,
-      /* A device whose host functions run in the caller's thread holds the caller. */
+      /* A device that runs host functions in the caller's thread blocks the caller. */
       .flags = (device->user_events_hang ? 0 : HAL_DEVICE_ASYNC) | (device->fp64 ? HAL_DEVICE_FP64 : 0) |
                (device->few_wide ? HAL_DEVICE_CPU : 0) | ocl_memory_flags(),
       .total_memory = device->global_bytes,
@@ -183,7 +185,7 @@ hal_status_t hal_plugin_device_info(int32_t ordinal, hal_device_info_t *out_info
   return HAL_OK;
 }
 
-/* All devices share one context: the driver moves what lies elsewhere. */
+/* All devices share one context, so the driver moves memory between them. */
 hal_status_t hal_plugin_device_peer_query(int32_t device, int32_t peer, int32_t *out_accessible) {
   hal_status_t status = ocl_check_device(device);
   if (!status) status = ocl_check_device(peer);
@@ -207,7 +209,7 @@ hal_status_t ocl_queue_create(const ocl_device_t *device, int32_t priority, cl_c
                                ? icd.clCreateCommandQueueWithProperties(ocl.context, device->id, list, &code)
                                : icd.clCreateCommandQueue(ocl.context, device->id, CL_QUEUE_PROFILING_ENABLE, &code);
   if (!code && !queue) code = CL_INVALID_COMMAND_QUEUE;
-  if (code) return ocl_driver_error(code, "opencl: a queue of '%s' cannot be made", device->name);
+  if (code) return ocl_driver_error(code, "opencl: cannot create a queue of '%s'", device->name);
   *out_queue = queue;
   return HAL_OK;
 }

@@ -1,4 +1,4 @@
-/* error.c: the driver's errors, in words and as the host's status. */
+/* error.c: the names of the driver's errors, and their conversion to the host's status. */
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -62,7 +62,7 @@ const char *ocl_error_name(cl_int code) {
     return #error;
     ERRORS(NAME)
     default:
-      return "an error that OpenCL does not name";
+      return "an error without a name in OpenCL";
   }
 }
 
@@ -109,6 +109,6 @@ hal_status_t ocl_driver_error(cl_int code, const char *format, ...) {
   va_start(arguments, format);
   vsnprintf(message, sizeof message, format, arguments);
   va_end(arguments);
-  return ocl_error(ocl_error_status(code), code, "%s: the driver said %s (%d)", message, ocl_error_name(code),
+  return ocl_error(ocl_error_status(code), code, "%s: the driver returned %s (%d)", message, ocl_error_name(code),
                    (int)code);
 }

@@ -1,5 +1,5 @@
-/* event.c: events. A record is the driver's event of the last command of the stream; an event with HAL_EVENT_TIMING has a marker of its
- * own, whose end is the time. */
+/* event.c: events. A record is the driver's event of the last command of the stream. An event with HAL_EVENT_TIMING has
+ * its own marker, whose end is the time. */
 #include <string.h>
 
 #include "capture.h"
@@ -7,18 +7,18 @@
 struct hal_plugin_event_s {
   int32_t device;
   uint32_t flags;
-  pthread_mutex_t lock; /* of the rest */
+  pthread_mutex_t lock; /* guards the members below */
   cl_event handle;      /* NULL: nothing to wait for */
   cl_command_queue queue;
   int recorded;
-  ocl_mark_t mark; /* where in a capture it was recorded */
+  ocl_mark_t mark; /* the position in a capture at which it was recorded */
 };
 
 hal_status_t hal_plugin_event_create(int32_t device, uint32_t flags, hal_plugin_event_t **out_event) {
   const hal_status_t status = ocl_check_device(device);
   if (status) return status;
   if (flags & ~(uint32_t)(HAL_EVENT_TIMING | HAL_EVENT_BLOCKING))
-    return ocl_error(HAL_UNIMPLEMENTED, 0, "opencl: events with flags 0x%x are not offered (only timing and blocking)",
+    return ocl_error(HAL_UNIMPLEMENTED, 0, "opencl: events with flags 0x%x are unsupported (only timing and blocking)",
                      (unsigned)flags);
   hal_plugin_event_t *event = hal_host->mem_alloc(sizeof *event, alignof(hal_plugin_event_t));
   if (!event) return ocl_error(HAL_RESOURCE_EXHAUSTED, 0, "opencl: no host memory for an event; free some memory");
@@ -38,7 +38,7 @@ hal_status_t hal_plugin_event_destroy(hal_plugin_event_t *event) {
   return HAL_OK;
 }
 
-/* Replaces the record, by one in a capture if `mark` is given; takes over the reference to `handle`. */
+/* Replaces the record, by one in a capture if `mark` is given; takes ownership of the reference to `handle`. */
 static void set_record(hal_plugin_event_t *event, cl_event handle, cl_command_queue queue, const ocl_mark_t *mark) {
   pthread_mutex_lock(&event->lock);
   const cl_event old = event->handle;
@@ -50,7 +50,7 @@ static void set_record(hal_plugin_event_t *event, cl_event handle, cl_command_qu
   if (old) icd.clReleaseEvent(old);
 }
 
-/* Gives the handle with a reference, or NULL. */
+/* Returns the handle with a reference, or NULL. */
 static cl_event take_handle(hal_plugin_event_t *event, cl_command_queue *out_queue, int *out_recorded) {
   pthread_mutex_lock(&event->lock);
   const cl_event handle = event->handle;
@@ -67,12 +67,12 @@ static hal_status_t record_last(hal_plugin_event_t *event, hal_plugin_stream_t *
   if (status) return status;
   pthread_mutex_lock(&stream->lock);
   ocl_work_reap(stream, UINT32_MAX);
-  set_record(event, ocl_work_last(stream), stream->queue, NULL); /* flushed: another queue may wait for it */
+  set_record(event, ocl_work_last(stream), stream->queue, NULL); /* flushed, because another queue may wait for it */
   pthread_mutex_unlock(&stream->lock);
   return HAL_OK;
 }
 
-/* Nothing is queued; streams that wait for it are captured, too. */
+/* Queues nothing; streams that wait for it are captured, too. */
 static hal_status_t record_captured(hal_plugin_event_t *event, hal_plugin_stream_t *stream) {
   const ocl_mark_t mark = ocl_capture_mark(stream);
   set_record(event, NULL, NULL, &mark);
@@ -86,7 +86,7 @@ static ocl_mark_t mark_of(hal_plugin_event_t *event) {
   return mark;
 }
 
-/* What is recorded in a capture does not happen. */
+/* A record in a capture never completes. */
 static hal_status_t refuse_captured(hal_plugin_event_t *event, const char *op) {
   const ocl_mark_t mark = mark_of(event);
   if (OCL_LIKELY(!ocl_capture_is_on(&mark))) return HAL_OK;
@@ -112,7 +112,7 @@ hal_status_t hal_plugin_event_record(hal_plugin_event_t *event, hal_plugin_strea
   return ocl_submit_end(&submit, code);
 }
 
-/* Failed work is done, too: its stream tells. */
+/* Failed work is done, too; its stream reports the failure. */
 hal_status_t hal_plugin_event_query(hal_plugin_event_t *event) {
   hal_status_t status = ocl_check_device(event->device);
   if (!status) status = refuse_captured(event, "event_query");
@@ -157,8 +157,9 @@ hal_status_t hal_plugin_event_elapsed(hal_plugin_event_t *start, hal_plugin_even
   hal_status_t status = ocl_check_device(start->device);
   if (status) return status;
   if (!(start->flags & end->flags & HAL_EVENT_TIMING))
-    return ocl_error(HAL_FAILED_PRECONDITION, 0,
-                     "opencl: elapsed time of events made without HAL_EVENT_TIMING; create both with timing enabled");
+    return ocl_error(
+        HAL_FAILED_PRECONDITION, 0,
+        "opencl: elapsed time of events created without HAL_EVENT_TIMING; create both with timing enabled");
   if (start->device != end->device)
     return ocl_error(HAL_INVALID_ARGUMENT, 0,
                      "opencl: elapsed time between events of device %d and device %d; use events of one device",
@@ -182,7 +183,7 @@ hal_status_t hal_plugin_stream_wait_event(hal_plugin_stream_t *stream, hal_plugi
     return status;
   }
   if (!handle) return HAL_OK;
-  /* A queue waits for its own past anyway. A queue that is gone has left no event that is not complete. */
+  /* A queue is in order, so it need not wait for its own events. A destroyed queue has left only complete events. */
   if (queue != stream->queue && ocl_event_status(handle) > CL_COMPLETE) {
     ocl_submit_t submit;
     status = ocl_submit_begin(&submit, stream, stream->device, "stream_wait_event");

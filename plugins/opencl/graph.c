@@ -1,4 +1,5 @@
-/* graph.c: recordings, and graphs: a recording that is replayed, as a command buffer of the driver or launch by launch. */
+/* graph.c: recordings, and graphs: a recording that is replayed, as a command buffer of the driver or launch by launch.
+ * */
 #include <string.h>
 
 #include "capture.h"
@@ -9,7 +10,7 @@ struct hal_plugin_graph_exec_s {
   cl_command_buffer_khr buffer; /* or NULL */
 };
 
-/* ---- recordings -------------------------------------------------------------------------------------------------------------- */
+/* ---- recordings ------------------------------------------------------------------------------------------------- */
 
 hal_plugin_graph_t *ocl_graph_create(int32_t device) {
   hal_plugin_graph_t *const graph = hal_host->mem_alloc(sizeof *graph, alignof(hal_plugin_graph_t));
@@ -29,7 +30,7 @@ void ocl_graph_release(hal_plugin_graph_t *graph) {
   hal_host->mem_free(graph);
 }
 
-/* Makes room for `more` elements of `size` bytes behind `count`. Returns whether there was memory. */
+/* Reserves memory for `more` elements of `size` bytes after `count`. Returns whether there was enough memory. */
 static int reserve(void **array, uint32_t *room, uint32_t count, uint32_t more, size_t size) {
   if (*room - count >= more) return 1;
   const uint32_t wanted = 2 * *room + more + 14;
@@ -69,7 +70,7 @@ hal_status_t ocl_graph_add(hal_plugin_graph_t *graph, hal_plugin_kernel_t *kerne
   cl_int code = CL_SUCCESS;
   ocl_node_t node = {.handle = icd.clCreateKernel(kernel->module->program, kernel->name, &code)};
   if (!code && !node.handle) code = CL_INVALID_KERNEL;
-  if (code) return ocl_driver_error(code, "opencl: the kernel '%s' cannot be made once more for a graph", kernel->name);
+  if (code) return ocl_driver_error(code, "opencl: cannot create another kernel '%s' for a graph", kernel->name);
   const hal_status_t status = set_node(graph, kernel, launch, &node);
   if (status) icd.clReleaseKernel(node.handle);
   return status;
@@ -81,7 +82,7 @@ hal_status_t hal_plugin_graph_destroy(hal_plugin_graph_t *graph) {
   return status;
 }
 
-/* ---- instances --------------------------------------------------------------------------------------------------------------- */
+/* ---- instances -------------------------------------------------------------------------------------------------- */
 
 hal_status_t hal_plugin_graph_instantiate(hal_plugin_graph_t *graph, hal_plugin_graph_exec_t **out_exec) {
   const hal_status_t status = ocl_check_device(graph->device);
@@ -119,7 +120,8 @@ static hal_status_t launch_one_by_one(const hal_plugin_graph_t *graph, hal_plugi
   return HAL_OK;
 }
 
-/* A queue with other properties, such as a priority, may be none for a command buffer: its launches go one by one. */
+/* A queue with other properties, such as a priority, may be incompatible with the command buffer; then its launches are
+ * queued one by one. */
 hal_status_t hal_plugin_graph_launch(hal_plugin_graph_exec_t *exec, hal_plugin_stream_t *stream) {
   enum { INCOMPATIBLE_QUEUE = -1139 /* CL_INCOMPATIBLE_COMMAND_QUEUE_KHR, which old headers lack */ };
   const hal_plugin_graph_t *const graph = exec->graph;

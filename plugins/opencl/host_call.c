@@ -1,5 +1,6 @@
-/* host_call.c: host functions. A thread of the stream waits for a marker, calls the function, and completes a user event that the
- * stream's next commands wait for. No function is called on a thread of the driver, which may hold its locks, or on the caller's. */
+/* host_call.c: host functions. A thread of the stream waits for a marker, calls the function, and completes a user
+ * event that the stream's next commands wait for. Functions are not called on a thread of the driver, which may hold
+ * its locks, nor on the caller's. */
 #define _POSIX_C_SOURCE 200809L
 #include <hal/plugin_worker.h>
 #include <time.h>
@@ -13,7 +14,8 @@ typedef struct host_call_s {
   void *user_data;
 } host_call_t;
 
-/* Failed work before the call is no reason to leave the caller waiting; work that still runs, though the driver cannot wait for it, is. */
+/* Failed work before the call must not block the caller. Work that still runs, although the driver cannot wait for it,
+ * must be waited for. */
 static void wait_ready(cl_event ready) {
   const struct timespec pause = {.tv_nsec = 1000000};
   while (icd.clWaitForEvents(1, &ready) && ocl_event_status(ready) > CL_COMPLETE) nanosleep(&pause, NULL);

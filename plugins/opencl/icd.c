@@ -1,4 +1,4 @@
-/* icd.c: the OpenCL loader, opened when it is first asked for, so that the plugin loads on machines without OpenCL. */
+/* icd.c: the OpenCL loader, opened at its first use, so that the plugin loads on machines without OpenCL. */
 #include <hal/plugin_library.h>
 
 #include "opencl.h"

@@ -4,9 +4,9 @@
 #include "capture.h"
 #include "module.h"
 
-/* ---- life -------------------------------------------------------------------------------------------------------------------- */
+/* ---- creation and destruction ----------------------------------------------------------------------------------- */
 
-/* Not every driver knows, and none knows of every binary. */
+/* Not every driver reports it, and no driver for every binary. */
 static uint8_t parameter_of(cl_kernel handle, cl_uint index) {
   cl_kernel_arg_address_qualifier where = 0;
   if (icd.clGetKernelArgInfo(handle, index, CL_KERNEL_ARG_ADDRESS_QUALIFIER, sizeof where, &where, NULL))
@@ -28,9 +28,9 @@ static hal_status_t read_kernel(hal_plugin_kernel_t *kernel) {
   const ocl_device_t *device = &ocl.devices[kernel->module->device];
   cl_int code =
       icd.clGetKernelInfo(kernel->handle, CL_KERNEL_NUM_ARGS, sizeof kernel->arg_count, &kernel->arg_count, NULL);
-  if (code) return ocl_driver_error(code, "opencl: the kernel '%s' does not tell its arguments", kernel->name);
+  if (code) return ocl_driver_error(code, "opencl: the kernel '%s' does not report its arguments", kernel->name);
   if (kernel->arg_count > OCL_MAX_ARGS)
-    return ocl_error(HAL_INVALID_ARGUMENT, 0, "opencl: the kernel '%s' takes %u arguments; it may take %d",
+    return ocl_error(HAL_INVALID_ARGUMENT, 0, "opencl: the kernel '%s' takes %u arguments; the maximum is %d",
                      kernel->name, (unsigned)kernel->arg_count, OCL_MAX_ARGS);
   if (icd.clGetKernelWorkGroupInfo(kernel->handle, device->id, CL_KERNEL_WORK_GROUP_SIZE, sizeof kernel->most_threads,
                                    &kernel->most_threads, NULL) ||
@@ -59,7 +59,7 @@ hal_status_t ocl_kernel_create(hal_plugin_module_t *module, const char *name, ha
   if (code == CL_INVALID_KERNEL_NAME)
     status = ocl_error(HAL_NOT_FOUND, code, "opencl: there is no kernel '%s' in the module", name);
   else if (code)
-    status = ocl_driver_error(code, "opencl: the kernel '%s' cannot be made", name);
+    status = ocl_driver_error(code, "opencl: cannot create the kernel '%s'", name);
   else
     status = read_kernel(kernel);
   if (status) {
@@ -94,12 +94,12 @@ hal_status_t hal_plugin_kernel_info(hal_plugin_kernel_t *kernel, uint32_t block_
   HAL_SET_FIELD(out_info, shared_bytes, local < UINT32_MAX ? (uint32_t)local : UINT32_MAX);
   HAL_SET_FIELD(out_info, local_bytes, private);
   HAL_SET_FIELD(out_info, max_shared, left < UINT32_MAX ? (uint32_t)left : UINT32_MAX);
-  /* OpenCL does not tell how many more run beside it. */
+  /* OpenCL does not report how many more can run at the same time. */
   HAL_SET_FIELD(out_info, blocks_per_unit, block_threads <= kernel->most_threads && shared_bytes <= left ? 1 : 0);
   return HAL_OK;
 }
 
-/* ---- launches ---------------------------------------------------------------------------------------------------------------- */
+/* ---- launches --------------------------------------------------------------------------------------------------- */
 
 static hal_status_t refuse_geometry(const hal_plugin_kernel_t *kernel, const hal_launch_t *launch) {
   const uint32_t *grid = launch->grid, *block = launch->block;
@@ -111,7 +111,7 @@ static hal_status_t refuse_geometry(const hal_plugin_kernel_t *kernel, const hal
       (unsigned)block[2], kernel->most_threads, ocl.devices[kernel->module->device].name);
 }
 
-/* This plugin knows no attribute, so it takes a launch whose attributes are all hints. */
+/* This plugin supports no attribute, so it accepts a launch whose attributes are all hints. */
 static int has_required(const hal_launch_t *launch) {
   if (!HAL_HAS_FIELD(launch, attribute_count)) return 0;
   for (uint32_t i = 0; i < launch->attribute_count; i++)
@@ -140,7 +140,7 @@ static hal_status_t check_launch(const hal_plugin_kernel_t *kernel, const hal_pl
         "opencl: launch of '%s' with %u shared bytes; OpenCL has local memory in arguments: pass a HAL_ARG_LOCAL",
         kernel->name, (unsigned)launch->shared_bytes);
   if (OCL_UNLIKELY(has_required(launch)))
-    return ocl_error(HAL_UNIMPLEMENTED, 0, "opencl: launch of '%s' with a required attribute; OpenCL knows none",
+    return ocl_error(HAL_UNIMPLEMENTED, 0, "opencl: launch of '%s' with a required attribute; OpenCL supports none",
                      kernel->name);
   return HAL_OK;
 }

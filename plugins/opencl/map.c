@@ -1,5 +1,5 @@
-/* map.c: the table of the segments that the plugin has given, by address. Looked up by launches and copies in the kinds of memory that
- * need it, changed when a segment is made or freed. */
+/* map.c: the table of the plugin's segments, by address. Launches and copies search it for kinds of memory that require
+ * it. It changes when a segment is allocated or freed. */
 #define _POSIX_C_SOURCE 200809L /* pthread_rwlock_t */
 #include <string.h>
 
@@ -7,11 +7,11 @@
 
 static struct {
   pthread_rwlock_t lock;
-  ocl_segment_t *segments; /* by base */
+  ocl_segment_t *segments; /* sorted by base */
   size_t count, room;
 } map = {.lock = PTHREAD_RWLOCK_INITIALIZER};
 
-/* The number of segments that begin at or below `ptr`. The lock is held. */
+/* Returns the number of segments that begin at or below `ptr`. The caller holds the lock. */
 static size_t place_of(const char *ptr) {
   size_t low = 0, high = map.count;
   while (low < high) {

@@ -1,4 +1,5 @@
-/* memory.c: device memory, in one of four kinds: the best that all devices of the context have, or that of HAL_OPENCL_MEMORY. */
+/* memory.c: device memory of one of four kinds: the best that all devices of the context have, or that of
+ * HAL_OPENCL_MEMORY. */
 #define _GNU_SOURCE /* MAP_ANONYMOUS, MAP_NORESERVE */
 #include <errno.h>
 #include <hal/plugin_setting.h>
@@ -11,7 +12,7 @@
 
 static const char *const kind_names[OCL_MEMORY_KINDS] = {"usm", "svm-fine", "svm-coarse", "buffer"};
 
-/* ---- the kind ------------------------------------------------------------------------------------------------------------- */
+/* ---- the kind --------------------------------------------------------------------------------------------------- */
 
 static void *extension(const char *name) { return icd.clGetExtensionFunctionAddressForPlatform(ocl.platform, name); }
 
@@ -42,7 +43,7 @@ static int has_kind(const ocl_device_t *device, ocl_memory_t kind) {
   }
 }
 
-/* Gives the first device that lacks a kind of memory, or NULL. */
+/* Returns the first device that lacks a kind of memory, or NULL. */
 static const ocl_device_t *who_lacks(ocl_memory_t kind) {
   for (int32_t i = 0; i < ocl.device_count; i++)
     if (!has_kind(&ocl.devices[i], kind)) return &ocl.devices[i];
@@ -53,7 +54,7 @@ hal_status_t ocl_memory_choose(void) {
   const char *wanted = hal_setting("HAL_OPENCL_MEMORY");
   if (!wanted || !*wanted) {
     ocl.memory = OCL_MEMORY_USM;
-    while (who_lacks(ocl.memory)) ocl.memory++; /* buffers have all */
+    while (who_lacks(ocl.memory)) ocl.memory++; /* every device has buffers */
     return HAL_OK;
   }
   for (ocl_memory_t kind = 0; kind < OCL_MEMORY_KINDS; kind++) {
@@ -73,23 +74,24 @@ hal_status_t ocl_memory_choose(void) {
                    wanted);
 }
 
-/* Shared memory may be asked for at most with the alignment of the largest type, long16 (OpenCL 3.0, clSVMAlloc), which is also its default. */
+/* The maximum alignment that a caller may request for shared memory is that of the largest type, long16 (OpenCL 3.0,
+ * clSVMAlloc), which is also the default. */
 uint32_t ocl_memory_alignment(const ocl_device_t *device) {
   return ocl.memory == OCL_MEMORY_BUFFER ? device->alignment : sizeof(cl_long16);
 }
 
 uint64_t ocl_memory_flags(void) { return ocl.memory == OCL_MEMORY_SVM_FINE ? HAL_DEVICE_HOST_VISIBLE : 0; }
 
-/* ---- buffers ---------------------------------------------------------------------------------------------------------------- */
+/* ---- buffers ---------------------------------------------------------------------------------------------------- */
 
-/* Pages without permissions behind each buffer's addresses, so that neighbours never touch. */
+/* Adds pages without permissions after each buffer's addresses, so that no two ranges are adjacent. */
 static size_t reserved_bytes(size_t size) {
   const size_t page = (size_t)sysconf(_SC_PAGESIZE);
   return size > SIZE_MAX - 2 * page ? 0 : (size + page - 1) / page * page + page;
 }
 
-/* Makes the device take the memory now and not at the first use, where nobody would expect that it is short. */
-static cl_int settle(const ocl_device_t *device, cl_mem memory) {
+/* Makes the device allocate the memory now. At its first use a lack of memory would be unexpected. */
+static cl_int allocate_now(const ocl_device_t *device, cl_mem memory) {
   cl_event moved = NULL;
   cl_int code = icd.clEnqueueMigrateMemObjects(device->queue, 1, &memory, CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED, 0,
                                                NULL, &moved);
@@ -105,7 +107,7 @@ static cl_int make_buffer(const ocl_device_t *device, ocl_segment_t *segment) {
   const size_t reserved = reserved_bytes(segment->size);
   segment->memory = icd.clCreateBuffer(ocl.context, CL_MEM_READ_WRITE, segment->size, NULL, &code);
   if (!code && !segment->memory) code = CL_INVALID_MEM_OBJECT;
-  if (!code) code = settle(device, segment->memory);
+  if (!code) code = allocate_now(device, segment->memory);
   if (!code) {
     void *base =
         reserved ? mmap(NULL, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0) : MAP_FAILED;
@@ -118,7 +120,7 @@ static cl_int make_buffer(const ocl_device_t *device, ocl_segment_t *segment) {
   return code;
 }
 
-/* ---- segments --------------------------------------------------------------------------------------------------------------- */
+/* ---- segments --------------------------------------------------------------------------------------------------- */
 
 static cl_int make(const ocl_device_t *device, ocl_segment_t *segment) {
   cl_int code = CL_SUCCESS;
@@ -132,12 +134,12 @@ static cl_int make(const ocl_device_t *device, ocl_segment_t *segment) {
   return segment->base || code ? code : CL_MEM_OBJECT_ALLOCATION_FAILURE;
 }
 
-/* The host was promised an alignment. */
+/* Checks the alignment that was reported to the host. */
 static hal_status_t check_base(const ocl_device_t *device, const ocl_segment_t *segment) {
   const uint32_t alignment = ocl_memory_alignment(device);
   if ((uintptr_t)segment->base % alignment == 0) return HAL_OK;
   return ocl_error(HAL_INTERNAL, 0,
-                   "opencl: the driver of '%s' gave memory (%s) at %p, which is no multiple of %u; set "
+                   "opencl: the driver of '%s' returned memory (%s) at %p, which is not a multiple of %u; set "
                    "HAL_OPENCL_MEMORY=buffer",
                    device->name, kind_names[ocl.memory], (void *)segment->base, (unsigned)alignment);
 }
@@ -158,10 +160,10 @@ hal_status_t ocl_memory_alloc(int32_t ordinal, size_t size, uint32_t flags, void
   if (!status) status = hal_flags_check("opencl: memory_alloc", flags, 0);
   if (status) return status;
   const ocl_device_t *device = &ocl.devices[ordinal];
-  if (!size) return ocl_error(HAL_INVALID_ARGUMENT, 0, "opencl: memory_alloc of 0 bytes; ask for at least one");
+  if (!size) return ocl_error(HAL_INVALID_ARGUMENT, 0, "opencl: memory_alloc of 0 bytes; request at least one");
   if (size > device->most_bytes)
     return ocl_error(HAL_RESOURCE_EXHAUSTED, 0,
-                     "opencl: tried to allocate %zu bytes on '%s', whose driver gives at most %llu bytes at once "
+                     "opencl: tried to allocate %zu bytes on '%s', whose driver allocates at most %llu bytes at once "
                      "(CL_DEVICE_MAX_MEM_ALLOC_SIZE); use smaller tensors",
                      size, device->name, (unsigned long long)device->most_bytes);
   ocl_segment_t segment = {.size = size, .device = ordinal};
@@ -169,7 +171,7 @@ hal_status_t ocl_memory_alloc(int32_t ordinal, size_t size, uint32_t flags, void
   if (code)
     return ocl_error(
         HAL_RESOURCE_EXHAUSTED, code,
-        "opencl: the driver has no %zu bytes of memory (%s) for '%s', which has %llu in all (%s); free some tensors",
+        "opencl: the driver has no %zu bytes of memory (%s) for '%s', which has %llu in total (%s); free some tensors",
         size, kind_names[ocl.memory], device->name, (unsigned long long)device->global_bytes, ocl_error_name(code));
   status = check_base(device, &segment);
   if (!status) status = ocl_map_add(&segment);
@@ -202,9 +204,9 @@ hal_status_t hal_plugin_memory_free(int32_t ordinal, void *ptr) {
 
 hal_status_t hal_plugin_memory_pointer_info(const void *ptr, hal_pointer_info_t *out_info) {
   ocl_segment_t segment;
-  if (atomic_load(&ocl.forked)) return HAL_NOT_FOUND; /* a thread of the parent may hold the table's lock for ever */
+  if (atomic_load(&ocl.forked)) return HAL_NOT_FOUND; /* a thread of the parent may hold the table's lock forever */
   if (!ocl_map_find(ptr, &segment) || (size_t)((const char *)ptr - segment.base) >= segment.size)
-    return ocl_error(HAL_NOT_FOUND, 0, "opencl: %p lies in no allocation of this plugin", ptr);
+    return ocl_error(HAL_NOT_FOUND, 0, "opencl: %p is not in an allocation of this plugin", ptr);
   hal_pointer_info_t info = {.struct_size = out_info->struct_size,
                              .base = segment.base,
                              .size = segment.size,

@@ -1,4 +1,4 @@
-/* module.c: modules: OpenCL C, SPIR-V where the device takes it, and what module_export gave. */
+/* module.c: modules: OpenCL C, SPIR-V if the device supports it, and binaries of module_export. */
 #include <hal/plugin_binary.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,16 +6,16 @@
 
 #include "module.h"
 
-enum { LOG_BYTES = 3000, LOG_MOST = 1 << 24, BINARY_MOST = 1 << 30 }; /* in a message; of a whole log; of a binary */
+enum { LOG_BYTES = 3000, LOG_MOST = 1 << 24, BINARY_MOST = 1 << 30 }; /* of a message; of a whole log; of a binary */
 
-/* ---- building ---------------------------------------------------------------------------------------------------------------- */
+/* ---- building --------------------------------------------------------------------------------------------------- */
 
-/* Gives the log from its first error on, in so far as it fits. */
+/* Returns the log from its first error on, up to the maximum length. */
 static hal_status_t say_log(const ocl_device_t *device, cl_program program, cl_int code, const char *dialect) {
   size_t bytes = 0;
   const cl_int told = icd.clGetProgramBuildInfo(program, device->id, CL_PROGRAM_BUILD_LOG, 0, NULL, &bytes);
   char *log = !told && bytes && bytes <= LOG_MOST ? hal_host->mem_alloc(bytes + 1, 1) : NULL;
-  if (log) memset(log, 0, bytes + 1); /* not all of it may be written */
+  if (log) memset(log, 0, bytes + 1); /* it may be written only partly */
   if (log && icd.clGetProgramBuildInfo(program, device->id, CL_PROGRAM_BUILD_LOG, bytes, log, NULL)) log[0] = '\0';
   const char *text = log && *log ? log : "the compiler left no log";
   const char *first = strstr(text, "error");
@@ -30,11 +30,12 @@ static hal_status_t say_log(const ocl_device_t *device, cl_program program, cl_i
 static hal_status_t build(const ocl_device_t *device, cl_program program, const char *options, const char *dialect) {
   cl_int code = icd.clBuildProgram(program, 1, &device->id, options, NULL, NULL);
   if (!code) return HAL_OK;
-  if (code == CL_OUT_OF_HOST_MEMORY) return ocl_driver_error(code, "opencl: a module cannot be built");
+  if (code == CL_OUT_OF_HOST_MEMORY) return ocl_driver_error(code, "opencl: cannot build a module");
   return say_log(device, program, code, dialect);
 }
 
-/* The caller's options and our own: facts about arguments, by which launches are checked, and offsets (argument.c). */
+/* Joins the caller's options and those of the plugin: information about arguments, by which launches are checked, and
+ * offsets (argument.c). */
 static char *join_options(const char *options) {
   const char *own =
       ocl.memory == OCL_MEMORY_BUFFER ? "-cl-kernel-arg-info -DPK_POINTER_OFFSETS=1" : "-cl-kernel-arg-info";
@@ -44,9 +45,10 @@ static char *join_options(const char *options) {
   return text;
 }
 
-/* ---- binaries ---------------------------------------------------------------------------------------------------------------- */
+/* ---- binaries --------------------------------------------------------------------------------------------------- */
 
-/* What a binary fits, as people read it; where memory is buffer objects kernels are others (argument.c). */
+/* Writes the devices that a binary is for, in readable form. If memory consists of buffer objects, kernels differ
+ * (argument.c). */
 static void say_maker(const ocl_device_t *device, char maker[HAL_BINARY_MAKER]) {
   snprintf(maker, HAL_BINARY_MAKER, "'%s' (%s, driver %s%s)", device->name, device->version, device->driver,
            ocl.memory == OCL_MEMORY_BUFFER ? ", HAL_OPENCL_MEMORY=buffer" : "");
@@ -74,11 +76,11 @@ static hal_status_t load_binary(const ocl_device_t *device, const hal_module_des
 static hal_status_t binary_of(const hal_plugin_module_t *module, unsigned char *data, size_t *size) {
   const cl_int code = data ? icd.clGetProgramInfo(module->program, CL_PROGRAM_BINARIES, sizeof data, &data, NULL)
                            : icd.clGetProgramInfo(module->program, CL_PROGRAM_BINARY_SIZES, sizeof *size, size, NULL);
-  if (code) return ocl_driver_error(code, "opencl: the driver does not give a module's binary");
+  if (code) return ocl_driver_error(code, "opencl: the driver does not return a module's binary");
   if (!data && *size > BINARY_MOST)
-    return ocl_error(HAL_UNIMPLEMENTED, 0, "opencl: the driver gives a module's binary %zu bytes, which cannot be",
+    return ocl_error(HAL_UNIMPLEMENTED, 0, "opencl: the driver reports an invalid size of a module's binary: %zu bytes",
                      *size);
-  if (!data && !*size) return ocl_error(HAL_UNIMPLEMENTED, 0, "opencl: the driver keeps its binaries to itself");
+  if (!data && !*size) return ocl_error(HAL_UNIMPLEMENTED, 0, "opencl: the driver does not export its binaries");
   return HAL_OK;
 }
 
@@ -98,7 +100,7 @@ hal_status_t hal_plugin_module_export(hal_plugin_module_t *module, void *data, s
   return HAL_OK;
 }
 
-/* ---- modules ----------------------------------------------------------------------------------------------------------------- */
+/* ---- modules ---------------------------------------------------------------------------------------------------- */
 
 static hal_status_t create_program(const ocl_device_t *device, const hal_module_desc_t *desc, cl_program *out_program) {
   cl_int code = CL_SUCCESS;
@@ -107,10 +109,10 @@ static hal_status_t create_program(const ocl_device_t *device, const hal_module_
   const int il = strcmp(dialect, "spirv") == 0 && device->has_il;
   if (!il && strcmp(dialect, "opencl-c") != 0)
     return ocl_error(HAL_UNIMPLEMENTED, 0,
-                     "opencl: modules in the dialect '%s' are not accepted; '%s' takes 'opencl-c'%s and 'binary'",
-                     dialect, device->name, device->has_il ? ", 'spirv'" : "");
+                     "opencl: unsupported dialect '%s' of a module; '%s' takes 'opencl-c'%s and 'binary'", dialect,
+                     device->name, device->has_il ? ", 'spirv'" : "");
   if (!text || !desc->size)
-    return ocl_error(HAL_INVALID_ARGUMENT, 0, "opencl: a module in '%s' has %zu bytes at %p; give its source", dialect,
+    return ocl_error(HAL_INVALID_ARGUMENT, 0, "opencl: a module in '%s' has %zu bytes at %p; pass its source", dialect,
                      desc->size, desc->data);
   *out_program = il ? icd.clCreateProgramWithIL(ocl.context, desc->data, desc->size, &code)
                     : icd.clCreateProgramWithSource(ocl.context, 1, &text, &desc->size, &code);

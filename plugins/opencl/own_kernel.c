@@ -1,12 +1,13 @@
-/* own_kernel.c: the plugin's own kernels, for what is recorded: copies on a device and fills, 16 bytes an item. */
+/* own_kernel.c: the plugin's own kernels, for recorded work: copies on a device and fills, 16 bytes per item. */
 #include <string.h>
 
 #include "graph.h"
 
 enum { OWN_COPY, OWN_FILL, OWN_KERNELS, ITEM_BYTES = 16, MOST_BLOCK = 64 };
 
-/* Where memory is buffer objects, each pointer is followed by its offset, as in portable kernels. An item begins anywhere: vload16 of bytes
- * asks for no alignment. The last one has what is left, byte by byte. */
+/* If memory consists of buffer objects, each pointer is followed by its offset, as in portable kernels. An item may
+ * begin at any address, because vload16 of bytes requires no alignment. The last item copies the remaining bytes one by
+ * one. */
 static const char source[] =
     "#ifdef OFFSETS\n"
     "#define POINTER(type, name) __global type *restrict name##_base, ulong name##_offset\n"
@@ -37,7 +38,7 @@ static const char source[] =
     "}\n";
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static hal_plugin_kernel_t *kernels[OCL_MAX_DEVICES][OWN_KERNELS]; /* for as long as the process lives */
+static hal_plugin_kernel_t *kernels[OCL_MAX_DEVICES][OWN_KERNELS]; /* until the process ends */
 
 static hal_status_t load(int32_t device) {
   static const char *const names[OWN_KERNELS] = {"own_copy", "own_fill"};
@@ -52,7 +53,7 @@ static hal_status_t load(int32_t device) {
   return status;
 }
 
-/* Fills in what both have; the arguments are there. */
+/* Sets the fields that both have; the arguments are set already. */
 static hal_status_t finish(int32_t device, int which, ocl_own_launch_t *own) {
   pthread_mutex_lock(&lock);
   const hal_status_t status = kernels[device][OWN_KERNELS - 1] ? HAL_OK : load(device);

@@ -1,4 +1,4 @@
-/* plugin.c: what the OpenCL plugin is, its beginning and end in a process, and the child of a fork. */
+/* plugin.c: information about the OpenCL plugin, its initialization and shutdown, and the child of a fork. */
 #include <hal/plugin_count.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@ hal_status_t ocl_check_device(int32_t device) {
   if (atomic_load(&ocl.forked))
     return ocl_error(
         HAL_FAILED_PRECONDITION, 0,
-        "opencl: this process was forked from one that had started the driver, which does not survive that; "
+        "opencl: this process was forked from one that had started the driver, which does not support fork; "
         "start processes with 'spawn'");
   if (!ocl.device_count)
     return ocl_error(HAL_FAILED_PRECONDITION, 0, "opencl: device %d was used before init or after shutdown",
@@ -38,9 +38,10 @@ hal_status_t hal_plugin_probe(uint32_t flags) {
   return status ? status : ocl_icd_open();
 }
 
-/* ---- counting ---------------------------------------------------------------------------------------------------------------- */
+/* ---- counting --------------------------------------------------------------------------------------------------- */
 
-/* In a child, since counting starts the driver, which would not survive a later fork of this process. */
+/* Counts in a child process, because counting starts the driver, which would not survive a later fork of this process.
+ * */
 static hal_status_t count(int32_t *out_count, char *why) {
   ocl_selection_t selection = {.count = 0};
   const hal_status_t status = ocl_select(&selection, why);
@@ -56,7 +57,7 @@ hal_status_t hal_plugin_device_count(int32_t *out_count) {
   return status ? status : hal_count_devices(&counter, out_count);
 }
 
-/* ---- beginning and end ------------------------------------------------------------------------------------------------------- */
+/* ---- beginning and end ------------------------------------------------------------------------------------------ */
 
 static void fork_child(void) {
   if (atomic_load(&ocl.ready)) atomic_store(&ocl.forked, 1);
@@ -68,7 +69,7 @@ static hal_status_t start_devices(const ocl_selection_t *selection) {
   ocl.platform = selection->platform;
   ocl.context = icd.clCreateContext(properties, (cl_uint)selection->count, selection->devices, NULL, NULL, &code);
   if (!code && !ocl.context) code = CL_INVALID_CONTEXT;
-  if (code) return ocl_driver_error(code, "opencl: a context of %d devices cannot be made", (int)selection->count);
+  if (code) return ocl_driver_error(code, "opencl: cannot create a context of %d devices", (int)selection->count);
   for (int32_t i = 0; i < selection->count; i++) {
     ocl_device_t *device = &ocl.devices[i];
     hal_status_t status = ocl_device_read(device, selection->devices[i]);
@@ -91,7 +92,7 @@ static void stop_devices(void) {
 }
 
 hal_status_t hal_plugin_init(const char *options) {
-  static int fork_handled; /* init is never called by two threads at once */
+  static int fork_handled; /* init is never called by two threads at the same time */
   ocl_selection_t selection;
   if (atomic_load(&ocl.ready)) return atomic_load(&ocl.forked) ? ocl_check_device(0) : HAL_OK;
   if (options && *options)
@@ -103,10 +104,9 @@ hal_status_t hal_plugin_init(const char *options) {
   status = ocl_select(&selection, why);
   if (status) return ocl_error(status, 0, "%s", why);
   if (counter.told > 0 && counter.told != selection.count)
-    return ocl_error(
-        HAL_UNAVAILABLE, 0,
-        "opencl: the drivers had %d devices when they were counted, and have %d now; start the process again",
-        (int)counter.told, (int)selection.count);
+    return ocl_error(HAL_UNAVAILABLE, 0,
+                     "opencl: the drivers had %d devices when they were counted, and have %d now; restart the process",
+                     (int)counter.told, (int)selection.count);
   if (!fork_handled && pthread_atfork(NULL, NULL, fork_child))
     return ocl_error(HAL_RESOURCE_EXHAUSTED, 0, "opencl: no memory to register the handler of fork");
   fork_handled = 1;
@@ -119,7 +119,7 @@ hal_status_t hal_plugin_init(const char *options) {
   return HAL_OK;
 }
 
-/* Leaves the driver's objects to the end of the process: what the host still holds may be released after this. */
+/* Does not destroy the driver's objects, because the host may release its objects after this call. */
 hal_status_t hal_plugin_shutdown(uint32_t flags) {
   const hal_status_t status = hal_flags_check("opencl: shutdown", flags, 0);
   if (status) return status;

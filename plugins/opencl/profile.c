@@ -1,5 +1,5 @@
-/* profile.c: records of kernels, copies and fills, from the driver's profiling of their events. A command is noted when it is queued
- * while a profile collects, and recorded when its stream sees that it is complete. */
+/* profile.c: records of kernels, copies and fills, from the driver's profiling of their events. A command is marked
+ * when it is queued while a profile collects, and recorded when its stream sees that it is complete. */
 #define _POSIX_C_SOURCE 200809L
 #include <time.h>
 
@@ -47,23 +47,24 @@ hal_status_t hal_plugin_profile_read(int32_t device, hal_profile_sink_t sink, vo
   return HAL_OK;
 }
 
-/* The end of a marker is the device's clock now; the host's clock is read on both sides of it. Each device has its own clock. */
+/* The end of a marker is the current time of the device's clock; the host's clock is read before and after it. Each
+ * device has its own clock. */
 hal_status_t hal_plugin_profile_timestamp(int32_t device, int64_t *out_device_ns, int64_t *out_host_ns) {
   const hal_status_t status = ocl_check_device(device);
   if (status) return status;
   int64_t best = INT64_MAX;
-  for (int i = 0; i < 5; i++) { /* the quickest of a few is the most exact */
+  for (int i = 0; i < 5; i++) { /* the shortest of several measurements is the most exact */
     cl_event marker = NULL;
     cl_ulong end = 0;
     const int64_t before = host_now();
     cl_int code = icd.clEnqueueMarkerWithWaitList(ocl.devices[device].queue, 0, NULL, &marker);
     if (!code && !marker) code = CL_INVALID_EVENT;
-    if (code) return ocl_driver_error(code, "opencl: the device's clock cannot be read");
+    if (code) return ocl_driver_error(code, "opencl: cannot read the device's clock");
     code = icd.clWaitForEvents(1, &marker);
     const int64_t after = host_now();
     if (!code) code = icd.clGetEventProfilingInfo(marker, CL_PROFILING_COMMAND_END, sizeof end, &end, NULL);
     icd.clReleaseEvent(marker);
-    if (code) return ocl_driver_error(code, "opencl: the device's clock cannot be read");
+    if (code) return ocl_driver_error(code, "opencl: cannot read the device's clock");
     if (after - before >= best) continue;
     best = after - before;
     *out_device_ns = (int64_t)end;

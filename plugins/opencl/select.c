@@ -1,5 +1,5 @@
-/* select.c: which devices are used: all of one platform, so that they share a context, the first one with a GPU if there is one, or those
- * that HAL_OPENCL_DEVICE names. */
+/* select.c: selects devices: all of one platform, so that they share a context. It is the first platform with a GPU if
+ * there is one, or the devices that HAL_OPENCL_DEVICE names. */
 #include <ctype.h>
 #include <hal/plugin_count.h>
 #include <hal/plugin_setting.h>
@@ -11,9 +11,9 @@
 
 enum { MAX_PLATFORMS = 32, NAME_BYTES = 256 };
 
-/* HAL_OPENCL_DEVICE, read. */
+/* The parsed value of HAL_OPENCL_DEVICE. */
 typedef struct wish_s {
-  const char *text; /* as written, "" = none */
+  const char *text; /* as written, "" = unset */
   cl_device_type type;
   long platform, device; /* -1: any */
   const char *part;      /* of a name, or NULL */
@@ -24,7 +24,7 @@ static const struct {
   cl_device_type type;
 } types[] = {{"gpu", CL_DEVICE_TYPE_GPU}, {"accelerator", CL_DEVICE_TYPE_ACCELERATOR}, {"cpu", CL_DEVICE_TYPE_CPU}};
 
-/* Reads "P" or "P:D". Returns whether it is that. */
+/* Parses "P" or "P:D". Returns whether the text has this form. */
 static int read_numbers(const char *text, long *out_platform, long *out_device) {
   char *end;
   if (!isdigit((unsigned char)*text)) return 0;
@@ -47,7 +47,7 @@ static wish_t read_wish(void) {
   return wish;
 }
 
-/* Whether `name` holds `part`, whatever the case of the letters. */
+/* Returns whether `name` contains `part`, ignoring case. */
 static int holds(const char *name, const char *part) {
   const size_t length = strlen(part);
   for (; *name; name++) {
@@ -71,7 +71,7 @@ static int device_is_meant(const wish_t *wish, cl_device_id device, long number)
   return !icd.clGetDeviceInfo(device, CL_DEVICE_NAME, sizeof name - 1, name, NULL) && holds(name, wish->part);
 }
 
-/* What cannot compute is no device of ours. */
+/* Devices that cannot compute are skipped. */
 static int device_works(cl_device_id device) {
   cl_bool available = CL_FALSE, compiler = CL_FALSE;
   if (!device) return 0;
@@ -86,9 +86,9 @@ static int rank_of(cl_device_id device) { /* GPUs and accelerators first */
   return type & CL_DEVICE_TYPE_GPU ? 0 : type & CL_DEVICE_TYPE_ACCELERATOR ? 1 : 2;
 }
 
-/* The best rank of a platform's devices that may be meant; 3 = there are none. */
+/* Returns the best rank of a platform's devices that match; 3 = there are none. */
 static int rank_of_platform(const wish_t *wish, cl_platform_id platform) {
-  cl_device_id devices[OCL_MAX_DEVICES] = {NULL}; /* the count may be more than was written */
+  cl_device_id devices[OCL_MAX_DEVICES] = {NULL}; /* the count may exceed the number of written ids */
   cl_uint count = 0;
   int best = 3;
   if (icd.clGetDeviceIDs(platform, wish->type, OCL_MAX_DEVICES, devices, &count)) return best;
@@ -100,9 +100,9 @@ static int rank_of_platform(const wish_t *wish, cl_platform_id platform) {
   return best;
 }
 
-/* Takes the devices of a platform that are meant. */
+/* Selects the devices of a platform that match. */
 static void take_platform(const wish_t *wish, cl_platform_id platform, ocl_selection_t *selection) {
-  cl_device_id devices[OCL_MAX_DEVICES] = {NULL}; /* the count may be more than was written */
+  cl_device_id devices[OCL_MAX_DEVICES] = {NULL}; /* the count may exceed the number of written ids */
   cl_uint count = 0;
   if (icd.clGetDeviceIDs(platform, wish->type, OCL_MAX_DEVICES, devices, &count)) return; /* CL_DEVICE_NOT_FOUND */
   if (count > OCL_MAX_DEVICES) {
@@ -120,12 +120,12 @@ static void take_platform(const wish_t *wish, cl_platform_id platform, ocl_selec
 
 static void say_none(const wish_t *wish, cl_uint platforms, char *why) {
   if (*wish->text)
-    snprintf(
-        why, HAL_COUNT_WHY,
-        "opencl: HAL_OPENCL_DEVICE=%.200s names no device of the %u OpenCL platforms here that can compile; set it to "
-        "gpu, accelerator or cpu, to P or P:D (platform and device as 'clinfo -l' numbers them) or to a part of a "
-        "name, or unset it",
-        wish->text, (unsigned)platforms);
+    snprintf(why, HAL_COUNT_WHY,
+             "opencl: HAL_OPENCL_DEVICE=%.200s matches no device of the %u OpenCL platforms here that can compile; set "
+             "it to "
+             "gpu, accelerator or cpu, to P or P:D (platform and device as 'clinfo -l' numbers them) or to a part of a "
+             "name, or unset it",
+             wish->text, (unsigned)platforms);
   else
     snprintf(why, HAL_COUNT_WHY,
              "opencl: the %u OpenCL platforms here have no device that can compile; install the driver of a device and "

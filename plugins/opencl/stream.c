@@ -52,11 +52,10 @@ hal_status_t hal_plugin_stream_destroy(hal_plugin_stream_t *stream) {
   if (ocl_work_mark(stream)) icd.clFinish(stream->queue);
   ocl_work_drain(stream);
   if (stream->failure.status)
-    hal_host->log(HAL_LOG_ERROR,
-                  "opencl: a stream was destroyed with a failure that nobody asked for; synchronize it first");
+    hal_host->log(HAL_LOG_ERROR, "opencl: a stream was destroyed with an unreported failure; synchronize it first");
   unlink_stream(stream);
   hal_worker_stop(stream->host);
-  ocl_work_abandon(stream);
+  ocl_work_discard(stream);
   icd.clReleaseCommandQueue(stream->queue);
   pthread_mutex_destroy(&stream->lock);
   hal_host->mem_free(stream->ring);
@@ -73,7 +72,7 @@ static hal_status_t take_failure(hal_plugin_stream_t *stream) {
   pthread_mutex_unlock(&stream->lock);
   if (OCL_LIKELY(!failure.status)) return HAL_OK;
   return ocl_error(failure.status, failure.code,
-                   "opencl: %s%s%s failed on device %d (%s): the driver said %s (%d); its results are undefined",
+                   "opencl: %s%s%s failed on device %d (%s): the driver returned %s (%d); its results are undefined",
                    failure.op, failure.kernel[0] ? " of " : "", failure.kernel, (int)stream->device,
                    ocl.devices[stream->device].name, ocl_error_name(failure.code), (int)failure.code);
 }
@@ -88,17 +87,17 @@ hal_status_t hal_plugin_stream_synchronize(hal_plugin_stream_t *stream) {
   return take_failure(stream);
 }
 
-/* Whether work remains, as far as the ring tells. */
+/* Returns whether work remains, according to the ring. */
 static int is_busy(hal_plugin_stream_t *stream) {
   pthread_mutex_lock(&stream->lock);
   ocl_work_reap(stream, UINT32_MAX);
   const int busy = stream->count != 0;
-  if (busy) ocl_work_flush(stream); /* else who asks again and again would wait for ever */
+  if (busy) ocl_work_flush(stream); /* otherwise repeated queries would never end */
   pthread_mutex_unlock(&stream->lock);
   return busy;
 }
 
-/* A user may have commands on the queue: a marker stands for them. */
+/* A user may have commands on the queue; a marker represents them. */
 static hal_status_t query_marker(hal_plugin_stream_t *stream) {
   const hal_status_t status = ocl_work_mark(stream);
   return status ? status : hal_marker_query(&stream->patience, is_busy, stream);
@@ -123,7 +122,7 @@ hal_status_t hal_plugin_stream_error(hal_plugin_stream_t *stream, hal_stream_err
   hal_stream_error_t error = {.struct_size = out_error->struct_size, .status = told.status, .native_code = told.code};
   memcpy(error.op, told.op, sizeof error.op);
   memcpy(error.kernel, told.kernel, sizeof error.kernel);
-  snprintf(error.message, sizeof error.message, "the driver said %s", ocl_error_name(told.code));
+  snprintf(error.message, sizeof error.message, "the driver returned %s", ocl_error_name(told.code));
   memcpy(out_error, &error, error.struct_size < sizeof error ? error.struct_size : sizeof error);
   return HAL_OK;
 }
@@ -142,7 +141,7 @@ typedef struct lasts_s {
   hal_status_t status; /* of a marker that could not be queued */
 } lasts_t;
 
-/* Notes them, with references. The device's lock is held. Returns whether there was memory for it. */
+/* Collects them, with references. The caller holds the device's lock. Returns whether there was enough memory. */
 static int note_lasts(const ocl_device_t *device, lasts_t *lasts) {
   size_t streams = 0;
   *lasts = (lasts_t){.count = 0};
@@ -164,7 +163,7 @@ static int note_lasts(const ocl_device_t *device, lasts_t *lasts) {
   return 1;
 }
 
-/* Waits for them without a lock: a queued host function may make streams, or end some. */
+/* Waits for them without a lock, because a queued host function may create or destroy streams. */
 static cl_int wait_lasts(lasts_t *lasts) {
   cl_int code = CL_SUCCESS;
   for (size_t i = 0; i < lasts->count; i++) {
@@ -192,7 +191,7 @@ hal_status_t hal_plugin_device_synchronize(int32_t ordinal) {
   pthread_mutex_lock(&device->lock);
   for (hal_plugin_stream_t *stream = device->streams; stream; stream = stream->next) {
     ocl_work_waited(stream, CL_SUCCESS);
-    if (!status) status = take_failure(stream); /* one is told; the others wait for their own streams */
+    if (!status) status = take_failure(stream); /* one failure is reported; the others belong to their own streams */
   }
   pthread_mutex_unlock(&device->lock);
   if (code && !status) status = ocl_driver_error(code, "opencl: the driver cannot wait for device %d", (int)ordinal);

@@ -1,4 +1,4 @@
-/* transfer.c: the driver's copies and fills, by kind of memory, and what an address is to it. */
+/* transfer.c: the driver's copies and fills, by kind of memory, and the conversion of addresses. */
 #include "opencl.h"
 
 hal_status_t ocl_place(const char *op, int32_t device, const void *ptr, size_t size, ocl_segment_t *near,
@@ -9,7 +9,7 @@ hal_status_t ocl_place(const char *op, int32_t device, const void *ptr, size_t s
   if (OCL_UNLIKELY((!is_near && !ocl_map_find(ptr, near)) || near->device == HAL_HOST))
     return ocl_error(
         HAL_INVALID_ARGUMENT, 0,
-        "opencl: %s with address %p, which lies in no memory of device %d; give what memory_alloc gave, or an "
+        "opencl: %s with address %p, which is not in memory of device %d; pass an address of memory_alloc, or an "
         "address inside",
         op, ptr, (int)device);
   out_place->memory = near->memory;
@@ -35,7 +35,7 @@ cl_int ocl_enqueue_copy(ocl_submit_t *submit, const ocl_place_t *to, const ocl_p
   return icd.clEnqueueReadBuffer(queue, from->memory, CL_FALSE, from->offset, size, to->ptr, 0, NULL, event);
 }
 
-/* OpenCL wants the place of the first byte in the buffer as column and row of rows of the pitch. */
+/* OpenCL requires the position of the first byte in the buffer as column and row, with rows of the pitch. */
 static void origin_of(size_t offset, size_t pitch, size_t origin[3]) {
   origin[0] = offset % pitch, origin[1] = offset / pitch, origin[2] = 0;
 }

@@ -1,11 +1,11 @@
-/* work.c: commands between their submission and their end. Each leaves its event in the ring of its stream: that is how failures are
- * seen, how a stream is asked whether it is done, and where profile records come from. */
+/* work.c: commands between their submission and their end. Each command stores its event in the ring of its stream. The
+ * ring is used to detect failures, to query whether a stream is done, and to record profiles. */
 #include <stdio.h>
 #include <string.h>
 
 #include "opencl.h"
 
-/* Commands that wait for one clFlush, while the device has others to do. */
+/* The number of commands per clFlush, while the device has other work. */
 enum { FLUSH_EVERY = 16, FIRST_ROOM = 64 };
 
 cl_int ocl_event_status(cl_event event) {
@@ -18,7 +18,7 @@ cl_int ocl_event_wait(cl_event event, cl_command_queue queue) {
   cl_int code = icd.clWaitForEvents(1, &event);
   if (ocl_event_status(event) <= CL_COMPLETE)
     return CL_SUCCESS;                         /* a failure of the command is the event's own status */
-  const cl_int finished = icd.clFinish(queue); /* the driver could not wait: once more, in another way */
+  const cl_int finished = icd.clFinish(queue); /* the driver could not wait: tries another way */
   if (ocl_event_status(event) <= CL_COMPLETE) return CL_SUCCESS;
   if (!code) code = finished;
   return code ? code : CL_INVALID_EVENT;
@@ -46,8 +46,8 @@ void ocl_work_reap(hal_plugin_stream_t *stream, uint32_t most) {
   }
 }
 
-/* Hands the commands to the device. The lock is held. What the driver says against it is the stream's failure: the commands may never
- * run. */
+/* Flushes the commands to the device. The caller holds the lock. The stream stores an error of the driver, because the
+ * commands may never run. */
 static void flush(hal_plugin_stream_t *stream, const ocl_work_t *last) {
   stream->unflushed = 0;
   const cl_int code = icd.clFlush(stream->queue);
@@ -94,11 +94,11 @@ hal_status_t ocl_submit_begin(ocl_submit_t *submit, hal_plugin_stream_t *stream,
   }
   submit->queue = stream->queue;
   pthread_mutex_lock(&stream->lock);
-  ocl_work_reap(stream, 2); /* twice as fast as it fills */
+  ocl_work_reap(stream, 2); /* removes entries twice as fast as they are added */
   if (OCL_LIKELY(stream->count < stream->room) || grow(stream)) return HAL_OK;
   pthread_mutex_unlock(&stream->lock);
   return ocl_error(HAL_RESOURCE_EXHAUSTED, 0,
-                   "opencl: no host memory to keep track of %u queued commands; synchronize the stream",
+                   "opencl: no host memory to track %u queued commands; synchronize the stream",
                    (unsigned)stream->count);
 }
 
@@ -114,7 +114,7 @@ static hal_status_t wait_for(int32_t device, const ocl_work_t *work) {
 hal_status_t ocl_submit_end(ocl_submit_t *submit, cl_int code) {
   hal_plugin_stream_t *stream = submit->stream;
   const ocl_work_t *work = &submit->work;
-  if (OCL_UNLIKELY(!code && !work->event)) code = CL_INVALID_EVENT; /* queued, but nobody could wait for it */
+  if (OCL_UNLIKELY(!code && !work->event)) code = CL_INVALID_EVENT; /* queued, but waiting for it failed */
   if (!stream && OCL_LIKELY(!code)) return wait_for(submit->device, work);
   if (OCL_LIKELY(!code)) {
     const int idle = !stream->count;
@@ -155,7 +155,7 @@ void ocl_work_drain(hal_plugin_stream_t *stream) {
   ocl_work_waited(stream, code);
 }
 
-void ocl_work_abandon(hal_plugin_stream_t *stream) {
+void ocl_work_discard(hal_plugin_stream_t *stream) {
   for (; stream->count; stream->count--) {
     icd.clReleaseEvent(stream->ring[stream->first].event);
     stream->first = (stream->first + 1) & (stream->room - 1);

@@ -1,15 +1,15 @@
-/* event.c: an event counts how often it was recorded, and which of these records has been reached. A stream that waits for it
- * waits, in its own thread, for the record that was the last one when the wait was queued. */
+/* event.c: an event counts its records, and stores which of them has been reached. A stream that waits for it waits, in
+ * its own thread, for the last record at the time the wait was queued. */
 #define _POSIX_C_SOURCE 200809L
 #include "threads.h"
 
 struct hal_plugin_event_s {
-  pthread_mutex_t lock; /* guards all below */
+  pthread_mutex_t lock; /* guards the members below */
   pthread_cond_t reached;
-  uint64_t recorded, done; /* records that were queued; the last one that was reached */
+  uint64_t recorded, done; /* number of queued records; the last one that was reached */
   int64_t time_ns;         /* of `done` */
   uint32_t flags;
-  int users; /* its owner, and queued work: "queued waits on it stay valid" when it is destroyed */
+  int users; /* the owner, and queued work, which remains valid when the event is destroyed */
 };
 
 typedef struct mark_s {
@@ -45,7 +45,7 @@ hal_status_t hal_plugin_event_destroy(hal_plugin_event_t *event) {
   return HAL_OK;
 }
 
-/* ---- records and waits, in order of their streams ------------------------------------------------------------------ */
+/* ---- records and waits, in the order of their streams ---------------------------------------------------------- */
 
 static hal_status_t run_record(const void *arguments) {
   const mark_t *const mark = arguments;
@@ -68,7 +68,7 @@ static hal_status_t run_wait(const void *arguments) {
   return HAL_OK;
 }
 
-/* Queues one of the above for the event's last record; `again` records it first. */
+/* Queues one of the functions above for the event's last record; `again` records it first. */
 static hal_status_t queue(hal_plugin_stream_t *stream, hal_plugin_event_t *event, int again, const char *name,
                           threads_work_fn_t run) {
   pthread_mutex_lock(&event->lock);
@@ -93,7 +93,7 @@ hal_status_t hal_plugin_stream_wait_event(hal_plugin_stream_t *stream, hal_plugi
   return queue(stream, event, 0, "stream_wait_event", run_wait);
 }
 
-/* ---- questions of the host ----------------------------------------------------------------------------------------- */
+/* ---- queries of the host --------------------------------------------------------------------------------------- */
 
 hal_status_t hal_plugin_event_query(hal_plugin_event_t *event) {
   pthread_mutex_lock(&event->lock);
@@ -109,7 +109,7 @@ hal_status_t hal_plugin_event_synchronize(hal_plugin_event_t *event) {
   return HAL_OK;
 }
 
-/* The time of an event that has been reached. */
+/* Returns the time of an event that has been reached. */
 static hal_status_t time_of(hal_plugin_event_t *event, int64_t *out_ns) {
   pthread_mutex_lock(&event->lock);
   const int timed = event->recorded && (event->flags & HAL_EVENT_TIMING), ready = event->done >= event->recorded;
@@ -117,7 +117,7 @@ static hal_status_t time_of(hal_plugin_event_t *event, int64_t *out_ns) {
   pthread_mutex_unlock(&event->lock);
   if (!timed)
     return hal_host->error_set(HAL_FAILED_PRECONDITION, 0,
-                               "threads: an event to measure was never recorded, or keeps no time");
+                               "threads: an event was never recorded, or was created without timing");
   return ready ? HAL_OK : HAL_NOT_READY;
 }
 

@@ -1,6 +1,6 @@
-/* memory.c: device memory that the host cannot touch. Each segment is mapped twice: at the address that everybody knows, where
- * nothing may be read or written, and at one that only the device's threads know. A real device has its own address space; this
- * is the same for a process, and a host that forgets a copy faults at once. */
+/* memory.c: device memory that the host cannot access. Each segment is mapped twice: at the public address, without
+ * access rights, and at an address that only the device's threads use. This simulates the separate address space of a
+ * real device within a process. A host that omits a copy faults immediately. */
 #define _GNU_SOURCE /* memfd_create */
 #include <string.h>
 #include <sys/mman.h>
@@ -10,13 +10,13 @@
 
 typedef struct segment_s {
   struct segment_s *next;
-  char *closed, *open; /* the host's view, the device's */
+  char *closed, *open; /* the host's mapping, the device's mapping */
   size_t size;
   int32_t device;
 } segment_t;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static segment_t *segments; /* few: the host's allocator takes large ones and divides them */
+static segment_t *segments; /* few, because the host's allocator allocates large ones and divides them */
 
 static segment_t *find(const void *address) {
   for (segment_t *segment = segments; segment; segment = segment->next)
@@ -42,7 +42,7 @@ static int map_twice(segment_t *segment, size_t size) {
     closed = mmap(NULL, size, PROT_NONE, MAP_SHARED, file, 0);
     open = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   }
-  close(file); /* the mappings hold the memory */
+  close(file); /* the mappings keep the memory */
   segment->closed = closed, segment->open = open;
   if (closed != MAP_FAILED && open != MAP_FAILED) return 1;
   if (closed != MAP_FAILED) munmap(closed, size);
@@ -57,7 +57,7 @@ hal_status_t hal_plugin_memory_alloc(int32_t device, size_t size, uint32_t flags
   segment_t *const segment = hal_host->mem_alloc(sizeof *segment, _Alignof(segment_t));
   if (!segment || !map_twice(segment, size)) {
     hal_host->mem_free(segment);
-    return hal_host->error_set(HAL_RESOURCE_EXHAUSTED, 0, "threads: no memory left for a segment; free some tensors");
+    return hal_host->error_set(HAL_RESOURCE_EXHAUSTED, 0, "threads: out of memory for a segment; free some tensors");
   }
   segment->size = size, segment->device = device;
   pthread_mutex_lock(&lock);
@@ -67,7 +67,7 @@ hal_status_t hal_plugin_memory_alloc(int32_t device, size_t size, uint32_t flags
   return HAL_OK;
 }
 
-/* "The host calls it only when no queued work uses the memory", so nothing is waited for. */
+/* The host calls this only when no queued work uses the memory, so it does not wait. */
 hal_status_t hal_plugin_memory_free(int32_t device, void *ptr) {
   (void)device;
   if (!ptr) return HAL_OK;
@@ -77,16 +77,17 @@ hal_status_t hal_plugin_memory_free(int32_t device, void *ptr) {
   segment_t *const segment = *link;
   if (segment) *link = segment->next;
   pthread_mutex_unlock(&lock);
-  if (!segment) return hal_host->error_set(HAL_INVALID_ARGUMENT, 0, "threads: the address to free begins no segment");
+  if (!segment)
+    return hal_host->error_set(HAL_INVALID_ARGUMENT, 0, "threads: the address to free is not the start of a segment");
   munmap(segment->closed, segment->size);
   munmap(segment->open, segment->size);
   hal_host->mem_free(segment);
   return HAL_OK;
 }
 
-/* ---- copies and fills ---------------------------------------------------------------------------------------------- */
+/* ---- copies and fills ------------------------------------------------------------------------------------------ */
 
-/* One side of a copy, as the device's threads reach it. */
+/* Returns the address by which the device's threads access one side of a copy. */
 static void *reach(const void *address, int32_t device) {
   return device == HAL_HOST ? (void *)address : threads_translate(address);
 }
@@ -94,7 +95,8 @@ static void *reach(const void *address, int32_t device) {
 hal_status_t threads_copy_now(void *dst, int32_t dst_device, const void *src, int32_t src_device, size_t size) {
   void *const to = reach(dst, dst_device);
   const void *const from = reach(src, src_device);
-  if (!to || !from) return hal_host->error_set(HAL_INVALID_ARGUMENT, 0, "threads: an address to copy is in no segment");
+  if (!to || !from)
+    return hal_host->error_set(HAL_INVALID_ARGUMENT, 0, "threads: an address to copy is not in a segment");
   memcpy(to, from, size);
   return HAL_OK;
 }
@@ -111,7 +113,8 @@ static hal_status_t run_copy(const void *arguments) {
   return threads_copy_now(copy->dst, copy->dst_device, copy->src, copy->src_device, copy->size);
 }
 
-/* Both buffers stay valid until the copy is done, so addresses are enough; a NULL stream is served at once. */
+/* Both buffers stay valid until the copy is done, so their addresses are sufficient. With a NULL stream the copy runs
+ * immediately. */
 hal_status_t hal_plugin_memory_copy(hal_plugin_stream_t *stream, void *dst, int32_t dst_device, const void *src,
                                     int32_t src_device, size_t size) {
   const copy_t copy = {dst, src, size, dst_device, src_device};
@@ -121,13 +124,13 @@ hal_status_t hal_plugin_memory_copy(hal_plugin_stream_t *stream, void *dst, int3
 typedef struct fill_s {
   void *dst;
   size_t size, pattern_size;
-  unsigned char pattern[16]; /* "copied before the call returns" */
+  unsigned char pattern[16]; /* copied before the call returns */
 } fill_t;
 
 static hal_status_t run_fill(const void *arguments) {
   const fill_t *const fill = arguments;
   unsigned char *const to = threads_translate(fill->dst);
-  if (!to) return hal_host->error_set(HAL_INVALID_ARGUMENT, 0, "threads: the address to fill is in no segment");
+  if (!to) return hal_host->error_set(HAL_INVALID_ARGUMENT, 0, "threads: the address to fill is not in a segment");
   for (size_t i = 0; i < fill->size; i++) to[i] = fill->pattern[i % fill->pattern_size];
   return HAL_OK;
 }
@@ -137,8 +140,9 @@ hal_status_t hal_plugin_memory_fill(hal_plugin_stream_t *stream, int32_t device,
   (void)device;
   fill_t fill = {.dst = dst, .size = size, .pattern_size = pattern_size};
   if (!pattern_size || pattern_size > sizeof fill.pattern || (pattern_size & (pattern_size - 1)) || size % pattern_size)
-    return hal_host->error_set(HAL_INVALID_ARGUMENT, 0,
-                               "threads: a pattern has 1, 2, 4, 8 or 16 bytes, and divides the size");
+    return hal_host->error_set(
+        HAL_INVALID_ARGUMENT, 0,
+        "threads: invalid pattern: expected 1, 2, 4, 8 or 16 bytes, and a size that is a multiple of it");
   memcpy(fill.pattern, pattern, pattern_size);
   return size ? threads_submit(stream, "memory_fill", run_fill, &fill, sizeof fill) : HAL_OK;
 }

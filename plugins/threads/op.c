@@ -1,13 +1,13 @@
-/* op.c: one operator of the plugin's own, as a vendor's library would have many: add.Tensor of dense float32. What it does not
- * take, the host answers in another way. */
+/* op.c: one operator of the plugin, as a vendor's library has many: add.Tensor of dense float32. The host runs declined
+ * calls in another way. */
 #include <string.h>
 
 #include "threads.h"
 
-/* What is queued: addresses and numbers, no pointer to what was lent for the call. */
+/* The queued data: addresses and numbers, without pointers that were borrowed for the call. */
 typedef struct add_s {
   float *result;
-  const float *a, *b; /* b NULL: the number below */
+  const float *a, *b; /* b NULL: use `number` */
   int64_t count;
   float number, alpha;
 } add_t;
@@ -17,19 +17,19 @@ static hal_status_t run_add(const void *arguments) {
   float *const result = threads_translate(add->result);
   const float *const a = threads_translate(add->a), *const b = add->b ? threads_translate(add->b) : NULL;
   if (!result || !a || (add->b && !b))
-    return hal_host->error_set(HAL_INVALID_ARGUMENT, 0, "threads: an operand of add.Tensor is in no segment");
+    return hal_host->error_set(HAL_INVALID_ARGUMENT, 0, "threads: an operand of add.Tensor is not in a segment");
   for (int64_t i = 0; i < add->count; i++) result[i] = a[i] + add->alpha * (b ? b[i] : add->number);
   return HAL_OK;
 }
 
-/* A number comes as HAL_VALUE_INT or HAL_VALUE_DOUBLE, as the user wrote it. */
+/* A number is HAL_VALUE_INT or HAL_VALUE_DOUBLE, as in the user's program. */
 static int read_number(const hal_value_t *value, float *out_number) {
   if (value->tag == HAL_VALUE_INT) *out_number = (float)value->u.i;
   if (value->tag == HAL_VALUE_DOUBLE) *out_number = (float)value->u.d;
   return value->tag == HAL_VALUE_INT || value->tag == HAL_VALUE_DOUBLE;
 }
 
-/* Arguments stand as in codegen/operators: self, other (a tensor or a number), alpha. */
+/* Arguments are in the order of codegen/operators: self, other (a tensor or a number), alpha. */
 static hal_status_t add_tensor(void *state, const hal_op_call_t *call) {
   (void)state;
   const hal_tensor_t *const result = call->results[0];
@@ -43,8 +43,8 @@ static hal_status_t add_tensor(void *state, const hal_op_call_t *call) {
   return add.count ? threads_submit(call->stream, "add.Tensor", run_add, &add, sizeof add) : HAL_OK;
 }
 
-/* The descriptor keeps away what add_tensor would have to look for: other dtypes, and operands that are not dense (one that is
- * broadcast to the result's shape has strides of 0). */
+/* The descriptor excludes the calls that add_tensor would otherwise have to check: other dtypes, and operands that are
+ * not dense (one that is broadcast to the result's shape has strides of 0). */
 hal_status_t hal_plugin_op_find(int32_t device, const char *name, hal_op_own_t *out_op) {
   (void)device;
   if (strcmp(name, "add.Tensor")) return HAL_NOT_FOUND;

@@ -1,4 +1,4 @@
-/* plugin.c: who the plugin is, and what its devices are. */
+/* plugin.c: information about the plugin and its devices. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
 #include <time.h>
@@ -13,7 +13,7 @@ int64_t threads_now_ns(void) {
 
 hal_status_t threads_check_device(int32_t device) {
   if (device >= 0 && device < THREADS_DEVICES) return HAL_OK;
-  return hal_host->error_set(HAL_OUT_OF_RANGE, 0, "threads: no such device; there are 2");
+  return hal_host->error_set(HAL_OUT_OF_RANGE, 0, "threads: invalid device: expected 0 or 1");
 }
 
 hal_status_t hal_plugin_info(hal_plugin_info_t *out_info) {
@@ -24,14 +24,14 @@ hal_status_t hal_plugin_info(hal_plugin_info_t *out_info) {
   return HAL_OK;
 }
 
-/* Starts nothing: `import torch` and forks come after this. A driver would count files under /dev or /sys here. */
+/* Initializes nothing, because `import torch` and forks come after this. A driver would count files in /dev or /sys. */
 hal_status_t hal_plugin_device_count(int32_t *out_count) {
   *out_count = THREADS_DEVICES;
   return HAL_OK;
 }
 
-/* HAL_DEVICE_ASYNC: streams run behind the caller's back. HAL_DEVICE_HOST_VISIBLE is missing on purpose: whatever of the host
- * touches the memory faults. */
+/* HAL_DEVICE_ASYNC: streams run asynchronously. HAL_DEVICE_HOST_VISIBLE is omitted on purpose: every access of the host
+ * to the memory faults. */
 hal_status_t hal_plugin_device_info(int32_t device, hal_device_info_t *out_info) {
   const hal_status_t status = threads_check_device(device);
   if (status) return status;

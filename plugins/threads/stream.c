@@ -1,5 +1,5 @@
-/* stream.c: a stream is a worker of the SDK, a thread with a queue. Whoever waits for a stream waits for the number of the last piece
- * of work that was queued. */
+/* stream.c: a stream is a worker of the SDK, a thread with a queue. To wait for a stream, a caller waits for the number
+ * of the last queued work item. */
 #define _POSIX_C_SOURCE 200809L
 #include <hal/plugin_worker.h>
 #include <stdio.h>
@@ -8,35 +8,35 @@
 #include "threads.h"
 
 typedef struct work_s {
-  hal_worker_item_t item; /* the first member: what the worker gives is the whole */
+  hal_worker_item_t item; /* the first member, so that the worker's pointer is that of the whole item */
   hal_plugin_stream_t *stream;
   const char *name;
   threads_work_fn_t run;
-  _Alignas(16) unsigned char arguments[]; /* a copy: "what is queued has copied its arguments when the call returns" */
+  _Alignas(16) unsigned char arguments[]; /* a copy: callers may change their arguments after the call */
 } work_t;
 
 struct hal_plugin_stream_s {
   struct hal_plugin_stream_s *next; /* in `streams` */
   int32_t device;
   hal_worker_t *worker;
-  pthread_mutex_t lock;     /* guards all below */
-  hal_status_t failure;     /* not told yet */
-  hal_stream_error_t error; /* the last one that happened */
+  pthread_mutex_t lock;     /* guards the members below */
+  hal_status_t failure;     /* not reported yet */
+  hal_stream_error_t error; /* the last failure */
 };
 
 static pthread_mutex_t streams_lock = PTHREAD_MUTEX_INITIALIZER;
 static hal_plugin_stream_t *streams;
 
-/* ---- the thread ---------------------------------------------------------------------------------------------------- */
+/* ---- the thread ------------------------------------------------------------------------------------------------ */
 
-/* The first failure wins: what runs behind it works on wrong values. */
+/* The first failure is stored, because later work uses invalid values. */
 static void note_failure(hal_plugin_stream_t *stream, const char *name, hal_status_t status) {
   pthread_mutex_lock(&stream->lock);
   if (!stream->failure) {
     stream->failure = status;
     stream->error = (hal_stream_error_t){.status = status};
     snprintf(stream->error.op, sizeof stream->error.op, "%s", name);
-    snprintf(stream->error.message, sizeof stream->error.message, "threads: %s failed while it ran", name);
+    snprintf(stream->error.message, sizeof stream->error.message, "threads: %s failed", name);
   }
   pthread_mutex_unlock(&stream->lock);
 }
@@ -59,9 +59,9 @@ hal_status_t threads_submit(hal_plugin_stream_t *stream, const char *name, threa
   return HAL_OK;
 }
 
-/* ---- waiting ------------------------------------------------------------------------------------------------------- */
+/* ---- waiting --------------------------------------------------------------------------------------------------- */
 
-/* Tells a failure once. */
+/* Reports a failure once. */
 static hal_status_t tell(hal_plugin_stream_t *stream) {
   pthread_mutex_lock(&stream->lock);
   const hal_status_t status = stream->failure;
@@ -97,7 +97,7 @@ hal_status_t hal_plugin_stream_error(hal_plugin_stream_t *stream, hal_stream_err
 
 hal_status_t threads_drain(int32_t device) {
   hal_status_t first = HAL_OK;
-  pthread_mutex_lock(&streams_lock); /* streams that go meanwhile wait here; none is made by the work itself */
+  pthread_mutex_lock(&streams_lock); /* streams that are destroyed meanwhile wait here; the work itself creates none */
   for (hal_plugin_stream_t *stream = streams; stream; stream = stream->next) {
     if (stream->device != device) continue;
     hal_worker_wait(stream->worker, hal_worker_queued(stream->worker));
@@ -107,7 +107,7 @@ hal_status_t threads_drain(int32_t device) {
   return first;
 }
 
-/* ---- life ---------------------------------------------------------------------------------------------------------- */
+/* ---- creation and destruction ---------------------------------------------------------------------------------- */
 
 hal_status_t hal_plugin_stream_create(int32_t device, const hal_stream_desc_t *desc, hal_plugin_stream_t **out_stream) {
   hal_status_t status = threads_check_device(device);
@@ -136,7 +136,7 @@ hal_status_t hal_plugin_stream_destroy(hal_plugin_stream_t *stream) {
   while (*link != stream) link = &(*link)->next;
   *link = stream->next;
   pthread_mutex_unlock(&streams_lock);
-  hal_worker_stop(stream->worker); /* does what is queued */
+  hal_worker_stop(stream->worker); /* runs the queued work */
   pthread_mutex_destroy(&stream->lock);
   hal_host->mem_free(stream);
   return HAL_OK;

@@ -1,5 +1,5 @@
-// attention.cpp: scaled dot product attention, forward and backward: the fused kernel where it serves the call, else products of
-// matrices and a softmax. ATen's entry points for out-of-tree backends only throw.
+// attention.cpp: scaled dot product attention, forward and backward. It runs the fused kernel if that supports the
+// call, else matrix products and a softmax. ATen's entry points for out-of-tree backends only throw.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include "aten/attention/attention.h"
 
@@ -40,7 +40,7 @@ AttentionShapes attention_shapes(const Tensor &query, const Tensor &key, const T
   return {batch, heads, kv_heads, query.size(-2), key.size(-2), value.size(-1)};
 }
 
-// As torch's meta function says of the result.
+// As torch's meta function describes the result.
 Tensor empty_in_order_of(const Tensor &model, c10::IntArrayRef sizes) {
   if (model.sizes() == sizes) return at::empty_like(model);
   return at::empty_strided(sizes, at::infer_dense_strides(sizes, model.strides()), model.options());
@@ -52,8 +52,8 @@ Tensor room_for_gradient(bool wanted, const Tensor &like) {
 
 namespace {
 
-// What the backward pass is handed, as numbers of the host's (as CUDA saves its state outside of graphs): seed and offset, or in a
-// recording the address of the state and the offset.
+// The state that the backward pass receives, as numbers on the host (as CUDA saves its state outside of graphs): seed
+// and offset, or in a recording the address of the state and the offset.
 Tensor as_tensor(uint64_t number) { return at::scalar_tensor(static_cast<int64_t>(number), at::dtype(at::kLong)); }
 uint64_t as_number(const Tensor &number) { return static_cast<uint64_t>(number.item<int64_t>()); }
 
@@ -68,9 +68,9 @@ PhiloxState saved_state(const Tensor &seed, const Tensor &offset) {
 void check_reproducible(double dropout, const Tensor &offset) {
   TORCH_CHECK_NOT_IMPLEMENTED(
       dropout == 0 || !(as_number(offset) & kByPlugin),
-      "scaled dot product attention: the plugin has drawn what is "
-      "dropped, and declines this backward pass, which nobody else can compute; its operator for the forward pass must "
-      "decline a dropout whose gradient its other one does not take");
+      "scaled dot product attention: the plugin has generated the "
+      "dropout mask, and declines this backward pass, which no other kernel can compute; its forward operator must "
+      "decline a dropout that its backward operator does not support");
 }
 
 AttentionResult attention_result(Tensor result, Tensor logarithms, const AttentionShapes &shapes, PhiloxState state,
@@ -104,7 +104,7 @@ AttentionResult attention(const Tensor &query, const Tensor &key, const Tensor &
   TORCH_CHECK(dropout >= 0 && dropout <= 1, "scaled dot product attention: dropout_p must be between 0 and 1, but is ",
               dropout);
   AttentionOptions options = {dropout, causal, return_weights, resolved(scale, query), scale};
-  if (dropout > 0) {  // a bool of each weight
+  if (dropout > 0) {  // one bool per weight
     const AttentionShapes shapes = attention_shapes(query, key, value);
     const int64_t count = shapes.batch * shapes.heads * shapes.queries * shapes.keys;
     options.state = reserve_words(std::nullopt, query.device().index(), count, at::kBool);

@@ -1,5 +1,6 @@
-// attention_autograd.cpp: the gradient of the fused attention where it is itself differentiated (double backward, forward-mode AD) or
-// batched (vmap over gradients, as jacrev and is_grads_batched do). torch has no rules for it, so it runs as differentiable operators.
+// attention_autograd.cpp: the gradient of the fused attention if it is itself differentiated (double backward,
+// forward-mode AD) or batched (vmap over gradients, as jacrev and is_grads_batched do). torch has no rules for it, so
+// it runs as differentiable operators.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/OpMathType.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -21,7 +22,7 @@ namespace {
 
 using at::Tensor;
 
-// The arguments of the gradient that decide its values.
+// The arguments of the gradient that determine its values.
 struct GradientOperands {
   const Tensor &grad, &query, &key, &value, &bias;
   double dropout;
@@ -30,22 +31,22 @@ struct GradientOperands {
   std::optional<double> given_scale;
 
   c10::ScalarType dtype() const { return at::toOpMathType(query.scalar_type()); }
-  // Query heads that share one head of key and value.
+  // Returns the number of query heads that share one head of key and value.
   c10::SymInt group() const { return query.sym_size(-3) / key.sym_size(-3); }
   bool is_grouped() const { return !TORCH_GUARD_OR_FALSE(query.sym_size(-3).sym_eq(key.sym_size(-3))); }
   Tensor wide(const Tensor &tensor) const { return tensor.to(dtype()); }
-  // Key or value with a head for each head of the query.
+  // Returns key or value with a head for each head of the query.
   Tensor by_head(const Tensor &tensor) const {
     return is_grouped() ? at::repeat_interleave_symint(wide(tensor), group(), -3) : wide(tensor);
   }
-  // The sum over the query heads that share a head of `like`, in its dtype.
+  // Returns the sum over the query heads that share a head of `like`, in its dtype.
   Tensor by_group(const Tensor &gradient, const Tensor &like) const {
     if (!is_grouped()) return gradient.to(like.scalar_type());
     return gradient.unflatten_symint(-3, {like.sym_size(-3), group()}).sum(-3).to(like.scalar_type());
   }
 };
 
-// The weights of the values. Those of a row that is masked throughout are 0.
+// Returns the weights of the values. A row that is masked completely has weights 0.
 Tensor attention_weights(const GradientOperands &o, const Tensor &query, const Tensor &key) {
   Tensor scores = at::matmul(query, key.transpose(-2, -1));
   if (o.bias.defined()) scores = scores.add(o.wide(o.bias));

@@ -1,6 +1,7 @@
-// attention_choice.cpp: selects how scaled_dot_product_attention runs. The fused operator is selected only where torch can also
-// transform it: forward-mode AD and functorch have no rules for it, so they get the math path. Its gradient has rules of our own
-// (attention_autograd.cpp). Sizes may be symbolic: a comparison adds a guard, and one that cannot be decided selects the math path.
+// attention_choice.cpp: selects how scaled_dot_product_attention runs. The fused operator is selected only if torch can
+// also transform it. Forward-mode AD and functorch have no rules for it, so they use the math path. Its gradient has
+// its own rules (attention_autograd.cpp). Sizes may be symbolic: a comparison adds a guard, and one that cannot be
+// decided selects the math path.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/Context.h>
 #include <ATen/native/transformers/attention.h>
@@ -48,8 +49,8 @@ bool is_supported(const Tensor &query, const Tensor &key, const Tensor &value, c
   return mask->device() == query.device() && broadcasts(*mask, query, key);
 }
 
-// Returns whether vmap, grad, jvp or another transform of functorch is active. Which one, and whether it is inside of another, is not in
-// torch's installed headers.
+// Returns whether vmap, grad, jvp or another transform of functorch is active. torch's installed headers do not show
+// which one it is, or whether it is nested.
 bool is_in_functorch() {
   return c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::FuncTorchDynamicLayerBackMode);
 }

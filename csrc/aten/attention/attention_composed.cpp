@@ -1,7 +1,7 @@
-// attention_composed.cpp: scaled dot product attention, forward and backward, as products of matrices and a softmax of the
-// device: what the fused kernel does not do (dropout, the weights themselves, the gradient of the bias, large heads). The
-// weights are computed again in the backward pass instead of being kept, and so is the dropout, from the Philox state that
-// the forward pass saved.
+// attention_composed.cpp: scaled dot product attention, forward and backward, as matrix products and a softmax of the
+// device. It serves calls that the fused kernel does not support: dropout, the weights as a result, the gradient of the
+// bias, large heads. The weights are not stored but computed again in the backward pass, and so is the dropout, from
+// the Philox state that the forward pass saved.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/OpMathType.h>
 #include <ATen/core/Tensor.h>
@@ -28,7 +28,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // Half precision is computed in float, as the CPU does.
 Tensor widened(const Tensor &tensor) { return tensor.to(at::toOpMathType(tensor.scalar_type())); }
 
-// The operands as batches of matrices in the computing dtype, the query scaled.
+// The operands as batches of matrices in the computing dtype, with the query scaled.
 struct Matrices {
   AttentionShapes shapes;
   double scale;
@@ -41,7 +41,7 @@ struct Matrices {
         key(widened(k).reshape({shapes.matrices(), shapes.keys, k.size(-1)})),
         value(widened(v).reshape({shapes.matrices(), shapes.keys, shapes.value_size})) {}
 
-  // A batch of matrices of weights, and the same numbers by (batch, head, query, key).
+  // Returns a batch of matrices of weights as a tensor by (batch, head, query, key).
   Tensor by_head(const Tensor &weights) const {
     return weights.view({shapes.batch, shapes.heads, shapes.queries, shapes.keys});
   }
@@ -61,17 +61,17 @@ Tensor scores_of(const Matrices &m, const OptionalTensor &bias, bool causal) {
   return scores;
 }
 
-// softmax, but 0 in a row that is masked throughout, where softmax would divide by 0.
+// Computes softmax, but 0 in a row that is masked completely, where softmax would divide by 0.
 Tensor weights_of(const Tensor &scores, bool may_be_masked) {
   Tensor weights = at::_softmax(scores, -1, false);
   if (may_be_masked && scores.size(-1) > 0) weights.masked_fill_(scores.amax(-1, true).eq(-kInfinity), 0);
   return weights;
 }
 
-// log(sum(exp(scores))): the largest weight is exp(largest score - result).
+// Computes log(sum(exp(scores))): the largest weight is exp(largest score - result).
 Tensor log_sum_exp(const Tensor &scores, const Tensor &weights) {
   if (scores.size(-1) == 0) return at::full(scores.sizes().slice(0, 3), -kInfinity, scores.options().dtype(at::kFloat));
-  const Tensor largest = weights.amax(-1);  // 0 in a row that is masked throughout, whose result is -inf
+  const Tensor largest = weights.amax(-1);  // 0 in a row that is masked completely, whose result is -inf
   return scores.amax(-1).sub_(largest.log().masked_fill_(largest.eq(0), 0)).to(at::kFloat);
 }
 

@@ -1,6 +1,6 @@
-// attention_fused.cpp: scaled dot product attention by the device's operator, which keeps no matrix of weights: operands are
-// read where they lie, results lie in the order of the query. Half precision is computed in float32 where the operator has no
-// kernel for it.
+// attention_fused.cpp: scaled dot product attention by the device's operator, which stores no matrix of weights.
+// Operands are read in place, and results have the memory order of the query. Half precision is computed in float32 if
+// the operator has no kernel for it.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Tensor.h>
 
@@ -12,17 +12,17 @@ namespace {
 
 using at::Tensor;
 
-// Of the logarithms that the operator gives and takes.
+// Returns the dtype of the logarithms that the operator reads and writes.
 c10::ScalarType logarithm_dtype(c10::ScalarType dtype) { return dtype == at::kDouble ? at::kDouble : at::kFloat; }
 
 bool takes_bias(const OptionalTensor &bias, const Tensor &query, const AttentionShapes &shapes) {
   return !is_given(bias) || (is_device_tensor(*bias) && is_broadcast_of(*bias, shapes));
 }
 
-// Operands have four dimensions: those that are missing in front have size 1.
+// Operands have four dimensions: missing leading dimensions have size 1.
 Call &add(Call &call, const Tensor &operand) { return call.in(operand).with(&Operand::at_least, size_t{4}); }
 
-// Query, key, value, and the bias in the shape of the scores, as it lies.
+// Adds query, key, value, and the bias in the shape of the scores with its own strides.
 Call &add_operands(Call &call, const AttentionShapes &shapes, const Tensor &query, const Tensor &key,
                    const Tensor &value, const OptionalTensor &bias) {
   add(add(add(call, query), key), value);
@@ -31,7 +31,7 @@ Call &add_operands(Call &call, const AttentionShapes &shapes, const Tensor &quer
   return call.layout(Layout::kStrided).in(*bias).expand(scores).layout(Layout::kRows);
 }
 
-// A gradient or a result that is not defined is not wanted.
+// An undefined gradient or result is not requested.
 Call &give(Call &call, const Tensor &result) {
   call.out(result);
   return result.defined() ? call.with(&Operand::at_least, size_t{4}) : call;
@@ -40,7 +40,7 @@ Call &give(Call &call, const Tensor &result) {
 bool run_forward(const AttentionShapes &shapes, const Tensor &query, const Tensor &key, const Tensor &value,
                  const OptionalTensor &bias, const AttentionOptions &options, const Tensor &result,
                  const Tensor &logarithms) {
-  const Declined asked_before(kAttention);
+  const Declined vendor_declined(kAttention);
   Call call(kAttention, query);
   add_operands(call, shapes, query, key, value, bias).put(options.causal).put(options.scale);
   return give(call, result).out(logarithms, logarithms.scalar_type()).run();
@@ -50,10 +50,10 @@ Tensor new_logarithms(const AttentionShapes &shapes, c10::ScalarType dtype, c10:
   return make_empty({shapes.batch, shapes.heads, shapes.queries}, logarithm_dtype(dtype), device);
 }
 
-// What the kernel computes in; nothing = it does not take the call.
+// Returns the dtype in which the kernel computes; nullopt = it does not support the call.
 std::optional<c10::ScalarType> kernel_dtype_of(uint32_t op, const Tensor &query, const OptionalTensor &bias,
                                                const AttentionShapes &shapes, const AttentionOptions &options) {
-  const Declined asked_before(op);
+  const Declined vendor_declined(op);
   if (options.dropout > 0 || options.return_weights || !takes_bias(bias, query, shapes)) return std::nullopt;
   return computing_dtype(query.device().index(), op, query.scalar_type());
 }
@@ -103,11 +103,11 @@ std::optional<AttentionGradients> fused_attention_backward(const Tensor &grad, c
                                 argument(options.dropout)};
   if (has_vendor_op(device, kAttentionBackward) && call_vendor_op(kAttentionBackward, arguments, grads, options.state))
     return AttentionGradients{grads[0], grads[1], grads[2], grads[3]};
-  const Declined asked_before(kAttentionBackward);
+  const Declined vendor_declined(kAttentionBackward);
   const auto dtype = kernel_dtype_of(kAttentionBackward, query, bias, shapes, options);
   if (!dtype || grads[3].defined()) return std::nullopt;
   Tensor sums = logarithms.contiguous();
-  if (*dtype == at::kDouble) {  // those that were saved are float32
+  if (*dtype == at::kDouble) {  // the saved ones are float32
     sums = new_logarithms(shapes, *dtype, device);
     const Tensor again = make_empty(result.sizes(), *dtype, device);
     if (!run_forward(shapes, query, key, value, bias, options, again, sums)) return std::nullopt;

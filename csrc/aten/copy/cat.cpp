@@ -1,4 +1,4 @@
-// cat.cpp: concatenation: each operand is copied, and converted where its dtype is another, into its part of the result.
+// cat.cpp: concatenation: each operand is copied into its part of the result, and converted if its dtype differs.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/IListRef.h>
 
@@ -8,7 +8,7 @@
 namespace torch_backend {
 namespace {
 
-// Tensors of one dimension without elements fit anywhere: an old habit of torch.
+// torch accepts one-dimensional tensors without elements in any position, for backward compatibility.
 bool is_skipped(const at::Tensor &tensor) { return tensor.dim() == 1 && tensor.size(0) == 0; }
 
 bool cat(const Outputs &outputs, const at::ITensorListRef &tensors, int64_t dim) {

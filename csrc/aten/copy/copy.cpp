@@ -1,4 +1,4 @@
-// copy.cpp: the copy operators: who copies to whom, and reading one element.
+// copy.cpp: the copy operators, which select the kind of copy, and reading one element.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include "aten/copy/copy.h"
 
@@ -28,7 +28,7 @@ void check_copyable(const at::Tensor &src, const at::Tensor &dst) {
                               "' devices, and between plain strided tensors only");
 }
 
-// The messages are TensorIterator's, which copies between CPU tensors go through.
+// The messages are those of TensorIterator, which copies CPU tensors.
 void check_broadcast(const at::Tensor &src, const at::Tensor &dst) {
   if (src.sizes() == dst.sizes()) return;
   const at::DimVector shape = at::infer_size_dimvector(dst.sizes(), src.sizes());
@@ -50,7 +50,7 @@ at::Tensor copy_from(const at::Tensor &src, const at::Tensor &dst, bool non_bloc
     copy_to_host(src, dst, non_blocking);
   } else {
     const at::Tensor fitting = src.sizes() == dst.sizes() ? src : src.expand(dst.sizes());
-    at::assert_no_partial_overlap(dst, src);  // before it is spread: what TensorIterator looks at
+    at::assert_no_partial_overlap(dst, src);  // checked before it is expanded: the tensors that TensorIterator checks
     if (dst.numel() == 0) return dst;
     if (src.device() == dst.device()) {
       copy_on_device(fitting, dst);
@@ -84,8 +84,8 @@ at::Scalar local_scalar_dense(const at::Tensor &self) {
 
 }  // namespace
 
-// Our copies honour the bits themselves. ATen's handlers for them clone the operand, which copies it, which comes back
-// here without end.
+// Copies handle the conjugate and negative bits themselves. ATen's handlers for them clone the operand, which calls
+// copy again, without end.
 TORCH_LIBRARY_IMPL(aten, Conjugate, m) {
   m.impl("_copy_from", torch::CppFunction::makeFallthrough());
   m.impl("_copy_from_and_resize", torch::CppFunction::makeFallthrough());

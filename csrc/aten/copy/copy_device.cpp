@@ -13,7 +13,8 @@
 namespace torch_backend {
 namespace {
 
-// A view of a tensor's elements as they are stored, without its conjugate and negative bits; no operator is dispatched.
+// Returns a view of a tensor's elements as they are stored, without its conjugate and negative bits; dispatches no
+// operator.
 at::Tensor elements_of(const at::Tensor &tensor, c10::IntArrayRef sizes, int64_t offset) {
   at::Tensor result = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(tensor.storage()), kKeySet, tensor.dtype());
   result.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, tensor.strides(), offset);
@@ -29,14 +30,14 @@ bool run_copy(c10::DeviceIndex device, Operand &src, Operand &dst) {
   return run_op(device, HAL_OP_ID_COPY, args, {&dst.descriptor()});
 }
 
-// Moves elements in their own dtype. False when the two have different ones, or the operator is not to be had.
+// Copies elements in their own dtype. Returns false if the dtypes differ or the device has no such operator.
 bool copy_as_operator(const at::Tensor &src, const at::Tensor &dst) {
   if (src.scalar_type() != dst.scalar_type()) return false;
   Operand from(src), to(dst);
   return run_copy(dst.device().index(), from, to);
 }
 
-// Neither operand has bits.
+// Copies and converts; neither operand has bits.
 void copy_converting(const at::Tensor &src, const at::Tensor &dst) {
   if (src.scalar_type() == dst.scalar_type()) return copy_raw(src, dst);
   Operand from(src), to(dst);
@@ -71,7 +72,7 @@ class Event {
   hal_event_t *event_ = nullptr;
 };
 
-// Copies bytes on the destination's stream, behind the work that makes them; later work of the source's stream waits,
+// Copies bytes on the destination's stream, after the work that computes them. Later work of the source's stream waits,
 // too, so that it may overwrite or free the source.
 void copy_bytes_across(const at::Tensor &src, const at::Tensor &dst) {
   const c10::DeviceIndex from = src.device().index(), to = dst.device().index();
@@ -120,8 +121,8 @@ void copy_into_part(const at::Tensor &src, const at::Tensor &dst, int64_t dim, i
 
 void copy_across_devices(const at::Tensor &src, const at::Tensor &dst) {
   if (same_elements(src, dst) && same_dense_layout(src, dst)) return copy_bytes_across(src, dst);
-  // Converted and laid out where the source lives, so that bytes arrive in place; only gaps, and bits, of the destination
-  // are work for its device.
+  // The source's device converts and reorders the elements, so that the bytes are copied to their final place. The
+  // destination's device runs work only for gaps and bits.
   const bool direct = dst.is_non_overlapping_and_dense() && !has_bits(dst);
   at::Tensor values = src;
   const bool fits = direct ? same_dense_layout(src, dst) : src.is_contiguous();

@@ -1,5 +1,6 @@
-// copy_host.cpp: copies between host and device tensors. Dtypes, strides and bits are settled where they cost no extra
-// transfer: on the host when uploading, on the device (order) and on the host (dtype, bits) when downloading.
+// copy_host.cpp: copies between host and device tensors. Dtypes, strides and bits are converted where this requires no
+// extra transfer: uploads convert on the host; downloads convert the order on the device, and dtype and bits on the
+// host.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/EmptyTensor.h>
 
@@ -16,11 +17,11 @@
 namespace torch_backend {
 namespace {
 
-// Up to this size an upload from pageable memory is buffered, so that the call need not wait for the device; above, the
-// copy into the buffer costs more than the wait. CUDA's driver buffers the same 64 KiB.
+// Up to this size an upload from pageable memory is buffered, so that the call does not wait for the device. Above,
+// copying into the buffer takes longer than the wait. CUDA's driver also buffers 64 KiB.
 constexpr size_t kBufferedBytes = 64 * 1024;
 
-// Keeps host memory alive until the work now queued on the stream, which uses it, is done.
+// Keeps host memory allocated until the work now queued on the stream, which uses it, is done.
 void release_behind(hal_stream_t *stream, const at::Tensor &host) {
   auto owner = std::make_unique<c10::Storage>(host.storage());
   const auto free = [](void *data) { delete static_cast<c10::Storage *>(data); };
@@ -28,20 +29,20 @@ void release_behind(hal_stream_t *stream, const at::Tensor &host) {
   if (status == HAL_OK)
     owner.release();
   else
-    check_work(hal_stream_synchronize(stream));  // before the owner goes
+    check_work(hal_stream_synchronize(stream));  // before the owner is destroyed
 }
 
-// A copy between a device and host memory that need not be waited for: the memory is page-locked and the caller, who said
-// non_blocking, leaves its values alone until the stream is done. The memory itself may be freed earlier.
+// A copy between a device and host memory that does not wait: the memory is page-locked, and the caller, with
+// non_blocking, does not change its values until the stream is done. The memory itself may be freed earlier.
 class PinnedCopy {
  public:
   PinnedCopy(hal_stream_t *stream, const at::Tensor &host, bool non_blocking)
       : stream_(stream), host_(host), allowed_(non_blocking && is_pinned(host.const_data_ptr())) {
-    // Before the copy is queued: nothing may fail between it and what guards its memory.
+    // Before the copy is queued, because no failure may occur between the copy and the protection of its memory.
     if (allowed_) recorded_ = record_host_memory(host.const_data_ptr(), stream);
   }
   explicit operator bool() const { return allowed_; }
-  // To be called when the copy is queued. Memory that another library locked is kept alive by its storage.
+  // To be called when the copy is queued. The storage of memory that another library locked keeps it allocated.
   void queued() const {
     if (!recorded_) release_behind(stream_, host_);
   }
@@ -58,13 +59,13 @@ void upload_buffered(const at::Tensor &src, const at::Tensor &dst, size_t nbytes
   upload_buffer(std::move(buffer), dst);
 }
 
-// Copies bytes; `owned`: nobody else will write to the host memory, so that only its life matters.
+// Copies bytes; `owned`: the host memory is not written by other code, so that only its lifetime matters.
 void upload(const at::Tensor &src, const at::Tensor &dst, bool non_blocking, bool owned) {
   const size_t nbytes = dst.nbytes();
   if (nbytes == 0) return;
   const c10::DeviceIndex device = dst.device().index();
   hal_stream_t *stream = current_stream(device);
-  // A recording reads page-locked memory when it runs, which is what non_blocking says: else it reads the buffer.
+  // A recording reads page-locked memory when it runs, as non_blocking allows; otherwise it reads the buffer.
   const bool small = nbytes <= kBufferedBytes || (hal_stream_is_recorded(stream) && is_pinned(src.const_data_ptr()));
   const PinnedCopy pinned(stream, src, non_blocking && !owned);
   if (small && !owned && !pinned) return upload_buffered(src, dst, nbytes);
@@ -115,7 +116,7 @@ void upload_buffer(HostBuffer buffer, const at::Tensor &dst) {
   if (C10_UNLIKELY(hal_stream_is_recorded(stream))) return;
   const hal_status_t status = hal_memory_defer(
       device, stream, [](void *data) { std::free(data); }, buffer.get());
-  if (status != HAL_OK) check_work(hal_stream_synchronize(stream));  // before the buffer goes
+  if (status != HAL_OK) check_work(hal_stream_synchronize(stream));  // before the buffer is freed
   check(status);
   buffer.release();
 }
@@ -123,7 +124,7 @@ void upload_buffer(HostBuffer buffer, const at::Tensor &dst) {
 void copy_from_host(const at::Tensor &src, const at::Tensor &dst, bool non_blocking) {
   if (dst.numel() == 0 && src.sizes() == dst.sizes()) return;
   if (same_elements(src, dst) && same_dense_layout(src, dst)) return upload(src, dst, non_blocking, /*owned=*/false);
-  // A source that broadcasts is moved as it is and spread on the device.
+  // A source that broadcasts is copied in its own shape and expanded on the device.
   const bool same_shape = src.sizes() == dst.sizes();
   const at::Tensor elements = host_like(same_shape ? dst : src, dst.scalar_type());
   elements.copy_(src);

@@ -1,4 +1,4 @@
-// reorder.cpp: flip, as a copy of dimensions that are read backwards; pixel_unshuffle.
+// reorder.cpp: flip, as a copy of dimensions that are read in reverse order; pixel_unshuffle.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/WrapDimUtilsMulti.h>
 #include <ATen/core/Tensor.h>
@@ -25,7 +25,7 @@ std::optional<at::Tensor> flip(const at::Tensor &self, c10::IntArrayRef dims) {
   return has_run ? std::optional(result) : std::nullopt;
 }
 
-// ATen's function for devices other than the CPU loses the memory format, which FakeTensor says is that of self.
+// ATen's function for devices other than the CPU loses the memory format, but FakeTensor describes it as that of self.
 at::Tensor pixel_unshuffle(const at::Tensor &self, int64_t factor) {
   return at::native::math_pixel_unshuffle(self, factor).contiguous(self.suggest_memory_format());
 }

@@ -1,5 +1,5 @@
-// fallback.cpp: the fallback: runs the CPU kernel on CPU tensors that stand for the device tensors, without a copy where
-// the host may touch the device's memory.
+// fallback.cpp: the fallback: runs the CPU kernel on CPU tensors that alias the device tensors, or on copies if the
+// host may not access the device's memory.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include "aten/fallback/fallback.h"
 
@@ -33,7 +33,7 @@ c10::List<at::Tensor> list_to_cpu(FallbackScope &scope, const c10::IValue &list,
 c10::List<std::optional<at::Tensor>> optional_list_to_cpu(FallbackScope &scope, const c10::IValue &list) {
   c10::List<std::optional<at::Tensor>> mapped;
   for (const c10::IValue &element : list.toListRef()) {
-    // Index lists: CUDA takes indices that lie on the host, too.
+    // Index lists: CUDA also accepts indices on the host.
     mapped.push_back(element.isTensor() ? std::optional<at::Tensor>(scope.to_cpu(element.toTensor(), false, true))
                                         : std::nullopt);
   }
@@ -62,7 +62,7 @@ void operand_to_cpu(FallbackScope &scope, const ArgInfo &arg, bool host_allowed,
   }
 }
 
-// How many results of the call share the storage of `tensor`, itself included.
+// Returns how many results of the call share the storage of `tensor`, itself included.
 size_t count_sharing(const at::Tensor &tensor, c10::ArrayRef<c10::IValue> results) {
   size_t count = 0;
   const auto count_one = [&](const at::Tensor &other) {
@@ -76,7 +76,7 @@ size_t count_sharing(const at::Tensor &tensor, c10::ArrayRef<c10::IValue> result
   return count;
 }
 
-// The results alone hold the tensor's storage, so that its memory may be taken.
+// Returns whether only the results reference the tensor's storage, so that its memory may be taken.
 bool is_exclusive(const at::Tensor &tensor, c10::ArrayRef<c10::IValue> results) {
   if (!tensor.defined() || !tensor.has_storage() || tensor.use_count() != 1) return false;
   const size_t holders = tensor.storage().use_count();
@@ -105,7 +105,7 @@ void results_to_device(FallbackScope &scope, const OpInfo &info, torch::jit::Sta
     }
     return;
   }
-  // Mapped results replace the others at the end only: until then all hold their storages, and can be counted.
+  // Mapped results replace the others only at the end. Until then all reference their storages, which can be counted.
   const c10::ArrayRef<c10::IValue> results(stack->data() + first, count);
   c10::SmallVector<c10::IValue, 4> mapped;
   for (const c10::IValue &value : results) {
@@ -114,8 +114,8 @@ void results_to_device(FallbackScope &scope, const OpInfo &info, torch::jit::Sta
   std::move(mapped.begin(), mapped.end(), stack->begin() + static_cast<std::ptrdiff_t>(first));
 }
 
-// A row for profiles of the operator that the CPU answers: in torch's below that of the operator, and in the HAL's. Made when a profile
-// runs only.
+// A profiler event for an operator that runs on the CPU: in torch's profile below that of the operator, and in the
+// HAL's. Created only while a profile runs.
 class ProfiledFallback {
  public:
   explicit ProfiledFallback(const OpInfo &info) : name_(op_name(info)), start_ns_(now_ns()) {
@@ -127,7 +127,7 @@ class ProfiledFallback {
   ProfiledFallback(const ProfiledFallback &) = delete;
   ProfiledFallback &operator=(const ProfiledFallback &) = delete;
 
-  // None for an operator between host tensors, which is no record of a device.
+  // nullopt for an operator between host tensors, which is not recorded for a device.
   void set_device(std::optional<c10::Device> device) { device_ = device; }
 
   static bool wanted() { return hal_profile_running() != 0 || at::hasCallbacks(); }
@@ -144,7 +144,7 @@ class ProfiledFallback {
   at::RecordFunction guard_{at::RecordScope::FUNCTION};
 };
 
-// Checked once per operator: that a kernel is taken away again is redispatch's to report.
+// Checked once per operator. If the kernel is unregistered later, redispatch reports it.
 void check_cpu_kernel(const c10::OperatorHandle &op, OpInfo &info, c10::DispatchKey key) {
   if (C10_LIKELY(info.kernel_key.load(std::memory_order_relaxed) == key)) return;
   TORCH_CHECK_NOT_IMPLEMENTED(op.hasComputedKernelForDispatchKey(key), "The operator '", op_name(info),
@@ -184,7 +184,7 @@ void fallback(const c10::OperatorHandle &op, torch::jit::Stack *stack) {
 }
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>()); }
-// Operators that no autocast list names run in the dtype they are given; without this every operator fails under
+// Operators that no autocast list names run in the dtype of their operands. Without this every operator fails under
 // autocast.
 TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) { m.fallback(torch::CppFunction::makeFallthrough()); }
 

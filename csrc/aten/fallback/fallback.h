@@ -1,5 +1,5 @@
-// fallback.h: the way an operator goes when neither the plugin nor a portable kernel has it, and the ledger that counts
-// it.
+// fallback.h: runs an operator on the CPU if neither the plugin nor a portable kernel implements it, and counts its
+// fallbacks.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace torch_backend {
 
-// Strict mode: every fallback raises. Process-wide; returns the mode before.
+// Strict mode: every fallback raises. Process-wide; returns the previous mode.
 bool set_fallback_strict(bool strict);
 bool fallback_strict();
 
@@ -16,11 +16,11 @@ struct FallbackEntry {
   std::string op;  // "aten::name.overload"
   uint64_t count;
 };
-// Uses of the fallback by operator since the start or the last reset.
+// Returns the uses of the fallback by operator since the start or the last reset.
 std::vector<FallbackEntry> fallback_report();
 void fallback_reset();
 
-// Uses by the calling thread since its start, and the operator of the last one ("" = none): who answered the call just made.
+// The number of fallbacks of the calling thread since its start, and the operator of the last one ("" = none).
 struct ThreadFallbacks {
   uint64_t count;
   std::string last;

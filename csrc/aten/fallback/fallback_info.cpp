@@ -1,4 +1,4 @@
-// fallback_info.cpp: the table of operators that took the fallback: argument kinds, ledger, strict mode.
+// fallback_info.cpp: the table of operators that used the fallback: argument kinds, counters, strict mode.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include "aten/fallback/fallback_info.h"
 
@@ -14,7 +14,7 @@
 namespace torch_backend {
 namespace {
 
-// torch has some 3,500 operators, of which a program uses a few hundred: chains stay short.
+// torch has about 3,500 operators, of which a program uses a few hundred, so chains are short.
 constexpr size_t kBuckets = 4096;
 std::array<std::atomic<OpInfo *>, kBuckets> buckets;
 std::mutex insert_lock;
@@ -22,22 +22,23 @@ std::atomic<bool> strict{false};
 thread_local uint64_t thread_count = 0;
 thread_local const OpInfo *thread_last = nullptr;
 
-// Answers that need no element of a tensor. Views are recognised by their schema.
+// Queries that read no element of a tensor. Views are recognized by their schema.
 constexpr std::string_view kMetadataOps[] = {
     "aten::is_set_to",    "aten::_nnz",         "aten::_dimI",         "aten::_dimV",       "aten::sparse_dim",
     "aten::dense_dim",    "aten::is_coalesced", "aten::_coalesced_",   "aten::_indices",    "aten::_values",
     "aten::crow_indices", "aten::col_indices",  "aten::ccol_indices",  "aten::row_indices", "aten::values",
     "aten::indices",      "aten::is_same_size", "aten::_is_zerotensor"};
 
-// Operators that write to their running statistics, of which their schema says nothing.
+// Operators that write to their running statistics, although their schema does not declare it.
 constexpr std::string_view kStatisticsOps[] = {"aten::native_batch_norm", "aten::batch_norm_update_stats"};
 constexpr std::string_view kStatistics[] = {"running_mean", "running_var"};
 
-// Operators that want lengths or sizes in host memory whatever the device of the data.
+// Operators that require lengths or sizes in host memory for data on any device.
 constexpr std::string_view kHostOperandOps[] = {"aten::_pack_padded_sequence", "aten::_ctc_loss",
                                                 "aten::_ctc_loss_backward", "aten::_use_cudnn_ctc_loss"};
 
-// Operators that reach other elements of an operand's storage: by sizes, strides and offsets of their own. All that are not ATen's may.
+// Operators that access other elements of an operand's storage, by their own sizes, strides and offsets. Operators
+// outside of ATen may do this, too.
 constexpr std::string_view kStorageOps[] = {"aten::resize",
                                             "aten::resize_",
                                             "aten::resize_as",
@@ -78,7 +79,7 @@ bool writes(const c10::AliasInfo *alias) {
   return alias->isWrite() || std::any_of(contained.begin(), contained.end(), [](auto &a) { return a.isWrite(); });
 }
 
-// Every result is a view of an argument: nothing is computed.
+// Returns whether every result is a view of an argument, so that nothing is computed.
 bool only_views(const c10::FunctionSchema &schema) {
   const auto &returns = schema.returns();
   return !returns.empty() && std::all_of(returns.begin(), returns.end(), [](const c10::Argument &result) {
@@ -112,7 +113,7 @@ OpInfo::OpInfo(const c10::OperatorHandle &op) : name(op.operator_name()) {
 }
 
 OpInfo &op_info(const c10::OperatorHandle &op) {
-  // The schema's address is only the hash: an operator may be deregistered and another one made at its place.
+  // The schema's address is only the hash: an operator may be deregistered and another one created at its address.
   std::atomic<OpInfo *> &bucket = buckets[bucket_of(op.schema())];
   const c10::OperatorName &name = op.operator_name();
   if (OpInfo *info = find(bucket.load(std::memory_order_acquire), name)) return *info;
@@ -132,7 +133,7 @@ void count_fallback(OpInfo &info) {
   TORCH_CHECK_NOT_IMPLEMENTED(!strict.load(std::memory_order_relaxed), "The operator '", op_name(info),
                               "' has no native kernel for these arguments on device type '",
                               c10::get_privateuse1_backend(),
-                              "', and the fallback to the CPU is switched off (strict mode). Allow it with "
+                              "', and the fallback to the CPU is disabled (strict mode). Allow it with "
                               "torch_backend.fallback.strict(False).");
   info.count.fetch_add(1, std::memory_order_relaxed);
   thread_count++;

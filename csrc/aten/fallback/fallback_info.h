@@ -1,5 +1,5 @@
-// fallback_info.h: what the fallback knows of each operator, looked up once per call, and the operator's count in the
-// ledger.
+// fallback_info.h: the properties of an operator that the fallback needs, looked up once per call, and the operator's
+// counter.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -25,19 +25,19 @@ struct OpInfo {
   std::vector<ArgInfo> args;
   std::vector<ArgKind> returns;
   int32_t generator = -1;          // index of the Generator argument
-  bool metadata = false;           // computes nothing on elements: views and questions about sparsity; never counted
-  bool host_operands = false;      // takes host tensors of any shape beside device tensors, as CUDA does
-  bool whole_storages = false;     // may use elements of the operands' storages that are not the operands'
+  bool metadata = false;           // does not compute on elements: views and queries about sparsity; never counted
+  bool host_operands = false;      // accepts host tensors of any shape together with device tensors, as CUDA does
+  bool whole_storages = false;     // may use elements of the operands' storages outside of the operands
   std::atomic<uint64_t> count{0};  // uses since the start or the last reset
   // The key last found to have a kernel.
   std::atomic<c10::DispatchKey> kernel_key{c10::DispatchKey::Undefined};
-  OpInfo *next = nullptr;  // in its hash chain
+  OpInfo *next = nullptr;  // next in its hash chain
 };
 
-// The operator's entry, made at first use; lives for ever.
+// Returns the operator's entry, created at first use; never destroyed.
 OpInfo &op_info(const c10::OperatorHandle &op);
 
-// "aten::name.overload"
+// Returns "aten::name.overload".
 std::string op_name(const OpInfo &info);
 
 // Counts a use; throws c10::NotImplementedError in strict mode.

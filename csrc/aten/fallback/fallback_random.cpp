@@ -10,11 +10,12 @@
 namespace torch_backend {
 namespace {
 
-// Philox stream of the seeds, so that they differ from the numbers that native operators draw (stream 0): "FALLBACK".
+// Philox stream of the seeds, so that they differ from the numbers that native operators generate (stream 0):
+// "FALLBACK".
 constexpr uint64_t kSeedStream = 0x46414c4c4241434bu;
 
-// The next number of splitmix64 (Steele, Lea, Flood 2014), which spreads a 64-bit seed over the 19,968 bits of the
-// state.
+// Returns the next number of splitmix64 (Steele, Lea, Flood 2014), which expands a 64-bit seed to the 19,968 bits of
+// the state.
 uint64_t splitmix64(uint64_t &state) {
   uint64_t z = state += 0x9e3779b97f4a7c15u;
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -22,12 +23,12 @@ uint64_t splitmix64(uint64_t &state) {
   return z ^ (z >> 31);
 }
 
-// at::mt19937(seed) would use 32 bits of the seed only: two of 65,000 calls would then draw the same numbers.
+// at::mt19937(seed) would use 32 bits of the seed only: two of 65,000 calls would then generate the same numbers.
 at::mt19937 engine_from(uint64_t seed) {
   at::mt19937_data_pod data{};
   data.seed_ = seed;
   data.seeded_ = true;
-  data.left_ = 1;  // the next draw computes a new block
+  data.left_ = 1;  // the next call generates a new block
   uint64_t state = seed;
   for (size_t i = 0; i < data.state_.size(); i += 2) {
     const uint64_t number = splitmix64(state);

@@ -7,8 +7,8 @@
 
 namespace torch_backend {
 
-// A CPU generator whose state is a function of the device generator's seed and offset; the offset advances, so that
-// each call draws other numbers. Lives until the thread's next call.
+// Returns a CPU generator whose state is a function of the device generator's seed and offset. The offset advances, so
+// that each call generates other numbers. Valid until the thread's next call.
 at::Generator fallback_generator(const std::optional<at::Generator> &generator, c10::DeviceIndex device);
 
 }  // namespace torch_backend

@@ -1,4 +1,4 @@
-// fallback_results.cpp: results of the fallback: from CPU tensors to device tensors.
+// fallback_results.cpp: results of the fallback: converts CPU tensors to device tensors.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include "aten/fallback/fallback_scope.h"
 #include "aten/fallback/sparse_parts.h"
@@ -20,7 +20,7 @@ StorageRef FallbackScope::device_storage(c10::StorageImpl *storage, bool exclusi
     if (pair.cpu.get() == storage) return pair.device;
   }
   if (is_host_storage(storage)) return {};
-  // A storage that somebody beside the results holds (a kernel's cache) keeps its memory; the device gets a copy.
+  // A storage that has other references than the results (a kernel's cache) keeps its memory; the device gets a copy.
   const c10::DeviceIndex index = device_->index();
   const size_t nbytes = storage->nbytes();
   auto fresh = c10::make_intrusive<c10::StorageImpl>(
@@ -32,7 +32,7 @@ StorageRef FallbackScope::device_storage(c10::StorageImpl *storage, bool exclusi
 
 at::Tensor FallbackScope::part_to_device(const at::Tensor &part) {
   if (!part.defined() || is_sparse_layout(part)) return to_device(part, false);
-  // Held by its sparse tensor and by our caller.
+  // Referenced by its sparse tensor and by the caller.
   return to_device(part, part.use_count() <= 2 && part.storage().use_count() == 1);
 }
 

@@ -12,7 +12,7 @@ namespace torch_backend {
 void run_on_cpu(const c10::OperatorHandle &op, const c10::OperatorHandle &target, c10::DispatchKey key,
                 torch::jit::Stack *stack);
 
-// What the CPU's kernel `target` gives for an operator that has another name here, both without overloads.
+// Returns the result of the CPU's kernel `target` for an operator that has another name here, both without overloads.
 template <class... Args>
 torch::jit::Stack results_on_cpu(const char *op, const char *target, const Args &...args) {
   torch::jit::Stack stack;

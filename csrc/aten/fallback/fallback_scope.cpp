@@ -1,4 +1,4 @@
-// fallback_scope.cpp: operands of the fallback: device tensors to CPU tensors, and changes back.
+// fallback_scope.cpp: operands of the fallback: converts device tensors to CPU tensors, and copies changes back.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include "aten/fallback/fallback_scope.h"
 
@@ -52,14 +52,14 @@ void FallbackScope::use_device(const at::Tensor &tensor) {
   refuse_in_capture(device.index(), [this] {
     return c10::str("The operator '", op_,
                     "' cannot be captured into a graph: the device has no kernel for these operands, so the CPU would "
-                    "compute it, on values that are not there yet. Call it before or after the capture.");
+                    "compute it on values that are not available yet. Call it before or after the capture.");
   });
   storages_.open(device.index());
 }
 
 at::Tensor FallbackScope::host_operand(const at::Tensor &tensor, bool written, bool host_allowed) {
   if (tensor.has_storage()) hosts_.push_back(StorageRef::reclaim_copy(tensor.storage().unsafeGetStorageImpl()));
-  // As in TensorIterator, a number that lies on the host is welcome everywhere, but not as a destination.
+  // As in TensorIterator, a number on the host is accepted as any operand, but not as a destination.
   if (!host_allowed && (written || tensor.dim() > 0)) foreign_device_ = tensor.device();
   return tensor;
 }
@@ -67,7 +67,7 @@ at::Tensor FallbackScope::host_operand(const at::Tensor &tensor, bool written, b
 at::Tensor FallbackScope::sparse_to_cpu(const at::Tensor &tensor, bool written) {
   at::Tensor alias = rebuild_sparse(tensor, c10::Device(c10::kCPU),
                                     [&](const at::Tensor &part) { return to_cpu(part, written, false); });
-  // The CPU's sparse products make what their backward needs only if an operand asks for a gradient.
+  // The CPU's sparse products compute the data of their backward pass only if an operand requires a gradient.
   if (tensor.requires_grad()) alias.unsafeGetTensorImpl()->set_requires_grad(true);
   tensors_.push_back({tensor, alias, written});
   return alias;
@@ -86,7 +86,7 @@ at::Tensor FallbackScope::to_cpu(const at::Tensor &tensor, bool written, bool ho
   TORCH_CHECK_NOT_IMPLEMENTED(tensor.layout() == c10::kStrided && !tensor.is_quantized() && !tensor.is_nested(),
                               "The operator '", op_, "' has no kernel for ", tensor_kind(tensor),
                               " tensors on device type '", tensor.device().type(),
-                              "', and the fallback to the CPU takes strided and sparse ones only.");
+                              "', and the fallback to the CPU supports strided and sparse ones only.");
   at::Tensor cpu = strided_to_cpu(tensor);
   tensors_.push_back({tensor, cpu, written});
   return cpu;
@@ -97,7 +97,7 @@ at::Tensor FallbackScope::strided_to_cpu(const at::Tensor &tensor) {
   at::Tensor shell = storages_.staged() ? at::Tensor() : take_shell(tensor);
   if (C10_UNLIKELY(!shell.defined())) return make_alias(storages_.to_cpu(storage), c10::DispatchKey::CPU, tensor);
   const StorageRef cpu = storages_.to_cpu(storage, StorageRef::reclaim_copy(shell.storage().unsafeGetStorageImpl()));
-  // A second view of a storage: its shell goes without the storage that it had.
+  // A second view of a storage: its shell releases its own storage.
   if (cpu.get() != shell.storage().unsafeGetStorageImpl()) {
     shell.unsafeGetTensorImpl()->set_storage_keep_dtype(c10::Storage(cpu));
   }
@@ -130,7 +130,7 @@ void FallbackScope::restore() {
 
 void FallbackScope::restore_metadata(TensorPair &pair) {
   if (C10_UNLIKELY(is_sparse_layout(pair.device))) {
-    const at::Tensor device = pair.device, cpu = pair.cpu;  // mapping the parts may move the vector
+    const at::Tensor device = pair.device, cpu = pair.cpu;  // copies, because mapping the parts may move the vector
     assign_sparse(device, cpu, [&](const at::Tensor &part) { return part_to_device(part); });
     return;
   }

@@ -1,4 +1,4 @@
-// fallback_scope.h: CPU tensors that stand for device tensors, for the time of one call, and the way back.
+// fallback_scope.h: CPU tensors that alias or copy device tensors during one call, and the conversion of results.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,8 +10,8 @@
 
 namespace torch_backend {
 
-// Maps the tensors of one call. Per device storage there is one CPU storage, so that views stay views and a write through
-// one is seen by the others; per device tensor one CPU tensor.
+// Maps the tensors of one call. There is one CPU storage per device storage, so that views remain views and see writes
+// through other views. There is one CPU tensor per device tensor.
 class FallbackScope {
  public:
   explicit FallbackScope(const char *op) : op_(op) {}
@@ -19,25 +19,25 @@ class FallbackScope {
   FallbackScope(const FallbackScope &) = delete;
   FallbackScope &operator=(const FallbackScope &) = delete;
 
-  // Gives the CPU tensor for an operand. `written`: the operator mutates it; `host_allowed`: it may live on the host
-  // although others live on a device.
+  // Returns the CPU tensor for an operand. `written`: the operator mutates it. `host_allowed`: it may be on the host
+  // although others are on a device.
   at::Tensor to_cpu(const at::Tensor &tensor, bool written, bool host_allowed);
 
-  // Takes note of a Device argument: results go there.
+  // Records a Device argument, to which results are copied.
   void set_device(c10::Device device);
 
-  // Throws when host tensors were mixed with device tensors; otherwise waits for the operands' values. To be called when
-  // all operands are mapped. `whole_storages`: the operator may use elements of the storages that are none of the operands'.
+  // Throws if host tensors were mixed with device tensors; otherwise waits for the operands' values. To be called after
+  // all operands are mapped. `whole_storages`: the operator may use elements of the storages outside of the operands.
   void begin(bool whole_storages);
 
-  // After the kernel: gives changed memory and changed sizes back to the device tensors.
+  // To be called after the kernel: copies changed memory and changed sizes back to the device tensors.
   void restore();
 
-  // Gives the device tensor for a result. `exclusive`: nobody but the results of this call holds its storage, so the
-  // memory may be taken.
+  // Returns the device tensor for a result. `exclusive`: only the results of this call reference its storage, so that
+  // its memory may be taken.
   at::Tensor to_device(const at::Tensor &result, bool exclusive);
 
-  // The device of the call, none for one between host tensors.
+  // Returns the device of the call, nullopt for a call between host tensors.
   std::optional<c10::Device> device() const { return device_; }
 
  private:
@@ -61,14 +61,14 @@ class FallbackScope {
 
   const char *op_;
   std::optional<c10::Device> device_;
-  std::optional<c10::Device> operand_device_, foreign_device_;  // of device operands; of an operand that does not fit
-  StorageMap storages_;                                         // outlives the tensors: they hold its storages
+  std::optional<c10::Device> operand_device_, foreign_device_;  // of device operands; of an operand on another device
+  StorageMap storages_;  // destroyed after the tensors, which reference its storages
   c10::SmallVector<TensorPair, 5> tensors_;
-  c10::SmallVector<Fresh, 2> fresh_;       // storages that the kernel made
+  c10::SmallVector<Fresh, 2> fresh_;       // storages that the kernel created
   c10::SmallVector<StorageRef, 2> hosts_;  // storages of host operands: results that share them stay on the host
 };
 
-// A tensor on `storage` with sizes, strides, offset, dtype, the conjugate, negative and zero bits, and the
+// Returns a tensor on `storage` with sizes, strides, offset, dtype, the conjugate, negative and zero bits, and the
 // wrapped-number flag of `like`.
 at::Tensor make_alias(StorageRef storage, c10::DispatchKey backend, const at::Tensor &like);
 

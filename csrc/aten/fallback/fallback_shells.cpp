@@ -14,7 +14,7 @@ namespace {
 constexpr c10::DispatchKeySet kBits{c10::DispatchKey::Conjugate, c10::DispatchKey::Negative,
                                     c10::DispatchKey::ZeroTensor};
 
-// Operands of most operators; threads keep no more.
+// The maximum number of shells per thread, enough for the operands of most operators.
 constexpr size_t kKept = 8;
 
 c10::SmallVector<at::Tensor, kKept> &shells() {
@@ -22,7 +22,7 @@ c10::SmallVector<at::Tensor, kKept> &shells() {
   return kept;
 }
 
-// What a plain CPU tensor's key set is outside of inference mode.
+// Returns the key set of a plain CPU tensor outside of inference mode.
 c10::DispatchKeySet plain_keys() {
   static const c10::DispatchKeySet keys = [] {
     const c10::InferenceMode off(false);

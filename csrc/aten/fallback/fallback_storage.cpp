@@ -20,8 +20,8 @@ std::atomic<bool> several_streams[HAL_MAX_DEVICES];
 
 bool has_flag(c10::DeviceIndex device, uint64_t flag) { return hal_device_flags(device) & flag; }
 
-// A block with a copy of host memory, queued on the current stream. Without the address NULL, which a copy of no bytes
-// may have.
+// Returns a block with a copy of host memory, queued on the current stream. Does not pass the address NULL, which a
+// copy of 0 bytes may have.
 c10::DataPtr queue_copy(hal_stream_t *stream, const void *data, size_t nbytes, c10::DeviceIndex device) {
   c10::DataPtr block = allocate(nbytes, device);
   if (nbytes) check_work(hal_memory_copy(stream, block.get(), device, data, HAL_HOST, nbytes));
@@ -44,8 +44,8 @@ void note_recorded_stream(c10::DeviceIndex device) {
 
 StorageMap::~StorageMap() {
   if (staged_) return;
-  // A kernel written in Python may have kept an alias. It must not outlive the memory: give it a share of the device
-  // storage.
+  // A kernel written in Python may have stored an alias, which must not outlive the memory. So it shares ownership of
+  // the device storage.
   for (Pair &pair : pairs_) {
     if (C10_LIKELY(!pair.cpu || pair.cpu.use_count() == 1)) continue;
     auto *owner = new StorageRef(pair.device);
@@ -56,7 +56,8 @@ StorageMap::~StorageMap() {
 
 void StorageMap::open(c10::DeviceIndex device) {
   if (C10_LIKELY(device_ == device)) return;
-  check(hal_device_ensure(device));  // flags are 0 for a device that cannot be used, as in a forked child: say that
+  // flags are 0 for a device that cannot be used, as in a forked child; report this error
+  check(hal_device_ensure(device));
   device_ = device;
   staged_ = !has_flag(device, HAL_DEVICE_HOST_VISIBLE);
 }
@@ -86,7 +87,7 @@ bool StorageMap::forget(const c10::StorageImpl *cpu) {
   if (staged_) return false;
   for (Pair &pair : pairs_) {
     if (pair.cpu.get() != cpu) continue;
-    // After an exception it may own memory that nobody has taken.
+    // After an exception it may own memory that was not taken.
     if (cpu->data() != pair.data || pair.cpu.use_count() != 2 || pair.cpu.weak_use_count() != 1) return false;
     pair.cpu.reset();
     return true;
@@ -106,7 +107,7 @@ void StorageMap::Range::add(const Range &more) {
   end = std::max(end, more.end);
 }
 
-// From the first to behind the last element; strides are not negative.
+// Returns the range from the first element to the end of the last one; strides are not negative.
 StorageMap::Range StorageMap::elements_of(const c10::TensorImpl *tensor) {
   const int64_t first = tensor->storage_offset();
   int64_t last = first;
@@ -139,7 +140,7 @@ void StorageMap::note_written(const c10::TensorImpl *cpu) {
   if (Pair *const pair = pair_of(cpu)) pair->written.add(elements_of(cpu));
 }
 
-// Queues a copy of a part of the device storage to its place in host memory.
+// Queues a copy of a range of the device storage to its place in host memory.
 void StorageMap::copy_to_host(const Pair &pair, void *host, Range range) {
   if (range.empty() || host == nullptr) return;
   check_work(hal_memory_copy(current_stream(device_), static_cast<char *>(host) + range.begin, HAL_HOST,
@@ -148,7 +149,7 @@ void StorageMap::copy_to_host(const Pair &pair, void *host, Range range) {
 }
 
 void StorageMap::load() {
-  note_host_wait(device_, "an operator that the CPU computes");
+  note_host_wait(device_, "an operator that runs on the CPU");
   if (C10_UNLIKELY(several_streams[device_].load(std::memory_order_relaxed)))
     check_work(hal_device_synchronize(device_));
   if (C10_UNLIKELY(staged_)) {
@@ -170,7 +171,8 @@ void StorageMap::store() {
   }
 }
 
-// Brings what the kernel neither read nor wrote into the memory that it made: it belongs to other tensors of the storage.
+// Copies the bytes that the kernel neither read nor wrote into the memory that it allocated, because they belong to
+// other tensors of the storage.
 void StorageMap::fill_gaps(Pair &pair) {
   const size_t nbytes = std::min(pair.nbytes, pair.cpu->nbytes());
   Range known = pair.read;
@@ -193,7 +195,8 @@ void StorageMap::replace(Pair &pair) {
   } else if (pair.cpu->data() != pair.data) {
     pair.device->set_data_ptr_noswap(take_memory(*pair.cpu, device_));
     pair.data = pair.device->mutable_data();
-    pair.cpu->set_data_ptr_noswap(c10::DataPtr(pair.data, c10::Device(c10::kCPU)));  // lends again what it owned
+    // borrows again the memory that it owned
+    pair.cpu->set_data_ptr_noswap(c10::DataPtr(pair.data, c10::Device(c10::kCPU)));
   }
   pair.device->set_nbytes(nbytes);
   pair.nbytes = nbytes;

@@ -1,4 +1,4 @@
-// fallback_storage.h: CPU storages that stand for device storages while a CPU kernel runs, and CPU memory that becomes
+// fallback_storage.h: CPU storages that replace device storages while a CPU kernel runs, and CPU memory that becomes
 // device memory.
 #pragma once
 
@@ -10,12 +10,12 @@ namespace torch_backend {
 
 using StorageRef = c10::intrusive_ptr<c10::StorageImpl>;
 
-// Tells that tensors of the device are used on several streams from now on.
+// Records that tensors of the device are used on several streams from now on.
 void note_recorded_stream(c10::DeviceIndex device);
 
-// The storages of one call. Where the host may touch the device's memory, a CPU storage lies over the same memory.
-// Elsewhere it is memory of the size of the device storage, so that all views of it stay views of one memory; the bytes
-// between the operands' first and last elements are copied into it, and what the operator writes is copied back.
+// The storages of one call. If the host may access the device's memory, a CPU storage uses the same memory. Otherwise
+// it allocates memory of the size of the device storage, so that all views of it remain views of one memory. The bytes
+// between the operands' first and last elements are copied into it, and written bytes are copied back.
 class StorageMap {
  public:
   StorageMap() = default;
@@ -23,38 +23,39 @@ class StorageMap {
   StorageMap(const StorageMap &) = delete;
   StorageMap &operator=(const StorageMap &) = delete;
 
-  // Takes note of the operands' device; before any of their storages is mapped.
+  // Records the operands' device, before any of their storages is mapped.
   void open(c10::DeviceIndex device);
 
-  // Whether the CPU storages are copies.
+  // Returns whether the CPU storages are copies.
   bool staged() const { return staged_; }
 
-  // The CPU storage of a device storage; `unused`, if given, becomes it.
+  // Returns the CPU storage of a device storage; `unused`, if given, is used for it.
   StorageRef to_cpu(c10::StorageImpl *storage, StorageRef unused = {});
 
-  // Forgets a CPU storage that is to serve again; false where it may not: somebody beside one tensor holds it, or it owns
-  // memory.
+  // Removes a CPU storage that is to be reused. Returns false if it may not be: it has other references than one
+  // tensor, or owns memory.
   bool forget(const c10::StorageImpl *cpu);
 
-  // The device storage of a CPU storage, null for one that is none of ours.
+  // Returns the device storage of a CPU storage, null if it has none.
   StorageRef to_device(const c10::StorageImpl *cpu) const;
 
-  // Takes note that the operator reads the elements of a CPU tensor or, with `whole`, any part of its storage. Before `load`.
+  // Records that the operator reads the elements of a CPU tensor or, with `whole`, any part of its storage. Before
+  // `load`.
   void note_read(const c10::TensorImpl *cpu, bool whole);
 
-  // Takes note that the operator writes to the elements of a CPU tensor; called before and after it ran, since it may
-  // change where they are.
+  // Records that the operator writes to the elements of a CPU tensor. Called before and after the kernel, which may
+  // change their place.
   void note_written(const c10::TensorImpl *cpu);
 
-  // Before the kernel: waits until the CPU storages hold what queued work gives. For the current stream, and for all
-  // streams once any tensor was recorded on another one.
+  // Before the kernel: waits until the CPU storages contain the results of queued work. For the current stream, and for
+  // all streams once any tensor was recorded on another one.
   void load();
 
-  // After the kernel: what was written, resized or replaced becomes the device storages' memory.
+  // After the kernel: memory that was written, resized or replaced becomes the device storages' memory.
   void store();
 
  private:
-  // Bytes of a storage; none at first, where `begin` is not below `end`.
+  // A range of bytes of a storage; empty at first, with `begin` not below `end`.
   struct Range {
     size_t begin, end;
     bool empty() const { return begin >= end; }
@@ -62,7 +63,7 @@ class StorageMap {
   };
   struct Pair {
     StorageRef device, cpu;
-    void *data;  // of the CPU storage, as known; other than it after the kernel replaced the memory
+    void *data;  // of the CPU storage, as recorded; differs from it after the kernel replaced the memory
     size_t nbytes;
     Range read, written;
   };
@@ -78,11 +79,11 @@ class StorageMap {
   c10::SmallVector<Pair, 4> pairs_;
 };
 
-// Moves the memory out of a CPU storage, which is left without any, as device memory: adopted without a copy where the
-// device may use any host address and has room, copied into a block of the device elsewhere.
+// Takes the memory of a CPU storage as device memory; the storage then has none. Adopts it without a copy if the device
+// may use any host address and has enough memory. Otherwise copies it into a block of the device.
 c10::DataPtr take_memory(c10::StorageImpl &cpu, c10::DeviceIndex device);
 
-// Copies a CPU storage's memory, which stays what it is, into a block of the device; finished on return.
+// Copies a CPU storage's memory, which does not change, into a block of the device; finished on return.
 c10::DataPtr copy_memory(const c10::StorageImpl &cpu, c10::DeviceIndex device);
 
 }  // namespace torch_backend

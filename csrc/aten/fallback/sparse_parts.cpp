@@ -32,7 +32,7 @@ void assign_sparse(const at::Tensor &to, const at::Tensor &from, MapPart map) {
 
 at::Tensor rebuild_sparse(const at::Tensor &tensor, c10::Device device, MapPart map) {
   const bool cpu = device.is_cpu();
-  const c10::OptionalDeviceGuard guard(device);  // an empty tensor's parts are made on the current device
+  const c10::OptionalDeviceGuard guard(device);  // an empty tensor's parts are created on the current device
   at::Tensor result;
   if (tensor.layout() == c10::kSparse) {
     const auto key = cpu ? c10::DispatchKey::SparseCPU : c10::DispatchKey::SparsePrivateUse1;

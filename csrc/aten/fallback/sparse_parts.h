@@ -1,4 +1,4 @@
-// sparse_parts.h: sparse tensors as shells round their parts, so that the parts can be mapped one by one.
+// sparse_parts.h: the component tensors of sparse tensors, which can be mapped one by one.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,7 +8,7 @@ namespace torch_backend {
 
 using MapPart = c10::function_ref<at::Tensor(const at::Tensor &)>;
 
-// COO, CSR, CSC, BSR or BSC.
+// Returns whether the layout is COO, CSR, CSC, BSR or BSC.
 inline bool is_sparse_layout(const at::Tensor &tensor) {
   const c10::Layout layout = tensor.layout();
   if (C10_LIKELY(layout == c10::kStrided)) return false;
@@ -16,7 +16,7 @@ inline bool is_sparse_layout(const at::Tensor &tensor) {
          layout == c10::kSparseBsr || layout == c10::kSparseBsc;
 }
 
-// A sparse tensor of the same kind on `device`, with mapped parts.
+// Returns a sparse tensor of the same kind on `device`, with mapped parts.
 at::Tensor rebuild_sparse(const at::Tensor &tensor, c10::Device device, MapPart map);
 
 // Makes an existing sparse tensor equal to another of the same kind, with mapped parts.

@@ -1,4 +1,5 @@
-// embedding_bag.cpp: sums, means and maxima of embedded words by bags, and their gradients, as calls of indexing.
+// embedding_bag.cpp: sums, means and maxima of embedded words by bags, and their gradients, composed of indexing
+// operators.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/arange.h>
@@ -15,18 +16,18 @@ namespace {
 constexpr int64_t kSum = 0, kMean = 1, kMax = 2;  // at::native::EmbeddingBagMode
 using Result = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
 
-// The bag of each word: the last one that starts at or before it.
+// Returns the bag of each word: the last one that starts at or before it.
 at::Tensor bags_of(const at::Tensor &offsets, int64_t words) {
   const at::Tensor positions = at::arange(words, offsets.options());
   return at::searchsorted(offsets, positions, /*out_int32=*/offsets.scalar_type() == at::kInt, /*right=*/true).sub(1);
 }
 
-// 1 for words that count, 0 for padding.
+// Returns 1 for words that count, 0 for padding.
 at::Tensor weights_of(const at::Tensor &words, int64_t padding, const at::TensorOptions &options) {
   return padding < 0 ? at::ones(words.sizes(), options) : words.ne(padding).to(options);
 }
 
-// The first word of each bag, and of each column, that holds the maximum; 0 for an empty bag.
+// Returns the first word of each bag, and of each column, with the maximum; 0 for an empty bag.
 Result maxima(const at::Tensor &rows, const at::Tensor &words, const at::Tensor &bags, const at::Tensor &counts,
               const at::Tensor &sizes) {
   const int64_t n = words.size(0), columns = rows.size(1), number = sizes.size(0);
@@ -55,7 +56,7 @@ Result embedding_bag(const at::Tensor &weight, const at::Tensor &indices, const 
               "embedding_bag: per_sample_weights was not None. per_sample_weights is only "
               "supported for mode='sum' (got mode=",
               mode, ")");
-  // Positions and counts are of the dtype of the indices, as the gradient's checks expect.
+  // Positions and counts have the dtype of the indices, as the gradient's checks expect.
   const c10::ScalarType dtype = c10::promoteTypes(indices.scalar_type(), offsets.scalar_type());
   const at::Tensor words = indices.reshape(-1).to(dtype);
   const int64_t number = offsets.size(0) - (include_last_offset ? 1 : 0);
@@ -73,7 +74,7 @@ Result embedding_bag(const at::Tensor &weight, const at::Tensor &indices, const 
   return {output, bags, sizes, at::zeros({0}, words.options())};
 }
 
-// The gradient of each word's row, summed into the rows of the weight.
+// Adds the gradient of each word's row to the rows of the weight.
 at::Tensor embedding_bag_backward(const at::Tensor &grad, const at::Tensor &indices, const at::Tensor &bags,
                                   const at::Tensor &sizes, const at::Tensor &maximum_indices, int64_t num_weights,
                                   bool scale_grad_by_freq, int64_t mode,

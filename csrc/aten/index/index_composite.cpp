@@ -1,6 +1,5 @@
-// index_composite.cpp: operators that are a few calls of indexing, sorting and running sums: unfold_backward,
-// repeat_interleave, bincount and the search for unique elements. Results whose size depends on the data wait for the
-// device, as on CUDA.
+// index_composite.cpp: operators composed of indexing, sorting and running sums: unfold_backward, repeat_interleave,
+// bincount and the search for unique elements. Results whose size depends on the data wait for the device, as on CUDA.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/WrapDimUtils.h>
 #include <ATen/core/Tensor.h>
@@ -18,7 +17,7 @@
 namespace torch_backend {
 namespace {
 
-// Windows overlap: each element's gradient is the sum over its windows, in their order.
+// Windows overlap: each element's gradient is the sum over its windows, in order.
 at::Tensor unfold_gradient(const at::Tensor &grad, c10::IntArrayRef sizes, int64_t dim, int64_t size, int64_t step) {
   at::Tensor result = at::zeros(sizes, grad.options());
   if (sizes.empty()) return result.copy_(grad.squeeze());
@@ -30,7 +29,7 @@ at::Tensor unfold_gradient(const at::Tensor &grad, c10::IntArrayRef sizes, int64
   return result.index_add_(dim, positions, grad.movedim(-1, dim + 1).flatten(dim, dim + 1));
 }
 
-// Where each number's repetitions end.
+// Returns where each number's repetitions end.
 at::Tensor ends_of(const at::Tensor &repeats) {
   TORCH_CHECK(repeats.dim() == 1, "repeat_interleave only accept 1D vector as repeat");
   TORCH_CHECK(repeats.scalar_type() == at::kLong || repeats.scalar_type() == at::kInt,
@@ -53,7 +52,7 @@ at::Tensor interleave(const at::Tensor &repeats, std::optional<int64_t> output_s
   return at::searchsorted(ends, positions, /*out_int32=*/false, /*right=*/true).to(repeats.scalar_type());
 }
 
-// Checks a call; the counts, not made yet.
+// Checks a call; returns the counts, not computed yet.
 at::Tensor empty_bins(const at::Tensor &self, const OptionalTensor &weights, int64_t minlength) {
   TORCH_CHECK(minlength >= 0, "minlength should be >= 0");
   TORCH_CHECK_NOT_IMPLEMENTED(c10::isIntegralType(self.scalar_type(), false), "\"bincount\" not implemented for '",
@@ -80,7 +79,7 @@ at::Tensor count_numbers(const at::Tensor &self, const OptionalTensor &weights, 
 // ---- unique elements ----
 
 struct Groups {
-  at::Tensor starts, numbers;  // where each run of equal elements starts; each element's run
+  at::Tensor starts, numbers;  // where each run of equal elements starts; the run of each element
 };
 
 Groups runs_of(const at::Tensor &values) {
@@ -92,8 +91,8 @@ Groups runs_of(const at::Tensor &values) {
 
 using Unique = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
-// The first of each run of equal values, which run each element of a tensor of `sizes` is in, and how long they are. `order`: the
-// elements' positions before they were sorted, if they were.
+// Returns the first of each run of equal values, the run of each element of a tensor of `sizes`, and the lengths of the
+// runs. `order`: the elements' positions before they were sorted, if they were.
 Unique unique_of(const at::Tensor &values, const at::Tensor &order, c10::IntArrayRef sizes, bool return_inverse,
                  bool return_counts) {
   const auto [starts, numbers] = runs_of(values);
@@ -106,7 +105,8 @@ Unique unique_of(const at::Tensor &values, const at::Tensor &order, c10::IntArra
   return {values.index_select(0, starts), inverse, counts};
 }
 
-// What the plugin's own operator finds, into results for as many as there may be; nothing = it has none, or declines.
+// Returns the result of the plugin's own operator, allocated for the maximum number of elements; nullopt = the plugin
+// has none, or it declines.
 std::optional<Unique> found_by_plugin(uint32_t op, std::initializer_list<Argument> arguments, const at::Tensor &self,
                                       bool return_inverse, bool return_counts) {
   const c10::DeviceIndex device = self.device().index();

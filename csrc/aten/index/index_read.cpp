@@ -1,5 +1,5 @@
-// index_read.cpp: gather, index_select, take and indexing by tensors: elements at given indices, moved as
-// they lie in memory whatever their dtype.
+// index_read.cpp: gather, index_select, take and indexing by tensors. Elements at given indices are moved unchanged,
+// whatever their dtype.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/MemoryOverlap.h>
 #include <ATen/WrapDimUtils.h>
@@ -18,7 +18,7 @@ void gather_elements(const at::Tensor &result, const at::Tensor &self, int64_t d
   Call(HAL_OP_ID_GATHER, self).in(self).put(dim).index(index).out(result).must_run();
 }
 
-// An out= tensor does not lie in what is read.
+// Checks that an out= tensor does not overlap the tensors that are read.
 void check_apart(const at::Tensor &result, const at::Tensor &self, const at::Tensor &index) {
   at::assert_no_overlap(result, self);
   at::assert_no_overlap(result, index);
@@ -51,7 +51,8 @@ void take_elements(at::TensorIterator &it, const at::TensorBase &given) {
   call.put(ndim - 1).index(index).put(int64_t{0}).out(result).must_run();
 }
 
-// ATen's function is a structured one, but masks say what its result is, and wait for the device: no plugin is asked between.
+// ATen's function is a structured one, but with masks its result depends on their elements, and it waits for the
+// device, so the plugin is not queried in between.
 bool index_elements(Outputs &outputs, const at::Tensor &self, const Indices &indices) {
   Structured<at::meta::structured_index_Tensor> it(outputs);
   const auto indexed = it.meta(resolved(self), at::IOptTensorListRef(indices));

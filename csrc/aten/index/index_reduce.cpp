@@ -1,6 +1,6 @@
-// index_reduce.cpp: values combined at indices: scatter_add, scatter_reduce, index_add, index_reduce and the
-// backward of embedding. Sums have one order, that of the index, however a launch is divided. ATen's implementations of the scatter_ family
-// ask for these kernels.
+// index_reduce.cpp: values combined at indices: scatter_add, scatter_reduce, index_add, index_reduce and the backward
+// of embedding. Sums are computed in the order of the index, however a launch is divided. ATen's implementations of the
+// scatter_ family call these kernels.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/WrapDimUtils.h>
 #include <ATen/native/ReductionType.h>
@@ -20,24 +20,24 @@ namespace {
 
 using at::native::ReductionType;
 
-// What combines an element with what is there, as the kernels number it; a mean is a sum, divided at the end.
+// Returns the kernels' number of a reduction; a mean is a sum that is divided at the end.
 int64_t number_of(ReductionType reduce) {
   return reduce == ReductionType::PROD ? 1 : reduce == ReductionType::MAX ? 2 : reduce == ReductionType::MIN ? 3 : 0;
 }
 
-// A vector along dimension `dim` of `sizes`.
+// Returns a vector along dimension `dim` of `sizes`.
 at::Tensor spread(const at::Tensor &index, int64_t dim, c10::IntArrayRef sizes) {
   at::DimVector shape(sizes.size(), 1);
   if (!shape.empty()) shape[static_cast<size_t>(dim)] = index.numel();
   return long_index(index).reshape(shape).expand(sizes);
 }
 
-// Complex sums are sums of parts.
+// Complex sums are computed as sums of parts.
 at::Tensor parts_of(const at::Tensor &tensor, bool complex) {
   return complex ? at::view_as_real(resolved(tensor)) : tensor;
 }
 
-// Combines what `src` has at the indices, one for each element.
+// Combines the elements of `src` at the indices, one for each element.
 bool combine_into(uint32_t op, const at::Tensor &result, int64_t dim, const at::Tensor &index, const at::Tensor &src,
                   ReductionType reduce) {
   if (result.dim() == 0) return combine_into(op, result.unsqueeze(0), 0, index.reshape(-1), src.reshape(-1), reduce);
@@ -65,7 +65,7 @@ void scatter_number_with(const at::Tensor &result, const int64_t dim, const at::
   scatter_with(result, dim, index, element_of(number, result).expand(index.sizes()), reduce);
 }
 
-// ATen's implementation writes before it asks for the kernel where the elements that are there do not count.
+// ATen's implementation overwrites the existing elements before it calls the kernel if they are excluded.
 bool scatter_reduce(Outputs &outputs, const at::Tensor &self, int64_t dim, const at::Tensor &index,
                     const at::Tensor &src, std::string_view reduce, bool include_self) {
   const auto dtype = self.is_complex() && number_of(at::native::get_operator_enum(reduce, true)) == 0
@@ -87,7 +87,7 @@ bool index_add(const Outputs &outputs, const at::Tensor &self, int64_t dim, cons
                const at::Tensor &source, const at::Scalar &alpha) {
   const at::Tensor &result = outputs.start(0, self);
   if (index.numel() == 0 || source.numel() == 0) return true;
-  // The meta function leaves the source of a tensor of 0 or 1 dimensions as it came: 0 or 1 of them.
+  // The meta function does not change the source of a tensor of 0 or 1 dimensions, which has 0 or 1 dimensions itself.
   const at::Tensor rows = self.dim() <= 1 ? source.reshape(-1) : source;
   const at::Tensor src = (alpha.equal(1) ? rows : rows.mul(alpha)).to(self.scalar_type());
   dim = at::maybe_wrap_dim(dim, self.dim());
@@ -95,7 +95,7 @@ bool index_add(const Outputs &outputs, const at::Tensor &self, int64_t dim, cons
                       ReductionType::SUM);
 }
 
-// Gradients of equal words are summed in the order of the text.
+// Gradients of equal words are added in the order of the text.
 bool embedding_backward(Outputs &outputs, const at::Tensor &grad_output, const at::Tensor &indices, int64_t num_weights,
                         int64_t padding_idx, bool scale_grad_by_freq) {
   TORCH_CHECK(

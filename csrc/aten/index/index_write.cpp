@@ -1,5 +1,5 @@
-// index_write.cpp: scatter, index_copy, index_fill, put and assignment to indexed elements. Of equal indices the last one
-// wins, as on the CPU.
+// index_write.cpp: scatter, index_copy, index_fill, put and assignment to indexed elements. For equal indices the last
+// one wins, as on the CPU.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
@@ -68,7 +68,7 @@ bool index_fill_scalar(const at::Tensor &self, int64_t dim, const at::Tensor &in
 
 uint32_t put_op(bool accumulate) { return accumulate ? HAL_OP_ID__INDEX_PUT_IMPL__LINES : HAL_OP_ID_INDEX_PUT; }
 
-// The arguments of such a call behind the index, and its result; negative ones count from the end.
+// Adds the arguments of such a call that follow the index, and its result; negative indices count from the end.
 Call &put_values(Call &call, const at::Tensor &src, bool accumulate, bool checked, const at::Tensor &target) {
   constexpr int64_t kSum = 0;
   call.in(src);
@@ -76,7 +76,7 @@ Call &put_values(Call &call, const at::Tensor &src, bool accumulate, bool checke
   return call.put(static_cast<int64_t>(checked)).update(target);
 }
 
-// Sums of complex numbers are sums of their parts.
+// Sums of complex numbers are computed as sums of their parts.
 at::Tensor summed(const at::Tensor &tensor, bool accumulate) {
   return accumulate && tensor.is_complex() ? at::view_as_real(tensor) : tensor;
 }
@@ -107,7 +107,7 @@ void put_indexed(at::TensorIterator &it, c10::IntArrayRef sizes, c10::IntArrayRe
               accumulate);
 }
 
-// ATen's description of a read by indices, whose result is what is written.
+// ATen's description of a read by indices, whose result is the tensor that is written.
 class Written final : public at::meta::structured_index_Tensor {
  public:
   explicit Written(const at::Tensor &values) : values_(values) {}
@@ -124,7 +124,7 @@ class Written final : public at::meta::structured_index_Tensor {
   at::Tensor values_, result_;
 };
 
-// ATen's function asks for this one where the order of equal indices matters; ours is always the same.
+// ATen calls this function if the order of equal indices matters; here the order is always the same.
 void put_in_order(at::Tensor &self, const Indices &indices, const at::Tensor &values, bool accumulate, bool) {
   TORCH_CHECK(self.scalar_type() == values.scalar_type(),
               "Index put requires the source and destination dtypes match, got ", self.scalar_type(),
@@ -136,7 +136,8 @@ void put_in_order(at::Tensor &self, const Indices &indices, const at::Tensor &va
               accumulate);
 }
 
-// Where sums are made in another dtype, in a temporary of it: the kernel is told of elements where they lie.
+// If sums are computed in another dtype, in a temporary of it. The kernel receives descriptors of the elements in
+// place.
 bool index_put(at::Tensor &self, const Indices &indices, const at::Tensor &values, bool accumulate, bool unsafe) {
   const at::Tensor parts = summed(self, accumulate);
   const auto dtype = computing_dtype(self.device().index(), put_op(accumulate), parts.scalar_type());

@@ -1,4 +1,5 @@
-// conditions.h: the functions that entries of codegen/operators/losses.yaml name, and the reduction of a loss's elements.
+// conditions.h: the functions that entries of codegen/operators/losses.yaml name, and the reduction of a loss's
+// elements.
 #pragma once
 
 #include <ATen/core/Reduction.h>
@@ -9,10 +10,10 @@ namespace torch_backend {
 inline bool is_reduced(int64_t reduction) {
   return reduction == at::Reduction::Mean || reduction == at::Reduction::Sum;
 }
-// The mean or the sum of a loss's elements.
+// Returns the mean or the sum of a loss's elements.
 at::Tensor reduced(const at::Tensor &elements, int64_t reduction);
 at::Tensor &reduced_into(at::Tensor &out, const at::Tensor &elements, int64_t reduction);
-// The factor of a loss's gradient: 1 / elements for the mean.
+// Returns the factor of a loss's gradient: 1 / elements for the mean.
 inline double share(const at::Tensor &self, int64_t reduction) {
   return reduction == at::Reduction::Mean ? 1.0 / static_cast<double>(self.numel()) : 1.0;
 }

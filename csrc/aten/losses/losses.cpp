@@ -1,4 +1,4 @@
-// losses.cpp: what becomes of the elements of a loss, and the binary cross entropy, whose weight is optional.
+// losses.cpp: the reduction of a loss's elements, and the binary cross entropy, whose weight is optional.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/native/Resize.h>
 
@@ -27,7 +27,7 @@ at::Tensor weighted(at::Tensor &&elements, const OptionalTensor &weight) {
   return is_given(weight) ? elements.mul_(*weight) : std::move(elements);
 }
 
-// An element outside of [0, 1] raises at the next synchronisation: the values are on the device.
+// An element outside of [0, 1] raises at the next synchronization, because the values are on the device.
 bool cross_entropy(Outputs &outputs, const at::Tensor &self, const at::Tensor &target, const OptionalTensor &weight,
                    int64_t reduction) {
   auto elements = pointwise<meta::Binary>(HAL_OP_ID_BINARY_CROSS_ENTROPY_ELEMENTS, {}, self, target);

@@ -9,7 +9,7 @@
 namespace torch_backend {
 namespace {
 
-// How the kernel sees inputs of sizes [classes], [n, classes] or [n, classes, height, width].
+// The kernel's view of inputs of sizes [classes], [n, classes] or [n, classes, height, width].
 struct LossShape {
   int64_t n, classes, positions;
 
@@ -19,7 +19,7 @@ struct LossShape {
         positions(self.dim() == 4 ? self.size(2) * self.size(3) : 1) {}
 };
 
-// The loss of one sample is a number whatever the reduction.
+// The loss of one sample is a number, whatever the reduction.
 int64_t kernel_reduction(const at::Tensor &self, int64_t reduction) {
   const bool alone = self.dim() == 1 && reduction == at::Reduction::None;
   return alone ? static_cast<int64_t>(at::Reduction::Sum) : reduction;
@@ -56,7 +56,7 @@ bool nll_loss_backward(const Outputs &outputs, const at::Tensor &grad_output, co
 // ---- one target for each position of an image: the shapes are checked here, as ATen has no meta function ----
 
 bool are_images(const at::Tensor &self, const at::Tensor &target, const OptionalTensor &weight) {
-  if (self.dim() != 4 || target.dim() != 3) return false;  // the CPU kernel words the error
+  if (self.dim() != 4 || target.dim() != 3) return false;  // the CPU kernel reports the error
   if (self.size(0) != target.size(0) || self.size(2) != target.size(1) || self.size(3) != target.size(2)) return false;
   return !is_given(weight) || weight->numel() == self.size(1);
 }

@@ -1,6 +1,6 @@
-// nested.cpp: nested tensors of the strided layout: a buffer of the device, and sizes on the host. Nearly all of ATen's functions for
-// them are calls of operators on the buffer, whatever device it is on. The CPU's key names these functions; ours runs them on our
-// buffers. The few that read the buffer's memory themselves are answered here.
+// nested.cpp: nested tensors of the strided layout: a buffer on the device, and sizes on the host. Most of ATen's
+// functions for them call operators on the buffer, on any device. They are registered for the CPU's key; here they are
+// also registered for the device. The few that access the buffer's memory directly are implemented here.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/NestedTensorImpl.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -31,7 +31,7 @@ using at::Tensor;
 using Three = std::tuple<Tensor, Tensor, Tensor>;
 using OptionalTensor = std::optional<Tensor>;
 
-// The device of the first tensor of a call, which is a nested one.
+// Returns a guard for the device of the first tensor of a call, which is a nested one.
 c10::OptionalDeviceGuard guard_of(const torch::jit::Stack &stack, size_t arguments) {
   for (const c10::IValue &value : c10::ArrayRef<c10::IValue>(stack).slice(stack.size() - arguments)) {
     if (value.isTensor() && value.toTensor().defined()) return c10::OptionalDeviceGuard(value.toTensor().device());
@@ -49,10 +49,10 @@ void run_on_buffers(const c10::OperatorHandle &op, torch::jit::Stack *stack) {
 void refuse(const c10::OperatorHandle &op, torch::jit::Stack *) {
   TORCH_CHECK_NOT_IMPLEMENTED(false, "The operator '", op.operator_name(),
                               "' of nested tensors of layout torch.strided ",
-                              "is the CPU's alone; use layout=torch.jagged, or move the tensor to the CPU");
+                              "is supported on the CPU only; use layout=torch.jagged, or move the tensor to the CPU");
 }
 
-// Functions of ATen's that read the buffer's memory: they are not the ones that run here.
+// Returns whether ATen's function reads the buffer's memory, so that it must not run here.
 bool reads_host_memory(const std::string &name) {
   static constexpr std::string_view names[] = {
       "native_layer_norm",    "native_layer_norm_backward",  "sum.dim_IntList",
@@ -60,9 +60,9 @@ bool reads_host_memory(const std::string &name) {
   return std::find(std::begin(names), std::end(names), name) != std::end(names);
 }
 
-// ---- layer normalisation: the sequences' last dimension is one and the same ----
+// ---- layer normalization: all sequences have the same last dimension ----
 
-// The buffer as rows of the normalised shape.
+// Returns the buffer as rows of the normalized shape.
 Tensor rows_of(const Tensor &nested, c10::IntArrayRef normalized) {
   const Tensor contiguous = nested.contiguous();
   return at::native::get_nested_tensor_impl(contiguous)->get_buffer().view({-1, c10::multiply_integers(normalized)});
@@ -72,7 +72,7 @@ Tensor flat(const Tensor &tensor) { return tensor.defined() ? tensor.reshape(-1)
 
 OptionalTensor flat(const OptionalTensor &tensor) { return tensor ? OptionalTensor(flat(*tensor)) : tensor; }
 
-// A nested tensor of the sizes of another.
+// Returns a nested tensor with the sizes of another.
 Tensor like(const Tensor &nested, const Tensor &rows) {
   return at::native::wrap_buffer(rows.reshape(-1), at::native::get_nested_tensor_impl(nested)->get_nested_sizes());
 }

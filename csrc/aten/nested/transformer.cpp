@@ -1,5 +1,5 @@
-// transformer.cpp: the operators behind the fast path of torch.nn.TransformerEncoderLayer and torch.nn.MultiheadAttention in
-// evaluation, for dense and for nested sequences, as products of matrices and attention of the device.
+// transformer.cpp: the operators of the fast path of torch.nn.TransformerEncoderLayer and torch.nn.MultiheadAttention
+// in evaluation, for dense and for nested sequences, composed of matrix products and attention of the device.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/NestedTensorImpl.h>
 #include <ATen/ops/_nested_from_padded.h>
@@ -23,10 +23,11 @@ using at::Tensor;
 using OptionalTensor = std::optional<Tensor>;
 using Attended = std::tuple<Tensor, Tensor>;
 
-// What the boolean mask of a call says is left out (torch.nn.MultiheadAttention.merge_masks).
+// The elements that the boolean mask of a call excludes (torch.nn.MultiheadAttention.merge_masks).
 enum MaskType : int64_t { kOfSequences = 0, kOfKeys = 1, kOfWeights = 2 };
 
-// True where a key is attended to, to be broadcast to (batch, heads, queries, keys); undefined = everywhere.
+// Returns true for each key that is attended to, to be broadcast to (batch, heads, queries, keys); undefined = all
+// keys.
 Tensor attended(const OptionalTensor &mask, std::optional<int64_t> type) {
   if (!mask || !mask->defined()) return {};
   TORCH_CHECK(type, "_native_multi_head_attention: a mask needs its mask_type, 0, 1 or 2");
@@ -43,7 +44,7 @@ Tensor attended(const OptionalTensor &mask, std::optional<int64_t> type) {
   }
 }
 
-// The projections of query, key and value.
+// Returns the projections of query, key and value.
 std::tuple<Tensor, Tensor, Tensor> project(const Tensor &query, const Tensor &key, const Tensor &value,
                                            const Tensor &weight, const Tensor &bias) {
   if (query.is_same(key) && key.is_same(value)) {
@@ -57,7 +58,7 @@ std::tuple<Tensor, Tensor, Tensor> project(const Tensor &query, const Tensor &ke
 
 Tensor by_heads(const Tensor &rows, int64_t heads) { return rows.unflatten(-1, {heads, -1}).transpose(1, 2); }
 
-// Results and, if wanted, the weights of the heads or their average.
+// Returns results and, if requested, the weights of the heads or their average.
 Attended attend(const Tensor &query, const Tensor &key, const Tensor &value, const Tensor &kept, bool need_weights,
                 bool average) {
   if (!need_weights)
@@ -86,7 +87,7 @@ Attended dense_attention(const Tensor &query, const Tensor &key, const Tensor &v
   return {at::linear(rows.transpose(1, 2).flatten(2), out_weight, out_bias), weights};
 }
 
-// Sequences in rows of one length, and which keys are none.
+// Returns the sequences padded to one length, and which keys are padding.
 Attended padded(const Tensor &nested) {
   const Tensor rows = nested.to_padded_tensor(0),
                sizes = at::native::get_nested_tensor_impl(nested)->get_nested_sizes();
@@ -103,7 +104,7 @@ Attended nested_attention(const Tensor &query, const Tensor &key, const Tensor &
                               "value must all be nested tensors, or none of them");
   TORCH_CHECK_NOT_IMPLEMENTED(
       !mask || !mask->defined(),
-      "_native_multi_head_attention of nested tensors takes no mask: ", "their sizes say what there is");
+      "_native_multi_head_attention of nested tensors takes no mask: ", "their sizes determine the elements");
   const auto [rows, left_out] = padded(query);
   const bool alone = query.is_same(key) && key.is_same(value);
   const auto [keys, none] = alone ? Attended{rows, left_out} : padded(key);

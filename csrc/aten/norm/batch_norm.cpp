@@ -1,4 +1,5 @@
-// batch_norm.cpp: batch normalisation in all its entries, by one kernel call forward and one backward. Channels are dimension 1.
+// batch_norm.cpp: batch normalization with all its ATen operators, by one kernel call forward and one backward.
+// Channels are dimension 1.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/add.h>
@@ -10,8 +11,9 @@
 namespace torch_backend {
 namespace {
 
-// Result, saved mean and saved rstd, with the sizes and dtypes that FakeTensor has for every device but the CPU. The CPU
-// saves nothing in evaluation, and rounds to half precision. `evaluated`: the saved ones are written.
+// Returns result, saved mean and saved rstd, with the sizes and dtypes that FakeTensor describes for every device but
+// the CPU. The CPU saves nothing in evaluation, and rounds to half precision. `evaluated`: the saved tensors are
+// written.
 Three results_of(const at::Tensor &input, const OptionalTensor &running_mean, const OptionalTensor &running_var,
                  double eps, bool evaluated) {
   const auto device = input.device().index();
@@ -28,8 +30,8 @@ bool has_statistics(const at::Tensor &input, const OptionalTensor &running_mean,
   return training ? input.numel() != 0 : is_given(running_mean) && is_given(running_var);
 }
 
-// Results for vendors' operators (`meta` of their entries), of which ATen has no meta function but in Python; none where the
-// CPU's says what is wrong.
+// Returns results for vendors' operators (`meta` of their entries), for which ATen has a meta function in Python only;
+// undefined ones for an invalid call, whose error the CPU's function reports.
 Three make_batch_norm(const at::Tensor &input, const OptionalTensor &, const OptionalTensor &,
                       const OptionalTensor &running_mean, const OptionalTensor &running_var, bool training, double,
                       double eps) {
@@ -47,7 +49,7 @@ Three make_batch_norm_gradients(const at::Tensor &, const at::Tensor &input, con
           make_wanted(wanted[1], input.size(1), dtype, device), make_wanted(wanted[2], input.size(1), dtype, device)};
 }
 
-// Nothing = there is no kernel for the call.
+// nullopt = there is no kernel for the call.
 std::optional<Three> batch_norm(const at::Tensor &input, const OptionalTensor &weight, const OptionalTensor &bias,
                                 const OptionalTensor &running_mean, const OptionalTensor &running_var, bool training,
                                 double momentum, double eps) {
@@ -58,14 +60,14 @@ std::optional<Three> batch_norm(const at::Tensor &input, const OptionalTensor &w
   const auto dtype = input.scalar_type(), wide = at::toOpMathType(dtype);
   Call call(HAL_OP_ID_NATIVE_BATCH_NORM, device, dtype);
   if (!call.possible()) return std::nullopt;
-  // Plugins may leave the saved statistics of an evaluation out, and without elements no kernel runs.
+  // Plugins may omit the saved statistics of an evaluation, and without elements no kernel runs.
   const bool saves = training || (input.numel() != 0 && !has_vendor_op(device, HAL_OP_ID_NATIVE_BATCH_NORM));
   auto [result, mean, rstd] = results_of(input, running_mean, running_var, eps, !saves);
   const at::Tensor none;
   call.in(input).in(weight, wide).in(bias, wide).in(running_mean, wide).in(running_var, wide);
   call.put(training).put(momentum).put(eps).out(result);
   call.out(saves ? mean : none, wide).out(saves ? rstd : none, wide);
-  // New running statistics go where the old ones are.
+  // New running statistics replace the old ones in place.
   call.elementwise();
   call.out(training ? given_or_undefined(running_mean) : none, wide);
   call.out(training ? given_or_undefined(running_var) : none, wide);
@@ -89,7 +91,7 @@ std::optional<Four> batch_norm_with_update(const at::Tensor &input, const Option
   return Four{result, mean, rstd, make_empty({0}, at::kByte, input.device().index())};
 }
 
-// The gradients about saved (training) or running statistics. Nothing = there is no kernel for the call.
+// Returns the gradients with saved (training) or running statistics. nullopt = there is no kernel for the call.
 std::optional<Three> gradients(const at::Tensor &dy, const at::Tensor &input, const OptionalTensor &weight,
                                const OptionalTensor &mean, const OptionalTensor &scale, bool training, double eps,
                                std::array<bool, 3> wanted) {
@@ -118,7 +120,7 @@ std::optional<Three> batch_norm_backward(const at::Tensor &dy, const at::Tensor 
   return gradients(dy, input, weight, mean, scale, training, eps, wanted);
 }
 
-// The last argument is what was reserved in the forward pass: nothing.
+// The last argument is the reserved tensor of the forward pass, which is empty.
 std::optional<Three> batch_norm_backward_after_update(const at::Tensor &dy, const at::Tensor &input,
                                                       const at::Tensor &weight, const OptionalTensor &running_mean,
                                                       const OptionalTensor &running_var,

@@ -1,5 +1,6 @@
-// batch_norm_sync.cpp: batch normalisation over the batches of several processes (torch.nn.SyncBatchNorm): statistics of one batch,
-// those of all, and the two halves of the gradient, as arithmetic of the device in float32 at least. Channels are dimension 1.
+// batch_norm_sync.cpp: batch normalization over the batches of several processes (torch.nn.SyncBatchNorm): statistics
+// of one batch, those of all batches, and the two halves of the gradient, computed on the device in float32 at least.
+// Channels are dimension 1.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/full_like.h>
@@ -14,12 +15,12 @@ using Two = std::tuple<at::Tensor, at::Tensor>;
 using Four = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
 
 void check_input(const at::Tensor &input) {
-  TORCH_CHECK(input.dim() >= 2, "batch normalisation needs an input of at least 2 dimensions, batch and channels, got ",
+  TORCH_CHECK(input.dim() >= 2, "batch normalization needs an input of at least 2 dimensions, batch and channels, got ",
               input.dim());
-  TORCH_CHECK(input.is_floating_point(), "batch normalisation needs a floating input, got ", input.dtype());
+  TORCH_CHECK(input.is_floating_point(), "batch normalization needs a floating input, got ", input.dtype());
 }
 
-// Numbers of the channels in the computing dtype, to be broadcast to the input.
+// Returns numbers of the channels in the computing dtype, to be broadcast to the input.
 at::Tensor spread(const at::Tensor &numbers, const at::Tensor &input) {
   at::DimVector sizes(static_cast<size_t>(input.dim()), 1);
   sizes[1] = numbers.size(0);
@@ -49,14 +50,15 @@ at::Tensor &normalised_into(const at::Tensor &input, const OptionalTensor &weigh
   return out.copy_(normalised(input, weight, bias, mean, rstd, eps));
 }
 
-// The momentum's share of a new number goes into a running one.
+// Updates a running statistic with a new number, weighted by the momentum.
 void update(const OptionalTensor &running, const at::Tensor &number, double momentum) {
   if (!is_given(running)) return;
   at::Tensor kept = *running;
   kept.mul_(1 - momentum).add_(number.to(kept.scalar_type()), momentum);
 }
 
-// Of batches of `counts` elements with means and rstds, each (batches, channels): those of all together, and running statistics.
+// From batches of `counts` elements with means and rstds, each (batches, channels): computes those of all batches, and
+// updates running statistics.
 Two gather_counted(const at::Tensor &, const at::Tensor &means, const at::Tensor &rstds,
                    const OptionalTensor &running_mean, const OptionalTensor &running_var, double momentum, double eps,
                    const at::Tensor &counts) {
@@ -76,7 +78,7 @@ Two gather(const at::Tensor &input, const at::Tensor &means, const at::Tensor &r
   return gather_counted(input, means, rstds, running_mean, running_var, momentum, eps, counts);
 }
 
-// Of this process: sums of dy and of dy (x - mean), and the gradients of weight and bias.
+// Computes for this process: sums of dy and of dy (x - mean), and the gradients of weight and bias.
 Four backward_reduce(const at::Tensor &grad, const at::Tensor &input, const at::Tensor &mean, const at::Tensor &rstd,
                      const OptionalTensor &weight, bool input_wanted, bool weight_wanted, bool bias_wanted) {
   check_input(input);
@@ -89,7 +91,7 @@ Four backward_reduce(const at::Tensor &grad, const at::Tensor &input, const at::
           wanted(weight_wanted, product.mul(widened(rstd)).to(as)), wanted(bias_wanted, sum.to(as))};
 }
 
-// The input's gradient from the sums over all processes.
+// Computes the input's gradient from the sums over all processes.
 at::Tensor backward_elements(const at::Tensor &grad, const at::Tensor &input, const at::Tensor &mean,
                              const at::Tensor &rstd, const OptionalTensor &weight, const at::Tensor &sum,
                              const at::Tensor &product, const at::Tensor &counts) {

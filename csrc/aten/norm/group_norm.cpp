@@ -1,5 +1,5 @@
-// group_norm.cpp: group normalisation as ATen composes it of batch normalisation; its gradient of reductions over the large tensors,
-// arithmetic on the few numbers per group, and one pass.
+// group_norm.cpp: group normalization as ATen composes it of batch normalization. Its gradient consists of reductions
+// over the large tensors, arithmetic on the few numbers per group, and one pass.
 //
 // With h = (x - mean) * rstd, y = h * weight + bias over sets of n elements that share mean and rstd, the gradient is
 //   dx = rstd * (g - sum(g) / n - (x - mean) * rstd^2 * sum(g * (x - mean)) / n),  g = dy * weight.
@@ -24,14 +24,14 @@ bool are_native(const at::Tensor &input, Parameters parameters) {
          computing_dtype(input.device().index(), HAL_OP_ID_CENTERED_DOT, input.scalar_type());
 }
 
-// x * slope + shift in x's memory format.
+// Computes x * slope + shift in x's memory format.
 at::Tensor line(const at::Tensor &x, const at::Tensor &slope, const at::Tensor &shift) {
   at::Tensor result = at::empty_like(x, x.suggest_memory_format());
   at::_ops::addcmul_out::call(shift, x, slope, 1, result);
   return result;
 }
 
-// dy * slope + x * x_slope + shift in x's memory format.
+// Computes dy * slope + x * x_slope + shift in x's memory format.
 at::Tensor plane(const at::Tensor &dy, const at::Tensor &slope, const at::Tensor &x, const at::Tensor &x_slope,
                  const at::Tensor &shift) {
   at::Tensor result = line(x, x_slope, shift);
@@ -39,7 +39,7 @@ at::Tensor plane(const at::Tensor &dy, const at::Tensor &slope, const at::Tensor
   return result;
 }
 
-// ---- group normalisation: N x C x HxW, C in `groups` groups ----
+// ---- group normalization: N x C x HxW, C in `groups` groups ----
 
 std::optional<Three> group_norm(const at::Tensor &input, const OptionalTensor &weight, const OptionalTensor &bias,
                                 int64_t n, int64_t channels, int64_t positions, int64_t groups, double eps) {

@@ -1,5 +1,5 @@
-// norm_parameters.h: weights and statistics of normalisations. Half precision is computed in float32 and rounded once; its weights
-// and statistics may be float32 themselves, as on the CPU.
+// norm_parameters.h: weights and statistics of normalizations. Half precision is computed in float32 and rounded once;
+// its weights and statistics may be float32, as on the CPU.
 #pragma once
 
 #include <ATen/OpMathType.h>
@@ -21,14 +21,14 @@ inline OptionalTensor widened(const OptionalTensor &tensor) {
   return is_given(tensor) ? widened(*tensor) : OptionalTensor();
 }
 
-// The dtype of weights and statistics: the first one's that is given, else the input's.
+// Returns the dtype of weights and statistics: that of the first one present, else the input's.
 inline c10::ScalarType parameter_dtype(const at::Tensor &input, Parameters parameters) {
   for (const OptionalTensor *parameter : parameters)
     if (is_given(*parameter)) return (*parameter)->scalar_type();
   return input.scalar_type();
 }
 
-// Parameters of one dtype, the input's or the one it is computed in; missing ones do not matter.
+// Returns whether the parameters have one dtype, the input's or the computing one; missing ones are ignored.
 inline bool are_parameters(const at::Tensor &input, Parameters parameters) {
   const c10::ScalarType dtype = input.scalar_type(), common = parameter_dtype(input, parameters);
   for (const OptionalTensor *parameter : parameters)
@@ -36,7 +36,7 @@ inline bool are_parameters(const at::Tensor &input, Parameters parameters) {
   return is_device_tensor(input) && (common == dtype || common == at::toOpMathType(dtype));
 }
 
-// Rounds what was computed to the dtypes of the input and of the parameters.
+// Rounds results to the dtypes of the input and of the parameters.
 inline Three rounded(const at::Tensor &first, const at::Tensor &second, const at::Tensor &third, c10::ScalarType input,
                      c10::ScalarType parameters) {
   const auto to = [](const at::Tensor &tensor, c10::ScalarType dtype) {

@@ -1,5 +1,5 @@
-// optimizers.cpp: the fused optimizers of torch, one launch per parameter, and the operators of torch.amp.GradScaler. Nothing
-// waits for the device: the step, the learning rate, the scale and its flag may be tensors there.
+// optimizers.cpp: torch's fused optimizers, one launch per parameter, and the operators of torch.amp.GradScaler. These
+// do not wait for the device: the step, the learning rate, the scale and its flag may be device tensors.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/ops/where.h>
 
@@ -15,13 +15,13 @@ namespace {
 using Tensor = const at::Tensor &;
 using State = std::initializer_list<const at::Tensor *>;
 
-// A learning rate is a number, or a tensor. Numbers that lie on the device are float32 there.
+// A learning rate is a number or a tensor. Numbers on the device are float32.
 Call &put_rate(Call &call, double rate) { return call.put(rate); }
 Call &put_rate(Call &call, const at::Tensor &rate) {
   return rate.is_cpu() ? call.put(rate.item<double>()) : call.in(rate, at::kFloat);
 }
 
-// Whether every tensor of the lists is one of ours of one dtype, in which a kernel computes.
+// Returns whether every tensor of the lists is a device tensor of one dtype for which there is a kernel.
 bool are_native(uint32_t op, std::initializer_list<at::TensorList> lists) {
   const at::Tensor *first = nullptr;
   for (const at::TensorList list : lists) {
@@ -34,18 +34,18 @@ bool are_native(uint32_t op, std::initializer_list<at::TensorList> lists) {
   return !first || computing_dtype(first->device().index(), op, first->scalar_type());
 }
 
-// Runs launch `i` of an operator over a list. False = the plugin's own operator declines the first one, and there is no other: nothing
-// is written, and the fallback can serve the whole list.
+// Runs launch `i` of an operator over a list. Returns false if the plugin's own operator declines the first one, and
+// there is no other kernel. Then nothing is written, and the fallback can run the whole list.
 bool launch(Call &call, size_t i, const at::Tensor &self) {
   const bool done = call.run();
   TORCH_CHECK_NOT_IMPLEMENTED(done || i == 0,
-                              "the plugin's own operator has taken some tensors of a list and declines one in ",
+                              "the plugin's own operator has run some tensors of a list and declines one in ",
                               self.dtype(), ", for which the device has no kernel");
   return done;
 }
 
-// One launch over a parameter, its gradient and its state, which are rows to the kernel: as they lie in memory where all lie alike.
-// As launch().
+// Runs one launch over a parameter, its gradient and its state. The kernel sees rows, in memory order if all have the
+// same layout. Returns as launch().
 bool launch_step(Call &call, size_t i, State state) {
   const at::Tensor &self = **state.begin();
   if (self.numel() == 0) return true;
@@ -61,7 +61,7 @@ bool launch_step(Call &call, size_t i, State state) {
   return launch(call, i, self);
 }
 
-// Adam and AdamW, with a number or a tensor as learning rate; they differ in what weight decay is added to.
+// Adam and AdamW, with a number or a tensor as learning rate; they differ in the tensor to which weight decay is added.
 template <bool kDecoupled, class Lr>
 bool adam(at::TensorList self, at::TensorList grads, at::TensorList exp_avgs, at::TensorList exp_avg_sqs,
           at::TensorList max_exp_avg_sqs, at::TensorList state_steps, Lr lr, double beta1, double beta2,
@@ -132,7 +132,7 @@ at::Tensor &update_scale(at::Tensor &scale, at::Tensor &growth_tracker, const at
   const at::Tensor successes = growth_tracker.add(1).masked_fill(found, 0);
   const at::Tensor full = successes.eq(growth_interval);
   const at::Tensor larger = scale.mul(growth_factor);
-  const at::Tensor grows = full.logical_and(larger.sub(larger).eq(0)); /* a scale that would overflow stays */
+  const at::Tensor grows = full.logical_and(larger.sub(larger).eq(0)); /* a scale that would overflow does not change */
   scale.copy_(at::where(found, scale.mul(backoff_factor), at::where(grows, larger, scale)));
   growth_tracker.copy_(successes.masked_fill(full, 0));
   return scale;

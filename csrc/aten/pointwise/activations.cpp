@@ -1,4 +1,4 @@
-// activations.cpp: activations whose ATen operators have two results or look at halves of a tensor.
+// activations.cpp: activations whose ATen operators have two results or split a tensor in halves.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/native/Resize.h>
 #include <ATen/ops/cat.h>
@@ -37,7 +37,7 @@ bool log_sigmoid(Outputs &outputs, const at::Tensor &self) {
   return true;
 }
 
-// ---- prelu: the weight comes in the shape of the operand ----
+// ---- prelu: the weight has the shape of the operand ----
 bool prelu(Outputs &outputs, const at::Tensor &self, const at::Tensor &weight) {
   auto result = pointwise<meta::Binary>(HAL_OP_ID__PRELU_KERNEL, {}, self, weight);
   if (result) outputs.put(0, *std::move(result));
@@ -61,7 +61,7 @@ bool glu(const Outputs &outputs, const at::Tensor &self, int64_t dim) {
 
 bool glu_backward(Outputs &outputs, const at::Tensor &grad_output, const at::Tensor &self, int64_t dim) {
   const int64_t size = self.dim() ? self.size(dim) : 1;
-  if (size % 2 != 0) return false;  // the CPU's function says so
+  if (size % 2 != 0) return false;  // the CPU's function reports the error
   const at::Tensor first = self.narrow(dim, 0, size / 2), second = self.narrow(dim, size / 2, size / 2);
   auto of_first = pointwise<meta::Binary>(HAL_OP_ID_GLU_GATE, {}, grad_output, second);
   auto of_second = pointwise<meta::Ternary>(HAL_OP_ID_GLU_BACKWARD_GATE, {}, grad_output, first, second);

@@ -1,4 +1,5 @@
-// fill.cpp: fill_ and zero_. A fill writes one element's bytes again and again, so every dtype goes the same way.
+// fill.cpp: fill_ and zero_. A fill writes one element's bytes repeatedly, so the implementation is the same for every
+// dtype.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/Dispatch_v2.h>
 #include <ATen/core/Tensor.h>
@@ -17,7 +18,7 @@ struct Pattern {
   alignas(16) unsigned char bytes[16] = {};
 };
 
-// The bytes of `value` in a dtype; throws where it does not fit, as on the CPU.
+// Returns the bytes of `value` in a dtype; throws if it is out of range, as on the CPU.
 Pattern pattern_of(const at::Scalar &value, c10::ScalarType dtype) {
   Pattern pattern;
   AT_DISPATCH_V2(dtype, "fill_", AT_WRAP([&] {
@@ -32,7 +33,7 @@ Pattern pattern_of(const at::Scalar &value, c10::ScalarType dtype) {
 
 int64_t integer_at(const unsigned char *bytes, size_t size) {
   int64_t number = 0;
-  std::memcpy(&number, bytes, size);  // little-endian; the kernel takes the low bytes
+  std::memcpy(&number, bytes, size);  // little-endian; the kernel reads the low bytes
   return number;
 }
 
@@ -49,14 +50,15 @@ bool is_real_number(c10::ScalarType dtype) {
          dtype == at::kHalf || dtype == at::kBFloat16;
 }
 
-// The number that a pattern is in such a dtype: what it was made from, rounded.
+// Returns the number of a pattern in such a dtype: the original value, rounded.
 hal_value_t number_of(const Pattern &pattern, c10::ScalarType dtype) {
   return AT_DISPATCH_V2(dtype, "fill_", AT_WRAP([&] { return element_at<scalar_t>(pattern.bytes); }),
                         AT_EXPAND(AT_ALL_TYPES), at::kHalf, at::kBFloat16, at::kBool,
                         AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES));
 }
 
-// Repeated elements (stride 0) are written once: torch lets fill_ write to expanded tensors.
+// Returns a tensor without repeated elements (stride 0), which are written once: torch lets fill_ write to expanded
+// tensors.
 at::Tensor without_repeats(const at::Tensor &tensor) {
   at::DimVector sizes(tensor.sizes());
   for (size_t i = 0; i < sizes.size(); i++) {
@@ -97,7 +99,7 @@ bool fill_elements(const at::Tensor &self, const Pattern &pattern, size_t patter
   return fill_strided(without_repeats(self), pattern);
 }
 
-// One element of half precision overflows to infinity on the CPU, several are an error there.
+// A single element of half precision overflows to infinity on the CPU; several elements raise an error there.
 at::Scalar overflown(const at::Scalar &number, c10::ScalarType dtype) {
   if (!c10::isReducedFloatingType(dtype) || number.isComplex()) return number;
   const auto single = static_cast<float>(number.toDouble());
@@ -114,7 +116,7 @@ at::Tensor &fill_tensor(at::Tensor &self, const at::Tensor &number) {
   TORCH_CHECK(number.dim() == 0, "fill_ only supports 0-dimension value tensor but got tensor with ", number.dim(),
               " dimensions.");
   if (number.device() != self.device()) return self.fill_(number.to(self.scalar_type()).item());
-  // On one device the element is read by a kernel: no wait. It may be an element of the destination itself.
+  // On one device a kernel reads the element, without a wait. The element may belong to the destination.
   at::Tensor element = number;
   if (self.is_alias_of(number)) element = number.clone();
   const at::Tensor target = without_repeats(self);
@@ -122,7 +124,7 @@ at::Tensor &fill_tensor(at::Tensor &self, const at::Tensor &number) {
   return self;
 }
 
-// One byte is a pattern for every dtype when all of them are zero.
+// If all bytes are zero, one byte is a pattern for every dtype.
 bool zero(at::Tensor &self) { return fill_elements(self, Pattern{}, 1); }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// masked.cpp: elements chosen by a mask: masked_fill, masked_select, masked_scatter and nonzero. Results whose size depends
-// on the mask wait for the device, as on CUDA.
+// masked.cpp: elements selected by a mask: masked_fill, masked_select, masked_scatter and nonzero. Results whose size
+// depends on the mask wait for the device, as on CUDA.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
@@ -15,7 +15,7 @@ namespace {
 
 // ---- masked_fill ----
 
-// A device's element, or a number of the host's, where the mask is true.
+// Writes a device element, or a number of the host, where the mask is true.
 bool fill_by_mask(const at::Tensor &self, const at::Tensor &mask, const at::Tensor &element) {
   TORCH_CHECK(mask.dtype() == at::kBool, "masked_fill_ only supports boolean masks, but got mask with dtype ",
               mask.dtype());
@@ -44,9 +44,9 @@ bool masked_fill(at::Tensor &self, const at::Tensor &mask, const at::Tensor &num
 
 // ---- nonzero ----
 
-constexpr int64_t kChunk = 4096;  // elements that an item counts: some microseconds
+constexpr int64_t kChunk = 4096;  // elements per item; counting them takes some microseconds
 
-// As on the CPU a new or resized result lies column by column, which is how indexing reads it.
+// As on the CPU, a new or resized result is in column-major order, in which indexing reads it.
 at::DimVector nonzero_strides(int64_t total) { return {1, std::max<int64_t>(total, 1)}; }
 
 at::Tensor empty_nonzero(const at::Tensor &self) {
@@ -78,7 +78,7 @@ bool nonzero(Outputs &outputs, const at::Tensor &self) {
   return call.in(flags).index(counts).layout(Layout::kStrided).indices(outputs[0]).run();
 }
 
-// ATen's function makes its result on the host.
+// ATen's function creates its result on the host.
 at::Tensor nonzero_static(const at::Tensor &self, int64_t size, int64_t fill_value) {
   const int64_t sizes[] = {std::max<int64_t>(size, 0), self.dim()};
   at::Tensor result = make_empty(sizes, at::kLong, self.device().index());

@@ -1,5 +1,6 @@
-// meta.h: meta functions (shapes, dtypes, checks) of pointwise operators that ATen has not structured (`meta` of their entries): the
-// iterators that their CPU kernels make. The generated code wraps them in Structured<>, as ATen's own.
+// meta.h: meta functions (shapes, dtypes, checks) of pointwise operators that are not structured in ATen (`meta` of
+// their entries): the iterators that their CPU kernels create. The generated code wraps them in Structured<>, as ATen's
+// own.
 #pragma once
 
 #include <ATen/TensorIterator.h>
@@ -12,11 +13,11 @@ namespace torch_backend::meta {
 struct Unary : at::TensorIteratorBase {
   void meta(const at::Tensor &self) { build_borrowing_unary_op(maybe_get_output(), self); }
 };
-// Integers give a float of the default dtype.
+// Integers have a floating result of the default dtype.
 struct UnaryFloat : at::TensorIteratorBase {
   void meta(const at::Tensor &self) { build_borrowing_unary_float_op(maybe_get_output(), self); }
 };
-// The result is bool, or what out= has.
+// The result is bool, or has the dtype of out=.
 struct UnaryTruth : at::TensorIteratorBase {
   void meta(const at::Tensor &self) {
     const at::Tensor &out = maybe_get_output();
@@ -29,7 +30,7 @@ struct UnaryTruth : at::TensorIteratorBase {
 struct Binary : at::TensorIteratorBase {
   void meta(const at::Tensor &a, const at::Tensor &b) { build_borrowing_binary_op(maybe_get_output(), a, b); }
 };
-// Integers give a float of the default dtype.
+// Integers have a floating result of the default dtype.
 struct BinaryFloat : at::TensorIteratorBase {
   void meta(const at::Tensor &a, const at::Tensor &b) { build_borrowing_binary_float_op(maybe_get_output(), a, b); }
 };
@@ -46,8 +47,8 @@ struct Ternary : at::TensorIteratorBase {
 
 namespace torch_backend {
 
-// A hand-written operator's call of a pointwise kernel, whose arguments are the tensors and a number, if there is one: nullopt when
-// there is none for them.
+// Calls a pointwise kernel from a hand-written operator. The arguments are the tensors and an optional number. Returns
+// nullopt if there is no kernel for them.
 template <class Meta, class... Tensors>
 std::optional<at::Tensor> pointwise(uint32_t op, const std::optional<c10::Scalar> &last, const Tensors &...tensors) {
   const KernelArgument all[] = {operand(tensors)..., number(last)};

@@ -11,7 +11,7 @@
 
 namespace torch_backend {
 
-// A new tensor of `like`'s sizes and memory order, as TensorIterator makes for a pointwise result.
+// Returns a new tensor with the sizes and memory order of `like`, as TensorIterator creates for a pointwise result.
 inline at::Tensor result_like(const at::Tensor &like, c10::ScalarType dtype) {
   const c10::DeviceIndex device = like.device().index();
   if (C10_LIKELY(like.is_contiguous())) return make_empty(like.sizes(), dtype, device);
@@ -19,7 +19,7 @@ inline at::Tensor result_like(const at::Tensor &like, c10::ScalarType dtype) {
   return make_empty_strided(like.sizes(), at::infer_dense_strides(like.sizes(), like.strides()), dtype, device);
 }
 
-// Runs a unary operator with a computing dtype of `self`'s into `out` of the same sizes.
+// Runs a unary operator with the computing dtype of `self` into `out` of the same sizes.
 inline bool run_unary(uint32_t op, const at::Tensor &self, const at::Tensor &out) {
   const hal_tensor_t operand = describe(self), result = describe(out);
   const hal_value_t args[] = {value(operand)};
@@ -28,7 +28,7 @@ inline bool run_unary(uint32_t op, const at::Tensor &self, const at::Tensor &out
   return run_op(self.device().index(), op, args, results, dense ? HAL_CALL_DENSE : 0);
 }
 
-// The operator has a kernel for the operand, which is a plain tensor of ours.
+// Returns whether the operator has a kernel for the operand, which is a plain device tensor.
 inline bool takes_unary(uint32_t op, const at::Tensor &self) {
   return is_device_tensor(self) && has_kernel(self.device().index(), op, self.scalar_type());
 }

@@ -1,4 +1,4 @@
-// pointwise_manual.cpp: pointwise operators that are calls of others, relu, and the reductions over all elements.
+// pointwise_manual.cpp: pointwise operators that call others, relu, and the reductions over all elements.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include "aten/pointwise/pointwise.h"
 
@@ -29,7 +29,7 @@ bool absolute(Outputs &outputs, const at::Tensor &self) {
   return self.numel() == 0 || run_unary(HAL_OP_ID_ABS, self, outputs[0]);
 }
 
-// max(a, 0). false = no kernel.
+// Computes max(a, 0). false = no kernel.
 bool run_relu(const at::Tensor &self, const at::Tensor &out) {
   const hal_tensor_t operand = describe(self), result = describe(out);
   const hal_value_t args[] = {value(operand), value(int64_t{0})};
@@ -37,7 +37,7 @@ bool run_relu(const at::Tensor &self, const at::Tensor &out) {
   return run_op(self.device().index(), HAL_OP_ID_CLAMP_MIN, args, results, HAL_CALL_DENSE);
 }
 
-// The shortest way for what every network does; ATen's relu() goes through the dispatcher again, to clamp_min.
+// The shortest path for an operator of every network; ATen's relu() goes through the dispatcher again, to clamp_min.
 bool plain_relu(const at::Tensor &self) {
   return self.is_contiguous() && self.scalar_type() != at::kBool && takes_unary(HAL_OP_ID_CLAMP_MIN, self);
 }

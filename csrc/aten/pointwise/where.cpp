@@ -1,4 +1,5 @@
-// where.cpp: where(condition, self, other), moved as elements of one size whatever their dtype. ATen's function broadcasts and promotes.
+// where.cpp: where(condition, self, other), which moves elements of one size whatever their dtype. ATen's function
+// broadcasts and promotes.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/TensorIterator.h>
 #include <ATen/native/TensorCompare.h>

@@ -1,4 +1,4 @@
-// aten_op.h: operators of ATen by name, and the signatures in which kernels see them.
+// aten_op.h: operators of ATen by name, and the signatures of kernels for them.
 #pragma once
 
 #include <ATen/core/boxing/KernelFunction.h>
@@ -9,7 +9,7 @@
 
 namespace torch_backend {
 
-// Sizes may be symbolic in a schema; kernels of devices always see integers.
+// Sizes may be symbolic in a schema; device kernels always receive integers.
 template <class T>
 using NoSymInt = typename c10::maybe_keep_symint<false, T>::type;
 
@@ -23,7 +23,7 @@ struct KernelOf<Result(Params...)> {
 template <class Op>
 using Signature = typename KernelOf<typename Op::schema>::type;
 
-// An operator by its name, as "aten::add" and "Tensor". Any thread.
+// An operator by its name, such as "aten::add" and "Tensor". Any thread.
 class AtenOp {
  public:
   constexpr AtenOp(const char *name, const char *overload) : name_(name), overload_(overload) {}
@@ -31,7 +31,7 @@ class AtenOp {
   AtenOp &operator=(const AtenOp &) = delete;
 
   c10::OperatorName name() const { return {name_, overload_}; }
-  // Looked up when it is first needed. Throws c10::Error when torch has no such operator.
+  // Looked up at first use. Throws c10::Error if torch has no such operator.
   const c10::OperatorHandle &handle() const {
     std::call_once(found_, [this] { handle_ = c10::Dispatcher::singleton().findSchemaOrThrow(name_, overload_); });
     return *handle_;

@@ -1,5 +1,5 @@
-// broadcast.cpp: see broadcast.h. What does not fit here - other dtypes, lazy bits, more dimensions, operands whose orders
-// differ, results that overlap operands, wrong shapes - goes the general way, which also words the errors.
+// broadcast.cpp: see broadcast.h. Unsupported calls go to the general path, which also reports errors: other dtypes,
+// lazy bits, more dimensions, operands in different orders, results that overlap operands, invalid shapes.
 #include "aten/prepare/broadcast.h"
 
 #include "aten/prepare/structured_iterator.h"
@@ -10,9 +10,10 @@ namespace {
 
 constexpr size_t kMaxOperands = 3, kMaxBroadcastArguments = 6, kMaxDims = 8;
 
-// The operands of a call; tensors keep the order of the arguments.
+// The operands of a call; tensors are in the order of the arguments.
 struct Operands {
-  dense::Reference reference{};  // one with dimensions, if there is one: it decides what a number may be
+  // An operand with dimensions, if there is one; it determines the valid range of numbers
+  dense::Reference reference{};
   const at::Tensor *tensors[kMaxOperands];
   hal_tensor_t descriptors[kMaxOperands];
   int64_t sizes[kMaxDims], strides[kMaxOperands][kMaxDims];
@@ -46,7 +47,7 @@ bool collect(Operands &operands, c10::ArrayRef<KernelArgument> arguments) {
   return operands.count > 0;
 }
 
-// The common shape, and each operand in it: missing and one-element dimensions have stride 0.
+// Computes the common shape, and expands each operand to it: missing and one-element dimensions have stride 0.
 bool spread(Operands &operands) {
   for (size_t d = 0; d < operands.ndim; d++) operands.sizes[d] = 1;
   for (size_t k = 0; k < operands.count; k++) {
@@ -73,7 +74,7 @@ bool spread(Operands &operands) {
   return true;
 }
 
-// Makes a result in the order that TensorIterator gives it: C's, or that of operands which all have it. Returns false for
+// Creates a result in the order of TensorIterator: C's, or that of operands which all have it. Returns false for
 // another order.
 bool make_result(const Operands &operands, c10::ScalarType dtype, at::Tensor &made) {
   const c10::TensorImpl *first = operands.tensors[0]->unsafeGetTensorImpl();

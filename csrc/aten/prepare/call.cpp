@@ -51,7 +51,7 @@ at::Tensor element_of(const c10::Scalar &number, const at::Tensor &like) {
 
 namespace {
 
-// The bytes of its storage from the first that a tensor has an element in to behind the last.
+// Returns the range of bytes of its storage that contains a tensor's elements.
 std::pair<int64_t, int64_t> extent(const c10::TensorImpl *tensor) {
   const auto itemsize = static_cast<int64_t>(tensor->itemsize());
   int64_t last = 0;
@@ -152,7 +152,7 @@ bool Call::run(uint32_t flags) {
   for (; next < operands_.size(); next++)
     results.push_back(operands_[next].given() ? &operands_[next].descriptor() : nullptr);
   if (!run_op(device_, op_, values_, results, flags, philox_)) return false;
-  // Backwards: of a tensor that stands for an absent one behind its own place, what was written there counts.
+  // In reverse order: of a tensor that is used in place of an absent one after its own position, that result counts.
   for (auto result = results_.rbegin(); result != results_.rend(); ++result) result->finish();
   return true;
 }

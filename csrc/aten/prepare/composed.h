@@ -1,5 +1,5 @@
-// composed.h: how often operators that have no kernel of their own were answered by others of the device
-// (torch_backend.ops.report). By the operators' numbers, from any thread.
+// composed.h: counts how often operators without their own kernel were composed of other operators of the device
+// (torch_backend.ops.report). By operator number, from any thread.
 #pragma once
 
 #include <cstdint>

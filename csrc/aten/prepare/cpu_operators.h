@@ -1,4 +1,4 @@
-// cpu_operators.h: which of ATen's operators the CPU has a kernel for, under a key that our device has too.
+// cpu_operators.h: the operators of ATen that have a kernel of the CPU, under a key that the device has too.
 #pragma once
 
 #include <c10/core/DispatchKey.h>
@@ -8,7 +8,8 @@
 
 namespace torch_backend {
 
-// Calls `visit` with the name, such as "add.Tensor", of each operator of ATen that has a kernel of its own under a key of the CPU's.
+// Calls `visit` with the name, such as "add.Tensor", of each operator of ATen that has its own kernel under a key of
+// the CPU.
 void for_each_cpu_operator(c10::DispatchKey key, c10::function_ref<void(const std::string &name)> visit);
 
 }  // namespace torch_backend

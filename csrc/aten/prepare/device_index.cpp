@@ -1,4 +1,4 @@
-// device_index.cpp: the messages for wrong devices, out of the fast path.
+// device_index.cpp: the error messages for invalid devices, outside of the fast path.
 #include "aten/prepare/device_index.h"
 
 namespace torch_backend {

@@ -13,14 +13,15 @@ namespace torch_backend {
 
 [[noreturn]] void throw_bad_index(c10::DeviceIndex index);
 
-// The index a Device argument asks for; the current device when it names none. Throws for one that does not exist.
+// Returns the index of a Device argument, or the current device if it has no index. Throws if the device does not
+// exist.
 inline c10::DeviceIndex checked_index(std::optional<c10::Device> device) {
   if (!device || !device->has_index()) return static_cast<c10::DeviceIndex>(hal_device_current());
   if (C10_UNLIKELY(device->index() >= hal_device_count())) throw_bad_index(device->index());
   return device->index();
 }
 
-// Raises in TensorIterator's words for operands of two devices.
+// Throws TensorIterator's error for operands on two devices.
 [[noreturn]] void throw_two_devices(c10::Device first, c10::Device second);
 
 }  // namespace torch_backend

@@ -1,4 +1,4 @@
-// fallback_call.h: the fallback, called by a kernel that has found no native way for its arguments.
+// fallback_call.h: the fallback, called by a kernel that does not support its arguments.
 #pragma once
 
 #include <ATen/core/stack.h>
@@ -7,11 +7,13 @@
 
 namespace torch_backend {
 
-// Boxed fallback of the PrivateUse1 key (aten/fallback): runs the CPU kernel on CPU tensors that alias device memory, or on staged
-// copies. Throws c10::NotImplementedError, naming the operator, in strict mode and where no CPU kernel can answer.
+// Boxed fallback of the PrivateUse1 key (aten/fallback): runs the CPU kernel on CPU tensors that alias device memory,
+// or on staged copies. Throws c10::NotImplementedError, naming the operator, in strict mode and if there is no CPU
+// kernel.
 void fallback(const c10::OperatorHandle &op, torch::jit::Stack *stack);
 
-// The way to the fallback is one function per signature, not per operator: nearly all of it is the boxing of arguments.
+// Calls of the fallback use one function per signature, not per operator, because most of it is the boxing of
+// arguments.
 template <class Signature>
 struct FallbackCall;
 
@@ -24,7 +26,7 @@ struct FallbackCall<Result(Params...)> {
   }
 };
 
-// Runs `op` through the fallback; `kernel`, the function that asks for it, tells the signature.
+// Runs `op` through the fallback; `kernel`, the calling function, determines the signature.
 template <class Result, class... Params>
 Result call_fallback(Result (*)(const AtenOp &, Params...), const AtenOp &op, std::type_identity_t<Params>... args) {
   return FallbackCall<Result(Params...)>::call(op, args...);

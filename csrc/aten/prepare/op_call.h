@@ -1,4 +1,4 @@
-// op_call.h: the few lines that every native operator shares: allocate a result, describe operands, call the HAL.
+// op_call.h: the functions that every native operator uses: allocate a result, describe operands, call the HAL.
 #pragma once
 
 #include <ATen/EmptyTensor.h>
@@ -17,8 +17,8 @@
 
 namespace torch_backend {
 
-// Makes `device` the thread's current one for a scope; costs a comparison when it is already. Not c10::DeviceGuard,
-// which goes through two virtual calls.
+// Makes `device` the thread's current device within a scope; takes one comparison if it is current already.
+// c10::DeviceGuard would make two virtual calls.
 class CurrentDevice {
  public:
   explicit CurrentDevice(c10::DeviceIndex device) : previous_(hal_device_current()) {
@@ -38,13 +38,13 @@ class CurrentDevice {
   bool changed_ = false;
 };
 
-// The operator whose call by this thread the plugin has seen as the user gave it, and declined (vendor_call.h): it is not asked for
-// its own operator again, with operands that were prepared for the portable kernel.
+// The operator that the plugin has declined in the thread's current call, with the caller's arguments (vendor_call.h).
+// The plugin's own operator is then not queried again with operands that were prepared for the portable kernel.
 constexpr uint32_t kNoOp = UINT32_MAX;
 extern thread_local uint32_t declined_op;
 
-// Runs operator `op` on the device's current stream: `flags` HAL_CALL_*, `philox` for random operators. false = the device
-// has no kernel for it and nothing was touched: take the fallback. Throws on every other failure.
+// Runs operator `op` on the device's current stream. `flags`: HAL_CALL_*; `philox`: for random operators. Returns
+// false, without any effect, if the device has no kernel for it: use the fallback. Throws on every other failure.
 inline bool run_op(c10::DeviceIndex device, uint32_t op, c10::ArrayRef<hal_value_t> args,
                    c10::ArrayRef<const hal_tensor_t *> results, uint32_t flags = 0,
                    PhiloxState philox = {0, 0, nullptr}) {
@@ -65,16 +65,16 @@ inline bool run_op(c10::DeviceIndex device, uint32_t op, c10::ArrayRef<hal_value
   throw_work_status(status);
 }
 
-// Whether the device's current stream puts work off. There, copies and fills of whole tensors are operators, as all else is: they have a place in
-// the program and in a compiler's graphs.
+// Returns whether the device's current stream is lazy. Copies and fills of whole tensors are operators there, as
+// everything else, because they have a position in the program and in a compiler's graphs.
 inline bool is_put_off(c10::DeviceIndex device) {
   hal_stream_t *stream = nullptr;
   check(hal_stream_current(device, &stream));
   return hal_lazy_of_stream(stream) != nullptr;
 }
 
-// The dtypes in which the operator may run natively when it computes in them; an array look-up. Once the plugin has declined what the
-// user gave, they are those of the portable kernel.
+// Returns the dtypes in which the operator may run natively when it computes in them; an array look-up. After the
+// plugin has declined the caller's arguments, they are those of the portable kernel.
 inline uint64_t native_dtypes(c10::DeviceIndex device, uint32_t op) {
   return C10_UNLIKELY(declined_op == op) ? hal_op_portable_dtypes(device, op) : hal_op_dtypes(device, op);
 }
@@ -82,25 +82,25 @@ inline bool has_kernel(c10::DeviceIndex device, uint32_t op, c10::ScalarType dty
   return (native_dtypes(device, op) >> static_cast<unsigned>(dtype)) & 1;
 }
 
-// Whether the device's plugin has its own operator.
+// Returns whether the device's plugin has its own operator.
 inline bool has_vendor_op(c10::DeviceIndex device, uint32_t op) {
   return C10_UNLIKELY(hal_op_own_dtypes(device, op) != 0);
 }
 
-// A new contiguous (or `format`) tensor on a device, uninitialised.
+// Returns a new contiguous (or `format`) tensor on a device, uninitialized.
 inline at::Tensor make_empty(c10::IntArrayRef sizes, c10::ScalarType dtype, c10::DeviceIndex device,
                              std::optional<c10::MemoryFormat> format = std::nullopt) {
   const CurrentDevice current(device);
   return at::Tensor(at::detail::empty_generic(sizes, allocator(), kKeySet, dtype, format));
 }
 
-// The same of a result that may not be wanted; undefined then.
+// The same for a result that may not be requested; undefined then.
 inline at::Tensor make_wanted(bool wanted, c10::IntArrayRef sizes, c10::ScalarType dtype, c10::DeviceIndex device,
                               std::optional<c10::MemoryFormat> format = std::nullopt) {
   return wanted ? make_empty(sizes, dtype, device, format) : at::Tensor();
 }
 
-// The dimensions but one.
+// Returns all dimensions but one.
 inline at::DimVector dims_but(int64_t ndim, int64_t dim) {
   at::DimVector dims;
   for (int64_t d = 0; d < ndim; d++)
@@ -108,8 +108,8 @@ inline at::DimVector dims_but(int64_t ndim, int64_t dim) {
   return dims;
 }
 
-// A new contiguous tensor of the sizes of one that exists, whose elements were counted then: without the checks of the sizes and
-// without a change of the current device.
+// Returns a new contiguous tensor with the sizes of an existing one, whose number of elements is known. Skips the
+// checks of the sizes and does not change the current device.
 inline at::Tensor make_dense(c10::IntArrayRef sizes, int64_t numel, c10::ScalarType dtype, int64_t itemsize,
                              c10::DeviceIndex device) {
   const auto bytes = static_cast<size_t>(numel * itemsize);
@@ -121,14 +121,14 @@ inline at::Tensor make_dense(c10::IntArrayRef sizes, int64_t numel, c10::ScalarT
   return tensor;
 }
 
-// A new tensor with the given strides, uninitialised.
+// Returns a new tensor with the given strides, uninitialized.
 inline at::Tensor make_empty_strided(c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::ScalarType dtype,
                                      c10::DeviceIndex device) {
   const CurrentDevice current(device);
   return at::Tensor(at::detail::empty_strided_generic(sizes, strides, allocator(), kKeySet, dtype));
 }
 
-// True for a defined strided tensor of ours.
+// Returns whether a tensor is a defined strided tensor of the device.
 inline bool is_device_tensor(const at::Tensor &tensor) {
   return tensor.defined() && tensor.device().type() == kDevice && tensor.layout() == c10::kStrided;
 }

@@ -1,4 +1,5 @@
-// operand.h: a tensor as a kernel sees it: the one descriptor of csrc/aten. It borrows what it can and owns the rest.
+// operand.h: the descriptor of a tensor for kernels, the only one in csrc/aten. It borrows sizes and strides if
+// possible and owns the rest.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,14 +15,14 @@ namespace torch_backend {
 using OptionalTensor = std::optional<at::Tensor>;
 
 inline bool is_given(const OptionalTensor &tensor) { return tensor && tensor->defined(); }
-// The tensor, or one that is not defined.
+// Returns the tensor, or an undefined one.
 inline at::Tensor given_or_undefined(const OptionalTensor &tensor) { return tensor ? *tensor : at::Tensor(); }
 
-// The integer of an element's size, for kernels that only move elements; complex128 for 16 bytes.
+// Returns the integer dtype of an element size, for kernels that only move elements; complex128 for 16 bytes.
 hal_dtype_t dtype_of_size(size_t itemsize);
 
-// Describes a tensor as it lies, until it is told to describe it otherwise; none when the tensor is not defined. A tensor that is
-// moved in is kept, another one must outlive the operand.
+// Describes a tensor with its sizes and strides until it is changed; none if the tensor is undefined. Owns a tensor
+// that is moved in; any other tensor must outlive the operand.
 class Operand {
  public:
   Operand() = default;
@@ -32,30 +33,31 @@ class Operand {
   // The tensor that is described.
   const c10::TensorImpl *impl() const { return impl_; }
 
-  // Each changes the description, not the tensor, and does nothing to an operand that is none.
+  // Each of these changes the description, not the tensor, and does nothing to an absent operand.
 
-  // As elements of another dtype of the same size.
+  // Describes the elements as those of another dtype of the same size.
   Operand &told(hal_dtype_t dtype);
-  // A contiguous tensor as one of other sizes.
+  // Describes a contiguous tensor with other sizes.
   Operand &as(c10::IntArrayRef sizes);
-  // In the shape of a result: missing dimensions, and those of one element, have stride 0.
+  // Uses the shape of a result: missing dimensions, and those of one element, have stride 0.
   Operand &expand(c10::IntArrayRef sizes);
-  // A vector, or a tensor without dimensions, along dimension `dim` of a shape; stride 0 in the others.
+  // Describes a vector, or a tensor without dimensions, along dimension `dim` of a shape; stride 0 in the others.
   Operand &along(c10::IntArrayRef shape, int64_t dim);
-  // The first elements of each dimension.
+  // Describes the first elements of each dimension.
   Operand &narrow(c10::IntArrayRef sizes);
-  // A result of a reduction of a tensor of `shape` over `dims`, rising, with those kept at size 1 whether or not it has them.
+  // Describes a result of a reduction of a tensor of `shape` over `dims`, ascending, with those kept at size 1 whether
+  // or not it has them.
   Operand &keep(c10::IntArrayRef shape, c10::IntArrayRef dims);
-  // Dimensions of size 1 in front until there are `ndim`.
+  // Adds leading dimensions of size 1 until there are `ndim`.
   Operand &at_least(size_t ndim);
   Operand &insert(size_t at, int64_t size, int64_t stride);
   Operand &erase(size_t first, size_t count);
-  // Element i of a dimension becomes the last but i.
+  // Reverses a dimension.
   Operand &flip(size_t dim);
 
   size_t dim() const { return static_cast<size_t>(descriptor_.ndim); }
 
-  // The descriptor borrows from this object, which must not be moved any more.
+  // Returns the descriptor, which borrows from this object. The object must not be moved afterwards.
   const hal_tensor_t &descriptor() {
     if (owns_) {
       descriptor_.sizes = sizes_.data();
@@ -70,7 +72,7 @@ class Operand {
     impl_ = tensor.unsafeGetTensorImpl();
     descriptor_ = describe(tensor);
   }
-  // Makes sizes and strides its own. False when there is nothing to change.
+  // Copies sizes and strides into this object. Returns false if there is nothing to change.
   bool own();
   void set_dims(at::DimVector sizes, at::DimVector strides);
 

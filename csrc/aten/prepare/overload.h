@@ -1,23 +1,26 @@
-// overload.h: what the generated registrations are made of (codegen/aten_functions.py writes them, from codegen/operators). The
-// function of an overload
+// overload.h: the functions of the generated registrations (codegen/aten_functions.py writes them, from
+// codegen/operators). The function of an overload
 //
 //   1. checks that all operands, also those in lists, are on one device, and makes it current;
-//   2. calls the vendor's operator with the caller's arguments, when the plugin has one;
+//   2. calls the vendor's operator with the caller's arguments, if the plugin has one;
 //   3. calls the function that its entry names, or ATen's;
-//   4. calls the fallback when that function has no kernel for the call and has written nothing.
+//   4. calls the fallback if that function has no kernel for the call and has written nothing.
 //
-// What a function of csrc/aten returns depends on `register` of its entry:
+// The result of a function of csrc/aten depends on `register` of its entry:
 //
-//   functional   it has the arguments of its overload and returns the result, or std::optional of it; in place and with out=, bool.
+//   functional   it has the arguments of its overload and returns the result, or std::optional of it; in place and with
+//   out=, bool.
 //                nullopt and false mean "no kernel".
-//   out          bool function(Outputs &, <arguments of the functional overload>), for all overloads: Outputs::make allocates a result,
-//                resizes one given with out=, or checks one in place.
-//   structured   bool function(const Outputs &, <arguments of the functional overload>), for all overloads: ATen's meta function has
-//                checked the call, and made or resized the results.
-//   reuse        ATen's own function, or its implementation of a structured operator. Kernels of the device for its DispatchStubs throw
-//                NoKernel where there is none.
+//   out          bool function(Outputs &, <arguments of the functional overload>), for all overloads: Outputs::make
+//   allocates a
+//                result, resizes an out= argument, or checks an in-place one.
+//   structured   bool function(const Outputs &, <arguments of the functional overload>), for all overloads: ATen's meta
+//   function
+//                has checked the call, and allocated or resized the results.
+//   reuse        ATen's own function, or its implementation of a structured operator. Kernels of the device for its
+//                DispatchStubs throw NoKernel if there is none.
 //
-// No function here is a template: the generated text is compiled for every operator.
+// These functions are not templates, because the generated code is compiled for every operator.
 #pragma once
 
 #include <ATen/core/IListRef.h>
@@ -34,11 +37,11 @@
 
 namespace torch_backend {
 
-// Which operands must be on one device: all, as ATen requires of most operators; or those of ours among them, where ATen takes indices
-// and numbers of the CPU too and the function checks what it takes.
+// The operands that must be on one device: all, as ATen requires of most operators; or only the device tensors, if ATen
+// accepts indices and numbers on the CPU and the function checks its operands.
 enum class Devices : uint8_t { kOne, kOurs };
 
-// The device of an operator's operands. Throws when they are on two.
+// The device of an operator's operands. Throws if they are on two devices.
 class OperandDevice {
  public:
   explicit OperandDevice(Devices devices = Devices::kOne) : devices_(devices) {}
@@ -58,12 +61,12 @@ class OperandDevice {
   }
   void add(const at::ITensorListRef &list);
   void add(const c10::List<std::optional<at::Tensor>> &list);
-  // The results that the caller has given.
+  // Adds the results that the caller has passed.
   void add(const Outputs &outputs) {
     outputs.for_each_given([this](const at::Tensor &given) { add(given); });
   }
 
-  // The current device when no operand is on one of ours.
+  // Returns the device, or the current one if no operand is on a device.
   c10::DeviceIndex device() const {
     return is_ours() ? first_->index() : static_cast<c10::DeviceIndex>(hal_device_current());
   }
@@ -76,13 +79,13 @@ class OperandDevice {
   std::optional<c10::Device> first_;
 };
 
-// Whether the plugin of a result's device has its own operator.
+// Returns whether the plugin of a result's device has its own operator.
 inline bool has_vendor_op(const at::Tensor &result, uint32_t op) {
   return result.device().type() == kDevice && has_vendor_op(result.device().index(), op);
 }
 
-// Whether a kernel can read an operand or write a result: a strided tensor of ours, or an absent one. Everything else is computed, or
-// refused, by the CPU's function.
+// Returns whether a kernel can read an operand or write a result: a strided device tensor, or an absent one. The CPU's
+// function computes or refuses all others.
 inline bool is_kernel_operand(const at::Tensor &tensor) { return is_device_tensor(tensor) && !tensor._is_zerotensor(); }
 inline bool is_kernel_operand(const std::optional<at::Tensor> &tensor) {
   return !is_given(tensor) || is_kernel_operand(*tensor);
@@ -90,18 +93,18 @@ inline bool is_kernel_operand(const std::optional<at::Tensor> &tensor) {
 bool is_kernel_operand(const at::ITensorListRef &list);
 bool is_kernel_operand(const Outputs &outputs);
 
-// Called in a handler: returns when the kernel of an operator has declined (NoKernel), rethrows other exceptions. An error that occurs
-// while the current stream is captured into a graph names the operator.
+// Called in a handler: returns if the kernel of an operator has declined (NoKernel), rethrows other exceptions. An
+// error that occurs while the current stream is captured into a graph names the operator.
 void decline_or_rethrow(const AtenOp &op);
 
-// Results that a function of ours has allocated for the vendor's operator.
+// Adds results that a function of csrc/aten has allocated for the vendor's operator.
 inline void append(Results &results, const at::Tensor &tensor) { results.push_back(tensor); }
 template <class... Tensors>
 void append(Results &results, const std::tuple<Tensors...> &tensors) {
   std::apply([&](const auto &...each) { (results.push_back(each), ...); }, tensors);
 }
 
-// Registers the device's kernel for a DispatchStub of ATen's; of an overloaded function the one that fits.
+// Registers the device's kernel for a DispatchStub of ATen; the matching one of an overloaded function.
 template <class Stub>
 void register_stub(Stub &stub, typename Stub::FnPtr kernel) {
   stub.set_privateuse1_dispatch_ptr(kernel);

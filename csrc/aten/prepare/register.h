@@ -1,6 +1,6 @@
-// register.h: functions of ours become kernels of torch's dispatcher. One class per signature carries a pointer to the function: what the
-// dispatcher needs besides - boxing - costs much to compile, and is compiled once per signature (codegen lists them in
-// aten/signatures.h), not once per operator.
+// register.h: registers functions as kernels of torch's dispatcher. There is one class per signature with a pointer to
+// the function. The rest of a kernel, boxing, takes long to compile and is compiled once per signature (codegen lists
+// them in aten/signatures.h), not once per operator.
 #pragma once
 
 #include <ATen/core/boxing/KernelFunction.h>
@@ -39,7 +39,7 @@ void register_function(const AtenOp &op, typename Kernel<Signature>::Function fu
       c10::impl::CppSignature::make<Signature>());
 }
 
-// Registers `function` for `Op` of at::_ops, which must live as long as the process.
+// Registers `function` for `Op` of at::_ops; it must exist until the process ends.
 template <class Op>
 void register_kernel(const AtenOp &op, typename Kernel<Signature<Op>>::Function function) {
   register_function<Signature<Op>>(op, function);

@@ -7,7 +7,7 @@
 
 namespace torch_backend {
 
-// Sets sizes and strides (none = contiguous) and grows the storage when it is too small; elements are kept.
+// Sets sizes and strides (none = contiguous) and grows the storage if it is too small; elements are preserved.
 void resize_in_place(c10::TensorImpl *tensor, c10::IntArrayRef sizes, std::optional<c10::IntArrayRef> strides);
 
 }  // namespace torch_backend

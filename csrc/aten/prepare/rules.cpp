@@ -13,7 +13,7 @@ using c10::ScalarType;
 
 bool has(uint64_t kernels, ScalarType dtype) { return (kernels >> static_cast<unsigned>(dtype)) & 1; }
 
-// The first of two dtypes with a kernel.
+// Returns the first of two dtypes that has a kernel.
 std::optional<ScalarType> first_of(uint64_t kernels, ScalarType first, ScalarType second) {
   if (has(kernels, first)) return first;
   return has(kernels, second) ? std::optional(second) : std::nullopt;

@@ -1,5 +1,5 @@
-// rules.h: how the kernels of an operator read its operands: the dtype that they compute in, and the layout that they read. The table is
-// generated (codegen/kernel_operands.py).
+// rules.h: how the kernels of an operator read its operands: the dtype in which they compute, and the layout that they
+// read. The table is generated (codegen/kernel_operands.py).
 #pragma once
 
 #include <c10/core/Device.h>
@@ -12,47 +12,49 @@
 
 namespace torch_backend {
 
-// In which dtype a kernel computes what ATen computes in another one.
+// The dtype in which a kernel computes if ATen computes in another one.
 enum class Policy : uint8_t {
-  kExact,        // that dtype, or a wider one in which every result is the same once it is cast back
-  kNumber,       // the same, where bool counts as the numbers 0 and 1
-  kRounded,      // the same, or float64: results are made from numbers, not from operands, and rounded once
-  kElementSize,  // as integers of the element's size: elements are moved as they lie
+  kExact,        // that dtype, or a wider one in which every result is the same after the cast back
+  kNumber,       // the same, but bool counts as the numbers 0 and 1
+  kRounded,      // the same, or float64: results are computed from numbers, not from operands, and rounded once
+  kElementSize,  // as integers of the element's size: elements are moved unchanged
   kBool,         // bool: an operand is true where it is not zero
 };
 
-// How operands and results lie in memory.
+// The memory layout of operands and results.
 enum class Layout : uint8_t {
-  kStrided,     // as they come
-  kAtLeast1d,   // as they come, but with a dimension at least
+  kStrided,     // any strides
+  kAtLeast1d,   // any strides, but at least one dimension
   kRows,        // the last dimension has stride 1
   kContiguous,  // in C's order
-  kSuggested,   // in C's order, or channels last where the tensor is so
+  kSuggested,   // in C's order, or channels last if the tensor is
 };
 
 struct Rule {
   Policy policy;
   Layout layout;
-  uint8_t operands;  // tensors that kernels read, of the first in the list; others say what the result's shape is
+  // number of tensors, from the first of the list, that kernels read; others determine the result's shape
+  uint8_t operands;
 };
 
 Rule rule_of(uint32_t op);
 
-// The layout that the device's kernel of an operator reads.
+// Returns the layout that the device's kernel of an operator reads.
 Layout layout_of(c10::DeviceIndex device, uint32_t op);
 
-// What an operator's tensors are cast to, and what its kernel is told that they are: the same but for elements that are moved,
-// and for bools that are bytes to it.
+// The dtype to which an operator's tensors are cast, and the dtype that its kernel sees. They differ only for elements
+// that are moved, and for bools that the kernel reads as bytes.
 struct Computing {
   c10::ScalarType dtype;
   hal_dtype_t told;
 };
 
-// What operator `op` computes in where ATen computes in `dtype`. nullopt = the device has no kernel for that.
+// Returns the dtype in which operator `op` computes if ATen computes in `dtype`. nullopt = the device has no kernel for
+// that.
 std::optional<Computing> computing(c10::DeviceIndex device, uint32_t op, c10::ScalarType dtype);
 std::optional<c10::ScalarType> computing_dtype(c10::DeviceIndex device, uint32_t op, c10::ScalarType dtype);
 
-// The same of the policy kExact, given the dtypes with a kernel (bit = dtype).
+// The same for the policy kExact, with the dtypes that have a kernel (bit = dtype).
 std::optional<c10::ScalarType> kernel_dtype(uint64_t kernels, c10::ScalarType dtype);
 
 }  // namespace torch_backend

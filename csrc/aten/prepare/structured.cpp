@@ -1,4 +1,4 @@
-// structured.cpp: results, operands and numbers of the generated operators off the fast path.
+// structured.cpp: results, operands and numbers of the generated operators outside of the fast path.
 #include "aten/prepare/structured.h"
 
 #include <ATen/native/Resize.h>
@@ -19,7 +19,7 @@ void resize_out(const at::Tensor &out, c10::IntArrayRef sizes, c10::IntArrayRef 
                 const c10::TensorOptions &options) {
   check_result(options.dtype() == out.dtype(), "dtype", "", options.dtype(), out.dtype());
   check_result(options.device() == out.device(), "device", "", options.device(), out.device());
-  // The meta function's strides are advice: they hold only when the tensor had to be resized.
+  // The meta function's strides apply only if the tensor had to be resized.
   if (!at::native::resize_output(out, sizes)) return;
   if (!strides.empty())
     out.as_strided_(sizes, strides);
@@ -108,7 +108,7 @@ void check_one_device(const Outputs &outputs, c10::ArrayRef<KernelArgument> argu
 
 namespace {
 
-// The largest number of a floating or complex dtype.
+// Returns the largest number of a floating or complex dtype.
 double largest_of(c10::ScalarType dtype) {
   const auto real = c10::toRealValueType(dtype);
   return real == c10::ScalarType::Double ? DBL_MAX : real == c10::ScalarType::Half ? 65504.0 : FLT_MAX;
@@ -157,7 +157,7 @@ std::optional<hal_value_t> number_value(const c10::Scalar &scalar, c10::ScalarTy
       result.u.dl = parts.data();
       return result;
     }
-    default:  // an unsigned number beyond int64
+    default:  // an unsigned number above the maximum of int64
       return std::nullopt;
   }
 }

@@ -1,5 +1,5 @@
-// structured.h: what the generated registrations share: the results that a structured meta function asks for, and the
-// description of a call's arguments. The generated code is one short function per form of an operator.
+// structured.h: the classes that generated registrations share: the results that a structured meta function sets, and
+// the description of a call's arguments. The generated code has one short function per overload of an operator.
 #pragma once
 
 #include <ATen/TensorIterator.h>
@@ -23,29 +23,31 @@ enum class Form : uint8_t { kFunctional, kOut, kInplace };
 
 constexpr size_t kMostOutputs = 3;
 
-// The results of one call: made on demand, or given by the caller (out=, in-place).
+// The results of one call: allocated on demand, or passed by the caller (out=, in-place).
 class Outputs {
  public:
   Outputs() = default;
   template <class... Tensors>
   explicit Outputs(Form form, const Tensors &...given) : form_(form), given_{&given...} {}
 
-  // What set_output_* of a meta function does: allocates, resizes out=, or checks an in-place call.
+  // Implements set_output_* of a meta function: allocates, resizes out=, or checks an in-place call.
   void set(int64_t index, c10::IntArrayRef sizes, c10::IntArrayRef strides, const c10::TensorOptions &options);
 
-  // The same for operators without a meta function: a result of `like`'s dtype, in C's order or in a memory format.
+  // The same for operators without a meta function: a result with the dtype of `like`, in C's order or in a memory
+  // format.
   const at::Tensor &make(int64_t index, c10::IntArrayRef sizes, const at::Tensor &like,
                          c10::MemoryFormat format = c10::MemoryFormat::Contiguous);
   const at::Tensor &make(int64_t index, c10::IntArrayRef sizes, c10::ScalarType dtype, c10::Device device,
                          c10::MemoryFormat format = c10::MemoryFormat::Contiguous);
-  // Lays out the first result, of which no element has been written, in a memory format.
+  // Sets the memory format of the first result, before any of its elements is written.
   void lay_out(c10::MemoryFormat format) const {
     if (format != c10::MemoryFormat::Contiguous) (*this)[0].unsafeGetTensorImpl()->empty_tensor_restride(format);
   }
-  // A functional result that a body has got otherwise; out= and in-place ones are resized and copied into.
+  // Sets a functional result that a kernel function has computed otherwise; resizes out= and in-place ones and copies
+  // into them.
   void put(int64_t index, at::Tensor result);
 
-  // A result with the elements of `self`, which bodies that change some of them start from.
+  // Returns a result with the elements of `self`, for functions that change some of them.
   const at::Tensor &start(int64_t index, const at::Tensor &self) const {
     const at::Tensor &result = (*this)[index];
     if (!result.is_same(self)) result.copy_(self);
@@ -61,7 +63,7 @@ class Outputs {
     for (const at::Tensor *given : given_)
       if (given) function(*given);
   }
-  // The tensor that the caller has given, nullptr when there is none.
+  // Returns the tensor that the caller has passed, nullptr if there is none.
   const at::Tensor *given(size_t index) const { return given_[index]; }
   at::Tensor take(size_t index) { return std::move(made_[index]); }
 
@@ -98,13 +100,14 @@ class Structured final : public Meta {
   Outputs &outputs_;
 };
 
-// One argument of the operator's frozen list, as ATen gave it.
+// One argument of the operator's frozen list, as ATen passed it.
 struct KernelArgument {
   const at::Tensor *tensor = nullptr;   // an operand
-  const c10::Scalar *number = nullptr;  // a number; both NULL = an optional number that is absent
-  bool may_be_number = false;           // the kernel also takes the value of a one-element CPU operand
+  const c10::Scalar *number = nullptr;  // a number; both nullptr = an optional number that is absent
+  bool may_be_number = false;           // the kernel also accepts the value of a one-element CPU operand
   bool rounded =
-      true;  // a number beside half precision loses the digits that the dtype has not, as the first does always
+      // A number used with half precision loses the digits that the dtype does not have, as the first one always does
+      true;
 };
 inline KernelArgument operand(const at::Tensor &tensor) { return {&tensor, nullptr, false}; }
 inline KernelArgument operand_or_number(const at::Tensor &tensor) { return {&tensor, nullptr, true}; }
@@ -115,19 +118,20 @@ inline KernelArgument number(const std::optional<c10::Scalar> &scalar) {
   return {nullptr, scalar ? &*scalar : nullptr, false, false};
 }
 
-// False when the operator cannot run natively on these operands whatever the meta function says, so that nothing is
-// allocated in vain: no kernel on the device, an operand that is not strided, a floating dtype without a kernel.
+// Returns false if the operator cannot run natively on these operands whatever the meta function returns, so that
+// nothing is allocated in vain: no kernel on the device, an operand that is not strided, a floating dtype without a
+// kernel.
 bool may_run_natively(uint32_t op, c10::ArrayRef<KernelArgument> arguments);
 
-// Raises as TensorIterator does unless all operands and given results are on one device. For operators without an
+// Throws TensorIterator's error unless all operands and passed results are on one device. For operators without an
 // iterator.
 void check_one_device(const Outputs &outputs, c10::ArrayRef<KernelArgument> arguments);
 
-// The two parts of a complex number, which must live as long as the value that points to them.
+// The two parts of a complex number, which must exist as long as the value that points to them.
 using NumberParts = std::array<double, 2>;
 
-// A number for a kernel that computes in `dtype`; nullopt when the value does not fit (the CPU kernel decides what
-// then). Complex numbers are put into `parts`.
+// Returns a number for a kernel that computes in `dtype`; nullopt if the value is out of range (the CPU kernel then
+// decides). Complex numbers are stored in `parts`.
 std::optional<hal_value_t> number_value(const c10::Scalar &scalar, c10::ScalarType dtype, NumberParts &parts);
 
 }  // namespace torch_backend

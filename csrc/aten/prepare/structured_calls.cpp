@@ -1,4 +1,4 @@
-// structured_calls.cpp: reductions, softmax and matrix products behind their meta functions.
+// structured_calls.cpp: reductions, softmax and matrix products after their meta functions.
 #include "aten/prepare/structured_calls.h"
 
 #include <ATen/ExpandUtils.h>
@@ -30,11 +30,11 @@ bool run_reduction(uint32_t op, c10::ScalarType computing, const Outputs &output
   const c10::DeviceIndex device = self.device().index();
   Call call(op, device, computing);
   if (!call.possible()) return false;
-  if (dims.empty() && self.dim() > 0) {  // a list that names no dimension
+  if (dims.empty() && self.dim() > 0) {  // a list without dimensions
     outputs[0].copy_(prepared(self, call.dtype(), Layout::kStrided, device));
     return true;
   }
-  // All dimensions are an empty list: also the flattened tensor of argmax.
+  // An empty list means all dimensions, also for the flattened tensor of argmax.
   const bool all = static_cast<int64_t>(dims.size()) == self.dim();
   call.in(self).put(all ? c10::IntArrayRef() : c10::IntArrayRef(dims));
   if (number) {
@@ -74,7 +74,7 @@ bool run_matrix_product(uint32_t op, const Outputs &outputs, c10::ArrayRef<Kerne
       continue;
     }
     const at::Tensor &tensor = *arguments[i].tensor;
-    if (tensor.scalar_type() != result.scalar_type()) return false;  // the CPU kernel words the error
+    if (tensor.scalar_type() != result.scalar_type()) return false;  // the CPU kernel reports the error
     call.in(tensor);
     if (!adds || i > 0) continue;
     if (!at::is_expandable_to(tensor.sizes(), result.sizes())) return false;

@@ -10,13 +10,13 @@ namespace torch_backend {
 
 namespace {
 
-constexpr size_t kMaxArguments = 6;  // of a frozen argument list of an elementwise operator
+constexpr size_t kMaxArguments = 6;  // maximum length of a frozen argument list of an elementwise operator
 
 bool is_host_number(const KernelArgument &argument) {
   return argument.may_be_number && argument.tensor->device().type() == c10::kCPU;
 }
 
-// The dtype that ATen computes in; an iterator that promotes nothing has none, but one operand.
+// Returns the dtype in which ATen computes; an iterator without type promotion has no common dtype, but one operand.
 std::optional<c10::ScalarType> common_dtype(std::optional<c10::ScalarType> common,
                                             c10::ArrayRef<KernelArgument> arguments) {
   if (common) return common;
@@ -24,13 +24,13 @@ std::optional<c10::ScalarType> common_dtype(std::optional<c10::ScalarType> commo
   return alone ? std::optional(arguments[0].tensor->scalar_type()) : std::nullopt;
 }
 
-// A number for a kernel that may compute in a wider dtype than ATen would: it must fit into ATen's. Beside half precision it is rounded
-// first, or keeps its digits.
+// Returns a number for a kernel that may compute in a wider dtype than ATen: it must be in the range of ATen's dtype.
+// With half precision it is rounded first, or retains its digits.
 std::optional<hal_value_t> number_as(const KernelArgument &argument, bool rounded, c10::ScalarType promoted,
                                      c10::ScalarType computing, NumberParts &parts) {
   const bool digits = !rounded && c10::isReducedFloatingType(promoted);
   c10::Scalar scalar;
-  if (argument.tensor) {  // one of the host
+  if (argument.tensor) {  // a number on the host
     scalar = argument.tensor->to(digits ? at::kFloat : promoted).item();
   } else if (!argument.number || !number_value(*argument.number, promoted, parts)) {
     return std::nullopt;
@@ -43,7 +43,8 @@ std::optional<hal_value_t> number_as(const KernelArgument &argument, bool rounde
   return number_value(scalar, computing, parts);
 }
 
-// Shows the plugin's own operator what the user gave, in the result's shape, before anything is cast. False = it declined.
+// Calls the plugin's own operator with the caller's arguments, in the result's shape, before any cast. Returns false if
+// it declined.
 bool call_vendor_op_elementwise(uint32_t op, const at::Tensor &result, c10::ArrayRef<KernelArgument> arguments) {
   VendorCall call;
   std::array<at::Tensor, kMaxArguments> expanded;
@@ -65,7 +66,7 @@ bool run_elementwise(uint32_t op, std::optional<c10::ScalarType> common, bool bo
                      c10::ArrayRef<KernelArgument> arguments) {
   const at::Tensor &result = outputs[0];
   TORCH_INTERNAL_ASSERT(arguments.size() <= kMaxArguments);
-  if (C10_UNLIKELY(at::has_internal_overlap(result) == at::MemOverlap::Yes)) return false;  // where ATen allows it
+  if (C10_UNLIKELY(at::has_internal_overlap(result) == at::MemOverlap::Yes)) return false;  // if ATen allows it
   Declined declined;
   if (C10_UNLIKELY(hal_op_own_dtypes(result.device().index(), op) != 0)) {
     if (call_vendor_op_elementwise(op, result, arguments)) return true;
@@ -80,7 +81,8 @@ bool run_elementwise(uint32_t op, std::optional<c10::ScalarType> common, bool bo
   for (size_t i = 0; i < arguments.size(); i++) {
     const KernelArgument &argument = arguments[i];
     if (argument.tensor && !is_host_number(argument)) {
-      // Where the kernel's dtype is wider than ATen's, an operand is first cast to ATen's: it may wrap or overflow.
+      // If the kernel's dtype is wider than ATen's, an operand is first cast to ATen's, because it may wrap or
+      // overflow.
       const bool twice = *promoted != call.dtype() && argument.tensor->scalar_type() != *promoted;
       (twice ? call.in(argument.tensor->to(*promoted)) : call.in(*argument.tensor)).expand(result.sizes());
       continue;
@@ -93,7 +95,7 @@ bool run_elementwise(uint32_t op, std::optional<c10::ScalarType> common, bool bo
   call.elementwise();
   if (bool_result) return call.out(result, c10::ScalarType::Bool).run();
   if (*promoted == call.dtype() || *promoted == result.scalar_type()) return call.out(result).run();
-  // ATen's result would wrap or overflow in its dtype before it is cast to the given result's.
+  // ATen's result would wrap or overflow in its dtype before it is cast to the dtype of the passed result.
   const at::Tensor narrow = make_empty(result.sizes(), *promoted, result.device().index());
   if (!call.out(narrow).run()) return false;
   result.copy_(narrow);

@@ -1,6 +1,6 @@
 // structured_iterator.h: elementwise operators. Fast path: dense operands of one shape, dtype and device go to the
-// kernel without TensorIterator, boxing or an allocation of ours. General path: ATen's meta function decides shapes and
-// dtypes, operands are cast and broadcast.
+// kernel without TensorIterator, boxing or an additional allocation. General path: ATen's meta function determines
+// shapes and dtypes, and operands are cast and broadcast.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ struct OrNumber {
 
 namespace dense {
 
-// Key sets: an ordinary strided tensor of ours, and of the CPU, without lazy bits.
+// Key sets: an ordinary strided tensor of the device, and of the CPU, without lazy bits.
 constexpr c10::DispatchKeySet kLazyBits =
     c10::DispatchKeySet({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative, c10::DispatchKey::ZeroTensor});
 constexpr c10::DispatchKeySet kHostKeySet{c10::DispatchKey::CPU};
@@ -29,7 +29,7 @@ C10_ALWAYS_INLINE bool has_keys(const c10::TensorImpl *impl, c10::DispatchKeySet
   return (impl->key_set() & (keys | kLazyBits)) == keys;
 }
 
-// Integers that every computing dtype holds go as they are; others only where nothing has to be checked.
+// Integers that every computing dtype can represent are passed unchanged; others only if no check is required.
 inline bool put_int(int64_t number, c10::ScalarType dtype, hal_value_t &out) {
   const bool fits =
       dtype == c10::ScalarType::Bool ? (number == 0 || number == 1)
@@ -40,7 +40,8 @@ inline bool put_int(int64_t number, c10::ScalarType dtype, hal_value_t &out) {
   return fits;
 }
 
-// Beside half precision, torch rounds the number for some operators: here only those go that need no rounding.
+// With half precision, torch rounds the number for some operators. This path accepts only numbers that need no
+// rounding.
 inline bool is_half_number(double number, c10::ScalarType dtype) {
   const auto single = static_cast<float>(number);
   return dtype == c10::ScalarType::Half       ? static_cast<double>(static_cast<float>(c10::Half(single))) == number
@@ -55,7 +56,7 @@ inline bool put_double(double number, c10::ScalarType dtype, hal_value_t &out) {
   return dtype == ScalarType::Double || dtype == ScalarType::ComplexDouble || is_half_number(number, dtype);
 }
 
-// The fast path's state: the first operand, which all others must equal in shape, dtype and device.
+// The fast path's state: the first operand; all others must have the same shape, dtype and device.
 struct Reference {
   const c10::TensorImpl *impl;
   c10::IntArrayRef sizes;
@@ -65,13 +66,13 @@ struct Reference {
   int64_t itemsize;
 };
 
-// The first byte of a tensor's storage.
+// Returns the first byte of a tensor's storage.
 C10_ALWAYS_INLINE char *base_of(const c10::TensorImpl *impl) {
   return static_cast<char *>(impl->unsafe_storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks().get());
 }
 
 // Describes a dense tensor by the reference's shape: contiguous tensors of one shape have equal strides wherever they
-// matter. Cheaper than describe(), which asks every tensor again.
+// matter. Faster than describe(), which queries every tensor again.
 C10_ALWAYS_INLINE hal_tensor_t describe_at(const Reference &reference, void *data, c10::ScalarType dtype) {
   return {sizeof(hal_tensor_t),
           data,
@@ -104,7 +105,7 @@ C10_ALWAYS_INLINE bool has_default_strides(const c10::TensorImpl *impl) {
   return true;
 }
 
-// True for a dense tensor of the reference's shape and device.
+// Returns whether a tensor is dense and has the reference's shape and device.
 C10_ALWAYS_INLINE bool matches(const Reference &reference, const c10::TensorImpl *impl) {
   return impl == reference.impl ||
          (has_keys(impl, kKeySet) && impl->is_contiguous() && impl->device().index() == reference.device &&
@@ -136,7 +137,7 @@ inline bool put(const Reference &reference, const std::optional<c10::Scalar> &sc
   return scalar.has_value() && put(reference, *scalar, descriptor, out);
 }
 
-// A one-element CPU tensor counts as a number when its dtype does not promote the reference's.
+// Converts a one-element CPU tensor to a number if its dtype does not promote the reference's.
 inline bool put_host_number(const Reference &reference, const at::Tensor &tensor, hal_value_t &out) {
   const c10::TensorImpl *impl = tensor.unsafeGetTensorImpl();
   if (!has_keys(impl, kHostKeySet) || impl->dim() != 0) return false;
@@ -160,7 +161,8 @@ C10_ALWAYS_INLINE bool put(const Reference &reference, const OrNumber &operand, 
   return put(reference, operand.tensor, descriptor, out) || put_host_number(reference, operand.tensor, out);
 }
 
-// False when writing `out` could disturb what is still to be read from `tensor`. Both are dense and of one size.
+// Returns false if writing `out` could overwrite elements of `tensor` that are still to be read. Both are dense and of
+// one size.
 inline bool independent(const at::Tensor &out, const at::Tensor &tensor) {
   const c10::TensorImpl *a = out.unsafeGetTensorImpl(), *b = tensor.unsafeGetTensorImpl();
   return a == b || a->unsafe_storage().unsafeGetStorageImpl() != b->unsafe_storage().unsafeGetStorageImpl() ||
@@ -176,12 +178,12 @@ inline bool independent(const at::Tensor &, const std::optional<c10::Scalar> &) 
 struct Elementwise {
   uint32_t op;
   uint64_t
-      dtypes;  // that torch computes in when all operands have them (bit = dtype): one more limit than the device's kernels,
-               // for plugins that answer for every dtype
+      dtypes;  // that torch computes in when all operands have them (bit = dtype): an additional limit for plugins that
+               // support every dtype
   bool bool_result;
 
-  // Makes the result; false = not a call for the fast paths, nothing was done. Flat: calls of c10's small accessors cost more than
-  // they do.
+  // Runs the operator into a new result. Returns false, without any effect, if the fast paths do not support the call.
+  // The code is flat, because calls of c10's small accessors take longer than their work.
   template <class... Rest>
   [[gnu::flatten]] bool make(at::Tensor &result, const at::Tensor &self, const Rest &...rest) const {
     dense::Reference reference;
@@ -197,7 +199,7 @@ struct Elementwise {
     return true;
   }
 
-  // Writes a given result; false as above.
+  // Writes a passed result; returns false as above.
   template <class... Rest>
   bool write(const at::Tensor &result, const at::Tensor &self, const Rest &...rest) const {
     dense::Reference reference;
@@ -253,8 +255,8 @@ struct Elementwise {
       return (... && (++i, dense::put(reference, rest, descriptors[i], values[i])));
     }
 
-    // Returns whether an operand may be a number, which counts as one of another shape. Scalars after an operand that may be
-    // a number are attributes, such as alpha; others may be operands, as of gt.Scalar.
+    // Returns whether an operand may be a number, which counts as an operand of another shape. Scalars after an operand
+    // that may be a number are attributes, such as alpha; others may be operands, as in gt.Scalar.
     template <class... Rest>
     C10_ALWAYS_INLINE bool has_number() const {
       constexpr bool kAttributes = (... || std::is_same_v<Rest, OrNumber>);
@@ -272,9 +274,9 @@ struct Elementwise {
   };
 };
 
-// The general path behind a meta function that has set outputs[0]: `common` is the iterator's common dtype (nullopt
-// when it has none: that of the only operand). False = no kernel: take the fallback; no operand or given result has changed (out= may have been
-// resized).
+// The general path after a meta function that has set outputs[0]. `common` is the iterator's common dtype (nullopt if
+// it has none: that of the only operand). Returns false if there is no kernel. Then operands and passed results have
+// not changed (out= may have been resized), and the caller uses the fallback.
 bool run_elementwise(uint32_t op, std::optional<c10::ScalarType> common, bool bool_result, const Outputs &outputs,
                      c10::ArrayRef<KernelArgument> arguments);
 

@@ -1,4 +1,4 @@
-// tensor.h: device tensors and the descriptors the C side sees. Inline: this is the fast path.
+// tensor.h: device tensors and their descriptors for the C API. Inline, because this is the fast path.
 #pragma once
 
 #include <ATen/EmptyTensor.h>
@@ -10,7 +10,8 @@
 
 namespace torch_backend {
 
-// Describes a strided tensor of ours: borrows its sizes and strides, so it lives no longer than the tensor.
+// Describes a strided device tensor. The descriptor borrows the tensor's sizes and strides, so it must not outlive the
+// tensor.
 inline hal_tensor_t describe(const at::Tensor &tensor) {
   const c10::TensorImpl *impl = tensor.unsafeGetTensorImpl();
   char *base = static_cast<char *>(tensor.storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks().get());

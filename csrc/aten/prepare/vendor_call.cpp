@@ -11,14 +11,14 @@ thread_local uint32_t declined_op = kNoOp;
 
 namespace {
 
-// A strided tensor of ours whose elements are what its memory says.
+// Returns whether a tensor is a strided device tensor without lazy bits.
 bool is_bare(const at::Tensor &tensor) {
   return is_device_tensor(tensor) && !tensor.is_conj() && !tensor.is_neg() && !tensor._is_zerotensor();
 }
 
 constexpr int32_t kAbsent = -1;
 
-// A value that names its tensor, text or parts by number, until the call runs.
+// Returns a value that refers to its tensor, text or parts by number until the call runs.
 hal_value_t numbered(uint32_t tag, size_t number) {
   hal_value_t argument{};
   argument.tag = tag;

@@ -1,5 +1,5 @@
-// vendor_call.h: a call of the plugin's own operator with what the user gave: ATen's arguments as they are - tensors in their dtype,
-// strides and memory format, numbers, lists, texts - in the order of the operator's frozen list.
+// vendor_call.h: a call of the plugin's own operator with ATen's arguments unchanged: tensors with their dtype, strides
+// and memory format, numbers, lists and texts, in the order of the operator's frozen list.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -22,7 +22,7 @@
 
 namespace torch_backend {
 
-// Collects the arguments and results of one call. What is added is borrowed: it lives until `run` has returned.
+// Collects the arguments and results of one call. They are borrowed until `run` has returned.
 class VendorCall {
  public:
   VendorCall() = default;
@@ -51,29 +51,30 @@ class VendorCall {
   void add(const std::optional<T> &argument) {
     argument ? add(*argument) : add_none();
   }
-  // What no plugin can be told: a storage, a generator that is not the default one ...
+  // Types that cannot be passed to a plugin: a storage, a generator that is not the default one ...
   template <class T>
   void add(const T &) {
     possible_ = false;
   }
 
-  // A result; an undefined one is not wanted.
+  // Adds a result; an undefined one is not requested.
   void add_result(const at::Tensor &tensor);
   void add_result(at::TensorList list) {
     for (const at::Tensor &tensor : list) add_result(tensor);
   }
 
-  // The state of the generator, for operators that draw numbers.
+  // Sets the state of the generator, for operators that generate random numbers.
   void set_state(PhiloxState philox) { philox_ = philox; }
 
-  // Tells whether the plugin is asked at all: it has the operator, for the dtype of the first operand or, without one, result.
+  // Returns whether the plugin has the operator for the dtype of the first operand or, without one, of the first
+  // result.
   bool is_supported(uint32_t op) const;
 
-  // Tells whether an operand lies in the memory of a result.
+  // Returns whether an operand shares memory with a result.
   bool reads(const at::Tensor &result) const;
 
-  // Asks the plugin's own operator on the device's current stream. False = it declined, and nothing was touched. Throws on every other
-  // failure.
+  // Calls the plugin's own operator on the device's current stream. Returns false, without any effect, if it declined.
+  // Throws on every other failure.
   bool run(uint32_t op);
 
  private:
@@ -88,19 +89,19 @@ class VendorCall {
   const at::Tensor *first_ = nullptr;
   c10::SmallVector<const void *, kUsual> storages_;  // of the operands
   c10::SmallVector<hal_value_t, kUsual> values_;
-  // Values and results refer to tensors by number, until all are known and no descriptor moves any more.
+  // Values and results refer to tensors by number until all are known and the descriptors no longer move.
   c10::SmallVector<hal_tensor_t, kUsual> tensors_;
-  c10::SmallVector<int32_t, 6> results_;                                        // -1: not wanted
+  c10::SmallVector<int32_t, 6> results_;                                        // -1: not requested
   c10::SmallVector<std::pair<size_t, c10::SmallVector<int32_t, 6>>, 2> lists_;  // by the number of their value
   c10::SmallVector<std::string, 1> texts_;
   c10::SmallVector<std::array<double, 2>, 2> complex_;
 };
 
-// While an object of this class lives, calls of `op` by this thread go to the portable kernel at once: the plugin has seen what the
-// user gave, and has declined.
+// While an object of this class exists, calls of `op` by this thread go directly to the portable kernel, because the
+// plugin has declined the caller's arguments.
 class Declined {
  public:
-  Declined() : previous_(declined_op) {}  // nothing yet
+  Declined() : previous_(declined_op) {}  // not set yet
   explicit Declined(uint32_t op) : Declined() { set(op); }
   ~Declined() { declined_op = previous_; }
   Declined(const Declined &) = delete;

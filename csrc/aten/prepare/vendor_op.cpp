@@ -8,7 +8,7 @@
 
 namespace torch_backend {
 
-// ---- what ATen's meta functions are shown ----
+// ---- arguments of ATen's meta functions ----
 
 namespace argument_types {
 
@@ -28,7 +28,7 @@ c10::List<std::optional<at::Tensor>> meta_of(const c10::List<std::optional<at::T
   for (const std::optional<at::Tensor> tensor : list) {
     const bool masks =
         tensor && tensor->defined() && (tensor->scalar_type() == at::kBool || tensor->scalar_type() == at::kByte);
-    TORCH_CHECK_NOT_IMPLEMENTED(!masks, "how many elements a mask names is known from its elements alone");
+    TORCH_CHECK_NOT_IMPLEMENTED(!masks, "the number of elements that a mask selects is unknown without its elements");
     metas.push_back(meta_of(tensor));
   }
   return metas;
@@ -50,7 +50,7 @@ bool give(Call &call, uint32_t op, size_t &tensors, const at::Tensor &tensor) {
 bool run_kernel(uint32_t op, c10::ArrayRef<Argument> arguments, const Outputs &outputs, size_t count) {
   const at::Tensor &result = outputs[0];
   const auto &first = *static_cast<const at::Tensor *>(arguments[0].argument);
-  if (first.scalar_type() != result.scalar_type()) return false;  // the CPU's function says what is wrong
+  if (first.scalar_type() != result.scalar_type()) return false;  // the CPU's function reports the error
   Call call(op, result);
   bool possible = call.possible(), wanted = false;
   size_t tensors = 0;
@@ -65,7 +65,8 @@ bool run_kernel(uint32_t op, c10::ArrayRef<Argument> arguments, const Outputs &o
 
 namespace {
 
-// What the functional form returns for these arguments, as ATen's meta function says; false = there is none.
+// Computes the results of the functional overload for these arguments with ATen's meta function; returns false if there
+// is none.
 bool metas(const AtenOp &functional, c10::ArrayRef<Argument> arguments, Results &results) {
   torch::jit::Stack stack;
   try {
@@ -83,7 +84,7 @@ bool metas(const AtenOp &functional, c10::ArrayRef<Argument> arguments, Results 
   return true;
 }
 
-// Memory on the device for each of what a meta function has made.
+// Allocates memory on the device for each result of a meta function.
 void allocate_results(Results &results, c10::DeviceIndex device) {
   for (at::Tensor &result : results) {
     if (!result.defined()) continue;
@@ -91,7 +92,7 @@ void allocate_results(Results &results, c10::DeviceIndex device) {
   }
 }
 
-// Makes given results (out=, in index) fit; false = they are none that the plugin could fill.
+// Resizes passed results (out=, in index). Returns false if the plugin cannot fill them.
 bool fit(const Results &metas, c10::ArrayRef<at::Tensor> given) {
   if (metas.size() != given.size()) return false;
   for (size_t i = 0; i < given.size(); i++)
@@ -100,13 +101,13 @@ bool fit(const Results &metas, c10::ArrayRef<at::Tensor> given) {
   return true;
 }
 
-// Shows the plugin the arguments in the order of the frozen list; false = it is not asked with such.
+// Adds the arguments in the order of the frozen list. Returns false if they cannot be passed to the plugin.
 bool shown(VendorCall &call, const VendorOp &op, c10::ArrayRef<Argument> arguments) {
   for (const uint8_t index : op.order) arguments[index].type->show(call, arguments[index].argument);
   return call.is_supported(op.number);
 }
 
-// Fills results that the caller has given; arguments of the functional form.
+// Fills results that the caller has passed; the arguments are those of the functional overload.
 bool fill_given(VendorCall &call, const VendorOp &op, c10::ArrayRef<Argument> arguments, const Results &filled) {
   Results made;
   return metas(*op.functional, arguments, made) && fit(made, filled) && fill(call, op.number, filled);
@@ -127,18 +128,19 @@ bool fill(VendorCall &call, uint32_t op, c10::ArrayRef<at::Tensor> results) {
 }
 
 namespace {
-// A function of a file that makes results makes none where there is something wrong with the call.
+// Returns whether all results are defined. A function that creates results leaves them undefined if the call is
+// invalid.
 bool are_made(c10::ArrayRef<at::Tensor> results) {
   return std::any_of(results.begin(), results.end(), [](const at::Tensor &each) { return each.defined(); });
 }
-// Tells whether the caller has given no result of another dtype than one that was made.
+// Returns whether the results that the caller has passed have the dtypes of the created ones.
 bool are_alike(const Results &made, const Outputs &outputs) {
   for (size_t i = 0; i < made.size(); i++)
     if (outputs.given(i) && made[i].defined() && outputs.given(i)->scalar_type() != made[i].scalar_type()) return false;
   return true;
 }
 
-// Results that were filled as those of the call: what out= is resized to lies in memory as they do.
+// Returns filled results as those of the call; out= is resized to their layout.
 void give(Outputs &outputs, Results &filled) {
   for (size_t i = 0; i < filled.size(); i++) {
     const auto at = static_cast<int64_t>(i);
@@ -147,7 +149,7 @@ void give(Outputs &outputs, Results &filled) {
   }
 }
 
-thread_local uint32_t vendor_answered = kNoOp;  // the operator that a function has called the vendor for, successfully
+thread_local uint32_t vendor_answered = kNoOp;  // the operator for which a function has called the vendor successfully
 
 }  // namespace
 

@@ -1,6 +1,7 @@
-// vendor_op.h: calls of a vendor's operator with the caller's arguments (vendor_call.h): from the arguments of one ATen operator to a call in
-// the order of the frozen list of its entry (codegen/operators). This path serves plugins that have an operator of their own; it knows
-// arguments by their types at run time, so that it is compiled once and not for every operator.
+// vendor_op.h: calls of a vendor's operator with the caller's arguments (vendor_call.h): converts the arguments of one
+// ATen operator to a call in the order of the frozen list of its entry (codegen/operators). This path serves plugins
+// that have their own operator. It handles arguments by their types at run time, so it is compiled once and not for
+// every operator.
 #pragma once
 
 #include <ATen/core/IListRef.h>
@@ -30,7 +31,7 @@ constexpr bool is_tensors = std::is_same_v<T, at::Tensor> || std::is_same_v<T, s
                             std::is_same_v<T, at::TensorList> || std::is_same_v<T, at::ITensorListRef> ||
                             std::is_same_v<T, c10::List<std::optional<at::Tensor>>>;
 
-// The same argument for a meta function: of tensors only shape and dtype.
+// Returns the same argument for a meta function: only shape and dtype of tensors.
 at::Tensor meta_of(const at::Tensor &tensor);
 std::vector<at::Tensor> meta_of(const at::ITensorListRef &list);
 c10::List<std::optional<at::Tensor>> meta_of(const c10::List<std::optional<at::Tensor>> &list);
@@ -43,7 +44,7 @@ void show(VendorCall &call, const void *argument) {
   call.add(*static_cast<const T *>(argument));
 }
 
-// To the portable kernel; false = no such argument can be given.
+// Adds the argument for the portable kernel; returns false if the kernel cannot take it.
 bool give(Call &call, uint32_t op, size_t &tensors, const at::Tensor &tensor);
 template <class T>
 bool give(Call &call, uint32_t, size_t &, const T &argument) {
@@ -110,7 +111,8 @@ Argument argument(const T &argument) {
 
 // ---- the vendor's operator of one overload ----
 
-// How an overload returns its results: it makes them, writes some of its arguments, fills self, or fills its last arguments.
+// How an overload returns its results: it allocates them, writes some of its arguments, writes self, or writes its last
+// arguments.
 enum class OverloadKind : uint8_t { kMakes, kWrites, kInplace, kOut };
 
 // Indices of arguments.
@@ -129,37 +131,40 @@ class ArgumentIndices {
 // The operator of the plugin ABI that an overload of ATen calls.
 struct VendorOp {
   uint32_t number;
-  const AtenOp *functional;  // the overload whose meta function makes the results
+  const AtenOp *functional;  // the overload whose meta function allocates the results
   OverloadKind kind;
   ArgumentIndices order;         // of ATen's arguments, in the order of the frozen list
   ArgumentIndices mutated = {};  // arguments that are results, after those that are returned
 };
 
-// Calls the vendor's operator with the arguments of one overload. `results`: what it returns, where a function of ours has allocated it;
-// else ATen's meta function says what is allocated, or how a given result (out=, self) is resized. False = the plugin has declined.
+// Calls the vendor's operator with the arguments of one overload. `results` are its results if a function of csrc/aten
+// has allocated them; otherwise ATen's meta function determines the allocations, or how a passed result (out=, self) is
+// resized. Returns false if the plugin has declined.
 bool call_vendor_op(const VendorOp &op, c10::DeviceIndex device, c10::ArrayRef<Argument> arguments, Results &results);
 
-// The same with the arguments of the functional overload, for `count` outputs. ATen's meta function has made them:
+// The same with the arguments of the functional overload, for `count` outputs, which ATen's meta function has
+// allocated:
 bool fill_outputs(const VendorOp &op, c10::ArrayRef<Argument> arguments, Outputs &outputs, size_t count);
-// A function of ours has allocated results, which become the outputs:
+// The same with results that a function of csrc/aten has allocated, which become the outputs:
 bool fill_made(const VendorOp &op, c10::ArrayRef<Argument> arguments, Outputs &outputs, Results made);
-// Nothing has been made yet:
+// The same without any allocated result:
 bool make_outputs(const VendorOp &op, c10::DeviceIndex device, c10::ArrayRef<Argument> arguments, Outputs &outputs,
                   size_t count);
 
-// The same with arguments in the order of the frozen list: an operand may read from a result. So functions call it, those that generate
-// random numbers with the state that they have reserved.
+// The same with arguments in the order of the frozen list; an operand may share memory with a result. Functions of
+// csrc/aten call it; those that generate random numbers pass the state that they have reserved.
 bool call_vendor_op(uint32_t op, c10::ArrayRef<Argument> arguments, c10::ArrayRef<at::Tensor> results,
                     PhiloxState philox = {0, 0, nullptr});
 
-// Counts a call of an operator that is composed of others; not one for which its function has called the vendor's operator.
+// Counts a call of an operator that is composed of others, unless its function has called the vendor's operator.
 void count_composed_call(uint32_t op);
 
-// Runs the portable kernel of an operator that takes ATen's arguments, in the order of the frozen list and a tensor first, into results that are
-// there. False = there is none for these operands, nothing was written.
+// Runs the portable kernel of an operator that takes ATen's arguments, in the order of the frozen list and a tensor
+// first, into existing results. Returns false if there is no kernel for these operands; then nothing was written.
 bool run_kernel(uint32_t op, c10::ArrayRef<Argument> arguments, const Outputs &outputs, size_t count = 1);
 
-// Runs the call, which has all its arguments, into results that are there: by way of temporaries, where an operand reads from one.
+// Runs the call, which has all its arguments, into existing results: through temporaries if an operand shares their
+// memory.
 bool fill(VendorCall &call, uint32_t op, c10::ArrayRef<at::Tensor> results);
 
 }  // namespace torch_backend

@@ -1,5 +1,6 @@
-// distributions.cpp: the distributions that are derived from the words of the device's Philox generator. ATen's functions check the
-// calls, and ask DispatchStubs for these kernels. Dtypes without one take the fallback, which is seeded from the same generator.
+// distributions.cpp: the distributions that are derived from the words of the device's Philox generator. ATen's
+// functions check the calls, and call these kernels by DispatchStubs. Dtypes without a kernel use the fallback, which
+// is seeded from the same generator.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/TensorIterator.h>
 #include <ATen/native/TensorFactories.h>
@@ -14,7 +15,7 @@ namespace {
 const at::Tensor &tensor_of(const at::TensorIteratorBase &it) { return it.tensor(0); }
 at::Tensor tensor_of(const at::TensorBase &tensor) { return at::Tensor(tensor); }
 
-// Of which dtypes a kernel makes numbers.
+// The dtypes for which a kernel generates numbers.
 enum class Of { kReal, kNumbers, kAll };
 
 bool makes(Of which, c10::ScalarType dtype) {
@@ -22,7 +23,7 @@ bool makes(Of which, c10::ScalarType dtype) {
          (which == Of::kNumbers && c10::isIntegralType(dtype, /*includeBool=*/false));
 }
 
-// Numbers with one parameter or two. What ATen gives is an iterator over the result, or the result.
+// Generates numbers with one parameter or two. ATen passes an iterator over the result, or the result.
 template <uint32_t kOp, Of kWhich, class Result>
 void distributed(Result result, double parameter, OptionalGenerator generator) {
   const at::Tensor &self = tensor_of(result);
@@ -45,7 +46,8 @@ void all_integers(at::TensorIteratorBase &it, OptionalGenerator generator) {
   draw_integers(it.tensor(0), 0, 0, generator);
 }
 
-// How many integers from 0 on random_() without limits draws from: those that the dtype holds exactly.
+// Returns the number of integers from 0 on that random_() without limits samples from: those that the dtype represents
+// exactly.
 uint64_t default_range(c10::ScalarType dtype) {
   switch (dtype) {
     case at::kBool:
@@ -71,7 +73,7 @@ void integers(at::TensorIteratorBase &it, OptionalGenerator generator) {
   draw_integers(self, 0, default_range(self.scalar_type()), generator);
 }
 
-// One Philox block per element at most, which is what few elements take (hal/ops/random/permutation.c).
+// At most one Philox block per element, as many as few elements use (hal/ops/random/permutation.c).
 bool randperm(int64_t n, const OptionalGenerator &generator, at::Tensor &out) {
   if (!is_device_tensor(out) || out.is_complex()) return false;
   const c10::DeviceIndex device = out.device().index();
@@ -87,8 +89,8 @@ bool randperm(int64_t n, const OptionalGenerator &generator, at::Tensor &out) {
   return (own && call_vendor_op(HAL_OP_ID_RANDPERM, {}, out, state)) || call.random(state).out(out).run();
 }
 
-// A number below the probability in its place, in the probability's dtype as on the CPU. A probability that is none is
-// reported by the kernel.
+// Compares random numbers with the probabilities, in the probabilities' dtype as on the CPU. The kernel reports an
+// invalid probability.
 void below(const at::TensorBase &result, const at::TensorBase &given_probabilities, OptionalGenerator generator) {
   const at::Tensor self(result), probabilities(given_probabilities);
   must(is_device_tensor(self) && probabilities.is_floating_point() && !self.is_complex());
@@ -104,7 +106,7 @@ void below(const at::TensorBase &result, const at::TensorBase &given_probabiliti
   self.copy_(drawn);
 }
 
-// ATen's function asks a stub that only its own devices have.
+// ATen's function calls a stub that only its own devices have.
 at::Tensor &bernoulli_into(const at::Tensor &probabilities, OptionalGenerator generator, at::Tensor &out) {
   if (probabilities.device() != out.device()) throw_two_devices(probabilities.device(), out.device());
   out.resize_(probabilities.sizes());

@@ -9,7 +9,8 @@
 namespace torch_backend {
 namespace {
 
-// The result and its mask in one kernel. The CPU's kernel would draw from the CPU's default generator: it takes none.
+// Computes the result and its mask in one kernel. The CPU's kernel takes no generator and would use the CPU's default
+// one.
 std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor &input, double p, std::optional<bool> train) {
   TORCH_CHECK(p >= 0 && p <= 1, "dropout probability has to be between 0 and 1, but got ", p);
   at::Tensor mask = make_empty(input.sizes(), at::kBool, input.device().index());

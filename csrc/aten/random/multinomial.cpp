@@ -1,5 +1,5 @@
-// multinomial.cpp: sampling from given probabilities by a race of exponential numbers: category i, of rate p[i], arrives
-// first with probability p[i]. What cannot be sampled so goes to the CPU's function, which says why.
+// multinomial.cpp: sampling from given probabilities by a race of exponential numbers: category i, with rate p[i],
+// arrives first with probability p[i]. Unsupported calls go to the CPU's function, which reports errors.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Tensor.h>
 
@@ -11,14 +11,15 @@
 namespace torch_backend {
 namespace {
 
-// With replacement there is an arrival time for every category of every sample; beyond this many the CPU's way is better.
+// With replacement there is an arrival time for every category of every sample; above this number the CPU's method is
+// faster.
 constexpr int64_t kMostTimes = INT64_C(1) << 24;
 
 bool is_valid(const at::Tensor &self, int64_t count, bool replacement) {
   if (!self.is_floating_point() || self.numel() == 0 || count <= 0) return false;
   if ((self.dim() != 1 && self.dim() != 2) || self.size(-1) > kMostTimes) return false;
   if (replacement ? self.numel() > kMostTimes / count : count > self.size(-1)) return false;
-  // Probabilities that are none are an error at once, so the host waits for one element, as ATen does on the CPU.
+  // Invalid probabilities raise an error immediately, so the host waits for one element, as ATen does on the CPU.
   const double infinity = std::numeric_limits<double>::infinity();
   const at::Tensor known = self.min().ge(0).bitwise_and(self.max().lt(infinity));
   return known.bitwise_and(self.sum(-1).gt(0).all()).item<bool>();

@@ -1,5 +1,5 @@
-// random_normal.cpp: normal numbers whose mean or deviation differs from element to element: scaled numbers of the standard
-// distribution. ATen's functions check the calls.
+// random_normal.cpp: normal numbers whose mean or standard deviation differs per element: scaled numbers of the
+// standard distribution. ATen's functions check the calls.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #define AT_PER_OPERATOR_HEADERS
 #include <ATen/ExpandUtils.h>
@@ -16,7 +16,7 @@ namespace {
 void check_deviation(double std) { CHECK_NORMAL_STD(std); }
 void check_deviation(const at::Tensor &std) { CHECK_NORMAL_TENSOR_STD(std); }
 
-// Numbers or tensors, of which one is a tensor at least: the one that says what the result is.
+// Returns the tensor that determines the result; mean and std are numbers or tensors, at least one of them a tensor.
 const at::Tensor &model_of(const at::Tensor &mean, double) { return mean; }
 template <class Mean>
 const at::Tensor &model_of(const Mean &, const at::Tensor &std) {
@@ -25,7 +25,7 @@ const at::Tensor &model_of(const Mean &, const at::Tensor &std) {
 c10::IntArrayRef sizes_of(double) { return {}; }
 c10::IntArrayRef sizes_of(const at::Tensor &numbers) { return numbers.sizes(); }
 
-// Whether the plugin's own operator has filled `out`, which is resized.
+// Returns whether the plugin's own operator has filled `out`, which is resized.
 template <uint32_t kOp, class Mean, class Std>
 bool is_filled_by_vendor(const Mean &mean, const Std &std, OptionalGenerator &generator, const at::Tensor &out) {
   const c10::DeviceIndex device = out.device().index();

@@ -1,4 +1,5 @@
-// random_vendor.h: what the random operators share: numbers of the Philox generator, as many as the tensor has elements.
+// random_vendor.h: functions that the random operators share: numbers of the Philox generator, as many as the tensor
+// has elements.
 #pragma once
 
 #include <ATen/MemoryOverlap.h>
@@ -10,9 +11,9 @@ namespace torch_backend {
 
 using OptionalGenerator = std::optional<at::Generator>;
 
-// Fills `self` by random operator `op`, whose kernel makes numbers where ATen makes those of `dtype`; element i of the sequence is
-// element i in C order whatever the strides. The plugin's own operator is asked first, with `self` as it is. False = no kernel for it;
-// no number was drawn.
+// Fills `self` by random operator `op`, whose kernel generates the numbers that ATen generates for `dtype`. Element i
+// of the sequence is element i in C order whatever the strides. The plugin's own operator takes precedence, with `self`
+// unchanged. Returns false if there is no kernel; then no number was generated.
 template <class... Numbers>
 bool draw(const at::Tensor &self, uint32_t op, const OptionalGenerator &generator, c10::ScalarType dtype,
           const Numbers &...numbers) {
@@ -29,8 +30,8 @@ bool draw(const at::Tensor &self, uint32_t op, const OptionalGenerator &generato
   return call.random(state).out(self).run();
 }
 
-// Asks for the plugin's own operator of a `row` that is made of others here: with words for `count` elements of a dtype, which
-// `generator` gives again to whoever draws after it has declined.
+// Calls the plugin's own operator for an operator that is composed of others here, with words for `count` elements of a
+// dtype. If it declines, `generator` returns the same words to the next caller.
 inline bool call_random_vendor_op(uint32_t op, c10::DeviceIndex device, OptionalGenerator &generator, int64_t count,
                                   c10::ScalarType dtype, std::initializer_list<Argument> arguments,
                                   c10::ArrayRef<at::Tensor> results) {

@@ -1,5 +1,6 @@
-// cell_autograd.cpp: the fused LSTM and GRU cells under forward-mode AD, for which torch has no formula. ATen selects these cells on every
-// device but the CPU, so the pointwise operators that they fuse run here. Without tangents torch's own formula serves.
+// cell_autograd.cpp: the fused LSTM and GRU cells under forward-mode AD, for which torch has no formula. ATen selects
+// these cells on every device but the CPU, so the pointwise operators that they fuse run here. Without tangents torch's
+// own formula is used.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -20,7 +21,7 @@ namespace {
 
 using at::Tensor;
 
-// The operands of a cell; `state` is the cell's state of an LSTM, and the hidden one of a GRU.
+// The operands of a cell; `state` is the cell state of an LSTM, and the hidden state of a GRU.
 struct CellOperands {
   const Tensor &input_gates, &hidden_gates, &state;
   const OptionalTensor &input_bias, &hidden_bias;
@@ -51,7 +52,8 @@ std::tuple<Tensor, Tensor> pointwise_gated(const CellOperands &o) {
   return {o.state.sub(fresh).mul(update).add(fresh), at::cat({reset, update, fresh, o.state, hidden[2]}, 1)};
 }
 
-// Calls an operator as torch does where no kernel of ours is registered for autograd: with the kernel of all autograd keys.
+// Calls an operator as torch does if no kernel of this backend is registered for autograd: with the kernel of all
+// autograd keys.
 template <class Op>
 torch::jit::Stack call_autograd(c10::DispatchKeySet keys, const CellOperands &o) {
   static const c10::OperatorHandle op = c10::Dispatcher::singleton().findSchemaOrThrow(Op::name, Op::overload_name);

@@ -1,6 +1,6 @@
-// lstm.cpp: an LSTM over dense sequences. ATen's way multiplies by the input's weights once per step on every device but the CPU; here
-// one product serves all steps, and the biases are added in it. So there are two products a step less in the backward, and no sums and
-// accumulations of the biases' gradients. Composed of differentiable operators, so it has no formula of its own.
+// lstm.cpp: an LSTM over dense sequences. On every device but the CPU, ATen multiplies by the input's weights once per
+// step. Here one product serves all steps, and it adds the biases. The backward pass has two products less per step,
+// and no sums of the biases' gradients. It is composed of differentiable operators, so it needs no formula of its own.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/Tensor.h>
@@ -26,7 +26,7 @@ namespace {
 
 using at::Tensor;
 
-// The weights of one direction of a layer; biases are undefined when there are none.
+// The weights of one direction of a layer; biases are undefined if there are none.
 struct Weights {
   const Tensor &input, &hidden;
   Tensor bias;
@@ -39,13 +39,13 @@ Weights weights_of(at::TensorList params, size_t direction, bool has_biases) {
   return {params[first], params[first + 1], has_biases ? params[first + 2].add(params[first + 3]) : Tensor()};
 }
 
-// A tensor whose elements are real and on one of our devices: what traces or wraps tensors sees ATen's own decomposition.
+// Returns whether a tensor has real elements on a device. Tracers and tensor wrappers use ATen's own decomposition.
 bool is_plain(const Tensor &tensor) {
   return is_device_tensor(tensor) && !tensor.key_set().has_any(c10::python_ks) &&
          !tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides();
 }
 
-// Whether the sizes are those of a network without projections; ATen words the errors of others.
+// Returns whether the sizes are those of a network without projections; ATen reports the errors of others.
 bool is_regular(const Tensor &input, at::TensorList hx, at::TensorList params, bool has_biases, int64_t layers,
                 bool bidirectional, bool batch_first) {
   const int64_t directions = bidirectional ? 2 : 1;
@@ -67,7 +67,7 @@ bool is_regular(const Tensor &input, at::TensorList hx, at::TensorList params, b
   return true;
 }
 
-// One direction of a layer: the states of all steps, then the last h and c.
+// Runs one direction of a layer. Returns the states of all steps, then the last h and c.
 std::tuple<Tensor, Tensor, Tensor> run_direction(const Tensor &input, const Weights &weights, Tensor h, Tensor c,
                                                  bool backwards) {
   const std::vector<Tensor> gates = at::linear(input, weights.input, weights.bias).unbind(0);
@@ -81,7 +81,7 @@ std::tuple<Tensor, Tensor, Tensor> run_direction(const Tensor &input, const Weig
   return {at::stack(states, 0), std::move(h), std::move(c)};
 }
 
-// Results for the plugin's own operator; none where numbers would be dropped, or ATen words an error.
+// Returns results for the plugin's own operator; undefined ones if there is dropout, or if ATen reports an error.
 std::tuple<Tensor, Tensor, Tensor> empty_lstm(const Tensor &input, at::TensorList hx, at::TensorList params,
                                               bool has_biases, int64_t layers, double dropout, bool train,
                                               bool bidirectional, bool batch_first) {
@@ -116,7 +116,8 @@ std::tuple<Tensor, Tensor, Tensor> lstm(const Tensor &input, at::TensorList hx, 
 
 }  // namespace
 
-// With gradients an LSTM is the operators that it is composed of, so that autograd sees those. Without, a plugin may have the whole.
+// With gradients, an LSTM runs the operators that it is composed of, so that autograd records those. Without, the
+// plugin's own operator may run it as a whole.
 static std::tuple<Tensor, Tensor, Tensor> lstm_of_autograd(const Tensor &input, at::TensorList hx,
                                                            at::TensorList params, bool has_biases, int64_t layers,
                                                            double dropout, bool train, bool bidirectional,

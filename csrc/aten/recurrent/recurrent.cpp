@@ -1,5 +1,5 @@
-// recurrent.cpp: the fused LSTM and GRU cells. ATen takes them for every device but the CPU, which has no kernel for
-// them, so there is no fallback: a cell is one kernel, and where the device has none for a call, pointwise operators.
+// recurrent.cpp: the fused LSTM and GRU cells. ATen uses them on every device but the CPU, which has no kernel for
+// them, so there is no fallback. A cell is one kernel, or pointwise operators if the device has no kernel for a call.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/cat.h>
@@ -19,13 +19,14 @@ using at::Tensor;
 
 Tensor add_bias(const Tensor &gates, const OptionalTensor &bias) { return is_given(bias) ? gates.add(*bias) : gates; }
 
-// d sigmoid and d tanh, from the function's value.
+// Compute the derivatives of sigmoid and tanh from the function's value.
 Tensor sigmoid_slope(const Tensor &y) { return y.mul(y.neg().add_(1)); }
 Tensor tanh_slope(const Tensor &y) { return y.mul(y).neg_().add_(1); }
 
 Tensor bias_gradient(const Tensor &gates, bool has_bias) { return has_bias ? gates.sum(0) : Tensor(); }
 
-// A kernel takes operands of a state's sizes, of `times` as many columns, and biases, both or none, of that many: all of its dtype.
+// Returns whether a kernel supports the operands: all of its dtype, some with a state's sizes, some with `times` as
+// many columns, and biases, both or none, of that many elements.
 bool fit(const Tensor &state, std::initializer_list<const OptionalTensor> of_state, int64_t times,
          std::initializer_list<const OptionalTensor> of_gates, const OptionalTensor &a = {},
          const OptionalTensor &b = {}) {
@@ -44,7 +45,7 @@ Tensor like_state(const Tensor &cx, int64_t times) {
   return make_empty({cx.size(0), times * cx.size(1)}, cx.scalar_type(), cx.device().index());
 }
 
-// The workspace holds the activated gates: input, forget, cell, output.
+// The workspace contains the activated gates: input, forget, cell, output.
 std::tuple<Tensor, Tensor, Tensor> lstm_cell(const Tensor &input_gates, const Tensor &hidden_gates, const Tensor &cx,
                                              const OptionalTensor &input_bias, const OptionalTensor &hidden_bias) {
   if (fit(cx, {}, 4, {input_gates, hidden_gates}, input_bias, hidden_bias)) {
@@ -87,7 +88,7 @@ std::tuple<Tensor, Tensor, Tensor> lstm_cell_backward(const OptionalTensor &grad
   return {of_gates, of_cell_state.mul(forget), bias_gradient(of_gates, has_bias)};
 }
 
-// The workspace holds reset, update and new gates, the hidden state, and the hidden part of the new gate.
+// The workspace contains reset, update and new gates, the hidden state, and the hidden part of the new gate.
 std::tuple<Tensor, Tensor> gru_cell(const Tensor &input_gates, const Tensor &hidden_gates, const Tensor &hx,
                                     const OptionalTensor &input_bias, const OptionalTensor &hidden_bias) {
   if (fit(hx, {}, 3, {input_gates, hidden_gates}, input_bias, hidden_bias)) {

@@ -1,5 +1,5 @@
-// histogram.cpp: how many elements lie in each of some bins of equal width (histc), of floating numbers and, as on CUDA, of integers.
-// ATen's function checks the call and asks for this kernel.
+// histogram.cpp: the number of elements in each of some bins of equal width (histc), for floating numbers and, as on
+// CUDA, integers. ATen's function checks the call and calls this kernel.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/native/Histogram.h>
 #include <ATen/ops/where.h>
@@ -10,7 +10,8 @@
 namespace torch_backend {
 namespace {
 
-// In the order of the CPU's operations, so that elements at the edges fall into the CPU's bins. Integers are exact in double.
+// Operations are in the CPU's order, so that elements at the edges are counted in the CPU's bins. Integers are exact in
+// double.
 void count_in_bins(const at::Tensor &self, const OptionalTensor &, bool, at::Tensor &counts,
                    const at::TensorList &edges, bool) {
   must(!self.is_complex() && self.scalar_type() != at::kBool);

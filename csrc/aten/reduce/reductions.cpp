@@ -1,5 +1,5 @@
 // reductions.cpp: reductions that ATen does not express as structured operators: sums without NaN, products, counts,
-// variances, inner products. What has no kernel goes to the fallback.
+// variances, inner products. Calls without a kernel go to the fallback.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include "aten/reduce/reductions.h"
 
@@ -33,7 +33,7 @@ namespace {
 using OptionalDims = c10::OptionalIntArrayRef;
 using OptionalNumber = std::optional<c10::Scalar>;
 
-// Makes (or resizes) the first `results` outputs in the shape of the reduction, and reduces.
+// Creates (or resizes) the first `results` outputs in the shape of the reduction, and reduces.
 bool reduce(uint32_t op, c10::ScalarType computing, c10::ScalarType dtype, Outputs &outputs, size_t results,
             const at::Tensor &self, OptionalDims dims, bool keepdim, const OptionalNumber &number = std::nullopt) {
   if (!computing_dtype(self.device().index(), op, computing)) return false;
@@ -70,7 +70,7 @@ bool count_nonzero(Outputs &outputs, const at::Tensor &self, c10::IntArrayRef di
   return reduce(HAL_OP_ID_COUNT_NONZERO_DIM_INTLIST, at::kBool, at::kLong, outputs, 1, self, dims, false);
 }
 
-// Of all elements.
+// Reduces all elements.
 template <uint32_t kOp>
 bool extreme(Outputs &outputs, const at::Tensor &self) {
   const c10::ScalarType dtype = self.scalar_type();
@@ -79,8 +79,8 @@ bool extreme(Outputs &outputs, const at::Tensor &self) {
 
 // ---- variances ----
 
-// Variances or standard deviations of floating tensors, and their means when there are two results. Says what ATen's kernels say
-// when nothing is left to divide by.
+// Computes variances or standard deviations of floating tensors, and their means if there are two results. Reports the
+// error of ATen's kernels if the divisor is 0 or less.
 template <uint32_t kOp, size_t kResults>
 bool moments(Outputs &outputs, const at::Tensor &self, OptionalDims dims, const OptionalNumber &correction,
              bool keepdim) {
@@ -110,7 +110,8 @@ bool inner_product(Outputs &outputs, const at::Tensor &self, const at::Tensor &o
   return true;
 }
 
-// addr: the sum of a matrix and of the products of two vectors, which ATen has laid as a column and a row.
+// addr: computes the sum of a matrix and of the outer product of two vectors, which ATen has expanded as a column and a
+// row.
 void add_outer(at::TensorIterator &it, const c10::Scalar &beta, const c10::Scalar &alpha) {
   const at::Tensor products = it.tensor(2).mul(it.tensor(3));
   it.tensor(0).copy_(beta.equal(0) ? products.mul(alpha) : it.tensor(1).mul(beta).add(products, alpha));
@@ -122,7 +123,7 @@ bool trace(Outputs &outputs, const at::Tensor &self) {
   return true;
 }
 
-// The answer is a bool of the host's: this waits for the device.
+// The result is a bool on the host, so this waits for the device.
 std::optional<bool> equal(const at::Tensor &self, const at::Tensor &other) {
   if (!is_device_tensor(self) || !is_device_tensor(other) || self.scalar_type() != other.scalar_type() ||
       self.is_complex())

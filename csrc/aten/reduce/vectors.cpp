@@ -1,4 +1,4 @@
-// vectors.cpp: products and lengths of vectors that are made of other operators: addmv, linalg_cross, renorm,
+// vectors.cpp: products and norms of vectors that are composed of other operators: addmv, linalg_cross, renorm,
 // distances.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/ExpandUtils.h>
@@ -25,7 +25,7 @@
 namespace torch_backend {
 namespace {
 
-// ---- addmv: the vector is a matrix with one column ----
+// ---- addmv: the vector as a matrix with one column ----
 
 bool addmv(const Outputs &outputs, const at::Tensor &self, const at::Tensor &mat, const at::Tensor &vec,
            const c10::Scalar &beta, const c10::Scalar &alpha) {
@@ -35,7 +35,7 @@ bool addmv(const Outputs &outputs, const at::Tensor &self, const at::Tensor &mat
   return run_matrix_product(HAL_OP_ID_ADDMM, Outputs(Form::kOut, result), arguments);
 }
 
-// ---- a product, a sum and an activation in one, in fast paths of torch.nn ----
+// ---- a product, a sum and an activation in one operator, for fast paths of torch.nn ----
 
 bool addmm_activation(const Outputs &outputs, const at::Tensor &self, const at::Tensor &a, const at::Tensor &b,
                       const c10::Scalar &beta, const c10::Scalar &alpha, bool use_gelu) {
@@ -59,7 +59,7 @@ void vector_product(const at::Tensor &result, const at::Tensor &a, const at::Ten
   destination.finish();
 }
 
-// ---- renorm: parts of a tensor that are longer than `largest` are shortened to it ----
+// ---- renorm: scales parts of a tensor whose norm exceeds `largest` down to it ----
 
 void shorten(at::TensorIteratorBase &it, double largest) {
   const at::Tensor &lengths = it.tensor(1);
@@ -73,7 +73,7 @@ bool cdist(Outputs &outputs, const at::Tensor &x1, const at::Tensor &x2, double 
                       x1.size(-1) == x2.size(-1) && x1.numel() && x2.numel() &&
                       computing_dtype(x1.device().index(), HAL_OP_ID_LINALG_VECTOR_NORM, x1.scalar_type());
   if (!native) return false;
-  // ATen's rule for products instead of differences: the default does so for more than 25 rows.
+  // ATen's rule for products instead of differences: the default uses products for more than 25 rows.
   const bool many = x1.size(-2) > 25 || x2.size(-2) > 25;
   if (p == 2 && (mode.value_or(0) == 1 || (mode.value_or(0) == 0 && many))) {
     const auto batch = at::infer_size_dimvector(x1.sizes().slice(0, static_cast<size_t>(x1.dim() - 2)),

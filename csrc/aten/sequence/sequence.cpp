@@ -1,5 +1,6 @@
 // sequence.cpp: arange, range, linspace, logspace and eye. ATen's own functions for arange and linspace check the call
-// and ask a kernel through a dispatch stub, which is registered here; dtypes without a kernel are cast from one that has.
+// and call a kernel by a dispatch stub, which is registered here. Dtypes without a kernel are cast from one that has a
+// kernel.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/TensorIterator.h>
 #include <ATen/native/DispatchStub.h>
@@ -13,7 +14,8 @@
 namespace torch_backend {
 namespace {
 
-// Fills `out` in its logical order. The caller has asked may_fill(); false = the plugin's own operator declines, and there is no other.
+// Fills `out` in its logical order. The caller has checked may_fill(). Returns false if the plugin's own operator
+// declines, and there is no other kernel.
 template <size_t kNumbers>
 bool fill_sequence(uint32_t op, const c10::Scalar (&numbers)[kNumbers], const at::Tensor &out) {
   if (out.numel() == 0) return true;
@@ -43,7 +45,7 @@ void arange_kernel(at::TensorIterator &it, const c10::Scalar &start, const c10::
        fill_sequence(HAL_OP_ID_ARANGE_START_STEP, {start, step}, it.output()));
 }
 
-// Integers are spread between the integers that the limits are.
+// For integers, the limits are integers, too.
 void linspace_kernel(at::TensorIterator &it, const c10::Scalar &start, const c10::Scalar &end, int64_t) {
   const bool integral = c10::isIntegralType(it.output().scalar_type(), true);
   const auto limit = [&](const c10::Scalar &scalar) {
@@ -53,7 +55,7 @@ void linspace_kernel(at::TensorIterator &it, const c10::Scalar &start, const c10
        fill_sequence(HAL_OP_ID_LINSPACE, {limit(start), limit(end)}, it.output()));
 }
 
-// The CPU rounds powers of integers in its own way.
+// The CPU has its own rounding for powers of integers.
 bool logspace(const c10::Scalar &start, const c10::Scalar &end, int64_t steps, double base, at::Tensor &out) {
   if (!may_fill(HAL_OP_ID_LOGSPACE, out) || !out.is_floating_point()) return false;
   TORCH_CHECK(steps >= 0, "number of steps must be non-negative");
@@ -61,7 +63,7 @@ bool logspace(const c10::Scalar &start, const c10::Scalar &end, int64_t steps, d
   return fill_sequence(HAL_OP_ID_LOGSPACE, {start, end, c10::Scalar(base)}, out);
 }
 
-// The old arange, whose end is part of it.
+// The deprecated arange, which includes its end.
 bool range(const c10::Scalar &start, const c10::Scalar &end, const c10::Scalar &step, at::Tensor &out) {
   if (!may_fill(HAL_OP_ID_ARANGE_START_STEP, out)) return false;
   const double first = start.toDouble(), last = end.toDouble(), by = step.toDouble();

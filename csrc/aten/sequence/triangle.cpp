@@ -10,7 +10,7 @@
 namespace torch_backend {
 namespace {
 
-// 16-byte elements, which are complex, as pairs: the kernels know the words of a processor.
+// Returns 16-byte elements, which are complex, as pairs, because the kernels move words of up to 8 bytes.
 at::Tensor words_of(const at::Tensor &tensor) {
   return tensor.itemsize() == 16 ? at::view_as_real(tensor).movedim(-1, 0) : tensor;
 }
@@ -25,7 +25,7 @@ bool triangle(const Outputs &outputs, const at::Tensor &self, int64_t diagonal) 
   bool done;
   if (written.dim() <= 7) {
     done = call.in(matrices).put(diagonal).elementwise().out(written).run();
-  } else {  // more dimensions than the kernel walks
+  } else {  // more dimensions than the kernel supports
     const at::Tensor flat = matrices.contiguous().view({-1, self.size(-2), self.size(-1)});
     const at::Tensor made = make_empty(flat.sizes(), flat.scalar_type(), flat.device().index());
     done = call.in(flat).put(diagonal).out(made).run();
@@ -35,7 +35,7 @@ bool triangle(const Outputs &outputs, const at::Tensor &self, int64_t diagonal) 
   return done;
 }
 
-// Makes the list as int64 and casts it.
+// Computes the list as int64 and casts it.
 template <uint32_t kOp>
 std::optional<at::Tensor> triangle_indices(int64_t rows, int64_t columns, int64_t offset,
                                            std::optional<c10::ScalarType> dtype, std::optional<c10::Layout> layout,

@@ -1,5 +1,5 @@
-// isin.cpp: which elements are among others: few elements or few others are compared with each, many are sorted and searched. ATen's
-// implementations for numbers call this, or comparisons.
+// isin.cpp: which elements are among others. Few elements or few others are compared with each other; many are sorted
+// and searched. ATen's implementations for numbers call this, or comparisons.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/result_type.h>
@@ -10,7 +10,7 @@
 namespace torch_backend {
 namespace {
 
-constexpr int64_t kFew = 8;  // comparisons with all of them cost less than sorting and searching
+constexpr int64_t kFew = 8;  // comparing with this many is faster than sorting and searching
 
 at::Tensor among_few(const at::Tensor &elements, const at::Tensor &few) {
   at::Tensor found = elements.eq(few.select(0, 0));

@@ -1,5 +1,5 @@
-// scan.cpp: running values along one dimension: cumsum, cumprod, logcumsumexp, cummax, cummin. ATen's functions make the results, and ask
-// for these kernels.
+// scan.cpp: running values along one dimension: cumsum, cumprod, logcumsumexp, cummax, cummin. ATen's functions
+// allocate the results, and call these kernels.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/WrapDimUtils.h>
 #include <ATen/native/ReduceOps.h>
@@ -11,7 +11,7 @@
 namespace torch_backend {
 namespace {
 
-// result = running values of self, which has the result's dtype.
+// Computes running values of self, which has the result's dtype, into result.
 template <uint32_t kOp>
 void scan(const at::Tensor &result, const at::Tensor &self, int64_t dim) {
   if (result.is_complex() && kOp == HAL_OP_ID_CUMSUM)
@@ -26,7 +26,7 @@ bool logcumsumexp(Outputs &outputs, const at::Tensor &self, int64_t dim) {
   return true;
 }
 
-// Writes both results, which ATen has made of the right shape.
+// Writes both results, which ATen has allocated in the right shape.
 template <uint32_t kOp>
 bool extremes(const at::Tensor &self, at::Tensor &values, at::Tensor &indices, int64_t dim) {
   if (self.numel() == 0) return true;

@@ -19,7 +19,7 @@ bool sort_into(const at::Tensor &self, int64_t dim, bool descending, const at::T
                const at::Tensor &indices) {
   if (self.numel() == 0) return true;
   Call call(HAL_OP_ID_SORT_LINES, self);
-  // Of the keys. uint8 and bool need a bit more than their size for what is below zero.
+  // The size of the keys. uint8 and bool need one bit more than their size for values below zero.
   const bool narrow = call.possible() && call.dtype() == at::kLong && self.itemsize() < 8;
   const int64_t bits =
       narrow ? 8 * static_cast<int64_t>(self.itemsize()) + (self.scalar_type() == at::kByte ? 1 : 0) : 64;
@@ -39,7 +39,7 @@ std::optional<Sorted> sorted(const at::Tensor &self, int64_t dim, bool descendin
   return result;
 }
 
-// Gives what was chosen along `dim`, of size 1 there.
+// Returns the selected elements along `dim`, which has size 1.
 void give(Outputs &outputs, const Sorted &chosen, int64_t dim, bool keepdim) {
   const auto shaped = [&](const at::Tensor &all) { return keepdim || all.dim() == 0 ? all : all.squeeze(dim); };
   const at::Tensor values = shaped(chosen.values), indices = shaped(chosen.indices);
@@ -62,7 +62,7 @@ bool kthvalue(Outputs &outputs, const at::Tensor &self, int64_t k, int64_t dim, 
 
 // ---- medians: the lower one of two, NaN first or ignored ----
 
-// The sorted elements' index of each row's median, size 1 along `dim`.
+// Returns the index of each row's median among the sorted elements, size 1 along `dim`.
 at::Tensor median_index(const at::Tensor &self, int64_t dim, bool ignore_nan) {
   const int64_t n = self.size(dim);
   at::DimVector sizes(self.sizes());
@@ -98,7 +98,8 @@ bool median_of_all(Outputs &outputs, const at::Tensor &self) {
   return found.has_value();
 }
 
-// Results for the plugin's own operator; none where the CPU's says what is wrong.
+// Returns results for the plugin's own operator; undefined ones for an invalid call, whose error the CPU's function
+// reports.
 std::tuple<at::Tensor, at::Tensor> empty_mode(const at::Tensor &self, int64_t dim, bool keepdim) {
   if (self.numel() == 0) return {};
   dim = at::maybe_wrap_dim(dim, self.dim());
@@ -109,7 +110,7 @@ std::tuple<at::Tensor, at::Tensor> empty_mode(const at::Tensor &self, int64_t di
   return {make_empty(sizes, self.scalar_type(), device), make_empty(sizes, at::kLong, device)};
 }
 
-// ATen's function for other devices than its own refuses them: the fallback answers.
+// ATen's function refuses out-of-tree devices, so the fallback runs.
 bool mode(Outputs &, const at::Tensor &, int64_t, bool) { return false; }
 
 // ---- searchsorted, bucketize ----
@@ -126,7 +127,7 @@ bool search(Outputs &outputs, const at::Tensor &sequence, const at::Tensor &self
   if (sequence.dim() == 0) return false;
   if (out.numel() == 0) return true;
   at::Tensor values, ends,
-      ranks;  // defined where what was given is not contiguous, which is warned of, or of another dtype
+      ranks;  // defined if the argument is not contiguous, which causes a warning, or has another dtype
   at::native::searchsorted_maybe_trim_input_tensors(values, ends, ranks, self, sequence, order);
   if (!values.defined()) values = self;
   if (!ends.defined()) ends = sequence;

@@ -1,4 +1,4 @@
-// sparse.cpp: sparse tensors of the device: shells round device tensors, computed by the CPU's sparse kernels.
+// sparse.cpp: sparse tensors of the device, which consist of device tensors. The CPU's sparse kernels compute them.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/ops/zeros.h>
 #include <torch/library.h>
@@ -15,9 +15,9 @@ void sparse_fallback(const c10::OperatorHandle &op, torch::jit::Stack *stack) {
   run_on_cpu(op, op, kCpuKey, stack);
 }
 
-// A key's fallback is reached by operators without any default only, and many sparse ones have a default that throws
-// (the accessors) or that allocates a strided result (structured operators). So what the CPU has a sparse kernel for is
-// named.
+// A key's fallback is called only for operators without any default. Many sparse operators have a default that throws
+// (the accessors) or that allocates a strided result (structured operators). So the operators with a sparse kernel of
+// the CPU are listed by name.
 template <c10::DispatchKey kCpuKey>
 void register_operators(torch::Library &library) {
   for_each_cpu_operator(kCpuKey, [&](const std::string &name) {
@@ -25,7 +25,7 @@ void register_operators(torch::Library &library) {
   });
 }
 
-// Indices as one number each, by which torch tells whether they are in order.
+// Returns each index as one number, by which torch checks whether they are sorted.
 at::Tensor flat_indices(const at::Tensor &indices, c10::IntArrayRef sizes) {
   at::Tensor flat = at::zeros({indices.size(1)}, indices.options());
   for (size_t d = 0; d < sizes.size(); d++) flat = flat.mul(sizes[d]).add(indices.select(0, static_cast<int64_t>(d)));

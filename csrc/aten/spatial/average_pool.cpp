@@ -1,5 +1,5 @@
-// average_pool.cpp: adaptive pooling by averages, forward and backward, of which ATen has no meta functions. A call that is not right
-// goes to the CPU's function, which says why.
+// average_pool.cpp: adaptive average pooling, forward and backward, for which ATen has no meta functions. An invalid
+// call goes to the CPU's function, which reports the error.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 
 #include <algorithm>
@@ -24,7 +24,7 @@ bool adaptive_avg_pool(Outputs &outputs, const at::Tensor &self, c10::IntArrayRe
   if (*std::min_element(output_size.begin(), output_size.end()) < 0) return false;
   at::DimVector sizes(self.sizes());
   std::copy(output_size.begin(), output_size.end(), sizes.end() - kDims);
-  // As on the CPU.
+  // The memory format is that of the CPU.
   outputs.make(0, sizes, self, kDims == 2 ? self.suggest_memory_format() : c10::MemoryFormat::Contiguous);
   return run_kernel(kOp, {argument(self), argument(output_size)}, outputs);
 }
@@ -35,7 +35,7 @@ bool adaptive_avg_pool_backward(Outputs &outputs, const at::Tensor &grad, const 
   if (!is_image(self, kDims) || !is_image(grad, kDims) || grad.dim() != self.dim() ||
       grad.scalar_type() != self.scalar_type() || channels(grad) != channels(self))
     return false;
-  // As on the CPU.
+  // The memory format is that of the CPU.
   outputs.make(0, self.sizes(), self, kDims == 2 ? self.suggest_memory_format() : c10::MemoryFormat::Contiguous);
   return run_kernel(kOp, {argument(grad), argument(self)}, outputs);
 }

@@ -1,5 +1,5 @@
-// convolution.cpp: convolutions and their gradients on the device, else on the CPU. ATen's entry points for out-of-tree backends
-// only throw.
+// convolution.cpp: convolutions and their gradients on the device, else on the CPU. ATen's entry points for out-of-tree
+// backends only throw.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Tensor.h>
 #include <ATen/native/ConvUtils.h>
@@ -27,7 +27,8 @@ std::vector<int64_t> result_sizes(const at::Tensor &input, const at::Tensor &wei
   return sizes;
 }
 
-// Images, of one dtype, that the kernels take; another one of the CPU's functions says what is wrong.
+// Returns whether the operands are images of one dtype that the kernels support; the CPU's function reports errors of
+// others.
 bool are_images(std::initializer_list<at::Tensor> operands) {
   for (const at::Tensor &tensor : operands) {
     if (!is_device_tensor(tensor) || tensor.scalar_type() != operands.begin()->scalar_type() || tensor._is_zerotensor())
@@ -37,7 +38,7 @@ bool are_images(std::initializer_list<at::Tensor> operands) {
   return true;
 }
 
-// torch's convolutions keep images in channels-last order when they or the weight are.
+// torch's convolutions return images in channels-last order if the input or the weight has it.
 c10::MemoryFormat format_of(const at::Tensor &image, const at::Tensor &weight) {
   for (const at::Tensor *tensor : {&image, &weight}) {
     const auto format = tensor->suggest_memory_format();
@@ -46,7 +47,7 @@ c10::MemoryFormat format_of(const at::Tensor &image, const at::Tensor &weight) {
   return c10::MemoryFormat::Contiguous;
 }
 
-// Results for vendors' operators (`meta` of their entries): ATen has no meta function for these.
+// Returns results for vendors' operators (`meta` of their entries), because ATen has no meta function for these.
 at::Tensor make_convolution(const at::Tensor &input, const at::Tensor &weight, const OptionalTensor &,
                             c10::IntArrayRef step, c10::IntArrayRef pad, c10::IntArrayRef dilation, bool transposed,
                             c10::IntArrayRef output_pad, int64_t groups) {
@@ -91,7 +92,7 @@ Gradients convolution_backward(const at::Tensor &grad, const at::Tensor &input, 
     if (call.out(grad_input).out(grad_weight).run())
       return {grad_input, grad_weight, mask[2] ? grad.sum(dims_but(grad.dim(), 1)) : at::Tensor()};
   }
-  // The CPU's takes one argument more: the sizes of the bias.
+  // The CPU's function takes one more argument: the sizes of the bias.
   const auto results =
       results_on_cpu("aten::convolution_backward_overrideable", "aten::convolution_backward", grad, input, weight,
                      c10::List<int64_t>({grad.size(1)}), step, pad, dilation, transposed, output_pad, groups, mask);

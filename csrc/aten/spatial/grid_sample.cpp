@@ -1,5 +1,5 @@
-// grid_sample.cpp: sampling of images at the positions of a grid, in half precision: positions and weights are computed in float32, where
-// the CPU's kernel, to which float32 goes, would round each of them.
+// grid_sample.cpp: sampling of images at the positions of a grid, in half precision. Positions and weights are computed
+// in float32; the CPU's half kernel would round each of them. float32 goes to the CPU's kernel.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/grid_sampler_2d_backward_ops.h>
@@ -14,7 +14,7 @@
 namespace torch_backend {
 namespace {
 
-// The fallback is as good for others.
+// For other dtypes the fallback is equally accurate.
 bool is_widened(const at::Tensor &input, const at::Tensor &grid) {
   return c10::isReducedFloatingType(input.scalar_type()) && grid.scalar_type() == input.scalar_type();
 }

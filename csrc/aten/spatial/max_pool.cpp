@@ -1,4 +1,4 @@
-// max_pool.cpp: pooling by the largest element in three dimensions, which ATen has not structured, with the indices of the elements.
+// max_pool.cpp: max pooling in three dimensions with indices, which is not structured in ATen.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/native/Pool.h>
 
@@ -8,7 +8,7 @@
 namespace torch_backend {
 namespace {
 
-// The sizes of the result, checked in the CPU's words; empty = lists of wrong lengths.
+// Returns the sizes of the result, checked with the CPU's error messages; empty = lists of wrong lengths.
 at::DimVector max_pool3d_sizes(const at::Tensor &self, c10::IntArrayRef size, c10::IntArrayRef step,
                                c10::IntArrayRef pad, c10::IntArrayRef dilation, bool ceil) {
   const c10::IntArrayRef lists[] = {size, step.empty() ? size : step, pad, dilation};
@@ -28,7 +28,7 @@ at::DimVector max_pool3d_sizes(const at::Tensor &self, c10::IntArrayRef size, c1
   return sizes;
 }
 
-// Of a result of `sizes` in the memory format of the images, which may have no batch.
+// Returns the strides of a result of `sizes` in the memory format of the images, which may have no batch.
 at::DimVector strides_like(const at::Tensor &images, c10::IntArrayRef sizes) {
   constexpr auto kLast = c10::MemoryFormat::ChannelsLast3d;
   const bool last = images.dim() == 5 ? images.suggest_memory_format() == kLast

@@ -1,5 +1,5 @@
-// max_unpool.cpp: the inverse of max pooling: elements go to the stored indices, everything else is zero. A call
-// with sizes that do not fit goes to the CPU's function, which says why.
+// max_unpool.cpp: the inverse of max pooling: elements are written to the stored indices, all others are zero. A call
+// with invalid sizes goes to the CPU's function, which reports the error.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Tensor.h>
 
@@ -10,7 +10,7 @@
 namespace torch_backend {
 namespace {
 
-// Zeros with the elements at their indices. scatter_ refuses invalid indices.
+// Returns zeros with the elements at their indices. scatter_ refuses invalid indices.
 template <size_t kDims>
 bool unpool(Outputs &outputs, const at::Tensor &self, const at::Tensor &indices, c10::IntArrayRef output_size) {
   const auto ndim = static_cast<size_t>(self.dim());
@@ -21,7 +21,7 @@ bool unpool(Outputs &outputs, const at::Tensor &self, const at::Tensor &indices,
     if (sizes[d] == 0 || (sizes[d] = output_size[d - (ndim - kDims)]) <= 0) return false;
   const at::Tensor result = make_empty(sizes, self.scalar_type(), self.device().index());
   result.zero_().flatten(-int64_t{kDims}).scatter_(-1, indices.flatten(-int64_t{kDims}), self.flatten(-int64_t{kDims}));
-  outputs.put(0, result);  // contiguous, as torch's decomposition says
+  outputs.put(0, result);  // contiguous, as torch's decomposition returns
   return true;
 }
 

@@ -1,5 +1,5 @@
-// pad.cpp: padding by reflection and by repeating the edge, where ATen has no meta function. A call with sizes that do not fit goes to the
-// CPU's function, which says why.
+// pad.cpp: padding by reflection and by replication, for which ATen has no meta function. A call with invalid sizes
+// goes to the CPU's function, which reports the error.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Tensor.h>
 
@@ -9,7 +9,8 @@
 namespace torch_backend {
 namespace {
 
-// Empty when the padding, listed from the last dimension on before and after, does not fit. An empty batch is the only emptiness.
+// Returns the padded sizes. Returns an empty list if the padding, listed from the last dimension on before and after,
+// is invalid. Only the batch may be empty.
 at::DimVector padded_sizes(const at::Tensor &self, c10::IntArrayRef padding, size_t dims, bool reflects) {
   const auto ndim = static_cast<size_t>(self.dim());
   if (padding.size() != 2 * dims || (ndim != dims + 1 && ndim != dims + 2) ||
@@ -36,7 +37,7 @@ bool pad(Outputs &outputs, const at::Tensor &self, c10::IntArrayRef padding) {
 template <uint32_t kOp, size_t kDims>
 bool pad_backward(Outputs &outputs, const at::Tensor &grad, const at::Tensor &self, c10::IntArrayRef padding) {
   if (grad.sizes() != padded_sizes(self, padding, kDims, kOp == HAL_OP_ID_REFLECTION_PAD2D_BACKWARD)) return false;
-  outputs.make(0, self.sizes(), self, c10::MemoryFormat::Contiguous);  // as torch's meta function says
+  outputs.make(0, self.sizes(), self, c10::MemoryFormat::Contiguous);  // as torch's meta function returns
   return run_kernel(kOp, {argument(grad), argument(self), argument(padding)}, outputs);
 }
 

@@ -8,7 +8,7 @@
 namespace torch_backend {
 namespace {
 
-// Lists of other lengths are the CPU's to refuse.
+// The CPU's function refuses lists of other lengths.
 bool are_pairs(std::initializer_list<c10::IntArrayRef> lists) {
   for (const c10::IntArrayRef list : lists)
     if (list.size() != 2) return false;

@@ -1,4 +1,5 @@
-// factories.cpp: new tensors on the device. Everything else that makes tensors (zeros, full, arange, ...) comes here.
+// factories.cpp: new tensors on the device. All other operators that create tensors (zeros, full, arange, ...) call
+// these.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/Context.h>
 #include <ATen/native/TensorFactories.h>
@@ -15,7 +16,7 @@ void check_options(std::optional<c10::Layout> layout, std::optional<bool> pin_me
   TORCH_CHECK(!pin_memory || !*pin_memory, "Only dense CPU tensors can be pinned");
 }
 
-// What torch promises under use_deterministic_algorithms: uninitialised elements have a known value.
+// Under use_deterministic_algorithms, torch documents that uninitialized elements have a known value.
 at::Tensor filled_if_deterministic(at::Tensor tensor) {
   if (C10_UNLIKELY(at::globalContext().deterministicAlgorithms() &&
                    at::globalContext().deterministicFillUninitializedMemory())) {
@@ -38,7 +39,7 @@ at::Tensor empty_strided(c10::IntArrayRef size, c10::IntArrayRef stride, std::op
   return filled_if_deterministic(make_empty_strided(size, stride, c10::dtype_or_default(dtype), checked_index(device)));
 }
 
-// Zeros without memory: autograd's stand-in for a missing tangent. The ZeroTensor key answers for it everywhere.
+// Zeros without memory: autograd's placeholder for a missing tangent. The ZeroTensor key handles its operators.
 at::Tensor efficientzerotensor(c10::IntArrayRef size, std::optional<c10::ScalarType> dtype,
                                std::optional<c10::Layout> layout, std::optional<c10::Device> device,
                                std::optional<bool> pin_memory) {
@@ -48,7 +49,7 @@ at::Tensor efficientzerotensor(c10::IntArrayRef size, std::optional<c10::ScalarT
   at::native::ZeroTensorAllocator nothing(where);
   at::Tensor result(at::detail::empty_generic(size, &nothing, kKeySet.add(c10::DispatchKey::ZeroTensor),
                                               c10::dtype_or_default(dtype), std::nullopt));
-  // The storage keeps its allocator's address, and this one ends with the call.
+  // The storage stores its allocator's address, and this allocator is destroyed after the call.
   result.storage().unsafeGetStorageImpl()->set_allocator(allocator());
   return result;
 }

@@ -25,7 +25,7 @@ void resize_in_place(c10::TensorImpl *tensor, c10::IntArrayRef sizes, std::optio
   } else {
     tensor->set_sizes_contiguous(sizes);
   }
-  if (tensor->numel() == 0) return;  // an offset beyond an empty storage is legal
+  if (tensor->numel() == 0) return;  // an offset beyond an empty storage is valid
   c10::StorageImpl *storage = tensor->unsafe_storage().unsafeGetStorageImpl();
   TORCH_INTERNAL_ASSERT(storage, "a device tensor without a storage");
   if (nbytes > storage->nbytes()) resize_storage(storage, nbytes);
@@ -70,7 +70,7 @@ void record_stream(at::Tensor &self, c10::Stream stream) {
   if (stream.device_type() == kDevice) note_recorded_stream(stream.device_index());
 }
 
-// A copy at once: ATen's copy-on-write needs memory that is its own context.
+// Copies immediately: ATen's copy-on-write requires memory whose context is the memory itself.
 at::Tensor lazy_clone(const at::Tensor &self) { return self.clone(); }
 
 bool plain(const at::Tensor &tensor) {
@@ -79,15 +79,15 @@ bool plain(const at::Tensor &tensor) {
          !keys.has(c10::DispatchKey::Python) && (tensor.is_cpu() || tensor.device().type() == kDevice);
 }
 
-// Asked by Module.to() and `.data =`: with "yes", parameters keep their identity when they move, as between CPU and
-// CUDA. ATen's own answer knows only the devices of its tree.
+// Called by Module.to() and `.data =`. If it returns true, parameters keep their identity when they move, as between
+// CPU and CUDA. ATen's implementation knows in-tree devices only.
 bool has_compatible_shallow_copy_type(const at::Tensor &self, const at::Tensor &from) {
   return (plain(self) && plain(from)) || self.unsafeGetTensorImpl()->has_compatible_shallow_copy_type(from.key_set());
 }
 
 }  // namespace
 
-// With a kernel of our own for the device, the autograd key no longer takes ATen's composite one.
+// An operator with its own kernel for the device no longer gets ATen's composite kernel for the autograd key.
 TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
   m.impl("_has_compatible_shallow_copy_type", TORCH_FN(has_compatible_shallow_copy_type));
 }

@@ -1,5 +1,6 @@
-// allocator.cpp: c10::DeviceAllocator over the HAL's caching allocator. The way of an allocation is the shortest there
-// is: one HAL call, one read of its address, one DataPtr; the profiler costs one thread-local read when it is off.
+// allocator.cpp: c10::DeviceAllocator, implemented by the HAL's caching allocator. The path of an allocation is as
+// short as possible: one HAL call, one read of its address, one DataPtr. A disabled profiler takes one thread-local
+// read.
 #include "core/allocator/allocator.h"
 
 #include <c10/core/DeviceGuard.h>
@@ -31,7 +32,8 @@ hal_memory_stats_t read_stats(int32_t device) {
   return stats;
 }
 
-// Tells torch's profiler of `delta` bytes at `address`. Off the fast path, may run in a destructor: never throws.
+// Reports `delta` bytes at `address` to torch's profiler. Outside of the fast path; may run in a destructor, so it
+// never throws.
 C10_NOINLINE void report_usage(void *address, int64_t delta, int32_t device) noexcept {
   try {
     const hal_memory_stats_t stats = read_stats(device);
@@ -39,7 +41,8 @@ C10_NOINLINE void report_usage(void *address, int64_t delta, int32_t device) noe
                                      stats.reserved_bytes[HAL_POOL_ALL].current,
                                      c10::Device(kDevice, static_cast<c10::DeviceIndex>(device)));
   } catch (const std::exception &error) {
-    hal_log(HAL_LOG_WARNING, "cannot tell the profiler of %lld bytes: %s", static_cast<long long>(delta), error.what());
+    hal_log(HAL_LOG_WARNING, "cannot report %lld bytes to the profiler: %s", static_cast<long long>(delta),
+            error.what());
   }
 }
 
@@ -51,12 +54,12 @@ C10_NOINLINE void report_usage(void *address, int64_t delta, int32_t device) noe
     c10::reportOutOfMemoryToProfiler(static_cast<int64_t>(size), stats.allocated_bytes[HAL_POOL_ALL].current,
                                      stats.reserved_bytes[HAL_POOL_ALL].current,
                                      c10::Device(kDevice, static_cast<c10::DeviceIndex>(device)));
-    hal_error_set(status, "%s", message.c_str());  // the thread's message may be another one by now
+    hal_error_set(status, "%s", message.c_str());  // the thread's message may have changed meanwhile
   }
   throw_status(status);
 }
 
-// The allocator has no room: a pool that was made with use_on_oom may have some.
+// Called when the allocator is out of memory: a pool created with use_on_oom may have free memory.
 C10_NOINLINE hal_block_t *allocate_otherwise(hal_status_t status, size_t size, int32_t device) {
   if (status == HAL_RESOURCE_EXHAUSTED) {
     const std::string message = hal_error_message();
@@ -66,7 +69,7 @@ C10_NOINLINE hal_block_t *allocate_otherwise(hal_status_t status, size_t size, i
   fail_allocation(status, size, device);
 }
 
-// The deleter of every DataPtr of ours; its address is also how they are recognised.
+// The deleter of every DataPtr of this allocator, which also identifies them by its address.
 void release_block(void *context) {
   auto *block = static_cast<hal_block_t *>(context);
   if (C10_UNLIKELY(c10::memoryProfilingEnabled()) && block != nullptr)
@@ -108,7 +111,7 @@ Stats to_torch(const hal_memory_stats_t &from) {
   return to;
 }
 
-// The device that holds an address, HAL_HOST when none does.
+// Returns the device that owns an address, HAL_HOST if there is none.
 int32_t device_of(const void *address) {
   int32_t device = HAL_HOST;
   return hal_memory_find(address, &device) == HAL_OK ? device : HAL_HOST;
@@ -119,10 +122,10 @@ struct DeviceAllocator final : c10::DeviceAllocator {
     return torch_backend::allocate(size, static_cast<c10::DeviceIndex>(hal_device_current()));
   }
 
-  // A raw pointer is a block's address, not its handle: c10's raw_allocate cannot serve it and says so.
+  // A raw pointer is a block's address, not its handle, so c10's raw_allocate cannot use it and reports an error.
   c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
 
-  // c10 calls it for Allocator::clone and expects the bytes to be there for later work of the current stream.
+  // c10 calls it for Allocator::clone and expects the bytes to be available to later work of the current stream.
   void copy_data(void *dst, const void *src, size_t size) const override {
     if (size != 0) check(hal_memory_copy(nullptr, dst, device_of(dst), src, device_of(src), size));
   }
@@ -133,7 +136,7 @@ struct DeviceAllocator final : c10::DeviceAllocator {
     return any;
   }
 
-  // The segments of a private pool keep their addresses until the pool ends, so they are never given back before.
+  // The segments of a private pool keep their addresses until the pool ends, so they are never freed earlier.
   void emptyCache(c10::MempoolId_t pool) override {
     TORCH_CHECK_NOT_IMPLEMENTED(pool.first == 0 && pool.second == 0, "empty_cache of the private memory pool (",
                                 pool.first, ", ", pool.second, ") of '", kDevice,
@@ -144,7 +147,7 @@ struct DeviceAllocator final : c10::DeviceAllocator {
   void recordStream(const c10::DataPtr &ptr, c10::Stream stream) override {
     if (ptr.get() == nullptr) return;
     hal_block_t *block = block_of(ptr);
-    // Of memory that came by DLPack only the address is known. What another allocator owns is its to keep, as on CUDA.
+    // For memory received by DLPack only the address is known. Memory of another allocator is skipped, as on CUDA.
     if (block == nullptr && hal_memory_find_block(ptr.get(), &block) != HAL_OK) return;
     check(hal_memory_record_stream(block, to_hal(stream)));
   }
@@ -209,8 +212,8 @@ bool adopt(c10::DataPtr &data, size_t size, c10::DeviceIndex device, c10::DataPt
 }
 
 namespace {
-// Priority 0, as a device of its own: nobody else may have registered (torch_backend checks before this library is
-// loaded).
+// Priority 0, as an in-tree device: no other backend may have registered (torch_backend checks this before it loads
+// this library).
 const bool allocator_registered = [] {
   c10::SetAllocator(kDevice, allocator());
   return true;

@@ -1,5 +1,5 @@
-// host_allocator.cpp: at::HostAllocator over the HAL's cache of page-locked host memory. An allocation's context is its
-// address.
+// host_allocator.cpp: at::HostAllocator, implemented by the HAL's cache of page-locked host memory. An allocation's
+// context is its address.
 #include "core/allocator/host_allocator.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace torch_backend {
 namespace {
 
-// May run in a destructor: never throws.
+// May run in a destructor, so it never throws.
 void release_host(void *address) {
   const hal_status_t status = hal_host_free(address);
   if (status != HAL_OK) warn_status(status, "freeing pinned memory");
@@ -34,7 +34,7 @@ void add(c10::CachingAllocator::DurationStat &to, const hal_duration_t &from) {
   to.count += from.count;
 }
 
-// History and snapshots of pinned memory, by the name of the function that was called.
+// Refuses history and snapshots of pinned memory, with the name of the called function.
 [[noreturn, maybe_unused]] void refuse_history(const char *function) {
   C10_THROW_ERROR(NotImplementedError, c10::str("at::HostAllocator::", function, " is not implemented for '", kDevice,
                                                 "': allocations of pinned memory are not recorded"));
@@ -49,13 +49,13 @@ struct HostAllocator final : at::HostAllocator {
   c10::DeleterFnPtr raw_deleter() const override { return &release_host; }
   void copy_data(void *dst, const void *src, size_t size) const override { std::memcpy(dst, src, size); }
 
-  // A view of the memory made elsewhere (NumPy, DLPack) has another context, so the address counts.
+  // A view of the memory created elsewhere (NumPy, DLPack) has another context, so the address is used.
   bool record_event(void *address, void *, c10::Stream stream) override {
     return record_host_memory(address, to_hal(stream));
   }
   void empty_cache() override { check(hal_host_empty_cache(-1)); }
 
-  // torch's statistics of pinned memory know no devices: those that were used are added up.
+  // torch's statistics of pinned memory have no devices, so those of the devices in use are added up.
   at::HostStats get_stats() override {
     at::HostStats result;
     result.bucket_allocation.clear();  // counts powers of two, which the HAL's size classes are not

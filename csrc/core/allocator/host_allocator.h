@@ -1,4 +1,4 @@
-// host_allocator.h: c10's view of the HAL's cache of page-locked host memory.
+// host_allocator.h: the HAL's cache of page-locked host memory as a c10 allocator.
 #pragma once
 
 #include <ATen/core/CachingHostAllocator.h>
@@ -7,14 +7,15 @@
 
 namespace torch_backend {
 
-// The allocator of pinned CPU tensors, registered for kDevice; locks memory for the current device. Lives for ever.
+// Returns the allocator of pinned CPU tensors, registered for kDevice; it locks memory for the current device. Never
+// destroyed.
 at::HostAllocator *host_allocator();
 
-// The host memory at `address`, which may lie inside an allocation, is page-locked. Initialises nothing.
+// Returns whether the host memory at `address`, which may be inside an allocation, is page-locked. Initializes nothing.
 bool is_pinned(const void *address);
 
-// Keeps pinned memory from being used again until the work queued on `stream` before it is freed is done. false = the
-// memory is not host_allocator()'s.
+// Prevents pinned memory from being reused until the work queued on `stream` before it is freed is done. Returns false
+// if the memory does not belong to host_allocator().
 bool record_host_memory(const void *address, hal_stream_t *stream);
 
 }  // namespace torch_backend

@@ -1,4 +1,4 @@
-// backward_thread.cpp: autograd's flag "threads of my own" is the calling thread's, so each thread settles it for itself.
+// backward_thread.cpp: autograd's multithreading flag is thread-local, so each thread sets it separately.
 #include "core/autograd/backward_thread.h"
 
 #include <c10/core/AutogradState.h>
@@ -19,7 +19,7 @@ void choose_backward_thread() {
     return setting != nullptr && std::strcmp(setting, "1") == 0;
   }();
   if (!left_to_torch && hal_device_count() == 1) {
-    // A pass is running on this thread, with the flag of the thread that started it: another time.
+    // A backward pass is running on this thread, with the flag of the thread that started it; try again later.
     if (torch::autograd::get_current_graph_task_id() != -1) return;
     c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
   }

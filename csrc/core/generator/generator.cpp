@@ -1,4 +1,5 @@
-// generator.cpp: at::Generator over the HAL's Philox state. A state tensor is 16 bytes, seed then offset, as CUDA's is.
+// generator.cpp: at::Generator based on the HAL's Philox state. A state tensor has 16 bytes, seed and offset, as on
+// CUDA.
 #include "core/generator/generator.h"
 
 #include <ATen/EmptyTensor.h>
@@ -22,7 +23,8 @@ namespace {
 
 using State = std::shared_ptr<hal_generator_t>;
 
-static_assert(HAL_DEFAULT_SEED == c10::default_rng_seed_val, "an unseeded generator gives the same numbers as torch's");
+static_assert(HAL_DEFAULT_SEED == c10::default_rng_seed_val,
+              "an unseeded generator generates the same numbers as torch's");
 constexpr size_t kStateBytes = 2 * sizeof(uint64_t);
 
 struct PhiloxGenerator final : c10::GeneratorImpl {
@@ -62,14 +64,14 @@ struct PhiloxGenerator final : c10::GeneratorImpl {
     return result.getIntrusivePtr();
   }
 
-  // Reserves for a kernel of the user's: torch counts numbers, of which a Philox block has four.
+  // Reserves numbers for a user's kernel: torch counts numbers, and a Philox block has four.
   void philox_state(uint64_t increment, at::Tensor &seed, at::Tensor &offset,
                     at::Tensor &intragraph_offset) TORCH_BACKEND_OVERRIDE_SINCE_214 {
     constexpr uint64_t block = 4;
     uint64_t first_seed = 0, first_block = 0;
     refuse_in_capture(device().index(), [this] {
       return c10::str(
-          "philox_state gives numbers of the host, which a graph would repeat: draw with torch's random "
+          "philox_state returns an offset on the host, which every replay of a graph would repeat: use torch's random "
           "functions while '",
           device(), "' is being captured");
     });
@@ -79,8 +81,7 @@ struct PhiloxGenerator final : c10::GeneratorImpl {
     intragraph_offset = word(0);
   }
 
-  // Generators made of each other's graph-safe state share it: a captured graph and its eager code draw from one
-  // sequence.
+  // Generators that share their graph-safe state generate one sequence, such as a captured graph and its eager code.
   void graphsafe_set_state(const c10::intrusive_ptr<c10::GeneratorImpl> &other) override {
     TORCH_CHECK(other && other->device().type() == kDevice, "Expected a '", kDevice,
                 "' device type for generator but found '", other ? other->device().type() : c10::DeviceType::CPU, "'");
@@ -93,7 +94,7 @@ struct PhiloxGenerator final : c10::GeneratorImpl {
  private:
   PhiloxGenerator *clone_impl() const override;
 
-  // The bits of an unsigned number in a tensor of one int64, as torch gives them.
+  // Returns the bits of an unsigned number in a tensor of one int64, as torch does.
   static at::Tensor word(uint64_t bits) {
     at::Tensor result = at::detail::empty_cpu({1}, at::kLong);
     std::memcpy(result.mutable_data_ptr(), &bits, sizeof(bits));
@@ -101,7 +102,7 @@ struct PhiloxGenerator final : c10::GeneratorImpl {
   }
 
   State state_;
-  std::optional<PhiloxState> fixed_;  // instead of a state: generator_at
+  std::optional<PhiloxState> fixed_;  // used instead of a state, by generator_at
 };
 
 State make_state(uint64_t seed, uint64_t offset) {
@@ -124,10 +125,11 @@ int32_t checked_index(c10::DeviceIndex device) {
 
 }  // namespace
 
-// Making a generator starts no device: torch.manual_seed and torch.Generator work before first use and in forked
+// Creating a generator starts no device: torch.manual_seed and torch.Generator work before first use and in forked
 // children.
 const at::Generator &default_generator(c10::DeviceIndex device) {
-  static auto *generators = new std::array<at::Generator, HAL_MAX_DEVICES>;  // never destroyed, as every registry here
+  // never destroyed, like all registries here
+  static auto *generators = new std::array<at::Generator, HAL_MAX_DEVICES>;
   static auto *once = new std::array<std::once_flag, HAL_MAX_DEVICES>;
   const int32_t index = checked_index(device);
   std::call_once((*once)[index], [index] {

@@ -21,7 +21,8 @@ struct Uses {
   Events records, waits;
 };
 
-// All of it behind one lock, since events and programs end in any order; `any` spares those who have no external event the lock.
+// All state has one lock, because events and programs are destroyed in any order. `any` avoids the lock if there is no
+// external event.
 struct Registry {
   std::atomic<bool> any{false};
   std::mutex mutex;
@@ -30,7 +31,7 @@ struct Registry {
 };
 
 Registry &registry() {
-  static auto *registry = new Registry;  // never destroyed, as every registry here
+  static auto *registry = new Registry;  // never destroyed, like all registries here
   return *registry;
 }
 

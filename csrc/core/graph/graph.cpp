@@ -1,4 +1,4 @@
-// graph.cpp: torch.accelerator.Graph over recorded programs. A capture is a recording of the current stream.
+// graph.cpp: torch.accelerator.Graph, implemented by recorded programs. A capture is a recording of the current stream.
 #include "core/graph/graph.h"
 
 #include <ATen/core/GraphImplInterface.h>
@@ -26,7 +26,8 @@ struct DestroyProgram {
 };
 using Program = std::unique_ptr<hal_program_t, DestroyProgram>;
 
-// What operators said that could not be captured, of recordings that go on. HAL knows kernels and copies, not who asked for them.
+// The error messages of operators that could not be captured, for active recordings. The HAL knows kernels and copies,
+// not the operators that queued them.
 class Refusals {
  public:
   void note(const hal_program_t *program, std::string message) {
@@ -49,9 +50,9 @@ Refusals &refusals() {
   return *refusals;
 }
 
-constexpr char kInvalidated[] = "the recording was invalidated: ";  // as the HAL begins its message
+constexpr char kInvalidated[] = "the recording was invalidated: ";  // the beginning of the HAL's message
 
-// Whether what an operator said is why the HAL invalidated the recording, in more words.
+// Returns whether the operator's message is a more detailed cause of the HAL's error.
 bool names_cause(const std::string &refused) {
   const std::string message = hal_error_message();
   return message.rfind(kInvalidated, 0) == 0 &&
@@ -90,14 +91,14 @@ class Graph final : public at::GraphImplInterface {
     const std::string refused = refusals().take(program_.get());
     if (status != HAL_OK) {
       forget_external_of(program_.get());
-      program_.reset();  // it can never run; the message is the thread's
+      program_.reset();  // it cannot run; the error message is stored for the thread
       drop_pool();
     }
     TORCH_CHECK(status != HAL_ABORTED || !names_cause(refused), kInvalidated, refused);
     check(status);
   }
 
-  // A recorded program is ready to run, whether torch keeps the graph or not.
+  // A recorded program is ready to run, whether or not torch keeps the graph.
   void instantiate() override { check_captured("instantiate"); }
 
   void replay() override {
@@ -125,7 +126,7 @@ class Graph final : public at::GraphImplInterface {
 
   void debug_dump(const std::string &path) override {
     check_captured("debug_dump");
-    TORCH_CHECK(debug_, "debug_dump() needs enable_debug_mode() before the capture.");
+    TORCH_CHECK(debug_, "debug_dump() requires enable_debug_mode() before the capture.");
     size_t size = 0;
     check(hal_program_text(program_.get(), HAL_PROGRAM_DOT, nullptr, 0, &size));
     std::vector<char> text(size);
@@ -139,7 +140,7 @@ class Graph final : public at::GraphImplInterface {
  private:
   void check_captured(const char *what) const {
     TORCH_CHECK(program_ && !capturing_, what,
-                "() needs a graph that has captured: call capture_begin() and capture_end().");
+                "() requires a graph that has captured: call capture_begin() and capture_end().");
   }
   void drop_pool() {
     if (has_pool_) leave_pool(pool_id_);
@@ -176,7 +177,7 @@ void check_read(hal_status_t status, const char *called) {
 }
 
 void register_graphs() {
-  const std::string name = c10::DeviceTypeName(kDevice, /*lower_case=*/false);  // as torch looks it up
+  const std::string name = c10::DeviceTypeName(kDevice, /*lower_case=*/false);  // the name that torch looks up
   if (at::GraphImplRegistry()->Has(name)) return;
   at::GraphImplRegistry()->Register(name, [](const at::GraphImplArgs &) -> std::unique_ptr<at::GraphImplInterface> {
     return std::make_unique<Graph>();

@@ -1,4 +1,4 @@
-// given_event.h: how a c10 event comes to an event that the HAL has made already, in place of one that its first record makes.
+// given_event.h: passes an existing event of the HAL to a c10 event, instead of one that its first record creates.
 #pragma once
 
 #include <utility>
@@ -7,8 +7,8 @@
 
 namespace torch_backend {
 
-// While one lives, the calling thread's next record of a c10 event that has no event of ours takes the given one and records nothing. What
-// nobody took is destroyed. Not nested.
+// While an object exists, the calling thread's next record of a c10 event without an event of the HAL takes the given
+// one and records nothing. An event that is not taken is destroyed. Not nested.
 class GivenEvent {
  public:
   explicit GivenEvent(hal_event_t *event) { given() = event; }
@@ -16,7 +16,7 @@ class GivenEvent {
   GivenEvent &operator=(const GivenEvent &) = delete;
   ~GivenEvent() { hal_event_destroy(take()); }
 
-  // Gives the thread's event away; nullptr = there is none.
+  // Releases the thread's event; nullptr = there is none.
   static hal_event_t *take() { return std::exchange(given(), nullptr); }
 
  private:

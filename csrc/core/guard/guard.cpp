@@ -1,5 +1,5 @@
-// guard.cpp: c10's device guard: current device and stream, events, over the HAL. Indices are checked by the HAL, whose
-// messages name the index and the count; what is noexcept logs.
+// guard.cpp: c10's device guard: current device and stream, events, implemented by the HAL. The HAL checks indices, and
+// its messages name the index and the count. Functions that are noexcept log errors.
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include "core/device.h"
@@ -18,7 +18,7 @@ using c10::Stream;
 
 Device device_at(int32_t index) { return Device(kDevice, static_cast<DeviceIndex>(index)); }
 
-// Checks the type and gives the index, the current one for a device without an index.
+// Checks the type and returns the index, the current one for a device without an index.
 int32_t index_of(const Device &device) {
   TORCH_CHECK(device.type() == kDevice, "Expected a device of type '", kDevice, "' but found '", device, "'");
   return index_or_current<int32_t>(device.index());
@@ -51,8 +51,8 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   c10::DeviceCapability getDeviceCapability(Device device) const override { return capability(index_of(device)); }
 
   // ---- streams ----
-  // A device that nobody used has no current stream but its default one: telling so must not initialise it, since the
-  // autograd engine asks for the streams of all devices.
+  // An unused device has no current stream but its default one. Returning it must not initialize the device, because
+  // the autograd engine queries the streams of all devices.
   Stream getStream(Device device) const override {
     const int32_t index = index_of(device);
     if (C10_UNLIKELY(!hal_device_is_initialized(index) && index < hal_device_count()))
@@ -89,7 +89,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   void synchronizeStream(const Stream &stream) const override { check_work(hal_stream_synchronize(to_hal(stream))); }
   void synchronizeDevice(const DeviceIndex device) const override { synchronize_device(device); }
   bool isStreamCapturing(const Stream &stream) const override {
-    // The default stream of a device that nobody used is not there yet.
+    // The default stream of an unused device does not exist yet.
     if (stream.id() == 0 && !hal_device_is_initialized(index_of(stream.device()))) return false;
     return hal_program_of_stream(to_hal(stream)) != nullptr;
   }
@@ -99,7 +99,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   }
 
   // ---- events ----
-  // c10 asks for timing by BACKEND_DEFAULT; an event exists from its first record on.
+  // c10 requests timing by BACKEND_DEFAULT; an event is created at its first record.
   void record(void **event, const Stream &stream, const DeviceIndex device, const c10::EventFlag flag) const override {
     TORCH_CHECK(device == -1 || device == stream.device_index(), "Event device index ", static_cast<int>(device),
                 " does not match recording stream's device index ", static_cast<int>(stream.device_index()), ".");
@@ -111,10 +111,10 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     }
     const uint32_t flags = flag == c10::EventFlag::BACKEND_DEFAULT ? uint32_t{HAL_EVENT_TIMING} : 0;
     if (target == nullptr) check(hal_event_create(stream.device_index(), flags, &target));
-    *event = target;  // owned by the c10 event from here on, also when the recording fails
+    *event = target;  // owned by the c10 event from now on, even if the recording fails
     if (capture_external_record(target, where)) {
       TORCH_CHECK(flag != c10::EventFlag::BACKEND_DEFAULT,
-                  "an external event that a graph records does not support timing; make it with enable_timing=False");
+                  "an external event that a graph records does not support timing; create it with enable_timing=False");
       return;
     }
     check(hal_event_record(target, where));
@@ -133,10 +133,10 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   }
   double elapsedTime(void *start, void *end, const DeviceIndex) const override {
     TORCH_CHECK(start != nullptr && end != nullptr,
-                "elapsed_time needs two recorded events: record both, made with enable_timing=True");
+                "elapsed_time requires two recorded events: record both, created with enable_timing=True");
     int64_t nanoseconds = 0;
     check(hal_event_elapsed(to_event(start), to_event(end), &nanoseconds));
-    return static_cast<double>(nanoseconds) / 1e6;  // torch counts in milliseconds
+    return static_cast<double>(nanoseconds) / 1e6;  // torch's unit is milliseconds
   }
 };
 

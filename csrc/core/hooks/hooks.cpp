@@ -1,4 +1,4 @@
-// hooks.cpp: what torch asks of an accelerator besides its guard. Asking whether it is there initialises nothing.
+// hooks.cpp: the accelerator hooks of torch. Querying whether a device exists initializes nothing.
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 
 #include "core/allocator/allocator.h"
@@ -29,12 +29,12 @@ struct Hooks final : at::PrivateUse1HooksInterface {
     check(hal_device_set_current(device));
     return static_cast<DeviceIndex>(old);
   }
-  // A negative index is torch's word for "leave it as it is".
+  // In torch, a negative index means no change.
   DeviceIndex maybeExchangeDevice(DeviceIndex device) const override {
     return device < 0 ? getCurrentDevice() : exchangeDevice(device);
   }
 
-  // Where a plugin cannot lock pages, the allocator gives ordinary memory and is_pinned() says so.
+  // If a plugin cannot lock pages, the allocator returns pageable memory and is_pinned() returns false.
   bool isPinnedPtr(const void *address) const override { return is_pinned(address); }
   at::Allocator *getPinnedMemoryAllocator() const override { return host_allocator(); }
 

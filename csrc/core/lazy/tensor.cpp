@@ -10,7 +10,7 @@
 namespace torch_backend {
 namespace {
 
-// The second one: csrc/lazy/autocast.cpp.
+// AutocastXLA: see csrc/lazy/autocast.cpp.
 constexpr c10::DispatchKeySet kKeys({c10::DispatchKey::Lazy, c10::DispatchKey::AutocastXLA});
 
 std::atomic<uint64_t> created, destroyed;
@@ -19,8 +19,8 @@ c10::Device lazy_device(const at::Tensor &inner) { return c10::Device(kLazyType,
 
 }  // namespace
 
-LazyTensorImpl::LazyTensorImpl(at::Tensor inner, c10::ScalarType said)
-    : c10::TensorImpl(kKeys, c10::scalarTypeToTypeMeta(said), lazy_device(inner)),
+LazyTensorImpl::LazyTensorImpl(at::Tensor inner, c10::ScalarType reported)
+    : c10::TensorImpl(kKeys, c10::scalarTypeToTypeMeta(reported), lazy_device(inner)),
       inner_(std::move(inner)),
       computed_(inner_.scalar_type()) {
   set_storage_access_should_throw();
@@ -42,7 +42,8 @@ void LazyTensorImpl::change_mode() {
 LazyTensorImpl::~LazyTensorImpl() { destroyed.fetch_add(1, std::memory_order_relaxed); }
 
 LazyTensorCounts lazy_tensor_counts() {
-  const uint64_t gone = destroyed.load(std::memory_order_relaxed);  // first, so that they are not more than were made
+  // read first, so that it does not exceed the number created
+  const uint64_t gone = destroyed.load(std::memory_order_relaxed);
   return {created.load(std::memory_order_relaxed), gone};
 }
 
@@ -50,9 +51,9 @@ void LazyTensorImpl::refresh() {
   constexpr c10::DispatchKeySet lazy_bits({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative});
   set_sizes_contiguous(inner_.sizes());
   const int64_t offset = inner_.storage_offset();
-  set_storage_offset(offset == 0 || inner_.is_contiguous() ? offset : 0);  // as_strided counts from there
+  set_storage_offset(offset == 0 || inner_.is_contiguous() ? offset : 0);  // as_strided counts from this offset
   if (C10_UNLIKELY((key_set() | inner_.key_set()).has_any(lazy_bits))) {
-    _set_conj(inner_.is_conj());  // torch's handlers of these bits work on the wrapper
+    _set_conj(inner_.is_conj());  // torch's handlers of these bits use the wrapper
     _set_neg(inner_.is_neg());
   }
   if (C10_UNLIKELY(inner_.scalar_type() != computed_)) data_type_ = inner_.dtype();
@@ -95,16 +96,16 @@ const at::Tensor &lazy_inner(const at::Tensor &lazy) {
   const at::Tensor *inner = find_lazy_inner(lazy);
   TORCH_CHECK(
       inner != nullptr,
-      "a tensor of device type 'lazy' was made by another backend (torch._lazy.ts_backend.init()?); torch_backend's "
+      "a tensor of device type 'lazy' was created by another backend (torch._lazy.ts_backend.init()?); torch_backend's "
       "and its tensors cannot be used in one process");
   return *inner;
 }
 
-at::Tensor make_lazy(at::Tensor inner, c10::ScalarType said) {
+at::Tensor make_lazy(at::Tensor inner, c10::ScalarType reported) {
   TORCH_CHECK_NOT_IMPLEMENTED(inner.layout() == c10::kStrided && !inner.is_nested() && !inner.is_quantized(), "a ",
-                              tensor_kind(inner), " result has no tensor of device type 'lazy'; compute it on '",
-                              inner.device(), "', which has (tensor.to('", inner.device(), "'))");
-  return at::detail::make_tensor<LazyTensorImpl>(std::move(inner), said);
+                              tensor_kind(inner), " result cannot be a tensor of device type 'lazy'; compute it on '",
+                              inner.device(), "', which supports it (tensor.to('", inner.device(), "'))");
+  return at::detail::make_tensor<LazyTensorImpl>(std::move(inner), reported);
 }
 
 }  // namespace torch_backend

@@ -1,5 +1,5 @@
-// tensor.h: tensors of torch's device type "lazy". Each wraps a tensor of ours, which does all work; outside it is opaque: it has no
-// storage and always looks contiguous.
+// tensor.h: tensors of torch's device type "lazy". Each wraps a device tensor, which does all work. The wrapper is
+// opaque: it has no storage and always appears contiguous.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,16 +13,16 @@ constexpr c10::DeviceType kLazyType = c10::DeviceType::Lazy;
 
 class LazyTensorImpl final : public c10::TensorImpl {
  public:
-  // `said`: the dtype that it says, which is not always that of `inner` (dtype.h).
-  LazyTensorImpl(at::Tensor inner, c10::ScalarType said);
+  // `reported`: the dtype that it reports, which may differ from that of `inner` (dtype.h).
+  LazyTensorImpl(at::Tensor inner, c10::ScalarType reported);
   ~LazyTensorImpl() override;
 
   const at::Tensor &inner() const { return inner_; }
 
-  // Takes sizes and dtype of the wrapped tensor, which an operator may have changed.
+  // Copies sizes and dtype of the wrapped tensor, which an operator may have changed.
   void refresh();
 
-  // Whether that has changed since.
+  // Returns whether these have changed since.
   bool is_stale() const {
     const c10::IntArrayRef own = sizes_default(), now = inner_.sizes();
     bool same = own.size() == now.size() && inner_.scalar_type() == computed_;
@@ -43,14 +43,15 @@ class LazyTensorImpl final : public c10::TensorImpl {
   template <class Version>
   c10::intrusive_ptr<c10::TensorImpl> copied(Version &&version, bool allow_tensor_metadata_change) const;
 
-  // Makes it a tensor of inference mode, or none, as what it wraps is: a view is what its base is, whatever the mode is now.
+  // Makes it an inference tensor or a normal one, like the wrapped tensor: a view has the mode of its base, whatever
+  // the current mode is.
   void change_mode();
 
   at::Tensor inner_;
-  c10::ScalarType computed_;  // of `inner_`, when the dtype was taken
+  c10::ScalarType computed_;  // of `inner_`, at the last refresh
 };
 
-// How many were made, and of these destroyed, since the start of the process.
+// The numbers of lazy tensors created and destroyed since the start of the process.
 struct LazyTensorCounts {
   uint64_t created, destroyed;
 };
@@ -58,17 +59,18 @@ LazyTensorCounts lazy_tensor_counts();
 
 inline bool is_lazy(const at::Tensor &tensor) { return tensor.defined() && tensor.device().type() == kLazyType; }
 
-// The tensor that a lazy one wraps; NULL for one that somebody else made: another backend, or torch around ours (functorch, subclasses).
+// Returns the tensor that a lazy one wraps; nullptr for a tensor that was created elsewhere: by another backend, or by
+// torch as a wrapper of a lazy tensor (functorch, subclasses).
 const at::Tensor *find_lazy_inner(const at::Tensor &tensor);
 
-// The same. Throws for a tensor of the type that somebody else made.
+// The same, but throws for a tensor of the type that was created elsewhere.
 const at::Tensor &lazy_inner(const at::Tensor &lazy);
 
-// A lazy tensor that wraps one of ours, and says another dtype than that one has, or the same.
-at::Tensor make_lazy(at::Tensor inner, c10::ScalarType said);
+// Returns a lazy tensor that wraps a device tensor and reports a dtype, which may differ from that tensor's.
+at::Tensor make_lazy(at::Tensor inner, c10::ScalarType reported);
 inline at::Tensor make_lazy(at::Tensor inner) {
-  const c10::ScalarType said = inner.scalar_type();
-  return make_lazy(std::move(inner), said);
+  const c10::ScalarType reported = inner.scalar_type();
+  return make_lazy(std::move(inner), reported);
 }
 
 }  // namespace torch_backend

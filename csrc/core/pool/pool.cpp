@@ -1,4 +1,4 @@
-// pool.cpp: see pool.h. A pool lives as long as a graph or an object of Python uses it, as in CUDA.
+// pool.cpp: see pool.h. A pool exists as long as a graph or a Python object uses it, as in CUDA.
 #include "core/pool/pool.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 
 using Id = c10::MempoolId_t;
 
-// Pools by torch's ids: those of graphs are (0, number), those that a program asked for before there is a graph (number, 0).
+// Pools by torch's ids: those of graphs are (0, number), those that a program requested without a graph (number, 0).
 class Pools {
  public:
   Pool take(Id &id, int32_t device, uint32_t flags) {
@@ -59,7 +59,7 @@ class Pools {
                         last_resorts_.end());
   }
 
-  // The pools of a device that serve as last resorts, each with a reference of the caller's.
+  // Returns the pools of a device that were created with use_on_oom, each with a reference for the caller.
   std::vector<Pool> last_resorts(int32_t device) {
     const std::lock_guard<std::mutex> lock(mutex_);
     std::vector<Pool> result;
@@ -92,7 +92,7 @@ class Pools {
 };
 
 Pools &pools() {
-  static auto *pools = new Pools;  // never destroyed, as every registry here
+  static auto *pools = new Pools;  // never destroyed, like all registries here
   return *pools;
 }
 

@@ -1,4 +1,5 @@
-// pool.h: private memory pools under torch's ids: those of graphs, and those that a program sets apart (torch.<name>.MemPool).
+// pool.h: private memory pools under torch's ids: those of graphs, and those that a program creates
+// (torch.<name>.MemPool).
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -17,18 +18,20 @@ struct ReleasePool {
 };
 using Pool = std::unique_ptr<hal_memory_pool_t, ReleasePool>;
 
-// Returns a device's pool under an id, with one reference of the caller's. The first use of the id creates it, with `flags`
-// (HAL_MEMORY_POOL_*); an id of zeros is replaced by a new one. The pool lives until as many calls of leave_pool.
+// Returns a device's pool under an id, with one reference for the caller. The first use of the id creates it, with
+// `flags` (HAL_MEMORY_POOL_*); an id of zeros is replaced by a new one. The pool exists until leave_pool was called as
+// often.
 Pool take_pool(c10::MempoolId_t &id, int32_t device, uint32_t flags = 0);
 void leave_pool(const c10::MempoolId_t &id);
 
-// Returns torch's id of the HAL's pool with this number; zeros for 0, the streams' own pools, and for a pool that torch does not know.
+// Returns torch's id of the HAL's pool with this number; zeros for 0, the streams' own pools, and for a pool that torch
+// does not have.
 c10::MempoolId_t pool_id(uint64_t number);
 
-// Allocates from a pool of the device that was made with use_on_oom, nullptr when none has room.
+// Allocates from a pool of the device that was created with use_on_oom; nullptr if none has enough free memory.
 hal_block_t *allocate_from_last_resort(int32_t device, size_t size);
 
-// A pool that a program sets apart. It is of the device that uses it first.
+// A pool that a program creates. It belongs to the device that uses it first.
 class MemoryPool {
  public:
   MemoryPool(c10::MempoolId_t id, bool use_on_oom, bool no_split)
@@ -37,11 +40,11 @@ class MemoryPool {
   MemoryPool(const MemoryPool &) = delete;
   MemoryPool &operator=(const MemoryPool &) = delete;
 
-  // What the device's current stream allocates comes from it, until the end, which takes what begin() returned.
+  // Makes the device's current stream allocate from it until end(), which takes the result of begin().
   uintptr_t begin(int32_t device);
   void end(uintptr_t stream);
 
-  // The number of its users: this object, graphs, and streams that allocate from it.
+  // Returns the number of its users: this object, graphs, and streams that allocate from it.
   size_t use_count() const;
 
  private:

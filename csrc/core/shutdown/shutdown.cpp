@@ -1,14 +1,14 @@
-// shutdown.cpp: a process that ends right after a backward pass.
+// shutdown.cpp: handles a process that exits right after a backward pass.
 //
 // loss.backward() returns when the graph's future is completed, but the engine's device thread (pt_autograd_N) then
-// still drops its reference to the graph task. That keeps the caller's thread-local state, which holds Python objects,
-// so the thread takes the GIL. If the interpreter is finalising by then, CPython ends the thread inside a destructor,
-// and C++ calls std::terminate. A thread of an unused device may likewise still be waiting for the GIL that it takes
-// once when it starts. So before finalisation every device thread is handed one more task that holds nothing of
-// Python's. Threads work one task at a time: when that task runs, everything before it is over, and after it the thread
-// waits in its queue without ever needing the GIL again.
+// still releases its reference to the graph task. The task holds the caller's thread-local state with Python objects,
+// so the thread acquires the GIL. If the interpreter is being finalized at that time, CPython ends the thread inside a
+// destructor, and C++ calls std::terminate. A thread of an unused device may also still wait for the GIL, which it
+// acquires once when it starts. So before finalization every device thread receives one more task without Python
+// objects. Threads run one task at a time. When that task runs, all earlier tasks are finished, and afterwards the
+// thread waits in its queue and never needs the GIL again.
 //
-// On a machine so busy that a thread is not scheduled for long, one can still come late. So from then on a thread that
+// On a very busy machine, a thread may not be scheduled for a long time and still be late. Therefore a thread that
 // CPython ends inside a destructor is parked instead of ending the process, as CPython itself does from 3.14 on.
 #include "core/shutdown/shutdown.h"
 
@@ -37,12 +37,12 @@ namespace {
 using torch::autograd::Engine;
 using torch::autograd::variable_list;
 
-// Takes a gradient on one device and gives nothing on.
+// Takes a gradient on one device and returns nothing.
 struct LastTask final : torch::autograd::Node {
   variable_list apply(variable_list &&) override { return {}; }
 };
 
-// The engine starts one thread per device index at the first backward pass, and only then.
+// The engine starts one thread per device index at the first backward pass, not earlier.
 struct EngineAccess final : Engine {
   static size_t thread_count(Engine &engine) { return (engine.*(&EngineAccess::device_ready_queues_)).size(); }
 };
@@ -60,7 +60,8 @@ void run_last_task(Engine &engine, c10::DeviceIndex device) {
 std::terminate_handler previous_terminate = nullptr;
 std::thread::id ending_thread;
 
-// Another thread's std::terminate without an exception, while the interpreter ends: pthread_exit met a destructor.
+// Called for std::terminate without an exception in another thread, while the interpreter ends: pthread_exit ran into a
+// destructor.
 [[noreturn]] void park_or_terminate() {
   if (std::this_thread::get_id() != ending_thread && !std::current_exception())
     for (;;) pause();
@@ -82,16 +83,16 @@ bool quiesce_autograd(double seconds) {
   Engine &engine = Engine::get_default_engine();
   const size_t threads = EngineAccess::thread_count(engine);
   if (threads == 0) return true;
-  // A thread of its own: it has no Python state, so neither have the graph tasks that it makes, which keep their
-  // maker's thread-local state; and a device that hangs cannot hold up the exit.
+  // Runs in a separate thread. It has no Python state, so neither have the graph tasks that it creates, which store
+  // their creator's thread-local state. A device that hangs cannot block the exit.
   auto finished = std::make_shared<std::promise<void>>();
   std::future<void> future = finished->get_future();
   std::thread([&engine, threads, finished] {
     try {
       for (size_t device = 0; device < threads && device < static_cast<size_t>(hal_device_count()); ++device)
         run_last_task(engine, static_cast<c10::DeviceIndex>(device));
-    } catch (const std::exception &error) {  // a forked child of a process whose threads had started: it has none
-      hal_log(HAL_LOG_INFO, "making autograd's threads idle: %s", error.what());
+    } catch (const std::exception &error) {  // a forked child of a process with these threads has none
+      hal_log(HAL_LOG_INFO, "waiting for autograd's threads: %s", error.what());
     }
     finished->set_value();
   }).detach();

@@ -1,4 +1,4 @@
-// storage.cpp: resizing a storage without a wait: the copy is queued, and the old block is freed behind it.
+// storage.cpp: resizes a storage without a wait: the copy is queued, and the old block is freed after it.
 #include "core/storage/storage.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ void resize_storage(c10::StorageImpl *storage, size_t size) {
     if (hal_block_t *block = block_of(old))
       check(hal_memory_record_stream(block, stream));  // it may belong to another stream
     else
-      check(hal_stream_synchronize(stream));  // somebody else's memory is freed as soon as we drop it
+      check(hal_stream_synchronize(stream));  // memory of another owner is freed as soon as the reference is dropped
   }
   storage->set_data_ptr_noswap(std::move(fresh));
   storage->set_nbytes(size);

@@ -5,7 +5,8 @@
 
 namespace torch_backend {
 
-// Gives a storage `size` bytes and keeps the bytes that fit, ordered on the current stream of its device.
+// Sets the size of a storage to `size` bytes and preserves the bytes that fit, ordered on the current stream of its
+// device.
 void resize_storage(c10::StorageImpl *storage, size_t size);
 
 }  // namespace torch_backend

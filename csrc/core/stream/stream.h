@@ -1,5 +1,4 @@
-// stream.h: c10 streams and the HAL's streams name each other by (device, id); id 0 is the default stream on both
-// sides.
+// stream.h: c10 streams and the HAL's streams refer to each other by (device, id); id 0 is the default stream in both.
 #pragma once
 
 #include <c10/core/Stream.h>
@@ -24,7 +23,7 @@ inline hal_stream_t *to_hal(const c10::Stream &stream) {
   return result;
 }
 
-// The calling thread's current stream of a device; index -1 = current device.
+// Returns the calling thread's current stream of a device; index -1 = current device.
 inline hal_stream_t *current_stream(c10::DeviceIndex device) {
   hal_stream_t *result = nullptr;
   check(hal_stream_current(index_or_current(device), &result));

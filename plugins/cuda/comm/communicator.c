@@ -1,4 +1,4 @@
-/* communicator.c: communicators of NCCL between their creation and their end. */
+/* communicator.c: creation, state and destruction of NCCL communicators. */
 #define _POSIX_C_SOURCE 200809L /* nanosleep */
 #include <stdio.h>
 #include <string.h>
@@ -16,12 +16,12 @@ hal_status_t hal_plugin_comm_unique_id(int32_t device, uint32_t flags, void *id,
   *out_size = sizeof made;
   if (room < sizeof made) return HAL_OK;
   const ncclResult_t code = nccl.ncclGetUniqueId(&made);
-  if (code) return cuda_nccl_error(code, "cuda: NCCL cannot make an id of a communicator");
+  if (code) return cuda_nccl_error(code, "cuda: NCCL cannot create an id of a communicator");
   memcpy(id, &made, sizeof made);
   return HAL_OK;
 }
 
-/* ---- making and freeing ------------------------------------------------------------------------------------------------------ */
+/* ---- creating and freeing --------------------------------------------------------------------------------------- */
 
 nccl_config_t cuda_nccl_config(void) {
   const int undefined = NCCL_CONFIG_UNDEF_INT;
@@ -54,14 +54,14 @@ hal_status_t cuda_nccl_new(int32_t device, const hal_comm_desc_t *desc, hal_plug
                            (int)device);
 }
 
-/* The library may still use the word of a barrier that was aborted: the driver waits for that when it frees memory. */
+/* The library may still use the word of an aborted barrier; the driver waits for that when it frees memory. */
 void cuda_nccl_free(hal_plugin_comm_t *comm) {
   if (comm->word) drv.cuMemFree(comm->word);
   if (comm->last) drv.cuEventDestroy(comm->last);
   hal_host->mem_free(comm);
 }
 
-/* ---- states ------------------------------------------------------------------------------------------------------------------ */
+/* ---- states ----------------------------------------------------------------------------------------------------- */
 
 void cuda_nccl_fail(hal_plugin_comm_t *comm, hal_status_t status, ncclResult_t code, const char *text) {
   int expected = atomic_load(&comm->state);
@@ -87,14 +87,14 @@ hal_status_t cuda_nccl_check(hal_plugin_comm_t *comm, const char *op) {
                     comm->name, comm->message);
 }
 
-/* Follows the creation and looks for errors of queued calls; cuda_nccl_lock is held. */
+/* Updates the state of the creation, and checks for errors of queued calls. The caller holds cuda_nccl_lock. */
 static void look(hal_plugin_comm_t *comm) {
   char text[NCCL_MESSAGE];
   ncclResult_t code = ncclSuccess;
   const uint32_t state = (uint32_t)atomic_load(&comm->state);
   if (!comm->handle || (state != HAL_COMM_CREATING && state != HAL_COMM_READY)) return;
-  const ncclResult_t asked = nccl.ncclCommGetAsyncError(comm->handle, &code);
-  if (asked) code = asked;
+  const ncclResult_t query = nccl.ncclCommGetAsyncError(comm->handle, &code);
+  if (query) code = query;
   if (code == ncclSuccess && state == HAL_COMM_CREATING) {
     nccl.ncclCommCount(comm->handle, &comm->size);
     nccl.ncclCommUserRank(comm->handle, &comm->rank);
@@ -111,8 +111,8 @@ static void look(hal_plugin_comm_t *comm) {
     const char *const ranks = pair ? strstr(pair, "rank ") : NULL;
     if (ranks && sscanf(ranks, "rank %d and rank %d", &first, &second) == 2) {
       comm->bad_rank = second;
-      snprintf(text, sizeof text, "ranks %d and %d use one device, NCCL wants a device for each rank: %s (%d)", first,
-               second, nccl.ncclGetErrorString(code), (int)code);
+      snprintf(text, sizeof text, "ranks %d and %d use one device, but NCCL requires a device for each rank: %s (%d)",
+               first, second, nccl.ncclGetErrorString(code), (int)code);
     } else {
       snprintf(text, sizeof text, "NCCL reported %s (%d)%s%s", nccl.ncclGetErrorString(code), (int)code,
                detail && *detail ? ": " : "", detail ? detail : "");
@@ -121,7 +121,7 @@ static void look(hal_plugin_comm_t *comm) {
   }
 }
 
-/* An abort that another thread has begun holds the lock until NCCL returns: the query does not wait for that. */
+/* An abort in another thread holds the lock until NCCL returns; the query does not wait for that. */
 hal_status_t hal_plugin_comm_query(hal_plugin_comm_t *comm, hal_comm_state_t *out_state) {
   hal_comm_state_t state = {.struct_size = out_state->struct_size, .bad_rank = NO_RANK};
   if (!pthread_mutex_trylock(&cuda_nccl_lock)) {
@@ -148,15 +148,15 @@ hal_status_t cuda_nccl_wait(hal_plugin_comm_t *comm, int64_t timeout_ns, ncclRes
   for (int64_t length = POLL_FIRST_NS;; nap(&length), pthread_mutex_lock(&cuda_nccl_lock)) {
     if (!comm->handle || atomic_load(&comm->state) == (int)HAL_COMM_ABORTED) return HAL_ABORTED;
     *out_code = ncclSuccess;
-    const ncclResult_t asked = nccl.ncclCommGetAsyncError(comm->handle, out_code);
-    if (asked) *out_code = asked;
+    const ncclResult_t query = nccl.ncclCommGetAsyncError(comm->handle, out_code);
+    if (query) *out_code = query;
     if (*out_code != ncclInProgress) return HAL_OK;
     if (end && cuda_nccl_now() >= end) return HAL_NOT_READY;
     pthread_mutex_unlock(&cuda_nccl_lock);
   }
 }
 
-/* ---- creation ---------------------------------------------------------------------------------------------------------------- */
+/* ---- creation --------------------------------------------------------------------------------------------------- */
 
 static hal_status_t check_desc(const hal_comm_desc_t *desc) {
   const hal_status_t status = hal_flags_check("cuda: comm_create", desc->flags, HAL_COMM_NONBLOCKING);
@@ -232,9 +232,9 @@ hal_status_t hal_plugin_comm_create(int32_t device, const hal_comm_desc_t *desc,
   return status;
 }
 
-/* ---- ends -------------------------------------------------------------------------------------------------------------------- */
+/* ---- ends ------------------------------------------------------------------------------------------------------- */
 
-/* NCCL ends an aborted collective's kernel like any other: the streams learn of it here. */
+/* NCCL ends the kernel of an aborted collective normally, so the streams are marked here. */
 static void mark_streams(hal_plugin_comm_t *comm) {
   cuda_device_t *const device = &cuda.devices[comm->device];
   pthread_mutex_lock(&device->lock);
@@ -246,7 +246,8 @@ static void mark_streams(hal_plugin_comm_t *comm) {
   pthread_mutex_unlock(&device->lock);
 }
 
-/* NCCL cannot pass the reason to other ranks. The state changes first: threads that poll leave the communicator alone. */
+/* NCCL cannot pass the reason to other ranks. The state changes first, so that polling threads stop using the
+ * communicator. */
 hal_status_t hal_plugin_comm_abort(hal_plugin_comm_t *comm, const char *reason) {
   cuda_scope_t scope;
   if (atomic_exchange(&comm->state, (int)HAL_COMM_ABORTED) == (int)HAL_COMM_ABORTED) return HAL_OK;
@@ -270,14 +271,14 @@ static hal_status_t drain(hal_plugin_comm_t *comm, int64_t end) {
     if (atomic_load(&comm->state) == (int)HAL_COMM_ABORTED)
       return cuda_error(HAL_ABORTED, 0, "cuda: communicator '%s' was aborted while comm_destroy waited", comm->name);
     const CUresult code = drv.cuEventQuery(comm->last);
-    if (code != CUDA_ERROR_NOT_READY) return HAL_OK; /* of a lost device nothing is queued any more */
+    if (code != CUDA_ERROR_NOT_READY) return HAL_OK; /* a lost device executes no further work */
     if (end && cuda_nccl_now() >= end)
       return cuda_error(HAL_NOT_READY, 0, "cuda: communicator '%s' has calls that have not ended; abort it first",
                         comm->name);
   }
 }
 
-/* Ends a communicator that has neither failed nor been aborted. */
+/* Finalizes a communicator that has neither failed nor been aborted. */
 static hal_status_t finalize(hal_plugin_comm_t *comm, int64_t timeout_ns, int64_t end) {
   ncclResult_t code = ncclSuccess;
   hal_status_t status = drain(comm, end);
@@ -285,7 +286,7 @@ static hal_status_t finalize(hal_plugin_comm_t *comm, int64_t timeout_ns, int64_
   pthread_mutex_lock(&cuda_nccl_lock);
   if (comm->handle && !comm->finalizing) {
     comm->finalizing = 1;
-    nccl.ncclCommFinalize(comm->handle); /* its result is that of the wait */
+    nccl.ncclCommFinalize(comm->handle); /* the wait returns its result */
   }
   status = cuda_nccl_wait(comm, timeout_ns, &code);
   if (!status) {
@@ -311,7 +312,7 @@ hal_status_t hal_plugin_comm_destroy(hal_plugin_comm_t *comm, int64_t timeout_ns
   const int64_t end = timeout_ns > 0 ? cuda_nccl_now() + timeout_ns : 0;
   if (atomic_load(&comm->state) == (int)HAL_COMM_READY) {
     status = finalize(comm, timeout_ns, end);
-  } else { /* an abort of another thread has the lock until it is done */
+  } else { /* an abort in another thread holds the lock until it is done */
     pthread_mutex_lock(&cuda_nccl_lock);
     if (comm->handle) nccl.ncclCommAbort(comm->handle);
     comm->handle = NULL;

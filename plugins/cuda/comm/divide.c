@@ -1,7 +1,7 @@
-/* divide.c: communicators of a part of another one's ranks, and memory registered with NCCL. */
+/* divide.c: communicators of a subset of another one's ranks, and memory registered with NCCL. */
 #include "nccl.h"
 
-/* Of the ranks' numbers in the new communicator NCCL reports when it is ready. */
+/* NCCL reports the ranks' numbers in the new communicator when it is ready. */
 static hal_status_t check_parent(hal_plugin_comm_t *parent, const hal_comm_desc_t *desc, const char *op) {
   const hal_status_t status = hal_flags_check("cuda: comm_split and comm_shrink", desc->flags, HAL_COMM_NONBLOCKING);
   return status ? status : cuda_nccl_check(parent, op);
@@ -16,7 +16,7 @@ static ncclResult_t begin_split(hal_plugin_comm_t *parent, int32_t color, int32_
   return code;
 }
 
-/* The parent takes part until NCCL has the new communicator, or none for a rank without a color. */
+/* The parent is in use until NCCL has created the new communicator, or none for a rank without a color. */
 static hal_status_t wait_for_parent(hal_plugin_comm_t *parent, int64_t timeout_ns, ncclResult_t *code) {
   ncclResult_t own = ncclSuccess;
   pthread_mutex_lock(&cuda_nccl_lock);
@@ -66,7 +66,7 @@ hal_status_t hal_plugin_comm_split(hal_plugin_comm_t *parent, int32_t color, int
   return status;
 }
 
-/* A parent of which ranks have ended may have failed: NCCL allows that when its calls are aborted first. */
+/* A parent with ended ranks may have failed; NCCL allows this after its calls have been aborted. */
 hal_status_t hal_plugin_comm_shrink(hal_plugin_comm_t *parent, const int32_t *ranks, size_t count, uint32_t flags,
                                     const hal_comm_desc_t *desc, hal_plugin_comm_t **out_comm) {
   hal_plugin_comm_t *made = NULL;
@@ -99,7 +99,7 @@ hal_status_t hal_plugin_comm_shrink(hal_plugin_comm_t *parent, const int32_t *ra
   return status;
 }
 
-/* ---- registered memory --------------------------------------------------------------------------------------------------------- */
+/* ---- registered memory ------------------------------------------------------------------------------------------ */
 
 hal_status_t hal_plugin_comm_register(hal_plugin_comm_t *comm, void *ptr, size_t size, uint32_t flags,
                                       hal_plugin_comm_memory_t **out_memory) {
@@ -111,7 +111,7 @@ hal_status_t hal_plugin_comm_register(hal_plugin_comm_t *comm, void *ptr, size_t
   const ncclResult_t code = comm->handle ? nccl.ncclCommRegister(comm->handle, ptr, size, &handle) : ncclInvalidUsage;
   pthread_mutex_unlock(&cuda_nccl_lock);
   if (code) return cuda_nccl_error(code, "cuda: comm_register of %zu bytes at %p", size, ptr);
-  *out_memory = handle; /* NCCL returns NULL where it has no use for registration, and takes that back */
+  *out_memory = handle; /* NCCL returns NULL if it does not use registration, and accepts that in the reverse call */
   return HAL_OK;
 }
 

@@ -1,4 +1,4 @@
-/* nccl.c: NCCL as one of the vendor's libraries (library.h): where it is found, its version, and its errors. */
+/* nccl.c: NCCL as one of the vendor's libraries (library.h): its location, its version, and its errors. */
 #define _POSIX_C_SOURCE 200809L /* clock_gettime */
 #include "nccl.h"
 
@@ -19,7 +19,7 @@ int cuda_nccl_version(void) {
   return nccl.ncclGetVersion && !nccl.ncclGetVersion(&version) ? version : 0;
 }
 
-/* For which CUDA it was made it does not report: `cuda` stays 0. */
+/* The library does not report its CUDA version, so `cuda` remains 0. */
 static void version(cuda_library_version_t *out) {
   const int number = cuda_nccl_version();
   const int unit = number >= 10000 ? 10000 : 1000; /* versions up to 2.8 have two digits less */
@@ -28,7 +28,7 @@ static void version(cuda_library_version_t *out) {
   out->patch = number % 100;
 }
 
-/* It keeps nothing for a device without a communicator. */
+/* The library has no state for a device without a communicator. */
 static int serve(int32_t device) { return (void)device, 0; }
 
 static const char *code_name(int code) { return nccl.ncclGetErrorString((ncclResult_t)code); }
@@ -37,7 +37,7 @@ static cuda_library_t library = {
     .opened = {.plugin = "cuda",
                .advice =
                    "for collectives by NCCL install version 2.19 or later (the Python package nvidia-nccl-cu13 or "
-                   "nvidia-nccl-cu12), and name its file in HAL_CUDA_NCCL where it is not found",
+                   "nvidia-nccl-cu12), and set HAL_CUDA_NCCL to its file if it is not found",
                CUDA_LIBRARY_CALLS(symbols, nccl)},
     .name = "NCCL",
     .work = "collectives",

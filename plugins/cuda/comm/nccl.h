@@ -21,45 +21,47 @@ struct hal_plugin_comm_s {
   ncclComm_t handle; /* under cuda_nccl_lock; NULL after an abort */
   int32_t device, rank, size;
   atomic_int state; /* HAL_COMM_* */
-  int64_t deadline; /* of the creation, as of cuda_nccl_now; 0 = none */
+  int64_t deadline; /* of the creation, on the clock of cuda_nccl_now; 0 = none */
   int finalizing;
   CUevent last;                               /* recorded after each submission, on its stream */
-  CUdeviceptr word;                           /* that barriers reduce */
-  hal_plugin_stream_t *streams[NCCL_STREAMS]; /* of submissions, as a ring; may have been destroyed */
+  CUdeviceptr word;                           /* the operand of barriers */
+  hal_plugin_stream_t *streams[NCCL_STREAMS]; /* of submissions, as a ring; they may have been destroyed */
   unsigned next_stream;
-  hal_status_t error; /* the first failure, under cuda_nccl_lock as what follows */
+  hal_status_t error; /* the first failure; guarded by cuda_nccl_lock, like the members below */
   int64_t native_code;
   int32_t bad_rank;
   char name[64], message[NCCL_MESSAGE];
 };
 
-/* Calls of NCCL are made under this lock. All its communicators are non-blocking, so that it is held for a short time; waits happen without
- * it, and an abort never frees a communicator that a thread is using. */
+/* Lock for calls of NCCL. All communicators are non-blocking, so it is held for a short time. Waits happen without it,
+ * and an abort never frees a communicator that a thread is using. */
 extern pthread_mutex_t cuda_nccl_lock;
 
-/* Makes NCCL serve a device; the first call opens it. Errors: HAL_UNAVAILABLE = it is not installed, or too old. */
+/* Initializes NCCL for a device; the first call opens it. Errors: HAL_UNAVAILABLE = it is not installed, or too old. */
 hal_status_t cuda_nccl_serve(int32_t device);
 int cuda_nccl_version(void);
 int64_t cuda_nccl_now(void); /* nanoseconds */
 
-/* Sets the thread's message: a sentence, then the texts of NCCL. */
+/* Sets the thread's error message, followed by the messages of NCCL. */
 hal_status_t cuda_nccl_error(ncclResult_t code, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* What a result is to the host. */
+/* Converts a result to the host's status. */
 hal_status_t cuda_nccl_status(ncclResult_t code);
 
-/* Waits until a communicator has done what its last call began, at most `timeout_ns` (<= 0: without a limit); writes NCCL's result.
- * Errors: HAL_NOT_READY; HAL_ABORTED = another thread aborted it. cuda_nccl_lock is held, and is released meanwhile. */
+/* Waits until a communicator has finished its last call, at most `timeout_ns` (<= 0: without a limit); writes NCCL's
+ * result.
+ * Errors: HAL_NOT_READY; HAL_ABORTED = another thread aborted it. The caller holds cuda_nccl_lock, which is released
+ * meanwhile. */
 hal_status_t cuda_nccl_wait(hal_plugin_comm_t *comm, int64_t timeout_ns, ncclResult_t *out_code);
 
-/* Records a failure, the first one stays; cuda_nccl_lock is held. The thread's message has been set by `text`. */
+/* Records the first failure. The caller holds cuda_nccl_lock, and has set the thread's message with `text`. */
 void cuda_nccl_fail(hal_plugin_comm_t *comm, hal_status_t status, ncclResult_t code, const char *text);
-/* Returns the recorded failure of a communicator that is not usable as the thread's error; HAL_OK when it is ready. */
+/* Sets the recorded failure of an unusable communicator as the thread's error; returns HAL_OK if it is ready. */
 hal_status_t cuda_nccl_check(hal_plugin_comm_t *comm, const char *op);
 
-/* Completes a communicator whose creation was begun by `code`, or frees it. */
+/* Completes a communicator whose creation was started with the result `code`, or frees it. */
 hal_status_t cuda_nccl_begun(hal_plugin_comm_t *comm, const hal_comm_desc_t *desc, ncclResult_t code,
                              hal_plugin_comm_t **out_comm);
-/* Makes a communicator without a handle; the context is current. */
+/* Allocates a communicator without a handle; the context is current. */
 hal_status_t cuda_nccl_new(int32_t device, const hal_comm_desc_t *desc, hal_plugin_comm_t **out_comm);
 void cuda_nccl_free(hal_plugin_comm_t *comm);
 nccl_config_t cuda_nccl_config(void);

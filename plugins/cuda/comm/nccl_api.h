@@ -1,4 +1,5 @@
-/* nccl_api.h: what the plugin calls of NCCL: numbers, layouts and functions; as driver_api.h, compared with the real header. */
+/* nccl_api.h: the constants, layouts and functions of NCCL that the plugin uses; compared with the real header, as
+ * driver_api.h. */
 #ifndef NCCL_API_H_
 #define NCCL_API_H_
 
@@ -7,7 +8,7 @@
 
 #include "driver_api.h"
 
-/* ---- numbers ---------------------------------------------------------------------------------------------------------------- */
+/* ---- numbers ---------------------------------------------------------------------------------------------------- */
 
 #define NCCL_RESULTS(X)        \
   X(ncclSuccess, 0)            \
@@ -33,7 +34,7 @@
 #define NCCL_RESIDENCES(X) X(ncclScalarDevice, 0) X(ncclScalarHostImmediate, 1)
 #define NCCL_ALL_NUMBERS(X) NCCL_RESULTS(X) NCCL_TYPES(X) NCCL_REDUCTIONS(X) NCCL_RESIDENCES(X)
 
-/* ---- types, unless the vendor's header gave them ------------------------------------------------------------------------------- */
+/* ---- types, unless the vendor's header defined them ------------------------------------------------------------- */
 #ifndef NCCL_UNIQUE_ID_BYTES
 #define NCCL_UNIQUE_ID_BYTES 128
 #define NCCL_CONFIG_UNDEF_INT INT_MIN
@@ -53,14 +54,14 @@ typedef struct ncclConfig_s ncclConfig_t;
 typedef CUstream cudaStream_t;
 #endif
 
-/* The configuration of version 2.19, which later libraries accept and complete: `size` and `version` say which one it is. */
+/* The configuration of version 2.19, which later libraries accept and extend: `size` and `version` identify it. */
 typedef struct nccl_config_s {
   size_t size;
   unsigned int magic, version;
   int blocking, cgaClusterSize, minCTAs, maxCTAs;
   const char *netName;
   int splitShare;
-  int trafficClass; /* of later versions, in what was padding */
+  int trafficClass; /* of later versions, in former padding */
 } nccl_config_t;
 #define NCCL_CONFIG_VERSION 21900
 
@@ -69,9 +70,9 @@ typedef struct nccl_config_s {
   X(size)                      \
   X(magic) X(version) X(blocking) X(cgaClusterSize) X(minCTAs) X(maxCTAs) X(netName) X(splitShare) X(trafficClass)
 
-/* ---- functions -------------------------------------------------------------------------------------------------------------- */
+/* ---- functions -------------------------------------------------------------------------------------------------- */
 
-/* X(name, parameters): of version 2.19 and later. */
+/* X(name, parameters): functions of version 2.19 and later. */
 #define NCCL_CALLS(X)                                                                                                  \
   X(ncclGetVersion, (int *version))                                                                                    \
   X(ncclGetUniqueId, (ncclUniqueId * id))                                                                              \
@@ -103,11 +104,11 @@ typedef struct nccl_config_s {
   X(ncclGroupStart, (void))                                                                                            \
   X(ncclGroupEnd, (void))
 
-/* Of later ones; NULL where the library lacks it. */
+/* Functions of later versions; NULL if the library lacks them. */
 #define NCCL_LATER_CALLS(X) \
   X(ncclCommShrink, (ncclComm_t comm, int *ranks, int count, ncclComm_t *made, ncclConfig_t *config, int flags))
 
-/* X(name, parameters): those that return text. */
+/* X(name, parameters): functions that return text. */
 #define NCCL_TEXT_CALLS(X)                   \
   X(ncclGetErrorString, (ncclResult_t code)) \
   X(ncclGetLastError, (ncclComm_t comm))

@@ -1,4 +1,5 @@
-/* submit.c: what NCCL offers, and collectives in its calls. What it has no call for, and uneven counts, are SEND and RECV in one bracket. */
+/* submit.c: NCCL's capabilities, and submission of collectives. Collectives that NCCL lacks, and uneven counts, are
+ * SEND and RECV calls in one group. */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,7 +10,8 @@
 #define FLOATS (BIT(FLOAT16) | BIT(BFLOAT16) | BIT(FLOAT32) | BIT(FLOAT64))
 #define COMPLEX (BIT(COMPLEX32) | BIT(COMPLEX64) | BIT(COMPLEX128))
 
-/* NCCL's minimum and maximum of floating-point numbers lose NaN, so that they are not offered. Those of bytes serve bool. */
+/* NCCL's minimum and maximum of floating-point numbers lose NaN, so they are unsupported. Those of bytes also serve
+ * bool. */
 static const uint64_t reduce_dtypes[16] = {[HAL_REDUCE_SUM] = INTEGERS | FLOATS | COMPLEX | BIT(BOOL),
                                            [HAL_REDUCE_PROD] = INTEGERS | FLOATS | BIT(BOOL),
                                            [HAL_REDUCE_MIN] = INTEGERS | BIT(BOOL),
@@ -24,7 +26,7 @@ static const char *const op_names[] = {"all_reduce",     "broadcast",  "reduce",
                                        "barrier",        "gather",     "scatter"};
 enum { OPS = sizeof op_names / sizeof *op_names };
 
-/* Bytes of an element, by dtype; 0 = none that is known. */
+/* Bytes of an element, by dtype; 0 = unknown dtype. */
 static const unsigned char sizes[] = {
     [HAL_UINT8] = 1,           [HAL_INT8] = 1,        [HAL_INT16] = 2,          [HAL_INT32] = 4,
     [HAL_INT64] = 8,           [HAL_FLOAT16] = 2,     [HAL_FLOAT32] = 4,        [HAL_FLOAT64] = 8,
@@ -58,7 +60,7 @@ hal_status_t hal_plugin_comm_info(int32_t device, hal_comm_info_t *out_info) {
   return HAL_OK;
 }
 
-/* ---- checks ------------------------------------------------------------------------------------------------------------------ */
+/* ---- checks ----------------------------------------------------------------------------------------------------- */
 
 static int reduces(uint32_t op) {
   return op == HAL_COMM_ALL_REDUCE || op == HAL_COMM_REDUCE || op == HAL_COMM_REDUCE_SCATTER;
@@ -66,9 +68,10 @@ static int reduces(uint32_t op) {
 
 static hal_status_t check_reduction(const hal_collective_t *call) {
   if (call->reduce >= 16 || !(reduce_dtypes[call->reduce] & HAL_DTYPE_BIT(call->dtype)))
-    return cuda_error(HAL_UNIMPLEMENTED, 0,
-                      "cuda: %s with reduction %u of dtype %d is not offered by NCCL; comm_info lists those that are",
-                      op_names[call->op], (unsigned)call->reduce, (int)call->dtype);
+    return cuda_error(
+        HAL_UNIMPLEMENTED, 0,
+        "cuda: %s with reduction %u of dtype %d is not supported by NCCL; comm_info lists the supported ones",
+        op_names[call->op], (unsigned)call->reduce, (int)call->dtype);
   if (call->reduce == HAL_REDUCE_PREMUL_SUM && !call->scale)
     return cuda_error(HAL_INVALID_ARGUMENT, 0, "cuda: %s with PREMUL_SUM and no scale", op_names[call->op]);
   if (call->reduce == HAL_REDUCE_PREMUL_SUM && call->flags & HAL_COLLECTIVE_SCALE_ON_DEVICE && sizes[call->dtype] == 2)
@@ -99,14 +102,14 @@ static hal_status_t check_call(const hal_comm_call_t *one) {
   return reduces(call->op) ? check_reduction(call) : HAL_OK;
 }
 
-/* ---- types and reductions in NCCL's words ------------------------------------------------------------------------------------- */
+/* ---- types and reductions of NCCL ------------------------------------------------------------------------------- */
 
 typedef struct words_s {
   ncclDataType_t type;
   ncclRedOp_t reduce;
-  uint64_t times; /* elements of `type` for each of the call's */
+  uint64_t times; /* elements of `type` for each element of the call */
   size_t bytes;   /* of one element of the call */
-  int made;       /* `reduce` was made for this call */
+  int made;       /* `reduce` was created for this call */
 } words_t;
 
 static ncclDataType_t type_of(hal_dtype_t dtype) {
@@ -155,7 +158,7 @@ static ncclRedOp_t reduction_of(const hal_collective_t *call) {
   }
 }
 
-/* To the nearest, ties to even; NaN stays NaN. */
+/* Rounds to nearest, ties to even; NaN remains NaN. */
 static uint16_t bfloat16_of(float value) {
   uint32_t bits = 0;
   memcpy(&bits, &value, sizeof bits);
@@ -177,7 +180,7 @@ static uint16_t float16_of(float value) {
   return (uint16_t)(sign | (bits - 0x3f000000));
 }
 
-/* The number in the type of the elements, which NCCL reads it as; floats are rounded to nearest. */
+/* Returns the number in the type of the elements, as NCCL reads it; floats are rounded to nearest. */
 static void scale_of(const hal_collective_t *call, unsigned char *out) {
   float value = 0;
   memcpy(out, call->scale, sizes[call->dtype]);
@@ -187,7 +190,7 @@ static void scale_of(const hal_collective_t *call, unsigned char *out) {
   memcpy(out, &half, sizeof half);
 }
 
-/* NCCL has read the number of the host when this returns. */
+/* NCCL has read the number on the host when this returns. */
 static ncclResult_t find_words(const hal_comm_call_t *one, words_t *out) {
   const hal_collective_t *const call = one->desc;
   union {
@@ -210,11 +213,11 @@ static ncclResult_t find_words(const hal_comm_call_t *one, words_t *out) {
   return code;
 }
 
-/* ---- brackets of SEND and RECV ------------------------------------------------------------------------------------------------- */
+/* ---- groups of SEND and RECV ------------------------------------------------------------------------------------ */
 
 typedef struct blocks_s {
   const uint64_t *counts, *displs;
-  uint64_t count; /* where there are no counts */
+  uint64_t count; /* if there are no counts */
 } blocks_t;
 
 static uint64_t count_at(const blocks_t *blocks, int rank) {
@@ -249,7 +252,7 @@ static ncclResult_t take(const issue_t *issue, void *to, uint64_t count, int pee
              : ncclSuccess;
 }
 
-/* Which of the ranks this one gives blocks to and takes blocks from. */
+/* Sends blocks to some ranks and receives blocks from some ranks. */
 static ncclResult_t exchange(const issue_t *issue, int gives_blocks, int gives, int takes_blocks, int takes) {
   const hal_collective_t *const call = issue->call->desc;
   const hal_plugin_comm_t *const comm = issue->call->comm;
@@ -331,7 +334,7 @@ static ncclResult_t issue_call(const issue_t *issue) {
   }
 }
 
-/* ---- submission ---------------------------------------------------------------------------------------------------------------- */
+/* ---- submission ------------------------------------------------------------------------------------------------- */
 
 static const hal_comm_call_t *call_at(const hal_comm_call_t *calls, size_t stride, size_t index) {
   return (const hal_comm_call_t *)((const char *)calls + index * stride);
@@ -341,7 +344,8 @@ static hal_plugin_stream_t *stream_of(const hal_comm_call_t *one) {
   return one->stream ? one->stream : cuda.devices[one->comm->device].own;
 }
 
-/* The bracket; cuda_nccl_lock is held. A reduction that was made may go when the call that it is for has returned. */
+/* Issues the group; the caller holds cuda_nccl_lock. A reduction that was created may be destroyed after the return of
+ * its call. */
 static ncclResult_t issue_all(const hal_comm_call_t *calls, size_t count, size_t stride) {
   ncclResult_t code = nccl.ncclGroupStart(), made = ncclSuccess;
   if (code) return code;
@@ -360,7 +364,7 @@ static ncclResult_t issue_all(const hal_comm_call_t *calls, size_t count, size_t
   return end && end != ncclInProgress ? end : made && made != ncclInProgress ? made : ncclSuccess;
 }
 
-/* Notes what was queued on the stream, so that destroy waits for it, and an abort is reported there. */
+/* Records the submission for the stream: destroy waits for it, and an abort is reported there. */
 static CUresult note(const hal_comm_call_t *one) {
   hal_plugin_stream_t *const stream = stream_of(one);
   hal_plugin_comm_t *const comm = one->comm;
@@ -372,7 +376,8 @@ static CUresult note(const hal_comm_call_t *one) {
   return cuda_stream_is_captured(stream) ? CUDA_SUCCESS : drv.cuEventRecord(comm->last, stream->handle);
 }
 
-/* NCCL queues kernels of non-blocking communicators on a thread of its own: the streams' order is that of the calls when that has ended. */
+/* NCCL queues kernels of non-blocking communicators in its own thread. The order of the streams is that of the calls
+ * once that has finished. */
 static hal_status_t finish(const hal_comm_call_t *one, ncclResult_t *code) {
   ncclResult_t own = ncclSuccess;
   const hal_status_t status = cuda_nccl_wait(one->comm, 0, &own);
@@ -401,7 +406,7 @@ static hal_status_t submit_locked(const hal_comm_call_t *calls, size_t count, si
   return driver ? cuda_driver_error(driver, "cuda: comm_submit of communicator '%s'", first->name) : HAL_OK;
 }
 
-/* Calls of the NULL stream are done when comm_submit returns; an abort of another thread ends the wait. */
+/* Calls of the NULL stream are done when comm_submit returns; an abort in another thread ends the wait. */
 static hal_status_t wait_for_own(const hal_comm_call_t *calls, size_t count, size_t stride) {
   for (size_t i = 0; i < count; i++) {
     const hal_comm_call_t *const one = call_at(calls, stride, i);

@@ -1,5 +1,5 @@
-/* algorithm.c: which of the library's algorithms computes a convolution: the first of those that it advises which gives the same bits each
- * time, in the arithmetic that is asked for, with a workspace of bounded size. Its advice takes long, so it is remembered. */
+/* algorithm.c: chooses the library's algorithm for a convolution: the first one of its advice that is deterministic, in
+ * the requested arithmetic, with a workspace of bounded size. The advice takes long, so it is cached. */
 #include <string.h>
 
 #include "dnn.h"
@@ -7,9 +7,9 @@
 enum { MOST = 8, REMEMBERED = 256 };
 #define MOST_WORKSPACE ((size_t)1 << 29)
 
-/* ---- the three directions, which the library has functions of their own for -------------------------------------------------------- */
+/* ---- the three directions, for which the library has separate functions ----------------------------------------- */
 
-/* One of the structs of an answer, whose fields have the same names and meaning in all three. */
+/* One of the structs of a result, whose fields have the same names and meaning in all three. */
 typedef cudnnConvolutionFwdAlgoPerf_t found_t;
 
 static cudnnStatus_t ask(const dnn_plan_t *plan, dnn_direction_t direction, int *count, found_t found[MOST]) {
@@ -40,9 +40,10 @@ static cudnnStatus_t measure(const dnn_plan_t *plan, dnn_direction_t direction, 
   }
 }
 
-/* ---- choosing ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- choosing --------------------------------------------------------------------------------------------------- */
 
-/* Tensor cores compute the short types, with sums in float32; float32 on them is TF32, which CUDNN_FMA_MATH alone forbids: the default allows it. */
+/* Tensor cores compute the short types, with sums in float32. For float32 they use TF32, which only CUDNN_FMA_MATH
+ * forbids: the default allows it. */
 static int may_use(hal_dtype_t dtype, const found_t *found, dnn_choice_t *out) {
   const int is_short = dtype == HAL_FLOAT16 || dtype == HAL_BFLOAT16;
   if (found->status || found->determinism != CUDNN_DETERMINISTIC) return 0;
@@ -68,7 +69,7 @@ static cudnnStatus_t choose(const dnn_plan_t *plan, hal_dtype_t dtype, dnn_direc
   return CUDNN_STATUS_NOT_SUPPORTED;
 }
 
-/* ---- remembering: by a hash, a later one in the place of an earlier one ------------------------------------------------------------ */
+/* ---- cache: by a hash, a later entry replaces an earlier one ---------------------------------------------------- */
 
 typedef struct memory_s {
   dnn_convolution_t convolution;

@@ -1,5 +1,6 @@
-/* attention.c: plans for attention, which take long to make and are kept by what they are made for, and calls by them. A plan is one thread's at a
- * time: another thread makes one of its own, and one of the two is kept. They live as long as the library's handles. */
+/* attention.c: plans for attention and calls with them. A plan takes long to create and is cached by its parameters.
+ * One thread uses a plan at a time; another thread creates its own, and one of the two is cached. Plans exist as long
+ * as the library's handles. */
 #include "attention.h"
 
 #include <stdio.h>
@@ -8,14 +9,14 @@
 
 enum { PLACES = 128 };
 
-/* Bytes of a plan's workspace: gradients that are the same bits each time hold the weights of all pairs of a query and a key. */
+/* Maximum workspace of a plan in bytes: deterministic gradients store the weights of all pairs of a query and a key. */
 #define MOST_WORKSPACE (INT64_C(1) << 31)
 
-/* ---- plans: by a hash, a later one in the place of an earlier one --------------------------------------------------------------------- */
+/* ---- plans: by a hash, a later entry replaces an earlier one ---------------------------------------------------- */
 
 typedef struct place_s {
   attention_t of;
-  int known;          /* `of` has been asked for: without a plan here, somebody has it */
+  int known;          /* `of` has been requested: if there is no plan here, a thread uses it */
   int declined;       /* there is none */
   dnn_graph_t *graph; /* with its plan */
 } place_t;
@@ -23,7 +24,7 @@ typedef struct place_s {
 static struct {
   pthread_mutex_t lock;
   place_t list[PLACES];
-  dnn_graph_t *captured; /* plans whose kernels graphs of the driver run, which do not keep them: never given up */
+  dnn_graph_t *captured; /* plans whose kernels run in graphs of the driver, which hold no reference: never destroyed */
 } kept = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static place_t *place_of(const attention_t *of) { return &kept.list[cuda_dnn_hash(of, sizeof *of, 0) % PLACES]; }
@@ -38,7 +39,7 @@ static void drop(dnn_graph_t *graph) {
   free(graph);
 }
 
-/* The last of the list is its own next one. */
+/* The last one of the list is its own successor. */
 static void note_capture(dnn_graph_t *graph) {
   pthread_mutex_lock(&kept.lock);
   if (!graph->next) {
@@ -48,7 +49,7 @@ static void note_capture(dnn_graph_t *graph) {
   pthread_mutex_unlock(&kept.lock);
 }
 
-/* Keeps a plan, or that there is none (graph = NULL). */
+/* Caches a plan, or that there is none (graph = NULL). */
 static void keep(const attention_t *of, dnn_graph_t *graph) {
   dnn_graph_t *old = graph;
   pthread_mutex_lock(&kept.lock);
@@ -61,7 +62,7 @@ static void keep(const attention_t *of, dnn_graph_t *graph) {
   drop(old);
 }
 
-/* Plans that graphs of the driver have run stay in their list: it does not tell the device. */
+/* Plans that graphs of the driver have run remain in their list, because the list does not store the device. */
 void cuda_attention_forget(int32_t device, int lost) {
   pthread_mutex_lock(&kept.lock);
   for (int i = 0; i < PLACES; i++) {
@@ -86,7 +87,8 @@ static cudnnStatus_t make_plan(const attention_t *of, cudnnHandle_t handle, dnn_
   return code;
 }
 
-/* Takes the plan, which goes back by `keep`. Whatever the library says to a graph but for a want of memory is that it has none, and remembered. */
+/* Takes the plan, which is returned by `keep`. Any error of the library for a graph, except out of memory, is cached as
+ * "no plan". */
 static cudnnStatus_t take(const attention_t *of, cudnnHandle_t handle, dnn_graph_t **out) {
   int declined = 0;
   *out = NULL;
@@ -106,7 +108,7 @@ static cudnnStatus_t take(const attention_t *of, cudnnHandle_t handle, dnn_graph
   return CUDNN_STATUS_NOT_SUPPORTED;
 }
 
-/* ---- calls ------------------------------------------------------------------------------------------------------------------------------ */
+/* ---- calls ------------------------------------------------------------------------------------------------------ */
 
 static size_t bytes_of(const attention_t *of, attention_id_t id) {
   int64_t sizes[DNN_GRAPH_DIMS];
@@ -114,7 +116,8 @@ static size_t bytes_of(const attention_t *of, attention_id_t id) {
   return (size_t)(sizes[0] * sizes[1] * sizes[2] * sizes[3]) * 2;
 }
 
-/* The library computes all gradients: those that nobody wants go to scratch memory, which has room for one that lies densely. */
+/* The library computes all gradients. Those that are not requested are written to scratch memory, which has space for a
+ * dense one. */
 static hal_status_t take_rooms(const hal_op_call_t *call, const attention_work_t *work, const dnn_graph_t *graph,
                                void *data[ATTENTION_IDS], void **out_workspace) {
   const attention_t *const of = &work->attention;
@@ -166,7 +169,7 @@ static hal_status_t queue_plan(const hal_op_call_t *call, const attention_work_t
   return cuda_library_submitted(&cuda_dnn, &submit, (int)code, what);
 }
 
-/* Asks where call is NULL. */
+/* Queries if call is NULL. */
 static hal_status_t with_plan(const hal_op_call_t *call, const attention_work_t *work) {
   const int32_t device = (int32_t)work->attention.device;
   cudnnHandle_t handle = NULL;

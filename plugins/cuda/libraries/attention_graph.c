@@ -1,5 +1,5 @@
-/* attention_graph.c: the two passes of attention as graphs of operations. Which operations, in which order and with which types between them is
- * what cuDNN's fused engines know an attention by. */
+/* attention_graph.c: the two passes of attention as graphs of operations. cuDNN's fused engines recognize an attention
+ * by its operations, their order, and the types between them. */
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -13,7 +13,7 @@ typedef struct builder_s {
   dnn_node_t scale, masked;
 } builder_t;
 
-/* ---- tensors ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- tensors ---------------------------------------------------------------------------------------------------- */
 
 void cuda_attention_sizes(const attention_t *of, attention_id_t id, int64_t sizes[DNN_GRAPH_DIMS]) {
   const int of_key = id == ATTENTION_KEY || id == ATTENTION_GRAD_KEY;
@@ -25,7 +25,7 @@ void cuda_attention_sizes(const attention_t *of, attention_id_t id, int64_t size
   sizes[3] = of_key || of_query ? of->size : of->value_size;
 }
 
-/* Rows and columns exchanged. */
+/* Returns the layout with rows and columns exchanged. */
 static dnn_layout_t turned(dnn_layout_t layout) {
   const int64_t size = layout.sizes[2], stride = layout.strides[2];
   layout.sizes[2] = layout.sizes[3], layout.strides[2] = layout.strides[3];
@@ -65,19 +65,19 @@ static dnn_node_t passing(const builder_t *b, const dnn_layout_t *layout) {
   return cuda_graph_tensor(b->graph, DNN_PASSING, 0, layout);
 }
 
-/* One for each pair of a query and a key. */
+/* One element for each pair of a query and a key. */
 static dnn_node_t scores(const builder_t *b, cudnnDataType_t type) {
   const dnn_layout_t layout = dense(type, b->of->batch, b->of->heads, b->of->queries, b->of->keys);
   return passing(b, &layout);
 }
 
-/* One for each query. */
+/* One element for each query. */
 static dnn_node_t column(const builder_t *b, dnn_place_t place, attention_id_t id) {
   const dnn_layout_t layout = dense(CUDNN_DATA_FLOAT, b->of->batch, b->of->heads, b->of->queries, 1);
   return cuda_graph_tensor(b->graph, place, id, &layout);
 }
 
-/* ---- what both passes have ----------------------------------------------------------------------------------------------------------- */
+/* ---- parts of both passes --------------------------------------------------------------------------------------- */
 
 static dnn_node_t point(const builder_t *b, cudnnPointwiseMode_t mode, dnn_node_t x, dnn_node_t other) {
   const dnn_node_t y = scores(b, CUDNN_DATA_FLOAT);
@@ -105,7 +105,7 @@ static dnn_node_t seen(const builder_t *b, dnn_node_t x) {
   return y;
 }
 
-/* ---- forward: softmax(scale * query key') value, and the logarithms of the sums of exponentials --------------------------------------- */
+/* ---- forward: softmax(scale * query key') value, and the logarithms of the sums of exponentials ----------------- */
 
 static void forward(const builder_t *b) {
   const dnn_node_t query = given(b, ATTENTION_QUERY), key = given_turned(b, ATTENTION_KEY);
@@ -122,7 +122,7 @@ static void forward(const builder_t *b) {
   cuda_graph_matmul(b->graph, weights, value, result);
 }
 
-/* ---- backward: the weights again, from the logarithms --------------------------------------------------------------------------------- */
+/* ---- backward: the weights again, from the logarithms ----------------------------------------------------------- */
 
 /* SUM: of result times gradient, of each row. */
 static dnn_node_t sums(const builder_t *b, dnn_node_t grad, dnn_node_t result) {
@@ -135,7 +135,7 @@ static dnn_node_t sums(const builder_t *b, dnn_node_t grad, dnn_node_t result) {
   return kept;
 }
 
-/* A gradient of key or value: x' rows, of each head, then of those that share a head of key and value added up. */
+/* A gradient of key or value: x' rows, of each head, then added up for those that share a head of key and value. */
 static void gather(const builder_t *b, dnn_node_t x, dnn_node_t rows, attention_id_t id) {
   dnn_layout_t layout = turned(dense(b->type, b->of->batch, b->of->heads, b->of->queries, b->of->keys));
   const dnn_node_t across = passing(b, &layout), gradient = given(b, id);

@@ -1,5 +1,6 @@
-/* attention_op.c: the operators that are attention, and which of their calls cuDNN takes. A mask is left to the portable kernel: what a query that sees
- * no key gets is 0 by the operator's contract, and nothing that the library promises. So is a dropout, whose random numbers are the host's. */
+/* attention_op.c: the attention operators, and the calls that cuDNN supports. Masks go to the portable kernel: the
+ * operator specifies a result of 0 for a query that sees no key, which the library does not guarantee. Dropout also
+ * goes there, because the host specifies its random numbers. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +10,8 @@
 
 enum { OLDEST = 90000, ALIGNMENT = 16, GRAIN = 8, LEAST_CAPABILITY = 80, HOPPER = 90, BLACKWELL = 100 };
 
-/* The first versions of cuDNN that may be trusted with what fails in earlier ones, by NVIDIA's own list (cudnn-frontend). */
+/* The first versions of cuDNN that are correct where earlier ones fail, according to NVIDIA's own list
+ * (cudnn-frontend). */
 enum {
   FAULTY = 91000,
   MENDED = 91002,
@@ -19,7 +21,7 @@ enum {
   KEYS_GRAIN = 128
 };
 
-/* ---- where ------------------------------------------------------------------------------------------------------------------------------ */
+/* ---- supported devices ------------------------------------------------------------------------------------------ */
 
 hal_status_t cuda_attention_serves(int32_t device) {
   static atomic_int said;
@@ -33,17 +35,18 @@ hal_status_t cuda_attention_serves(int32_t device) {
              version / 10000, version / 100 % 100, version % 100,
              faulty ? "computes it wrongly in some cases" : "is too old for it", faulty ? "9.10.2" : "9.0");
   else
-    snprintf(message, sizeof message,
-             "cuda: attention is computed by the portable kernels: cuDNN has it for devices of compute capability 8.0 "
-             "and later, '%s' is of %d.%d",
-             cuda.devices[device].name, capability / 10, capability % 10);
+    snprintf(
+        message, sizeof message,
+        "cuda: attention is computed by the portable kernels: cuDNN supports it on devices of compute capability 8.0 "
+        "and later, '%s' is of %d.%d",
+        cuda.devices[device].name, capability / 10, capability % 10);
   if (!atomic_exchange(&said, 1)) hal_host->log(HAL_LOG_INFO, message);
   return HAL_NOT_FOUND;
 }
 
-/* ---- operands --------------------------------------------------------------------------------------------------------------------------- */
+/* ---- operands --------------------------------------------------------------------------------------------------- */
 
-/* Sizes of a tensor of 4 dimensions, or of 3 with the batch left out. */
+/* Reads the sizes of a tensor of 4 dimensions, or of 3 without the batch. */
 static int read_sizes(const hal_tensor_t *tensor, int64_t sizes[DNN_GRAPH_DIMS]) {
   const int missing = DNN_GRAPH_DIMS - tensor->ndim;
   int64_t count = 1;
@@ -58,8 +61,8 @@ static int read_sizes(const hal_tensor_t *tensor, int64_t sizes[DNN_GRAPH_DIMS])
   return 1;
 }
 
-/* A tensor of the short type: its memory, its strides. Rows lie densely and begin at addresses that the library's kernels take; a dimension of size
- * 1 has the stride of a dense one. */
+/* Reads a tensor of the short type: its memory, its strides. Rows must be dense and begin at addresses that the
+ * library's kernels support. A dimension of size 1 gets the stride of a dense one. */
 static int take_tensor(const hal_tensor_t *tensor, attention_id_t id, attention_work_t *out) {
   attention_t *const of = &out->attention;
   int64_t sizes[DNN_GRAPH_DIMS], wanted[DNN_GRAPH_DIMS], *const strides = of->strides[id];
@@ -88,7 +91,7 @@ static void lay_densely(attention_t *of, attention_id_t id) {
   }
 }
 
-/* One float32 for each query, densely. */
+/* Reads a dense tensor with one float32 for each query. */
 static int take_logarithms(const hal_tensor_t *tensor, attention_work_t *out) {
   const attention_t *const of = &out->attention;
   const int64_t wanted[] = {of->batch, of->heads, of->queries};
@@ -105,7 +108,7 @@ static int take_logarithms(const hal_tensor_t *tensor, attention_work_t *out) {
   return 1;
 }
 
-/* Query, key and value, the arguments from `first` on. */
+/* Reads query, key and value, the arguments from `first` on. */
 static int take_operands(const hal_op_call_t *call, uint32_t first, attention_work_t *out) {
   const hal_tensor_t *const query = cuda_op_tensor(call, first), *const key = cuda_op_tensor(call, first + 1),
                             *const value = cuda_op_tensor(call, first + 2);
@@ -120,7 +123,7 @@ static int take_operands(const hal_op_call_t *call, uint32_t first, attention_wo
          take_tensor(value, ATTENTION_VALUE, out);
 }
 
-/* is_causal, and scale: NULL where it is the usual one. A mask or a dropout is nothing for the library. */
+/* Reads is_causal, and scale: NULL is the default. The library does not support a mask or a dropout. */
 static int take_numbers(const hal_op_call_t *call, uint32_t bias, uint32_t causal, uint32_t dropout,
                         attention_work_t *out) {
   double is_causal = 0, scale = 1 / sqrt((double)out->attention.size), dropped = 0;
@@ -132,20 +135,20 @@ static int take_numbers(const hal_op_call_t *call, uint32_t bias, uint32_t causa
   return isfinite(out->scale);
 }
 
-/* What the library's kernels compute, or what they are known to compute wrongly. */
+/* Returns whether the library's kernels support the parameters, and are not known to be wrong for them. */
 static int is_computed(const attention_t *of) {
   const int version = cuda_dnn_version(), capability = cuda.devices[of->device].capability;
   const int most = capability >= HOPPER && capability < BLACKWELL && !of->backward ? 256 : 128;
   if (of->size % GRAIN || of->value_size % GRAIN || of->size > most || of->value_size > most) return 0;
   if (!of->backward) return !(of->causal && of->queries == 1 && version < ONE_QUERY);
   if (of->queries == 1 && of->keys == 1) return 0;
-  if (capability >= BLACKWELL && version < BLACKWELL_BACKWARD) return 0; /* gives other bits each time */
+  if (capability >= BLACKWELL && version < BLACKWELL_BACKWARD) return 0; /* is not deterministic */
   return version >= ANY_KEYS || of->keys % KEYS_GRAIN == 0;
 }
 
-/* ---- operators -------------------------------------------------------------------------------------------------------------------------- */
+/* ---- operators -------------------------------------------------------------------------------------------------- */
 
-/* HAL_UNIMPLEMENTED = the library has no words for it. */
+/* HAL_UNIMPLEMENTED = the library cannot express it. */
 static hal_status_t describe_forward(const hal_op_call_t *call, attention_work_t *out) {
   const hal_tensor_t *const result = cuda_op_result(call, 0), *const logarithms = cuda_op_result(call, 1);
   if (call->arg_count < 6 || !result || !logarithms || cuda_op_result(call, 2)) return HAL_UNIMPLEMENTED;

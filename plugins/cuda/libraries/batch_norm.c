@@ -1,5 +1,6 @@
-/* batch_norm.c: normalisation of the channels of a batch by cuDNN. What it computes has weight and bias, and, backward, the batch's own
- * statistics; parameters and statistics of the short types are float32. Whatever else ATen means the portable kernels do. */
+/* batch_norm.c: normalization of the channels of a batch by cuDNN. It supports calls with weight and bias, and,
+ * backward, with the batch's own statistics; parameters and statistics of the short types are float32. The portable
+ * kernels run all other calls. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,28 +8,27 @@
 #include "dnn.h"
 #include "op.h"
 
-enum { MOST_BATCH = 65535, MOST_CHANNELS = 65535 }; /* of which the library is known to have no kernels of more */
+enum { MOST_BATCH = 65535, MOST_CHANNELS = 65535 }; /* the library is known to have no kernels for more */
 
 typedef struct norm_s {
-  const char *op; /* literal */
+  const char *op; /* string literal */
   int32_t device;
   int backward, training;
   hal_dtype_t dtype;
   cudnnTensorFormat_t format;
   dnn_image_t image;
-  const void *input, *grad, *weight, *bias, *mean,
-      *scale; /* the statistics that were given: running ones, or the batch's */
-  void *result, *running_mean, *running_var, *saved_mean, *saved_rstd; /* forward; NULL: not wanted */
-  void *of_input, *of_weight, *of_bias;                                /* backward; NULL: not wanted */
+  const void *input, *grad, *weight, *bias, *mean, *scale; /* the given statistics: running ones, or the batch's */
+  void *result, *running_mean, *running_var, *saved_mean, *saved_rstd; /* forward; NULL: not requested */
+  void *of_input, *of_weight, *of_bias;                                /* backward; NULL: not requested */
   double momentum, eps;
 } norm_t;
 
-/* ---- arguments ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- arguments -------------------------------------------------------------------------------------------------- */
 
-/* A number for each channel; *out = NULL where there is none. Returns 0 where it is something else. */
+/* Reads one number per channel; *out = NULL if there is no tensor. Returns 0 if it is something else. */
 static int take_channels(const norm_t *norm, const hal_tensor_t *tensor, void **out) {
   *out = NULL;
-  if (!tensor || (tensor->ndim == 1 && tensor->sizes[0] == 0)) return 1; /* what evaluation does not save */
+  if (!tensor || (tensor->ndim == 1 && tensor->sizes[0] == 0)) return 1; /* not saved in evaluation */
   if (tensor->dtype != (norm->dtype == HAL_FLOAT64 ? HAL_FLOAT64 : HAL_FLOAT32)) return 0;
   if (tensor->ndim != 1 || tensor->sizes[0] != norm->image.sizes[1]) return 0;
   *out = tensor->data;
@@ -56,14 +56,14 @@ static int take_images(const hal_tensor_t *const *tensors, size_t count, norm_t 
   return format >= 0 && out->image.sizes[0] <= MOST_BATCH && out->image.sizes[1] <= MOST_CHANNELS;
 }
 
-/* Numbers of a channel; of a single one there is no variance. */
+/* Returns the number of values per channel; a single one has no variance. */
 static int64_t numbers_of_channel(const dnn_image_t *image) {
   int64_t numbers = 1;
   for (int i = 0; i < image->ndim; i++) numbers *= i == 1 ? 1 : image->sizes[i];
   return numbers;
 }
 
-/* New running statistics are written over the old ones, of both or of none. */
+/* New running statistics overwrite the old ones, both or none. */
 static int take_training(const hal_op_call_t *call, norm_t *out) {
   const hal_tensor_t *const new_mean = cuda_op_result(call, 3), *const new_var = cuda_op_result(call, 4);
   if (!take_channels(out, cuda_op_result(call, 1), &out->saved_mean) ||
@@ -75,7 +75,7 @@ static int take_training(const hal_op_call_t *call, norm_t *out) {
   return numbers_of_channel(&out->image) > 1;
 }
 
-/* HAL_UNIMPLEMENTED = the library has no words for it. */
+/* HAL_UNIMPLEMENTED = the library cannot express it. */
 static hal_status_t describe_forward(const hal_op_call_t *call, norm_t *out) {
   const hal_tensor_t *const tensors[] = {cuda_op_tensor(call, 0), cuda_op_result(call, 0)};
   double training = 0;
@@ -118,7 +118,7 @@ static hal_status_t describe(const cuda_op_state_t *own, const hal_op_call_t *ca
   return out->backward ? describe_backward(call, out) : describe_forward(call, out);
 }
 
-/* ---- calls ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- calls ------------------------------------------------------------------------------------------------------ */
 
 typedef struct plan_s {
   cudnnHandle_t handle;
@@ -161,7 +161,7 @@ static cudnnStatus_t call_backward(const norm_t *norm, const plan_t *plan) {
                                              norm->mean, norm->scale);
 }
 
-/* The library computes all three gradients: those that nobody wants go to scratch memory. */
+/* The library computes all three gradients. Those that are not requested are written to scratch memory. */
 static hal_status_t take_rooms(const hal_op_call_t *call, norm_t *norm) {
   const size_t column = (size_t)norm->image.sizes[1] * (norm->dtype == HAL_FLOAT64 ? 8 : 4);
   const size_t image = cuda_dnn_bytes(norm->dtype, &norm->image);
@@ -173,7 +173,7 @@ static hal_status_t take_rooms(const hal_op_call_t *call, norm_t *norm) {
   return status;
 }
 
-/* The library has no question for what it computes: what it has no kernel for it refuses at the call, and nothing was queued. */
+/* The library has no query for its kernels. It refuses unsupported calls, and then nothing was queued. */
 static hal_status_t queue_plan(const hal_op_call_t *call, norm_t *norm, const plan_t *plan) {
   char what[128] = "";
   cuda_submit_t submit;

@@ -7,7 +7,8 @@ static cublasLtHandle_t handles[CUDA_MAX_DEVICES]; /* each has the lifetime of t
 #define ROW(name, result, parameters) {#name, offsetof(blas_table_t, name), 0},
 static const hal_library_symbol_t symbols[] = {BLAS_CALLS(ROW)};
 
-/* By its parts: the one number of cublasLtGetVersion has been made in two ways. The major version is CUDA's. */
+/* Reads the version by its parts, because the number of cublasLtGetVersion has two formats. The major version is
+ * CUDA's. */
 static void version(cuda_library_version_t *out) {
   blas.cublasLtGetProperty(MAJOR_VERSION, &out->major);
   blas.cublasLtGetProperty(MINOR_VERSION, &out->minor);
@@ -40,7 +41,7 @@ cuda_library_t cuda_blas = {
     .opened = {.plugin = "cuda",
                .advice =
                    "for NVIDIA's matrix products install cuBLAS 11.4 or later (a toolkit's libcublasLt, or the Python "
-                   "package nvidia-cublas), and name its file in HAL_CUDA_CUBLASLT where it is not found; without it "
+                   "package nvidia-cublas), and set HAL_CUDA_CUBLASLT to its file if it is not found; without it "
                    "the portable kernels compute them",
                CUDA_LIBRARY_CALLS(symbols, blas)},
     .name = "cuBLAS",

@@ -1,11 +1,12 @@
-/* blas_api.h: what is called of cuBLASLt, NVIDIA's library of matrix products; as driver_api.h, compared with the real cublasLt.h by the
- * same test: where that was included before, it gives the types, and only the lists are ours. */
+/* blas_api.h: the declarations of cuBLASLt, NVIDIA's library of matrix products, that the plugin uses. As driver_api.h,
+ * it is compared with the real cublasLt.h by the same test: if that is included before, it provides the types, and only
+ * the lists are defined here. */
 #ifndef BLAS_API_H_
 #define BLAS_API_H_
 
 #include "library_api.h"
 
-/* ---- numbers ---------------------------------------------------------------------------------------------------------------- */
+/* ---- numbers ---------------------------------------------------------------------------------------------------- */
 
 #define BLAS_STATUSES(X)                \
   X(CUBLAS_STATUS_SUCCESS, 0)           \
@@ -44,7 +45,7 @@
 #define BLAS_SETTINGS(X) BLAS_LAYOUT_ATTRIBUTES(X) BLAS_PRODUCT_ATTRIBUTES(X) BLAS_PREFERENCES(X)
 #define BLAS_ALL_NUMBERS(X) BLAS_STATUSES(X) BLAS_CHOICES(X) BLAS_SETTINGS(X)
 
-/* ---- types, unless the vendor's header gave them ------------------------------------------------------------------------------- */
+/* ---- types, unless the vendor's header defined them ------------------------------------------------------------- */
 #ifndef CUBLAS_VERSION
 #define BLAS_ENUMERATOR(name, number) name = number,
 typedef enum { BLAS_STATUSES(BLAS_ENUMERATOR) } cublasStatus_t;
@@ -57,7 +58,7 @@ enum { BLAS_OPERATIONS(BLAS_ENUMERATOR) };
 enum { BLAS_EPILOGUES(BLAS_ENUMERATOR) };
 enum { BLAS_REDUCTIONS(BLAS_ENUMERATOR) };
 typedef struct cublasLtContext *cublasLtHandle_t;
-typedef struct blas_product_s *cublasLtMatmulDesc_t; /* the library's own, as those below */
+typedef struct blas_product_s *cublasLtMatmulDesc_t; /* types of the library, like those below */
 typedef struct blas_layout_s *cublasLtMatrixLayout_t;
 typedef struct blas_preference_s *cublasLtMatmulPreference_t;
 typedef struct {
@@ -72,7 +73,7 @@ typedef struct {
 } cublasLtMatmulHeuristicResult_t;
 #endif
 
-/* X(expression, number): how the structs lie in memory. */
+/* X(expression, number): the memory layout of the structs. */
 #define BLAS_LAYOUTS(X)                                           \
   X(sizeof(cublasStatus_t), 4)                                    \
   X(sizeof(cublasLtMatmulAlgo_t), 64)                             \
@@ -80,9 +81,9 @@ typedef struct {
   X(offsetof(cublasLtMatmulHeuristicResult_t, state), 72)         \
   X(sizeof(cublasLtMatmulHeuristicResult_t), 96)
 
-/* ---- functions -------------------------------------------------------------------------------------------------------------- */
+/* ---- functions -------------------------------------------------------------------------------------------------- */
 
-/* X(name, result, parameters): of cuBLAS 11.4 and later. */
+/* X(name, result, parameters): functions of cuBLAS 11.4 and later. */
 #define BLAS_CALLS(X)                                                                                                  \
   X(cublasLtGetProperty, cublasStatus_t, (libraryPropertyType which, int *value))                                      \
   X(cublasLtCreate, cublasStatus_t, (cublasLtHandle_t * handle))                                                       \

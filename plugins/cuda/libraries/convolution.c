@@ -1,4 +1,4 @@
-/* convolution.c: convolutions and their gradients in cuDNN's words: descriptors, the algorithms for them, the calls. */
+/* convolution.c: convolutions and their gradients by cuDNN: descriptors, their algorithms, the calls. */
 #include <stdio.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@ static void drop_plan(const dnn_work_t *work, dnn_plan_t *plan) {
   if (plan->handle) cuda_dnn_give(work->convolution.device, plan->handle);
 }
 
-/* The short types are added up in float32. */
+/* The short types are accumulated in float32. */
 static cudnnStatus_t make_convolution(const dnn_convolution_t *from, cudnnConvolutionDescriptor_t *out) {
   const cudnnDataType_t compute = from->dtype == HAL_FLOAT64 ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
   const int is_short = from->dtype == HAL_FLOAT16 || from->dtype == HAL_BFLOAT16;
@@ -33,13 +33,13 @@ static cudnnStatus_t make_filter(const dnn_convolution_t *from, cudnnFilterDescr
                                         (cudnnTensorFormat_t)from->format, from->filter.ndim, from->filter.sizes);
 }
 
-/* The image that a bias is added to, or that is summed up for its gradient. */
+/* Returns the image to which a bias is added, or which is summed for the bias's gradient. */
 static const dnn_image_t *biased_image(const dnn_work_t *work) {
   const int large = work->bias_gradient ? work->gradient_is_large : work->passes[0].direction == DNN_LARGE;
   return large ? &work->convolution.large : &work->convolution.small;
 }
 
-/* CUDNN_STATUS_NOT_SUPPORTED = the library has no way to compute it. */
+/* CUDNN_STATUS_NOT_SUPPORTED = the library cannot compute it. */
 static cudnnStatus_t make_plan(const dnn_work_t *work, dnn_plan_t *plan) {
   const dnn_convolution_t *const of = &work->convolution;
   const hal_dtype_t dtype = (hal_dtype_t)of->dtype;
@@ -57,7 +57,7 @@ static cudnnStatus_t make_plan(const dnn_work_t *work, dnn_plan_t *plan) {
   return code;
 }
 
-/* No memory is a failure; whatever else the library does not like, the portable kernels may. */
+/* Out of memory is a failure. If the library refuses for another reason, the portable kernels may support the call. */
 static hal_status_t refuse_plan(const dnn_work_t *work, cudnnStatus_t code) {
   return cuda_dnn_has_no_memory(code) ? cuda_library_no_memory(&cuda_dnn, work->op, (int)code) : HAL_UNIMPLEMENTED;
 }
@@ -73,7 +73,7 @@ hal_status_t cuda_convolution_query(const dnn_work_t *work) {
   return code ? refuse_plan(work, code) : HAL_OK;
 }
 
-/* ---- calls ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- calls ------------------------------------------------------------------------------------------------------ */
 
 static cudnnStatus_t call_pass(const dnn_work_t *work, const dnn_plan_t *plan, int index, void *workspace) {
   const dnn_pass_t *const pass = &work->passes[index];
@@ -115,7 +115,7 @@ static cudnnStatus_t call_bias(const dnn_work_t *work, const dnn_plan_t *plan) {
   return CUDNN_STATUS_SUCCESS;
 }
 
-/* What lies repeated is added to nothing: zero times what the memory holds. */
+/* A source with repeated dimensions is expanded by cudnnAddTensor, with beta = 0 for the memory's old contents. */
 static cudnnStatus_t call_copy(const dnn_work_t *work, const dnn_plan_t *plan, const dnn_copy_t *copy, void *to) {
   const hal_dtype_t dtype = (hal_dtype_t)work->convolution.dtype;
   const void *const one = cuda_dnn_factor(dtype, 1), *const zero = cuda_dnn_factor(dtype, 0);
@@ -132,7 +132,7 @@ static cudnnStatus_t call_copy(const dnn_work_t *work, const dnn_plan_t *plan, c
   return code;
 }
 
-/* Before anything is written to a result: what the library cannot copy is the portable kernels'. */
+/* Runs before anything is written to a result: if the library cannot make a copy, the portable kernels run. */
 static cudnnStatus_t call_copies(dnn_work_t *work, const dnn_plan_t *plan, void *const rooms[DNN_OPERANDS]) {
   cudnnStatus_t code = CUDNN_STATUS_SUCCESS;
   for (int i = 0; i < work->copy_count && !code; i++) {
@@ -148,14 +148,14 @@ static cudnnStatus_t call_library(const dnn_work_t *work, const dnn_plan_t *plan
   return code ? code : call_bias(work, plan);
 }
 
-/* The name of the profile's record. */
+/* Returns the name of the profile's record. */
 static const char *name_of(const dnn_work_t *work) {
   static const char *const names[] = {"cudnnConvolutionForward", "cudnnConvolutionBackwardData",
                                       "cudnnConvolutionBackwardFilter"};
   return work->pass_count ? names[work->passes[0].direction] : "cudnnConvolutionBackwardBias";
 }
 
-/* Scratch memory: the larger of the passes' workspaces, and room for each copy. */
+/* Reserves scratch memory: the larger of the passes' workspaces, and memory for each copy. */
 static hal_status_t take_scratch(const hal_op_call_t *call, const dnn_work_t *work, const dnn_plan_t *plan,
                                  void **out_workspace, void *out_rooms[DNN_OPERANDS]) {
   size_t bytes = 0;

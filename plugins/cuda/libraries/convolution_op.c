@@ -1,13 +1,14 @@
-/* convolution_op.c: the operators that are convolutions: what their arguments are in the library's words. A transposed one computes the image that
- * windows slide over from that of their places, which is the gradient of the other. */
+/* convolution_op.c: the convolution operators: converts their arguments to those of the library. A transposed
+ * convolution computes the large image from the small one, which is the gradient of the normal convolution. */
 #include <string.h>
 
 #include "dnn.h"
 #include "op.h"
 
-/* ---- arguments ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- arguments -------------------------------------------------------------------------------------------------- */
 
-/* A list for each dimension of space, or one number for all; `count` of the library's dimensions, a first one that was put in has `usual`. */
+/* Reads a list with a number for each spatial dimension, or one number for all; `count` is the library's number of
+ * dimensions, and an inserted first one has the value `usual`. */
 static int read_list(const hal_value_t *value, int spatial, int count, int64_t least, int usual, int out[DNN_SPATIAL]) {
   if (value->tag != HAL_VALUE_INT_LIST || (value->count != 1 && value->count != (uint32_t)spatial)) return 0;
   for (int i = 0; i < count; i++) out[i] = usual;
@@ -25,7 +26,7 @@ static int64_t windows_over(const dnn_convolution_t *c, int i) {
   return room < 0 ? 0 : room / c->step[i] + 1;
 }
 
-/* Whether the three fit together as the library sees it. */
+/* Returns whether the three shapes match as the library requires. */
 static int fits(const dnn_convolution_t *c) {
   if (c->large.ndim != c->small.ndim || c->large.ndim != c->filter.ndim) return 0;
   if (c->large.sizes[0] != c->small.sizes[0] || c->groups < 1) return 0;
@@ -36,7 +37,8 @@ static int fits(const dnn_convolution_t *c) {
   return 1;
 }
 
-/* Reads the numbers from argument `first` on: stride, padding, dilation, transposed, output_padding (told by the sizes), groups. */
+/* Reads the numbers from argument `first` on: stride, padding, dilation, transposed, output_padding (implied by the
+ * sizes), groups. */
 static int read_numbers(const hal_op_call_t *call, uint32_t first, int spatial, dnn_convolution_t *out) {
   const int count = out->large.ndim - 2;
   double groups = 0;
@@ -49,9 +51,9 @@ static int read_numbers(const hal_op_call_t *call, uint32_t first, int spatial, 
 
 static void *data_of(const hal_tensor_t *tensor) { return tensor ? tensor->data : NULL; }
 
-/* ---- orders of memory ----------------------------------------------------------------------------------------------------------------- */
+/* ---- memory formats --------------------------------------------------------------------------------------------- */
 
-/* The order of all results that most operands lie in, too. -1 = results lie in none. */
+/* Returns the memory format of all results that most operands have, too. -1 = the results have none. */
 static int choose_format(const hal_tensor_t *const *operands, size_t count, const hal_tensor_t *const *results,
                          size_t result_count) {
   static const cudnnTensorFormat_t formats[] = {CUDNN_TENSOR_NCHW, CUDNN_TENSOR_NHWC};
@@ -65,9 +67,9 @@ static int choose_format(const hal_tensor_t *const *operands, size_t count, cons
   return format;
 }
 
-/* Whether no two elements lie in one place: each stride is beyond all that lies between it. */
+/* Returns whether no two elements overlap: each stride exceeds the extent of the smaller ones. */
 static int is_apart(const dnn_copy_t *copy) {
-  int64_t reach = 1; /* elements that the dimensions before span */
+  int64_t reach = 1; /* the extent of the previous dimensions */
   int done[DNN_DIMS] = {0};
   for (int round = 0; round < copy->of.ndim; round++) {
     int least = -1;
@@ -82,7 +84,7 @@ static int is_apart(const dnn_copy_t *copy) {
   return 1;
 }
 
-/* Returns 0 where the library has no words for how the operand lies. */
+/* Returns 0 if the library cannot express the operand's layout. */
 static int add_copy(dnn_work_t *work, int place, const hal_tensor_t *operand) {
   dnn_copy_t *const copy = &work->copies[work->copy_count++];
   const int missing = operand->ndim < 4 ? 4 - operand->ndim : 0;
@@ -99,7 +101,7 @@ static int add_copy(dnn_work_t *work, int place, const hal_tensor_t *operand) {
   return is_apart(copy);
 }
 
-/* Whether operands and results are of one dtype and lie in one order, or can be brought there. */
+/* Returns whether operands and results have one dtype and one memory format, or can be copied to it. */
 static int take_tensors(const hal_tensor_t *const *operands, size_t count, const hal_tensor_t *const *results,
                         size_t result_count, dnn_work_t *out) {
   for (size_t i = 0; i < count; i++)
@@ -119,9 +121,9 @@ static int take_tensors(const hal_tensor_t *const *operands, size_t count, const
   return 1;
 }
 
-/* ---- operators ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- operators -------------------------------------------------------------------------------------------------- */
 
-/* One number for each channel. */
+/* Returns whether the bias has one number per channel. */
 static int is_bias(const hal_tensor_t *bias, hal_dtype_t dtype, int64_t channels) {
   return bias->dtype == dtype && bias->ndim == 1 && bias->sizes[0] == channels &&
          (channels == 1 || bias->strides[0] == 1);
@@ -144,14 +146,14 @@ static int take_shapes(const hal_op_call_t *call, uint32_t first, const hal_tens
          read_numbers(call, first, input->ndim - 2, out) && fits(out);
 }
 
-/* Places of memory. Operands: input, weight; backward the gradient, input, weight. */
+/* Indices of memory. Operands: input, weight; backward the gradient, input, weight. */
 enum { FIRST_RESULT = DNN_OPERANDS, SECOND_RESULT };
 
 static void add_pass(dnn_work_t *work, dnn_direction_t direction, int large, int small, int filter) {
   work->passes[work->pass_count++] = (dnn_pass_t){direction, large, small, filter};
 }
 
-/* HAL_UNIMPLEMENTED = the library has no words for it. */
+/* HAL_UNIMPLEMENTED = the library cannot express it. */
 static hal_status_t describe_forward(const hal_op_call_t *call, dnn_work_t *out) {
   const hal_tensor_t *const input = cuda_op_tensor(call, 0), *const weight = cuda_op_tensor(call, 1),
                             *const bias = cuda_op_tensor(call, 2), *const result = cuda_op_result(call, 0);
@@ -177,7 +179,7 @@ static int reads(const dnn_work_t *work, int place) {
   return found;
 }
 
-/* Where one gradient alone is wanted, an operand counts by its shape. */
+/* If only one gradient is requested, only the shape of some operands is used. */
 static void drop_unread_copies(dnn_work_t *work) {
   int kept = 0;
   for (int i = 0; i < work->copy_count; i++)

@@ -1,11 +1,11 @@
-/* dnn.c: cuDNN as one of the vendor's libraries (library.h), its handles, and images in its words. */
+/* dnn.c: cuDNN as one of the vendor's libraries (library.h), its handles, and its descriptors of images. */
 #include "dnn.h"
 
 #include <string.h>
 
 dnn_table_t dnn;
 
-/* ---- the library ------------------------------------------------------------------------------------------------------------------- */
+/* ---- the library ------------------------------------------------------------------------------------------------ */
 
 #define ROW(name, result, parameters) {#name, offsetof(dnn_table_t, name), 0},
 static const hal_library_symbol_t symbols[] = {DNN_CALLS(ROW)};
@@ -23,7 +23,8 @@ int cuda_dnn_version(void) {
   return own.major * 10000 + own.minor * 100 + own.patch;
 }
 
-/* The first handle, which takes a while to make: none is made while streams are captured, unless several threads compute. */
+/* Creates the first handle, which takes some time. No handle is created while streams are captured, unless several
+ * threads compute. */
 static int serve(int32_t device) {
   cudnnHandle_t handle = NULL;
   const cudnnStatus_t code = cuda_dnn_take(device, &handle);
@@ -43,11 +44,11 @@ cuda_library_t cuda_dnn = {
                .advice =
                    "for NVIDIA's convolutions install cuDNN 8.9 or later, for its attention 9.0 (libcudnn, or the "
                    "Python package "
-                   "nvidia-cudnn-cu13 or -cu12), and name its file in HAL_CUDA_CUDNN where it is not found; without it "
+                   "nvidia-cudnn-cu13 or -cu12), and set HAL_CUDA_CUDNN to its file if it is not found; without it "
                    "the portable kernels compute them",
                CUDA_LIBRARY_CALLS(symbols, dnn)},
     .name = "cuDNN",
-    .work = "convolutions, normalisation of batches and attention",
+    .work = "convolutions, normalization of batches and attention",
     .setting = "HAL_CUDA_CUDNN",
     .linked = "libcudnn.so",
     .files = {"libcudnn.so.9", "libcudnn.so.8"},
@@ -65,10 +66,10 @@ uint32_t cuda_dnn_hash(const void *data, size_t size, uint32_t more) {
   return hash ^ hash >> 16;
 }
 
-/* ---- handles ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- handles ---------------------------------------------------------------------------------------------------- */
 
-/* Unused handles: as many as threads have computed at a time. They end with the device's context; those
- * over the limit are destroyed at once. */
+/* Unused handles: as many as threads have computed at the same time. They are destroyed with the device's context;
+ * those over the limit are destroyed immediately. */
 enum { ROOM = 16 };
 static struct {
   pthread_mutex_t lock;
@@ -107,7 +108,7 @@ static void forget(int32_t device, int lost) {
   pthread_mutex_unlock(&handles.lock);
 }
 
-/* ---- statuses: version 8 has other numbers, which are none of version 9 ------------------------------------------------------------ */
+/* ---- statuses: the numbers of version 8 differ from those of version 9 ------------------------------------------ */
 
 #define NAME_8(name, number) name##_8 = number,
 enum { DNN_STATUSES_8(NAME_8) KIND = 1000 };
@@ -121,11 +122,11 @@ int cuda_dnn_is_unsupported(cudnnStatus_t code) {
   return (int)code == CUDNN_STATUS_NOT_SUPPORTED_8 || code / KIND * KIND == CUDNN_STATUS_NOT_SUPPORTED;
 }
 
-/* ---- images ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- images ----------------------------------------------------------------------------------------------------- */
 
 enum { ALIGNMENT = 16 };
 
-/* From the innermost dimension on: the last one first, or the channels before it. */
+/* Returns the dimension from the innermost one on: the last one first, or the channels before it. */
 static int dimension_at(cudnnTensorFormat_t format, int ndim, int place) {
   if (format == CUDNN_TENSOR_NCHW) return ndim - 1 - place;
   return place == 0 ? 1 : place == ndim - 1 ? 0 : ndim - place;

@@ -1,11 +1,12 @@
-/* dnn_api.h: what is called of cuDNN, NVIDIA's library of neural networks; as blas_api.h, compared with the real cudnn.h by the same test.
- * Versions 8 and 9 have all of it; their statuses have other numbers, and names by cudnnGetErrorString alone. */
+/* dnn_api.h: the declarations of cuDNN, NVIDIA's library of neural networks, that the plugin uses; as blas_api.h,
+ * compared with the real cudnn.h by the same test. Versions 8 and 9 have all of it. Their statuses have different
+ * numbers, and only cudnnGetErrorString returns their names. */
 #ifndef DNN_API_H_
 #define DNN_API_H_
 
 #include "library_api.h"
 
-/* ---- numbers ---------------------------------------------------------------------------------------------------------------- */
+/* ---- numbers ---------------------------------------------------------------------------------------------------- */
 
 #define DNN_STATUSES(X)                                         \
   X(CUDNN_STATUS_SUCCESS, 0)                                    \
@@ -16,7 +17,8 @@
   X(CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED, 4004) \
   X(CUDNN_STATUS_EXECUTION_FAILED, 5000)
 
-/* Those of version 8 that are looked at: under the names of version 9, with numbers that are none of its. */
+/* The statuses of version 8 that are checked: under the names of version 9, with numbers that version 9 does not use.
+ * */
 #define DNN_STATUSES_8(X) X(CUDNN_STATUS_ALLOC_FAILED, 2) X(CUDNN_STATUS_NOT_SUPPORTED, 9)
 
 #define DNN_DATA_TYPES(X)   \
@@ -36,7 +38,7 @@
   DNN_FORMATS(X)       \
   DNN_MATHS(X) DNN_MODES(X) DNN_DETERMINISMS(X) DNN_NORM_MODES(X) LIBRARY_PROPERTIES(X) DNN_GRAPH_CHOICES(X)
 
-/* ---- types, unless the vendor's header gave them ------------------------------------------------------------------------------- */
+/* ---- types, unless the vendor's header defined them ------------------------------------------------------------- */
 #ifndef CUDNN_MAJOR
 #define DNN_ENUMERATOR(name, number) name = number,
 typedef enum { DNN_STATUSES(DNN_ENUMERATOR) } cudnnStatus_t;
@@ -50,7 +52,7 @@ typedef struct cudnnContext *cudnnHandle_t;
 typedef struct cudnnTensorStruct *cudnnTensorDescriptor_t;
 typedef struct cudnnFilterStruct *cudnnFilterDescriptor_t;
 typedef struct cudnnConvolutionStruct *cudnnConvolutionDescriptor_t;
-/* Algorithms are numbers to their callers; the answers about those of the three directions lie alike. */
+/* Algorithms are numbers for their callers; the results about those of the three directions have the same layout. */
 typedef unsigned cudnnConvolutionFwdAlgo_t, cudnnConvolutionBwdDataAlgo_t, cudnnConvolutionBwdFilterAlgo_t;
 typedef struct {
   unsigned algo;
@@ -65,7 +67,7 @@ typedef struct {
 
 #include "dnn_graph_api.h"
 
-/* X(expression, number): how the structs lie in memory. */
+/* X(expression, number): the memory layout of the structs. */
 #define DNN_FOUND_LAYOUT(X, type)    \
   X(offsetof(type, status), 4)       \
   X(offsetof(type, memory), 16)      \
@@ -81,7 +83,7 @@ typedef struct {
   DNN_FOUND_LAYOUT(X, cudnnConvolutionBwdDataAlgoPerf_t) \
   DNN_FOUND_LAYOUT(X, cudnnConvolutionBwdFilterAlgoPerf_t)
 
-/* ---- functions -------------------------------------------------------------------------------------------------------------- */
+/* ---- functions -------------------------------------------------------------------------------------------------- */
 
 /* X(name, result, parameters). */
 #define DNN_LIBRARY_CALLS(X)                                                  \

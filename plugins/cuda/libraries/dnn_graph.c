@@ -1,9 +1,10 @@
-/* dnn_graph.c: graphs of operations for cuDNN's backend. Its descriptors live as long as the graph; those by which a plan was chosen do not. */
+/* dnn_graph.c: graphs of operations for cuDNN's backend. Its descriptors exist as long as the graph; those that were
+ * used to choose a plan do not. */
 #include "dnn_graph.h"
 
 enum { ADVICES = 8, NOTES = 16, ALIGNMENT = 16, FIRST_PASSING = 1000 };
 
-/* ---- descriptors -------------------------------------------------------------------------------------------------------------------- */
+/* ---- descriptors ------------------------------------------------------------------------------------------------ */
 
 static void set(dnn_graph_t *graph, dnn_node_t node, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
                 int64_t count, const void *values) {
@@ -30,7 +31,7 @@ static dnn_node_t make(dnn_graph_t *graph, cudnnBackendDescriptorType_t type) {
   return node;
 }
 
-/* Gives up those that were made after the first `kept`. */
+/* Destroys those that were created after the first `kept`. */
 static void drop_after(dnn_graph_t *graph, int kept) {
   while (graph->made_count > kept) dnn.cudnnBackendDestroyDescriptor(graph->made[--graph->made_count]);
 }
@@ -40,7 +41,7 @@ void cuda_graph_drop(dnn_graph_t *graph) {
   *graph = (dnn_graph_t){.made_count = 0};
 }
 
-/* ---- tensors and operations ----------------------------------------------------------------------------------------------------------- */
+/* ---- tensors and operations ------------------------------------------------------------------------------------- */
 
 dnn_node_t cuda_graph_tensor(dnn_graph_t *graph, dnn_place_t place, int64_t id, const dnn_layout_t *layout) {
   const dnn_node_t tensor = make(graph, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
@@ -57,7 +58,7 @@ dnn_node_t cuda_graph_tensor(dnn_graph_t *graph, dnn_place_t place, int64_t id, 
   return tensor;
 }
 
-/* A tensor of an operation, or how it computes. NULL: it has none. */
+/* A tensor of an operation, or its computation descriptor. NULL: it has none. */
 typedef struct port_s {
   cudnnBackendAttributeName_t name;
   dnn_node_t node;
@@ -72,7 +73,7 @@ static void operate(dnn_graph_t *graph, cudnnBackendDescriptorType_t type, const
 }
 #define OPERATE(graph, type, ports) operate(graph, type, ports, sizeof(ports) / sizeof *(ports))
 
-/* How an operation computes, in float32 mostly; finished by its operation's caller. */
+/* Describes how an operation computes, mostly in float32; its operation's caller finalizes it. */
 static dnn_node_t make_computing(dnn_graph_t *graph, cudnnBackendDescriptorType_t type,
                                  cudnnBackendAttributeName_t name, cudnnDataType_t computed) {
   const dnn_node_t how = make(graph, type);
@@ -139,9 +140,9 @@ void cuda_graph_close(dnn_graph_t *graph, cudnnHandle_t handle) {
   finish(graph, graph->whole);
 }
 
-/* ---- plans ------------------------------------------------------------------------------------------------------------------------------ */
+/* ---- plans ------------------------------------------------------------------------------------------------------ */
 
-/* Asks for the engines that the library advises, best first; returns how many there are. */
+/* Queries the engines that the library advises, best first; returns their number. */
 static int64_t ask(dnn_graph_t *graph, dnn_node_t configs[ADVICES]) {
   const dnn_node_t heuristics = make(graph, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
   const cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A;
@@ -156,7 +157,7 @@ static int64_t ask(dnn_graph_t *graph, dnn_node_t configs[ADVICES]) {
   return graph->code ? 0 : count < ADVICES ? count : ADVICES;
 }
 
-/* Whether an engine gives the same bits each time, from the operands as they are, with sums in float32. */
+/* Returns whether an engine is deterministic, uses the operands unchanged, and accumulates in float32. */
 static int is_exact(dnn_graph_t *graph, dnn_node_t config) {
   cudnnBackendNumericalNote_t notes[NOTES];
   dnn_node_t engine = make(graph, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
@@ -189,7 +190,7 @@ static int plan_by(dnn_graph_t *graph, cudnnHandle_t handle, dnn_node_t config, 
   return 1;
 }
 
-/* What was made of the advice is given up but for the plan, which takes the first place after the graph. */
+/* Destroys the objects of the advice except the plan, which becomes the first one after the graph. */
 static void keep_plan(dnn_graph_t *graph, int kept) {
   for (int i = kept; i < graph->made_count; i++) {
     if (graph->made[i] != graph->plan) continue;
@@ -211,7 +212,7 @@ cudnnStatus_t cuda_graph_choose(dnn_graph_t *graph, cudnnHandle_t handle, int64_
     const int before = graph->made_count;
     if (is_exact(graph, configs[i]) && plan_by(graph, handle, configs[i], most_workspace)) break;
     if (cuda_dnn_has_no_memory(graph->code)) failed = graph->code;
-    graph->code = CUDNN_STATUS_SUCCESS; /* the next one may do */
+    graph->code = CUDNN_STATUS_SUCCESS; /* the next one may work */
     drop_after(graph, before);
   }
   keep_plan(graph, kept);
@@ -221,7 +222,7 @@ cudnnStatus_t cuda_graph_choose(dnn_graph_t *graph, cudnnHandle_t handle, int64_
 
 cudnnStatus_t cuda_graph_execute(const dnn_graph_t *graph, cudnnHandle_t handle, int64_t count, const int64_t *ids,
                                  void *const *data, void *workspace) {
-  dnn_graph_t own = {.made_count = 0}; /* what is made for this call alone */
+  dnn_graph_t own = {.made_count = 0}; /* objects for this call only */
   const dnn_node_t pack = make(&own, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
   set(&own, pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, ids);
   set(&own, pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count, data);

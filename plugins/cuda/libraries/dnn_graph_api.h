@@ -1,5 +1,5 @@
-/* dnn_graph_api.h: what is called of cuDNN's backend, which computes graphs of operations; a part of dnn_api.h, compared with the real header
- * likewise. Versions 8.9 and 9 have all of it. */
+/* dnn_graph_api.h: the declarations of cuDNN's backend, which computes graphs of operations; a part of dnn_api.h, also
+ * compared with the real header. Versions 8.9 and 9 have all of it. */
 #ifndef DNN_GRAPH_API_H_
 #define DNN_GRAPH_API_H_
 

@@ -1,5 +1,5 @@
-/* library.c: libraries that are opened at run time: the file that is named, else by the loader's ways, else in the toolkit's folder. Whoever has
- * none is served by the portable kernels. */
+/* library.c: libraries that are opened at run time: the file of the setting, else by the loader's search, else in the
+ * toolkit's folder. Without a library the portable kernels run. */
 #include "library.h"
 
 #include <hal/plugin_setting.h>
@@ -7,12 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What computes where the library does not. */
+/* Returns the text that names the replacement for the library. */
 static const char *substitute(const cuda_library_t *library) {
   return library->without ? library->without : "the portable kernels compute";
 }
 
-/* A library of a later major version of CUDA than the driver's does not run on it. */
+/* A library for a later major version of CUDA than the driver's does not run on it. */
 static void choose_names(cuda_library_t *library) {
   const char *const named = hal_setting(library->setting);
   const int driver = cuda_loader_cuda_version() / 1000;
@@ -30,7 +30,7 @@ static void choose_names(cuda_library_t *library) {
     library->opened.names[count] = library->in_package;
 }
 
-/* The table begins with a function of its own. */
+/* The table begins with a function of the library. */
 static const char *file_of(const cuda_library_t *library) {
   void *function = NULL;
   memcpy(&function, (const char *)library->opened.table + library->opened.symbols[0].offset, sizeof function);
@@ -54,7 +54,7 @@ static hal_status_t check_version(const cuda_library_t *library) {
   return HAL_OK;
 }
 
-/* That there is none is no failure, unless it was asked for. */
+/* A missing library is not a failure, unless it was requested. */
 static hal_status_t open_library(cuda_library_t *library) {
   char message[256];
   if (!library->named) choose_names(library);
@@ -63,7 +63,7 @@ static hal_status_t open_library(cuda_library_t *library) {
   const hal_status_t status = hal_library_open(&library->opened);
   if (!status) return check_version(library);
   if (named && *named) return status;
-  snprintf(message, sizeof message, "cuda: no %s is found, %s %s; install %s, or name its file in %s", library->linked,
+  snprintf(message, sizeof message, "cuda: no %s was found, %s %s; install %s, or set %s to its file", library->linked,
            substitute(library), library->work, library->name, library->setting);
   hal_host->log(HAL_LOG_INFO, message);
   return HAL_NOT_FOUND;
@@ -114,15 +114,15 @@ void cuda_library_forget(cuda_library_t *library, int32_t device, int lost) {
   pthread_mutex_unlock(&library->lock);
 }
 
-/* The library does not tell whether the device was lost: the driver does. */
+/* The library does not report whether the device was lost, but the driver does. */
 hal_status_t cuda_library_submitted(const cuda_library_t *library, cuda_submit_t *submit, int code, const char *what) {
   if (CUDA_LIKELY(!code)) return cuda_submit_end(submit, CUDA_SUCCESS);
   const CUresult driver = drv.cuStreamQuery(submit->handle);
   const hal_status_t status = cuda_submit_end(submit, cuda_error_is_fatal(driver) ? driver : CUDA_ERROR_UNKNOWN);
   if (cuda_error_is_fatal(driver)) return status;
   return cuda_error(HAL_INTERNAL, code,
-                    "cuda: %s refused %s, for which it had an algorithm: %s (%d); name another %s in %s", library->name,
-                    what, library->code_name(code), code, library->name, library->setting);
+                    "cuda: %s refused %s, for which it had an algorithm: %s (%d); select another %s with %s",
+                    library->name, what, library->code_name(code), code, library->name, library->setting);
 }
 
 hal_status_t cuda_library_no_memory(const cuda_library_t *library, const char *op, int code) {

@@ -1,4 +1,5 @@
-/* library_api.h: what NVIDIA's libraries of operators have in common; as driver_api.h, compared with the real headers. */
+/* library_api.h: common declarations of NVIDIA's libraries of operators; as driver_api.h, compared with the real
+ * headers. */
 #ifndef LIBRARY_API_H_
 #define LIBRARY_API_H_
 

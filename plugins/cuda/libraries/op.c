@@ -1,5 +1,6 @@
-/* op.c: operators that NVIDIA's libraries compute where they are installed: products of matrices by cuBLASLt, convolutions, normalisation of
- * batches and attention by cuDNN. What a library has no words for the portable kernels compute. */
+/* op.c: operators that NVIDIA's libraries compute if they are installed: matrix products by cuBLASLt; convolutions,
+ * normalization of batches and attention by cuDNN. The portable kernels compute calls that a library does not support.
+ * */
 #include "op.h"
 
 #include <string.h>
@@ -7,7 +8,7 @@
 #include "blas.h"
 #include "dnn.h"
 
-/* Attention's short types stand beside the logarithms, which are float32. */
+/* The short types of attention occur with the logarithms, which are float32. */
 #define SHORT_DTYPES (HAL_DTYPE_BIT(HAL_FLOAT16) | HAL_DTYPE_BIT(HAL_BFLOAT16) | HAL_DTYPE_BIT(HAL_FLOAT32))
 #define ALL_DTYPES (SHORT_DTYPES | HAL_DTYPE_BIT(HAL_FLOAT64))
 
@@ -59,6 +60,6 @@ hal_status_t hal_plugin_op_find(int32_t device, const char *name, hal_op_own_t *
   HAL_SET_FIELD(out_op, dtypes, ops[index].dtypes);
   HAL_SET_FIELD(out_op, layouts, HAL_TAKES_ALL);
   HAL_SET_FIELD(out_op, flags, HAL_OP_CAPTURABLE);
-  HAL_SET_FIELD(out_op, query, ops[index].asks);
+  HAL_SET_FIELD(out_op, query, ops[index].query);
   return HAL_OK;
 }

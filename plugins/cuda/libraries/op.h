@@ -1,4 +1,4 @@
-/* op.h: the operators that NVIDIA's libraries compute: which there are (op.c), and what their files share. */
+/* op.h: the operators that NVIDIA's libraries compute: their list (op.c), and declarations shared by their files. */
 #ifndef OP_H_
 #define OP_H_
 
@@ -9,11 +9,12 @@ enum { CUDA_OP_ADDS = 1, CUDA_OP_BATCHES = 2, CUDA_OP_BACKWARD = 4 };
 typedef struct cuda_op_s {
   const char *name; /* as in codegen/operators */
   cuda_library_t *library;
-  int kind;                               /* CUDA_OP_* */
-  hal_op_fn_t run;                        /* of a cuda_op_state_t */
-  hal_op_query_fn_t asks;                 /* the same */
-  uint64_t dtypes;                        /* HAL_DTYPE_BIT: of all tensors of a call */
-  hal_status_t (*serves)(int32_t device); /* HAL_NOT_FOUND: the library serves it not for this operator; NULL: always */
+  int kind;                /* CUDA_OP_* */
+  hal_op_fn_t run;         /* state: a cuda_op_state_t */
+  hal_op_query_fn_t query; /* state: a cuda_op_state_t */
+  uint64_t dtypes;         /* HAL_DTYPE_BIT: of all tensors of a call */
+  /* HAL_NOT_FOUND: the library does not support the device for this operator; NULL: always supported */
+  hal_status_t (*serves)(int32_t device);
 } cuda_op_t;
 
 typedef struct cuda_op_state_s {
@@ -21,7 +22,8 @@ typedef struct cuda_op_state_s {
   int32_t device;
 } cuda_op_state_t;
 
-/* Products of matrices (product_op.c), convolutions (convolution_op.c), normalisation of batches (batch_norm.c), attention (attention_op.c). */
+/* Matrix products (product_op.c), convolutions (convolution_op.c), normalization of batches (batch_norm.c), attention
+ * (attention_op.c). */
 hal_status_t cuda_product_run(void *state, const hal_op_call_t *call);
 hal_status_t cuda_product_ask(void *state, const hal_op_call_t *call);
 hal_status_t cuda_convolution_run(void *state, const hal_op_call_t *call);
@@ -32,15 +34,15 @@ hal_status_t cuda_attention_run(void *state, const hal_op_call_t *call);
 hal_status_t cuda_attention_ask(void *state, const hal_op_call_t *call);
 hal_status_t cuda_attention_serves(int32_t device);
 
-/* Reads a number, a truth value too. Returns whether it is one. */
+/* Reads a number, or a bool. Returns whether it is one. */
 int cuda_op_number(const hal_value_t *value, double *out_number);
 
-/* The tensor that argument `index` is; NULL where it is none. */
+/* Returns the tensor of argument `index`; NULL if it is not a tensor. */
 static inline const hal_tensor_t *cuda_op_tensor(const hal_op_call_t *call, uint32_t index) {
   return index < call->arg_count && call->args[index].tag == HAL_VALUE_TENSOR ? call->args[index].u.t : NULL;
 }
 
-/* The result `index`; NULL where it is not wanted. */
+/* Returns the result `index`; NULL if it is not requested. */
 static inline const hal_tensor_t *cuda_op_result(const hal_op_call_t *call, uint32_t index) {
   return index < call->result_count ? call->results[index] : NULL;
 }

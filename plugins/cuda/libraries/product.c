@@ -1,10 +1,10 @@
-/* product.c: a product in cuBLASLt's words: descriptors, the algorithm that it would take, the call. */
+/* product.c: a matrix product by cuBLASLt: descriptors, the algorithm that the library selects, the call. */
 #include <stdio.h>
 #include <string.h>
 
 #include "blas.h"
 
-/* What the library is asked with; all of it is released by drop_plan. */
+/* The arguments of the library's queries; drop_plan releases all of it. */
 typedef struct plan_s {
   cublasLtMatmulDesc_t product;
   cublasLtMatrixLayout_t a, b, c, d;
@@ -33,7 +33,7 @@ static cudaDataType data_type(hal_dtype_t dtype) {
   }
 }
 
-/* float32 is computed in float32, never in TF32, and the short types, too: their rounding is that of the result. */
+/* float32 is computed in float32, never in TF32. The short types are, too, so that only the result is rounded. */
 static cublasStatus_t make_product(plan_t *plan, const blas_product_t *from) {
   const int wide = from->dtype == HAL_FLOAT64;
   const int32_t turns[] = {from->a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N,
@@ -70,7 +70,8 @@ static cublasStatus_t make_layout(cublasLtMatrixLayout_t *layout, const blas_pro
                                                sizeof *stride);
 }
 
-/* The largest power of two up to 256 that an address is a multiple of: what the library assumes where nothing else is said. */
+/* Returns the largest power of two up to 256 that divides an address; without this information the library assumes 256.
+ * */
 static uint32_t alignment_of(const void *address) {
   const uintptr_t low = (uintptr_t)address | 256;
   return (uint32_t)(low & (~low + 1));
@@ -81,13 +82,14 @@ static cublasStatus_t prefer(cublasLtMatmulPreference_t preference, cublasLtMatm
   return blas.cublasLtMatmulPreferenceSetAttribute(preference, what, value, bytes);
 }
 
-/* Parts of a sum that are added up in the type of the result would round twice; those in the type of the computation are allowed. */
+/* Partial sums in the type of the result would round twice, so only those in the type of the computation are allowed.
+ * */
 static cublasStatus_t make_preference(plan_t *plan, const cuda_device_t *device, const blas_product_t *of) {
   static const cublasLtMatmulPreferenceAttributes_t alignments[] = {
       CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
       CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
   const blas_matrix_t *const matrices[] = {&of->a, &of->b, &of->c, &of->d};
-  const uint64_t workspace = UINT64_C(1) << (device->capability >= 90 ? 25 : 22); /* what NVIDIA advises */
+  const uint64_t workspace = UINT64_C(1) << (device->capability >= 90 ? 25 : 22); /* as NVIDIA advises */
   const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
   cublasStatus_t code = blas.cublasLtMatmulPreferenceCreate(&plan->preference);
   if (!code) code = prefer(plan->preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
@@ -100,7 +102,7 @@ static cublasStatus_t make_preference(plan_t *plan, const cuda_device_t *device,
   return code;
 }
 
-/* CUBLAS_STATUS_NOT_SUPPORTED = the library has no way to compute it. */
+/* CUBLAS_STATUS_NOT_SUPPORTED = the library cannot compute it. */
 static cublasStatus_t make_plan(int32_t device, const blas_product_t *product, plan_t *plan) {
   int count = 0;
   memset(plan, 0, sizeof *plan);
@@ -117,7 +119,7 @@ static cublasStatus_t make_plan(int32_t device, const blas_product_t *product, p
   return code;
 }
 
-/* No memory is a failure; whatever else the library does not like, the portable kernels may. */
+/* Out of memory is a failure. If the library refuses for another reason, the portable kernels may support the call. */
 static hal_status_t refuse_plan(const blas_product_t *product, cublasStatus_t code) {
   return code == CUBLAS_STATUS_ALLOC_FAILED ? cuda_library_no_memory(&cuda_blas, product->op, (int)code)
                                             : HAL_UNIMPLEMENTED;

@@ -1,10 +1,11 @@
-/* product_op.c: the operators that are products of matrices, by cuBLASLt. The library takes matrices column by column; one that lies row by row
- * is the transposed one to it, and d' = b' a'. What the library cannot do exactly as ATen means it the portable kernels do: its ReLU makes 0
- * of NaN, and its GELU is the approximation by tanh, so that no activation is left to it. */
+/* product_op.c: the operators that are matrix products, by cuBLASLt. The library uses column-major matrices. A
+ * row-major matrix is the transposed one for it, and d' = b' a'. The portable kernels run the operators that the
+ * library cannot compute as ATen specifies. Its ReLU converts NaN to 0, and its GELU is the approximation by tanh, so
+ * no activation is passed to it. */
 #include "blas.h"
 #include "op.h"
 
-/* ---- matrices ------------------------------------------------------------------------------------------------------------------- */
+/* ---- matrices --------------------------------------------------------------------------------------------------- */
 
 /* A tensor as rows and columns, each with a stride; a stride of 0 repeats. */
 typedef struct view_s {
@@ -16,7 +17,7 @@ static view_t turned(view_t view) {
   return (view_t){view.data, view.columns, view.rows, view.column_stride, view.row_stride, view.batch_stride};
 }
 
-/* The stride along dimension `dim` of `ndim` when the tensor is broadcast to `size` there; -1 = it cannot be. */
+/* Returns the stride along dimension `dim` of `ndim` if the tensor is broadcast to `size` there; -1 = it cannot be. */
 static int64_t broadcast_stride(const hal_tensor_t *tensor, int32_t dim, int32_t ndim, int64_t size) {
   const int32_t own = dim - (ndim - tensor->ndim);
   if (own < 0) return 0;
@@ -24,7 +25,7 @@ static int64_t broadcast_stride(const hal_tensor_t *tensor, int32_t dim, int32_t
   return tensor->sizes[own] == 1 ? 0 : -1;
 }
 
-/* Returns 0 where the tensor does not broadcast to that. */
+/* Returns 0 if the tensor cannot be broadcast to that shape. */
 static int view_of(const hal_tensor_t *tensor, int32_t ndim, int64_t batch, int64_t rows, int64_t columns,
                    view_t *out) {
   if (tensor->ndim > ndim) return 0;
@@ -35,7 +36,7 @@ static int view_of(const hal_tensor_t *tensor, int32_t ndim, int64_t batch, int6
   return out->row_stride >= 0 && out->column_stride >= 0 && out->batch_stride >= 0;
 }
 
-/* Columns that lie densely, one behind the other. */
+/* Returns whether the columns are dense and adjacent. */
 static int by_columns(const view_t *view, blas_matrix_t *out) {
   if (view->rows > 1 && view->row_stride != 1) return 0;
   if (view->columns > 1 && view->column_stride < view->rows) return 0;
@@ -55,12 +56,12 @@ static int as_factor(const view_t *view, blas_matrix_t *out) {
   return 1;
 }
 
-/* ---- what is added ---------------------------------------------------------------------------------------------------------------- */
+/* ---- the tensor that is added ----------------------------------------------------------------------------------- */
 
-/* One number for each row, as it is, is the library's bias; a whole matrix its c. Others are declined: a matrix whose columns repeat is none
- * to the library. */
+/* One number per row is the library's bias; a whole matrix is its c. Others are declined: the library does not support
+ * a matrix with repeated columns. */
 static int take_sum(blas_product_t *product, const view_t *sum) {
-  if (product->beta == 0) return 1; /* NaN in what is not added does not count */
+  if (product->beta == 0) return 1; /* NaN in a tensor with factor 0 is ignored */
   if (product->beta == 1 && (sum->column_stride == 0 || sum->columns == 1) &&
       (sum->row_stride == 1 || sum->rows == 1)) {
     product->bias = sum->data;
@@ -71,13 +72,14 @@ static int take_sum(blas_product_t *product, const view_t *sum) {
   return by_columns(sum, &product->c);
 }
 
-/* ---- calls ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- calls ------------------------------------------------------------------------------------------------------ */
 
 /* self, a, b, beta, alpha; else a, b. */
 static int has_sum(const cuda_op_t *op) { return (op->kind & CUDA_OP_ADDS) != 0; }
 static int32_t dimensions(const cuda_op_t *op) { return op->kind & CUDA_OP_BATCHES ? 3 : 2; }
 
-/* The tensors of a call: result, factors and what is added, which may be NULL. Returns 0 where an argument is not what is expected. */
+/* Returns the tensors of a call: result, factors and the tensor that is added, which may be NULL. Returns 0 if an
+ * argument has an unexpected type. */
 static int take_tensors(const cuda_op_t *op, const hal_op_call_t *call, const hal_tensor_t *out[4]) {
   const uint32_t first = has_sum(op) ? 1 : 0;
   if (call->arg_count < (has_sum(op) ? 5 : 2) || call->result_count < 1 || !call->results[0]) return 0;
@@ -104,7 +106,7 @@ static int take_views(const cuda_op_t *op, const hal_tensor_t *const tensors[4],
          (!tensors[3] || view_of(tensors[3], n, batch, rows, columns, &views[3]));
 }
 
-/* HAL_UNIMPLEMENTED = the library has no words for it. */
+/* HAL_UNIMPLEMENTED = the library cannot express it. */
 static hal_status_t describe(const cuda_op_t *op, const hal_op_call_t *call, blas_product_t *out) {
   const hal_tensor_t *tensors[4];
   view_t views[4];
@@ -114,7 +116,7 @@ static hal_status_t describe(const cuda_op_t *op, const hal_op_call_t *call, bla
     return HAL_UNIMPLEMENTED;
   out->dtype = tensors[0]->dtype;
   view_t first = turned(views[2]), second = turned(views[1]), sum = has_sum(op) ? turned(views[3]) : views[0];
-  const view_t result = turned(views[0]); /* the usual one: row by row */
+  const view_t result = turned(views[0]); /* the usual one: row-major */
   if (!by_columns(&result, &out->d)) {
     if (!by_columns(&views[0], &out->d)) return HAL_UNIMPLEMENTED;
     first = views[1], second = views[2], sum = views[3];

@@ -283,14 +283,14 @@ static void reduce_special(void) {
                                                    .send = send,
                                                    .recv = recv,
                                                    .count = 4}),
-              HAL_UNIMPLEMENTED, "all_reduce with reduction 7 of dtype 3 is not offered");
+              HAL_UNIMPLEMENTED, "all_reduce with reduction 7 of dtype 3 is not supported");
   CHECK_FAILS(submit_on(stream, (hal_collective_t){.op = HAL_COMM_ALL_REDUCE,
                                                    .reduce = HAL_REDUCE_MAX,
                                                    .dtype = HAL_FLOAT32,
                                                    .send = send,
                                                    .recv = recv,
                                                    .count = 4}),
-              HAL_UNIMPLEMENTED, "not offered by NCCL");
+              HAL_UNIMPLEMENTED, "not supported by NCCL");
   CHECK_FAILS(submit_on(stream,
                         (hal_collective_t){
                             .op = HAL_COMM_ALL_REDUCE, .dtype = HAL_FLOAT32, .flags = HAL_COLLECTIVE_DETERMINISTIC}),

@@ -12,10 +12,10 @@ Test(cuda_event, invalid_handles_and_those_of_this_process_are_refused) {
   ipc_handle_t handle = {.size = 64};
   open_cuda();
   assert_fails(hal_event_ipc_open(0, handle.bytes, handle.size, &opened), HAL_INVALID_ARGUMENT,
-               "is that process alive");
+               "check that the process is alive");
   assert_ok(hal_event_create(0, HAL_EVENT_INTERPROCESS | HAL_EVENT_BLOCKING, &event));
   assert_ok(hal_event_ipc_export(event, handle.bytes, sizeof handle.bytes, &handle.size));
-  assert_fails(hal_event_ipc_open(0, handle.bytes, handle.size, &opened), HAL_INTERNAL, "another one than this");
+  assert_fails(hal_event_ipc_open(0, handle.bytes, handle.size, &opened), HAL_INTERNAL, "is not this process");
   cr_assert_null(opened);
   hal_event_destroy(event);
 }

@@ -39,7 +39,7 @@ Test(cuda_failure, a_device_that_another_process_has_for_itself_is_not_lost) {
   hal_block_t *block = NULL;
   set_fault("context=1");
   assert_fails(hal_memory_allocate(0, NULL, 4, &block), HAL_UNAVAILABLE, "CUDA_ERROR_DEVICE_UNAVAILABLE");
-  cr_assert_null(strstr(hal_error_message(), "stays lost"), "%s", hal_error_message());
+  cr_assert_null(strstr(hal_error_message(), "remains lost"), "%s", hal_error_message());
   assert_ok(hal_memory_allocate(0, NULL, 4, &block)); /* the other process has released it */
   hal_memory_release(block);
 }
@@ -103,7 +103,7 @@ Test(cuda_failure, a_refusal_of_the_driver_is_reported_with_its_cause_and_the_ne
       {"alloc=2", "free", HAL_RESOURCE_EXHAUSTED, try_memory}, /* the host frees its caches and retries */
       {"module=1", "refused on demand", HAL_INVALID_ARGUMENT, try_module},
       {"copy=1", "memory_fill was refused", HAL_INVALID_ARGUMENT, try_fill},
-      {"launch=1", "add_one was refused: the driver said CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES (701)",
+      {"launch=1", "add_one was refused: the driver returned CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES (701)",
        HAL_INVALID_ARGUMENT, try_launch},
   };
   assert_ok(try_fill()); /* creates the objects that are created at the first use */

@@ -158,7 +158,7 @@ Test(cuda_graph, an_instance_takes_the_arguments_of_another_recording_of_the_sam
   OK(queue_add(kernel, stream, to, 1));
   OK(queue_add(kernel, stream, to, 1));
   OK(api.capture_end(stream, &two));
-  FAILS(api.graph_update(exec, two), HAL_FAILED_PRECONDITION, "instantiate it anew");
+  FAILS(api.graph_update(exec, two), HAL_FAILED_PRECONDITION, "instantiate it again");
   OK(api.graph_launch(exec, NULL));
   cr_assert_eq(word_at(0, to), 14);
 }

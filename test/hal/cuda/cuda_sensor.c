@@ -56,7 +56,7 @@ Test(cuda_sensor, a_failing_library_is_reported_with_its_status_and_the_remedy) 
   open_cuda();
   assert_fails(hal_device_sensor(0, HAL_SENSOR_POWER, &value), HAL_UNAVAILABLE,
                "NVML_ERROR_LIB_RM_VERSION_MISMATCH (18)");
-  assert_fails(hal_device_sensor(0, HAL_SENSOR_POWER, &value), HAL_UNAVAILABLE, "start the machine again");
+  assert_fails(hal_device_sensor(0, HAL_SENSOR_POWER, &value), HAL_UNAVAILABLE, "restart the machine");
   setenv("NVML_STAND_IN", "fails=4", 1); /* it now initializes, and requires permissions */
   assert_fails(hal_device_sensor(0, HAL_SENSOR_POWER, &value), HAL_FAILED_PRECONDITION, "NVML_ERROR_NO_PERMISSION (4)");
   setenv("NVML_STAND_IN", "fails=15", 1);

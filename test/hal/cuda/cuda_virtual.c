@@ -46,7 +46,7 @@ Test(cuda_virtual, wrong_sizes_and_handles_are_refused_with_their_numbers) {
   FAILS(api.virtual_create(0, size, HAL_HANDLE_FABRIC, &memory), HAL_UNIMPLEMENTED, "0x2");
   OK(api.virtual_create(0, size, HAL_HANDLE_NONE, &memory));
   OK(api.virtual_reserve(0, 2 * size, &base));
-  FAILS(api.virtual_map(0, base, 2 * size, memory), HAL_INVALID_ARGUMENT, "is mapped whole");
+  FAILS(api.virtual_map(0, base, 2 * size, memory), HAL_INVALID_ARGUMENT, "can only be mapped as a whole");
   if (device_count > 1) FAILS(api.virtual_map(1, base, size, memory), HAL_INVALID_ARGUMENT, "of device 0");
   cr_assert_neq(api.virtual_export(0, memory, HAL_HANDLE_FILE, &handle), HAL_OK); /* made for no handle */
   FAILS(api.virtual_export(0, memory, HAL_HANDLE_FABRIC, &handle), HAL_UNIMPLEMENTED, "kind 2");
@@ -63,11 +63,11 @@ Test(cuda_virtual, an_address_can_be_queried_without_initializing_a_device) {
   void *const symbol = dlsym(dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD), "cuda_stand_in_fault_set");
   memcpy(&set, &symbol, sizeof set);
   cr_assert_eq(set("context=1"), 0);
-  FAILS(api.memory_pointer_info(&info, &info), HAL_NOT_FOUND, "no allocation");
+  FAILS(api.memory_pointer_info(&info, &info), HAL_NOT_FOUND, "not in an allocation");
   cr_assert_neq(api.stream_create(0, &(const hal_stream_desc_t)HAL_STREAM_DESC(0), &stream),
                 HAL_OK); /* the first call that needs a context */
   OK(api.stream_create(1, &(const hal_stream_desc_t)HAL_STREAM_DESC(0), &stream));
-  FAILS(api.memory_pointer_info(&info, &info), HAL_NOT_FOUND, "no allocation");
+  FAILS(api.memory_pointer_info(&info, &info), HAL_NOT_FOUND, "not in an allocation");
   OK(api.memory_pointer_info(words_on(1, 64), &info));
   cr_assert_eq(info.device, 1);
 }
@@ -76,7 +76,7 @@ Test(cuda_virtual, a_handle_of_this_process_is_refused) {
   ipc_handle_t handle;
   void *ptr = NULL;
   OK(api.ipc_export(0, words_on(0, 4096), 0, handle.bytes, sizeof handle.bytes, &handle.size));
-  FAILS(api.ipc_open(0, handle.bytes, handle.size, 0, &ptr), HAL_INTERNAL, "another one than this");
+  FAILS(api.ipc_open(0, handle.bytes, handle.size, 0, &ptr), HAL_INTERNAL, "is not this process");
   cr_assert_neq(api.ipc_close(0, words_on(0, 64)), HAL_OK);
 }
 

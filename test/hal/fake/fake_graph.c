@@ -114,16 +114,16 @@ Test(fake_graph, waits_for_events_outside_a_capture_invalidate_it) {
   begin(first);
   must(fake_api.stream_wait_event(first, never));
   must_fail(fake_api.stream_wait_event(first, outside), HAL_FAILED_PRECONDITION, "recorded outside");
-  expect_invalidated(first, "none of its own");
+  expect_invalidated(first, "outside of the capture");
 
   begin(first), begin(second);
   must(fake_api.event_record(inside, first));
   must_fail(fake_api.stream_wait_event(second, inside), HAL_FAILED_PRECONDITION, "another capture");
   must_fail(fake_api.stream_wait_event(NULL, inside), HAL_FAILED_PRECONDITION, "NULL stream");
-  expect_invalidated(first, "in another capture"), expect_invalidated(second, "none of its own");
-  must_fail(fake_api.event_query(inside), HAL_FAILED_PRECONDITION, "record it anew");
-  must_fail(fake_api.event_synchronize(inside), HAL_FAILED_PRECONDITION, "record it anew");
-  must_fail(fake_api.stream_wait_event(second, inside), HAL_FAILED_PRECONDITION, "record it anew");
+  expect_invalidated(first, "in another capture"), expect_invalidated(second, "outside of the capture");
+  must_fail(fake_api.event_query(inside), HAL_FAILED_PRECONDITION, "record it again");
+  must_fail(fake_api.event_synchronize(inside), HAL_FAILED_PRECONDITION, "record it again");
+  must_fail(fake_api.stream_wait_event(second, inside), HAL_FAILED_PRECONDITION, "record it again");
   must(fake_api.event_record(inside, first));
   must(fake_api.event_synchronize(inside));
 }

@@ -90,8 +90,8 @@ Test(fake_ipc, memory_keeps_its_address_and_is_opened_any_number_of_times) {
   second[1] = 6;
   cr_assert_eq(memory[1], 6);
   must_fail(fake_api.memory_free(0, second), HAL_INVALID_ARGUMENT, "not the start of such an allocation");
-  must_fail(fake_api.ipc_close(0, memory), HAL_INVALID_ARGUMENT, "no open memory of another process");
-  must_fail(fake_api.ipc_close(0, first), HAL_INVALID_ARGUMENT, "no open memory of another process");
+  must_fail(fake_api.ipc_close(0, memory), HAL_INVALID_ARGUMENT, "not open memory of another process");
+  must_fail(fake_api.ipc_close(0, first), HAL_INVALID_ARGUMENT, "not open memory of another process");
   must(fake_api.memory_free(0, memory));
   second[2] = 7; /* the file exists until it is closed */
   must(fake_api.ipc_close(0, second));
@@ -148,7 +148,7 @@ Test(fake_ipc, a_handle_opens_no_file_but_the_memory_that_it_is_of) {
   wrong = (ipc_handle_t){.size = handle.size};
   refuse(&wrong, HAL_INVALID_ARGUMENT, "invalid IPC handle");
   must(fake_api.memory_free(0, memory));
-  refuse(&handle, HAL_NOT_FOUND, "has it kept the memory?");
+  refuse(&handle, HAL_NOT_FOUND, "has not freed the memory");
   must(fake_api.memory_free(0, other));
   close(other_memory);
   close(plain);
@@ -181,7 +181,7 @@ Test(fake_ipc, memory_of_a_process_that_has_ended) {
   kill(child, SIGKILL);
   waitpid(child, NULL, 0);
   cr_assert_str_eq(opened, "there");
-  refuse(&shared->handle, HAL_NOT_FOUND, "is that process alive");
+  refuse(&shared->handle, HAL_NOT_FOUND, "check that the process is alive");
   must(fake_api.ipc_close(0, opened));
   munmap(shared, sizeof *shared);
 }

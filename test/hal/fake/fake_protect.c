@@ -108,7 +108,7 @@ Test(fake_protect, addresses_without_memory_are_refused) {
             "argument 1 of 'add_f32_contig'");
   fake_add_set(&add, device, device, device + 26, 1.0f, 4);
   must_fail(fake_api.kernel_launch(fake_kernel("add_f32_contig"), stream, &add.launch), HAL_INVALID_ARGUMENT,
-            "lies in no device memory");
+            "is not in device memory");
   must_fail(fake_api.memory_copy(stream, host, HAL_HOST, device, 0, 104), HAL_INVALID_ARGUMENT, "104 bytes");
   must_fail(fake_api.memory_copy(stream, host, HAL_HOST, device, 1, 4), HAL_INVALID_ARGUMENT, "device 1");
   must_fail(fake_api.memory_copy(stream, host, 0, device, 0, 4), HAL_INVALID_ARGUMENT, "4 bytes at");
@@ -195,7 +195,7 @@ Test(fake_protect, an_access_outside_an_allocation_dies_and_names_it, .timeout =
   cr_assert(died(run_child(read_before)), "%s", report);
   must_report("1 bytes before its beginning");
   cr_assert(died(run_child(read_behind)), "%s", report);
-  must_report("1038576 bytes behind its end");
+  must_report("1038576 bytes after its end");
 }
 
 static void overrun(void) {
@@ -211,7 +211,7 @@ Test(fake_protect, a_kernel_that_leaves_its_memory_is_named, .timeout = 60) {
   for (in_async = 0; in_async < 2; in_async++) {
     cr_assert(died(run_child(overrun)), "%s", report);
     must_report("by kernel add_f32_contig out of bounds");
-    must_report("4096 bytes; the access is 0 bytes behind its end");
+    must_report("4096 bytes; the access is 0 bytes after its end");
   }
 }
 

@@ -276,7 +276,7 @@ Test(fake_semaphore, poison_of_another_process_ends_the_waits_of_this_one) {
   cr_assert_eq(value_of(semaphore), HAL_SEMAPHORE_POISON);
   semaphore_t *third = NULL;
   must_fail(fake_api.semaphore_open(0, shared->there.bytes, shared->there.size, 0, &third), HAL_NOT_FOUND,
-            "is that process alive");
+            "check that the process is alive");
   must_fail(fake_api.semaphore_export(semaphore, 0, NULL, 0, &shared->back.size), HAL_FAILED_PRECONDITION,
             "in this process");
   must(fake_api.semaphore_destroy(semaphore));

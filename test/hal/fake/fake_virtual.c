@@ -66,13 +66,13 @@ Test(fake_virtual, memory_keeps_its_contents_from_one_address_to_another) {
 Test(fake_virtual, a_mapping_is_known_as_memory_of_its_device) {
   char *const range = reserve(1);
   hal_pointer_info_t info = {.struct_size = sizeof info};
-  must_fail(fake_api.memory_pointer_info(range, &info), HAL_NOT_FOUND, "no allocation");
+  must_fail(fake_api.memory_pointer_info(range, &info), HAL_NOT_FOUND, "not in an allocation");
   must(fake_api.virtual_map(0, range, page, create(1)));
   must(fake_api.memory_pointer_info(range + 5, &info));
   cr_assert(info.base == range && info.size == page && info.device == 0 && info.kind == HAL_POINTER_DEVICE);
   must_fail(fake_api.memory_free(0, range), HAL_INVALID_ARGUMENT, "not the start of such an allocation");
   must(fake_api.memory_pointer_info(range, &info));
-  must_fail(fake_api.virtual_unmap(0, range, 2 * page), HAL_INVALID_ARGUMENT, "name what virtual_map has mapped");
+  must_fail(fake_api.virtual_unmap(0, range, 2 * page), HAL_INVALID_ARGUMENT, "pass a whole range of virtual_map");
   must(fake_api.virtual_unmap(0, range, page));
 }
 
@@ -127,5 +127,5 @@ Test(fake_virtual, what_cannot_be_is_refused) {
   must_fail(fake_api.virtual_create(0, (size_t)1 << 62, 0, &memory), HAL_RESOURCE_EXHAUSTED, "out of memory");
   cr_assert_eq(fake_api.virtual_create(0, page, HAL_HANDLE_FABRIC, &memory), HAL_UNIMPLEMENTED);
   must_fail(fake_api.virtual_import(0, &handle, page, &memory), HAL_INVALID_ARGUMENT, "no such memory");
-  must_fail(fake_api.virtual_map(0, reserve(2), 2 * page, create(1)), HAL_INVALID_ARGUMENT, "mapped whole");
+  must_fail(fake_api.virtual_map(0, reserve(2), 2 * page, create(1)), HAL_INVALID_ARGUMENT, "mapped as a whole");
 }

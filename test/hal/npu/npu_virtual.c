@@ -86,7 +86,7 @@ Test(npu_virtual, a_handle_of_a_process_that_has_exited_is_an_error) {
   cr_assert_eq(read(ends[0], &handle, sizeof handle), (ssize_t)sizeof handle);
   assert_fails(
       hal_error_plugin(plugin, HAL_SLOT_ipc_open, hal_call_ipc_open(plugin, 0, handle.bytes, handle.size, 0, &ptr)),
-      HAL_UNAVAILABLE, "is that process alive");
+      HAL_UNAVAILABLE, "check that the process is alive");
 }
 
 Test(npu_virtual, an_invalid_handle_and_an_address_that_is_not_open_are_refused) {
@@ -127,7 +127,7 @@ Test(npu_virtual, a_handle_that_names_another_file_than_device_memory_is_refused
   assert_ok(hal_call_ipc_export(plugin, 0, ptr, 0, handle.bytes, sizeof handle.bytes, &handle.size));
   assert_fails(open_with_file(plugin, &handle, file), HAL_INVALID_ARGUMENT, "is not device memory");
   assert_fails(open_with_file(plugin, &handle, ends[0]), HAL_INVALID_ARGUMENT, "is not device memory");
-  assert_fails(open_with_file(plugin, &handle, -1), HAL_UNAVAILABLE, "cannot be taken over");
+  assert_fails(open_with_file(plugin, &handle, -1), HAL_UNAVAILABLE, "cannot duplicate the file of memory");
 }
 
 Test(npu_virtual, a_handle_without_a_process_names_no_file_of_this_one) {
@@ -170,7 +170,7 @@ Test(npu_virtual, wrong_sizes_accesses_and_handles_are_refused_with_their_number
   REFUSED(virtual_create, HAL_UNIMPLEMENTED, "0x1", 0, size, HAL_HANDLE_FILE, &memory);
   assert_ok(hal_call_virtual_create(plugin, 0, size, HAL_HANDLE_NONE, &memory));
   assert_ok(hal_call_virtual_reserve(plugin, 0, 2 * size, &base));
-  REFUSED(virtual_map, HAL_INVALID_ARGUMENT, "is mapped whole", 0, base, 2 * size, memory);
+  REFUSED(virtual_map, HAL_INVALID_ARGUMENT, "can only be mapped as a whole", 0, base, 2 * size, memory);
   REFUSED(virtual_map, HAL_INVALID_ARGUMENT, "of device 0", 1, base, size, memory);
   assert_ok(hal_call_virtual_map(plugin, 0, base, size, memory));
   REFUSED(virtual_access, HAL_UNIMPLEMENTED, "one access for all devices", 0, base, size, 1, HAL_ACCESS_READ);

@@ -85,7 +85,7 @@ Test(opencl_lies, memory_at_a_crooked_address_is_refused) {
   hal_block_t *block;
   assert_ok(open_stub("crooked=8"));
   if (strcmp(memory_kind(), "buffer") == 0) return assert_copies(); /* these addresses are chosen by the plugin */
-  assert_fails(hal_memory_allocate(0, NULL, 1000, &block), HAL_INTERNAL, "no multiple of 128");
+  assert_fails(hal_memory_allocate(0, NULL, 1000, &block), HAL_INTERNAL, "not a multiple of 128");
 }
 
 /* ---- texts ---- */
@@ -104,8 +104,8 @@ Test(opencl_lies, a_name_without_an_end_is_cut) { assert_named("endless", "xxxxx
 
 /* ---- invalid objects ---- */
 
-REFUSED(no_context_is_refused, "null-context", "a context of 1 devices cannot be made")
-REFUSED(no_queue_is_refused, "null-queue", "a queue of 'stub device' cannot be made")
+REFUSED(no_context_is_refused, "null-context", "cannot create a context of 1 devices")
+REFUSED(no_queue_is_refused, "null-queue", "cannot create a queue of 'stub device'")
 
 static void assert_no_memory(const char *words) {
   hal_block_t *block;
@@ -190,7 +190,5 @@ static void assert_not_exported(const char *words, const char *text) {
   assert_fails(hal_module_export(module, NULL, 0, &size), HAL_UNIMPLEMENTED, text);
 }
 
-Test(opencl_lies, a_binary_of_no_bytes_is_none) { assert_not_exported("binary=0", "keeps its binaries to itself"); }
-Test(opencl_lies, a_binary_of_all_bytes_is_none) {
-  assert_not_exported("binary=0xfffffffffffffff0", "which cannot be");
-}
+Test(opencl_lies, a_binary_of_no_bytes_is_none) { assert_not_exported("binary=0", "does not export its binaries"); }
+Test(opencl_lies, a_binary_of_all_bytes_is_none) { assert_not_exported("binary=0xfffffffffffffff0", "invalid size"); }

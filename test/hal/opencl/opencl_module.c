@@ -191,7 +191,8 @@ Test(opencl_module, a_kernel_may_take_64_arguments_and_one_of_more_is_refused_wi
   assert_ok(hal_memory_copy(NULL, &back, HAL_HOST, to, 0, 4));
   assert_ok(hal_device_synchronize(0));
   cr_assert_eq(back, sum);
-  assert_fails(hal_kernel_get(too_many, "many", &kernel), HAL_INVALID_ARGUMENT, "takes 65 arguments; it may take 64");
+  assert_fails(hal_kernel_get(too_many, "many", &kernel), HAL_INVALID_ARGUMENT,
+               "takes 65 arguments; the maximum is 64");
   hal_module_unload(fits);
   hal_module_unload(too_many);
 }

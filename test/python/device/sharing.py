@@ -284,7 +284,7 @@ def copies(context):
         assert x[0, 0].item() == 0.0, "a copy"
         assert peer.ask("send back", x).tolist() == base.tolist()
         assert peer.outbox.get(timeout=TIMEOUT) == "it was put"
-        notes = [str(note.message) for note in notes if "shares no memory between processes" in str(note.message)]
+        notes = [str(note.message) for note in notes if "does not share memory between processes" in str(note.message)]
     assert len(notes) == 1, notes
 
 

@@ -48,7 +48,7 @@ def test_a_pause_is_work_of_the_stream(device, module):
     assert not end.query()
     end.synchronize()
     assert start.elapsed_time(end) >= 49 and x.tolist() == [2.0] * 4
-    with pytest.raises(ValueError, match="not negative"):
+    with pytest.raises(ValueError, match="0 or more"):
         module._sleep(-1)
 
 

@@ -202,7 +202,7 @@ def test_without_a_plugin_the_error_names_the_missing_backend_and_the_cure(run_p
     """, TORCH_BACKEND="")
 
 
-NO_TENSOR = "no tensor of device type 'lazy'; compute it on 'fake"
+NO_TENSOR = "cannot be a tensor of device type 'lazy'; compute it on 'fake"
 
 
 @pytest.mark.parametrize("make, message", [

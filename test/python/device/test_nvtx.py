@@ -52,7 +52,7 @@ def test_a_range_of_one_thread_ends_in_another(module):
     thread = threading.Thread(target=module.nvtx.range_end, args=(number,))
     thread.start()
     thread.join()
-    with pytest.raises(ValueError, match=f"{number} is the number of no open range"):
+    with pytest.raises(ValueError, match=f"{number} is not the number of an open range"):
         module.nvtx.range_end(number)
 
 

@@ -423,7 +423,7 @@ def test_every_mode_has_the_same_rows(run_python, settings):
 
 def test_lost_rows_are_reported_with_their_number(run_python):
     done = run_python(SCRIPT.replace("print", "0 and print"), TORCH_BACKEND="fake", HAL_FAKE_PROFILE="8")
-    assert "13 rows are missing" in done.stderr and "schedule" in done.stderr
+    assert "13 activities are missing" in done.stderr and "schedule" in done.stderr
 
 
 def test_a_device_without_records_warns(run_python, build_plugin):
@@ -441,7 +441,7 @@ def test_a_device_without_records_warns(run_python, build_plugin):
         TORCH_BACKEND=plugin,
         HAL_ALLOW_UNSAFE_PLUGINS="1",
     )
-    assert "no rows of five:0" in done.stderr and "profile_read" in done.stderr
+    assert "no activities of five:0" in done.stderr and "profile_read" in done.stderr
 
 
 def test_a_profile_of_the_program_s_own_is_not_disturbed(run_python):
@@ -467,7 +467,7 @@ def test_a_profile_of_the_program_s_own_is_not_disturbed(run_python):
         """,
         TORCH_BACKEND="fake",
     )
-    assert "rows will be missing: a profile is running in this process" in done.stderr
+    assert "activities will be missing: a profile is running in this process" in done.stderr
 
 
 def test_a_failure_on_the_device_is_raised_after_the_profile(run_python):
@@ -529,7 +529,7 @@ with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.PrivateUse1]) as
     work(x)
 result.export_chrome_trace("trace.json")
 events = json.load(open("trace.json"))["traceEvents"]
-kernels = [(e["args"]["op"], e["args"].get("answered by"), e["name"]) for e in events if e.get("cat") == "kernel"]
+kernels = [(e["args"]["op"], e["args"].get("implemented by"), e["name"]) for e in events if e.get("cat") == "kernel"]
 print(json.dumps([kernels, [row.key for row in result.key_averages() if "fallback" in row.key]]))
 """)
     kernels, fallbacks = rows

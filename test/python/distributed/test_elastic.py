@@ -66,5 +66,5 @@ def test_a_rank_that_does_not_join_is_named():
     store, limit = torch.distributed.HashStore(), datetime.timedelta(seconds=0.2)
     with pytest.raises(torch.distributed.DistStoreError, match="rank 1, 2 of 3 did not join the group within 0.2 s"):
         _incarnation.agree(store, 0, 3, limit)
-    with pytest.raises(torch.distributed.DistStoreError, match="rank 0 did not answer rank 2"):
+    with pytest.raises(torch.distributed.DistStoreError, match="rank 0 did not reply to rank 2"):
         _incarnation.agree(torch.distributed.HashStore(), 2, 3, limit)

@@ -69,9 +69,9 @@ def test_a_wrong_value_on_strided_operands_is_found_at_its_first_call_and_shown_
 
 
 @pytest.mark.parametrize("kind, script, sentence", [
-    ("input", "x * x.neg()", "self was changed in memory that the operator was not to write"),
+    ("input", "x * x.neg()", "self was changed in memory that the operator must not write"),
     ("around", "torch.mul(x[:, 1:], x[:, 1:], out=x.neg()[:, :2])", "out was changed in memory that the operator was not to write"),
-    ("around", "x[:1, :2].mul_(2.0)", "self was changed in memory that the operator was not to write"),
+    ("around", "x[:1, :2].mul_(2.0)", "self was changed in memory that the operator must not write"),
 ])  # fmt: skip
 def test_writing_where_nothing_is_to_be_written_is_found(run, crooked, tmp_path, kind, script, sentence):
     done = run(kind, f'x = torch.arange(6.0).view(2, 3).to("five")\nwith autocompare():\n    {script}\n', check=False)

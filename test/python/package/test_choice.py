@@ -43,7 +43,7 @@ def chosen(findings):
 
 
 def passed_by(findings):
-    return " ".join(check for check in findings if check.startswith("passed by "))
+    return " ".join(check for check in findings if check.startswith("skipped: "))
 
 
 def test_nvidias_driver_is_sufficient_and_doctor_reports_why(nvidia, tmp_path):
@@ -65,7 +65,7 @@ def test_level_zeros_driver_is_sufficient_and_doctor_reports_the_skipped_plugins
 def test_with_both_one_is_chosen_and_an_environment_that_names_one_has_its_way(nvidia, level_zero, tmp_path):
     assert chosen(doctor(tmp_path, **nvidia, **level_zero)).startswith("choice of nvgpu: TORCH_BACKEND is not set")
     findings = doctor(tmp_path, **nvidia, **level_zero, TORCH_BACKEND="fake")
-    assert chosen(findings) == "choice of fake: TORCH_BACKEND=fake asks for it"
+    assert chosen(findings) == "choice of fake: TORCH_BACKEND=fake requests it"
 
 
 def test_where_torch_has_an_accelerator_of_its_own_none_is_looked_for(run_python, nvidia):
@@ -76,12 +76,12 @@ def test_where_torch_has_an_accelerator_of_its_own_none_is_looked_for(run_python
         import torch_backend
         from torch_backend import _registry
         assert not torch_backend.is_active() and torch_backend.errors() == []
-        assert _registry.choice() == ("torch has an accelerator of its own, 'xpu', so that no plugin is looked for; "
+        assert _registry.choice() == ("torch has its own accelerator, 'xpu', so plugins are not searched for hardware; "
                                         "TORCH_BACKEND=NAME chooses one"), _registry.choice()
         from torch_backend.cli import doctor
-        assert doctor._choice()[0].check.startswith("choice of no plugin: torch has an accelerator of its own, 'xpu'")
+        assert doctor._choice()[0].check.startswith("choice of no plugin: torch has its own accelerator, 'xpu'")
         torch_backend.use("fake")  # which a program may still select
-        assert _registry.choice() == "the program asked for 'fake' by torch_backend.use"
+        assert _registry.choice() == "the program called torch_backend.use('fake')"
         """,
         TORCH_DEVICE_BACKEND_AUTOLOAD=0,
         **nvidia,

@@ -192,7 +192,7 @@ def test_headers_of_another_torch_are_refused_by_the_compiler(other_torch, tmp_p
     headers = PACKAGE / "builds" / MINOR / "include"
     done = subprocess.run(["c++", "-fsyntax-only", f"-I{headers}", f"-I{other_torch / 'include'}", tmp_path / "program.cpp"],
                           capture_output=True, text=True)  # fmt: skip
-    assert done.returncode != 0 and f"is built for torch {MINOR}, and the headers are another torch's" in done.stderr
+    assert done.returncode != 0 and f"is built for torch {MINOR}, the headers are of another" in done.stderr
 
 
 def test_the_parts_of_the_api_that_the_page_explains(example):

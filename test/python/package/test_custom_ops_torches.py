@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(shutil.which("cmake") is None, reason="needs cma
 def test_a_list_beyond_the_stable_abi_is_reported_to_be_for_one_torch(libraries):
     messages = {name: " ".join(text.split()) for name, (_, text) in libraries.items()}
     assert messages["kinds"] == (f"kinds: the library is built for torch {minor(torch.__version__)} alone and not for every torch: kinds::weigh: argument 'number' "
-                             "has the type Scalar, which LibTorch's stable ABI does not hand over.")  # fmt: skip
+                             "has the type Scalar, which LibTorch's stable ABI does not support.")  # fmt: skip
     assert messages["others"] == messages["example_ops"] == messages["single_ops"] == ""  # the last one was requested
 
 

@@ -43,7 +43,7 @@ def test_samples_go_round_the_devices_in_order_and_an_open_round_is_dropped(run)
         assert ones == [("lazy:0", 0), ("lazy:0", 2), ("lazy:0", 4)] and others == [("lazy:1", 1), ("lazy:1", 3), ("lazy:1", 5)]
         assert next(first, None) is None
         loader.close()
-        raises(ValueError, "is none of", loader.per_device_loader, "lazy:5")
+        raises(ValueError, "is not among", loader.per_device_loader, "lazy:5")
         raises(ValueError, "no device", pl.ParallelLoader, [], [])
         raises(ValueError, "at least 1", pl.ParallelLoader, [], ["lazy:0"], batches_per_execution=0)
     """)
@@ -223,7 +223,7 @@ def test_threads_of_a_program_become_replicas_and_stop_being_any(run):
                 thread.start()
                 thread.join()
             assert results == {first: LookupError, second: RuntimeError}
-        raises(ValueError, "is none of", xm.set_replication, "lazy:7", devices)
+        raises(ValueError, "is not among", xm.set_replication, "lazy:7", devices)
     """)
 
 

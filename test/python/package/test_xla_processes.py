@@ -92,7 +92,7 @@ def refusals(me, device):
         ("2 equal parts of size 5", lambda: xm.reduce_scatter("sum", x[:, :5], 1.0, 1, 2)),
         ("replica 0 is the target of several sources, 0 and 1", lambda: xm.collective_permute(x, [(0, 0), (1, 0)])),
         ("pair (0, 2) is out of range: there are 2 replicas", lambda: xm.collective_permute(x, [(0, 2)])),
-        ("root_ordinal 5 is none of the replicas [0, 1]", lambda: xm.collective_broadcast([x], 5)),
+        ("root_ordinal 5 is not among the replicas [0, 1]", lambda: xm.collective_broadcast([x], 5)),
         ("expected a tensor of bool or integers, got torch.float32", lambda: xm.all_reduce("and", x)),
         ("expected one of sum", lambda: xm.reduce_scatter("mean", x, 1.0, 0, 2)),
     ):

@@ -1,19 +1,19 @@
-"""torch_backend: a device for PyTorch over a plugin of a few C functions.
+"""torch_backend: a PyTorch device implemented by a plugin, a shared library with a small C interface.
 
-``TORCH_BACKEND=fake python script.py``, or in the script, before the device is used::
+Set ``TORCH_BACKEND=fake`` in the environment, or choose the plugin in the script before the device is used::
 
     import torch, torch_backend
     torch_backend.use("fake")
     torch.ones(3, device="fake")
 
-``torch.fake`` (named after the plugin) is the device module, like ``torch.cuda``. Importing this package, or torch when this
-package is installed, registers nothing and loads no driver until a plugin is chosen.
+``torch.fake`` (named after the plugin) is the device module, like ``torch.cuda``. Importing this package, or
+importing torch when this package is installed, registers no device and loads no driver until a plugin is chosen.
 """
 
 from __future__ import annotations
 
-# torch calls torch_backend:_autoload at the end of its own import, and that import may be the one a few lines below: the name
-# must exist before torch is imported.
+# torch calls torch_backend:_autoload at the end of its own import, and the import of torch below may be that import.
+# The name must therefore exist before torch is imported.
 from ._activation import autoload as _autoload
 from . import _builds, _registry
 from ._activation import plugins, use
@@ -22,15 +22,17 @@ from ._registry import device_name, errors, is_active
 _registry.set_use(use)
 try:
     import torch as _torch
-except Exception as _error:  # torch is missing or broken: of the command line, verify and new-plugin need none
+except Exception as _error:  # torch is missing or broken; the commands verify and new-plugin do not need it
     _torch, _torch_error = None, _error
 else:
     _torch_error = None
 
     from . import fallback, integrations, lazy, meta, ops
 
-    _builds.select(_torch.__version__)  # where the documentation finds torch_backend._C although no plugin is active
-    _autoload()  # for TORCH_DEVICE_BACKEND_AUTOLOAD=0; otherwise torch has called it already, and once is enough
+    # makes torch_backend._C importable for the documentation although no plugin is active
+    _builds.select(_torch.__version__)
+    # needed with TORCH_DEVICE_BACKEND_AUTOLOAD=0; otherwise torch has called it already, and a second call does nothing
+    _autoload()
 
 __all__ = ["autocompare", "device_name", "errors", "fallback", "integrations", "is_active", "lazy", "meta", "ops", "plugins", "use"]
 

@@ -1,7 +1,7 @@
-"""Choosing plugins and making their devices known to torch, once per process.
+"""Chooses plugins and registers their devices with torch, once per process.
 
-Order matters: everything that may fail comes before the first thing that cannot be undone (loading the extension, whose
-static registrations fill torch's PrivateUse1 tables, and naming the device type).
+Order matters: every step that may fail comes before the first step that cannot be undone. Those are loading the
+extension, whose static registrations fill torch's PrivateUse1 tables, and naming the device type.
 """
 
 from __future__ import annotations
@@ -19,21 +19,24 @@ _stand_ins: list[str] = []
 
 
 def plugins() -> list[_hal.Plugin]:
-    """Describes the active plugins, in the order of their devices."""
+    """Returns the active plugins in the order of their devices."""
     return _hal.plugins() if _registry.is_active() else []
 
 
 def _are_active(plugin: str) -> bool:
-    """Whether a list means the active plugins, each by its name, its path, or the name of its file: libhal_cuda.so is "cuda" and "nvgpu"."""
+    """Returns whether a list names the active plugins, each by its name, its path, or its file name: "cuda" and "nvgpu"
+    both name the plugin of libhal_cuda.so.
+    """
     wanted = [name.strip() for name in plugin.split(",") if name.strip()]
     known = [(one.name, one.path, Path(one.path).stem.removeprefix("libhal_")) for one in _hal.plugins()]
     return len(wanted) == len(known) and all(name in names for name, names in zip(wanted, known))
 
 
 def use(plugin: str) -> None:
-    """Activates a plugin by name or absolute path, or a comma list of them; the first one names the device type.
+    """Activates a plugin, or a comma-separated list of plugins, by name or absolute path. The first one names the
+    device type.
 
-    May be called again with the same list. One process has one set of plugins for its whole life.
+    A second call with the same list does nothing: the set of plugins of a process cannot change.
     """
     if not isinstance(plugin, str) or not plugin.strip(", "):
         raise ValueError(f"torch_backend.use: expected the name or absolute path of a plugin, such as 'fake', got {plugin!r}")
@@ -43,17 +46,17 @@ def use(plugin: str) -> None:
             if plugin in (requested, active) or _are_active(plugin):
                 return
             raise RuntimeError(
-                f"torch_backend.use({plugin!r}): '{requested}' is already active as torch.{active}, and a process keeps its "
-                "plugins for life. Start another process, or name all plugins at once, as in TORCH_BACKEND=a,b."
+                f"torch_backend.use({plugin!r}): '{requested}' is already active as torch.{active}, and the plugins of a process cannot "
+                "be changed. Start another process, or name all plugins at once, as in TORCH_BACKEND=a,b."
             )
         _activate(plugin)
-        _registry.set_choice(f"the program asked for {plugin!r} by torch_backend.use")
+        _registry.set_choice(f"the program called torch_backend.use({plugin!r})")
 
 
 def autoload() -> None:
-    """Activates what TORCH_BACKEND names, or else a hardware plugin that finds its hardware. Never raises.
+    """Activates the plugins in TORCH_BACKEND, or else a hardware plugin that finds its hardware. Never raises.
 
-    torch calls this at the end of ``import torch``; any exception would break that import for everybody.
+    torch calls this at the end of ``import torch``; an exception would make that import fail for every user.
     """
     names = os.environ.get("TORCH_BACKEND", "").strip()
     try:
@@ -62,9 +65,9 @@ def autoload() -> None:
                 return
             if names:
                 _activate(names)
-                _registry.set_choice(f"TORCH_BACKEND={names} asks for it")
+                _registry.set_choice(f"TORCH_BACKEND={names} requests it")
             elif own := _accelerator_of_torch():
-                _registry.set_choice(f"torch has an accelerator of its own, '{own}', so that no plugin is looked for; "
+                _registry.set_choice(f"torch has its own accelerator, '{own}', so plugins are not searched for hardware; "
                                      "TORCH_BACKEND=NAME chooses one")
             else:
                 _activate(None)
@@ -77,8 +80,11 @@ def autoload() -> None:
 
 
 def register_process_groups(plugin: str | None = None) -> None:
-    """Registers the backend of process groups. torch 2.14 and later call this for the name of a backend that is not registered: they find it by
-    the entry points of the group "torch.distributed.backends". `plugin`: the one to activate where none is active; None: as autoload does.
+    """Registers the process group backend of the active plugin.
+
+    torch 2.14 and later call this for the name of an unregistered backend. They find it in the entry point group
+    "torch.distributed.backends". `plugin` is the plugin to activate if none is active; with None, the choice is that
+    of `autoload`.
     """
     if not _registry.is_active():
         use(plugin) if plugin else autoload()
@@ -90,18 +96,18 @@ register_nvgpu, register_npu, register_ocl = (functools.partial(register_process
 
 
 def _warn(names: str, error: Exception) -> None:
-    """Reports that a request in the environment failed: now, and at each use of the missing device module."""
+    """Reports that a plugin requested in the environment failed: now, and at each use of the missing device module."""
     name = names.split(",")[0].strip()
     message = f"TORCH_BACKEND={names}: {error}"
     try:
         _stand_in(name, message)
         warnings.warn(message, RuntimeWarning, stacklevel=3)
-    except Exception:  # warnings turned into errors
+    except Exception:  # warnings are turned into errors
         print(message, file=sys.stderr)
 
 
 class _Unavailable:
-    """Stands as torch.<name> for a plugin that could not be loaded, and tells why."""
+    """The value of torch.<name> for a plugin that could not be loaded; each use raises an error with the cause."""
 
     def __init__(self, message: str):
         self._message = message
@@ -126,17 +132,21 @@ def _stand_in(name: str, message: str) -> None:
 
 
 def _accelerator_of_torch() -> str:
-    """Gives the type of a working accelerator of this torch's own, "" when there is none, without starting its driver."""
+    """Returns the type of a working accelerator of torch itself, or "" if there is none, without starting its driver.
+    """
     import torch
 
     if torch.version.cuda or torch.version.hip:
-        return "cuda" if torch.cuda.device_count() > 0 else ""  # asks NVML; cuda.is_available() would poison fork
+        # queries NVML; cuda.is_available() would initialize CUDA, which breaks a later fork
+        return "cuda" if torch.cuda.device_count() > 0 else ""
     own = torch.accelerator.current_accelerator(check_available=True)
     return own.type if own is not None else ""
 
 
 def _activate(names: str | None) -> None:
-    """Opens the plugins and registers their devices with torch. With None: a hardware plugin, or nothing."""
+    """Opens the plugins and registers their devices with torch. With None: opens a hardware plugin if its hardware is
+    present.
+    """
     import torch
 
     _refuse_other_backend(torch)
@@ -147,11 +157,12 @@ def _activate(names: str | None) -> None:
     offered, left_out = _offered(names)
     if names:
         resolved = _resolve(names, offered, left_out)
-        # What only the environment asks for is passed on as such: the HAL ignores paths in it in privileged processes.
+        # A list that only the environment names is passed as None: in privileged processes the HAL ignores paths in the
+        # environment.
         _hal.open_plugins(None if resolved == os.environ.get("TORCH_BACKEND") else resolved, folders())
     else:
         _hal.open_plugins(None, [*{str(Path(path).parent): None for path in offered.values()}, *folders()])
-    # In a list, a plugin left out was wanted; in the search for hardware only one that is broken is told.
+    # A plugin of a list was requested, so its failure is reported. A search for hardware reports only broken plugins.
     failed = [*left_out, *_hal.problems()]
     opened = _hal.plugins()
     if not opened:
@@ -174,7 +185,7 @@ def _activate(names: str | None) -> None:
 
 
 def _enable_integrations(wanted: str) -> None:
-    """1 means all libraries, otherwise a comma list of them."""
+    """Enables integrations: "1" means all libraries, otherwise a comma-separated list of them."""
     if wanted not in ("", "0"):
         from . import integrations
 
@@ -182,15 +193,16 @@ def _enable_integrations(wanted: str) -> None:
 
 
 def folders() -> list[str]:
-    """Folders of plugins, the last one is searched first: other packages' plugins, then our own."""
+    """Returns the folders of plugins: those of other packages, then that of this package, which is searched first."""
     beside = _hal.PACKAGE.parent / "torch_backend_plugins"
     return [str(folder) for folder in (beside, _hal.PACKAGE / "plugins") if folder.is_dir()]
 
 
 def _offered(names: str | None) -> tuple[dict[str, str], list[str]]:
-    """Gives the paths of plugins that other packages offer (entry points of "torch_backend.plugins"), by name.
+    """Returns the paths of plugins that other packages offer (entry points of "torch_backend.plugins"), by name.
 
-    With `names`, only those in the list are asked. One that cannot answer is left out, with the cause.
+    With `names`, only the entry points in that list are loaded. One that fails is omitted, and its error is in the
+    second result.
     """
     from importlib.metadata import entry_points
 
@@ -205,7 +217,7 @@ def _offered(names: str | None) -> tuple[dict[str, str], list[str]]:
         try:
             path = str(point.load()())
             if not os.path.isabs(path):
-                raise ValueError(f"it gave {path!r}, which is not an absolute path")
+                raise ValueError(f"it returned {path!r}, which is not an absolute path")
             paths[point.name] = path
         except Exception as error:
             causes.append(
@@ -215,13 +227,16 @@ def _offered(names: str | None) -> tuple[dict[str, str], list[str]]:
 
 
 def _resolve(names: str, offered: dict[str, str], left_out: list[str]) -> str:
-    """Replaces the names that other packages offer by their paths; raises when nothing else is left of the list."""
+    """Replaces names that other packages offer by their paths. Raises if the list is empty after failed plugins are
+    omitted.
+    """
     failed = {cause.partition(":")[0] for cause in left_out}
     parts = [part.strip() for part in names.split(",") if part.strip()]
     if failed.issuperset(parts):
         raise RuntimeError(" ".join(left_out))
     if names == os.environ.get("TORCH_BACKEND", "").strip() and _hal.is_privileged():
-        # The HAL refuses a list with paths as a whole when it comes from the environment, but cannot tell these from ours.
+        # From the environment the HAL refuses a list that contains any path, and it cannot distinguish those paths from
+        # paths found here.
         refused = [part for part in parts if part.startswith("/")]
         left_out += [f"{part}: a path in TORCH_BACKEND is ignored in a set-user-id process; name a plugin" for part in refused]
         parts = [part for part in parts if part not in refused]
@@ -229,9 +244,10 @@ def _resolve(names: str, offered: dict[str, str], left_out: list[str]) -> str:
 
 
 def _refuse_other_backend(torch) -> None:
-    """Two backends on PrivateUse1 end the process in torch's C++; so look before anything is registered.
+    """Raises if another backend uses PrivateUse1. A second registration would end the process in torch's C++ code, so
+    this check comes before any registration.
 
-    Kernels that are registered are ours where a program imported `torch_backend._C` by itself.
+    Registered kernels belong to this package if the program imported `torch_backend._C` directly.
     """
     name = torch._C._get_privateuse1_backend_name()
     taken = f"{__package__}._C" not in sys.modules and (
@@ -240,25 +256,25 @@ def _refuse_other_backend(torch) -> None:
     )
     if name != "privateuseone" or taken:
         raise RuntimeError(
-            f"another PyTorch backend ('{name}') already uses the PrivateUse1 device type, which only one can have in a "
-            "process. Keep it from loading, or set TORCH_DEVICE_BACKEND_AUTOLOAD=0 and import only the one you want."
+            f"another PyTorch backend ('{name}') already uses the PrivateUse1 device type, which only one backend can have in a "
+            "process. Uninstall it or disable its loading, or set TORCH_DEVICE_BACKEND_AUTOLOAD=0 and import only the one you need."
         )
 
 
 def _refuse_other_torch(torch) -> None:
-    """An extension is built for one minor version of torch; another one has other C++ classes."""
+    """Raises if the package is not built for this minor version of torch, whose C++ classes differ."""
     problem = _builds.problem(torch.__version__)
     if problem:
         raise RuntimeError(problem)
 
 
 def name_problem(torch, name: str) -> str:
-    """Says why a device type cannot be called `name`, empty when it can: torch would accept some that break it later.
+    """Returns why `name` is invalid as a device type, or "" if it is valid. torch accepts some names that fail later.
 
-    `torch` may be None; what depends on its own names is then not seen.
+    `torch` may be None; names of the module torch are then not checked.
     """
     if not re.fullmatch(r"[a-z][a-z_]*", name):  # torch.device("acme2") is an error of torch's parser
-        return "it must be lower-case letters and '_', beginning with a letter; torch reads no digits in a device's name"
+        return "it must consist of lower-case letters and '_' and begin with a letter; torch accepts no digits in a device type"
     if name.startswith(("cpu", "cuda")):
         return "it must not begin with 'cpu' or 'cuda'"
     if torch is not None and name not in _stand_ins and hasattr(torch, name):

@@ -1,4 +1,4 @@
-"""Who would answer each operator of ATen on a device: asked of the device, not counted from registrations."""
+"""Which kernel each ATen operator runs on a device: queried from the device, not counted from registrations."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from ._extension import extension
 
 KINDS = ("native", "composite", "fallback", "unsupported")
 
-# torch's numbers of dtypes, c10/core/ScalarType.h.
+# torch's numbers of dtypes (c10/core/ScalarType.h).
 _DTYPES = {0: "uint8", 1: "int8", 2: "int16", 3: "int32", 4: "int64", 5: "float16", 6: "float32", 7: "float64", 8: "complex32", 9: "complex64",
            10: "complex128", 11: "bool", 15: "bfloat16", 23: "float8_e5m2", 24: "float8_e4m3fn", 25: "float8_e5m2fnuz", 26: "float8_e4m3fnuz",
            27: "uint16", 28: "uint32", 29: "uint64"}  # fmt: skip
 
 
 class Coverage(NamedTuple):
-    """Who would answer an operator.
+    """Which kernel an operator runs.
 
-    `kind` is "native", the device; "composite", other operators, which have rows of their own; "fallback", the CPU's kernel; or
-    "unsupported", nobody: it raises. Of a native one ``by`` tells whether it is the plugin's own operator ("plugin"), a portable kernel
-    ("portable") or either ("plugin, portable"), and "memory" of what needs no kernel (tensors, views, copies, fills). ``plugin`` and
-    ``portable`` are the dtypes in which they compute; operands of others are cast, or go to the fallback.
+    `kind` is "native" (the device), "composite" (other operators, which are reported separately), "fallback" (the
+    CPU's kernel) or "unsupported" (the call raises). For a native operator ``by`` is "plugin" (the plugin's own
+    operator), "portable" (a portable kernel), "plugin, portable" (either), or "memory" (tensors, views, copies and
+    fills, which need no kernel). ``plugin`` and ``portable`` are the dtypes in which they compute. Operands of other
+    dtypes are cast, or the call goes to the fallback.
     """
 
     op: str
@@ -35,7 +36,8 @@ class Coverage(NamedTuple):
 
 @functools.lru_cache(maxsize=None)
 def _support() -> dict:
-    """Returns what codegen knows of each registered overload: its entry, and the kernels that its function may call."""
+    """Returns codegen's description of each registered overload: its entry, and the kernels that its function may call.
+    """
     import torch
 
     return json.loads((_builds.folder(torch.__version__) / "support.json").read_text())
@@ -59,9 +61,9 @@ def _row(op: str, kernels: dict) -> Coverage:
         on_cpu = any(map(has, ("CPU", "SparseCPU", "SparseCsrCPU")))
         return Coverage(op, "composite" if _composite(has) else "fallback" if on_cpu else "unsupported")
     known = _support().get(op)
-    if known is None:  # registered by hand, without kernels: accessors, pinned memory, sparse layouts, made of other operators
+    if known is None:  # registered by hand, without kernels: accessors, pinned memory, sparse layouts, composites
         return Coverage(op, "composite" if _composite(has) else "native", "" if _composite(has) else "memory")
-    own, portable = kernels.get(known["asks"], (0, 0))[0], 0
+    own, portable = kernels.get(known["vendor"], (0, 0))[0], 0
     for name in known["kernels"]:
         own, portable = own | kernels[name][0], portable | kernels[name][1]
     if own or portable:
@@ -72,10 +74,14 @@ def _row(op: str, kernels: dict) -> Coverage:
 
 
 def coverage(*names: str, device: int | None = None) -> list[Coverage]:
-    """Gives who would answer ATen's operators on a device (its index; None: the current one), in the order of their names.
+    """Returns which kernel each ATen operator runs on a device, sorted by operator name.
 
-    ``names`` are those as "add" or "add.Tensor"; none: all. Starts the device. What a call needs beyond its dtype (layout, sizes,
-    arguments) may still send it to the fallback, which `report` counts while a program runs. RuntimeError: no plugin is active.
+    ``names`` are operator names such as "add" or "add.Tensor"; by default all. ``device`` is a device index; None
+    means the current device. Starts the device. A call may still go to the fallback because of its layout, sizes or
+    arguments; `report` counts such calls while a program runs.
+
+    Raises:
+        RuntimeError: no plugin is active.
     """
     index = extension().current_device() if device is None else device
     kernels = {name: (own, portable) for name, own, portable in extension().operator_dtypes(index)}
@@ -86,7 +92,7 @@ def coverage(*names: str, device: int | None = None) -> list[Coverage]:
 
 
 def counts(rows) -> dict:
-    """Gives the number of rows of each kind, and of the native ones by whom."""
+    """Returns the number of rows of each kind, and for native rows also by implementation."""
     result = {kind: sum(row.kind == kind for row in rows) for kind in KINDS}
     for by in ("plugin", "portable", "memory"):
         result[f"native by {by}"] = sum(by in row.by.split(", ") for row in rows)

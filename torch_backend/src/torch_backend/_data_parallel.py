@@ -1,4 +1,6 @@
-"""torch.nn.DataParallel: its copies and sums over devices are written for CUDA, so it is refused in a sentence, not by a missing symbol."""
+"""torch.nn.DataParallel: its copies and reductions between devices are written for CUDA, so it is refused with an error
+message instead of a missing symbol.
+"""
 
 from __future__ import annotations
 
@@ -15,21 +17,21 @@ _COLLECTIVES = ("broadcast", "broadcast_coalesced", "reduce_add", "reduce_add_co
 def _refusal(what: str) -> NotImplementedError:
     name = _registry.type_name()
     return NotImplementedError(
-        f"{what} copies between devices with functions that torch has for CUDA alone, and does not run on '{name}'. Use the module "
-        f"itself on one device, module.to('{name}:0'); a model too large for one device can be split by giving its layers to "
+        f"{what} copies between devices with functions that torch implements for CUDA only, and is not supported on '{name}'. Use the module "
+        f"itself on one device, module.to('{name}:0'); a model too large for one device can be split by moving its layers to "
         f"several, layer.to('{name}:1')."
     )
 
 
 def _of_ours(values) -> bool:
-    """Tells whether there is a tensor of the device in a nest of lists and tuples."""
+    """Returns whether a nested list or tuple contains a tensor of the device."""
     if isinstance(values, torch.Tensor):
         return values.device.type == _registry.type_name()
     return isinstance(values, (list, tuple)) and any(_of_ours(value) for value in values)
 
 
 def install() -> None:
-    """Guards the class, when it would run on the device, and the functions that it stands on."""
+    """Replaces the class and the functions that it uses by versions that raise if they would run on the device."""
     init = torch.nn.DataParallel.__init__
 
     @functools.wraps(init)

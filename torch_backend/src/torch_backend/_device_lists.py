@@ -1,4 +1,6 @@
-"""Functions of torch that work on the device, and refuse it by a list of device types: flex_attention, and opcheck's test of autograd."""
+"""Functions of torch that work on the device but check a fixed list of device types: flex_attention, and opcheck's test
+of autograd.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from ._registry import type_name
 
 
 def install() -> None:
-    """Adds the device to the lists as soon as torch imports the modules that have them."""
+    """Adds the device to those lists as soon as torch imports the modules that contain them."""
     after_import("torch.nn.attention.flex_attention", _admit_to_flex_attention)
     after_import("torch.testing._internal.optests.generate_tests", _admit_to_opcheck)
 
@@ -47,9 +49,12 @@ def _admit_to_opcheck() -> None:
 
 
 def _check_autograd_registration(operator, args, kwargs, operands) -> None:
-    """Raises AssertionError for an operator whose kernel of the device computes gradients itself: they belong to an autograd key.
+    """Checks that an operator has its gradient at an autograd key, with torch's own check applied to the device's
+    dispatch keys.
 
-    torch's own check for the device's dispatch keys. RuntimeError where no operand requires a gradient: nothing would be tested.
+    Raises:
+        AssertionError: a kernel of the device computes gradients itself.
+        RuntimeError: no operand requires a gradient, so that nothing would be tested.
     """
     from torch.testing._internal.optests.autograd_registration import set_autograd_fallback_mode
 

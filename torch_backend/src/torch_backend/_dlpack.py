@@ -1,5 +1,8 @@
-"""DLPack for the renamed device type: torch 2.13 knows the type only by the name "privateuseone" (pytorch#195815), and deferred work
-(lazy mode) that writes a tensor must be queued before another library reads it."""
+"""DLPack for the renamed device type.
+
+torch 2.13 knows the type only by the name "privateuseone" (pytorch#195815). In lazy mode, deferred work that writes
+a tensor must be queued before another library reads it.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,11 @@ from . import _registry, lazy
 
 
 def install(stream_of_handle: Callable[[int, torch.device], torch.Stream]) -> None:
-    """Teaches `Tensor.__dlpack_device__` and `Tensor.__dlpack__` the device type; tensors of other types go torch's own way.
+    """Adds the device type to `Tensor.__dlpack_device__` and `Tensor.__dlpack__`. Tensors of other types use torch's
+    methods.
 
-    `stream_of_handle` returns a device's stream with a native handle, 0 for the default one, or raises NotImplementedError.
+    `stream_of_handle` returns the stream of a device with a native handle, 0 for the default one, or raises
+    NotImplementedError.
     """
     original = torch.Tensor.__dlpack_device__
 
@@ -40,14 +45,14 @@ def install(stream_of_handle: Callable[[int, torch.device], torch.Stream]) -> No
 
 
 def _is_ours(tensor: torch.Tensor) -> bool:
-    # A subclass with a __torch_function__ of its own is asked first, by torch's own method.
+    # A subclass with its own __torch_function__ takes precedence, in torch's method.
     return not has_torch_function_unary(tensor) and tensor.device.type == _registry.type_name()
 
 
 def _order(device: torch.device, stream: int | None, stream_of_handle: Callable) -> None:
-    """Makes the receiver's stream, a native handle, wait for the work of the current one.
+    """Makes the receiver's stream, a native handle, wait for the work of the current stream.
 
-    None is the default stream, as the Python array API has it; -1 asks for no order.
+    None is the default stream, as in the Python array API; -1 requests no ordering.
     """
     if stream == -1:
         return

@@ -1,6 +1,7 @@
-"""The HAL's registry by ctypes: choosing plugins needs neither torch nor our extension, and can fail without a trace in torch.
+"""The HAL's registry by ctypes. Choosing a plugin needs neither torch nor the extension, and a failure leaves torch
+unchanged.
 
-The extension links the same library by its soname, so there is one HAL in the process.
+The extension links the same library by its soname, so the process has one HAL.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ LIBRARY = PACKAGE / "lib" / "libtorch_backend_hal.so.0"
 
 
 class Plugin(NamedTuple):
-    """An opened plugin; `provided` of `slots` functions of the ABI are its own, the others defaults."""
+    """An opened plugin. It implements `provided` of the ABI's `slots` functions; the others are defaults."""
 
     name: str
     vendor: str
@@ -47,7 +48,7 @@ class _Entry(ctypes.Structure):  # hal_registry_entry_t
 
 @functools.lru_cache(maxsize=None)
 def library() -> ctypes.CDLL:
-    """Loads libtorch_backend_hal and declares what is used of it."""
+    """Loads libtorch_backend_hal and declares the functions used here."""
     if not LIBRARY.exists():
         raise RuntimeError(f"torch_backend is not installed completely: {LIBRARY} is missing. Reinstall it with `pip install .`")
     hal = ctypes.CDLL(str(LIBRARY))
@@ -78,7 +79,9 @@ _AT_SECURE = 23  # <elf.h>
 
 
 def is_privileged() -> bool:
-    """Tells whether this process has more rights than who started it, and so must not trust the environment."""
+    """Returns whether this process has more privileges than the user that started it, and so must not trust the
+    environment.
+    """
     getauxval = ctypes.CDLL(None).getauxval
     getauxval.restype, getauxval.argtypes = ctypes.c_ulong, [ctypes.c_ulong]
     return getauxval(_AT_SECURE) != 0
@@ -88,7 +91,9 @@ _added: list[str] = []
 
 
 def open_plugins(names: str | None, folders) -> None:
-    """Opens a comma list of plugins, or with None the first hardware plugin that is there; `folders` are searched first."""
+    """Opens a comma-separated list of plugins; with None, the first hardware plugin that finds its hardware. `folders`
+    are searched first.
+    """
     hal = library()
     for folder in map(str, folders):
         if folder not in _added:
@@ -98,7 +103,7 @@ def open_plugins(names: str | None, folders) -> None:
 
 
 def plugins() -> list[Plugin]:
-    """Describes the opened plugins, in the order of their devices."""
+    """Returns the opened plugins in the order of their devices."""
     hal = library()
     result = []
     for index in range(hal.hal_registry_plugin_count()):
@@ -112,7 +117,7 @@ def plugins() -> list[Plugin]:
 
 
 def slots(plugin: int) -> dict[str, bool]:
-    """Gives for each function of the ABI whether the plugin has its own (True) or the default (False)."""
+    """Returns for each function of the ABI whether the plugin implements it (True) or uses the default (False)."""
     hal = library()
     result, slot = {}, 0
     while name := hal.hal_registry_slot_name(slot):
@@ -122,15 +127,15 @@ def slots(plugin: int) -> dict[str, bool]:
 
 
 def report() -> str:
-    """Gives the causes of the plugins that were skipped, one per line."""
+    """Returns why plugins were skipped, one plugin per line."""
     return library().hal_registry_report().decode(errors="replace")
 
 
 def problems() -> list[str]:
-    """Gives those of the causes that tell of something amiss, not of plugins that nobody asked for."""
+    """Returns the reasons that are errors, without those of plugins that were not requested."""
     return [line for line in library().hal_registry_problems().decode(errors="replace").splitlines() if line]
 
 
 def device_count() -> int:
-    """Counts the devices of the opened plugins; starts no driver."""
+    """Returns the number of devices of the opened plugins; starts no driver."""
     return library().hal_device_count()

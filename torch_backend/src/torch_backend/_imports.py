@@ -1,4 +1,4 @@
-"""Runs functions when a module is imported, also when it was imported before, without importing it."""
+"""Calls functions when a module is imported, or at once if it has been imported already. Never imports the module."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Callable, Protocol
 
 
 class Listener(Protocol):
-    """What a `Finder` calls for the modules that it watches."""
+    """The interface that a `Finder` calls for the modules that it watches."""
 
     def run(self, name: str, code):
         """Returns the code of a module that runs as the program."""
 
     def importing(self, name: str) -> list[Callable[[], None]]:
-        """Prepares the execution of a module; returns the functions that end that."""
+        """Called before a module is executed; returns the functions to call afterwards."""
 
     def imported(self, name: str) -> None:
-        """Called when a module has been executed."""
+        """Called after a module has been executed."""
 
 
 def when_imported(module, call: Callable[[], None]) -> None:
-    """Calls back now, or, for a module that is being executed, when it is done.
+    """Calls back now, or, for a module that is being executed, when its execution ends.
 
-    torch may be imported by the very module that is waited for, and then loads this package automatically. Only the import system
-    knows when such a module is done, and notes it in the module's spec.
+    torch may be imported by the module that is awaited, and then loads this package automatically. Only the import
+    system knows when such a module has been executed, and records it in the module's spec.
     """
     spec = getattr(module, "__spec__", None)
     if not getattr(spec, "_initializing", False):
@@ -48,7 +48,9 @@ def when_imported(module, call: Callable[[], None]) -> None:
 
 
 class Finder(importlib.abc.MetaPathFinder):
-    """Finds a module as Python does, and calls a listener before and after it is executed. Works while it is in sys.meta_path."""
+    """Finds a module as Python does, and calls a listener before and after it is executed. Active while it is in
+    sys.meta_path.
+    """
 
     def __init__(self, names: set, listener: Listener):
         self._names = names
@@ -57,7 +59,7 @@ class Finder(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
         if name not in self._names:
             return None
-        for finder in sys.meta_path[sys.meta_path.index(self) + 1 :]:  # other libraries' finders are asked, too
+        for finder in sys.meta_path[sys.meta_path.index(self) + 1 :]:  # finders of other libraries are called, too
             find = getattr(finder, "find_spec", None)
             spec = find(name, path, target) if find else None
             if spec is not None:
@@ -68,7 +70,7 @@ class Finder(importlib.abc.MetaPathFinder):
 
 
 class _Loader(importlib.abc.Loader):
-    """Another loader, with a call before and after; everything else is that one's."""
+    """Wraps another loader with a call before and a call after; forwards everything else."""
 
     def __init__(self, loader, listener: Listener):
         self._loader = loader
@@ -114,7 +116,7 @@ class _Once:
 
 
 def after_import(name: str, call: Callable[[], None]) -> None:
-    """Calls a function once, when a module has been imported: now, or later."""
+    """Calls a function once a module has been imported: now or later."""
     if name in sys.modules:
         when_imported(sys.modules[name], call)
         return

@@ -1,14 +1,16 @@
-"""Tensors of the device that are sent to another process by torch.multiprocessing.
+"""Sends tensors of the device to other processes with torch.multiprocessing.
 
-What is sent is a handle of the storage's memory. The process that sends keeps the storage until the process that receives has released
-it (`hal_memory_share`). Where the plugin shares no memory between processes, a copy of the storage goes through host memory.
+The sender pickles a handle of the storage's memory. It keeps the storage until the receiver has released it
+(`hal_memory_share`). If the plugin does not share memory between processes, a copy of the storage goes through host
+memory.
 
-torch's reducers of tensors do the rest, as for CPU tensors: they send the storage and how the tensor lies in it. The names
-`_share_device_`, `_new_shared_device` and `_release_ipc_counter_device` are those that torch is to have for all devices
-(pytorch/pytorch#192099); where it has them, they are left alone.
+torch's reducers of tensors do the rest, as for CPU tensors: they send the storage and the tensor's sizes, strides
+and offset. The names `_share_device_`, `_new_shared_device` and `_release_ipc_counter_device` are those that torch
+plans for all devices (pytorch/pytorch#192099). If torch defines them, they are not replaced.
 
-A queue pickles in a thread of its own, which prints an exception and goes on, so that the process that receives would wait for ever.
-Hence what is put into a queue is searched before, by a pickler that writes nothing, for tensors that cannot be sent.
+A queue pickles in its own thread, which prints an exception and continues, so that the receiver would wait forever.
+Therefore an object is searched for tensors that cannot be sent before it is put into a queue. The search is a
+pickler that writes nothing.
 """
 
 from __future__ import annotations
@@ -30,11 +32,11 @@ from . import _C, _receiving, _registry, lazy
 
 
 def _device_of(value) -> torch.device:
-    return getattr(value, "_untyped_storage", value).device  # of a TypedStorage, which would warn
+    return getattr(value, "_untyped_storage", value).device  # for a TypedStorage, whose own attribute would warn
 
 
 def _is_ours(value) -> bool:
-    """Returns whether a tensor or storage is on the device, or of the type "lazy", which is a device's, too."""
+    """Returns whether a tensor or storage is on the device, or of the type "lazy", which is also stored on a device."""
     return _device_of(value).type in (_registry.type_name(), "lazy")
 
 
@@ -42,7 +44,7 @@ def _is_ours(value) -> bool:
 
 _lock = threading.Lock()
 _noted = False
-_default_stream: Callable[[torch.device], torch.Stream]  # of `install`
+_default_stream: Callable[[torch.device], torch.Stream]  # set by `install`
 
 
 def _note_copies(device: torch.device) -> None:
@@ -51,14 +53,16 @@ def _note_copies(device: torch.device) -> None:
         first, _noted = not _noted, True
     if first:
         warnings.warn(
-            f"the plugin of '{device}' shares no memory between processes: tensors that are sent to other processes are copied through host "
-            "memory, and a change of a copy is not seen by the others. This is reported once per process",
+            f"the plugin of '{device}' does not share memory between processes: tensors that are sent to other processes are copied through host "
+            "memory, and a change of a copy is not visible to the other processes. This is reported once per process",
             RuntimeWarning, stacklevel=2,
         )  # fmt: skip
 
 
 def _share_device_(self: torch.UntypedStorage) -> tuple[int, bytes | torch.UntypedStorage, int]:
-    """Returns what `_new_shared_device` takes in one other process: the device's index, a handle or a copy on the CPU, and the bytes."""
+    """Returns the arguments of `_new_shared_device` for one other process: the device's index, a handle or a copy on
+    the CPU, and the size in bytes.
+    """
     device = self.device
     if device.type == "lazy":
         raise _refusal(device)
@@ -71,7 +75,9 @@ def _share_device_(self: torch.UntypedStorage) -> tuple[int, bytes | torch.Untyp
 
 
 def _new_shared_device(device: int, handle: bytes | torch.UntypedStorage, nbytes: int) -> torch.UntypedStorage:
-    """Returns a storage over what `_share_device_` has shared; the same one for handles of the same memory while it exists."""
+    """Returns a storage over the memory that `_share_device_` has shared; handles of the same memory return the same
+    storage while it exists.
+    """
     where = torch.device(_registry.type_name(), device)
     if isinstance(handle, torch.UntypedStorage):
         return torch.UntypedStorage(nbytes, device=where).copy_(handle)
@@ -88,13 +94,13 @@ def _new_shared_device(device: int, handle: bytes | torch.UntypedStorage, nbytes
 
 
 def _release_ipc_counter_device(handle: bytes) -> None:
-    """Releases a handle whose memory this process has already."""
+    """Releases a handle whose memory this process has already mapped."""
     _C.decline_storage(handle)
 
 
 def _reduce_storage(storage: torch.UntypedStorage):
     device, handle, nbytes = storage._share_device_()
-    if nbytes and isinstance(handle, bytes):  # this process may receive it, too
+    if nbytes and isinstance(handle, bytes):  # this process may receive the handle, too
         reductions.shared_cache[handle[: _C.SHARE_KEY_BYTES]] = reductions.StorageWeakRef(storage)
     return _receiving.rebuild_storage, (_registry.requested(), device, handle, nbytes)
 
@@ -106,7 +112,7 @@ def _reduce_event(event: torch.Event):
     return _receiving.rebuild_event, (_registry.requested(), event.device.index, event.ipc_handle())
 
 
-# ---- what cannot be sent ----
+# ---- objects that cannot be sent ----
 
 
 def _refusal(device: torch.device) -> RuntimeError:
@@ -121,19 +127,21 @@ def _check_tensor(tensor: torch.Tensor) -> None:
     if tensor.device.type == "lazy":
         raise _refusal(tensor.device)
     if tensor.requires_grad and not tensor.is_leaf:
-        reductions.reduce_tensor(tensor)  # which says why
+        reductions.reduce_tensor(tensor)  # raises an error with the reason
     if tensor.layout == torch.strided and not tensor.is_nested and type(tensor) in ForkingPickler._extra_reducers:
         _C.can_share(tensor.untyped_storage())
 
 
 class _Sink:
     def write(self, data) -> None:
-        """Drops what is written."""
+        """Discards the data."""
 
 
 class _Search(pickle.Pickler):
-    """Finds the devices of the tensors and storages in an object, and raises _Found for the first that cannot be sent. What multiprocessing sends
-    in a way of its own is not looked into."""
+    """Finds the devices of the tensors and storages in an object, and raises _Found for the first that cannot be sent.
+
+    Objects that multiprocessing sends by its own means are not searched.
+    """
 
     def __init__(self):
         super().__init__(_Sink(), protocol=pickle.HIGHEST_PROTOCOL)
@@ -162,26 +170,29 @@ class _Search(pickle.Pickler):
 
 
 class _Found(BaseException):
-    """Not an Exception: the `__reduce__` of an object may catch those."""
+    """Not an Exception, because the `__reduce__` of an object may catch those."""
 
 
 def _prepare(value) -> None:
-    """Before another thread pickles an object: raises for a tensor of the device in it that cannot be sent, wherever pickle would find it, and
-    orders the default streams after the current ones, since the default ones are current in that thread."""
+    """Checks an object before another thread pickles it: raises for a tensor of the device that cannot be sent,
+    wherever pickle would find it.
+
+    Also orders the default streams after the current ones, since the default streams are current in that thread.
+    """
     if not any(_C.is_initialized(index) for index in range(_C.device_count())):
-        return  # then there are no tensors of the device in this process
+        return  # then this process has no tensors of the device
     search, failure = _Search(), None
     try:
         search.dump(value)
     except _Found as found:
         failure = found.args[0]
-    except Exception:  # what cannot be pickled is reported by what pickles it
+    except Exception:  # pickle itself reports what it cannot pickle
         return
     if failure is not None:
         try:
             raise failure
         finally:
-            del failure  # a cycle would keep the tensors that the traceback's frames hold until a garbage collection
+            del failure  # a cycle would keep the tensors in the traceback's frames alive until a garbage collection
     for device in search.devices:
         current, default = torch.accelerator.current_stream(device), _default_stream(device)
         if current != default:
@@ -198,7 +209,7 @@ def _checked_put(put):
 
 
 def _checked_fetch(original):
-    """In a DataLoader's worker: torch sends the exception of a fetch to the process that iterates."""
+    """For the worker of a DataLoader: torch sends the exception of a fetch to the process that iterates."""
 
     @functools.wraps(original)
     def checked(self, possibly_batched_index):
@@ -211,7 +222,7 @@ def _checked_fetch(original):
 
 
 def _own_reducer(reduce, own):
-    """For storages of the device `own`, for all others torch's."""
+    """Returns a reducer that calls `own` for storages of the device, and torch's reducer for all others."""
 
     @functools.wraps(reduce)
     def choose(value):
@@ -221,7 +232,9 @@ def _own_reducer(reduce, own):
 
 
 def _checked_reduce(reduce):
-    """For what pickles in the thread that sends, such as pipes and the arguments of a process."""
+    """Returns a reducer for objects that are pickled in the sending thread, such as those in pipes and the arguments of
+    a process.
+    """
 
     @functools.wraps(reduce)
     def checked(value):
@@ -233,9 +246,10 @@ def _checked_reduce(reduce):
 
 
 def install(event: type, default_stream: Callable[[torch.device], torch.Stream]) -> None:
-    """Registers the reducers of torch.multiprocessing, and guards the queues of multiprocessing and the workers of DataLoader.
+    """Registers the reducers of torch.multiprocessing, and adds the check to the queues of multiprocessing and the
+    workers of DataLoader.
 
-    `event` is the class of events that processes share; `default_stream` returns the default stream of a device.
+    `event` is the class of interprocess events; `default_stream` returns the default stream of a device.
     """
     global _default_stream
     _default_stream = default_stream

@@ -1,6 +1,7 @@
-"""Optimizers in a graph: those that count steps on the host are refused in a capture, which would repeat one count in each replay.
+"""Optimizers in a graph: an optimizer that counts steps on the host is refused in a capture, because each replay would
+repeat one count.
 
-torch 2.15 asks every accelerator; torch 2.13 and 2.14 ask CUDA and XPU only.
+torch 2.15 checks every accelerator; torch 2.13 and 2.14 check CUDA and XPU only.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from . import _registry
 
 
 def install(is_current_stream_capturing: Callable[[], bool]) -> None:
-    """Makes the health check of torch's optimizers ask the device's stream, too, and gives Adagrad, which has none, the same check."""
+    """Makes the capture check of torch's optimizers query the device's stream, too, and adds the check to Adagrad,
+    which has none.
+    """
 
     def _is_captured() -> bool:
         if torch.compiler.is_compiling() or not torch.accelerator.is_available():

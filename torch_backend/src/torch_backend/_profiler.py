@@ -1,4 +1,4 @@
-"""Parts of torch.profiler that know torch's own devices alone: the names of columns, and pausing a device's rows."""
+"""Parts of torch.profiler that handle torch's own devices only: column names, and pausing the events of a device."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COLUMNS = ("device_time", "device_time_total", "self_device_time_total", "device
 
 
 def _toggling(toggle):
-    """Returns torch's function behind `profile.toggle_collection_dynamic` with this device's rows, which it skips."""
+    """Returns torch's function of `profile.toggle_collection_dynamic`, extended to this device's events."""
 
     @functools.wraps(toggle, assigned=("__doc__",))
     def toggle_collection(enable, activities):
@@ -29,10 +29,11 @@ def _toggling(toggle):
 
 
 def _preparing(prepare):
-    """Returns torch's function that every profile calls before it traces, importing first what a profile would import.
+    """Returns the function of torch that every profile calls before it traces, extended by an import of the modules
+    that a profile imports.
 
-    The first record_function of a process imports a module in torch 2.13. Within a profile with stacks, the import leaves
-    a row whose name is that of code which is freed by then.
+    In torch 2.13 the first record_function of a process imports a module. Within a profile with stacks, that import
+    leaves an event whose name points to freed code.
     """
 
     @functools.wraps(prepare, assigned=("__doc__",))
@@ -48,12 +49,12 @@ _INSTEAD = {"_toggle_collection_dynamic": _toggling, "_prepare_profiler": _prepa
 
 
 def install(name: str) -> None:
-    """Adds the device's columns, for `table(sort_by="self_<name>_time_total")`, and its rows to torch's functions."""
+    """Adds the device's columns, for `table(sort_by="self_<name>_time_total")`, and its events to torch's functions."""
     for column in COLUMNS:
         alias = property(lambda event, column=column: getattr(event, column), doc=f"The same as `{column}`.")
         for kind in (FunctionEvent, FunctionEventAvg):
             setattr(kind, column.replace("device", name), alias)
-    while _INSTEAD:  # once in a process
+    while _INSTEAD:  # once per process
         function, instead = _INSTEAD.popitem()
         if hasattr(torch.autograd.profiler, function):
             setattr(torch.autograd.profiler, function, instead(getattr(torch.autograd.profiler, function)))

@@ -1,6 +1,8 @@
-"""What a process runs that receives a tensor, storage or event of the device from another one (`_multiprocessing` sends them).
+"""Functions that run in a process that receives a tensor, storage or event of the device from another process
+(`_multiprocessing` sends them).
 
-It may not have chosen a plugin yet: then it takes the sender's. So this module imports nothing that needs one.
+The receiver may not have chosen a plugin yet; it then activates the sender's. So this module imports nothing that
+needs a plugin.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import sys
 
 import torch
 
-# The extension's C++ registrations happen here; ._activation has checked that nothing stands against them.
+# The extension's C++ registrations happen here; ._activation has checked that they cannot fail.
 from . import _C, _data_parallel, _device_lists, _dlpack, _multiprocessing, _optimizers, _profiler, _serialization, backend
 from .backend import amp, graphs, memory, nvtx, random, sparse, streams, tensors
 from .distributed import _backend as distributed
@@ -18,9 +18,9 @@ from .integrations import _notice
 
 
 def register(name: str) -> None:
-    """Makes `name` a device type of torch with torch.<name> as its module."""
+    """Registers `name` as a device type of torch, with torch.<name> as its module."""
     torch.utils.rename_privateuse1_backend(name)
-    backend.__name__ = f"torch.{name}"  # where TorchDynamo looks a module up again
+    backend.__name__ = f"torch.{name}"  # TorchDynamo looks the module up by this name
     torch._register_device_module(name, backend)
     for module in (amp, graphs, memory, nvtx, random, sparse, streams):
         sys.modules[f"torch.{name}.{module.__name__.rpartition('.')[2]}"] = module
@@ -39,20 +39,25 @@ def register(name: str) -> None:
     _profiler.install(name)
     _serialization.install()
     atexit.register(_quiesce)
-    atexit.register(_notice.tell)  # runs first
+    atexit.register(_notice.tell)  # runs before the functions registered earlier
 
 
 def _load_inductor() -> None:
-    """Imports what serves inductor, which registers it; importing inductor takes seconds."""
+    """Imports the modules that register the device with inductor, at its first use, because importing inductor takes
+    seconds.
+    """
     from . import inductor  # noqa: F401
 
 
 def _quiesce() -> None:
-    """Before the interpreter ends: autograd's device threads need the GIL no more, and queued work is done."""
-    if _C.in_bad_fork():  # this child has neither those threads nor the devices: torch's engine must not wait 10 s for them
+    """Runs before the interpreter ends: waits until autograd's device threads no longer need the GIL, and until queued
+    work is done.
+    """
+    # A forked child has neither those threads nor the devices: torch's engine must not wait 10 s for them
+    if _C.in_bad_fork():
         os.environ.setdefault("TORCH_AUTOGRAD_SHUTDOWN_WAIT_LIMIT", "0")
         return
     seconds = float(os.environ.get("TORCH_AUTOGRAD_SHUTDOWN_WAIT_LIMIT", "10"))  # torch's own limit for the same wait
     if not _C.quiesce_autograd(seconds):
-        print(f"torch_backend: a backward pass is still running after {seconds:g} s; leaving it behind", file=sys.stderr)
+        print(f"torch_backend: a backward pass is still running after {seconds:g} s; exiting without waiting for it", file=sys.stderr)
     _C.drain_devices()

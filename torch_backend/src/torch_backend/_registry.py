@@ -10,8 +10,8 @@ from typing import Callable
 
 HOW = "Set TORCH_BACKEND=fake, or call torch_backend.use('fake'), before the device is used."
 
-lock = threading.RLock()  # reentered when importing torch autoloads the package
-_type_name = "privateuseone"  # torch's name of the type, until it is renamed
+lock = threading.RLock()  # acquired again when importing torch autoloads the package
+_type_name = "privateuseone"  # torch's name of the type until it is renamed
 _active: str | None = None
 _requested: str | None = None
 _errors: list[str] = []
@@ -38,12 +38,12 @@ def type_name() -> str:
 
 
 def requested() -> str | None:
-    """Returns the list of plugins that is active, as it was requested; None when no plugin is active."""
+    """Returns the active list of plugins as it was requested; None when no plugin is active."""
     return _requested
 
 
 def errors() -> list[str]:
-    """Returns what failed when torch loaded this package automatically, and why a requested plugin is left out.
+    """Returns the errors of automatic loading, and why requested plugins were left out.
 
     These errors are not raised: `import torch` and the other plugins of a list keep working.
     """
@@ -51,12 +51,12 @@ def errors() -> list[str]:
 
 
 def choice() -> str:
-    """Returns why the active plugins were chosen, or why none was looked for."""
+    """Returns why the active plugins were chosen, or why no plugin was looked for."""
     return _choice or f"torch has not loaded the package automatically, and torch_backend.use was not called. {HOW}"
 
 
 def when_active(function: Callable[[], None]) -> None:
-    """Calls a function at the end of the activation that is still to come."""
+    """Calls a function at the end of the next activation."""
     with lock:
         _waiting.append(function)
 
@@ -68,7 +68,8 @@ def set_use(function: Callable[[str], None]) -> None:
 
 
 def ensure_active(plugins: str) -> None:
-    """Activates a list of plugins unless one is active: in a process that receives something of theirs."""
+    """Activates a list of plugins unless one is active. Called by a process that receives an object of those plugins.
+    """
     if _active is None and _use is not None:
         _use(plugins)
 
@@ -80,7 +81,7 @@ def rename(name: str) -> None:
 
 
 def activate(requested: str) -> None:
-    """Marks the device as registered, under the name of `rename`."""
+    """Marks the device as registered under the name that `rename` set."""
     global _active, _requested
     _active, _requested = _type_name, requested
 
@@ -97,7 +98,7 @@ def set_choice(why: str) -> None:
 
 
 def take_waiting() -> list[Callable[[], None]]:
-    """Returns the functions of `when_active` and forgets them."""
+    """Removes and returns the functions passed to `when_active`."""
     with lock:
         taken = list(_waiting)
         _waiting.clear()

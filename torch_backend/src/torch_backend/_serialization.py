@@ -1,8 +1,8 @@
-"""torch.load of files whose tensors were on a plugin of ours under another name of the device type.
+"""torch.load of files whose tensors were on a plugin of this package under another device type name.
 
-In a process the device type is called after its first plugin. A file may come from a process with other plugins, or with the
-same ones in another order: "five:1" is the second device of the plugin five wherever that is here, and a plugin that is not
-active here is replaced by the device of the same index.
+The device type of a process is named after its first plugin. A file may come from a process with other plugins, or
+with the same plugins in another order. "five:1" is the second device of the plugin five, at any index in this
+process. A plugin that is not active here is replaced by the device with the same index.
 """
 
 from __future__ import annotations
@@ -11,17 +11,19 @@ import torch
 
 from . import _hal, _registry
 
-_OURS = ("fake", "npu", "nvgpu", "opencl")  # the device types that this project's own plugins make
+_OURS = ("fake", "npu", "nvgpu", "opencl")  # device types that this project's own plugins register
 
 
 def _place(location: str) -> int | None:
-    """Gives the index of the device that a tag of another name of ours means here; None for tags that are not ours."""
+    """Returns the device index that a location tag with another name of a plugin means here; None for tags of other
+    backends.
+    """
     kind, _, number = location.partition(":")
     plugins = {plugin.name: plugin for plugin in _hal.plugins()}
     if kind == _registry.type_name() or (kind not in plugins and kind not in _OURS):
         return None
     if not (number or "0").isdecimal():
-        raise RuntimeError(f"'{location}' is no device: '{number}' is no index. Use torch.load with map_location.")
+        raise RuntimeError(f"invalid device '{location}': '{number}' is not a device index. Use torch.load with map_location.")
     index, plugin = int(number or 0), plugins.get(kind)
     count = plugin.device_count if plugin else _hal.device_count()
     if index >= count:
@@ -39,5 +41,6 @@ def _deserialize(storage, location: str):
 
 
 def install() -> None:
-    """Makes torch.load know the tags; after torch's own handler of the device type (23), which tags what is saved."""
+    """Registers the tags with torch.load; after torch's own handler of the device type (23), which tags what is saved.
+    """
     torch.serialization.register_package(27, lambda storage: None, _deserialize)

@@ -1,7 +1,9 @@
-"""Libraries of custom operators that serve every torch: what their generated Python modules register (docs/custom-operators.md).
+"""Libraries of custom operators that work with every torch version: what their generated Python modules register
+(docs/custom-operators.md).
 
-The library itself defines the operators and computes them, on LibTorch's stable ABI. Meta functions with symbolic sizes, gradients,
-references and reroutes are out of its reach and come from here."""
+The library itself defines the operators and their kernels on LibTorch's stable ABI. Meta functions with symbolic
+sizes, gradients, reference implementations and reroutes are not available there and are registered from here.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,11 @@ __all__ = ["Check", "Library", "refuse_second_derivative"]
 
 
 class Library:
-    """A library of custom operators: loads `path`, whose operators are in `namespace`.
+    """A library of custom operators: loads the file `path`, whose operators are in `namespace`.
 
-    Raises OSError when the library cannot be loaded, RuntimeError when its operators exist already.
+    Raises:
+        OSError: the library cannot be loaded.
+        RuntimeError: its operators exist already.
     """
 
     def __init__(self, path: str | os.PathLike, namespace: str):
@@ -26,10 +30,17 @@ class Library:
 
     def register(self, name: str, fake: Callable, reference: Callable | None = None, save: Callable | None = None,
                  backward: Callable | None = None, reroutes: list[tuple] = ()) -> None:  # fmt: skip
-        """Registers what belongs to an operator: its meta function; what computes it where nobody has a kernel; what saves for the
-        gradient, and the gradient (torch.library.register_autograd); and for each operator of torch whose calls come here its name,
-        that of the operator that tries them, for each argument of ours the number of theirs (-1: the default), and pairs of an
-        argument and the value that it must have."""
+        """Registers the functions that belong to an operator.
+
+        Args:
+            fake: its meta function.
+            reference: the implementation for devices without a kernel.
+            save: saves tensors for the gradient (`setup_context` of torch.library.register_autograd).
+            backward: the gradient.
+            reroutes: for each operator of torch whose calls come here: its name, the name of the operator that tries
+            these calls, for each argument of this operator the index of torch's argument (-1: the default), and
+            pairs of an argument and its required value.
+        """
         from . import _C
 
         qualified = f"{self.namespace}::{name}"
@@ -47,8 +58,9 @@ class Library:
 
 
 def refuse_second_derivative(op: str, constant: str) -> None:
-    """Raises NotImplementedError when the gradient itself is to be differentiated: its formula uses the result `constant`, which is
-    not differentiable."""
+    """Raises NotImplementedError when the gradient is to be differentiated: its formula uses the result `constant`,
+    which is not differentiable.
+    """
     if torch.is_grad_enabled():
         raise NotImplementedError(f"{op}: the gradient cannot be differentiated again (create_graph=True), because its formula uses the "
                                   f"result '{constant}', which is not differentiable; write the formula without it.")  # fmt: skip
@@ -59,8 +71,9 @@ def _each(value) -> list:
 
 
 class Check:
-    """The checks of an operator's arguments for tensors without memory, whose sizes may be symbols. They say what those of
-    csrc/api/custom_check.cpp say of real ones."""
+    """The checks of an operator's arguments for tensors without memory, whose sizes may be symbols. The messages are
+    those of csrc/api/custom_check.cpp for real tensors.
+    """
 
     def __init__(self, op: str):
         self.op = op

@@ -1,9 +1,9 @@
 """Trains a small convolutional network on handwritten digits on a device and, from the same weights, on the CPU.
 
-Run ``python -m torch_backend.demo [--device NAME]``. The data are the 1,797 images of 8 x 8 pixels that scikit-learn ships,
-so nothing is downloaded. The exit code is 0 only when the device's network reaches the accuracy, its parameters really lie on
-the device, the losses of the first steps equal the CPU's and, on a device that takes portable kernels, enough operator calls ran
-natively.
+Run ``python -m torch_backend.demo [--device NAME]``. The data are the 1,797 images of 8 x 8 pixels that scikit-learn
+ships, so nothing is downloaded. The exit code is 0 only if the device's network reaches the accuracy, its parameters
+are on the device, and the losses of the first steps equal the CPU's. On a device that takes portable kernels, enough
+operator calls must also have run natively.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ COMPARED_STEPS = 20
 
 @dataclass
 class Run:
-    """What one training run yields; times are in seconds, losses one per step."""
+    """The results of one training run. Times are in seconds; there is one loss per step."""
 
     device: str
     losses: list = field(default_factory=list)
@@ -35,7 +35,8 @@ class Run:
 
     @property
     def step_ms(self) -> float:
-        """Median time of a training step in milliseconds; the first epoch is warm-up when there are others."""
+        """Returns the median time of a training step in milliseconds. The first epoch is warm-up if there are several.
+        """
         times = self.step_times[1:] or self.step_times
         return 1e3 * statistics.median(times)
 
@@ -71,7 +72,7 @@ def load_data(torch, seed: int):
 
 
 def synchronize(torch, device) -> None:
-    """Waits for the device's work; the CPU has none queued."""
+    """Waits for the device's work; does nothing for the CPU."""
     if device.type != "cpu":
         torch.accelerator.synchronize(device)
 
@@ -132,7 +133,7 @@ def smoothed(losses: list, weight: float = 0.9) -> list:
 
 
 def plot(runs, path: str) -> None:
-    """Writes the loss curves as a picture: smoothed ones, and the raw ones next to them in a light color."""
+    """Writes the loss curves to an image file: smoothed, and the raw ones in a light color."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -149,7 +150,7 @@ def plot(runs, path: str) -> None:
 
 
 def print_report(summary: dict) -> None:
-    """Prints the summary for people."""
+    """Prints the summary as text."""
     print(f"\nparameters on        {summary['parameter_device']}")
     print(f"test accuracy        {summary['device']} {summary['accuracy']:.4f}, cpu {summary['cpu_accuracy']:.4f}")
     print(
@@ -157,7 +158,7 @@ def print_report(summary: dict) -> None:
         f"({summary['step_ms'] / summary['cpu_step_ms']:.2f} times the CPU's)"
     )
     print(f"losses               first {COMPARED_STEPS} steps equal the CPU's to {summary['loss_difference']:.1e} relative")
-    without = "" if summary["has_kernels"] else "; the plugin takes no portable kernels, so the CPU answers for it"
+    without = "" if summary["has_kernels"] else "; the plugin takes no portable kernels, so operators run on the CPU"
     print(f"operator calls       {100 * summary['native_share']:.1f} % native{without}")
     for row in summary["operators"]:
         kind, count = max((("native", row["native"]), ("composed", row["composed"]), ("fallback", row["fallback"])), key=lambda pair: pair[1])
@@ -166,14 +167,14 @@ def print_report(summary: dict) -> None:
 
 
 def has_kernels(device) -> bool:
-    """Tells whether a device takes portable kernels: else a native share is not to be expected of its plugin."""
+    """Returns whether a device takes portable kernels. Otherwise its plugin is not expected to reach a native share."""
     from torch_backend import ops
 
     return any(row.portable for row in ops.coverage("mm", "convolution_overrideable", device=device.index))
 
 
 def summarize(ours: Run, cpu: Run, operators: list, picture: str, kernels: bool) -> dict:
-    """Returns everything the demo reports as one dictionary."""
+    """Returns all results of the demo as one dictionary."""
     native = sum(row["native"] for row in operators)
     fallback = sum(row["fallback"] for row in operators)
     return {
@@ -194,7 +195,7 @@ def summarize(ours: Run, cpu: Run, operators: list, picture: str, kernels: bool)
 
 
 def failures(summary: dict) -> list:
-    """Returns a sentence for each promise that the run broke."""
+    """Returns an error message for each check that failed."""
     broken = []
     if summary["accuracy"] < MIN_ACCURACY:
         broken.append(f"accuracy {summary['accuracy']:.4f} is below {MIN_ACCURACY}")
@@ -225,7 +226,7 @@ def parse_arguments(argv):
 
 
 def main(argv=None) -> int:
-    """Runs the demo; returns the exit code: 0 all promises held, 1 one was broken, 2 wrong usage."""
+    """Runs the demo. Returns the exit code: 0 all checks passed, 1 a check failed, 2 wrong usage."""
     args = parse_arguments(argv)
     import torch
 

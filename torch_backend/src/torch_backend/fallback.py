@@ -1,4 +1,4 @@
-"""The ledger of operators that ran on the CPU because the device has no kernel for them."""
+"""Per-operator counters of calls that ran on the CPU because the device has no kernel for them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from ._extension import extension as _c
 
 
 class Row(NamedTuple):
-    """An operator and how often it fell back."""
+    """An operator and the number of its fallbacks."""
 
     op: str
     count: int
 
 
 def report() -> list[Row]:
-    """Gives the operators that fell back since the start or the last `reset`, the most frequent first."""
+    """Returns the operators that fell back since the start or the last `reset`, the most frequent first."""
     return sorted((Row(*row) for row in _c().fallback_counts()), key=lambda row: (-row.count, row.op))
 
 
@@ -27,7 +27,7 @@ def reset() -> None:
 class strict:
     """Makes every fallback raise NotImplementedError, for the whole process.
 
-    ``strict(True)`` and ``strict(False)`` switch at once; ``with strict():`` restores the mode that was before.
+    ``strict(True)`` and ``strict(False)`` switch immediately; ``with strict():`` restores the previous mode at its end.
     """
 
     def __init__(self, enabled: bool = True):
@@ -41,17 +41,20 @@ class strict:
 
 
 def is_strict() -> bool:
-    """Tells whether fallbacks raise."""
+    """Returns whether fallbacks raise."""
     return _c().fallback_strict()
 
 
 class force:
-    """Makes operators take the fallback although the device has kernels for them, for the whole process.
+    """Makes operators use the fallback although the device has kernels for them, for the whole process.
 
-    For finding out whether a wrong result comes from a kernel. ``names`` are those of `torch_backend.ops.report`
-    (``"sort.stable"``), or their first parts (``"sort"``). Waits for the devices' work; no other thread may run operators
-    meanwhile. ``with force("sort"):`` gives the kernels back at the end, ``force("sort")`` alone keeps them off. The setting
-    ``HAL_DISABLE_OPS=sort,cumsum`` does the same from the start. ValueError: no operator has such a name.
+    Use it to find out whether a wrong result comes from a kernel. ``names`` are those of `torch_backend.ops.report`
+    (``"sort.stable"``), or their first parts (``"sort"``). Waits for the devices' work; no other thread may run
+    operators meanwhile. ``with force("sort"):`` enables the kernels again at its end; ``force("sort")`` alone leaves
+    them disabled. The setting ``HAL_DISABLE_OPS=sort,cumsum`` has the same effect from the start of the process.
+
+    Raises:
+        ValueError: no operator has such a name.
     """
 
     def __init__(self, *names: str):
@@ -59,7 +62,7 @@ class force:
         self._ops = [op for op, form in enumerate(forms) if not form.isdisjoint(names)]
         missing = set(names).difference(*forms)
         if missing:
-            raise ValueError(f"no operator of ours is called {', '.join(sorted(missing))}; a name is \"sort\" or \"sort.stable\"")
+            raise ValueError(f"unknown operator {', '.join(sorted(missing))}; expected a name such as \"sort\" or \"sort.stable\"")
         self._set(False)
 
     def _set(self, enabled: bool) -> None:

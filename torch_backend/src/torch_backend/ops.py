@@ -1,4 +1,4 @@
-"""Which operators ran natively on the device and which fell back to the CPU; and which would, without running any."""
+"""Which operators ran natively on the device and which fell back to the CPU, and which would, without running them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ __all__ = ["Coverage", "Row", "coverage", "report", "reroutes", "reset"]
 
 
 class Row(NamedTuple):
-    """Calls of an operator: `native` by the plugin's own op (`plugin` of them) or a portable kernel, `fallback` by the CPU's kernel,
-    `composed` by other operators of the device, which have rows of their own."""
+    """Numbers of calls of an operator.
+
+    `native` calls ran the plugin's own operator (`plugin` of them) or a portable kernel. `fallback` calls ran the
+    CPU's kernel. `composed` calls ran other operators of the device, which are counted separately.
+    """
 
     op: str
     native: int
@@ -22,18 +25,20 @@ class Row(NamedTuple):
 
     @property
     def portable(self) -> int:
-        """Calls that portable kernels answered."""
+        """The number of calls that ran portable kernels."""
         return self.native - self.plugin
 
     @property
     def kinds(self) -> tuple:
-        """Who answered, in the words of `coverage`, the most frequent first: "plugin", "portable", "composite", "fallback"."""
+        """The kinds of kernels that ran, as in `coverage`, the most frequent first: "plugin", "portable", "composite",
+        "fallback".
+        """
         calls = {"plugin": self.plugin, "portable": self.portable, "composite": self.composed, "fallback": self.fallback}
         return tuple(sorted((kind for kind, count in calls.items() if count), key=lambda kind: -calls[kind]))
 
 
 def report() -> list[Row]:
-    """Gives the calls since the start or the last `reset`, the most frequent first.
+    """Returns the calls since the start or the last `reset`, the most frequent first.
 
     A native row has the name of the operator's entry (codegen/operators), a fallback row that of the ATen operator.
     """
@@ -46,15 +51,17 @@ def report() -> list[Row]:
 
 
 def reset() -> None:
-    """Sets all counts to zero, those of the fallback too."""
+    """Sets all counters to zero, including those of the fallback."""
     _c().operator_reset()
     _c().fallback_reset()
 
 
 class reroutes:
-    """Switches on or off, for the whole process, that operators of torch go to those of custom libraries (docs/custom-operators.md).
+    """Enables or disables, for the whole process, that operators of torch call those of custom libraries
+    (docs/custom-operators.md).
 
-    ``reroutes(False)`` and ``reroutes(True)`` switch at once; ``with reroutes(False):`` restores what was before.
+    ``reroutes(False)`` and ``reroutes(True)`` switch immediately; ``with reroutes(False):`` restores the previous
+    state at its end.
     """
 
     def __init__(self, enabled: bool = True):

@@ -1,4 +1,4 @@
-"""Every operator of a device beside CPU torch: see `mode.autocompare`, which is torch_backend.autocompare."""
+"""Compares every operator of a device with CPU torch: see `mode.autocompare`, which is torch_backend.autocompare."""
 
 from .mode import autocompare
 from .reproduce import reproduce

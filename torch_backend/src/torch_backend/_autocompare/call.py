@@ -1,4 +1,4 @@
-"""One call of an operator: what it was given, what the device made of it, and what CPU torch makes of the same."""
+"""One call of an operator: its arguments, the device's results, and CPU torch's results for the same arguments."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from .memory import Snapshot, is_plain, storage_id, to_host
 
 
 class Uncomputed(Exception):
-    """CPU torch cannot do this call; says why."""
+    """CPU torch cannot compute this call; the message has the reason."""
 
 
 def describe(value) -> str:
-    """A value as errors name it: tensors by dtype, sizes and strides."""
+    """Describes a value for error messages: tensors by dtype, sizes and strides."""
     if isinstance(value, torch.Tensor):
         text = f"{str(value.dtype).removeprefix('torch.')}{list(value.size())}"
         if value.layout is not torch.strided:
@@ -31,7 +31,7 @@ def describe(value) -> str:
 
 
 class Call:
-    """Made before the device runs; `check` afterwards."""
+    """Created before the device runs the operator; `check` is called afterwards."""
 
     def __init__(self, func, args, kwargs, device_type: str):
         self.func, self.args, self.kwargs, self.device_type = func, args, kwargs, device_type
@@ -41,7 +41,7 @@ class Call:
         flat = self.given = {id(tensor): tensor for tensor in self._tensors((args, kwargs))}
         self.on_device = [tensor for tensor in flat.values() if tensor.device.type == device_type]
         self.plain = all(map(is_plain, flat.values()))
-        # What errors tell, from before the call: an operator may change its operands' shapes.
+        # Described before the call, because an operator may change its operands' shapes.
         self.described = {name: describe(value) for name, value in self.arguments.items()}
         if self.plain:
             written = {id(tensor) for tensor in self.written}
@@ -52,7 +52,9 @@ class Call:
         return [leaf for leaf in tree_flatten(tree)[0] if isinstance(leaf, torch.Tensor)]
 
     def on_cpu(self, wide=None):
-        """Gives (args, kwargs, copies) for the CPU, tensors as `wide` makes them. Copies are by the id of what was given."""
+        """Returns (args, kwargs, copies) for the CPU, with tensors converted by `wide`. Copies are keyed by the id of
+        the original argument.
+        """
         copies = self.snapshot.copies()
         if wide:
             copies = {key: wide(tensor) for key, tensor in copies.items()}
@@ -72,7 +74,7 @@ class Call:
         return args, kwargs, copies
 
     def _compute(self, wide=None):
-        """CPU torch's results as a flat list, and the copies that it wrote; of operands as `wide` makes them."""
+        """Returns CPU torch's results as a flat list, and the copies that it wrote, for operands converted by `wide`."""
         args, kwargs, copies = self.on_cpu(wide)
         reference = operators.REFERENCES.get(operators.base_name(self.func))
         if reference and not self.written:
@@ -83,36 +85,36 @@ class Call:
             return _flat(self.func, self.func(*args, **kwargs)), copies
         except (RuntimeError, TypeError, ValueError, IndexError) as error:
             if not wide:
-                try:  # such as an operator that the CPU has not in float16, or with statistics in float32
+                try:  # such as an operator that the CPU does not have in float16, or with statistics in float32
                     computed = self._compute(_widened)
                     self.only_wide = True
                     return computed
                 except Uncomputed:
                     pass
-            raise Uncomputed(f"CPU torch says: {str(error).splitlines()[0] if str(error) else type(error).__name__}") from error
+            raise Uncomputed(f"CPU torch raised: {str(error).splitlines()[0] if str(error) else type(error).__name__}") from error
 
     def check(self, results) -> str:
-        """Says in what the device differs from CPU torch; empty when in nothing. Raises Uncomputed."""
+        """Returns how the device's results differ from CPU torch's, or "" if they agree. Raises Uncomputed."""
         changed = self.snapshot.changed()
         if changed is not None:
-            return f"{self._name_of(self.given[changed])} was changed in memory that the operator was not to write"
+            return f"{self._name_of(self.given[changed])} was changed in memory that the operator must not write"
         theirs, copies = self._compute()
         precise = _Precise(self)
         for tensor in self.written:
             if id(tensor) in copies:
-                said = self._compare(f"{self._name_of(tensor)}, which the operator writes,", tensor, copies[id(tensor)], precise.written(tensor))
-                if said:
-                    return said
+                difference = self._compare(f"{self._name_of(tensor)}, which the operator writes,", tensor, copies[id(tensor)], precise.written(tensor))
+                if difference:
+                    return difference
         returns = self.func._schema.returns
         for position, (ours, expected) in enumerate(zip(_flat(self.func, results), theirs)):
             declared = returns[min(position, len(returns) - 1)]
             if (declared.alias_info and declared.alias_info.is_write) or position in operators.auxiliary(self.func):
-                continue  # compared above; for the backward pass of the same device alone
-            said = self._compare(f"result {position}" if len(theirs) > 1 else "the result", ours, expected, precise.result(position), position)
-            if not said and isinstance(ours, torch.Tensor):
-                said = self._shares(position, ours, expected, copies)
-            if said:
-                return said
+                continue  # compared above; only the backward pass of the same device reads it
+            difference = self._compare(f"result {position}" if len(theirs) > 1 else "the result", ours, expected, precise.result(position), position)
+            if not difference and isinstance(ours, torch.Tensor):
+                difference = self._shares(position, ours, expected, copies)
+            if difference:
+                return difference
         return ""
 
     def _compare(self, what, ours, theirs, precise, position=None) -> str:
@@ -123,7 +125,7 @@ class Call:
         if ours.dtype != theirs.dtype and (self.only_wide or position in operators.statistics(self.func)) and not tolerance.is_exact(theirs.dtype):
             theirs = theirs.to(ours.dtype) if not tolerance.is_exact(ours.dtype) else theirs
         if ours.dtype != theirs.dtype or ours.shape != theirs.shape:
-            return f"{what} is {describe(ours)}; CPU torch gives {describe(theirs)}"
+            return f"{what} is {describe(ours)}; CPU torch returns {describe(theirs)}"
         ours = to_host(ours)
         rtol = self.rtol
         if rtol is None and not tolerance.is_exact(ours.dtype):
@@ -134,7 +136,7 @@ class Call:
         return f"{what}, {describe(ours).rpartition(' on ')[0]}: {found}" if found else ""
 
     def _rounding(self) -> float:
-        """What float32 loses of numbers as large as the operands, where there is no error of CPU torch's to go by."""
+        """Returns the rounding error of float32 at the operands' magnitude, used where CPU torch's own error is unknown."""
         if not self.only_wide:
             return 0.0
         copies = [copy for copy in self.snapshot.copies().values() if copy.is_floating_point() or copy.is_complex()]
@@ -143,24 +145,24 @@ class Call:
 
     def _compare_numbers(self, what, ours, theirs) -> str:
         if type(ours) is not type(theirs):
-            return f"{what} is {describe(ours)}; CPU torch gives {describe(theirs)}"
+            return f"{what} is {describe(ours)}; CPU torch returns {describe(theirs)}"
         if isinstance(ours, (float, complex)):
             dtype = next((tensor.dtype for tensor in self.on_device if not tolerance.is_exact(tensor.dtype)), torch.float64)
             found = tolerance.compare(torch.tensor(ours), torch.tensor(theirs), tolerance.rtol_of(dtype) if self.rtol is None else self.rtol, self.atol)
             return f"{what}: {found}" if found else ""
-        return "" if ours == theirs else f"{what} is {ours!r}; CPU torch gives {theirs!r}"
+        return "" if ours == theirs else f"{what} is {ours!r}; CPU torch returns {theirs!r}"
 
     def _shares(self, position, ours, theirs, copies) -> str:
-        """A result in an operand's memory, where CPU torch makes new memory."""
+        """Returns an error message if a result is in an operand's memory but CPU torch allocates new memory."""
         if ours.numel() == 0 or ours.device.type != self.device_type:
             return ""
         for tensor in self.on_device:
             if storage_id(tensor) == storage_id(ours) and storage_id(copies[id(tensor)]) != storage_id(theirs):
-                return f"result {position} lies in the memory of {self._name_of(tensor)}; CPU torch gives new memory"
+                return f"result {position} is in the memory of {self._name_of(tensor)}; CPU torch allocates new memory"
         return ""
 
     def _host_arguments(self) -> dict:
-        """The arguments by name, as they were before the call, on the host."""
+        """Returns the arguments by name, as they were before the call, on the host."""
         copies = self.on_cpu()[2]
         return {name: tree_map(lambda leaf: copies.get(id(leaf), leaf), value) for name, value in self.arguments.items()}
 
@@ -173,11 +175,13 @@ class Call:
         return "an argument"
 
     rtol, atol = None, 0.0
-    only_wide = False  # CPU torch computed it in double precision only
+    only_wide = False  # whether CPU torch computed the call in double precision only
 
 
 class _Precise:
-    """The call in double precision, as its operands are and with them disturbed; each computed when it is first asked for."""
+    """The call in double precision, with its operands unchanged or disturbed; each variant is computed when it is first
+    used.
+    """
 
     def __init__(self, call):
         self._call, self._done = call, {}
@@ -186,7 +190,7 @@ class _Precise:
         if disturbance not in self._done:
             try:
                 self._done[disturbance] = self._call._compute(_Disturbed(*disturbance) if disturbance else _widened)
-            except Exception:  # not every operator takes double precision for what it was given
+            except Exception:  # not every operator supports double precision for these arguments
                 self._done[disturbance] = ((), {})
         found = pick(*self._done[disturbance])
         return found if isinstance(found, torch.Tensor) else None
@@ -207,12 +211,16 @@ def _widened(tensor):
 
 
 class _Disturbed:
-    """Makes tensors of double precision, each element off by up to `units` times four units of the last place in which sums are made
-    (float32's, or double's for what is double), so that results show how much of them rounding decides."""
+    """Returns tensors of double precision with each element changed by up to `units` times four units in the last
+    place.
+
+    The unit is that of the dtype in which sums are computed (float32, or double for double operands). The results
+    then show how much of them depends on rounding.
+    """
 
     def __init__(self, seed: int, units: float):
         self._units = units
-        self._generator = torch.Generator().manual_seed(seed)  # the program's random numbers are left alone
+        self._generator = torch.Generator().manual_seed(seed)  # does not change the program's random numbers
 
     def __call__(self, tensor):
         if tensor.numel() == 0 or not (tensor.is_floating_point() or tensor.is_complex()):
@@ -222,7 +230,7 @@ class _Disturbed:
 
 
 def _flat(func, results) -> list:
-    """The results in the order of the schema, lists opened."""
+    """Returns the results in the order of the schema, with lists flattened."""
     if not func._schema.returns:
         return []
     return list(tree_flatten(results, is_leaf=lambda leaf: leaf is None)[0])

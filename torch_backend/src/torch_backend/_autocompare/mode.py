@@ -1,10 +1,12 @@
-"""torch_backend.autocompare: the mode under which every operator of the device is computed by CPU torch, too.
+"""torch_backend.autocompare: a mode that also computes every operator of the device with CPU torch.
 
-A TorchDispatchMode, and no hook in C++: it sees what reaches the device below autograd, once each, with the Python line at hand; the
-engine of autograd takes it along to its own threads; torch.compile leaves compiled code alone under it, so that what it would have
-compiled runs operator by operator; and an error of it is an exception where the operator was called, which observers of the
-dispatcher (RecordFunction) cannot raise. What it does not see: operators that a kernel of ours calls inside (the outer one is
-compared), and threads that the program starts itself, unless they enter it.
+It is a TorchDispatchMode, not a hook in C++. The mode receives each operator that reaches the device below autograd
+once, with the Python line at hand. Autograd's engine passes it on to its own threads. torch.compile does not compile
+under it, so the code runs operator by operator. An exception is raised where the operator was called, which
+observers of the dispatcher (RecordFunction) cannot do.
+
+The mode does not see operators that a kernel of this package calls internally (the outer one is compared). Threads
+that the program starts are not covered unless they enter the mode.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from .call import Call, Uncomputed
 
 
 class Row(NamedTuple):
-    """Calls of an operator: compared, and not compared by reason."""
+    """The calls of an operator: compared ones, and those not compared, by reason."""
 
     op: str
     compared: int
@@ -34,7 +36,9 @@ class Row(NamedTuple):
 
 
 class Divergence(RuntimeError):
-    """The device's result differs from CPU torch's. `op` is the operator, `reproducer` the path of the script, or None."""
+    """The device's result differs from CPU torch's. `op` is the operator; `reproducer` is the path of the script, or
+    None.
+    """
 
     def __init__(self, message: str, op: str, script):
         super().__init__(message)
@@ -42,21 +46,22 @@ class Divergence(RuntimeError):
 
 
 class autocompare(TorchDispatchMode):
-    """Computes the operators of the device on the CPU, too, from copies of their inputs, and stops where the results differ.
+    """Computes the operators of the device also on the CPU, from copies of their inputs, and stops where the results
+    differ.
 
-    ``with torch_backend.autocompare():`` holds for this thread and for the backward passes that it starts. Calls that the CPU
-    answered are left out (its kernel would be compared with itself), as are random numbers, uninitialised memory and views;
-    `report()` counts them.
+    ``with torch_backend.autocompare():`` applies to this thread and to the backward passes that it starts. Calls
+    that ran on the CPU are not compared, because the CPU's kernel would be compared with itself. Random numbers,
+    uninitialized memory and views are not compared either. `report()` counts them.
 
     Args:
-        every: of each operator the first call and then one in so many are compared.
-        rtol: relative tolerance in place of the table in torch_backend/_autocompare/tolerance.py, which has reasons.
+        every: of each operator the first call is compared, and then one in `every` calls.
+        rtol: relative tolerance; by default that of the table in torch_backend/_autocompare/tolerance.py.
         atol: absolute tolerance, added.
         stop: raise `autocompare.Divergence` at the first difference; False: warn, and collect them in `divergences`.
-        directory: where the reproducer is written, one file of Python; None: nowhere. Never overwrites.
+        directory: folder for the reproducer, one Python file; None: none is written. Never overwrites a file.
 
     Raises:
-        ValueError: `every` is below 1, or a tolerance negative.
+        ValueError: `every` is below 1, or a tolerance is negative.
     """
 
     Divergence = Divergence
@@ -65,10 +70,10 @@ class autocompare(TorchDispatchMode):
     def __init__(self, every: int = 1, rtol: float | None = None, atol: float = 0.0, stop: bool = True, directory="."):
         super().__init__()
         if not isinstance(every, int) or every < 1:
-            raise ValueError(f"autocompare: every={every!r}; give a whole number of 1 or more")
+            raise ValueError(f"autocompare: invalid every={every!r}: expected an integer of 1 or more")
         for name, value in (("rtol", rtol), ("atol", atol)):
             if value is not None and not value >= 0:
-                raise ValueError(f"autocompare: {name}={value!r}; a tolerance is 0 or more")
+                raise ValueError(f"autocompare: invalid {name}={value!r}: expected a tolerance of 0 or more")
         self.every, self.rtol, self.atol, self.stop = every, rtol, atol, stop
         self.directory = None if directory is None else Path(directory)
         self.divergences: list[Divergence] = []
@@ -82,7 +87,7 @@ class autocompare(TorchDispatchMode):
 
     def _dispatch(self, func, types, args, kwargs):
         if any(kind not in (torch.Tensor, torch.nn.Parameter) for kind in types):
-            return NotImplemented  # a subclass takes itself apart, and its parts come here
+            return NotImplemented  # a subclass decomposes itself, and its parts are dispatched here
         if not isinstance(func, torch._ops.OpOverload) or not _registry.is_active():
             return func(*args, **kwargs)
         device_type = _registry.device_name()
@@ -119,34 +124,34 @@ class autocompare(TorchDispatchMode):
         if count > before and name.partition(".")[0] == func._schema.name:
             self._leave_out(func, "fallback")
             return results
-        torch.get_device_module(call.device_type).synchronize()  # copies to the host that were not waited for
+        torch.get_device_module(call.device_type).synchronize()  # for copies to the host that were not synchronized
         try:
-            said = call.check(results)
+            difference = call.check(results)
         except Uncomputed as error:
             self._leave_out(func, str(error))
             return results
         with self._lock:
             self._compared[func] += 1
-        if said:
-            self._diverged(call, said)
+        if difference:
+            self._diverged(call, difference)
         return results
 
     def _leave_out(self, func, reason: str) -> None:
         with self._lock:
             self._left_out[func][reason] += 1
 
-    def _diverged(self, call: Call, said: str) -> None:
+    def _diverged(self, call: Call, difference: str) -> None:
         name = call.func.name()
         with self._lock:
             known = any(found.op == name for found in self.divergences)
-        lines = [f"{name} on {call.device_type} differs from CPU torch: {said}"]
+        lines = [f"{name} on {call.device_type} differs from CPU torch: {difference}"]
         lines += [f"  {argument}: {value}" for argument, value in call.described.items()]
         lines += [f"  called {where.line()}"]
         script = None
         if self.directory is not None and not known:
             try:
                 script = reproducer.write(call, "\n".join(lines), self.directory, self.rtol, self.atol)
-                lines.append(f"  to see it again: python {script}")
+                lines.append(f"  to reproduce it: python {script}")
             except (OSError, ValueError) as error:
                 lines.append(f"  no reproducer was written: {error}")
         found = Divergence("\n".join(lines), name, script)
@@ -157,13 +162,13 @@ class autocompare(TorchDispatchMode):
         warnings.warn(str(found), RuntimeWarning, stacklevel=2)
 
     def report(self) -> list[Row]:
-        """Gives a row for each operator that ran on the device, the most compared first."""
+        """Returns a row for each operator that ran on the device, the most compared first."""
         with self._lock:
             rows = [Row(func.name(), self._compared[func], dict(self._left_out[func])) for func in {**self._compared, **self._left_out}]
         return sorted(rows, key=lambda row: (-row.compared, row.op))
 
     def summary(self) -> str:
-        """Says in a few lines how much was compared and what was left out."""
+        """Returns a summary of a few lines: how many calls were compared, and how many were left out."""
         left_out = collections.Counter()
         for row in self.report():
             left_out.update(row.left_out)
@@ -179,8 +184,11 @@ def _is_on(leaf, device_type: str) -> bool:
 
 
 def _with_bits():
-    """Lets operators inside operators see conjugate, negative and zero bits: torch runs a mode without, where CPU torch's own
-    `linalg.pinv` of complex numbers, for one, gives something else than outside of any mode (2.13)."""
+    """Lets nested operators see conjugate, negative and zero bits.
+
+    torch runs a mode without them. CPU torch's own `linalg.pinv` of complex numbers, for example, then returns
+    another result than outside of a mode (torch 2.13).
+    """
     excluded = torch._C._dispatch_tls_local_exclude_set()
     for key in (torch._C.DispatchKey.Conjugate, torch._C.DispatchKey.Negative, torch._C.DispatchKey.ZeroTensor):
         excluded = excluded.remove(key)

@@ -13,8 +13,10 @@ from .mode import autocompare
 
 
 def reproduce(call, memory, operands, rtol=None, atol=0.0) -> int:
-    """Runs the call of a reproducer on the device beside CPU torch, and says what came of it; 0: they agree, 1: they differ, 2: the
-    comparison was not possible."""
+    """Runs the call of a reproducer on the device and with CPU torch, and prints the result.
+
+    Returns 0 if they agree, 1 if they differ, 2 if the comparison was not possible.
+    """
     if not _registry.is_active():
         print(" ".join(_registry.errors()) or "no plugin is active; name one in TORCH_BACKEND", file=sys.stderr)
         return 2

@@ -1,4 +1,6 @@
-"""A divergence as one file of Python: the operands' bytes, the call, and the comparison. It needs torch_backend and the plugin only."""
+"""A divergence as one Python file: the operands' bytes, the call, and the comparison. It needs only torch_backend and
+the plugin.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,11 @@ import torch
 from .. import _hal
 from .memory import storage_id
 
-_MOST_BYTES = 256 << 20  # of operands in a file of text
+_MOST_BYTES = 256 << 20  # maximum size of the operands in a text file
 
 _HEAD = '''"""{message}
 
-Run it alone: exit code 1 where the device still differs from CPU torch, 0 where it does not. TORCH_BACKEND names another plugin.
+Run this file: the exit code is 1 if the device still differs from CPU torch, 0 if it does not. TORCH_BACKEND selects another plugin.
 Written by torch_backend.autocompare.
 """
 
@@ -34,7 +36,7 @@ nan, inf = float("nan"), float("inf")
 '''
 
 _TAIL = '''
-# The bytes that the operands lie in, (begin, zlib in base64); operands of one number share memory.
+# The bytes of the operands, (begin, zlib in base64); operands of one number share memory.
 MEMORY = {memory}
 
 # (memory, dtype, size, stride, offset in elements, conjugate and negative bit, on the device)
@@ -44,7 +46,7 @@ OPERANDS = [
 
 
 def call(t, device):
-    """The operands are in t."""
+    """Runs the operator on the operands t."""
     return torch.ops.{op}({arguments})
 
 
@@ -53,20 +55,20 @@ sys.exit(reproduce(call, MEMORY, OPERANDS, rtol={rtol!r}, atol={atol!r}))
 
 
 def _pack(data) -> str:
-    """A host tensor of bytes, as literals of a width that editors bear."""
+    """Returns a host tensor of bytes as literals, in lines of a width that editors can display."""
     text = base64.b64encode(zlib.compress(bytes(data.numpy()), 6)).decode()
     return "(\n" + "\n".join(f'        "{line}"' for line in textwrap.wrap(text, 120) or [""]) + ")"
 
 
 class _Operands:
-    """Numbers the tensors of a call, and the memory that they lie in."""
+    """Assigns numbers to the tensors of a call and to their memory."""
 
     def __init__(self, call):
         self._call, self._memory, self._tensors = call, {}, {}
         self.rows, self.memory = [], []
 
     def place(self, tensor) -> int:
-        """Gives the operand's number."""
+        """Returns the operand's number."""
         if id(tensor) not in self._tensors:
             self._tensors[id(tensor)] = len(self.rows)
             self.rows.append(self._row(tensor))
@@ -74,7 +76,7 @@ class _Operands:
 
     def _row(self, tensor):
         on_device = tensor.device.type != "cpu"
-        tensor = self._call.snapshot.tensors.get(id(tensor), tensor)  # with the shape from before the call
+        tensor = self._call.snapshot.tensors.get(id(tensor), tensor)  # with its shape before the call
         if tensor._is_zerotensor():
             raise ValueError("an operand is a tensor of zeros without memory")
         key = (on_device, storage_id(tensor))
@@ -85,7 +87,7 @@ class _Operands:
         return (self._memory[key], tensor.dtype, tuple(tensor.size()), tuple(tensor.stride()), tensor.storage_offset(), bits, on_device)
 
     def _bytes(self, tensor):
-        """Gives (where they begin in the storage, bytes)."""
+        """Returns (offset in the storage, bytes)."""
         memory = self._call.snapshot.memories.get(storage_id(tensor))
         if memory:
             return memory.begin // 64 * 64, memory.before
@@ -93,7 +95,7 @@ class _Operands:
 
 
 def _literal(value, operands) -> str:
-    """The Python text of an argument."""
+    """Returns the Python text of an argument."""
     if isinstance(value, torch.Tensor):
         return f"t[{operands.place(value)}]"
     if isinstance(value, (list, tuple)):
@@ -102,17 +104,17 @@ def _literal(value, operands) -> str:
         return "device" if value.type != "cpu" else repr("cpu")
     if value is None or isinstance(value, (bool, int, float, complex, str, torch.dtype, torch.layout, torch.memory_format)):
         return repr(value)
-    raise ValueError(f"an argument is a {type(value).__name__}, which has no text")
+    raise ValueError(f"an argument is a {type(value).__name__}, which cannot be written as Python text")
 
 
 def write(call, message: str, directory: Path, rtol, atol) -> Path:
-    """Writes the file and gives its path; raises OSError, or ValueError for what cannot be written down."""
+    """Writes the file and returns its path. Raises OSError, or ValueError for a value that cannot be written as text."""
     operands = _Operands(call)
     words = [_literal(value, operands) for value in call.args]
     words += [f"{name}={_literal(value, operands)}" for name, value in call.kwargs.items()]
     size = sum(data.numel() for _, data in operands.memory)
     if size > _MOST_BYTES:
-        raise ValueError(f"the operands have {size} bytes; at most {_MOST_BYTES} are written into a file of text")
+        raise ValueError(f"the operands have {size} bytes; at most {_MOST_BYTES} are written to a text file")
     rows = "\n".join("    " + repr(row) + "," for row in operands.rows)
     memory = "[" + "".join(f"\n    ({begin}, {_pack(data)})," for begin, data in operands.memory) + "\n]"
     name, _, overload = call.func.name().partition(".")
@@ -132,6 +134,6 @@ def write(call, message: str, directory: Path, rtol, atol) -> Path:
 
 
 def _plugins() -> str:
-    """The active plugins as TORCH_BACKEND names them: those of other people by their paths."""
+    """Returns the active plugins as a value of TORCH_BACKEND: those of other packages by their paths."""
     own = str(_hal.PACKAGE / "plugins")
     return ",".join(plugin.name if os.path.dirname(plugin.path) == own else plugin.path for plugin in _hal.plugins())

@@ -1,21 +1,28 @@
-"""When two results are the same.
+"""Decides whether two results agree.
 
-An element may differ from CPU torch's by `rtol` of its own size and of the result's root mean square: sums of products are rounded in
-proportion to what was added, which the result as a whole shows better than one element that came out near zero.
+An element may differ from CPU torch's by `rtol` times its own magnitude and the root mean square of the result. Sums
+of products are rounded in proportion to their terms. The result as a whole shows that magnitude better than one
+element that is near zero.
 
-| dtype | rtol | why |
+| dtype | rtol | reason |
 |---|---|---|
-| float64, complex128 | 1e-11 | 45,000 units in the last place: sums of 10^6 numbers in another order lose hundreds, special functions of two libraries some tens; a factor 100 above that |
-| float32, complex64 | 2e-5 | 170 units: the same with the error of a sum growing as its root; a wrong stride or a lost element is thousands of times larger |
-| bfloat16, float16 | 2 units (1.6e-2, 2e-3) | computed in float32 and rounded once on either side, each within one unit |
+| float64, complex128 | 1e-11 | 45,000 units in the last place, 100 times the largest expected error |
+| float32, complex64 | 2e-5 | 170 units: the same, with an error of a sum that grows with the square root of its
+length |
+| bfloat16, float16 | 2 units (1.6e-2, 2e-3) | computed in float32 and rounded once on either side, each within one
+unit |
 | float8 | 2 units (0.25, 0.5) | the same |
 | integers, bool | 0 | |
 
-What is outside is judged again by the operator in double precision: it passes where its error is at most 8 times CPU torch's own, or
-8 times the change of the result when the operands change in the last places in which sums are made. So an operator whose condition is
-bad is not held to digits that CPU torch has not got either, or got by luck, such as the sum of what cancels. A change that does not
-become smaller with that of the operands is a step (`floor` at a whole number) and allows nothing; in float64, where nothing wider is at
-hand to tell the two apart, it counts.
+Expected errors in float64: sums of 10^6 numbers in another order differ by hundreds of units, special functions of
+two libraries by tens. In float32 a wrong stride or a lost element is thousands of times larger than the tolerance.
+
+A result outside of the tolerance is compared again with the operator in double precision. It passes if its error is
+at most 8 times CPU torch's own error, or 8 times the change of the result when the operands change in the last
+places in which sums are computed. So an ill-conditioned operator, such as a sum with cancellation, is not held to
+digits that CPU torch does not have either. A change that does not shrink with that of the operands is a step
+(`floor` at an integer) and allows no error. In float64 there is no wider dtype to detect a step, so the change
+counts.
 """
 
 from __future__ import annotations
@@ -30,14 +37,14 @@ _DISTURBANCES = 8
 
 
 def rtol_of(dtype) -> float:
-    """The relative tolerance of a dtype."""
+    """Returns the relative tolerance of a dtype."""
     if dtype.is_complex:
         dtype = {torch.complex128: torch.float64, torch.complex64: torch.float32}.get(dtype, torch.float16)
     return RTOL.get(dtype) or 2 * torch.finfo(dtype).eps
 
 
 class Mismatch(NamedTuple):
-    """How two results differ: `index` is that of the largest error."""
+    """How two results differ; `index` is the index of the largest error."""
 
     different: int
     elements: int
@@ -52,21 +59,21 @@ class Mismatch(NamedTuple):
 
 
 def _wide(tensor):
-    """In double precision, complex numbers as pairs."""
+    """Returns the tensor in double precision, complex numbers as pairs."""
     tensor = tensor.resolve_conj().resolve_neg()
     return torch.view_as_real(tensor.to(torch.complex128)) if tensor.is_complex() else tensor.to(torch.float64)
 
 
 def is_exact(dtype) -> bool:
-    """Integers and bool."""
+    """Returns whether the dtype is an integer type or bool."""
     return not (dtype.is_floating_point or dtype.is_complex)
 
 
 def compare(ours, theirs, rtol=None, atol=0.0, precise=None):
-    """Compares two host tensors of one shape and dtype; None when they are the same, else a `Mismatch`.
+    """Compares two host tensors of one shape and dtype. Returns None if they agree, else a `Mismatch`.
 
-    `precise()` gives the result in double precision, `precise(seed, units)` that of operands disturbed, or None; asked only for what is
-    outside the tolerance.
+    `precise()` returns the result in double precision, `precise(seed, units)` that of disturbed operands, or None.
+    It is called only for results outside of the tolerance.
     """
     if torch.equal(ours, theirs):
         return None
@@ -76,7 +83,8 @@ def compare(ours, theirs, rtol=None, atol=0.0, precise=None):
     a, b = _wide(ours), _wide(theirs)
     rtol = rtol_of(ours.dtype) if rtol is None else rtol
     error = (a - b).abs()
-    if bool((error <= atol + rtol * b.abs().clamp(max=torch.finfo(b.dtype).max)).all()):  # the usual case; not true of infinities
+    # The usual case; false for infinities
+    if bool((error <= atol + rtol * b.abs().clamp(max=torch.finfo(b.dtype).max)).all()):
         return None
     same, finite = (a == b) | (a.isnan() & b.isnan()), b.isfinite()
     size = b.where(finite, torch.zeros_like(b))
@@ -89,8 +97,11 @@ def compare(ours, theirs, rtol=None, atol=0.0, precise=None):
 
 
 def _rounding_explains(ours, theirs, bad, finite, rtol, atol, precise, dtype) -> bool:
-    """True when what is bad is as near to the result in double precision as rounding lets CPU torch be. One disturbance may leave a sum
-    where it was by luck, of eight hardly all."""
+    """Returns whether the elements outside of the tolerance are as close to the double precision result as rounding
+    lets CPU torch be.
+
+    One disturbance may leave a sum unchanged by chance; eight are unlikely to.
+    """
     truth = precise()
     if truth is None or is_exact(truth.dtype):
         return False
@@ -109,7 +120,9 @@ def _rounding_explains(ours, theirs, bad, finite, rtol, atol, precise, dtype) ->
 
 
 def _change(truth, seed, precise, smooth: bool):
-    """How far a disturbance of the operands moves each element; with `smooth` only where half of it moves it less."""
+    """Returns how far a disturbance of the operands changes each element; with `smooth` only where half of it changes
+    it less.
+    """
     none = torch.zeros_like(truth)
     moved = [precise(seed, units) for units in ((1.0, 0.5) if smooth else (1.0,))]
     if any(result is None or _wide(result).shape != truth.shape for result in moved):
@@ -120,7 +133,7 @@ def _change(truth, seed, precise, smooth: bool):
 
 
 def _mismatch(ours, theirs, bad, error):
-    """Describes what is bad, at the largest error; NaN and infinities count as the largest."""
+    """Describes the elements outside of the tolerance at the largest error; NaN and infinities count as the largest."""
     if error.dim() > ours.dim():  # pairs
         bad, error = bad.any(-1), error.nan_to_num(float("inf")).amax(-1)
     error = torch.where(bad, error.nan_to_num(nan=float("inf"), posinf=float("inf")), torch.zeros_like(error))

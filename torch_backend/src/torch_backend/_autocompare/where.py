@@ -1,4 +1,4 @@
-"""Where in a program the running operator was called."""
+"""Finds where in a program the running operator was called."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ _LIBRARIES = tuple(f"{Path(file).resolve().parent}/" for file in (torch.__file__
 
 
 def line() -> str:
-    """Names the innermost Python line outside of torch and of this package, and the node of autograd that is running."""
+    """Returns the innermost Python line outside of torch and of this package, and the node of autograd that is running."""
     node = torch._C._current_autograd_node()
-    told = "at an unknown line"
+    place = "at an unknown line"
     for frame in reversed(traceback.extract_stack()):
         if not frame.filename.startswith(_LIBRARIES) and not frame.filename.startswith("<frozen"):
-            told = f"at {frame.filename}:{frame.lineno} in {frame.name}: {frame.line}"
+            place = f"at {frame.filename}:{frame.lineno} in {frame.name}: {frame.line}"
             break
     if node is None:
-        return told
-    # With torch.autograd.set_detect_anomaly(True) the node knows where its forward pass was called.
+        return place
+    # With torch.autograd.set_detect_anomaly(True) the node has the traceback of its forward pass.
     forward = "".join(node.metadata.get("traceback_", [])[-1:]).strip()
-    return f"in the backward pass, node {node.name()}, {told}" + (f"; forward {forward}" if forward else "")
+    return f"in the backward pass, node {node.name()}, {place}" + (f"; forward {forward}" if forward else "")

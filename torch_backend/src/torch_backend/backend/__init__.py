@@ -1,6 +1,6 @@
-"""The device module: torch.<name>, with the names and parameters of torch.cuda, over torch.accelerator.
+"""The device module: torch.<name>, with the names and parameters of torch.cuda, based on torch.accelerator.
 
-Asking for counts, names of types, or seeding starts no device; a device is initialized when it is first used.
+Device counts, type names and seeding start no device. A device is initialized when it is first used.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ __all__ = [
     "streams", "synchronize", "temperature", "use_mem_pool", "utilization", *_types,
 ]  # fmt: skip
 
-_register_with_inductor = None  # set by the registration; inductor is imported when it is first used
+_register_with_inductor = None  # set at registration; inductor is imported at its first use
 
 
 def __getattr__(name: str):
@@ -125,7 +125,7 @@ def __getattr__(name: str):
     if name == "default_generators":
         return random.default_generators()
     if name == "Scheduling" and _register_with_inductor is not None:
-        # Inductor queries whether there is one, and would register it without a key for its cache.
+        # Inductor checks whether this attribute exists, and would otherwise register the device without a cache key.
         _register_with_inductor()
     raise AttributeError(f"module 'torch.{_utils.name()}' has no attribute '{name}'")
 

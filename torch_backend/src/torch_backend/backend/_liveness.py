@@ -1,4 +1,6 @@
-"""`graph(check_input_liveness=True)`: a replay raises where a tensor that the capture used, and did not create, has been freed."""
+"""`graph(check_input_liveness=True)`: a replay raises if a tensor that the capture used, but did not create, has been
+freed.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from ._utils import name
 
 
 class InputTracker(TorchDispatchMode):
-    """Notes the storages that operators use while it is active, but for those that operators have created meanwhile."""
+    """Records the storages that operators use while the mode is active, except those that operators have created
+    meanwhile.
+    """
 
     def __init__(self):
         super().__init__()

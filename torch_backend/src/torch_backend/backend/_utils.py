@@ -1,4 +1,4 @@
-"""The device type's name and the devices that arguments mean."""
+"""The device type's name, and conversion of device arguments to devices."""
 
 from __future__ import annotations
 
@@ -9,31 +9,32 @@ import torch
 from torch_backend import _C
 from torch_backend._registry import type_name as name
 
-Device = Optional[Union[torch.device, str, int]]  # what functions take for a device; None is the current one
+Device = Optional[Union[torch.device, str, int]]  # a device argument; None is the current device
 
 __all__ = ["Device", "current_device", "device_count", "existing_device", "existing_index", "name"]
 
 
 def device_count() -> int:
-    """Counts the devices; starts none."""
+    """Returns the number of devices; starts none."""
     return _C.device_count()
 
 
-device_count._dynamo_marked_constant = True  # to TorchDynamo a constant: device ranges never change in a process
+device_count._dynamo_marked_constant = True  # a constant to TorchDynamo: the device count never changes in a process
 
 
 def current_device() -> int:
     """Returns the index of the calling thread's current device; starts none."""
     if torch.compiler.is_dynamo_compiling():
-        return torch.accelerator.current_device_index()  # which TorchDynamo guards on; in eager mode it would start the device
+        # TorchDynamo guards on it; in eager mode it would start the device
+        return torch.accelerator.current_device_index()
     return _C.current_device()
 
 
 def _get_device_index(device, optional: bool = False, allow_cpu: bool = False) -> int:
-    """Gives the index that `device` (an int, a string, a torch.device or None) means.
+    """Returns the index of `device` (an int, a string, a torch.device or None).
 
-    None, and a device without an index, mean the current device if `optional`; the CPU is -1 if `allow_cpu`. The range is
-    left to the callee to check: torch.load asks here first and has words of its own for an index out of range.
+    None, and a device without an index, mean the current device if `optional`; the CPU is -1 if `allow_cpu`. The
+    caller checks the range: torch.load calls this first and has its own error message for an index out of range.
     """
     if isinstance(device, bool):
         raise TypeError(f"expected an index, a string or a torch.device, got {device!r}")
@@ -56,7 +57,7 @@ def _get_device_index(device, optional: bool = False, allow_cpu: bool = False) -
 
 
 def existing_index(device: Device) -> int:
-    """Gives the index that `device` means, the current device's for None; raises for an index that no device has."""
+    """Returns the index of `device`, the current device's for None. Raises RuntimeError for an index out of range."""
     index, count = _get_device_index(device, optional=True), device_count()
     if not 0 <= index < count:
         there = f"it has {count} ('{name()}:0' to '{name()}:{count - 1}')" if count else "it has none"
@@ -65,5 +66,5 @@ def existing_index(device: Device) -> int:
 
 
 def existing_device(device: Device) -> torch.device:
-    """Returns the torch.device, with its index, that `device` means; raises for an index that no device has."""
+    """Returns `device` as a torch.device with an index. Raises RuntimeError for an index out of range."""
     return torch.device(name(), existing_index(device))

@@ -16,12 +16,12 @@ def amp_definitely_not_available() -> bool:
 
 
 def get_amp_supported_dtype() -> list:
-    """Gives the dtypes that torch.autocast may use."""
+    """Returns the dtypes that torch.autocast may use."""
     return [torch.float16, torch.bfloat16]
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
-    """Tells whether tensors may be bfloat16."""
+    """Returns whether tensors may be bfloat16."""
     return True
 
 

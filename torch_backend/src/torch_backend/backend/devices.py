@@ -1,4 +1,4 @@
-"""Devices: counting, choosing, waiting for them."""
+"""Functions that count, select and synchronize devices."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _fork_handler = False
 
 
 def is_available() -> bool:
-    """Tells whether there is a device; starts none."""
+    """Returns whether there is a device; starts none."""
     return _C.device_count() > 0
 
 
-is_available._dynamo_marked_constant = True  # to TorchDynamo a constant: device ranges never change in a process
+is_available._dynamo_marked_constant = True  # a constant to TorchDynamo: the device count never changes in a process
 
 
 def is_initialized() -> bool:
-    """Tells whether a device has been used in this process."""
+    """Returns whether a device has been used in this process."""
     return not _C.in_bad_fork() and any(_C.is_initialized(index) for index in range(_C.device_count()))
 
 
@@ -34,12 +34,12 @@ def _is_in_bad_fork() -> bool:
 
 
 def init() -> None:
-    """Initialises the current device; every function that needs a device does so by itself."""
+    """Initializes the current device. Functions that need a device call it automatically."""
     _lazy_init()
 
 
 def _lazy_init() -> None:
-    """torch calls this when a tensor is first made on the device."""
+    """Called by torch when a tensor is first created on the device."""
     global _fork_handler
     if _C.in_bad_fork():
         kind = name().upper()
@@ -54,14 +54,16 @@ def _lazy_init() -> None:
 
 
 def set_device(device: Device) -> None:
-    """Sets the calling thread's current device: an index, a string or a torch.device; without an index nothing changes."""
+    """Sets the calling thread's current device: an index, a string or a torch.device. A device without an index changes
+    nothing.
+    """
     index = _get_device_index(device, optional=True)
     if index >= 0:
         torch._C._accelerator_setDeviceIndex(index)
 
 
 class device:
-    """Context manager that changes the current device; None or a negative index change nothing."""
+    """Context manager that changes the current device; None or a negative index changes nothing."""
 
     def __init__(self, device: Device):
         self.idx = _get_device_index(device, optional=True)
@@ -78,22 +80,27 @@ class device:
 
 
 class device_of(device):
-    """Context manager that changes the current device to that of a tensor or storage; of other devices, changes nothing."""
+    """Context manager that changes the current device to that of a tensor or storage. Objects on other device types
+    change nothing.
+    """
 
     def __init__(self, obj):
         super().__init__(obj.device.index if obj.device.type == name() else -1)
 
 
 def synchronize(device: Device = None) -> None:
-    """Waits for all work of a device; raises what failed on it."""
+    """Waits for all work of a device; raises the error of work that failed."""
     if torch.compiler.is_dynamo_compiling():
-        torch.accelerator.synchronize(existing_device(device))  # in eager mode it skips a device that only C++ has used
+        # In eager mode, torch skips a device that only C++ code has used
+        torch.accelerator.synchronize(existing_device(device))
     else:
         _C.synchronize(existing_index(device))
 
 
 def can_device_access_peer(device: Device, peer_device: Device) -> bool:
-    """Tells whether a device reads and writes the memory of another one directly; False of a device and itself, as of torch.cuda."""
+    """Returns whether a device accesses the memory of another one directly. False for a device and itself, as in
+    torch.cuda.
+    """
     index, peer = _get_device_index(device, optional=True), _get_device_index(peer_device)
     if not 0 <= index < _C.device_count():
         raise AssertionError("Invalid device id")
@@ -106,8 +113,11 @@ _SYNC_DEBUG_MODES = ("default", "warn", "error")
 
 
 def set_sync_debug_mode(debug_mode: int | str) -> None:
-    """Sets what operators do that make the host wait for a device, such as item() and copies to pageable memory: 0 or "default" nothing,
-    1 or "warn" a warning, 2 or "error" a RuntimeError in place of the wait. Explicit waits such as `synchronize` are not reported."""
+    """Sets the action for operators that make the host wait for a device, such as item() and copies to pageable memory.
+
+    `debug_mode` is 0 or "default" (no action), 1 or "warn" (a warning), 2 or "error" (RuntimeError instead of the
+    wait). Explicit waits such as `synchronize` are not reported.
+    """
     known = debug_mode in _SYNC_DEBUG_MODES or (isinstance(debug_mode, int) and not isinstance(debug_mode, bool) and 0 <= debug_mode <= 2)
     if not known:
         raise ValueError(f"invalid value of debug_mode: {debug_mode!r}, expected one of `default`, `warn`, `error`, or 0, 1, 2")
@@ -115,10 +125,10 @@ def set_sync_debug_mode(debug_mode: int | str) -> None:
 
 
 def get_sync_debug_mode() -> int:
-    """Returns the mode of `set_sync_debug_mode` as a number."""
+    """Returns the mode that `set_sync_debug_mode` set, as a number."""
     return _C.sync_debug_mode()
 
 
 def ipc_collect() -> None:
-    """Releases the memory of tensors that were sent to other processes, where these have released it or have ended."""
+    """Releases the memory of tensors that were sent to other processes, if those have released it or have ended."""
     _C.collect_shared()

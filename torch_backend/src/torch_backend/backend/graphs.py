@@ -1,8 +1,8 @@
-"""Graphs: work that is captured once and replayed, in the words of torch.cuda, over torch.accelerator.Graph.
+"""Graphs: work that is captured once and replayed, with the interface of torch.cuda, based on torch.accelerator.Graph.
 
-What a capture runs is recorded and not computed; `Graph.replay` queues it again on the same memory. So inputs are written into the tensors
-that were captured, and results are read from them. Each replay draws new random numbers. Host memory that is not page-locked is read
-once, at the capture.
+A capture records work without computing it. `Graph.replay` queues that work again on the same memory. So programs
+write inputs into the captured tensors and read results from them. Each replay generates new random numbers. Pageable
+host memory is read once, at the capture.
 """
 
 from __future__ import annotations
@@ -21,23 +21,30 @@ from .streams import Stream, current_stream, stream as on_stream
 __all__ = ["Graph", "graph", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables"]
 
 def graph_pool_handle() -> tuple[int, int]:
-    """Gives an id under which several graphs share memory, as `pool` of a graph."""
+    """Returns an id under which several graphs share memory: pass it as `pool` of a graph."""
     return new_pool_id()
 
 
 def is_current_stream_capturing() -> bool:
-    """Tells whether the current stream of the current device is being captured."""
+    """Returns whether the current stream of the current device is being captured."""
     return current_stream().is_capturing()
 
 
 class graph:  # noqa: N801  torch.cuda's name
-    """Context manager that captures what the calling thread queues into `graph`.
+    """Context manager that captures the work that the calling thread queues into `graph`.
 
-    `pool`: memory to share, as `graph_pool_handle` or another graph's `pool()` returns it. `stream`: where to capture; a stream of its own by
-    default. `check_input_liveness`: `replay` raises RuntimeError when a tensor that the capture used, and did not create, has been freed.
-    `capture_error_mode` is torch.cuda's and changes nothing here: only what accesses the captured streams fails. `enable_annotations` is
-    torch.cuda's, for kernels of NVIDIA's driver, and raises NotImplementedError.
-    Raises RuntimeError, naming the operator, for what cannot be captured: reading values (`item()`), operators that the CPU computes.
+    Args:
+        graph: the graph to capture into.
+        pool: memory to share, as returned by `graph_pool_handle` or another graph's `pool()`.
+        stream: the stream to capture; by default a new one.
+        check_input_liveness: `replay` raises RuntimeError if a tensor that the capture used, but did not create, has
+        been freed.
+        capture_error_mode: accepted for compatibility with torch.cuda; only access to the captured streams fails here.
+        enable_annotations: raises NotImplementedError, because only NVIDIA's driver supports it.
+
+    Raises:
+        RuntimeError: work that cannot be captured, with the operator's name: reading values (`item()`), or an
+        operator that runs on the CPU.
     """
 
     _default_streams: dict[torch.device, Stream] = {}
@@ -70,7 +77,7 @@ class graph:  # noqa: N801  torch.cuda's name
         except BaseException:
             self._context.__exit__()
             raise
-        self._graph.__dict__.pop("replay", None)  # a tracker of the capture before
+        self._graph.__dict__.pop("replay", None)  # a tracker of the previous capture
         if self._tracker is not None:
             self._tracker.__enter__()
 
@@ -80,17 +87,17 @@ class graph:  # noqa: N801  torch.cuda's name
             _check_before_replay(self._graph, self._tracker)
         try:
             self._graph.capture_end()
-        except RuntimeError as spoiled:
+        except RuntimeError as failure:
             if error is None:
                 raise
-            if hasattr(error, "add_note"):  # Python 3.11; what spoiled the capture is on its way
-                error.add_note(f"The capture has ended: {spoiled}")
+            if hasattr(error, "add_note"):  # Python 3.11; the error that invalidated the capture is being raised
+                error.add_note(f"The capture has ended: {failure}")
         finally:
             self._context.__exit__()
 
 
 def _check_before_replay(graph: Graph, tracker: InputTracker) -> None:
-    reference = weakref.ref(graph)  # a cycle would let the graph live until the garbage collector runs
+    reference = weakref.ref(graph)  # a cycle would keep the graph alive until a garbage collection
 
     def checked() -> None:
         tracker.check()
@@ -100,11 +107,14 @@ def _check_before_replay(graph: Graph, tracker: InputTracker) -> None:
 
 
 def make_graphed_callables(callables, sample_args, num_warmup_iters: int = 3, allow_unused_input: bool = False, pool=None):
-    """Gives graphed versions of functions or modules, whose forward and backward passes are replayed.
+    """Returns graphed versions of functions or modules, whose forward and backward passes are replayed.
 
-    As torch.cuda.make_graphed_callables: `callables` is one or a tuple, which are later called in this order; `sample_args` are tuples of tensors
-    with the sizes, dtypes, devices and `requires_grad` of later calls. A module is changed in place and replays in the mode, training or
-    evaluation, in which it was captured. Raises RuntimeError under autocast with its cache, whose casts would not be replayed.
+    Works as torch.cuda.make_graphed_callables. `callables` is one callable or a tuple, which the program later calls
+    in this order. `sample_args` are tuples of tensors with the sizes, dtypes, devices and `requires_grad` of later
+    calls. A module is changed in place. It replays in the mode, training or evaluation, in which it was captured.
+
+    Raises:
+        RuntimeError: autocast is enabled with its cache, whose casts would not be replayed.
     """
     if torch.is_autocast_cache_enabled() and torch.is_autocast_enabled(current_stream().device.type):
         raise RuntimeError("make_graphed_callables does not support the autocast caching. Please set `cache_enabled=False`.")
@@ -121,14 +131,14 @@ def make_graphed_callables(callables, sample_args, num_warmup_iters: int = 3, al
     current_stream().wait_stream(side)
     for part in parts:
         part.capture_forward(pool)
-    for part in reversed(parts):  # the order in which gradients come, in which they share memory
+    for part in reversed(parts):  # the order in which gradients are computed, in which they share memory
         part.capture_backward(pool)
     graphed = tuple(part.graphed() for part in parts)
     return graphed[0] if single else graphed
 
 
 class _Part:
-    """One callable with what its graphs read and write."""
+    """One callable with the tensors that its graphs read and write."""
 
     def __init__(self, function: Callable, sample: Sequence, allow_unused: bool):
         self.function, self.allow_unused = function, allow_unused
@@ -159,7 +169,9 @@ class _Part:
         )
 
     def warm_up(self, times: int) -> None:
-        """What is made at the first call, such as gradients' streams and compiled kernels, must not be made in a capture."""
+        """Creates objects that exist after the first call, such as gradients' streams and compiled kernels, outside of
+        a capture.
+        """
         for _ in range(times):
             outputs = _pytree.tree_leaves(self.function(*self.sample))
             self._gradients(outputs, [torch.empty_like(output) for output in outputs])
@@ -208,14 +220,14 @@ class _Part:
                     if captured is not None and captured.data_ptr() != value.data_ptr():
                         captured.copy_(value)
                 part.backward.replay()
-                # The tensors themselves: autograd copies what somebody holds, where it would make a detached one the parameter's `grad`,
-                # which the next replay writes.
+                # Returns the tensors themselves. Autograd copies a tensor that has other references; a detached one
+                # would become the parameter's `grad`, which the next replay overwrites.
                 return tuple(part.gradients)
 
         def run(*arguments):
             flat, spec = _pytree.tree_flatten(arguments)
             if spec != part.input_spec:
-                raise TypeError("a graphed callable is called with arguments of another structure than its sample_args")
+                raise TypeError("a graphed callable was called with arguments of another structure than its sample_args")
             outputs = Replay.apply(*flat, *part.inputs[len(flat):])
             return _pytree.tree_unflatten(list(outputs), part.output_spec)
 

@@ -1,4 +1,6 @@
-"""The caching allocators of device and pinned host memory: statistics under torch's names, and giving memory back."""
+"""The caching allocators of device and pinned host memory: statistics under torch's names, and functions that release
+memory.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +26,12 @@ memory_snapshot = pools.memory_snapshot
 
 
 def empty_cache() -> None:
-    """Gives cached memory that no tensor uses back to the devices."""
+    """Returns cached memory that no tensor uses to the devices."""
     _C.empty_cache(-1)
 
 
 def memory_stats_as_nested_dict(device: Device = None) -> dict:
-    """Gives the statistics of a device as nested dictionaries: kind, pool, and current / peak / allocated / freed."""
+    """Returns the statistics of a device as nested dictionaries: kind, pool, and current / peak / allocated / freed."""
     return torch._C._accelerator_getDeviceStats(existing_index(device))
 
 
@@ -48,7 +50,9 @@ def _flatten(nested: dict) -> dict:
 
 
 def memory_stats(device: Device = None) -> dict:
-    """Gives the statistics of a device under flat names such as "allocated_bytes.all.current", as torch.cuda.memory_stats."""
+    """Returns the statistics of a device under flat names such as "allocated_bytes.all.current", as
+    torch.cuda.memory_stats.
+    """
     return _flatten(memory_stats_as_nested_dict(device))
 
 
@@ -57,22 +61,22 @@ def _bytes(kind: str, what: str, device) -> int:
 
 
 def memory_allocated(device: Device = None) -> int:
-    """Gives the bytes that tensors hold."""
+    """Returns the number of bytes that tensors use."""
     return _bytes("allocated_bytes", "current", device)
 
 
 def max_memory_allocated(device: Device = None) -> int:
-    """Gives the most bytes that tensors held since the start or `reset_peak_memory_stats`."""
+    """Returns the peak of `memory_allocated` since the start or `reset_peak_memory_stats`, in bytes."""
     return _bytes("allocated_bytes", "peak", device)
 
 
 def memory_reserved(device: Device = None) -> int:
-    """Gives the bytes that the allocator holds, used or cached."""
+    """Returns the number of bytes that the allocator has reserved, used or cached."""
     return _bytes("reserved_bytes", "current", device)
 
 
 def max_memory_reserved(device: Device = None) -> int:
-    """Gives the most bytes that the allocator held since the start or `reset_peak_memory_stats`."""
+    """Returns the peak of `memory_reserved` since the start or `reset_peak_memory_stats`, in bytes."""
     return _bytes("reserved_bytes", "peak", device)
 
 
@@ -87,19 +91,23 @@ def reset_accumulated_memory_stats(device: Device = None) -> None:
 
 
 def host_memory_stats_as_nested_dict() -> dict:
-    """Gives the statistics of pinned host memory, added up over the devices that were used, as nested dictionaries.
+    """Returns the statistics of pinned host memory, added up over the devices that were used, as nested dictionaries.
 
-    "allocations" and "allocated_bytes" count page-locked blocks, used and cached, "active_requests" and "active_bytes" those
-    in use by tensors or by copies, each with current / peak / allocated / freed; bytes are of blocks rounded up to their size
-    class. "host_alloc_time" and "host_free_time" tell how long the plugin took, in microseconds, with total / max / min /
-    count / avg; "num_host_alloc" and "num_host_free" how often it was asked. All are zero before the first use.
+    "allocations" and "allocated_bytes" count page-locked blocks, used and cached. "active_requests" and
+    "active_bytes" count those in use by tensors or by copies. Each has current / peak / allocated / freed. Bytes are
+    of blocks rounded up to their size class. "host_alloc_time" and "host_free_time" are times of the plugin's
+    functions in microseconds, with total / max / min / count / avg. "num_host_alloc" and "num_host_free" are the
+    numbers of calls. All are zero before the first use.
     """
     return _C.host_memory_stats()
 
 
 def host_memory_stats() -> dict:
-    """Gives the statistics of pinned host memory under flat names such as "active_bytes.current", as
-    torch.cuda.host_memory_stats; `host_memory_stats_as_nested_dict` explains them."""
+    """Returns the statistics of pinned host memory under flat names such as "active_bytes.current", as
+    torch.cuda.host_memory_stats.
+
+    `host_memory_stats_as_nested_dict` explains them.
+    """
     return _flatten(host_memory_stats_as_nested_dict())
 
 
@@ -114,21 +122,26 @@ def reset_accumulated_host_memory_stats() -> None:
 
 
 def mem_get_info(device: Device = None) -> tuple:
-    """Gives free and total bytes of a device; where its plugin does not tell them, the total is what this process has taken from it."""
+    """Returns the free and total bytes of a device. If its plugin does not report them, the total is the memory that
+    this process has allocated.
+    """
     return torch._C._accelerator_getMemoryInfo(existing_index(device))
 
 
-_fractions: dict[int, float] = {}  # by device, where a limit was set
+_fractions: dict[int, float] = {}  # by device, if a limit was set
 
 
 def set_per_process_memory_fraction(fraction: float, device: Device = None) -> None:
-    """Limits what the allocator may take of a device's memory, to a fraction of it; more raises torch.OutOfMemoryError. 1 removes the limit."""
+    """Limits the memory that the allocator may allocate on a device to a fraction of the device's memory.
+
+    A larger allocation raises torch.OutOfMemoryError. A fraction of 1 removes the limit.
+    """
     if isinstance(fraction, bool) or not isinstance(fraction, (int, float)):
         raise TypeError(f"Invalid type for fraction argument, must be `float`, got {fraction!r}")
     if not 0.0 < fraction <= 1.0:
         raise ValueError(f"Invalid fraction value: {fraction}. Allowed range: (0, 1]")
     index = existing_index(device)
-    total = _C.memory_capacity(index)  # raises where it is not known
+    total = _C.memory_capacity(index)  # raises if the capacity is unknown
     _C.set_memory_limit(index, 0 if fraction == 1.0 else int(total * fraction))
     _fractions[index] = float(fraction)
 
@@ -141,7 +154,7 @@ def get_per_process_memory_fraction(device: Device = None) -> float:
 def caching_allocator_alloc(size: int, device: Device = None, stream: torch.Stream | int | None = None) -> int:
     """Allocates `size` bytes for work of a stream, by default the device's current one, and returns the address.
 
-    `stream` is a torch.Stream or its `native_handle`. The memory is freed by `caching_allocator_delete` alone.
+    `stream` is a torch.Stream or its `native_handle`. Only `caching_allocator_delete` frees the memory.
     """
     index = existing_index(device)
     if stream is None:
@@ -174,13 +187,13 @@ def get_allocator_backend() -> str:
 
 @deprecated("`memory_cached` has been renamed to `memory_reserved`", category=FutureWarning)
 def memory_cached(device: Device = None) -> int:
-    """Returns the bytes that the allocator holds: `memory_reserved`."""
+    """Returns the number of bytes that the allocator has reserved: `memory_reserved`."""
     return memory_reserved(device)
 
 
 @deprecated("`max_memory_cached` has been renamed to `max_memory_reserved`", category=FutureWarning)
 def max_memory_cached(device: Device = None) -> int:
-    """Returns the most bytes that the allocator held: `max_memory_reserved`."""
+    """Returns the peak of the reserved memory in bytes: `max_memory_reserved`."""
     return max_memory_reserved(device)
 
 
@@ -218,7 +231,7 @@ _SUMMARY = (
 
 
 def memory_summary(device: Device = None, abbreviated: bool = False) -> str:
-    """Gives a table of the statistics for people; abbreviated: without a row for each pool."""
+    """Returns a table of the statistics as text; with `abbreviated`, without a row for each pool."""
     index = existing_index(device)
     stats = memory_stats_as_nested_dict(index)
     line = "| {:<28} | {:>11} | {:>11} | {:>11} | {:>11} |".format

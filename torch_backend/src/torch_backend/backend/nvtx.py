@@ -1,4 +1,4 @@
-"""Ranges and marks, with the functions of torch.cuda.nvtx: they are ranges of torch.profiler, on the host."""
+"""Ranges and marks with the interface of torch.cuda.nvtx. They are ranges of torch.profiler, on the host."""
 
 from __future__ import annotations
 
@@ -38,28 +38,28 @@ def range_pop() -> int:
 
 
 def range_start(msg: str) -> int:
-    """Begins a range that is not nested, and returns the number that `range_end` ends it by."""
+    """Begins a range that is not nested, and returns the number to pass to `range_end`."""
     number = next(_numbers)
     _started[number] = _enter(msg)
     return number
 
 
 def range_end(range_id: int) -> None:
-    """Ends a range of `range_start`. Raises ValueError for a number of no range that is open."""
+    """Ends a range of `range_start`. Raises ValueError if no open range has this number."""
     entered = _started.pop(range_id, None)
     if entered is None:
-        raise ValueError(f"range_end: {range_id} is the number of no open range; pass what range_start returned, once")
+        raise ValueError(f"range_end: {range_id} is not the number of an open range; pass the value that range_start returned, once")
     entered.__exit__(None, None, None)
 
 
 def mark(msg: str) -> None:
-    """Records a range without an extent."""
+    """Records an event without duration."""
     _enter(msg).__exit__(None, None, None)
 
 
 @contextlib.contextmanager
 def range(msg: str, *args, **kwargs):  # noqa: A001  torch.cuda's name
-    """Context manager and decorator for a range; the message may be a format of the arguments."""
+    """Context manager and decorator for a range; the message may be a format string for the arguments."""
     range_push(msg.format(*args, **kwargs))
     try:
         yield

@@ -1,4 +1,4 @@
-"""Private memory pools, and snapshots of what the allocator holds."""
+"""Private memory pools, and snapshots of the allocator's memory."""
 
 from __future__ import annotations
 
@@ -19,24 +19,30 @@ def new_pool_id() -> tuple[int, int]:
 
 
 class MemPool:
-    """A private memory pool. What is allocated while it is in use (`use_mem_pool`) comes from it, and what is freed of that goes to its users
-    alone, which may be graphs (`pool=MemPool().id`). It belongs to the device that uses it first; at its end its memory is the device's again.
+    """A private memory pool.
 
-    `use_on_oom`: free memory of the pool also serves allocations outside of it that would fail for lack of memory. `no_split`: each allocation
-    takes a segment of its own. `allocator` must be None: memory comes from the plugin, and a library cannot supply it.
+    Memory allocated while the pool is in use (`use_mem_pool`) comes from it. Memory freed to it serves only users of
+    the pool, which may be graphs (`pool=MemPool().id`). The pool belongs to the device that uses it first. When the
+    pool is destroyed, its memory returns to the device.
+
+    Args:
+        allocator: must be None; the plugin allocates, and pluggable allocators are not supported.
+        use_on_oom: free memory of the pool also serves allocations outside of it that would otherwise fail for lack
+        of memory.
+        no_split: each allocation has its own segment.
     """
 
     def __init__(self, allocator=None, use_on_oom: bool = False, no_split: bool = False):
         if allocator is not None:
             raise NotImplementedError(
-                f"MemPool(allocator={allocator!r}): '{name()}' allocates through its plugin, and has no pluggable allocators; leave it out"
+                f"MemPool(allocator={allocator!r}): '{name()}' allocates through its plugin and does not support pluggable allocators; leave it out"
             )
         self.id = new_pool_id()
         self._pool = _C.MemoryPool(self.id, bool(use_on_oom), bool(no_split))
 
     @property
     def allocator(self) -> None:
-        """The pluggable allocator of the pool: none."""
+        """The pluggable allocator of the pool: always None."""
         return None
 
     def use_count(self) -> int:
@@ -50,8 +56,11 @@ class MemPool:
 
 @contextlib.contextmanager
 def use_mem_pool(pool: MemPool, device: Device = None) -> Iterator[None]:
-    """Lets what is allocated on a device's current stream (default: the current device), by any thread, come from a `MemPool`. Raises
-    RuntimeError when the stream allocates from a pool already, or the pool is another device's."""
+    """Makes allocations on a device's current stream (default: the current device) use a `MemPool`, in every thread.
+
+    Raises:
+        RuntimeError: the stream allocates from a pool already, or the pool belongs to another device.
+    """
     stream = pool._pool.begin(existing_index(device))
     try:
         yield
@@ -64,9 +73,10 @@ _KINDS = {1: "small", 2: "large"}  # HAL_POOL_*
 
 
 def memory_snapshot(mempool_id: tuple[int, int] | None = None, include_traces: bool = True) -> list[dict]:
-    """Returns the segments of all devices, or of one private pool, with their blocks, in the format of torch.cuda.memory_snapshot.
+    """Returns the segments of all devices, or of one private pool, with their blocks, in the format of
+    torch.cuda.memory_snapshot.
 
-    Allocations are not traced, so that `frames` is empty and `include_traces` changes nothing.
+    Allocations are not traced: `frames` is empty, and `include_traces` has no effect.
     """
     segments: list[dict] = []
     for device in range(device_count()):

@@ -1,4 +1,4 @@
-"""What a device is: its properties, name and capabilities."""
+"""Properties of a device: its name, its capabilities and its limits."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _UNIFIED = 1 << 1  # HAL_DEVICE_UNIFIED of hal/plugin.h
 
 @dataclass(frozen=True)
 class DeviceProperties:
-    """What a device reports of itself, under the names of `torch.cuda.get_device_properties`.
+    """The properties that a device reports, under the names of `torch.cuda.get_device_properties`.
 
-    Sizes are in bytes and clocks in kilohertz; 0 or "" = unknown. `major` and `minor` are those of an architecture "sm_<major><minor>", else 0.
-    `numa_node` is that of the host memory nearest to the device, -1 = unknown; `partition_index` tells the parts of a partitioned device
-    apart, -1 = a whole device.
+    Sizes are in bytes and clocks in kilohertz; 0 or "" = unknown. `major` and `minor` are those of an architecture
+    "sm_<major><minor>", else 0. `numa_node` is that of the host memory nearest to the device, -1 = unknown.
+    `partition_index` identifies a part of a partitioned device, -1 = a whole device.
     """
 
     name: str
@@ -68,11 +68,11 @@ def _properties(index: int) -> DeviceProperties:
     return DeviceProperties(**facts)
 
 
-_properties._dynamo_marked_constant = True  # to TorchDynamo a constant: what a device is never changes in a process
+_properties._dynamo_marked_constant = True  # a constant to TorchDynamo: a device's properties never change in a process
 
 
 def get_device_properties(device: Device = None) -> DeviceProperties:
-    """Describes a device."""
+    """Returns the properties of a device."""
     return _properties(existing_index(device))
 
 
@@ -82,20 +82,20 @@ def get_device_name(device: Device = None) -> str:
 
 
 def get_device_capability(device: Device = None) -> dict:
-    """Returns what tensors of a device may be, as torch.accelerator.get_device_capability."""
+    """Returns the dtypes and layouts that a device supports, as torch.accelerator.get_device_capability."""
     return torch.accelerator.get_device_capability(existing_device(device))
 
 
 def get_arch_list() -> list[str]:
-    """Returns the architectures that this package holds compiled kernels for: none, kernels are compiled where they run."""
+    """Returns the architectures of the compiled kernels in this package: none, because kernels are compiled at run time."""
     return []
 
 
 def get_gencode_flags() -> str:
-    """Returns the compiler's flags for `get_arch_list`: none."""
+    """Returns the compiler flags for `get_arch_list`: an empty string."""
     return ""
 
 
 def is_tf32_supported() -> bool:
-    """Returns whether matrix products of float32 may be computed in TF32: the portable kernels compute them in float32."""
+    """Returns whether float32 matrix products may be computed in TF32. The portable kernels compute them in float32."""
     return False

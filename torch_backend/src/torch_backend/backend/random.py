@@ -1,4 +1,4 @@
-"""Seeds and generator states. None of this starts a device, so it may come before first use."""
+"""Seeds and generator states. These functions start no device, so a program may call them before first use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ._utils import Device, existing_index
 
 
 def default_generators() -> tuple:
-    """Gives the default generators of all devices."""
+    """Returns the default generators of all devices."""
     return tuple(_C.default_generator(index) for index in range(_C.device_count()))
 
 
@@ -41,17 +41,17 @@ def seed_all() -> None:
 
 
 def initial_seed() -> int:
-    """Gives the current device's seed."""
+    """Returns the current device's seed."""
     return _get_generator().initial_seed()
 
 
 def get_rng_state(device: Device = None) -> torch.Tensor:
-    """Gives the state of a device's default generator: 16 bytes, seed and offset."""
+    """Returns the state of a device's default generator: 16 bytes, seed and offset."""
     return _get_generator(device).get_state()
 
 
 def get_rng_state_all() -> list:
-    """Gives the states of all devices."""
+    """Returns the states of all devices."""
     return [generator.get_state() for generator in default_generators()]
 
 

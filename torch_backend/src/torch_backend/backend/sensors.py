@@ -1,7 +1,7 @@
-"""What devices measure of themselves, in torch.cuda's names and units; of the whole device, whoever uses it.
+"""Measurements of a device, with torch.cuda's names and units. They cover the whole device and all its users.
 
-Nothing here starts a device. What a device does not measure is a NotImplementedError that says so; a library of the vendor's that is missing
-a RuntimeError with what to install.
+These functions start no device. They raise NotImplementedError for a value that a device does not measure, and
+RuntimeError if a library of the vendor is missing, with what to install.
 """
 
 from __future__ import annotations
@@ -23,37 +23,37 @@ def _read(sensor: str, device: Device) -> int:
 
 
 def utilization(device: Device = None) -> int:
-    """Gives the percentage of the last moments in which the device computed."""
+    """Returns the percentage of the last sampling period in which the device computed."""
     return _read("utilization", device)
 
 
 def memory_usage(device: Device = None) -> int:
-    """Gives the percentage of the last moments in which the device's memory was read or written."""
+    """Returns the percentage of the last sampling period in which the device's memory was read or written."""
     return _read("memory_utilization", device)
 
 
 def temperature(device: Device = None) -> int:
-    """Gives the chip's temperature in degrees Celsius."""
+    """Returns the chip's temperature in degrees Celsius."""
     return round(_read("temperature", device) / 1000)
 
 
 def power_draw(device: Device = None) -> int:
-    """Gives what the device draws, in milliwatts."""
+    """Returns the power consumption in milliwatts."""
     return _read("power", device)
 
 
 def clock_rate(device: Device = None) -> int:
-    """Gives the clock of the compute units in megahertz."""
+    """Returns the clock of the compute units in megahertz."""
     return _read("clock", device)
 
 
 def device_memory_used(device: Device = None) -> int:
-    """Gives the bytes of the device's memory that are in use, by all processes."""
+    """Returns the bytes of the device's memory that are in use by all processes."""
     return _read("memory_used", device)
 
 
 def list_gpu_processes(device: Device = None) -> str:
-    """Lists the processes that use the device, and the memory that each has of it."""
+    """Returns a text that lists the processes that use the device, and the memory that each uses."""
     index = existing_index(device)
     lines = [f"GPU:{index}"]
     for process, used in _C.device_processes(index):

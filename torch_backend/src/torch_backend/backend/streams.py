@@ -1,4 +1,6 @@
-"""Streams and events are torch's generic ones; this module adds what torch.cuda has beyond them, events between processes for example."""
+"""Streams and events. They are torch's generic ones; this module adds the features that only torch.cuda has, such as
+interprocess events.
+"""
 
 from __future__ import annotations
 
@@ -29,15 +31,18 @@ def default_stream(device: Device = None) -> Stream:
 
 
 def set_stream(stream: Stream | None) -> None:
-    """Makes a stream current, and its device too; None changes nothing. Prefer the context manager `stream`."""
+    """Makes a stream and its device current; None changes nothing. Prefer the context manager `stream`."""
     if stream is not None:
         torch.accelerator.set_stream(stream)
 
 
 def get_stream_from_external(data_ptr: int, device: Device = None) -> Stream:
-    """Returns the stream of a device whose `native_handle` is `data_ptr`, as another library got it; 0 is the default stream.
+    """Returns the stream of a device whose `native_handle` is `data_ptr`, as passed to another library; 0 is the
+    default stream.
 
-    Raises NotImplementedError for a handle of no stream of this process: plugins cannot wrap a stream that another library created.
+    Raises:
+        NotImplementedError: no stream of this process has the handle. Plugins cannot wrap a stream that another
+        library created.
     """
     index = existing_index(device)
     number = _C.stream_of_native(index, data_ptr)
@@ -50,16 +55,16 @@ def get_stream_from_external(data_ptr: int, device: Device = None) -> Stream:
 
 
 class ExternalStream:
-    """Returns the stream with a native handle: `get_stream_from_external`, under the name and parameters of torch.cuda."""
+    """Returns the stream with a native handle: `get_stream_from_external`, with the name and parameters of torch.cuda."""
 
     def __new__(cls, stream_ptr: int, device: Device = None, **kwargs) -> Stream:
         return get_stream_from_external(stream_ptr, device)
 
 
 def _sleep(cycles: int) -> None:
-    """Queues a pause of `cycles` nanoseconds, cycles of a clock of 1 GHz, on the current stream; for tests."""
+    """Queues a delay of `cycles` nanoseconds (cycles of a clock of 1 GHz) on the current stream; for tests."""
     if cycles < 0:
-        raise ValueError(f"_sleep: expected a number of cycles that is not negative, got {cycles}")
+        raise ValueError(f"_sleep: expected a number of cycles of 0 or more, got {cycles}")
     _C.sleep_on_stream(existing_index(None), cycles)
 
 
@@ -71,10 +76,16 @@ class _AnyEvent(type(torch.Event)):
 class Event(torch.Event, metaclass=_AnyEvent):
     """Creates a torch.Event with the parameters of torch.cuda.Event.
 
-    `device`: the event's device, which may also be the first argument, as of torch.Event; by default that of the stream that records it first.
-    `interprocess`: other processes may wait for it, where the device's plugin shares events; it does not support timing. `external`: a graph
-    that captures its record, or a wait for it, does that at each replay, for streams outside of the graph: the wait before all work of the
-    graph, the record after all of it, without timing. Such events belong to their device, by default the current one, from the beginning.
+    Args:
+        device: the event's device, which may also be the first argument, as of torch.Event; by default that of the
+        stream that records it first.
+        interprocess: other processes may wait for the event, if the device's plugin shares events; it does not
+        support timing.
+        external: in a captured graph, each replay records the event or waits for it, to synchronize with streams
+        outside of the graph. The wait comes before all work of the graph, the record after all of it, without
+        timing.
+
+    Interprocess and external events belong to their device, by default the current one, from the beginning.
     """
 
     def __new__(
@@ -88,7 +99,7 @@ class Event(torch.Event, metaclass=_AnyEvent):
     ):
         if not isinstance(enable_timing, (bool, int)):
             enable_timing, device = False, enable_timing
-        if not interprocess:  # torch takes the times of its own class alone
+        if not interprocess:  # torch measures times of its own class only
             where = existing_device(device) if external else name() if device is None else device
             event = torch.Event(where, enable_timing=bool(enable_timing), blocking=blocking)
             if external:
@@ -104,7 +115,7 @@ class Event(torch.Event, metaclass=_AnyEvent):
         return event
 
     def ipc_handle(self) -> bytes:
-        """Returns what `from_ipc_handle` opens in another process; valid as long as this event exists."""
+        """Returns the handle that `from_ipc_handle` opens in another process; valid as long as this event exists."""
         return _C.event_handle(self)
 
     @classmethod
@@ -137,5 +148,6 @@ class StreamContext:
 def stream(stream: Stream | None) -> StreamContext:
     """Returns a context manager that makes a stream current."""
     if torch.compiler.is_dynamo_compiling():
-        return contextlib.nullcontext() if stream is None else stream  # TorchDynamo knows streams as context managers
+        # TorchDynamo recognizes streams as context managers
+        return contextlib.nullcontext() if stream is None else stream
     return StreamContext(stream)

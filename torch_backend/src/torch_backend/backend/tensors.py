@@ -18,7 +18,7 @@ STORAGES = {key.replace("Tensor", "Storage"): dtype for key, dtype in TENSORS.it
 
 
 class _Type(type):
-    """The type of the classes: they have instances, which are of torch's own classes."""
+    """The type of the classes: `isinstance` works with them, but their instances have torch's own classes."""
 
     def __repr__(cls) -> str:
         return f"<class '{cls.__name__}'>"
@@ -26,19 +26,20 @@ class _Type(type):
     def __instancecheck__(cls, instance) -> bool:
         if not isinstance(instance, cls._base) or instance.dtype != cls.dtype:
             return False
-        holder = instance._untyped_storage if isinstance(instance, torch.TypedStorage) else instance  # which does not warn
+        # avoids torch's warning
+        holder = instance._untyped_storage if isinstance(instance, torch.TypedStorage) else instance
         return holder.device.type == name() and cls._is_laid_out(instance)
 
 
 def _create(kind: str, base: type, module: str, **attributes) -> type:
-    """Creates a class; torch reads its name, as in `tensor.type(torch.fake.FloatTensor)`, so that it is the whole name."""
+    """Creates a class. Its name is the whole name, as in `tensor.type(torch.fake.FloatTensor)`, because torch reads it."""
     made = _Type(f"{module}.{kind}", (), {"_base": base, "__module__": module, **attributes})
     made.__qualname__ = kind
     return made
 
 
 def _new_dense(cls, *args, device: torch.device | None = None) -> torch.Tensor:
-    """As torch.FloatTensor: of sizes, of data, of a storage, or another reference to a tensor of the type."""
+    """As torch.FloatTensor: from sizes, from data, from a storage, or another reference to a tensor of the type."""
     where = torch.device(name() if device is None else device)
     if where.type != name():
         raise RuntimeError(f"legacy constructor expects device type: {name()} but device type: {where.type} was passed")
@@ -55,7 +56,7 @@ def _new_dense(cls, *args, device: torch.device | None = None) -> torch.Tensor:
 
 
 def _new_sparse(cls, *args, device: torch.device | None = None) -> torch.Tensor:
-    """As torch.sparse.FloatTensor: of indices, values and sizes."""
+    """As torch.sparse.FloatTensor: from indices, values and sizes."""
     where = torch.device(name() if device is None else device)
     if not args:
         return torch.sparse_coo_tensor((0,), dtype=cls.dtype, device=where)
@@ -63,7 +64,7 @@ def _new_sparse(cls, *args, device: torch.device | None = None) -> torch.Tensor:
 
 
 def _new_storage(cls, *args, **options) -> torch.TypedStorage:
-    """As torch.FloatStorage: of a size, or of data."""
+    """As torch.FloatStorage: from a size, or from data."""
     return torch.TypedStorage(*args, dtype=cls.dtype, device=torch.device(name(), torch.accelerator.current_device_index()), **options)
 
 
@@ -86,9 +87,10 @@ def sparse_types(module: str) -> dict[str, type]:
 
 
 def install(types: dict[str, type]) -> None:
-    """Lets `torch.set_default_tensor_type` take the classes, or their names: it sets the default dtype and the default device.
+    """Makes `torch.set_default_tensor_type` accept the classes or their names: it sets the default dtype and the
+    default device.
 
-    The legacy constructor torch.Tensor(...) creates CPU tensors still, as it does with torch.set_default_device.
+    The legacy constructor torch.Tensor(...) still creates CPU tensors, as with torch.set_default_device.
     """
     original = torch.set_default_tensor_type
     known = {kind.__name__: kind for kind in types.values()}

@@ -1,4 +1,4 @@
-"""How the commands print."""
+"""Output of the commands."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _CODES = {"red": 31, "green": 32, "yellow": 33}
 
 
 def print_json(document) -> None:
-    """Prints a document for programs."""
+    """Prints a document as JSON."""
     print(json.dumps(document, indent=1))
 
 

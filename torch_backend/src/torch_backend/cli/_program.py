@@ -1,4 +1,6 @@
-"""Commands that are programs of their own, which need neither Python nor torch: they are found in the package and get all options."""
+"""Commands that are separate programs, which need neither Python nor torch. They are part of the package and receive
+all options.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from pathlib import Path
 
 
 def find(name: str) -> Path:
-    """The installed program. Raises FileNotFoundError with what to do when the package lacks it."""
+    """Returns the path of the installed program. Raises FileNotFoundError, with what to do, if the package lacks it."""
     path = Path(__file__).resolve().parents[1] / "bin" / name
     if not path.is_file():
         raise FileNotFoundError(f"{path} is missing; install torch_backend again")
@@ -16,7 +18,7 @@ def find(name: str) -> Path:
 
 
 def run(command: str, name: str, usage: str, argv, before=()) -> int:
-    """Runs the program with `before` and `argv`; its exit code, or 2 for wrong usage."""
+    """Runs the program with `before` and `argv`. Returns its exit code, or 2 for wrong usage."""
     try:
         if not argv or argv[0] in ("-h", "--help"):
             print(f"usage: torch-backend {command} {usage}\n", flush=True)

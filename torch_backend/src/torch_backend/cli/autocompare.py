@@ -1,4 +1,4 @@
-"""The command `autocompare`: runs a program of Python with each operator of the device computed by CPU torch, too."""
+"""The command `autocompare`: runs a Python program and compares each operator of the device with CPU torch."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pathlib import Path
 def _parser():
     parser = argparse.ArgumentParser(
         prog="torch-backend autocompare", usage="%(prog)s [options] (SCRIPT.py | -m MODULE) [arguments of the program]",
-        description="Runs a program and stops at the first operator whose result on the device differs from CPU torch's. Exit codes: 1 they "
-                    "differ, 2 wrong usage, else the program's.")  # fmt: skip
+        description="Runs a program and stops at the first operator whose result on the device differs from CPU torch's. Exit codes: 1 a result "
+                    "differs, 2 wrong usage, else the program's.")  # fmt: skip
     parser.add_argument("--every", type=int, default=1, metavar="N", help="compare the first call of each operator and then one of N (1)")
-    parser.add_argument("--rtol", type=float, help="relative tolerance of all dtypes, in place of one for each")
+    parser.add_argument("--rtol", type=float, help="relative tolerance of all dtypes, instead of one for each")
     parser.add_argument("--atol", type=float, default=0.0, help="absolute tolerance, added (0)")
-    parser.add_argument("--go-on", action="store_true", help="warn at a difference and go on")
-    parser.add_argument("--directory", default=".", metavar="DIR", help="where the reproducer is written (the current folder)")
+    parser.add_argument("--go-on", action="store_true", help="warn at a difference and continue")
+    parser.add_argument("--directory", default=".", metavar="DIR", help="folder for the reproducer (the current folder)")
     parser.add_argument("-m", dest="module", action="store_true", help="the program is a module, as for python -m")
     parser.add_argument("program")
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
@@ -25,7 +25,7 @@ def _parser():
 
 
 def main(argv) -> int:
-    """Runs the program in this process; its exit code, or 1 when the device differs."""
+    """Runs the program in this process. Returns its exit code, or 1 if the device differs."""
     import torch_backend
 
     options = _parser().parse_args(argv)
@@ -57,7 +57,7 @@ def main(argv) -> int:
 
 
 def _exit_code(end: SystemExit) -> int:
-    """What Python would make of it."""
+    """Returns the exit code that Python would use."""
     if end.code is None or isinstance(end.code, int):
         return end.code or 0
     print(end.code, file=sys.stderr)

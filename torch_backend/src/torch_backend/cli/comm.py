@@ -1,4 +1,6 @@
-"""The command `comm`: how long collectives take between processes of this host, and how a program scales to more ranks."""
+"""The command `comm`: measures collectives between processes of this host, and models how a program scales to more
+ranks.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from ._output import print_json
 
 _RANKS = [2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
 _CALIBRATION = [1 << 10, 1 << 16, 1 << 20, 1 << 26]
-_TOLERANCE = 0.25  # of the model at 1 MiB and more
+_TOLERANCE = 0.25  # allowed relative error of the model at 1 MiB and more
 
 
 def _error(text) -> int:
@@ -22,11 +24,13 @@ def _error(text) -> int:
     return 1
 
 
-# ---- bench ---------------------------------------------------------------------------------------------------------------------
+# ---- bench -----------------------------------------------------------------------------------------------------------
 
 
 def measured(arguments, ranks: int) -> list[dict]:
-    """Starts the ranks and returns the rows of `torch_backend.distributed.measure`. Raises RuntimeError with what the first failing rank wrote."""
+    """Starts the ranks and returns the rows of `torch_backend.distributed.measure`. Raises RuntimeError with the output
+    of the first rank that failed.
+    """
     from torch_backend.distributed import measure
 
     measure.dtype_of(arguments.dtype)  # before any process starts
@@ -84,11 +88,13 @@ def _bench(arguments) -> int:
     return 1 if any(row["wrong"] for row in rows) else 0
 
 
-# ---- simulate ------------------------------------------------------------------------------------------------------------------
+# ---- simulate --------------------------------------------------------------------------------------------------------
 
 
 def _host(arguments):
-    """Returns the host of the model, from a file of `comm bench --json` or measured now, and the rows that it was made of."""
+    """Returns the host of the model, from a file of `comm bench --json` or measured now, and the rows that it was
+    fitted to.
+    """
     from torch_backend.distributed import model
 
     if arguments.measurement:
@@ -108,7 +114,7 @@ def _link(arguments):
 
 
 def _checked(arguments, host) -> list[dict]:
-    """Measures 2 to 8 ranks of this host beside the model. The fit was made of 2 ranks."""
+    """Measures 2 to 8 ranks of this host and compares them with the model, which was fitted to 2 ranks."""
     from torch_backend.distributed import model
 
     rows = []
@@ -172,7 +178,7 @@ def _simulate(arguments) -> int:
     return 1 if any(abs(row["error"]) > _TOLERANCE for row in checked) else 0
 
 
-# ---- dry-run -------------------------------------------------------------------------------------------------------------------
+# ---- dry-run ---------------------------------------------------------------------------------------------------------
 
 
 def _dry_run(arguments) -> int:
@@ -197,12 +203,12 @@ def _dry_run(arguments) -> int:
     return 0
 
 
-# ---- the command ---------------------------------------------------------------------------------------------------------------
+# ---- the command -----------------------------------------------------------------------------------------------------
 
 
 def _positive(text: str) -> int:
     if not text.isascii() or not text.isdigit() or not 0 < int(text) <= 1 << 20:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of ranks; write 1 to {1 << 20}")
+        raise argparse.ArgumentTypeError(f"invalid number of ranks {text!r}: expected 1 to {1 << 20}")
     return int(text)
 
 
@@ -212,7 +218,7 @@ def _number(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 < value < 1e9:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number greater than 0")
+        raise argparse.ArgumentTypeError(f"invalid number {text!r}: expected a number greater than 0")
     return value
 
 
@@ -221,23 +227,23 @@ def add_arguments(parser) -> None:
     from torch_backend.distributed import measure
 
     parts = parser.add_subparsers(dest="part", required=True, metavar="PART")
-    bench = parts.add_parser("bench", help="measures collectives between processes of this host, and compares their results with the right ones")
+    bench = parts.add_parser("bench", help="measures collectives between processes of this host, and checks their results")
     measure.add_arguments(bench)
     bench.add_argument("--ranks", nargs="+", type=_positive, default=[2], help="numbers of processes; default 2")
     bench.set_defaults(action=_bench)
-    simulate = parts.add_parser("simulate", help="computes the time of collectives of up to 1,024 ranks from a measurement of 2 on this host")
+    simulate = parts.add_parser("simulate", help="computes the time of collectives of up to 1,024 ranks from a measurement of 2 ranks on this host")
     measure.add_arguments(simulate)
     simulate.add_argument("--ranks", nargs="+", type=_positive, default=_RANKS, help="numbers of ranks; default 2 to 1,024")
     simulate.add_argument("--ranks-per-host", type=_positive, default=8, help="ranks that share memory; default 8")
-    simulate.add_argument("--network-latency", type=_number, default=20.0, metavar="US", help="microseconds of a step between hosts; default 20")
-    simulate.add_argument("--network-bandwidth", type=_number, default=12.5, metavar="GB/S", help="of a host in one direction; default 12.5")
-    simulate.add_argument("--measurement", metavar="FILE", help="what `comm bench --ranks 2 --json` printed; default: measured now")
-    simulate.add_argument("--check", action="store_true", help="measures 2 to 8 ranks of this host, too; exit code 1 when the model is off by over 25 %%")
-    simulate.add_argument("--plot", metavar="FILE", help="draws the curves, with matplotlib")
+    simulate.add_argument("--network-latency", type=_number, default=20.0, metavar="US", help="latency between hosts in microseconds; default 20")
+    simulate.add_argument("--network-bandwidth", type=_number, default=12.5, metavar="GB/S", help="bandwidth of a host in one direction in GB/s; default 12.5")
+    simulate.add_argument("--measurement", metavar="FILE", help="output of `comm bench --ranks 2 --json`; default: measured now")
+    simulate.add_argument("--check", action="store_true", help="also measures 2 to 8 ranks of this host; exit code 1 if the error of the model exceeds 25 %%")
+    simulate.add_argument("--plot", metavar="FILE", help="file for a plot of the curves, with matplotlib")
     simulate.set_defaults(action=_simulate)
-    dry = parts.add_parser("dry-run", help="runs a program as one rank of many, alone: its device memory, and the bytes of its collectives")
-    dry.add_argument("--world-size", type=_positive, required=True, help="ranks of the group")
-    dry.add_argument("--rank", type=int, default=0, help="which of them; default 0")
+    dry = parts.add_parser("dry-run", help="runs a program as one rank of many, in one process: reports its device memory, and the bytes of its collectives")
+    dry.add_argument("--world-size", type=_positive, required=True, help="number of ranks of the group")
+    dry.add_argument("--rank", type=int, default=0, help="the rank to run; default 0")
     dry.add_argument("script", help="the program")
     dry.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
     dry.set_defaults(action=_dry_run)
@@ -246,7 +252,7 @@ def add_arguments(parser) -> None:
 
 
 def run(arguments) -> int:
-    """Runs a part of the command; 1 with a sentence when it cannot."""
+    """Runs a subcommand. Returns 1 and prints an error message if it fails."""
     try:
         return arguments.action(arguments)
     except (OSError, RuntimeError, ValueError, KeyError, ImportError) as error:

@@ -1,4 +1,6 @@
-"""The command `coverage`: who would answer each operator of ATen on a device: the plugin, portable kernels, other operators, the CPU."""
+"""The command `coverage`: which kernel each ATen operator runs on a device: the plugin's, a portable one, other
+operators, or the CPU's.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +19,17 @@ def add_arguments(parser) -> None:
     """Declares the command's options."""
     parser.add_argument("op", nargs="*", help="only these operators, such as add or add.Tensor")
     parser.add_argument("--kind", choices=KINDS, help="only operators of this kind")
-    parser.add_argument("--list", action="store_true", help="name the operators, not only their number")
-    parser.add_argument("--plugin", metavar="NAME", help="of this plugin (a name or an absolute path), instead of the active one")
-    parser.add_argument("--device", type=int, metavar="INDEX", help="of this device, where several plugins are active")
+    parser.add_argument("--list", action="store_true", help="list the operators, not only their number")
+    parser.add_argument("--plugin", metavar="NAME", help="use this plugin (a name or an absolute path) instead of the active one")
+    parser.add_argument("--device", type=int, metavar="INDEX", help="use this device, if several plugins are active")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON")
-    form.add_argument("--markdown", action="store_true", help="print a table in Markdown")
-    form.add_argument("--html", action="store_true", help="print a page in HTML")
+    form.add_argument("--markdown", action="store_true", help="print a Markdown table")
+    form.add_argument("--html", action="store_true", help="print an HTML page")
 
 
 def _use(plugin: str) -> None:
-    """Makes a plugin the active one: with another one active already, by starting this command again."""
+    """Activates a plugin. If another one is active, starts this command again."""
     import torch_backend
 
     if torch_backend.is_active() and plugin not in [name for known in torch_backend.plugins() for name in (known.name, known.path)]:
@@ -38,7 +40,7 @@ def _use(plugin: str) -> None:
 
 
 def _index(arguments) -> int:
-    """The device that is meant. ValueError: there is none."""
+    """Returns the index of the selected device. Raises ValueError if it does not exist."""
     import torch_backend
 
     plugins = torch_backend.plugins()
@@ -55,7 +57,7 @@ def _cells(row: Coverage) -> tuple:
 
 
 def _lines(total: dict):
-    """The figures, for people: those of who answers natively below the native ones."""
+    """Returns the numbers as text lines; those of native implementations below the total of native operators."""
     operators = max(sum(total[kind] for kind in KINDS), 1)
     for kind in KINDS:
         yield f"{total[kind]:>5}  {bar(total[kind] / operators)}  {kind}"
@@ -76,7 +78,7 @@ def _show_text(title: str, total: dict, rows, listed: bool) -> None:
 
 
 def _show_markdown(title: str, total: dict, rows) -> None:
-    print(f"# {title}\n\n| answered by | operators |\n|---|---|")
+    print(f"# {title}\n\n| kind | operators |\n|---|---|")
     for kind, count in total.items():
         print(f"| {kind} | {count} |")
     print("\n| " + " | ".join(_HEADINGS) + " |\n" + "|---" * len(_HEADINGS) + "|")
@@ -94,7 +96,7 @@ def _show_html(title: str, total: dict, rows) -> None:
 
 
 def run(arguments) -> int:
-    """Prints the figures and, on request, the operators."""
+    """Prints the numbers and, on request, the operators."""
     import torch_backend
 
     if arguments.plugin:

@@ -1,4 +1,4 @@
-"""The command `doctor`: looks for what usually goes wrong, and says how to cure it."""
+"""The command `doctor`: checks for common problems and prints how to solve them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 from ._output import colored, print_json
 
-# Those of docs/settings.md; test_command_line.py holds the two to each other.
+# The settings of docs/settings.md; test_command_line.py checks that both lists agree.
 _SETTINGS = {"TORCH_BACKEND", "TORCH_BACKEND_NAME", "TORCH_BACKEND_INTEGRATIONS", "TORCH_BACKEND_AUTOGRAD_THREADS", "TORCH_BACKEND_COLLECTIVES", "TORCH_BACKEND_COLLECTIVES_COMPARE", "TORCH_BACKEND_COLLECTIVES_REGISTER", "TORCH_BACKEND_COLLECTIVES_BLOCKING_WAIT", "TORCH_BACKEND_COLLECTIVES_LOG", "TORCH_BACKEND_COLLECTIVES_LOG_SIGNAL", "HAL_PLUGIN_PATH", "HAL_PLUGIN_TRIAL",
              "HAL_ALLOW_UNSAFE_PLUGINS", "HAL_LAYERS", "HAL_FAULT", "HAL_LOG", "HAL_DISABLE_OPS", "HAL_CACHE_DIR", "HAL_HOST_ISA", "HAL_LAZY_COMPILE"}  # fmt: skip
 
 
 class Finding(NamedTuple):
-    """One check: `problem` and `cure` are empty when it passed."""
+    """The result of one check: `problem` and `cure` are empty if it passed."""
 
     check: str
     problem: str = ""
@@ -32,7 +32,7 @@ def _versions():
 
 
 def _other_backends():
-    """Other packages that torch loads by itself may take the one device type for extensions."""
+    """Other packages that torch loads automatically may use PrivateUse1, the only device type for extensions."""
     from importlib.metadata import entry_points
 
     found = entry_points()
@@ -45,10 +45,10 @@ def _other_backends():
     from torch_backend import _registry
 
     name = torch._C._get_privateuse1_backend_name()
-    if name in ("privateuseone", _registry.type_name()):  # they leave the device type alone
+    if name in ("privateuseone", _registry.type_name()):  # they do not use the device type
         return Finding(f"other backends: torch also loads {', '.join(others)}")
     return Finding("other backends", f"torch also loads {', '.join(others)}, and the device type PrivateUse1, which only one package can have, is '{name}'",
-                   "uninstall them, or set TORCH_DEVICE_BACKEND_AUTOLOAD=0 and import the one you want")  # fmt: skip
+                   "uninstall them, or set TORCH_DEVICE_BACKEND_AUTOLOAD=0 and import the one you need")  # fmt: skip
 
 
 def _settings():
@@ -73,11 +73,11 @@ def _plugin_path():
     for folder in _plugin_folders():
         path = Path(folder)
         if not path.is_absolute():
-            return Finding("HAL_PLUGIN_PATH", f"{folder} is not absolute", "write the whole path; other ones are ignored")
+            return Finding("HAL_PLUGIN_PATH", f"{folder} is not absolute", "write the absolute path; relative paths are ignored")
         if not path.is_dir():
             return Finding("HAL_PLUGIN_PATH", f"{folder} is not a folder", "remove it, or install the plugins there")
-        if path.stat().st_mode & stat.S_IWOTH:  # of groups the HAL knows more
-            return Finding("HAL_PLUGIN_PATH", f"others may write to {folder}", f"chmod go-w {folder}")
+        if path.stat().st_mode & stat.S_IWOTH:  # the HAL also checks groups
+            return Finding("HAL_PLUGIN_PATH", f"other users may write to {folder}", f"chmod go-w {folder}")
     return Finding("HAL_PLUGIN_PATH")
 
 
@@ -87,25 +87,25 @@ def _plugins():
 
     causes = list(dict.fromkeys((*torch_backend.errors(), *_hal.problems())))
     if causes:
-        return Finding("plugins", " ".join(causes), "follow what the sentence says; HAL_LAYERS=trace shows the calls before it")
+        return Finding("plugins", " ".join(causes), "follow the error message; HAL_LAYERS=trace shows the calls before it")
     if not torch_backend.is_active() and os.environ.get("TORCH_BACKEND", "").strip():
         return Finding("plugins", "none is active", "set TORCH_BACKEND=fake, or call torch_backend.use('fake')")
-    if not torch_backend.is_active():  # nobody asked for one, and the search is no failure
-        return Finding("plugins: none is active, and no device is checked; TORCH_BACKEND=fake, or torch_backend.use('fake'), chooses one")
+    if not torch_backend.is_active():  # no plugin was requested, so finding none is not an error
+        return Finding("plugins: none is active, and no device is checked; set TORCH_BACKEND=fake or call torch_backend.use('fake') to choose one")
     return Finding("plugins")
 
 
 def _choice() -> list:
-    """Why these plugins were chosen, and a finding for each that the search has passed by."""
+    """Returns why these plugins were chosen, and a finding for each plugin that the search skipped."""
     from torch_backend import _hal, _registry
 
     chosen = ", ".join(plugin.name for plugin in _hal.plugins()) if _registry.is_active() else "no plugin"
     passed = [line for line in _hal.report().splitlines() if line and line not in _hal.problems()]
-    return [Finding(f"choice of {chosen}: {_registry.choice()}"), *(Finding(f"passed by {line}") for line in passed)]
+    return [Finding(f"choice of {chosen}: {_registry.choice()}"), *(Finding(f"skipped: {line}") for line in passed)]
 
 
 def _integrations() -> list:
-    """One finding for each library that is installed and would have to know the device."""
+    """Returns one finding for each installed library that needs to be patched for the device."""
     from torch_backend import integrations
 
     findings = []
@@ -114,17 +114,17 @@ def _integrations() -> list:
             continue
         check = f"integration of {state.library} {state.version}"
         if state.enabled and state.sentence:
-            findings.append(Finding(check, state.sentence, "install a version that is known, or update torch_backend"))
+            findings.append(Finding(check, state.sentence, "install a supported version, or update torch_backend"))
         elif state.enabled:
             findings.append(Finding(f"{check}: enabled, {len(state.patches)} patches"))
         else:
-            off = "not enabled; TORCH_BACKEND_INTEGRATIONS=1 makes it choose the device by itself" if state.known else state.sentence
+            off = "not enabled; TORCH_BACKEND_INTEGRATIONS=1 makes it choose the device automatically" if state.known else state.sentence
             findings.append(Finding(f"{check}: {off}"))
     return findings
 
 
 def _device(index: int):
-    """Allocates, copies in, computes, waits, copies out."""
+    """Allocates, copies to the device, computes, waits and copies back."""
     import torch
 
     import torch_backend
@@ -142,7 +142,7 @@ def _device(index: int):
 
 
 def _versions_of(index: int) -> list:
-    """Reports the versions of a device's driver and firmware, where the plugin knows them."""
+    """Returns the versions of a device's driver and firmware, if the plugin reports them."""
     import torch_backend
     from torch_backend import backend
 

@@ -8,7 +8,7 @@ from ._output import print_json
 
 
 def collect() -> dict:
-    """Gathers versions, plugins and devices; starts the devices to describe them."""
+    """Returns versions, plugins and devices; starts the devices to query them."""
     import torch
 
     import torch_backend
@@ -49,30 +49,30 @@ def collect() -> dict:
 
 
 def _facts(device: dict) -> str:
-    """Lists what a device reports of itself; what is unknown is left out."""
+    """Returns the properties that a device reports, without unknown ones."""
     facts = [f"{name.replace('_', ' ')} {device[name]}" for name in ("driver_version", "firmware_version", "architecture") if device[name]]
     return ", ".join(facts + [f"{name.replace('_', ' ')} {device[name]}" for name in ("numa_node", "partition_index") if device[name] >= 0])
 
 
 def _kernels(stats: dict) -> str:
-    """Says where a device's portable kernels come from."""
+    """Returns the source of a device's portable kernels as text."""
     packed = f"{stats['packed']} in this process from the pack {stats['pack']}" if stats["pack"] else ""
     if stats["dialect"] in ("", "native"):
         return "portable kernels: " + (packed or ("compiled into the plugin" if stats["dialect"] else "none, the device loads no modules"))
-    kept = f"kept in {stats['cache']}" if stats["cache"] else "not kept (HAL_CACHE_DIR is empty)"
-    return (f"portable kernels: {packed and packed + '; others '}compiled from {stats['dialect']} when first used, {kept}; in this process {stats['compiled']} compiled in "
-            f"{stats['compile_seconds']:.1f} s, {stats['loaded']} found there, {stats['refused']} refused")
+    kept = f"cached in {stats['cache']}" if stats["cache"] else "not cached (HAL_CACHE_DIR is empty)"
+    return (f"portable kernels: {packed and packed + '; others '}compiled from {stats['dialect']} at first use, {kept}; in this process {stats['compiled']} compiled in "
+            f"{stats['compile_seconds']:.1f} s, {stats['loaded']} loaded from the cache, {stats['refused']} refused")
 
 
 def show(info: dict) -> None:
-    """Prints what `collect` gathered, for people."""
+    """Prints the result of `collect` as text."""
     from torch_backend import _builds
 
     print(f"torch_backend {info['torch_backend']} (built for torch {_builds.listed(info['built_for_torch'])}), torch {info['torch']}, "
           f"Python {info['python']}, {info['platform']}")  # fmt: skip
     for plugin in info["plugins"]:
         print(f"plugin {plugin['name']} {plugin['version']} by {plugin['vendor']}, ABI {plugin['abi']}: {plugin['path']}")
-        print(f"  {plugin['provided']} of {plugin['slots']} functions are its own, the others are defaults")
+        print(f"  {plugin['provided']} of {plugin['slots']} functions are implemented by the plugin, the others are defaults")
         print(f"  default: {', '.join(plugin['default']) or 'none'}")
     for device in info["devices"]:
         print(f"device {device['device']}: {device['name']}, {device['free_memory']} of {device['total_memory']} bytes free")
@@ -94,7 +94,7 @@ def add_arguments(parser) -> None:
 
 
 def run(arguments) -> int:
-    """Prints what there is; 1 when something that was asked for is missing, or a plugin is broken."""
+    """Prints the installation. Returns 1 if a requested plugin is missing, or a plugin is broken."""
     collected = collect()
     print_json(collected) if arguments.json else show(collected)
     return 1 if collected["problems"] else 0

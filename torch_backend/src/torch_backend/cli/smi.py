@@ -1,4 +1,4 @@
-"""The command `smi`: what the devices measure of themselves, and who uses them."""
+"""The command `smi`: measurements of the devices, and the processes that use them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ def collect() -> list:
 
 
 def _ask(row: dict, question):
-    """What is not measured is left out; what fails is a problem, told once."""
+    """Returns a measurement, or None if the device does not measure it. An error is added to the problems of the row
+    once.
+    """
     try:
         return question()
     except NotImplementedError:
@@ -48,7 +50,7 @@ def _size(count: int) -> str:
     return f"{count / (1 << 20):.0f} MiB"
 
 
-# Columns: heading, and what stands there, of the sensors in their units; "-" where the device does not measure it.
+# Columns: heading, sensors, and the text of their values in the sensors' units; "-" if the device does not measure it.
 _COLUMNS = (
     ("load", ("utilization",), lambda load: f"{load} %"),
     ("memory load", ("memory_utilization",), lambda load: f"{load} %"),
@@ -70,9 +72,10 @@ def _cells(row: dict) -> list:
 
 
 def show(rows: list) -> None:
-    """Prints what `collect` gathered, for people."""
+    """Prints the result of `collect` as text."""
     table = [["device", "name", "memory", *(heading for heading, _, _ in _COLUMNS)], *map(_cells, rows)]
-    shown = [column for column in zip(*table) if column[1:] != ("-",) * len(rows)]  # what no device measures has no column
+    # no column for a sensor that no device has
+    shown = [column for column in zip(*table) if column[1:] != ("-",) * len(rows)]
     widths = [max(map(len, column)) for column in shown]
     for line in zip(*shown):
         print("  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip())
@@ -90,12 +93,12 @@ def add_arguments(parser) -> None:
 
 
 def run(arguments) -> int:
-    """Prints the devices' state; 1 when there is none, or what would tell fails."""
+    """Prints the devices' state. Returns 1 if there is no device, or if reading a sensor fails."""
     rows = collect()
     if arguments.json:
         print_json(rows)
     elif rows:
         show(rows)
     else:
-        print("No plugin is active, or it has no device. Set TORCH_BACKEND=fake; `torch-backend doctor` tells more.")
+        print("No plugin is active, or it has no device. Set TORCH_BACKEND=fake; run `torch-backend doctor` for details.")
     return 0 if rows and not any(row["problems"] for row in rows) else 1

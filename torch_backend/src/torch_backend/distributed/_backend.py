@@ -17,7 +17,7 @@ from .._extension import extension
 from . import _incarnation, _log
 
 NAME = "torch_backend"
-# Backends of torch's own that have the name of a plugin: torch.testing's process group without communication is "fake".
+# Backends of torch with the name of a plugin: torch.testing's process group without communication is "fake".
 _OF_TORCH = {"fake", "gloo", "mpi", "nccl", "ucc", "xccl"}
 
 
@@ -30,8 +30,11 @@ def _host_backend(use: str, store, rank: int, size: int, timeout):
 
 @functools.cache
 def _wait_for_dumps_at_exit() -> None:
-    """Since torch 2.15 a failure of a group makes torch write its own log on a thread that needs the interpreter, and whose end by that of the
-    interpreter ends the process with SIGABRT: the end of a program waits until the failure was half a second ago."""
+    """Delays the end of the program until half a second after the last failure of a group.
+
+    Since torch 2.15 a failure of a group makes torch write its own log on a thread that needs the interpreter. If
+    the interpreter ends meanwhile, the process ends with SIGABRT.
+    """
 
     def wait() -> None:
         age = extension().ms_since_collectives_abort()
@@ -73,12 +76,12 @@ def _create(name: str, options, process_group_options=None):
 
 def is_ours(backend) -> bool:
     """Returns whether an object is the backend of a group of the device."""
-    kind = getattr(extension(), "ProcessGroupDevice", None)  # made with the first group
+    kind = getattr(extension(), "ProcessGroupDevice", None)  # created with the first group
     return kind is not None and isinstance(backend, kind)
 
 
 def install() -> None:
-    """Makes the backend known to torch.distributed, under the name "torch_backend" and that of the device type."""
+    """Registers the backend in torch.distributed, under the name "torch_backend" and the name of the device type."""
     if not torch.distributed.is_available():
         return
     from torch.distributed import Backend

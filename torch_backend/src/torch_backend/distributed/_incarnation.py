@@ -1,8 +1,9 @@
-"""A prefix for the keys of a new group that no earlier attempt of the same program has used.
+"""Agrees on a prefix for the keys of a new group, different from that of all earlier attempts of the same program.
 
-`torchrun --max-restarts` restarts the ranks on the store of the attempt that failed, which still has the addresses of processes that have ended. Rank 0
-makes a random prefix. A rank takes it from an answer that has the rank's own random number, so the answer is of the same attempt, and confirms it; rank 0
-answers until all ranks of this attempt have confirmed.
+`torchrun --max-restarts` restarts the ranks with the store of the attempt that failed, which still has the addresses
+of processes that have ended. Rank 0 makes a random prefix. Every rank writes a random number to the store, and rank
+0 repeats these numbers in its reply. A rank accepts a reply only if it has the rank's own number, so the reply
+belongs to the same attempt, and confirms it. Rank 0 writes replies until all ranks of this attempt have confirmed.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import datetime
 import secrets
 import time
 
-PAUSE = 0.001  # seconds between two looks at the store, which grow to LONGEST
+PAUSE = 0.001  # seconds between two reads of the store, doubled up to LONGEST
 LONGEST = 0.05
 
 
@@ -20,7 +21,7 @@ class _Deadline:
         self._end, self._pause, self.seconds = time.monotonic() + timeout.total_seconds(), PAUSE, timeout.total_seconds()
 
     def wait(self) -> bool:
-        """Waits a little. Returns whether there is time left."""
+        """Sleeps for the next interval. Returns whether there is time left."""
         time.sleep(self._pause)
         self._pause = min(2 * self._pause, LONGEST)
         return time.monotonic() < self._end
@@ -31,7 +32,10 @@ def _read(store, key: str) -> str:
 
 
 def agree(store, rank: int, size: int, timeout: datetime.timedelta) -> str:
-    """Returns the prefix, the same one on all ranks. Raises torch.distributed.DistStoreError when a rank does not come within the timeout."""
+    """Returns the prefix, the same on all ranks.
+
+    Raises torch.distributed.DistStoreError if a rank does not join within the timeout.
+    """
     mine = secrets.token_hex(8)
     if size == 1:
         return mine
@@ -39,12 +43,12 @@ def agree(store, rank: int, size: int, timeout: datetime.timedelta) -> str:
 
 
 def _lead(store, mine: str, size: int, deadline: _Deadline) -> str:
-    answered = None
+    replied = None
     while True:
         hellos = [mine] + [_read(store, f"hello/{rank}") for rank in range(1, size)]
-        if hellos != answered:
-            store.set("answer", ",".join(hellos))
-            answered = hellos
+        if hellos != replied:
+            store.set("reply", ",".join(hellos))
+            replied = hellos
         missing = [rank for rank in range(1, size) if _read(store, f"confirmed/{rank}") != mine]
         if not missing:
             return mine
@@ -55,12 +59,12 @@ def _lead(store, mine: str, size: int, deadline: _Deadline) -> str:
 def _follow(store, mine: str, rank: int, deadline: _Deadline) -> str:
     store.set(f"hello/{rank}", mine)
     while True:
-        answer = _read(store, "answer").split(",")
-        if rank < len(answer) and answer[rank] == mine:
-            store.set(f"confirmed/{rank}", answer[0])
-            return answer[0]
+        reply = _read(store, "reply").split(",")
+        if rank < len(reply) and reply[rank] == mine:
+            store.set(f"confirmed/{rank}", reply[0])
+            return reply[0]
         if not deadline.wait():
-            raise _late(f"rank 0 did not answer rank {rank} within {deadline.seconds:g} s of joining the group")
+            raise _late(f"rank 0 did not reply to rank {rank} within {deadline.seconds:g} s of joining the group")
 
 
 def _late(text: str) -> Exception:

@@ -1,6 +1,6 @@
-"""The log of the last collectives: dump() writes it, first_difference() compares those of all ranks.
+"""The log of the last collectives: dump() writes it, first_difference() compares the logs of all ranks.
 
-Its files are read by torch's analyzer, too: `torchfrtrace --prefix rank_ <folder>`.
+torch's analyzer can also read the files: `torchfrtrace --prefix rank_ <folder>`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PREFIX = "rank_"
 
 
 def _entries() -> int:
-    """Returns the number of collectives that the log has, as torch's own flight recorder reads its setting."""
+    """Returns the capacity of the log in collectives. The format of the setting is that of torch's flight recorder."""
     for name in ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"):
         text = os.environ.get(name)
         if text:
@@ -30,7 +30,7 @@ def _entries() -> int:
 
 
 def _signal() -> int:
-    """Returns the number of the signal that has the log written, 0 for none."""
+    """Returns the number of the signal that triggers the writing of the log, 0 for none."""
     text = os.environ.get(_SIGNAL, "")
     if not text:
         return 0
@@ -43,7 +43,9 @@ def _signal() -> int:
 
 
 def configure(rank: int) -> int:
-    """Sets the size of the log, the file that this process writes when a group fails, and the signal that has it written. Returns the size."""
+    """Sets the size of the log, the file that this process writes when a group fails, and the signal that triggers the
+    writing. Returns the size.
+    """
     folder = os.environ.get(_FOLDER, "")
     if folder:
         os.makedirs(folder, exist_ok=True)
@@ -53,11 +55,13 @@ def configure(rank: int) -> int:
 
 
 def dump(folder: str | os.PathLike | None = None) -> dict:
-    """Returns the log of the last collectives of this process, and writes it to a file `rank_<n>` of a folder if there is one.
+    """Returns the log of the last collectives of this process. If `folder` is given, also writes it to its file
+    `rank_<n>`.
 
-    The keys are those of torch's flight recorder: `entries` has a dictionary for each collective, oldest first, with its group, number, shapes,
-    state, times and Python stack. The environment variable TORCH_BACKEND_COLLECTIVES_LOG names a folder that every rank writes to by itself when
-    a group fails, and when it gets the signal that TORCH_BACKEND_COLLECTIVES_LOG_SIGNAL names.
+    The keys are those of torch's flight recorder: `entries` has a dictionary for each collective, oldest first, with
+    its group, number, shapes, state, times and Python stack. The environment variable TORCH_BACKEND_COLLECTIVES_LOG
+    names a folder. Every rank writes its log to it when a group fails, and when it receives the signal
+    TORCH_BACKEND_COLLECTIVES_LOG_SIGNAL.
     """
     if folder is not None:
         import torch
@@ -90,7 +94,8 @@ def _text(entry: dict | None) -> str:
 
 
 def first_difference(folder: str | os.PathLike) -> str | None:
-    """Returns a text that names the first collective of each group in which ranks differ, or None. `folder` has the files of dump().
+    """Returns a text about the first collective of each group in which ranks differ, or None. `folder` has the files of
+    dump().
 
     Collectives whose inputs may differ between ranks (all_to_all, scatter) are compared by name.
     """

@@ -1,4 +1,4 @@
-"""Wraps functions of torch.distributed that look at the names of its own backends.
+"""Wraps functions of torch.distributed that compare the names of backends with those of torch's own.
 
 Source: torch.distributed.distributed_c10d and torch.nn.parallel.distributed.
 """
@@ -15,8 +15,11 @@ from . import _backend
 
 
 def _with_a_name(function):
-    """Wraps init_process_group: a group of the device has a name. Without one torch 2.13 and 2.14 take Gloo for the group's default backend,
-    which it does not have, so that DistributedDataParallel fails."""
+    """Wraps init_process_group, so that a group of the device has a name.
+
+    Without a name torch 2.13 and 2.14 assume that Gloo is the group's default backend. The group has no Gloo, so
+    DistributedDataParallel fails.
+    """
 
     @functools.wraps(function)
     def init_process_group(backend=None, *args, **kwargs):
@@ -35,7 +38,9 @@ def _backend_of(group, device: torch.device):
 
 
 def _with_a_host_leg(function):
-    """Wraps monitored_barrier: torch 2.13 and 2.14 accept groups whose only backend is Gloo. Ours has Gloo for CPU tensors."""
+    """Wraps monitored_barrier: torch 2.13 and 2.14 accept only groups whose backend is Gloo. The device's backend uses
+    Gloo for CPU tensors.
+    """
 
     @functools.wraps(function)
     def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
@@ -54,7 +59,7 @@ def _with_a_host_leg(function):
 
 
 def _for_all_devices(function, device: str):
-    """Wraps shrink_group: torch registers the new backend for one type of device. Ours serves both."""
+    """Wraps shrink_group: torch registers the new backend for one type of device. The device's backend supports both."""
 
     @functools.wraps(function)
     def shrink_group(*args, **kwargs):
@@ -71,7 +76,9 @@ def _for_all_devices(function, device: str):
 
 
 def _for_bfloat16(function, device: str):
-    """Wraps DistributedDataParallel._check_comm_hook, which refuses the hooks that compress to bfloat16 unless NCCL or XCCL serves the group."""
+    """Wraps DistributedDataParallel._check_comm_hook, which rejects the hooks that compress to bfloat16 if the backend
+    is not NCCL or XCCL.
+    """
 
     @functools.wraps(function)
     def check(self, hook):

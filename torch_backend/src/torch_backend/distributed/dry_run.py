@@ -1,6 +1,7 @@
-"""Runs the program of one rank of a large group in one process, without the others: what it keeps in memory and what it sends.
+"""Runs the program of one rank of a large group in one process, and reports its memory and its messages.
 
-Collectives move nothing: their results are whatever the tensors held, and what is received is all ones. Shapes, memory and the order of calls are those of the real run, numbers are not.
+Collectives transfer nothing: their results are undefined, and received tensors are all ones. Shapes, memory and the
+order of calls are those of the real run; numbers are not.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from .. import _registry
 
 _NAME = "torch_backend_dry_run"
-# Operators of c10d and of functional collectives in the words of torch.distributed; what is not here (waits, barriers) sends nothing.
+# Maps operators of c10d and of functional collectives to names in torch.distributed. Others, such as waits and
+# barriers, send nothing.
 _WORDS = {
     "allreduce_": "all_reduce", "allreduce_coalesced_": "all_reduce", "all_reduce": "all_reduce", "all_reduce_": "all_reduce",
     "all_reduce_coalesced": "all_reduce", "all_reduce_coalesced_": "all_reduce",
@@ -34,14 +36,18 @@ _WORDS = {
     "broadcast_": "broadcast", "broadcast": "broadcast", "reduce_": "reduce", "gather_": "gather", "scatter_": "scatter",
     "send": "send", "isend": "send", "recv_": "recv", "recv_any_source_": "recv", "irecv": "recv",
 }  # fmt: skip
-# Functional collectives call those of c10d below: each is counted once, where torch's program enters.
+# Functional collectives call those of c10d. Each is counted once, at the outer call.
 _NAMESPACES = ("c10d", "_c10d_functional")
 
 
 @dataclass
 class Report:
-    """What the dry run of one rank shows. messages: how many by (operator, ranks of the group, bytes); the message is the whole tensor: of all_gather
-    the result, of reduce_scatter the input. peak_memory: bytes of device memory. seconds: of the dry run itself."""
+    """The result of the dry run of one rank.
+
+    messages: the number of messages by (operator, ranks of the group, bytes). The message is the whole tensor: the
+    result of all_gather, the input of reduce_scatter. peak_memory: bytes of device memory. seconds: duration of the
+    dry run itself.
+    """
 
     world_size: int
     rank: int
@@ -51,12 +57,12 @@ class Report:
 
     @property
     def calls(self) -> Counter:
-        """How many messages, by (operator, ranks of the group)."""
+        """Returns the number of messages by (operator, ranks of the group)."""
         return self._sums(lambda message: 1)
 
     @property
     def sent(self) -> Counter:
-        """Bytes of all messages, by (operator, ranks of the group)."""
+        """Returns the bytes of all messages by (operator, ranks of the group)."""
         return self._sums(lambda message: message)
 
     def _sums(self, weight) -> Counter:
@@ -66,8 +72,9 @@ class Report:
         return sums
 
     def communication(self, host, link, ranks_per_host: int) -> float:
-        """Returns the seconds of all collectives by `torch_backend.distributed.model`, one after another. Groups of consecutive ranks share hosts;
-        send and recv are steps of the link, or copies on the host."""
+        """Returns the estimated seconds of all collectives, one after another, by `torch_backend.distributed.model`.
+        Groups of consecutive ranks share hosts; send and recv are steps of the link, or copies on the host.
+        """
         from . import model
 
         total = 0.0
@@ -87,7 +94,7 @@ class Report:
 
 
 class _Count(TorchDispatchMode):
-    """Counts the collectives that a program calls, autograd's threads included."""
+    """Counts the collectives that a program calls, also those of autograd's threads."""
 
     def __init__(self, report: Report):
         super().__init__()
@@ -99,7 +106,7 @@ class _Count(TorchDispatchMode):
             self._note(_WORDS[name], function._schema.arguments, args, kwargs or {})
         result = function(*args, **(kwargs or {}))
         if namespace == "c10d" and _WORDS.get(name) == "recv":
-            for tensor in args[0]:  # ones are an agreement where ranks vote, as the stages of a pipeline do
+            for tensor in args[0]:  # ones mean agreement in a vote of the ranks, as in the stages of a pipeline
                 tensor.fill_(1)
         return result
 
@@ -107,7 +114,8 @@ class _Count(TorchDispatchMode):
         given = dict(zip((argument.name for argument in schema), args)) | kwargs
         ranks = _ranks(given)
         whole = max(map(_bytes, given.values()))
-        # What one rank has of the message, where the call holds no more: of a functional all_gather, and of gather and scatter away from the root.
+        # The call has only one rank's part of the message: in a functional all_gather, and in gather and scatter on
+        # ranks other than the root.
         if "process_group" not in given and operator == "all_gather":
             whole *= ranks
         elif operator in ("gather", "scatter") and not _bytes(given["output_tensors" if operator == "gather" else "input_tensors"]):
@@ -116,7 +124,7 @@ class _Count(TorchDispatchMode):
 
 
 def _ranks(given: dict) -> int:
-    """Returns the ranks of the group that a call names."""
+    """Returns the ranks of the group in a call."""
     from torch.distributed.distributed_c10d import _resolve_process_group
 
     group = given.get("process_group")
@@ -147,17 +155,19 @@ def _register() -> None:
 
 @contextlib.contextmanager
 def dry_run(world_size: int, rank: int = 0):
-    """Runs the block as rank `rank` of `world_size`, alone. Yields a Report, which is complete when the block ends.
+    """Runs the block as rank `rank` of `world_size`, without the other ranks. Yields a Report, which is complete when
+    the block ends.
 
-    In the block `init_process_group` starts no communication whatever its arguments are, and RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE are those
-    of the rank. Groups that the block leaves are destroyed. Source: torch's process group without communication (FakeProcessGroup).
+    In the block `init_process_group` ignores its arguments and starts no communication. RANK, WORLD_SIZE, LOCAL_RANK
+    and LOCAL_WORLD_SIZE have the values of the rank. Groups that still exist at the end of the block are destroyed.
+    Source: torch's process group without communication (FakeProcessGroup).
 
-    Raises ValueError for a rank outside the group; RuntimeError when a process group exists.
+    Raises ValueError if the rank is not in the group, and RuntimeError if a process group exists.
     """
     if not 0 <= rank < world_size:
         raise ValueError(f"rank {rank} is not one of {world_size} ranks")
     if dist.is_initialized():
-        raise RuntimeError("dry_run makes the process group itself; destroy the present one first")
+        raise RuntimeError("dry_run creates the process group itself; destroy the existing one first")
     _register()
     module = torch.get_device_module(_registry.type_name())
     report = Report(world_size, rank)
@@ -181,7 +191,9 @@ def dry_run(world_size: int, rank: int = 0):
 
 @contextlib.contextmanager
 def _without_communication(world_size: int, rank: int):
-    """Replaces init_process_group, and the functions that send objects, wherever torch keeps them, while the block runs."""
+    """Replaces init_process_group, and the functions that send objects, in all modules of torch that have them, until
+    the block ends.
+    """
     from torch.distributed import device_mesh, distributed_c10d
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
@@ -203,7 +215,9 @@ def _without_communication(world_size: int, rank: int):
 
 
 def _objects(c10d) -> dict:
-    """Returns functions in place of those that send Python objects: all ranks have the object of this rank; what another rank sends is unknown."""
+    """Returns replacements of the functions that send Python objects. All ranks have the object of this rank; the
+    object of another rank is unknown.
+    """
 
     def all_gather_object(object_list, obj, group=None):
         object_list[:] = [copy.deepcopy(obj) for _ in object_list]
@@ -222,8 +236,8 @@ def _objects(c10d) -> dict:
             if given.get("group_src") is not None:
                 source = c10d.get_global_rank(group or c10d.group.WORLD, given["group_src"])
             if real.__name__ == "recv_object_list" or source != c10d.get_rank():
-                raise RuntimeError(f"{real.__name__}: a dry run has no rank {source} whose object it could return; give the program the value without "
-                                   "communication, as PipelineStage takes shapes by input_args, output_args, input_grads and output_grads")  # fmt: skip
+                raise RuntimeError(f"{real.__name__}: a dry run does not have the object of rank {source}; set the value in the program without "
+                                   "communication, for example by input_args, output_args, input_grads and output_grads of PipelineStage")  # fmt: skip
             if real.__name__ == "scatter_object_list":
                 given["scatter_object_output_list"][0] = given["scatter_object_input_list"][c10d.get_rank(group)]
 

@@ -1,8 +1,9 @@
-"""Measures collectives between processes: ``python -P -m torch_backend.distributed.measure``, one process a rank, as `torch-backend comm bench`
-and torchrun start them. Rank 0 prints the rows as JSON.
+"""Measures collectives between processes: ``python -P -m torch_backend.distributed.measure``, one process for each
+rank, started by `torch-backend comm bench` or torchrun. Rank 0 prints the rows as JSON.
 
-The time of a row is the median over its repetitions, a repetition being as long as its slowest rank takes. Rates in the terms of nccl-tests:
-algorithm bandwidth = bytes of the message / time; bus bandwidth = what each rank has to send, whatever the algorithm, / time.
+The time of a row is the median of its repetitions; the time of a repetition is that of its slowest rank. The rates
+are those of nccl-tests: algorithm bandwidth = bytes of the message / time; bus bandwidth = bytes that each rank must
+send, independent of the algorithm, / time.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import time
 
 from .model import OPERATORS
 
-# Times the algorithm bandwidth; `n` ranks.
+# Factors of the algorithm bandwidth for `n` ranks.
 _BUS = {
     "all_reduce": lambda n: 2 * (n - 1) / n,
     "all_gather": lambda n: (n - 1) / n,
@@ -25,7 +26,7 @@ _BUS = {
     "all_to_all": lambda n: (n - 1) / n,
     "broadcast": lambda n: 1.0,
 }
-SMALL = 1 << 16  # bytes up to which ten calls are one repetition
+SMALL = 1 << 16  # bytes up to which a repetition is ten calls
 
 
 def add_arguments(parser) -> None:
@@ -39,11 +40,11 @@ def add_arguments(parser) -> None:
 
 
 def size(text: str) -> int:
-    """Returns the bytes that a text as "64K", "1M" or "2G" names. Raises ArgumentTypeError."""
+    """Returns the bytes of a size such as "64K", "1M" or "2G". Raises ArgumentTypeError."""
     units = {"K": 10, "M": 20, "G": 30}
     digits, unit = (text[:-1], units[text[-1].upper()]) if text[-1:].upper() in units else (text, 0)
     if not digits.isascii() or not digits.isdigit() or not 0 < int(digits) << unit < 1 << 40:
-        raise argparse.ArgumentTypeError(f"{text!r} is no size; write bytes, or 64K, 1M, 2G, less than 1 TiB")
+        raise argparse.ArgumentTypeError(f"invalid size {text!r}; write bytes, or 64K, 1M, 2G, less than 1 TiB")
     return int(digits) << unit
 
 
@@ -58,7 +59,7 @@ def dtype_of(name: str):
 
 
 def call(operator: str, sent, result, group=None) -> None:
-    """Calls a collective of torch.distributed. `sent` is the result, too, of all_reduce and broadcast, whose root is rank 0."""
+    """Calls a collective of torch.distributed. For all_reduce, and broadcast with root 0, `sent` is also the result."""
     import torch.distributed as dist
 
     if operator == "all_reduce":
@@ -74,7 +75,7 @@ def call(operator: str, sent, result, group=None) -> None:
 
 
 class _Row:
-    """One operator at one size: its tensors, the call, and what the result has to be. All elements of rank r are r + 1."""
+    """One operator at one size: its tensors, the call, and the expected result. All elements of rank r are r + 1."""
 
     def __init__(self, operator: str, count: int, dtype, device: str, rank: int, ranks: int):
         import torch
@@ -89,7 +90,9 @@ class _Row:
         call(self.operator, self.sent, self.result)
 
     def wrong(self) -> int:
-        """Makes one call from fresh values and returns how many elements of the result differ from the expected ones."""
+        """Makes one call from fresh values and returns the number of elements of the result that differ from the
+        expected ones.
+        """
         import torch
 
         self.sent.fill_(self.rank + 1)
@@ -152,7 +155,7 @@ def measure(arguments) -> list[dict]:
 
 
 def main() -> int:
-    """Joins the group that torchrun's variables name, measures, and prints the rows on rank 0. Returns 1 when a result was wrong."""
+    """Joins the group of torchrun's variables, measures, and prints the rows on rank 0. Returns 1 if a result was wrong."""
     import torch
     import torch.distributed as dist
 

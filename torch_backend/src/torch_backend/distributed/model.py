@@ -1,7 +1,8 @@
-"""How long collectives take: the alpha-beta model of the usual algorithms, fitted to measured times.
+"""Estimates the time of collectives: the alpha-beta model of common algorithms, fitted to measured times.
 
-A step that sends B bytes over a link takes ``latency + B / bandwidth``. Sources: Thakur, Rabenseifner, Gropp, "Optimization of Collective
-Communication Operations in MPICH" (2005) for ring and halving-doubling; Sanders, Speck, Traeff, "Two-tree algorithms" (2009) for the tree.
+A step that sends B bytes over a link takes ``latency + B / bandwidth``. Sources: Thakur, Rabenseifner, Gropp,
+"Optimization of Collective Communication Operations in MPICH" (2005) for ring and halving-doubling; Sanders, Speck,
+Traeff, "Two-tree algorithms" (2009) for the tree.
 """
 
 from __future__ import annotations
@@ -31,15 +32,21 @@ class Link:
 
 @dataclass(frozen=True)
 class Host:
-    """Ranks that share the memory of one host. latency: seconds of an empty collective of two ranks; cores: processors that the ranks share;
-    copies: pairs (bytes of a message, seconds for a byte that is copied once), with bytes ascending: memory is slower than caches."""
+    """Ranks that share the memory of one host.
+
+    latency: seconds of an empty collective of two ranks. cores: processors that the ranks share. copies: pairs
+    (bytes of a message, seconds for a byte that is copied once), sorted by bytes, because caches are faster than
+    memory.
+    """
 
     latency: float
     cores: int
     copies: tuple[tuple[int, float], ...]
 
     def copied(self, size: float) -> float:
-        """Returns the seconds of a byte of a message of `size` bytes; between two measured sizes by their logarithms."""
+        """Returns the seconds for a byte of a message of `size` bytes, interpolated logarithmically between measured
+        sizes.
+        """
         at = bisect.bisect_left([measured for measured, _ in self.copies], size)
         if at == 0 or at == len(self.copies):
             return self.copies[min(at, len(self.copies) - 1)][1]
@@ -48,8 +55,11 @@ class Host:
 
 
 def copies(operator: str, ranks: int) -> float:
-    """Returns how often a rank copies the message of a collective in shared memory. The message is the whole tensor: of all_gather the
-    result, of reduce_scatter and all_to_all the input. Reading n numbers and writing one counts as (n + 1) / 2 copies."""
+    """Returns how often a rank copies the message of a collective in shared memory.
+
+    The message is the whole tensor: the result of all_gather, the input of reduce_scatter and all_to_all. A read of
+    n numbers and a write of one count as (n + 1) / 2 copies.
+    """
     part, reduced = (ranks - 1) / ranks, (ranks + 1) / 2 / ranks
     return {
         "all_reduce": 2 * part + reduced,
@@ -61,20 +71,23 @@ def copies(operator: str, ranks: int) -> float:
 
 
 def on_host(operator: str, ranks: int, size: float, host: Host) -> float:
-    """Returns the seconds of a collective in the shared memory of one host. More ranks than cores take turns."""
+    """Returns the seconds of a collective in the shared memory of one host. If there are more ranks than cores, the
+    ranks share the cores.
+    """
     turns = max(1.0, ranks / host.cores)
     return (host.latency * math.log2(ranks) + copies(operator, ranks) * size * host.copied(size)) * turns if ranks > 1 else 0.0
 
 
 def ring(operator: str, ranks: int, size: float, link: Link) -> float:
-    """Returns the seconds over a ring: each rank sends to the next one, an n-th of the message in each step."""
+    """Returns the seconds over a ring: each rank sends an n-th of the message to the next rank in each step."""
     steps = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1, "all_to_all": 1, "broadcast": 2}[_known(operator)] * (ranks - 1)
     return steps * link.step(size / ranks)
 
 
 def halving_doubling(operator: str, ranks: int, size: float, link: Link) -> float:
-    """Returns the seconds of recursive halving and doubling: partners at distances 1, 2, 4 ... . A number of ranks that is no power of two costs
-    one step of the whole message more before and after."""
+    """Returns the seconds of recursive halving and doubling, with partners at distances 1, 2, 4 and so on. If the
+    number of ranks is not a power of two, one step of the whole message is added before and after.
+    """
     rounds, part = math.floor(math.log2(ranks)), (ranks - 1) / ranks
     if _known(operator) == "all_to_all":  # each round sends half of the message (Bruck)
         return math.ceil(math.log2(ranks)) * link.step(size / 2)
@@ -84,7 +97,9 @@ def halving_doubling(operator: str, ranks: int, size: float, link: Link) -> floa
 
 
 def double_tree(operator: str, ranks: int, size: float, link: Link) -> float:
-    """Returns the seconds of two binary trees, each with half of the message in a pipeline; infinite for operators that trees do not serve."""
+    """Returns the seconds of two binary trees, each with half of the message in a pipeline; infinite for operators that
+    trees do not support.
+    """
     passes = {"all_reduce": 2, "broadcast": 1}.get(_known(operator))
     return math.inf if passes is None else passes * (math.ceil(math.log2(ranks)) * link.latency + size / link.bandwidth)
 
@@ -93,8 +108,10 @@ ALGORITHMS = {"ring": ring, "halving-doubling": halving_doubling, "double tree":
 
 
 def hierarchical(operator: str, ranks: int, size: float, host: Host, link: Link, ranks_per_host: int) -> tuple[float, str]:
-    """Returns the seconds of a collective in two levels, and the algorithm between the hosts: the ranks of a host divide the message, those with the
-    same number on each host exchange their part, all at the same time over the host's one link."""
+    """Returns the seconds of a collective in two levels, and the algorithm between the hosts. The ranks of a host
+    divide the message. Ranks with the same number on each host exchange their part, all at the same time over the
+    one link of the host.
+    """
     hosts = math.ceil(ranks / ranks_per_host)
     if hosts == 1:
         return on_host(operator, ranks, size, host), "shared memory"
@@ -107,8 +124,9 @@ def hierarchical(operator: str, ranks: int, size: float, host: Host, link: Link,
 
 
 def best(operator: str, ranks: int, size: float, host: Host | None, link: Link | None, ranks_per_host: int) -> tuple[float, str]:
-    """Returns the least seconds of a collective and its algorithm. host None: the ranks share no memory; link None: all are on one host.
-    Raises ValueError where neither serves."""
+    """Returns the shortest time of a collective in seconds, and its algorithm. host None: the ranks share no memory;
+    link None: all are on one host. Raises ValueError if neither is possible.
+    """
     _known(operator)
     if ranks < 2:
         return 0.0, "none"
@@ -122,11 +140,12 @@ def best(operator: str, ranks: int, size: float, host: Host | None, link: Link |
 
 
 def fit_host(times: dict[int, float], cores: int, operator: str = "all_reduce", ranks: int = 2) -> Host:
-    """Returns the host whose two ranks took the measured `times`: bytes of the message to seconds. The smallest size gives the latency, the others
-    the time of a copied byte. Raises ValueError for fewer than two sizes."""
+    """Returns the host that explains the measured `times` (bytes of the message to seconds). The smallest size
+    determines the latency, the others the time of a copied byte. Raises ValueError for fewer than two sizes.
+    """
     sizes = sorted(times)
     if len(sizes) < 2:
-        raise ValueError(f"a fit needs the times of two sizes or more, not of {len(sizes)}")
+        raise ValueError(f"expected the times of two sizes or more, got {len(sizes)}")
     turns = max(1.0, ranks / cores)
     latency = times[sizes[0]] / turns / math.log2(ranks)
     rate = [(size, max(0.0, times[size] / turns - latency * math.log2(ranks)) / (copies(operator, ranks) * size)) for size in sizes[1:]]
@@ -134,12 +153,14 @@ def fit_host(times: dict[int, float], cores: int, operator: str = "all_reduce", 
 
 
 def fit_link(times: dict[int, float], ranks: int, operator: str = "all_reduce") -> Link:
-    """Returns the link over which a ring of `ranks` took the measured `times`: bytes of the message to seconds. The smallest size gives the
-    latency, the largest the bandwidth. Raises ValueError for fewer than two sizes, or times that do not grow."""
+    """Returns the link that explains the measured `times` of a ring of `ranks` (bytes of the message to seconds). The
+    smallest size determines the latency, the largest the bandwidth. Raises ValueError for fewer than two sizes, or
+    times that do not increase.
+    """
     small, large = min(times, default=0), max(times, default=0)
     steps = round(ring(operator, ranks, 0, Link(1.0, 1.0)))
     if small == large or times[large] <= times[small]:
-        raise ValueError(f"no link takes {times}: two sizes are needed, and the larger one takes longer")
+        raise ValueError(f"invalid times {times}: expected at least two sizes, and a longer time for the larger one")
     rate = (times[large] - times[small]) / (steps * (large - small) / ranks)
     return Link(max(0.0, times[small] / steps - small / ranks * rate), 1 / rate)
 

@@ -1,1 +1,3 @@
-"""What TorchDynamo must know of the device, before inductor is loaded: its interface, and the context manager of its index."""
+"""The device's interface for TorchDynamo, which is needed before inductor is loaded, and the context manager of a
+device index.
+"""

@@ -1,6 +1,7 @@
 """Corrects FakeTensor where it does not describe the device's results.
 
-torch decides memory formats by a list of its own devices. Its meta functions of fused recurrent cells are missing or fail.
+torch decides memory formats by a list of its own devices. Its meta functions of fused recurrent cells are missing or
+fail.
 """
 
 from __future__ import annotations
@@ -15,20 +16,22 @@ from .._registry import type_name
 
 
 def install() -> None:
-    """Corrects or implements FakeTensor's results of this device's operators; those of other devices stay torch's own."""
+    """Corrects or implements FakeTensor's results of this device's operators. Those of other devices do not change."""
     from torch._subclasses.fake_impls import op_implementations_dict as implementations
 
     for name, correct in _CORRECTIONS.items():
         packet, overload = name.split(".")
         operator = getattr(getattr(torch.ops.aten, packet), overload)
-        if operator in implementations:  # else torch takes the strides of its meta function
+        if operator in implementations:  # otherwise torch uses the strides of its meta function
             implementations[operator] = _corrected(implementations[operator], correct)
     for name, implement in _IMPLEMENTATIONS.items():
         implementations.setdefault(getattr(torch.ops.aten, name).default, _implemented(implement))
 
 
 def _implemented(implement: Callable) -> Callable:
-    """Returns FakeTensor's implementation of an operator for tensors of this device; torch's own serves others."""
+    """Returns FakeTensor's implementation of an operator for tensors of this device. Other tensors use torch's
+    implementation.
+    """
 
     def implementation(fake_mode, operator, first, *args, **kwargs):
         if first.device.type != type_name():
@@ -40,7 +43,9 @@ def _implemented(implement: Callable) -> Callable:
 
 
 def _corrected(original: Callable, correct: Callable) -> Callable:
-    """Returns FakeTensor's implementation of an operator: the original one, and for tensors of this device the correction after it."""
+    """Returns FakeTensor's implementation of an operator: the original one, followed by the correction for tensors of
+    this device.
+    """
 
     @functools.wraps(original)
     def implementation(fake_mode, operator, *args, **kwargs):
@@ -54,7 +59,7 @@ def _corrected(original: Callable, correct: Callable) -> Callable:
     return implementation
 
 
-# ---- convolutions: channels last when the image or the weight is, as csrc/aten/spatial/convolution.cpp returns them ----
+# ---- convolutions: channels last if the image or the weight is, as csrc/aten/spatial/convolution.cpp returns them ----
 def _convolution(results, given):
     memory_format = _memory_format(given["input"], given["weight"])
     if isinstance(results, torch.Tensor):
@@ -86,7 +91,7 @@ def _converted(tensor, memory_format):
     return tensor.to(memory_format=memory_format)
 
 
-# ---- recurrent cells: contiguous, as csrc/aten/recurrent/recurrent.cpp returns them. The sums check the sizes ----
+# ---- recurrent cells: contiguous, as csrc/aten/recurrent/recurrent.cpp returns them; the sums check the sizes ----
 def _sum_of(gates, bias):
     return gates if bias is None else gates + bias
 

@@ -13,11 +13,13 @@ from torch_backend.backend import _utils
 
 
 _CPU = 1 << 5  # HAL_DEVICE_CPU of hal/plugin.h
-_LEAST_WARP = 32  # below that inductor would cut reductions into parts of a few elements
+_LEAST_WARP = 32  # with less, inductor would split reductions into parts of a few elements
 
 
 def _properties(index: int) -> types.SimpleNamespace:
-    """What inductor plans the parts of reductions with: threads of a unit at the same time. A CPU's unit runs one group of 256 items."""
+    """Returns the properties that inductor uses to split reductions: the threads that a unit runs at the same time. A
+    unit of a CPU runs one group of 256 items.
+    """
     known = backend.get_device_properties(index)
     facts = {field.name: getattr(known, field.name) for field in dataclasses.fields(known)}
     facts["warp_size"] = max(known.warp_size, _LEAST_WARP)
@@ -26,14 +28,16 @@ def _properties(index: int) -> types.SimpleNamespace:
 
 
 class Interface(DeviceInterface):
-    """The device module in the words of TorchDynamo."""
+    """The device module as an interface of TorchDynamo."""
 
     device = backend.device
     Event = torch.Event
     Stream = torch.Stream
 
     class Worker:
-        """What compile workers may ask: they are forked, so they must not touch the device and read what was recorded before."""
+        """The functions that compile workers may call. Workers are forked, so they must not access the device; they
+        read what was recorded before.
+        """
 
         @staticmethod
         def set_device(device: int) -> None:
@@ -97,4 +101,4 @@ class Interface(DeviceInterface):
 
     @staticmethod
     def raise_if_triton_unavailable(device=None) -> None:
-        raise RuntimeError(f"Triton has no backend for '{_utils.name()}'; inductor takes its C++ kernels here")
+        raise RuntimeError(f"Triton has no backend for '{_utils.name()}'; inductor uses its C++ kernels instead")

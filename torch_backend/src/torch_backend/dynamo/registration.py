@@ -1,4 +1,6 @@
-"""Makes the device known to TorchDynamo when torch imports it, which this module does not do: it costs more than a second."""
+"""Registers the device with TorchDynamo when torch imports it. This module does not import it, because that takes more
+than a second.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ from .._imports import after_import
 
 
 def install() -> None:
-    """Registers what TorchDynamo, and FakeTensor below it, must know of the device, each when torch imports the module that takes it."""
+    """Registers the device with TorchDynamo and FakeTensor, each when torch imports the module."""
     after_import("torch._dynamo.device_interface", _register_interface)
     after_import("torch._dynamo.variables.ctx_manager", _register_context)
     after_import("torch._subclasses.fake_impls", _correct_fake_tensors)

@@ -1,8 +1,9 @@
-"""torch.compile's inductor. Where the host can touch a device's memory, its C++ kernels run on the tensors in place; a device that compiles
-source gets kernels in the portable dialect; on others the graph's operators run one by one.
+"""torch.compile's inductor. If the host can access a device's memory, inductor's C++ kernels run on the tensors in
+place. A device that compiles source gets kernels in the portable dialect. On other devices the graph's operators run
+one by one.
 
-torch asks the device module for `Scheduling` when inductor starts; only then is this package imported, since inductor costs
-seconds to import.
+torch reads `Scheduling` of the device module when inductor starts. This package is imported only then, because
+importing inductor takes seconds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Inductor's C++ code generation for the device: what CPU code needs beside it, which is to wait for the stream."""
+"""Inductor's C++ code generation for the device. In addition to the CPU's code it waits for the stream."""
 
 from __future__ import annotations
 
@@ -24,20 +24,22 @@ class HostScheduling(CppScheduling):
             _keep_loops_of_this_device(scheduler)
 
     def codegen_node(self, node):
-        # Inductor asks the current device which language it generates; for devices that it does not know it assumes Triton.
+        # Inductor derives the language from the current device; for unknown devices it assumes Triton.
         with V.graph.set_current_device(torch.device("cpu")):
             result = super().codegen_node(node)
-        # Kernels are gathered and written together, before the next operator of a device. Calls that have none, such as recording an
-        # event, would overtake them.
+        # Kernels are collected and written together, before the next operator of a device. Calls without a device, such
+        # as recording an event, would run before them.
         if any(other.is_extern() and other.get_device() is None for other in self.scheduler.nodes):
             self.flush()
         return result
 
 
 def _keep_loops_of_this_device(scheduler) -> None:
-    """C++ code generation cannot express a certain reordering of loops; the scheduler exempts "cpu" from it, this exempts us."""
+    """C++ code generation cannot express one reordering of loops. The scheduler exempts "cpu" from it; this exempts the
+    device, too.
+    """
     reindex = getattr(scheduler, "_try_reindex_pointwise_for_reduction", None)
-    if reindex is None:  # this torch does not reorder so
+    if reindex is None:  # this version of torch does not have the reordering
         return
 
     def kept(first, second) -> bool:
@@ -48,15 +50,17 @@ def _keep_loops_of_this_device(scheduler) -> None:
 
 
 class _CallsOfDevice:
-    """The lines of generated Python that are the device's own, for the wrapper of a graph and for those of its subgraphs.
+    """The lines of generated Python that are specific to the device, for the wrapper of a graph and for those of its
+    subgraphs.
 
-    Before each kernel that runs on the host the operators queued on the stream are done, since the kernel runs at once.
+    A kernel that runs on the host runs immediately. Before each one, the code waits for the operators queued on the
+    stream.
     """
 
     _streams_named = False
 
     def codegen_cuda_stream_enter(self, stream_idx):
-        """Inductor names the streams where it enters a device, which it does for devices that it knows."""
+        """Inductor defines stream names where it enters a device, but only for its own devices."""
         if not self._streams_named:
             self._streams_named = True
             self.imports.splice("from torch._dynamo.graph_bytecode_inputs import get_external_object_by_index")
@@ -68,7 +72,7 @@ class _CallsOfDevice:
         return super().codegen_cuda_stream_enter(stream_idx)
 
     def make_allocation(self, name, device, dtype, shape, stride, *rest, **options):
-        """Inductor leaves out the index of devices that it does not know."""
+        """Inductor omits the index of unknown devices."""
         line = super().make_allocation(name, device, dtype, shape, stride, *rest, **options)
         return line.replace(f"device='{_utils.name()}'", f"device='{device}'") if device.type == _utils.name() else line
 
@@ -95,11 +99,11 @@ class PythonWrapperCodegen(_CallsOfDevice, wrapper.PythonWrapperCodegen):
 
 
 class SubgraphWrapperCodegen(_CallsOfDevice, wrapper.SubgraphPythonWrapperCodegen):
-    """Calls the kernels of a branch, a loop's body or a nested region, in the text of the graph that has it."""
+    """Calls the kernels of a branch, a loop or a nested region, in the code of the outer graph."""
 
 
 class Overrides(CpuDeviceOpOverrides):
-    """The device in the Python text that inductor writes."""
+    """The device in the Python code that inductor writes."""
 
     def set_device(self, device_idx: int) -> str:
         return f"torch.accelerator.set_device_index({device_idx})"
@@ -118,7 +122,7 @@ _visible: set[int] = set()
 
 
 def host_visible(index: int) -> bool:
-    """Tells whether the host may touch the memory of a device; starts the device."""
+    """Returns whether the host may access the memory of a device; starts the device."""
     if index not in _visible and backend.get_device_properties(index).flags & _HOST_VISIBLE:
         _visible.add(index)
     return index in _visible
@@ -127,8 +131,8 @@ def host_visible(index: int) -> bool:
 def wait_for_stream(index: int) -> None:
     """Waits for the current stream of a device; generated code calls it before a kernel that runs on the host.
 
-    The code may come from another process's cache, so what it needs is asked here again: RuntimeError where the host may not touch the
-    device's memory.
+    The code may come from another process's cache, so its requirement is checked again: raises RuntimeError if the
+    host may not access the device's memory.
     """
     if index not in _visible and not host_visible(index):
         raise RuntimeError(

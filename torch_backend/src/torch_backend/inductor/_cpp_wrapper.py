@@ -1,7 +1,8 @@
 """Inductor's cpp_wrapper for the device: the calls of operators and kernels are compiled C++, too.
 
-torch calls operators from such code by C functions that it has for its own devices. torchgen, which wrote those, writes them here for the
-operators that a graph uses; they go through the dispatcher, so what runs is the device's own operator.
+Such code calls operators by C functions that torch generates for its own devices with torchgen. This module
+generates them with torchgen for the operators that a graph uses. They go through the dispatcher, which selects the
+device's operator.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ static inline void torch_backend_wait_for_stream(int8_t index) {
 
 
 class CppWrapperCodegen(CppWrapperCpu):
-    """The CPU's wrapper, with the device's tensors, operators and streams."""
+    """The CPU's wrapper with the device's tensors, operators and streams."""
 
     def __init__(self):
         super().__init__()
@@ -39,14 +40,14 @@ class CppWrapperCodegen(CppWrapperCpu):
     def create(is_subgraph, subgraph_name, parent_wrapper, partition_signatures=None):
         if V.graph.aot_mode:
             raise NotImplementedError(
-                f"AOTInductor makes programs for cpu, cuda, xpu and mps, the devices that torch's runtime for them knows, and not for "
+                f"AOTInductor compiles programs for cpu, cuda, xpu and mps only, the devices that its runtime supports, not for "
                 f"'{_utils.name()}'. Use torch.compile, or run the program of torch.export by program.module()."
             )
         return CppWrapperCodegen()
 
     def codegen_cuda_stream_enter(self, stream_idx):
         raise NotImplementedError(
-            f"cpp_wrapper writes no code for streams that a function makes on '{_utils.name()}'. "
+            f"cpp_wrapper does not support streams that a function creates on '{_utils.name()}'. "
             "Set torch._inductor.config.cpp_wrapper = False."
         )
 
@@ -76,7 +77,7 @@ class CppWrapperCodegen(CppWrapperCpu):
         super()._generate_kernel_call_helper(kernel_name, call_args, device=device, triton=triton, **options)
 
     def _define_shim(self, name: str, kernel: str) -> None:
-        """Writes the C function for an operator, once in a program."""
+        """Writes the C function for an operator, once per program."""
         if name in self._shims:
             return
         self._shims.add(name)
@@ -93,7 +94,9 @@ class CppWrapperCodegen(CppWrapperCpu):
 
 @functools.lru_cache(maxsize=1)
 def _shims() -> dict[str, tuple[str, str]]:
-    """Gives header and text of the C function of each operator that inductor calls, by the function's name without its prefix."""
+    """Returns header and source of the C function of each operator that inductor calls, by the function's name without
+    its prefix.
+    """
     import torchgen
     from torchgen import gen_aoti_c_shim
     from torchgen.aoti.fallback_ops import inductor_fallback_ops

@@ -1,4 +1,4 @@
-"""Which operators of a graph inductor calls instead of fusing them."""
+"""Selects the operators of a graph that inductor calls instead of fusing them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch_backend.backend import _utils
 
 _aten = torch.ops.aten
 
-# Operators that the device's own kernels compute in one order, whatever the launch; fused, they would add up by chance.
+# Operators whose kernels on the device add in a fixed order; fused kernels would add in a random order.
 _ORDERED = (
     _aten.index_put,
     _aten._unsafe_index_put,
@@ -23,7 +23,7 @@ _ORDERED = (
     _aten.masked_scatter,
     _aten.embedding_dense_backward,
 )
-# Functions that the dialect of kernels does not have.
+# Functions that the portable dialect does not have.
 _MISSING = (
     *(_aten.polygamma, _aten.special_zeta, _aten.frexp, _aten.ldexp, _aten._assert_async),
     *(getattr(_aten, f"special_chebyshev_polynomial_{kind}") for kind in "tuvw"),
@@ -31,7 +31,7 @@ _MISSING = (
     *(_aten.special_hermite_polynomial_h, _aten.special_hermite_polynomial_he),
     *(_aten.special_laguerre_polynomial_l, _aten.special_legendre_polynomial_p),
 )
-# Those that it has in float64 alone.
+# Functions that it has in float64 only.
 _DOUBLE = (
     *(_aten.digamma, _aten.erfinv, _aten.special_erfcx, _aten.special_ndtri, _aten.special_airy_ai, _aten.igamma, _aten.igammac),
     *(_aten.i0, _aten.special_i0e, _aten.special_i1, _aten.special_i1e, _aten.special_spherical_bessel_j0),
@@ -42,14 +42,15 @@ _DOUBLE = (
 
 
 def is_ours(node: torch.fx.Node) -> bool:
-    """Tells whether an operator of a graph has a result on the device."""
+    """Returns whether an operator of a graph has a result on the device."""
     values = node.meta.get("val")
     values = values if isinstance(values, (list, tuple)) else (values,)
     return any(isinstance(value, torch.Tensor) and value.device.type == _utils.name() for value in values)
 
 
-# Inductor makes loops of the first behind the pass, in nodes of its own without our mark; it writes the results of the others in place,
-# by operators without results, and then reads them. Under names that it does not know they stay as they are.
+# After this pass, inductor turns the first line's operators into loops, in new nodes without the mark. It writes the
+# results of the others in place, with operators without results, and then reads them. It does not change operators with
+# unknown names.
 _REWRITTEN = (
     *(_aten.select_scatter.default, _aten.slice_scatter.default, _aten.as_strided_scatter.default, _aten.diagonal_scatter.default),
     *lowering.inplaceable_foreach_ops,
@@ -58,7 +59,9 @@ _library = torch.library.Library("torch_backend_inductor", "FRAGMENT")
 
 
 def _opaque(operator: torch._ops.OpOverload) -> torch._ops.OpOverload:
-    """Defines an operator again. Code of inductor's cache calls it in processes that never trace, so all are defined on import."""
+    """Defines an operator under another name. Cached code of inductor calls it in processes that never trace, so all
+    are defined on import.
+    """
     name, overload = operator._schema.name.removeprefix("aten::"), operator._overloadname
     _library.define(str(operator._schema).removeprefix("aten::"))
     _library.impl(name if overload == "default" else f"{name}.{overload}", operator, "CompositeExplicitAutograd")
@@ -69,7 +72,9 @@ _OPAQUE = {operator: _opaque(operator) for operator in _REWRITTEN}
 
 
 def write_loops(gm: torch.fx.GraphModule) -> None:
-    """Makes while_loop of scan and map now: inductor would do so behind this pass, and trace their bodies again, without our marks."""
+    """Decomposes scan and map into while_loop now. Inductor would do it after this pass, and trace their bodies again
+    without the marks.
+    """
     for name in ("decompose_scan_to_while_loop", "decompose_map_to_while_loop"):
         decompose = getattr(post_grad, name, None)  # a version without it has a lowering for the operator
         if decompose is not None:
@@ -77,12 +82,12 @@ def write_loops(gm: torch.fx.GraphModule) -> None:
 
 
 def without_kernel(fp64: bool) -> set[torch._ops.OpOverloadPacket]:
-    """Returns the operators that kernels from source cannot express, on devices that compute in float64 or not."""
+    """Returns the operators that kernels from source cannot express; `fp64` is whether the device computes in float64."""
     return {*_ORDERED, *_MISSING} if fp64 else {*_ORDERED, *_MISSING, *_DOUBLE}
 
 
 def keep_extern(gm: torch.fx.GraphModule, is_called: Callable[[torch.fx.Node], bool]) -> None:
-    """Marks the operators that inductor shall call instead of fusing them, in a graph and its subgraphs."""
+    """Marks the operators that inductor calls instead of fusing them, in a graph and its subgraphs."""
     for part in gm.modules():
         for node in part.graph.nodes if isinstance(part, torch.fx.GraphModule) else ():
             if isinstance(node.target, torch._ops.OpOverload) and is_called(node):

@@ -1,5 +1,6 @@
-"""Inductor's loops as kernels in the portable dialect, for devices that compile source: an item for each element, or for each result of a
-reduction, which loops."""
+"""Inductor's loops as kernels in the portable dialect, for devices that compile source. An item computes an element, or
+a result of a reduction in a loop.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from ._kernel_ops import RANDOM_TEXT, Overrides, Proxy, value_of
 from ._kernel_reduction import Reductions
 from ._kernel_text import computing, index_text, loaded, memory_type, stored, value_type, wide_index_text
 
-KERNEL = "FUSED_NAME"  # stands for the kernel's name until it is known
+KERNEL = "FUSED_NAME"  # replaced by the kernel's name once it is known
 
 
 class TypedCSE(CSE):
@@ -30,7 +31,7 @@ class TypedCSE(CSE):
 
 
 class Kernel(Reductions, SIMDKernel):
-    """The text of one kernel, and its launch."""
+    """The source of one kernel, and its launch."""
 
     overrides = Overrides
     suffix = ";"
@@ -41,7 +42,7 @@ class Kernel(Reductions, SIMDKernel):
         super().__init__(tiling, **options)
         self.cse = TypedCSE("", self.suffix)
         self.after_loop = IndentedBuffer()  # results of reductions, and their stores
-        self.kept = OrderedSet()  # variables that outlive the loop that they were computed in
+        self.kept = OrderedSet()  # variables that are used after the loop that computes them
         self.names = itertools.count()
         self.reports = False
         self.device = V.graph.get_current_device_or_throw()
@@ -54,13 +55,13 @@ class Kernel(Reductions, SIMDKernel):
     def dtype_to_str(self, dtype: torch.dtype) -> str:
         return memory_type(dtype)
 
-    # ---- what kernels say ----
+    # ---- index values and error reports ----
     def wide_index(self, expr) -> str:
-        """The text of an index that becomes a value."""
+        """Returns an index expression that becomes a value."""
         return wide_index_text(self.rename_indexing(self.prepare_indexing(expr)))
 
     def report(self, condition: str, kind: str, value: str, bound: str) -> None:
-        """Ends the item with an error of the stream where the condition holds."""
+        """Ends the item with an error of the stream if the condition is true."""
         self.reports = True
         site = "(pk_i64)PK_NO_OPERATOR * 256 + PK_NO_PLACE"
         self.compute.writeline(f"if ({condition}) {{ PK_REPORT(i64, pk_error, {kind}, {site}, {value}, {bound}); return; }}")
@@ -69,7 +70,7 @@ class Kernel(Reductions, SIMDKernel):
         from ._launch import has_fp64
 
         if not has_fp64(self.device.index or 0):
-            raise NotImplementedError(f"{self.device} has no float64, in which '{name}' is computed; compute it outside of the compiled function")
+            raise NotImplementedError(f"{self.device} does not support float64, in which '{name}' is computed; compute it outside of the compiled function")
 
     def check_bounds(self, expr, size, lower: bool, upper: bool) -> None:
         if not (lower or upper):
@@ -79,12 +80,12 @@ class Kernel(Reductions, SIMDKernel):
         self.report(" || ".join(parts), "PK_BAD_INDEX", place, end)
 
     def device_assert_async(self, cond, msg) -> None:
-        raise NotImplementedError("kernels of torch.compile have no assertions with texts")
+        raise NotImplementedError("kernels of torch.compile do not support assertions with messages")
 
     # ---- memory ----
     @staticmethod
     def is_host_number(name: str) -> bool:
-        """Whether a buffer is a number on the host, which is passed by value."""
+        """Returns whether a buffer is a number on the host, which is passed by value."""
         buffer = V.graph.try_get_buffer(name)
         device = None if buffer is None else buffer.get_device()
         return device is not None and device.type == "cpu"
@@ -101,7 +102,7 @@ class Kernel(Reductions, SIMDKernel):
 
     def store(self, name, index, value, mode=None) -> None:
         if mode is not None:
-            raise NotImplementedError(f"kernels of torch.compile have no store of the kind '{mode}'")
+            raise NotImplementedError(f"kernels of torch.compile do not support the store mode '{mode}'")
         self.stores.writeline(self._store_line(name, self.prepare_indexing(index), value))
 
     def store_reduction(self, name, index, value) -> None:
@@ -143,7 +144,9 @@ class Kernel(Reductions, SIMDKernel):
         return str(tree.numel) if self._is_static(tree) else f"{tree.prefix}numel"
 
     def _arguments(self):
-        """(letter of Kernel.launch, kind and type of pk_args.h, name in the kernel, text at the call) of each."""
+        """Returns (letter of Kernel.launch, kind and type of pk_args.h, name in the kernel, expression at the call) of
+        each argument.
+        """
         result = []
         seen = OrderedSet()
         for buffer in self.args.inplace_buffers.values():
@@ -172,7 +175,7 @@ class Kernel(Reductions, SIMDKernel):
             yield "i", "VALUE", "pk_i64", f"{tree.prefix}numel", V.graph.wrapper_code.codegen_python_sizevar(tree.numel)
 
     def letters(self) -> str:
-        """What Kernel.launch is told about the arguments."""
+        """Returns the description of the arguments for Kernel.launch."""
         return "".join(row[0] for row in (*self._arguments(), *self._numel_arguments()))
 
     def codegen_kernel(self, name: str | None = None) -> str:

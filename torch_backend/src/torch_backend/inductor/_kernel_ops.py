@@ -1,5 +1,8 @@
-"""Inductor's operations in the portable dialect. Every value is a variable of a known dtype; halves are computed in float32, integers wrap,
-and NaN, remainders and comparisons are torch's on the CPU."""
+"""Inductor's operations in the portable dialect.
+
+Every value is a variable of a known dtype. Halves are computed in float32, and integers wrap. NaN, remainders and
+comparisons behave as in torch on the CPU.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +15,16 @@ from torch.utils import _pytree as pytree
 
 from ._kernel_text import computing, convert, literal, token, unsigned_type, value_type
 
-_ORDERED = ("f32", "f64", "i64", "i32", "i16", "i8", "u8")  # tokens that pk_maximum and its kin have
+_ORDERED = ("f32", "f64", "i64", "i32", "i16", "i8", "u8")  # dtype tokens of pk_maximum and similar functions
 
 
 def emit(text: str, dtype: torch.dtype):
-    """A variable of a dtype with the value of an expression."""
+    """Returns a variable of a dtype with the value of an expression."""
     return V.kernel.cse.generate(V.kernel.compute, text, dtype=dtype, shape=())
 
 
 def value_of(x, dtype: torch.dtype | None = None):
-    """An operand as a variable; Python's numbers take `dtype`."""
+    """Returns an operand as a variable; Python numbers are converted to `dtype`."""
     if isinstance(x, OpsValue):
         x = x.value
     if isinstance(x, CSEVariable):
@@ -32,12 +35,12 @@ def value_of(x, dtype: torch.dtype | None = None):
 
 
 def as_dtype(x, dtype: torch.dtype):
-    """A variable converted to another dtype."""
+    """Returns a variable converted to another dtype."""
     return x if x.dtype == dtype else emit(convert(str(x), x.dtype, dtype), computing(dtype))
 
 
 def promoted(*operands):
-    """Operands in their common dtype, and that dtype."""
+    """Returns the operands in their common dtype, and that dtype."""
     known = [x.value if isinstance(x, OpsValue) else x for x in operands]
     dtypes = [x.dtype for x in known if isinstance(x, CSEVariable)]
     values = [value_of(x, dtypes[0] if dtypes else None) for x in known]
@@ -48,7 +51,7 @@ def promoted(*operands):
 
 
 def floating(x):
-    """An operand as a floating number."""
+    """Returns an operand as a floating-point number."""
     x = value_of(x)
     return x if x.dtype.is_floating_point else as_dtype(x, torch.float32)
 
@@ -115,7 +118,7 @@ def _binary(name: str):
 
 
 def _special(name: str, count: int = 1):
-    """Functions that the dialect has in float64."""
+    """Returns a function that the dialect has in float64 only."""
 
     def operation(*operands):
         operands, dtype = promoted(*map(floating, operands))
@@ -157,14 +160,14 @@ def _ordered(name: str, sign: str):
 
 
 def extreme(name: str, sign: str, a, b, dtype: torch.dtype) -> str:
-    """maximum or minimum, with torch's NaN, as an expression."""
+    """Returns maximum or minimum, with torch's NaN handling, as an expression."""
     if token(dtype) in _ORDERED:
         return f"pk_{name}_{token(dtype)}({a}, {b})"
     return f"({a} {sign} {b} ? {a} : {b})"
 
 
 class Overrides(OpOverrides):
-    """The operations; what is neither here nor composed of these is refused by `Proxy`."""
+    """The operations. `Proxy` refuses operations that are neither defined here nor composed of these."""
 
     add, sub, mul = _wrapping("+"), _wrapping("-"), _wrapping("*")
     eq, ne, lt, gt, le, ge = map(_compared, ("==", "!=", "<", ">", "<=", ">="))
@@ -220,7 +223,7 @@ class Overrides(OpOverrides):
             return emit(f"pk_float_of_bits((pk_u32){x})", dtype)
         if not (src_dtype.is_floating_point or dtype.is_floating_point) and torch.bool not in pair:
             return emit(f"({value_type(dtype)})({x})", dtype)
-        raise NotImplementedError(f"kernels of torch.compile do not view {src_dtype} as {dtype}")
+        raise NotImplementedError(f"kernels of torch.compile do not support viewing {src_dtype} as {dtype}")
 
     @staticmethod
     def index_expr(expr, dtype):
@@ -390,7 +393,7 @@ class Overrides(OpOverrides):
         return emit(f"fused_randint64({numbers})", torch.int64)
 
 
-# What random operations call: the block of Philox at the position of an element, under the graph's seed.
+# The functions of random operations: the block of Philox at the position of an element, with the graph's seed.
 RANDOM_TEXT = """
 PK_FN float fused_rand(pk_i64 seed, pk_i64 position) {
   pk_u32 c0, c1, c2, c3;
@@ -413,8 +416,9 @@ PK_FN pk_i64 fused_randint64(pk_i64 seed, pk_i64 position, pk_i64 low, pk_i64 hi
 
 
 class Proxy(CSEProxy):
-    """Gives the results of `Overrides`, which are variables, to inductor. A result that is text is an operation that the class above
-    inherited from inductor, in no language of ours."""
+    """Returns the results of `Overrides`, which are variables, to inductor. A result of type str is an operation that
+    `Overrides` inherited from inductor, which is not in the portable dialect.
+    """
 
     def _default(self, name, args, kwargs):
         bounds = self._bound_variable(name, *args, **kwargs)
@@ -424,8 +428,9 @@ class Proxy(CSEProxy):
             if isinstance(value, OpsValue):
                 value = value.value
             if not isinstance(value, CSEVariable):
-                raise NotImplementedError(f"kernels of torch.compile have no operation '{name}'; compute it outside of the compiled function")
-            if not value.bounds.is_singleton():  # one value: sympy's floats of two precisions, 0.1 and 0.1, would have nothing in common
+                raise NotImplementedError(f"kernels of torch.compile do not support the operation '{name}'; compute it outside of the compiled function")
+            # For a single value, sympy's floats of two precisions, 0.1 and 0.1, would have an empty intersection
+            if not value.bounds.is_singleton():
                 value.bounds = value.bounds.tighten(bounds)
             return value
 

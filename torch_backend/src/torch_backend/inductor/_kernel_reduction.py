@@ -1,4 +1,4 @@
-"""Reductions of a kernel's loop: accumulators before it, their steps in it, results behind it."""
+"""Reductions of a kernel's loop: accumulators before the loop, their updates in it, results after it."""
 
 from __future__ import annotations
 
@@ -8,30 +8,32 @@ from torch._inductor.ir import Reduction
 from ._kernel_ops import as_dtype, extreme, value_of
 from ._kernel_text import computing, convert, literal, unsigned_type, value_type
 
-_BLOCK = 256  # additions of a partial sum: the error of a long float sum grows with their number and that of the blocks
+# additions of a partial sum: the error of a long float sum grows with this number and the number of blocks
+_BLOCK = 256
 
 
 class Reductions:
-    """What kinds of reductions become. An accumulator is an ordinary variable of the item, whose loop runs in order, so that results do not
-    depend on the launch."""
+    """The code of each kind of reduction. An accumulator is a variable of the item, whose loop runs in order, so that
+    results do not depend on the launch.
+    """
 
     def reduction(self, dtype, src_dtype, reduction_type, value):
         key = (src_dtype, reduction_type, value)
         if key not in self.cse.reduction_cache:
             write = getattr(self, f"_reduce_{reduction_type}", None)
             if write is None:
-                raise NotImplementedError(f"kernels of torch.compile have no reduction '{reduction_type}'; compute it outside of the compiled function")
+                raise NotImplementedError(f"kernels of torch.compile do not support the reduction '{reduction_type}'; compute it outside of the compiled function")
             self.cse.reduction_cache[key] = write(dtype, value)
         return self.cse.reduction_cache[key]
 
     def _state(self, dtype: torch.dtype, start) -> str:
-        """Declares an accumulator in front of the loop."""
+        """Declares an accumulator before the loop."""
         name = f"state{next(self.names)}"
         self.body.writeline(f"{value_type(dtype)} {name} = {literal(start, dtype)};")
         return name
 
     def _result(self, text: str, dtype: torch.dtype):
-        """Declares what the loop has made."""
+        """Declares the result after the loop."""
         var = self.cse.newvar(dtype=computing(dtype), shape=())
         self.after_loop.writeline(f"const {value_type(dtype)} {var} = {text};")
         self.kept.add(var)
@@ -91,7 +93,7 @@ class Reductions:
         return self._extreme("minimum", "<", "min", dtype, value)
 
     def _place(self, sign, kind, dtype, value):
-        """The first place of the largest or smallest; a NaN is both."""
+        """Returns the first index of the maximum or minimum; NaN is both."""
         value = value_of(value)
         best = self._state(value.dtype, Reduction.default_accumulator(kind, value.dtype))
         place = self._state(dtype, 0)

@@ -1,4 +1,4 @@
-"""The portable dialect (hal/kernels/pk.h) as inductor writes it: types, conversions, numbers and index expressions."""
+"""The portable dialect (hal/kernels/pk.h) as inductor's code: types, conversions, numbers and index expressions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sympy
 import torch
 from torch.utils._sympy.printers import ExprPrinter
 
-# dtype: (type in memory and of arguments, the token in names of functions)
+# dtype: (type in memory and of arguments, token in function names)
 TYPES = {
     torch.bool: ("pk_bool", "bool"),
     torch.uint8: ("pk_u8", "u8"),
@@ -30,19 +30,19 @@ _UNSIGNED = {1: "pk_u8", 2: "pk_u16", 4: "pk_u32", 8: "pk_u64"}
 
 
 def memory_type(dtype: torch.dtype) -> str:
-    """The type of an element; NotImplementedError for a dtype that kernels do not know."""
+    """Returns the type of an element; raises NotImplementedError for a dtype that kernels do not support."""
     if dtype not in TYPES:
-        raise NotImplementedError(f"kernels of torch.compile know no {dtype}; compute it outside of the compiled function")
+        raise NotImplementedError(f"kernels of torch.compile do not support {dtype}; compute it outside of the compiled function")
     return TYPES[dtype][0]
 
 
 def computing(dtype: torch.dtype) -> torch.dtype:
-    """What values of a dtype are computed in."""
+    """Returns the dtype in which values of a dtype are computed."""
     return torch.float32 if dtype in HALVES else dtype
 
 
 def value_type(dtype: torch.dtype) -> str:
-    """The type of a variable that holds values of a dtype."""
+    """Returns the type of a variable for values of a dtype."""
     return memory_type(computing(dtype))
 
 
@@ -51,12 +51,12 @@ def token(dtype: torch.dtype) -> str:
 
 
 def unsigned_type(dtype: torch.dtype) -> str:
-    """The unsigned type of the same size, in which sums and products wrap."""
+    """Returns the unsigned type of the same size, in which sums and products wrap."""
     return _UNSIGNED[dtype.itemsize]
 
 
 def convert(text: str, source: torch.dtype, to: torch.dtype) -> str:
-    """An expression of `source` as the value of dtype `to`, rounded to it; as torch converts on the CPU."""
+    """Returns an expression of dtype `source` converted to dtype `to`, rounded as torch does on the CPU."""
     if to in HALVES:
         single = convert(text, source, torch.float32)
         return single if source == to else f"pk_get_{TYPES[to][1]}(pk_put_{TYPES[to][1]}({single}))"
@@ -68,25 +68,25 @@ def convert(text: str, source: torch.dtype, to: torch.dtype) -> str:
     if source.is_floating_point and not to.is_floating_point:
         if to == torch.uint64:
             return f"pk_u64_of_double({text})"
-        if to.itemsize < 4 or to == torch.uint32:  # what does not fit wraps
+        if to.itemsize < 4 or to == torch.uint32:  # integers that are out of range wrap
             return f"({memory_type(to)})(pk_i64)({text})"
     return f"({memory_type(to)})({text})"
 
 
 def stored(text: str, source: torch.dtype, to: torch.dtype) -> str:
-    """A value as the element of a tensor."""
+    """Returns a value as the element of a tensor."""
     if to in HALVES:
         return f"pk_put_{TYPES[to][1]}({convert(text, source, torch.float32)})"
     return convert(text, source, to)
 
 
 def loaded(element: str, dtype: torch.dtype) -> str:
-    """The element of a tensor as a value."""
+    """Returns the element of a tensor as a value."""
     return f"pk_get_{TYPES[dtype][1]}({element})" if dtype in HALVES else element
 
 
 def literal(value, dtype: torch.dtype) -> str:
-    """A Python number as a value of a dtype."""
+    """Returns a Python number as a value of a dtype."""
     dtype = computing(dtype)
     if not dtype.is_floating_point:
         if dtype == torch.bool:
@@ -111,7 +111,9 @@ def literal(value, dtype: torch.dtype) -> str:
 
 
 class IndexPrinter(ExprPrinter):
-    """Index expressions as C. What is not written here is refused: the base class would print Python."""
+    """Prints index expressions as C. Expressions not handled here are refused, because the base class would print
+    Python.
+    """
 
     def _print_Symbol(self, expr) -> str:
         return expr.name
@@ -198,7 +200,7 @@ class IndexPrinter(ExprPrinter):
 
 
 class WideIndexPrinter(IndexPrinter):
-    """The same for numbers that become values: no product of them overflows in 32 bits."""
+    """The same for indices that become values: computed so that no product overflows in 32 bits."""
 
     def _print_Symbol(self, expr) -> str:
         return f"(pk_i64){expr.name}"
@@ -209,5 +211,5 @@ wide_index_text = WideIndexPrinter().doprint
 
 
 def is_float_size(expr) -> bool:
-    """Whether an argument of a kernel is a number of Python's float that the host knows."""
+    """Returns whether an argument of a kernel is a Python float that the host knows."""
     return isinstance(expr, sympy.Expr) and expr.is_integer is False

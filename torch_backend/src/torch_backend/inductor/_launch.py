@@ -1,4 +1,4 @@
-"""What generated code calls: kernels in the portable dialect, compiled when the code is loaded."""
+"""Functions that generated code calls: kernels in the portable dialect, compiled when the code is loaded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SOURCES = ("opencl-c", "cuda-c")
 
 @functools.lru_cache(maxsize=None)
 def takes_source(index: int) -> bool:
-    """Tells whether a device compiles kernels from source; starts the device."""
+    """Returns whether a device compiles kernels from source; starts the device."""
     _C.initialize(index)
     return _C.kernel_stats(index)["dialect"] in _SOURCES
 
@@ -23,6 +23,12 @@ def has_fp64(index: int) -> bool:
 
 
 def compile_kernel(index: int, name: str, text: str, arguments: str, reports: bool):
-    """Gives a function that launches the kernel `name` of `text` on a device's current stream: its number of items, then what the
-    letters of `arguments` say (p a tensor, v a number on the CPU, i an int, f a float). Errors: RuntimeError with the compiler's log."""
+    """Returns a function that launches the kernel `name` of `text` on a device's current stream.
+
+    Its arguments are the number of items, then one for each letter of `arguments`: p a tensor, v a number on the
+    CPU, i an int, f a float.
+
+    Raises:
+        RuntimeError: the kernel does not compile; the message has the compiler's log.
+    """
     return _C.Kernel(index, name, text, arguments, False, reports).launch

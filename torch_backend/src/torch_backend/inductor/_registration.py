@@ -1,4 +1,4 @@
-"""Makes the device known to TorchDynamo and inductor, with what their disk cache must know about it."""
+"""Registers the device with TorchDynamo and inductor, with the data for the keys of their disk cache."""
 
 from __future__ import annotations
 
@@ -17,22 +17,23 @@ from ._ways import Scheduling, way, way_of_device
 
 
 class DevicePass(CustomGraphModulePass):
-    """Marks the operators of a graph that are called, not fused. Inductor puts the `uuid` of a device's pass into the key of its disk
-    cache."""
+    """Marks the operators of a graph that are called, not fused. Inductor includes the `uuid` of a device's pass in the
+    keys of its disk cache.
+    """
 
     def __call__(self, gm) -> None:
         way().mark(gm)
 
     def uuid(self) -> str:
-        """Names the plugins, and what the devices' kernels are: code for one does not run on the other."""
+        """Returns the plugins and the kind of kernels of the devices: code for one kind does not run on another."""
         plugins = [(plugin.name, plugin.version, plugin.abi, plugin.device_count) for plugin in _hal.plugins()]
-        # A graph without tensors of ours must start no device; what it compiles does not depend on one.
+        # A graph without tensors of the device must not start a device; its code does not depend on one.
         ways = [way_of_device(index).name for index in range(backend.device_count())] if backend.is_initialized() else "not started"
         return json.dumps([_builds.version(), _utils.name(), plugins, ways])
 
 
 def register() -> None:
-    """Called once, when inductor first asks for the device."""
+    """Called once, when inductor first uses the device."""
     name = _utils.name()
     register_device_op_overrides(name, Overrides())
     register_backend_for_device(name, Scheduling, PythonWrapperCodegen, CppWrapperCodegen, WrapperFxCodegen, DevicePass())

@@ -1,5 +1,6 @@
-"""Inductor's scheduling for devices that compile source: what is fused into one kernel, and how a kernel stands in the generated code. And for
-devices without kernels, where it has nothing to fuse."""
+"""Inductor's scheduling for devices that compile source: which operators are fused into one kernel, and how generated
+code calls it. Also for devices without kernels, where nothing is fused.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from torch_backend.backend import _utils
 
 from ._kernel import KERNEL, Kernel
 
-_MOST_BUFFERS = 40  # of a kernel: below the arguments that a launch takes, with sizes beside them
+_MOST_BUFFERS = 40  # per kernel; leaves space for the sizes within a launch's maximum number of arguments
 
 
 class SourceScheduling(SIMDScheduling):
@@ -27,7 +28,7 @@ class SourceScheduling(SIMDScheduling):
 
     @classmethod
     def get_tiling_and_scores(cls, node_schedule, numel, reduction_numel=1, coalesce_analysis=None):
-        """One dimension of results, one that is reduced: an item finds its place by division."""
+        """Returns one dimension of results and one that is reduced: an item computes its index by division."""
         return cls.create_tiling([numel], [reduction_numel]), None
 
     def can_fuse(self, node1, node2):
@@ -40,7 +41,7 @@ class SourceScheduling(SIMDScheduling):
         wrapper = V.graph.wrapper_code
         if V.graph.cpp_wrapper:
             raise NotImplementedError(
-                f"cpp_wrapper writes no launches of kernels for '{_utils.name()}', whose memory the host may not touch. "
+                f"cpp_wrapper does not support kernel launches on '{_utils.name()}', whose memory the host may not access. "
                 "Set torch._inductor.config.cpp_wrapper = False."
             )
         fused = get_fused_kernel_name(node_schedule, config.triton.descriptive_names)
@@ -65,11 +66,13 @@ class SourceScheduling(SIMDScheduling):
 
 
 class OperatorScheduling(SourceScheduling):
-    """Refuses loops: all operators of the graph are called, so that none is left but what inductor adds behind `Way.mark`."""
+    """Refuses loops. All operators of the graph are called, so the only loops are those that inductor adds after
+    `Way.mark`.
+    """
 
     def define_kernel(self, src_code, node_schedule, kernel):
         names = ", ".join(sorted({node.node.get_operation_name() for node in node_schedule if hasattr(node, "node")}))
         raise NotImplementedError(
-            f"torch.compile has no kernels for '{kernel.device}', and inductor made loops of what is no operator of the graph ({names}). "
+            f"torch.compile has no kernels for '{kernel.device}', and inductor generated loops for code that is not an operator of the graph ({names}). "
             "Use torch.compile(backend='aot_eager'), which runs the device's own operators."
         )

@@ -1,4 +1,4 @@
-"""The ways in which inductor computes a graph on the device: kernels from source, kernels on the host, operators one by one."""
+"""How inductor computes a graph on the device: kernels from source, kernels on the host, or operators one by one."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from ._source import OperatorScheduling, SourceScheduling
 
 
 class Way(abc.ABC):
-    """What inductor asks about a way. `name` stands in the keys of its cache."""
+    """The interface of a way to compute a graph. `name` is part of inductor's cache keys."""
 
     name: str
     scheduling: type[BaseScheduling]
 
     @abc.abstractmethod
     def takes(self, index: int) -> bool:
-        """Tells whether a device computes so; starts the device."""
+        """Returns whether a device supports this way; starts the device."""
 
     @abc.abstractmethod
     def mark(self, gm: torch.fx.GraphModule) -> None:
-        """Marks the operators of a graph that inductor calls, and does not fuse."""
+        """Marks the operators of a graph that inductor calls and does not fuse."""
 
 
 class SourceKernels(Way):
-    """Fused kernels that the device compiles from source and runs itself."""
+    """Fused kernels that the device compiles from source and runs."""
 
     name = "kernels from source"
     scheduling = SourceScheduling
@@ -76,23 +76,23 @@ class Operators(Way):
         _extern.keep_extern(gm, lambda node: _extern.is_ours(node) or node.target.overloadpacket in missing)
 
 
-# In the order of preference: beside a GPU that shares its memory the host is the slower one.
+# In the order of preference: a GPU that shares its memory with the host is faster than the host.
 _WAYS = (SourceKernels(), HostKernels(), Operators())
 
 
 def way_of_device(index: int) -> Way:
-    """Returns the way in which a device computes a graph; starts the device."""
+    """Returns the way to compute a graph on a device; starts the device."""
     return next(way for way in _WAYS if way.takes(index))
 
 
 def way() -> Way:
-    """Returns the way of all devices together: inductor has one for a type of devices."""
+    """Returns the way of all devices together, because inductor has one per device type."""
     ways = {way_of_device(index) for index in range(backend.device_count())}
     return ways.pop() if len(ways) == 1 else _WAYS[-1]
 
 
 class Scheduling(BaseScheduling):
-    """The scheduling of the device's way; inductor wants a class."""
+    """The scheduling of the device's way. Inductor requires a class."""
 
     def __new__(cls, scheduler):
         return way().scheduling(scheduler)
@@ -102,7 +102,7 @@ class Scheduling(BaseScheduling):
 def _say_no_kernels() -> None:
     name = _utils.name()
     warnings.warn(
-        f"torch.compile makes no kernels for '{name}': the host may not touch its memory, and its plugin takes neither opencl-c nor cuda-c. "
+        f"torch.compile does not generate kernels for '{name}': the host may not access its memory, and its plugin supports neither opencl-c nor cuda-c. "
         "The graph's operators run one by one, as with torch.compile(backend='aot_eager').",
         stacklevel=2,
     )

@@ -1,14 +1,15 @@
-"""Makes libraries that choose a device by its name know ours: accelerate, transformers, safetensors, Lightning, peft.
+"""Patches libraries that choose a device by its name so that they use the device: accelerate, transformers,
+safetensors, Lightning, peft.
 
-Most libraries list the devices that they know ("cuda", "npu", "musa", ...) and take the CPU for every other one, without a word. There is
-no public place to add a name to such a list, so this changes the libraries in memory, on request only::
+Most libraries have a list of known devices ("cuda", "npu", "musa", ...) and silently use the CPU for any other one.
+They have no public interface to extend that list, so this package changes the libraries in memory, on request only::
 
     import torch, torch_backend
     torch_backend.use("fake")
     torch_backend.integrations.enable()  # or TORCH_BACKEND_INTEGRATIONS=1 in the environment
 
-Libraries may be imported before or after. What a patch does is held against the library's version: one that it does not know is left as
-it is, and `torch-backend doctor` says so. `disable` takes everything back.
+Libraries may be imported before or after. Each patch checks the library's version. An unsupported version is not
+patched, and `torch-backend doctor` reports it. `disable` removes all patches.
 """
 
 from __future__ import annotations
@@ -28,16 +29,20 @@ _hooks = _hook.enabled
 
 
 def enable(*libraries: str) -> None:
-    """Patches the named libraries, or all that `status` lists, now where they are imported and else when they will be.
+    """Patches the named libraries, or all that `status` lists: now if they are imported, else when they are imported.
 
-    Imports none of them. A library that is not installed, or of a version that no patch knows, is left alone; `status` tells.
-    Raises RuntimeError when no plugin is active, since patches name its device, and ValueError for a library without patches.
+    Imports none of them. A library that is not installed, or whose version is unsupported, is not patched; `status`
+    reports it.
+
+    Raises:
+        RuntimeError: no plugin is active, since patches use the name of its device.
+        ValueError: there are no patches for a library.
     """
     _registry.device_name()
     known = {table.library: table for table in tables()}
     for library in libraries:
         if library not in known:
-            raise ValueError(f"torch_backend.integrations.enable: no patches for {library!r}; there are some for {', '.join(known)}")
+            raise ValueError(f"torch_backend.integrations.enable: no patches for {library!r}; supported libraries are {', '.join(known)}")
     with _lock:
         for library in libraries or known:
             if library not in _hooks:
@@ -46,7 +51,9 @@ def enable(*libraries: str) -> None:
 
 
 def disable(*libraries: str) -> None:
-    """Takes the patches of the named libraries back, or all; what the libraries have decided meanwhile stays decided."""
+    """Removes the patches of the named libraries, or all. Decisions that the libraries have made meanwhile do not
+    change.
+    """
     with _lock:
         for library in libraries or list(_hooks):
             if library in _hooks:
@@ -54,19 +61,19 @@ def disable(*libraries: str) -> None:
 
 
 def is_enabled() -> bool:
-    """Tells whether any library is patched, or will be when it is imported."""
+    """Returns whether any library is patched, or will be when it is imported."""
     return bool(_hooks)
 
 
 def status() -> list[State]:
-    """Tells for each library its installed version, whether the patches know it, and which are in force."""
+    """Returns for each library its installed version, whether the patches support it, and which patches are applied."""
     return [table.state(_hooks.get(table.library)) for table in tables()]
 
 
 def _failed(library: str, what: str, error: Exception) -> None:
-    """A patch that does not fit is left out; the library works as it did, and the user learns of it."""
+    """Reports a patch that cannot be applied. The library works as before."""
     warnings.warn(
-        f"torch_backend.integrations: the patch of {library} '{what}' does not fit ({error}); {library} is left as it is there",
+        f"torch_backend.integrations: the patch of {library} '{what}' cannot be applied ({error}); that part of {library} is not changed",
         RuntimeWarning,
         stacklevel=2,
     )

@@ -1,4 +1,4 @@
-"""The accelerator that DeepSpeed gets: the device module under the names of DeepSpeedAccelerator."""
+"""The accelerator for DeepSpeed: the device module with the names of DeepSpeedAccelerator."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TENSORS = {
     "BFloat16Tensor": torch.bfloat16, "ByteTensor": torch.uint8, "DoubleTensor": torch.float64, "FloatTensor": torch.float32, "HalfTensor": torch.float16,
     "IntTensor": torch.int32, "LongTensor": torch.int64,
 }  # fmt: skip
-# DeepSpeed's own operators are in CUDA, or in C++ for the host: of the second, the optimizers serve ZeRO-Offload.
+# DeepSpeed's own operators are written in CUDA, or in C++ for the host. The optimizers in C++ serve ZeRO-Offload.
 _OPERATORS = "deepspeed.ops.op_builder.cpu"
 
 
@@ -91,7 +91,7 @@ class _Device:
         return BuildExtension
 
     def set_visible_devices_envs(self, current_env, local_accelerator_ids):
-        """The launcher starts a process for each device; each chooses its device by LOCAL_RANK."""
+        """The launcher starts a process for each device; each process chooses its device by LOCAL_RANK."""
         if list(local_accelerator_ids) != list(range(len(local_accelerator_ids))):
             raise NotImplementedError(
                 f"deepspeed with the devices {list(local_accelerator_ids)}: no environment variable hides devices of '{device_name()}'. "

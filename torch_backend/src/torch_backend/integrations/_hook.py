@@ -23,11 +23,11 @@ class Hook:
         self._finder = Finder({patch.module for patch in table.patches}, self)
 
     def applied(self, patch: Patch) -> bool:
-        """Tells whether a patch is in force."""
+        """Returns whether a patch is applied."""
         return any(done is patch for done, _ in self._undo)
 
     def start(self) -> None:
-        """Patches what is imported, and waits for the rest; does nothing for a version that the table does not know."""
+        """Patches the imported modules, and waits for the others. Does nothing for an unsupported version."""
         if not self._table.knows(self._table.version()):
             return
         sys.meta_path.insert(0, self._finder)
@@ -36,18 +36,18 @@ class Hook:
                 when_imported(sys.modules[name], lambda name=name: self.imported(name))
 
     def stop(self) -> None:
-        """Takes everything back, the last patch first."""
+        """Removes all patches, the last one first."""
         if self._finder in sys.meta_path:
             sys.meta_path.remove(self._finder)
         while self._undo:
             self._undo.pop()[1]()
 
     def importing(self, name: str) -> list[Undo]:
-        """Prepares the execution of a module; gives what ends that."""
+        """Called before a module is executed; returns the functions to call afterwards."""
         return [patch.while_importing() for patch in self._table.patches if patch.module == name and patch.while_importing]
 
     def run(self, name: str, code):
-        """Gives the code of a module that runs as the program, as the patches want it."""
+        """Returns the code of a module that runs as the program, changed by the patches."""
         for patch in self._table.patches:
             if patch.module == name and patch.run:
                 code = patch.run(code)
@@ -61,6 +61,6 @@ class Hook:
             if patch.module == name and not self.applied(patch):
                 try:
                     self._undo.append((patch, patch.apply(sys.modules[name])))
-                except Exception as error:  # the library must work as it did without us
+                except Exception as error:  # the library must work as without the patch
                     self.failures[patch.what] = f"{type(error).__name__}: {error}"
                     self._failed(self._table.library, patch.what, error)

@@ -1,4 +1,4 @@
-"""The accelerator that Lightning and Fabric get: devices of torch_backend by index."""
+"""The accelerator for Lightning and Fabric: devices of torch_backend by index."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from torch_backend._registry import device_name
 
 
 def has_collectives() -> bool:
-    """Tells whether torch.distributed has a backend for the device."""
+    """Returns whether torch.distributed has a backend for the device."""
     if not torch.distributed.is_available():
         return False
     return device_name() in torch.distributed.Backend.default_device_backend_map
 
 
 def accelerator(base: type) -> type:
-    """Gives the accelerator as a subclass of Lightning's or Fabric's."""
+    """Returns the accelerator as a subclass of Lightning's or Fabric's."""
 
     class TorchBackendAccelerator(base):
         """Devices of the plugins that torch_backend has opened."""
@@ -42,7 +42,7 @@ def accelerator(base: type) -> type:
 
         @staticmethod
         def auto_device_count() -> int:
-            # Several devices mean several processes here, and these need collectives.
+            # Several devices require several processes, and these require collectives.
             return backend.device_count() if has_collectives() else 1
 
         @staticmethod
@@ -57,7 +57,7 @@ def accelerator(base: type) -> type:
 
 
 def indices(devices) -> list:
-    """Gives the indices that Lightning's `devices` means: a number of devices, -1 for all, "0,1" or [0, 1] for these."""
+    """Returns the indices of Lightning's `devices`: a number of devices, -1 for all, or a list such as "0,1" or [0, 1]."""
     count = backend.device_count()
     if isinstance(devices, str):
         text = devices.strip()

@@ -1,7 +1,8 @@
-"""A sentence at the end of a process in which accelerate, and so transformers' Trainer, chose the CPU although our device was active.
+"""A message at the end of a process in which accelerate, and so transformers' Trainer, chose the CPU although the
+device was active.
 
-accelerate keeps the device that it chose for the process, so this is seen without changing it; when it chooses, nobody is asked. The
-other libraries leave no trace of their choice.
+accelerate stores the device that it chose for the process, so this is detected without changing accelerate. It has
+no hook for the choice itself. Other libraries do not store their choice.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from . import _hook
 
 
 def sentence() -> str:
-    """Gives the sentence, or "" where there is nothing to say: another device was chosen, the user asked for the CPU, ours was used."""
+    """Returns the message, or "" if another device was chosen, the user requested the CPU, or the device was used."""
     state = getattr(sys.modules.get("accelerate.state"), "PartialState", None)
     chosen = getattr(state, "_shared_state", {})
     device = chosen.get("device")
@@ -30,10 +31,10 @@ def sentence() -> str:
 
 
 def tell() -> None:
-    """Prints the sentence, if there is one; called when the interpreter ends."""
+    """Prints the message, if there is one; called when the interpreter ends."""
     try:
         text = sentence()
-    except Exception:  # an end must stay an end, whatever another version of accelerate looks like
+    except Exception:  # an error must not disturb the exit, whatever the version of accelerate
         return
     if text:
         print(text, file=sys.stderr)

@@ -1,7 +1,7 @@
-"""The ways to change a library in memory. Each gives the function that takes it back.
+"""Functions that change a library in memory. Each returns the function that removes the change.
 
-Modules copy functions from each other (`from x import f`), so a function is changed in place, by its code, wherever that suffices; then
-every copy of it is changed, and undoing is exact.
+Modules copy functions from each other (`from x import f`). So a function is changed in place, by its code, if
+possible. Then every copy of it is changed, and undoing is exact.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ._table import Undo
 
 
 def together(*undos: Undo) -> Undo:
-    """Joins several into one, the last is taken back first."""
+    """Returns one function that calls several, the last one first."""
 
     def undo() -> None:
         for one in reversed(undos):
@@ -28,7 +28,9 @@ def together(*undos: Undo) -> Undo:
 
 
 def replace(owner, name: str, value) -> Undo:
-    """Sets an attribute of a class or module; one that the class itself had is restored, one it inherited is removed again."""
+    """Sets an attribute of a class or module. Undoing restores the class's own attribute, or removes the new one if it
+    was inherited.
+    """
     own = vars(owner)
     had, before = name in own, own.get(name)
     setattr(owner, name, value)
@@ -43,8 +45,10 @@ def replace(owner, name: str, value) -> Undo:
 
 
 def exchange(value, by) -> Undo:
-    """Puts an object that cannot be changed in place, such as a class of an extension, out of all imported modules that hold it, and
-    another one in. Modules imported meanwhile hold the other one, so undoing looks through all of them again."""
+    """Replaces an object that cannot be changed in place, such as a class of an extension, in all imported modules.
+
+    Modules imported meanwhile have the replacement, so undoing searches all modules again.
+    """
 
     def swap(value, by) -> None:
         for module in list(sys.modules.values()):
@@ -57,7 +61,7 @@ def exchange(value, by) -> Undo:
 
 
 def wrap(owner, name: str, around: Callable) -> Undo:
-    """Puts a function around a method or function of a module: `around(original, *arguments, **options)`."""
+    """Wraps a method or function of a module: `around(original, *arguments, **options)`."""
     held = vars(owner)[name]
     original = held.__func__ if isinstance(held, staticmethod) else held
 
@@ -69,7 +73,7 @@ def wrap(owner, name: str, around: Callable) -> Undo:
 
 
 def innermost(function):
-    """Gives the plain function in caches, decorators, properties and methods of classes."""
+    """Returns the plain function in caches, decorators, properties and methods of classes."""
     for inner in ("__func__", "fget", "func", "__wrapped__"):
         while not isinstance(function, types.FunctionType) and hasattr(function, inner):
             function = getattr(function, inner)
@@ -79,7 +83,9 @@ def innermost(function):
 
 
 def answer(function, by: Callable) -> Undo:
-    """Makes a function, which may be cached, do what `by` does: a function without free variables, with the same parameters."""
+    """Replaces the code of a function, which may be cached, by that of `by`: a function without free variables, with
+    the same parameters.
+    """
     plain = innermost(function)
     defaults = plain.__defaults__
 
@@ -93,14 +99,14 @@ def answer(function, by: Callable) -> Undo:
 
 
 def forget(function) -> None:
-    """Empties the cache of a cached function: what it has answered may be another now."""
+    """Clears the cache of a cached function, whose results may be different now."""
     clear = getattr(function, "cache_clear", None)
     if clear is not None:
         clear()
 
 
 def forget_all(module: types.ModuleType) -> Undo:
-    """Empties the caches of all functions of a module, now and when undone."""
+    """Clears the caches of all functions of a module, now and when undone."""
     held = [held for _, held in functions_of(module)]
 
     def empty() -> None:
@@ -122,11 +128,13 @@ def _code(function: types.FunctionType, code: types.CodeType) -> Undo:
 
 
 def say_our_name(module: types.ModuleType, word: str, only: Iterable[str] = (), leave: Iterable[str] = ()) -> Undo:
-    """Lets the branches that a library wrote for the device `word` serve ours: `torch.musa.device_count()` and "musa:0" in the functions
-    of a module become `torch.fake.device_count()` and "fake:0". `only` names the functions, "f" or "Class.f"; without it, all of them
-    but `leave`.
+    """Makes the branches that a library wrote for the device `word` serve the active device.
 
-    Raises LookupError when there is nothing to change: then the library is another than the one that this was written for.
+    `torch.musa.device_count()` and "musa:0" in the functions of a module become `torch.fake.device_count()` and
+    "fake:0". `only` names the functions, "f" or "Class.f"; without it, all functions except `leave` are changed.
+
+    Raises:
+        LookupError: there is nothing to change, because the library differs from the supported version.
     """
     names = list(only)
     functions = dict(functions_of(module))
@@ -145,7 +153,7 @@ def say_our_name(module: types.ModuleType, word: str, only: Iterable[str] = (), 
 
 
 def functions_of(module: types.ModuleType):
-    """Gives (name, what holds it) of all functions that a module defines, methods as "Class.method"."""
+    """Returns (name, owner) of all functions that a module defines, methods as "Class.method"."""
     for name, value in list(vars(module).items()):
         if isinstance(value, type) and value.__module__ == module.__name__:
             for method, held in list(vars(value).items()):
@@ -156,12 +164,12 @@ def functions_of(module: types.ModuleType):
 
 
 def says(code: types.CodeType, word: str) -> bool:
-    """Tells whether a function names a device, as an attribute or in a string."""
+    """Returns whether a function contains the name of a device, as an attribute or in a string."""
     return renamed(code, word, word + "_") != code
 
 
 def renamed(code: types.CodeType, word: str, name: str) -> types.CodeType:
-    """Gives code in which attributes `word`, and `word` and `WORD` in strings, are another name."""
+    """Returns code in which attributes `word`, and `word` and `WORD` in strings, are replaced by another name."""
 
     def constant(value):
         if isinstance(value, str):

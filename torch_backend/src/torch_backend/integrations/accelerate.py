@@ -1,7 +1,8 @@
-"""accelerate: the branches that it wrote for Moore Threads' `musa`, also an extension of torch, serve our device.
+"""accelerate: its branches for Moore Threads' `musa`, also an extension of torch, are used for the device.
 
-They cover what accelerate does with a device: the default device, fp16 and bf16, `get_max_memory` and `infer_auto_device_map`, offloading
-hooks, seeds, and the random numbers' state in `save_state`; those for other extensions leave some of it out.
+They cover what accelerate does with a device: the default device, fp16 and bf16, `get_max_memory` and
+`infer_auto_device_map`, offloading hooks, seeds, and the state of random numbers in `save_state`. Its branches for
+other extensions omit some of these.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from .._registry import device_name
 from ._table import Patch, Table, Undo
 from ._tools import answer, exchange, renamed, replace, say_our_name, together, wrap
 
-# module: what its branches do
+# module: purpose of its branches
 _BRANCHES = {
     "accelerate.accelerator": "fp16 mixed precision",
     "accelerate.checkpointing": "state of random numbers in save_state and load_state",
@@ -26,14 +27,14 @@ _BRANCHES = {
     "accelerate.utils.environment": "device type of the environment",
     "accelerate.utils.memory": "clearing the cache",
     "accelerate.utils.modeling": "get_max_memory, infer_auto_device_map, the scaler of fp16",
-    "accelerate.utils.random": "set_seed and synchronised random numbers",
+    "accelerate.utils.random": "set_seed and synchronized random numbers",
     "accelerate.commands.config.default": "default of `accelerate config`",
     "accelerate.commands.env": "`accelerate env`",
     "accelerate.commands.launch": "`accelerate launch`",
 }
 
 
-def _available(check_device=None):  # the code of is_musa_available, so it uses nothing from here
+def _available(check_device=None):  # replaces the code of is_musa_available, so it uses no global of this module
     from torch_backend import _registry
 
     if check_device is False or not _registry.is_active():  # False: queried before `import torch_musa`
@@ -48,18 +49,18 @@ def _detect(module: ModuleType) -> Undo:
 
 
 def _name_of_moved_models(module: ModuleType) -> Undo:
-    """Hooks replace a model's `to` and `musa`; the list tells which to put back."""
+    """Hooks replace a model's `to` and `musa`; this list names the methods to restore."""
     names = module._accelerate_added_attributes
     return replace(module, "_accelerate_added_attributes", [*names, device_name()])
 
 
 def _default_device(module: ModuleType) -> Undo:
-    """AcceleratorState sets a switch of musa's own library, torch.backends.musa, that we have not."""
+    """AcceleratorState sets a switch of musa's own library, torch.backends.musa, which does not exist here."""
     return say_our_name(module, "musa", leave=["AcceleratorState.__init__"])
 
 
 def _dispatch(module: ModuleType) -> Undo:
-    """The branch for `musa` turns a single index into a device, and then does not move the model there."""
+    """The branch for `musa` turns a single index into a device, but does not move the model there."""
     original = module.dispatch_model
 
     @functools.wraps(original)
@@ -75,7 +76,7 @@ def _dispatch(module: ModuleType) -> Undo:
 
 
 def _gpu_ids(module: ModuleType) -> Undo:
-    """accelerate hands a choice of devices on in an environment variable of the vendor, which would choose nothing here."""
+    """accelerate passes a choice of devices in an environment variable of the vendor, which has no effect here."""
     return together(*(_refuse_gpu_ids(getattr(module, name)) for name in ("prepare_simple_launcher_cmd_env", "prepare_multi_gpu_env")))
 
 
@@ -93,7 +94,9 @@ def _refuse_gpu_ids(original) -> Undo:
 
 
 def _processes(module: ModuleType) -> Undo:
-    """accelerate would ask for a collective library of musa by name, and take the device's name from that of the enumeration, MULTI_MUSA."""
+    """accelerate would require a collective library of musa, and derive the device's name from the enumeration value
+    MULTI_MUSA.
+    """
     return together(wrap(module.PartialState, "_prepare_backend", _prepare_backend), wrap(module.PartialState, "set_device", _set_device))
 
 
@@ -114,7 +117,7 @@ def _prepare_backend(original, self, cpu=False, sagemaker_dp=False, backend=None
 
 
 def _alias() -> Undo:
-    """accelerate's tests look at torch.musa while they are imported."""
+    """accelerate's tests use torch.musa while they are imported."""
     from torch_backend import backend
 
     return replace(torch, "musa", backend)

@@ -1,6 +1,7 @@
-"""DeepSpeed: an accelerator of its public interface, DeepSpeedAccelerator, which `set_accelerator` makes the process's.
+"""DeepSpeed: an accelerator of its public interface, DeepSpeedAccelerator, which `set_accelerator` activates for the
+process.
 
-DeepSpeed looks for the packages of the devices that it knows, and takes the CPU where it finds none.
+DeepSpeed looks for the packages of known devices, and uses the CPU if it finds none.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from ._tools import replace
 
 
 def _accelerator(module: ModuleType) -> Undo:
-    """The user's choice in DS_ACCELERATOR, or by an earlier set_accelerator, stays."""
+    """Does not replace the user's choice in DS_ACCELERATOR, or by an earlier set_accelerator."""
     if module.ds_accelerator is not None or os.environ.get("DS_ACCELERATOR"):
         return lambda: None
     from deepspeed.accelerator import abstract_accelerator

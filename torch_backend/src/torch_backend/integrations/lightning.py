@@ -1,8 +1,9 @@
-"""Lightning and Fabric: an accelerator of their registry, which "auto" chooses, with mixed precision of our device; several devices by the
-strategies of torch.distributed.
+"""Lightning and Fabric: an accelerator in their registry, which "auto" selects, with mixed precision of the device.
+Several devices use the strategies of torch.distributed.
 
-The registry is their public place for accelerators; strategy and precision for one that is not built in fall back to the CPU and to CUDA's
-autocast, so these are patched. The packages `lightning` and `pytorch_lightning` hold the same code under two names.
+The registry is their public interface for accelerators. For an accelerator that is not built in, the strategy falls
+back to the CPU and the precision to CUDA's autocast, so these are patched. The packages `lightning` and
+`pytorch_lightning` contain the same code under two names.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def _our_name(original):
 
 
 def _strategy(module: ModuleType, original, connector):
-    """Without this, an accelerator that is not built in gets a strategy on the CPU."""
+    """Without this patch, an accelerator that is not built in gets a strategy on the CPU."""
     from ._lightning_accelerator import has_collectives
 
     devices = connector._parallel_devices
@@ -63,7 +64,7 @@ def _auto(module: ModuleType) -> Undo:
     return answer(module._select_auto_accelerator, _device)
 
 
-def _device():  # the code of _select_auto_accelerator, so it uses nothing from here
+def _device():  # replaces the code of _select_auto_accelerator, so it uses no global of this module
     from torch_backend import _registry
 
     return _registry.device_name()
@@ -78,17 +79,17 @@ def _memory(module: ModuleType) -> Undo:
 
 
 def _wrapped_model(*functions: str):
-    """Streams, and hooks of gradients, for "cuda" alone."""
+    """Streams, and hooks of gradients, which are limited to "cuda"."""
     return lambda module: say_our_name(module, "cuda", only=[f"DDPStrategy.{function}" for function in functions])
 
 
 def _sharded(module: ModuleType) -> Undo:
-    """A mesh that is named by its sizes."""
+    """Device meshes that are created by sizes."""
     return say_our_name(module, "cuda", only=["FSDPStrategy.setup_environment"])
 
 
 def _forks(module: ModuleType) -> Undo:
-    """Processes are not forked from one that uses the device."""
+    """Prevents forking from a process that uses the device."""
     return say_our_name(module, "cuda", only=["_check_bad_cuda_fork"])
 
 

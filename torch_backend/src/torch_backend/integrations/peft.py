@@ -1,4 +1,4 @@
-"""peft: where adapters are loaded when the user names no device."""
+"""peft: the device on which adapters are loaded by default."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ._table import Patch, Table, Undo
 from ._tools import answer
 
 
-def _device():  # the code of infer_device, so it uses nothing from here
+def _device():  # replaces the code of infer_device, so it uses no global of this module
     from torch_backend import _registry
 
     return _registry.device_name()

@@ -1,4 +1,6 @@
-"""safetensors: its extension knows devices by a list of names; an index means torch's accelerator, so our names become indices."""
+"""safetensors: its extension has a fixed list of device names. An index selects torch's accelerator, so device names
+are replaced by indices.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from ._tools import exchange
 
 
 def _index(device):
-    """Gives the index that a device of ours means, "fake:1" or torch.device("fake:1") as 1; anything else as it is."""
+    """Returns the index of a device of torch_backend, 1 for "fake:1" or torch.device("fake:1"); returns any other value
+    unchanged.
+    """
     import torch
 
     if not _registry.is_active() or not isinstance(device, (str, torch.device)):

@@ -1,6 +1,6 @@
-"""transformers: the branches for `musa`, as in accelerate, and places that ask for CUDA alone.
+"""transformers: the branches for `musa`, as in accelerate, and code that checks for CUDA only.
 
-`Trainer` takes its device from accelerate, so both are enabled together.
+`Trainer` gets its device from accelerate, so both are enabled together.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _BRANCHES = {
 }
 
 
-def _available(check_device=False):  # the code of is_torch_musa_available, so it uses nothing from here
+def _available(check_device=False):  # replaces the code of is_torch_musa_available, so it uses no global of this module
     from torch_backend import _registry
 
     if not _registry.is_active():
@@ -29,7 +29,8 @@ def _available(check_device=False):  # the code of is_torch_musa_available, so i
     return backend.is_available()
 
 
-def _no_tf32():  # the code of is_torch_tf32_available, which compares a generation of NVIDIA's or Moore Threads' chips
+# replaces the code of is_torch_tf32_available, which checks the generation of NVIDIA's or Moore Threads' chips
+def _no_tf32():
     return False
 
 
@@ -52,17 +53,17 @@ def _offloaded_cache(module: ModuleType) -> Undo:
 
 
 def _generate(module: ModuleType) -> Undo:
-    """`generate` compiles with a static cache on the devices that it lists."""
+    """`generate` compiles with a static cache on the devices of a list."""
     return say_our_name(module, "cuda", only=["GenerationMixin._valid_auto_compile_criteria"])
 
 
 def _warm_up(module: ModuleType) -> Undo:
-    """The allocator's cache is filled before the weights are loaded, as far as memory is free."""
+    """Fills the allocator's cache before the weights are loaded, as far as memory is free."""
     return say_our_name(module, "cuda", only=["caching_allocator_warmup"])
 
 
 def _max_memory(module: ModuleType) -> Undo:
-    """What the caching allocator holds and no tensor uses counts as free."""
+    """Counts memory that the caching allocator has reserved and no tensor uses as free."""
     return say_our_name(module, "cuda", only=["get_max_memory"])
 
 

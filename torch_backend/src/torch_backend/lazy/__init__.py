@@ -1,4 +1,4 @@
-"""Lazy mode: what is queued inside `record()` is put off, improved, and queued together.
+"""Lazy mode: work queued inside `record()` is deferred, optimized, and queued together.
 
 ::
 
@@ -10,9 +10,10 @@
             optimizer.step()
             torch_backend.lazy.mark_step()
 
-Tensors are the device's ordinary ones: shapes, addresses, in-place writes, views and random numbers are real, and every operator takes part. Neighbouring
-element-wise operators run as one kernel; results that nothing reads are not written. Reading values, synchronising, an event or another
-stream's wait queue what they need, so a program is right without `mark_step`, which only says where to queue without waiting.
+Tensors are the device's ordinary ones. Shapes, addresses, in-place writes, views and random numbers are real, and
+every operator is supported. Adjacent element-wise operators run as one kernel, and unused results are eliminated.
+Reading values, synchronizing, an event or a wait of another stream queues the work it needs. So a program is correct
+without `mark_step`, which only determines where to queue without waiting.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Files and tensors of the device type "lazy": torch.load with map_location, and torch.distributed.checkpoint.
 
-A lazy tensor shows no storage, so a file's storage stays on the host, marked with the device, until torch has made a tensor of it. All tensors
-of a storage are views of one lazy tensor then, as they were of the storage.
+A lazy tensor has no accessible storage. So a file's storage stays on the host, marked with the device, until torch
+has created a tensor from it. Then all tensors of the storage are views of one lazy tensor, as they were views of the
+storage.
 """
 
 from __future__ import annotations
@@ -24,19 +25,21 @@ def _bytes(storage) -> torch.Tensor:
 
 
 class _Target:
-    """Where the tensors of a storage belong, and the lazy tensor of all its bytes, once there is one."""
+    """The device of a storage's tensors, and the lazy tensor of all its bytes, once it exists."""
 
     def __init__(self, device: torch.device):
         self.device = device
         self.whole: torch.Tensor | None = None
 
     def refill(self, storage) -> None:
-        """Copies the bytes again after they were read: files of the format before torch 1.6 have them after the tensors."""
+        """Copies the bytes again after they were read: in files of the format before torch 1.6, the bytes follow the
+        tensors.
+        """
         if self.whole is not None:
             self.whole.copy_(_bytes(storage))
 
     def view(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Returns the lazy view that the tensor on the host is of its storage."""
+        """Returns the lazy view that corresponds to the host tensor's view of its storage."""
         if self.whole is None:
             self.whole = _bytes(tensor.untyped_storage()).to(self.device)
         size = tensor.dtype.itemsize
@@ -46,7 +49,7 @@ class _Target:
 
 
 def _place(location: str) -> torch.device | None:
-    """Returns the device that a location of the type means; None for other types."""
+    """Returns the device of a location tag of the type; None for other types."""
     kind, _, number = location.partition(":")
     if kind != "lazy":
         return None
@@ -70,7 +73,7 @@ def _deserialize(storage, location: str):
 
 
 def _moved(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns a tensor that torch has made of a file's storage, as a lazy one where its storage is marked."""
+    """Returns a tensor that torch has created from a file's storage, as a lazy tensor if the storage is marked."""
     target = getattr(tensor.untyped_storage(), _MARK, None) if tensor.layout is torch.strided and tensor.device.type == "cpu" else None
     if target is None:
         return tensor
@@ -85,7 +88,9 @@ def _moved(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _install_checkpoints() -> None:
-    """The writer of torch.distributed.checkpoint copies tensors of one type to the host, and refuses others."""
+    """Extends the writer of torch.distributed.checkpoint, which copies tensors of one type to the host and refuses
+    others.
+    """
     from torch.distributed.checkpoint import filesystem
 
     def on_host(resolve):
@@ -106,7 +111,7 @@ def _install_checkpoints() -> None:
 
 
 def _install_staging() -> None:
-    """What torch.distributed.checkpoint.async_save copies to the host while it is called."""
+    """Extends the copies to the host of torch.distributed.checkpoint.async_save."""
     from torch.distributed.checkpoint._state_dict_stager import StateDictStager
 
     original = StateDictStager._offload_tensor
@@ -119,7 +124,9 @@ def _install_staging() -> None:
 
 
 def _install_old_tensors() -> None:
-    """Pickles before torch 0.4 call the function that makes a tensor of a storage; later ones call functions that call it."""
+    """Patches the function that pickles before torch 0.4 call to create a tensor from a storage. Later pickles call
+    functions that call it.
+    """
     rebuild, later = torch._utils._rebuild_tensor, torch._utils._rebuild_tensor_v2.__code__
 
     @functools.wraps(rebuild)
@@ -146,9 +153,9 @@ def _install_late_bytes() -> None:
 
 
 def install() -> None:
-    """Makes torch.load and torch.distributed.checkpoint know the type. Once in a process."""
+    """Adds the type to torch.load and torch.distributed.checkpoint. Called once per process."""
     torch.serialization.register_package(28, lambda storage: None, _deserialize)
-    last = torch._utils._restore_device_fake_mode  # what ends the making of each tensor of a file
+    last = torch._utils._restore_device_fake_mode  # the last step in the creation of each tensor of a file
 
     @functools.wraps(last)
     def _restore_device_fake_mode(tensor):

@@ -1,4 +1,4 @@
-"""Recordings of lazy mode: beginning, ending and flushing them, and what they count; `torch_backend.lazy` has the names."""
+"""Recordings of lazy mode: begins, ends and flushes them, and counts their work; `torch_backend.lazy` exports the names."""
 
 from __future__ import annotations
 
@@ -16,8 +16,12 @@ from .._registry import device_name
 
 
 class Compilation(NamedTuple):
-    """A group of operators that was compiled: the step (the `mark_step` that queued it, from 1; else those before), the Python line of its first operator ("" without
-    `record(lines=True)`), and what it is and what distinguishes it from the nearest group before."""
+    """A group of operators that was compiled.
+
+    `step` is the step of the `mark_step` that queued it, from 1; otherwise the number of steps before. `line` is the
+    Python line of its first operator, "" without `record(lines=True)`. `cause` describes the group and how it
+    differs from the most similar group before.
+    """
 
     step: int
     line: str
@@ -28,8 +32,9 @@ class Compilation(NamedTuple):
 
 
 class Measurement(NamedTuple):
-    """Samples of a number: how many, their sum, the least and the most of all, and the 1, 5, 10, 20, 50, 80, 90, 95 and 99 % percentiles of the last
-    1024 of a device. Times are in seconds, sizes in bytes."""
+    """Samples of a quantity: their number, sum, minimum and maximum, and the 1, 5, 10, 20, 50, 80, 90, 95 and 99 %
+    percentiles of the last 1024 samples of a device. Times are in seconds, sizes in bytes.
+    """
 
     count: int
     total: float
@@ -38,24 +43,26 @@ class Measurement(NamedTuple):
     percentiles: list[float]
 
 
-_MEASURED = {  # by the numbers of hal/lazy.h, in their order: how many of the unit
+_MEASURED = {  # in the order of hal/lazy.h: the unit of each sample
     "queue_time": 1e-9, "compile_time": 1e-9, "lock_time": 1e-9, "upload_time": 1e-9, "download_time": 1e-9, "commands": 1, "upload_bytes": 1,
     "download_bytes": 1,
 }  # fmt: skip
 PERCENTS = (1, 5, 10, 20, 50, 80, 90, 95, 99)
 
 _lock = threading.Lock()
-_active: collections.defaultdict[int, list] = collections.defaultdict(list)  # the recordings of each device, of as many streams
-_ended: collections.Counter = collections.Counter()  # the counts of recordings that have ended
-_forgotten: collections.Counter = collections.Counter()  # the counts at the last reset
+# The recordings of each device, one for each stream
+_active: collections.defaultdict[int, list] = collections.defaultdict(list)
+_ended: collections.Counter = collections.Counter()  # the counters of recordings that have ended
+_forgotten: collections.Counter = collections.Counter()  # the counters at the last reset
 _forgotten_operators: collections.Counter = collections.Counter()
 _steps = 0
 _compilations: list[Compilation] = []
-_executions: collections.deque[tuple[int, str]] = collections.deque(maxlen=10_000)  # by PT_XLA_DEBUG_LEVEL=2: the step and why something was queued
+# with PT_XLA_DEBUG_LEVEL=2: the step and the cause of each flush
+_executions: collections.deque[tuple[int, str]] = collections.deque(maxlen=10_000)
 
 
 def _index(device) -> int:
-    """The index of a device of ours: an int, a torch.device, a name or None for the current one."""
+    """Returns the index of a device: an int, a torch.device, a name, or None for the current device."""
     if device is None:
         return _c().current_device()
     if isinstance(device, int):
@@ -63,17 +70,19 @@ def _index(device) -> int:
     device = torch.device(device)
     name = device_name()
     if device.type not in (name, "lazy"):
-        raise ValueError(f"lazy mode is for devices of type '{name}', not for '{device}'")
+        raise ValueError(f"lazy mode supports devices of type '{name}', got '{device}'")
     return _c().current_device() if device.index is None else device.index
 
 
 def wants_lines() -> bool:
-    """Whether the environment asks for Python lines."""
+    """Returns whether the environment requests Python lines."""
     return os.environ.get("LTC_IR_DEBUG", "0") not in ("", "0") or debug_level() > 0
 
 
 def debug_level() -> int:
-    """What the environment wants told of each step: 0 nothing, 1 why groups were compiled, 2 also why something was queued."""
+    """Returns the verbosity that the environment requests for each step: 0 nothing, 1 why groups were compiled, 2 also
+    why work was queued.
+    """
     level = os.environ.get("PT_XLA_DEBUG_LEVEL") or "0"
     if not level.isdecimal():
         raise ValueError(f"PT_XLA_DEBUG_LEVEL={level}: expected 0, 1 or 2")
@@ -81,12 +90,12 @@ def debug_level() -> int:
 
 
 def wants_groups() -> bool:
-    """Whether the environment lets groups of operators run as one kernel, not one by one."""
+    """Returns whether groups of operators run as one kernel; the environment can disable this."""
     return os.environ.get("SYNC_TENSORS_OPBYOP", "0") in ("", "0")
 
 
 def text_file() -> tuple[str, bool]:
-    """The file that the environment wants what is queued in, "" = none, and whether as a graph."""
+    """Returns the file that the environment names for queued work, "" = none, and whether to write it as a graph."""
     form = os.environ.get("LTC_SAVE_TENSORS_FMT", "text")
     if form not in ("text", "backend", "dot"):
         raise ValueError(f"LTC_SAVE_TENSORS_FMT={form}: expected text, dot or backend (which is text)")
@@ -95,18 +104,26 @@ def text_file() -> tuple[str, bool]:
 
 @contextlib.contextmanager
 def record(device=None, *, lines: bool | None = None, fuse: bool | None = None, limit: int = 0, piece: int = 0) -> Iterator[None]:
-    """Puts off what is queued on the current stream of a device (default: the current one), by any thread, until the block ends.
+    """Defers work on the current stream of a device (default: the current device), in every thread, until the block
+    ends.
 
-    `piece`: operators behind which the next one that is not element-wise queues what was recorded, so that the device works while the rest is
-    recorded; 0 = 128. `limit`: operators that are put off before they are queued without being asked for, whatever they are, with one warning, which names
-    the line; 0 = 16384. `lines`: notes the Python line of each operator, for errors (None: if LTC_IR_DEBUG=1). `fuse`: False queues everything as it was recorded
-    (None: if SYNC_TENSORS_OPBYOP=1).
-    Raises RuntimeError when the stream is lazy or captured already, and, where something could not be queued, what the device said, with
-    the operator and its line; what stood behind it is dropped. With LTC_SAVE_TENSORS_FILE=FILE in the environment what is queued is
-    appended there as text, and why it is queued; with LTC_SAVE_TENSORS_FMT=dot in the language of Graphviz.
+    With LTC_SAVE_TENSORS_FILE=FILE in the environment, the work of each flush and its cause are appended to the file
+    as text; with LTC_SAVE_TENSORS_FMT=dot, in the language of Graphviz.
+
+    Args:
+        lines: records the Python line of each operator, for errors (None: if LTC_IR_DEBUG=1).
+        fuse: False queues all operators as they were recorded (None: if SYNC_TENSORS_OPBYOP=1).
+        limit: number of operators of any kind that are deferred without a synchronization point before they are
+        queued, with one warning that names the line; 0 = 16384.
+        piece: number of operators after which the next operator that is not element-wise queues the recorded ones,
+        so that the device computes while recording continues; 0 = 128.
+
+    Raises:
+        RuntimeError: the stream is lazy or captured already; or deferred work failed to launch: the message has the
+        device's error, the operator and its line, and later work is discarded.
     """
     index = _index(device)
-    if _c().is_kept_lazy(index):  # by the device type "lazy", for the rest of the process
+    if _c().is_kept_lazy(index):  # recorded by the device type "lazy" until the process ends
         yield
         _c().flush_kept_lazy(index)
         return
@@ -118,7 +135,7 @@ def record(device=None, *, lines: bool | None = None, fuse: bool | None = None, 
     try:
         yield
     finally:
-        if not _c().in_bad_fork():  # in a forked child what was put off is the parent's
+        if not _c().in_bad_fork():  # in a forked child, deferred work belongs to the parent
             _end(index, lazy)
 
 
@@ -135,13 +152,15 @@ def _end(index: int, lazy) -> None:
 
 
 def is_recording(device=None) -> bool:
-    """Tells whether work of a device (default: the current one) is put off somewhere."""
+    """Returns whether work of a device (default: the current one) is deferred on any stream."""
     with _lock:
         return bool(_active[_index(device)]) or _c().is_kept_lazy(_index(device))
 
 
 def mark_step(device=None, wait: bool = False) -> None:
-    """Queues what was put off on a device (default: all devices). `wait`: until it is done. Without a recording there is nothing to queue."""
+    """Queues the deferred work of a device (default: all devices). With `wait`, waits until it is done. Does nothing
+    without a recording.
+    """
     global _steps
     with _lock:
         indices = range(_c().device_count()) if device is None else [_index(device)]
@@ -162,15 +181,17 @@ def mark_step(device=None, wait: bool = False) -> None:
 
 
 def _note_compilations(lazy) -> None:
-    """Of a recording; None: of the device type "lazy"."""
+    """Collects the compilations of a recording; None: of the device type "lazy"."""
     with _lock:
         _compilations.extend(Compilation(_steps, *one) for one in (lazy.take_compilations() if lazy else _c().take_kept_compilations()))
         _executions.extend((_steps, cause) for cause in (lazy.take_causes() if lazy else _c().take_kept_causes()))
 
 
 def compilations() -> list[Compilation]:
-    """Gives the groups that were compiled since the start or `reset_metrics`, with the cause of each. In a steady loop the list does not grow: what it
-    tells of later steps is what varies there."""
+    """Returns the groups that were compiled since the start or `reset_metrics`, with the cause of each.
+
+    In a steady loop the list does not grow. Entries of later steps show what varies there.
+    """
     with _lock:
         lazies = [lazy for recordings in _active.values() for lazy in recordings]
     for lazy in (*lazies, None):
@@ -180,8 +201,10 @@ def compilations() -> list[Compilation]:
 
 
 def take_executions() -> list[tuple[int, str]]:
-    """Gives the step of each time that something was queued since the last call, and why, with the line that asked for it; nothing without PT_XLA_DEBUG_LEVEL=2."""
-    compilations()  # takes what is waiting to be told
+    """Returns the step and the cause of each flush since the last call, with the line that triggered it. Requires
+    PT_XLA_DEBUG_LEVEL=2, otherwise the list is empty.
+    """
+    compilations()  # collects those that are pending
     with _lock:
         taken = [(step, "mark_step" if cause == "hal_lazy_flush" else cause) for step, cause in _executions]
         _executions.clear()
@@ -189,8 +212,11 @@ def take_executions() -> list[tuple[int, str]]:
 
 
 def text(device=None, *, dot: bool = False) -> str:
-    """What is put off on a device (default: the current one) now: a line for each operator and what it queues, with its Python line where these are noted; or, with `dot`, a graph in the language of Graphviz.
-    "" when nothing is recorded there."""
+    """Returns the work that is deferred on a device (default: the current one) now; "" if nothing is recorded there.
+
+    The text has a line for each operator, with its Python line if lines are recorded, and the work it queues. With
+    `dot`, it is a graph in the language of Graphviz.
+    """
     index = _index(device)
     with _lock:
         lazies = list(_active[index])
@@ -198,9 +224,14 @@ def text(device=None, *, dot: bool = False) -> str:
 
 
 def measurements() -> dict[str, Measurement]:
-    """What was measured since the start or `reset_metrics`, over all devices: `queue_time` of what was queued together (where streams are not asynchronous: run), and how
-    many `commands` it had; `compile_time` of groups; `lock_time` of waiting for another thread that queues; `upload_time` and `upload_bytes` of copies from the host;
-    `download_time` of copies to the host, until their source was computed, and `download_bytes`. Percentiles are those of the device with most samples."""
+    """Returns the measurements since the start or `reset_metrics`, over all devices.
+
+    `queue_time` is the time to queue the work of a flush (to run it, if streams are not asynchronous), and
+    `commands` its number of commands. `compile_time` is that of groups. `lock_time` is the wait for another thread
+    that queues. `upload_time` and `upload_bytes` are of copies from the host. `download_time` of copies to the host
+    lasts until their source is computed; `download_bytes` is their size. Percentiles are those of the device with
+    most samples.
+    """
     opened = [index for index in range(_c().device_count()) if _c().is_initialized(index)]
     result = {}
     for number, (name, unit) in enumerate(_MEASURED.items()):
@@ -222,7 +253,7 @@ _COUNTS = (
 
 
 def _totals() -> collections.Counter:
-    """The counts since the start, under the lock."""
+    """Returns the counters since the start; the caller holds the lock."""
     total = collections.Counter(_ended)
     lazies = [lazy for recordings in _active.values() for lazy in recordings]
     for counts in (*(lazy.info() for lazy in lazies), *_c().kept_lazy_infos(), _c().lazy_tensor_counts()):
@@ -231,7 +262,7 @@ def _totals() -> collections.Counter:
 
 
 def end_kept() -> None:
-    """Queues what the device type "lazy" has put off, and keeps its counts, for its recordings end."""
+    """Queues the deferred work of the device type "lazy", and stores its counters, because its recordings end."""
     for index in range(_c().device_count()):
         _c().flush_kept_lazy(index)
     with _lock:
@@ -240,25 +271,32 @@ def end_kept() -> None:
 
 
 def metrics() -> dict[str, int]:
-    """Counts over all recordings of the process since its start or `reset_metrics`: `recorded` operators, `flushes`, of these `limits` that nothing asked for and `needed` for their results,
-    `queued` calls of the plugin, operators `fused` into `groups` of one kernel, operators `dropped` since nothing read their results, operators in `common` with one whose result they have,
-    results `held` by the program when they were queued, groups `compiled` and `cached`, `programs` that the device's compiler ran, operators `pending` now, tensors of the
-    device type "lazy" `created` and `destroyed`, and `steps` marked."""
+    """Returns counters over all recordings of the process since its start or `reset_metrics`.
+
+    `recorded`: operators. `flushes`: all of them; `limits`: flushes at the limit, without a synchronization point;
+    `needed`: flushes because results were needed. `queued`: calls of the plugin. `fused`: operators that were
+    combined into `groups` of one kernel. `dropped`: operators whose results were unused. `common`: operators that
+    share the result of an equal one. `held`: results that the program referenced when they were queued. `compiled`
+    and `cached`: groups. `programs`: programs that the device's compiler ran. `pending`: operators that are deferred
+    now. `created` and `destroyed`: tensors of the device type "lazy". `steps`: steps marked.
+    """
     with _lock:
         total = _totals()
         return {name: total[name] - _forgotten[name] for name in _COUNTS} | {"steps": _steps}
 
 
 def operators() -> dict[str, int]:
-    """How often each operator was put off since the start or `reset_metrics`, by its name in the HAL ("add.Tensor"): together as many as `recorded`."""
+    """Returns how often each operator was deferred since the start or `reset_metrics`, by its name in the HAL
+    ("add.Tensor"). The sum is `recorded`.
+    """
     with _lock:
         return dict(collections.Counter(_c().lazy_op_counts()) - _forgotten_operators)
 
 
 def reset_metrics() -> None:
-    """Sets all counts but that of `pending` operators to zero, and forgets compilations and measurements."""
+    """Sets all counters except `pending` to zero, and discards compilations and measurements."""
     global _steps
-    compilations()  # takes those that are waiting to be told
+    compilations()  # collects those that are pending
     with _lock:
         _forgotten.clear()
         _forgotten.update({name: count for name, count in _totals().items() if name != "pending"})

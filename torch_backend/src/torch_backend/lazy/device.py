@@ -1,7 +1,8 @@
-"""The device type "lazy": tensors that are opaque, always look contiguous, and whose work is put off by itself.
+"""The device type "lazy": opaque tensors that always appear contiguous, and whose work is deferred automatically.
 
-`enable()` makes `torch.ones(2, device="lazy")` work; lazy:N is device N of the loaded plugins. Each tensor wraps one of the device's ordinary
-tensors, so views, in-place writes and random numbers are real; between "lazy" and the device's own type data is copied on the device.
+`enable()` makes `torch.ones(2, device="lazy")` work; lazy:N is device N of the loaded plugins. Each tensor wraps one
+of the device's ordinary tensors, so views, in-place writes and random numbers are real. Copies between "lazy" and
+the device's own type run on the device.
 """
 
 from __future__ import annotations
@@ -18,17 +19,23 @@ from . import _files, _recordings
 __all__ = ["enable", "enable_when_active", "is_enabled", "stop"]
 
 _enabled = False
-_absent: torch.library.Library | None = None  # answers for the type until there is a plugin
+_absent: torch.library.Library | None = None  # implements operators of the type until a plugin is active
 
 
 def is_enabled() -> bool:
-    """Tells whether tensors of the type "lazy" can be made."""
+    """Returns whether tensors of the type "lazy" can be created."""
     return _enabled
 
 
 def enable(*, lines: bool | None = None) -> None:
-    """Makes the device type "lazy" usable for the rest of the process. `lines`: notes the Python line of each operator, as of `torch_backend.lazy.record`, which also tells what is written to files; the first call decides. Raises RuntimeError when no plugin is active, or when another backend has
-    taken the type (`torch._lazy.ts_backend.init()`)."""
+    """Enables the device type "lazy" for the rest of the process.
+
+    `lines`: records the Python line of each operator, as in `torch_backend.lazy.record`, which also describes the
+    output files. The first call decides.
+
+    Raises:
+        RuntimeError: no plugin is active, or another backend uses the type (`torch._lazy.ts_backend.init()`).
+    """
     global _enabled, _absent
     if _enabled:
         return
@@ -49,11 +56,14 @@ def enable(*, lines: bool | None = None) -> None:
 
 
 def enable_when_active() -> None:
-    """Enables the type, or, when no plugin is active, lets `torch_backend.use` do it; until then an operator of the type raises RuntimeError that says what is missing."""
+    """Enables the type. If no plugin is active, `torch_backend.use` enables it; until then operators of the type raise
+    RuntimeError with what is missing.
+    """
     global _absent
     if _registry.is_active():
         enable()
-    elif _absent is None and not torch._C._dispatch_has_kernel_for_dispatch_key("aten::add.Tensor", "Lazy"):  # by another backend
+    # registered by another backend
+    elif _absent is None and not torch._C._dispatch_has_kernel_for_dispatch_key("aten::add.Tensor", "Lazy"):
         _absent = torch.library.Library("_", "IMPL", "Lazy")
         _absent.fallback(lambda *_, **__: _check_active())
         _registry.when_active(enable)
@@ -67,11 +77,11 @@ def _check_active() -> None:
 
 
 def _refuse_other_backend() -> None:
-    """torch's own backend of the type would replace some of the kernels before it finds that it cannot have them all."""
+    """Prevents torch's own backend of the type from replacing some of the kernels before it fails."""
 
     def _init():
         raise RuntimeError(
-            "torch._lazy.ts_backend.init(): the device type 'lazy' is torch_backend's in this process, and can have one backend; use the other one in "
+            "torch._lazy.ts_backend.init(): the device type 'lazy' is used by torch_backend in this process, and can have one backend only; use the other one in "
             "another process, which neither imports lazy_tensor_core or torch_backend.xla nor calls torch_backend.lazy.device.enable()"
         )
 
@@ -79,7 +89,9 @@ def _refuse_other_backend() -> None:
 
 
 def stop() -> None:
-    """Queues what was put off, and lets the devices' default streams, which eager tensors share, be eager until the next operator of the type."""
+    """Queues deferred work, and makes the devices' default streams, which eager tensors share, eager until the next
+    operator of the type.
+    """
     if _enabled:
         from torch_backend import _C
 
@@ -88,8 +100,9 @@ def stop() -> None:
 
 
 def _install_opaque() -> None:
-    """What Python asks of a storage, which a lazy tensor does not show: its address is 0, and its values are pickled and copied (copy.copy) as a CPU
-    tensor that goes back to the same device."""
+    """Python's access to the storage of a lazy tensor: its address is 0. Its values are pickled and copied (copy.copy)
+    as a CPU tensor that returns to the same device.
+    """
     original = torch.Tensor._reduce_ex_internal
 
     @functools.wraps(original)
@@ -110,13 +123,14 @@ def _install_opaque() -> None:
 
 
 class _Module(types.ModuleType):
-    """`torch.lazy`: what the devices' own module has, where devices may be said as lazy:N."""
+    """`torch.lazy`: the devices' own module, which also accepts devices such as lazy:N."""
 
     def __getattr__(self, name: str):
         if name.startswith("__"):
             raise AttributeError(name)
         found = getattr(torch.get_device_module(device_name()), name)
-        if (isinstance(found, type) and name != "device") or not callable(found):  # `device` is a context of one
+        # `device` is a context manager that takes a device
+        if (isinstance(found, type) and name != "device") or not callable(found):
             return found
 
         @functools.wraps(found)
@@ -127,20 +141,21 @@ class _Module(types.ModuleType):
 
 
 def _own(value):
-    """A device of the type lazy as that of the devices' own type; anything else is itself."""
+    """Returns a device of the type lazy as one of the devices' own type; returns any other value unchanged."""
     if not isinstance(value, (str, torch.device)) or str(value).partition(":")[0] != "lazy":
         return value
     return torch.device(device_name(), torch.device(value).index)
 
 
 def _install_autocast() -> None:
-    """`torch.autocast("lazy")` and what it is made of: torch has no such setting for the type, so that of c10's type xla, which has no tensors beside ours, is
-    the lazy tensors'."""
+    """Implements `torch.autocast("lazy")`. torch has no such setting for the type, so lazy tensors use the setting of
+    c10's type xla, which has no other tensors in this process.
+    """
 
     def named(original):
         @functools.wraps(original)
         def function(device_type=None, *args, **keywords):
-            if device_type is None:  # old forms, which name none
+            if device_type is None:  # deprecated functions that name no device type
                 return original(*args, **keywords)
             return original("xla" if device_type == "lazy" else device_type, *args, **keywords)
 

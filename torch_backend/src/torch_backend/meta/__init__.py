@@ -1,8 +1,8 @@
-"""Meta functions of operators, which give the shapes and dtypes of results without computing: fake tensors and torch.compile
-need them.
+"""Meta functions of operators, which compute the shapes and dtypes of results without their values. Fake tensors and
+torch.compile need them.
 
-Operators that are declared in YAML have theirs from the declaration (docs/custom-operators.md). For others, such as operators
-of another library, one is written here in Python::
+Operators that are declared in YAML get theirs from the declaration (docs/custom-operators.md). For others, such as
+operators of another library, write one in Python::
 
     @torch_backend.meta.register("library::operator")
     def _(x, repeats):
@@ -27,8 +27,9 @@ def _operator(name: str):
 
 
 def register(name: str):
-    """Registers the decorated function as the meta function of an operator: it gets the operator's arguments, with tensors
-    that have no memory, and gives tensors that have none."""
+    """Registers the decorated function as the meta function of an operator. It receives the operator's arguments, with
+    tensors without memory, and returns tensors without memory.
+    """
     operator = _operator(name)
     for key in ("Meta", "CompositeImplicitAutograd", "CompositeExplicitAutograd"):
         if torch._C._dispatch_has_kernel_for_dispatch_key(operator.name(), key):
@@ -37,7 +38,9 @@ def register(name: str):
 
 
 def check(name: str, *args, **kwargs) -> None:
-    """Runs an operator really and by its meta function; raises AssertionError when shapes, strides, dtypes or devices differ."""
+    """Runs an operator and its meta function; raises AssertionError if shapes, strides, dtypes or devices of the
+    results differ.
+    """
     from torch._subclasses import FakeTensorMode
 
     operator = _operator(name)
@@ -46,13 +49,13 @@ def check(name: str, *args, **kwargs) -> None:
         args, kwargs = torch.utils._pytree.tree_map_only(torch.Tensor, mode.from_tensor, (args, kwargs))
         meta = operator(*args, **kwargs)
     real, meta = (torch.utils._pytree.tree_leaves(results) for results in (real, meta))
-    assert len(real) == len(meta), f"{name} gives {len(real)} results, its meta function {len(meta)}"
+    assert len(real) == len(meta), f"{name} returns {len(real)} results, its meta function {len(meta)}"
     for number, (ours, theirs) in enumerate(zip(real, meta)):
         if not isinstance(ours, torch.Tensor):
             continue
         for what, function in _PROPERTIES.items():
             assert function(ours) == function(theirs), (
-                f"{name}: result {number} has the {what} {function(ours)}, but its meta function says {function(theirs)}"
+                f"{name}: result {number} has the {what} {function(ours)}, but its meta function returns {function(theirs)}"
             )
 
 

@@ -1,4 +1,4 @@
-"""torch_xla's functions over the device type "lazy".
+"""torch_xla's functions for the device type "lazy".
 
 ::
 
@@ -13,8 +13,8 @@
         loss.backward()
         xm.optimizer_step(optimizer, barrier=True)
 
-`install_as()` lets programs say `import torch_xla`. Devices are "lazy:0", "lazy:1" ...: the names are torch_xla's, the work is that of
-torch_backend.lazy.
+`install_as()` enables `import torch_xla` in programs. Devices are "lazy:0", "lazy:1" and so on. The names are those
+of torch_xla; torch_backend.lazy implements the work.
 """
 
 from __future__ import annotations
@@ -40,33 +40,33 @@ _metrics_saver.analyse_at_exit()
 
 
 def device(index: int | None = None) -> torch.device:
-    """A device, by default this replica's; it becomes the current one."""
+    """Returns a device, by default that of this replica, and makes it the current one."""
     return xm.xla_device(index)
 
 
 def devices() -> list[torch.device]:
-    """All devices of this process."""
+    """Returns all devices of this process."""
     return [torch.device(name) for name in xm.get_xla_supported_devices()]
 
 
 def real_devices() -> list[str]:
-    """What they stand for, such as "FAKE:0"."""
+    """Returns the names of the hardware devices, such as "FAKE:0"."""
     return xm.xla_real_devices()
 
 
 def device_count() -> int:
-    """How many there are."""
+    """Returns the number of devices."""
     return len(devices())
 
 
 def sync(wait: bool = False, reset_scope: bool = True) -> None:
-    """Queues what was put off: `xla_model.mark_step`."""
+    """Submits deferred work: `xla_model.mark_step`."""
     xm.mark_step(wait=wait, reset_scope=reset_scope)
 
 
 @contextlib.contextmanager
 def step():
-    """A block that is a step: what was put off before it and in it is queued at its beginning and end."""
+    """Makes a block one step: deferred work is submitted at its beginning and at its end."""
     sync()
     try:
         yield
@@ -81,17 +81,20 @@ def manual_seed(seed: int, device=None) -> None:
 
 
 def launch(fn, args=(), start_method: str = "spawn", debug_single_process: bool = False):
-    """Calls `fn(index, *args)` in a process for each device, or with `debug_single_process` in this one."""
+    """Calls `fn(index, *args)` in a process for each device, or in this process with `debug_single_process`."""
     from .distributed import xla_multiprocessing
 
     return xla_multiprocessing.spawn(fn, args, nprocs=1 if debug_single_process else None, start_method=start_method)
 
 
 def compile(f=None, full_graph: bool = False, name: str | None = None, max_different_graphs: int | None = None, num_different_graphs_allowed: int | None = None):
-    """Makes each call of a function a step of its own; also a decorator with or without arguments.
+    """Makes each call of a function a step; also a decorator with or without arguments.
 
-    `full_graph`: raises RuntimeError when something in it needs results, so that it was queued in several pieces (the pieces that keep a device busy do not count).
-    `max_different_graphs` (or `num_different_graphs_allowed`): raises RuntimeError when more calls than that had to compile something, with what and why. `name`: of the function in these."""
+    `full_graph`: raises RuntimeError if the function needs results inside, so that it is submitted in several parts.
+    Parts that are submitted early to keep the device busy do not count. `max_different_graphs` (or
+    `num_different_graphs_allowed`): raises RuntimeError if more calls than that compile something, with the causes.
+    `name`: the name of the function in these messages.
+    """
     allowed = max_different_graphs if max_different_graphs is not None else num_different_graphs_allowed
     if f is None:
         return functools.partial(compile, full_graph=full_graph, name=name, max_different_graphs=allowed)
@@ -108,13 +111,13 @@ def compile(f=None, full_graph: bool = False, name: str | None = None, max_diffe
         sync()
         if full_graph and needed:
             raise RuntimeError(
-                f"{known}: results were needed {needed} times inside (item(), printing, copies to the host, operators that the CPU computes), but full_graph=True was asked for"
+                f"{known}: full_graph=True, but results were needed {needed} times inside (by item(), printing, copies to the host, or operators computed by the CPU)"
             )
         if lazy.metrics()["compiled"] > before["compiled"]:
             graphs += 1
             if allowed is not None and graphs > allowed:
                 causes = "".join(f"\n  {one.line + ': ' if one.line else ''}{one.cause}" for one in lazy.compilations()[seen:][-3:])
-                raise RuntimeError(f"{known}: {graphs} calls had to compile something, {allowed} are allowed:{causes}")
+                raise RuntimeError(f"{known}: {graphs} calls compiled something, {allowed} are allowed:{causes}")
         return result
 
     return wrapped
@@ -127,7 +130,10 @@ _MODULES = (
 
 
 def install_as(name: str = "torch_xla") -> None:
-    """Lets `import torch_xla` in this process, and in those that `spawn` starts with it installed again, find this package. Raises RuntimeError when there is another package of that name."""
+    """Makes this package importable as `torch_xla` in this process, and in those that `spawn` starts.
+
+    Raises RuntimeError if another package has that name.
+    """
     here = sys.modules[__name__]
     if sys.modules.get(name) is here:
         return
@@ -135,7 +141,7 @@ def install_as(name: str = "torch_xla") -> None:
     spec = other.__spec__ if other is not None else importlib.util.find_spec(name)
     if other is not None or spec is not None:
         where = getattr(spec, "origin", None) or "in memory"
-        raise RuntimeError(f"install_as({name!r}): there is a package of that name ({where}), which programs that import it mean")
+        raise RuntimeError(f"install_as({name!r}): another package has that name ({where})")
     sys.modules[name] = here
     for module in _MODULES:
         sys.modules[f"{name}.{module}"] = importlib.import_module(f"{__name__}.{module}")

@@ -1,1 +1,1 @@
-"""`xla_model`: devices, steps, and what processes and replicas exchange."""
+"""`xla_model`: devices, steps, and exchange between processes and replicas."""

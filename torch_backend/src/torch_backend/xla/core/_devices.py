@@ -1,4 +1,4 @@
-"""Devices of the type "lazy", and the number of this process, or of this thread where threads are replicas."""
+"""Devices of the type "lazy", and the number of this process, or of this thread if threads are replicas."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ import torch
 from torch_backend import lazy
 from torch_backend._registry import device_name
 
-context = threading.local()  # .replication: the group of replicas (_replicas.Replicas) that this thread is one of; .index: which one; .membership: ends with the thread
+# State of a thread that is a replica. replication: its group (_replicas.Replicas); index: its number in the group;
+# membership: an object whose destruction at the end of the thread ends the membership.
+context = threading.local()
 
 
 def replication():
-    """The replicas that this thread is one of; None: it is none."""
+    """Returns the group of replicas of this thread, or None if the thread is not a replica."""
     return getattr(context, "replication", None)
 
 
 def _of_group(function: str):
-    """What torch.distributed says, None where it is not initialised."""
+    """Returns the result of a function of torch.distributed, or None if it is not initialized."""
     group = torch.distributed
     return getattr(group, function)() if group.is_available() and group.is_initialized() else None
 
@@ -30,22 +32,27 @@ def _first(*values):
 
 
 def xrt_world_size(defval: int = 1) -> int:
-    """The number of replicas that train together: threads of a replication, else processes of torch.distributed, else XRT_SHARD_WORLD_SIZE or
-    WORLD_SIZE of the environment, else `defval`."""
+    """Returns the number of replicas that train together: the number of threads of a replication, else of processes of
+    torch.distributed, else XRT_SHARD_WORLD_SIZE or WORLD_SIZE of the environment, else `defval`.
+    """
     if replication() is not None:
         return len(replication().devices)
     return _first(_of_group("get_world_size"), os.environ.get("XRT_SHARD_WORLD_SIZE"), os.environ.get("WORLD_SIZE"), defval)
 
 
 def get_ordinal(defval: int = 0) -> int:
-    """This replica's number among all of them; `defval` without a replication, torch.distributed, XRT_SHARD_ORDINAL or RANK."""
+    """Returns this replica's number among all replicas: that of the thread or of torch.distributed, else
+    XRT_SHARD_ORDINAL or RANK, else `defval`.
+    """
     if replication() is not None:
         return context.index
     return _first(_of_group("get_rank"), os.environ.get("XRT_SHARD_ORDINAL"), os.environ.get("RANK"), defval)
 
 
 def get_local_ordinal(defval: int = 0) -> int:
-    """This replica's number among those of its host: that of the thread, else XRT_SHARD_LOCAL_ORDINAL or LOCAL_RANK, else `get_ordinal`."""
+    """Returns this replica's number among those of its host: that of the thread, else XRT_SHARD_LOCAL_ORDINAL or
+    LOCAL_RANK, else `get_ordinal`.
+    """
     if replication() is not None:
         return context.index
     local = os.environ.get("XRT_SHARD_LOCAL_ORDINAL", os.environ.get("LOCAL_RANK"))
@@ -53,22 +60,23 @@ def get_local_ordinal(defval: int = 0) -> int:
 
 
 def is_master_ordinal(local: bool = True) -> bool:
-    """Tells whether this replica is the one that writes files and messages: number 0 of its host (`local`), or of all."""
+    """Returns whether this replica writes files and messages: number 0 of its host (`local`), or of all hosts."""
     return (get_local_ordinal() if local else get_ordinal()) == 0
 
 
 def is_xla_tensor(tensor: torch.Tensor) -> bool:
-    """Tells whether a tensor is on a device of the type "lazy"."""
+    """Returns whether a tensor is on a device of the type "lazy"."""
     return tensor.device.type == "lazy"
 
 
 def check_view_sharing(*_) -> None:
-    """Nothing to check: views of the type are real, and share memory as those of every other device."""
+    """Does nothing: views share memory, as on every other device."""
 
 
 def get_xla_supported_devices(devkind: str | None = None, max_devices: int | None = None) -> list[str]:
-    """The devices "lazy:0", "lazy:1" ... of the loaded plugins, at most `max_devices`; with `devkind` only if their device type has that name, in
-    any case: else an empty list."""
+    """Returns the names of the devices of the loaded plugins, "lazy:0", "lazy:1" and so on, at most `max_devices`. With
+    `devkind`, returns an empty list unless the device type has that name, ignoring case.
+    """
     lazy.device.enable()
     if devkind is not None and devkind.lower() != device_name().lower():
         return []
@@ -76,9 +84,12 @@ def get_xla_supported_devices(devkind: str | None = None, max_devices: int | Non
 
 
 def xla_device(n: int | None = None, devkind: str | None = None) -> torch.device:
-    """Gives "lazy:n", and makes it the thread's current device; n None: this replica's own, or that of this process's number among those of its host.
-    Raises RuntimeError ("Lazy tensor backend not registered.") without a plugin, AssertionError when there is no device of that kind, IndexError
-    for a number beyond the last."""
+    """Returns "lazy:n", and makes it the thread's current device. n None: this replica's own device, or the one with
+    this process's number among those of its host.
+
+    Raises RuntimeError ("Lazy tensor backend not registered.") without a plugin, AssertionError if there is no
+    device of that kind, and IndexError if n is out of range.
+    """
     devices = get_xla_supported_devices(devkind)
     assert devices, f"No devices of {devkind or device_name()} kind"
     if n is None and replication() is not None:
@@ -92,7 +103,7 @@ def xla_device(n: int | None = None, devkind: str | None = None) -> torch.device
 
 
 def _number(device) -> int:
-    """The N of "lazy:N"."""
+    """Returns the N of "lazy:N"."""
     found = re.fullmatch(r"(lazy|xla)(?::(\d+))?", str(device))
     if not found:
         raise RuntimeError(f"Invalid device format: {device}")
@@ -104,21 +115,24 @@ def _ordinal(real: str) -> int:
 
 
 def xla_device_hw(device: torch.device | str) -> str:
-    """The kind of hardware of a device: the name of our device type, in capitals."""
+    """Returns the kind of hardware of a device: the name of the device type, in capitals."""
     return xla_real_devices([device])[0].split(":")[0]
 
 
 def xla_real_devices(devices=None) -> list[str]:
-    """What devices stand for: "lazy:1" is "FAKE:1"; default: all. A text of that kind stands for itself. Raises RuntimeError
-    ("Invalid device format: ...") for another one."""
+    """Returns the hardware names of devices, such as "FAKE:1" for "lazy:1"; default: all devices. A hardware name is
+    returned unchanged. Raises RuntimeError ("Invalid device format: ...") for any other text.
+    """
     kind = device_name().upper()
     devices = get_xla_supported_devices() if devices is None else devices
     return [str(device) if re.fullmatch(r"[A-Z][A-Z0-9_]*:\d+", str(device)) else f"{kind}:{_number(device)}" for device in devices]
 
 
 def xla_replication_devices(local_devices) -> list[str]:
-    """The real devices of all replicas, sorted, when this process's run on `local_devices`: all of its kind, or one in each process. Raises RuntimeError
-    for devices of several kinds, or fewer than this process has."""
+    """Returns the hardware names of the devices of all replicas, sorted, if the replicas of this process run on
+    `local_devices`: all devices of the kind, or one in each process. Raises RuntimeError for devices of several
+    kinds, or for fewer devices than this process has.
+    """
     real = xla_real_devices(local_devices)
     kinds = {device.split(":")[0] for device in real}
     if len(kinds) != 1:

@@ -1,5 +1,8 @@
-"""Collectives of replicas under torch_xla's names. Threads of one process exchange values at a meeting point (_replicas.py), processes use the
-collectives of torch.distributed (_processes.py)."""
+"""Collectives of replicas under torch_xla's names.
+
+Threads of one process exchange values in shared lists (_replicas.py); processes use the collectives of
+torch.distributed (_processes.py).
+"""
 
 from __future__ import annotations
 
@@ -18,14 +21,14 @@ _COMBINE = {
 
 
 def _members(groups) -> tuple | None:
-    """Returns the ordinals of this replica's group; None: all replicas."""
+    """Returns the ordinals of this replica's group, or None for all replicas."""
     if not groups:
         return None
     mine = _devices.get_ordinal()
     for group in groups:
         if mine in group:
             return tuple(group)
-    raise ValueError(f"replica {mine} is in none of the groups {groups}")
+    raise ValueError(f"replica {mine} is not in any of the groups {groups}")
 
 
 def _ordinals(groups) -> tuple:
@@ -34,12 +37,14 @@ def _ordinals(groups) -> tuple:
 
 
 def _uses_processes(groups) -> bool:
-    """Returns whether a collective is one of torch.distributed: not among threads, nor of one replica."""
+    """Returns whether torch.distributed runs a collective, which is not the case for threads or a single replica."""
     return _devices.replication() is None and len(_ordinals(groups)) > 1
 
 
 def gather(value, groups=None) -> list:
-    """Returns the values of all replicas, objects or tensors, in the order of the group. Tensors arrive on this replica's device."""
+    """Returns the values of all replicas, objects or tensors, in the order of the group. The tensors are on this
+    replica's device.
+    """
     if _uses_processes(groups):
         group = _processes.group_of(_members(groups))
         return _processes.gather(value.detach(), group) if isinstance(value, torch.Tensor) else _processes.gather_objects(value, group)
@@ -58,8 +63,11 @@ def _check_reduction(reduce_type: str, tensor: torch.Tensor) -> None:
 
 
 def _device_group(tensor: torch.Tensor, groups):
-    """Returns (whether the reduction is one collective of the device, the process group). Elsewhere the tensors are gathered and combined in the
-    order of the replicas: all have the same bits, which Gloo's reductions do not promise."""
+    """Returns (whether the reduction is one collective of the device, the process group).
+
+    Otherwise the tensors are gathered and combined in the order of the replicas, so that all replicas get identical
+    bits. Gloo's reductions do not guarantee this.
+    """
     if not _uses_processes(groups):
         return False, None
     group = _processes.group_of(_members(groups))
@@ -82,10 +90,11 @@ def _reduced(reduce_type: str, tensor: torch.Tensor, scale: float, groups) -> to
 
 
 def all_reduce(reduce_type: str, inputs, scale: float = 1.0, groups=None, cctx=None, pin_layout: bool = True):
-    """Reduces a tensor over the replicas and returns the result; or a list of tensors, in place, and returns the list.
+    """Reduces a tensor over the replicas and returns the result. A list of tensors is reduced in place and returned.
 
-    `scale` is multiplied into the result. `groups`: lists of ordinals; each replica reduces within its list. One replica alone gets a copy of its
-    tensor, or its list. "and" and "or" are bitwise, of bool and integers."""
+    `scale` is multiplied into the result. `groups`: lists of ordinals; each replica reduces within its list. A
+    single replica gets a copy of its tensor, or its list. "and" and "or" are bitwise, for bool and integers.
+    """
     alone = len(_ordinals(groups)) == 1
     if isinstance(inputs, torch.Tensor):
         return inputs.clone() if alone and scale == 1.0 else _reduced(reduce_type, inputs, scale, groups)
@@ -103,7 +112,9 @@ def all_gather(value: torch.Tensor, dim: int = 0, groups=None, output: torch.Ten
 
 
 def _parts(function: str, tensor: torch.Tensor, dim: int, count: int, groups) -> torch.Tensor:
-    """Returns `count` equal parts of a tensor, stacked in a new first dimension. Raises ValueError unless there is one for each replica."""
+    """Returns `count` equal parts of a tensor, stacked in a new first dimension. Raises ValueError unless there is one
+    part for each replica.
+    """
     replicas = len(_ordinals(groups))
     if count != replicas or tensor.size(dim) % count:
         raise ValueError(f"{function}: {count} equal parts of size {tensor.size(dim)} (dimension {dim}) for {replicas} replicas")
@@ -127,7 +138,9 @@ def all_to_all(value: torch.Tensor, split_dimension: int, concat_dimension: int,
 def reduce_scatter(
     reduce_type: str, input: torch.Tensor, scale: float, scatter_dim: int, shard_count: int, groups=None, output=None, pin_layout: bool = True
 ) -> torch.Tensor:
-    """Reduces a tensor over the replicas, multiplies it by `scale`, and returns this replica's part of `shard_count` equal ones along `scatter_dim`."""
+    """Reduces a tensor over the replicas, multiplies it by `scale`, and returns this replica's part of the
+    `shard_count` equal parts along `scatter_dim`.
+    """
     _check_reduction(reduce_type, input)
     parts = _parts("reduce_scatter", input.detach(), scatter_dim, shard_count, groups)
     on_device, group = _device_group(parts, groups)
@@ -137,7 +150,9 @@ def reduce_scatter(
 
 
 def collective_permute(value: torch.Tensor, pairs) -> torch.Tensor:
-    """Returns the tensor of the replica that `pairs` of (source, target) name for this one; zeros when there is none."""
+    """Returns the tensor of this replica's source in `pairs` of (source, target), or zeros if this replica is not a
+    target.
+    """
     count, mine = _devices.xrt_world_size(), _devices.get_ordinal()
     sources: dict[int, int] = {}
     for source, target in pairs:
@@ -159,7 +174,7 @@ def collective_broadcast(tensors, root_ordinal: int = 0, groups=None, pin_layout
     """Copies the tensors of replica `root_ordinal` into those of all replicas."""
     ordinals = _ordinals(groups)
     if root_ordinal not in ordinals:
-        raise ValueError(f"collective_broadcast: root_ordinal {root_ordinal} is none of the replicas {list(ordinals)} of this replica's group")
+        raise ValueError(f"collective_broadcast: root_ordinal {root_ordinal} is not among the replicas {list(ordinals)} of this replica's group")
     with torch.no_grad():
         if _uses_processes(groups):
             _processes.broadcast([tensor.detach() for tensor in tensors], root_ordinal, _processes.group_of(_members(groups)))
@@ -174,9 +189,11 @@ def broadcast_master_param(model: torch.nn.Module) -> None:
 
 
 def rendezvous(tag: str, payload: bytes = b"", replicas=()) -> list[bytes]:
-    """Waits until all replicas, or those of `replicas`, arrive at `tag`, and returns their payloads. Raises RuntimeError when one is at another tag."""
+    """Waits until all replicas, or those in `replicas`, arrive at `tag`, and returns their payloads. Raises
+    RuntimeError if a replica is at another tag.
+    """
     if replicas and _devices.replication() is not None and len(replicas) != _devices.xrt_world_size():
-        raise ValueError(f"rendezvous: threads meet all of them, or none, not {list(replicas)}")
+        raise ValueError(f"rendezvous: expected all replicas, as they are threads; got {list(replicas)}")
     arrived = gather((tag, payload), [list(replicas)] if replicas else None)
     others = sorted({other for other, _ in arrived if other != tag})
     if others:
@@ -185,5 +202,5 @@ def rendezvous(tag: str, payload: bytes = b"", replicas=()) -> list[bytes]:
 
 
 def mesh_reduce(tag: str, data, reduce_fn):
-    """Returns `reduce_fn` of the list of all replicas' data, which is pickled."""
+    """Returns `reduce_fn` of the list of the data of all replicas. The data is pickled."""
     return reduce_fn([pickle.loads(one) for one in rendezvous(tag, pickle.dumps(data))])

@@ -1,7 +1,7 @@
 """Collectives of replicas that are processes, by torch.distributed.
 
-A group that has a backend for the device runs its collectives on the device's tensors. Another one, such as a group of Gloo alone, runs them on
-copies in host memory.
+If the group has a backend for the device, its collectives run on the device's tensors. Other groups, such as a group
+with only Gloo, run them on copies in host memory.
 """
 
 from __future__ import annotations
@@ -16,16 +16,18 @@ from torch_backend._registry import device_name
 from . import _devices
 
 _groups: dict[tuple, object] = {}
-_world = None  # the default group that those of `_groups` belong to
+_world = None  # the default group to which the groups of `_groups` belong
 
 
 def group_of(members: tuple | None):
-    """Returns the process group of some processes, which only they create; None, torch's name of the default group, for all."""
+    """Returns the process group of some processes, which only they create. For None returns None, torch's value for the
+    default group.
+    """
     global _world
     _check_initialized()
     if members is None:
         return None
-    if _world is not dist.group.WORLD:  # the program has destroyed the default group and created another one
+    if _world is not dist.group.WORLD:  # the program destroyed the default group and created another one
         _groups.clear()
         _world = dist.group.WORLD
     if members not in _groups:
@@ -48,13 +50,15 @@ def runs_on_device(tensor: torch.Tensor, group) -> bool:
 
 
 def _operand(tensor: torch.Tensor, group) -> torch.Tensor:
-    """Returns the tensor, or a copy of it, as a collective of the group reads it: contiguous, and without bool, which Gloo lacks."""
+    """Returns the tensor in the form that a collective of the group reads, or a copy of it: contiguous, and not bool,
+    which Gloo does not support.
+    """
     sent = (tensor if runs_on_device(tensor, group) else tensor.cpu()).contiguous()
     return sent.view(torch.uint8) if sent.dtype == torch.bool else sent
 
 
 def _result(received: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """Returns what a collective has written, with the dtype and on the device of its input."""
+    """Converts the result of a collective to the dtype and the device of its input."""
     return received.view(like.dtype).to(like.device)
 
 
@@ -67,7 +71,7 @@ def gather_objects(value, group) -> list:
 def gather(tensor: torch.Tensor, group) -> list[torch.Tensor]:
     """Returns the tensors of all ranks."""
     count = dist.get_world_size(group)
-    if tensor.numel() == 0:  # Gloo refuses it
+    if tensor.numel() == 0:  # Gloo rejects empty tensors
         return [tensor.clone() for _ in range(count)]
     sent = _operand(tensor, group)
     received = sent.new_empty((count * sent.numel(),))
@@ -76,7 +80,7 @@ def gather(tensor: torch.Tensor, group) -> list[torch.Tensor]:
 
 
 def exchange(parts: torch.Tensor, group) -> torch.Tensor:
-    """Sends part i of the first dimension to rank i. Returns the parts that arrive, in the order of the ranks."""
+    """Sends part i of the first dimension to rank i. Returns the received parts, in the order of the ranks."""
     if parts.numel() == 0:
         return parts.clone()
     sent = _operand(parts, group)
@@ -86,15 +90,17 @@ def exchange(parts: torch.Tensor, group) -> torch.Tensor:
 
 
 def _bracket(tensor: torch.Tensor):
-    """Returns a context in which messages of the default group are one call of the device's backend, as in torch.distributed.batch_isend_irecv,
-    which does not take tensors of the type "lazy"."""
+    """Returns a context in which messages of the default group are one call of the device's backend.
+
+    torch.distributed.batch_isend_irecv does the same, but does not accept tensors of the type "lazy".
+    """
     if not runs_on_device(tensor, None):
         return contextlib.nullcontext()
     return dist._coalescing_manager(device=torch.device(device_name()), async_ops=True)
 
 
 def permute(tensor: torch.Tensor, source: int | None, targets: list[int]) -> torch.Tensor | None:
-    """Sends the tensor to the ranks `targets`. Returns that of rank `source`; None without one."""
+    """Sends the tensor to the ranks `targets`. Returns the tensor of rank `source`, or None if there is no source."""
     mine = _devices.get_ordinal()
     if tensor.numel() == 0:
         return None if source is None else tensor.clone()
@@ -126,7 +132,8 @@ def broadcast(tensors, root: int, group) -> None:
 
 
 _REDUCTIONS = {"sum": "SUM", "mul": "PRODUCT", "min": "MIN", "max": "MAX", "and": "BAND", "or": "BOR"}
-_REDUCTIONS_OF_BOOL = {"sum": "MAX", "or": "MAX", "max": "MAX", "mul": "MIN", "and": "MIN", "min": "MIN"}  # of bytes that are 0 or 1
+# For bytes that are 0 or 1
+_REDUCTIONS_OF_BOOL = {"sum": "MAX", "or": "MAX", "max": "MAX", "mul": "MIN", "and": "MIN", "min": "MIN"}
 
 
 def _reduction(reduce_type: str, dtype: torch.dtype):
@@ -141,7 +148,7 @@ def all_reduce(reduce_type: str, tensor: torch.Tensor, group) -> torch.Tensor:
 
 
 def reduce_scatter(reduce_type: str, parts: torch.Tensor, group) -> torch.Tensor:
-    """Returns this rank's part of the reduction of `parts`, whose first dimension is that of the ranks."""
+    """Returns this rank's part of the reduction of `parts`, whose first dimension is the rank."""
     sent = _operand(parts, group)
     received = sent.new_empty(sent.shape[1:])
     if sent.numel():

@@ -1,4 +1,4 @@
-"""Replicas that are threads of one process: they exchange values at a meeting point."""
+"""Replicas that are threads of one process: they exchange values in a shared list."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from . import _devices
 
 
 class Replicas:
-    """Threads that train together, each with its device, and where they meet. A replica that has left, by an exception or at its end, is not
-    waited for."""
+    """A group of threads that train together, each with its device. The others do not wait for a replica that has left,
+    by an exception or at its end.
+    """
 
     def __init__(self, devices):
         self.devices = [str(device) for device in devices]
@@ -18,12 +19,14 @@ class Replicas:
         self._joined, self._arrived, self._meetings, self._left = set(), 0, 0, False
 
     def gather(self, value, take=None):
-        """Returns the values of all replicas in their order, each after `take`. Raises RuntimeError when a replica has left."""
+        """Returns the values of all replicas in their order, each converted by `take`. Raises RuntimeError if a replica
+        has left.
+        """
         try:
             self._values[_devices.context.index] = value
             self._meet()
             values = [take(one) if take else one for one in self._values]
-            self._meet()  # no replica writes its value, or passes the next one, before all have taken theirs
+            self._meet()  # no replica writes its value, or starts the next exchange, before all have read theirs
             return values
         except Exception:
             self.leave()
@@ -38,28 +41,30 @@ class Replicas:
                 self._changed.notify_all()
             self._changed.wait_for(lambda: self._meetings != meeting or self._left)
             if self._meetings == meeting:
-                raise RuntimeError(f"replica {_devices.context.index} of {len(self.devices)} waits for one that has failed or ended")
+                raise RuntimeError(f"replica {_devices.context.index} of {len(self.devices)} waits for a replica that has failed or ended")
 
     def join(self, index: int) -> _Membership:
-        """Adds a replica. It leaves when the result is destroyed."""
+        """Adds a replica. It leaves the group when the result is destroyed."""
         with self._changed:
             self._joined.add(index)
         return _Membership(self)
 
     def takes(self, index: int) -> bool:
-        """Returns whether a replica may begin here: not again once one has left, but late, to learn of that."""
+        """Returns whether a replica may join this group. After a replica has left, earlier members may not join again;
+        others may, and then get the error.
+        """
         with self._changed:
             return not self._left or index not in self._joined
 
     def leave(self) -> None:
-        """Ends the waits for this replica, now and later, with an error."""
+        """Ends the current and later waits for this replica with an error."""
         with self._changed:
             self._left = True
             self._changed.notify_all()
 
 
 class _Membership:
-    """Held by a thread, whose thread-local values are destroyed with it."""
+    """A value of a thread, which is destroyed with the thread's other thread-local values."""
 
     def __init__(self, replicas: Replicas):
         self.replicas = replicas
@@ -69,14 +74,17 @@ class _Membership:
 
 
 def set_replication(device, devices) -> None:
-    """Makes the calling thread the replica on `device`, which becomes the thread's current device. All threads of the group pass the same
-    `devices`, in the same order. An empty list ends the membership, as the end of the thread does: replicas that wait for it raise RuntimeError."""
+    """Makes the calling thread the replica on `device`, which becomes the thread's current device.
+
+    All threads of the group pass the same `devices`, in the same order. An empty list, or the end of the thread,
+    ends the membership. Replicas that wait for this one then raise RuntimeError.
+    """
     if not devices:
         _devices.context.replication = _devices.context.membership = None
         return
     names = devices.devices if isinstance(devices, Replicas) else [str(one) for one in devices]
     if str(device) not in names:
-        raise ValueError(f"set_replication: device {device} is none of {names}")
+        raise ValueError(f"set_replication: device {device} is not among {names}")
     index = names.index(str(device))
     shared = devices if isinstance(devices, Replicas) else _replicas_of(names, index)
     if _devices.replication() is not shared:
@@ -90,7 +98,7 @@ _lock = threading.Lock()
 
 
 def _replicas_of(names, index: int) -> Replicas:
-    """Returns the same meeting point for all threads that name the same devices; a new one for a replica that begins again."""
+    """Returns the same group for all threads with the same devices, and a new group for a replica that joins again."""
     names = tuple(names)
     with _lock:
         if names not in _known or not _known[names].takes(index):

@@ -15,14 +15,17 @@ from . import _devices, _exchange, _steps
 
 
 def master_print(*args, fd=None, local: bool = False, flush: bool = False) -> None:
-    """Prints in replica 0 alone; `fd`: sys.stdout by default."""
+    """Prints only in replica 0; `fd`: sys.stdout by default."""
     if _devices.is_master_ordinal(local=local):
         print(*args, file=fd or sys.stdout, flush=flush)
 
 
 def mapped(data, kind, function):
-    """The same structure with `function` of each instance of `kind` in its place. Containers keep their classes, dicts their attributes too, such as a state_dict's versions;
-    other objects are entered as far as torch.utils._pytree knows them."""
+    """Returns a copy of nested data in which each instance of `kind` is replaced by `function` of it.
+
+    Containers keep their classes. Dicts also keep their attributes, such as the versions of a state_dict. Other
+    objects are traversed if torch.utils._pytree supports them.
+    """
 
     def inner(value):
         return mapped(value, kind, function)
@@ -42,14 +45,17 @@ def mapped(data, kind, function):
 
 
 def _maybe_convert_to_cpu(data, convert: bool = True):
-    """The same structure with its lazy tensors on the CPU, queued together."""
+    """Returns a copy of nested data with its lazy tensors on the CPU. Their work is submitted in one step."""
     _steps.mark_step()
     return mapped(data, torch.Tensor, lambda tensor: tensor.cpu() if _devices.is_xla_tensor(tensor) else tensor) if convert else data
 
 
 def save(data, file_or_path, master_only: bool = True, global_master: bool = False) -> None:
-    """Saves nested data with its lazy tensors as CPU tensors, by torch.save: in replica 0 alone, for which the others wait, or in all (`master_only=False`).
-    `global_master`: 0 of all hosts, not of each."""
+    """Saves nested data by torch.save, with its lazy tensors as CPU tensors.
+
+    Only replica 0 saves, and the others wait for it; with `master_only=False` all save. `global_master`: replica 0
+    of all hosts, not of each host.
+    """
     writes = not master_only or _devices.is_master_ordinal(local=not global_master)
     data = _maybe_convert_to_cpu(data, convert=writes)
     if writes:
@@ -61,7 +67,7 @@ def _index(device) -> int:
     return torch.accelerator.current_device_index() if device is None else _devices._number(device)
 
 
-_SEED_BITS = 64  # of a random state: the seed; above it how far its numbers are drawn
+_SEED_BITS = 64  # the bits of the seed in a random state; the bits above are the position in its sequence
 
 
 def _generator(device) -> torch.Generator:
@@ -70,21 +76,23 @@ def _generator(device) -> torch.Generator:
 
 
 def set_rng_state(seed: int, device=None) -> None:
-    """Seeds the generator of a device, the current one by default; or, with what `get_rng_state` gave, lets it draw again what it drew from there on."""
+    """Seeds the generator of a device, by default the current one. With a result of `get_rng_state`, restores that
+    state.
+    """
     generator = _generator(device)
     generator.manual_seed(seed & ((1 << _SEED_BITS) - 1) if seed >= 0 else seed)
     generator.set_offset(max(seed, 0) >> _SEED_BITS)
 
 
 def get_rng_state(device=None) -> int:
-    """The state of a device's generator, the current one's by default, as a number: the seed, until something is drawn."""
+    """Returns the state of a device's generator, by default the current one, as a number: the seed, plus the position."""
     generator = _generator(device)
     return generator.initial_seed() | generator.get_offset() << _SEED_BITS
 
 
 @contextlib.contextmanager
 def fork_rng(device=None, enabled: bool = True):
-    """Gives the generators of a device and the CPU back their states at the end of a block."""
+    """Restores the states of the generators of a device and the CPU at the end of a block."""
     if not enabled:
         yield
         return
@@ -93,7 +101,9 @@ def fork_rng(device=None, enabled: bool = True):
 
 
 def get_memory_info(device: torch.device | str | None = None) -> dict[str, int]:
-    """`bytes_limit`, `bytes_used` and `peak_bytes_used` of a device's memory, and `kb_total` and `kb_free` in KiB."""
+    """Returns `bytes_limit`, `bytes_used` and `peak_bytes_used` of a device's memory in bytes, and `kb_total` and
+    `kb_free` in KiB.
+    """
     index, module = _index(device), torch.get_device_module(device_name())
     free, total = module.mem_get_info(index)
     return {

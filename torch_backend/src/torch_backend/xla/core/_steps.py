@@ -1,4 +1,4 @@
-"""Steps: where the work that was put off is queued, and what is called behind it."""
+"""Steps: submission of deferred work, and functions that are called after it."""
 
 from __future__ import annotations
 
@@ -13,29 +13,32 @@ from torch_backend import lazy
 
 from . import _devices, _exchange
 
-_state = threading.local()  # .closures: of this thread's step, (closure, arguments, whether another thread runs it)
-_runner = None  # the thread of closures that run beside the program
+# .closures: those of this thread's step, as (closure, arguments, whether another thread runs it)
+_state = threading.local()
+_runner = None  # the thread that runs asynchronous closures
 _runner_lock = threading.Lock()
-_marked = False  # whether somebody marks steps
+_marked = False  # whether the program marks steps
 _warned = False
 
 
 def mark_step(wait: bool = False, reset_scope: bool = True) -> None:
-    """Queues what was put off on all devices, then runs the closures of the thread's step. `wait`: until it is done; always so with LTC_SYNC_WAIT=1."""
+    """Submits the deferred work of all devices, then runs the closures of the thread's step. `wait`: waits for the
+    work; LTC_SYNC_WAIT=1 makes it always wait.
+    """
     global _marked
     lazy.device.enable()
     _marked = True
     lazy.mark_step(wait=wait or os.environ.get("LTC_SYNC_WAIT", "0") not in ("", "0"))
     closures, _state.closures = getattr(_state, "closures", []), []
-    for closure, args, beside in closures:
-        if beside:
-            _beside().submit(_reported, closure, args)
+    for closure, args, is_async in closures:
+        if is_async:
+            _runner_pool().submit(_reported, closure, args)
         else:
             closure(*args)
-    _tell()
+    _report()
 
 
-def _beside() -> concurrent.futures.ThreadPoolExecutor:
+def _runner_pool() -> concurrent.futures.ThreadPoolExecutor:
     global _runner
     with _runner_lock:
         if _runner is None:
@@ -44,14 +47,14 @@ def _beside() -> concurrent.futures.ThreadPoolExecutor:
 
 
 def _reported(closure, args) -> None:
-    """An exception beside the program has nobody to go to: it is told as a warning."""
+    """Runs a closure, and reports an exception as a warning, because no caller can catch it."""
     try:
         closure(*args)
     except Exception as error:
-        warnings.warn(f"a step closure that runs beside the program failed: {type(error).__name__}: {error}", RuntimeWarning, stacklevel=1)
+        warnings.warn(f"an asynchronous step closure failed: {type(error).__name__}: {error}", RuntimeWarning, stacklevel=1)
 
 
-def _tell() -> None:
+def _report() -> None:
     from ..debug import metrics_saver
 
     metrics_saver.save_metrics()
@@ -59,15 +62,17 @@ def _tell() -> None:
 
 
 def add_step_closure(closure, args=(), run_async: bool = False) -> None:
-    """Has `closure(*args)` called by the thread's next mark_step: to print values without a step of their own. `run_async`: by a thread of its own, one closure
-    after the other."""
+    """Makes the thread's next mark_step call `closure(*args)`, for example to print values without an additional step.
+
+    `run_async`: a separate thread runs the closures, one after the other.
+    """
     if not hasattr(_state, "closures"):
         _state.closures = []
     _state.closures.append((closure, tuple(args), run_async))
 
 
 def wait_device_ops(devices=()) -> None:
-    """Queues what was put off on devices ("lazy:0" ...; none: all) and waits for it."""
+    """Submits the deferred work of `devices` ("lazy:0" and so on; by default all) and waits for it."""
     lazy.device.enable()
     for device in devices or [None]:
         lazy.mark_step(device, wait=True)
@@ -82,8 +87,11 @@ def reduce_gradients(optimizer: torch.optim.Optimizer, groups=None, cctx=None, p
 
 
 def optimizer_step(optimizer, barrier: bool = False, optimizer_args=None, groups=None, pin_layout: bool = True):
-    """Takes the mean of gradients over replicas, runs `optimizer.step(**optimizer_args)` and gives its value. `barrier`: marks a step behind it; without it somebody
-    else must, a loader of parallel_loader or mark_step."""
+    """Averages gradients over replicas, runs `optimizer.step(**optimizer_args)` and returns its value.
+
+    `barrier`: marks a step after it. Without it the program must mark steps, by a loader of parallel_loader or
+    mark_step.
+    """
     reduce_gradients(optimizer, groups)
     loss = optimizer.step(**(optimizer_args or {}))
     if barrier:
@@ -94,15 +102,15 @@ def optimizer_step(optimizer, barrier: bool = False, optimizer_args=None, groups
 
 
 def _warn_of_endless_step() -> None:
-    """Once, for the second optimizer step of a program that marks none."""
+    """Warns once, at the second optimizer step of a program that marks no steps."""
     global _warned, _marked
     if _marked or _warned:
         return
     _warned = _steps_without_mark() > 1
     if _warned:
         warnings.warn(
-            "optimizer_step(barrier=False): nobody marks steps, so what is put off grows until its limit. Use barrier=True, mark_step(), or a loader of "
-            "parallel_loader.", UserWarning, stacklevel=3,
+            "optimizer_step(barrier=False): the program does not mark steps, so deferred work accumulates up to its limit. "
+            "Use barrier=True, mark_step(), or a loader of parallel_loader.", UserWarning, stacklevel=3,
         )  # fmt: skip
 
 

@@ -1,7 +1,9 @@
-"""Devices of the type "lazy", steps, saving, and what replicas exchange, under torch_xla's names (`import torch_backend.xla.core.xla_model as xm`).
+"""Devices of the type "lazy", steps, saving, and exchange between replicas, under torch_xla's names.
 
-A replica is a process (of `xla_multiprocessing.spawn`, or of torch.distributed) or a thread of `data_parallel`. Processes exchange tensors by the
-collectives of the device's backend of torch.distributed, or through host memory in a group that has none; threads copy from device to device.
+Usage: `import torch_backend.xla.core.xla_model as xm`. A replica is a process (of `xla_multiprocessing.spawn`, or of
+torch.distributed) or a thread of `data_parallel`. Processes exchange tensors by the collectives of the device's
+backend of torch.distributed, or through host memory if the group has no such backend. Threads copy from device to
+device.
 """
 
 import torch
@@ -43,7 +45,7 @@ from ._steps import add_step_closure, mark_step, optimizer_step, reduce_gradient
 
 
 def do_on_ordinals(target, data=(), ordinals=(0,)):
-    """Calls `target(*data)` in the replicas of `ordinals` alone, and gives its value there; all replicas wait for them."""
+    """Calls `target(*data)` only in the replicas `ordinals`, and returns its value there. All replicas wait for them."""
     mark_step()
     result = target(*data) if get_ordinal() in ordinals else None
     rendezvous("torch_backend.xla.core.xla_model.do_on_ordinals")
@@ -51,12 +53,12 @@ def do_on_ordinals(target, data=(), ordinals=(0,)):
 
 
 def unlazy(tensors) -> None:
-    """Queues what was put off, and waits until tensors have their values."""
+    """Submits deferred work, and waits until the tensors are computed."""
     mark_step(wait=True)
 
 
 def send_cpu_data_to_device(datas, device, input_sharding=None):
-    """Copies nested data's CPU tensors, and those of DataWrapper, to a device."""
+    """Copies CPU tensors in nested data, and those of DataWrapper, to a device."""
     return utils.for_each_instance_rewrite(
         datas, lambda value: isinstance(value, (torch.Tensor, utils.DataWrapper)), lambda value: utils.sent(value, device)
     )

@@ -1,1 +1,1 @@
-"""What lazy work did, in numbers, and what these tell."""
+"""Counters and measurements of lazy work, and their analysis."""

@@ -1,4 +1,6 @@
-"""Counters and measurements of lazy work under torch_xla's names, as values, as a report, and what they tell about a program."""
+"""Counters and measurements of lazy work under torch_xla's names, as values, as a report, and as an analysis of a
+program.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +22,12 @@ _METRICS = {
     "CompileTime": "compile_time", "ExecuteTime": "queue_time", "DeviceLockWait": "lock_time", "TransferToDeviceTime": "upload_time",
     "TransferFromDeviceTime": "download_time", "TensorsGraphSize": "commands", "OutboundData": "upload_bytes", "InboundData": "download_bytes",
 }  # fmt: skip
-_WARM_UP = 10  # steps in which compiling and reading are no finding
+_WARM_UP = 10  # steps in which compilations and reads are normal
 _PREFIX = "pt-xla-profiler: "
 
 
 def _recorded() -> collections.Counter:
-    """lazy::<op>: put off, in all its overloads."""
+    """Returns the numbers of deferred operators by lazy::<op>, over all their overloads."""
     found: collections.Counter = collections.Counter()
     for name, count in lazy.operators().items():
         found["lazy::" + name.partition(".")[0]] += count
@@ -37,27 +39,32 @@ def _counters() -> dict[str, int]:
     found = {name: counts[key] for name, key in _COUNTERS.items()}
     uploads = lazy.measurements().get("upload_time")
     found["DeviceDataCacheMiss"] = uploads.count if uploads else 0  # there is no cache
-    return {**found, **_recorded(), **{row.op: row.count for row in fallback.report()}}  # aten::<op>: computed by the CPU
+    # aten::<op>: computed by the CPU
+    return {**found, **_recorded(), **{row.op: row.count for row in fallback.report()}}
 
 
 def counter_names() -> list[str]:
-    """The counters that are not zero: those of steps, groups, tensors and operators, `lazy::<op>` of operators that were put off, and `aten::<op>` of those that the CPU computed."""
+    """Returns the names of the counters that are not zero: those of steps, groups, tensors and operators, `lazy::<op>`
+    of deferred operators, and `aten::<op>` of operators that the CPU computed.
+    """
     return sorted(name for name, value in _counters().items() if value)
 
 
 def counter_value(name: str) -> int | None:
-    """The value of a counter; None when it is zero or unknown."""
+    """Returns the value of a counter, or None if it is zero or unknown."""
     return _counters().get(name) or None
 
 
 def metric_names() -> list[str]:
-    """The measurements that have samples."""
+    """Returns the names of the measurements that have samples."""
     measured = lazy.measurements()
     return sorted(name for name, key in _METRICS.items() if key in measured)
 
 
 def metric_data(name: str) -> tuple | None:
-    """(samples, their sum, ((percentage, percentile), ...)) of a measurement, times in nanoseconds, sizes in bytes; None without samples. The percentiles are of the last 1024."""
+    """Returns (samples, their sum, ((percentage, percentile), ...)) of a measurement, or None without samples. Times
+    are in nanoseconds, sizes in bytes. The percentiles are of the last 1024 samples.
+    """
     one = lazy.measurements().get(_METRICS.get(name, ""))
     if one is None:
         return None
@@ -72,17 +79,17 @@ def clear_counters() -> None:
 
 
 def clear_metrics() -> None:
-    """Forgets the samples of measurements, and sets counters to zero as `clear_counters`."""
+    """Deletes the samples of measurements, and sets counters to zero as `clear_counters`."""
     clear_counters()
 
 
 def clear_all() -> None:
-    """Both."""
+    """Clears counters and measurements."""
     clear_counters()
 
 
 def _time(seconds: float) -> str:
-    """1.5 s as "01s500ms000.000us", from the largest unit that is not zero."""
+    """Returns a time as text from its largest unit that is not zero; 1.5 s is "01s500ms000.000us"."""
     microseconds = round(seconds * 1e6, 3)
     whole = int(microseconds)
     parts = [(whole // 86_400_000_000, "d", 2), (whole // 3_600_000_000 % 24, "h", 2), (whole // 60_000_000 % 60, "m", 2), (whole // 1_000_000 % 60, "s", 2), (whole // 1000 % 1000, "ms", 3)]
@@ -92,7 +99,7 @@ def _time(seconds: float) -> str:
 
 
 def _size(value: float) -> str:
-    """1536 as "1.50KB"."""
+    """Returns a size in bytes as text; 1536 is "1.50KB"."""
     for unit in ("B", "KB", "MB", "GB"):
         if value < 1024 or unit == "GB":
             return f"{value:.2f}{unit}"
@@ -120,14 +127,16 @@ def _lines(counters, metrics) -> list[str]:
 
 
 def metrics_report() -> str:
-    """All measurements and counters as text, and why groups of operators were compiled last."""
+    """Returns all measurements and counters as text, and the causes of the last compilations."""
     lines = _lines(counter_names(), metric_names())
     lines += [f"Compilation: step {one.step}{', ' + one.line if one.line else ''}: {one.cause}" for one in lazy.compilations()[-10:]]
     return "\n".join(lines) + "\n"
 
 
 def short_metrics_report(counter_names: list | None = None, metric_names: list | None = None) -> str:
-    """Some of it; by default what tells most: compiling, queueing, copies, steps, and operators that the CPU computed."""
+    """Returns a part of the report. By default these are compilation, submission, copies, steps, and operators that the
+    CPU computed.
+    """
     if counter_names is None:
         counter_names = ["CachedCompile", "MarkStep", "UncachedCompile", *executed_fallback_ops()]
     if metric_names is None:
@@ -136,7 +145,7 @@ def short_metrics_report(counter_names: list | None = None, metric_names: list |
 
 
 def executed_fallback_ops() -> list[str]:
-    """The operators that the CPU computed."""
+    """Returns the operators that the CPU computed, as `aten::<op>`."""
     return [name for name in counter_names() if name.startswith("aten::")]
 
 
@@ -153,17 +162,21 @@ def _slow(name: str, limit: float, measured) -> list[str]:
 
 
 def analysis() -> list[str]:
-    """What the numbers tell against a program, a line each, beginning "pt-xla-profiler: ": groups compiled, or values read, in more than every second step; compiling or queueing that took
-    long; operators that the CPU computed, with their counts; loops that mark no steps. Nothing = nothing found."""
+    """Returns the problems of a program that the measurements show, one a line, each starting with "pt-xla-profiler: ".
+
+    Problems are: compilations or reads of values in more than every second step; slow compilation or submission;
+    operators that the CPU computed, with their counts; loops that do not mark steps.
+    """
     measured, counts = lazy.measurements(), _counters()
     steps = counts["MarkStep"]
     found = _frequent("CompileTime", steps, measured) + _frequent("TransferFromDeviceTime", steps, measured)
-    found += _slow("CompileTime", 300, measured) + _slow("ExecuteTime", 30, measured)  # seconds; torch_xla's limits
+    # In seconds; the limits of torch_xla
+    found += _slow("CompileTime", 300, measured) + _slow("ExecuteTime", 30, measured)
     fallen = [f"{name} ({counts[name]})" for name in sorted(counts) if name.startswith("aten::") and name != "aten::_local_scalar_dense"]
     if fallen:
-        found.append(f"Op(s) not lowered: {', '.join(fallen)}  computed by the CPU; torch_backend.fallback.report() says why, and where")
+        found.append(f"Op(s) not lowered: {', '.join(fallen)}  computed by the CPU; torch_backend.fallback.report() returns the reasons and the lines")
     if counts["LimitSyncs"]:
-        found.append(f"steps not marked: {counts['LimitSyncs']} times the limit of operators was reached; call mark_step() in the loop")
+        found.append(f"steps not marked: the limit of operators was reached {counts['LimitSyncs']} times; call mark_step() in the loop")
     if any(line.startswith("CompileTime") for line in found):
         found += [f"compiled in {one}" for one in lazy.compilations()[-3:]]
     return [_PREFIX + line for line in found]

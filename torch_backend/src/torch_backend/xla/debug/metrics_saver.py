@@ -1,4 +1,6 @@
-"""Reports of each step in a file or on standard error, and the analysis at the end of the program, where the environment asks for them."""
+"""Reports of each step in a file or on standard error, and the analysis at the end of the program, if environment
+variables enable them.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ __all__ = ["analyse_at_exit", "print_step", "save_metrics"]
 
 _lock = threading.Lock()
 _step = 0
-_told = None  # the last compilation that was printed
+_printed = None  # the last compilation that was printed
 _DEBUG = ("PT_XLA_DEBUG", "PT_LTC_DEBUG", "LTC_DEBUG")
 
 
@@ -22,8 +24,11 @@ def _file() -> str | None:
 
 
 def save_metrics(metrics_file: str | None = None) -> None:
-    """Appends the report to a file: "STDERR", "STDOUT", or a path, behind which ".N" of the replica stands. Default: XLA_METRICS_FILE or LTC_METRICS_FILE of the environment,
-    without which nothing is written. mark_step calls it."""
+    """Appends the report to a file. mark_step calls it.
+
+    `metrics_file`: "STDERR", "STDOUT", or a path, to which ".N" is appended for replica N. Default: XLA_METRICS_FILE
+    or LTC_METRICS_FILE of the environment; if neither is set, nothing is written.
+    """
     global _step
     path = metrics_file or _file()
     if not path:
@@ -47,9 +52,10 @@ def _print_block(kind: str, lines: list[str]) -> None:
 
 
 def print_step() -> None:
-    """Prints to standard error why groups were compiled since the last call (PT_XLA_DEBUG_LEVEL=1), and why something was queued (2), with lines. mark_step and the end of the program
-    call it."""
-    global _told
+    """Prints to standard error, with lines, the causes of compilations since the last call (PT_XLA_DEBUG_LEVEL=1), and
+    also those of submissions (2). mark_step and the end of the program call it.
+    """
+    global _printed
     from torch_backend import lazy
 
     level = lazy.debug_level()
@@ -57,8 +63,8 @@ def print_step() -> None:
         return
     with _lock:
         found = lazy.compilations()
-        known = next((number + 1 for number, one in enumerate(found) if one is _told), 0)
-        _told = found[-1] if found else None
+        known = next((number + 1 for number, one in enumerate(found) if one is _printed), 0)
+        _printed = found[-1] if found else None
     _print_block("Compilation", [str(one) for one in found[known:]])
     _print_block("Execution", [f"step {step}: {cause}" for step, cause in lazy.take_executions()])
 
@@ -80,7 +86,9 @@ def _print_rest() -> None:
 
 
 def analyse_at_exit() -> None:
-    """Has the analysis printed to standard error when the program ends, if PT_XLA_DEBUG or PT_LTC_DEBUG is set and not 0, and what is left of steps, if PT_XLA_DEBUG_LEVEL is."""
+    """Registers functions for the end of the program, which print to standard error. They print the analysis if
+    PT_XLA_DEBUG or PT_LTC_DEBUG is set and not 0, and the last steps if PT_XLA_DEBUG_LEVEL is set.
+    """
     atexit.unregister(_print_rest)
     atexit.register(_print_rest)
     if any(os.environ.get(name, "0") not in ("", "0") for name in _DEBUG):

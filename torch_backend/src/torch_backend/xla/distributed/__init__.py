@@ -1,1 +1,1 @@
-"""Loaders that copy ahead, one network on several devices by threads, and processes."""
+"""Loaders that copy samples in advance, one network on several devices by threads, and processes."""

@@ -1,4 +1,4 @@
-"""One network on several devices of a process: a thread for each, with a copy of the network."""
+"""One network on several devices of a process: a thread for each device, with a copy of the network."""
 
 from __future__ import annotations
 
@@ -18,23 +18,24 @@ __all__ = ["Context", "DataParallel"]
 
 
 class Context:
-    """What a thread keeps from one call of DataParallel to the next, as attributes."""
+    """Attributes of a thread that remain from one call of DataParallel to the next."""
 
     def __init__(self, device):
         self.device = device
 
     def getattr_or(self, name: str, defval):
-        """An attribute; if there is none it becomes `defval`, or what that gives when called."""
+        """Returns an attribute. If it is missing, sets it to `defval`, or to the result of `defval()`."""
         if not hasattr(self, name):
             setattr(self, name, defval() if callable(defval) else defval)
         return getattr(self, name)
 
 
 class DataParallel:
-    """Trains copies of a network, one for each device, in step: gradients are averaged by `optimizer_step`.
+    """Trains copies of a network, one for each device; `optimizer_step` averages the gradients.
 
-    `network`: a module, copied, or a function that makes one. `device_ids`: devices or their names; default: all of the type; none present or an
-    empty list: the CPU, without threads."""
+    `network`: a module, which is copied, or a function that creates one. `device_ids`: devices or their names, by
+    default all of the type. An empty list, or no device: the CPU, without threads.
+    """
 
     def __init__(self, network, device_ids=None):
         self._device_ids = xm.get_xla_supported_devices() if device_ids is None else [str(device) for device in device_ids]
@@ -45,17 +46,22 @@ class DataParallel:
 
     @property
     def devices(self) -> list[str]:
-        """The devices' names; empty on the CPU."""
+        """Returns the devices' names; empty on the CPU."""
         return list(self._device_ids)
 
     @property
     def models(self) -> list[torch.nn.Module]:
-        """The network's copies, in the order of `devices`."""
+        """Returns the copies of the network, in the order of `devices`."""
         return self._models
 
     def __call__(self, loop_fn, loader, fixed_batch_size: bool = False, batchdim: int = 0) -> list:
-        """Calls `loop_fn(model, device_loader, device, context)` for each device in a thread of its own, and gives the list of results. `device_loader` gives pairs (number, sample).
-        When a thread fails, the others are let go where they wait for it, and its exception is raised here (with XLA_PARALLEL_EXIT=1: printed, and the process ends with status 17)."""
+        """Calls `loop_fn(model, device_loader, device, context)` in a thread for each device, and returns the list of
+        results.
+
+        `device_loader` yields pairs (number, sample). If a thread fails, the waits of the others for it end, and its
+        exception is raised here. With XLA_PARALLEL_EXIT=1 the exception is printed, and the process ends with status
+        17.
+        """
         if self._native_run:
             return [loop_fn(self._models[0], enumerate(loader), torch.device("cpu"), self._contexts[0])]
         parallel = parallel_loader.ParallelLoader(loader, self._device_ids, batchdim=batchdim, fixed_batch_size=fixed_batch_size)

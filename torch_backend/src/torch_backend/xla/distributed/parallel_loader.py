@@ -1,4 +1,4 @@
-"""Loaders that copy samples to their devices ahead of the program, by threads, and mark a step before each sample."""
+"""Loaders whose threads copy samples to their devices in advance, and that mark a step before each sample."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ _END = object()
 
 
 class _Failure:
-    """An exception on its way to who reads."""
+    """An exception that is passed to the reader."""
 
     def __init__(self, error: BaseException):
         self.error = error
 
 
 class _Queue:
-    """A bounded queue that can be closed by either side: who waits in it goes."""
+    """A bounded queue that both sides can close, which ends all waits."""
 
     def __init__(self, size: int):
         self._queue: queue.Queue = queue.Queue(maxsize=max(size, 1))
         self._closed = threading.Event()
 
     def put(self, value) -> bool:
-        """Tells whether there is still a reader."""
+        """Adds a value. Returns False if the queue was closed."""
         while not self._closed.is_set():
             try:
                 self._queue.put(value, timeout=0.1)
@@ -41,7 +41,7 @@ class _Queue:
         return False
 
     def get(self):
-        """The next value; `_END` when there is none any more."""
+        """Returns the next value, or `_END` if the queue was closed."""
         while not self._closed.is_set():
             try:
                 return self._queue.get(timeout=0.1)
@@ -51,7 +51,7 @@ class _Queue:
 
     def close(self) -> None:
         self._closed.set()
-        while not self._queue.empty():  # lets samples go
+        while not self._queue.empty():  # releases the samples
             try:
                 self._queue.get_nowait()
             except queue.Empty:
@@ -59,7 +59,9 @@ class _Queue:
 
 
 class PerDeviceLoader:
-    """The samples of one device, made by `ParallelLoader.per_device_loader`. Each one but those inside `batches_per_execution` marks a step before it."""
+    """An iterator over the samples of one device, created by `ParallelLoader.per_device_loader`. It marks a step every
+    `batches_per_execution` samples.
+    """
 
     def __init__(self, loader: ParallelLoader, device):
         self._loader, self._device, self._count = loader, device, 0
@@ -83,26 +85,30 @@ class PerDeviceLoader:
     next = __next__
 
     def close(self) -> None:
-        """Ends the loader, and its threads."""
+        """Ends the loader and its threads."""
         self._loader.close()
 
 
 class ParallelLoader:
-    """Reads a loader in a thread, and copies sample i to `devices[i % n]` ahead of who reads it there. Samples that are left over when the loader ends
-    in the middle of a round are dropped, and so is, with `fixed_batch_size`, one whose size of dimension `batchdim` differs from the first one's.
+    """Reads a loader in a thread, and copies sample i to `devices[i % n]` in advance.
 
-    `loader_prefetch_size`, `device_prefetch_size`: how many samples wait on the host, and for each device. `host_to_device_transfer_threads`: threads that copy to a device; one keeps
-    their order, which more do not. An exception of the loader is raised by who reads."""
+    If the loader ends in the middle of a round, the samples of that round are dropped. With `fixed_batch_size`, a
+    sample is dropped if its size of dimension `batchdim` differs from that of the first one.
+
+    `loader_prefetch_size`, `device_prefetch_size`: the maximum number of samples that wait on the host, and for each
+    device. `host_to_device_transfer_threads`: the number of threads that copy to a device; only a single thread
+    preserves the order. An exception of the loader is raised by the iterator.
+    """
 
     def __init__(
         self, loader, devices, batchdim: int = 0, batches_per_execution: int = 1, loader_prefetch_size: int = 16, device_prefetch_size: int = 8,
         host_to_device_transfer_threads: int = 1, input_sharding=None, fixed_batch_size: bool = False,
     ):  # fmt: skip
         if batches_per_execution < 1 or host_to_device_transfer_threads < 1:
-            raise ValueError("ParallelLoader: batches_per_execution and host_to_device_transfer_threads are at least 1")
+            raise ValueError("ParallelLoader: batches_per_execution and host_to_device_transfer_threads must be at least 1")
         self.loader, self.devices, self.batches_per_execution = loader, [torch.device(device) for device in devices], batches_per_execution
         if not self.devices:
-            raise ValueError("ParallelLoader: no device was given")
+            raise ValueError("ParallelLoader: expected at least one device")
         self._batchdim, self._fixed = batchdim, fixed_batch_size
         self._read = {device: _Queue(loader_prefetch_size) for device in self.devices}
         self._ready = {device: _Queue(device_prefetch_size) for device in self.devices}
@@ -115,15 +121,15 @@ class ParallelLoader:
             thread.start()
 
     def per_device_loader(self, device) -> PerDeviceLoader:
-        """The iterator over a device's samples."""
+        """Returns the iterator over a device's samples."""
         return PerDeviceLoader(self, self._known(device))
 
     def per_device_samples(self) -> int:
-        """How many samples each device gets."""
+        """Returns the number of samples for each device."""
         return len(self.loader) // len(self.devices)
 
     def next_item(self, device):
-        """The next sample of a device; None behind the last one."""
+        """Returns the next sample of a device, or None after the last one."""
         item = self._ready[self._known(device)].get()
         if item is _END:
             self._ready[self._known(device)].close()
@@ -134,7 +140,7 @@ class ParallelLoader:
         return item
 
     def close(self) -> None:
-        """Ends the threads and lets their samples go; may be called in the middle, and again."""
+        """Ends the threads and releases their samples. It may be called at any time, also repeatedly."""
         for one in (*self._read.values(), *self._ready.values()):
             one.close()
         for thread in self._threads:
@@ -144,11 +150,11 @@ class ParallelLoader:
     def _known(self, device) -> torch.device:
         device = torch.device(device)
         if device not in self._ready:
-            raise ValueError(f"ParallelLoader: device {device} is none of {[str(one) for one in self.devices]}")
+            raise ValueError(f"ParallelLoader: device {device} is not among {[str(one) for one in self.devices]}")
         return device
 
     def _rounds(self):
-        """One sample for each device at a time."""
+        """Yields lists with one sample for each device."""
         size, batch = None, []
         for sample in self.loader:
             if self._fixed:
@@ -173,7 +179,7 @@ class ParallelLoader:
                     if not self._read[device].put(sample):
                         return
             last = _END
-        except BaseException as error:  # the loader's; who reads raises it
+        except BaseException as error:  # an exception of the loader, which the iterator raises
             last = _Failure(error)
         for device in self.devices:
             for _ in range(self._copying[device]):
@@ -198,7 +204,9 @@ class ParallelLoader:
 
 
 class MpDeviceLoader:
-    """A loader whose samples are copied to one device ahead; may be iterated once an epoch. Keyword arguments are ParallelLoader's."""
+    """A loader whose samples are copied to one device in advance; may be iterated once an epoch. Keyword arguments are
+    ParallelLoader's.
+    """
 
     def __init__(self, loader, device, **kwargs):
         self._loader, self._device, self._parallel_loader_kwargs = loader, torch.device(device), kwargs

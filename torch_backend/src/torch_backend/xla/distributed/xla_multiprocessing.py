@@ -18,15 +18,18 @@ __all__ = ["MpModelWrapper", "MpSerialExecutor", "spawn"]
 
 
 def _begin(index: int, count: int, plugin: str, name: str, fn, args) -> None:
-    """In the new process: its numbers, the plugin, the group, and then the program's function."""
+    """Runs in the new process: sets its numbers, activates the plugin, creates the group, and calls the program's
+    function.
+    """
     for key in ("RANK", "LOCAL_RANK"):
         os.environ[key] = str(index)
     for key in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"):
         os.environ[key] = str(count)
     _activation.use(plugin)
     if _registry.device_name() != name:
-        raise RuntimeError(f"process {index} has the device '{_registry.device_name()}', the one that started it '{name}'")
-    torch.distributed.init_process_group(_backend.NAME, rank=index, world_size=count)  # whose CPU tensors go to Gloo
+        raise RuntimeError(f"process {index} has the device '{_registry.device_name()}', but its parent process has '{name}'")
+    # Its collectives of CPU tensors use Gloo
+    torch.distributed.init_process_group(_backend.NAME, rank=index, world_size=count)
     try:
         xm.xla_device()
         fn(index, *args)
@@ -37,7 +40,7 @@ def _begin(index: int, count: int, plugin: str, name: str, fn, args) -> None:
 
 @contextlib.contextmanager
 def _environment(**values):
-    """Variables that started processes inherit."""
+    """Sets variables that started processes inherit, until the end of a block."""
     before = {key: os.environ.get(key) for key in values}
     os.environ.update(values)
     try:
@@ -51,18 +54,20 @@ def _environment(**values):
 
 
 def spawn(fn, args=(), nprocs: int | None = None, join: bool = True, daemon: bool = False, start_method: str = "spawn"):
-    """Calls `fn(index, *args)` in `nprocs` processes (None: one for each device), each with a device of its own as the current one, and torch.distributed with
-    the backend of the device.
+    """Calls `fn(index, *args)` in `nprocs` processes, by default one for each device. Each process has its own device
+    as the current one, and torch.distributed with the backend of the device.
 
-    `nprocs=1` calls it in this process, and gives None. `join`: waits for all; else gives torch's ProcessContext. Raises ValueError for a number that is neither 1 nor that of
-    the devices, and torch.multiprocessing.ProcessRaisedException with the text of what a process raised."""
+    `nprocs=1` calls it in this process, and returns None. `join`: waits for all processes; otherwise torch's
+    ProcessContext is returned. Raises ValueError unless the number is 1 or that of the devices, and
+    torch.multiprocessing.ProcessRaisedException with the text of an exception in a process.
+    """
     devices = len(xm.get_xla_supported_devices())
     count = devices if nprocs is None else nprocs
     if count == 1:
         fn(0, *args)
         return None
     if count != devices:
-        raise ValueError(f"Unsupported nprocs ({nprocs}): there are {devices} devices, a process for each (None) or 1 process is possible")
+        raise ValueError(f"Unsupported nprocs ({nprocs}): expected 1, or None or {devices} for one process for each device")
     plugin, name = _registry.requested(), _registry.device_name()
     with _environment(
         TORCH_BACKEND=plugin, MASTER_ADDR=os.environ.get("MASTER_ADDR", "127.0.0.1"), MASTER_PORT=os.environ.get("MASTER_PORT") or str(utils.get_free_tcp_ports()[0])
@@ -73,30 +78,34 @@ def spawn(fn, args=(), nprocs: int | None = None, join: bool = True, daemon: boo
 
 
 def _new_lock():
-    """Of the kind that goes to processes of every start method, as an argument too."""
+    """Returns a lock that can be passed to processes of every start method, also as an argument."""
     return torch.multiprocessing.get_context("spawn").Lock()
 
 
 class MpSerialExecutor:
-    """Runs functions one after the other, whatever thread or process they are of: downloads that all would make, or models that are large on the host."""
+    """Runs functions of all threads and processes one after the other, for example downloads of the same file, or
+    models that need much host memory.
+    """
 
     def __init__(self):
         self._lock = _new_lock()
 
     def run(self, fn):
-        """The value of `fn()`, while nobody else is in `run`."""
+        """Returns the value of `fn()`. No other thread or process is in `run` meanwhile."""
         with self._lock:
             return fn()
 
 
 class MpModelWrapper:
-    """A network whose copies go to their devices one after the other, so that the host's memory holds one more at a time."""
+    """A network that processes copy to their devices one after the other, so that the host's memory has only one
+    additional copy at a time.
+    """
 
     def __init__(self, model: torch.nn.Module):
         self._model, self._lock = model, _new_lock()
 
     def to(self, device) -> torch.nn.Module:
-        """The network on a device."""
+        """Returns the network on a device."""
         with self._lock:
             self._model.to(device)
         return self._model

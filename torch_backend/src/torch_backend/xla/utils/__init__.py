@@ -1,1 +1,1 @@
-"""Helpers, and saving with one tensor at a time in the host's memory."""
+"""Helpers, and saving with only one tensor at a time in host memory."""

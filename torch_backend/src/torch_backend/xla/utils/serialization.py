@@ -1,4 +1,6 @@
-"""Saving with one tensor at a time in the host's memory: a file with references, and beside it a folder with a file for each tensor."""
+"""Saving with only one tensor at a time in host memory: a file with references, and a folder with a file for each
+tensor.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from ..core._saving import mapped
 
 
 class TensorReference:
-    """Stands for tensor number `tid` of the folder."""
+    """A reference to tensor number `tid` in the folder."""
 
     def __init__(self, tid: int):
         self.tid = tid
@@ -27,8 +29,11 @@ def _file(path, tid: int) -> str:
 
 
 def save(data, path, master_only: bool = True, global_master: bool = False) -> None:
-    """Saves nested data: tensors go to the CPU, and to their files, one after the other; in replica 0 alone, for which the others wait, or in all (`master_only=False`).
-    A folder of an earlier save is replaced."""
+    """Saves nested data: copies tensors to the CPU and writes them to their files, one after the other.
+
+    Only replica 0 saves, and the others wait for it; with `master_only=False` all save. A folder of an earlier save
+    is replaced.
+    """
     xm.mark_step()
     if not master_only or xm.is_master_ordinal(local=not global_master):
         _write(data, path)
@@ -50,7 +55,7 @@ def _write(data, path) -> None:
 
 
 def load(path):
-    """Loads what `save` wrote, with tensors on the CPU. Raises FileNotFoundError for a file that is missing."""
+    """Loads the data of `save`, with tensors on the CPU. Raises FileNotFoundError if a file is missing."""
     with torch.serialization.safe_globals([TensorReference]):
         data = torch.load(path, map_location="cpu")
     return mapped(data, TensorReference, lambda value: torch.load(_file(path, value.tid)))

@@ -22,7 +22,7 @@ __all__ = [
 
 
 class Cleaner:
-    """Calls a function when it is collected, or at `close()`; once."""
+    """Calls a function once, when the object is garbage-collected, or at `close()`."""
 
     def __init__(self, func):
         self.func = func
@@ -37,7 +37,7 @@ class Cleaner:
 
 
 class LazyProperty:
-    """A value that is made when `value` is read first."""
+    """A value that is computed at the first read of `value`."""
 
     def __init__(self, gen_fn):
         self._gen_fn = gen_fn
@@ -50,7 +50,7 @@ class LazyProperty:
 
 
 class TmpFolder:
-    """A temporary folder, `name`, that is removed with this object."""
+    """A temporary folder, `name`, which is deleted with this object."""
 
     def __init__(self):
         self.name = tempfile.mkdtemp()
@@ -58,7 +58,7 @@ class TmpFolder:
 
 
 class SampleGenerator:
-    """Gives the same data `sample_count` times, in place of a loader; may be iterated again."""
+    """A loader that yields the same data `sample_count` times; may be iterated again."""
 
     def __init__(self, data, sample_count: int):
         self._data, self._sample_count, self._count = data, sample_count, 0
@@ -79,7 +79,9 @@ class SampleGenerator:
 
 
 class FnDataGenerator:
-    """Gives `count` pairs of data, `gen_tensor(batch_size, *dims)`, and their targets, `func(data)`; may be iterated again. `dims`: (1,) by default."""
+    """A loader of `count` pairs of data, `gen_tensor(batch_size, *dims)`, and their targets, `func(data)`; may be
+    iterated again. `dims`: (1,) by default.
+    """
 
     def __init__(self, func, batch_size: int, gen_tensor, dims=None, count: int = 1):
         self._func, self._batch_size, self._gen_tensor = func, batch_size, gen_tensor
@@ -102,41 +104,44 @@ class FnDataGenerator:
 
 
 class DataWrapper:
-    """What a loader gives instead of tensors when its class derives from this: `get_tensors` says which CPU tensors go to the device, and `from_tensors` builds the
-    same with those that arrived."""
+    """Base class of loader items other than tensors. `get_tensors` returns the CPU tensors to copy to the device, and
+    `from_tensors` builds an item from the copies.
+    """
 
     def get_tensors(self) -> list[torch.Tensor]:
-        raise NotImplementedError(f"{type(self).__name__}.get_tensors: the list of CPU tensors that are sent to the device")
+        raise NotImplementedError(f"{type(self).__name__}.get_tensors must return the list of CPU tensors to copy to the device")
 
     def from_tensors(self, tensors):
-        raise NotImplementedError(f"{type(self).__name__}.from_tensors: an instance with the tensors on the device, in the same order")
+        raise NotImplementedError(f"{type(self).__name__}.from_tensors must return an instance with the tensors on the device, in the same order")
 
 
 def sent(value, device):
-    """A tensor or DataWrapper on a device; what is there already stays what it is."""
+    """Returns a tensor or DataWrapper on a device. Tensors that are on a device already are not copied."""
     if isinstance(value, DataWrapper):
         return value.from_tensors([tensor.to(device) for tensor in value.get_tensors()])
     return value.to(device) if value.device.type == "cpu" else value
 
 
 def as_list(value):
-    """A tuple or list as it is, anything else in a list."""
+    """Returns a tuple or list unchanged, and any other value in a list."""
     return value if isinstance(value, (tuple, list)) else [value]
 
 
 def getenv_as(name: str, type, defval=None):
-    """An environment variable by way of `type`; `defval` if there is none."""
+    """Returns an environment variable converted by `type`, or `defval` if it is not set."""
     value = os.environ.get(name)
     return defval if value is None else type(value)
 
 
 def check_env_flag(name: str, default: str = "") -> bool:
-    """Tells whether an environment variable (else `default`) is on, 1, yes, true or y, in any case."""
+    """Returns whether an environment variable (else `default`) is on, 1, yes, true or y, ignoring case."""
     return os.environ.get(name, default).upper() in ("ON", "1", "YES", "TRUE", "Y")
 
 
 def for_each_instance(value, select_fn, fn) -> None:
-    """Calls `fn` with everything that `select_fn` picks in nested lists, tuples, sets, dicts and objects' attributes, each object once."""
+    """Calls `fn` with every value that `select_fn` selects in nested lists, tuples, sets, dicts and objects'
+    attributes, once for each object.
+    """
     _walk(value, select_fn, fn, set())
 
 
@@ -159,7 +164,9 @@ def _walk(value, select_fn, fn, seen: set) -> None:
 
 
 def for_each_instance_rewrite(value, select_fn, fn):
-    """A copy of nested lists, tuples, sets, dicts and objects in which `fn` of everything that `select_fn` picks stands in its place. Tuples become lists, except named ones."""
+    """Returns a copy of nested lists, tuples, sets, dicts and objects, in which every value that `select_fn` selects is
+    replaced by `fn` of it. Tuples become lists, except named ones.
+    """
     return _rewritten(value, select_fn, fn, {})
 
 
@@ -168,7 +175,7 @@ def _rewritten(value, select_fn, fn, done: dict):
     if found is not None:
         return found[1]
 
-    def keep(result):  # with the original, whose identity must not be given away
+    def keep(result):  # also keeps the original, so that its id is not reused
         done[id(value)] = (value, result)
         return result
 
@@ -199,7 +206,7 @@ def _rewritten(value, select_fn, fn, done: dict):
 
 
 def shape(inputs) -> list[int]:
-    """The lengths of nested lists or tuples, by their first elements."""
+    """Returns the lengths of nested lists or tuples, by their first elements."""
     lengths = []
     while isinstance(inputs, (list, tuple)):
         lengths.append(len(inputs))
@@ -210,7 +217,7 @@ def shape(inputs) -> list[int]:
 
 
 def flatten_nested_tuple(inputs) -> tuple:
-    """What nested tuples and lists hold, in one tuple."""
+    """Returns all values in nested tuples and lists as one tuple."""
     flat = []
     for one in inputs:
         flat.extend(flatten_nested_tuple(one) if isinstance(one, (tuple, list)) else (one,))
@@ -218,7 +225,7 @@ def flatten_nested_tuple(inputs) -> tuple:
 
 
 def list_copy_append(ilist, item) -> list:
-    """A copy of a list with one more item."""
+    """Returns a copy of a list with one more item."""
     return [*ilist, item]
 
 
@@ -232,13 +239,13 @@ def eprint(*args, **kwargs) -> None:
 
 
 def get_print_fn(debug: int | None = None):
-    """`eprint` if `debug` (default: the environment's DEBUG) is not 0, else `null_print`."""
+    """Returns `eprint` if `debug` (default: the environment's DEBUG) is not 0, else `null_print`."""
     debug = getenv_as("DEBUG", int, 0) if debug is None else debug
     return eprint if debug else null_print
 
 
 def timed(fn, msg: str = "", printfn=eprint):
-    """Calls a function, prints `msg` and its milliseconds, and gives its value."""
+    """Calls a function, prints `msg` and its milliseconds, and returns its value."""
     with TimedScope(msg, printfn):
         return fn()
 
@@ -258,7 +265,7 @@ class TimedScope(contextlib.AbstractContextManager):
 
 
 def get_free_tcp_ports(n: int = 1) -> list[int]:
-    """Ports of this host that nobody listened on a moment ago, all different."""
+    """Returns different ports of this host that were free a moment ago."""
     with contextlib.ExitStack() as opened:
         sockets = [opened.enter_context(socket.socket()) for _ in range(n)]
         for one in sockets:
@@ -267,6 +274,8 @@ def get_free_tcp_ports(n: int = 1) -> list[int]:
 
 
 def parallel_work(num_workers: int, fn, *args) -> list:
-    """`fn` of corresponding elements of the sequences `args`, by threads, in order. Raises what a call raised."""
+    """Returns `fn` of corresponding elements of the sequences `args`, computed by threads, in order. Raises the
+    exception of a call.
+    """
     with concurrent.futures.ThreadPoolExecutor(max_workers=num_workers) as executor:
         return list(executor.map(fn, *args))

@@ -1,6 +1,6 @@
-/* stand_in.c: what a stream can be BLOCKED on that is no stream: an event of another process (shared.c), a semaphore (semaphore.c). It is a
- * stand-in, a stream that no worker runs and whose number of done items is raised by whatever it stands for. And the threads that wait
- * for other processes. */
+/* proxy.c: proxies for objects that are not streams, on which a stream can be BLOCKED: an event of another process
+ * (shared.c), a semaphore (semaphore.c). A proxy is a stream that no worker runs; its object raises the number of done
+ * items. This file also has the threads that wait for other processes. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>
@@ -8,7 +8,7 @@
 
 #include "schedule.h"
 
-hal_plugin_stream_t *fake_stand_in_make(int32_t device, uint64_t done, uint64_t tail) {
+hal_plugin_stream_t *fake_proxy_make(int32_t device, uint64_t done, uint64_t tail) {
   hal_plugin_stream_t *const stream = hal_host->mem_alloc(sizeof *stream, alignof(hal_plugin_stream_t));
   if (!stream) return NULL;
   memset(stream, 0, sizeof *stream);
@@ -21,8 +21,8 @@ hal_plugin_stream_t *fake_stand_in_make(int32_t device, uint64_t done, uint64_t 
   return stream;
 }
 
-/* The threads and streams that waited are not in the child, or start anew. */
-void fake_stand_in_fork_child(hal_plugin_stream_t *stream) {
+/* The threads and streams that waited do not exist in the child, or restart. */
+void fake_proxy_fork_child(hal_plugin_stream_t *stream) {
   fake_lock_reset(&stream->lock);
   atomic_store_explicit(&stream->wake_at, UINT64_MAX, memory_order_relaxed);
   stream->waiters = NULL;
@@ -36,7 +36,8 @@ int fake_thread_start(void *(*main)(void *), void *argument) {
   pthread_attr_t attributes;
   pthread_t thread;
   if (pthread_attr_init(&attributes)) return 0;
-  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED); /* not joined: a process may end at any time */
+  /* not joined, because a process may end at any time */
+  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
   pthread_attr_setstacksize(&attributes, (size_t)256 << 10);
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);
