@@ -2,9 +2,11 @@
 // groups.cpp creates groups of some of a group's ranks.
 #include "distributed/backend.h"
 
+#include <ATen/record_function.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "core/device.h"
@@ -34,11 +36,14 @@ DeviceBackend::~DeviceBackend() { shutdown(); }
 // Threads of the communicator may need the interpreter's lock to end.
 void DeviceBackend::shutdown() {
   hal_comm_t *comm = nullptr;
+  hal_comm_transport_t unused{};
   {
     const std::lock_guard<std::mutex> guard(lock_);
     std::swap(comm, comm_);
+    std::swap(unused, connected_);
     is_shut_down_ = true;
   }
+  if (unused.destroy != nullptr) program_.without_lock([&] { unused.destroy(unused.context); });
   if (comm != nullptr) program_.without_lock([&] { hal_comm_destroy(comm, 10 * kSecond); });
   const std::lock_guard<std::mutex> guard(lock_);
   stashes_.clear();
@@ -47,6 +52,7 @@ void DeviceBackend::shutdown() {
 void DeviceBackend::abort() {
   hooks_->aborting();
   hooks_->failure_is_known();
+  if (is_in_first_barrier_) connected_.abort(connected_.context, "abort() was called");
   const std::lock_guard<std::mutex> guard(lock_);
   if (comm_ != nullptr) hal_comm_abort(comm_, "abort() was called");
 }
@@ -132,8 +138,7 @@ hal_comm_t *DeviceBackend::make_communicator(int device, const ConnectLibrary &c
                            : !options_->group_desc.empty() ? options_->group_desc
                                                            : options_->group_name;
   config.name = name.c_str();
-  // not the group's name, which may differ between ranks: the store belongs to the group
-  config.transport = connect("group");
+  config.transport = take_transport();
   hal_comm_t *comm = nullptr;
   hal_status_t status = hal_comm_create(&config, &comm);
   if (status != HAL_OK && config.transport.destroy != nullptr) config.transport.destroy(config.transport.context);
@@ -193,6 +198,15 @@ hal_collective_t DeviceBackend::collective(uint32_t op, const at::Tensor &send, 
 // called meanwhile.
 WorkPtr DeviceBackend::submit(Submission &&submission, int device) {
   const bool waits = submission.waits;
+  // A row of the call in torch's profiles, as torch's own backends make them: "torch_backend:all_reduce".
+  std::optional<at::RecordFunction> row;
+  if (C10_UNLIKELY(at::hasCallbacks())) {
+    row.emplace(at::RecordScope::USER_SCOPE);
+    if (row->isActive()) {
+      row->_setAsync();
+      row->before(getBackendName() + ":" + submission.name(getRank()));
+    }
+  }
   auto work = queue(std::move(submission), device);
   if (work && waits) program_.without_lock([&] { work->run(); });
   return work;

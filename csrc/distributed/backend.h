@@ -21,6 +21,9 @@ namespace torch_backend {
 
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
+// Returns a work that has ended, with the tensors as its results.
+WorkPtr ended_work(const TensorList &results, const std::vector<c10::Device> &devices);
+
 class DeviceBackend final : public c10d::Backend {
  public:
   using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
@@ -168,6 +171,9 @@ class DeviceBackend final : public c10d::Backend {
   // Connects the ranks of a communicator by the plugin's library.
   using ConnectLibrary = std::function<hal_status_t(hal_comm_t *comm)>;
   hal_comm_transport_t connect(const std::string &name);
+  hal_comm_transport_t take_transport();
+  bool has_no_device();
+  WorkPtr first_barrier(const c10d::BarrierOptions &options);
   hal_status_t connect_library(hal_comm_t *comm, const std::string &name, const ConnectLibrary &connect);
   hal_comm_t *make_communicator(int device, const ConnectLibrary &connect);
   // Creates the communicator of a group that is derived from another group.
@@ -199,10 +205,12 @@ class DeviceBackend final : public c10d::Backend {
   c10::intrusive_ptr<c10d::Store> store_;
   const Route route_;
   const Program program_;
-  std::mutex lock_;             // protects the members below
-  BackendPtr host_;             // of CPU tensors
-  hal_comm_t *comm_ = nullptr;  // created at the first collective
-  int device_ = -1;             // of comm_
+  std::mutex lock_;                   // protects the members below
+  BackendPtr host_;                   // of CPU tensors
+  hal_comm_t *comm_ = nullptr;        // created at the first collective
+  int device_ = -1;                   // of comm_
+  hal_comm_transport_t connected_{};  // for comm_, before it is created; zeroed: none
+  std::atomic<bool> is_in_first_barrier_{false};
   std::list<std::shared_ptr<Stash>> stashes_;
   std::unique_ptr<Submission> bracket_;  // between startCoalescing and endCoalescing
   int bracket_device_ = -1;

@@ -377,9 +377,10 @@ WorkPtr DeviceBackend::recvAnysource(TensorList &tensors, int tag) {
 }
 
 WorkPtr DeviceBackend::barrier(const c10d::BarrierOptions &options) {
-  Submission work(OpType::BARRIER, options);
   int32_t device = device_;
   const auto bound = options.device && options.device->has_index() ? options.device : getBoundDeviceId();
+  if (!(bound && bound->type() == kDevice) && has_no_device()) return first_barrier(options);
+  Submission work(OpType::BARRIER, options);
   if (device < 0 && bound && bound->type() == kDevice) device = bound->index();
   if (device < 0) device = hal_device_current();
   hal_collective_t call{};

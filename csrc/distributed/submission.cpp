@@ -89,15 +89,14 @@ Shape Submission::shape_of(const TensorList &tensors) {
   return shape;
 }
 
-// The analyzer of torch 2.13 and 2.14 accepts names of libraries that it knows only: host memory is moved as by Gloo.
-std::string Submission::logged_name(int rank) const {
-  std::string name = std::string("gloo:") + name_of(op);
-  if (op == c10d::OpType::SEND)
-    name = "gloo:send " + std::to_string(rank) + "->" + std::to_string(calls[0].peer);
-  else if (op == c10d::OpType::RECV)
-    name = "gloo:recv " + std::to_string(rank) + "<-" + std::to_string(calls[0].peer);
-  return name;
+std::string Submission::name(int rank) const {
+  if (op == c10d::OpType::SEND) return "send " + std::to_string(rank) + "->" + std::to_string(calls[0].peer);
+  if (op == c10d::OpType::RECV) return "recv " + std::to_string(rank) + "<-" + std::to_string(calls[0].peer);
+  return name_of(op);
 }
+
+// The analyzer of torch 2.13 and 2.14 accepts names of libraries that it knows only: host memory is moved as by Gloo.
+std::string Submission::logged_name(int rank) const { return "gloo:" + name(rank); }
 
 LogEntry::LogEntry(const Submission &submission, uint32_t group, int rank, bool is_pair, uint64_t sequence,
                    uint64_t operation, std::string stack)

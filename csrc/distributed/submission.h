@@ -51,7 +51,9 @@ struct Submission {
   void set_blocks(const uint64_t *&counts, const uint64_t *&displs, const std::vector<int64_t> &sizes, int64_t even);
   // Sets the reduction and its factor. Throws ValueError for one that is unknown.
   void set_reduction(hal_collective_t &call, const c10d::ReduceOp &op);
-  // Returns the name of the call in the log, as torch's analyzer of flight recorder dumps knows it.
+  // Returns the name of the call, such as "all_reduce" or "send 0->1".
+  std::string name(int rank) const;
+  // Returns its name in the log, as torch's analyzer of flight recorder dumps knows it.
   std::string logged_name(int rank) const;
   // Notes the shape of an operand or result that the functions above have not seen.
   void log_input(const at::Tensor &tensor) { inputs_logged.push_back(shape_of({tensor})); }

@@ -144,12 +144,16 @@ class ProfiledFallback {
   at::RecordFunction guard_{at::RecordScope::FUNCTION};
 };
 
+constexpr const char *kNoSymmetricMemory =
+    " Symmetric memory is not supported; use the collectives of torch.distributed.";
+
 // Checked once per operator. If the kernel is unregistered later, redispatch reports it.
 void check_cpu_kernel(const c10::OperatorHandle &op, OpInfo &info, c10::DispatchKey key) {
   if (C10_LIKELY(info.kernel_key.load(std::memory_order_relaxed) == key)) return;
   TORCH_CHECK_NOT_IMPLEMENTED(op.hasComputedKernelForDispatchKey(key), "The operator '", op_name(info),
                               "' has no kernel for device type '", c10::get_privateuse1_backend(),
-                              "', and there is no kernel for ", key, " to fall back to.");
+                              "', and there is no kernel for ", key, " to fall back to.",
+                              op_name(info).rfind("symm_mem::", 0) == 0 ? kNoSymmetricMemory : "");
   info.kernel_key.store(key, std::memory_order_relaxed);
 }
 

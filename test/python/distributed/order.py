@@ -169,6 +169,8 @@ def check_profile(device):
         events = json.loads(Path(f"{folder}/trace.json").read_text())["traceEvents"]
     rows = {event["name"]: event["args"] for event in events if "Collective name" in event.get("args", {})}
     assert sorted(rows) == ["all_gather", "all_reduce"], rows
+    annotations = {event.name: event.is_async for event in result.events() if event.name.startswith("torch_backend:")}
+    assert annotations == {"torch_backend:all_reduce": True, "torch_backend:_all_gather_base": True}, annotations
     reduced, gathered = rows["all_reduce"], rows["all_gather"]
     assert reduced["bytes"] == 4000 and gathered["bytes"] == 2 * 4 * SIZE, rows
     assert reduced["Group size"] == SIZE and gathered["Seq"] == reduced["Seq"] + 1, rows
@@ -197,7 +199,10 @@ def check_refused_by_name(device):
     used = {"name", "rank", "size", "options", "shrink", "abort", "shutdown", "set_timeout", "eager_connect_single_device", "barrier", "monitored_barrier",
             "broadcast", "allreduce", "allreduce_coalesced", "reduce", "allgather", "allgather_coalesced", "gather", "scatter", "reduce_scatter", "alltoall",
             "alltoall_base", "send", "recv", "Options", "setUsePgForSymmMemRendezvous", "perform_nocolor_split", "comm_split_count", "get_error",
-            "register_abort_hook", "unregister_abort_hook"}  # fmt: skip
+            "register_abort_hook", "unregister_abort_hook",
+            # of torch 2.14 and 2.15
+            "all_gather_single", "all_gather_single_coalesced", "all_to_all_single", "allreduce_sparse", "bound_device_id", "gather_into_tensor",
+            "gather_single", "merge", "reduce_scatter_single", "reduce_scatter_single_coalesced", "split"}  # fmt: skip
     later = {"reconfigure": (), "get_reconfigure_handle": (), "new_window": ()}
     names = {name for name in dir(backend) if not name.startswith(("_", "supports_"))}
     for name, arguments in later.items():
@@ -215,10 +220,33 @@ def check_refused_by_name(device):
             raise AssertionError(f"{name} ran")
     assert not backend.supports_tensor_alloc(x.device)
     unknown = names - used - set(calls) - set(later)
-    print("not looked at:", sorted(unknown))
+    assert not unknown, f"not in the table: {sorted(unknown)}"
     outputs = [[torch.empty(3, device=device)] for _ in range(SIZE)]
     backend.allgather_coalesced(outputs, [torch.full((3,), float(RANK), device=device)]).wait()
     assert [output[0][0].item() for output in outputs] == list(range(SIZE))
+
+
+def check_first_barrier(device):
+    """A barrier does not choose the device of the group: that of the first tensor is."""
+    group = dist.new_group()
+    for number in (1, 2):
+        dist.barrier(group)
+        assert backend_of(device, group)._get_sequence_number_for_group() == number
+    x = torch.full((4,), RANK + 1.0, device=torch.device(device, RANK % torch.accelerator.device_count()))
+    dist.all_reduce(x, group=group)
+    assert x.cpu().tolist() == [3.0] * 4
+    dist.barrier(group)
+    dist.destroy_process_group(group)
+    unused = dist.new_group()
+    dist.barrier(unused, async_op=True).wait()
+    dist.destroy_process_group(unused)
+    silent = dist.new_group(timeout=timedelta(seconds=1))
+    dist.barrier(silent)
+    if RANK == 0:
+        message = within(3.5, RuntimeError, lambda: dist.barrier(silent))
+        assert "barrier" in message and "rank 1" in message, message
+    dist.barrier()
+    dist.destroy_process_group(silent)
 
 
 def check_callbacks(device):
@@ -255,10 +283,10 @@ def check_callbacks(device):
 
 def main():
     device = begin()
-    checks = (check_sequence_numbers, check_callbacks, check_hooks, check_profile, check_monitored_barrier, check_refused_by_name, check_other_timeouts,
+    checks = (check_sequence_numbers, check_first_barrier, check_callbacks, check_hooks, check_profile, check_monitored_barrier, check_refused_by_name, check_other_timeouts,
               check_timeouts)  # fmt: skip
     if LIBRARY:  # has no rows in profiles, and its works end by their stream
-        checks = checks[:3]
+        checks = checks[:1] + checks[2:4]
     for check in checks:
         check(device)
         print("passed", check.__name__, flush=True)

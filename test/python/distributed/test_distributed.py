@@ -111,6 +111,16 @@ def test_the_log_names_the_collectives_that_differ(kind, words, tmp_path):
     assert "collective #4 of group '0'" in ours and "float32[11]" in ours and "desync.py" in ours, ours
 
 
+def test_every_public_function_works_or_is_refused_by_name():
+    """The table is in public_functions.py."""
+    launch.run("public_functions.py", 2)
+
+
+@pytest.mark.parametrize("schedules", [50, pytest.param(1000, marks=pytest.mark.slow)])
+def test_no_collective_reads_memory_before_it_is_ready(schedules):
+    launch.run("races.py", 2, [str(schedules)], {"HAL_FAKE_DELAY": "300"})
+
+
 def test_spellings_of_the_backend():
     """init_process_group() with each name that users write, with and without a device."""
     launch.run("spellings.py", 2)

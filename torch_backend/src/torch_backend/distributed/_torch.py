@@ -6,12 +6,14 @@ Source: torch.distributed.distributed_c10d and torch.nn.parallel.distributed.
 from __future__ import annotations
 
 import functools
+import sys
 import types
 from datetime import timedelta
 
 import torch
 
-from . import _backend
+from .._imports import after_import
+from . import _backend, _symmetric
 
 
 def _with_a_name(function):
@@ -107,4 +109,7 @@ def install(device: str) -> None:
         for name, function in wrapped.items():
             if hasattr(module, name):
                 setattr(module, name, function)
+    _symmetric.install(device)
+    name = "torch.distributed._symmetric_memory"
+    after_import(name, lambda: _symmetric.install_functions(sys.modules[name], device))
     DistributedDataParallel._check_comm_hook = _for_bfloat16(DistributedDataParallel._check_comm_hook, device)
