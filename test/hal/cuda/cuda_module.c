@@ -119,7 +119,7 @@ Test(cuda_module, more_than_the_default_shared_memory_is_enabled_and_too_much_is
   cr_assert_eq(back[0], 15);
   launch.shared_bytes = 300 << 10;
   assert_fails(hal_kernel_launch(kernel_of("reversed"), NULL, &launch), HAL_INVALID_ARGUMENT,
-               is_on_stand_in() ? "there are 101376" : "there are ");
+               is_on_stand_in() ? "the maximum is 101376" : "the maximum is ");
 }
 
 Test(cuda_module, an_instruction_in_asm_computes) {
