@@ -2,12 +2,12 @@
  *
  *   bench_comm_shm [seconds per row]
  *
- * Each row is the best of all repetitions, a repetition being as long as its slowest rank takes: the time that
- * passes, and the processor time of a rank, which other programs of the machine disturb less. Processor time
- * includes the spinning while a rank waits. "of the bound" compares with copies of the same run, by both times:
- * all ranks copy the message from memory of their own to memory of their own at the same time. The algorithm has
- * to move at least (n - 1) / n of the message into shared memory, as much out of it, and 1 / n, read n times and
- * written once, in the part that a rank reduces, which counts as (n + 1) / 2 copies of that part. */
+ * Each row is the best of all repetitions, which last as long as their slowest rank: the elapsed time, and the
+ * processor time of a rank, which depends less on other programs of the machine. Processor time includes the
+ * spinning while a rank waits. "of the bound" compares both times with copies in the same run: all ranks copy the
+ * message between private buffers at the same time. The algorithm must move at least (n - 1) / n of the message into
+ * shared memory and as much out of it. It also reads 1 / n of the message n times and writes it once, in the part
+ * that a rank reduces, which counts as (n + 1) / 2 copies of that part. */
 #define _GNU_SOURCE /* MAP_ANONYMOUS */
 #include <stdatomic.h>
 #include <stdio.h>

@@ -52,7 +52,7 @@ def constants(text):
 def listed(text):
     """Returns the types that the rules of plugin.h list as types without struct_size."""
     frozen = re.search(r"These never change: (.*?)\.", text, re.S).group(1)
-    strided = re.search(r"these may grow, what holds an array of them says their distance: (.*?)\.", text, re.S).group(1)
+    strided = re.search(r"These may grow[^:]*: (.*?)\.", text, re.S).group(1)
     return set(re.findall(r"hal_\w+_t", f"{frozen} {strided}"))
 
 

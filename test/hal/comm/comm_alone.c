@@ -1,4 +1,4 @@
-/* Tests of groups of one rank without a transport: every collective is a copy on the device, or a product with a
+/* Tests of groups of one rank without a transport: each collective is a copy on the device, or a product with a
  * factor. */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -62,7 +62,7 @@ static void run(hal_collective_t call) {
   cr_assert_eq(atomic_load(&done), 1);
 }
 
-/* Runs a call from `send` to `recv`, whose memory has another content, and compares `bytes` of the result. */
+/* Runs a call from `send` to `recv`, whose memory has other contents, and compares `bytes` of the result. */
 static void check_copy(hal_collective_t call, size_t from, size_t to, size_t bytes) {
   unsigned char given[ROOM], got[ROOM];
   for (int i = 0; i < ROOM; i++) given[i] = (unsigned char)(i * 7 + 1);
@@ -160,7 +160,7 @@ Test(comm_alone, calls_that_do_not_fit_are_errors) {
   assert_fails(hal_comm_create(&config, &none), HAL_INVALID_ARGUMENT, "2 ranks needs a transport");
 }
 
-/* Several calls of one work, after the work of the stream, whose results later work sees. */
+/* Several calls of one work, queued after the stream's work; later work reads their results. */
 Test(comm_alone, copies_have_their_place_in_the_order) {
   const int32_t first[4] = {1, 2, 3, 4};
   int32_t got[4];

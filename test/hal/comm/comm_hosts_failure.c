@@ -117,7 +117,7 @@ Test(comm_hosts_failure, brackets_differ_in_length) { run_hosts("0011", differ_i
 
 enum { LARGE = 1 << 20 };
 
-/* words[0]: pid of the victim; words[1]: when the error came */
+/* words[0]: pid of the killed rank; words[1]: the time of the error */
 static void survive(int rank, int size, void *argument) {
   hal_comm_transport_t comm;
   const int victim = *(const int *)argument;
@@ -176,7 +176,7 @@ Test(comm_hosts_failure, a_rank_alone_on_its_host_is_killed) { kill_one("0001", 
 /* ---- silence ---- */
 
 typedef struct silent_s {
-  int first, last; /* these do not call it in time */
+  int first, last; /* these ranks do not call it in time */
   const char *text;
 } silent_t;
 
@@ -218,7 +218,7 @@ static void *abort_soon(void *argument) {
   return NULL;
 }
 
-/* Rank 1 aborts from another thread; all wait for the last rank, which never comes. */
+/* Rank 1 aborts from another thread; all wait for the last rank, which never arrives. */
 static void abort_all(int rank, int size, void *argument) {
   hal_comm_transport_t comm;
   pthread_t thread;
@@ -239,7 +239,7 @@ Test(comm_hosts_failure, abort_of_one_rank_for_each_host) { run_hosts("012", abo
 
 /* ---- creation ---- */
 
-/* "missing": the last rank never comes. */
+/* "missing": the last rank never arrives. */
 static void miss_one(int rank, int size, void *argument) {
   hal_comm_transport_t comm;
   (void)argument;
@@ -315,7 +315,7 @@ static void fork_inside(int rank, int size, void *argument) {
   if (!child) {
     const hal_status_t status = run_one(&comm, sum_of(3), SECOND);
     comm.abort(comm.context, "a child");
-    comm.destroy(comm.context); /* leaves the parent's side as it is */
+    comm.destroy(comm.context); /* does not affect the parent */
     _exit(status != HAL_FAILED_PRECONDITION);
   }
   int status = 1;

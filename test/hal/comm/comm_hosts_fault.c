@@ -1,5 +1,6 @@
-/* Tests of several hosts while system calls, calls of the store and allocations of one rank fail: the n-th, until it
- * makes no more. Each rank gets a right result or an error with a message, in time. */
+/* Tests of several hosts while system calls, calls of the store and allocations of one rank fail: the n-th call, for
+ * n = 1, 2, ... until the rank makes fewer calls. Each rank gets a correct result or an error with a message, in
+ * time. */
 #define _GNU_SOURCE /* MAP_ANONYMOUS */
 #include "base/host_malloc.h"
 #include "comm_hosts_testing.h"
@@ -8,8 +9,8 @@ enum { MOST = 400 };
 static const int64_t timeout_ns = 2 * (int64_t)SECOND;
 
 typedef struct case_s {
-  int rank, of_malloc; /* whose calls fail, and which ones */
-  long calls, reached; /* the n-th; whether it was made, in words[0] */
+  int rank, of_malloc; /* the rank whose calls fail, and the failing calls */
+  long calls, reached; /* the n-th call; whether it was made, in words[0] */
 } case_t;
 
 static void check_error(hal_status_t status) {

@@ -71,7 +71,8 @@ Test(comm_hosts_message, of_two_and_two) { run_hosts("0011", exchange_all, NULL)
 Test(comm_hosts_message, of_two_and_one) { run_hosts("010", exchange_all, NULL); }
 Test(comm_hosts_message, of_one_and_one) { run_hosts("01", exchange_all, NULL); }
 
-/* A message that never comes names the peer as the caller numbers it, and ends the communicator on all ranks. */
+/* The error of a message that never arrives names the peer by the caller's number, and ends the communicator on all
+   ranks. */
 static void wait_in_vain(int rank, int size, void *argument) {
   hal_comm_transport_t comm;
   const int *const pair = argument; /* who waits for whom */

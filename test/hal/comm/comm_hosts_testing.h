@@ -1,5 +1,5 @@
-/* comm_hosts_testing.h: ranks of one machine that count as several hosts. Between these "hosts" is shared memory,
- * too. */
+/* comm_hosts_testing.h: ranks of one machine that count as several hosts. Shared memory also works between these
+ * "hosts". */
 #ifndef TEST_HAL_COMM_HOSTS_TESTING_H_
 #define TEST_HAL_COMM_HOSTS_TESTING_H_
 

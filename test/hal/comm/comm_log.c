@@ -56,7 +56,7 @@ Test(comm_log, keeps_the_last_entries) {
   const char *const names[] = {"gloo:first", "gloo:second", "gloo:third", "gloo:fourth", "gloo:fifth"};
   uint64_t numbers[5];
   for (uint64_t i = 0; i < 5; i++) cr_assert_eq(numbers[i] = add(group, names[i], i + 1), i + 1);
-  hal_comm_log_start(numbers[0]); /* overwritten: nothing happens */
+  hal_comm_log_start(numbers[0]); /* overwritten: no effect */
   hal_comm_log_end(numbers[0], HAL_OK);
   read_log();
   for (int i = 0; i < 5; i++) cr_assert_eq(has(names[i]), i >= 2, "%s", names[i]);

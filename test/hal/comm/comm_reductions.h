@@ -28,11 +28,11 @@ static hal_dtype_t part_of(hal_dtype_t d) {
   return d == HAL_COMPLEX32 ? HAL_FLOAT16 : d == HAL_COMPLEX64 ? HAL_FLOAT32 : d == HAL_COMPLEX128 ? HAL_FLOAT64 : d;
 }
 
-/* What the reductions of a transport are tested with. */
+/* The properties of a transport's reductions. */
 typedef struct reductions_s {
   void (*create)(const char *name, int rank, int size, hal_comm_transport_t *out);
   int has_unsigned;    /* the types of 16 to 64 bits without a sign, and complex32 */
-  const char *refusal; /* in the message for what is not implemented */
+  const char *refusal; /* in the message for an unsupported reduction */
 } reductions_t;
 
 static int is_implemented(const reductions_t *reductions, hal_dtype_t d, uint32_t reduce) {
@@ -97,7 +97,8 @@ static void make_part(hal_dtype_t dtype, int index, uint32_t *state, unsigned ch
   const float single = (float)value;
   uint32_t bits;
   memcpy(&bits, &single, 4);
-  /* The halves by cutting bits: any number of the format will do. Some are subnormal, some near the largest. */
+  /* Numbers of a 16-bit format by truncation: any number of the format is suitable. Some are subnormal, some near
+     the largest. */
   uint16_t half = (uint16_t)(dtype == HAL_BFLOAT16 ? bits >> 16
                                                    : (uint32_t)(value < 0 ? 0x8000 : 0) |
                                                          (isnan(value)   ? 0x7e00
@@ -122,7 +123,7 @@ static void make_table(hal_dtype_t dtype, unsigned char *table) {
       for (uint32_t b = 0; b < size; b++) at[b] = (unsigned char)noise(&state);
     else if (dtype == HAL_BOOL)
       at[0] = (unsigned char)(i % 3 == 0 ? 0 : i % 5 ? 1 : 2); /* 2 is true, too */
-    /* Numbers that are not finite are for real types: products of complex ones have no agreed result. */
+    /* Numbers that are not finite are for real types only: products of complex ones have no agreed result. */
     else
       for (uint32_t p = 0; p < parts; p++)
         make_part(part_of(dtype), parts == 2 ? i + 20 : i, &state, at + p * size / parts);
@@ -167,7 +168,8 @@ static void check_bool(uint32_t reduce, int size, const unsigned char *table, ui
   CHECK(*got == wanted, "bool, reduction %u, element %d: %d instead of %d", reduce, (int)i, *got, wanted);
 }
 
-/* `got` is `wanted` rounded once, but for what accumulators of float lose: `bound`, in units of the accumulator. */
+/* `got` must be `wanted` rounded once, plus the rounding of float accumulators: `bound`, in units of the
+   accumulator. */
 static void check_near(hal_dtype_t dtype, uint32_t reduce, uint64_t i, double wanted, double magnitude,
                        const unsigned char *at) {
   const double got = value_of(dtype, at);
@@ -254,7 +256,8 @@ typedef struct rank_state_s {
   unsigned char *in, *out; /* MOST elements of 16 bytes for each rank, followed by one more */
 } rank_state_t;
 
-/* The results that begin with element `from`: the first of all are compared with the reference, all with those. */
+/* The results that begin with element `from`: the first ones are compared with the reference, and all others with
+   the first ones. */
 static void check_results(rank_state_t *state, hal_dtype_t dtype, uint32_t reduce, uint64_t from, uint64_t count,
                           const unsigned char *got) {
   const size_t size = hal_dtype_size(dtype);
@@ -265,7 +268,7 @@ static void check_results(rank_state_t *state, hal_dtype_t dtype, uint32_t reduc
       memcpy(state->first + at * size, got + i * size, size);
       state->known++;
     }
-    /* Not known yet are the later ones of a part that begins in the middle: the reference alone. */
+    /* The later results of a part that begins in the middle are not known yet: only the reference is used. */
     if (at >= state->known)
       check_element(dtype, reduce, state->size, state->table, at, got + i * size);
     else

@@ -15,7 +15,7 @@
 
 enum { COUNT = 1000, PAIR = 2 };
 
-/* ---- the transport: doubles what it moves, once the gate of the operator is open ---- */
+/* ---- the transport: doubles its data, once the gate of the operator is open ---- */
 
 static atomic_int is_open[HAL_COMM_SCATTER + 1], aborted;
 static atomic_uint ran;
@@ -98,7 +98,7 @@ static hal_comm_work_t *submit_as(uint32_t op, const tensor_t *on, int64_t timeo
 }
 static hal_comm_work_t *submit(void) { return submit_as(HAL_COMM_ALL_REDUCE, sum, 0); }
 
-/* Reads by one stream: tensor_download waits for all. */
+/* Reads by one stream, because tensor_download waits for all streams. */
 static void expect(const tensor_t *tensor, float of_a, float of_b) {
   must(hal_memory_copy(stream, tensor->host, HAL_HOST, tensor->desc.data, 0, COUNT * sizeof(float)));
   must(hal_stream_synchronize(stream));
@@ -107,9 +107,9 @@ static void expect(const tensor_t *tensor, float of_a, float of_b) {
                        "element %d", i);
 }
 
-/* ---- the host goes on ---- */
+/* ---- the host continues ---- */
 
-/* sum = 2 (a + b) + b, all queued while the other rank has not come yet. */
+/* sum = 2 (a + b) + b, all queued before the other rank arrives. */
 static void go_on(int waits) {
   start();
   tensor_t *const extra = floats(0, 0);
@@ -125,7 +125,7 @@ static void go_on(int waits) {
     cr_expect_eq(atomic_load(&ran), 0);
     cr_expect_eq(hal_stream_query(stream), HAL_NOT_READY);
   }
-  hal_comm_work_release(work); /* the wait keeps what it needs */
+  hal_comm_work_release(work); /* the wait keeps its objects */
   atomic_store(&is_open[HAL_COMM_ALL_REDUCE], 1);
   must(hal_stream_synchronize(stream));
   cr_expect_eq(atomic_load(&ran), 1);
@@ -176,7 +176,7 @@ static void *open_later(void *unused) {
   return unused;
 }
 
-/* A queue of collectives and kernels that the host fills before the first one has moved; semaphores are used again. */
+/* A queue of collectives and kernels that the host fills before the first one has moved data; semaphores are reused. */
 static void many(void) {
   enum { WORKS = 12 };
   hal_comm_work_t *works[WORKS];
@@ -212,7 +212,7 @@ Test(comm_semaphore, a_queue_of_many_collectives_whose_results_are_copied) {
   many();
 }
 
-/* A stream waits for one work, whatever another one is doing; lanes end in any order. */
+/* A stream waits for one work only, independent of others; lanes complete in any order. */
 Test(comm_semaphore, works_of_several_lanes_do_not_wait_for_each_other) {
   start();
   add(stream, a, b, sum);
@@ -276,10 +276,11 @@ Test(comm_semaphore, a_failure_ends_the_waits_and_reaches_the_streams_that_wait)
   expect_failure(stream, HAL_ABORTED, "rank 1 has ended");
   expect_failure(other, HAL_ABORTED, "rank 1 has ended");
   cr_expect_eq(hal_comm_work_query(work), HAL_UNAVAILABLE);
-  cr_expect_eq(hal_comm_work_wait_stream(work, stream), HAL_UNAVAILABLE); /* at once, as it is known now */
+  cr_expect_eq(hal_comm_work_wait_stream(work, stream), HAL_UNAVAILABLE); /* immediately, because the failure is
+                                                                             known now */
   hal_collective_t call = {.struct_size = sizeof call, .op = HAL_COMM_BARRIER, .dtype = HAL_UINT8};
   cr_expect_eq(hal_comm_submit(comm, stream, &call, 1, 0, NULL, NULL, NULL), HAL_UNAVAILABLE);
-  add(stream, a, b, sum); /* the device and its streams are well */
+  add(stream, a, b, sum); /* the device and its streams still work */
   must(hal_stream_synchronize(stream));
   expect(sum, 1, 1);
   hal_comm_work_release(work);
@@ -304,7 +305,7 @@ Test(comm_semaphore, destroying_the_communicator_ends_the_wait) {
   hal_comm_work_release(work);
 }
 
-/* ---- queues that record ---- */
+/* ---- recorded queues ---- */
 
 Test(comm_semaphore, deferred_work_is_launched_before_the_wait_and_after_it) {
   hal_lazy_t *lazy;
@@ -366,7 +367,7 @@ static void ring(int rank, int size, void *argument) {
     CHECK_OK(hal_comm_work_wait_stream(work, stream));
     hal_comm_work_release(work);
     add(stream, sum, b, last);
-    add(stream, last, a, sum); /* what the next collective overwrites */
+    add(stream, last, a, sum); /* memory that the next collective overwrites */
   }
   CHECK_OK(hal_stream_synchronize(stream));
   tensor_download(last);

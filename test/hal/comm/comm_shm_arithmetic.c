@@ -1,5 +1,5 @@
-/* Tests of the arithmetic of reductions: rounding to the 16-bit types against exact sums in double, and equal
- * bits from the loops for each instruction set. The file under test is included, since its sets are private. */
+/* Tests of the arithmetic of reductions: rounding to the 16-bit types compared with exact sums in double, and equal
+ * bits from the loops for each instruction set. The tested file is included, since its loops are private. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -41,8 +41,8 @@ static void check_sum(const format_t *format, uint16_t got, double wanted, uint3
             "%s, element %u: %.9g instead of %.9g", hal_dtype_name(format->dtype), index, value, wanted);
 }
 
-/* Every number of a format plus one whose exponent is near, so that about every second sum is to be rounded, many
- * of them from the middle between two numbers. The sums are exact in float and double. */
+/* Each number of a format plus one with a similar exponent, so that about every second sum is rounded, and many are
+ * ties. The sums are exact in float and double. */
 static void check_format(const format_t *format, const arithmetic_set_t *set) {
   static uint16_t in[2][ALL + TAIL], out[ALL + TAIL];
   const half_t *const half = format->dtype == HAL_FLOAT16 ? &set->f16 : &set->bf16;

@@ -8,7 +8,7 @@ Test(comm_shm_exchange, every_copy_of_two) { run_ranks(2, every_copy, &copies); 
 Test(comm_shm_exchange, every_copy_of_three) { run_ranks(3, every_copy, &copies); }
 Test(comm_shm_exchange, every_copy_of_four) { run_ranks(4, every_copy, &copies); }
 
-/* reduce_scatter with unequal counts: rank 0 has no element at all. */
+/* reduce_scatter with unequal counts: rank 0 has no element. */
 static void uneven_reduction(int rank, int size, void *argument) {
   enum { UNIT = 300001 };
   hal_comm_transport_t comm;
@@ -37,7 +37,7 @@ static void uneven_reduction(int rank, int size, void *argument) {
 }
 Test(comm_shm_exchange, reduce_scatter_with_unequal_counts) { run_ranks(3, uneven_reduction, NULL); }
 
-/* In place as comm.h allows, and refused where it does not. */
+/* In place as comm.h allows, and refused otherwise. */
 static void in_place(int rank, int size, void *argument) {
   hal_comm_transport_t comm;
   int32_t data[RANKS];

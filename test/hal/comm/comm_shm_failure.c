@@ -1,5 +1,5 @@
-/* Tests of failures in shared memory: calls that do not match, ranks that end, are silent or abort. Each survivor
- * gets an error that names the cause, in time, and the same one afterwards. */
+/* Tests of failures in shared memory: calls that do not match, and ranks that exit, are silent or abort. Each
+ * surviving rank gets an error that names the cause, in time, and the same one afterwards. */
 #define _GNU_SOURCE /* MAP_ANONYMOUS */
 #include <pthread.h>
 
@@ -143,8 +143,8 @@ Test(comm_shm_failure, sizes_overflow) {
 
 enum { LARGE = 1 << 24 };
 
-/* Rank `size - 1` ends by SIGKILL in the middle of a large sum that is called again and again; or it has
- * destroyed its side. */
+/* Rank `size - 1` is killed by SIGKILL during a large sum that is called repeatedly, or it has destroyed its
+ * communicator. */
 static void survive(int rank, int size, void *argument) {
   hal_comm_transport_t comm;
   float *const in = calloc(LARGE, sizeof *in), *const out = calloc(LARGE, sizeof *out);
@@ -175,8 +175,7 @@ static void kill_one_of(int size) {
   nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
   const int64_t killed = hal_clock_ns();
   kill(pids[size - 1], SIGKILL);
-  for (int rank = 0; rank < size - 1; rank++)
-    join_rank(rank, pids[rank], 0); /* the killed one is a zombie all the time */
+  for (int rank = 0; rank < size - 1; rank++) join_rank(rank, pids[rank], 0); /* the killed process remains a zombie */
   join_rank(size - 1, pids[size - 1], SIGKILL);
   for (int rank = 0; rank < size - 1; rank++) {
     const double seconds = (double)((int64_t)atomic_load(&board->reports[rank].words[1]) - killed) / 1e9;
@@ -186,7 +185,7 @@ static void kill_one_of(int size) {
 Test(comm_shm_failure, a_rank_is_killed) { kill_one_of(2); }
 Test(comm_shm_failure, a_rank_of_three_is_killed) { kill_one_of(3); }
 
-/* At any moment of the join and of what follows: the survivors get an error in time, and nothing else. */
+/* At any time during or after the join: the surviving ranks get an error in time, and no other result. */
 static void run_until_an_error(int rank, int size, void *argument) {
   hal_comm_transport_t comm;
   static float in[200000], out[200000];
@@ -226,7 +225,7 @@ static void receive_from_the_dead(int rank, int size, void *argument) {
   hal_collective_t call = sum_of(1);
   call.op = rank ? HAL_COMM_SEND : HAL_COMM_RECV;
   call.peer = !rank;
-  /* What was sent before the end arrives. */
+  /* Data that was sent before the exit must arrive. */
   CHECK_OK(run_one(&comm, call, 20 * (int64_t)SECOND));
   if (rank) _exit(0);
   const int64_t start = hal_clock_ns();
@@ -273,7 +272,7 @@ static void be_silent(int rank, int size, void *argument) {
 }
 Test(comm_shm_failure, a_rank_is_silent) { run_ranks(3, be_silent, NULL); }
 
-/* ---- a rank that sleeps is woken, and does not find out at its next look ---- */
+/* ---- a sleeping rank is woken, and does not only detect the failure at its next check ---- */
 
 static void be_late(int rank, int size, void *argument) {
   hal_comm_transport_t comm;
@@ -304,7 +303,7 @@ static void *abort_soon(void *argument) {
   return NULL;
 }
 
-/* Rank 0 aborts from another thread; rank 1 waits for rank 2, which never comes. */
+/* Rank 0 aborts from another thread; rank 1 waits for rank 2, which never arrives. */
 static void abort_all(int rank, int size, void *argument) {
   hal_comm_transport_t comm;
   pthread_t thread;
@@ -331,7 +330,7 @@ static void fork_inside(int rank, int size, void *argument) {
   const pid_t child = fork();
   if (!child) {
     const hal_status_t status = run_one(&comm, sum_of(3), SECOND);
-    comm.destroy(comm.context); /* leaves the parent's side as it is */
+    comm.destroy(comm.context); /* does not affect the parent */
     _exit(status != HAL_FAILED_PRECONDITION);
   }
   int status = 1;

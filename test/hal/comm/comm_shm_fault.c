@@ -1,5 +1,6 @@
-/* Tests of shared memory while system calls, calls of the store and allocations fail: the n-th of one rank, until
- * it makes no more. Each rank gets a right result or an error with a message, in time. */
+/* Tests of shared memory while system calls, calls of the store and allocations of one rank fail: the n-th call, for
+ * n = 1, 2, ... until the rank makes fewer calls. Each rank gets a correct result or an error with a message, in
+ * time. */
 #define _GNU_SOURCE /* MAP_ANONYMOUS */
 #include "base/host_malloc.h"
 #include "comm_testing.h"
@@ -59,7 +60,7 @@ static void sweep(int rank) {
 Test(comm_shm_fault, of_rank_0_in_the_join) { sweep(0); }
 Test(comm_shm_fault, of_rank_1_in_the_join) { sweep(1); }
 
-/* A failed futex, or a look at a process that fails, is no failure of the collective. */
+/* A failed futex, or a failed check of a process, is not a failure of the collective. */
 static void wait_with_a_fault(int rank, int size, void *argument) {
   hal_comm_transport_t comm;
   (void)argument;
@@ -77,7 +78,7 @@ static void wait_with_a_fault(int rank, int size, void *argument) {
 }
 Test(comm_shm_fault, in_a_wait) { run_ranks(2, wait_with_a_fault, NULL); }
 
-/* No memory: of the transport, and of a message that comes before the one that is received. */
+/* Out of memory: in the transport, and for a message that arrives before the one that is received. */
 static void no_memory(int rank, int size, void *argument) {
   hal_comm_transport_t comm;
   int32_t data = 7;

@@ -1,4 +1,4 @@
-/* Tests of the join of ranks in shared memory: what is stale, missing or wrong. */
+/* Tests of the join of ranks in shared memory: stale, missing and wrong ranks. */
 #define _GNU_SOURCE /* MAP_ANONYMOUS */
 #include <dirent.h>
 #include <errno.h>
@@ -23,7 +23,7 @@ static void join_and_sum(int rank, int size, void *argument) {
 
 /* ---- stale keys ---- */
 
-/* Rank 0 of an attempt that gets no further: it is killed in the join. */
+/* Rank 0 of an attempt that does not complete: it is killed in the join. */
 static void offer_and_hang(int rank, int size, void *argument) {
   hal_comm_transport_t comm;
   hal_comm_shm_create(&test_store, argument, rank, size, 60 * (int64_t)SECOND, &comm);
@@ -50,7 +50,7 @@ Test(comm_shm_join, keys_of_a_dead_attempt) {
   join_rank(1, other, 0);
 }
 
-/* A name is used again, in the same processes, while the first communicator is still there. */
+/* A name is reused, in the same processes, while the first communicator still exists. */
 static void twice_in_turn(int rank, int size, void *argument) {
   hal_comm_transport_t first, second;
   create(argument, rank, size, &first);

@@ -7,7 +7,7 @@ static reductions_t reductions = {create, 1, "supported are sum"};
 Test(comm_shm_reduce, every_reduction_of_two) { run_ranks(2, every_reduction, &reductions); }
 Test(comm_shm_reduce, every_reduction_of_three) { run_ranks(3, every_reduction, &reductions); }
 Test(comm_shm_reduce, every_reduction_of_four) { run_ranks(4, every_reduction, &reductions); }
-/* HAL_TEST_RANKS=8: among the slow tests. */
+/* HAL_TEST_RANKS=8: one of the slow tests. */
 Test(comm_shm_reduce, every_reduction_of_more) {
   const char *const ranks = getenv("HAL_TEST_RANKS");
   const long size = ranks ? strtol(ranks, NULL, 10) : 0;
@@ -31,7 +31,7 @@ static void rounded_once(int rank, int size, void *argument) {
 }
 Test(comm_shm_reduce, sums_of_half_types_are_rounded_once) { run_ranks(3, rounded_once, NULL); }
 
-/* The average of three 60,000 is 60,000: the sum, which float16 does not have, is divided before it is rounded. */
+/* The average of three 60,000 is 60,000: the sum, which exceeds float16, is divided before it is rounded. */
 static void average(int rank, int size, void *argument) {
   hal_comm_transport_t comm;
   const uint16_t in = 0x7b53; /* 60,000 - 24 */
@@ -46,7 +46,7 @@ static void average(int rank, int size, void *argument) {
 }
 Test(comm_shm_reduce, averages_divide_before_they_round) { run_ranks(3, average, NULL); }
 
-/* Types that can be copied only. */
+/* Types that only support copies. */
 static void copies_only(int rank, int size, void *argument) {
   static const hal_dtype_t types[] = {
       HAL_FLOAT8_E5M2,    HAL_FLOAT8_E4M3FN,    HAL_FLOAT8_E5M2FNUZ, HAL_FLOAT8_E4M3FNUZ,

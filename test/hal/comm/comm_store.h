@@ -1,5 +1,5 @@
-/* comm_store.h: a store of hal/comm.h in memory that the processes of a test or benchmark share, zero at first. Its
- * `context` is the store. Nothing is ever taken away, so that a rank may be killed at any time. */
+/* comm_store.h: a store of hal/comm.h in memory that the processes of a test or benchmark share, initially zero. Its
+ * `context` is the store. Records are never removed, so that a rank may be killed at any time. */
 #ifndef TEST_HAL_COMM_STORE_H_
 #define TEST_HAL_COMM_STORE_H_
 
@@ -14,7 +14,7 @@
 
 enum { STORE_RECORDS = 512 };
 
-/* The last record with a key counts. */
+/* The last record with a key applies. */
 typedef struct store_record_s {
   _Atomic int is_written;
   size_t size;

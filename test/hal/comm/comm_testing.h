@@ -25,17 +25,17 @@ enum { RANKS = 64, SECOND = 1000000000 };
 typedef struct report_s {
   _Atomic int failed;
   char text[1200];
-  _Atomic uint64_t words[8]; /* for what a test wants to compare */
+  _Atomic uint64_t words[8]; /* for values that a test compares */
 } report_t;
 
 typedef struct board_s {
   store_t store;
   report_t reports[RANKS];
-  _Atomic int stage; /* for tests that need an order of their own */
+  _Atomic int stage; /* for tests that need a separate order */
 } board_t;
 static board_t *board;
 
-/* On the board, once it is there. */
+/* On the shared board, after it is created. */
 static hal_comm_store_t test_store = {.struct_size = sizeof test_store, .set = store_set, .get = store_get};
 
 static inline void make_board(void) {
@@ -66,7 +66,7 @@ static inline void HAL_PRINTF(1, 2) fail_rank(const char *format, ...) {
     const hal_status_t status_ = (call);                                                                    \
     CHECK(!status_, "line %d: %s: %s: %s", __LINE__, #call, hal_status_name(status_), hal_error_message()); \
   } while (0)
-/* The call fails with the code, and its message has each of the texts, up to NULL. */
+/* The call must fail with the code, and its message must contain each of the texts, up to NULL. */
 static inline void check_fails(int line, hal_status_t status, hal_status_t code, const char *const *texts) {
   CHECK(status == code, "line %d: %s instead of %s: %s", line, hal_status_name(status), hal_status_name(code),
         hal_error_message());
@@ -94,12 +94,12 @@ static inline pid_t start_rank(int rank, int size, rank_t function, void *argume
   cr_assert_geq(pid, 0);
   if (pid) return pid;
   own_rank = rank;
-  alarm(100); /* a rank that hangs ends, and is reported by its signal */
+  alarm(100); /* a rank that hangs is terminated, and is reported by its signal */
   function(rank, size, argument);
   _exit(0);
 }
 
-/* Waits for a rank. It has to end with success, or by `signal_number`. */
+/* Waits for a rank. It must exit with success, or by `signal_number`. */
 static inline void join_rank(int rank, pid_t pid, int signal_number) {
   int status = 0;
   cr_assert_eq(waitpid(pid, &status, 0), pid);

@@ -1,5 +1,5 @@
-/* Tests of collectives that a plugin's library runs: results of all operators, which way each call goes, and their
- * order. */
+/* Tests of collectives that a plugin's library runs: results of all operators, which implementation runs each call,
+ * and their order. */
 #define _GNU_SOURCE /* MAP_ANONYMOUS */
 #include "comm/vendor/vendor.h"
 #include "comm_vendor_testing.h"
@@ -7,7 +7,7 @@
 
 TestSuite(comm_vendor, .timeout = 120);
 
-/* ---- numbers: small integers, which every type holds exactly ---- */
+/* ---- numbers: small integers, which are exact in each type ---- */
 
 static void store_number(hal_dtype_t dtype, void *at, double value) {
   const float single = (float)value, parts[2] = {(float)value, (float)-value};
@@ -74,7 +74,7 @@ static const case_t cases[] = {
 };
 static const size_t counts[] = {0, 1, 7, 1001};
 
-/* What a rank has in its result after a case. */
+/* The expected result of a rank after a case. */
 static double expected(const case_t *one, int rank, int size, size_t count, size_t index) {
   const int root = size - 1;
   const size_t block = count ? index / count : 0, place = count ? index % count : 0;
@@ -131,7 +131,7 @@ static void run_all(int rank, int size, void *flags) {
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
     for (size_t j = 0; j < sizeof counts / sizeof *counts; j++) {
       case_t one = cases[i];
-      if (*(const uint32_t *)flags) one.in_library = 0; /* the comparison is carried */
+      if (*(const uint32_t *)flags) one.in_library = 0; /* the result of the comparison is transferred */
       run_case(&one, rank, size, counts[j], send, recv);
     }
   finish(submit((hal_collective_t){.op = HAL_COMM_BARRIER}, 0));
@@ -147,7 +147,7 @@ Test(comm_vendor, the_same_with_compared_calls) {
   run_ranks(2, run_all, &flags);
 }
 
-/* Uneven parts, in another order than the ranks. */
+/* Unequal parts, in another order than the ranks. */
 static void exchange_uneven(int rank, int size, void *unused) {
   (void)unused;
   uint64_t give[3], give_at[3], take[3], take_at[3], given = 0, taken = 0;
@@ -180,7 +180,7 @@ static void exchange_uneven(int rank, int size, void *unused) {
 }
 Test(comm_vendor, uneven_parts_arrive) { run_ranks(3, exchange_uneven, NULL); }
 
-/* ---- a library that lists less ---- */
+/* ---- a library that lists fewer operators ---- */
 
 Test(comm_vendor, calls_are_put_in_the_words_that_a_library_has) {
   const hal_comm_t group = {.size = 2, .rank = 1};
@@ -233,7 +233,7 @@ Test(comm_vendor, calls_are_put_in_the_words_that_a_library_has) {
 
 /* ---- order ---- */
 
-/* Maximum by the transport, sum by the library, each on the result of the one before, without a wait. */
+/* Maximum by the transport, sum by the library, each on the result of the previous one, without a wait. */
 static void alternate(int rank, int size, void *unused) {
   (void)unused;
   hal_comm_work_t *works[6];
@@ -246,7 +246,7 @@ static void alternate(int rank, int size, void *unused) {
   }
   for (int i = 5; i >= 0; i--) finish(works[i]);
   CHECK(atomic_load(&carried) == 3, "%d", atomic_load(&carried));
-  CHECK(float_at(data) == 16, "%g", (double)float_at(data)); /* 2, then twice as much three times */
+  CHECK(float_at(data) == 16, "%g", (double)float_at(data)); /* 2, then doubled three times */
   finish(submit(sum_at(data), 0));
   CHECK(float_at(data) == 32, "%g", (double)float_at(data));
   hal_comm_destroy(comm, 10 * (int64_t)SECOND);
@@ -310,7 +310,7 @@ static void exchange_messages(int rank, int size, void *unused) {
   mixed[0].tag = mixed[2].tag = 7, mixed[2].recv = tagged;
   finish(submit_bracket(mixed, 4, HAL_COMM_IS_ORDERED));
   CHECK(float_at(tagged) == (float)(peer + 1) && atomic_load(&carried) == 4, "%d carried", atomic_load(&carried));
-  /* Without an order, each rank may do the collective and the message in its own. */
+  /* Without an order, each rank may run the collective and the message in any order. */
   hal_collective_t message = calls[rank];
   message.peer = peer;
   hal_comm_work_t *const first = rank == 0 ? submit(calls[2], 0) : submit(message, 0);
@@ -362,7 +362,7 @@ static int64_t processor_ns(void) {
   return (int64_t)time.tv_sec * SECOND + time.tv_nsec;
 }
 
-/* The thread that looks after works sleeps where there are none. */
+/* The thread that waits for works sleeps while there are none. */
 static void be_idle(int rank, int size, void *unused) {
   (void)unused;
   join_library(rank, size, 0);

@@ -1,4 +1,4 @@
-/* Tests of communicators that a library makes of another one, and of streams of many communicators. */
+/* Tests of communicators that a library derives from another one, and of streams with many communicators. */
 #define _GNU_SOURCE /* MAP_ANONYMOUS */
 #include "comm_vendor_testing.h"
 #include "hal/log.h"
@@ -54,7 +54,7 @@ static float sum_in(hal_comm_t *group, float value) {
 
 /* ---- split ---- */
 
-/* Ranks 3 and 1 are a part in this order, 0 and 2 are another one. */
+/* Ranks 3 and 1 form a part in this order, ranks 0 and 2 another one. */
 static void split_in_two(int rank, int size, void *unused) {
   (void)unused;
   begin(rank, size);
@@ -75,7 +75,7 @@ static void split_in_two(int rank, int size, void *unused) {
 }
 Test(comm_vendor_derive, parts_in_the_order_of_their_keys) { run_ranks(4, split_in_two, NULL); }
 
-/* Rank 2 joins nothing. Collectives of the transport are under way. */
+/* Rank 2 joins no part. Collectives of the transport are in progress. */
 static void leave_one_out(int rank, int size, void *unused) {
   (void)unused;
   begin(rank, size);
@@ -94,7 +94,7 @@ static void leave_one_out(int rank, int size, void *unused) {
 }
 Test(comm_vendor_derive, a_rank_that_joins_no_part) { run_ranks(3, leave_one_out, NULL); }
 
-/* The library of rank 1 refuses: all connect anew. */
+/* The library of rank 1 refuses: all ranks connect again. */
 static void refuse_split(int rank, int size, void *function) {
   if (rank == 1) setenv("NCCL_STAND_IN_REFUSES", function, 1);
   begin(rank, size);
@@ -188,14 +188,14 @@ Test(comm_vendor_derive, shrink_that_aborts_first) {
   run_ranks(3, shrink_by_one, &flags);
 }
 
-/* Rank 1 is killed, so that the host aborts the library of the others before they shrink: they connect anew. */
+/* Rank 1 is killed, so that the host aborts the library of the others before they shrink: they connect again. */
 static void shrink_after_a_failure(int rank, int size, void *unused) {
   (void)unused;
   const int32_t excluded[] = {1};
   begin(rank, size);
   if (rank == 1) kill(getpid(), SIGKILL);
   hal_comm_work_t *const work = submit_to(comm, float_on_device(1));
-  const hal_status_t status = hal_comm_work_synchronize(work, 0); /* found here, or reported by the other rank */
+  const hal_status_t status = hal_comm_work_synchronize(work, 0); /* detected here, or reported by the other rank */
   CHECK(status && strstr(hal_error_message(), "rank 1"), "%s: %s", hal_status_name(status), hal_error_message());
   hal_comm_work_release(work);
   (void)!hal_stream_synchronize(stream);

@@ -1,12 +1,12 @@
-/* Tests of failures where a plugin's library runs collectives: of the connection, of ranks, of the library, of time,
- * and of memory. Each rank gets an error that names the cause, in time, and its device computes on. */
+/* Tests of failures while a plugin's library runs collectives: of the connection, of ranks, of the library, of time,
+ * and of memory. Each rank gets an error that names the cause, in time, and its device continues to work. */
 #define _GNU_SOURCE /* MAP_ANONYMOUS */
 #include "base/host_malloc.h"
 #include "comm_vendor_testing.h"
 
 TestSuite(comm_vendor_failure, .timeout = 200);
 
-/* The abort of the library may still be under way; streams report it once each. */
+/* The abort of the library may still be in progress; streams report it once each. */
 static void check_device(void) {
   hal_status_t status = HAL_ABORTED;
   sleep_ms(100);
@@ -18,7 +18,7 @@ static void check_device(void) {
 
 /* ---- connecting ---- */
 
-/* The transport goes on without the library. */
+/* The transport continues without the library. */
 static void check_transport(int size) {
   float *const data = float_on_device(1);
   CHECK(!strcmp(hal_comm_library(comm), ""), "library '%s'", hal_comm_library(comm));
@@ -91,7 +91,7 @@ Test(comm_vendor_failure, a_library_is_connected_once) { run_ranks(2, connect_wr
 
 /* ---- time ---- */
 
-/* What the other rank had sent before its failure is there: the collective after that fails. */
+/* Data that the other rank had sent before its failure is received: the following collective fails. */
 static void fail_late(float *data, int calls) {
   hal_status_t status = HAL_OK;
   const int64_t start = hal_clock_ns();
@@ -135,7 +135,7 @@ static void miss_a_call(int rank, int size, void *unused) {
 }
 Test(comm_vendor_failure, a_call_that_a_rank_misses_ends_at_its_time) { run_ranks(2, miss_a_call, NULL); }
 
-/* The device does not come to the operands of a collective of the transport. */
+/* The device never reaches the operands of a collective of the transport. */
 static void hold_device(void *stage) {
   (void)stage;
   wait_stage(1);
@@ -195,7 +195,8 @@ static void be_killed(int rank, int size, void *unused) {
   atomic_fetch_add(&board->stage, 1);
   wait_stage(2);
   const int64_t start = hal_clock_ns();
-  const hal_status_t status = hal_comm_work_synchronize(work, 0); /* as this rank sees it, or as the other reports it */
+  const hal_status_t status = hal_comm_work_synchronize(work, 0); /* as this rank detects it, or as the other rank
+                                                                     reports it */
   CHECK_FAILS(status == HAL_ABORTED ? HAL_UNAVAILABLE : status, HAL_UNAVAILABLE, "all_reduce #1 of group 'dp'",
               "rank 2 (pid", "has ended");
   CHECK(milliseconds_since(start) < 1500, "after %ld ms", (long)milliseconds_since(start));

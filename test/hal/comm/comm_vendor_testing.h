@@ -1,6 +1,5 @@
-/* comm_vendor_testing.h: ranks whose collectives run in a library: the plugin `cuda` on the drivers that stand in for
- * NVIDIA's, each rank a process with a device of its own, above the transport of shared memory, whose calls are
- * counted. */
+/* comm_vendor_testing.h: ranks whose collectives run in a library: the plugin `cuda` on the mock libraries, each
+ * rank a process with its own device, with the transport of shared memory, whose calls are counted. */
 #ifndef TEST_HAL_COMM_VENDOR_TESTING_H_
 #define TEST_HAL_COMM_VENDOR_TESTING_H_
 
@@ -77,7 +76,7 @@ static inline hal_comm_work_t *submit(hal_collective_t call, int64_t timeout_ns)
   return work;
 }
 
-/* Waits as torch does: the stream waits, then the host for the stream. */
+/* Waits like PyTorch: the stream waits, then the host waits for the stream. */
 static inline void finish(hal_comm_work_t *work) {
   CHECK_OK(hal_comm_work_wait(work, stream, 0));
   CHECK_OK(hal_stream_synchronize(stream));

@@ -1,5 +1,5 @@
 /* comm_waiter.c: threads that wait for collectives and run them (HAL_COMM_WAITER_RUNS, HAL_COMM_CALLER_WAITS). The
- * transport belongs to the test: it notes which thread calls it, and waits where a gate is closed. */
+ * test's own transport records which thread calls it, and waits at closed gates. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <time.h>
@@ -178,7 +178,7 @@ Test(comm_waiter, done_may_wait_for_later_works) {
   finish(submit(HAL_COMM_CALLER_WAITS, COUNT, NULL));
 }
 
-/* ---- who runs a work ---- */
+/* ---- the thread that runs a work ---- */
 
 Test(comm_waiter, a_caller_that_waits_runs_the_work) {
   for (int i = 0; i < MOST; i++) {
@@ -197,7 +197,7 @@ Test(comm_waiter, a_caller_that_waits_runs_the_work) {
 Test(comm_waiter, without_a_flag_a_thread_of_the_hal_runs_the_work) {
   end_t end = {0};
   finish(submit(0, COUNT, &end));
-  await_end(&end); /* of its own thread: it may return after the wait */
+  await_end(&end); /* it runs on another thread and may return after the wait */
   cr_expect(!is_self(end.thread) && !is_self(gate.threads[0]));
   const hal_collective_t call = call_of(HAL_COMM_ALL_REDUCE, COUNT);
   const hal_comm_entry_t older = {.struct_size = offsetof(hal_comm_entry_t, flags), .flags = HAL_COMM_CALLER_WAITS};
@@ -273,7 +273,7 @@ Test(comm_waiter, a_work_that_another_thread_runs_comes_first) {
   hal_comm_work_release(second);
 }
 
-/* A work without the flag is not run by the waiter of the next one. */
+/* The waiter of the next work does not run a work without the flag. */
 Test(comm_waiter, only_works_with_the_flag_are_run_by_waiters) {
   for (int i = 0; i < 100; i++) {
     end_t first = {0};
@@ -327,7 +327,7 @@ Test(comm_waiter, a_wait_with_a_time_ends_and_the_work_goes_on) {
   await_end(&end);
 }
 
-/* ---- failures and ends ---- */
+/* ---- failures and destruction ---- */
 
 Test(comm_waiter, an_abort_ends_a_waiter_that_runs_the_work) {
   end_t end = {0};
@@ -355,7 +355,7 @@ Test(comm_waiter, an_abort_ends_a_work_that_has_not_begun) {
   hal_comm_work_release(work);
 }
 
-/* The transport is destroyed after the waiter has left it; `end` looks. */
+/* The transport is destroyed after the waiter has left it; `end` checks that. */
 Test(comm_waiter, a_communicator_is_destroyed_while_a_waiter_runs) {
   pthread_t thread;
   set_gate(1);
@@ -391,7 +391,7 @@ Test(comm_waiter, one_message_is_run_by_its_waiter) {
   cr_expect(is_self(end.thread));
 }
 
-/* Both need to be in progress at a time. */
+/* Both must be in progress at the same time. */
 Test(comm_waiter, a_bracket_of_messages_is_run_by_threads_of_the_hal) {
   const hal_collective_t calls[] = {call_of(HAL_COMM_SEND, 1), call_of(HAL_COMM_RECV, 2)};
   const hal_comm_entry_t entry = {.struct_size = sizeof entry, .flags = HAL_COMM_CALLER_WAITS};

@@ -21,9 +21,9 @@ RANDOM = {"bernoulli", "cauchy", "exponential", "geometric", "log_normal", "mult
 UNINITIALIZED = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"}
 # Vectors have an arbitrary sign, and gradients depend on it.
 ARBITRARY = {"linalg.svd", "svd", "pca_lowrank", "svd_lowrank"}
-# The operand with the indices is a tensor of the CPU; CUDA refuses the samples, too.
+# The operand with the indices is a tensor of the CPU; CUDA also refuses the samples.
 ON_THE_HOST = {"tensor_split"}
-# The sample is a view whose storage is larger than what the view covers; copies to a device have no such storage.
+# The sample is a view whose storage is larger than its elements; copies to a device have no such storage.
 LARGER_STORAGE = {"as_strided.partial_views"}
 EXCEPTIONS = RANDOM | UNINITIALIZED | ARBITRARY | ON_THE_HOST | LARGER_STORAGE
 
@@ -136,7 +136,8 @@ def error_of(results, reference):
 
 
 def difference(ours, expected, reference):
-    """Returns what differs as a text, or None. If it differs, reference() returns the result in double precision."""
+    """Returns the difference as a text, or None. If there is a difference, reference() returns the result in double
+    precision."""
     try:
         torch.testing.assert_close(ours, expected, equal_nan=True)
         return None

@@ -51,8 +51,8 @@ def run(operator, operands, fake_mode=None):
 
 
 def difference(operator, operands):
-    """Returns what differs as a text, or None. What FakeTensor cannot describe (results whose sizes depend on data)
-    does not differ."""
+    """Returns the difference as a text, or None. Properties that FakeTensor cannot describe (results whose sizes depend
+    on data) are not compared."""
     try:
         predicted = run(operator, operands, FakeTensorMode())
     except (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException):
@@ -74,7 +74,7 @@ def moved_to(place, operands):
 
 
 def differences(info, place, dtype, memory_format, most=12):
-    """Yields the differences of an operator's samples on a device that it does not have on the CPU, too."""
+    """Yields the differences of an operator's samples on a device that do not also occur on the CPU."""
     for number, operands in enumerate(samples(info, dtype, memory_format, most)):
         moved = moved_to(place, operands)
         found = difference(info.op, moved)
@@ -112,7 +112,7 @@ class Judge(TorchDispatchMode):
 
 
 def judge(info, place, dtype, memory_format, most, judge):
-    """Runs an operator's samples and their gradients on a device. Gradients of results have the memory format, too."""
+    """Runs an operator's samples and their gradients on a device. Gradients of results also have the memory format."""
     for operands in samples(info, dtype, memory_format, most):
         operands = pytree.tree_map(lambda x: x.requires_grad_() if is_differentiable(x) else x, moved_to(place, operands))
         with judge, contextlib.suppress(Exception):  # other tests judge errors

@@ -98,7 +98,7 @@ def difference_of(case, device, modes):
     return None, 0
 
 
-# Without `fullgraph` torch runs eagerly what it cannot trace.
+# Without `fullgraph`, PyTorch runs code eagerly that it cannot trace.
 def check(cases, device, at_least, of_other_sizes, modes=(True, False)):
     found, sizes = zip(*(difference_of(case, device, modes) for case in cases))
     assert not any(found), "\n".join(filter(None, found))
@@ -106,7 +106,7 @@ def check(cases, device, at_least, of_other_sizes, modes=(True, False)):
     assert sum(size > 1 for size in sizes) >= of_other_sizes, "too few cases ran with other sizes"
 
 
-# For these the device selects among operators of its own by their sizes.
+# For these, the device selects among its own operators by their sizes.
 MODULES = {"nn.BatchNorm2d", "nn.GRUCell", "nn.LayerNorm"}
 OPERATORS = {"nn.functional.conv2d", "nn.functional.cross_entropy", "nn.functional.embedding_bag", "nn.functional.group_norm",
              "nn.functional.interpolate.bilinear", "nn.functional.logsigmoid", "nn.functional.max_pool2d"}  # fmt: skip

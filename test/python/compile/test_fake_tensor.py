@@ -11,7 +11,7 @@ from torch import nn
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
 
-# Entries whose operators take no tensors of one device, as the samples are made.
+# Entries whose operators do not accept samples with all tensors on one device.
 NO_SAMPLES = {"as_strided.partial_views", "sparse.mm.reduce", "sparse.sampled_addmm", "tensor_split"}
 
 
@@ -79,7 +79,7 @@ def test_where_the_cpu_has_other_strides(device, operator, sizes, more, memory_f
     torch.testing.assert_close(operator(*moved).cpu(), operator(*operands))
 
 
-# Results that the database's entries do not return: saved for the backward.
+# Results that the database's entries do not return: they are saved for the backward.
 SAVED = {
     "log_sigmoid_forward": lambda x, c: aten.log_sigmoid_forward(x),
     "native_batch_norm": lambda x, c: aten.native_batch_norm(x, c, c, c, c.abs(), False, 0.1, 1e-5),
@@ -233,7 +233,7 @@ def is_described(name):
 
 
 def test_fake_tensor_describes_the_operators_that_the_device_has_and_the_cpu_has_not(device):
-    """Where torch selects such an operator for the device, the CPU runs others, which FakeTensor describes."""
+    """If PyTorch selects such an operator for the device, the CPU runs others, which FakeTensor describes."""
     torch.zeros(1, device=device)
     has = torch._C._dispatch_has_kernel_for_dispatch_key
     names = [name for name in torch._C._dispatch_get_all_op_names() if name.startswith("aten::") and has(name, "PrivateUse1")]

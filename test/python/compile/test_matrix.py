@@ -15,7 +15,7 @@ import pytest
 
 import torch_backend
 
-SOME = ["cond", "Adam, foreach=True"]  # what inductor hands to a device's code in parts, and in place
+SOME = ["cond", "Adam, foreach=True"]  # arguments that inductor passes to a device's code in parts, and in place
 TEMPLATE = Path(torch_backend.__file__).parent / "libhal_template.so"
 
 

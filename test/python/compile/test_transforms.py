@@ -84,7 +84,7 @@ def test_element_wise_operators(device, transform):
     check_operators(device, transform, is_element_wise, 100)
 
 
-# Those for which the device runs composed or fused operators, or operators of several results, of its own.
+# Those for which the device runs its own composed or fused operators, or its own operators of several results.
 OWN_MODULES = {"nn.BatchNorm2d", "nn.GRU", "nn.GRUCell", "nn.GroupNorm", "nn.LSTM", "nn.LSTMCell", "nn.LayerNorm", "nn.MultiheadAttention",
                "nn.PReLU", "nn.RMSNorm", "nn.TransformerDecoderLayer", "nn.TransformerEncoder", "nn.TransformerEncoderLayer"}  # fmt: skip
 OWN_OPERATORS = {"addmm", "cdist", "cummax", "logcumsumexp", "masked.softmax", "nn.functional.avg_pool2d", "nn.functional.batch_norm",
@@ -132,7 +132,7 @@ def test_log_sigmoid_of_any_rank(device, shape):
     x = torch.linspace(-3, 3, torch.Size(shape).numel()).reshape(shape)
     buffer = torch.ops.aten.log_sigmoid_forward(x.to(device))[1]
     assert buffer.dim() == x.dim()
-    if buffer.numel():  # where it has elements, torch's decomposition of the gradient reads them
+    if buffer.numel():  # if it has elements, PyTorch's decomposition of the gradient reads them
         torch.testing.assert_close(buffer.cpu(), torch.ops.aten.log_sigmoid_forward(x)[1])
     function = torch.nn.functional.logsigmoid
     for transform in TRANSFORMS + COMBINATIONS:

@@ -1,4 +1,4 @@
-"""Transforms of functions of tensors: what torch.func and autograd compute with a function, to compare devices.
+"""Transforms of functions of tensors: computations of torch.func and autograd with a function, to compare devices.
 
 Each takes a function and its arguments, of which the floating tensors are differentiated and batched."""
 
@@ -10,7 +10,7 @@ from torch.utils import _pytree as pytree
 
 
 def _by_tensors(function, arguments):
-    """Returns a function of the floating tensors in `arguments` alone, and those."""
+    """Returns a function of only the floating tensors in `arguments`, and these tensors."""
     leaves, spec = pytree.tree_flatten(arguments)
     places = [i for i, leaf in enumerate(leaves) if is_floating(leaf)]
 
@@ -68,7 +68,7 @@ def batched_gradients(function, arguments):
 
 # ---- batches of some operands, and of batches ----
 def _batched_where(is_batched, call, tensors):
-    """Applies a function over the last dimension of some tensors; raises an error where it would be all or none."""
+    """Applies a function over the last dimension of some tensors; raises an error if it would be all or none."""
     chosen = [is_batched(place) for place in range(len(tensors))]
     if all(chosen) or not any(chosen):
         raise ValueError("no operand with and one without a batch")
@@ -111,7 +111,7 @@ def nested_batches(function, arguments):
     return vmap(vmap(call, randomness="same"), randomness="same")(*_batch(_batch(tensors)))
 
 
-# ---- forward mode outside of torch.func, and combinations of both modes ----
+# ---- forward mode outside torch.func, and combinations of both modes ----
 def _unpacked(duals):
     return [tuple(forward_ad.unpack_dual(x)) for x in duals if x is not None]
 
