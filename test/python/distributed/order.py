@@ -49,9 +49,11 @@ def check_sequence_numbers(device):
 
 
 def within(seconds, kind, call):
+    """Calls a function, which has to fail in time. A wait of a stream fails when the stream is synchronized."""
     begun = time.monotonic()
     try:
         call()
+        torch.accelerator.synchronize()
     except kind as error:
         took = time.monotonic() - begun
         assert took < seconds, (took, error)
@@ -82,16 +84,12 @@ def check_timeouts(device):
         "wait_tensor": lambda group: torch.ops._c10d_functional.wait_tensor(torch.ops._c10d_functional.all_reduce(x, "sum", group.group_name)),
         "monitored_barrier": lambda group: dist.monitored_barrier(group, timeout=timedelta(seconds=1)),
     }
-    def finish(call, group):
-        call(group)
-        torch.accelerator.synchronize()  # wait() makes the stream wait, which has the failure then
-
     for name, call in calls.items():
         group = dist.new_group(timeout=timedelta(seconds=1))
         dist.all_reduce(x, group=group)
         dist.all_reduce(y, group=group)
         if RANK == 0:
-            message = within(3.5, RuntimeError, lambda: finish(call, group))
+            message = within(3.5, RuntimeError, lambda: call(group))
             print(name, ":", message.splitlines()[0][:160], flush=True)
         dist.barrier()
         dist.destroy_process_group(group)
@@ -285,8 +283,9 @@ def main():
     device = begin()
     checks = (check_sequence_numbers, check_first_barrier, check_callbacks, check_hooks, check_profile, check_monitored_barrier, check_refused_by_name, check_other_timeouts,
               check_timeouts)  # fmt: skip
-    if LIBRARY:  # has no rows in profiles, and its works end by their stream
-        checks = checks[:1] + checks[2:4]
+    if LIBRARY:  # has no rows in profiles, and a failure is reported to each stream that waited
+        left_out = (check_first_barrier, check_profile, check_refused_by_name, check_timeouts)
+        checks = [check for check in checks if check not in left_out]
     for check in checks:
         check(device)
         print("passed", check.__name__, flush=True)
