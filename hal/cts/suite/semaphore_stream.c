@@ -17,8 +17,8 @@ static uint8_t *noise(cts_t *t, uint64_t seed) {
 
 static void note(void *data) { atomic_fetch_add((atomic_uint *)data, 1); }
 
-/* Returns whether the host functions of `count` streams run at the same time. Each gate is in one of them, so a function
- * that is queued later, on another stream, finds all of them running. */
+/* Returns whether the host functions of `count` streams run at the same time. Each gate is in one of them. So a
+ * function that is queued later, on another stream, finds all of them running. */
 static int all_enter(const cts_gate_t *gates, int count) {
   for (int naps = 0; naps < 1000; naps++) {
     int entered = 0;
