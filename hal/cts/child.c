@@ -1,4 +1,5 @@
-/* child.c: one case in a child process with a time limit. Whatever the plugin does there, the parent has a verdict. */
+/* child.c: runs one case in a child process with a time limit, so that the parent has a verdict whatever the plugin
+ * does. */
 #define _GNU_SOURCE /* memfd_create, strsignal */
 #include <errno.h>
 #include <signal.h>
@@ -17,7 +18,7 @@
 
 /* ---- the child ---- */
 
-/* Loads the plugin as the HAL does, but without the HAL's own trial: the case is one. */
+/* Loads the plugin as the HAL does, but without the HAL's own trial, because the case is one. */
 void cts_look(cts_t *t) {
   cts_page_t *const page = t->page;
   cts_enter(t, HAL_SLOT_info);
@@ -30,13 +31,13 @@ void cts_look(cts_t *t) {
   snprintf(page->version, sizeof page->version, "%s", t->plugin->info.version);
   status = cts_probe(t, 0);
   if (status == HAL_UNAVAILABLE) cts_skip(t, "the hardware is not on this machine: %s", hal_error_message());
-  CTS_CHECK(t, !status, "probe gave %s: %s", hal_status_name(status), hal_error_message());
+  CTS_CHECK(t, !status, "probe returned %s: %s", hal_status_name(status), hal_error_message());
   status = cts_device_count(t, &page->device_count);
   if (status == HAL_UNAVAILABLE || (!status && page->device_count == 0))
     cts_skip(t, "the plugin counts no device here");
-  CTS_CHECK(t, !status, "device_count gave %s: %s", hal_status_name(status), hal_error_message());
+  CTS_CHECK(t, !status, "device_count returned %s: %s", hal_status_name(status), hal_error_message());
   if (t->device >= page->device_count)
-    cts_skip(t, "device %d was asked for, there are %d", t->device, page->device_count);
+    cts_skip(t, "device %d was requested, there are %d", t->device, page->device_count);
 }
 
 void cts_start(cts_t *t) {
@@ -44,7 +45,7 @@ void cts_start(cts_t *t) {
   if (!t->plugin->api.info) cts_look(t);
   const hal_status_t status = cts_init(t, "");
   if (status == HAL_UNAVAILABLE) cts_skip(t, "init: no driver or device here: %s", hal_error_message());
-  CTS_CHECK(t, !status, "init gave %s: %s", hal_status_name(status), hal_error_message());
+  CTS_CHECK(t, !status, "init returned %s: %s", hal_status_name(status), hal_error_message());
   t->info.struct_size = HAL_STRUCT_SIZE(hal_device_info_t, firmware_version);
   CTS_OK(t, device_info, t->device, &t->info);
   page->flags = t->info.flags;
@@ -56,7 +57,7 @@ static void check_needs(cts_t *t, const cts_case_t *which) {
   if ((which->needs & CTS_PROVIDED) && !cts_provides(t, which->slot))
     cts_skip(t, "the plugin does not provide %s", cts_slot_name(which->slot));
   if (which->needs & CTS_ASYNC) {
-    if (!(t->info.flags & HAL_DEVICE_ASYNC)) cts_skip(t, "the device does not say HAL_DEVICE_ASYNC");
+    if (!(t->info.flags & HAL_DEVICE_ASYNC)) cts_skip(t, "the device does not have HAL_DEVICE_ASYNC");
     if (!cts_is_async(t))
       cts_skip(t, "the plugin does not provide stream_host_call, with which the suite holds a stream");
   }
@@ -110,7 +111,7 @@ static const char *where(const cts_page_t *page, char *text, size_t size) {
   return text;
 }
 
-/* 1 = it ended with `*out_status`; 0 = its time was over. */
+/* Returns 1 = it ended with `*out_status`; 0 = its time was over. */
 static int wait_for(pid_t child, int limit_s, int *out_status) {
   const int64_t end = cts_now_ns() + limit_s * INT64_C(1000000000);
   for (long step = 100000;; step = step < 10000000 ? step + step / 4 : step) {
@@ -155,7 +156,7 @@ void cts_run_case(cts_run_t *run, const cts_case_t *which, cts_result_t *result)
   }
   setpgid(child, child);
   const int ended = wait_for(child, run->limit_s, &status);
-  kill(-child, SIGKILL); /* what the plugin may have started */
+  kill(-child, SIGKILL); /* processes that the plugin may have started */
   result->seconds = (double)(cts_now_ns() - begin) * 1e-9;
   result->verdict = atomic_load(&page->verdict);
   const int told = result->verdict == CTS_FAIL || result->verdict == CTS_SKIP;

@@ -19,7 +19,7 @@ enum { UNTIL_ALL_COME_S = 60 };
 static pid_t processes[CTS_CREW_MOST]; /* in rank 0 */
 static atomic_int is_lost[CTS_CREW_MOST], has_ended[CTS_CREW_MOST];
 
-/* Another process of the case has found something: this one has nothing to add. */
+/* Another process of the case has a finding: this one adds nothing. */
 static void follow(const cts_crew_t *crew) {
   if (atomic_load(&crew->t->page->verdict) != CTS_NONE) _exit(0);
 }
@@ -55,7 +55,7 @@ void cts_crew_meet(cts_crew_t *crew) {
   while (atomic_load(&board->round) == round) cts_nap(), follow(crew);
 }
 
-/* Loads the plugin, one process after the other: the page is one. Rank 0 decides how many ranks there are. */
+/* Loads the plugin, one process after the other, because they share the page. Rank 0 determines the number of ranks. */
 static void load(cts_crew_t *crew, int least, int most, uint32_t slot) {
   cts_t *const t = crew->t;
   while (atomic_load(&crew->board->turn) != crew->rank) {
@@ -67,7 +67,7 @@ static void load(cts_crew_t *crew, int least, int most, uint32_t slot) {
   crew->info.struct_size = HAL_STRUCT_SIZE(hal_comm_info_t, name);
   const hal_status_t status = cts_comm_info(t, t->device, &crew->info);
   if (status == HAL_UNAVAILABLE || status == HAL_UNIMPLEMENTED)
-    cts_skip(t, "comm_info gave %s: %s", hal_status_name(status), hal_error_message());
+    cts_skip(t, "comm_info returned %s: %s", hal_status_name(status), hal_error_message());
   cts_expect(t, HAL_SLOT_comm_info, status, HAL_OK);
   if (crew->rank == 0) {
     const int devices = t->page->device_count, shared = (crew->info.flags & HAL_COMM_CAN_SHARE_DEVICE) != 0;
@@ -140,7 +140,7 @@ void cts_crew_limit(cts_crew_t *crew, int64_t limit_ns, const char *what) {
 void cts_crew_no_limit(void) { atomic_store(&limit.end, 0); }
 
 void cts_crew_needs(cts_crew_t *crew, uint32_t flags, const char *what) {
-  if ((crew->info.flags & flags) != flags) cts_skip(crew->t, "the library does not say %s", what);
+  if ((crew->info.flags & flags) != flags) cts_skip(crew->t, "the library does not have %s", what);
 }
 
 int cts_crew_has_op(const cts_crew_t *crew, uint32_t op) { return (int)(crew->info.ops >> op & 1); }
@@ -169,7 +169,7 @@ hal_plugin_comm_t *cts_comm(cts_crew_t *crew) {
   cts_comm_id(crew);
   const hal_comm_desc_t desc = cts_comm_desc(crew, UNTIL_ALL_COME_S * CTS_SECOND);
   CTS_OK(crew->t, comm_create, crew->device, &desc, &comm);
-  CTS_CHECK(crew->t, comm, "comm_create gave HAL_OK and no communicator");
+  CTS_CHECK(crew->t, comm, "comm_create returned HAL_OK and no communicator");
   return comm;
 }
 

@@ -8,7 +8,7 @@
 void *cts_alloc(cts_t *t, size_t size) {
   void *ptr = NULL;
   CTS_OK(t, memory_alloc, t->device, size, 0, &ptr);
-  CTS_CHECK(t, ptr, "memory_alloc of %zu bytes gave HAL_OK and no address", size);
+  CTS_CHECK(t, ptr, "memory_alloc of %zu bytes returned HAL_OK and no address", size);
   return ptr;
 }
 

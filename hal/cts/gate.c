@@ -1,6 +1,6 @@
-/* gate.c: see cts.h. That a call waits is not told by a clock, which a busy machine would make wrong, but by the state of the process:
- * while the gate is closed, all threads but the gate's sleep for two seconds of looks in a row and the same call is still running. Such
- * a call ends only when the gate opens. */
+/* gate.c: see cts.h. Whether a call waits is determined by the state of the process, not by a clock, which would be
+ * wrong on a busy machine. While the gate is closed, all threads except the gate's sleep in checks of two seconds in a
+ * row, and the same call is still running. Such a call ends only when the gate opens. */
 #define _GNU_SOURCE /* gettid */
 #include <dirent.h>
 #include <pthread.h>
@@ -14,7 +14,7 @@ enum { LOOK_EVERY = 10 /* naps */, LOOKS = 200, AWAKE_S = 60, SPUN_S = 6, A_WHIL
 
 static long own_id(void) { return syscall(SYS_gettid); }
 
-/* 1 when the thread sleeps, 0 when it runs, could run, or waits for a disk. */
+/* Returns 1 if the thread sleeps, 0 if it runs, could run, or waits for a disk. */
 static int sleeps(long thread) {
   char path[64], line[512];
   snprintf(path, sizeof path, "/proc/self/task/%ld/stat", thread);
@@ -27,7 +27,7 @@ static int sleeps(long thread) {
   return end && end[1] && end[2] == 'S';
 }
 
-/* Seconds that a thread has computed. */
+/* Returns the seconds that a thread has computed. */
 static double computed_s(long thread) {
   char path[64], line[512];
   unsigned long user = 0, system = 0;
@@ -97,8 +97,8 @@ void cts_gate_open(cts_gate_t *gate) { atomic_store(&gate->open, 1); }
 
 int cts_gate_was_open(const cts_gate_t *gate) { return atomic_load(&gate->open); }
 
-/* Waits until the caller sleeps in the call that follows, or has been in it for a while; a call that came back leaves the gate to its
- * caller, who looks at it. */
+/* Waits until the caller sleeps in the next call, or has been in it for some time. If the call has returned, the caller
+ * opens the gate. */
 static void *open_it(void *data) {
   cts_gate_t *const gate = data;
   const cts_page_t *const page = gate->t->page;
@@ -107,7 +107,7 @@ static void *open_it(void *data) {
   for (int naps = 0, asleep = 0; naps < A_WHILE && asleep < 20; naps++) {
     cts_nap();
     if (atomic_load(&page->slot) == HAL_SLOT_COUNT || atomic_load(&page->sequence) != at) {
-      while (!atomic_load(&gate->open)) cts_nap(); /* it came back before the gate was open */
+      while (!atomic_load(&gate->open)) cts_nap(); /* it returned before the gate was open */
       return NULL;
     }
     asleep = sleeps(gate->caller) ? asleep + 1 : 0;

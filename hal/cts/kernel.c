@@ -9,7 +9,7 @@
 
 enum { BLOCK = 64 };
 
-/* One text in two languages, which define what it says in capitals. */
+/* One text in two languages, which define its upper-case names. */
 #define BODY                                                                                                    \
   "KERNEL void cts_ramp(GLOBAL int *to, int value, int count) {\n"                                              \
   "  int i = (int)PLACE;\n"                                                                                     \
@@ -82,7 +82,7 @@ static const hal_host_kernel_t host_kernels[] = {
     {.name = "cts_ramp", .fn = ramp, .arg_count = 3, .unit = HAL_HOST_ITEMS, .grain = 256},
     {.name = "cts_values", .fn = values, .arg_count = 6, .unit = HAL_HOST_ITEMS, .grain = 256}};
 
-/* Dialects stand with a comma between them. */
+/* Dialects are separated by commas. */
 int cts_takes_dialect(const cts_t *t, const char *dialect) {
   char list[sizeof t->info.dialects + 2], word[34];
   snprintf(list, sizeof list, ",%.63s", t->info.dialects);
@@ -107,7 +107,7 @@ hal_module_desc_t cts_kernels_describe(cts_t *t, int with_doubles) {
     desc.dialect = language->dialect, desc.data = with_doubles ? language->doubles : language->source;
     desc.size = strlen(desc.data);
   } else if (cts_takes_dialect(t, "host") ||
-             cts_takes_dialect(t, "native")) { /* a CPU that takes our portable kernels may take these, too */
+             cts_takes_dialect(t, "native")) { /* a CPU that accepts the portable kernels may accept these, too */
     desc.dialect = "host", desc.data = host_kernels, desc.size = sizeof host_kernels;
   } else {
     cts_skip(t, CTS_NO_LANGUAGE, t->info.dialects);
@@ -121,7 +121,7 @@ hal_plugin_module_t *cts_module_of(cts_t *t, const hal_module_desc_t *desc) {
   if (status == HAL_UNIMPLEMENTED && !cts_takes_dialect(t, desc->dialect))
     cts_skip(t, CTS_NO_LANGUAGE, t->info.dialects);
   cts_expect_ok(t, HAL_SLOT_module_load, status);
-  CTS_CHECK(t, module, "module_load gave HAL_OK and no module");
+  CTS_CHECK(t, module, "module_load returned HAL_OK and no module");
   return module;
 }
 
@@ -133,7 +133,7 @@ hal_plugin_module_t *cts_kernels_load(cts_t *t) {
 hal_plugin_kernel_t *cts_kernel_find(cts_t *t, hal_plugin_module_t *module, const char *name) {
   hal_plugin_kernel_t *kernel = NULL;
   CTS_OK(t, kernel_get, module, name, &kernel);
-  CTS_CHECK(t, kernel, "kernel_get gave HAL_OK and no kernel");
+  CTS_CHECK(t, kernel, "kernel_get returned HAL_OK and no kernel");
   return kernel;
 }
 

@@ -1,5 +1,5 @@
-/* kernel.h: kernels of the suite's own, in a dialect that carries them: "opencl-c", "cuda-c", or "host" for devices that are the host's CPU. A
- * case that needs them is skipped on other devices. Private to hal/cts. */
+/* kernel.h: the suite's kernels, in one of the dialects "opencl-c", "cuda-c", or "host" for devices that are the host's
+ * CPU. A case that needs them is skipped on other devices. Private to hal/cts. */
 #ifndef HAL_CTS_KERNEL_H_
 #define HAL_CTS_KERNEL_H_
 
@@ -9,34 +9,34 @@ enum { CTS_RAMP = 5000 /* elements of cts_ramp's result in the cases */ };
 
 #define CTS_NO_LANGUAGE "the suite has kernels in \"opencl-c\", \"cuda-c\" and \"host\", the device takes \"%s\""
 
-/* A dialect that is text: the kernels in it, the one that computes in double precision, and a text that no compiler takes. */
+/* A text dialect: its kernels, the one that computes in double precision, and a text that does not compile. */
 typedef struct cts_language_s {
   const char *dialect, *source, *doubles, *wrong;
 } cts_language_t;
 
-/* The first one that the device lists, NULL = none. */
+/* Returns the first one that the device lists, NULL = none. */
 const cts_language_t *cts_language_of(const cts_t *t);
 
 int cts_takes_dialect(const cts_t *t, const char *dialect);
-/* The module below, or the one of cts_double (memory of doubles, double value, int count: element i becomes value + i). The case is skipped
- * where the device takes no dialect of the suite's. */
+/* Describes the module below, or the one of cts_double (memory of doubles, double value, int count: element i becomes
+ * value + i). The case is skipped if the device accepts no dialect of the suite's. */
 hal_module_desc_t cts_kernels_describe(cts_t *t, int with_doubles);
 hal_plugin_module_t *cts_module_of(cts_t *t, const hal_module_desc_t *desc);
-/* A module with cts_ramp and cts_add (memory, int value, int count) and cts_values (see kernel.c). */
+/* Loads a module with cts_ramp and cts_add (memory, int value, int count) and cts_values (see kernel.c). */
 hal_plugin_module_t *cts_kernels_load(cts_t *t);
 hal_plugin_kernel_t *cts_kernel_find(cts_t *t, hal_plugin_module_t *module, const char *name);
-/* A launch of a kernel of memory, one value and a count. It points into itself, and to nothing of its maker. */
+/* A launch of a kernel of memory, one value and a count. It points only into itself. */
 typedef struct cts_launch_s {
   void *to;
-  uint64_t value; /* the first bytes of it */
+  uint64_t value; /* its first bytes */
   int32_t count;
   hal_arg_t args[3];
   hal_launch_t launch;
 } cts_launch_t;
 void cts_launch_make(cts_launch_t *out, void *to, const void *value, uint32_t value_size, int32_t count,
                      uint32_t blocks, uint32_t threads);
-/* Queues cts_ramp (element i becomes value + 3 i) or cts_add (twice the element, and value), and makes everything that the call was
- * given useless when it has returned. */
+/* Queues cts_ramp (element i becomes value + 3 i) or cts_add (twice the element, plus value), and overwrites the
+ * arguments of the call after it has returned. */
 void cts_ramp_launch(cts_t *t, hal_plugin_kernel_t *kernel, hal_plugin_stream_t *stream, void *to, int32_t value,
                      int32_t count);
 /* Fails unless element i of CTS_RAMP is (value + 3 i) * factor + more. */

@@ -1,9 +1,9 @@
-/* levels.c: how far a plugin has come, in the levels of the porting guide, and the function to write next. */
+/* levels.c: the level of the porting guide that a plugin has reached, and the function to implement next. */
 #include <stdio.h>
 
 #include "run.h"
 
-/* A step: functions that belong together, and what they gain. In the order in which they pay. */
+/* A step: functions that belong together, and their benefit, in the order of their benefit. */
 static const struct {
   int level;
   uint32_t slots[8]; /* ends at HAL_SLOT_COUNT */
@@ -17,7 +17,7 @@ static const struct {
     {0, {S(memory_info), HAL_SLOT_COUNT}, "the driver's own count of free memory"},
     {1,
      {S(stream_create), S(stream_destroy), S(stream_synchronize), S(device_synchronize), HAL_SLOT_COUNT},
-     "work runs behind the caller's back, once device_info says HAL_DEVICE_ASYNC"},
+     "work runs asynchronously, if device_info sets HAL_DEVICE_ASYNC"},
     {1, {S(stream_host_call), HAL_SLOT_COUNT}, "host functions wait for their stream without holding the caller"},
     {1,
      {S(event_create), S(event_destroy), S(event_record), S(event_synchronize), S(event_elapsed), HAL_SLOT_COUNT},
@@ -47,7 +47,7 @@ static void add(char *text, size_t size, const char *words) {
   snprintf(text + length, size - length, "%s%s", length ? ", " : "", words);
 }
 
-/* Suites that must be without findings for each level. */
+/* The suites that must have no findings for each level. */
 static const char *const suites[CTS_LEVELS] = {"load device memory copy random threads fault flags",
                                                "stream event host_call",
                                                "module",

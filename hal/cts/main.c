@@ -1,4 +1,5 @@
-/* main.c: the program hal-cts. Exit codes: 0 no finding, 1 findings, 2 wrong usage or a report that could not be written. */
+/* main.c: the program hal-cts. Exit codes: 0 no finding, 1 findings, 2 wrong usage or a report that could not be
+ * written. */
 #define _GNU_SOURCE /* realpath, getopt_long, MAP_ANONYMOUS */
 #include <errno.h>
 #include <getopt.h>
@@ -12,20 +13,20 @@
 enum { LIMIT_S = 120, LINE = 512 };
 
 static const char usage[] =
-    "hal-cts --plugin PATH [options]: holds a plugin to the contract of hal/plugin_ops.def\n"
-    "  --suite NAME        this suite only (with what all stand on)\n"
+    "hal-cts --plugin PATH [options]: tests a plugin against the rules of hal/plugin_ops.def\n"
+    "  --suite NAME        this suite only, with the cases that all suites need\n"
     "  --case ID           this case only\n"
     "  --device N          the plugin's device, 0 by default\n"
     "  --list              the cases and their rules; needs no plugin\n"
-    "  --rules             every sentence of the contract with its id; needs no plugin\n"
+    "  --rules             every rule with its id; needs no plugin\n"
     "  --report FILE.html  a report with the verdict on every rule\n"
     "  --junit FILE.xml    results for a build server\n"
     "  --tap               results as TAP on standard output\n"
     "  --unsupported FILE  lines \"CASE reason\": cases that are not run\n"
     "  --xfail FILE        lines \"CASE reason\": cases that must fail\n"
-    "  --skip-code N       exit code when the hardware is not here and nothing was exercised, 0 by default\n"
-    "  --fault NAME=VALUE  a setting of the plugin's by which one of its first 100 launches fails when it runs\n"
-    "  --stop              ends with the first finding\n"
+    "  --skip-code N       exit code when the hardware is missing and no case ran, 0 by default\n"
+    "  --fault NAME=VALUE  a setting of the plugin that makes one of its first 100 launches fail\n"
+    "  --stop              ends after the first finding\n"
     "  --verbose           lists every case, with why it was skipped or is blocked, and figures\n"
     "  --limit SECONDS     time of one case, 120 by default\n";
 
@@ -52,7 +53,7 @@ static void tell_tap(const cts_run_t *of, uint32_t number, int count) {
   fflush(stdout);
 }
 
-/* TAP comes case by case. For people the verdict comes first, so that until then only a terminal sees how far the run is. */
+/* TAP is written case by case. Otherwise the verdict comes first, so that only a terminal shows the progress. */
 static void tell(const cts_run_t *of, uint32_t number) {
   static int count;
   char id[64];
@@ -74,7 +75,7 @@ static void put_finding(const cts_run_t *of, uint32_t number) {
   if (result->output[0]) printf("  output   %s\n", result->output);
 }
 
-/* Every case that is no finding. */
+/* Prints every case without a finding. */
 static void put_cases(const cts_run_t *of) {
   char id[64];
   for (uint32_t i = 0; i < cts_case_count; i++) {
@@ -117,7 +118,7 @@ static void summarise(const cts_run_t *of) {
       "contract held\n",
       tap ? "# " : "", verdicts[CTS_PASS], verdicts[CTS_FAIL], verdicts[CTS_BLOCKED], verdicts[CTS_SKIP],
       verdicts[CTS_UNSUPPORTED], verdicts[CTS_XFAIL], rules, cts_rule_count);
-  if (of->suite || of->only) return; /* levels are told of the whole */
+  if (of->suite || of->only) return; /* levels need the whole suite */
   cts_levels(of, levels);
   for (int i = 0; i < CTS_LEVELS; i++)
     printf("%slevel %d, %s: %s%s%s\n", tap ? "# " : "", i + 1, levels[i].name, levels[i].state,
@@ -157,7 +158,7 @@ static int list_cases(void) {
     cts_case_id(&cts_cases[i], id);
     printf("%-32s %s%s%s\n", id, rule < cts_rule_count ? cts_rules[rule].id : "NO SUCH RULE",
            *cts_cases[i].depends ? "  after " : "", cts_cases[i].depends);
-    if (rule == CTS_NO_RULE) return fprintf(stderr, "hal-cts: %s names no sentence of the contract\n", id), 2;
+    if (rule == CTS_NO_RULE) return fprintf(stderr, "hal-cts: the phrase of %s is in no rule of the contract\n", id), 2;
   }
   return 0;
 }
@@ -196,7 +197,7 @@ static int is_setting(const char *text) {
   return fprintf(stderr, "hal-cts: --fault \"%s\" is not NAME=VALUE\n", text), 0;
 }
 
-/* What the command line asks for beside the run's own settings. */
+/* The options that are not settings of the run. */
 typedef struct wish_s {
   const char *plugin, *html, *junit;
   int list, rules, help;
@@ -209,7 +210,7 @@ static const struct option options[] = {{"plugin", 1, 0, 'p'},    {"suite", 1, 0
                                         {"skip-code", 1, 0, 'k'}, {"fault", 1, 0, 'f'},       {"stop", 0, 0, 'S'},
                                         {"verbose", 0, 0, 'v'},   {"help", 0, 0, 'h'},        {0, 0, 0, 0}};
 
-/* Reads one option with its value in optarg; 0 when it is wrong, and what was wrong has been said. */
+/* Reads one option with its value in optarg; returns 0 if it is invalid, after an error message. */
 static int read_option(int option, wish_t *wish) {
   long number = 0;
   int good = 1;
@@ -266,7 +267,7 @@ int main(int argc, char **argv) {
   if (good && wish.list) return list_cases();
   if (good && wish.rules) return list_rules();
   if (!good || !wish.plugin || optind != argc) return fputs(usage, stderr), 2;
-  run.path = realpath(wish.plugin, path) ? path : wish.plugin; /* the loader says what is wrong with it */
+  run.path = realpath(wish.plugin, path) ? path : wish.plugin; /* the loader reports an invalid path */
   run.page = mmap(NULL, sizeof *run.page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (run.page == MAP_FAILED) return fprintf(stderr, "hal-cts: no memory\n"), 2;
   const int findings = cts_run_all(&run, tell);

@@ -1,5 +1,5 @@
-/* number.c: numbers of all dtypes that cases compute with, as doubles or 64-bit integers. Written from the formats, so that no
- * conversion of the host's is believed. */
+/* number.c: numbers of all dtypes that cases compute with, as doubles or 64-bit integers. Written from the formats, so
+ * that it does not depend on conversions of the host. */
 #include <math.h>
 
 #include "cts.h"
@@ -85,17 +85,18 @@ static double from_16_bits(uint16_t bits, int fraction_bits) {
   return bits >> 15 ? -value : value;
 }
 
-/* Rounded to the nearest that the format has, halves to even (the default of rint). */
+/* Rounds to the nearest number of the format, halves to even (the default of rint). */
 static uint16_t to_16_bits(double value, int fraction_bits) {
   const int exponent_bits = 15 - fraction_bits, bias = (1 << (exponent_bits - 1)) - 1;
   const uint16_t sign = signbit(value) ? 0x8000 : 0;
   int exponent = 0;
   if (isnan(value)) return (uint16_t)(sign | 0x7fff);
   if (isinf(value)) return (uint16_t)(sign | ((1 << exponent_bits) - 1) << fraction_bits);
-  frexp(value, &exponent); /* |value| lies in [2^(exponent-1), 2^exponent) */
+  frexp(value, &exponent); /* |value| is in [2^(exponent-1), 2^exponent) */
   const int least = 1 - bias, scale = (exponent - 1 < least ? least : exponent - 1) - fraction_bits;
   const double steps = value == 0 ? 0 : rint(ldexp(fabs(value), -scale));
-  /* The step in front of the fraction adds one to the exponent, as does a fraction that was rounded up to the next power of two. */
+  /* The implicit 1 of the fraction increments the exponent, and so does a fraction that was rounded up to the next
+   * power of two. */
   const long bits =
       (long)steps +
       (steps >= (double)(1 << fraction_bits) ? (long)(scale + fraction_bits - least) << fraction_bits : 0);

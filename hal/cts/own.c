@@ -10,7 +10,7 @@ enum { ROOM = 12000 /* elements of an operand's memory */ };
 
 /* ---- the operators that the suite knows, in doubles and in integers that wrap modulo 2^64 ---- */
 enum { FLOATS = 1, INTEGERS = 2, BOOL = 4, SIGNED = FLOATS | INTEGERS, ANY = FLOATS | INTEGERS | BOOL };
-enum { TWO = 1, ONE = 2 }; /* a number behind the tensors: 2, as alpha is an integer, or the double 1 */
+enum { TWO = 1, ONE = 2 }; /* a number after the tensors: 2, as alpha is an integer, or 1.0 */
 
 static double do_add(double a, double b) { return a + 2 * b; }
 static double do_sub(double a, double b) { return a - 2 * b; }
@@ -46,7 +46,7 @@ static uint64_t whole_neg(int64_t a, int64_t b) { return (void)b, 0 - (uint64_t)
 static uint64_t whole_abs(int64_t a, int64_t b) { return (void)b, a < 0 ? 0 - (uint64_t)a : (uint64_t)a; }
 static uint64_t whole_relu(int64_t a, int64_t b) { return (void)b, (uint64_t)(a > 0 ? a : 0); }
 
-/* Arguments as in the frozen list of codegen/operators: tensors, then the number where there is one. */
+/* Arguments as in the frozen list of codegen/operators: tensors, then the number if there is one. */
 const cts_own_op_t cts_own_ops[CTS_OWN_OPS] = {
     {"add.Tensor", 2, TWO, ANY, 0, 0, do_add, whole_add},
     {"sub.Tensor", 2, TWO, SIGNED, 0, 0, do_sub, whole_sub},
@@ -76,7 +76,8 @@ const hal_dtype_t cts_own_dtypes[CTS_OWN_DTYPES] = {HAL_FLOAT32, HAL_FLOAT64, HA
 int cts_own_takes(int which, const hal_op_own_t *own, hal_dtype_t dtype) {
   const int kind = dtype == HAL_BOOL ? BOOL : cts_is_float(dtype) ? FLOATS : INTEGERS;
   if (!(cts_own_ops[which].takes & kind) || !(own->dtypes & HAL_DTYPE_BIT(dtype))) return 0;
-  return !cts_own_ops[which].compares || (own->dtypes & HAL_DTYPE_BIT(HAL_BOOL)); /* of all tensors, the result too */
+  /* of all tensors, including the result */
+  return !cts_own_ops[which].compares || (own->dtypes & HAL_DTYPE_BIT(HAL_BOOL));
 }
 
 hal_status_t cts_own_find(cts_t *t, const char *name, hal_op_own_t *out_own) {
@@ -101,10 +102,10 @@ typedef struct operand_s {
   size_t size; /* bytes of an element */
 } operand_t;
 
-/* Numbers at the ends of the floating-point dtypes. None is so small that a device may take it for zero. */
+/* Extreme numbers of the floating-point dtypes. None is so small that a device may treat it as zero. */
 static const double ends[] = {NAN, INFINITY, -INFINITY, 0, -0.0, 1, -1, 2.5, -0.5, 1e4, -1e4, 60000, 3e38, 1e300};
 
-/* Floating-point numbers from 0.25 to 2.25, of which roots and quotients are fine, or integers of all sizes. */
+/* Returns floating-point numbers from 0.25 to 2.25, whose roots and quotients are valid, or integers of all sizes. */
 static cts_number_t make_number(hal_dtype_t dtype, uint64_t noise, int how) {
   if (how & CTS_OWN_ENDS) return (cts_number_t){.d = ends[(noise >> 20) % (sizeof ends / sizeof ends[0])]};
   cts_number_t number = {.d = 0.25 + (double)(noise >> 11) * 0x1p-52, .i = (int64_t)noise >> 1};
@@ -138,7 +139,7 @@ static void drop_operand(cts_t *t, operand_t *operand) {
   free(operand->host);
 }
 
-/* Place of element number `index`, counted in C order, in the operand's memory, in bytes. */
+/* Returns the offset of element number `index`, in C order, in the operand's memory, in bytes. */
 static size_t place(const operand_t *operand, int64_t index) {
   int64_t at = operand->layout.first;
   for (int32_t i = operand->tensor.ndim - 1; i >= 0; i--) {
@@ -156,15 +157,16 @@ static void describe(const operand_t *operand, char *text, size_t size) {
   if (!operand->tensor.ndim) snprintf(text, size, "no dimension");
 }
 
-/* What the dtype has of a number: infinities, where it ends. */
+/* Returns a number rounded to the dtype: infinite if it is out of range. */
 static double rounded(hal_dtype_t dtype, double value) {
   uint8_t bytes[8];
   cts_number_write(dtype, (cts_number_t){.d = value}, bytes);
   return cts_number_read(dtype, bytes).d;
 }
 
-/* Two steps of the result's dtype at 1, or at the number; a compiler's exp and tanh in float32 are sixteen of them. NaN is NaN, and a zero
- * that has a sign by the standard has it: the sign of a product, a quotient, of neg and abs. */
+/* Tolerance: two steps of the result's dtype at 1, or at the number; sixteen for a compiler's exp and tanh in float32.
+ * NaN equals NaN. A zero must have its sign if the standard defines it: the sign of a product, a quotient, of neg and
+ * abs. */
 static int is_near(int which, hal_dtype_t dtype, double value, double expected) {
   const double steps = cts_dtype_size(dtype) < 4 ? 2 : 32, there = rounded(dtype, expected);
   if (isnan(expected)) return isnan(value);
@@ -182,7 +184,7 @@ static void check_element(cts_t *t, int which, const operand_t *a, const operand
   if (cts_is_float(dtype)) {
     const double expected = cts_own_ops[which].value(x.d, y.d),
                  value = cts_own_ops[which].compares ? (double)got.i : got.d;
-    /* Twice an operand may be too large already, where a device computes in the dtype itself. */
+    /* Twice an operand may already be out of range if a device computes in the dtype itself. */
     if (cts_own_ops[which].number == TWO && isfinite(y.d) && isinf(rounded(dtype, 2 * y.d))) return;
     if (cts_own_ops[which].compares ? value == expected : is_near(which, dtype, value, expected)) return;
     snprintf(is, sizeof is, "%.17g", value), snprintf(instead, sizeof instead, "%.17g", expected);
@@ -199,8 +201,8 @@ static void check_element(cts_t *t, int which, const operand_t *a, const operand
            cts_own_ops[which].name, cts_dtype_name(dtype), (long long)index, is, instead, where[0], where[1], where[2]);
 }
 
-/* Leaves to the stream to bring an operand's numbers, once the gate is open: the operator has to wait for its stream, in the call or
- * behind it. */
+/* The stream copies an operand's numbers once the gate is open, so the operator must wait for its stream, in the call
+ * or after it. */
 static void queue_operand(cts_t *t, cts_gate_t *gate, hal_plugin_stream_t *stream, const operand_t *operand) {
   uint8_t *const device = (uint8_t *)operand->tensor.data - (size_t)operand->layout.first * operand->size;
   CTS_OK(t, memory_fill, NULL, t->device, device, "", 1, ROOM * operand->size);
@@ -209,7 +211,7 @@ static void queue_operand(cts_t *t, cts_gate_t *gate, hal_plugin_stream_t *strea
   cts_gate_open_later(gate);
 }
 
-/* Calls an operator and looks at the whole memory of its result: the elements, and what lies between them. */
+/* Calls an operator and checks the whole memory of its result: the elements, and the memory between them. */
 void cts_own_check(cts_t *t, int which, const hal_op_own_t *own, hal_dtype_t dtype, const cts_shape_t *shape,
                    cts_layout_t to, cts_layout_t from, cts_layout_t other, uint32_t flags, int how) {
   static cts_gate_t gate;
@@ -239,13 +241,13 @@ void cts_own_check(cts_t *t, int which, const hal_op_own_t *own, hal_dtype_t dty
   question.stream = NULL;
   const hal_status_t said = own->query ? own->query(own->state, &question) : HAL_OK;
   if (held) queue_operand(t, &gate, stream, &a);
-  cts_enter(t, HAL_SLOT_op_find); /* a crash or a wait is that of the function that op_find gave */
+  cts_enter(t, HAL_SLOT_op_find); /* a crash or a wait is that of the function of op_find */
   const hal_status_t status = cts_leave(t, HAL_SLOT_op_find, own->fn(own->state, &call));
   if (held) cts_gate_open(&gate);
-  CTS_CHECK(t, status == HAL_OK || status == HAL_UNIMPLEMENTED, "%s gave %s: %s", cts_own_ops[which].name,
+  CTS_CHECK(t, status == HAL_OK || status == HAL_UNIMPLEMENTED, "%s returned %s: %s", cts_own_ops[which].name,
             hal_status_name(status), hal_error_message());
   CTS_CHECK(t, status == HAL_OK || !((own->query && !said) || (own->flags & HAL_OP_NEVER_DECLINES)),
-            "%s declined a call that it promised to take", cts_own_ops[which].name);
+            "%s declined a call that its descriptor accepts", cts_own_ops[which].name);
   cts_sync(t, stream);
   uint8_t *const got = cts_host(t, ROOM * 8);
   cts_get(t, NULL, got, (uint8_t *)result.tensor.data - (size_t)result.layout.first * result.size, ROOM * result.size);
@@ -258,12 +260,12 @@ void cts_own_check(cts_t *t, int which, const hal_op_own_t *own, hal_dtype_t dty
   for (int64_t i = 0; !status && i < count; i++)
     memcpy(got + place(&result, i), result.host + place(&result, i), result.size);
   cts_same(t, got, result.host, ROOM * result.size,
-           status ? "the result of an operator that declined the call" : "memory beside an operator's result");
+           status ? "the result of an operator that declined the call" : "memory next to an operator's result");
   for (int i = in_place ? 1 : 0; i < cts_own_ops[which].tensors; i++) {
     const operand_t *const operand = i ? &b : &a;
     cts_get(t, NULL, got, (uint8_t *)operand->tensor.data - (size_t)operand->layout.first * operand->size,
             ROOM * operand->size);
-    cts_same(t, got, operand->host, ROOM * operand->size, "an operand of an operator, behind the call");
+    cts_same(t, got, operand->host, ROOM * operand->size, "an operand of an operator, after the call");
   }
   free(got);
   drop_operand(t, &a), drop_operand(t, &b);

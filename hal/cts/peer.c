@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* The other process is gone: it has left a verdict, or it has crashed. */
+/* The other process has ended: with a verdict, or by a crash. */
 static CTS_NORETURN void other_is_gone(cts_peer_t *peer) {
   cts_page_t *const page = peer->t->page;
   const uint32_t slot = atomic_load(&page->slot), last = atomic_load(&page->last_slot);
@@ -49,7 +49,7 @@ static void begin(cts_t *t, cts_peer_t *peer, void (*body)(cts_peer_t *peer)) {
   close(sockets[process ? 1 : 0]);
   if (process) return;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  cts_peer_meet(peer); /* the page is one: they start one after the other */
+  cts_peer_meet(peer); /* they share the page, so they start one after the other */
   cts_start(t);
   cts_peer_meet(peer);
   body(peer);

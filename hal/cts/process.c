@@ -1,4 +1,5 @@
-/* process.c: what a plugin must leave as it found it: descriptors, standard output, signals, the working directory. */
+/* process.c: the process state that a plugin must not change: descriptors, standard output, signals, the working
+ * directory. */
 #define _GNU_SOURCE /* NSIG, sigaction */
 #include <fcntl.h>
 #include <limits.h>

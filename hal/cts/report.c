@@ -1,10 +1,10 @@
-/* report.c: the results as HTML, with the verdict on every sentence of the contract, and as JUnit XML. */
+/* report.c: writes the results as HTML, with the verdict on every rule of the contract, and as JUnit XML. */
 #include <errno.h>
 #include <stdio.h>
 
 #include "run.h"
 
-/* Text with the letters of markup escaped; control characters, which XML forbids, become spaces. */
+/* Writes text with markup escaped; control characters, which XML forbids, become spaces. */
 static void put_text(FILE *file, const char *text) {
   for (; *text; text++) switch (*text) {
       case '&':
@@ -83,7 +83,7 @@ static void put_rules(FILE *file, const cts_run_t *run) {
   fputs("</table>\n", file);
 }
 
-/* One table for all rows of one kind; rows of a kind follow one another in no order. */
+/* One table for all rows of one kind; the rows of a kind are in no particular order. */
 static void put_rows(FILE *file, const cts_run_t *run, const char *table, const char *title) {
   int any = 0;
   for (uint32_t i = 0; i < run->row_count; i++) {
@@ -138,7 +138,7 @@ int cts_report_html(const cts_run_t *run, const char *path) {
   fprintf(file, "</p>\n<p>%d findings; %d of %u sentences of the contract held.</p>\n", findings, score,
           cts_rule_count);
   put_levels(file, run);
-  put_rows(file, run, "figure", "Figures (of this machine as it was; no verdict hangs on them)");
+  put_rows(file, run, "figure", "Measurements (of this machine at this time; they do not affect a verdict)");
   put_rows(file, run, "operator", "Operators of the plugin's own");
   put_rows(file, run, "speed", "Time of operators of the plugin's own, float32");
   put_cases(file, run);

@@ -1,4 +1,4 @@
-/* run.c: the cases one after another, what depends on what, and the verdict on each rule. */
+/* run.c: runs the cases one after another, with their dependencies, and determines the verdict on each rule. */
 #include "run.h"
 
 #include <stdio.h>
@@ -10,7 +10,7 @@ const char *cts_verdict_name(int verdict) {
 
 void cts_case_id(const cts_case_t *which, char id[64]) { snprintf(id, 64, "%s.%s", which->suite, which->name); }
 
-int cts_case_is_asked(const cts_run_t *run, const cts_case_t *which) {
+int cts_case_is_requested(const cts_run_t *run, const cts_case_t *which) {
   char id[64];
   cts_case_id(which, id);
   if (run->only) return strcmp(run->only, id) == 0;
@@ -23,7 +23,7 @@ static cts_listed_t *find_listed(cts_listed_t *list, size_t count, const char *i
   return NULL;
 }
 
-/* The case among `depends` that failed or is blocked itself, -1 when none. */
+/* Returns the case among `depends` that failed or is blocked itself, -1 if none. */
 static int find_blocker(const cts_run_t *run, const char *depends) {
   char id[64];
   for (uint32_t i = 0; i < cts_case_count; i++) {
@@ -40,7 +40,7 @@ static int find_blocker(const cts_run_t *run, const char *depends) {
   return -1;
 }
 
-/* A rule that one case found broken stays so; one that a case could not reach may be held by another. */
+/* A rule that one case found broken stays broken; a rule that one case could not test may be tested by another. */
 static void note_rule(cts_run_t *run, uint32_t rule, int verdict, uint32_t number) {
   static const int weight[] = {0, 3, 5, 1, 2, 4, 1};
   if (rule >= cts_rule_count || weight[verdict] <= weight[run->rule_verdicts[rule]]) return;
@@ -75,7 +75,7 @@ static void apply_lists(cts_run_t *run, const char *id, cts_result_t *result) {
   } else if (result->verdict == CTS_PASS) {
     result->verdict = CTS_FAIL;
     snprintf(result->text, sizeof result->text,
-             "it passes, though the list of expected failures names it (%s): take the line out", expected->why);
+             "it passes, though the list of expected failures names it (%s): remove the line", expected->why);
   }
 }
 
@@ -87,8 +87,8 @@ int cts_run_all(cts_run_t *run, void (*tell)(const cts_run_t *run, uint32_t numb
     const cts_case_t *const which = &cts_cases[i];
     cts_result_t *const result = &run->results[i];
     cts_case_id(which, id);
-    const int loads = strcmp(which->suite, "load") == 0; /* everything stands on it, whatever was asked for */
-    if (!cts_case_is_asked(run, which) && !loads) continue;
+    const int loads = strcmp(which->suite, "load") == 0; /* all cases depend on it, whatever was requested */
+    if (!cts_case_is_requested(run, which) && !loads) continue;
     const cts_listed_t *const unsupported = find_listed(run->unsupported, run->unsupported_count, id);
     const int blocker = find_blocker(run, which->depends);
     result->rule = cts_rule_find(which->slot, which->phrase);
@@ -118,7 +118,7 @@ int cts_run_all(cts_run_t *run, void (*tell)(const cts_run_t *run, uint32_t numb
   return findings;
 }
 
-/* Words of sentences that bind who calls: the suite is such a caller, and no plugin can break them. */
+/* Phrases of rules for the caller: the suite is the caller, so no plugin can break them. */
 static int binds_the_host(const char *text) {
   static const char *const words[] = {"The host ",
                                       "the host ",
@@ -132,23 +132,22 @@ static int binds_the_host(const char *text) {
                                       "nothing may be mapped",
                                       "it must not be mapped",
                                       "must not call the HAL",
-                                      "Asked once",
-                                      "the answer is kept",
+                                      "Called once per device",
                                       "calls no profile_",
                                       "no longer queued",
-                                      "A launch names",
+                                      "A launch passes",
                                       "the host's own launches",
                                       "How a launch runs",
-                                      "No address lies in",
+                                      "device memory contain no addresses",
                                       "A kernel over a list",
-                                      "Who needs an order",
+                                      "A caller that needs an order",
                                       "`device` is the plugin's own",
                                       "A reader ignores",
                                       "Reserved fields are zero",
                                       "there is no current device",
                                       "Device and stream are explicit",
                                       "Every op returns",
-                                      "No bool, enum"};
+                                      "The interface has no bool"};
   for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
     if (strstr(text, words[i])) return 1;
   return 0;
@@ -157,11 +156,11 @@ static int binds_the_host(const char *text) {
 const char *cts_rule_why_not(const cts_run_t *run, uint32_t rule, char *text, size_t size) {
   const uint32_t slot = cts_rules[rule].slot;
   if (strncmp(cts_rules[rule].text, "Default:", 8) == 0)
-    return "what the archive does when the plugin does not; tested with the archive";
-  if (binds_the_host(cts_rules[rule].text)) return "binds the host, or follows from the headers' types";
+    return "the archive's default for plugins that do not implement it; tested with the archive";
+  if (binds_the_host(cts_rules[rule].text)) return "a rule for the host, or a consequence of the headers' types";
   if (slot < HAL_SLOT_COUNT && !run->provided[slot])
     snprintf(text, size, "the plugin does not provide %s", cts_slot_name(slot));
   else
-    snprintf(text, size, "no case of the suite judges this sentence");
+    snprintf(text, size, "no case of the suite tests this rule");
   return text;
 }

@@ -1,4 +1,4 @@
-/* run.h: running the cases, and what came of them. Private to hal/cts. */
+/* run.h: runs the cases and stores their results. Private to hal/cts. */
 #ifndef HAL_CTS_RUN_H_
 #define HAL_CTS_RUN_H_
 
@@ -10,7 +10,8 @@ typedef struct cts_result_s {
   int verdict; /* CTS_* */
   uint32_t rule;
   double seconds;
-  char text[CTS_TEXT], output[CTS_TEXT]; /* evidence; the last that the child wrote to its standard error */
+  /* text: evidence; output: the last line that the child wrote to its standard error */
+  char text[CTS_TEXT], output[CTS_TEXT];
 } cts_result_t;
 
 typedef struct cts_listed_s { /* a line of --unsupported or --xfail */
@@ -21,13 +22,13 @@ typedef struct cts_listed_s { /* a line of --unsupported or --xfail */
 typedef struct cts_run_s {
   const char *path, *suite, *only, *fault;
   int32_t device;
-  int limit_s, stop; /* stop: behind the first finding */
+  int limit_s, stop; /* stop: after the first finding */
   cts_listed_t *unsupported, *xfail;
   size_t unsupported_count, xfail_count;
   cts_page_t *page;
   cts_result_t results[CTS_CASES_MAX];
-  uint8_t rule_verdicts[CTS_RULES_MAX]; /* the worst that a case said */
-  int16_t rule_cases[CTS_RULES_MAX];    /* the case that said it, -1 */
+  uint8_t rule_verdicts[CTS_RULES_MAX]; /* the worst verdict of a case */
+  int16_t rule_cases[CTS_RULES_MAX];    /* the case with that verdict, -1 */
   uint32_t calls[HAL_SLOT_COUNT];
   uint8_t provided[HAL_SLOT_COUNT];
   uint32_t row_count;
@@ -38,31 +39,31 @@ typedef struct cts_run_s {
 
 /* child.c: runs one case in a child process and fills `result`. */
 void cts_run_case(cts_run_t *run, const cts_case_t *which, cts_result_t *result);
-/* process.c, in the child: what the plugin must leave as it found it. */
+/* process.c, in the child: records the process state that the plugin must not change. */
 void cts_process_remember(void);
-/* Gives the first change that is not among `known`, with a sentence; 0 when there is none. */
+/* Returns the first change that is not in `known`, with a text; 0 if there is none. */
 uint32_t cts_process_changes(char *text, size_t size, uint32_t known);
 
-/* run.c: runs all cases that were asked for, in the table's order, and gives the number of findings. */
+/* run.c: runs all cases that were requested, in the order of the table, and returns the number of findings. */
 int cts_run_all(cts_run_t *run, void (*tell)(const cts_run_t *run, uint32_t number));
 void cts_case_id(const cts_case_t *which, char id[64]);
-int cts_case_is_asked(const cts_run_t *run, const cts_case_t *which);
+int cts_case_is_requested(const cts_run_t *run, const cts_case_t *which);
 const char *cts_verdict_name(int verdict);
-/* Why a rule has no verdict. */
+/* Returns why a rule has no verdict. */
 const char *cts_rule_why_not(const cts_run_t *run, uint32_t rule, char *text, size_t size);
 
-/* report_*.c; HAL errors: 0 when the file could not be written. */
+/* report_*.c; HAL errors: 0 if the file could not be written. */
 int cts_report_html(const cts_run_t *run, const char *path);
 int cts_report_junit(const cts_run_t *run, const char *path);
-/* levels.c: the levels of the porting guide, and what to write next. */
+/* levels.c: the levels of the porting guide, and the function to implement next. */
 enum { CTS_LEVELS = 7 };
 typedef struct cts_level_s {
   const char *name, *what;
   const char *state; /* "reached", "not reached", or "not judged": cases of it did not run */
-  char missing[256]; /* functions to write, or cases that failed */
+  char missing[256]; /* functions to implement, or cases that failed */
 } cts_level_t;
 void cts_levels(const cts_run_t *run, cts_level_t levels[CTS_LEVELS]);
-/* One sentence: the function to write next, and what it gains; "" when there is none. */
+/* Writes the function to implement next, and its benefit; "" if there is none. */
 void cts_next(const cts_run_t *run, char *text, size_t size);
 
 #endif /* HAL_CTS_RUN_H_ */

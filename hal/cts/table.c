@@ -1,4 +1,4 @@
-/* table.c: the tables of rules and cases, and how one is found in the other. */
+/* table.c: the tables of rules and cases, and searches from one to the other. */
 #include "cts.h"
 #include "hal/registry.h"
 
@@ -8,7 +8,7 @@ const cts_rule_t cts_rules[] = {
 #undef CTS_RULE
 };
 const uint32_t cts_rule_count = sizeof cts_rules / sizeof cts_rules[0];
-_Static_assert(sizeof cts_rules / sizeof cts_rules[0] <= CTS_RULES_MAX, "room for every rule on the page");
+_Static_assert(sizeof cts_rules / sizeof cts_rules[0] <= CTS_RULES_MAX, "the page has memory for every rule");
 
 const cts_case_t cts_cases[] = {
 #define CTS_CASE(suite, name, slot, phrase, depends, needs) \
@@ -17,7 +17,7 @@ const cts_case_t cts_cases[] = {
 #undef CTS_CASE
 };
 const uint32_t cts_case_count = sizeof cts_cases / sizeof cts_cases[0];
-_Static_assert(sizeof cts_cases / sizeof cts_cases[0] <= CTS_CASES_MAX, "room for every case");
+_Static_assert(sizeof cts_cases / sizeof cts_cases[0] <= CTS_CASES_MAX, "the run has memory for every case");
 
 uint32_t cts_rule_find(uint32_t slot, const char *phrase) {
   uint32_t found = CTS_NO_RULE;

@@ -8,7 +8,7 @@
 
 static _Atomic uint32_t judged = CTS_NO_RULE; /* by this process */
 
-/* The first verdict stands: two threads of a case, or its two processes, may find something at once. */
+/* The first verdict stands: two threads of a case, or its two processes, may have a finding at once. */
 static CTS_NORETURN void end_case(cts_t *t, int verdict, const char *format, va_list values) {
   static atomic_flag ending = ATOMIC_FLAG_INIT;
   if (atomic_flag_test_and_set(&ending))
@@ -55,7 +55,7 @@ void cts_judge(cts_t *t, uint32_t slot, const char *phrase) {
   atomic_store(&t->page->rule, rule);
   judged = rule;
   if (rule == CTS_NO_RULE)
-    cts_fail(t, "error of the suite: the contract of %s has no sentence with \"%s\"", cts_slot_name(slot), phrase);
+    cts_fail(t, "error of the suite: the contract of %s has no rule with \"%s\"", cts_slot_name(slot), phrase);
 }
 
 uint32_t cts_judged(void) { return judged; }
@@ -65,14 +65,15 @@ void cts_expect_ok(cts_t *t, uint32_t slot, hal_status_t status) {
   const uint32_t rule = judged;
   if (rule == CTS_NO_RULE || cts_rules[rule].slot != slot)
     for (uint32_t i = cts_rule_count; i-- > 0;)
-      if (cts_rules[i].slot == slot) judged = i; /* the first sentence of the function: what it is for */
-  cts_fail(t, "%s gave %s instead of HAL_OK: %s", cts_slot_name(slot), hal_status_name(status), hal_error_message());
+      if (cts_rules[i].slot == slot) judged = i; /* the first rule of the function: its purpose */
+  cts_fail(t, "%s returned %s instead of HAL_OK: %s", cts_slot_name(slot), hal_status_name(status),
+           hal_error_message());
 }
 
 void cts_expect(cts_t *t, uint32_t slot, hal_status_t status, hal_status_t expected) {
   if (status != expected)
-    cts_fail(t, "%s gave %s instead of %s%s%s", cts_slot_name(slot), hal_status_name(status), hal_status_name(expected),
-             status ? ": " : "", status ? hal_error_message() : "");
+    cts_fail(t, "%s returned %s instead of %s%s%s", cts_slot_name(slot), hal_status_name(status),
+             hal_status_name(expected), status ? ": " : "", status ? hal_error_message() : "");
 }
 
 int cts_provides(const cts_t *t, uint32_t slot) { return t->page->provided[slot]; }

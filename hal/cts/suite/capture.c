@@ -9,7 +9,7 @@
 enum { SIZE = 40000, TIMES = 3 };
 static const uint32_t one = 0x01010101, two = 0x22222222, three = 0x33435363;
 
-/* Device memory of SIZE bytes that begins with `pattern` throughout. */
+/* Returns device memory of SIZE bytes that is filled with `pattern`. */
 static uint8_t *filled(cts_t *t, uint32_t pattern) {
   uint8_t *const device = cts_alloc(t, SIZE);
   CTS_OK(t, memory_fill, NULL, t->device, device, &pattern, sizeof pattern, SIZE);
@@ -31,14 +31,14 @@ static void copy(cts_t *t, hal_plugin_stream_t *stream, uint8_t *to, const uint8
 static hal_plugin_graph_t *end(cts_t *t, hal_plugin_stream_t *stream) {
   hal_plugin_graph_t *graph = NULL;
   CTS_OK(t, capture_end, stream, &graph);
-  CTS_CHECK(t, graph, "capture_end gave HAL_OK and no graph");
+  CTS_CHECK(t, graph, "capture_end returned HAL_OK and no graph");
   return graph;
 }
 
 static hal_plugin_graph_exec_t *instantiate(cts_t *t, hal_plugin_graph_t *graph) {
   hal_plugin_graph_exec_t *exec = NULL;
   CTS_OK(t, graph_instantiate, graph, &exec);
-  CTS_CHECK(t, exec, "graph_instantiate gave HAL_OK and no instance");
+  CTS_CHECK(t, exec, "graph_instantiate returned HAL_OK and no instance");
   return exec;
 }
 
@@ -47,13 +47,13 @@ static void drop(cts_t *t, hal_plugin_graph_exec_t *exec, hal_plugin_graph_t *gr
   if (graph) CTS_OK(t, graph_destroy, graph);
 }
 
-/* A fill, then copies: a is the pattern, b takes it of a, c what b had before. */
+/* Records a fill, then copies: a gets the pattern, b that of a, c the earlier content of b. */
 static hal_plugin_graph_t *record(cts_t *t, hal_plugin_stream_t *stream, uint32_t pattern, uint8_t *a, uint8_t *b,
                                   uint8_t *c) {
   CTS_OK(t, capture_begin, stream, HAL_CAPTURE_RELAXED, 0);
   copy(t, stream, c, b);
   CTS_OK(t, memory_fill, stream, t->device, a, &pattern, sizeof pattern, SIZE);
-  pattern = 0xdddddddd; /* the caller's memory is its own again */
+  pattern = 0xdddddddd; /* the caller may reuse its memory */
   copy(t, stream, b, a);
   return end(t, stream);
 }
@@ -82,11 +82,11 @@ void cts_case_capture_records(cts_t *t) {
   CTS_JUDGE(t, capture_end, "Ends recording");
   CTS_OK(t, memory_fill, stream, t->device, a, &one, sizeof one, SIZE); /* runs again, now that the capture is over */
   cts_sync(t, stream);
-  expect(t, a, one, "memory that a stream fills behind its capture");
+  expect(t, a, one, "memory that a stream fills after its capture");
   drop(t, exec, graph);
 }
 
-/* Launches on a stream come behind its earlier work and in front of its later work, and in order. */
+/* Launches on a stream run after its earlier work and before its later work, and in order. */
 void cts_case_capture_order(cts_t *t) {
   static cts_gate_t gate;
   const int held = cts_is_async(t);
@@ -126,9 +126,9 @@ void cts_case_capture_host_call(cts_t *t) {
   hal_plugin_graph_t *graph = NULL;
   hal_plugin_graph_exec_t *exec = NULL;
   if (cts_stream_host_call(t, stream, count, &calls) == HAL_UNIMPLEMENTED) {
-    (void)cts_capture_end(t, stream, &graph); /* spoiled or not: the stream runs its work again */
+    (void)cts_capture_end(t, stream, &graph); /* invalidated or not: the stream runs its work again */
     cts_sync(t, stream);
-    cts_skip(t, "graphs of this device hold no host functions: stream_host_call says so");
+    cts_skip(t, "graphs of this device contain no host functions: stream_host_call returned that");
   }
   graph = end(t, stream);
   CTS_CHECK(t, atomic_load(&calls) == 0, "a host function that was recorded has run");
@@ -144,7 +144,7 @@ void cts_case_capture_host_call(cts_t *t) {
   drop(t, exec, graph);
 }
 
-/* Kernels and the values of their arguments, which are the caller's again when the call has returned. */
+/* Kernels and the values of their arguments, which the caller may change when the call has returned. */
 void cts_case_capture_kernels(cts_t *t) {
   if (!CTS_PROVIDES(t, kernel_launch)) cts_skip(t, "the plugin does not provide kernel_launch");
   hal_plugin_module_t *const module = cts_kernels_load(t);
@@ -172,9 +172,9 @@ static void expect_status(cts_t *t, hal_plugin_stream_t *stream, uint32_t expect
   uint32_t status = 99;
   uint64_t number = 99;
   CTS_OK(t, capture_status, stream, &status, &number);
-  CTS_CHECK(t, status == expected, "capture_status gave %u instead of %u", status, expected);
+  CTS_CHECK(t, status == expected, "capture_status returned %u instead of %u", status, expected);
   CTS_CHECK(t, expected == HAL_CAPTURE_NONE ? number == 0 : number != 0 && (!id || number == id),
-            "capture_status gave the number %llu with status %u%s", (unsigned long long)number, status,
+            "capture_status returned the number %llu with status %u%s", (unsigned long long)number, status,
             id ? ", and another one for a stream of the same capture" : "");
   if (out_id) *out_id = number;
 }
@@ -188,7 +188,7 @@ void cts_case_capture_status(cts_t *t) {
     CTS_OK(t, capture_begin, first, HAL_CAPTURE_RELAXED, 0);
     expect_status(t, first, HAL_CAPTURE_ACTIVE, 0, &ids[2 * i]);
     expect_status(t, second, HAL_CAPTURE_NONE, 0, NULL);
-    CTS_OK(t, capture_begin, second, HAL_CAPTURE_RELAXED, 0); /* two at once */
+    CTS_OK(t, capture_begin, second, HAL_CAPTURE_RELAXED, 0); /* two at the same time */
     expect_status(t, second, HAL_CAPTURE_ACTIVE, 0, &ids[2 * i + 1]);
     expect_status(t, first, HAL_CAPTURE_ACTIVE, ids[2 * i], NULL);
     drop(t, NULL, end(t, first));
@@ -198,11 +198,11 @@ void cts_case_capture_status(cts_t *t) {
   }
   for (int i = 0; i < 4; i++)
     for (int j = 0; j < i; j++)
-      CTS_CHECK(t, ids[i] != ids[j], "capture_status gave the number %llu for two captures",
+      CTS_CHECK(t, ids[i] != ids[j], "capture_status returned the number %llu for two captures",
                 (unsigned long long)ids[i]);
 }
 
-/* What a stream does that waits for an event of a captured one is recorded with it. */
+/* Work of a stream that waits for an event of a captured one is recorded with it. */
 void cts_case_capture_joins(cts_t *t) {
   if (!CTS_PROVIDES(t, event_record) || !CTS_PROVIDES(t, stream_wait_event))
     cts_skip(t, "the plugin has no events of its own");
@@ -228,14 +228,14 @@ void cts_case_capture_joins(cts_t *t) {
   CTS_OK(t, graph_launch, exec, first);
   cts_sync(t, first);
   expect(t, b, two, "memory that the second stream of a graph writes");
-  expect(t, c, two, "what the first stream of a graph reads behind the second");
+  expect(t, c, two, "data that the first stream of a graph reads after the second");
   CTS_OK(t, memory_fill, second, t->device, b, &three, sizeof three, SIZE);
   cts_sync(t, second);
   expect(t, b, three, "memory that a stream fills once it is captured no more");
   drop(t, exec, graph);
 }
 
-/* ---- calls that no graph can hold ---- */
+/* ---- calls that no graph can contain ---- */
 typedef struct forbidden_s {
   cts_t *t;
   hal_plugin_stream_t *stream;
@@ -243,7 +243,7 @@ typedef struct forbidden_s {
   hal_status_t status;
 } forbidden_t;
 
-/* In any thread: the page notes one call at a time, and here the other thread waits. */
+/* In any thread: the page records one call at a time, and here the other thread waits. */
 static void *call_forbidden(void *data) {
   forbidden_t *const with = data;
   void *ptr = NULL;
@@ -267,12 +267,13 @@ static void try_forbidden(cts_t *t, uint32_t mode, int other_thread, int allocat
     call_forbidden(&with);
   else if (pthread_create(&thread, NULL, call_forbidden, &with) || pthread_join(thread, NULL))
     cts_fail(t, "error of the suite: no thread can be made");
-  CTS_CHECK(t, (with.status != HAL_OK) == fails, "%s of %s gave %s while a stream was captured in the mode %s", what,
-            other_thread ? "another thread" : "the thread that began it", hal_status_name(with.status), modes[mode]);
+  CTS_CHECK(t, (with.status != HAL_OK) == fails, "%s of %s returned %s while a stream was captured in the mode %s",
+            what, other_thread ? "another thread" : "the thread that began it", hal_status_name(with.status),
+            modes[mode]);
   expect_status(t, stream, fails ? HAL_CAPTURE_INVALID : HAL_CAPTURE_ACTIVE, 0, NULL);
   const hal_status_t status = cts_capture_end(t, stream, &graph);
   if (fails) CTS_JUDGE(t, capture_end, "HAL_ABORTED = the capture became invalid");
-  CTS_CHECK(t, status == (fails ? HAL_ABORTED : HAL_OK), "capture_end gave %s behind %s in the mode %s",
+  CTS_CHECK(t, status == (fails ? HAL_ABORTED : HAL_OK), "capture_end returned %s after %s in the mode %s",
             hal_status_name(status), what, modes[mode]);
   if (fails) CTS_CHECK(t, graph == (void *)t, "capture_end failed and wrote to its out-parameter");
   if (!fails) drop(t, NULL, graph);
@@ -282,11 +283,12 @@ static void try_forbidden(cts_t *t, uint32_t mode, int other_thread, int allocat
   CTS_JUDGE(t, capture_end, "the stream runs its work again");
   CTS_OK(t, memory_fill, stream, t->device, a, &three, sizeof three, SIZE);
   cts_sync(t, stream);
-  expect(t, a, three, "memory that a stream fills behind a capture that ended");
+  expect(t, a, three, "memory that a stream fills after a capture that ended");
   CTS_JUDGE(t, capture_begin, "`mode`");
 }
 
-/* Of synchronisation, what must fail only: where the contract allows it, that of a captured stream means nothing. */
+/* Of synchronization, only the failures that are required: where the contract allows it, that of a captured stream has
+ * no meaning. */
 void cts_case_capture_forbids(cts_t *t) {
   for (int allocates = 0; allocates < 2; allocates++)
     for (uint32_t mode = HAL_CAPTURE_GLOBAL; mode <= HAL_CAPTURE_RELAXED; mode++)
@@ -304,7 +306,8 @@ void cts_case_capture_lives_on(cts_t *t) {
   hal_plugin_graph_t *const graph = record(t, stream, two, a, b, c);
   hal_plugin_graph_exec_t *const first = instantiate(t, graph), *const second = instantiate(t, graph);
   CTS_OK(t, graph_destroy, graph);
-  for (int i = 0; i < 20; i++) drop(t, NULL, record(t, stream, three, c, c + 0, a)); /* whoever takes its memory */
+  /* whichever allocation gets its memory */
+  for (int i = 0; i < 20; i++) drop(t, NULL, record(t, stream, three, c, c + 0, a));
   CTS_JUDGE(t, graph_exec_destroy, "Destroys an instance");
   CTS_OK(t, graph_exec_destroy, first);
   CTS_JUDGE(t, graph_destroy, "remain valid");
@@ -341,12 +344,13 @@ void cts_case_capture_update(cts_t *t) {
   CTS_OK(t, memory_fill, NULL, t->device, b, &one, sizeof one, SIZE);
   CTS_OK(t, graph_launch, exec, stream);
   cts_sync(t, stream);
-  expect(t, b, three, "memory that an instance fills, behind a graph_update that failed");
+  expect(t, b, three, "memory that an instance fills, after a graph_update that failed");
   drop(t, exec, first);
   drop(t, NULL, second), drop(t, NULL, another);
 }
 
-/* Graphs of one pool run one after another, those of several as they like; the number itself means nothing else to the device. */
+/* Graphs of one pool run one after another, those of several in any order; the number has no other meaning for the
+ * device. */
 void cts_case_capture_pool(cts_t *t) {
   static const uint64_t pools[] = {1, 1, UINT64_MAX};
   enum { GRAPHS = sizeof pools / sizeof pools[0] };

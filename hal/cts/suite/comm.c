@@ -1,4 +1,4 @@
-/* comm.c: what a library for collectives says of itself, ids, creation, and flags. */
+/* comm.c: the description of a library for collectives, ids, creation, and flags. */
 #include <dirent.h>
 #include <stdio.h>
 
@@ -20,7 +20,7 @@ static hal_comm_info_t ask(cts_t *t) {
   hal_comm_info_t info = {.struct_size = HAL_STRUCT_SIZE(hal_comm_info_t, name)};
   const hal_status_t status = cts_comm_info(t, t->device, &info);
   if (status == HAL_UNAVAILABLE || status == HAL_UNIMPLEMENTED)
-    cts_skip(t, "comm_info gave %s: %s", hal_status_name(status), hal_error_message());
+    cts_skip(t, "comm_info returned %s: %s", hal_status_name(status), hal_error_message());
   cts_expect_ok(t, HAL_SLOT_comm_info, status);
   return info;
 }
@@ -43,7 +43,7 @@ void cts_case_comm_info(cts_t *t) {
   hal_comm_info_t info = ask(t), brief;
   CTS_CHECK(t, info.struct_size == HAL_STRUCT_SIZE(hal_comm_info_t, name), "comm_info changed struct_size to %zu",
             info.struct_size);
-  CTS_CHECK(t, memchr(info.name, 0, sizeof info.name) && info.name[0], "comm_info gave no name of the library");
+  CTS_CHECK(t, memchr(info.name, 0, sizeof info.name) && info.name[0], "comm_info returned no name of the library");
   CTS_CHECK(t, info.id_bytes >= 1 && info.id_bytes <= HAL_COMM_ID_BYTES, "comm_info: an id has %u bytes",
             (unsigned)info.id_bytes);
   CTS_CHECK(t, info.max_ranks == 0 || info.max_ranks >= 2, "comm_info: a communicator has at most %u ranks",
@@ -65,7 +65,7 @@ void cts_case_comm_info(cts_t *t) {
   brief.struct_size = HAL_STRUCT_SIZE(hal_comm_info_t, ops);
   CTS_OK(t, comm_info, t->device, &brief);
   CTS_CHECK(t, brief.id_bytes == info.id_bytes && brief.ops == info.ops,
-            "comm_info of a short struct gave other values");
+            "comm_info of a short struct returned other values");
   for (size_t i = HAL_STRUCT_SIZE(hal_comm_info_t, ops); i < sizeof brief; i++)
     CTS_CHECK(t, ((uint8_t *)&brief)[i] == 0xA5, "comm_info wrote byte %zu of a struct of %zu bytes", i,
               HAL_STRUCT_SIZE(hal_comm_info_t, ops));
@@ -81,7 +81,7 @@ void cts_case_comm_unique_id(cts_t *t) {
   for (int i = 0; i < IDS; i++) {
     uint8_t *const id = ids + (size_t)i * HAL_COMM_ID_BYTES;
     CTS_OK(t, comm_unique_id, t->device, 0, id, HAL_COMM_ID_BYTES, &size);
-    CTS_CHECK(t, size >= 1 && size <= info.id_bytes, "an id of %zu bytes, comm_info said %u", size,
+    CTS_CHECK(t, size >= 1 && size <= info.id_bytes, "an id of %zu bytes, comm_info reported %u", size,
               (unsigned)info.id_bytes);
     for (int j = 0; j < i; j++)
       CTS_CHECK(t, memcmp(id, ids + (size_t)j * HAL_COMM_ID_BYTES, size) != 0, "ids %d and %d are the same", j, i);
@@ -90,9 +90,10 @@ void cts_case_comm_unique_id(cts_t *t) {
   for (size_t bytes = 0; bytes < size; bytes += size - 1 ? size - 1 : 1) {
     size_t reported = 0;
     CTS_OK(t, comm_unique_id, t->device, 0, bytes ? room : NULL, bytes, &reported);
-    CTS_CHECK(t, reported == size, "an id of %zu bytes: room for %zu gave %zu bytes", size, bytes, reported);
+    CTS_CHECK(t, reported == size, "an id of %zu bytes: a buffer of %zu bytes returned %zu bytes", size, bytes,
+              reported);
     for (size_t i = 0; i < HAL_COMM_ID_BYTES; i++)
-      CTS_CHECK(t, room[i] == 0xA5, "an id of %zu bytes was written to room for %zu", size, bytes);
+      CTS_CHECK(t, room[i] == 0xA5, "an id of %zu bytes was written to a buffer of %zu", size, bytes);
   }
 }
 
@@ -115,14 +116,14 @@ static void create(cts_crew_t *crew) {
   for (int i = 0; i < 3; i++) {
     comm = cts_comm(crew);
     const hal_comm_state_t state = cts_comm_state(crew, comm);
-    CTS_CHECK(crew->t, state.state == HAL_COMM_READY && !state.error, "state %u, error %d behind comm_create",
+    CTS_CHECK(crew->t, state.state == HAL_COMM_READY && !state.error, "state %u, error %d after comm_create",
               (unsigned)state.state, (int)state.error);
     cts_comm_end(crew, comm);
   }
   CTS_JUDGE(crew->t, comm_create, "an id of another library");
   const size_t sizes[] = {0, 1, crew->board->id_size - 1};
   for (int i = 0; i < 3; i++) {
-    cts_comm_id(crew); /* with all its bytes it would be good */
+    cts_comm_id(crew); /* with all its bytes it would be valid */
     hal_comm_desc_t desc = cts_comm_desc(crew, CTS_SECOND);
     desc.id_size = sizes[i];
     if (desc.id_size == crew->board->id_size) continue;
@@ -154,7 +155,7 @@ static void check_missing(cts_crew_t *crew, int64_t timeout) {
             (double)timeout * 1e-9, (double)(cts_now_ns() - begin) * 1e-9);
 }
 
-/* Of a rank that gives up nothing is left. */
+/* Nothing remains allocated after a rank whose creation fails. */
 static void miss(cts_crew_t *crew) {
   int files = 0, threads = 0;
   for (int i = 0; i < TIMEOUTS; i++) {
@@ -179,7 +180,7 @@ void cts_case_comm_missing(cts_t *t) { cts_crew(t, 2, 3, HAL_SLOT_comm_create, m
 
 static hal_comm_state_t follow(cts_crew_t *crew, hal_plugin_comm_t *comm) {
   hal_comm_state_t state = cts_comm_state(crew, comm);
-  cts_crew_limit(crew, 60 * CTS_SECOND, "comm_query says CREATING for a minute, and all ranks have come");
+  cts_crew_limit(crew, 60 * CTS_SECOND, "comm_query returns CREATING for a minute, and all ranks have come");
   while (state.state == HAL_COMM_CREATING) cts_nap(), state = cts_comm_state(crew, comm);
   cts_crew_no_limit();
   return state;
@@ -191,7 +192,7 @@ static void create_later(cts_crew_t *crew) {
   cts_comm_id(crew);
   hal_comm_desc_t desc = cts_comm_desc(crew, 60 * CTS_SECOND);
   desc.flags = HAL_COMM_NONBLOCKING;
-  if (crew->rank) cts_crew_meet(crew); /* rank 0 is first, and has looked */
+  if (crew->rank) cts_crew_meet(crew); /* rank 0 is first, and has queried it */
   cts_crew_limit(crew, 20 * CTS_SECOND, "comm_create with HAL_COMM_NONBLOCKING waited for the other ranks");
   CTS_OK(crew->t, comm_create, crew->device, &desc, &comm);
   if (!crew->rank) {
@@ -277,7 +278,7 @@ static hal_status_t shrink_with(cts_t *t, uint32_t flags) {
   return cts_comm_shrink(t, alone, NULL, 0, flags, &desc, &less);
 }
 void cts_case_flags_comm_shrink(cts_t *t) {
-  if (!(ask(t).flags & HAL_COMM_CAN_SHRINK)) cts_skip(t, "the library does not say HAL_COMM_CAN_SHRINK");
+  if (!(ask(t).flags & HAL_COMM_CAN_SHRINK)) cts_skip(t, "the library does not have HAL_COMM_CAN_SHRINK");
   CTS_CHECK(t, create_with(t, 0) == HAL_OK, "no communicator of one rank: %s", hal_error_message());
   cts_refuses_flags(t, HAL_COMM_SHRINK_ABORT, shrink_with);
   CTS_OK(t, comm_destroy, alone, 20 * CTS_SECOND);

@@ -1,4 +1,4 @@
-/* comm_copy.c: collectives that copy: every block is at its place, and nothing else is written. */
+/* comm_copy.c: collectives that copy: every block is at its position, and nothing else is written. */
 #include <stdio.h>
 
 #include "crew.h"
@@ -16,7 +16,7 @@ static memory_t make_memory(cts_crew_t *crew) {
   return (memory_t){cts_stream(crew->t), cts_alloc(crew->t, ROOM), cts_alloc(crew->t, ROOM)};
 }
 
-/* The bytes that a rank sends begin so; those of a turn differ from those of the turn before. */
+/* The beginning of the bytes that a rank sends; those of successive turns differ. */
 static const uint8_t *bytes_of(int rank, int turn) {
   cts_noise(buffer, ROOM, (uint64_t)(turn * CTS_CREW_MOST + rank + 1));
   return buffer;
@@ -39,7 +39,7 @@ static void expect_block(int from, int turn, size_t from_block, size_t to_block,
   memcpy(expected + to_block * bytes, bytes_of(from, turn) + from_block * bytes, bytes);
 }
 
-/* What an operator leaves in `recv`, of blocks of `bytes` bytes. */
+/* The result of an operator in `recv`, of blocks of `bytes` bytes. */
 static void expect_op(const cts_crew_t *crew, uint32_t op, int root, int turn, size_t bytes) {
   const size_t own = (size_t)crew->rank;
   for (int i = 0; i < crew->size; i++) {
@@ -130,7 +130,7 @@ void cts_case_comm_copies(cts_t *t) { cts_crew(t, 2, 3, HAL_SLOT_comm_submit, co
 
 /* ---- blocks of different sizes ---- */
 
-/* Elements that rank `from` gives to rank `to`: some are 0, and there is no symmetry. */
+/* Elements that rank `from` sends to rank `to`: some are 0, and they are not symmetric. */
 static uint64_t given(int from, int to) { return (uint64_t)(from * 5 + to * 3 + from * to) % EACH * 131; }
 static uint64_t part(int rank) { return rank == 1 ? 0 : (uint64_t)(rank + 1) * 1009; } /* of a rank, to all alike */
 
@@ -139,7 +139,7 @@ typedef struct uneven_s {
   uint64_t recv_counts[CTS_CREW_MOST], recv_displs[CTS_CREW_MOST];
 } uneven_t;
 
-/* Blocks in an order that is not that of the ranks, with gaps between them; or one after another. */
+/* Blocks in an order that is not that of the ranks, with gaps between them; or contiguous. */
 static void place(const uint64_t *counts, uint64_t *displs, int size, int gaps) {
   uint64_t at = gaps ? GAP : 0;
   for (int i = 0; i < size; i++) {
@@ -261,14 +261,14 @@ void cts_case_comm_descriptors(cts_t *t) { cts_crew(t, 2, 2, HAL_SLOT_comm_submi
 
 /* ---- messages ---- */
 
-/* Calls that lie further apart than a host of this version would put them. */
+/* Calls that are further apart than a host of this version would put them. */
 typedef struct far_s {
   hal_comm_call_t call;
   uint64_t later[3];
 } far_t;
 
-/* Each rank sends two messages to the next and takes two of the one before. All ranks name what they send first, or
- * what they take, or each another one. */
+/* Each rank sends two messages to the next and receives two from the previous one. All ranks list their sends first, or
+ * their receives, or in different orders. */
 static void together(cts_crew_t *crew) {
   if (!cts_crew_has_op(crew, HAL_COMM_SEND) || !cts_crew_has_op(crew, HAL_COMM_RECV))
     cts_skip(crew->t, "the library has no SEND and RECV");

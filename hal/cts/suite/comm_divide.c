@@ -45,10 +45,10 @@ static void split_reversed(cts_crew_t *crew, hal_plugin_comm_t *parent) {
   CTS_OK(crew->t, comm_split, parent, crew->rank == out ? -1 : 3, -crew->rank, &desc, &part);
   if (crew->rank == out) {
     CTS_JUDGE(crew->t, comm_split, "a color of -1 joins none");
-    CTS_CHECK(crew->t, !part, "comm_split with color -1 gave a communicator");
+    CTS_CHECK(crew->t, !part, "comm_split with color -1 returned a communicator");
     return;
   }
-  CTS_CHECK(crew->t, part && part != garbage, "comm_split with color 3 gave no communicator");
+  CTS_CHECK(crew->t, part && part != garbage, "comm_split with color 3 returned no communicator");
   check_ranks(crew, part, ranks, out, "comm_split with keys against the order of the ranks");
   CTS_OK(crew->t, comm_destroy, part, LIMIT_S * CTS_SECOND);
 }
@@ -59,8 +59,8 @@ static void split_in_two(cts_crew_t *crew, hal_plugin_comm_t *parent) {
   int ranks[CTS_CREW_MOST], count = 0;
   for (int i = crew->rank % 2; i < crew->size; i += 2) ranks[count++] = i;
   CTS_OK(crew->t, comm_split, parent, crew->rank % 2, 0, &desc, &part);
-  CTS_CHECK(crew->t, part, "comm_split with color %d gave no communicator", crew->rank % 2);
-  check_parent(crew, parent, "the parent beside a part of it");
+  CTS_CHECK(crew->t, part, "comm_split with color %d returned no communicator", crew->rank % 2);
+  check_parent(crew, parent, "the parent while a part of it exists");
   check_ranks(crew, part, ranks, count, "comm_split with equal keys");
   CTS_OK(crew->t, comm_destroy, part, LIMIT_S * CTS_SECOND);
 }
@@ -73,14 +73,14 @@ static void split(cts_crew_t *crew) {
     (i % 2 ? split_in_two : split_reversed)(crew, parent);
   }
   CTS_JUDGE(crew->t, comm_split, "Divides a communicator");
-  check_parent(crew, parent, "the parent behind its parts");
+  check_parent(crew, parent, "the parent after its parts");
   cts_comm_end(crew, parent);
 }
 void cts_case_comm_split(cts_t *t) { cts_crew(t, 2, 4, HAL_SLOT_comm_split, split); }
 
 /* ---- shrink ---- */
 
-/* The middle rank is killed; the others go on without it. */
+/* The middle rank is killed; the others continue without it. */
 static void shrink(cts_crew_t *crew) {
   hal_plugin_comm_t *less = NULL;
   const hal_comm_desc_t desc = describe();
@@ -97,7 +97,7 @@ static void shrink(cts_crew_t *crew) {
   cts_crew_limit(crew, (LIMIT_S + 20) * CTS_SECOND, "comm_shrink without a rank that has ended does not return");
   CTS_OK(crew->t, comm_shrink, parent, &lost, 1, HAL_COMM_SHRINK_ABORT, &desc, &less);
   cts_crew_no_limit();
-  CTS_CHECK(crew->t, less, "comm_shrink gave HAL_OK and no communicator");
+  CTS_CHECK(crew->t, less, "comm_shrink returned HAL_OK and no communicator");
   CTS_JUDGE(crew->t, comm_shrink, "They keep their order");
   check_ranks(crew, less, ranks, 2, "comm_shrink without rank 1");
   CTS_OK(crew->t, comm_destroy, less, LIMIT_S * CTS_SECOND);
@@ -118,7 +118,7 @@ static void use_registered(cts_crew_t *crew, hal_plugin_comm_t *comm, uint32_t f
   const hal_status_t status = cts_comm_register(crew->t, comm, memory, SIZE, flags, &registered);
   if (status == HAL_UNIMPLEMENTED && flags) return cts_free(crew->t, memory);
   cts_expect_ok(crew->t, HAL_SLOT_comm_register, status);
-  for (int i = 0; i < 3; i++) /* into the second half, which has what it had before */
+  for (int i = 0; i < 3; i++) /* into the second half, which keeps its content */
     cts_comm_queue(crew, comm, NULL,
                    (hal_collective_t){.op = HAL_COMM_ALL_REDUCE,
                                       .dtype = HAL_FLOAT32,

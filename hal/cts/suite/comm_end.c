@@ -6,7 +6,7 @@
 #include "crew.h"
 #include "hal/status.h"
 
-enum { SIZE = 1 << 16, ABORT_S = 3 /* a busy machine gets three times the second */, NOTICE_S = 5 };
+enum { SIZE = 1 << 16, ABORT_S = 3 /* three times the second of the rule, for a busy machine */, NOTICE_S = 5 };
 
 typedef struct waiting_s { /* rank 0, which waits for another one */
   cts_crew_t *crew;
@@ -59,13 +59,13 @@ static void *abort_later(void *data) {
   return NULL;
 }
 
-/* Waits for a rank that does not come; gives what the wait gave. */
+/* Waits for a rank that does not come; returns the result of the wait. */
 static hal_status_t wait_in(waiting_t *waiting, int way) {
   cts_t *const t = waiting->crew->t;
   hal_status_t status = cts_comm_try(waiting->crew, waiting->comm, way == IN_SUBMIT ? NULL : waiting->stream,
                                      (atomic_store(&waiting->begun, way == IN_SUBMIT), sum(waiting)));
   if (way == IN_SUBMIT) return status;
-  CTS_CHECK(t, status == HAL_OK, "comm_submit gave %s: %s", hal_status_name(status), hal_error_message());
+  CTS_CHECK(t, status == HAL_OK, "comm_submit returned %s: %s", hal_status_name(status), hal_error_message());
   atomic_store(&waiting->begun, 1);
   return way == IN_DESTROY ? cts_comm_destroy(t, waiting->comm, 60 * CTS_SECOND)
                            : cts_stream_synchronize(t, waiting->stream);
@@ -76,19 +76,19 @@ static void check_aborted(cts_crew_t *crew, waiting_t *waiting, int waited) {
   CTS_JUDGE(t, comm_abort, "Its state becomes ABORTED");
   for (int i = 0; i < 2; i++) {
     const hal_comm_state_t state = cts_comm_state(crew, waiting->comm);
-    CTS_CHECK(t, state.state == HAL_COMM_ABORTED && state.error, "state %u, error %d behind comm_abort",
+    CTS_CHECK(t, state.state == HAL_COMM_ABORTED && state.error, "state %u, error %d after comm_abort",
               (unsigned)state.state, (int)state.error);
   }
   CTS_JUDGE(t, comm_abort, "A second call is HAL_OK");
   CTS_STATUS(t, HAL_OK, comm_abort, waiting->comm, "again");
   CTS_JUDGE(t, comm_submit, "HAL_ABORTED, HAL_UNAVAILABLE = the communicator has failed");
   const hal_status_t status = cts_comm_try(crew, waiting->comm, waiting->stream, sum(waiting));
-  CTS_CHECK(t, status == HAL_ABORTED, "comm_submit behind comm_abort gave %s", hal_status_name(status));
+  CTS_CHECK(t, status == HAL_ABORTED, "comm_submit after comm_abort returned %s", hal_status_name(status));
   CTS_JUDGE(t, comm_abort, "streams and device stay usable");
   if (!waited) cts_stream_synchronize(t, waiting->stream); /* may report the abort, once */
   check_usable(crew, waiting->stream, waiting->memory);
   CTS_JUDGE(t, comm_destroy, "after comm_abort it does not wait");
-  cts_crew_limit(crew, 20 * CTS_SECOND, "comm_destroy behind comm_abort did not return");
+  cts_crew_limit(crew, 20 * CTS_SECOND, "comm_destroy after comm_abort did not return");
   CTS_STATUS(t, HAL_OK, comm_destroy, waiting->comm, 60 * CTS_SECOND);
   cts_crew_no_limit();
 }
@@ -110,7 +110,7 @@ static void abort_one(cts_crew_t *crew, int way) {
   cts_crew_no_limit();
   CTS_JUDGE(t, comm_abort,
             way == ON_STREAM ? "their streams report HAL_ABORTED" : "calls that wait on the communicator");
-  CTS_CHECK(t, status == HAL_ABORTED, "%s gave %s when the communicator was aborted, not ABORTED", ways[way],
+  CTS_CHECK(t, status == HAL_ABORTED, "%s returned %s when the communicator was aborted, not ABORTED", ways[way],
             hal_status_name(status));
   cts_crew_meet(crew);
   check_aborted(crew, &waiting, way == ON_STREAM);
@@ -124,17 +124,17 @@ static void abort_all(cts_crew_t *crew) {
 }
 void cts_case_comm_abort(cts_t *t) { cts_crew(t, 2, 3, HAL_SLOT_comm_abort, abort_all); }
 
-/* ---- comm_query beside another call ---- */
+/* ---- comm_query during another call ---- */
 
 static void *query_beside(void *data) {
   waiting_t *const waiting = data;
   while (!atomic_load(&waiting->begun)) cts_nap();
   for (int i = 0; i < 20; i++) cts_nap();
   CTS_JUDGE(waiting->crew->t, comm_query, "Reports a communicator's state without waiting");
-  cts_crew_limit(waiting->crew, 20 * CTS_SECOND, "comm_query did not return beside a comm_submit that waits");
+  cts_crew_limit(waiting->crew, 20 * CTS_SECOND, "comm_query did not return during a comm_submit that waits");
   for (int i = 0; i < 10; i++) {
     const hal_comm_state_t state = cts_comm_state(waiting->crew, waiting->comm);
-    CTS_CHECK(waiting->crew->t, state.state == HAL_COMM_READY, "state %u beside a comm_submit that waits",
+    CTS_CHECK(waiting->crew->t, state.state == HAL_COMM_READY, "state %u during a comm_submit that waits",
               (unsigned)state.state);
   }
   cts_crew_no_limit();
@@ -205,7 +205,7 @@ static void lose_one(cts_crew_t *crew) {
   CTS_JUDGE(crew->t, comm_submit, "HAL_ABORTED, HAL_UNAVAILABLE = the communicator has failed");
   const hal_status_t status = cts_comm_try(crew, waiting.comm, waiting.stream, sum(&waiting));
   CTS_CHECK(crew->t, status == HAL_UNAVAILABLE || status == HAL_ABORTED,
-            "comm_submit of a communicator that has failed gave %s", hal_status_name(status));
+            "comm_submit of a communicator that has failed returned %s", hal_status_name(status));
   CTS_JUDGE(crew->t, comm_abort, "streams and device stay usable");
   cts_crew_limit(crew, 30 * CTS_SECOND,
                  "comm_abort of a communicator whose rank was killed, or its stream, does not end");

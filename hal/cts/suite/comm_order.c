@@ -1,4 +1,4 @@
-/* comm_order.c: where collectives stand among the work of their streams, and in graphs. */
+/* comm_order.c: the order of collectives in the work of their streams, and in graphs. */
 #include <stdio.h>
 
 #include "crew.h"
@@ -12,7 +12,7 @@ static hal_collective_t gather(const void *send, void *recv) {
   return (hal_collective_t){.op = HAL_COMM_ALL_GATHER, .dtype = HAL_UINT8, .count = SIZE, .send = send, .recv = recv};
 }
 
-/* What an ALL_GATHER leaves when each rank has sent the noise of `seed` and its number. */
+/* Checks the result of an ALL_GATHER if each rank has sent the noise of `seed` and its number. */
 static void check(cts_crew_t *crew, const uint8_t *bytes, uint64_t seed, const char *what) {
   for (int i = 0; i < crew->size; i++) cts_noise(expected + i * SIZE, SIZE, seed * 10 + (uint64_t)i);
   cts_same(crew->t, bytes, expected, (size_t)crew->size * SIZE, what);
@@ -42,7 +42,7 @@ static void chain(cts_crew_t *crew, hal_plugin_comm_t *comm, hal_plugin_stream_t
     check(crew, in + (size_t)i * SIZE * CTS_CREW_MOST, (uint64_t)i, "a collective between two copies of its stream");
 }
 
-/* Rank 0 sends what its stream brings once a gate is open. */
+/* Rank 0 sends data that its stream copies once a gate is open. */
 static void held(cts_crew_t *crew, hal_plugin_comm_t *comm, hal_plugin_stream_t *stream) {
   static cts_gate_t gate;
   uint8_t *const send = cts_alloc(crew->t, SIZE), *const recv = cts_alloc(crew->t, SIZE * CTS_CREW_MOST),
@@ -54,11 +54,11 @@ static void held(cts_crew_t *crew, hal_plugin_comm_t *comm, hal_plugin_stream_t 
   cts_comm_queue(crew, comm, stream, gather(send, recv));
   if (!crew->rank) CTS_STATUS(crew->t, HAL_NOT_READY, stream_query, stream);
   cts_crew_meet(crew);
-  for (int i = 0; i < 30; i++) cts_nap(); /* whoever does not wait for the stream has sent */
+  for (int i = 0; i < 30; i++) cts_nap(); /* a rank that does not wait for the stream has sent by now */
   if (!crew->rank) cts_gate_open(&gate);
   cts_sync(crew->t, stream);
   cts_get(crew->t, NULL, got, recv, (size_t)crew->size * SIZE);
-  check(crew, got, 99, "a collective behind work of its stream that was held back");
+  check(crew, got, 99, "a collective after work of its stream that was held back");
 }
 
 static void order(cts_crew_t *crew) {
@@ -93,7 +93,7 @@ static void apart(cts_crew_t *crew) {
   cts_sync(crew->t, other);
   cts_crew_no_limit();
   cts_get(crew->t, NULL, got, far, (size_t)crew->size * SIZE);
-  check(crew, got, 6, "a communicator's collective beside that of another one, which is held back");
+  check(crew, got, 6, "a communicator's collective during that of another one, which is held back");
   cts_crew_meet(crew);
   if (!crew->rank) cts_gate_open(&gate);
   cts_sync(crew->t, one);
@@ -122,7 +122,7 @@ static void refuse_capture(cts_crew_t *crew, hal_plugin_comm_t *comm, hal_plugin
   CTS_OK(crew->t, capture_begin, stream, HAL_CAPTURE_RELAXED, 0);
   CTS_CHECK(crew->t, cts_comm_try(crew, comm, stream, gather(send, recv)) == HAL_UNIMPLEMENTED,
             "comm_submit on a captured stream without HAL_COMM_CAN_CAPTURE was not HAL_UNIMPLEMENTED");
-  CTS_OK(crew->t, capture_end, stream, &graph); /* nothing was recorded, and nothing is spoiled */
+  CTS_OK(crew->t, capture_end, stream, &graph); /* nothing was recorded, and the capture is not invalidated */
   CTS_OK(crew->t, graph_destroy, graph);
 }
 
@@ -187,13 +187,13 @@ static void destroy(cts_crew_t *crew) {
   CTS_JUDGE(crew->t, comm_destroy, "HAL_NOT_READY = calls remain");
   cts_crew_limit(crew, 30 * CTS_SECOND, "comm_destroy did not return when its time was over");
   CTS_STATUS(crew->t, HAL_NOT_READY, comm_destroy, comm, CTS_SECOND / 5);
-  CTS_CHECK(crew->t, cts_comm_state(crew, comm).state != HAL_COMM_ABORTED, "a comm_destroy that gave up has aborted");
+  CTS_CHECK(crew->t, cts_comm_state(crew, comm).state != HAL_COMM_ABORTED, "a comm_destroy that timed out has aborted");
   cts_crew_meet(crew);
   if (!crew->rank) cts_gate_open(&gate);
   CTS_JUDGE(crew->t, comm_destroy, "Waits until the communicator's queued calls are done");
   CTS_OK(crew->t, comm_destroy, comm, 60 * CTS_SECOND);
   cts_crew_no_limit();
   cts_get(crew->t, NULL, got, recv, (size_t)crew->size * SIZE); /* the stream is not waited for */
-  check(crew, got, 7, "a collective whose communicator was destroyed behind it");
+  check(crew, got, 7, "a collective whose communicator was destroyed after it");
 }
 void cts_case_comm_destroy(cts_t *t) { cts_crew(t, 2, 2, HAL_SLOT_comm_destroy, destroy); }

@@ -1,5 +1,5 @@
-/* comm_reduce.c: the numbers of collectives that reduce. Operands are small whole numbers, so that every order of
- * adding gives the same. */
+/* comm_reduce.c: the results of collectives that reduce. Operands are small integers, so that every order of summation
+ * has the same result. */
 #include <math.h>
 
 #include "crew.h"
@@ -89,15 +89,15 @@ static cts_number_t reduced(const cts_crew_t *crew, hal_dtype_t dtype, uint32_t 
   return number_of(sum, reduce == HAL_REDUCE_AVG ? crew->size : 1);
 }
 
-/* Averages may have been rounded twice: of the sum, or of the operands' parts. */
+/* Averages may be rounded twice: the sum, or the operands' parts. */
 static int is_right(hal_dtype_t dtype, uint32_t reduce, const uint8_t *one, const uint8_t *other) {
   if (reduce != HAL_REDUCE_AVG) return memcmp(one, other, cts_dtype_size(dtype)) == 0;
   const cts_number_t a = cts_number_read(dtype, one), b = cts_number_read(dtype, other);
   return fabs(a.d - b.d) <= 8 * cts_dtype_step(dtype) && fabs(a.im - b.im) <= 8 * cts_dtype_step(dtype);
 }
 
-/* `count` elements at `device`, of which the first is number `first` of the reduction, and GUARD bytes that nobody
- * writes. */
+/* `count` elements at `device`, of which the first is number `first` of the reduction, and GUARD bytes that must not be
+ * written. */
 static void check(cts_crew_t *crew, hal_dtype_t dtype, uint32_t reduce, const void *device, size_t first, size_t count,
                   const char *op) {
   const size_t size = cts_dtype_size(dtype);
@@ -110,7 +110,7 @@ static void check(cts_crew_t *crew, hal_dtype_t dtype, uint32_t reduce, const vo
              names[reduce], cts_dtype_name(dtype), count, (int)crew->size, i, (int)crew->rank, is.d, be.d);
   }
   for (size_t i = count * size; i < count * size + GUARD; i++)
-    CTS_CHECK(crew->t, got[i] == 0xA5, "%s with %s of %s, %zu elements: memory behind the result was written", op,
+    CTS_CHECK(crew->t, got[i] == 0xA5, "%s with %s of %s, %zu elements: memory after the result was written", op,
               names[reduce], cts_dtype_name(dtype), count);
 }
 
@@ -290,7 +290,7 @@ void cts_case_comm_scale(cts_t *t) { cts_crew(t, 2, 3, HAL_SLOT_comm_submit, sca
 
 /* ---- rounding ---- */
 
-/* 1 and twice half a step: whoever rounds each partial sum gets 1. */
+/* 1 and twice half a step: rounding each partial sum results in 1. */
 static void accumulate(cts_crew_t *crew) {
   cts_crew_needs(crew, HAL_COMM_CAN_FLOAT32_SUM, "HAL_COMM_CAN_FLOAT32_SUM");
   hal_plugin_comm_t *const comm = cts_comm(crew);
@@ -357,8 +357,8 @@ static void refuse_one(cts_crew_t *crew, hal_plugin_comm_t *comm, const memory_t
   call.send = memory->send, call.recv = memory->recv;
   const hal_status_t status = cts_comm_try(crew, comm, memory->stream, call);
   CTS_CHECK(crew->t, status == HAL_UNIMPLEMENTED,
-            "%s, operator %u, reduction %u, dtype %d, flags 0x%x gave %s, not UNIMPLEMENTED", what, (unsigned)call.op,
-            (unsigned)call.reduce, (int)call.dtype, (unsigned)call.flags, hal_status_name(status));
+            "%s, operator %u, reduction %u, dtype %d, flags 0x%x returned %s, not UNIMPLEMENTED", what,
+            (unsigned)call.op, (unsigned)call.reduce, (int)call.dtype, (unsigned)call.flags, hal_status_name(status));
 }
 
 static void refuse_flags(cts_crew_t *crew, hal_plugin_comm_t *comm, const memory_t *memory) {
@@ -373,7 +373,7 @@ static void refuse_flags(cts_crew_t *crew, hal_plugin_comm_t *comm, const memory
                  "a flag that comm_info does not list");
 }
 
-/* The first of two calls is good: all or none. */
+/* The first of two calls is valid: all or none. */
 static void refuse_second(cts_crew_t *crew, hal_plugin_comm_t *comm, const memory_t *memory) {
   const hal_collective_t good = {.struct_size = HAL_STRUCT_SIZE(hal_collective_t, fingerprint),
                                  .op = HAL_COMM_ALL_REDUCE,

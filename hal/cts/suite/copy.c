@@ -1,4 +1,4 @@
-/* copy.c: bytes arrive, where they should and nowhere else. */
+/* copy.c: bytes are copied to their destination, and nowhere else. */
 #include <stdio.h>
 
 #include "cts.h"
@@ -18,7 +18,8 @@ void cts_case_copy_round_trip(cts_t *t) {
   cts_free(t, device);
 }
 
-/* Writes noise to the whole of device memory, then other noise to a part of it, and looks at all of it; each on the next of the streams. */
+/* Writes noise to the whole of device memory, then other noise to a part of it, and checks all of it; each on the next
+ * of the streams. */
 static void copy_to_offsets(cts_t *t, hal_plugin_stream_t *const *streams, int count) {
   static const size_t offsets[] = {0, 1, 3, 8, 129, 4096, 70001};
   int turn = 0;

@@ -1,11 +1,11 @@
-/* copy_many.c: rectangles and several ranges arrive, and what lies between them stays as it was. */
+/* copy_many.c: rectangles and several ranges are copied, and the bytes between them do not change. */
 #include <stdio.h>
 
 #include "cts.h"
 
 enum { ROOM = 1 << 19, TO = 1, FROM = 2 };
 
-/* A side of a case: memory of the host or of the device, and what it has to hold. */
+/* A side of a case: memory of the host or of the device, and its expected content. */
 typedef struct area_s {
   uint8_t *memory;
   int32_t device;
@@ -84,7 +84,7 @@ static void copy_shapes(cts_t *t, hal_plugin_stream_t *stream) {
     for (int sides = TO; sides <= (TO | FROM); sides++) copy_shape(t, &shapes[i], sides, stream);
 }
 
-/* Two columns of one matrix in device memory change into one another: their rows lie beside each other. */
+/* Two columns of one matrix in device memory are copied to one another: their rows are interleaved. */
 static void copy_within_one(cts_t *t) {
   enum { PITCH = 100, WIDTH = 40, ROWS = 50 };
   uint8_t *const matrix = cts_alloc(t, PITCH * ROWS), bytes[PITCH * ROWS], got[PITCH * ROWS];
@@ -138,7 +138,7 @@ void cts_case_copy_rows_wrong(cts_t *t) {
 
 /* ---- several ranges ---- */
 
-/* As a newer host's: elements with more behind them. */
+/* Elements of a newer host, which are longer. */
 typedef struct element_s {
   hal_copy_t copy;
   uint8_t more[24];

@@ -1,4 +1,4 @@
-/* device.c: what devices say of themselves. */
+/* device.c: the descriptions of devices. */
 #include "cts.h"
 #include "hal/status.h"
 #include "plugin/loader.h"
@@ -12,37 +12,37 @@ void cts_case_device_count(cts_t *t) {
   const hal_status_t status = cts_device_count(t, &first);
   if (status == HAL_UNAVAILABLE || (!status && first == 0)) cts_skip(t, "the plugin counts no device here");
   cts_expect_ok(t, HAL_SLOT_device_count, status);
-  CTS_CHECK(t, first >= 1 && first <= 4096, "device_count gave %d", first);
+  CTS_CHECK(t, first >= 1 && first <= 4096, "device_count returned %d", first);
   for (int i = 0; i < TIMES; i++) {
     CTS_OK(t, device_count, &next);
-    CTS_CHECK(t, next == first, "device_count gave %d, and then %d", first, next);
+    CTS_CHECK(t, next == first, "device_count returned %d, and then %d", first, next);
   }
   CTS_OK(t, init, "");
   CTS_OK(t, device_count, &next);
-  CTS_CHECK(t, next == first, "device_count gave %d before init and %d after it", first, next);
+  CTS_CHECK(t, next == first, "device_count returned %d before init and %d after it", first, next);
 }
 
-/* Fields for which 0 is a value say by `known` whether they have one. */
+/* Fields whose value may be 0 have a bit in `known`. */
 static void check_known(cts_t *t, int32_t device, const hal_device_info_t *info) {
   const uint32_t bits = HAL_DEVICE_KNOWS_NUMA_NODE | HAL_DEVICE_KNOWS_PARTITION;
   CTS_CHECK(t, !(info->known & ~bits) && !info->reserved,
             "device %d sets known to 0x%x and reserved to %u; bits without a name and reserved fields are zero", device,
             info->known, info->reserved);
   CTS_CHECK(t, (info->known & HAL_DEVICE_KNOWS_NUMA_NODE) ? info->numa_node >= 0 : info->numa_node == 0,
-            "device %d gives NUMA node %d with known 0x%x; set HAL_DEVICE_KNOWS_NUMA_NODE with a node from 0 on",
+            "device %d reports NUMA node %d with known 0x%x; set HAL_DEVICE_KNOWS_NUMA_NODE with a node from 0 on",
             device, info->numa_node, info->known);
   CTS_CHECK(t, (info->known & HAL_DEVICE_KNOWS_PARTITION) || !info->partition_index,
-            "device %d gives partition %u without HAL_DEVICE_KNOWS_PARTITION", device, info->partition_index);
+            "device %d reports partition %u without HAL_DEVICE_KNOWS_PARTITION", device, info->partition_index);
 }
 
-/* The host reads a part of the fields when it starts the device, and all of them later. */
+/* The host reads a part of the fields when it initializes the device, and all of them later. */
 static void check_short(cts_t *t, int32_t device, const hal_device_info_t *whole) {
   const size_t size = HAL_STRUCT_SIZE(hal_device_info_t, architecture);
   hal_device_info_t part = {.struct_size = size};
   CTS_OK(t, device_info, device, &part);
   part.struct_size = whole->struct_size;
   CTS_CHECK(t, memcmp(&part, whole, size) == 0,
-            "device_info gave device %d other values in a struct of %zu bytes than in one of %zu", device, size,
+            "device_info returned device %d other values in a struct of %zu bytes than in one of %zu", device, size,
             whole->struct_size);
 }
 
@@ -76,7 +76,7 @@ void cts_case_device_info(cts_t *t) {
   }
 }
 
-/* An older host has a shorter struct: behind it is other memory. */
+/* An older host has a shorter struct: other memory follows it. */
 void cts_case_device_info_size(cts_t *t) {
   static const size_t sizes[] = {sizeof(size_t),
                                  offsetof(hal_device_info_t, dialects),
@@ -102,7 +102,7 @@ void cts_case_device_info_size(cts_t *t) {
   }
 }
 
-/* Copies between the devices, once access was given. */
+/* Copies between the devices, after access was enabled. */
 static void check_peer(cts_t *t, int32_t peer) {
   enum { SIZE = 5000 };
   void *theirs = NULL;
@@ -121,7 +121,7 @@ void cts_case_device_peers(cts_t *t) {
   for (int32_t peer = 0; peer < t->page->device_count; peer++) {
     int32_t accessible = -7;
     CTS_OK(t, device_peer_query, t->device, peer, &accessible);
-    CTS_CHECK(t, accessible == 0 || accessible == 1, "device_peer_query gave %d for devices %d and %d", accessible,
+    CTS_CHECK(t, accessible == 0 || accessible == 1, "device_peer_query returned %d for devices %d and %d", accessible,
               t->device, peer);
     if (!accessible || peer == t->device || !CTS_PROVIDES(t, device_peer_enable)) continue;
     CTS_JUDGE(t, device_peer_enable, "a second call is HAL_OK");
@@ -133,7 +133,7 @@ void cts_case_device_peers(cts_t *t) {
   }
 }
 
-/* What holds on one device holds on the others. */
+/* Runs checks of one device on the others. */
 static void on_others(cts_t *t, void (*const *cases)(cts_t *t)) {
   const int32_t own = t->device;
   for (int32_t device = 0; device < t->page->device_count; device++) {
@@ -158,7 +158,7 @@ void cts_case_device_others(cts_t *t) {
                                              cts_case_copy_streams,
                                              cts_case_stream_order,
                                              cts_case_memory_fill_streams,
-                                             cts_case_event_life,
+                                             cts_case_event_lifetime,
                                              cts_case_memory_exhausted,
                                              NULL};
   static void (*const known[])(cts_t * t) = {cts_case_memory_pointer_info, NULL};

@@ -1,4 +1,4 @@
-/* event.c: what events record, who waits for them, and the time between them. */
+/* event.c: the work that events record, waits for them, and the time between them. */
 #define _GNU_SOURCE
 #include <dirent.h>
 
@@ -7,12 +7,12 @@
 
 enum { SIZE = 1 << 16, EVENTS = 500 };
 
-void cts_case_event_life(cts_t *t) {
+void cts_case_event_lifetime(cts_t *t) {
   static const uint32_t flags[] = {0, HAL_EVENT_TIMING, HAL_EVENT_BLOCKING, HAL_EVENT_TIMING | HAL_EVENT_BLOCKING};
   for (int i = 0; i < 4; i++) {
     hal_plugin_stream_t *const stream = cts_stream(t);
     hal_plugin_event_t *const event = cts_event(t, flags[i]);
-    CTS_CHECK(t, event, "event_create gave HAL_OK and no event");
+    CTS_CHECK(t, event, "event_create returned HAL_OK and no event");
     CTS_OK(t, event_record, event, stream);
     CTS_OK(t, event_synchronize, event);
     cts_sync(t, stream);
@@ -89,7 +89,8 @@ void cts_case_event_replaces(cts_t *t) {
   cts_sync(t, stream);
 }
 
-/* An event of the NULL stream is over when it is recorded, whatever it was before; the NULL stream waits for an event in the call. */
+/* An event of the NULL stream is done when it is recorded, regardless of earlier records; the NULL stream waits for an
+ * event in the call. */
 void cts_case_event_null_stream(cts_t *t) {
   static cts_gate_t gate, another;
   hal_plugin_stream_t *const stream = cts_stream(t);
@@ -112,7 +113,7 @@ void cts_case_event_null_stream(cts_t *t) {
   cts_sync(t, stream);
 }
 
-/* A stream that waits for its own event goes on. */
+/* A stream that waits for its own event continues. */
 void cts_case_event_wait_self(cts_t *t) {
   static cts_gate_t gate;
   hal_plugin_stream_t *const stream = cts_stream(t);
@@ -126,7 +127,7 @@ void cts_case_event_wait_self(cts_t *t) {
   cts_get(t, stream, got, device, SIZE);
   cts_gate_open(&gate);
   cts_sync(t, stream);
-  cts_same(t, got, bytes, SIZE, "what a stream reads behind a wait for its own event");
+  cts_same(t, got, bytes, SIZE, "data that a stream reads after a wait for its own event");
 }
 
 void cts_case_event_wait(cts_t *t) {
@@ -147,7 +148,7 @@ void cts_case_event_wait_unrecorded(cts_t *t) {
   static cts_gate_t gate;
   hal_plugin_stream_t *const held = cts_stream(t), *const stream = cts_stream(t);
   hal_plugin_event_t *const event = cts_event(t, 0);
-  cts_gate_close(t, &gate, held); /* the watch of a gate sees a call that does not come back */
+  cts_gate_close(t, &gate, held); /* the watch of a gate detects a call that does not return */
   CTS_OK(t, stream_wait_event, stream, event);
   CTS_OK(t, stream_synchronize, stream);
   cts_gate_open(&gate);
@@ -178,7 +179,8 @@ void cts_case_event_wait_destroyed(cts_t *t) {
   CTS_OK(t, stream_wait_event, second, event);
   CTS_JUDGE(t, event_destroy, "queued waits on it stay valid");
   CTS_OK(t, event_destroy, event);
-  for (int i = 0; i < 50; i++) { /* whoever takes the memory of the dead event must not be the one waited for */
+  /* the wait must not be for a later allocation with the memory of the destroyed event */
+  for (int i = 0; i < 50; i++) {
     hal_plugin_event_t *const other = cts_event(t, 0);
     CTS_OK(t, event_record, other, NULL);
     CTS_OK(t, event_destroy, other);
@@ -237,8 +239,8 @@ void cts_case_event_destroy_gives_back(cts_t *t) {
             EVENTS, more);
 }
 
-/* Both bounds are times of the host that hold whatever the machine does: the first event is done before `inside` begins and the
- * second is recorded after it ends; both lie within `outside`. Clocks of device and host may differ by a twentieth. */
+/* Both bounds are times of the host that hold on any machine: the first event is done before `inside` begins and the
+ * second is recorded after it ends; both are within `outside`. Clocks of device and host may differ by a twentieth. */
 void cts_case_event_elapsed(cts_t *t) {
   hal_plugin_stream_t *const stream = cts_stream(t);
   hal_plugin_event_t *const start = cts_event(t, HAL_EVENT_TIMING), *const end = cts_event(t, HAL_EVENT_TIMING);
@@ -254,13 +256,13 @@ void cts_case_event_elapsed(cts_t *t) {
   const int64_t most = cts_now_ns() - outside;
   CTS_OK(t, event_elapsed, start, end, &between);
   CTS_CHECK(t, between >= least - least / 20 - 1000000 && between <= most + most / 20 + 1000000,
-            "event_elapsed gave %lld ns; by the host's clock it is between %lld and %lld", (long long)between,
+            "event_elapsed returned %lld ns; by the host's clock it is between %lld and %lld", (long long)between,
             (long long)least, (long long)most);
   CTS_OK(t, event_elapsed, end, start, &back);
-  CTS_CHECK(t, back == -between, "event_elapsed gave %lld ns, and %lld with the events exchanged", (long long)between,
-            (long long)back);
+  CTS_CHECK(t, back == -between, "event_elapsed returned %lld ns, and %lld with the events exchanged",
+            (long long)between, (long long)back);
   CTS_OK(t, event_elapsed, start, start, &back);
-  CTS_CHECK(t, back == 0, "event_elapsed gave %lld ns from an event to itself", (long long)back);
+  CTS_CHECK(t, back == 0, "event_elapsed returned %lld ns from an event to itself", (long long)back);
 }
 
 void cts_case_event_elapsed_wrong(cts_t *t) {

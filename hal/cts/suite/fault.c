@@ -1,4 +1,4 @@
-/* fault.c: a failure that shows after the call has returned. */
+/* fault.c: a failure that is reported after the call has returned. */
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdio.h>
@@ -12,16 +12,16 @@ enum { SIZE = 65536 };
 
 static cts_page_t *page;
 
-/* A device that is the host's CPU touches the address itself: nothing to judge. */
+/* A device that is the host's CPU accesses the address itself: there is nothing to test. */
 static void give_up(int signal) {
-  static const char text[] = "the device's own work ends in a fault of the process, which says enough";
+  static const char text[] = "the device's own work ends in a fault of the process, which is sufficient";
   (void)signal;
   memcpy(page->text, text, sizeof text);
   atomic_store(&page->verdict, CTS_SKIP);
   _exit(0);
 }
 
-/* A copy from an address where nothing can be read must fail somewhere: in the call, or once at the next synchronisation. */
+/* A copy from an unreadable address must fail: in the call, or once at the next synchronization. */
 void cts_case_fault_asynchronous(cts_t *t) {
   void *const nowhere = mmap(NULL, SIZE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   CTS_CHECK(t, nowhere != MAP_FAILED, "error of the suite: no addresses");
@@ -33,7 +33,7 @@ void cts_case_fault_asynchronous(cts_t *t) {
     cts_skip(t, "a copy from no memory was refused in the call");
   const hal_status_t failure = cts_stream_synchronize(t, stream);
   CTS_CHECK(t, failure,
-            "a copy from an address where nothing can be read gave HAL_OK, and stream_synchronize behind it, too: the "
+            "a copy from an unreadable address returned HAL_OK, and stream_synchronize after it, too: the "
             "failure is lost");
   CTS_GENERAL(t, "with its message set");
   CTS_CHECK(t, hal_error_message()[0], "stream_synchronize failed without a message");
@@ -41,11 +41,11 @@ void cts_case_fault_asynchronous(cts_t *t) {
     hal_stream_error_t error = {.struct_size = HAL_STRUCT_SIZE(hal_stream_error_t, message)};
     CTS_JUDGE(t, stream_error, "Describes the failure");
     const hal_status_t known = cts_stream_error(t, stream, &error);
-    CTS_CHECK(t, known == HAL_OK || known == HAL_NOT_FOUND, "stream_error gave %s", hal_status_name(known));
-    CTS_CHECK(t, known || error.status == failure, "stream_error tells %s, stream_synchronize gave %s",
+    CTS_CHECK(t, known == HAL_OK || known == HAL_NOT_FOUND, "stream_error returned %s", hal_status_name(known));
+    CTS_CHECK(t, known || error.status == failure, "stream_error reports %s, stream_synchronize returned %s",
               hal_status_name(error.status), hal_status_name(failure));
   }
-  if (failure == HAL_UNAVAILABLE) return; /* a lost device stays so */
+  if (failure == HAL_UNAVAILABLE) return; /* a lost device stays lost */
   CTS_GENERAL(t, "An asynchronous failure is reported once");
   CTS_STATUS(t, HAL_OK, stream_synchronize, stream);
   CTS_STATUS(t, HAL_OK, stream_query, stream);
@@ -53,16 +53,17 @@ void cts_case_fault_asynchronous(cts_t *t) {
   cts_put(t, stream, device, bytes, SIZE);
   cts_get(t, stream, got, device, SIZE);
   cts_sync(t, stream);
-  cts_same(t, got, bytes, SIZE, "the work of a stream behind a failure");
+  cts_same(t, got, bytes, SIZE, "the work of a stream after a failure");
 }
 
-/* ---- failures that the plugin makes itself, by the setting of --fault ---- */
+/* ---- failures that the plugin causes itself, by the setting of --fault ---- */
 enum { LAUNCHES = 100 };
 
 typedef struct launched_s {
   hal_plugin_kernel_t *kernel;
   hal_plugin_stream_t *stream, *other;
-  hal_plugin_event_t *event; /* made before anything fails: a lost device makes none; NULL = not provided */
+  /* created before anything fails, because a lost device creates none; NULL = not provided */
+  hal_plugin_event_t *event;
   void *memory;
 } launched_t;
 
@@ -113,13 +114,14 @@ static hal_status_t ask_other(cts_t *t, const launched_t *with) {
   const hal_status_t query = cts_stream_query(t, with->other), synchronize = cts_stream_synchronize(t, with->other);
   if (query == HAL_UNAVAILABLE || synchronize == HAL_UNAVAILABLE)
     return HAL_UNAVAILABLE; /* the device is lost, for all */
-  CTS_CHECK(t, !query && !synchronize,
-            "a stream without work tells the failure of another stream: stream_query gave %s, stream_synchronize %s",
-            hal_status_name(query), hal_status_name(synchronize));
+  CTS_CHECK(
+      t, !query && !synchronize,
+      "a stream without work reports the failure of another stream: stream_query returned %s, stream_synchronize %s",
+      hal_status_name(query), hal_status_name(synchronize));
   return cts_stream_synchronize(t, with->stream);
 }
 
-/* Launches until one fails, and asks after each in one way. Then the failure is over, everywhere. */
+/* Launches until one fails, and queries after each in one way. Then the failure is over, everywhere. */
 static void fail_once(cts_t *t, hal_status_t (*ask)(cts_t *t, const launched_t *with), const char *what) {
   const launched_t with = begin(t);
   hal_status_t failure = HAL_OK;
@@ -128,9 +130,9 @@ static void fail_once(cts_t *t, hal_status_t (*ask)(cts_t *t, const launched_t *
     failure = ask(t, &with);
     if (!failure) cts_ramp_check(t, with.memory, i, 1, 0, "the result of a launch that did not fail");
   }
-  CTS_CHECK(t, failure, "%s gave HAL_OK after each of %d launches, of which %s makes one fail", what, LAUNCHES,
+  CTS_CHECK(t, failure, "%s returned HAL_OK after each of %d launches, of which %s makes one fail", what, LAUNCHES,
             t->fault);
-  CTS_CHECK(t, hal_error_message()[0], "%s gave %s without a message", what, hal_status_name(failure));
+  CTS_CHECK(t, hal_error_message()[0], "%s returned %s without a message", what, hal_status_name(failure));
   if (failure == HAL_UNAVAILABLE) {
     CTS_GENERAL(t, "A lost device stays HAL_UNAVAILABLE");
     for (int i = 0; i < 3; i++) CTS_STATUS(t, HAL_UNAVAILABLE, stream_synchronize, i == 1 ? with.other : with.stream);
@@ -146,13 +148,13 @@ static void fail_once(cts_t *t, hal_status_t (*ask)(cts_t *t, const launched_t *
   }
   cts_ramp_launch(t, with.kernel, with.stream, with.memory, 4711, CTS_RAMP);
   cts_sync(t, with.stream);
-  cts_ramp_check(t, with.memory, 4711, 1, 0, "the result of a launch behind one that failed");
+  cts_ramp_check(t, with.memory, 4711, 1, 0, "the result of a launch after one that failed");
   if (!CTS_PROVIDES(t, stream_error)) return;
   hal_stream_error_t error = {.struct_size = HAL_STRUCT_SIZE(hal_stream_error_t, message)};
   CTS_JUDGE(t, stream_error, "Describes the failure");
   const hal_status_t known = cts_stream_error(t, with.stream, &error);
-  CTS_CHECK(t, known || error.status == failure, "stream_error tells %s, %s gave %s", hal_status_name(error.status),
-            what, hal_status_name(failure));
+  CTS_CHECK(t, known || error.status == failure, "stream_error reports %s, %s returned %s",
+            hal_status_name(error.status), what, hal_status_name(failure));
   hal_stream_error_t none = {.struct_size = HAL_STRUCT_SIZE(hal_stream_error_t, message)};
   CTS_JUDGE(t, stream_error, "HAL_NOT_FOUND");
   CTS_STATUS(t, HAL_NOT_FOUND, stream_error, with.other, &none);
@@ -160,9 +162,9 @@ static void fail_once(cts_t *t, hal_status_t (*ask)(cts_t *t, const launched_t *
 
 static void count_call(void *data) { atomic_fetch_add((atomic_int *)data, 1); }
 
-/* A host function behind each launch, of which one fails: it is called once where the call was HAL_OK, else never. */
+/* A host function after each launch, of which one fails: it is called once if the call was HAL_OK, else never. */
 void cts_case_fault_host_call(cts_t *t) {
-  static atomic_int calls; /* a function may come late */
+  static atomic_int calls; /* a function may be called late */
   const launched_t with = begin(t);
   hal_status_t failure = HAL_OK;
   int expected = 0;
@@ -175,8 +177,8 @@ void cts_case_fault_host_call(cts_t *t) {
     for (int naps = 0; naps < (failure ? 2000 : 1) && atomic_load(&calls) < expected; naps++) cts_nap();
     if (failure) cts_nap();
     CTS_CHECK(t, atomic_load(&calls) == expected,
-              "stream_host_call behind launch %d gave %s, stream_synchronize %s, and %d functions of %d were called", i,
-              hal_status_name(queued), hal_status_name(queued ? HAL_OK : failure), atomic_load(&calls), expected);
+              "stream_host_call after launch %d returned %s, stream_synchronize %s, and %d functions of %d were called",
+              i, hal_status_name(queued), hal_status_name(queued ? HAL_OK : failure), atomic_load(&calls), expected);
   }
   CTS_CHECK(t, failure, "error of the suite: none of %d launches failed, of which %s makes one fail", LAUNCHES,
             t->fault);

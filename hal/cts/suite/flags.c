@@ -9,7 +9,7 @@ void cts_refuses_flags(cts_t *t, uint32_t known, hal_status_t (*use)(cts_t *t, u
     const uint32_t flags = i < 32 ? UINT32_C(1) << i : ~known;
     if (flags & known) continue;
     const hal_status_t status = use(t, flags);
-    CTS_CHECK(t, status == HAL_UNIMPLEMENTED, "the unknown flags 0x%x gave status %d, not HAL_UNIMPLEMENTED (12)",
+    CTS_CHECK(t, status == HAL_UNIMPLEMENTED, "the unknown flags 0x%x returned status %d, not HAL_UNIMPLEMENTED (12)",
               (unsigned)flags, (int)status);
   }
 }
@@ -60,7 +60,7 @@ void cts_case_flags_host_register(cts_t *t) {
   cts_refuses_flags(t, 0, host_register);
 }
 
-/* A refused shutdown shuts nothing down. */
+/* A shutdown that fails shuts nothing down. */
 void cts_case_flags_shutdown(cts_t *t) {
   cts_refuses_flags(t, 0, shutdown);
   CTS_OK(t, device_synchronize, t->device);
@@ -70,12 +70,13 @@ void cts_case_flags_stream_create(cts_t *t) {
   cts_refuses_flags(t, HAL_STREAM_QUEUE, stream_create);
   for (uint32_t engine = HAL_ENGINE_COPY + 1; engine < 40; engine++) {
     const hal_status_t status = create(t, 0, engine);
-    CTS_CHECK(t, status == HAL_UNIMPLEMENTED, "the unknown engine class %u gave status %d, not HAL_UNIMPLEMENTED (12)",
-              (unsigned)engine, (int)status);
+    CTS_CHECK(t, status == HAL_UNIMPLEMENTED,
+              "the unknown engine class %u returned status %d, not HAL_UNIMPLEMENTED (12)", (unsigned)engine,
+              (int)status);
   }
 }
 
-/* The engine classes are hints: each makes a stream that works. A queue that can be chosen is one that exists. */
+/* The engine classes are hints: each results in a stream that works. A queue that can be selected exists. */
 void cts_case_stream_engines(cts_t *t) {
   uint8_t *const device = cts_alloc(t, SIZE), *const bytes = cts_pinned(t, SIZE), *const got = cts_pinned(t, SIZE);
   for (uint32_t wish = 0; wish < 6; wish++) {
@@ -84,7 +85,7 @@ void cts_case_stream_engines(cts_t *t) {
     desc.engine = wish % 3, desc.flags = wish < 3 ? 0 : HAL_STREAM_QUEUE;
     const hal_status_t status = cts_stream_create(t, t->device, &desc, &stream);
     if (wish >= 3 && status == HAL_UNIMPLEMENTED) continue;
-    CTS_CHECK(t, status == HAL_OK, "stream_create of engine class %u%s gave status %d", (unsigned)desc.engine,
+    CTS_CHECK(t, status == HAL_OK, "stream_create of engine class %u%s returned status %d", (unsigned)desc.engine,
               wish < 3 ? "" : ", queue 0,", (int)status);
     cts_noise(bytes, SIZE, wish);
     cts_put(t, stream, device, bytes, SIZE);

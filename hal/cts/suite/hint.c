@@ -1,4 +1,4 @@
-/* hint.c: prefetches and advice change no byte and forbid no use; names of objects change nothing at all. */
+/* hint.c: prefetches and advice change no byte and forbid no use; names of objects have no effect. */
 #include <stdio.h>
 
 #include "cts.h"
@@ -92,7 +92,7 @@ void cts_case_memory_advise(cts_t *t) {
 static void name(cts_t *t, uint32_t kind, const void *object) {
   enum { LONG = 5000 };
   char *const text = (char *)cts_host(t, LONG), *const expected = (char *)cts_host(t, LONG);
-  for (int i = 0; i < 3; i++) { /* a short name, a long one in its place, none */
+  for (int i = 0; i < 3; i++) { /* a short name, a long one instead, none */
     memset(text, i == 1 ? 'n' : 0, LONG - 1);
     if (!i) snprintf(text, LONG, "an object of kind %u", (unsigned)kind);
     memcpy(expected, text, LONG);

@@ -1,4 +1,4 @@
-/* host_call.c: host functions in a stream, and what runs behind the caller's back. */
+/* host_call.c: host functions in a stream, and work that runs asynchronously. */
 #include "cts.h"
 
 enum { SIZE = 1 << 16, CALLS = 100 };
@@ -40,7 +40,7 @@ typedef struct exchange_s {
   atomic_int ran, wrong;
 } exchange_t;
 
-/* Looks at what the copy before has brought, and puts other bytes there for the copy behind. */
+/* Checks the bytes of the previous copy, and writes other bytes there for the next copy. */
 static void exchange(void *data) {
   exchange_t *const with = data;
   if (memcmp(with->host, with->expected, SIZE)) atomic_store(&with->wrong, 1);
@@ -74,7 +74,7 @@ void cts_case_host_call_later_waits(cts_t *t) {
   }
 }
 
-/* Copies in all directions are queued while their stream is held; nothing happens until it is let go. */
+/* Copies in all directions are queued while their stream is held; nothing happens until it is released. */
 void cts_case_copy_asynchronous(cts_t *t) {
   static cts_gate_t gate;
   CTS_GENERAL(t, "HAL_DEVICE_ASYNC: ");
@@ -112,7 +112,7 @@ void cts_case_memory_fill_asynchronous(cts_t *t) {
     memcpy(pattern, kept, sizeof pattern);
     cts_gate_close(t, &gate, stream);
     CTS_OK(t, memory_fill, stream, t->device, device, pattern, pattern_size, SIZE);
-    memset(pattern, 0xee, sizeof pattern); /* the caller's memory is its own again */
+    memset(pattern, 0xee, sizeof pattern); /* the caller may reuse its memory */
     cts_gate_open(&gate);
     cts_sync(t, stream);
     for (size_t i = 0; i < SIZE; i++) expected[i] = kept[i % pattern_size];
@@ -121,7 +121,7 @@ void cts_case_memory_fill_asynchronous(cts_t *t) {
   }
 }
 
-/* The stream is held, so that a free that does not wait for its stream gives memory away that is still to be used. */
+/* The stream is held, so that a free that does not wait for its stream releases memory that will still be used. */
 void cts_case_memory_alloc_async(cts_t *t) {
   static cts_gate_t gate;
   const int held = cts_is_async(t) && CTS_PROVIDES(t, memory_free_async);
@@ -133,7 +133,7 @@ void cts_case_memory_alloc_async(cts_t *t) {
     CTS_JUDGE(t, memory_alloc_async, "usable by work queued");
     CTS_OK(t, memory_alloc_async, t->device, stream, SIZE, 0, &a);
     CTS_OK(t, memory_alloc_async, t->device, stream, SIZE, 0, &b);
-    CTS_CHECK(t, a && b && a != b, "memory_alloc_async gave %p and %p", a, b);
+    CTS_CHECK(t, a && b && a != b, "memory_alloc_async returned %p and %p", a, b);
     if (held) cts_gate_close(t, &gate, stream);
     cts_put(t, stream, a, bytes, SIZE);
     CTS_OK(t, memory_copy, stream, b, t->device, a, t->device, SIZE);
@@ -141,21 +141,20 @@ void cts_case_memory_alloc_async(cts_t *t) {
     CTS_OK(t, memory_free_async, t->device, stream, a);
     cts_get(t, stream, got, b, SIZE);
     CTS_OK(t, memory_free_async, t->device, stream, b);
-    CTS_OK(t, memory_alloc_async, t->device, other, SIZE, 0,
-           &c); /* of a plugin that frees too early, the same memory */
+    CTS_OK(t, memory_alloc_async, t->device, other, SIZE, 0, &c); /* the same memory, if the plugin frees too early */
     CTS_CHECK(t, !held || (c != a && c != b),
-              "memory_alloc_async gave %p to another stream, while work that uses it is still queued", c);
+              "memory_alloc_async returned %p to another stream, while work that uses it is still queued", c);
     cts_put(t, other, c, noise, SIZE);
     cts_sync(t, other);
     if (held) cts_gate_open(&gate);
     cts_sync(t, stream);
-    cts_same(t, got, bytes, SIZE, "memory of memory_alloc_async, freed behind its last use");
+    cts_same(t, got, bytes, SIZE, "memory of memory_alloc_async, freed after its last use");
     CTS_JUDGE(t, memory_alloc_async, "Freed by memory_free_async or memory_free");
     CTS_OK(t, memory_free, t->device, c);
   }
 }
 
-/* What is queued runs, though its stream is destroyed right behind it. */
+/* Queued work runs even though its stream is destroyed right after it. */
 void cts_case_host_call_outlives(cts_t *t) {
   static numbered_t calls[CALLS];
   static counter_t counter;
@@ -169,9 +168,9 @@ void cts_case_host_call_outlives(cts_t *t) {
   }
   if (held) cts_gate_open_later(&gate);
   CTS_OK(t, stream_destroy, stream);
-  if (held && !cts_gate_was_open(&gate)) cts_gate_open(&gate); /* it may come back at once and end the stream later */
+  if (held && !cts_gate_was_open(&gate)) cts_gate_open(&gate); /* it may return at once and end the stream later */
   CTS_OK(t, device_synchronize, t->device);
   CTS_CHECK(t, atomic_load(&counter.count) == CALLS && !atomic_load(&counter.wrong),
-            "%d host functions were queued in a stream that was destroyed behind them, and %d ran%s", CALLS,
+            "%d host functions were queued in a stream that was destroyed after them, and %d ran%s", CALLS,
             atomic_load(&counter.count), atomic_load(&counter.wrong) ? ", not in order" : "");
 }

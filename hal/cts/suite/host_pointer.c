@@ -1,4 +1,4 @@
-/* host_pointer.c: kernels reach page-locked host memory. */
+/* host_pointer.c: kernels access page-locked host memory. */
 #include <stdio.h>
 
 #include "kernel.h"
@@ -13,7 +13,7 @@ void cts_case_module_host_pointer(cts_t *t) {
   hal_plugin_stream_t *const stream = cts_stream(t);
   memset(host, 0x5a, BEFORE + BYTES + GUARD);
   CTS_OK(t, host_device_pointer, t->device, host + BEFORE, &there);
-  CTS_CHECK(t, there, "host_device_pointer gave HAL_OK and no address");
+  CTS_CHECK(t, there, "host_device_pointer returned HAL_OK and no address");
   for (int32_t value = 0; value < 3; value++) {
     cts_ramp_launch(t, kernel, stream, there, value, CTS_RAMP);
     cts_sync(t, stream);

@@ -6,7 +6,7 @@
 
 enum { SIZE = (1 << 18) + 4096, PART = 70001, AT = 4099, TIMES = 64 };
 
-/* What crosses to the other process. */
+/* The message to the other process. */
 typedef struct handle_s {
   size_t size;
   uint8_t bytes[256];
@@ -20,7 +20,7 @@ static hal_status_t export_event(cts_t *t, void *event, uint32_t flags, void *ha
   return cts_event_ipc_export(t, event, flags, handle, room, out_size);
 }
 
-/* The size is told without room, and too little room is left as it was. */
+/* The size is returned without a buffer, and a buffer that is too small is not changed. */
 static void check_room(cts_t *t, const handle_t *handle, export_t again, void *of) {
   uint8_t bytes[sizeof handle->bytes];
   memset(bytes, 0xA5, sizeof bytes);
@@ -30,9 +30,10 @@ static void check_room(cts_t *t, const handle_t *handle, export_t again, void *o
     size_t size = 0, written = 0;
     const hal_status_t status = again(t, of, 0, room ? bytes : NULL, room, &size);
     CTS_CHECK(t, status == HAL_OK && size == handle->size,
-              "a handle of %zu bytes: room for %zu gave status %d, %zu bytes", handle->size, room, (int)status, size);
+              "a handle of %zu bytes: a buffer of %zu bytes returned status %d, %zu bytes", handle->size, room,
+              (int)status, size);
     for (size_t i = room < size ? 0 : size; i < sizeof bytes; i++) written += bytes[i] != 0xA5;
-    CTS_CHECK(t, !written, "a handle of %zu bytes was written to room for %zu", handle->size, room);
+    CTS_CHECK(t, !written, "a handle of %zu bytes was written to a buffer of %zu", handle->size, room);
     if (room == handle->size) break;
   }
 }
@@ -51,11 +52,11 @@ static uint8_t *open_memory(cts_peer_t *peer) {
   cts_peer_hear(peer, &handle, sizeof handle);
   CTS_JUDGE(peer->t, ipc_open, "Maps a segment of another process");
   CTS_OK(peer->t, ipc_open, peer->t->device, handle.bytes, handle.size, 0, &ptr);
-  CTS_CHECK(peer->t, ptr, "ipc_open gave HAL_OK and no address");
+  CTS_CHECK(peer->t, ptr, "ipc_open returned HAL_OK and no address");
   return ptr;
 }
 
-/* Bytes per process of addresses, in /proc/self/statm. */
+/* Returns the size of the process's address space, from /proc/self/statm. */
 static size_t address_space(void) {
   size_t pages = 0;
   FILE *const file = fopen("/proc/self/statm", "re");
@@ -68,11 +69,11 @@ static void read_and_write(cts_peer_t *peer) {
   cts_t *const t = peer->t;
   uint8_t *const first = open_memory(peer), *const second = open_memory(peer), *const got = cts_pinned(t, SIZE);
   cts_get(t, NULL, got, second, SIZE);
-  cts_same(t, got, noise(t, 2), SIZE, "a segment that ipc_open gave of another process, the second of two");
+  cts_same(t, got, noise(t, 2), SIZE, "a segment of another process that ipc_open returned, the second of two");
   cts_get(t, NULL, got, first, SIZE);
-  cts_same(t, got, noise(t, 1), SIZE, "a segment that ipc_open gave of another process, the first of two");
+  cts_same(t, got, noise(t, 1), SIZE, "a segment of another process that ipc_open returned, the first of two");
   cts_get(t, NULL, got, first + AT, PART);
-  cts_same(t, got, noise(t, 1) + AT, PART, "a part of a segment that ipc_open gave");
+  cts_same(t, got, noise(t, 1) + AT, PART, "a part of a segment that ipc_open returned");
   cts_put(t, NULL, first + AT, noise(t, 3), PART);
   CTS_OK(t, memory_copy, NULL, first + AT + PART, t->device, second, t->device, 1000);
   cts_peer_meet(peer); /* written */
@@ -82,7 +83,7 @@ static void read_and_write(cts_peer_t *peer) {
   CTS_JUDGE(t, ipc_close, "Unmaps a segment of ipc_open");
   CTS_OK(t, ipc_close, t->device, first);
   cts_get(t, NULL, got, second, SIZE);
-  cts_same(t, got, noise(t, 4), SIZE, "a segment, behind ipc_close of another one");
+  cts_same(t, got, noise(t, 4), SIZE, "a segment, after ipc_close of another one");
   CTS_OK(t, ipc_close, t->device, second);
   handle_t handle;
   cts_peer_hear(peer, &handle, sizeof handle);
@@ -145,7 +146,7 @@ static void wait_for_event(cts_peer_t *peer) {
   cts_peer_hear(peer, &handle, sizeof handle);
   CTS_JUDGE(t, event_ipc_open, "Opens an event of another process");
   CTS_OK(t, event_ipc_open, t->device, handle.bytes, handle.size, 0, &event);
-  CTS_CHECK(t, event, "event_ipc_open gave HAL_OK and no event");
+  CTS_CHECK(t, event, "event_ipc_open returned HAL_OK and no event");
   for (uint64_t round = 0; round < 3; round++) {
     hal_plugin_stream_t *const stream = cts_stream(t);
     cts_peer_meet(peer); /* recorded */
@@ -229,8 +230,8 @@ static void check_sizes(cts_t *t, hal_status_t (*sized)(cts_t *t, size_t size, u
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
     const hal_status_t status = sized(t, sizes[i], 0);
     CTS_CHECK(t, status == HAL_INVALID_ARGUMENT,
-              "%zu bytes of a handle of %zu gave status %d, not HAL_INVALID_ARGUMENT (3)", sizes[i], the_handle.size,
-              (int)status);
+              "%zu bytes of a handle of %zu returned status %d, not HAL_INVALID_ARGUMENT (3)", sizes[i],
+              the_handle.size, (int)status);
   }
 }
 
@@ -275,7 +276,7 @@ void cts_case_memory_host_register(cts_t *t) {
     memcpy(host, expected, SIZE);
     CTS_JUDGE(t, host_register, "Page-locks");
     CTS_OK(t, host_register, t->device, host, SIZE, 0);
-    cts_same(t, host, expected, SIZE, "host memory, behind host_register");
+    cts_same(t, host, expected, SIZE, "host memory, after host_register");
     if (held) cts_gate_close(t, &gate, stream);
     cts_put(t, stream, device, host, SIZE);
     cts_get(t, stream, got, device, SIZE);
@@ -291,10 +292,10 @@ void cts_case_memory_host_register(cts_t *t) {
     cts_same(t, host, expected, SIZE, "registered host memory that the device was copied to");
     CTS_JUDGE(t, host_unregister, "Reverses host_register");
     CTS_OK(t, host_unregister, t->device, host);
-    cts_same(t, host, expected, SIZE, "host memory, behind host_unregister");
-    host[0]++, host[SIZE - 1]++; /* it is the caller's, and can be written */
+    cts_same(t, host, expected, SIZE, "host memory, after host_unregister");
+    host[0]++, host[SIZE - 1]++; /* it belongs to the caller, and can be written */
     host[0]--, host[SIZE - 1]--;
     for (size_t i = 0; i < 16; i++)
-      CTS_CHECK(t, !room[i] && !host[SIZE + i], "memory beside the registered range was written");
+      CTS_CHECK(t, !room[i] && !host[SIZE + i], "memory next to the registered range was written");
   }
 }

@@ -1,4 +1,4 @@
-/* launch.c: what module_load is lent, modules as bytes, hints of a launch, double precision. */
+/* launch.c: arguments that module_load borrows, modules as bytes, hints of a launch, double precision. */
 #include <stdio.h>
 
 #include "hal/status.h"
@@ -16,7 +16,7 @@ static void use_up(void *bytes, size_t size) {
   free(bytes);
 }
 
-/* Text and kernels are the caller's again when module_load has returned, names when kernel_get has. */
+/* The caller may reuse text and kernels when module_load has returned, and names when kernel_get has returned. */
 void cts_case_module_borrows(cts_t *t) {
   hal_module_desc_t desc = cts_kernels_describe(t, 0);
   const size_t size = desc.size, length = strlen(desc.dialect) + 1;
@@ -30,7 +30,7 @@ void cts_case_module_borrows(cts_t *t) {
   hal_plugin_module_t *const module = cts_module_of(t, lent);
   use_up(data, size), use_up(dialect, length), use_up(options, 1), use_up(lent, sizeof *lent);
   const hal_status_t status = cts_kernel_get(t, module, (const char *)name, &kernel);
-  CTS_CHECK(t, !status, "kernel_get gave %s once the memory that module_load was given had other bytes: %s",
+  CTS_CHECK(t, !status, "kernel_get returned %s once the memory passed to module_load had other bytes: %s",
             hal_status_name(status), hal_error_message());
   use_up(name, 9);
   cts_ramp_launch(t, kernel, stream, device, 3, CTS_RAMP);
@@ -55,29 +55,29 @@ static uint8_t *export_module(cts_t *t, hal_plugin_module_t *module, size_t *out
   size_t size = 0, again = 0;
   CTS_JUDGE(t, module_export, "is their number");
   const hal_status_t status = cts_module_export(t, module, NULL, 0, &size);
-  if (status == HAL_UNIMPLEMENTED) cts_skip(t, "module_export says that this module cannot be had as bytes");
+  if (status == HAL_UNIMPLEMENTED) cts_skip(t, "module_export returned that this module cannot be exported");
   cts_expect_ok(t, HAL_SLOT_module_export, status);
-  CTS_CHECK(t, size > 0, "module_export gave HAL_OK and a module of no bytes");
+  CTS_CHECK(t, size > 0, "module_export returned HAL_OK and a module of no bytes");
   uint8_t *const bytes = cts_host(t, size + GUARD), *const unwritten = cts_host(t, size + GUARD);
   memset(bytes, UNWRITTEN, size + GUARD), memset(unwritten, UNWRITTEN, size + GUARD);
   CTS_JUDGE(t, module_export, "else nothing is");
   CTS_OK(t, module_export, module, bytes, size - 1, &again);
   cts_same(t, bytes, unwritten, size + GUARD, "memory that has one byte less than the module");
   CTS_OK(t, module_export, module, bytes, size, &again);
-  CTS_CHECK(t, again == size, "module_export gave the size %zu, and then %zu", size, again);
+  CTS_CHECK(t, again == size, "module_export returned the size %zu, and then %zu", size, again);
   CTS_CHECK(t, memcmp(bytes, unwritten, size), "module_export wrote nothing to memory of the module's size");
-  cts_same(t, bytes + size, unwritten, GUARD, "memory behind a module that was exported");
+  cts_same(t, bytes + size, unwritten, GUARD, "memory after a module that was exported");
   free(unwritten);
   *out_size = size;
   return bytes;
 }
 
-/* Bytes that a disk has damaged are told, not run. */
+/* A damaged module is reported, not run. */
 static void expect_damaged(cts_t *t, const uint8_t *bytes, size_t size, const char *how) {
   hal_plugin_module_t *const mark = (hal_plugin_module_t *)(void *)t, *module = mark;
   const hal_module_desc_t desc = binary(bytes, size);
   const hal_status_t status = cts_module_load(t, t->device, &desc, &module);
-  CTS_CHECK(t, status == HAL_INVALID_ARGUMENT, "module_load gave %s for a module that it had exported, %s",
+  CTS_CHECK(t, status == HAL_INVALID_ARGUMENT, "module_load returned %s for a module that it had exported, %s",
             hal_status_name(status), how);
   CTS_CHECK(t, module == mark, "module_load failed and wrote to its out-parameter");
 }
@@ -92,7 +92,7 @@ void cts_case_module_exports(cts_t *t) {
   hal_module_desc_t desc = binary(lent, size);
   hal_plugin_module_t *same = NULL;
   const hal_status_t status = cts_module_load(t, t->device, &desc, &same);
-  CTS_CHECK(t, !status, "module_load gave %s for what module_export had given: %s", hal_status_name(status),
+  CTS_CHECK(t, !status, "module_load returned %s for the result of module_export: %s", hal_status_name(status),
             hal_error_message());
   use_up(lent, size);
   void *const device = cts_alloc(t, CTS_RAMP * 4);
@@ -112,7 +112,7 @@ void cts_case_module_exports(cts_t *t) {
 
 /* ---- hints ---- */
 
-/* A launch with one attribute; its kind is none that a device has, or will have. */
+/* A launch with one attribute, whose kind no device has, or will have. */
 static hal_status_t launch_with(cts_t *t, hal_plugin_kernel_t *kernel, void *to, int32_t value, uint32_t kind,
                                 uint32_t required) {
   const hal_launch_attribute_t attribute = {.kind = kind, .required = required, .x = 1};
@@ -128,15 +128,16 @@ void cts_case_module_attributes(cts_t *t) {
   void *const device = cts_alloc(t, CTS_RAMP * 4);
   CTS_GENERAL(t, "A plugin ignores an attribute");
   hal_status_t status = launch_with(t, kernel, device, 5, NO_SUCH_KIND, 0);
-  CTS_CHECK(t, !status, "kernel_launch gave %s for a hint of a kind that no device knows", hal_status_name(status));
+  CTS_CHECK(t, !status, "kernel_launch returned %s for a hint of a kind that no device knows", hal_status_name(status));
   cts_ramp_check(t, device, 5, 1, 0, "the result of a launch with a hint that no device knows");
   status = launch_with(t, kernel, device, 6, NO_SUCH_KIND, 1);
   CTS_CHECK(t, status == HAL_UNIMPLEMENTED,
-            "kernel_launch gave %s for a required attribute of a kind that no device knows", hal_status_name(status));
+            "kernel_launch returned %s for a required attribute of a kind that no device knows",
+            hal_status_name(status));
   cts_ramp_check(t, device, 5, 1, 0, "memory that a launch would write whose required attribute is unknown");
-  for (uint32_t kind = HAL_LAUNCH_CLUSTER; kind <= HAL_LAUNCH_OVERLAP; kind++) { /* a device may know these */
+  for (uint32_t kind = HAL_LAUNCH_CLUSTER; kind <= HAL_LAUNCH_OVERLAP; kind++) { /* a device may support these */
     status = launch_with(t, kernel, device, (int32_t)kind, kind, 0);
-    CTS_CHECK(t, !status, "kernel_launch gave %s for the hint %u", hal_status_name(status), kind);
+    CTS_CHECK(t, !status, "kernel_launch returned %s for the hint %u", hal_status_name(status), kind);
     cts_ramp_check(t, device, (int32_t)kind, 1, 0, "the result of a launch with a hint");
   }
 }
@@ -144,7 +145,7 @@ void cts_case_module_attributes(cts_t *t) {
 /* ---- double precision ---- */
 void cts_case_module_doubles(cts_t *t) {
   enum { COUNT = 1000 };
-  if (!(t->info.flags & HAL_DEVICE_FP64)) cts_skip(t, "the device does not say HAL_DEVICE_FP64");
+  if (!(t->info.flags & HAL_DEVICE_FP64)) cts_skip(t, "the device does not have HAL_DEVICE_FP64");
   CTS_GENERAL(t, "computes in double precision");
   const hal_module_desc_t desc = cts_kernels_describe(t, 1);
   hal_plugin_kernel_t *const kernel = cts_kernel_find(t, cts_module_of(t, &desc), "cts_double");
@@ -157,14 +158,14 @@ void cts_case_module_doubles(cts_t *t) {
   cts_get(t, NULL, got, device, COUNT * sizeof *got);
   for (int i = 0; i < COUNT; i++) {
     const double expected = 1.0 / 3 + i;
-    CTS_CHECK(t, got[i] == expected, "a kernel that computes in double precision gave %.17g instead of %.17g", got[i],
-              expected);
+    CTS_CHECK(t, got[i] == expected, "a kernel that computes in double precision returned %.17g instead of %.17g",
+              got[i], expected);
   }
 }
 
 /* ---- large launches ---- */
 
-/* More blocks than 16 bits count, and than a processor has units: the last element is written, and nothing behind it. */
+/* More blocks than 16 bits count, and than a processor has units: the last element is written, and nothing after it. */
 void cts_case_module_wide(cts_t *t) {
   enum { BLOCKS = 70001, WIDTH = 32, COUNT = BLOCKS * WIDTH - 5, GUARD_ITEMS = 16 };
   hal_plugin_kernel_t *const kernel = cts_kernel_find(t, cts_kernels_load(t), "cts_ramp");
@@ -180,7 +181,7 @@ void cts_case_module_wide(cts_t *t) {
   cts_sync(t, stream);
   for (int32_t i = 0; i < COUNT + GUARD_ITEMS; i++) {
     const int32_t expected = i < COUNT ? value + 3 * i : 0x5a5a5a5a;
-    CTS_CHECK(t, got[i] == expected, "element %d behind a launch of %d blocks of %d is %d instead of %d", i, BLOCKS,
+    CTS_CHECK(t, got[i] == expected, "element %d after a launch of %d blocks of %d is %d instead of %d", i, BLOCKS,
               WIDTH, got[i], expected);
   }
 }

@@ -1,4 +1,4 @@
-/* leak.c: what many makings and destroyings leave behind, too small to see in the size of the process. */
+/* leak.c: leaks of many creations and destructions, too small to see in the size of the process. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <malloc.h>
@@ -10,10 +10,11 @@ enum {
   TIMES = 500,
   ROUNDS = 4,
   LEAST = 2,
-  OF_MODULE = 200 /* bytes that each time leaves behind; compilers in the process keep some */
+  OF_MODULE = 200 /* bytes that each time may leak, because compilers in the process keep some */
 };
 
-/* Bytes that malloc has given out in the arena of this thread; -1 where the C library does not tell (before glibc 2.33). */
+/* Returns the bytes that malloc has allocated in the arena of this thread; -1 if the C library does not report it
+ * (before glibc 2.33). */
 static int64_t in_use(void) {
 #if defined(__GLIBC__) && __GLIBC_PREREQ(2, 33)
   struct mallinfo2 (*tell)(void) = NULL; /* looked up, so that the program runs with older libraries */
@@ -24,17 +25,17 @@ static int64_t in_use(void) {
   return -1;
 }
 
-/* Fails when each of four rounds has left something: a pool fills once, a leak goes on. */
+/* Fails if each of four rounds has leaked: a pool fills once, a leak continues. */
 static void check_times(cts_t *t, int times, int least_leak, void (*once)(cts_t *t), const char *what) {
   int64_t least = INT64_MAX;
   for (int round = 0; round <= ROUNDS; round++) {
     const int64_t before = in_use();
-    if (before < 0) cts_skip(t, "the C library does not tell what malloc has given out");
+    if (before < 0) cts_skip(t, "the C library does not report the bytes that malloc has allocated");
     for (int i = 0; i < times; i++) once(t);
     const int64_t grown = in_use() - before;
     if (round && grown < least) least = grown;
   }
-  CTS_CHECK(t, least < times * least_leak, "%s %d times leaves %lld bytes behind, each time anew", what, times,
+  CTS_CHECK(t, least < times * least_leak, "%s %d times leaks %lld bytes, in each round", what, times,
             (long long)least);
 }
 static void check(cts_t *t, void (*once)(cts_t *t), const char *what) { check_times(t, TIMES, LEAST, once, what); }
@@ -93,7 +94,7 @@ void cts_case_leak_host_memory(cts_t *t) {
   check(t, use_host_memory, "allocating and freeing 300 bytes of host memory");
 }
 
-/* Compiled once, where a module can be had as bytes: what a compiler keeps for itself is not asked here. */
+/* Compiled once, if a module can be exported: memory that a compiler keeps is not tested here. */
 static hal_module_desc_t describe_module(cts_t *t) {
   hal_module_desc_t desc = cts_kernels_describe(t, 0);
   size_t size = 0;
@@ -125,17 +126,17 @@ static void use_virtual(cts_t *t) {
   CTS_OK(t, virtual_unreserve, t->device, base, size);
 }
 
-/* Fewer: a compiler, a network and pages take their time. */
+/* Fewer: a compiler, a network and pages take time. */
 void cts_case_leak_module(cts_t *t) {
   check_times(t, TIMES / 2, OF_MODULE, use_module, "loading and unloading a module");
   CTS_GENERAL(t, "The side that created an object frees it");
 }
 void cts_case_leak_virtual(cts_t *t) {
-  if (!t->info.virtual_granularity) cts_skip(t, "device_info gives no virtual_granularity");
+  if (!t->info.virtual_granularity) cts_skip(t, "device_info reports no virtual_granularity");
   check_times(t, TIMES / 5, LEAST, use_virtual, "making, mapping and releasing virtual memory");
 }
 
-/* Calls that fail, each in its way; that they do, and how, is for other cases. */
+/* Calls that fail, each in another way; other cases test how they fail. */
 static void fail_alloc(cts_t *t) {
   void *ptr = NULL;
   CTS_STATUS(t, HAL_RESOURCE_EXHAUSTED, memory_alloc, t->device, SIZE_MAX / 2 - 4095, 0, &ptr);

@@ -1,4 +1,4 @@
-/* load.c: what everything stands on: the file is a plugin, it loads, and its devices start. */
+/* load.c: the basis of all other cases: the file is a plugin, it loads, and its devices can be initialized. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "plugin/extension.h"
 #include "plugin/loader.h"
 
-enum { FORKED = 7 /* exit code of a child that found nothing */ };
+enum { FORKED = 7 /* exit code of a child without a finding */ };
 
 void cts_case_load_loads(cts_t *t) {
   hal_plugin_info_t again = {.struct_size = HAL_STRUCT_SIZE(hal_plugin_info_t, flags)};
@@ -22,7 +22,7 @@ void cts_case_load_loads(cts_t *t) {
   CTS_JUDGE(t, info, "Returns name");
   CTS_OK(t, info, &again);
   CTS_CHECK(t, again.name && again.vendor && again.version, "info left out name, vendor or version");
-  CTS_CHECK(t, strcmp(again.name, t->plugin->info.name) == 0, "info gave the name \"%s\", and then \"%s\"",
+  CTS_CHECK(t, strcmp(again.name, t->plugin->info.name) == 0, "info returned the name \"%s\", and then \"%s\"",
             t->plugin->info.name, again.name);
   CTS_JUDGE(t, info, "strings are valid until");
   CTS_CHECK(t, again.name[0] && strlen(again.vendor) < 4096 && strlen(again.version) < 4096,
@@ -32,7 +32,7 @@ void cts_case_load_loads(cts_t *t) {
 /* The start itself is the case: child.c does it before each. */
 void cts_case_load_starts(cts_t *t) { CTS_OK(t, device_synchronize, t->device); }
 
-/* A little of everything; child.c looks at the process behind each case. */
+/* Uses several functions; child.c checks the process after each case. */
 static void use(cts_t *t) {
   uint32_t pattern = 7, got = 0;
   CTS_GENERAL(t, "does not change the process");
@@ -57,7 +57,7 @@ void cts_case_load_signals(cts_t *t) {
   if (!cts_process_signals_are_the_same(text, sizeof text)) cts_fail(t, "%s", text);
 }
 
-/* Twice: the answer never changes. */
+/* Twice, because the result never changes. */
 void cts_case_load_extensions(cts_t *t) {
   const hal_extension_t *first = NULL, *again = NULL;
   CTS_OK(t, extensions, &first);
@@ -65,10 +65,10 @@ void cts_case_load_extensions(cts_t *t) {
   CTS_CHECK(t, !wrong, "%s", wrong);
   CTS_JUDGE(t, extensions, "The result never changes");
   CTS_OK(t, extensions, &again);
-  CTS_CHECK(t, first == again, "extensions gave %p, and then %p", (const void *)first, (const void *)again);
+  CTS_CHECK(t, first == again, "extensions returned %p, and then %p", (const void *)first, (const void *)again);
 }
 
-/* The text of init is the caller's again when init has returned. */
+/* The caller may reuse the text of init when init has returned. */
 void cts_case_load_options(cts_t *t) {
   hal_device_info_t info = {.struct_size = HAL_STRUCT_SIZE(hal_device_info_t, firmware_version)};
   char *const options = (char *)cts_host(t, 64);
@@ -77,7 +77,7 @@ void cts_case_load_options(cts_t *t) {
   CTS_JUDGE(t, init, "borrowed.");
   memset(options, 'x', 63);
   const hal_status_t status = cts_device_info(t, t->device, &info);
-  CTS_CHECK(t, !status, "device_info gave %s once the text that init was given had other bytes: %s",
+  CTS_CHECK(t, !status, "device_info returned %s once the text passed to init had other bytes: %s",
             hal_status_name(status), hal_error_message());
   t->info = info;
   use(t);
@@ -97,14 +97,14 @@ static int count_threads(void) {
   return count - 2; /* . and .. */
 }
 
-/* Milliseconds that the process has computed: a busy machine does not lengthen them. */
+/* Returns the milliseconds that the process has computed, which do not depend on the machine's load. */
 static double computed_ms(void) {
   struct timespec now;
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
   return (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
 }
 
-/* A host that only looks which plugins there are, and forks then, has started no driver. */
+/* A host that only lists plugins, and forks then, has initialized no driver. */
 void cts_case_load_starts_nothing(cts_t *t) {
   enum { MOST_MS = 100 /* a few, on the slowest machine */ };
   cts_look(t);
@@ -117,12 +117,12 @@ void cts_case_load_starts_nothing(cts_t *t) {
   CTS_CHECK(t, took < MOST_MS, "probe computed for %.0f ms", took);
 }
 
-/* What a forked child must be able to do, and its parent as well, behind probe and device_count. */
+/* The calls that must work in a forked child, and in its parent, after probe and device_count. */
 static void begin_anew(cts_t *t, const char *who) {
   void *ptr = NULL;
   cts_start(t);
   const hal_status_t status = cts_memory_alloc(t, t->device, 4096, 0, &ptr);
-  CTS_CHECK(t, !status, "memory_alloc gave %s in %s that was forked between device_count and init: %s",
+  CTS_CHECK(t, !status, "memory_alloc returned %s in %s that was forked between device_count and init: %s",
             hal_status_name(status), who, hal_error_message());
   use(t);
 }
@@ -139,9 +139,9 @@ void cts_case_load_forks(cts_t *t) {
   }
   CTS_CHECK(t, child > 0, "error of the suite: no child process can be made");
   while (waitpid(child, &status, 0) != child) cts_nap();
-  if (atomic_load(&t->page->verdict) != CTS_NONE) _exit(0); /* the child has said it */
+  if (atomic_load(&t->page->verdict) != CTS_NONE) _exit(0); /* the child has reported it */
   CTS_CHECK(t, WIFEXITED(status) && WEXITSTATUS(status) == FORKED,
-            "a child process that was forked behind device_count, and started the device, ended with the status 0x%x",
+            "a child process that was forked after device_count, and used the device, ended with the status 0x%x",
             status);
   begin_anew(t, "a process");
 }

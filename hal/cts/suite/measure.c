@@ -1,4 +1,5 @@
-/* measure.c: figures for the report. No verdict hangs on them: a slow machine, and one that does other things, has slow figures. */
+/* measure.c: measurements for the report. They do not affect a verdict, because they depend on the machine and its
+ * load. */
 #include <stdio.h>
 
 #include "hal/status.h"
@@ -6,7 +7,7 @@
 
 enum { LARGE = 16 << 20, SMALL = 64, TIMES = 200, BEST_OF = 4 };
 
-/* What is timed: a body that queues `times` pieces of work. */
+/* The measured work: a function that queues `times` pieces of work. */
 typedef struct work_s {
   cts_t *t;
   hal_plugin_stream_t *stream;
@@ -15,7 +16,7 @@ typedef struct work_s {
   uint8_t *device, *other, *host;
 } work_t;
 
-/* Seconds of one piece of work, of the best of several rounds; the first round is not counted. */
+/* Returns the seconds of one piece of work, of the best of several rounds; the first round is not counted. */
 static double best_of(work_t *with, void (*queue)(work_t *with), int times) {
   double best = 0;
   for (int round = 0; round <= BEST_OF; round++) {
@@ -42,7 +43,7 @@ static void tell_rate(work_t *with, const char *name, void (*queue)(work_t *with
   cts_row(with->t, "figure", name, "%.2f GB/s", seconds > 0 ? LARGE * 1e-9 / seconds : 0);
 }
 
-/* Pages of the host as a program has them that wants them fast: page-locked where the plugin has that. */
+/* Host memory for fast copies: page-locked if the plugin supports it. */
 void cts_case_measure_memory(cts_t *t) {
   work_t with = {.t = t, .stream = cts_stream(t), .device = cts_alloc(t, LARGE), .other = cts_alloc(t, LARGE)};
   void *host = NULL;

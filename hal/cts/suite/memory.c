@@ -1,4 +1,4 @@
-/* memory.c: allocation, fills, and what memory says of itself. */
+/* memory.c: allocation, fills, and queries of memory. */
 #define _GNU_SOURCE
 #include <stdio.h>
 
@@ -16,7 +16,7 @@ void cts_case_memory_alloc(cts_t *t) {
   for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
     ptrs[i] = cts_alloc(t, sizes[i]);
     CTS_CHECK(t, (uintptr_t)ptrs[i] % alignment_of(t) == 0,
-              "memory_alloc of %zu bytes gave %p, which is not aligned to %zu bytes", sizes[i], ptrs[i],
+              "memory_alloc of %zu bytes returned %p, which is not aligned to %zu bytes", sizes[i], ptrs[i],
               alignment_of(t));
   }
   for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) cts_free(t, ptrs[i]);
@@ -36,7 +36,7 @@ void cts_case_memory_distinct(cts_t *t) {
     all[i].ptr = ptr;
     for (int j = 0; j < i; j++)
       CTS_CHECK(t, all[i].ptr + all[i].size <= all[j].ptr || all[j].ptr + all[j].size <= all[i].ptr,
-                "memory_alloc gave %zu bytes at %p, which overlap %zu bytes at %p that are in use", all[i].size,
+                "memory_alloc returned %zu bytes at %p, which overlap %zu bytes at %p that are in use", all[i].size,
                 (void *)all[i].ptr, all[j].size, (void *)all[j].ptr);
   }
   uint8_t *const bytes = cts_host(t, 100000), *const got = cts_host(t, 100000);
@@ -54,7 +54,7 @@ void cts_case_memory_distinct(cts_t *t) {
 
 void cts_case_memory_free_null(cts_t *t) { CTS_STATUS(t, HAL_OK, memory_free, t->device, NULL); }
 
-/* Bytes of addresses that the process has. */
+/* Returns the size of the process's address space. */
 static size_t address_space(void) {
   size_t pages = 0;
   FILE *const file = fopen("/proc/self/statm", "re");
@@ -63,8 +63,8 @@ static size_t address_space(void) {
   return pages * 4096;
 }
 
-/* A leak shows in the driver's count of free memory, in the process's addresses, or when the device is full. Three rounds must each show it:
- * a pool fills once, and other processes take memory, too. */
+/* A leak is visible in the driver's free memory, in the process's address space, or when the device is full. Three
+ * rounds must each show it: a pool fills once, and other processes allocate memory, too. */
 void cts_case_memory_reuse(cts_t *t) {
   const size_t size = 16 * MEGA;
   int64_t least_space = INT64_MAX, least_free = INT64_MAX;
@@ -96,7 +96,7 @@ void cts_case_memory_exhausted(cts_t *t) {
   CTS_GENERAL(t, "are unchanged after a failure");
   CTS_CHECK(t, ptr == &ptr, "memory_alloc failed and wrote %p to its out-parameter", ptr);
   CTS_JUDGE(t, memory_alloc, "HAL_RESOURCE_EXHAUSTED");
-  cts_free(t, cts_alloc(t, 4096)); /* and goes on */
+  cts_free(t, cts_alloc(t, 4096)); /* and continues */
 }
 
 static void fill_one(cts_t *t, hal_plugin_stream_t *stream, uint8_t *device, uint8_t *got, uint8_t *expected,
@@ -116,7 +116,7 @@ static void fill_one(cts_t *t, hal_plugin_stream_t *stream, uint8_t *device, uin
   cts_same(t, got, expected, size + 2 * GUARD, what);
 }
 
-/* At places that are multiples of the pattern only: the address of an element is one of its size. */
+/* Only at multiples of the pattern: the address of an element is a multiple of its size. */
 static void fill_all(cts_t *t, hal_plugin_stream_t *const *streams, int count) {
   static const size_t counts[] = {1, 3, 16, 255, 257, 4099};
   uint8_t *const device = cts_alloc(t, 70000), *const got = cts_host(t, 70000), *const expected = cts_host(t, 70000);
@@ -147,13 +147,14 @@ void cts_case_memory_info(cts_t *t) {
   size_t free = 1, total = 0;
   cts_alloc(t, 16 * MEGA);
   CTS_OK(t, memory_info, t->device, &free, &total);
-  CTS_CHECK(t, total > 0 && free <= total, "memory_info tells %zu free bytes of %zu", free, total);
+  CTS_CHECK(t, total > 0 && free <= total, "memory_info reports %zu free bytes of %zu", free, total);
   CTS_CHECK(t, !t->info.total_memory || total == t->info.total_memory,
-            "memory_info tells a total of %zu bytes, device_info %llu", total,
+            "memory_info reports a total of %zu bytes, device_info %llu", total,
             (unsigned long long)t->info.total_memory);
 }
 
-/* Free memory that other processes take and give back changes the count, too: one round of several must show each change. */
+/* Other processes also allocate and free memory, which changes the count: one round of several must show each
+ * change. */
 void cts_case_memory_info_counts(cts_t *t) {
   enum { PIECES = 4, LOOKS = 5 };
   const size_t size = 32 * MEGA;
@@ -168,7 +169,7 @@ void cts_case_memory_info_counts(cts_t *t) {
       if (cts_memory_alloc(t, t->device, size, 0, &piece))
         cts_skip(t, "the device has no %zu bytes for it", PIECES * size);
       CTS_OK(t, memory_fill, NULL, t->device, piece, "", 1,
-             size); /* counted where memory counts once it is used, too */
+             size); /* written, because some drivers count memory when it is used */
       pieces[i] = piece;
     }
     CTS_OK(t, memory_info, t->device, &between, &total);
@@ -178,13 +179,13 @@ void cts_case_memory_info_counts(cts_t *t) {
     if ((int64_t)after - (int64_t)between > given) given = (int64_t)after - (int64_t)between;
   }
   const int64_t least = (int64_t)(PIECES * size) / 2;
-  CTS_CHECK(t, taken >= least, "%zu bytes were allocated and written, and memory_info tells %lld free bytes less",
+  CTS_CHECK(t, taken >= least, "%zu bytes were allocated and written, and memory_info reports %lld free bytes less",
             PIECES * size, (long long)taken);
-  CTS_CHECK(t, given >= least, "%zu bytes were freed, and memory_info tells %lld free bytes more", PIECES * size,
+  CTS_CHECK(t, given >= least, "%zu bytes were freed, and memory_info reports %lld free bytes more", PIECES * size,
             (long long)given);
 }
 
-/* Offsets and sizes that 32 bits do not hold; only a few pages are touched. */
+/* Offsets and sizes that exceed 32 bits; only a few pages are accessed. */
 void cts_case_memory_large(cts_t *t) {
   enum { MARK = 4096 };
   const size_t four = (size_t)4 << 30, size = four + (size_t)1 * MEGA;
@@ -206,7 +207,7 @@ void cts_case_memory_large(cts_t *t) {
   cts_put(t, NULL, low, marks, MARK);
   CTS_OK(t, memory_fill, NULL, t->device, low + four, "z", 1, MARK);
   cts_get(t, NULL, got, low, MARK);
-  cts_same(t, got, marks, MARK, "the beginning of an allocation, of which a place four gibibytes behind was filled");
+  cts_same(t, got, marks, MARK, "the beginning of an allocation, of which a place four gibibytes later was filled");
   CTS_OK(t, memory_copy, NULL, low + four, t->device, low, t->device, MARK);
   cts_get(t, NULL, got, low + four, MARK);
   cts_same(t, got, marks, MARK, "bytes copied within one allocation over four gibibytes");
@@ -214,7 +215,7 @@ void cts_case_memory_large(cts_t *t) {
     hal_pointer_info_t info = {.struct_size = HAL_STRUCT_SIZE(hal_pointer_info_t, kind)};
     CTS_OK(t, memory_pointer_info, low + four + 5, &info);
     CTS_CHECK(t, info.base == ptr && info.size >= size,
-              "memory_pointer_info gives base %p and %zu bytes for %zu bytes at %p", info.base, info.size, size, ptr);
+              "memory_pointer_info reports base %p and %zu bytes for %zu bytes at %p", info.base, info.size, size, ptr);
   }
   cts_free(t, ptr);
 }
@@ -227,9 +228,9 @@ void cts_case_memory_pointer_info(cts_t *t) {
     hal_pointer_info_t info = {.struct_size = HAL_STRUCT_SIZE(hal_pointer_info_t, kind)};
     CTS_OK(t, memory_pointer_info, device + offsets[i], &info);
     CTS_CHECK(t, info.base == device && info.size >= size && info.size < size + 4 * MEGA,
-              "memory_pointer_info gives base %p and %zu bytes for offset %zu of %zu bytes at %p", info.base, info.size,
-              offsets[i], size, (void *)device);
-    CTS_CHECK(t, info.device == t->device, "memory_pointer_info gives device %d for memory of device %d", info.device,
+              "memory_pointer_info reports base %p and %zu bytes for offset %zu of %zu bytes at %p", info.base,
+              info.size, offsets[i], size, (void *)device);
+    CTS_CHECK(t, info.device == t->device, "memory_pointer_info reports device %d for memory of device %d", info.device,
               t->device);
   }
   int here;
@@ -242,7 +243,7 @@ void cts_case_memory_pointer_info(cts_t *t) {
 
 void cts_case_memory_host_visible(cts_t *t) {
   enum { SIZE = 100000 };
-  if (!(t->info.flags & HAL_DEVICE_HOST_VISIBLE)) cts_skip(t, "the device does not say HAL_DEVICE_HOST_VISIBLE");
+  if (!(t->info.flags & HAL_DEVICE_HOST_VISIBLE)) cts_skip(t, "the device does not have HAL_DEVICE_HOST_VISIBLE");
   CTS_GENERAL(t, "HAL_DEVICE_HOST_VISIBLE: ");
   uint8_t *const device = cts_alloc(t, SIZE), *const bytes = cts_host(t, SIZE), *const got = cts_host(t, SIZE);
   cts_noise(bytes, SIZE, 1);
@@ -256,7 +257,7 @@ void cts_case_memory_host_visible(cts_t *t) {
 
 void cts_case_memory_unified(cts_t *t) {
   enum { SIZE = 100000 };
-  if (!(t->info.flags & HAL_DEVICE_UNIFIED)) cts_skip(t, "the device does not say HAL_DEVICE_UNIFIED");
+  if (!(t->info.flags & HAL_DEVICE_UNIFIED)) cts_skip(t, "the device does not have HAL_DEVICE_UNIFIED");
   CTS_GENERAL(t, "HAL_DEVICE_UNIFIED: ");
   uint8_t *const ordinary = cts_host(t, SIZE), *const expected = cts_host(t, SIZE);
   const uint32_t pattern = 0x12345678;
@@ -269,7 +270,7 @@ void cts_case_memory_host_alloc(cts_t *t) {
   enum { SIZE = 100000 };
   void *host = NULL;
   CTS_OK(t, host_alloc, t->device, SIZE, 0, &host);
-  CTS_CHECK(t, host && (uintptr_t)host % 64 == 0, "host_alloc gave %p, which is not aligned to 64 bytes", host);
+  CTS_CHECK(t, host && (uintptr_t)host % 64 == 0, "host_alloc returned %p, which is not aligned to 64 bytes", host);
   uint8_t *const device = cts_alloc(t, SIZE), *const expected = cts_host(t, SIZE);
   cts_noise(expected, SIZE, 3);
   memcpy(host, expected, SIZE);

@@ -93,7 +93,7 @@ void cts_case_module_wrong_source(cts_t *t) {
             "the message of module_load has no compiler's log: %s", hal_error_message());
 }
 
-/* A geometry of three dimensions is a device's to refuse; one that it takes runs whole. */
+/* A device may reject a geometry of three dimensions; one that it accepts runs completely. */
 void cts_case_module_geometry(cts_t *t) {
   static const uint32_t shapes[][6] = {{CTS_RAMP / 8, 1, 1, 8, 1, 1},
                                        {25, 5, 2, 20, 1, 1},
@@ -134,7 +134,8 @@ void cts_case_module_no_block(cts_t *t) {
   CTS_STATUS(t, HAL_INVALID_ARGUMENT, kernel_launch, kernel, NULL, launch);
 }
 
-/* Values of all sizes, on the NULL stream and others; the memory of each is the caller's again when the call has returned. */
+/* Values of all sizes, on the NULL stream and others; the caller may reuse the memory of each when the call has
+ * returned. */
 void cts_case_module_values(cts_t *t) {
   hal_plugin_kernel_t *const kernel = cts_kernel_find(t, cts_kernels_load(t), "cts_values");
   hal_plugin_stream_t *const streams[] = {NULL, cts_stream(t), cts_stream(t)};
@@ -164,7 +165,7 @@ void cts_case_module_values(cts_t *t) {
   }
 }
 
-/* Kernels of one module do not care for others, and source that was handed over is the caller's again. */
+/* Kernels of one module are independent of others, and the caller may reuse source that was passed. */
 void cts_case_module_several(cts_t *t) {
   hal_plugin_module_t *const first = cts_kernels_load(t), *const second = cts_kernels_load(t);
   hal_plugin_kernel_t *const ramp = cts_kernel_find(t, first, "cts_ramp"), *const other =
@@ -179,6 +180,6 @@ void cts_case_module_several(cts_t *t) {
   CTS_JUDGE(t, kernel_get, "it is valid as long as its module");
   cts_ramp_launch(t, ramp, stream, device, 2, CTS_RAMP);
   cts_sync(t, stream);
-  cts_ramp_check(t, device, 2, 1, 0, "the result of a kernel whose module lives on, behind another one's end");
+  cts_ramp_check(t, device, 2, 1, 0, "the result of a kernel of one module, after the end of another module");
   CTS_OK(t, module_unload, first);
 }

@@ -15,7 +15,7 @@ void cts_case_op_descriptor(cts_t *t) {
   for (int i = 0; i < CTS_OWN_OPS; i++) {
     hal_op_own_t own, again;
     const hal_status_t status = cts_own_find(t, cts_own_ops[i].name, &own);
-    CTS_CHECK(t, status == HAL_OK || status == HAL_NOT_FOUND, "op_find gave %s for %s", hal_status_name(status),
+    CTS_CHECK(t, status == HAL_OK || status == HAL_NOT_FOUND, "op_find returned %s for %s", hal_status_name(status),
               cts_own_ops[i].name);
     if (status) continue;
     found++;
@@ -30,7 +30,7 @@ void cts_case_op_descriptor(cts_t *t) {
 static const cts_shape_t matrix = {2, {37, 53}}, shapes[] = {{2, {0, 5}}, {0, {0}},         {1, {1}},
                                                              {1, {1023}}, {3, {7, 1, 129}}, {5, {2, 3, 4, 5, 6}}};
 
-/* Each operator of the plugin that the suite knows, in each dtype that it takes; `check` calls it. */
+/* Each operator of the plugin that the suite knows, in each dtype that it accepts; `check` calls it. */
 static void check_all(cts_t *t, uint32_t layouts,
                       void (*check)(cts_t *t, int which, const hal_op_own_t *own, hal_dtype_t dtype),
                       const char *why_not) {
@@ -70,7 +70,7 @@ static void call_strided(cts_t *t, int which, const hal_op_own_t *own, hal_dtype
                 0);
   cts_own_check(t, which, own, dtype, &images, channels, cts_layout_dense(&images, 0), channels, 0, 0);
   cts_own_check(t, which, own, dtype, &thin, cts_layout_dense(&thin, 0), odd, cts_layout_dense(&thin, 0), 0,
-                0); /* the stride of one element says nothing */
+                0); /* the stride of a single element has no meaning */
 }
 
 static void call_channels_last(cts_t *t, int which, const hal_op_own_t *own, hal_dtype_t dtype) {
@@ -86,7 +86,8 @@ static void call_held(cts_t *t, int which, const hal_op_own_t *own, hal_dtype_t 
                   cts_layout_dense(&matrix, 0), HAL_CALL_DENSE, CTS_OWN_HELD);
 }
 
-/* NaN, infinities, zeros with signs, numbers whose result is too large: as the standard of floating-point numbers says. */
+/* NaN, infinities, zeros with signs, numbers whose result is out of range: as the standard of floating-point numbers
+ * defines. */
 static void call_ends(cts_t *t, int which, const hal_op_own_t *own, hal_dtype_t dtype) {
   if (!cts_is_float(dtype) || strstr(cts_own_ops[which].name, "_backward"))
     return; /* of gradients, formulas differ there */
@@ -98,7 +99,7 @@ void cts_case_op_ends(cts_t *t) {
   check_all(t, HAL_TAKES_CONTIGUOUS | HAL_TAKES_STRIDED, call_ends, "the plugin has none of the suite's operators");
 }
 
-/* The result may be an operand: add_(x, y) is add with its first operand for the result. */
+/* The result may be an operand: add_(x, y) is add with its first operand as the result. */
 static void call_in_place(cts_t *t, int which, const hal_op_own_t *own, hal_dtype_t dtype) {
   if (cts_own_ops[which].compares) return;
   for (int64_t first = 0; first < 8; first += 7) {
@@ -112,7 +113,7 @@ void cts_case_op_in_place(cts_t *t) {
 }
 
 void cts_case_op_order(cts_t *t) {
-  if (!cts_is_async(t)) cts_skip(t, "the device does not say HAL_DEVICE_ASYNC, or the plugin has no stream_host_call");
+  if (!cts_is_async(t)) cts_skip(t, "the device does not have HAL_DEVICE_ASYNC, or the plugin has no stream_host_call");
   check_all(t, HAL_TAKES_CONTIGUOUS | HAL_TAKES_STRIDED, call_held, "the plugin has none of the suite's operators");
 }
 
@@ -130,7 +131,7 @@ void cts_case_op_channels_last(cts_t *t) {
             "no operator of the plugin that the suite knows takes operands whose channels are last");
 }
 
-/* ---- what the plugin has, and how long it takes ---- */
+/* ---- the plugin's operators, and their times ---- */
 static void describe_own(const hal_op_own_t *own, char *text, size_t size) {
   static const struct {
     uint32_t bit;
@@ -155,7 +156,7 @@ static void describe_own(const hal_op_own_t *own, char *text, size_t size) {
           (size_t)snprintf(text + length, size - length, "%s%s", layouts[i].bit == 1 ? "| " : ", ", layouts[i].name);
 }
 
-/* Of all operators that the host asks for. */
+/* Over all operators that the host looks up. */
 void cts_case_op_support(cts_t *t) {
   int found = 0;
   for (uint32_t i = 0; i < cts_operator_count; i++) {
@@ -167,10 +168,10 @@ void cts_case_op_support(cts_t *t) {
     cts_row(t, "operator", cts_operators[i], "%s", text);
   }
   if (!found) cts_skip(t, "the plugin has no operator of its own");
-  cts_row(t, "operator", "in all", "%d of the %u operators that the host asks for", found, cts_operator_count);
+  cts_row(t, "operator", "in all", "%d of the %u operators that the host looks up", found, cts_operator_count);
 }
 
-/* Seconds of one of `times` calls that were queued together. */
+/* Returns the seconds of one of `times` calls that were queued together. */
 static double time_calls(cts_t *t, const hal_op_own_t *own, const hal_op_call_t *call, int times) {
   const int64_t begin = cts_now_ns();
   for (int i = 0; i < times; i++) {
@@ -182,7 +183,7 @@ static double time_calls(cts_t *t, const hal_op_own_t *own, const hal_op_call_t 
   return (double)(cts_now_ns() - begin) * 1e-9 / times;
 }
 
-/* Operands of `count` elements; gives the best of several, 0 where the plugin declines. */
+/* Operands of `count` elements; returns the best of several, 0 if the plugin declines. */
 static double time_op(cts_t *t, int which, const hal_op_own_t *own, int64_t count, int times) {
   const int64_t stride = 1;
   hal_plugin_stream_t *const stream = cts_stream(t);

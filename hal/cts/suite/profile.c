@@ -14,7 +14,7 @@ typedef struct records_s {
   int count, bad_size;
 } records_t;
 
-static char names[MOST][64]; /* of the records that were read last: they are borrowed */
+static char names[MOST][64]; /* of the records that were read last, because they are borrowed */
 
 static void keep(void *data, const hal_profile_record_t *record) {
   records_t *const records = data;
@@ -98,7 +98,7 @@ void cts_case_profile_clock(cts_t *t) {
     CTS_OK(t, profile_timestamp, t->device, &device_ns, &host_ns);
     const int64_t after = cts_now_ns();
     CTS_CHECK(t, host_ns >= before && host_ns <= after,
-              "profile_timestamp gave the host's time %lld, which is not between %lld and %lld", (long long)host_ns,
+              "profile_timestamp returned the host's time %lld, which is not between %lld and %lld", (long long)host_ns,
               (long long)before, (long long)after);
     CTS_CHECK(t, device_ns >= last_ns, "the device's clock went back from %lld to %lld", (long long)last_ns,
               (long long)device_ns);
@@ -113,7 +113,7 @@ void cts_case_profile_range(cts_t *t) {
   CTS_OK(t, profile_range, NULL);
 }
 
-/* What is on stays on, what is off keeps its records, and work of before is not seen. */
+/* A repeated "on" changes nothing, "off" keeps the records, and earlier work leaves no record. */
 void cts_case_profile_switches(cts_t *t) {
   static records_t first, second, third;
   static cts_gate_t gate;
@@ -139,18 +139,18 @@ void cts_case_profile_switches(cts_t *t) {
   CTS_OK(t, profile_enable, t->device, 0);
   CTS_OK(t, profile_read, t->device, keep, &second);
   const int count = count_kind(&second, HAL_PROFILE_FILL, SIZE / 2, 0);
-  CTS_CHECK(t, count == 1, "one fill between on and off left %d records, when on and off were said twice", count);
+  CTS_CHECK(t, count == 1, "one fill between on and off left %d records, when each was called twice", count);
   CTS_JUDGE(t, profile_enable, "Turns the collection");
   work(t, stream);
   CTS_OK(t, profile_read, t->device, keep, &third);
   CTS_CHECK(t, third.count == 0, "work left %d records while their collection was off", third.count);
 }
 
-/* ---- every piece of work has a record, or is among those that are told to be lost ---- */
-enum { MANY = 20000, PIECE = 192 /* bytes, of no other work */ };
+/* ---- every piece of work has a record, or is counted as lost ---- */
+enum { MANY = 20000, PIECE = 192 /* size of a fill, which no other work has */ };
 
 typedef struct tally_s {
-  uint64_t fills, lost, lost_records, behind_lost; /* of one reading: records that came behind that of the lost */
+  uint64_t fills, lost, lost_records, behind_lost; /* of one reading: records after that of the lost ones */
 } tally_t;
 
 static void count_record(void *data, const hal_profile_record_t *record) {
@@ -164,11 +164,11 @@ static void read_into(cts_t *t, tally_t *sum) {
   tally_t once = {0};
   CTS_OK(t, profile_read, t->device, count_record, &once);
   CTS_JUDGE(t, profile_read, "HAL_PROFILE_LOST comes last");
-  CTS_CHECK(t, once.lost_records <= 1, "one profile_read gave %llu records of lost ones",
+  CTS_CHECK(t, once.lost_records <= 1, "one profile_read returned %llu records of lost ones",
             (unsigned long long)once.lost_records);
-  CTS_CHECK(t, !once.behind_lost, "%llu records came behind that of the lost ones",
+  CTS_CHECK(t, !once.behind_lost, "%llu records came after that of the lost ones",
             (unsigned long long)once.behind_lost);
-  CTS_CHECK(t, once.lost || !once.lost_records, "a record of lost ones says that none is missing");
+  CTS_CHECK(t, once.lost || !once.lost_records, "a record of lost ones has the count 0");
   sum->fills += once.fills, sum->lost += once.lost;
 }
 
@@ -184,7 +184,7 @@ void cts_case_profile_loses(cts_t *t) {
   cts_sync(t, stream);
   CTS_OK(t, profile_enable, t->device, 0);
   read_into(t, &sum);
-  CTS_CHECK(t, sum.fills + sum.lost == MANY, "%d fills left %llu records, and %llu are said to be lost", MANY,
+  CTS_CHECK(t, sum.fills + sum.lost == MANY, "%d fills left %llu records, and %llu are reported as lost", MANY,
             (unsigned long long)sum.fills, (unsigned long long)sum.lost);
 }
 
@@ -197,15 +197,15 @@ typedef struct filler_s {
   atomic_uint readings; /* that have begun */
 } filler_t;
 
-/* Waits until a reading begins, without sleeping: what is queued then meets it, however busy the machine is. It does not wait for ever, as the
- * case may be over. */
+/* Waits until a reading begins, without sleeping, so that work that is queued then overlaps it on any machine. It stops
+ * when the case is over. */
 static void await_reading(filler_t *with, unsigned *seen) {
   const int64_t until = cts_now_ns() + INT64_C(1000000000);
   while (atomic_load(&with->readings) == *seen && cts_now_ns() < until) sched_yield();
   *seen = atomic_load(&with->readings);
 }
 
-/* Calls go round the page, where only one thread at a time can note what it calls. */
+/* Calls bypass the page, where only one thread at a time can record its call. */
 static void *fill_many(void *data) {
   filler_t *const with = data;
   hal_plugin_t *const plugin = with->t->plugin;
@@ -220,7 +220,7 @@ static void *fill_many(void *data) {
   return NULL;
 }
 
-/* Records are read while work runs: none is missing, none comes twice. */
+/* Records are read while work runs: none is missing, and none occurs twice. */
 void cts_case_profile_meanwhile(cts_t *t) {
   tally_t sum = {0};
   filler_t with = {.t = t, .stream = cts_stream(t), .device = cts_alloc(t, PIECE)};
@@ -234,16 +234,16 @@ void cts_case_profile_meanwhile(cts_t *t) {
     cts_nap();
   } while (!atomic_load(&with.done));
   pthread_join(thread, NULL);
-  CTS_CHECK(t, !with.failure, "a fill while records were read gave %s", hal_status_name(with.failure));
+  CTS_CHECK(t, !with.failure, "a fill while records were read returned %s", hal_status_name(with.failure));
   CTS_OK(t, profile_enable, t->device, 0);
   read_into(t, &sum);
   CTS_JUDGE(t, profile_read, "Work may run meanwhile");
   CTS_CHECK(t, sum.fills + sum.lost == MANY / 4,
-            "%d fills, of which records were read meanwhile, left %llu records, and %llu are said to be lost", MANY / 4,
-            (unsigned long long)sum.fills, (unsigned long long)sum.lost);
+            "%d fills, of which records were read meanwhile, left %llu records, and %llu are reported as lost",
+            MANY / 4, (unsigned long long)sum.fills, (unsigned long long)sum.lost);
 }
 
-/* A kernel's record has its name, and each the number that the host had for it when it was submitted. */
+/* A kernel's record has its name, and each record the number that the host returned when it was submitted. */
 void cts_case_profile_kernels(cts_t *t) {
   enum { LAUNCHES = 3 };
   static records_t records;
@@ -268,7 +268,7 @@ void cts_case_profile_kernels(cts_t *t) {
   CTS_CHECK(t, seen == LAUNCHES, "%d launches left %d records of kernels", LAUNCHES, seen);
 }
 
-/* The records of one device are its own. */
+/* The records of one device contain no others. */
 void cts_case_profile_of_one_device(cts_t *t) {
   static records_t own, others;
   const int32_t other = t->device ? 0 : 1;

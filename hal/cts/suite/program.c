@@ -1,14 +1,14 @@
-/* program.c: a plugin's compiler of whole programs, given the graph of result = -a + alpha * b, whose first value nobody may read. */
+/* program.c: a plugin's compiler of whole programs, with the graph of result = -a + alpha * b, whose first value is
+ * dead afterwards. */
 #include <stdio.h>
 
 #include "cts.h"
 #include "hal/status.h"
 
-enum { COUNT = 1000, BYTES = COUNT * sizeof(float), OFFSET = 8 /* elements of a buffer in front of a tensor */ };
+enum { COUNT = 1000, BYTES = COUNT * sizeof(float), OFFSET = 8 /* elements of a buffer before a tensor */ };
 enum { A, B, TEMPORARY, RESULT, BUFFERS };
 
-/* Elements of a graph as a host of a later minor version has them: longer than this version's, by bytes that are no
- * number here. */
+/* Elements of a graph of a host of a later minor version: longer than this version's, by bytes that are not numbers. */
 typedef struct node_s {
   hal_ir_node_t node;
   uint64_t later[3];
@@ -22,7 +22,7 @@ typedef struct use_s {
   uint64_t later[2];
 } use_t;
 
-/* Two calls as the host records them, and the graph of both; all of it is the host's. */
+/* Two calls as the host records them, and the graph of both; all of it belongs to the host. */
 typedef struct graph_s {
   hal_tensor_t tensors[BUFFERS];
   int64_t size, stride;
@@ -110,7 +110,7 @@ static void make_graph(graph_t *graph, uint32_t neg, uint32_t add) {
                          .buffer_size = sizeof(buffer_t)};
 }
 
-/* Executes the program on other memory and with other numbers than it was compiled for, behind work that is held. */
+/* Executes the program on other memory and with other numbers than it was compiled for, after work that is held. */
 static void run(cts_t *t, const hal_compiler_t *compiler, void *program, double alpha, uint64_t seed) {
   static cts_gate_t gate;
   static graph_t graph;
@@ -129,10 +129,10 @@ static void run(cts_t *t, const hal_compiler_t *compiler, void *program, double 
                        .buffers = addresses,
                        .calls = graph.both,
                        .plugin_stream = stream};
-  cts_enter(t, HAL_SLOT_program_compiler); /* a crash or a wait is that of the function that program_compiler gave */
+  cts_enter(t, HAL_SLOT_program_compiler); /* a crash or a wait is that of the function of program_compiler */
   const hal_status_t status =
       cts_leave(t, HAL_SLOT_program_compiler, compiler->execute(compiler->state, program, &with));
-  CTS_CHECK(t, !status, "execute gave %s: %s", hal_status_name(status), hal_error_message());
+  CTS_CHECK(t, !status, "execute returned %s: %s", hal_status_name(status), hal_error_message());
   memset(&graph, 0xff, sizeof graph), memset(&with, 0xff, sizeof with); /* copied by now */
   cts_get(t, stream, got, addresses[RESULT], BYTES);
   if (held) cts_gate_open(&gate);
@@ -152,11 +152,11 @@ void cts_case_program_compiler(cts_t *t) {
   void *addresses[BUFFERS], *program = NULL;
   char text[64] = "";
   const hal_status_t found = cts_program_compiler(t, t->device, &compiler);
-  if (found == HAL_NOT_FOUND) cts_skip(t, "program_compiler says that this device has none");
+  if (found == HAL_NOT_FOUND) cts_skip(t, "program_compiler returned that this device has none");
   cts_expect_ok(t, HAL_SLOT_program_compiler, found);
   CTS_JUDGE(t, program_compiler, "name and accepts");
   CTS_CHECK(t, compiler.name && compiler.accepts && compiler.compile && compiler.execute && compiler.destroy,
-            "program_compiler gave HAL_OK and left out name, accepts, compile, execute or destroy");
+            "program_compiler returned HAL_OK without name, accepts, compile, execute or destroy");
   CTS_JUDGE(t, program_compiler, "as far apart as the graph specifies");
   for (int i = 0; i < BUFFERS; i++) addresses[i] = cts_alloc(t, BYTES + OFFSET * sizeof(float));
   describe(t, &graph, addresses, 2);
@@ -172,12 +172,12 @@ void cts_case_program_compiler(cts_t *t) {
       cts_leave(t, HAL_SLOT_program_compiler, compiler.compile(compiler.state, &graph.ir, &program));
   if (status == HAL_UNIMPLEMENTED)
     cts_skip(t, "the compiler '%.100s' refused a program of neg and add.Tensor", compiler.name);
-  CTS_CHECK(t, !status, "compile gave %s: %s", hal_status_name(status), hal_error_message());
+  CTS_CHECK(t, !status, "compile returned %s: %s", hal_status_name(status), hal_error_message());
   CTS_JUDGE(t, program_compiler, "Returns the device's compiler");
-  memset(&graph, 0xff, sizeof graph); /* it lived until compile returned */
+  memset(&graph, 0xff, sizeof graph); /* it was valid until compile returned */
   for (int i = 0; i < BUFFERS; i++) cts_free(t, addresses[i]);
   if (compiler.text) compiler.text(compiler.state, program, text, sizeof text);
-  CTS_CHECK(t, memchr(text, 0, sizeof text), "text wrote no 0 within its room");
+  CTS_CHECK(t, memchr(text, 0, sizeof text), "text wrote no terminating 0");
   for (uint64_t i = 0; i < 3; i++)
     run(t, &compiler, program, compiler.flags & HAL_COMPILER_FIXED_NUMBERS ? 2 : 2 + (double)i, i);
   compiler.destroy(compiler.state, program);

@@ -1,4 +1,5 @@
-/* random.c: random_fill beside a generator written from the paper (Salmon et al. 2011), and arithmetic in double precision. */
+/* random.c: random_fill compared with a generator written from the paper (Salmon et al. 2011), and arithmetic in double
+ * precision. */
 #include <math.h>
 #include <stdio.h>
 
@@ -29,7 +30,7 @@ static uint32_t word(uint64_t i) {
   return words[i % 4];
 }
 
-/* Fills device memory between two guards, and gives what lies there. */
+/* Fills device memory between two guards, and returns its content. */
 static uint8_t *fill(cts_t *t, hal_dtype_t dtype, size_t size, int32_t distribution, double p0, double p1) {
   const size_t bytes = COUNT * size, all = bytes + 2 * GUARD;
   uint8_t *const device = cts_alloc(t, all), *const got = cts_host(t, all);

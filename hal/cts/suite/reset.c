@@ -1,4 +1,4 @@
-/* reset.c: a device that was reset works anew, one that was lost too, and other devices go on. */
+/* reset.c: a device that was reset works again, also one that was lost, and other devices are not affected. */
 #include <stdio.h>
 
 #include "cts.h"
@@ -7,7 +7,7 @@
 
 enum { ROOM = 1 << 16, LAUNCHES = 100, TURNS = 3 };
 
-/* Uses the device, and releases what it has made. */
+/* Uses the device, and releases its objects. */
 static void use(cts_t *t, int32_t device, uint64_t seed) {
   uint8_t *const expected = cts_host(t, ROOM), *const got = cts_host(t, ROOM);
   hal_plugin_stream_t *stream = NULL;
@@ -45,7 +45,7 @@ void cts_case_device_reset(cts_t *t) {
     use(t, t->device, 51 + (uint64_t)i);
     use_kernel(t);
     CTS_OK(t, device_reset, t->device, 0);
-    if (i == 1) CTS_OK(t, device_reset, t->device, 0); /* unused since the last one */
+    if (i == 1) CTS_OK(t, device_reset, t->device, 0); /* unused since the last reset */
   }
   CTS_JUDGE(t, device_reset, "the next call initializes the device again");
   use(t, t->device, 50);
@@ -102,7 +102,7 @@ void cts_case_fault_reset(cts_t *t) {
   if (!CTS_PROVIDES(t, kernel_launch)) cts_skip(t, "the plugin does not provide kernel_launch");
   lose(t);
   const hal_status_t status = cts_device_reset(t, t->device, 0);
-  if (status == HAL_UNAVAILABLE) return; /* the driver does not start it again */
+  if (status == HAL_UNAVAILABLE) return; /* the driver does not initialize it again */
   cts_expect_ok(t, HAL_SLOT_device_reset, status);
   CTS_JUDGE(t, device_reset, "also one that was lost");
   use(t, t->device, 71);

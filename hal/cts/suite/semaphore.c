@@ -1,5 +1,5 @@
-/* semaphore.c: timeline semaphores on the host: values, waits of the host, poison, threads. The host calls them whether the plugin implements them
- * or has the archive's. */
+/* semaphore.c: timeline semaphores on the host: values, waits of the host, poison, threads. The host uses the plugin's
+ * or the archive's. */
 #define _POSIX_C_SOURCE 200809L
 #include "semaphore.h"
 
@@ -13,7 +13,7 @@ enum { THREADS = 6, RAISES = 400 };
 hal_plugin_semaphore_t *cts_semaphore(cts_t *t, uint64_t value, uint32_t flags) {
   hal_plugin_semaphore_t *semaphore = NULL;
   CTS_OK(t, semaphore_create, t->device, value, flags, &semaphore);
-  CTS_CHECK(t, semaphore, "semaphore_create gave HAL_OK and no semaphore");
+  CTS_CHECK(t, semaphore, "semaphore_create returned HAL_OK and no semaphore");
   return semaphore;
 }
 
@@ -31,18 +31,18 @@ void cts_case_semaphore_value(cts_t *t) {
     for (int i = COUNT; i-- > 0;) {
       CTS_JUDGE(t, semaphore_create, "Creates a semaphore");
       hal_plugin_semaphore_t *const semaphore = cts_semaphore(t, values[i], flags ? HAL_SEMAPHORE_INTERPROCESS : 0);
-      cts_semaphore_check(t, semaphore, values[i], "behind semaphore_create with it");
+      cts_semaphore_check(t, semaphore, values[i], "after semaphore_create with it");
       for (int to = 0; to < COUNT; to++) {
         CTS_JUDGE(t, semaphore_set, "not greater than the present one changes nothing");
         CTS_OK(t, semaphore_set, semaphore, values[to]);
-        cts_semaphore_check(t, semaphore, values[to > i ? to : i], "behind semaphore_set");
+        cts_semaphore_check(t, semaphore, values[to > i ? to : i], "after semaphore_set");
       }
       CTS_JUDGE(t, semaphore_value, "HAL_SEMAPHORE_POISON if it is poisoned");
       CTS_OK(t, semaphore_set, semaphore, HAL_SEMAPHORE_POISON);
-      cts_semaphore_check(t, semaphore, HAL_SEMAPHORE_POISON, "behind semaphore_set with HAL_SEMAPHORE_POISON");
+      cts_semaphore_check(t, semaphore, HAL_SEMAPHORE_POISON, "after semaphore_set with HAL_SEMAPHORE_POISON");
       CTS_JUDGE(t, semaphore_set, "poisons it permanently");
       CTS_OK(t, semaphore_set, semaphore, 5);
-      cts_semaphore_check(t, semaphore, HAL_SEMAPHORE_POISON, "behind semaphore_set of a poisoned semaphore");
+      cts_semaphore_check(t, semaphore, HAL_SEMAPHORE_POISON, "after semaphore_set of a poisoned semaphore");
       CTS_JUDGE(t, semaphore_destroy, "Destroys a semaphore");
       CTS_OK(t, semaphore_destroy, semaphore);
     }
@@ -67,7 +67,7 @@ typedef struct later_s {
   atomic_int set;
 } later_t;
 
-/* Calls go round the page, on which the case's own thread notes what it calls. */
+/* Calls bypass the page, on which the case's own thread records its calls. */
 static void *set_it(void *data) {
   later_t *const later = data;
   for (int i = 0; i < 30; i++) cts_nap();
@@ -78,7 +78,7 @@ static void *set_it(void *data) {
 
 void cts_semaphore_set_later(cts_t *t, hal_plugin_semaphore_t *semaphore, uint64_t value, atomic_int **out_set) {
   pthread_t thread;
-  later_t *const later = calloc(1, sizeof *later); /* the thread's, until the child ends */
+  later_t *const later = calloc(1, sizeof *later); /* for the thread, until the child ends */
   if (!later) cts_fail(t, "error of the suite: no host memory");
   *later = (later_t){.plugin = t->plugin, .semaphore = semaphore, .value = value};
   if (pthread_create(&thread, NULL, set_it, later)) cts_fail(t, "error of the suite: no thread can be made");
@@ -98,13 +98,14 @@ void cts_case_semaphore_wait(cts_t *t) {
   const int64_t begin = cts_now_ns();
   CTS_STATUS(t, HAL_NOT_READY, semaphore_wait, semaphore, 4, 30000000);
   const int64_t took = cts_now_ns() - begin;
-  CTS_CHECK(t, took >= 30000000, "semaphore_wait of 30 ms gave HAL_NOT_READY after %lld us", (long long)took / 1000);
-  cts_semaphore_check(t, semaphore, 3, "behind waits that ended without it");
+  CTS_CHECK(t, took >= 30000000, "semaphore_wait of 30 ms returned HAL_NOT_READY after %lld us",
+            (long long)took / 1000);
+  cts_semaphore_check(t, semaphore, 3, "after waits that ended without it");
   CTS_JUDGE(t, semaphore_wait, "Waits on the host");
-  cts_semaphore_set_later(t, semaphore, 9, &was_set); /* beyond what is waited for */
+  cts_semaphore_set_later(t, semaphore, 9, &was_set); /* more than the wait needs */
   CTS_STATUS(t, HAL_OK, semaphore_wait, semaphore, 5, A_WHILE_NS);
   CTS_CHECK(t, atomic_load(was_set), "semaphore_wait of 5 returned while the value was 3");
-  cts_semaphore_check(t, semaphore, 9, "behind semaphore_set by another thread");
+  cts_semaphore_check(t, semaphore, 9, "after semaphore_set by another thread");
   CTS_OK(t, semaphore_destroy, semaphore);
 }
 
@@ -115,7 +116,7 @@ void cts_case_semaphore_poison(cts_t *t) {
     CTS_JUDGE(t, semaphore_set, "each waiter, host or stream");
     cts_semaphore_set_later(t, semaphore, HAL_SEMAPHORE_POISON, &was_set);
     CTS_STATUS(t, HAL_ABORTED, semaphore_wait, semaphore, 4, A_WHILE_NS);
-    CTS_CHECK(t, atomic_load(was_set), "semaphore_wait gave HAL_ABORTED before the semaphore was poisoned");
+    CTS_CHECK(t, atomic_load(was_set), "semaphore_wait returned HAL_ABORTED before the semaphore was poisoned");
     CTS_JUDGE(t, semaphore_wait, "HAL_ABORTED = it is poisoned");
     CTS_STATUS(t, HAL_ABORTED, semaphore_wait, semaphore, 4, 0);
     CTS_STATUS(t, HAL_ABORTED, semaphore_wait, semaphore, 3, A_WHILE_NS); /* also a value that it had */
@@ -136,7 +137,7 @@ typedef struct worker_s {
   pthread_t thread;
 } worker_t;
 
-/* Raises to every value that is the thread's own, and waits for each that is its neighbor's. */
+/* Raises to every value of the thread, and waits for each value of its neighbor. */
 static void *take_turns(void *data) {
   worker_t *const worker = data;
   for (uint64_t i = 0; i < RAISES && !worker->status; i++) {

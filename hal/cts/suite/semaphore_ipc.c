@@ -28,13 +28,14 @@ static handle_t export(cts_t *t, hal_plugin_semaphore_t *semaphore) {
 static hal_plugin_semaphore_t *open_it(cts_t *t, const handle_t *handle) {
   hal_plugin_semaphore_t *semaphore = NULL;
   CTS_OK(t, semaphore_open, t->device, handle->bytes, handle->size, 0, &semaphore);
-  CTS_CHECK(t, semaphore, "semaphore_open gave HAL_OK and no semaphore");
+  CTS_CHECK(t, semaphore, "semaphore_open returned HAL_OK and no semaphore");
   return semaphore;
 }
 
 /* ---- two processes ---- */
 
-/* The other side: opens what it hears, and takes turns with the first one by its streams and by its host. */
+/* The other side: opens the handles that it receives, and takes turns with the first process, by its streams and by its
+ * host. */
 static void take_turns(cts_peer_t *peer) {
   cts_t *const t = peer->t;
   handle_t handles[3];
@@ -65,7 +66,7 @@ static void take_turns(cts_peer_t *peer) {
   const hal_status_t status = cts_stream_synchronize(t, stream),
                      expected = cts_is_async(t) && CTS_PROVIDES(t, stream_wait_semaphore) ? HAL_ABORTED : HAL_OK;
   CTS_CHECK(t, status == expected,
-            "stream_synchronize gave %s instead of %s for a semaphore that another process poisoned",
+            "stream_synchronize returned %s instead of %s for a semaphore that another process poisoned",
             hal_status_name(status), hal_status_name(expected));
   cts_peer_meet(peer); /* destroyed there */
   hal_plugin_semaphore_t *gone = NULL;
@@ -79,7 +80,7 @@ static void take_turns(cts_peer_t *peer) {
 
 void cts_case_semaphore_processes(cts_t *t) {
   static cts_peer_t peer;
-  cts_peer_both(t, &peer, take_turns, HAL_SLOT_memory_copy); /* which each plugin has: the default is judged, too */
+  cts_peer_both(t, &peer, take_turns, HAL_SLOT_memory_copy); /* which each plugin has: the default is tested, too */
   hal_plugin_semaphore_t *semaphores[3];
   hal_plugin_stream_t *const stream = cts_stream(t);
   CTS_JUDGE(t, semaphore_export, "Creates a handle for a semaphore");
@@ -119,10 +120,11 @@ void cts_case_semaphore_export(cts_t *t) {
     const size_t room = (const size_t[]){0, 1, handle.size - 1, handle.size}[round];
     size_t size = 0, written = 0;
     const hal_status_t status = cts_semaphore_export(t, semaphore, 0, room ? bytes : NULL, room, &size);
-    CTS_CHECK(t, !status && size == handle.size, "a handle of %zu bytes: room for %zu gave status %d, %zu bytes",
-              handle.size, room, (int)status, size);
+    CTS_CHECK(t, !status && size == handle.size,
+              "a handle of %zu bytes: a buffer of %zu bytes returned status %d, %zu bytes", handle.size, room,
+              (int)status, size);
     for (size_t i = room < size ? 0 : size; i < sizeof bytes; i++) written += bytes[i] != 0xA5;
-    CTS_CHECK(t, !written, "a handle of %zu bytes was written to room for %zu", handle.size, room);
+    CTS_CHECK(t, !written, "a handle of %zu bytes was written to a buffer of %zu", handle.size, room);
   }
   CTS_JUDGE(t, semaphore_export, "HAL_FAILED_PRECONDITION = created without the flag");
   size_t size = 0;
@@ -135,11 +137,11 @@ static void refuse(cts_t *t, const handle_t *handle, size_t size, int may_be_gon
   hal_plugin_semaphore_t *semaphore = NULL;
   const hal_status_t status = cts_semaphore_open(t, t->device, handle->bytes, size, 0, &semaphore);
   CTS_CHECK(t, !semaphore && (status == HAL_INVALID_ARGUMENT || (may_be_gone && status == HAL_NOT_FOUND)),
-            "semaphore_open of %s gave %s", what, hal_status_name(status));
+            "semaphore_open of %s returned %s", what, hal_status_name(status));
 }
 
-/* Handles that are none, and those with the numbers of other descriptors, which this process has on purpose. Each word of a handle may be the
- * number of a descriptor. */
+/* Invalid handles, and those with the numbers of other descriptors, which this process opens for the test. Each word of
+ * a handle may be the number of a descriptor. */
 void cts_case_semaphore_handles(cts_t *t) {
   int pipes[2], sockets[2];
   if (pipe2(pipes, O_CLOEXEC) || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets))
@@ -164,9 +166,9 @@ void cts_case_semaphore_handles(cts_t *t) {
       hal_plugin_semaphore_t *other = NULL;
       const hal_status_t status = cts_semaphore_open(t, t->device, wrong.bytes, wrong.size, 0, &other);
       CTS_CHECK(t, status == HAL_INVALID_ARGUMENT || status == HAL_NOT_FOUND || status == HAL_OK,
-                "semaphore_open of a handle with another word at %zu gave %s", at, hal_status_name(status));
+                "semaphore_open of a handle with another word at %zu returned %s", at, hal_status_name(status));
       if (status) continue;
-      CTS_OK(t, semaphore_set, semaphore, 5); /* a word that says nothing: it is the same one */
+      CTS_OK(t, semaphore_set, semaphore, 5); /* a word without a meaning: the semaphore is the same */
       cts_semaphore_check(t, other, 5, "of a handle that was changed in a word, and opened all the same");
       CTS_OK(t, semaphore_destroy, other);
     }

@@ -17,8 +17,8 @@ static uint8_t *noise(cts_t *t, uint64_t seed) {
 
 static void note(void *data) { atomic_fetch_add((atomic_uint *)data, 1); }
 
-/* Returns whether the host functions of so many streams run at a time. Each gate is in one: a function that is queued
- * afterwards, on another stream, finds all of them running. */
+/* Returns whether the host functions of `count` streams run at the same time. Each gate is in one of them. So a
+ * function that is queued later, on another stream, finds all of them running. */
 static int all_enter(const cts_gate_t *gates, int count) {
   for (int naps = 0; naps < 1000; naps++) {
     int entered = 0;
@@ -29,8 +29,8 @@ static int all_enter(const cts_gate_t *gates, int count) {
   return 0;
 }
 
-/* The archive's default waits in a host function. Where few threads call those of all streams, streams that wait hold the
- * signals of others, which is no finding. Returns whether `waiting` of them do. */
+/* The archive's default waits in a host function. If few threads call the functions of all streams, streams that wait
+ * block the signals of others, which is not a finding. Returns whether `waiting` of them do. */
 static int waits_hold_signals(cts_t *t, int waiting) {
   static cts_gate_t gates[STREAMS];
   static atomic_uint noted;
@@ -54,7 +54,7 @@ static void skip_where_waits_hold_signals(cts_t *t, int waiting) {
     cts_skip(t, "few threads call the host functions of all streams, and the plugin has no semaphores of its own");
 }
 
-/* The signal comes when the work before it is done, and not before; waits of the host end with it. */
+/* The signal is raised when the work before it is done, and not earlier; waits of the host end with it. */
 void cts_case_semaphore_signal(cts_t *t) {
   static cts_gate_t gate;
   const int held = cts_is_async(t);
@@ -75,11 +75,11 @@ void cts_case_semaphore_signal(cts_t *t) {
   CTS_OK(t, stream_signal_semaphore, stream, semaphore, 3);
   CTS_OK(t, stream_signal_semaphore, stream, semaphore, 0);
   cts_sync(t, stream);
-  cts_semaphore_check(t, semaphore, 4, "behind signals of less");
+  cts_semaphore_check(t, semaphore, 4, "after signals of less");
   CTS_OK(t, semaphore_destroy, semaphore);
 }
 
-/* Only the stream that waits is held, and it goes on when the host, or another stream, raises the value. */
+/* Only the stream that waits is held, and it continues when the host, or another stream, raises the value. */
 void cts_case_semaphore_stream_wait(cts_t *t) {
   atomic_int *was_set;
   hal_plugin_stream_t *const stream = cts_stream(t), *const other = cts_stream(t);
@@ -105,15 +105,15 @@ void cts_case_semaphore_stream_wait(cts_t *t) {
   for (size_t i = 0; i < SIZE; i++)
     CTS_CHECK(t, !got[i], "a stream's work ran while it waited for a semaphore: byte %zu is 0x%02x", i, got[i]);
   CTS_STATUS(t, HAL_NOT_READY, stream_query, stream);
-  cts_semaphore_set_later(t, semaphore, 3, &was_set); /* beyond what is waited for */
+  cts_semaphore_set_later(t, semaphore, 3, &was_set); /* more than the wait needs */
   cts_sync(t, stream);
   CTS_CHECK(t, atomic_load(was_set), "stream_synchronize returned while its stream waited for a semaphore");
   cts_get(t, NULL, got, device, SIZE);
-  cts_same(t, got, bytes, SIZE, "the work of a stream behind its wait for a semaphore");
+  cts_same(t, got, bytes, SIZE, "the work of a stream after its wait for a semaphore");
   CTS_OK(t, semaphore_destroy, semaphore);
 }
 
-/* One stream writes and signals, another waits and reads; both ways, any number of times. */
+/* One stream writes and signals, another waits and reads; in both directions, any number of times. */
 void cts_case_semaphore_orders_data(cts_t *t) {
   enum { ROUNDS = 12 };
   static cts_gate_t gate;
@@ -137,12 +137,12 @@ void cts_case_semaphore_orders_data(cts_t *t) {
   cts_sync(t, second);
   cts_sync(t, first);
   for (int i = 0; i < ROUNDS; i++)
-    cts_same(t, got[i], bytes[i], SIZE, "what a stream reads behind a semaphore that another one signals");
+    cts_same(t, got[i], bytes[i], SIZE, "what a stream reads after a semaphore that another one signals");
   CTS_OK(t, semaphore_destroy, written);
   CTS_OK(t, semaphore_destroy, read);
 }
 
-/* Several streams wait for several values of one semaphore: each goes on at its own. */
+/* Several streams wait for several values of one semaphore: each continues at its own. */
 void cts_case_semaphore_several(cts_t *t) {
   static atomic_uint done[STREAMS];
   hal_plugin_stream_t *streams[STREAMS];
@@ -155,7 +155,7 @@ void cts_case_semaphore_several(cts_t *t) {
   }
   for (int value = 1; value <= STREAMS / 2; value++) {
     CTS_OK(t, semaphore_set, semaphore, 10 * (uint64_t)value - 1);
-    for (int naps = 0; naps < 20; naps++) cts_nap(); /* one that goes on too early has time to */
+    for (int naps = 0; naps < 20; naps++) cts_nap(); /* time for one that continues too early */
     for (int i = 2 * value - 2; i < STREAMS; i++) {
       CTS_CHECK(t, !atomic_load(&done[i]), "a stream went on at the value %d, which waits for %d", 10 * value - 1,
                 10 * (1 + i / 2));
@@ -172,14 +172,13 @@ void cts_case_semaphore_several(cts_t *t) {
 
 /* ---- poison ---- */
 
-/* What a stream reports whose wait poison has ended: once, and it can be used again. */
+/* Checks the report of a stream whose wait poison has ended: once, and it can be used again. */
 static void check_aborted(cts_t *t, hal_plugin_stream_t *stream, const char *when) {
-  const hal_status_t expected =
-      CTS_PROVIDES(t, stream_wait_semaphore) ? HAL_ABORTED : HAL_OK; /* the default's own rule */
+  const hal_status_t expected = CTS_PROVIDES(t, stream_wait_semaphore) ? HAL_ABORTED : HAL_OK; /* the default's rule */
   const hal_status_t status = cts_stream_synchronize(t, stream);
-  CTS_CHECK(t, status == expected, "stream_synchronize gave %s instead of %s for a semaphore that was poisoned %s",
+  CTS_CHECK(t, status == expected, "stream_synchronize returned %s instead of %s for a semaphore that was poisoned %s",
             hal_status_name(status), hal_status_name(expected), when);
-  CTS_CHECK(t, !status || hal_error_message()[0], "stream_synchronize gave HAL_ABORTED without a message");
+  CTS_CHECK(t, !status || hal_error_message()[0], "stream_synchronize returned HAL_ABORTED without a message");
   CTS_STATUS(t, HAL_OK, stream_synchronize, stream);
   CTS_STATUS(t, HAL_OK, stream_query, stream);
 }
@@ -215,7 +214,7 @@ void cts_case_semaphore_stream_poison(cts_t *t) {
   CTS_OK(t, semaphore_destroy, semaphore);
 }
 
-/* ---- life ---- */
+/* ---- lifetime ---- */
 
 void cts_case_semaphore_destroyed(cts_t *t) {
   static cts_gate_t gate;
@@ -227,7 +226,8 @@ void cts_case_semaphore_destroyed(cts_t *t) {
     CTS_OK(t, stream_signal_semaphore, first, semaphore, 1);
     CTS_OK(t, stream_wait_semaphore, second, semaphore, 1);
     CTS_OK(t, semaphore_destroy, semaphore);
-    for (int i = 0; i < 50; i++) { /* whoever takes the memory of the dead semaphore must not be the one waited for */
+    /* the wait must not be for a later allocation with the memory of the destroyed semaphore */
+    for (int i = 0; i < 50; i++) {
       hal_plugin_semaphore_t *const other = cts_semaphore(t, 9, flags ? HAL_SEMAPHORE_INTERPROCESS : 0);
       CTS_OK(t, semaphore_destroy, other);
     }
@@ -236,7 +236,7 @@ void cts_case_semaphore_destroyed(cts_t *t) {
     cts_gate_open_later(&gate);
     const hal_status_t status = cts_stream_synchronize(t, second);
     CTS_CHECK(t, !status,
-              "stream_synchronize gave %s for a stream that waited for a semaphore which was destroyed then",
+              "stream_synchronize returned %s for a stream that waited for a semaphore which was destroyed then",
               hal_status_name(status));
     CTS_CHECK(t, cts_gate_was_open(&gate),
               "a stream's wait ended when the semaphore was destroyed, before its signal's work was done");
@@ -249,7 +249,7 @@ void cts_case_semaphore_null_stream(cts_t *t) {
   atomic_int *was_set;
   hal_plugin_semaphore_t *const semaphore = cts_semaphore(t, 0, 0);
   CTS_OK(t, stream_signal_semaphore, NULL, semaphore, 2);
-  cts_semaphore_check(t, semaphore, 2, "behind a signal of the NULL stream");
+  cts_semaphore_check(t, semaphore, 2, "after a signal of the NULL stream");
   CTS_JUDGE(t, stream_wait_semaphore, "Makes later work");
   CTS_OK(t, stream_wait_semaphore, NULL, semaphore, 2);
   cts_semaphore_set_later(t, semaphore, 3, &was_set);
@@ -269,11 +269,11 @@ void cts_case_semaphore_captured(cts_t *t) {
   const hal_status_t waited = cts_stream_wait_semaphore(t, stream, semaphore, 1);
   if (cts_capture_end(t, stream, &graph) == HAL_OK) CTS_OK(t, graph_destroy, graph);
   CTS_CHECK(t, signaled == HAL_FAILED_PRECONDITION,
-            "stream_signal_semaphore on a captured stream gave %s: what is captured runs any number of times",
+            "stream_signal_semaphore on a captured stream returned %s: captured work may run any number of times",
             hal_status_name(signaled));
   CTS_JUDGE(t, stream_wait_semaphore, "On a captured stream");
-  CTS_CHECK(t, waited == HAL_FAILED_PRECONDITION, "stream_wait_semaphore on a captured stream gave %s",
+  CTS_CHECK(t, waited == HAL_FAILED_PRECONDITION, "stream_wait_semaphore on a captured stream returned %s",
             hal_status_name(waited));
-  cts_semaphore_check(t, semaphore, 1, "behind a signal that was refused");
+  cts_semaphore_check(t, semaphore, 1, "after a signal that was refused");
   CTS_OK(t, semaphore_destroy, semaphore);
 }

@@ -1,9 +1,9 @@
-/* sensor.c: what a device measures of itself, and who uses it. */
+/* sensor.c: the sensors of a device, and the processes that use it. */
 #include "cts.h"
 
 enum { MEGA = 1 << 20, PROCESSES = 1024 };
 
-/* What no device of this world measures: a number beyond is of another unit. */
+/* Limits that no device exceeds: a larger number has another unit. */
 static const struct {
   uint32_t sensor;
   int64_t least, most;
@@ -33,7 +33,7 @@ void cts_case_device_sensors(cts_t *t) {
   int64_t value = -7, later = 0;
   int found = 0;
   hal_plugin_stream_t *const stream = cts_stream(t);
-  if (cts_is_async(t)) cts_gate_close(t, &gate, stream); /* who waits for work here waits for ever */
+  if (cts_is_async(t)) cts_gate_close(t, &gate, stream); /* a call that waits for work would wait forever */
   CTS_JUDGE(t, device_sensor, "Reads one sensor");
   for (int i = 0; i < LIMITS; i++) {
     if (!read_sensor(t, limits[i].sensor, &value)) continue;
@@ -56,20 +56,20 @@ void cts_case_device_sensors(cts_t *t) {
   if (cts_device_sensor(t, t->device, 0, &value) == HAL_UNAVAILABLE) cts_skip(t, "what measures is not installed here");
   CTS_STATUS(t, HAL_UNIMPLEMENTED, device_sensor, t->device, 0, &value);
   CTS_STATUS(t, HAL_UNIMPLEMENTED, device_sensor, t->device, 1u << 30, &value);
-  if (!found) cts_skip(t, "device_sensor answers HAL_UNIMPLEMENTED for every sensor");
+  if (!found) cts_skip(t, "device_sensor returns HAL_UNIMPLEMENTED for every sensor");
 }
 
-/* What other processes take and give back changes the number, too: one of several looks must show the change. */
+/* Other processes also change the number: one of several readings must show the change. */
 void cts_case_device_sensor_memory(cts_t *t) {
   enum { LOOKS = 5, SIZE = 64 * MEGA };
   int64_t most = INT64_MIN;
   for (int look = 0; look < LOOKS; look++) {
     int64_t before = 0, after = 0;
     void *piece = NULL;
-    if (!read_sensor(t, HAL_SENSOR_MEMORY_USED, &before))
-      cts_skip(t, "the device does not tell the memory that is used");
+    if (!read_sensor(t, HAL_SENSOR_MEMORY_USED, &before)) cts_skip(t, "the device does not report the memory in use");
     if (cts_memory_alloc(t, t->device, SIZE, 0, &piece)) cts_skip(t, "the device has no %d bytes for it", SIZE);
-    CTS_OK(t, memory_fill, NULL, t->device, piece, "", 1, SIZE); /* counted where memory counts once it is used, too */
+    /* written, because some drivers count memory when it is used */
+    CTS_OK(t, memory_fill, NULL, t->device, piece, "", 1, SIZE);
     read_sensor(t, HAL_SENSOR_MEMORY_USED, &after);
     cts_free(t, piece);
     if (after - before > most) most = after - before;
@@ -105,7 +105,7 @@ void cts_case_device_processes(cts_t *t) {
   if (cts_is_async(t)) cts_gate_open(&gate);
   cts_sync(t, stream);
   if (status == HAL_UNIMPLEMENTED || status == HAL_UNAVAILABLE)
-    cts_skip(t, "the driver of this device does not tell its processes");
+    cts_skip(t, "the driver of this device does not report its processes");
   cts_expect_ok(t, HAL_SLOT_device_processes, status);
   CTS_JUDGE(t, device_processes, "including this one");
   CTS_CHECK(t, all.count, "device_processes handed out no process, and this one has memory of the device");

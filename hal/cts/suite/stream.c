@@ -8,11 +8,11 @@
 
 enum { SIZE = 1 << 16, ROUNDS = 20, STREAMS = 200 };
 
-void cts_case_stream_life(cts_t *t) {
+void cts_case_stream_lifetime(cts_t *t) {
   for (int32_t priority = -1; priority <= 1; priority++) {
     hal_plugin_stream_t *stream = NULL;
     CTS_OK(t, stream_create, t->device, &(const hal_stream_desc_t)HAL_STREAM_DESC(priority), &stream);
-    CTS_CHECK(t, stream || !CTS_PROVIDES(t, stream_create), "stream_create gave HAL_OK and no stream");
+    CTS_CHECK(t, stream || !CTS_PROVIDES(t, stream_create), "stream_create returned HAL_OK and no stream");
     cts_sync(t, stream);
     CTS_OK(t, stream_query, stream);
     CTS_OK(t, stream_destroy, stream);
@@ -21,7 +21,7 @@ void cts_case_stream_life(cts_t *t) {
   CTS_STATUS(t, HAL_OK, stream_destroy, NULL);
 }
 
-/* The flag is true when a host function that waits holds nobody up who queues it. */
+/* The flag is correct if a host function that waits does not block the thread that queues it. */
 void cts_case_stream_asynchronous(cts_t *t) {
   static cts_gate_t gate;
   CTS_GENERAL(t, "HAL_DEVICE_ASYNC: ");
@@ -33,7 +33,7 @@ void cts_case_stream_asynchronous(cts_t *t) {
   CTS_CHECK(t, atomic_load(&gate.left), "stream_synchronize returned before the stream's host function had ended");
 }
 
-/* Copies, fills and host functions that each need what the one before has done. */
+/* Queues copies, fills and host functions that each need the result of the previous one. */
 static void queue_chain(cts_t *t, hal_plugin_stream_t *stream, uint8_t *a, uint8_t *b, const uint8_t *bytes,
                         uint8_t *got) {
   const uint32_t first = 0x01020304, second = 0x55667788;
@@ -94,7 +94,7 @@ void cts_case_stream_timeout(cts_t *t) {
   static cts_gate_t gate;
   hal_plugin_stream_t *const stream = cts_stream(t);
   cts_gate_close(t, &gate, stream);
-  gate.may_block = 1; /* for so long */
+  gate.may_block = 1; /* for this time */
   CTS_STATUS(t, HAL_NOT_READY, stream_synchronize_timeout, stream, 0);
   const int64_t begin = cts_now_ns();
   CTS_STATUS(t, HAL_NOT_READY, stream_synchronize_timeout, stream, 5000000);
@@ -105,14 +105,14 @@ void cts_case_stream_timeout(cts_t *t) {
   CTS_JUDGE(t, stream_synchronize_timeout, "Waits at most");
   CTS_STATUS(t, HAL_OK, stream_synchronize_timeout, stream, INT64_C(60000000000));
   CTS_CHECK(t, cts_gate_was_open(&gate),
-            "stream_synchronize_timeout gave HAL_OK while the stream's work was held back");
+            "stream_synchronize_timeout returned HAL_OK while the stream's work was held back");
 }
 
 void cts_case_device_synchronize(cts_t *t) {
   for (int round = 0; round < 3; round++) {
     static cts_gate_t gate;
     hal_plugin_stream_t *const streams[3] = {cts_stream(t), cts_stream(t), cts_stream(t)};
-    cts_gate_close(t, &gate, streams[round]); /* each of them in turn: not the first or last only */
+    cts_gate_close(t, &gate, streams[round]); /* each of them in turn, not only the first or last */
     cts_gate_open_later(&gate);
     CTS_OK(t, device_synchronize, t->device);
     CTS_CHECK(t, cts_gate_was_open(&gate) && atomic_load(&gate.left),
@@ -140,7 +140,7 @@ void cts_case_stream_null_is_apart(cts_t *t) {
 
 static void note_call(void *data) { atomic_fetch_add((atomic_int *)data, 1); }
 
-/* Work on the NULL stream is over when the call is: another stream, which waits for nothing, sees the end of it. */
+/* Work on the NULL stream is done when the call returns: another stream, which waits for nothing, sees its result. */
 void cts_case_stream_null_is_done(cts_t *t) {
   enum { LARGE = 8 << 20, END = 64 };
   static atomic_int calls;
@@ -167,7 +167,7 @@ void cts_case_stream_null_is_done(cts_t *t) {
     CTS_CHECK(t, atomic_load(&calls) == round,
               "a host function on the NULL stream has not run when stream_host_call returned");
   }
-  CTS_GENERAL(t, "is the synchronous stream:"); /* the same, where it is said first */
+  CTS_GENERAL(t, "is the synchronous stream:"); /* the same, in its first statement */
 }
 
 void cts_case_stream_independent(cts_t *t) {
@@ -186,7 +186,7 @@ void cts_case_stream_independent(cts_t *t) {
   cts_sync(t, held);
 }
 
-/* Many at once, each with work of its own behind one that is held. */
+/* Many at once, each with its own work after work that is held. */
 void cts_case_stream_many(cts_t *t) {
   enum { LIVE = 48, BYTES = 4096 };
   static cts_gate_t gate;
@@ -219,9 +219,9 @@ void cts_case_stream_destroy(cts_t *t) {
   cts_get(t, stream, got, device, SIZE);
   if (held) cts_gate_open_later(&gate);
   CTS_OK(t, stream_destroy, stream);
-  if (held && !cts_gate_was_open(&gate)) cts_gate_open(&gate); /* it may come back at once and end the stream later */
+  if (held && !cts_gate_was_open(&gate)) cts_gate_open(&gate); /* it may return at once and end the stream later */
   CTS_OK(t, device_synchronize, t->device);
-  cts_same(t, got, bytes, SIZE, "the work of a stream that was destroyed behind it");
+  cts_same(t, got, bytes, SIZE, "the work of a stream that was destroyed after it");
 }
 
 static int count_folder(const char *path) {
@@ -233,7 +233,7 @@ static int count_folder(const char *path) {
   return count;
 }
 
-/* What 200 of them leave behind: threads, descriptors. */
+/* The leaks of 200 of them: threads, descriptors. */
 void cts_case_stream_destroy_gives_back(cts_t *t) {
   int threads = 0, files = 0;
   for (int i = 0; i < STREAMS + 16; i++) {
@@ -251,8 +251,7 @@ void cts_case_stream_destroy_gives_back(cts_t *t) {
             "%d streams were made and destroyed, and the process has %d more file descriptors", STREAMS, more_files);
 }
 
-/* The suite has no vendor's library to queue work with; a stream whose handle was given away must be as good as
- * before. */
+/* The suite has no vendor's library to queue work with; a stream whose handle was returned must work as before. */
 void cts_case_stream_native(cts_t *t) {
   void *native = &native, *again = &again, *of_other = &of_other, *of_null = &of_null;
   hal_plugin_stream_t *const stream = cts_stream(t), *const other = cts_stream(t);
@@ -261,11 +260,11 @@ void cts_case_stream_native(cts_t *t) {
   CTS_OK(t, stream_native, other, &of_other);
   CTS_OK(t, stream_native, stream, &again);
   CTS_OK(t, stream_native, NULL, &of_null);
-  CTS_CHECK(t, native != &native, "stream_native gave HAL_OK and no answer");
+  CTS_CHECK(t, native != &native, "stream_native returned HAL_OK and no handle");
   CTS_JUDGE(t, stream_native, "no other stream has it");
-  CTS_CHECK(t, again == native, "stream_native gave %p, and then %p for the same stream", native, again);
-  CTS_CHECK(t, !native || of_other != native, "stream_native gave %p for two streams", native);
-  CTS_CHECK(t, !of_null, "stream_native gave %p for the NULL stream", of_null);
+  CTS_CHECK(t, again == native, "stream_native returned %p, and then %p for the same stream", native, again);
+  CTS_CHECK(t, !native || of_other != native, "stream_native returned %p for two streams", native);
+  CTS_CHECK(t, !of_null, "stream_native returned %p for the NULL stream", of_null);
   CTS_JUDGE(t, stream_native, "is work of the stream");
   for (uint64_t round = 0; round < 5; round++) {
     cts_noise(bytes, SIZE, round);
@@ -273,9 +272,9 @@ void cts_case_stream_native(cts_t *t) {
     cts_get(t, stream, got, device, SIZE);
     hal_status_t status = HAL_NOT_READY;
     for (int naps = 0; naps < 20000 && (status = cts_stream_query(t, stream)) == HAL_NOT_READY; naps++) cts_nap();
-    CTS_CHECK(t, !status, "stream_query gave %s 20,000 times, or failed, for a stream whose handle was given away",
+    CTS_CHECK(t, !status, "stream_query returned %s 20,000 times, or failed, for a stream whose handle was returned",
               hal_status_name(status));
-    cts_same(t, got, bytes, SIZE, "the work of a stream whose handle was given away");
+    cts_same(t, got, bytes, SIZE, "the work of a stream whose handle was returned");
     cts_sync(t, stream);
   }
 }
@@ -294,7 +293,7 @@ void cts_case_stream_priorities(cts_t *t) {
     const hal_stream_desc_t desc = HAL_STREAM_DESC(priorities[i]);
     hal_plugin_stream_t *stream = NULL;
     const hal_status_t status = cts_stream_create(t, t->device, &desc, &stream);
-    CTS_CHECK(t, status == HAL_OK, "stream_create with the priority %d gave %s: %s", priorities[i],
+    CTS_CHECK(t, status == HAL_OK, "stream_create with the priority %d returned %s: %s", priorities[i],
               hal_status_name(status), hal_error_message());
     cts_noise(bytes, SIZE, i);
     cts_put(t, stream, device, bytes, SIZE);

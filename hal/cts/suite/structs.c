@@ -1,5 +1,5 @@
-/* structs.c: structs of the other side: a plugin fills what lies within their size. An older host has shorter ones, with other memory
- * behind them. The structs of info and op_find have had no shorter form. */
+/* structs.c: structs of the other side: a plugin writes only within their size. An older host has shorter ones, with
+ * other memory after them. The structs of info and op_find never had a shorter form. */
 #include <stdio.h>
 
 #include "hal/status.h"
@@ -7,7 +7,7 @@
 
 enum { ROOM = 1024, MARK = 0xa5 };
 
-/* A struct of `size` bytes, zeroed but for its size, at the beginning of memory that is marked. */
+/* Returns a struct of `size` bytes, zeroed except for its size, at the beginning of memory that is marked. */
 static void *make(uint8_t room[ROOM], size_t size) {
   memset(room, 0, size);
   memset(room + size, MARK, ROOM - size);
@@ -48,15 +48,15 @@ void cts_case_module_info(cts_t *t) {
   hal_kernel_info_t info = {.struct_size = HAL_STRUCT_SIZE(hal_kernel_info_t, blocks_per_unit)}, none = info;
   CTS_OK(t, kernel_info, kernel, 1, 0, &info);
   CTS_CHECK(t, info.blocks_per_unit > 0,
-            "kernel_info tells that no block of one thread fits a compute unit, for a kernel that runs");
+            "kernel_info reports that no block of one thread fits a compute unit, for a kernel that runs");
   CTS_CHECK(
       t, !info.max_block_threads || !t->info.max_block_threads || info.max_block_threads <= t->info.max_block_threads,
-      "kernel_info gives %u threads of a block, device_info %u", info.max_block_threads, t->info.max_block_threads);
+      "kernel_info reports %u threads of a block, device_info %u", info.max_block_threads, t->info.max_block_threads);
   if (t->info.max_block_threads && t->info.max_block_threads < UINT32_MAX &&
       !cts_kernel_info(t, kernel, t->info.max_block_threads + 1, 0, &none))
     CTS_CHECK(
         t, none.blocks_per_unit == 0,
-        "kernel_info tells that %u blocks of %u threads run on a compute unit, and device_info %u threads at most",
+        "kernel_info reports that %u blocks of %u threads run on a compute unit, and device_info %u threads at most",
         none.blocks_per_unit, t->info.max_block_threads + 1, t->info.max_block_threads);
   CTS_GENERAL(t, "only if it is within");
   for (int i = 0; i < 3; i++) {

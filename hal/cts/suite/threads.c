@@ -1,4 +1,5 @@
-/* threads.c: functions called from many threads at once. A thread notes what it finds; the case's own thread tells it. */
+/* threads.c: functions called from many threads at once. A thread records its findings; the case's own thread reports
+ * them. */
 #define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
 #include <sched.h>
@@ -20,14 +21,14 @@ typedef struct worker_s {
 
 static pthread_barrier_t together;
 
-/* Calls go round the page, where only one thread at a time can note what it calls. */
+/* Calls bypass the page, where only one thread at a time can record its call. */
 #define CALL(worker, name, ...) hal_call_##name((worker)->t->plugin, __VA_ARGS__)
-#define WORKER_OK(worker, name, ...)                                                                       \
-  do {                                                                                                     \
-    const hal_status_t status_ = CALL(worker, name, __VA_ARGS__);                                          \
-    if (status_ && !(worker)->found[0])                                                                    \
-      snprintf((worker)->found, sizeof(worker)->found, #name " gave %s: %.150s", hal_status_name(status_), \
-               hal_error_message());                                                                       \
+#define WORKER_OK(worker, name, ...)                                                                           \
+  do {                                                                                                         \
+    const hal_status_t status_ = CALL(worker, name, __VA_ARGS__);                                              \
+    if (status_ && !(worker)->found[0])                                                                        \
+      snprintf((worker)->found, sizeof(worker)->found, #name " returned %s: %.150s", hal_status_name(status_), \
+               hal_error_message());                                                                           \
   } while (0)
 
 static void run_all(cts_t *t, worker_t *workers, void *(*body)(void *)) {
@@ -44,7 +45,7 @@ static void run_all(cts_t *t, worker_t *workers, void *(*body)(void *)) {
   CTS_GENERAL(t, "is thread-safe unless its comment excludes it");
 }
 
-/* Two threads that were given the same memory see each other's bytes. */
+/* Two threads that got the same memory see each other's bytes. */
 static void *allocate(void *data) {
   worker_t *const worker = data;
   const int32_t device = worker->t->device;
@@ -61,7 +62,7 @@ static void *allocate(void *data) {
       WORKER_OK(worker, memory_copy, NULL, got, HAL_HOST, ptr, device, BLOCK);
       if (!worker->found[0] && memcmp(got, bytes, BLOCK))
         snprintf(worker->found, sizeof worker->found,
-                 "memory that memory_alloc gave to one thread was written by another (%p)", ptr);
+                 "memory that memory_alloc returned to one thread was written by another (%p)", ptr);
     }
     WORKER_OK(worker, memory_free, device, ptr);
   }
@@ -76,7 +77,7 @@ void cts_case_threads_allocate(cts_t *t) {
 
 static void count(void *data) { atomic_fetch_add((atomic_int *)data, 1); }
 
-/* Each with a stream and an event of its own. */
+/* Each with its own stream and event. */
 static void *use_stream(void *data) {
   worker_t *const worker = data;
   const int32_t device = worker->t->device;
@@ -98,7 +99,7 @@ static void *use_stream(void *data) {
     WORKER_OK(worker, event_record, event, stream);
     WORKER_OK(worker, event_synchronize, event);
     if (!worker->found[0] && memcmp(got, bytes, SIZE))
-      snprintf(worker->found, sizeof worker->found, "a thread's stream gave wrong bytes");
+      snprintf(worker->found, sizeof worker->found, "a thread's stream produced wrong bytes");
     WORKER_OK(worker, stream_synchronize, stream);
     WORKER_OK(worker, event_destroy, event);
     WORKER_OK(worker, stream_destroy, stream);

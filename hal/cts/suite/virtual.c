@@ -1,4 +1,4 @@
-/* virtual.c: addresses and memory apart. */
+/* virtual.c: separate addresses and memory. */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -7,7 +7,8 @@
 
 static size_t granule(cts_t *t) {
   const uint64_t size = t->info.virtual_granularity;
-  if (!size) cts_skip(t, "device_info gives no virtual_granularity: the device has no virtual memory in this setting");
+  if (!size)
+    cts_skip(t, "device_info reports no virtual_granularity: the device has no virtual memory in this setting");
   return (size_t)size;
 }
 
@@ -28,7 +29,7 @@ void cts_case_virtual_maps(cts_t *t) {
   CTS_OK(t, virtual_create, t->device, 2 * size, HAL_HANDLE_NONE, &second);
   CTS_OK(t, virtual_map, t->device, base, size, first);
   CTS_OK(t, virtual_map, t->device, (uint8_t *)base + size, 2 * size, second);
-  round_trip(t, base, 3 * size, 1, "bytes in two pieces of memory mapped one behind the other");
+  round_trip(t, base, 3 * size, 1, "bytes in two pieces of memory mapped one after the other");
   uint8_t *const before = cts_host(t, size), *const after = cts_host(t, size);
   cts_get(t, NULL, before, base, size);
   CTS_JUDGE(t, virtual_unmap, "Unmaps a range");
@@ -56,13 +57,13 @@ void cts_case_virtual_share(cts_t *t) {
   CTS_JUDGE(t, virtual_export, "Creates a handle of one kind");
   CTS_OK(t, virtual_export, t->device, memory, HAL_HANDLE_FILE, &handle);
   CTS_CHECK(t, handle.kind == HAL_HANDLE_FILE && handle.file >= 0,
-            "virtual_export gave a handle of kind %u with the descriptor %d", handle.kind, handle.file);
+            "virtual_export returned a handle of kind %u with the descriptor %d", handle.kind, handle.file);
   CTS_JUDGE(t, virtual_export, "belongs to the caller");
   hal_memory_handle_t other = {.file = -1};
   CTS_OK(t, virtual_export, t->device, memory, HAL_HANDLE_FILE, &other);
-  CTS_CHECK(t, other.file != handle.file, "virtual_export gave the descriptor %d twice: it cannot belong to its caller",
-            other.file);
-  CTS_CHECK(t, close(other.file) == 0, "virtual_export gave the descriptor %d, which is not open", other.file);
+  CTS_CHECK(t, other.file != handle.file,
+            "virtual_export returned the descriptor %d twice: it cannot belong to its caller", other.file);
+  CTS_CHECK(t, close(other.file) == 0, "virtual_export returned the descriptor %d, which is not open", other.file);
   CTS_JUDGE(t, virtual_import, "Returns the memory of a handle");
   CTS_OK(t, virtual_import, t->device, &handle, size, &same);
   CTS_JUDGE(t, virtual_import, "stays the caller's");
@@ -83,7 +84,7 @@ void cts_case_virtual_share(cts_t *t) {
   CTS_JUDGE(t, virtual_import, "released by virtual_release");
   memset(got, 0, size);
   cts_get(t, NULL, got, second, size);
-  cts_same(t, got, bytes, size, "memory behind a handle, once who exported it has released it");
+  cts_same(t, got, bytes, size, "memory of a handle, after its exporter has released it");
   CTS_OK(t, virtual_unmap, t->device, second, size);
   CTS_OK(t, virtual_release, t->device, same);
 }
@@ -111,7 +112,7 @@ void cts_case_virtual_access(cts_t *t) {
   CTS_OK(t, virtual_unreserve, t->device, base, size);
 }
 
-/* Reserved addresses take no memory: far more than a device has. */
+/* Reserved addresses use no memory: far more than a device has. */
 void cts_case_virtual_reserves(cts_t *t) {
   enum { TIMES = 200 };
   const size_t size = granule(t), many = ((size_t)64 << 30) / size * size;
@@ -121,7 +122,7 @@ void cts_case_virtual_reserves(cts_t *t) {
     CTS_OK(t, virtual_reserve, t->device, many, &first);
     CTS_OK(t, virtual_reserve, t->device, size, &second);
     CTS_CHECK(t, (uint8_t *)second + size <= (uint8_t *)first || (uint8_t *)first + many <= (uint8_t *)second,
-              "virtual_reserve gave %zu bytes at %p, within %zu bytes at %p that are reserved", size, second, many,
+              "virtual_reserve returned %zu bytes at %p, within %zu bytes at %p that are reserved", size, second, many,
               first);
     CTS_OK(t, virtual_unreserve, t->device, second, size);
     CTS_OK(t, virtual_unreserve, t->device, first, many);

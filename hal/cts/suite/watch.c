@@ -1,4 +1,4 @@
-/* watch.c: events of devices come to the watcher that is set, and to no other. */
+/* watch.c: events of devices reach the watcher that is set, and no other. */
 #include <stdio.h>
 
 #include "cts.h"
@@ -13,7 +13,7 @@ typedef struct watcher_s {
   atomic_int ended, running, lost;
 } watcher_t;
 
-/* The watchers are static: a plugin that calls one too late must find it. */
+/* The watchers are static, because a plugin that calls one too late must find it. */
 static watcher_t first, second;
 
 static void take(void *user_data, const hal_device_event_t *event) {
@@ -36,7 +36,7 @@ static void watch(cts_t *t, watcher_t *watcher, const char *name) {
   CTS_OK(t, device_watch, t->device, HAL_DEVICE_EVENT_ALL, take, watcher);
 }
 
-/* Gives the plugin occasions to call a function that was ended. */
+/* Causes events with which the plugin could call a function that was removed. */
 static void work(cts_t *t) {
   hal_plugin_stream_t *const stream = cts_stream(t);
   void *const memory = cts_alloc(t, 4096);
@@ -63,7 +63,7 @@ void cts_case_device_watch(cts_t *t) {
   }
 }
 
-/* A device that is lost says so to its watcher, too. */
+/* A device that is lost reports it to its watcher, too. */
 void cts_case_fault_watch(cts_t *t) {
   if (!t->fault)
     cts_skip(t, "no setting was given, with --fault NAME=VALUE, that makes the plugin fail one of its launches");
@@ -84,7 +84,7 @@ void cts_case_fault_watch(cts_t *t) {
   const int64_t begin = cts_now_ns();
   while (failure == HAL_UNAVAILABLE && !atomic_load(&first.lost) && cts_now_ns() - begin < 10LL * WAIT_NS) cts_nap();
   CTS_CHECK(t, failure != HAL_UNAVAILABLE || atomic_load(&first.lost),
-            "stream_synchronize gave HAL_UNAVAILABLE, and no HAL_DEVICE_EVENT_LOST came within 10 seconds");
+            "stream_synchronize returned HAL_UNAVAILABLE, and no HAL_DEVICE_EVENT_LOST came within 10 seconds");
   CTS_OK(t, device_watch, t->device, 0, NULL, NULL);
   atomic_store(&first.ended, 1);
 }

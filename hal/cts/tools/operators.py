@@ -1,4 +1,4 @@
-"""Writes the names of the operators that the host asks a plugin for, those of codegen/operators in the order of their numbers, as a C table.
+"""Writes a C table of the operators that the host can request from a plugin: codegen/operators, by operator number.
 
     operators.py --codegen codegen OUTPUT
 

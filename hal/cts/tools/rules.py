@@ -1,11 +1,11 @@
-"""Writes the rules of the plugin ABI as a C table: every sentence of contract in plugin_ops.def and plugin.h, with an id.
+"""Writes the rules of the plugin ABI, taken from plugin_ops.def and plugin.h, as a C table.
 
     rules.py --include hal/include/hal OUTPUT
 
-A row is CTS_RULE("id", slot, "sentence"). The id is the slot and the number of its sentence, as in event_record.2. What holds for
-all functions has the ids general.N (the head of plugin_ops.def), rules.N (the list in plugin.h), launch.N (HAL_LAUNCH_*) and flag.NAME
-(HAL_DEVICE_*).
-Sentences that say when a function came, and that the host does not use it yet, are no contract.
+A row is CTS_RULE("id", slot, "sentence"). The id is the slot and the number of the rule in that slot, as in event_record.2.
+Rules for all functions have the ids general.N (the head of plugin_ops.def), rules.N (the list in plugin.h),
+launch.N (HAL_LAUNCH_*) and flag.NAME (HAL_DEVICE_*).
+Sentences such as "Since 0.2" and "Not used yet" are not rules.
 """
 import argparse
 import json

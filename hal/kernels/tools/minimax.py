@@ -16,7 +16,7 @@ mp.mp.dps = 60
 
 
 def solve(function, weight, degree, nodes):
-    """Gives the coefficients whose weighted error at the nodes is +e, -e, +e ..."""
+    """Returns the coefficients whose weighted error at the nodes is +e, -e, +e ..."""
     rows, right = [], []
     for i, x in enumerate(nodes):
         rows.append([x**k for k in range(degree + 1)] + [(-1) ** i / weight(x)])
@@ -25,7 +25,7 @@ def solve(function, weight, degree, nodes):
 
 
 def extremes(error, low, high, count):
-    """Gives the place of the largest error within each run of one sign, `count` of them."""
+    """Returns the place of the largest error within each run of one sign, `count` of them."""
     points = 60 * count
     grid = [(low + high) / 2 - (high - low) / 2 * mp.cos(mp.pi * i / points) for i in range(points + 1)]
     places = []
@@ -42,7 +42,7 @@ def extremes(error, low, high, count):
 
 
 def remez(function, weight, low, high, degree, rounds=12):
-    """Gives the coefficients, lowest first, and the largest weighted error."""
+    """Returns the coefficients, lowest first, and the largest weighted error."""
     low, high, count = mp.mpf(low), mp.mpf(high), degree + 2
     nodes = [(low + high) / 2 - (high - low) / 2 * mp.cos(mp.pi * i / (count - 1)) for i in range(count)]
     for _ in range(rounds):

@@ -1,4 +1,4 @@
-/* agree.c: comparing the ranks' calls before data moves, where the transport does not compare them itself. */
+/* agree.c: compares the collectives of all ranks before data moves, for transports that do not compare them. */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,7 +8,8 @@
 #include "comm/comm.h"
 #include "hal/status.h"
 
-/* What each rank tells the others of a bracket: all of it in one number, and the first call for the message. */
+/* What each rank sends to the others about a bracket: one number for all its calls, and the first call for the
+ * message. */
 typedef struct record_s {
   uint64_t bracket, fingerprint, count;
   uint32_t calls, op, dtype;
@@ -51,7 +52,7 @@ static hal_status_t compare(const hal_comm_t *comm, const record_t *records) {
   return HAL_OK;
 }
 
-/* A rank that has found a mismatch aborts the transport: not before all ranks have found it. Keeps the thread's
+/* A rank that has found a mismatch aborts the transport only after all ranks have found it. Keeps the thread's
  * error. */
 static void leave_together(const hal_comm_t *comm, int64_t timeout_ns) {
   const hal_collective_t barrier = {.struct_size = sizeof barrier, .op = HAL_COMM_BARRIER};

@@ -1,5 +1,5 @@
-/* alone.c: groups of one rank, which need no transport: a result is a copy of the operand on the device, or the operand
- * itself. Only products with a factor (PREMUL_SUM) are computed, on the host, by a transport that connects nothing. */
+/* alone.c: groups of one rank, which need no transport. A result is a copy of the operand on the device, or the operand
+ * itself. Only products with a factor (PREMUL_SUM) are computed on the host, by a transport without connections. */
 #include <string.h>
 
 #include "base/dtype.h"
@@ -76,7 +76,7 @@ hal_status_t hal_comm_alone_push(hal_comm_work_t *work, hal_stream_t *stream, co
 
 /* ---- on the host ---- */
 
-/* Multiplies as the other transports do: 16-bit types in float, and rounded once. */
+/* Multiplies as the other transports do: computes 16-bit types in float, and rounds once. */
 static void multiply(const hal_shm_reducer_t *reducer, const part_t *part, const void *factor) {
   enum { BLOCK = 512 };
   uint64_t wide[BLOCK * 2]; /* of any type */

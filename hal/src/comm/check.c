@@ -1,4 +1,5 @@
-/* check.c: whether a collective is valid by itself, which memory it uses, and what its ranks have in common. */
+/* check.c: checks a collective without other ranks, and computes the memory that it uses and the fingerprint that the
+ * ranks compare. */
 #include <stdint.h>
 #include <string.h>
 
@@ -122,7 +123,7 @@ static hal_status_t check_buffers(const hal_comm_t *comm, const hal_collective_t
   return HAL_OK;
 }
 
-/* These hold for every collective here; a scale is read on the host. */
+/* Every collective here has these properties, so the flags are accepted. */
 enum { KNOWN_FLAGS = HAL_COLLECTIVE_FLOAT32_SUM | HAL_COLLECTIVE_DETERMINISTIC };
 
 hal_status_t hal_comm_check(const hal_comm_t *comm, const hal_collective_t *call) {
@@ -155,7 +156,7 @@ static uint64_t mixed(uint64_t hash, uint64_t value) {
   return hash ^ (hash >> 29);
 }
 
-/* Counts that differ by rank are no part of it. */
+/* The fingerprint does not include counts that differ by rank. */
 uint64_t hal_comm_fingerprint(const hal_comm_t *comm, const hal_collective_t *call) {
   const hal_comm_op_t *const op = &hal_comm_ops[call->op];
   const int is_uneven = call->send_counts || call->recv_counts;

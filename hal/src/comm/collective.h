@@ -1,21 +1,22 @@
-/* collective.h: the operators of collectives and what they have in common. Private to hal/src/comm. */
+/* collective.h: the operators of collectives and their properties. Private to hal/src/comm. */
 #ifndef HAL_SRC_COMM_COLLECTIVE_H_
 #define HAL_SRC_COMM_COLLECTIVE_H_
 
 #include "hal/comm.h"
 
-/* What a rank gives or takes: nothing, `count` elements, or `count` (or an array's) for each rank. */
+/* What a rank sends or receives: nothing, `count` elements, or for each rank `count` elements or the number in an
+ * array. */
 enum { HAL_COMM_NONE, HAL_COMM_ONE, HAL_COMM_EACH };
 
 typedef struct hal_comm_op_s {
   const char *name;                       /* "all_reduce" */
   int send, recv;                         /* HAL_COMM_NONE, ONE, EACH */
-  int root_sends, root_receives, reduces; /* only the root gives; only the root takes; has a reduction */
+  int root_sends, root_receives, reduces; /* only the root sends; only the root receives; has a reduction */
 } hal_comm_op_t;
 
 enum { HAL_COMM_OPS = HAL_COMM_SCATTER + 1 };
 
-/* By HAL_COMM_*. */
+/* Indexed by HAL_COMM_*. */
 extern const hal_comm_op_t hal_comm_ops[HAL_COMM_OPS];
 
 /* Returns the operator's name, also for an unknown number. */

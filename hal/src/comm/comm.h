@@ -1,16 +1,17 @@
 /* comm.h: communicators, their lanes and works. Private to hal/src.
  *
- * A communicator has lanes, each a thread with a queue of jobs: lane 0 runs collectives in the order in which they were
- * submitted, and there is one more lane for each peer and direction of SEND and RECV, so that they wait for nothing but
- * their own peer. A lane's thread starts with its first job. One thread at a time runs the jobs of a lane: its own, or
- * one that waits for a work whose caller allows it (HAL_COMM_WAITER_RUNS), which saves two changes of threads.
+ * A communicator has lanes. Each lane is a thread with a queue of jobs. Lane 0 runs collectives in the order of their
+ * submission. SEND and RECV have one lane for each peer and direction, so that they wait only for their own peer. The
+ * thread of a lane starts with its first job. One thread at a time runs the jobs of a lane. This is the lane's own
+ * thread, or a thread that waits for a work whose caller allows it (HAL_COMM_WAITER_RUNS), which saves two thread
+ * switches.
  *
- * A job moves host memory by the transport. Memory of a device that the host can touch is moved where it lies.
- * Otherwise the job's operands are copied to page-locked memory on the stream `in` when it is submitted, and its
- * results back on the stream `out` when it is done: a result never waits for the operands of a later job.
+ * A job passes host memory to the transport. If the host can access the device's memory, the transport uses this memory
+ * directly. Otherwise the stream `in` copies the job's operands to page-locked memory at submission, and the stream
+ * `out` copies the results back when the job is done. A result never waits for the operands of a later job.
  *
- * Where a vendor's library runs collectives (vendor/vendor.h), jobs of lane 0 are rare: collectives that the library
- * lacks, and those of the library that come after them and are not done yet. */
+ * If a vendor's library runs collectives (vendor/vendor.h), lane 0 has few jobs: collectives that the library lacks,
+ * and collectives of the library that follow an unfinished one of these. */
 #ifndef HAL_SRC_COMM_COMM_H_
 #define HAL_SRC_COMM_COMM_H_
 
@@ -25,7 +26,7 @@
 #define HAL_COMM_MESSAGE 1024 /* bytes of a failure's text, as of any error's */
 #define HAL_COMM_WHAT 160     /* bytes of a work's text */
 
-/* A failure with its text, kept for all threads: the first one stays. `set` is written last. */
+/* A failure and its text, for all threads. Only the first failure is stored. `set` is written last. */
 typedef struct hal_comm_failure_s {
   atomic_int set;
   hal_status_t status;
@@ -44,8 +45,8 @@ typedef struct hal_comm_part_s {
   uint64_t scale[2];               /* a copy of the number */
 } hal_comm_part_t;
 
-/* When a job's operands are copied to the host, and who runs it. LATE, of lane 0 beside a vendor's library: when all
- * earlier collectives are done, which may write them. */
+/* When a job's operands are copied to the host, and what runs the job. LATE, in lane 0 next to a vendor's library:
+ * after all earlier collectives, which may write the operands. */
 enum { HAL_COMM_JOB_STAGED, HAL_COMM_JOB_LATE, HAL_COMM_JOB_VENDOR };
 
 typedef struct hal_comm_job_s {
@@ -59,55 +60,57 @@ typedef struct hal_comm_job_s {
   hal_comm_part_t calls[];
 } hal_comm_job_t;
 
-/* All but `comm` under the communicator's lock. */
+/* The communicator's lock guards all fields but `comm`. */
 typedef struct hal_comm_lane_s {
   hal_comm_t *comm;
-  pthread_t thread, runner; /* its own; the one that runs a job while `busy` */
-  pthread_cond_t changed;   /* wakes its thread */
+  pthread_t thread, runner; /* its own thread; the thread that runs a job while `busy` */
+  pthread_cond_t changed;   /* wakes the lane's thread */
   int started, busy;
-  int woken; /* its thread is to run the jobs that are queued */
+  int woken; /* the lane's thread runs the queued jobs */
   hal_comm_job_t *first, **last;
 } hal_comm_lane_t;
 
-/* What ends the waits of streams for a work: semaphore.c. */
+/* Ends the waits of streams for a work (semaphore.c). */
 typedef struct hal_comm_signal_s hal_comm_signal_t;
 
 struct hal_comm_s {
-  atomic_int references; /* of the owner and of works */
+  atomic_int references; /* held by the owner and by works */
   int32_t device, rank, size;
-  int direct;   /* the transport may touch device memory */
+  int direct;   /* the transport may access device memory */
   int is_alone; /* one rank without a transport: alone.c */
   int64_t timeout_ns;
   hal_comm_transport_t transport;
-  hal_stream_t *in, *out; /* of the device's pool */
-  hal_stream_t *owned; /* in place of `out` where a library runs collectives: its work waits for other ranks, and work
-                           * of another communicator on the same stream could be what they wait for. NULL = none */
+  hal_stream_t *in, *out; /* from the device's pool */
+  /* used instead of `out` if a library runs collectives: the library's work waits for other ranks, which may wait for
+   * another communicator's work on the same stream. NULL = none */
+  hal_stream_t *owned;
   struct hal_comm_vendor_s *vendor; /* the library's communicator; NULL = none. Set before the first collective */
   hal_comm_failure_t failure;
   _Atomic uint64_t sequence;
-  _Atomic uint32_t log_group; /* 1 + its number in the log; 0 = none yet */
-  uint64_t brackets;          /* that hal_comm_agree compared; of lane 0 */
-  /* Under `lock`, as all lanes' queues are. `ended` wakes the threads that wait for a work, or for the end of all. */
+  _Atomic uint32_t log_group; /* 1 + the communicator's number in the log; 0 = none yet */
+  uint64_t brackets;          /* brackets that hal_comm_agree has compared; used by lane 0 */
+  /* Guarded by `lock`, as the queues of all lanes are. `ended` wakes the threads that wait for a work or for the end of
+   * all works. */
   pthread_mutex_t lock;
   pthread_cond_t ended;
   uint64_t pending; /* jobs that have not ended */
   int ending;
-  hal_comm_signal_t *signals; /* that no work uses */
+  hal_comm_signal_t *signals; /* not used by a work */
   uint32_t lane_count;
   char name[64];
   hal_comm_lane_t lanes[]; /* 1 + 2 * size */
 };
 
 struct hal_comm_work_s {
-  atomic_int references; /* of the caller and of jobs */
+  atomic_int references; /* held by the caller and by jobs */
   hal_comm_t *comm;
   hal_event_t *end;
   int64_t timeout_ns;
   hal_comm_done_fn_t done;
   void *user_data;
-  hal_comm_lane_t *lane; /* of its only job; NULL: it has several, which threads of the HAL run */
+  hal_comm_lane_t *lane; /* lane of its only job; NULL: the work has several jobs, which threads of the HAL run */
   uint32_t flags;        /* HAL_COMM_WAITER_RUNS, _CALLER_WAITS, _IS_ORDERED */
-  uint64_t log;          /* number of its entry */
+  uint64_t log;          /* number of its log entry */
   uint64_t launch;       /* the profile's number for the call; 0 = no profile */
   uint64_t sequence;     /* the work's number in its group, as the caller counts */
   struct {
@@ -115,11 +118,11 @@ struct hal_comm_work_s {
     uint32_t op, calls;
     hal_dtype_t dtype;
   } what;            /* of the first call, for hal_comm_work_text */
-  uint32_t jobs;     /* that have not ended; under the communicator's lock */
-  atomic_int queued; /* all have ended: the copies of their results are queued */
-  int is_recorded;   /* in a program, whose runs submit the collectives: there is nothing to wait for */
-  /* Of a vendor's library (vendor/watch.c). */
-  atomic_int is_watched; /* the library has a part of it, whose end was not seen yet */
+  uint32_t jobs;     /* jobs that have not ended; under the communicator's lock */
+  atomic_int queued; /* all jobs have ended: the copies of their results are queued */
+  int is_recorded;   /* recorded in a program, whose runs submit the collectives: there is nothing to wait for */
+  /* Used for a vendor's library (vendor/watch.c). */
+  atomic_int is_watched; /* the library has a part of the work, and its end was not observed yet */
   int64_t deadline_ns;
   hal_comm_work_t *watched_next;
   hal_comm_failure_t failure;
@@ -128,25 +131,26 @@ struct hal_comm_work_s {
 
 /* ---- check.c ---- */
 
-/* Checks one call by itself. Errors: HAL_INVALID_ARGUMENT, HAL_UNIMPLEMENTED, HAL_OUT_OF_RANGE, with the operator and the value. */
+/* Checks one call without other ranks. Errors: HAL_INVALID_ARGUMENT, HAL_UNIMPLEMENTED, HAL_OUT_OF_RANGE, with the
+ * operator and the value. */
 hal_status_t hal_comm_check(const hal_comm_t *comm, const hal_collective_t *call);
 /* Returns the spans of memory in bytes that a checked call reads and writes on this rank. */
 uint64_t hal_comm_send_bytes(const hal_comm_t *comm, const hal_collective_t *call);
 uint64_t hal_comm_recv_bytes(const hal_comm_t *comm, const hal_collective_t *call);
-/* Returns a number that ranks whose calls match have in common. */
+/* Returns a number that is equal on ranks whose calls match. */
 uint64_t hal_comm_fingerprint(const hal_comm_t *comm, const hal_collective_t *call);
 
 /* ---- agree.c ---- */
 
-/* Compares a bracket of collectives with those of the other ranks, but for its SEND and RECV. Errors:
+/* Compares a bracket of collectives, without its SEND and RECV, with the brackets of the other ranks. Errors:
  * HAL_INVALID_ARGUMENT, on all ranks; those of the transport. */
 hal_status_t hal_comm_compare(hal_comm_t *comm, const hal_collective_t *calls, uint32_t count, int64_t timeout_ns);
-/* The same for what the transport is about to run: nothing where it compares calls itself. */
+/* Compares the calls that the transport runs next. Does nothing if the transport compares calls itself. */
 hal_status_t hal_comm_agree(hal_comm_t *comm, const hal_collective_t *calls, uint32_t count, int64_t timeout_ns);
 
 /* ---- message.c ---- */
 
-/* Runs a SEND or RECV by a transport, with a header in front of it where the transport does not compare calls itself.
+/* Runs a SEND or RECV by a transport. If the transport does not compare calls, a header precedes the message.
  * Errors: HAL_INVALID_ARGUMENT = the receiver has found that they do not match; those of the transport. */
 hal_status_t hal_comm_run_message(const hal_comm_transport_t *transport, int32_t rank, const hal_collective_t *call,
                                   int64_t timeout_ns);
@@ -155,14 +159,15 @@ hal_status_t hal_comm_run_message(const hal_comm_transport_t *transport, int32_t
 
 /* Returns how many numbers the arrays of checked calls have. */
 uint64_t hal_comm_array_numbers(const hal_comm_t *comm, const hal_collective_t *calls, uint32_t count);
-/* Copies a checked call to a zeroed one: its arrays to `*room`, which moves on, and its factor to 16 bytes at `scale`. */
-void hal_comm_copy_call(const hal_comm_t *comm, const hal_collective_t *from, hal_collective_t *to, uint64_t **room,
+/* Copies a checked call to a zeroed one. Writes its arrays to `*next`, which it advances, and its factor to 16 bytes at
+ * `scale`. */
+void hal_comm_copy_call(const hal_comm_t *comm, const hal_collective_t *from, hal_collective_t *to, uint64_t **next,
                         void *scale);
 
 /* ---- job.c ---- */
 
-/* Creates a job of checked calls and, of kind HAL_COMM_JOB_STAGED, queues the copies of their operands behind the work
- * of `stream`. Destroyed by hal_comm_job_destroy. */
+/* Creates a job of checked calls. For the kind HAL_COMM_JOB_STAGED, queues the copies of their operands after the work
+ * of `stream`. hal_comm_job_destroy frees the job. */
 hal_status_t hal_comm_job_create(hal_comm_work_t *work, hal_stream_t *stream, const hal_collective_t *calls,
                                  uint32_t count, int kind, hal_comm_job_t **out_job);
 void hal_comm_job_destroy(hal_comm_job_t *job);
@@ -175,7 +180,7 @@ hal_status_t hal_comm_job_run(hal_comm_job_t *job);
 hal_comm_transport_t hal_comm_alone_transport(hal_comm_t *comm);
 /* Returns whether hal_comm_alone_push runs checked calls. */
 int hal_comm_alone_copies(const hal_comm_t *comm, const hal_collective_t *calls, uint32_t count);
-/* Queues the copies that checked calls are, behind the work of `stream`. */
+/* Queues checked calls as copies, after the work of `stream`. */
 hal_status_t hal_comm_alone_push(hal_comm_work_t *work, hal_stream_t *stream, const hal_collective_t *calls,
                                  uint32_t count);
 
@@ -184,11 +189,12 @@ hal_status_t hal_comm_alone_push(hal_comm_work_t *work, hal_stream_t *stream, co
 hal_status_t hal_comm_work_create(hal_comm_t *comm, int64_t timeout_ns, hal_comm_work_t **out_work);
 /* Writes "all_reduce #12 of group 'dp' (rank 0 of 2, float32, 1024 elements)", and returns it. */
 const char *hal_comm_work_text(const hal_comm_work_t *work, char text[HAL_COMM_WHAT]);
-/* Notes the end of jobs, with the thread's message where `status` is a failure. After the last job of the work `done`
- * runs. */
+/* Records the end of jobs, with the thread's message if `status` is a failure. `done` runs after the last job of the
+ * work. */
 void hal_comm_work_finish(hal_comm_work_t *work, uint32_t jobs, hal_status_t status);
 
-/* Wakes the lane's thread where the submission did not, since its caller was to wait: it does not wait now. */
+/* Wakes the lane's thread if the submission did not wake it. The submission omits this if the caller announces a wait;
+ * call this if the caller does not wait now. */
 void hal_comm_work_start(const hal_comm_work_t *work);
 
 /* ---- communicator.c ---- */
@@ -197,11 +203,11 @@ void hal_comm_failure_set(hal_comm_failure_t *failure, hal_status_t status);
 /* Returns the failure as the thread's error, or HAL_OK. */
 hal_status_t hal_comm_failure_get(hal_comm_failure_t *failure);
 void hal_comm_release(hal_comm_t *comm);
-/* For the vendor's library, while the submission has a share of the work's jobs: queues collectives of the transport;
- * runs of calls without SEND and RECV are one job, each SEND and RECV is one of its own lane. */
+/* For the vendor's library, while the submission counts as one of the work's jobs: queues collectives of the transport.
+ * Consecutive calls without SEND and RECV are one job. Each SEND and RECV is one job of its own lane. */
 hal_status_t hal_comm_push_all(hal_comm_work_t *work, hal_stream_t *stream, const hal_collective_t *calls,
                                uint32_t count);
-/* Queues calls as one job of a kind; LATE and VENDOR are of lane 0. */
+/* Queues calls as one job of a kind. LATE and VENDOR jobs belong to lane 0. */
 hal_status_t hal_comm_push(hal_comm_work_t *work, hal_stream_t *stream, const hal_collective_t *calls, uint32_t count,
                            int kind);
 /* Returns the time on CLOCK_MONOTONIC `ns` from now. */
@@ -209,27 +215,28 @@ struct timespec hal_comm_deadline(int64_t ns);
 
 /* ---- event_wait.c ---- */
 
-/* Returns HAL_OK or HAL_NOT_READY, or the plugin's error, without a message. A failure of the stream is left to the
- * stream's user. */
+/* Returns HAL_OK, HAL_NOT_READY or the plugin's error, without a message. Does not return a failure of the stream,
+ * which the stream's user gets. */
 hal_status_t hal_comm_event_poll(const hal_event_t *event);
-/* Waits on the host for an event, at most `timeout_ns`, and no longer than until `failure` (NULL: none) is set. `what`:
- * for the message. A failure of the stream is left to the stream's user. Errors: HAL_NOT_READY = the time is over; the
- * failure. */
+/* Waits on the host for an event, at most `timeout_ns`, and only until `failure` (NULL: none) is set. `what`: for the
+ * message. Does not return a failure of the stream, which the stream's user gets. Errors: HAL_NOT_READY = the time is
+ * over; the failure. */
 hal_status_t hal_comm_event_await(const hal_event_t *event, int64_t timeout_ns, hal_comm_failure_t *failure,
                                   const char *what);
-/* The same, and returns a failure of the stream, as hal_event_synchronize. */
+/* Does the same, and returns a failure of the stream, as hal_event_synchronize does. */
 hal_status_t hal_comm_event_wait(hal_event_t *event, int64_t timeout_ns, hal_comm_failure_t *failure, const char *what);
 
 /* ---- record.c ---- */
 
-/* Records checked calls where the stream records a program, whose runs submit them. HAL_NOT_READY, without a message: it does not, and deferred work
- * of the stream was launched. */
+/* Records checked calls if the stream records a program, whose runs submit them. HAL_NOT_READY, without a message: the
+ * stream does not record, and its deferred work was launched. */
 hal_status_t hal_comm_record(hal_comm_t *comm, hal_stream_t *stream, const hal_collective_t *calls, uint32_t count,
                              int64_t timeout_ns);
 
 /* ---- profile.c ---- */
 
-/* Begins a submission in the running profile: returns its number, which hal_comm_profile_end_call takes on the same thread; 0 = no profile. */
+/* Begins a submission in the running profile. Returns its number, for hal_comm_profile_end_call on the same thread; 0 =
+ * no profile. */
 uint64_t hal_comm_profile_begin(void);
 void hal_comm_profile_end_call(uint64_t launch);
 /* Adds the record of a job that has run, before its work ends. */
@@ -237,26 +244,27 @@ void hal_comm_profile_add(const hal_comm_job_t *job, int64_t start_ns, int64_t e
 
 /* ---- semaphore.c ---- */
 
-/* Ends the waits of streams for a work that has ended. No lock is held. */
+/* Ends the waits of streams for a work that has ended. The caller holds no lock. */
 void hal_comm_signal_raise(hal_comm_work_t *work);
-/* Gives the signal of a work that is about to be freed back to the communicator. */
+/* Returns the signal of a work to the communicator, before the work is freed. */
 void hal_comm_signal_release(hal_comm_work_t *work);
 void hal_comm_signals_destroy(hal_comm_t *comm);
 
 /* ---- lane.c ---- */
 
 void hal_comm_lanes_init(hal_comm_t *comm, uint32_t count);
-/* Queues the job on a lane; starts its thread if need be, and wakes it unless the work's caller is about to wait. */
+/* Queues the job on a lane. Starts the lane's thread if necessary, and wakes it unless the work's caller is about to
+ * wait. */
 hal_status_t hal_comm_lane_push(hal_comm_lane_t *lane, hal_comm_job_t *job);
-/* Runs jobs of the work's lane on the calling thread, up to that of the work, as far as no other thread does and their
- * works allow it. */
+/* Runs jobs of the work's lane on the calling thread, up to the job of the work. Stops if another thread runs the lane,
+ * or if a job's work does not allow it. */
 void hal_comm_lane_help(hal_comm_work_t *work);
-/* In `done` of a work: runs later jobs of its lane on the calling thread, up to that of `work`. No other thread can,
- * since the lane stays busy. */
+/* Called in `done` of a work: runs later jobs of its lane on the calling thread, up to the job of `work`. No other
+ * thread can run them, because the lane stays busy. */
 void hal_comm_lane_resume(hal_comm_work_t *work);
 /* Wakes the threads of all lanes that have jobs which no thread runs. */
 void hal_comm_lanes_wake(hal_comm_t *comm);
-/* Ends the lanes after their last jobs, and waits for that. */
+/* Waits until the lanes have run their last jobs, and ends the lanes. */
 void hal_comm_lanes_end(hal_comm_t *comm);
 void hal_comm_lanes_destroy(hal_comm_t *comm);
 

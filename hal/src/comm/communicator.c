@@ -1,4 +1,4 @@
-/* communicator.c: creating communicators, submitting collectives, failing and ending. */
+/* communicator.c: creates communicators, submits collectives, and handles failures and the end. */
 #define _POSIX_C_SOURCE 200809L
 #include <errno.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@
 
 void hal_comm_failure_set(hal_comm_failure_t *failure, hal_status_t status) {
   int unset = 0;
-  if (!atomic_compare_exchange_strong(&failure->set, &unset, 1)) return; /* the first one stays */
+  if (!atomic_compare_exchange_strong(&failure->set, &unset, 1)) return; /* only the first failure is stored */
   failure->status = status;
   snprintf(failure->message, sizeof failure->message, "%s", hal_error_message());
   atomic_store(&failure->set, 2);
@@ -63,10 +63,10 @@ hal_status_t hal_comm_transport_shared_memory(const hal_comm_store_t *store, con
   return hal_comm_shm_create(store, name, rank, size, timeout_ns, out_transport);
 }
 
-/* ---- life ---- */
+/* ---- lifetime ---- */
 
 static hal_status_t check_config(const hal_comm_config_t *config) {
-  /* A config of 0.3 ends with a transport of 0.3. */
+  /* A config of version 0.3 ends with the transport of version 0.3. */
   if (config->struct_size < offsetof(hal_comm_config_t, transport) + offsetof(hal_comm_transport_t, query))
     return hal_error_set(HAL_INVALID_ARGUMENT,
                          "hal_comm_config_t: struct_size is %zu; set it to sizeof(hal_comm_config_t)",
@@ -136,7 +136,7 @@ void hal_comm_release(hal_comm_t *comm) {
   if (atomic_fetch_sub(&comm->references, 1) == 1) free_comm(comm);
 }
 
-/* Waits until no job is left. Returns whether that was so within the time. */
+/* Waits until no job is left. Returns whether this happened within the time. */
 static int drain(hal_comm_t *comm, int64_t timeout_ns) {
   const struct timespec deadline = hal_comm_deadline(timeout_ns);
   int error = 0;
@@ -149,7 +149,7 @@ static int drain(hal_comm_t *comm, int64_t timeout_ns) {
 }
 
 void hal_comm_destroy(hal_comm_t *comm, int64_t timeout_ns) {
-  if (!comm || hal_life_ended()) return; /* of the parent: its threads are not here */
+  if (!comm || hal_life_ended()) return; /* created by the parent: its threads do not exist here */
   const int64_t end = hal_clock_ns() + (timeout_ns < INT64_MAX / 4 ? timeout_ns : INT64_MAX / 4);
   if (!drain(comm, timeout_ns) || (comm->vendor && !hal_comm_vendor_drain(comm->vendor, end - hal_clock_ns())))
     hal_comm_abort(comm, "the communicator was destroyed while collectives were running");
@@ -169,8 +169,8 @@ static hal_comm_lane_t *lane_of(hal_comm_t *comm, const hal_collective_t *call) 
                                                        : 0];
 }
 
-/* Returns the end of the job that begins at a call. Runs of calls without SEND and RECV are one job, each SEND and RECV
- * is one of its own lane. */
+/* Returns the end of the job that begins at a call. Consecutive calls without SEND and RECV are one job. Each SEND and
+ * RECV is one job of its own lane. */
 static uint32_t end_of_job(const hal_collective_t *calls, uint32_t first, uint32_t count) {
   uint32_t end = first + 1;
   while (end < count && !hal_comm_op_is_message(calls[first].op) && !hal_comm_op_is_message(calls[end].op)) end++;
@@ -193,15 +193,15 @@ static void add_jobs(hal_comm_work_t *work, uint32_t jobs) {
   pthread_mutex_unlock(&work->comm->lock);
 }
 
-/* All jobs of a work are counted before the first one can end, so that `done` runs on a thread that runs jobs and not
- * on the caller's. */
+/* Counts all jobs of a work before the first one can end. So `done` runs on a thread that runs jobs, and not on the
+ * caller's thread. */
 static uint32_t count_jobs(hal_comm_work_t *work, const hal_collective_t *calls, uint32_t count) {
   uint32_t jobs = 0;
   for (uint32_t i = 0; i < count; i = end_of_job(calls, i, count)) jobs++;
   if (jobs == 1)
     work->lane = lane_of(work->comm, calls);
   else
-    work->flags = 0; /* several jobs run at a time, since SEND and RECV may need each other */
+    work->flags = 0; /* several jobs run at a time, because SEND and RECV may need each other */
   add_jobs(work, jobs);
   return jobs;
 }
@@ -210,7 +210,7 @@ hal_status_t hal_comm_push(hal_comm_work_t *work, hal_stream_t *stream, const ha
                            int kind) {
   add_jobs(work, 1);
   const hal_status_t status = push(work, stream, calls, count, kind);
-  if (status) hal_comm_work_finish(work, 1, status); /* not its last: the submission has a share */
+  if (status) hal_comm_work_finish(work, 1, status); /* not the last job: the submission counts as one */
   return status;
 }
 
@@ -224,7 +224,7 @@ hal_status_t hal_comm_push_all(hal_comm_work_t *work, hal_stream_t *stream, cons
   return HAL_OK;
 }
 
-/* The other ranks wait for calls that do not come. */
+/* The other ranks wait for calls that this rank does not submit. */
 static hal_status_t fail_submission(hal_comm_work_t *work, uint32_t missing, hal_status_t status) {
   hal_comm_t *const comm = work->comm;
   char what[HAL_COMM_WHAT];
@@ -251,8 +251,8 @@ static hal_status_t push_by_transport(hal_comm_work_t *work, hal_stream_t *strea
 typedef hal_status_t (*push_t)(hal_comm_work_t *work, hal_stream_t *stream, const hal_collective_t *calls,
                                uint32_t count);
 
-/* The work has a share for the submission: it is not done before all of it is queued by `push`. No waiting thread runs
- * its jobs. */
+/* The submission counts as one job, so that the work is not done before `push` has queued all of it. No waiting thread
+ * runs its jobs. */
 static hal_status_t push_at_once(hal_comm_work_t *work, push_t push, hal_stream_t *stream,
                                  const hal_collective_t *calls, uint32_t count) {
   work->flags &= HAL_COMM_IS_ORDERED;
@@ -271,7 +271,7 @@ static hal_status_t push_work(hal_comm_work_t *work, hal_stream_t *stream, const
   return push_by_transport(work, stream, calls, count);
 }
 
-/* Reads the flags of an entry; a caller of an older version has none. */
+/* Reads the flags of an entry. The entry of an older caller has none. */
 static hal_status_t read_flags(const hal_comm_entry_t *entry, uint32_t *out_flags) {
   const uint32_t known = HAL_COMM_RUN_FLAGS | HAL_COMM_IS_ORDERED;
   *out_flags = entry && HAL_HAS_FIELD(entry, flags) ? entry->flags : 0;
@@ -293,7 +293,7 @@ static hal_status_t check_calls(hal_comm_t *comm, hal_stream_t *stream, const ha
   return HAL_OK;
 }
 
-/* The work of collectives that a program has recorded, or could not record. */
+/* Ends the work of collectives that a program has recorded, or could not record. */
 static hal_status_t end_recorded(hal_comm_work_t *work, hal_status_t status, hal_comm_done_fn_t done, void *user_data,
                                  hal_comm_work_t **out_work) {
   work->is_recorded = 1;

@@ -1,4 +1,5 @@
-/* copy.c: copies of collectives that outlive the caller's, with their arrays and their factor. */
+/* copy.c: copies collectives with their arrays and their factor. The copies remain valid when the caller frees its
+ * own. */
 #include <string.h>
 
 #include "base/dtype.h"
@@ -11,21 +12,21 @@ uint64_t hal_comm_array_numbers(const hal_comm_t *comm, const hal_collective_t *
   return arrays * (uint64_t)comm->size;
 }
 
-static void copy_array(const uint64_t **array, uint64_t **room, int32_t size) {
+static void copy_array(const uint64_t **array, uint64_t **next, int32_t size) {
   if (!*array) return;
-  memcpy(*room, *array, (size_t)size * sizeof **room);
-  *array = *room;
-  *room += size;
+  memcpy(*next, *array, (size_t)size * sizeof **next);
+  *array = *next;
+  *next += size;
 }
 
-void hal_comm_copy_call(const hal_comm_t *comm, const hal_collective_t *from, hal_collective_t *to, uint64_t **room,
+void hal_comm_copy_call(const hal_comm_t *comm, const hal_collective_t *from, hal_collective_t *to, uint64_t **next,
                         void *scale) {
   memcpy(to, from, from->struct_size < sizeof *from ? from->struct_size : sizeof *from);
   to->struct_size = sizeof *to;
-  copy_array(&to->send_counts, room, comm->size);
-  copy_array(&to->send_displs, room, comm->size);
-  copy_array(&to->recv_counts, room, comm->size);
-  copy_array(&to->recv_displs, room, comm->size);
+  copy_array(&to->send_counts, next, comm->size);
+  copy_array(&to->send_displs, next, comm->size);
+  copy_array(&to->recv_counts, next, comm->size);
+  copy_array(&to->recv_displs, next, comm->size);
   if (!to->scale) return;
   const int is_float = to->dtype == HAL_FLOAT16 || to->dtype == HAL_BFLOAT16;
   memcpy(scale, to->scale, is_float ? sizeof(float) : hal_dtype_size(to->dtype));

@@ -1,5 +1,5 @@
-/* event_wait.c: waiting for the device with a limit. The ABI has no such wait for events: they are queried, at first
- * without a pause. */
+/* event_wait.c: waits for the device with a time limit. The ABI has no such wait for events, so this file queries them,
+ * at first without a pause. */
 #define _POSIX_C_SOURCE 200809L
 #include "base/clock.h"
 #include "comm/comm.h"
@@ -7,7 +7,7 @@
 #include "hal/status.h"
 #include "plugin/call.h"
 
-/* A pause is an eighth of the time so far: the wait is at most so much longer than the event takes. */
+/* A pause is an eighth of the elapsed time, so the wait is at most that much longer than the event takes. */
 static const int64_t busy_ns = 20 * 1000, longest_ns = 500 * 1000;
 
 hal_status_t hal_comm_event_poll(const hal_event_t *event) {
@@ -37,5 +37,5 @@ hal_status_t hal_comm_event_await(const hal_event_t *event, int64_t timeout_ns, 
 hal_status_t hal_comm_event_wait(hal_event_t *event, int64_t timeout_ns, hal_comm_failure_t *failure,
                                  const char *what) {
   HAL_RETURN_IF_ERROR(hal_comm_event_await(event, timeout_ns, failure, what));
-  return hal_event_synchronize(event); /* does not wait any more */
+  return hal_event_synchronize(event); /* does not wait: the event is done */
 }

@@ -1,4 +1,5 @@
-/* job.c: collectives of one lane that run together: their operands to the host, the transport, their results back. */
+/* job.c: collectives of one lane that run together. Copies operands to the host, runs the transport, and copies results
+ * back. */
 #define _POSIX_C_SOURCE 200809L /* hal_clock_ns */
 #include <string.h>
 
@@ -27,9 +28,9 @@ static hal_comm_job_t *allocate(uint32_t count, uint64_t numbers) {
   return job;
 }
 
-static void copy_call(const hal_comm_t *comm, hal_comm_part_t *call, const hal_collective_t *from, uint64_t **room) {
+static void copy_call(const hal_comm_t *comm, hal_comm_part_t *call, const hal_collective_t *from, uint64_t **next) {
   hal_collective_t *const to = &call->on_host;
-  hal_comm_copy_call(comm, from, to, room, call->scale);
+  hal_comm_copy_call(comm, from, to, next, call->scale);
   call->send_bytes = hal_comm_send_bytes(comm, to);
   call->recv_bytes = hal_comm_recv_bytes(comm, to);
   to->fingerprint = hal_comm_fingerprint(comm, to);
@@ -37,8 +38,8 @@ static void copy_call(const hal_comm_t *comm, hal_comm_part_t *call, const hal_c
 
 /* ---- memory ---- */
 
-/* Gives a call page-locked memory for its operands and results, and queues the copy of the operands. What the results leave as it is
- * (gaps between displacements) is copied, too. */
+/* Allocates page-locked memory for the operands and results of a call, and queues the copy of the operands. Elements
+ * that the result leaves unchanged (gaps between displacements) are copied, too. */
 static hal_status_t stage(hal_comm_t *comm, hal_comm_part_t *call) {
   hal_collective_t *const to = &call->on_host;
   const void *const send = to->send;
@@ -48,7 +49,7 @@ static hal_status_t stage(hal_comm_t *comm, hal_comm_part_t *call) {
     HAL_RETURN_IF_ERROR(hal_host_record_stream(call->staged, comm->in));
     HAL_RETURN_IF_ERROR(hal_memory_copy(comm->in, call->staged, HAL_HOST, send, comm->device, call->send_bytes));
   }
-  to->send = call->staged; /* NULL where nothing is read: no address of the device reaches the transport */
+  to->send = call->staged; /* NULL if nothing is read: the transport gets no device address */
   if (!call->recv_bytes) {
     to->recv = send == recv ? call->staged : NULL;
     return HAL_OK;
@@ -71,9 +72,9 @@ static hal_status_t unstage(const hal_comm_t *comm, const hal_comm_part_t *call)
   return hal_memory_copy(comm->out, call->result, comm->device, call->on_host.recv, HAL_HOST, call->recv_bytes);
 }
 
-/* ---- life ---- */
+/* ---- lifetime ---- */
 
-/* Queues the copies of the operands behind `ready`, which then comes after them. */
+/* Queues the copies of the operands after `ready`, then records `ready` after the copies. */
 static hal_status_t stage_all(hal_comm_job_t *job) {
   hal_comm_t *const comm = job->work->comm;
   if (comm->direct) return HAL_OK;
@@ -87,13 +88,13 @@ hal_status_t hal_comm_job_create(hal_comm_work_t *work, hal_stream_t *stream, co
   hal_comm_t *const comm = work->comm;
   hal_comm_job_t *const job = allocate(count, hal_comm_array_numbers(comm, calls, count));
   if (!job) return HAL_RESOURCE_EXHAUSTED;
-  uint64_t *room = job->arrays;
+  uint64_t *next = job->arrays;
   job->work = work;
   job->kind = kind;
   if (kind) atomic_fetch_add(&comm->vendor->on_lane, 1);
   job->timeout_ns = work->timeout_ns;
   atomic_fetch_add(&work->references, 1);
-  for (uint32_t i = 0; i < count; i++) copy_call(comm, &job->calls[i], &calls[i], &room);
+  for (uint32_t i = 0; i < count; i++) copy_call(comm, &job->calls[i], &calls[i], &next);
   hal_status_t status = hal_event_create(comm->device, 0, &job->ready);
   if (!status) status = hal_event_record(job->ready, stream);
   if (!status && kind == HAL_COMM_JOB_STAGED) status = stage_all(job);
@@ -137,7 +138,7 @@ hal_status_t hal_comm_job_run(hal_comm_job_t *job) {
   hal_comm_t *const comm = job->work->comm;
   if (job->kind == HAL_COMM_JOB_VENDOR) return hal_comm_vendor_run(job);
   if (job->kind == HAL_COMM_JOB_LATE) {
-    HAL_RETURN_IF_ERROR(hal_comm_vendor_settle(job));
+    HAL_RETURN_IF_ERROR(hal_comm_vendor_wait_operands(job));
     HAL_RETURN_IF_ERROR(stage_all(job));
   }
   HAL_RETURN_IF_ERROR(hal_comm_event_wait(job->ready, job->timeout_ns, &comm->failure, "the operands"));

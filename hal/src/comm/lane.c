@@ -1,4 +1,4 @@
-/* lane.c: the jobs of a lane in their order, on its thread or on one that waits for them. */
+/* lane.c: runs the jobs of a lane in order, on the lane's thread or on a thread that waits for them. */
 #define _GNU_SOURCE /* pthread_setname_np */
 #include <signal.h>
 #include <string.h>
@@ -7,31 +7,31 @@
 #include "comm/log.h"
 #include "hal/status.h"
 
-/* Jobs that this thread runs: more than one where `done` of a work waits for a later one. */
+/* Jobs that this thread runs: more than one if `done` of a work waits for a later work. */
 static _Thread_local unsigned depth;
 
-/* A job that fails ends the communicator: the ranks no longer agree on what comes next. */
+/* A job that fails ends the communicator: the ranks no longer agree on the next collective. */
 static void run(hal_comm_t *comm, hal_comm_job_t *job) {
   hal_comm_work_t *const work = job->work;
   const hal_status_t status = hal_comm_job_run(job);
-  if (status && status != HAL_UNIMPLEMENTED) { /* which all ranks find before anything moves */
+  if (status && status != HAL_UNIMPLEMENTED) { /* all ranks find this error before data moves */
     char what[HAL_COMM_WHAT];
     if (!atomic_load(&comm->failure.set)) hal_error_prefix(status, "%s: ", hal_comm_work_text(work, what));
     hal_comm_failure_set(&comm->failure, status);
     comm->transport.abort(comm->transport.context, hal_error_message());
     hal_comm_log_failure();
-    hal_comm_failure_get(&comm->failure); /* the first one is the cause */
+    hal_comm_failure_get(&comm->failure); /* the first failure is the cause */
   }
   hal_comm_work_finish(work, 1, status);
   hal_comm_job_destroy(job);
 }
 
-/* Takes the first job of a lane and runs it. The lock is held, and released meanwhile. The lane stays busy until the
- * work's `done` has returned: its copies come before those of later works. */
+/* Removes the first job of a lane and runs it. The caller holds the lock, which is released meanwhile. The lane stays
+ * busy until the work's `done` has returned, because the copies of the work precede those of later works. */
 static void run_first(hal_comm_lane_t *lane) {
   hal_comm_t *const comm = lane->comm;
   hal_comm_job_t *const job = lane->first;
-  const int was_busy = lane->busy; /* with a job of this thread, whose `done` waits */
+  const int was_busy = lane->busy; /* busy with a job of this thread, whose `done` waits */
   if (!(lane->first = job->next)) {
     lane->last = &lane->first;
     lane->woken = 0;
@@ -60,7 +60,7 @@ static void *lane_main(void *argument) {
   return NULL;
 }
 
-/* The program's signals are for its own threads. */
+/* The program's own threads handle its signals. */
 static int start(hal_comm_lane_t *lane) {
   sigset_t all, before;
   sigfillset(&all);
@@ -71,8 +71,8 @@ static int start(hal_comm_lane_t *lane) {
   return error;
 }
 
-/* Lets the lane's thread run what is queued. A thread that runs a job goes on with it, or wakes the lane's. Returns
- * whether the lane's thread has to be signaled. The lock is held. */
+/* Makes the lane's thread run the queued jobs. A thread that runs a job continues with the next one, or wakes the
+ * lane's thread. Returns whether the lane's thread has to be signaled. The caller holds the lock. */
 static int release_jobs(hal_comm_lane_t *lane) {
   if (!lane->first) return 0;
   lane->woken = 1;
@@ -83,7 +83,7 @@ static void wake(hal_comm_lane_t *lane) {
   if (release_jobs(lane)) pthread_cond_signal(&lane->changed);
 }
 
-/* A caller that waits at once needs no other thread where its job is the only one. Returns as release_jobs. */
+/* A caller that waits at once needs no other thread if its job is the only one. Returns as release_jobs does. */
 static int append(hal_comm_lane_t *lane, hal_comm_job_t *job) {
   const int is_alone = !lane->first && !lane->busy;
   *lane->last = job;
@@ -97,7 +97,7 @@ hal_status_t hal_comm_lane_push(hal_comm_lane_t *lane, hal_comm_job_t *job) {
   const int error = lane->started ? 0 : start(lane);
   const int signals = !error && append(lane, job);
   pthread_mutex_unlock(&comm->lock);
-  if (signals) pthread_cond_signal(&lane->changed); /* it finds the lock free; the caller's work keeps the lane */
+  if (signals) pthread_cond_signal(&lane->changed); /* after the unlock; the caller's work keeps the lane */
   if (!error) return HAL_OK;
   return hal_error_set(HAL_RESOURCE_EXHAUSTED, "cannot start a thread for collectives: %s", strerror(error));
 }
@@ -130,7 +130,7 @@ void hal_comm_lanes_wake(hal_comm_t *comm) {
   pthread_mutex_unlock(&comm->lock);
 }
 
-/* ---- life ---- */
+/* ---- lifetime ---- */
 
 void hal_comm_lanes_init(hal_comm_t *comm, uint32_t count) {
   comm->lane_count = count;
@@ -142,7 +142,7 @@ void hal_comm_lanes_init(hal_comm_t *comm, uint32_t count) {
   }
 }
 
-/* Returns whether another thread than this one runs a job. The lock is held. */
+/* Returns whether a thread other than this one runs a job. The caller holds the lock. */
 static int is_any_busy(const hal_comm_t *comm) {
   for (uint32_t i = 0; i < comm->lane_count; i++)
     if (comm->lanes[i].busy && !pthread_equal(comm->lanes[i].runner, pthread_self())) return 1;
@@ -154,7 +154,7 @@ void hal_comm_lanes_end(hal_comm_t *comm) {
   comm->ending = 1;
   for (uint32_t i = 0; i < comm->lane_count; i++) {
     wake(&comm->lanes[i]);
-    pthread_cond_signal(&comm->lanes[i].changed); /* one without jobs ends */
+    pthread_cond_signal(&comm->lanes[i].changed); /* a lane without jobs ends */
   }
   pthread_mutex_unlock(&comm->lock);
   for (uint32_t i = 0; i < comm->lane_count; i++)

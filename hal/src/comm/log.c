@@ -1,4 +1,4 @@
-/* log.c: the ring of the last works, and the groups that they belong to. log_write.c writes it. */
+/* log.c: the ring of the last works, and their groups. log_write.c writes the log to a file. */
 #define _POSIX_C_SOURCE 200809L
 #include "comm/log.h"
 
@@ -26,7 +26,7 @@ static void clear(hal_comm_log_entry_t *entry) {
   memset(entry, 0, sizeof *entry);
 }
 
-/* The lock is held. */
+/* The caller holds the lock. */
 static void drop_entries(void) {
   hal_comm_log_t *const log = &hal_comm_log;
   for (uint32_t i = 0; log->entries && i < log->capacity; i++) clear(&log->entries[i]);
@@ -54,15 +54,15 @@ hal_status_t hal_comm_log_configure(uint32_t entries, const char *file) {
 
 /* ---- groups ---- */
 
-/* Returns the ranks as "[0, 1]"; NULL without memory. */
+/* Returns the ranks as "[0, 1]"; NULL if memory is exhausted. */
 static char *text_of(const uint64_t *ranks, uint32_t count) {
-  const size_t room = 3 + 22 * (size_t)count;
-  char *const text = hal_malloc(room);
+  const size_t capacity = 3 + 22 * (size_t)count;
+  char *const text = hal_malloc(capacity);
   size_t size = 0;
   if (!text) return NULL;
   text[size++] = '[';
   for (uint32_t i = 0; i < count; i++)
-    size += (size_t)snprintf(text + size, room - size, "%s%llu", i ? ", " : "", (unsigned long long)ranks[i]);
+    size += (size_t)snprintf(text + size, capacity - size, "%s%llu", i ? ", " : "", (unsigned long long)ranks[i]);
   memcpy(text + size, "]", 2);
   return text;
 }
@@ -73,19 +73,19 @@ static void free_group(hal_comm_log_group_t *group) {
   hal_free(group->ranks);
 }
 
-/* The lock is held. Returns where a group is stored, NULL without memory. */
+/* Returns where a group is stored; NULL if memory is exhausted. The caller holds the lock. */
 static hal_comm_log_group_t *place_of(const char *name) {
   hal_comm_log_t *const log = &hal_comm_log;
   for (uint32_t i = 0; i < log->group_count; i++)
     if (!strcmp(log->groups[i].name, name)) return &log->groups[i];
-  if (log->group_count == log->group_room) {
-    const uint32_t room = log->group_room ? 2 * log->group_room : 16;
-    hal_comm_log_group_t *const groups = hal_calloc(room, sizeof *groups);
+  if (log->group_count == log->group_capacity) {
+    const uint32_t capacity = log->group_capacity ? 2 * log->group_capacity : 16;
+    hal_comm_log_group_t *const groups = hal_calloc(capacity, sizeof *groups);
     if (!groups) return NULL;
     if (log->group_count) memcpy(groups, log->groups, log->group_count * sizeof *groups);
     hal_free(log->groups);
     log->groups = groups;
-    log->group_room = room;
+    log->group_capacity = capacity;
   }
   return &log->groups[log->group_count++];
 }
@@ -124,7 +124,7 @@ static void copy_tensors(int64_t *to, const hal_comm_entry_t *from) {
   }
 }
 
-/* A log without memory is shorter: what cannot be copied is left out. */
+/* If memory is exhausted, the entry omits what it cannot copy. */
 static hal_comm_log_entry_t make(const hal_comm_entry_t *from, int64_t timeout_ns) {
   hal_comm_log_entry_t made = {.group = from->group, .is_message = from->is_message, .sequence = from->sequence};
   made.operation = from->operation;
@@ -160,7 +160,7 @@ uint64_t hal_comm_log_add(const hal_comm_entry_t *entry, int64_t timeout_ns) {
   return number;
 }
 
-/* The lock is held. Returns the entry of a work, NULL if it was overwritten. */
+/* Returns the entry of a work; NULL if it was overwritten. The caller holds the lock. */
 static hal_comm_log_entry_t *find(uint64_t number) {
   hal_comm_log_t *const log = &hal_comm_log;
   if (!number || !log->entries) return NULL;
@@ -168,7 +168,7 @@ static hal_comm_log_entry_t *find(uint64_t number) {
   return entry->number == number ? entry : NULL;
 }
 
-/* Returns whether torch's analyzer of dumps (2.13 to 2.15) reads names that begin with a library's. */
+/* Returns whether torch's analyzer of dumps (2.13 to 2.15) reads names that begin with this library's name. */
 static int is_known(const char *library) {
   static const char *const known[] = {"nccl", "ncclx", "xccl", "rccl", "rcclx", "mccl", "hccl"};
   for (size_t i = 0; i < sizeof known / sizeof *known; i++)

@@ -5,7 +5,7 @@
 #include "comm/comm.h"
 #include "comm/log.h"
 
-/* Returns the group's number in the log plus 1, 0 without memory. */
+/* Returns 1 + the group's number in the log; 0 if memory is exhausted. */
 static uint32_t group_of(hal_comm_t *comm) {
   const uint32_t known = atomic_load(&comm->log_group);
   if (known) return known;

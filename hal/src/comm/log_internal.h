@@ -1,4 +1,4 @@
-/* log_internal.h: the log's memory, for log.c and log_write.c. */
+/* log_internal.h: the data of the log, for log.c and log_write.c. */
 #ifndef HAL_SRC_COMM_LOG_INTERNAL_H_
 #define HAL_SRC_COMM_LOG_INTERNAL_H_
 
@@ -16,7 +16,7 @@ typedef struct hal_comm_log_entry_s {
   uint64_t sequence, operation;
   uint32_t group, is_message, retired;
   uint32_t input_count, output_count;
-  int64_t *numbers; /* owned: of each tensor its type, the number of its sizes, and these */
+  int64_t *numbers; /* owned; for each tensor: its type, the number of its sizes, its sizes */
   char *stack;      /* owned */
   int64_t timeout_ms, created_ns, started_ns, ended_ns; /* since 1970; 0 = not yet */
   char name[64];
@@ -25,10 +25,10 @@ typedef struct hal_comm_log_entry_s {
 typedef struct hal_comm_log_s {
   hal_lock_t lock;
   uint32_t capacity;
-  hal_comm_log_entry_t *entries; /* made with the first one */
+  hal_comm_log_entry_t *entries; /* allocated with the first entry */
   uint64_t last;
   hal_comm_log_group_t *groups;
-  uint32_t group_count, group_room;
+  uint32_t group_count, group_capacity;
   char *file; /* owned */
 } hal_comm_log_t;
 

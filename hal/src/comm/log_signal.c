@@ -1,5 +1,5 @@
-/* log_signal.c: a signal that makes a process write its log: how to ask a job that hangs what it waits for. A handler may not take a lock,
- * so that it wakes a thread which writes. */
+/* log_signal.c: a signal that makes a process write its log, to find what a hanging process waits for. A signal handler
+ * must not take a lock, so it wakes a thread that writes the log. */
 #define _GNU_SOURCE /* pthread_setname_np */
 #include <errno.h>
 #include <pthread.h>
@@ -16,37 +16,37 @@
 
 static struct {
   hal_lock_t lock;
-  sem_t asked;
-  pid_t process; /* that has the thread; 0 = none */
-  int number;    /* of the signal; 0 = none */
+  sem_t requests;
+  pid_t process; /* process that has the thread; 0 = none */
+  int number;    /* number of the signal; 0 = none */
   struct sigaction before;
 } on_signal;
 
 static void handle(int number) {
   const int error = errno;
   (void)number;
-  sem_post(&on_signal.asked); /* in a forked child nobody waits for it */
+  sem_post(&on_signal.requests); /* in a forked child no thread waits for it */
   errno = error;
 }
 
-static void *write_when_asked(void *unused) {
+static void *write_on_request(void *unused) {
   pthread_setname_np(pthread_self(), "hal-comm-log");
   for (;;) {
-    if (sem_wait(&on_signal.asked)) continue; /* interrupted */
+    if (sem_wait(&on_signal.requests)) continue; /* interrupted */
     hal_comm_log_failure();
   }
   return unused;
 }
 
-/* The lock is held. The thread stays for the process's life, as the signal may come at any time. */
+/* The caller holds the lock. The thread exists until the process ends, because the signal may arrive at any time. */
 static int start_thread(void) {
   if (on_signal.process == getpid()) return 0;
   pthread_t thread;
   sigset_t all, before;
-  sem_init(&on_signal.asked, 0, 0);
+  sem_init(&on_signal.requests, 0, 0);
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  const int error = pthread_create(&thread, NULL, write_when_asked, NULL);
+  const int error = pthread_create(&thread, NULL, write_on_request, NULL);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   if (error) return error;
   pthread_detach(thread);
@@ -54,13 +54,13 @@ static int start_thread(void) {
   return 0;
 }
 
-/* The lock is held. Gives the signal back to what handled it before. */
+/* Restores the previous handler of the signal. The caller holds the lock. */
 static void stop(void) {
   if (on_signal.number) sigaction(on_signal.number, &on_signal.before, NULL);
   on_signal.number = 0;
 }
 
-/* The lock is held. */
+/* The caller holds the lock. */
 static hal_status_t install(int number) {
   struct sigaction action = {.sa_handler = handle, .sa_flags = SA_RESTART}, present;
   if (sigaction(number, NULL, &present))

@@ -1,4 +1,5 @@
-/* log_write.c: the log of collectives as a file that torch's analyzer reads (torch.distributed.flight_recorder, torchfrtrace). */
+/* log_write.c: writes the log of collectives as a file for torch's analyzer (torch.distributed.flight_recorder,
+ * torchfrtrace). */
 #define _POSIX_C_SOURCE 200809L
 #include <errno.h>
 #include <limits.h>
@@ -131,7 +132,8 @@ static void add_config(hal_pickle_t *to) {
   hal_pickle_close_dict(to);
 }
 
-/* Of what is in the log: the highest number of a collective of `group` that was queued, has started, has completed. */
+/* Adds the highest number of a logged collective of `group` that was queued, that has started, and that has
+ * completed. */
 static void add_status_of(hal_pickle_t *to, uint32_t group) {
   uint64_t queued = 0, started = 0, completed = 0;
   for (uint32_t i = 0; hal_comm_log.entries && i < hal_comm_log.capacity; i++) {
@@ -178,20 +180,20 @@ static hal_status_t unavailable(const char *file) {
   return hal_error_set(HAL_UNAVAILABLE, "cannot write the log of collectives to '%s': %s", file, strerror(errno));
 }
 
-/* A reader never finds half a log. */
+/* Writes a temporary file and renames it, so that a reader never reads a partial log. */
 static hal_status_t write_file(const char *file, const hal_pickle_t *content) {
-  char beside[PATH_MAX];
-  const int size = snprintf(beside, sizeof beside, "%s.%ld.part", file, (long)getpid());
-  if (size < 0 || (size_t)size >= sizeof beside) {
+  char temporary[PATH_MAX];
+  const int size = snprintf(temporary, sizeof temporary, "%s.%ld.part", file, (long)getpid());
+  if (size < 0 || (size_t)size >= sizeof temporary) {
     errno = ENAMETOOLONG;
     return unavailable(file);
   }
-  FILE *const stream = fopen(beside, "wbe");
+  FILE *const stream = fopen(temporary, "wbe");
   if (!stream) return unavailable(file);
   const int is_written = fwrite(content->data, 1, content->size, stream) == content->size;
-  if (fclose(stream) || !is_written || rename(beside, file)) {
+  if (fclose(stream) || !is_written || rename(temporary, file)) {
     const hal_status_t status = unavailable(file);
-    unlink(beside);
+    unlink(temporary);
     return status;
   }
   return HAL_OK;

@@ -1,6 +1,6 @@
-/* message.c: SEND and RECV over a transport that does not compare calls itself. A header with the type and the size of
- * the message goes before it, and the receiver compares it with its own call: nothing is sent back, so that a message
- * takes no longer than its way. The failure of the receiver ends the communicator, by which the sender learns of it. */
+/* message.c: SEND and RECV over a transport that does not compare calls. A header with the type and the size precedes
+ * the message, and the receiver compares it with its own call. The receiver sends no reply, so that a message has no
+ * additional latency. A failure of the receiver ends the communicator, which notifies the sender. */
 #define _POSIX_C_SOURCE 200809L /* hal_clock_ns */
 #include "base/clock.h"
 #include "base/dtype.h"

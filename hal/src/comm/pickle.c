@@ -26,7 +26,7 @@ static void append(hal_pickle_t *to, const void *bytes, size_t size) {
 
 static void opcode(hal_pickle_t *to, char code) { append(to, &code, 1); }
 
-/* Little-endian, whatever the host is. */
+/* Writes little-endian bytes on every host. */
 static void number(hal_pickle_t *to, uint64_t value, unsigned bytes) {
   unsigned char text[8];
   for (unsigned i = 0; i < bytes; i++) text[i] = (unsigned char)(value >> (8 * i));

@@ -1,7 +1,7 @@
-/* pickle.h: writing values in Python's pickle format (protocol 2), which torch's analyzer of flight recorder dumps reads. Private to
- * hal/src/comm.
+/* pickle.h: writes values in Python's pickle format (protocol 2), which torch's analyzer of flight recorder dumps
+ * reads. Private to hal/src/comm.
  *
- * A dictionary is open, pairs of a text and a value, close; a list is open, values, close. */
+ * A dictionary is: open, pairs of a text and a value, close. A list is: open, values, close. */
 #ifndef HAL_SRC_COMM_PICKLE_H_
 #define HAL_SRC_COMM_PICKLE_H_
 
@@ -11,7 +11,7 @@
 typedef struct hal_pickle_s {
   char *data; /* owned by the caller; hal_free */
   size_t size, capacity;
-  int failed; /* out of host memory; nothing more is written */
+  int failed; /* out of host memory; later calls write nothing */
 } hal_pickle_t;
 
 void hal_pickle_begin(hal_pickle_t *to);
@@ -26,7 +26,7 @@ void hal_pickle_open_dict(hal_pickle_t *to);
 void hal_pickle_close_dict(hal_pickle_t *to);
 void hal_pickle_open_list(hal_pickle_t *to);
 void hal_pickle_close_list(hal_pickle_t *to);
-/* Makes a tuple of the two values before. */
+/* Makes a tuple of the last two values. */
 void hal_pickle_pair(hal_pickle_t *to);
 
 #endif /* HAL_SRC_COMM_PICKLE_H_ */

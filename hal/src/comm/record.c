@@ -1,11 +1,11 @@
-/* record.c: collectives in the recording of a program. Each run of the program submits them anew, in its place in the order of the communicator, and
- * the run's stream waits for them. */
+/* record.c: collectives in the recording of a program. Each run of the program submits them again, in its place in the
+ * order of the communicator. The run's stream waits for them. */
 #include "base/host_malloc.h"
 #include "comm/comm.h"
 #include "device/device.h"
 #include "hal/status.h"
 
-/* A bracket of collectives with all that they point to, but for device memory, which is the program's. */
+/* A bracket of collectives with all data that they point to, except device memory, which the program owns. */
 typedef struct recorded_s {
   hal_comm_t *comm; /* with a reference: the group may be destroyed before the program */
   int64_t timeout_ns;
@@ -37,13 +37,13 @@ static void *copy(const void *data) {
     destroy(recorded);
     return NULL;
   }
-  uint64_t *room = recorded->arrays;
+  uint64_t *next = recorded->arrays;
   for (uint32_t i = 0; i < from->count; i++)
-    hal_comm_copy_call(from->comm, &from->calls[i], &recorded->own[i], &room, recorded->scales[i]);
+    hal_comm_copy_call(from->comm, &from->calls[i], &recorded->own[i], &next, recorded->scales[i]);
   return recorded;
 }
 
-/* A run of the program has come to the collectives. */
+/* Called when a run of the program reaches the collectives. */
 static hal_status_t submit(void *data, hal_stream_t *stream) {
   const recorded_t *const recorded = data;
   hal_comm_work_t *work;

@@ -1,9 +1,12 @@
-/* semaphore.c: streams that wait for collectives without the host. The host does not know yet when the other ranks will have done their part, so
- * the stream waits for a timeline semaphore, which the thread that ends the work raises. Only where the plugin has semaphores of its own.
+/* semaphore.c: streams that wait for collectives without the host.
  *
- * Works end in any order, as lanes do, so each has a semaphore of its own while streams wait for it. The communicator keeps the unused ones:
- * their next work waits for the next value. A work always ends, at the latest by its timeout or when the communicator is destroyed. One that fails
- * raises its semaphore, too, after the failure is in the records of the streams that wait. */
+ * The host does not know when the other ranks will complete their part. So the stream waits for a timeline semaphore,
+ * and the thread that ends the work signals it. This requires that the plugin has semaphores.
+ *
+ * Works end in any order, because lanes do. So each work has its own semaphore while streams wait for it. The
+ * communicator keeps unused semaphores: their next work waits for the next value. A work always ends, at the latest
+ * after its timeout or when the communicator is destroyed. A work that fails signals its semaphore, too, after the
+ * failure is in the records of the waiting streams. */
 #include "device/semaphore.h"
 #include "base/host_malloc.h"
 #include "base/life.h"
@@ -14,9 +17,9 @@
 enum { MOST_STREAMS = 8 }; /* that wait for one work; the host waits for further ones */
 
 struct hal_comm_signal_s {
-  hal_comm_signal_t *next; /* of the communicator's unused ones */
+  hal_comm_signal_t *next; /* in the communicator's list of unused signals */
   hal_semaphore_t *semaphore;
-  uint64_t value; /* of the semaphore when the work has ended */
+  uint64_t value; /* value of the semaphore when the work has ended */
   uint32_t count;
   hal_stream_t *streams[MOST_STREAMS];
 };
@@ -50,7 +53,7 @@ void hal_comm_signal_release(hal_comm_work_t *work) {
   hal_comm_t *const comm = work->comm;
   hal_comm_signal_t *const signal = work->signal;
   if (!signal) return;
-  if (hal_life_ended()) { /* in a forked child a thread of the parent may have the lock */
+  if (hal_life_ended()) { /* in a forked child, a thread of the parent may hold the lock */
     destroy(signal);
     return;
   }
@@ -61,7 +64,8 @@ void hal_comm_signal_release(hal_comm_work_t *work) {
   pthread_mutex_unlock(&comm->lock);
 }
 
-/* Under the lock: gives the work a signal, of the unused ones or `fresh`. Returns whether it has one. */
+/* Assigns a signal to the work: an unused one, or `fresh`. Returns whether the work has one. The caller holds the
+ * lock. */
 static int ensure_signal(hal_comm_work_t *work, hal_comm_signal_t **inout_fresh) {
   hal_comm_t *const comm = work->comm;
   if (work->signal) return 1;
@@ -78,12 +82,12 @@ static int ensure_signal(hal_comm_work_t *work, hal_comm_signal_t **inout_fresh)
 
 /* ---- waiting ---- */
 
-/* What hal_comm_work_wait_stream does. */
+/* The next step of hal_comm_work_wait_stream. */
 enum { WAIT_STREAM, WAIT_HOST, NEED_SIGNAL };
 
 /* Adds the stream to those that wait for the work. */
 static int enter(hal_comm_work_t *work, hal_stream_t *stream, hal_comm_signal_t **inout_fresh) {
-  int next = WAIT_HOST; /* which does not wait where the work has ended */
+  int next = WAIT_HOST; /* returns at once if the work has ended */
   pthread_mutex_lock(&work->comm->lock);
   if (!atomic_load(&work->queued)) {
     if (!ensure_signal(work, inout_fresh)) {
@@ -105,7 +109,7 @@ hal_status_t hal_comm_work_wait_stream(hal_comm_work_t *work, hal_stream_t *stre
   if (hal_life_ended() || atomic_load(&work->queued)) return hal_comm_work_wait(work, stream, 0);
   if (!stream) HAL_RETURN_IF_ERROR(hal_stream_current(comm->device, &stream));
   if (hal_stream_device(stream) != comm->device) return hal_comm_work_wait(work, stream, 0);
-  /* Failures of the copies of results are the stream's, too. */
+  /* The stream also gets the failures of the copies of results. */
   int next = hal_failure_follow(stream, comm->out, 0) ? enter(work, stream, &fresh) : WAIT_HOST;
   if (next == NEED_SIGNAL) {
     status = create(comm, &fresh);
@@ -120,7 +124,8 @@ hal_status_t hal_comm_work_wait_stream(hal_comm_work_t *work, hal_stream_t *stre
 
 /* ---- the end of a work ---- */
 
-/* Puts the failure into the records of the streams. One of the group is not one of the device, which HAL_UNAVAILABLE would be. */
+/* Stores the failure in the records of the streams. A failure of the group is not a failure of the device, so
+ * HAL_UNAVAILABLE is replaced. */
 static void record_failure(const hal_comm_signal_t *signal, hal_status_t status) {
   if (status == HAL_UNAVAILABLE) status = hal_error_set(HAL_ABORTED, "%s", hal_error_message());
   for (uint32_t i = 0; i < signal->count; i++) hal_failure_record(signal->streams[i], status);
@@ -132,7 +137,7 @@ void hal_comm_signal_raise(hal_comm_work_t *work) {
   if (!signal || hal_life_ended()) return;
   const hal_status_t failure = hal_comm_failure_get(&work->failure);
   if (failure) record_failure(signal, failure);
-  if (!failure && !comm->direct) { /* behind the copies of the results */
+  if (!failure && !comm->direct) { /* after the copies of the results */
     const hal_status_t status = hal_stream_signal_semaphore(comm->out, signal->semaphore, signal->value);
     if (!status) return;
     record_failure(signal, status);

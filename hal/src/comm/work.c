@@ -1,4 +1,4 @@
-/* work.c: what a caller holds of collectives that it has submitted. */
+/* work.c: the caller's handle of submitted collectives. */
 #define _POSIX_C_SOURCE 200809L
 #include <errno.h>
 #include <stdio.h>
@@ -60,7 +60,7 @@ void hal_comm_work_finish(hal_comm_work_t *work, uint32_t jobs, hal_status_t sta
   work->jobs -= jobs;
   const int was_last = work->jobs == 0;
   if (was_last) {
-    if (!atomic_load(&work->is_watched)) /* else the watch sees its end */
+    if (!atomic_load(&work->is_watched)) /* otherwise the watch observes its end */
       hal_comm_log_end(work->log, atomic_load(&work->failure.set) ? work->failure.status : HAL_OK);
     atomic_store(&work->queued, 1);
   }
@@ -73,8 +73,8 @@ void hal_comm_work_finish(hal_comm_work_t *work, uint32_t jobs, hal_status_t sta
   work->done(work->user_data, hal_comm_failure_get(&work->failure));
 }
 
-/* Returns how long to wait where the caller names no time. The transport's own error at the work's timeout names the ranks that are missing;
- * this limit is for a device that does not finish. */
+/* Returns how long to wait if the caller passes no time. The transport's own error at the work's timeout names the
+ * missing ranks; this limit is for a device that does not finish. */
 static int64_t limit_of(const hal_comm_work_t *work) {
   return work->timeout_ns < INT64_MAX / 4 ? 2 * work->timeout_ns + 1000000000 : INT64_MAX;
 }

@@ -282,7 +282,7 @@ static void differ_in_size(int rank, int size, void *argument) {
   (void)argument;
   const hal_comm_hosts_t config = hosts_config("sizes", rank, rank == 1 ? size + 1 : size, 5 * (int64_t)SECOND);
   layout = "0000111";
-  CHECK_FAILS(try_hosts(&config, &comm), HAL_INVALID_ARGUMENT, "size of", "give all ranks the same size");
+  CHECK_FAILS(try_hosts(&config, &comm), HAL_INVALID_ARGUMENT, "size of", "use the same size on all ranks");
 }
 Test(comm_hosts_failure, sizes_differ) { run_hosts("0011", differ_in_size, NULL); }
 

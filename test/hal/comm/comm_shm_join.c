@@ -110,7 +110,7 @@ static void other_size(int rank, int size, void *argument) {
   const int wrong = *(const int *)argument;
   CHECK_FAILS(
       hal_comm_shm_create(&test_store, "size", rank, rank == size - 1 ? wrong : size, 20 * (int64_t)SECOND, &comm),
-      HAL_INVALID_ARGUMENT, "rank 0 has a size of", "give all ranks the same size");
+      HAL_INVALID_ARGUMENT, "rank 0 has a size of", "use the same size on all ranks");
 }
 Test(comm_shm_join, a_size_is_wrong) {
   int wrong[] = {4, 63};

@@ -72,7 +72,7 @@ def test_lists_of_expected_failures_only_shrink(tmp_path):
     listed = tmp_path / "xfail"
     listed.write_text("load.loads it cannot\n")
     done = verify(FOLDER / "plugins" / "libhal_fake.so", "--case", "load.loads", "--xfail", listed)
-    assert done.returncode == 1 and "take the line out" in done.stdout
+    assert done.returncode == 1 and "remove the line" in done.stdout
     listed.write_text("load.nothing it cannot\n")
     done = verify(FOLDER / "plugins" / "libhal_fake.so", "--xfail", listed)
     assert done.returncode == 2 and "load.nothing" in done.stderr

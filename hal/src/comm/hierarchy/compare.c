@@ -1,5 +1,6 @@
-/* compare.c: the ranks' calls are compared before data moves. Each rank shows one record of its bracket to all.
- * Where these are equal and no rank has arrays of counts, that is all; else the ranks show each call of the bracket. */
+/* compare.c: compares the ranks' calls before data moves. Each rank sends one record of its bracket to all ranks. If
+ * the records are equal and no rank has arrays of counts, the comparison is complete. Otherwise the ranks exchange each
+ * call of the bracket. */
 #include <stdio.h>
 #include <string.h>
 
@@ -15,7 +16,7 @@ typedef struct record_s {
   uint64_t first; /* number of the first call */
   uint64_t fingerprint;
   uint32_t length, details; /* `details`: a call is refused or has arrays */
-  int32_t code;             /* what this rank alone found wrong with its calls */
+  int32_t code;             /* the error that only this rank has found in its calls */
   uint32_t reserved;
 } record_t;
 
@@ -57,7 +58,7 @@ static record_t record_of(const hal_hier_t *hier, const hal_collective_t *calls,
   return record;
 }
 
-/* ---- words ---- */
+/* ---- text ---- */
 
 static void describe(const hal_hier_entry_t *entry, uint64_t number, char *out) {
   const hal_shm_entry_t shown = {.sequence = number,
@@ -106,7 +107,7 @@ static hal_status_t compare_entries(hal_hier_run_t *run, const hal_hier_entry_t 
   return HAL_OK;
 }
 
-/* Fills in what this rank gives to and takes from each rank. */
+/* Fills in the numbers of elements that this rank sends to and receives from each rank. */
 static void fill_arrays(const hal_hier_t *hier, const hal_collective_t *call, uint64_t *give, uint64_t *take) {
   const hal_comm_op_t *const op = &hal_comm_ops[call->op];
   const int is_root = call->peer == hier->at.rank;
@@ -138,7 +139,7 @@ static hal_status_t compare_arrays(hal_hier_run_t *run, const uint64_t *arrays, 
   return HAL_OK;
 }
 
-/* Shares the counts of a call, which stay with it. */
+/* Exchanges the counts of a call, and stores them in the call. */
 static hal_status_t share_arrays(hal_hier_run_t *run, hal_hier_call_t *call, const hal_hier_entry_t *entries,
                                  uint64_t number) {
   const size_t size = (size_t)run->hier->at.size, row = 2 * size * sizeof(uint64_t);
@@ -211,7 +212,7 @@ static hal_status_t compare_all(hal_hier_run_t *run, hal_hier_call_t *calls, uin
     if (records[rank].length < least) least = records[rank].length;
     if (!differs && records[rank].length != length) differs = rank, other = records[rank].length;
   }
-  /* The records are gone with the next share. */
+  /* The next share overwrites the records. */
   for (uint32_t i = 0; i < least; i++) HAL_RETURN_IF_ERROR(compare_call(run, &calls[i], number + i));
   return differs ? fail_by_length(run, number, length, differs, other) : HAL_OK;
 }

@@ -5,7 +5,7 @@
 #include "comm/shm/shm.h"
 
 enum {
-  BROADCAST = 2 * 1024 * 1024, /* bytes of a piece: one host passes it on while the next one is on its way */
+  BROADCAST = 2 * 1024 * 1024, /* bytes of a piece: a host forwards one piece while the next one arrives */
   GATHER = 16 * 1024 * 1024,   /* bytes of all blocks in a piece */
 };
 
@@ -32,7 +32,7 @@ hal_status_t hal_hier_run_broadcast(hal_hier_run_t *run, const hal_hier_call_t *
   const uint64_t bytes = desc->count * call->size;
   const int is_root = desc->peer == run->hier->at.rank;
   unsigned char *const data =
-      is_root ? (unsigned char *)(uintptr_t)desc->send : desc->recv; /* the root's is read only */
+      is_root ? (unsigned char *)(uintptr_t)desc->send : desc->recv; /* the root's buffer is only read */
   for (uint64_t at = 0; at < bytes; at += BROADCAST)
     HAL_RETURN_IF_ERROR(
         broadcast_piece(run, desc->peer, data + at, bytes - at < BROADCAST ? bytes - at : (uint64_t)BROADCAST));
@@ -53,18 +53,18 @@ static hal_status_t to_column(hal_hier_run_t *run, const hal_hier_piece_t *piece
   const hal_hier_layout_t *const at = &run->hier->at;
   const unsigned char *const own = hal_hier_at(piece->call->desc.send, piece->at);
   uint64_t sends[HAL_COMM_SHM_MAX_RANKS] = {0}, receives[HAL_COMM_SHM_MAX_RANKS] = {0}, all = 0;
-  void *room;
+  void *buffer;
   *out = own;
   if (at->locals == at->columns) return HAL_OK;
   sends[at->local % at->columns] = hal_hier_piece_of(run, piece, at->rank);
   for (int32_t local = at->local; at->local < at->columns && local < at->locals; local += at->columns)
     all += receives[local] = hal_hier_piece_of(run, piece, hal_hier_rank(at, at->host, local));
-  HAL_RETURN_IF_ERROR(hal_hier_room(run, HAL_HIER_ROOM_WIDE, (size_t)all, &room));
-  *out = room;
+  HAL_RETURN_IF_ERROR(hal_hier_buffer(run, HAL_HIER_BUFFER_WIDE, (size_t)all, &buffer));
+  *out = buffer;
   return hal_hier_inner(run, (hal_collective_t){.op = HAL_COMM_ALL_TO_ALL,
                                                 .dtype = HAL_UINT8,
                                                 .send = own,
-                                                .recv = room,
+                                                .recv = buffer,
                                                 .send_counts = sends,
                                                 .recv_counts = receives});
 }
@@ -73,9 +73,9 @@ static hal_status_t between_hosts(hal_hier_run_t *run, const hal_hier_piece_t *p
                                   void **out) {
   const hal_hier_layout_t *const at = &run->hier->at;
   void *arrays;
-  HAL_RETURN_IF_ERROR(hal_hier_room(run, HAL_HIER_ROOM_PART, (size_t)bytes, out));
+  HAL_RETURN_IF_ERROR(hal_hier_buffer(run, HAL_HIER_BUFFER_PART, (size_t)bytes, out));
   if (!bytes) return HAL_OK;
-  HAL_RETURN_IF_ERROR(hal_hier_room(run, HAL_HIER_ROOM_ALL, (size_t)at->hosts * sizeof(uint64_t), &arrays));
+  HAL_RETURN_IF_ERROR(hal_hier_buffer(run, HAL_HIER_BUFFER_ALL, (size_t)at->hosts * sizeof(uint64_t), &arrays));
   uint64_t *const receives = arrays;
   int is_even = 1;
   for (int32_t host = 0; host < at->hosts; host++) {
@@ -89,7 +89,7 @@ static hal_status_t between_hosts(hal_hier_run_t *run, const hal_hier_piece_t *p
                                                 .recv_counts = is_even ? NULL : receives});
 }
 
-/* Copies the parts, which are in the order of columns, hosts and ranks, to where the caller wants them. */
+/* Copies the parts, which are in the order of columns, hosts and ranks, to the caller's buffer. */
 static void unpack(const hal_hier_run_t *run, const hal_hier_piece_t *piece, const void *gathered) {
   const hal_hier_layout_t *const at = &run->hier->at;
   const unsigned char *from = gathered;
@@ -113,7 +113,7 @@ static hal_status_t gather_piece(hal_hier_run_t *run, const hal_hier_piece_t *pi
   for (int32_t column = 0; column < at->columns; column++) all += counts[column] = part_of_column(run, piece, column);
   HAL_RETURN_IF_ERROR(to_column(run, piece, &send));
   if (at->local < at->columns) HAL_RETURN_IF_ERROR(between_hosts(run, piece, send, counts[at->local], &part));
-  HAL_RETURN_IF_ERROR(hal_hier_room(run, HAL_HIER_ROOM_TAKEN, (size_t)all, &gathered));
+  HAL_RETURN_IF_ERROR(hal_hier_buffer(run, HAL_HIER_BUFFER_TAKEN, (size_t)all, &gathered));
   HAL_RETURN_IF_ERROR(hal_hier_inner(run, (hal_collective_t){.op = HAL_COMM_ALL_GATHER,
                                                              .dtype = HAL_UINT8,
                                                              .send = part,

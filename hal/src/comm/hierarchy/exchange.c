@@ -1,8 +1,8 @@
-/* exchange.c: all_to_all, gather and scatter. Blocks between ranks of one host move at once. The others go in three
- * steps, where h, i and j count the hosts, the senders of a host and the receivers of a column:
- *   within the host to the receiver's column    sent by (column, h, j), arrives by (i, h, j)
- *   between the hosts                           sent by (h, i, j), arrives by (h, i, j)
- *   within the host to the receiver             sent by (j, h, i), arrives by (h, i) */
+/* exchange.c: all_to_all, gather and scatter. Blocks between ranks of one host move in one step. Other blocks take
+ * three steps. Below, h counts the hosts, i the senders of a host, and j the receivers of a column:
+ * within the host to the receiver's column sent by (column, h, j), arrives by (i, h, j)
+ * between the hosts sent by (h, i, j), arrives by (h, i, j)
+ * within the host to the receiver sent by (j, h, i), arrives by (h, i) */
 #include <string.h>
 
 #include "comm/hierarchy/wide.h"
@@ -24,7 +24,7 @@ static uint64_t bytes_to(const hal_hier_run_t *run, const hal_hier_call_t *call,
   return bytes;
 }
 
-/* The same to all other hosts. */
+/* Returns the bytes from a rank to the receivers of a column on all other hosts. */
 static uint64_t bytes_leaving(const hal_hier_run_t *run, const hal_hier_call_t *call, int32_t from, int32_t column) {
   const hal_hier_layout_t *const at = &run->hier->at;
   uint64_t bytes = 0;
@@ -88,7 +88,7 @@ static hal_status_t move_within(hal_hier_run_t *run, const hal_hier_call_t *call
                                                 .recv_displs = recv_at});
 }
 
-/* Sends what leaves the host to the columns. `*out`: by (i, h, j); NULL: this rank has no column. */
+/* Sends the blocks for other hosts to the columns. `*out`: by (i, h, j); NULL: this rank has no column. */
 static hal_status_t to_columns(hal_hier_run_t *run, const hal_hier_call_t *call, void **out) {
   const hal_hier_layout_t *const at = &run->hier->at;
   uint64_t sends[LOCALS] = {0}, receives[LOCALS] = {0}, all = 0, arriving = 0;
@@ -97,8 +97,8 @@ static hal_status_t to_columns(hal_hier_run_t *run, const hal_hier_call_t *call,
     all += sends[column] = bytes_leaving(run, call, at->rank, column);
   for (int32_t local = 0; at->local < at->columns && local < at->locals; local++)
     arriving += receives[local] = bytes_leaving(run, call, hal_hier_rank(at, at->host, local), at->local);
-  HAL_RETURN_IF_ERROR(hal_hier_room(run, HAL_HIER_ROOM_WIDE, (size_t)all, &packed));
-  HAL_RETURN_IF_ERROR(hal_hier_room(run, HAL_HIER_ROOM_PART, (size_t)arriving, out));
+  HAL_RETURN_IF_ERROR(hal_hier_buffer(run, HAL_HIER_BUFFER_WIDE, (size_t)all, &packed));
+  HAL_RETURN_IF_ERROR(hal_hier_buffer(run, HAL_HIER_BUFFER_PART, (size_t)arriving, out));
   unsigned char *to = packed;
   for (int32_t column = 0; column < at->columns; column++)
     for (int32_t host = 0; host < at->hosts; host++)
@@ -111,7 +111,7 @@ static hal_status_t to_columns(hal_hier_run_t *run, const hal_hier_call_t *call,
 
 /* ---- between hosts ---- */
 
-/* Brings what leaves from (i, h, j) into the order (h, i, j). */
+/* Reorders the outgoing blocks from (i, h, j) to (h, i, j). */
 static void order_by_host(const hal_hier_run_t *run, const hal_hier_call_t *call, const void *from, void *to) {
   const hal_hier_layout_t *const at = &run->hier->at;
   unsigned char *out = to;
@@ -133,16 +133,16 @@ static hal_status_t between_hosts(hal_hier_run_t *run, const hal_hier_call_t *ca
   const hal_hier_layout_t *const at = &run->hier->at;
   uint64_t all = 0, arriving = 0, in_column = 0;
   void *ordered, *arrays;
-  HAL_RETURN_IF_ERROR(hal_hier_room(run, HAL_HIER_ROOM_ALL, 2 * (size_t)at->hosts * sizeof(uint64_t), &arrays));
+  HAL_RETURN_IF_ERROR(hal_hier_buffer(run, HAL_HIER_BUFFER_ALL, 2 * (size_t)at->hosts * sizeof(uint64_t), &arrays));
   uint64_t *const sends = arrays, *const receives = sends + at->hosts;
   for (int32_t host = 0; host < at->hosts; host++) {
     all += sends[host] = bytes_between(run, call, at->host, host, at->local);
     arriving += receives[host] = bytes_between(run, call, host, at->host, at->local);
     for (int32_t other = 0; other < at->hosts; other++) in_column += bytes_between(run, call, host, other, at->local);
   }
-  HAL_RETURN_IF_ERROR(hal_hier_room(run, HAL_HIER_ROOM_WIDE, (size_t)all, &ordered));
-  HAL_RETURN_IF_ERROR(hal_hier_room(run, HAL_HIER_ROOM_TAKEN, (size_t)arriving, out));
-  if (!in_column) return HAL_OK; /* which all hosts know */
+  HAL_RETURN_IF_ERROR(hal_hier_buffer(run, HAL_HIER_BUFFER_WIDE, (size_t)all, &ordered));
+  HAL_RETURN_IF_ERROR(hal_hier_buffer(run, HAL_HIER_BUFFER_TAKEN, (size_t)arriving, out));
+  if (!in_column) return HAL_OK; /* all hosts know this */
   order_by_host(run, call, leaving, ordered);
   return hal_hier_outer(
       run,
@@ -152,7 +152,7 @@ static hal_status_t between_hosts(hal_hier_run_t *run, const hal_hier_call_t *ca
 
 /* ---- to the receivers ---- */
 
-/* Brings what has arrived from (h, i, j) into the order (j, h, i). */
+/* Reorders the received blocks from (h, i, j) to (j, h, i). */
 static void order_by_receiver(const hal_hier_run_t *run, const hal_hier_call_t *call, const void *from, void *to) {
   const hal_hier_layout_t *const at = &run->hier->at;
   unsigned char *out = to;
@@ -202,8 +202,8 @@ static hal_status_t to_receivers(hal_hier_run_t *run, const hal_hier_call_t *cal
   for (int32_t local = at->local; at->local < at->columns && local < at->locals; local += at->columns)
     all += sends[local] = bytes_arriving(run, call, hal_hier_rank(at, at->host, local));
   const uint64_t arriving = receives[at->local % at->columns] = bytes_arriving(run, call, at->rank);
-  HAL_RETURN_IF_ERROR(hal_hier_room(run, HAL_HIER_ROOM_WIDE, (size_t)all, &ordered));
-  HAL_RETURN_IF_ERROR(hal_hier_room(run, HAL_HIER_ROOM_RESULT, (size_t)arriving, &own));
+  HAL_RETURN_IF_ERROR(hal_hier_buffer(run, HAL_HIER_BUFFER_WIDE, (size_t)all, &ordered));
+  HAL_RETURN_IF_ERROR(hal_hier_buffer(run, HAL_HIER_BUFFER_RESULT, (size_t)arriving, &own));
   if (at->local < at->columns) order_by_receiver(run, call, arrived, ordered);
   HAL_RETURN_IF_ERROR(exchange_host(run, ordered, sends, own, receives));
   unpack(run, call, own);

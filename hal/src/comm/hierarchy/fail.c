@@ -1,8 +1,9 @@
-/* fail.c: the first failure of a transport, which every rank returns from then on.
+/* fail.c: the first failure of a transport. After it, every rank returns this failure.
  *
- * A rank that fails ends its own waits by aborting its transports; the abort of shared memory carries its words to
- * the ranks of the host. Other hosts read them in the store: each rank has a thread, the watcher, that looks there
- * while a call runs. The watcher also stores the failure of its own rank, since the thread that fails does not wait. */
+ * A rank that fails aborts its transports, which ends its own waits. The abort of shared memory carries the message
+ * to the ranks of the host. Other hosts read it in the store: each rank has a thread, the watcher, that reads the
+ * store while a call runs. The watcher also stores the failure of its own rank, because the thread that fails does
+ * not wait. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,12 +15,14 @@
 #include "comm/shm/internal.h"
 #include "comm/shm/system.h"
 
-static const int64_t local_ns = 200 * 1000 * 1000; /* in which a rank of this host that knows a failure stores it */
-static const int64_t words_ns = 600 * 1000 * 1000; /* in which the ranks of another host find that one has ended */
-/* In which a rank whose time is over stores what it waits for: a busy machine may take longer than this rank's grace. */
+static const int64_t local_ns = 200 * 1000 * 1000; /* within which a rank of this host that knows a failure stores it */
+/* within which the ranks of another host detect that a rank has ended */
+static const int64_t words_ns = 600 * 1000 * 1000;
+/* Within which a rank whose time is over stores what it waits for. A busy machine may need more than this rank's
+ * grace. */
 static const int64_t others_ns = INT64_C(2000) * 1000 * 1000;
 
-/* In front of a code and its words in the reason of an abort. */
+/* Precedes the code and the text in the reason of an abort. */
 #define MARK "\x01"
 
 /* ---- the failure ---- */
@@ -64,7 +67,7 @@ hal_status_t hal_hier_fail_by_last(hal_hier_run_t *run, hal_status_t code) {
 
 /* ---- failures of the levels ---- */
 
-/* Returns whether the thread's error is the words of another rank. */
+/* Returns whether the thread's error is the message of another rank. */
 static int read_marked(hal_hier_words_t *out) {
   const char *const mark = strstr(hal_error_message(), MARK);
   const char *const text = mark ? strstr(mark + 1, MARK) : NULL;
@@ -75,7 +78,7 @@ static int read_marked(hal_hier_words_t *out) {
   return 1;
 }
 
-/* Whether a rank of this host is what a failure `code` waits for. */
+/* Returns whether a call that failed with `code` waits for a rank of this host. */
 typedef int (*lacks_t)(const hal_hier_t *hier, int32_t local);
 
 static const hal_shm_rank_t *page_of(const hal_hier_t *hier, int32_t local) {
@@ -93,7 +96,7 @@ static int has_ended(const hal_hier_t *hier, int32_t local) {
   return start >= 0 && (uint64_t)start != page->start && !has_left(hier, local);
 }
 
-/* A rank that has not called what this rank waits in. */
+/* Returns whether a rank has not made the call in which this rank waits. */
 static int is_late(const hal_hier_t *hier, int32_t local) {
   const hal_shm_rank_t *const own = page_of(hier, hier->at.local), *const page = page_of(hier, local);
   return atomic_load(&page->counters[HAL_SHM_CALLED]) < atomic_load(&own->counters[HAL_SHM_CALLED]);
@@ -112,7 +115,8 @@ static int append_lacking(const hal_hier_t *hier, lacks_t lacks, int shows_pid, 
   return count;
 }
 
-/* Appends which ranks of this host have ended, or else have left. Returns their number. */
+/* Appends the ranks of this host that have ended. If there are none, appends the ranks that have left. Returns their
+ * number. */
 static int append_gone(const hal_hier_t *hier, char *text, size_t size) {
   int count = append_lacking(hier, has_ended, 1, text, size);
   if (count) hal_text_append(text, size, count > 1 ? " have ended" : " has ended");
@@ -133,7 +137,7 @@ hal_status_t hal_hier_fail_inside(hal_hier_run_t *run, hal_status_t code) {
     hal_text_append(text, sizeof text, "%s:", run->what);
     if (append_gone(hier, text, sizeof text)) return hal_hier_fail(hier, code, text);
   }
-  /* Where this rank's time is not over, another one's is. */
+  /* If this rank's time is not over, the time of another rank is. */
   if (code == HAL_NOT_READY && hal_clock_ns() >= run->deadline_ns) {
     hal_text_append(text, sizeof text, "%s is not done within %.3f s", run->what, (double)run->timeout_ns / 1e9);
     if (run->is_message) return hal_hier_fail(hier, code, text);
@@ -146,7 +150,7 @@ hal_status_t hal_hier_fail_inside(hal_hier_run_t *run, hal_status_t code) {
       return hal_hier_fail(hier, code, text);
     }
   }
-  if (hal_hier_watch_ask(hier->watch, local_ns)) return hal_hier_failed(hier);
+  if (hal_hier_watch_wait(hier->watch, local_ns)) return hal_hier_failed(hier);
   text[0] = '\0';
   hal_text_append(text, sizeof text, "%s: among ", run->what);
   hal_hier_append_host(&hier->at, hier->at.host, text, sizeof text);
@@ -154,7 +158,8 @@ hal_status_t hal_hier_fail_inside(hal_hier_run_t *run, hal_status_t code) {
   return hal_hier_fail(hier, code, text);
 }
 
-/* Appends the hosts that have not reported. Returns their number; 0: this host has not either, or all have. */
+/* Appends the hosts that have not reported. Returns their number; 0: this host has not reported either, or all hosts
+ * have. */
 static int append_absent(hal_hier_t *hier, char *text, size_t size) {
   int count = 0;
   for (int32_t host = 0; host < hier->at.hosts && hal_hier_watch_sees(hier->watch, hier->at.host); host++) {
@@ -173,10 +178,10 @@ hal_status_t hal_hier_fail_outside(hal_hier_run_t *run, hal_status_t code) {
   if (read_marked(&marked)) return hal_hier_adopt(hier, &marked);
   snprintf(words, sizeof words, "%s", hal_error_message());
   if (code == HAL_INVALID_ARGUMENT) return hal_hier_fail(hier, code, words); /* messages that do not match */
-  /* A rank of another host may have more to say. The time that is over may be that of another rank. */
+  /* The error of a rank on another host may be more precise. The time that is over may be that of another rank. */
   const int64_t left = run->deadline_ns - hal_clock_ns();
   const int64_t late_ns = left <= 0 ? run->grace_ns / 2 : left < others_ns ? left : others_ns;
-  if (hal_hier_watch_ask(hier->watch, code == HAL_NOT_READY ? late_ns : words_ns)) return hal_hier_failed(hier);
+  if (hal_hier_watch_wait(hier->watch, code == HAL_NOT_READY ? late_ns : words_ns)) return hal_hier_failed(hier);
   if (code == HAL_NOT_READY)
     hal_text_append(text, sizeof text, "%s is not done within %.3f s: waiting for", run->what,
                     (double)run->timeout_ns / 1e9);

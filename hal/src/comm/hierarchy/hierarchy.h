@@ -5,8 +5,8 @@
 
 #include "hal/comm.h"
 
-/* As hal_comm_transport_hierarchical. `forged_host`: for tests, part of the host's identity, so that ranks with
- * different texts count as different hosts; NULL = "". */
+/* Creates the transport, as hal_comm_transport_hierarchical does. `forged_host`, for tests, is a part of the host's
+ * identity: ranks with different texts count as different hosts; NULL = "". */
 hal_status_t hal_hier_create(const hal_comm_hosts_t *config, const char *forged_host, hal_comm_transport_t *out);
 
 #endif /* HAL_SRC_COMM_HIERARCHY_HIERARCHY_H_ */

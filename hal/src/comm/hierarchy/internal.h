@@ -1,8 +1,8 @@
-/* internal.h: the transport of one rank, and what its files share. Private to hal/src/comm/hierarchy.
+/* internal.h: the transport of one rank, and the declarations that its files share. Private to hal/src/comm/hierarchy.
  *
- * Hosts are numbered by their lowest ranks, and the ranks of a host, its locals, in their order. There are as many
- * columns as the smallest host has ranks, at most HAL_HIER_COLUMNS: column c connects local c of every host. What
- * concerns local j of a host goes through column j % columns of that host. */
+ * Hosts are numbered by their lowest ranks. The ranks of a host are its locals, in ascending order. The number of
+ * columns is the number of ranks on the smallest host, at most HAL_HIER_COLUMNS. Column c connects local c of every
+ * host. Data of local j of a host passes through column j % columns of that host. */
 #ifndef HAL_SRC_COMM_HIERARCHY_INTERNAL_H_
 #define HAL_SRC_COMM_HIERARCHY_INTERNAL_H_
 
@@ -15,20 +15,20 @@
 #include "hal/status.h"
 
 enum {
-  HAL_HIER_VERSION = 1, /* of what ranks exchange; raised with every change */
+  HAL_HIER_VERSION = 1, /* of the data that ranks exchange; incremented with every change */
   HAL_HIER_COLUMNS = 8,
   HAL_HIER_WHAT = 192,
 };
 
 /* Memory for intermediate results. */
 enum {
-  HAL_HIER_ROOM_ALL,    /* of hal_hier_share; afterwards of arrays */
-  HAL_HIER_ROOM_PADDED, /* of hal_hier_share */
-  HAL_HIER_ROOM_WIDE,
-  HAL_HIER_ROOM_PART,
-  HAL_HIER_ROOM_TAKEN,
-  HAL_HIER_ROOM_RESULT,
-  HAL_HIER_ROOMS
+  HAL_HIER_BUFFER_ALL,    /* for hal_hier_share; afterwards for arrays */
+  HAL_HIER_BUFFER_PADDED, /* for hal_hier_share */
+  HAL_HIER_BUFFER_WIDE,
+  HAL_HIER_BUFFER_PART,
+  HAL_HIER_BUFFER_TAKEN,
+  HAL_HIER_BUFFER_RESULT,
+  HAL_HIER_BUFFERS
 };
 
 /* ---- layout.c: which rank is on which host ---- */
@@ -38,7 +38,7 @@ typedef struct hal_hier_layout_s {
   int32_t host, local, locals; /* of this rank, and the number of ranks on its host */
   int32_t most;                /* ranks of the largest host */
   int32_t *host_of, *local_of; /* by rank */
-  int32_t *first;              /* by host, and one more: where its ranks start in `order` */
+  int32_t *first;              /* by host, with one more entry: where its ranks start in `order` */
   int32_t *order;              /* ranks by host and local */
 } hal_hier_layout_t;
 
@@ -78,14 +78,14 @@ typedef struct hal_hier_s {
   int messages_are_outer;                      /* one rank on every host: the column has all ranks */
   int is_flat;                                 /* HAL_COMM_HOSTS_FLAT: `outer` runs whole collectives */
   int32_t pid;                                 /* of the process that created it */
-  hal_comm_t *shape;                           /* has a rank and a size alone, for the checks of comm/check.c */
+  hal_comm_t *shape;                           /* has only a rank and a size, for the checks of comm/check.c */
 
-  /* Of the thread that runs collectives. */
+  /* Used by the thread that runs collectives. */
   uint64_t sequence; /* collectives so far */
-  void *rooms[HAL_HIER_ROOMS];
-  size_t room_bytes[HAL_HIER_ROOMS];
+  void *buffers[HAL_HIER_BUFFERS];
+  size_t buffer_bytes[HAL_HIER_BUFFERS];
 
-  /* fail.c. The failure is written once, under the watcher's lock. */
+  /* For fail.c. The failure is written once, under the watcher's lock. */
   hal_hier_watch_t *watch;
   atomic_int failed;
   hal_hier_words_t words;
@@ -97,32 +97,32 @@ typedef struct hal_hier_run_s {
   char what[HAL_HIER_WHAT]; /* "all_reduce #3 (float32, 10 elements)" */
   int64_t timeout_ns, deadline_ns;
   int64_t
-      grace_ns; /* the time by which a wait for other hosts ends later than one for locals, whose error has more to say */
+      grace_ns; /* a wait for other hosts ends this much later than a wait for locals, whose error is more precise */
   int is_message;
-  int late; /* all ranks of this host have called it */
+  int late; /* all ranks of this host have made the call */
 } hal_hier_run_t;
 
-/* Returns the address `bytes` behind one that may be NULL. */
+/* Returns the address `bytes` after `base`; `base` may be NULL. */
 static inline void *hal_hier_at(const void *base, uint64_t bytes) {
   return base ? (unsigned char *)(uintptr_t)base + bytes : NULL;
 }
 
-/* Returns memory of at least `bytes` that keeps its content until the room is asked for again; 64 bytes more than
- * `bytes` may be read. */
-hal_status_t hal_hier_room(hal_hier_run_t *run, int room, size_t bytes, void **out);
-/* Frees the rooms that are so large that the next call should not find them. */
-void hal_hier_rooms_trim(hal_hier_t *hier);
+/* Returns memory of at least `bytes`. Its content remains until the next call with the same `buffer`. 64 bytes more
+ * than `bytes` may be read. */
+hal_status_t hal_hier_buffer(hal_hier_run_t *run, int buffer, size_t bytes, void **out);
+/* Frees the buffers that are too large to keep for the next call. */
+void hal_hier_buffers_trim(hal_hier_t *hier);
 
 /* ---- fail.c: the first failure of a transport ---- */
 
 /* Returns the failure as the thread's error, or HAL_OK. */
 hal_status_t hal_hier_failed(hal_hier_t *hier);
-/* Stores a failure for all ranks, unless there is one already, and ends what runs. Returns the one that is stored.
- * Never waits. */
+/* Stores a failure for all ranks, unless one is stored already, and ends what runs. Returns the stored failure. Never
+ * waits. */
 hal_status_t hal_hier_fail(hal_hier_t *hier, hal_status_t code, const char *text);
-/* The same of a failure that another rank has stored: the other hosts have it. */
+/* Stores a failure that another rank has stored: the other hosts have it already. */
 hal_status_t hal_hier_adopt(hal_hier_t *hier, const hal_hier_words_t *words);
-/* Stores the thread's error, which this rank alone has. */
+/* Stores the thread's error, which only this rank has. */
 hal_status_t hal_hier_fail_by_last(hal_hier_run_t *run, hal_status_t code);
 /* Ends a run for a failure of the transport within the host or between hosts, which is the thread's error. */
 hal_status_t hal_hier_fail_inside(hal_hier_run_t *run, hal_status_t code);
@@ -132,13 +132,14 @@ hal_status_t hal_hier_fail_outside(hal_hier_run_t *run, hal_status_t code);
 
 /* Runs a collective between the locals of this host; roots and arrays count locals. */
 hal_status_t hal_hier_inner(hal_hier_run_t *run, hal_collective_t call);
-/* Runs one in this rank's column, of uint8; roots and arrays count hosts. Ranks without a column do not call it. */
+/* Runs a collective of uint8 in this rank's column; roots and arrays count hosts. Ranks without a column do not call
+ * it. */
 hal_status_t hal_hier_outer(hal_hier_run_t *run, hal_collective_t call);
-/* Runs a bracket that was compared by the only transport of HAL_COMM_HOSTS_FLAT. HAL_UNIMPLEMENTED: all ranks refuse
- * it; the transport goes on. */
+/* Runs a compared bracket by the only transport of HAL_COMM_HOSTS_FLAT. HAL_UNIMPLEMENTED: all ranks refuse it, and the
+ * transport remains usable. */
 hal_status_t hal_hier_whole(hal_hier_run_t *run, const hal_collective_t *calls, uint32_t count);
-/* Exchanges `bytes` of every rank, by the leaders. `*out_all`: in the order of the ranks, in a room, valid until the
- * next share. */
+/* Exchanges `bytes` of every rank through the leaders. `*out_all`: the data in the order of the ranks, in a buffer,
+ * valid until the next share. */
 hal_status_t hal_hier_share(hal_hier_run_t *run, const void *own, size_t bytes, const void **out_all);
 
 /* ---- compare.c: the ranks' calls, before data moves ---- */
@@ -154,12 +155,14 @@ typedef struct hal_hier_entry_s {
 /* A collective that all ranks have called. */
 typedef struct hal_hier_call_s {
   hal_collective_t desc;
-  size_t size;      /* bytes of an element */
-  uint64_t *arrays; /* of all ranks, a number for each rank to give, then to take; NULL: all are `desc.count` */
+  size_t size; /* bytes of an element */
+  /* of all ranks: the counts that the rank sends to each rank, then those that it receives; NULL: all are
+   * `desc.count` */
+  uint64_t *arrays;
 } hal_hier_call_t;
 
-/* Compares a bracket with those of the other ranks. `out` has room for `count` calls; freed by hal_hier_calls_free.
- * HAL_UNIMPLEMENTED: all ranks refuse it; the transport goes on. */
+/* Compares a bracket with those of the other ranks. `out` has memory for `count` calls; hal_hier_calls_free frees them.
+ * HAL_UNIMPLEMENTED: all ranks refuse the bracket, and the transport remains usable. */
 hal_status_t hal_hier_compare(hal_hier_run_t *run, const hal_collective_t *calls, uint32_t count, hal_hier_call_t *out);
 void hal_hier_calls_free(hal_hier_call_t *calls, uint32_t count);
 /* Returns the elements that rank `from` has for rank `to`, for operators with blocks. */
@@ -168,24 +171,24 @@ uint64_t hal_hier_gives(const hal_hier_t *hier, const hal_hier_call_t *call, int
 uint64_t hal_hier_send_at(const hal_hier_t *hier, const hal_hier_call_t *call, int32_t to);
 uint64_t hal_hier_recv_at(const hal_hier_t *hier, const hal_hier_call_t *call, int32_t from);
 
-/* ---- piece.c: a part of every block, so that intermediate results take a bounded amount of memory ---- */
+/* ---- piece.c: a part of every block, for results in a bounded amount of memory ---- */
 
-/* [at, at + most) of the block that rank `from` has for each rank; `from` -1: that each rank has for all. In units of
- * `unit` for an element. */
+/* [at, at + most) of the block that rank `from` has for each rank; `from` -1: that each rank has for all. An element
+ * has `unit` units. */
 typedef struct hal_hier_piece_s {
   const hal_hier_call_t *call;
   int32_t from;
   uint64_t unit, at, most;
 } hal_hier_piece_t;
 
-/* Returns the first piece, of which those of all ranks have at most `room` units. */
+/* Returns the first piece. The pieces of all ranks have at most `capacity` units. */
 hal_hier_piece_t hal_hier_piece_first(const hal_hier_run_t *run, const hal_hier_call_t *call, int32_t from,
-                                      uint64_t unit, uint64_t room);
+                                      uint64_t unit, uint64_t capacity);
 /* Returns whether a block reaches into the piece. */
 int hal_hier_piece_is_any(const hal_hier_run_t *run, const hal_hier_piece_t *piece);
 /* Returns the units of a rank's block in the piece. */
 uint64_t hal_hier_piece_of(const hal_hier_run_t *run, const hal_hier_piece_t *piece, int32_t rank);
-/* The same of a host's ranks in a column. */
+/* Returns the units of the blocks of a host's ranks in a column in the piece. */
 uint64_t hal_hier_piece_of_host(const hal_hier_run_t *run, const hal_hier_piece_t *piece, int32_t host, int32_t column);
 
 /* ---- reduce.c, scatter.c, copy.c, exchange.c ---- */

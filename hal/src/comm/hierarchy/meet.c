@@ -1,8 +1,8 @@
-/* meet.c: how the ranks find which of them are on one host, and join those.
+/* meet.c: finds which ranks are on one host, and joins them.
  *
- * Each rank stores its identity, with the number of a memory file. A rank belongs to the host of the lowest rank in
- * the same pid namespace of the same system whose memory file it can open. All ranks see what each has found, and so
- * compute the same hosts. Where the join of a host is refused, its ranks are hosts of their own. */
+ * Each rank stores its identity, with the number of a memory file. A rank belongs to the host of the lowest rank in the
+ * same pid namespace of the same system whose memory file it can open. All ranks read what each rank has found, and so
+ * compute the same hosts. If the join of a host is refused, each of its ranks becomes a host. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>
@@ -21,7 +21,7 @@ enum { PROBE = 4096, NONCE = 16, HOST = 96 };
 static const int64_t glance_ns = 1000 * 1000;
 
 typedef struct identity_s {
-  uint32_t version; /* first in every version */
+  uint32_t version; /* first field in every version */
   int32_t size;
   int32_t pid, file; /* of a memory file with the nonce; -1 = none */
   uint32_t user;
@@ -62,7 +62,7 @@ static hal_status_t collect(const hal_comm_hosts_t *config, const hal_hier_store
                            (int)rank);
   }
   if (!count) return HAL_OK;
-  return hal_error_set(HAL_NOT_READY, "rank%s %s did not join within %.3f s; start %s, or give more time",
+  return hal_error_set(HAL_NOT_READY, "rank%s %s did not join within %.3f s; start %s, or increase the timeout",
                        count == 1 ? "" : "s", missing, (double)config->timeout_ns / 1e9, count == 1 ? "it" : "them");
 }
 
@@ -80,18 +80,18 @@ hal_status_t hal_hier_meet_share(const hal_comm_hosts_t *config, const hal_hier_
     HAL_RETURN_IF_ERROR(collect(config, store, &get, phase, deadline_ns, bytes, all));
     return hal_hier_store_set(store, key, all, total);
   }
-  /* Rank 0 knows who is missing, and its words come first. */
+  /* Rank 0 has the list of missing ranks, so its message has priority. */
   const int64_t left =
       left_of(deadline_ns) + (config->timeout_ns / 10 < 1000000000 ? config->timeout_ns / 10 : 1000000000);
   snprintf(key, sizeof key, "%s/hosts/%s/all", store->name, phase);
   const hal_status_t status = hal_shm_store_get(&get, key, left, all, total, &length);
   if (status == HAL_NOT_READY)
-    return hal_error_set(HAL_NOT_READY, "rank 0 did not join within %.3f s; start it, or give more time",
+    return hal_error_set(HAL_NOT_READY, "rank 0 did not join within %.3f s; start it, or increase the timeout",
                          (double)config->timeout_ns / 1e9);
   HAL_RETURN_IF_ERROR(status);
   if (length == total) return HAL_OK;
   return hal_error_set(HAL_INVALID_ARGUMENT,
-                       "rank 0 has a size of %zu, rank %d one of %d; give all ranks the same size", length / bytes,
+                       "rank 0 has a size of %zu, rank %d one of %d; use the same size on all ranks", length / bytes,
                        (int)config->rank, (int)config->size);
 }
 
@@ -112,7 +112,7 @@ static void identify(const hal_comm_hosts_t *config, const char *forged, identit
   own->start = own->pid > 0 ? hal_shm_process_start(own->pid) : -1;
   own->pids = hal_shm_pid_namespace();
   read_host(forged, own->host);
-  /* Without a file this rank is a host of its own, as below. */
+  /* Without a file this rank is its own host. */
   if (hal_shm_random(own->nonce, NONCE) || config->flags & HAL_COMM_HOSTS_FLAT) return;
   const int file = hal_shm_file_create(PROBE);
   unsigned char *const memory = file >= 0 ? hal_shm_map(file, PROBE) : NULL;
@@ -148,16 +148,16 @@ static hal_status_t check_identities(const hal_comm_hosts_t *config, const ident
                            (int)rank, (unsigned)all[rank].version, (int)config->rank, (unsigned)HAL_HIER_VERSION);
     if (all[rank].size != config->size)
       return hal_error_set(HAL_INVALID_ARGUMENT,
-                           "rank %d has a size of %d, rank %d one of %d; give all ranks the same size", (int)rank,
+                           "rank %d has a size of %d, rank %d one of %d; use the same size on all ranks", (int)rank,
                            (int)all[rank].size, (int)config->rank, (int)config->size);
   }
   if (memcmp(own->nonce, all[config->rank].nonce, NONCE) != 0)
-    return hal_error_set(HAL_INVALID_ARGUMENT, "two processes joined as rank %d; give each its own rank",
+    return hal_error_set(HAL_INVALID_ARGUMENT, "two processes joined as rank %d; use a different rank in each process",
                          (int)config->rank);
   return HAL_OK;
 }
 
-/* Fills in the leader of each rank: what the ranks have found, where the leader agrees. */
+/* Fills in the leader of each rank: the leader that the rank has found, if that leader agrees. */
 static hal_status_t find_leaders(const hal_comm_hosts_t *config, const hal_hier_store_t *store, int64_t deadline_ns,
                                  const identity_t *own, const identity_t *all, int32_t *leaders, int32_t *members,
                                  int32_t *last) {

@@ -6,8 +6,8 @@ static uint64_t block_of(const hal_hier_run_t *run, const hal_hier_piece_t *piec
 }
 
 hal_hier_piece_t hal_hier_piece_first(const hal_hier_run_t *run, const hal_hier_call_t *call, int32_t from,
-                                      uint64_t unit, uint64_t room) {
-  const uint64_t most = room / (uint64_t)run->hier->at.size;
+                                      uint64_t unit, uint64_t capacity) {
+  const uint64_t most = capacity / (uint64_t)run->hier->at.size;
   return (hal_hier_piece_t){.call = call, .from = from, .unit = unit, .most = most ? most : 1};
 }
 

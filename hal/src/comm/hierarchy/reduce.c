@@ -1,7 +1,7 @@
-/* reduce.c: all_reduce and reduce, in pieces, so that intermediate results take a bounded amount of memory.
+/* reduce.c: all_reduce and reduce, in pieces, so that intermediate results need a bounded amount of memory.
  *
- * all_reduce of small pieces, or with one column: the host reduces to its leader, the leaders reduce, and broadcast.
- * With several columns: each column reduces its part of the elements, after a reduce_scatter and before an
+ * all_reduce of small pieces, or with one column: the host reduces to its leader, the leaders reduce, and each leader
+ * broadcasts. With several columns: each column reduces its part of the elements, between a reduce_scatter and an
  * all_gather within the host. */
 #include <string.h>
 
@@ -23,15 +23,15 @@ typedef struct piece_s {
 
 static hal_status_t operand(hal_hier_run_t *run, const piece_t *piece, const void **out) {
   const void *const send = hal_hier_at(piece->call->desc.send, piece->at * piece->wide->size);
-  void *room = NULL;
+  void *buffer = NULL;
   if (piece->wide->halves.load)
-    HAL_RETURN_IF_ERROR(hal_hier_room(run, HAL_HIER_ROOM_WIDE, (size_t)piece->count * piece->wide->wide, &room));
-  *out = hal_hier_widen(piece->wide, send, piece->count, room);
+    HAL_RETURN_IF_ERROR(hal_hier_buffer(run, HAL_HIER_BUFFER_WIDE, (size_t)piece->count * piece->wide->wide, &buffer));
+  *out = hal_hier_widen(piece->wide, send, piece->count, buffer);
   return HAL_OK;
 }
 
-static hal_status_t part_room(hal_hier_run_t *run, const piece_t *piece, uint64_t count, void **out) {
-  return hal_hier_room(run, HAL_HIER_ROOM_PART, (size_t)hal_hier_divided(run, count) * piece->wide->wide, out);
+static hal_status_t part_buffer(hal_hier_run_t *run, const piece_t *piece, uint64_t count, void **out) {
+  return hal_hier_buffer(run, HAL_HIER_BUFFER_PART, (size_t)hal_hier_divided(run, count) * piece->wide->wide, out);
 }
 
 /* Reduces a piece of the host to one of its ranks. `*out_part` is NULL on the others. */
@@ -39,7 +39,7 @@ static hal_status_t reduce_host(hal_hier_run_t *run, const piece_t *piece, int32
   const void *send;
   *out_part = NULL;
   HAL_RETURN_IF_ERROR(operand(run, piece, &send));
-  if (run->hier->at.local == to) HAL_RETURN_IF_ERROR(part_room(run, piece, piece->count, out_part));
+  if (run->hier->at.local == to) HAL_RETURN_IF_ERROR(part_buffer(run, piece, piece->count, out_part));
   return hal_hier_inner(run, (hal_collective_t){.op = HAL_COMM_REDUCE,
                                                 .reduce = piece->wide->within,
                                                 .dtype = piece->wide->dtype,
@@ -81,7 +81,7 @@ static hal_status_t all_reduce_by_columns(hal_hier_run_t *run, const piece_t *pi
   }
   const uint64_t own = counts[at->local], start = starts[at->local];
   HAL_RETURN_IF_ERROR(operand(run, piece, &send));
-  HAL_RETURN_IF_ERROR(part_room(run, piece, own, &part));
+  HAL_RETURN_IF_ERROR(part_buffer(run, piece, own, &part));
   HAL_RETURN_IF_ERROR(hal_hier_inner(run, (hal_collective_t){.op = HAL_COMM_REDUCE_SCATTER,
                                                              .reduce = wide->within,
                                                              .dtype = wide->dtype,
@@ -104,20 +104,20 @@ static hal_status_t all_reduce_by_columns(hal_hier_run_t *run, const piece_t *pi
                                                 .recv_displs = starts});
 }
 
-/* The result goes through the root's column, and within its host to the root. */
+/* The result passes through the root's column, and within its host to the root. */
 static hal_status_t reduce(hal_hier_run_t *run, const piece_t *piece) {
   const hal_hier_layout_t *const at = &run->hier->at;
   const int32_t root = piece->call->desc.peer, to = hal_hier_column(at, root), host = at->host_of[root];
   const uint64_t bytes = piece->count * piece->wide->size;
   unsigned char *const recv = hal_hier_at(piece->call->desc.recv, piece->at * piece->wide->size);
-  void *part, *result = NULL, *room = NULL;
+  void *part, *result = NULL, *buffer = NULL;
   HAL_RETURN_IF_ERROR(reduce_host(run, piece, to, &part));
   if (part) {
     HAL_RETURN_IF_ERROR(hal_hier_reduce_column(run, piece->wide, part, piece->count, host, &result));
     if (host == at->host && at->rank != root)
-      HAL_RETURN_IF_ERROR(hal_hier_room(run, HAL_HIER_ROOM_RESULT, (size_t)bytes, &room));
+      HAL_RETURN_IF_ERROR(hal_hier_buffer(run, HAL_HIER_BUFFER_RESULT, (size_t)bytes, &buffer));
     if (host == at->host)
-      hal_hier_finish(run, piece->wide, result, piece->count, at->rank == root ? (void *)recv : room);
+      hal_hier_finish(run, piece->wide, result, piece->count, at->rank == root ? (void *)recv : buffer);
   }
   if (host != at->host || to == at->local_of[root]) return HAL_OK;
   uint64_t counts[HAL_COMM_SHM_MAX_RANKS] = {0};
@@ -125,7 +125,7 @@ static hal_status_t reduce(hal_hier_run_t *run, const piece_t *piece) {
   return hal_hier_inner(run, (hal_collective_t){.op = HAL_COMM_SCATTER,
                                                 .dtype = HAL_UINT8,
                                                 .peer = to,
-                                                .send = at->local == to ? room : NULL,
+                                                .send = at->local == to ? buffer : NULL,
                                                 .recv = at->rank == root ? recv : NULL,
                                                 .count = counts[at->local],
                                                 .send_counts = at->local == to ? counts : NULL});

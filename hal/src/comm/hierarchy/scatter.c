@@ -1,6 +1,6 @@
-/* scatter.c: reduce_scatter. Each column reduces the blocks of its ranks: within the host, then between hosts, where
- * each host gets those of its own ranks; at last they go to ranks that have no column. In pieces of every block, so
- * that intermediate results take a bounded amount of memory. */
+/* scatter.c: reduce_scatter. Each column reduces the blocks of its ranks, first within the host, then between hosts,
+ * where each host receives the blocks of its own ranks. Finally the columns send results to the ranks without a column.
+ * The work is divided into pieces of every block, so that intermediate results need a bounded amount of memory. */
 #include <string.h>
 
 #include "comm/hierarchy/wide.h"
@@ -14,14 +14,13 @@ typedef struct part_s {
   const hal_hier_wide_t *wide;
 } part_t;
 
-/* Copies the operands by column, host and rank. Fills in the elements of each column; the locals behind them have
- * none. */
+/* Copies the operands by column, host and rank. Fills in the elements of each column; locals without a column get 0. */
 static hal_status_t pack(hal_hier_run_t *run, const part_t *of, uint64_t *counts, void **out) {
   const hal_hier_layout_t *const at = &run->hier->at;
   const hal_hier_wide_t *const wide = of->wide;
   uint64_t all = 0;
   for (int32_t rank = 0; rank < at->size; rank++) all += hal_hier_piece_of(run, &of->piece, rank);
-  HAL_RETURN_IF_ERROR(hal_hier_room(run, HAL_HIER_ROOM_WIDE, (size_t)all * wide->wide, out));
+  HAL_RETURN_IF_ERROR(hal_hier_buffer(run, HAL_HIER_BUFFER_WIDE, (size_t)all * wide->wide, out));
   unsigned char *to = *out;
   for (int32_t column = 0; column < at->locals; column++) {
     counts[column] = 0;
@@ -39,15 +38,15 @@ static hal_status_t pack(hal_hier_run_t *run, const part_t *of, uint64_t *counts
   return HAL_OK;
 }
 
-/* Exchanges the parts of the hosts, and reduces those of this one. */
+/* Exchanges the parts of the hosts, and reduces the parts of this host. */
 static hal_status_t reduce_hosts(hal_hier_run_t *run, const part_t *of, void *part, uint64_t count, void *out) {
   const hal_hier_layout_t *const at = &run->hier->at;
   const size_t wide = of->wide->wide;
   const uint64_t own = hal_hier_piece_of_host(run, &of->piece, at->host, at->local);
   void *taken, *arrays;
-  if (!count) return HAL_OK; /* on all hosts */
-  HAL_RETURN_IF_ERROR(hal_hier_room(run, HAL_HIER_ROOM_TAKEN, (size_t)own * wide * (size_t)at->hosts, &taken));
-  HAL_RETURN_IF_ERROR(hal_hier_room(run, HAL_HIER_ROOM_ALL, 2 * (size_t)at->hosts * sizeof(uint64_t), &arrays));
+  if (!count) return HAL_OK; /* the same on all hosts */
+  HAL_RETURN_IF_ERROR(hal_hier_buffer(run, HAL_HIER_BUFFER_TAKEN, (size_t)own * wide * (size_t)at->hosts, &taken));
+  HAL_RETURN_IF_ERROR(hal_hier_buffer(run, HAL_HIER_BUFFER_ALL, 2 * (size_t)at->hosts * sizeof(uint64_t), &arrays));
   uint64_t *const sends = arrays, *const receives = sends + at->hosts;
   for (int32_t host = 0; host < at->hosts; host++) {
     sends[host] = hal_hier_piece_of_host(run, &of->piece, host, at->local) * wide;
@@ -85,8 +84,8 @@ static hal_status_t run_piece(hal_hier_run_t *run, const part_t *of) {
   const int delivers = at->locals > at->columns;
   HAL_RETURN_IF_ERROR(pack(run, of, counts, &packed));
   const uint64_t own = counts[at->local];
-  HAL_RETURN_IF_ERROR(hal_hier_room(run, HAL_HIER_ROOM_PART, (size_t)own * wide->wide, &part));
-  if (delivers) HAL_RETURN_IF_ERROR(hal_hier_room(run, HAL_HIER_ROOM_RESULT, (size_t)own * wide->size, &results));
+  HAL_RETURN_IF_ERROR(hal_hier_buffer(run, HAL_HIER_BUFFER_PART, (size_t)own * wide->wide, &part));
+  if (delivers) HAL_RETURN_IF_ERROR(hal_hier_buffer(run, HAL_HIER_BUFFER_RESULT, (size_t)own * wide->size, &results));
   HAL_RETURN_IF_ERROR(hal_hier_inner(run, (hal_collective_t){.op = HAL_COMM_REDUCE_SCATTER,
                                                              .reduce = wide->within,
                                                              .dtype = wide->dtype,

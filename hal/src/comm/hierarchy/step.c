@@ -7,33 +7,33 @@
 #include "base/host_malloc.h"
 #include "comm/hierarchy/internal.h"
 
-enum { PADDING = 64, KEPT = 32 * 1024 * 1024 /* bytes of a room */ };
+enum { PADDING = 64, KEPT = 32 * 1024 * 1024 /* bytes of a buffer */ };
 static const int64_t least_ns = 1000 * 1000;
 
-hal_status_t hal_hier_room(hal_hier_run_t *run, int room, size_t bytes, void **out) {
+hal_status_t hal_hier_buffer(hal_hier_run_t *run, int buffer, size_t bytes, void **out) {
   hal_hier_t *const hier = run->hier;
   *out = NULL;
-  if (hier->room_bytes[room] < bytes || !hier->rooms[room]) {
-    hal_free(hier->rooms[room]);
-    hier->room_bytes[room] = 0;
-    hier->rooms[room] = bytes < PTRDIFF_MAX - PADDING ? hal_malloc_aligned(bytes + PADDING, PADDING) : NULL;
-    if (!hier->rooms[room]) {
+  if (hier->buffer_bytes[buffer] < bytes || !hier->buffers[buffer]) {
+    hal_free(hier->buffers[buffer]);
+    hier->buffer_bytes[buffer] = 0;
+    hier->buffers[buffer] = bytes < PTRDIFF_MAX - PADDING ? hal_malloc_aligned(bytes + PADDING, PADDING) : NULL;
+    if (!hier->buffers[buffer]) {
       hal_error_set(HAL_RESOURCE_EXHAUSTED, "no host memory for %zu bytes of intermediate results; free some memory",
                     bytes);
       return hal_hier_fail_by_last(run, HAL_RESOURCE_EXHAUSTED);
     }
-    hier->room_bytes[room] = bytes;
+    hier->buffer_bytes[buffer] = bytes;
   }
-  *out = hier->rooms[room];
+  *out = hier->buffers[buffer];
   return HAL_OK;
 }
 
-void hal_hier_rooms_trim(hal_hier_t *hier) {
-  for (int room = 0; room < HAL_HIER_ROOMS; room++) {
-    if (hier->room_bytes[room] <= KEPT) continue;
-    hal_free(hier->rooms[room]);
-    hier->rooms[room] = NULL;
-    hier->room_bytes[room] = 0;
+void hal_hier_buffers_trim(hal_hier_t *hier) {
+  for (int buffer = 0; buffer < HAL_HIER_BUFFERS; buffer++) {
+    if (hier->buffer_bytes[buffer] <= KEPT) continue;
+    hal_free(hier->buffers[buffer]);
+    hier->buffers[buffer] = NULL;
+    hier->buffer_bytes[buffer] = 0;
   }
 }
 
@@ -45,7 +45,7 @@ static int64_t left_of(const hal_hier_run_t *run, int64_t extra_ns) {
 
 /* ---- within the host ---- */
 
-/* A rank that is alone on its host: its own block goes to where it comes from. */
+/* For a rank that is alone on its host: copies its block from `send` to `recv`, with the factor of PREMUL_SUM. */
 static void alone(const hal_collective_t *call) {
   const size_t size = hal_dtype_size(call->dtype);
   const hal_comm_op_t *const op = &hal_comm_ops[call->op];
@@ -89,7 +89,7 @@ hal_status_t hal_hier_outer(hal_hier_run_t *run, hal_collective_t call) {
 
 hal_status_t hal_hier_whole(hal_hier_run_t *run, const hal_collective_t *calls, uint32_t count) {
   const hal_comm_transport_t *const outer = &run->hier->outer;
-  if (count == 1 && calls->op == HAL_COMM_BARRIER) return HAL_OK; /* the comparison was one */
+  if (count == 1 && calls->op == HAL_COMM_BARRIER) return HAL_OK; /* the comparison was a barrier */
   const hal_status_t status = outer->run(outer->context, calls, count, left_of(run, run->grace_ns));
   return status && status != HAL_UNIMPLEMENTED ? hal_hier_fail_outside(run, status) : status;
 }
@@ -100,8 +100,8 @@ hal_status_t hal_hier_share(hal_hier_run_t *run, const void *own, size_t bytes, 
   const hal_hier_layout_t *const at = &run->hier->at;
   const size_t of_host = (size_t)at->most * bytes;
   void *all, *padded;
-  HAL_RETURN_IF_ERROR(hal_hier_room(run, HAL_HIER_ROOM_ALL, (size_t)at->size * bytes, &all));
-  HAL_RETURN_IF_ERROR(hal_hier_room(run, HAL_HIER_ROOM_PADDED, (size_t)at->hosts * of_host, &padded));
+  HAL_RETURN_IF_ERROR(hal_hier_buffer(run, HAL_HIER_BUFFER_ALL, (size_t)at->size * bytes, &all));
+  HAL_RETURN_IF_ERROR(hal_hier_buffer(run, HAL_HIER_BUFFER_PADDED, (size_t)at->hosts * of_host, &padded));
   unsigned char *const mine = (unsigned char *)padded + (size_t)at->host * of_host;
   if (!at->local) memset(mine, 0, of_host);
   HAL_RETURN_IF_ERROR(hal_hier_inner(

@@ -1,4 +1,4 @@
-/* store.c: what the ranks of a transport tell each other through the store. */
+/* store.c: the values that the ranks of a transport exchange through the store. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "comm/hierarchy/internal.h"
 #include "comm/shm/system.h"
 
-static const int64_t slice_ns = 50 * 1000 * 1000; /* between two looks for a failure */
+static const int64_t slice_ns = 50 * 1000 * 1000; /* between two reads of the failure */
 static const int64_t glance_ns = 1000 * 1000;     /* for keys that may be missing */
 
 static void key_of(const hal_hier_store_t *store, const char *key, char *out) {
@@ -24,7 +24,7 @@ hal_status_t hal_hier_store_set(const hal_hier_store_t *store, const char *key, 
 int hal_hier_store_look(const hal_hier_store_t *store, const char *key, int64_t timeout_ns, void *out, size_t size) {
   char full[HAL_HIER_KEY];
   size_t length = 0;
-  hal_error_saved_t saved; /* a key that is missing is no error */
+  hal_error_saved_t saved; /* a missing key is no error */
   hal_error_save(&saved);
   key_of(store, key, full);
   const hal_status_t status = hal_shm_store_get(&store->table, full, timeout_ns, out, size, &length);
@@ -53,18 +53,18 @@ static hal_status_t guarded_set(void *context, const char *key, const void *valu
   return hal_shm_store_set(&guard->store->table, key, value, size);
 }
 
-static hal_status_t guarded_get(void *context, const char *key, int64_t timeout_ns, void *out, size_t room,
+static hal_status_t guarded_get(void *context, const char *key, int64_t timeout_ns, void *out, size_t capacity,
                                 size_t *out_size) {
   hal_hier_guard_t *const guard = context;
   for (int64_t left = timeout_ns;; left -= slice_ns) {
     const hal_status_t status =
-        hal_shm_store_get(&guard->store->table, key, left < slice_ns ? left : slice_ns, out, room, out_size);
+        hal_shm_store_get(&guard->store->table, key, left < slice_ns ? left : slice_ns, out, capacity, out_size);
     if (status != HAL_NOT_READY) return status;
     const int64_t now = hal_clock_ns();
     hal_hier_words_t words;
     if (now - atomic_load(&guard->looked_ns) >= slice_ns) {
       atomic_store(&guard->looked_ns, now);
-      /* HAL_NOT_READY would be a key that is missing. */
+      /* HAL_NOT_READY would mean a missing key. */
       if (hal_hier_store_failed(guard->store, &words)) return hal_error_set(HAL_ABORTED, "%s", words.text);
     }
     if (left <= slice_ns)

@@ -1,4 +1,4 @@
-/* store.h: what the ranks of a transport tell each other through the store. Private to hal/src/comm/hierarchy. */
+/* store.h: the values that the ranks of a transport exchange through the store. Private to hal/src/comm/hierarchy. */
 #ifndef HAL_SRC_COMM_HIERARCHY_STORE_H_
 #define HAL_SRC_COMM_HIERARCHY_STORE_H_
 
@@ -7,7 +7,7 @@
 #include "hal/comm.h"
 
 enum {
-  HAL_HIER_TEXT = 640, /* bytes of a failure's words: the transports add theirs */
+  HAL_HIER_TEXT = 640, /* bytes of a failure's text: the transports add theirs */
   HAL_HIER_NAME = 128,
   HAL_HIER_KEY = 256,
 };
@@ -27,7 +27,7 @@ typedef struct hal_hier_words_s {
 /* The context of a store whose `get` fails as soon as a rank has failed. */
 typedef struct hal_hier_guard_s {
   const hal_hier_store_t *store;
-  _Atomic int64_t looked_ns; /* when the failure was last looked for */
+  _Atomic int64_t looked_ns; /* time of the last read of the failure */
 } hal_hier_guard_t;
 
 hal_comm_store_t hal_hier_guarded(hal_hier_guard_t *guard);

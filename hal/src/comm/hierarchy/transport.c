@@ -1,4 +1,4 @@
-/* transport.c: creating and destroying the transport, and its functions. */
+/* transport.c: creates and destroys the transport, and implements its functions. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <string.h>
@@ -35,7 +35,7 @@ static hal_status_t run_one(hal_hier_run_t *run, const hal_hier_call_t *call) {
     case HAL_COMM_GATHER:
     case HAL_COMM_SCATTER:
       return hal_hier_run_exchange(run, call);
-    default: /* a barrier is the comparison and no more */
+    default: /* a barrier is only the comparison */
       return HAL_OK;
   }
 }
@@ -71,12 +71,12 @@ static hal_status_t run_collectives(hal_hier_run_t *run, const hal_collective_t 
   }
   hier->sequence += count;
   hal_hier_calls_free(compared, count);
-  hal_hier_rooms_trim(hier);
+  hal_hier_buffers_trim(hier);
   if (compared != few) hal_free(compared);
   return status;
 }
 
-/* Where the receiver is on the same host, by its memory, else by the transport that connects all ranks. */
+/* Uses the host's shared memory if the receiver is on the same host, else the transport that connects all ranks. */
 static hal_status_t run_message(hal_hier_run_t *run, const hal_collective_t *calls) {
   const hal_hier_t *const hier = run->hier;
   hal_collective_t call = *calls;
@@ -127,13 +127,13 @@ static void abort_transport(void *context, const char *reason) {
   char text[HAL_HIER_TEXT] = "";
   if ((int32_t)getpid() != hier->pid) return;
   hal_text_append(text, sizeof text, "rank %d aborted: %s", (int)hier->at.rank, reason ? reason : "no reason is given");
-  hal_error_saved_t saved; /* of the caller, who reports it */
+  hal_error_saved_t saved; /* error of the caller, which reports it */
   hal_error_save(&saved);
   hal_hier_fail(hier, HAL_ABORTED, text);
   hal_error_restore(&saved);
 }
 
-/* What other ranks have stored is known once the watcher has looked, for which this is the signal. */
+/* Requests that the watcher looks for failures of other ranks. The result is available after the look. */
 static hal_status_t query(void *context) {
   hal_hier_t *const hier = context;
   const hal_comm_transport_t *const inner = &hier->inner;
@@ -150,7 +150,7 @@ static hal_status_t query(void *context) {
   return status ? hal_error_prefix(status, "communicator '%s': ", hier->store.name) : HAL_OK;
 }
 
-/* ---- life ---- */
+/* ---- lifetime ---- */
 
 static void destroy(void *context) {
   hal_hier_t *const hier = context;
@@ -160,7 +160,7 @@ static void destroy(void *context) {
     if (hier->outer.run) hier->outer.destroy(hier->outer.context);
   }
   if (hier->inner.run) hier->inner.destroy(hier->inner.context);
-  for (int room = 0; room < HAL_HIER_ROOMS; room++) hal_free(hier->rooms[room]);
+  for (int buffer = 0; buffer < HAL_HIER_BUFFERS; buffer++) hal_free(hier->buffers[buffer]);
   hal_hier_layout_free(&hier->at);
   hal_free(hier->shape);
   hal_free(hier);
@@ -174,7 +174,7 @@ static hal_status_t check_config(const hal_comm_hosts_t *config, const void *out
   if (!config->store || !config->store->set || !config->store->get || !config->name || !config->connect || !out)
     return hal_error_set(
         HAL_INVALID_ARGUMENT,
-        "a communicator over hosts needs a store with set and get, a name, `connect` and room for the result");
+        "a communicator over hosts needs a store with set and get, a name, `connect` and an address for the result");
   if (strlen(config->name) >= HAL_HIER_NAME)
     return hal_error_set(HAL_OUT_OF_RANGE, "the name of a communicator has %zu bytes, and at most %d are possible",
                          strlen(config->name), HAL_HIER_NAME - 1);
@@ -237,7 +237,7 @@ static hal_hier_t *allocate(const hal_comm_hosts_t *config) {
   return hier;
 }
 
-/* Returns whether all ranks know that there are no two on one host, which the caller does not want. */
+/* Returns whether all ranks know that no two of them are on one host. The caller does not want such a transport. */
 static int are_apart(const hal_comm_hosts_t *config, const hal_hier_t *hier) {
   return (config->flags & HAL_COMM_HOSTS_SHARED) && hier->at.hosts == config->size;
 }
@@ -254,7 +254,7 @@ static hal_status_t create(const hal_comm_hosts_t *config, const char *forged_ho
   return hal_hier_watch_start(hier->watch, hier);
 }
 
-/* The error that a rank has stored is that of all ranks; else this one stores its own. */
+/* If a rank has stored an error, all ranks return it. Otherwise this rank stores its own error. */
 static hal_status_t fail_for_all(const hal_comm_hosts_t *config, hal_hier_t *hier, hal_status_t status) {
   char text[HAL_HIER_TEXT];
   hal_hier_words_t words;

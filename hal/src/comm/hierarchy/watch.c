@@ -12,19 +12,19 @@
 #include "base/host_malloc.h"
 #include "comm/hierarchy/internal.h"
 
-static const int64_t look_ns = 200 * 1000 * 1000; /* between two looks, and more with many ranks */
+static const int64_t look_ns = 200 * 1000 * 1000; /* between two looks; longer with many ranks */
 static const int64_t look_rank_ns = 500 * 1000;
-static const int64_t asked_ns = 20 * 1000 * 1000; /* the same while a thread waits for them */
+static const int64_t waiting_ns = 20 * 1000 * 1000; /* between two looks while a thread waits for a result */
 static const int64_t glance_ns = 1000 * 1000;
 static const int64_t end_ns = 1000 * 1000 * 1000;
-static const int64_t queried_ns = 1000 * 1000 * 1000; /* that a query is valid for */
+static const int64_t queried_ns = 1000 * 1000 * 1000; /* for which a query is valid */
 static const int64_t publish_ns = 300 * 1000 * 1000;
 
 /* ---- the thread ---- */
 
-/* What a look is to do, read under the lock. */
+/* The tasks of one look, read under the lock. */
 typedef struct task_s {
-  int publishes, looks, asked, reports;
+  int publishes, looks, has_waiters, reports;
   hal_hier_words_t words;
 } task_t;
 
@@ -33,10 +33,10 @@ static int is_queried(const hal_hier_watch_t *watch) {
 }
 
 static task_t next_task(hal_hier_watch_t *watch) {
-  task_t task = {.publishes = watch->publishes, .asked = watch->asks > 0};
+  task_t task = {.publishes = watch->publishes, .has_waiters = watch->waiters > 0};
   const int is_late = watch->began_ns && hal_clock_ns() - watch->began_ns >= look_ns / 2;
-  task.looks = task.asked || watch->messages_running || is_late || is_queried(watch);
-  task.reports = task.asked && !watch->reported;
+  task.looks = task.has_waiters || watch->messages_running || is_late || is_queried(watch);
+  task.reports = task.has_waiters && !watch->reported;
   if (task.publishes) task.words = watch->words;
   return task;
 }
@@ -47,10 +47,10 @@ static void report(const hal_hier_watch_t *watch) {
   const uint32_t present = 1;
   char key[32];
   key_of(watch->host, key, sizeof key);
-  (void)hal_hier_store_set(&watch->store, key, &present, sizeof present); /* a failure: the others do not see it */
+  (void)hal_hier_store_set(&watch->store, key, &present, sizeof present); /* on failure the other hosts do not see it */
 }
 
-/* Looks which hosts have reported. `present` is written by this thread alone. */
+/* Reads which hosts have reported. Only this thread writes `present`. */
 static void look_for_hosts(hal_hier_watch_t *watch) {
   for (int32_t host = 0; host < watch->hosts; host++) {
     char key[32];
@@ -67,7 +67,8 @@ static void look_for_hosts(hal_hier_watch_t *watch) {
   }
 }
 
-/* Ends the transport's calls by the failure of another rank. The lock is held, and is released meanwhile. */
+/* Ends the transport's calls with the failure of another rank. The caller holds the lock, which is released
+ * meanwhile. */
 static void adopt(hal_hier_watch_t *watch, const hal_hier_words_t *words) {
   hal_hier_t *const hier = watch->hier;
   if (!hier || atomic_load(&hier->failed)) return;
@@ -78,7 +79,7 @@ static void adopt(hal_hier_watch_t *watch, const hal_hier_words_t *words) {
   watch->adopts = 0;
 }
 
-/* The lock is held, and is released while the store is used. */
+/* The caller holds the lock, which is released while the store is used. */
 static void look(hal_hier_watch_t *watch) {
   const task_t task = next_task(watch);
   hal_hier_words_t words;
@@ -86,7 +87,7 @@ static void look(hal_hier_watch_t *watch) {
   if (task.publishes) hal_hier_store_fail(&watch->store, task.words.code, task.words.text);
   if (task.reports) report(watch);
   const int found = task.looks && !task.publishes && hal_hier_store_failed(&watch->store, &words);
-  if (!found && task.asked) look_for_hosts(watch);
+  if (!found && task.has_waiters) look_for_hosts(watch);
   pthread_mutex_lock(&watch->lock);
   if (task.publishes) watch->publishes = 0;
   if (task.reports) watch->reported = 1;
@@ -97,7 +98,7 @@ static void look(hal_hier_watch_t *watch) {
 static int has_work(const hal_hier_watch_t *watch) {
   const int is_failed = !watch->hier || atomic_load(&watch->hier->failed);
   return watch->publishes ||
-         (!is_failed && (watch->messages_running || watch->began_ns || watch->asks || is_queried(watch)));
+         (!is_failed && (watch->messages_running || watch->began_ns || watch->waiters || is_queried(watch)));
 }
 
 /* Waits until a call runs, and then for a while. */
@@ -108,10 +109,10 @@ static void wait_to_look(hal_hier_watch_t *watch) {
     watch->sleeps = 0;
   }
   const struct timespec next =
-      hal_comm_deadline(watch->asks ? asked_ns : look_ns + look_rank_ns * (int64_t)watch->ranks);
+      hal_comm_deadline(watch->waiters ? waiting_ns : look_ns + look_rank_ns * (int64_t)watch->ranks);
   int error = 0;
-  const int asks = watch->asks;
-  while (!watch->ending && !watch->publishes && watch->asks <= asks && error != ETIMEDOUT)
+  const int waiters = watch->waiters;
+  while (!watch->ending && !watch->publishes && watch->waiters <= waiters && error != ETIMEDOUT)
     error = pthread_cond_timedwait(&watch->changed, &watch->lock, &next);
 }
 
@@ -140,7 +141,7 @@ static void *watch_main(void *argument) {
   return NULL;
 }
 
-/* ---- its beginning and its end ---- */
+/* ---- start and end ---- */
 
 hal_hier_watch_t *hal_hier_watch_create(const hal_hier_store_t *store, void (*release_store)(void *), void *context) {
   hal_hier_watch_t *const watch = hal_calloc(1, sizeof *watch);
@@ -167,7 +168,7 @@ hal_status_t hal_hier_watch_start(hal_hier_watch_t *watch, hal_hier_t *hier) {
   watch->hier = hier;
   atomic_fetch_add(&watch->references, 1);
   sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before); /* the program's signals are for its own threads */
+  pthread_sigmask(SIG_SETMASK, &all, &before); /* the program's own threads handle its signals */
   const int error = pthread_create(&watch->thread, NULL, watch_main, watch);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   watch->started = !error;
@@ -193,7 +194,7 @@ void hal_hier_watch_end(hal_hier_watch_t *watch) {
   release(watch);
 }
 
-/* ---- what other threads ask of it ---- */
+/* ---- requests of other threads ---- */
 
 void hal_hier_watch_run(hal_hier_watch_t *watch, int is_message, int begins) {
   pthread_mutex_lock(&watch->lock);
@@ -217,15 +218,15 @@ void hal_hier_watch_flush(hal_hier_watch_t *watch) {
   pthread_mutex_unlock(&watch->lock);
 }
 
-int hal_hier_watch_ask(hal_hier_watch_t *watch, int64_t time_ns) {
+int hal_hier_watch_wait(hal_hier_watch_t *watch, int64_t time_ns) {
   const struct timespec limit = hal_comm_deadline(time_ns);
   int error = 0;
   pthread_mutex_lock(&watch->lock);
-  watch->asks++;
+  watch->waiters++;
   pthread_cond_broadcast(&watch->changed);
   while (!atomic_load(&watch->hier->failed) && error != ETIMEDOUT)
     error = pthread_cond_timedwait(&watch->done, &watch->lock, &limit);
-  watch->asks--;
+  watch->waiters--;
   const int has_failed = atomic_load(&watch->hier->failed);
   pthread_mutex_unlock(&watch->lock);
   return has_failed;

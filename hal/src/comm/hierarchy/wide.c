@@ -6,7 +6,7 @@
 #include "base/dtype.h"
 
 enum {
-  SMALL = 64 * 1024, /* bytes up to which every host reduces everything: one step instead of two */
+  SMALL = 64 * 1024, /* bytes up to which every host reduces all elements: one step instead of two */
   ALIGNED = 64,      /* elements; whole cache lines for every size */
 };
 
@@ -34,10 +34,10 @@ hal_hier_wide_t hal_hier_wide(const hal_hier_call_t *call) {
   return wide;
 }
 
-const void *hal_hier_widen(const hal_hier_wide_t *wide, const void *elements, uint64_t count, void *room) {
+const void *hal_hier_widen(const hal_hier_wide_t *wide, const void *elements, uint64_t count, void *buffer) {
   if (!wide->halves.load || !count) return elements;
-  wide->halves.load(room, elements, (size_t)count);
-  return room;
+  wide->halves.load(buffer, elements, (size_t)count);
+  return buffer;
 }
 
 void hal_hier_finish(const hal_hier_run_t *run, const hal_hier_wide_t *wide, void *results, uint64_t count, void *out) {
@@ -74,7 +74,7 @@ static hal_status_t reduce_small(hal_hier_run_t *run, const hal_hier_wide_t *wid
   const hal_hier_layout_t *const at = &run->hier->at;
   const size_t bytes = (size_t)count * wide->wide;
   void *taken;
-  HAL_RETURN_IF_ERROR(hal_hier_room(run, HAL_HIER_ROOM_TAKEN, bytes * (size_t)at->hosts, &taken));
+  HAL_RETURN_IF_ERROR(hal_hier_buffer(run, HAL_HIER_BUFFER_TAKEN, bytes * (size_t)at->hosts, &taken));
   hal_collective_t gather = {.op = HAL_COMM_ALL_GATHER, .send = part, .recv = taken, .count = bytes};
   if (root >= 0) gather.op = HAL_COMM_GATHER, gather.peer = root;
   if (root >= 0 && root != at->host) gather.recv = NULL;
@@ -84,7 +84,7 @@ static hal_status_t reduce_small(hal_hier_run_t *run, const hal_hier_wide_t *wid
   return HAL_OK;
 }
 
-/* Each host reduces one share for all. */
+/* Each host reduces one share for all hosts. */
 static hal_status_t reduce_large(hal_hier_run_t *run, const hal_hier_wide_t *wide, void *part, uint64_t count,
                                  int32_t root, void **out) {
   const hal_hier_layout_t *const at = &run->hier->at;
@@ -92,7 +92,7 @@ static hal_status_t reduce_large(hal_hier_run_t *run, const hal_hier_wide_t *wid
   const size_t bytes = (size_t)share * wide->wide;
   unsigned char *const own = (unsigned char *)part + (size_t)at->host * bytes;
   void *taken;
-  HAL_RETURN_IF_ERROR(hal_hier_room(run, HAL_HIER_ROOM_TAKEN, bytes * (size_t)at->hosts, &taken));
+  HAL_RETURN_IF_ERROR(hal_hier_buffer(run, HAL_HIER_BUFFER_TAKEN, bytes * (size_t)at->hosts, &taken));
   memset((unsigned char *)part + (size_t)count * wide->wide, 0, (size_t)(all - count) * wide->wide);
   HAL_RETURN_IF_ERROR(
       hal_hier_outer(run, (hal_collective_t){.op = HAL_COMM_ALL_TO_ALL, .send = part, .recv = taken, .count = bytes}));

@@ -8,7 +8,7 @@
 #include "comm/hierarchy/internal.h"
 
 typedef struct hal_hier_wide_s {
-  hal_dtype_t dtype;           /* that is reduced */
+  hal_dtype_t dtype;           /* type that is reduced */
   size_t size, wide;           /* bytes of the caller's element, and of one that is reduced */
   uint32_t within;             /* the reduction within a host */
   uint32_t is_average;         /* the result is divided by the number of ranks */
@@ -21,21 +21,21 @@ typedef struct hal_hier_wide_s {
 /* Returns the arithmetic of a checked call. */
 hal_hier_wide_t hal_hier_wide(const hal_hier_call_t *call);
 
-/* Converts `count` elements to those that are reduced, in `room`, unless they are already. Returns where they are. */
-const void *hal_hier_widen(const hal_hier_wide_t *wide, const void *elements, uint64_t count, void *room);
+/* Converts `count` elements to the type that is reduced, in `buffer`, if necessary. Returns where they are. */
+const void *hal_hier_widen(const hal_hier_wide_t *wide, const void *elements, uint64_t count, void *buffer);
 
 /* Converts `count` results to the caller's elements; averages are divided. `results` is overwritten. */
 void hal_hier_finish(const hal_hier_run_t *run, const hal_hier_wide_t *wide, void *results, uint64_t count, void *out);
 
-/* Reduces the elements of all hosts, one after another from `in` on, in the order of the hosts. */
+/* Reduces the elements of all hosts, in the order of the hosts. `in` has them, one host after another. */
 void hal_hier_reduce_hosts(const hal_hier_run_t *run, const hal_hier_wide_t *wide, const void *in, uint64_t count,
                            void *out);
 
-/* Returns the elements of a part that is divided among the hosts: a multiple of their number, at least `count`. */
+/* Returns the elements of a part that the hosts divide: a multiple of their number, at least `count`. */
 uint64_t hal_hier_divided(const hal_hier_run_t *run, uint64_t count);
 
-/* Reduces `count` elements of this column. `part` has room for hal_hier_divided(count), and is overwritten. `*out`:
- * the result, on the host `root`, or on all for -1. */
+/* Reduces `count` elements of this column. `part` has memory for hal_hier_divided(count) elements, and is overwritten.
+ * `*out`: the result, on the host `root`, or on all for -1. */
 hal_status_t hal_hier_reduce_column(hal_hier_run_t *run, const hal_hier_wide_t *wide, void *part, uint64_t count,
                                     int32_t root, void **out);
 

@@ -41,7 +41,7 @@ static inline float bf16_to_float(uint16_t half) {
   return value;
 }
 
-/* Rounds to nearest even. Every NaN becomes the one of torch's conversion. */
+/* Rounds to nearest even. Every NaN becomes the NaN of torch's conversion. */
 static inline uint16_t float_to_bf16(float value) {
   uint32_t bits;
   memcpy(&bits, &value, sizeof bits);
@@ -49,8 +49,8 @@ static inline uint16_t float_to_bf16(float value) {
   return (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? 0x7fc0 : rounded);
 }
 
-/* Both conversions return the bits of the processor's instructions. A NaN becomes quiet and keeps the upper bits of its
- * payload. */
+/* Both conversions return the same bits as the processor's instructions. A NaN becomes quiet and keeps the upper bits
+ * of its payload. */
 static inline float half_to_float(uint16_t half) {
   const uint32_t sign = (uint32_t)(half & 0x8000) << 16, rest = half & 0x7fff;
   uint32_t bits;
@@ -114,7 +114,8 @@ static const arithmetic_set_t *best_set(void) {
   return &set_base;
 }
 
-/* The instruction cpuid takes 10 to 20 us on a virtual machine. All threads find the same. */
+/* The instruction cpuid takes 10 to 20 us on a virtual machine, so its result is stored. All threads compute the same
+ * result. */
 static const arithmetic_set_t *the_set(void) {
   static _Atomic(const arithmetic_set_t *) known;
   const arithmetic_set_t *set = atomic_load_explicit(&known, memory_order_relaxed);
@@ -154,18 +155,18 @@ const char *hal_shm_reducer_supported(hal_dtype_t dtype) {
   return "supported are sum, prod, min, max, avg and premul_sum";
 }
 
-/* The elements of one rank as accumulators: where they are, or converted in `room`. */
+/* Returns the elements of one rank as accumulators: in place, or converted in `buffer`. */
 static const void *accumulators(const hal_shm_reducer_t *reducer, const void *in, const void *scale, size_t count,
-                                void *room) {
+                                void *buffer) {
   const hal_shm_arithmetic_t *const arithmetic = &reducer->arithmetic;
   if (!arithmetic->load && !arithmetic->scale) return in;
-  if (arithmetic->load) arithmetic->load(room, in, count * reducer->numbers);
-  if (!arithmetic->load) memcpy(room, in, count * reducer->size);
-  if (arithmetic->scale) arithmetic->scale(room, scale, count * reducer->numbers);
-  return room;
+  if (arithmetic->load) arithmetic->load(buffer, in, count * reducer->numbers);
+  if (!arithmetic->load) memcpy(buffer, in, count * reducer->size);
+  if (arithmetic->scale) arithmetic->scale(buffer, scale, count * reducer->numbers);
+  return buffer;
 }
 
-/* One block of `count` elements. `in` is its beginning for each rank. The last step writes the result where no
+/* Reduces one block of `count` elements. `in`: its beginning for each rank. The last step writes the result if no
  * division follows. */
 static void reduce_block(const hal_shm_reducer_t *reducer, const void *const *in, const void *const *scales,
                          int32_t ranks, size_t count, void *out) {
@@ -183,7 +184,7 @@ static void reduce_block(const hal_shm_reducer_t *reducer, const void *const *in
   if (!arithmetic->store) memcpy(out, acc, count * reducer->size);
 }
 
-/* The same by fused sums. */
+/* Reduces a block with fused sums. */
 static void sum_block(const hal_shm_reducer_t *reducer, const void *const *in, int32_t ranks, size_t count, void *out) {
   _Alignas(64) unsigned char acc[BLOCK];
   const hal_shm_fused_t *const fused = &reducer->arithmetic.fused;

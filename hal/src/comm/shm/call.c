@@ -1,5 +1,5 @@
-/* call.c: the beginning of a collective: every rank shows its call, waits for the others' and compares them,
- * before data moves. */
+/* call.c: the beginning of a collective. Before data moves, every rank publishes its call, waits for the calls of the
+ * others and compares them. */
 #include <string.h>
 
 #include "base/dtype.h"
@@ -9,7 +9,7 @@
 static uint64_t fingerprint(const hal_shm_entry_t *entry) {
   const uint64_t words[] = {entry->op,      entry->reduce, (uint64_t)entry->dtype, (uint64_t)entry->root,
                             entry->refused, entry->count};
-  uint64_t hash = UINT64_C(0xcbf29ce484222325); /* FNV-1a of words, and a last mix, since it is compared only */
+  uint64_t hash = UINT64_C(0xcbf29ce484222325); /* FNV-1a of words, with one final mix, because it is only compared */
   for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
     hash = (hash ^ words[i]) * UINT64_C(0x9e3779b97f4a7c15) ^ hash >> 29;
   return hash;

@@ -50,7 +50,7 @@ static void one_block(uint64_t *counts, uint64_t *at, int32_t rank, uint64_t cou
   at[rank] = 0;
 }
 
-/* Fills in the counts of the operators that move blocks. The others use `count` alone. */
+/* Fills in the counts of the operators that move blocks. The others use only `count`. */
 static hal_status_t fill_blocks(const hal_shm_t *shm, const hal_collective_t *desc, hal_shm_call_t *call) {
   const int is_root = shm->rank == call->root;
   const size_t bytes = (size_t)shm->size * sizeof(uint64_t);
@@ -83,8 +83,8 @@ static int moves_blocks(uint32_t op) {
   return op != HAL_COMM_ALL_REDUCE && op != HAL_COMM_REDUCE && op != HAL_COMM_SEND && op != HAL_COMM_RECV;
 }
 
-/* The regions of one side; returns their number through `out_count`. A whole buffer is one region, also where it
- * is given to all. */
+/* Computes the regions of one side; returns their number through `out_count`. A whole buffer is one region, even if all
+ * ranks receive it. */
 static hal_status_t regions(const hal_shm_t *shm, const hal_shm_call_t *call, int is_send, region_t *out,
                             int *out_count) {
   const void *const base = is_send ? (const void *)call->send : call->recv;

@@ -1,4 +1,4 @@
-/* describe.c: calls in words, for error messages. */
+/* describe.c: describes calls for error messages. */
 #include <stdio.h>
 
 #include "base/dtype.h"
@@ -50,7 +50,7 @@ void hal_shm_append_last(const hal_shm_t *shm, int32_t rank, char *text, size_t 
   const uint64_t called = atomic_load_explicit(&page->counters[HAL_SHM_CALLED], memory_order_acquire);
   const uint64_t messages = atomic_load_explicit(&page->messages, memory_order_acquire);
   char what[HAL_SHM_WHAT] = "none";
-  /* Written again only when all ranks have called the next collective, this one included. */
+  /* The entry is overwritten only when all ranks have called the next collective, including this one. */
   if (called) hal_shm_describe_entry(&page->entries[called & 1], what, sizeof what);
   hal_text_append(text, size, "%s", what);
   if (!messages) return;

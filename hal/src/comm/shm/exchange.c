@@ -1,7 +1,7 @@
 /* exchange.c: the collectives that copy: broadcast, all_gather, gather, scatter, all_to_all.
  *
- * In each round a rank copies the next piece of its block into its slot, and the others take it from there. Where
- * it has another block for each rank, its slot is divided among them. */
+ * In each round a rank copies the next piece of its block into its slot, and the others read it there. If it has
+ * another block for each rank, its slot is divided among them. */
 #include <string.h>
 
 #include "comm/shm/internal.h"
@@ -10,9 +10,9 @@ typedef struct plan_s {
   const hal_shm_call_t *call;
   uint64_t rounds, first; /* `first`: rounds before this call */
   uint64_t piece;         /* elements of a block in a round */
-  size_t stride;          /* bytes from one rank's piece to the next in a slot; 0: all ranks take the same */
-  hal_shm_set_t from;     /* the other ranks that this one takes from */
-  int gives;              /* another rank takes from this one */
+  size_t stride;          /* bytes from one rank's piece to the next in a slot; 0: all ranks read the same piece */
+  hal_shm_set_t from;     /* the other ranks that this one reads from */
+  int gives;              /* another rank reads from this one */
 } plan_t;
 
 static plan_t plan_of(const hal_shm_t *shm, const hal_shm_call_t *call) {

@@ -1,4 +1,4 @@
-/* failure.c: the first failure of a communicator, which every rank returns from then on. */
+/* failure.c: the first failure of a communicator. After it, every rank returns this failure. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,7 +9,8 @@
 #include "comm/shm/system.h"
 
 enum { WRITING = 1, WRITTEN = 2 };
-static const int64_t writing_ns = 100 * 1000000; /* a record that takes longer is of a rank that ended while it wrote */
+/* a record that takes longer belongs to a rank that ended while it wrote */
+static const int64_t writing_ns = 100 * 1000000;
 
 hal_status_t hal_shm_failed(hal_shm_t *shm) {
   hal_shm_failure_t *const failure = &shm->header->failure;

@@ -1,4 +1,4 @@
-/* internal.h: the transport of one rank, and what its files share. Private to hal/src/comm/shm. */
+/* internal.h: the transport of one rank, and the declarations that its files share. Private to hal/src/comm/shm. */
 #ifndef HAL_SRC_COMM_SHM_INTERNAL_H_
 #define HAL_SRC_COMM_SHM_INTERNAL_H_
 
@@ -14,10 +14,10 @@ typedef uint64_t hal_shm_set_t;
 
 enum { HAL_SHM_NAME = 128, HAL_SHM_WHAT = 192 };
 
-/* The join stands before all collectives. */
+/* The join precedes all collectives. */
 enum { HAL_SHM_JOIN = 1 };
 
-/* A message that was received before its RECV was called, since it stood before one that was. */
+/* A message that was received before its RECV was called, because it precedes a message whose RECV was called. */
 typedef struct hal_shm_early_s hal_shm_early_t;
 
 /* A collective of this rank, checked, with its counts for each rank. */
@@ -31,16 +31,16 @@ typedef struct hal_shm_call_s {
   unsigned char *recv;
   const void *scale;
   int refused; /* no implementation of this operator, reduction or type */
-  int uneven;  /* the counts of some rank come from an array */
+  int uneven;  /* an array has the counts of some rank */
   uint64_t sequence;
-  uint64_t most; /* elements of the largest block that any rank gives to any other; known after all ranks have called */
+  uint64_t most; /* elements of the largest block that any rank sends to any other; known after all ranks have called */
   hal_shm_reducer_t reducer;
-  /* Elements that this rank gives to and takes from each rank, and where they start, for the operators that have
+  /* Elements that this rank sends to and receives from each rank, and where they start, for the operators with
    * blocks. */
   uint64_t give[HAL_SHM_RANKS], give_at[HAL_SHM_RANKS], take[HAL_SHM_RANKS], take_at[HAL_SHM_RANKS];
 } hal_shm_call_t;
 
-/* One rank as one call of `run` sees it. What several calls share does not change after the join, or is in the
+/* One rank as one call of `run` sees it. Data that several calls share does not change after the join, or is in the
  * segment. */
 typedef struct hal_shm_s {
   hal_shm_header_t *header; /* of the segment; NULL before the join */
@@ -48,17 +48,17 @@ typedef struct hal_shm_s {
   int32_t rank, size;
   int32_t pid;             /* getpid of the process that joined */
   int may_spin;            /* each rank can have a processor */
-  hal_shm_set_t unseen;    /* ranks whose processes cannot be looked at */
-  char name[HAL_SHM_NAME]; /* of the communicator; cut */
+  hal_shm_set_t unseen;    /* ranks whose processes this one cannot see */
+  char name[HAL_SHM_NAME]; /* of the communicator; truncated */
 
-  /* Of this call. */
+  /* For this call. */
   const hal_shm_call_t *call; /* the collective that runs, or NULL; for messages */
-  const char *activity;       /* what runs where `call` is NULL, for messages */
+  const char *activity;       /* what runs if `call` is NULL, for messages */
   uint64_t sequence, round;   /* collectives and rounds so far */
   uint64_t running; /* HAL_SHM_JOIN; the collective that runs or is checked, + HAL_SHM_JOIN; 0: something else */
   int64_t deadline_ns;
   int64_t timeout_ns;      /* for messages */
-  int64_t looked_ns;       /* when the processes of other ranks were last looked at */
+  int64_t looked_ns;       /* time of the last check of the other ranks' processes */
   hal_shm_early_t **early; /* of the transport, a list for each rank in the order of arrival */
 } hal_shm_t;
 
@@ -89,7 +89,7 @@ static inline hal_shm_set_t hal_shm_others(const hal_shm_t *shm) {
 
 /* ---- failure.c: the first failure of a communicator ---- */
 
-/* Stores a failure for all ranks, unless there is one already, and wakes them. Returns the one that is stored, as
+/* Stores a failure for all ranks, unless one is stored already, and wakes them. Returns the stored failure, as
  * hal_shm_failed does. */
 hal_status_t hal_shm_fail(hal_shm_t *shm, hal_status_t code, const char *format, ...) HAL_PRINTF(3, 4);
 
@@ -99,8 +99,8 @@ hal_status_t hal_shm_fail_by_last(hal_shm_t *shm, hal_status_t code);
 /* Returns the stored failure and sets its message, or HAL_OK. */
 hal_status_t hal_shm_failed(hal_shm_t *shm);
 
-/* Returns the stored failure if the call that runs has to end for it, or HAL_OK. A rank that failed in a later
- * collective has done its part of this one. */
+/* Returns the stored failure if it must end the running call, or HAL_OK. A rank that failed in a later collective has
+ * completed its part of this one. */
 hal_status_t hal_shm_stopped(hal_shm_t *shm);
 
 /* Stores HAL_ABORTED, from any thread. */
@@ -111,16 +111,16 @@ void hal_shm_abort(hal_shm_t *shm, const char *reason);
 /* Waits until every rank of `ranks` has a counter of at least `target`. */
 hal_status_t hal_shm_wait_counter(hal_shm_t *shm, hal_shm_set_t ranks, int counter, uint64_t target);
 
-/* Waits until `lacking` returns the empty set: those without which nothing can go on. It is called again and
- * again, and changes nothing. Messages wake it. */
+/* Waits until `lacking` returns the empty set. It returns the ranks that this rank waits for. It is called repeatedly,
+ * and changes nothing. Messages wake the wait. */
 hal_status_t hal_shm_wait_message(hal_shm_t *shm, hal_shm_set_t (*lacking)(hal_shm_t *, void *), void *context);
 
-/* Sets a counter of this rank. Ranks that see it see all that was written before. Sequentially consistent, as
- * every access that decides about sleeping or waking (wait.c). */
+/* Sets a counter of this rank. A rank that reads the new value also sees everything written before. The access is
+ * sequentially consistent, as every access that decides about sleeping or waking is (wait.c). */
 static inline void hal_shm_set(hal_shm_t *shm, int counter, uint64_t value) {
   atomic_store(&hal_shm_page(shm, shm->rank)->counters[counter], value);
 }
-/* Wakes the ranks whose waits the counters of this one end. */
+/* Wakes the ranks whose waits end with the counters of this rank. */
 void hal_shm_notify(hal_shm_t *shm);
 /* Wakes the threads of a rank that wait for messages. */
 void hal_shm_notify_message(hal_shm_t *shm, int32_t rank);
@@ -135,15 +135,17 @@ void hal_shm_describe_entry(const hal_shm_entry_t *entry, char *out, size_t size
 void hal_shm_describe_call(const hal_shm_call_t *call, char *out, size_t size);
 /* Describes what this rank is running. */
 void hal_shm_describe_activity(const hal_shm_t *shm, char *out, size_t size);
-/* Appends what a rank has called last. */
+/* Appends the last call of a rank. */
 void hal_shm_append_last(const hal_shm_t *shm, int32_t rank, char *text, size_t size);
 
 /* ---- check.c, call.c ---- */
 
-/* Checks one collective, SEND or RECV, and fills in `out`. HAL_OK with `refused` where nothing here implements it. */
+/* Checks one collective, SEND or RECV, and fills in `out`. HAL_OK with `refused` if this transport does not implement
+ * it. */
 hal_status_t hal_shm_check(const hal_shm_t *shm, const hal_collective_t *desc, hal_shm_call_t *out);
 
-/* Shows a collective to the other ranks, waits for theirs and compares. HAL_UNIMPLEMENTED when all ranks refuse it. */
+/* Publishes a collective to the other ranks, waits for theirs and compares them. HAL_UNIMPLEMENTED if all ranks refuse
+ * it. */
 hal_status_t hal_shm_begin(hal_shm_t *shm, hal_shm_call_t *call);
 
 /* ---- reduce.c, exchange.c, message.c ---- */
@@ -153,7 +155,7 @@ hal_status_t hal_shm_run_exchange(hal_shm_t *shm, hal_shm_call_t *call);
 hal_status_t hal_shm_run_messages(hal_shm_t *shm, const hal_collective_t *calls, uint32_t count);
 void hal_shm_free_early(hal_shm_early_t *early);
 
-/* Returns a call of a bracket. The caller's struct may be longer than the one of this library. */
+/* Returns a call of a bracket. The caller's struct may be longer than the struct of this library. */
 static inline const hal_collective_t *hal_shm_call_at(const hal_collective_t *calls, uint32_t index) {
   return (const hal_collective_t *)((const unsigned char *)calls + (size_t)index * calls->struct_size);
 }

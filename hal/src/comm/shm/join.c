@@ -1,11 +1,14 @@
 /* join.c: how the ranks of a communicator find its memory.
  *
- * Rank 0 makes the memory file and stores an offer with a fresh nonce. Each other rank opens the file by /proc
- * and stores its answer under the nonce; rank 0 stores the verdict under it, the same for all. The store may have
- * the keys of an earlier attempt: an offer that has its verdict already is not answered, the answer to one whose
- * rank 0 has ended is not read, and in both cases a rank goes on reading the offer until its deadline. Whether
- * two ranks are on one host is decided by opening the file alone. At last each rank looks for the processes of
- * all others, since it has to notice when they end. */
+ * Rank 0 creates the memory file and stores an offer with a new nonce. Each other rank opens the file through /proc and
+ * stores its reply under the nonce. Rank 0 stores the verdict under the nonce, the same for all ranks.
+ *
+ * The store may have the keys of an earlier attempt. A rank does not reply to an offer that already has its verdict. No
+ * rank reads the reply to an offer whose rank 0 has ended. In both cases a rank reads the offer again until its
+ * deadline.
+ *
+ * Two ranks are on one host if one can open the file of the other; nothing else decides this. Finally each rank looks
+ * for the processes of all others, because it has to detect their end. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>
@@ -19,17 +22,17 @@
 enum { KEY = 384, TEXT = 512 };
 static const int64_t glance_ns = 1000 * 1000;      /* for keys that may be missing */
 static const long stale_ns = 10 * 1000 * 1000;     /* until an offer of an earlier attempt is read again */
-static const int64_t pause_ns = 100 * 1000 * 1000; /* between two looks at other keys */
+static const int64_t pause_ns = 100 * 1000 * 1000; /* between two reads of other keys */
 
 typedef struct offer_s {
   char magic[8];
-  uint32_t version; /* first in every version, with `magic` */
+  uint32_t version; /* first fields in every version, with `magic` */
   int32_t size, pid, file;
   int64_t start;
   uint8_t nonce[HAL_SHM_NONCE];
 } offer_t;
 
-/* An answer or a verdict. */
+/* A reply or a verdict. */
 typedef struct word_s {
   int32_t code; /* hal_status_t */
   char text[TEXT];
@@ -41,8 +44,8 @@ typedef struct join_s {
   hal_shm_t *shm;
   const hal_comm_store_t *store;
   const char *name;
-  offer_t offer; /* own, or the one that was read last; version 0: none */
-  int answered;  /* `offer` was answered; else it is of an earlier attempt */
+  offer_t offer; /* own offer, or the last one that was read; version 0: none */
+  int replied;   /* this rank has replied to `offer`; else the offer is from an earlier attempt */
   int file;      /* of rank 0 */
   int64_t start; /* of this process */
   int32_t pid;   /* as /proc shows it */
@@ -62,13 +65,13 @@ static int64_t left_of(const join_t *join) {
   return left > 0 ? left : 0;
 }
 
-/* Returns the time to wait for a key: at most until the deadline, and short enough to read other keys in between. */
+/* Returns the time to wait for a key: at most until the deadline, and short enough to read other keys meanwhile. */
 static int64_t wait_of(const join_t *join) {
   const int64_t left = left_of(join);
   return left < glance_ns ? glance_ns : left < pause_ns ? left : pause_ns;
 }
 
-/* Reads a key of this size. `*out_found` is 0 where it is missing after the time, or is something else. */
+/* Reads a key of this size. `*out_found` is 0 if the key is missing after the time, or has another content. */
 static hal_status_t read_key(const join_t *join, const uint8_t *nonce, const char *last, int64_t timeout_ns, void *out,
                              size_t size, int *out_found) {
   char key[KEY];
@@ -95,7 +98,7 @@ static hal_status_t write_word(const join_t *join, const char *last, hal_status_
 
 static hal_status_t fail_by_word(const word_t *word) { return hal_error_set(word->code, "%.*s", TEXT - 1, word->text); }
 
-/* Takes the page of this rank. A second process of the rank finds it taken, and fails the communicator for all. */
+/* Claims the page of this rank. A second process of the rank finds it claimed, and fails the communicator for all. */
 static hal_status_t take_page(join_t *join) {
   hal_shm_t *const shm = join->shm;
   hal_shm_rank_t *const page = hal_shm_page(shm, shm->rank);
@@ -104,10 +107,11 @@ static hal_status_t take_page(join_t *join) {
     return hal_error_set(HAL_UNAVAILABLE, "rank %d gets no random numbers: %s", (int)shm->rank, strerror(errno));
   incarnation |= 1;
   if (!atomic_compare_exchange_strong(&page->incarnation, &none, incarnation)) {
-    const hal_status_t status = hal_shm_fail(
-        shm, HAL_INVALID_ARGUMENT, "two processes joined as rank %d, of pid %d and %d; give each its own rank",
-        (int)shm->rank, (int)page->pid, (int)join->pid);
-    hal_shm_segment_release(shm); /* its page is not ours */
+    const hal_status_t status =
+        hal_shm_fail(shm, HAL_INVALID_ARGUMENT,
+                     "two processes joined as rank %d, of pid %d and %d; use a different rank in each process",
+                     (int)shm->rank, (int)page->pid, (int)join->pid);
+    hal_shm_segment_release(shm); /* this rank does not own its page */
     return status;
   }
   page->pid = join->pid;
@@ -134,14 +138,14 @@ static hal_status_t check_rival(join_t *join) {
   snprintf(other.name, sizeof other.name, "%s", join->shm->name);
   const hal_status_t status =
       hal_shm_fail(&other, HAL_INVALID_ARGUMENT,
-                   "two processes joined as rank 0, of pid %d and %d; give each its own rank, and each communicator "
-                   "its own name",
+                   "two processes joined as rank 0, of pid %d and %d; use a different rank in each process, and a "
+                   "different name for each communicator",
                    (int)seen.pid, (int)join->pid);
   hal_shm_segment_release(&other);
   return status;
 }
 
-/* Returns the error of a rank that the answers do not include: one of another size or version. */
+/* Returns the error of a rank that the replies do not include: a rank of another size or version. */
 static hal_status_t check_refusal(const join_t *join) {
   word_t word;
   int found;
@@ -154,12 +158,12 @@ static hal_status_t missing(const join_t *join, hal_shm_set_t ranks, const char 
   int count = 0;
   for (int32_t rank = 0; rank < join->shm->size; rank++)
     if (ranks & HAL_SHM_BIT(rank)) hal_text_append(list, sizeof list, "%s%d", count++ ? ", " : "", (int)rank);
-  return hal_error_set(HAL_NOT_READY, "rank%s %s did not %s within %.3f s; start %s, or give more time",
+  return hal_error_set(HAL_NOT_READY, "rank%s %s did not %s within %.3f s; start %s, or increase the timeout",
                        count == 1 ? "" : "s", list, what, (double)join->shm->timeout_ns / 1e9,
                        count == 1 ? "it" : "them");
 }
 
-/* Reads all answers. Returns the first error among them. */
+/* Reads all replies. Returns the first error among them. */
 static hal_status_t collect(join_t *join) {
   hal_shm_set_t waiting = hal_shm_others(join->shm);
   hal_status_t first = HAL_OK;
@@ -200,7 +204,7 @@ static hal_status_t make_offer(join_t *join) {
   join->offer.start = join->start;
   word_t own = {.code = taken};
   if (taken) snprintf(own.text, sizeof own.text, "%s", hal_error_message());
-  /* Where there is no memory file, the offer is made all the same, so that the others hear of it from the verdict. */
+  /* If there is no memory file, rank 0 makes the offer nevertheless, so that the others get the verdict. */
   HAL_RETURN_IF_ERROR(write_key(join, NULL, "offer", &join->offer, sizeof join->offer));
   return taken ? fail_by_word(&own) : HAL_OK;
 }
@@ -213,14 +217,14 @@ static hal_status_t join_as_first(join_t *join) {
   if (!status) return write_word(join, "verdict", HAL_OK, "");
   char text[TEXT];
   snprintf(text, sizeof text, "%s", hal_error_message());
-  /* Where the store fails, too, the others run into their deadlines; the first failure is the one to report. */
+  /* If the store fails, too, the others time out at their deadlines; the first failure is reported. */
   (void)write_word(join, "verdict", status, text);
   return hal_error_set(status, "%s", text);
 }
 
 /* ---- the other ranks ---- */
 
-/* Opens the memory of rank 0. Its errors are this rank's answer. */
+/* Opens the memory of rank 0. The reply of this rank contains the error. */
 static hal_status_t accept_offer(join_t *join) {
   hal_shm_t *const shm = join->shm;
   const offer_t *const offer = &join->offer;
@@ -231,18 +235,18 @@ static hal_status_t accept_offer(join_t *join) {
         (unsigned)offer->version, (int)shm->rank, (unsigned)HAL_SHM_VERSION);
   if (offer->size != shm->size)
     return hal_error_set(HAL_INVALID_ARGUMENT,
-                         "rank 0 has a size of %d, rank %d one of %d; give all ranks the same size", (int)offer->size,
+                         "rank 0 has a size of %d, rank %d one of %d; use the same size on all ranks", (int)offer->size,
                          (int)shm->rank, (int)shm->size);
   HAL_RETURN_IF_ERROR(hal_shm_segment_open(shm, offer->pid, offer->file, offer->nonce));
   return take_page(join);
 }
 
-static hal_status_t answer(join_t *join) {
+static hal_status_t reply(join_t *join) {
   char last[16], text[TEXT] = "";
   const hal_status_t status = accept_offer(join);
   if (status) snprintf(text, sizeof text, "%s", hal_error_message());
   snprintf(last, sizeof last, "%d", (int)join->shm->rank);
-  /* Rank 0 does not read the answers of ranks beyond its size. */
+  /* Rank 0 does not read the replies of ranks beyond its size. */
   if (status == HAL_INVALID_ARGUMENT || status == HAL_INCOMPATIBLE)
     HAL_RETURN_IF_ERROR(write_word(join, "refusal", status, text));
   return write_word(join, last, status, text);
@@ -257,8 +261,8 @@ static hal_status_t time_is_over(const join_t *join) {
   return missing(join, absent ? absent : HAL_SHM_BIT(0), absent ? "join" : "complete the join");
 }
 
-/* A verdict that was there before this rank has answered is of an earlier attempt, or this rank is late. An error
- * of the program reaches late ranks, too, while rank 0 runs; for all others a new attempt may follow. */
+/* A verdict that exists before this rank has replied belongs to an earlier attempt, or this rank is late. Late ranks
+ * also return an error of the program while rank 0 runs. After all other errors, a new attempt may follow. */
 static hal_status_t check_earlier(join_t *join, int *out_is_earlier) {
   word_t verdict;
   HAL_RETURN_IF_ERROR(
@@ -268,7 +272,7 @@ static hal_status_t check_earlier(join_t *join, int *out_is_earlier) {
   return start > 0 && start == join->offer.start ? fail_by_word(&verdict) : HAL_OK;
 }
 
-/* Reads the offer. A new one replaces what was mapped before, and is answered. */
+/* Reads the offer. A new offer replaces the mapping of the previous one, and this rank replies to it. */
 static hal_status_t look_for_offer(join_t *join) {
   offer_t offer;
   int found, is_earlier;
@@ -278,11 +282,11 @@ static hal_status_t look_for_offer(join_t *join) {
   if (join->offer.version && memcmp(offer.nonce, join->offer.nonce, HAL_SHM_NONCE) == 0) return HAL_OK;
   hal_shm_segment_release(join->shm);
   join->offer = offer;
-  join->answered = 0;
+  join->replied = 0;
   HAL_RETURN_IF_ERROR(check_earlier(join, &is_earlier));
   if (is_earlier) return HAL_OK;
-  join->answered = 1;
-  return answer(join);
+  join->replied = 1;
+  return reply(join);
 }
 
 static hal_status_t join_as_other(join_t *join) {
@@ -290,8 +294,8 @@ static hal_status_t join_as_other(join_t *join) {
     word_t verdict;
     int found = 0;
     HAL_RETURN_IF_ERROR(look_for_offer(join));
-    if (join->offer.version && !join->answered) nanosleep(&(struct timespec){.tv_nsec = stale_ns}, NULL);
-    if (join->answered)
+    if (join->offer.version && !join->replied) nanosleep(&(struct timespec){.tv_nsec = stale_ns}, NULL);
+    if (join->replied)
       HAL_RETURN_IF_ERROR(
           read_key(join, join->offer.nonce, "verdict", wait_of(join), &verdict, sizeof verdict, &found));
     if (found) return verdict.code ? fail_by_word(&verdict) : HAL_OK;
@@ -311,7 +315,7 @@ static hal_status_t meet(join_t *join) {
     const hal_shm_rank_t *const page = hal_shm_page(shm, rank);
     const int64_t start = hal_shm_process_start(page->pid);
     if (start >= 0 && (uint64_t)start == page->start) continue;
-    /* In one pid namespace, a process that is not there has ended: the wait below, or the first call, finds that. */
+    /* In one pid namespace, a missing process has ended; the wait below, or the first call, detects this. */
     if (start < 0 || !pids || pids != page->pids) shm->unseen |= HAL_SHM_BIT(rank);
   }
   hal_shm_page(shm, shm->rank)->unseen = shm->unseen;
@@ -333,7 +337,7 @@ static hal_status_t meet(join_t *join) {
 hal_status_t hal_shm_join(hal_shm_t *shm, const hal_comm_store_t *store, const char *name) {
   join_t join = {.shm = shm, .store = store, .name = name, .file = -1, .pid = hal_shm_own_pid()};
   join.start = join.pid > 0 ? hal_shm_process_start(join.pid) : -1;
-  /* Without /proc the other ranks cannot look at this process, and `meet` fails. */
+  /* Without /proc the other ranks cannot see this process, and `meet` fails. */
   shm->running = HAL_SHM_JOIN;
   hal_status_t status = shm->rank ? join_as_other(&join) : join_as_first(&join);
   if (!status) status = meet(&join);

@@ -9,7 +9,8 @@
 
 #include "comm/shm/shm.h"
 
-/* Of this layout and of what the words mean; raised with every change of either. The join refuses other versions. */
+/* Version of this layout and of the meaning of its words; incremented with every change of either. The join refuses
+ * other versions. */
 #define HAL_SHM_VERSION UINT32_C(3)
 
 enum {
@@ -18,8 +19,8 @@ enum {
   HAL_SHM_LINE = 64,           /* bytes of a cache line */
   HAL_SHM_PAGE = 4096,         /* bytes of the header and of a rank's page */
   HAL_SHM_SLOT = 512 * 1024,   /* bytes of a slot */
-  HAL_SHM_SLOTS = 3,           /* of a rank: one is filled while another is read, and one is for ranks that are late */
-  HAL_SHM_SMALL = 256 * 1024,  /* bytes of all ranks up to which every rank reduces everything */
+  HAL_SHM_SLOTS = 3,           /* of a rank: one is filled while another is read, and one is for late ranks */
+  HAL_SHM_SMALL = 256 * 1024,  /* bytes of all ranks up to which every rank reduces all elements */
   HAL_SHM_CHUNKS = 4,          /* of a channel */
   HAL_SHM_FAILURE_BYTES = 768, /* of a failure's text */
 };
@@ -31,7 +32,8 @@ enum {
 typedef struct hal_shm_failure_s {
   _Atomic uint32_t state;
   int32_t code; /* hal_status_t */
-  /* What failed, as `running` of a transport: other ranks can end an earlier collective; 0: all end what they run. */
+  /* The collective that failed, as `running` of a transport: other ranks can end an earlier collective; 0: all ranks
+   * end what they run. */
   uint64_t running;
   char text[HAL_SHM_FAILURE_BYTES];
 } hal_shm_failure_t;
@@ -39,7 +41,7 @@ typedef struct hal_shm_failure_s {
 enum { HAL_SHM_JOINING = 1, HAL_SHM_READY = 2 };
 
 typedef struct hal_shm_header_s {
-  uint32_t version; /* first in every version */
+  uint32_t version; /* first field in every version */
   int32_t size;
   uint64_t bytes; /* of the file */
   uint8_t nonce[HAL_SHM_NONCE];
@@ -62,15 +64,16 @@ enum {
   HAL_SHM_COUNTERS
 };
 
-/* A collective as a rank has called it. There are two of each rank, for odd and even sequences: a rank writes the
- * next but one only when all ranks have called the next one, and have therefore read this one. */
+/* A collective that a rank has called. Each rank has two entries, for odd and even sequences. A rank overwrites an
+ * entry with its next collective but one. By then all ranks have called the next collective, and so have read the
+ * entry. */
 typedef struct hal_shm_entry_s {
   uint64_t sequence;
-  uint64_t fingerprint; /* of all that follows up to `count` */
+  uint64_t fingerprint; /* of all fields up to `count` */
   uint32_t op, reduce;
   int32_t dtype, root;
   uint32_t refused; /* 1: this rank does not implement the call */
-  uint32_t uneven;  /* 1: `give` and `take` have the counts, which `count` does not */
+  uint32_t uneven;  /* 1: the two arrays below have the counts, and `count` has not */
   uint64_t count;
   uint8_t scale[8]; /* of PREMUL_SUM: each rank has its own */
   uint64_t give[HAL_SHM_RANKS], take[HAL_SHM_RANKS];
@@ -84,14 +87,14 @@ typedef struct hal_shm_rank_s {
    * it increments `bell` and wakes the sleeper. Only one thread of a rank waits for counters at a time. */
   _Alignas(HAL_SHM_LINE) _Atomic uint64_t waits;
   _Atomic uint32_t bell;
-  /* The number of threads that sleep until messages can go on; more than there are after one was killed. */
+  /* The number of threads that sleep until messages can progress; too high after one was killed. */
   _Alignas(HAL_SHM_LINE) _Atomic uint32_t message_sleepers;
   _Atomic uint32_t message_bell;
   _Alignas(HAL_SHM_LINE) _Atomic uint64_t
-      incarnation; /* random; taken once: a second process of this rank finds it taken */
+      incarnation; /* random; claimed once: a second process of this rank finds it claimed */
   _Atomic uint32_t state;
   int32_t pid;     /* as /proc shows it */
-  uint64_t start;  /* of the process, in ticks since the system has started: tells apart processes of one pid */
+  uint64_t start;  /* start of the process, in ticks since the system started: distinguishes processes of one pid */
   uint64_t pids;   /* the pid namespace, as a number; 0: unknown */
   uint64_t unseen; /* the ranks whose processes this one cannot see, after HAL_SHM_JOINED */
   _Atomic uint64_t messages, message, message_count; /* for error messages: SEND and RECV so far, and the last one */
@@ -112,8 +115,8 @@ typedef struct hal_shm_chunk_s {
 
 typedef struct hal_shm_channel_s {
   _Alignas(HAL_SHM_LINE) _Atomic uint64_t sent;  /* chunks; written by the sender */
-  _Alignas(HAL_SHM_LINE) _Atomic uint64_t taken; /* written by the receiver, as what follows */
-  /* The RECV that waits for the message which begins with chunk `wanted` - 1: elements; tag << 32 | dtype. */
+  _Alignas(HAL_SHM_LINE) _Atomic uint64_t taken; /* written by the receiver, as the fields below */
+  /* The RECV that waits for the message that begins with chunk `wanted` - 1: elements; tag << 32 | dtype. */
   _Atomic uint64_t wanted, wanted_count, wanted_what;
   _Alignas(HAL_SHM_LINE) hal_shm_chunk_t chunks[HAL_SHM_CHUNKS];
   _Alignas(HAL_SHM_LINE) unsigned char data[];

@@ -1,13 +1,13 @@
 /* message.c: SEND and RECV.
  *
- * Each ordered pair of ranks has a channel of a few chunks. All messages of a bracket progress in one loop, which
- * waits only when no channel has room to send or a chunk to receive; crossed messages of any size therefore need
- * no more than these buffers. A message that no RECV of the bracket wants is kept until one does: RECVs of other
- * tags may be called first.
+ * Each ordered pair of ranks has a channel of a few chunks. One loop progresses all messages of a bracket. It waits
+ * only when no channel has a free chunk to send or a filled one to receive, so crossed messages of any size need only
+ * these buffers. A message that matches no RECV of the bracket is kept until a RECV matches it: RECVs of other tags may
+ * be called first.
  *
- * The receiver compares each message with its RECV. A RECV that waits is shown in the channel, where the sender finds
- * before it sends that they do not match. A SEND that comes first, and fits into the chunks, does not wait: its rank
- * gets the receiver's failure at its next call. */
+ * The receiver compares each message with its RECV. The channel also describes the RECV that waits, so that the sender
+ * detects a mismatch before it sends. A SEND that comes first, and fits into the chunks, does not wait: its rank gets
+ * the receiver's failure at its next call. */
 #include <string.h>
 
 #include "base/dtype.h"
@@ -31,7 +31,7 @@ typedef struct message_s {
   int finished, begun;
 } message_t;
 
-/* A message that is arriving from a rank: into a RECV, or into memory of its own. */
+/* A message that is arriving from a rank: into a RECV, or into its own memory. */
 typedef struct arrival_s {
   message_t *into;
   hal_shm_early_t *early;
@@ -80,7 +80,7 @@ static int can_send(const hal_shm_t *shm, int32_t to) {
   return atomic_load_explicit(&channel->sent, memory_order_relaxed) - atomic_load(&channel->taken) < HAL_SHM_CHUNKS;
 }
 
-/* Compares a message that begins with the RECV that waits for it, if there is one. */
+/* Compares the beginning of a message with the RECV that waits for it, if there is one. */
 static hal_status_t check_wanted(hal_shm_t *shm, const message_t *send) {
   const hal_shm_channel_t *const channel = hal_shm_channel(shm, shm->rank, send->peer);
   const uint64_t number = atomic_load_explicit(&channel->sent, memory_order_relaxed);
@@ -114,7 +114,7 @@ static int can_receive(const hal_shm_t *shm, int32_t from) {
   return atomic_load(&channel->sent) != atomic_load_explicit(&channel->taken, memory_order_relaxed);
 }
 
-/* Shows the sender the RECV that the next message is for, unless that has another tag. */
+/* Publishes the RECV of the next message to the sender, unless the message has another tag. */
 static void show_wanted(hal_shm_t *shm, const bracket_t *bracket, int32_t from) {
   hal_shm_channel_t *const channel = hal_shm_channel(shm, from, shm->rank);
   for (uint32_t i = 0; i < bracket->count; i++) {
@@ -213,7 +213,7 @@ void hal_shm_free_early(hal_shm_early_t *early) {
 
 /* ---- the bracket ---- */
 
-/* Returns the ranks with messages that cannot go on, or the empty set when one can. */
+/* Returns the ranks whose messages cannot progress, or the empty set if a message can. */
 static hal_shm_set_t lacking(hal_shm_t *shm, void *context) {
   bracket_t *const bracket = context;
   hal_shm_set_t ranks = 0;
@@ -227,8 +227,7 @@ static hal_shm_set_t lacking(hal_shm_t *shm, void *context) {
   return ranks;
 }
 
-/* Moves what can be moved without waiting. A message begun from a rank is received to its end within the bracket
- * that began it. */
+/* Moves the data that can move without waiting. The bracket that begins to receive a message receives it to its end. */
 static hal_status_t progress(hal_shm_t *shm, bracket_t *bracket) {
   for (int32_t peer = 0; peer < shm->size; peer++) {
     message_t *message = first_unfinished(bracket, HAL_COMM_SEND, peer);

@@ -1,8 +1,8 @@
 /* reduce.c: all_reduce, reduce and reduce_scatter.
  *
- * Each rank has one part of the elements of a round, which it reduces for all: it copies the other ranks' parts
- * into its slot, waits for theirs, reduces its own part straight from its memory and their slots into its result,
- * and into its own part of its slot, where the others fetch it. Small results are reduced by every rank, which
+ * Each rank reduces one part of the elements of a round for all ranks. It copies the other ranks' parts into its slot,
+ * and waits for theirs. It reduces its own part directly from its memory and from their slots. It writes this to its
+ * result and to its own part of its slot, where the others read it. Every rank reduces all of a small result, which
  * saves one of the two waits. */
 #include <string.h>
 
@@ -151,8 +151,8 @@ static void small(hal_shm_t *shm, const plan_t *plan) {
   hal_shm_notify(shm);
 }
 
-/* Nothing of the others is read, and nothing of the caller written, before hal_shm_begin has compared the calls.
- * What it needs in advance, the first fill, depends on this rank's own call. */
+/* No data of the others is read, and no memory of the caller is written, before hal_shm_begin has compared the calls.
+ * The first fill precedes it, and depends only on this rank's own call. */
 hal_status_t hal_shm_run_reduction(hal_shm_t *shm, hal_shm_call_t *call) {
   plan_t plan = plan_of(shm, call);
   if (call->refused) return hal_shm_begin(shm, call);

@@ -1,4 +1,4 @@
-/* segment.c: the shared memory of a communicator, made by rank 0 and opened by the others. */
+/* segment.c: the shared memory of a communicator. Rank 0 creates it, and the others open it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* shm.h: collectives between the ranks of one host, in shared memory. Private to hal/src.
  *
- * Each communicator has one memfd, which all its ranks map. The file has no name: nothing is left when the
- * processes end, in whatever way. There are no locks in it: each word has one writer, and the failure record is
- * taken by one compare-and-swap. */
+ * Each communicator has one memfd, which all its ranks map. The file has no name, so nothing remains when the processes
+ * end in any way. It has no locks: each word has one writer, and a rank claims the failure record by one
+ * compare-and-swap. */
 #ifndef HAL_SRC_COMM_SHM_SHM_H_
 #define HAL_SRC_COMM_SHM_SHM_H_
 
@@ -10,13 +10,12 @@
 
 enum { HAL_COMM_SHM_MAX_RANKS = 64 };
 
-/* Joins the ranks of a communicator through the store, and creates the transport. All ranks call it, with the
- * same name and size. The store may have keys of an earlier attempt; a name may be used again after its
- * communicator was created on all ranks. Errors, the same on all ranks: HAL_UNIMPLEMENTED = a rank cannot open
- * the shared memory of rank 0 (another host, pid namespace or user), use another transport; HAL_NOT_READY = ranks
- * are missing at the deadline; HAL_INVALID_ARGUMENT = the ranks differ in their size, or two have one number;
- * HAL_INCOMPATIBLE = other versions of this library; HAL_UNAVAILABLE = the store does not answer, or a rank has
- * ended. */
+/* Joins the ranks of a communicator through the store, and creates the transport. All ranks call it, with the same name
+ * and size. The store may have keys of an earlier attempt. A name may be used again after its communicator was created
+ * on all ranks. Errors, the same on all ranks: HAL_UNIMPLEMENTED = a rank cannot open the shared memory of rank 0
+ * (another host, pid namespace or user), use another transport; HAL_NOT_READY = ranks are missing at the deadline;
+ * HAL_INVALID_ARGUMENT = the ranks differ in their size, or two have one number; HAL_INCOMPATIBLE = other versions of
+ * this library; HAL_UNAVAILABLE = the store does not respond, or a rank has ended. */
 hal_status_t hal_comm_shm_create(const hal_comm_store_t *store, const char *name, int32_t rank, int32_t size,
                                  int64_t timeout_ns, hal_comm_transport_t *out);
 

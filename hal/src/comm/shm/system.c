@@ -20,7 +20,7 @@
 #include "base/process.h"
 #include "base/status_internal.h"
 
-/* Calls left until one fails; 0 = none will. */
+/* Calls until one fails; 0 = none fails. */
 static atomic_long countdown;
 
 int hal_shm_fail_after(long calls) { return atomic_exchange(&countdown, calls) > 0; }
@@ -35,7 +35,7 @@ static int fails_now(void) {
 int hal_shm_file_create(size_t bytes) {
   const int file = fails_now() ? -1 : memfd_create("hal_comm", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (file < 0) return -1;
-  /* A file that another process shortened would end this one by a signal. */
+  /* If another process shortened the file, a signal would end this process. */
   if (!fails_now() && ftruncate(file, (off_t)bytes) == 0 &&
       fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0) {
     return file;
@@ -52,7 +52,7 @@ int hal_shm_file_open(int32_t pid, int32_t file, size_t bytes) {
   snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)pid, (int)file);
   const int opened = fails_now() ? -1 : open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
   if (opened < 0) return -1;
-  /* Another file may have this number now; only memory files have seals. */
+  /* The number may belong to another file now; only memory files have seals. */
   const int seals = fcntl(opened, F_GET_SEALS);
   if (seals >= 0 && (seals & F_SEAL_SHRINK) && fstat(opened, &facts) == 0 && facts.st_size >= (off_t)bytes)
     return opened;
@@ -108,9 +108,9 @@ hal_status_t hal_shm_store_set(const hal_comm_store_t *store, const char *key, c
 }
 
 hal_status_t hal_shm_store_get(const hal_comm_store_t *store, const char *key, int64_t timeout_ns, void *out,
-                               size_t room, size_t *out_size) {
+                               size_t capacity, size_t *out_size) {
   if (fails_now()) return hal_error_set(HAL_UNAVAILABLE, "reading the key '%s' failed on purpose", key);
   const uint64_t mark = hal_error_mark();
   *out_size = 0;
-  return hal_error_since(mark, store->get(store->context, key, timeout_ns, out, room, out_size));
+  return hal_error_since(mark, store->get(store->context, key, timeout_ns, out, capacity, out_size));
 }

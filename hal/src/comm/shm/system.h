@@ -8,8 +8,8 @@
 
 #include "hal/comm.h"
 
-/* Makes the `calls`-th of the calls below, from now on, fail once; 0 = none. Returns whether the one set before
- * is still to come. */
+/* Makes the `calls`-th of the calls below, counted from now on, fail once; 0 = none. Returns whether the previous
+ * setting has not failed yet. */
 int hal_shm_fail_after(long calls);
 
 /* Creates a file without a name, of `bytes` bytes, which cannot shrink. Returns its descriptor; -1 and errno on
@@ -39,15 +39,15 @@ int64_t hal_shm_process_start(int32_t pid);
 /* Returns the number of processors that this thread may use, at least 1. */
 int hal_shm_processors(void);
 
-/* Sleeps while `*word` is `value`, at most `timeout_ns`. Returns at any time. */
+/* Sleeps while `*word` is `value`, at most `timeout_ns`. May return at any time. */
 void hal_shm_sleep(_Atomic uint32_t *word, uint32_t value, int64_t timeout_ns);
 
 /* Wakes all threads that sleep on `word`, in all processes. */
 void hal_shm_wake(_Atomic uint32_t *word);
 
-/* The functions of the store, with a message where the store has set none. */
+/* Call the functions of the store, and set a message if the store has set none. */
 hal_status_t hal_shm_store_set(const hal_comm_store_t *store, const char *key, const void *value, size_t size);
 hal_status_t hal_shm_store_get(const hal_comm_store_t *store, const char *key, int64_t timeout_ns, void *out,
-                               size_t room, size_t *out_size);
+                               size_t capacity, size_t *out_size);
 
 #endif /* HAL_SRC_COMM_SHM_SYSTEM_H_ */

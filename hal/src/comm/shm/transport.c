@@ -1,4 +1,4 @@
-/* transport.c: the transport's functions. */
+/* transport.c: implements the transport's functions. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <string.h>
@@ -9,9 +9,9 @@
 #include "comm/shm/internal.h"
 #include "comm/shm/system.h"
 
-/* The transport of one rank. `base` does not change after the join; calls of `run` work with copies. One thread
- * at a time runs collectives, and others beside it messages, one at most for each rank and direction: the lists
- * of early messages are used by those that receive from that rank. */
+/* The transport of one rank. `base` does not change after the join; calls of `run` work with copies. One thread at a
+ * time runs collectives. At the same time other threads run messages, at most one for each rank and direction. So one
+ * thread at a time uses the list of early messages from a rank. */
 typedef struct transport_s {
   hal_shm_t base;
   uint64_t sequence, round; /* collectives and rounds so far */
@@ -35,13 +35,13 @@ static hal_status_t run_one(hal_shm_t *shm, hal_shm_call_t *call) {
     case HAL_COMM_SCATTER:
     case HAL_COMM_ALL_TO_ALL:
       return hal_shm_run_exchange(shm, call);
-    default: /* a barrier is the beginning of a collective and no more */
+    default: /* a barrier is only the beginning of a collective */
       return hal_shm_begin(shm, call);
   }
 }
 
-/* Checks all calls before the first one runs: an error of this rank alone is shown to the others, which would
- * wait for it. A call that is not implemented is run alone: it is refused when all ranks refuse it. */
+/* Checks all calls before the first one runs. An error that only this rank has is published to the others, which would
+ * wait for it otherwise. A call that is not implemented runs alone: it is refused if all ranks refuse it. */
 static hal_status_t check_all(hal_shm_t *shm, const hal_collective_t *calls, uint32_t count, hal_shm_call_t *call) {
   shm->running = shm->sequence + 1 + HAL_SHM_JOIN;
   for (uint32_t i = 0; i < count; i++) {
@@ -121,7 +121,7 @@ static hal_status_t query(void *context) {
   return status ? hal_error_prefix(status, "communicator '%s': ", shm.name) : HAL_OK;
 }
 
-/* The pages stay as long as another rank maps them. */
+/* The pages remain as long as another rank maps them. */
 static void destroy(void *context) {
   transport_t *const transport = context;
   hal_shm_t *const shm = &transport->base;
@@ -138,7 +138,7 @@ static hal_status_t check_arguments(const hal_comm_store_t *store, const char *n
   if (!store || !store->set || !store->get || !name || !out)
     return hal_error_set(
         HAL_INVALID_ARGUMENT,
-        "a communicator in shared memory needs a store with set and get, a name and room for the result");
+        "a communicator in shared memory needs a store with set and get, a name and an address for the result");
   if (size < 2 || size > HAL_SHM_RANKS)
     return hal_error_set(HAL_UNIMPLEMENTED, "communicator '%s': %d ranks; in shared memory there are 2 to %d", name,
                          (int)size, (int)HAL_SHM_RANKS);

@@ -1,9 +1,9 @@
-/* wait.c: waiting for other ranks.
+/* wait.c: waits for other ranks.
  *
- * A rank first spins, where each rank can have a processor, then sleeps on its bell, in slices in which it looks
+ * A rank first spins, if each rank can have a processor. Then it sleeps on its bell, in slices. In each slice it checks
  * whether the processes of the ranks that it waits for still run. It writes what it waits for before it reads the
- * counters a last time, and a rank that sets a counter reads what the others wait for afterwards. These accesses
- * are sequentially consistent: one of the two sees the other. */
+ * counters a last time. A rank that sets a counter reads afterwards what the others wait for. These accesses are
+ * sequentially consistent, so one of the two sees the other. */
 #define _POSIX_C_SOURCE 200809L
 #include <string.h>
 
@@ -11,8 +11,8 @@
 #include "comm/shm/internal.h"
 #include "comm/shm/system.h"
 
-static const int64_t spin_ns = 20 * 1000;          /* less than two switches of a thread */
-static const int64_t slice_ns = 100 * 1000 * 1000; /* between two looks at the processes */
+static const int64_t spin_ns = 20 * 1000;          /* less than two thread switches */
+static const int64_t slice_ns = 100 * 1000 * 1000; /* between two checks of the processes */
 
 typedef struct wait_s {
   hal_shm_set_t (*lacking)(hal_shm_t *, void *);
@@ -75,8 +75,8 @@ hal_status_t hal_shm_check_process(hal_shm_t *shm, int32_t rank) {
   return hal_error_set(HAL_UNAVAILABLE, "rank %d (pid %d) has ended", (int)rank, (int)page->pid);
 }
 
-/* Looks at the processes of the ranks that are waited for. A rank may have done its part and ended: then it is
- * not waited for. */
+/* Checks the processes of the ranks that this rank waits for. A rank that has completed its part and ended is not
+ * waited for. */
 static hal_status_t look(hal_shm_t *shm, const wait_t *wait, hal_shm_set_t ranks) {
   const int64_t now = hal_clock_ns();
   if (now - shm->looked_ns < slice_ns) return HAL_OK;
@@ -108,7 +108,7 @@ static hal_status_t time_is_over(hal_shm_t *shm, hal_shm_set_t ranks) {
 
 /* ---- waiting ---- */
 
-/* Writes what this thread waits for, the first rank that it lacks, where the other ranks find it. */
+/* Publishes what this thread waits for, the first rank that is missing, where the other ranks find it. */
 static void announce(hal_shm_rank_t *own, const wait_t *wait, hal_shm_set_t ranks) {
   if (wait->counter < 0) {
     atomic_fetch_add(&own->message_sleepers, 1);
@@ -126,7 +126,7 @@ static void withdraw(hal_shm_rank_t *own, const wait_t *wait) {
   }
 }
 
-/* Sleeps, unless nothing is lacking any more. */
+/* Sleeps, unless nothing is missing any more. */
 static hal_status_t sleep_announced(hal_shm_t *shm, const wait_t *wait, _Atomic uint32_t *bell, uint32_t rung,
                                     hal_shm_set_t *ranks) {
   *ranks = wait->lacking(shm, wait->context);
@@ -151,7 +151,7 @@ static hal_status_t sleep_once(hal_shm_t *shm, const wait_t *wait, hal_shm_set_t
 }
 
 static hal_status_t wait_for(hal_shm_t *shm, const wait_t *wait) {
-  HAL_RETURN_IF_ERROR(hal_shm_stopped(shm)); /* an abort ends also what never has to wait */
+  HAL_RETURN_IF_ERROR(hal_shm_stopped(shm)); /* an abort also ends a call that never has to wait */
   hal_shm_set_t ranks = wait->lacking(shm, wait->context);
   if (!ranks) return HAL_OK;
   if (shm->may_spin) {

@@ -1,5 +1,5 @@
-/* derive.c: communicators that a library makes of another one of its own, by comm_split and comm_shrink. Where it
- * cannot, or does not on one rank, the ranks connect anew. */
+/* derive.c: communicators that a library derives from another of its communicators, by comm_split and comm_shrink. If
+ * it cannot, or does not on one rank, the ranks connect anew. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
 #include <string.h>
@@ -15,8 +15,8 @@
 
 /* ---- the parent's turn ---- */
 
-/* Takes the parent's lock of submissions, with `idle` when no job of lane 0 is left. Callbacks that jobs run may submit
- * collectives, so that the lock is free while the jobs are waited for. */
+/* Takes the parent's lock of submissions; with `idle`, when no job of lane 0 is left. Callbacks of jobs may submit
+ * collectives, so the lock is free while this function waits for the jobs. */
 static hal_status_t take_turn(hal_comm_vendor_t *parent, int idle, int64_t end_ns) {
   for (;;) {
     hal_callbacks_defer();
@@ -80,7 +80,7 @@ static hal_status_t check_child(hal_comm_t *parent, hal_comm_t *child, uint32_t 
 
 /* ---- comm_split ---- */
 
-/* Whether the groups that the ranks hold are the parts that their colors and keys make; the same on all ranks. */
+/* Checks that the group of each rank is the part that its color and key define. The result is the same on all ranks. */
 static hal_status_t compare_parts(const hal_comm_join_t *join) {
   const int32_t size = join->meeting->size;
   for (int32_t i = 0; i < size; i++) {
@@ -128,7 +128,7 @@ hal_status_t hal_comm_split_library(hal_comm_t *parent, int32_t color, int32_t k
                          "none with -1",
                          color, child ? "a" : "no");
   HAL_RETURN_IF_ERROR(check_child(parent, child, flags));
-  if (!vendor || !(vendor->info.flags & HAL_COMM_CAN_SPLIT)) /* so on all ranks */
+  if (!vendor || !(vendor->info.flags & HAL_COMM_CAN_SPLIT)) /* the same on all ranks */
     return child ? hal_comm_connect_library(child, flags, timeout_ns) : HAL_OK;
   HAL_RETURN_IF_ERROR(hal_comm_error(parent));
   HAL_RETURN_IF_ERROR(hal_comm_join_begin(parent, child, timeout_ns, &join));
@@ -141,7 +141,7 @@ hal_status_t hal_comm_split_library(hal_comm_t *parent, int32_t color, int32_t k
     hal_comm_abort(parent, hal_error_message()); /* the other ranks wait for this one */
   } else {
     status = split(join, vendor, flags);
-    /* On one rank the library may have counted the attempt. So on all ranks. */
+    /* The library may have counted the attempt on only one rank, so all ranks stop using comm_split. */
     if (status == HAL_UNIMPLEMENTED) vendor->info.flags &= ~HAL_COMM_CAN_SPLIT;
     end_turn(vendor);
   }
@@ -167,8 +167,8 @@ static hal_status_t prepare(hal_comm_join_t *join, hal_comm_t *parent, const int
   return make_child(join, vendor, flags);
 }
 
-/* Only the remaining ranks meet, over the new communicator's transport: the parent's may wait for one that has ended.
- */
+/* Only the remaining ranks meet, over the new communicator's transport: the parent's may wait for a rank that has
+ * ended. */
 static hal_status_t shrink(hal_comm_join_t *join, hal_comm_t *parent, const int32_t *excluded, uint32_t count,
                            uint32_t shrink_flags, uint32_t flags) {
   hal_comm_vendor_t *const vendor = parent->vendor;

@@ -1,4 +1,4 @@
-/* fail.c: the end of a library's communicator by a failure: of the library, of another rank, of the time, or by
+/* fail.c: ends a library's communicator after a failure of the library or of another rank, a timeout, or
  * hal_comm_abort. */
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +7,8 @@
 #include "comm/vendor/vendor.h"
 #include "plugin/call.h"
 
-/* Fails works that are not done, before the library ends them: a work whose end is seen without a failure is done. */
+/* Fails works that are not done, before the library ends them: a work whose end is observed without a failure counts as
+ * done. */
 static void fail_works(hal_comm_vendor_t *vendor, hal_status_t status, const char *text) {
   hal_comm_t *const comm = vendor->comm;
   char what[HAL_COMM_WHAT];

@@ -1,6 +1,6 @@
-/* join.c: connecting the ranks by the library of the device's plugin, and the end of that. The ranks exchange what each
- * can do, and what each has come to, over the transport: all use the library or none, and no rank waits for one that
- * has failed. */
+/* join.c: connects the ranks by the library of the device's plugin, and ends the connection. Over the transport, the
+ * ranks exchange what each of them supports, and the result of each step. So all ranks use the library or none, and no
+ * rank waits for a rank that has failed. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
 #include <string.h>
@@ -31,7 +31,7 @@ static hal_status_t run_transport(const hal_comm_join_t *join, hal_collective_t 
   const int64_t left = join->end_ns - hal_clock_ns();
   call.struct_size = sizeof call;
   call.dtype = HAL_UINT8;
-  /* A rank that is late by the library's own time still has its say. */
+  /* The limit is longer than the library's, so that a rank whose library has timed out can report it. */
   return transport->run(transport->context, &call, 1, (left > 0 ? left : 0) + 2 * second_ns);
 }
 
@@ -62,7 +62,7 @@ hal_status_t hal_comm_join_exchange(hal_comm_join_t *join) {
 
 /* ---- the first step: what each rank has ---- */
 
-/* A number of the running system, by which ranks on one machine know each other. */
+/* Returns a number of the running system. Ranks on one machine have the same number. */
 static uint64_t host_number(void) {
   char text[64] = "";
   uint64_t hash = UINT64_C(0xcbf29ce484222325);
@@ -143,18 +143,18 @@ static hal_status_t create(hal_comm_join_t *join, int32_t ordinal) {
   return hal_error_plugin(vendor->plugin, HAL_SLOT_comm_create, status);
 }
 
-/* Returns what has become of the creation on this rank; HAL_NOT_READY = it goes on. */
+/* Returns the state of the creation on this rank; HAL_NOT_READY = it has not ended. */
 static hal_status_t query(const hal_comm_join_t *join) {
   const hal_comm_vendor_t *const vendor = join->vendor;
   hal_comm_state_t state = {.struct_size = sizeof state};
-  if (!vendor || !vendor->handle) return HAL_OK; /* a rank that joins nothing */
+  if (!vendor || !vendor->handle) return HAL_OK; /* this rank joins nothing */
   const hal_status_t status = hal_call_comm_query(vendor->plugin, vendor->handle, &state);
   if (status) return hal_error_plugin(vendor->plugin, HAL_SLOT_comm_query, status);
   state.message[sizeof state.message - 1] = '\0';
   if (state.state == HAL_COMM_READY) return HAL_OK;
   if (state.state != HAL_COMM_CREATING)
     return hal_error_set(HAL_UNAVAILABLE, "library %s: %s (native code %lld)", vendor->info.name,
-                         *state.message ? state.message : "it gives no reason", (long long)state.native_code);
+                         *state.message ? state.message : "no reason reported", (long long)state.native_code);
   if (hal_clock_ns() < join->end_ns) return hal_error_set(HAL_NOT_READY, "library %s: connecting", vendor->info.name);
   return hal_error_set(HAL_UNAVAILABLE, "library %s has not connected the ranks in time", vendor->info.name);
 }
@@ -186,7 +186,7 @@ static hal_status_t connect_ranks(hal_comm_join_t *join, int32_t ordinal) {
   return hal_comm_join_follow(join);
 }
 
-/* ---- life ---- */
+/* ---- lifetime ---- */
 
 /* Ends the library's communicator without the other ranks. */
 static void free_handle(hal_comm_vendor_t *vendor, const char *reason) {
@@ -250,7 +250,7 @@ hal_status_t hal_comm_join_use(hal_comm_join_t *join) {
   return HAL_OK;
 }
 
-/* A rank without memory takes part nevertheless: the others wait for its word. */
+/* A rank without memory takes part nevertheless: the others wait for its record. */
 static hal_status_t join_ranks(hal_comm_join_t *join, hal_plugin_t *plugin, int32_t ordinal, uint32_t flags) {
   hal_status_t status = hal_comm_join_make(join->comm, plugin, flags, &join->vendor);
   if (status) {
@@ -287,7 +287,7 @@ hal_status_t hal_comm_connect_library(hal_comm_t *comm, uint32_t flags, int64_t 
   hal_comm_join_t *join;
   HAL_RETURN_IF_ERROR(hal_comm_join_check(comm, flags));
   HAL_RETURN_IF_ERROR(hal_device_get(comm->device, &device));
-  if (!hal_slot_is_provided(&device->plugin->api, HAL_SLOT_comm_info)) /* so on all ranks: nothing to exchange */
+  if (!hal_slot_is_provided(&device->plugin->api, HAL_SLOT_comm_info)) /* the same on all ranks: nothing to exchange */
     return hal_error_set(HAL_UNIMPLEMENTED, "group '%s': plugin %s has no collectives library", comm->name,
                          device->plugin->info.name);
   HAL_RETURN_IF_ERROR(hal_comm_join_begin(comm, comm, timeout_ns, &join));

@@ -1,5 +1,5 @@
-/* memory.c: memory that is registered with a library (COMM_REGISTER): the allocator's segments, each at the first
- * collective that uses it, until it is freed or the communicator ends. */
+/* memory.c: memory that is registered with a library (COMM_REGISTER). A segment of the allocator is registered at the
+ * first collective that uses it, until it is freed or the communicator ends. */
 #include <string.h>
 
 #include "base/callback.h"
@@ -16,10 +16,10 @@
 struct hal_comm_segment_s {
   void *address;
   size_t size;
-  hal_plugin_comm_memory_t *handle; /* NULL: the library uses the memory as it comes */
+  hal_plugin_comm_memory_t *handle; /* NULL: the library uses the memory without registration */
 };
 
-/* Communicators that register memory. A segment that is freed is taken from each of them. */
+/* Communicators that register memory. A freed segment is deregistered from each of them. */
 static struct {
   hal_lock_t lock;
   hal_comm_vendor_t *first;
@@ -27,7 +27,7 @@ static struct {
 
 /* ---- registering ---- */
 
-/* `users.lock` is held. */
+/* The caller holds `users.lock`. */
 static int is_known(const hal_comm_vendor_t *vendor, const void *address) {
   for (uint32_t i = 0; i < vendor->segment_count; i++)
     if (vendor->segments[i].address == address) return 1;
@@ -35,13 +35,13 @@ static int is_known(const hal_comm_vendor_t *vendor, const void *address) {
 }
 
 static hal_comm_segment_t *append(hal_comm_vendor_t *vendor) {
-  if (vendor->segment_count == vendor->segment_room) {
-    const uint32_t room = vendor->segment_room ? 2 * vendor->segment_room : 16;
-    hal_comm_segment_t *const more = hal_calloc(room, sizeof *more);
+  if (vendor->segment_count == vendor->segment_capacity) {
+    const uint32_t capacity = vendor->segment_capacity ? 2 * vendor->segment_capacity : 16;
+    hal_comm_segment_t *const more = hal_calloc(capacity, sizeof *more);
     if (!more) return NULL;
     if (vendor->segment_count) memcpy(more, vendor->segments, vendor->segment_count * sizeof *more);
     hal_free(vendor->segments);
-    vendor->segments = more, vendor->segment_room = room;
+    vendor->segments = more, vendor->segment_capacity = capacity;
   }
   return &vendor->segments[vendor->segment_count++];
 }
@@ -49,7 +49,7 @@ static hal_comm_segment_t *append(hal_comm_vendor_t *vendor) {
 static void add(hal_comm_vendor_t *vendor, void *address, size_t size) {
   if (is_known(vendor, address)) return;
   hal_comm_segment_t *const segment = append(vendor);
-  if (!segment) return; /* it works without */
+  if (!segment) return; /* the library works without registration */
   *segment = (hal_comm_segment_t){.address = address, .size = size};
   hal_error_saved_t saved;
   hal_error_save(&saved);
@@ -85,9 +85,9 @@ static void deregister(hal_comm_vendor_t *vendor, const hal_comm_segment_t *segm
   HAL_CALL_AFTER(vendor->plugin, comm_deregister, vendor->handle, segment->handle);
 }
 
-/* A segment is about to be freed: no library uses it afterwards. */
+/* Called before a segment is freed: no library uses it afterwards. */
 static void leave(void *address) {
-  if (hal_life_ended()) return; /* of the parent: its libraries are not here */
+  if (hal_life_ended()) return; /* created by the parent: its libraries do not exist here */
   hal_lock_and_defer(&users.lock);
   for (hal_comm_vendor_t *vendor = users.first; vendor; vendor = vendor->next_user)
     for (uint32_t i = 0; i < vendor->segment_count; i++) {
@@ -117,7 +117,7 @@ void hal_comm_memory_end(hal_comm_vendor_t *vendor) {
   if (*place) *place = vendor->next_user;
   for (uint32_t i = 0; i < vendor->segment_count; i++) deregister(vendor, &vendor->segments[i]);
   hal_free(vendor->segments);
-  vendor->segments = NULL, vendor->segment_count = vendor->segment_room = 0;
+  vendor->segments = NULL, vendor->segment_count = vendor->segment_capacity = 0;
   vendor->registers = 0;
   hal_unlock_and_run(&users.lock);
 }

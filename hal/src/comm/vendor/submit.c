@@ -1,4 +1,4 @@
-/* submit.c: which calls of a work go to the vendor's library, and giving them to it. */
+/* submit.c: selects the calls of a work that the vendor's library runs, and passes them to it. */
 #include <string.h>
 
 #include "base/host_malloc.h"
@@ -17,12 +17,12 @@ static hal_status_t submit_all(hal_comm_vendor_t *vendor, const hal_comm_call_t 
   const hal_status_t status = hal_call_comm_submit(vendor->plugin, calls, count, sizeof *calls);
   hal_error_plugin(vendor->plugin, HAL_SLOT_comm_submit, status);
   if (status != HAL_UNIMPLEMENTED) return status;
-  /* Other ranks may have queued their part: this is no refusal of one call. */
+  /* Other ranks may have queued their part, so this is not the refusal of one call. */
   return hal_error_prefix(HAL_INTERNAL, "library %s refuses a call that its comm_info lists: ", vendor->info.name);
 }
 
-/* Gives calls to the library, on the stream `out`. The watch has the work before: the library may wait for other ranks
- * already here. */
+/* Passes calls to the library, on the stream `out`. The watch gets the work first: the library may already wait for
+ * other ranks here. */
 static hal_status_t enqueue(hal_comm_vendor_t *vendor, hal_comm_work_t *work, const hal_collective_t *calls,
                             uint32_t count) {
   const hal_comm_t *const comm = vendor->comm;
@@ -31,9 +31,9 @@ static hal_status_t enqueue(hal_comm_vendor_t *vendor, hal_comm_work_t *work, co
       hal_malloc(count * (sizeof *given + sizeof(hal_collective_t)) + numbers * sizeof(uint64_t));
   if (!given) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory for %u collectives", count);
   hal_collective_t *const words = (hal_collective_t *)(given + count);
-  uint64_t *room = (uint64_t *)(words + count);
+  uint64_t *next = (uint64_t *)(words + count);
   for (uint32_t i = 0; i < count; i++) {
-    hal_comm_vendor_translate(comm, &vendor->info, &calls[i], &words[i], &room);
+    hal_comm_vendor_translate(comm, &vendor->info, &calls[i], &words[i], &next);
     hal_comm_memory_use(vendor, &words[i]);
     words[i].sequence = ++vendor->sequence;
     given[i] = (hal_comm_call_t){vendor->handle, comm->out->direct.handle, &words[i]};
@@ -43,7 +43,8 @@ static hal_status_t enqueue(hal_comm_vendor_t *vendor, hal_comm_work_t *work, co
   hal_free(given);
   hal_comm_log_start_library(work->log, vendor->info.name);
   if (!status) status = hal_event_record(work->end, comm->out);
-  /* A failure meanwhile: its thread may not have found this work, and the library ends it like one that is done. */
+  /* If the communicator failed meanwhile, the failing thread may have missed this work, and the library ends it like
+   * one that is done. */
   return status ? status : hal_comm_failure_get(&vendor->comm->failure);
 }
 
@@ -66,7 +67,7 @@ hal_status_t hal_comm_vendor_run(hal_comm_job_t *job) {
   return status;
 }
 
-hal_status_t hal_comm_vendor_settle(hal_comm_job_t *job) {
+hal_status_t hal_comm_vendor_wait_operands(hal_comm_job_t *job) {
   hal_comm_t *const comm = job->work->comm;
   hal_event_t *const tail = comm->vendor->tail;
   HAL_RETURN_IF_ERROR(hal_event_record(tail, comm->out));
@@ -75,7 +76,7 @@ hal_status_t hal_comm_vendor_settle(hal_comm_job_t *job) {
 
 /* ---- ways ---- */
 
-/* The lock `order` is held, as below. */
+/* The caller holds the lock `order`, as below. */
 static hal_status_t give(hal_comm_vendor_t *vendor, hal_comm_work_t *work, hal_stream_t *stream,
                          const hal_collective_t *calls, uint32_t count) {
   if ((vendor->flags & HAL_COMM_COMPARE_CALLS) || atomic_load(&vendor->on_lane))
@@ -85,8 +86,8 @@ static hal_status_t give(hal_comm_vendor_t *vendor, hal_comm_work_t *work, hal_s
   return enqueue(vendor, work, calls, count);
 }
 
-/* The collectives of a call go one way, all or none, so that their order stays; a SEND or RECV goes the way that its
- * other rank finds, too. */
+/* The collectives of a call all use the library, or all use the transport, so that they keep their order. A SEND or
+ * RECV uses the way that its other rank selects, too. */
 static int takes(const hal_comm_work_t *work, const hal_collective_t *call, int has_all) {
   hal_comm_words_t words;
   if (!hal_comm_op_is_message(call->op)) return has_all;

@@ -1,5 +1,6 @@
-/* translate.c: which calls a vendor's library runs, and in which data types. It lists what it has (hal_comm_info_t);
- * the host passes copies as bytes, bool as bytes of 0 and 1, and sums of complex numbers as sums of their parts. */
+/* translate.c: which calls a vendor's library runs, and in which data types. The library lists what it supports
+ * (hal_comm_info_t). The host passes copies as bytes, bool as bytes of 0 and 1, and sums of complex numbers as sums of
+ * their parts. */
 #include <string.h>
 
 #include "base/dtype.h"
@@ -47,7 +48,7 @@ static int find_copy(const hal_comm_info_t *info, const hal_collective_t *call, 
   return has(info->copy_dtypes, HAL_UINT8);
 }
 
-/* A tag that the library does not read would let messages match in another order. */
+/* A library that ignores tags would match messages in another order. */
 static int lists_message(const hal_comm_info_t *info, const hal_collective_t *call) {
   return has(info->ops, HAL_COMM_SEND) && has(info->ops, HAL_COMM_RECV) &&
          (!call->tag || (info->flags & HAL_COMM_CAN_TAG));
@@ -64,15 +65,15 @@ int hal_comm_vendor_lists(const hal_comm_info_t *info, const hal_collective_t *c
   return (hal_comm_op_reduces(call->op) ? find_reduction : find_copy)(info, call, out_words);
 }
 
-static void scale_array(const uint64_t **array, uint64_t **room, int32_t size, uint64_t factor) {
+static void scale_array(const uint64_t **array, uint64_t **next, int32_t size, uint64_t factor) {
   if (!*array || factor == 1) return;
-  for (int32_t i = 0; i < size; i++) (*room)[i] = (*array)[i] * factor; /* hal_comm_check has checked the bytes */
-  *array = *room;
-  *room += size;
+  for (int32_t i = 0; i < size; i++) (*next)[i] = (*array)[i] * factor; /* hal_comm_check has checked the bytes */
+  *array = *next;
+  *next += size;
 }
 
 void hal_comm_vendor_translate(const hal_comm_t *comm, const hal_comm_info_t *info, const hal_collective_t *call,
-                               hal_collective_t *out, uint64_t **room) {
+                               hal_collective_t *out, uint64_t **next) {
   hal_comm_words_t words;
   hal_comm_vendor_lists(info, call, &words);
   *out = (hal_collective_t){0};
@@ -81,10 +82,10 @@ void hal_comm_vendor_translate(const hal_comm_t *comm, const hal_comm_info_t *in
   out->dtype = words.dtype;
   out->reduce = words.reduce;
   out->count *= words.factor;
-  scale_array(&out->send_counts, room, comm->size, words.factor);
-  scale_array(&out->send_displs, room, comm->size, words.factor);
-  scale_array(&out->recv_counts, room, comm->size, words.factor);
-  scale_array(&out->recv_displs, room, comm->size, words.factor);
+  scale_array(&out->send_counts, next, comm->size, words.factor);
+  scale_array(&out->send_displs, next, comm->size, words.factor);
+  scale_array(&out->recv_counts, next, comm->size, words.factor);
+  scale_array(&out->recv_displs, next, comm->size, words.factor);
   if (out->op == HAL_COMM_BROADCAST && out->peer == comm->rank && !out->recv) out->recv = (void *)(uintptr_t)out->send;
   out->fingerprint = hal_comm_fingerprint(comm, call);
 }

@@ -1,6 +1,6 @@
-/* watch.c: the thread that looks after the works of vendors' libraries, one for all communicators of the process. It
- * sleeps without a limit where no work is queued; otherwise until the next deadline, or for a slice, after which it
- * asks the library and the transport for failures. */
+/* watch.c: the thread that watches the works of vendors' libraries, one for all communicators of the process. If no
+ * work is queued, it sleeps without a limit. Otherwise it sleeps until the next deadline or for a slice, then queries
+ * the library and the transport for failures. */
 #define _GNU_SOURCE /* pthread_setname_np */
 #include <signal.h>
 #include <stdio.h>
@@ -61,7 +61,7 @@ static hal_comm_work_t *first_of(hal_comm_vendor_t *vendor) {
   return work;
 }
 
-/* Takes the first work out, which has ended or failed. */
+/* Removes the first work, which has ended or failed. */
 static void retire(hal_comm_vendor_t *vendor, hal_comm_work_t *work) {
   pthread_mutex_lock(&vendor->comm->lock);
   if (!(vendor->first = work->watched_next)) vendor->last = &vendor->first;
@@ -70,7 +70,7 @@ static void retire(hal_comm_vendor_t *vendor, hal_comm_work_t *work) {
   hal_comm_work_release(work);
 }
 
-/* Takes out what is done, and what has failed; a work that is being queued stays. */
+/* Removes the works that are done or have failed; a work that is being queued stays. */
 static void retire_ended(hal_comm_vendor_t *vendor) {
   for (hal_comm_work_t *work; (work = first_of(vendor)) && atomic_load(&work->queued); retire(vendor, work))
     if (!atomic_load(&work->failure.set) && hal_comm_event_poll(work->end) == HAL_NOT_READY) return;
@@ -88,11 +88,11 @@ static hal_status_t check_library(hal_comm_vendor_t *vendor, const char *what) {
   if (state.state != HAL_COMM_FAILED && state.state != HAL_COMM_ABORTED) return HAL_OK;
   if (state.bad_rank >= 0) snprintf(rank, sizeof rank, ", rank %d", state.bad_rank);
   return hal_error_set(state.error ? state.error : HAL_INTERNAL, "%s: library %s has failed: %s (native code %lld%s)",
-                       what, vendor->info.name, *state.message ? state.message : "it gives no reason",
+                       what, vendor->info.name, *state.message ? state.message : "no reason reported",
                        (long long)state.native_code, rank);
 }
 
-/* Where the library fails because a rank has ended, the transport may know which process that was. */
+/* If the library fails because a rank has ended, the transport may know which process it was. */
 static hal_status_t name_rank(hal_comm_vendor_t *vendor, const char *what, hal_status_t status) {
   const hal_comm_transport_t *const transport = &vendor->comm->transport;
   char library[HAL_COMM_MESSAGE];
@@ -107,7 +107,7 @@ static hal_status_t name_rank(hal_comm_vendor_t *vendor, const char *what, hal_s
   return hal_error_set(ended, "%s: %s; %s", what, rank, cause);
 }
 
-/* A rank that has ended may have done its part: what it has sent arrives within a slice. */
+/* A rank that has ended may have completed its part: data that it has sent arrives within a slice. */
 static hal_status_t check_ranks(hal_comm_vendor_t *vendor, const char *what) {
   const hal_comm_transport_t *const transport = &vendor->comm->transport;
   const hal_status_t status = transport->query ? transport->query(transport->context) : HAL_OK;
@@ -118,7 +118,7 @@ static hal_status_t check_ranks(hal_comm_vendor_t *vendor, const char *what) {
 
 typedef struct late_s {
   char what[HAL_COMM_WHAT], first[HAL_COMM_WHAT];
-  int64_t timeout_ns, next_ns; /* of the late work, 0 = none is late; the next deadline */
+  int64_t timeout_ns, next_ns; /* of the late work, 0 = no work is late; the next deadline */
 } late_t;
 
 static void find_late(hal_comm_vendor_t *vendor, int64_t now, late_t *out) {
@@ -140,7 +140,7 @@ static hal_status_t report_late(hal_comm_vendor_t *vendor, const late_t *late) {
   if (!hal_call_comm_query(vendor->plugin, vendor->handle, &state) && state.queued)
     snprintf(counts, sizeof counts, "; of %llu calls it has started %llu and done %llu",
              (unsigned long long)state.queued, (unsigned long long)state.started, (unsigned long long)state.done);
-  if (strcmp(late->first, late->what)) snprintf(before, sizeof before, ", behind %s", late->first);
+  if (strcmp(late->first, late->what)) snprintf(before, sizeof before, ", after %s", late->first);
   return hal_error_set(HAL_NOT_READY,
                        "%s: library %s has not done it within %.3f s%s (native code %lld%s); a rank has not called it, "
                        "has called another collective, or has ended",
@@ -181,7 +181,7 @@ static hal_comm_vendor_t *next_of_round(void) {
   return vendor;
 }
 
-/* The lock is held, but not while the thread looks at a communicator. */
+/* The caller holds the lock, which is released while the thread looks at a communicator. */
 static int64_t look_at_all(void) {
   int64_t next = INT64_MAX;
   watch.round++;
@@ -229,7 +229,7 @@ static void initialize(void) {
   pthread_condattr_destroy(&attributes);
 }
 
-/* The program's signals are for its own threads. */
+/* The program's own threads handle its signals. */
 static int start(void) {
   pthread_t thread;
   sigset_t all, before;
@@ -263,6 +263,6 @@ void hal_comm_watch_end(hal_comm_vendor_t *vendor) {
   while (vendor->is_looked_at) pthread_cond_wait(&watch.looked, &watch.lock);
   if (!watch.first) pthread_cond_signal(&watch.woken);
   pthread_mutex_unlock(&watch.lock);
-  /* Nobody else takes works out now. */
+  /* No other thread removes works now. */
   for (hal_comm_work_t *work; (work = first_of(vendor));) retire(vendor, work);
 }
