@@ -17,7 +17,8 @@ VENV ?= .venv$(OTHER_PYTHON:%=-%)$(TORCH:%=-torch-%)
 # One of each supported minor version, for which `make wheel` builds.
 TORCH_VERSIONS := 2.13.0 2.14.0 2.15.0
 BUILD := build$(OTHER_PYTHON:%=/%)$(TORCH:%=/torch-%)
-BUILD_SETTINGS := $(TORCH:%=--config-settings=build-dir=$(BUILD)/wheel)
+# At the depth of the default build folder: relative paths are the same, and ccache reuses the objects in C.
+BUILD_SETTINGS := $(TORCH:%=--config-settings=build-dir=build/wheel$(OTHER_PYTHON:%=-%)-torch-%)
 JOBS ?= $(shell nproc)
 # The processor that the tests run as, if this one can intercept CPUID: avx512_bf16, avx512, avx2, epyc or base.
 PROCESSOR ?=

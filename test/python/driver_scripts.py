@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 TESTS = Path(__file__).resolve().parent
 CUDA_LIBRARIES = Path(os.environ.get("CUDA_STAND_IN", TESTS.parents[1] / "build/release/test/doubles/cuda_stand_in"))
@@ -22,13 +23,28 @@ def kernels(tmp_path_factory, plugin):
     return folder
 
 
+# Where these libraries of the mock driver are, from its folder on, by the setting that names them.
+CUDA_FILES = {"HAL_CUDA_NVRTC": "libnvrtc.so.13", "HAL_CUDA_CUBLASLT": "libraries/libcublasLt.so.13", "HAL_CUDA_CUDNN": "libraries/libcudnn.so.9"}
+
+
+def cuda_libraries(libraries):
+    """Settings with which the plugin opens the mock driver and compiler, and the mock cuBLASLt and cuDNN or none of them.
+
+    A torch that was built with CUDA loads NVIDIA's libraries, which the dynamic linker then returns for their names. So they are
+    named by their paths."""
+    path = f"{CUDA_LIBRARIES}:{CUDA_LIBRARIES}/libraries" if libraries else str(CUDA_LIBRARIES)
+    if torch.version.cuda is None:
+        return {"LD_LIBRARY_PATH": path}
+    files = {setting: str(CUDA_LIBRARIES / name) if libraries or "/" not in name else "none" for setting, name in CUDA_FILES.items()}
+    return {"LD_LIBRARY_PATH": path, **files}
+
+
 def cuda_settings(folder, libraries=False):
     """Settings of processes on the mock CUDA driver, with compiled kernels in that folder, and with cuBLASLt and cuDNN
     if requested; skips if they are not built."""
     if not (CUDA_LIBRARIES / "libcuda.so.1").exists():
         pytest.skip(f"{CUDA_LIBRARIES}/libcuda.so.1 is not built; run `make test-c`, or name its folder in CUDA_STAND_IN")
-    path = f"{CUDA_LIBRARIES}:{CUDA_LIBRARIES}/libraries" if libraries else str(CUDA_LIBRARIES)
-    return {"TORCH_BACKEND": "cuda", "LD_LIBRARY_PATH": path, "CUDA_STAND_IN_DEVICES": "2", "HAL_CACHE_DIR": str(folder)}
+    return {"TORCH_BACKEND": "cuda", "CUDA_STAND_IN_DEVICES": "2", "HAL_CACHE_DIR": str(folder), **cuda_libraries(libraries)}
 
 
 def cuda_fixture(libraries=False, **more):

@@ -54,12 +54,18 @@ static hal_status_t check_version(const cuda_library_t *library) {
   return HAL_OK;
 }
 
-/* A missing library is not a failure, unless it was requested. */
+/* A missing library is not a failure, unless it was requested. The value "none" leaves the library out. */
 static hal_status_t open_library(cuda_library_t *library) {
   char message[256];
+  const char *const named = hal_setting(library->setting);
+  if (named && strcmp(named, "none") == 0) {
+    snprintf(message, sizeof message, "cuda: %s is not used (%s=none); %s %s", library->name, library->setting,
+             substitute(library), library->work);
+    hal_host->log(HAL_LOG_INFO, message);
+    return HAL_NOT_FOUND;
+  }
   if (!library->named) choose_names(library);
   library->named = 1;
-  const char *const named = hal_setting(library->setting);
   const hal_status_t status = hal_library_open(&library->opened);
   if (!status) return check_version(library);
   if (named && *named) return status;

@@ -57,6 +57,14 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **function, int wanted, cu
   return code;
 }
 
+/* NVIDIA's own libraries look up private functions of the driver by this one. NVRTC 13.2 calls it without a check. */
+API CUresult cuGetExportTable(const void **table, const void *id);
+CUresult cuGetExportTable(const void **table, const void *id) {
+  if (!table || !id) return CUDA_ERROR_INVALID_VALUE;
+  *table = NULL;
+  return CUDA_ERROR_NOT_FOUND;
+}
+
 API CUresult cuGetErrorName(CUresult error, const char **text) {
   switch (error) {
 #define NAME(name, number) \

@@ -136,6 +136,14 @@ Test(cuda_dnn, a_missing_library_is_not_an_error_and_is_reported_at_the_first_qu
   cr_assert_eq(api.op_find(0, "convolution_overrideable", &own), HAL_NOT_FOUND);
   cr_assert_eq(logged, 1);
 }
+Test(cuda_dnn, the_value_none_leaves_the_library_out_and_is_logged) {
+  hal_op_own_t own = {.struct_size = sizeof own};
+  open_with("HAL_CUDA_CUDNN", "none");
+  cr_assert_eq(api.op_find(0, "convolution_overrideable", &own), HAL_NOT_FOUND);
+  cr_assert_null(own.fn);
+  cr_assert_eq(logged, 1);
+  cr_assert(strstr(logged_last, "HAL_CUDA_CUDNN=none"), "%s", logged_last);
+}
 Test(cuda_dnn, version_8_and_an_earlier_cuda_serve) {
   setenv("CUDNN_STAND_IN_CUDART", "11080", 1);
   open_with("CUDNN_STAND_IN_VERSION", "80907");

@@ -115,7 +115,7 @@ def test_with_a_library_that_is_too_old_the_portable_kernels_compute_and_the_log
 @pytest.mark.slow
 def test_what_versions_and_devices_do_not_compute_is_the_portable_kernels(run):
     assert "cuDNN" not in run("check(False, operands())", CUDNN_STAND_IN_VERSION="80907").stderr
-    for lacking in ({"CUDA_STAND_IN_CAPABILITY": "75"}, {"CUDNN_STAND_IN_LACKS": "2"}, {"LD_LIBRARY_PATH": str(driver_scripts.CUDA_LIBRARIES)}):
+    for lacking in ({"CUDA_STAND_IN_CAPABILITY": "75"}, {"CUDNN_STAND_IN_LACKS": "2"}, driver_scripts.cuda_libraries(False)):
         run("check(False, operands())", **lacking)
     run("check(True, operands(keys=128))\ncheck(False, operands(), names=NAMES[1:])", CUDNN_STAND_IN_VERSION="90100")
     run("check(True, operands(), backward=False)\ncheck(False, operands(), names=NAMES[1:])", CUDA_STAND_IN_CAPABILITY="100", CUDNN_STAND_IN_VERSION="91700")

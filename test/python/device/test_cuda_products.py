@@ -112,7 +112,7 @@ for row in ops.coverage("mm", "bmm", "addmm", "baddbmm"):
     if row.kind == "native":
         assert row.by == "plugin, portable" and set(row.plugin) == {"float16", "bfloat16", "float32", "float64"}, row
 """)
-    run("assert {row.by for row in ops.coverage('mm')} <= {'', 'portable'}", LD_LIBRARY_PATH=str(driver_scripts.CUDA_LIBRARIES))
+    run("assert {row.by for row in ops.coverage('mm')} <= {'', 'portable'}", **driver_scripts.cuda_libraries(False))
 
 
 SUM = """
@@ -124,16 +124,19 @@ assert rows["mm"].native == 1 and rows["mm"].plugin == %d
 
 
 def test_without_the_library_the_portable_kernels_compute_and_only_the_info_log_reports_it(run):
-    none = {"LD_LIBRARY_PATH": str(driver_scripts.CUDA_LIBRARIES)}
+    none = driver_scripts.cuda_libraries(False)
     assert "cuBLAS" not in run(SUM % 0, **none).stderr
-    assert "no libcublasLt.so is found" in run(SUM % 0, HAL_LOG="info", **none).stderr
+    logged = "HAL_CUDA_CUBLASLT=none" if "HAL_CUDA_CUBLASLT" in none else "no libcublasLt.so is found"
+    assert logged in run(SUM % 0, HAL_LOG="info", **none).stderr
+    left_out = "cuBLAS is not used (HAL_CUDA_CUBLASLT=none); the portable kernels compute matrix products"
+    assert left_out in run(SUM % 0, HAL_LOG="info", HAL_CUDA_CUBLASLT="none").stderr
 
 
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
         ({"CUBLASLT_STAND_IN_VERSION": "110300"}, "is cuBLAS 11.3, too old"),
-        ({"CUDA_STAND_IN_VERSION": "12040", "HAL_CUDA_CUBLASLT": "libcublasLt.so.13"}, "is cuBLAS 13.1 of CUDA 13, and the driver is made for CUDA 12.4"),
+        ({"CUDA_STAND_IN_VERSION": "12040", "HAL_CUDA_CUBLASLT": str(driver_scripts.CUDA_LIBRARIES / "libraries/libcublasLt.so.13")}, "is cuBLAS 13.1 of CUDA 13, and the driver is made for CUDA 12.4"),
         ({"CUBLASLT_STAND_IN_CREATE": "1"}, "CUBLAS_STATUS_NOT_INITIALIZED"),
         ({"HAL_CUDA_CUBLASLT": "/nowhere/libcublasLt.so"}, "/nowhere/libcublasLt.so cannot be loaded"),
         ({"HAL_CUDA_CUBLASLT": "libm.so.6"}, "lacks cublasLtGetProperty"),

@@ -431,6 +431,76 @@ def test_dumps_name_operators(device, tmp_path):
         graph.debug_dump(str(tmp_path / "missing" / "graph.dot"))
 
 
+def test_hooks_run_for_every_graph_until_they_are_removed(run_python):
+    run_python(
+        """
+        import warnings
+        import torch, torch_backend
+        torch_backend.use("fake")
+        m, x, seen = torch.fake, torch.ones(3, device="fake"), []
+        plain = torch.accelerator.Graph()
+
+        def names(graph):
+            return lambda name: lambda found: (seen.append(name), found is graph or seen.append("another graph"))
+
+        def raises(graph):
+            raise ValueError("of a hook")
+
+        events = ("capture_start", "capture_end", "instantiate", "replay_start", "replay_end")
+        note = names(plain)
+        handles = [getattr(m, f"register_graph_{event}_hook")(note(event)) for event in events]
+        with m.graph(plain):
+            y = x + 1
+        assert seen == ["capture_start", "capture_end", "instantiate"], seen
+        plain.replay()
+        assert seen[3:] == ["replay_start", "replay_end"] and y.tolist() == [2, 2, 2], seen
+        broken = m.register_graph_replay_start_hook(raises)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            plain.replay()
+        assert ["of a hook" in str(each.message) for each in caught] == [True] and seen[5:] == ["replay_start", "replay_end"]
+        broken.remove()
+        for handle in handles:
+            handle.remove()
+        seen.clear()
+        plain.reset()
+        with m.graph(plain):
+            y = x + 1
+        plain.replay()
+        assert not seen
+        kept, seen = torch.accelerator.Graph(keep_graph=True), []
+        m.register_graph_instantiate_hook(lambda found: seen.append(found is kept))
+        with torch.Stream("fake"), kept:
+            y = x + 2
+        assert seen == []
+        kept.replay()
+        kept.replay()
+        assert seen == [True] and y.tolist() == [3, 3, 3], seen
+        kept.instantiate()
+        assert seen == [True, True]
+        try:
+            torch.accelerator.Graph().replay()
+        except RuntimeError as error:
+            assert "captured" in str(error)
+        else:
+            raise AssertionError("a graph that has captured nothing was replayed")
+        for wrong in (dict(enable_annotations=True), dict(annotation_config={"key_by": "exec"})):
+            try:
+                m.graph(plain, **wrong)
+            except NotImplementedError:
+                continue
+            raise AssertionError(wrong)
+        try:
+            m.make_graphed_callables(torch.sin, (x,), enable_annotations=True)
+        except NotImplementedError as error:
+            assert "make_graphed_callables(enable_annotations=True)" in str(error)
+        else:
+            raise AssertionError("annotations were accepted")
+        assert m.graph(plain, None, None, "global", False, True)._tracker is not None
+        """
+    )
+
+
 def test_capturing_is_reported(device, module):
     assert not module.is_current_stream_capturing()
     with module.graph(torch.accelerator.Graph()):

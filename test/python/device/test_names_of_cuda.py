@@ -30,6 +30,20 @@ ABSENT = {
     "tunable": "chooses among the algorithms of NVIDIA's and AMD's libraries",
 }
 MOST_ABSENT = 17
+# The same for names that torch.cuda has from a later version on than the first one that is supported.
+ABSENT_SINCE_215 = {
+    "export_dot": "a hook for a method of CUDAGraph; here `Graph.enable_debug_mode` and `Graph.debug_dump`",
+    "export_graph_data": "a hook for a method of CUDAGraph; the data are those of NVIDIA's driver",
+    "graph_annotations": "names kernels for the traces of NVIDIA's CUPTI",
+    "register_graph_destroy_hook": "its hooks take the ids that NVIDIA's CUPTI has for a graph",
+}
+MOST_ABSENT_SINCE_215 = 4
+if hasattr(torch.cuda, "graph_annotations"):
+    ABSENT |= ABSENT_SINCE_215
+    MOST_ABSENT += MOST_ABSENT_SINCE_215
+
+# Parameters that stand at another position, as torch's versions differ: (name, parameter).
+MOVED = {("graph", "check_input_liveness")}  # since torch 2.15 after annotation_config, which accepts its bool
 
 # Parameters and defaults that differ: (name, parameter of torch.cuda): its counterpart here.
 RENAMED = {("graph", "cuda_graph"): "graph"}
@@ -71,7 +85,7 @@ def test_the_guide_lists_the_absent_names():
     guide = (Path(__file__).resolve().parents[3] / "docs/migration-cuda.md").read_text()
     table = guide.partition("## Names that do not apply")[2].partition("\n## ")[0]
     cells = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
-    assert sorted(re.findall(r"`(\w+)`", "".join(cells))) == sorted(ABSENT)
+    assert sorted(re.findall(r"`(\w+)`", "".join(cells))) == sorted(ABSENT | ABSENT_SINCE_215)
 
 
 def calls(module, part):
@@ -99,7 +113,8 @@ def difference(name, theirs, own) -> str:
                 return f"has no parameter {key}"
             continue
         here = own[key]
-        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD) and place[key] != index:
+        positional = parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+        if positional and place[key] != index and (name, key) not in MOVED:
             return f"{key} is parameter {place[key]}, not {index}"
         if parameter.kind == parameter.POSITIONAL_OR_KEYWORD and here.kind != parameter.POSITIONAL_OR_KEYWORD:
             return f"{key} is {here.kind.description}"

@@ -136,7 +136,9 @@ for name in ("fake", "fake:0", "fake:1", torch.device("fake", 1)):
     assert interface.get_device_properties(1).multi_processor_count > 0 and interface.stream is torch.fake.stream
     assert interface.Worker.get_device_properties().name == torch.fake.get_device_name()
 assert {{"fake", "fake:0", "fake:1"}} <= {{name for name, _ in get_registered_device_interfaces()}}
-assert not [name for name in sys.modules if name.startswith(("torch._inductor.codegen", "torch_backend.inductor"))]
+# Since torch 2.15 TorchDynamo imports the part of inductor that all devices share; their code generators it does not.
+generators = {{name for name in sys.modules if name.startswith(("torch._inductor.codegen.", "torch_backend.inductor"))}}
+assert generators <= {{"torch._inductor.codegen.common"}}, generators
 """
 
 

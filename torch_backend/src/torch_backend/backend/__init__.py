@@ -27,7 +27,18 @@ from .devices import (
     set_sync_debug_mode,
     synchronize,
 )
-from .graphs import Graph, graph, graph_pool_handle, is_current_stream_capturing, make_graphed_callables
+from .graphs import (
+    Graph,
+    graph,
+    graph_pool_handle,
+    is_current_stream_capturing,
+    make_graphed_callables,
+    register_graph_capture_end_hook,
+    register_graph_capture_start_hook,
+    register_graph_instantiate_hook,
+    register_graph_replay_end_hook,
+    register_graph_replay_start_hook,
+)
 from .memory import (
     MemPool,
     caching_allocator_alloc,
@@ -110,7 +121,9 @@ __all__ = [
     "ipc_collect", "is_available", "is_bf16_supported", "is_current_stream_capturing", "is_initialized", "is_tf32_supported", "list_gpu_processes",
     "make_graphed_callables", "manual_seed", "manual_seed_all", "max_memory_allocated", "max_memory_cached", "max_memory_reserved", "mem_get_info",
     "memory", "memory_allocated", "memory_cached", "memory_reserved", "memory_snapshot", "memory_stats", "memory_stats_as_nested_dict",
-    "memory_summary", "memory_usage", "nvtx", "power_draw", "random", "reset_accumulated_host_memory_stats", "reset_accumulated_memory_stats",
+    "memory_summary", "memory_usage", "nvtx", "power_draw", "random", "register_graph_capture_end_hook",
+    "register_graph_capture_start_hook", "register_graph_instantiate_hook", "register_graph_replay_end_hook",
+    "register_graph_replay_start_hook", "reset_accumulated_host_memory_stats", "reset_accumulated_memory_stats",
     "reset_max_memory_allocated", "reset_max_memory_cached", "reset_peak_host_memory_stats", "reset_peak_memory_stats", "seed", "seed_all",
     "set_device", "set_per_process_memory_fraction", "set_rng_state", "set_rng_state_all", "set_stream", "set_sync_debug_mode", "sparse", "stream",
     "streams", "synchronize", "temperature", "use_mem_pool", "utilization", *_types,

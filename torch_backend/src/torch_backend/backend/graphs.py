@@ -14,11 +14,26 @@ import torch
 from torch.accelerator import Graph
 from torch.utils import _pytree
 
+from ._graph_hooks import (
+    register_graph_capture_end_hook,
+    register_graph_capture_start_hook,
+    register_graph_instantiate_hook,
+    register_graph_replay_end_hook,
+    register_graph_replay_start_hook,
+)
 from ._liveness import InputTracker
 from .pools import new_pool_id
 from .streams import Stream, current_stream, stream as on_stream
 
-__all__ = ["Graph", "graph", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables"]
+__all__ = [
+    "Graph", "graph", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables", "register_graph_capture_end_hook",
+    "register_graph_capture_start_hook", "register_graph_instantiate_hook", "register_graph_replay_end_hook",
+    "register_graph_replay_start_hook",
+]  # fmt: skip
+
+
+_NO_ANNOTATIONS = "{}(enable_annotations=True): only NVIDIA's driver names the kernels of a graph; leave it out"
+
 
 def graph_pool_handle() -> tuple[int, int]:
     """Returns an id under which several graphs share memory: pass it as `pool` of a graph."""
@@ -40,7 +55,7 @@ class graph:  # noqa: N801  torch.cuda's name
         check_input_liveness: `replay` raises RuntimeError if a tensor that the capture used, but did not create, has
         been freed.
         capture_error_mode: accepted for compatibility with torch.cuda; only access to the captured streams fails here.
-        enable_annotations: raises NotImplementedError, because only NVIDIA's driver supports it.
+        enable_annotations, annotation_config: raises NotImplementedError, because only NVIDIA's driver supports it.
 
     Raises:
         RuntimeError: work that cannot be captured, with the operator's name: reading values (`item()`), or an
@@ -56,10 +71,13 @@ class graph:  # noqa: N801  torch.cuda's name
         stream: Stream | None = None,
         capture_error_mode: str = "global",
         enable_annotations: bool = False,
+        annotation_config: dict | None = None,
         check_input_liveness: bool = False,
     ):
-        if enable_annotations:
-            raise NotImplementedError("graph(enable_annotations=True): only NVIDIA's driver names the kernels of a graph; leave it out")
+        if isinstance(annotation_config, bool):  # torch 2.13 and 2.14 have check_input_liveness at this position
+            annotation_config, check_input_liveness = None, annotation_config
+        if enable_annotations or annotation_config:
+            raise NotImplementedError(_NO_ANNOTATIONS.format("graph"))
         graph.graph_pool = pool if pool is not None else graph.graph_pool
         self._graph, self._stream = graph, stream
         self._tracker = InputTracker() if check_input_liveness else None
@@ -106,16 +124,27 @@ def _check_before_replay(graph: Graph, tracker: InputTracker) -> None:
     graph.replay = checked
 
 
-def make_graphed_callables(callables, sample_args, num_warmup_iters: int = 3, allow_unused_input: bool = False, pool=None):
+def make_graphed_callables(
+    callables,
+    sample_args,
+    num_warmup_iters: int = 3,
+    allow_unused_input: bool = False,
+    pool=None,
+    capture_error_mode: str = "global",
+    enable_annotations: bool = False,
+):
     """Returns graphed versions of functions or modules, whose forward and backward passes are replayed.
 
     Works as torch.cuda.make_graphed_callables. `callables` is one callable or a tuple, which the program later calls
     in this order. `sample_args` are tuples of tensors with the sizes, dtypes, devices and `requires_grad` of later
     calls. A module is changed in place. It replays in the mode, training or evaluation, in which it was captured.
+    `capture_error_mode` and `enable_annotations` are those of `graph`.
 
     Raises:
         RuntimeError: autocast is enabled with its cache, whose casts would not be replayed.
     """
+    if enable_annotations:
+        raise NotImplementedError(_NO_ANNOTATIONS.format("make_graphed_callables"))
     if torch.is_autocast_cache_enabled() and torch.is_autocast_enabled(current_stream().device.type):
         raise RuntimeError("make_graphed_callables does not support the autocast caching. Please set `cache_enabled=False`.")
     single = not isinstance(callables, tuple)
