@@ -32,8 +32,8 @@ struct Stash {
   bool is_free();
 };
 
-// A work of torch. wait() makes the current stream wait; with a timeout, and for barriers, the host waits. The host also
-// waits for the other ranks if the plugin has no semaphores of its own, unless its library runs the collectives.
+// A work of torch. wait() makes the current stream wait; with a timeout, and for barriers, the host waits. The host
+// also waits for the other ranks if the plugin has no semaphores of its own, unless its library runs the collectives.
 class DeviceWork final : public c10d::Work {
  public:
   // `finish` copies results to the caller's tensors on the current stream; empty if no copy is needed.
