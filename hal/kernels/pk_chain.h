@@ -20,17 +20,11 @@
 #define CHAIN_OPERANDS 6  /* of a step, including results */
 #define CHAIN_BEHIND 8    /* other arguments of a segment kernel */
 #define CHAIN_FLAGS 3
-#define CHAIN_SCRATCH \
-/* size of a thread's stack memory for intermediate values: a quarter of the second-level cache of current cores */
-131072
+/* Size of a thread's stack memory for intermediate values: a quarter of the second-level cache of current cores. */
+#define CHAIN_SCRATCH 131072
 
-    /* Forms: contiguous; rows whose operands are all contiguous; rows; kernels of whole segments. */
-    enum {
-      CHAIN_CONTIG = 0,
-      CHAIN_RUN = 1,
-      CHAIN_ROWS = 2,
-      CHAIN_SEGMENTS = 3
-    };
+/* Forms: contiguous; rows whose operands are all contiguous; rows; kernels of whole segments. */
+enum { CHAIN_CONTIG = 0, CHAIN_RUN = 1, CHAIN_ROWS = 2, CHAIN_SEGMENTS = 3 };
 
 /* Arguments of a segment kernel after its operands. */
 enum {

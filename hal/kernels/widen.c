@@ -83,12 +83,11 @@ const pk_half_runs_t *pk_half_runs(int dtype, int best) {
 
 /* ---- element-wise kernels ---------------------------------------------------------------------------------------- */
 #define RUN 512 /* elements: four runs of floats are 8 KiB, a quarter of a first cache */
-#define PAD \
-/* after each, because processors treat addresses that differ by 4 KiB as equal when they look for a pending write */
-16
+/* Elements after each run: processors treat addresses that differ by 4 KiB as equal in a search for a pending write. */
+#define PAD 16
 
-    /* A launch, and a run of its elements: its begin and its values. */
-    typedef struct run_s {
+/* A launch, and a run of its elements: its begin and its values. */
+typedef struct run_s {
   const pk_half_runs_t *runs;
   const pk_rows_t *rows;
   char *operand[PK_ROW_OPERANDS];
