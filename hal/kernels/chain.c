@@ -7,25 +7,25 @@
 #define PK_CAT(a, b) PK_CAT_(a, b)
 #include "pk_host.h"
 
-/* One block on its way through the chain. */
+/* One block of a chain. */
 typedef struct block_s {
   void *const *args;
-  uint64_t number, begin, count, size; /* elements; size: of a whole block */
+  uint64_t number, begin, count, size; /* numbers of elements; size: of a complete block */
   uint64_t segment;                    /* the length of one, */
-  uint64_t first, segments;            /* the first of the block and how many it has: the last may be shorter */
+  uint64_t first, segments;            /* the first one of the block, and their number; the last one may be shorter */
   char *scratch;
 } block_t;
 
 static hal_host_kernel_fn_t function_of(chain_step_t *step) {
   uintptr_t fn = atomic_load_explicit(&step->fn, memory_order_relaxed);
-  if (!fn) { /* two threads find the same */
+  if (!fn) { /* two threads find the same function */
     fn = (uintptr_t)hal_host_kernel_find(step->kernel)->fn;
     atomic_store_explicit(&step->fn, fn, memory_order_relaxed);
   }
   return (hal_host_kernel_fn_t)fn;
 }
 
-/* The address of an operand: of what it has for the block, or, where the kernel finds the block itself, for the whole. */
+/* Returns the address of an operand: of the block's part, or of the whole if the kernel finds the block itself. */
 static char *address_of(const block_t *block, const chain_operand_t *operand, int whole) {
   const uint64_t begin = operand->has == CHAIN_EACH_ELEMENT   ? block->begin
                          : operand->has == CHAIN_EACH_SEGMENT ? block->first
@@ -42,7 +42,7 @@ static void *number_of(const block_t *block, const chain_step_t *step, uint32_t 
   return (char *)block->args[CHAIN_ARG_NUMBERS] + step->number[i];
 }
 
-/* An element-wise kernel. */
+/* Runs an element-wise kernel. */
 static void run_elements(const block_t *block, chain_step_t *step) {
   const hal_host_kernel_fn_t fn = function_of(step);
   const int whole = step->form == CHAIN_ROWS;
@@ -62,13 +62,14 @@ static void run_elements(const block_t *block, chain_step_t *step) {
   args[count++] = &n;
   args[count++] = &size;
   args[count++] =
-      whole ? (void *)&step->rows : (void *)(uintptr_t)&run; /* kernels of the contiguous form read no further than n */
+      whole ? (void *)&step->rows : (void *)(uintptr_t)&run; /* kernels of the contiguous form read no argument after
+                                                              * n */
   const hal_host_range_t items = {.begin = 0, .end = here_count}, rows = {.begin = 0, .end = 1},
                          here = {.begin = block->number, .end = block->number + 1};
   fn(step->form == CHAIN_CONTIG ? &items : whole ? &here : &rows, args);
 }
 
-/* A kernel of segments: as if there were no others than those of the block. */
+/* Runs a segment kernel as if the block's segments were the only ones. */
 static void run_segments(const block_t *block, chain_step_t *step) {
   char *address[CHAIN_OPERANDS];
   void *args[CHAIN_OPERANDS + CHAIN_BEHIND];

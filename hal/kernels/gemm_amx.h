@@ -1,11 +1,13 @@
-/* gemm_amx.h: the inner loops of gemm.pk for bfloat16 with AMX's instructions, the processor's or the model's (pk_amx.h), over operands that
- * gemm_pairs.h has packed. Four registers hold 2 x 2 squares of 16 x 16 sums, two hold 32 rows of a and two 32 columns of b, 16 pairs deep.
- * All squares are whole, as packing fills them up with zeros, so that one configuration serves a launch. */
+/* gemm_amx.h: the inner loops of gemm.pk for bfloat16 with AMX's instructions, the processor's or the model's
+ * (pk_amx.h), over operands packed by gemm_pairs.h. Four registers hold 2 x 2 squares of 16 x 16 sums; two hold 32 rows
+ * of a and two 32 columns of b, 16 pairs deep. All squares are complete, because packing pads them with zeros, so that
+ * one configuration is sufficient for a launch. */
 #include "gemm_pairs.h"
 #ifdef PK_IS_BF16
 #include "pk_amx.h"
 
-/* rows: the sums of 32 rows (16 unless `tall`) x PK_GEMM_N columns, `deep` squares deep; `more`: added to those that are there. */
+/* Computes the sums of 32 rows (16 unless `tall`) x PK_GEMM_N columns, `deep` squares deep; `more`: adds them to the
+ * existing ones. */
 #define PK_DEFINE_AMX(kind, attribute, AMX)                                                                           \
   attribute static __attribute__((noinline)) void PK_CAT(PK_NAME(configure_), kind)(pk_amx_model_t * model) {         \
     static const pk_amx_config_t whole = PK_AMX_WHOLE;                                                                \
@@ -56,7 +58,7 @@
 PK_DEFINE_AMX(model, , PK_AMX_MODEL)
 #ifdef PK_HAS_CLONES
 PK_DEFINE_AMX(hard, PK_TARGET_AMX, PK_AMX_HARD)
-/* The function for the entry's instruction set, a constant. */
+/* The function for the entry's instruction set, which is a constant. */
 #define PK_OF_AMX(name) (pk_isa == PK_ISA_AMX ? PK_CAT(PK_NAME(name), _hard) : PK_CAT(PK_NAME(name), _model))
 #else
 #define PK_OF_AMX(name) ((void)pk_isa, PK_CAT(PK_NAME(name), _model))

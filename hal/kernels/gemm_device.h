@@ -1,7 +1,7 @@
-/* gemm_device.h: the tile engine on devices with many threads: a group of 8 x 8 items computes a square of the result, an item EDGE x EDGE
- * elements of it in registers, from blocks of PK_DEPTH rows in local memory. While a block is multiplied the next one is loaded into
- * the other half of that memory. The kernel declares la and lb with PK_GEMM_LOCAL(EDGE) and x, of EDGE * EDGE elements. Including files
- * end with #include "gemm_device_end.h". */
+/* gemm_device.h: the tile engine on devices with many threads. A group of 8 x 8 items computes a square of the result;
+ * an item computes EDGE x EDGE elements of it in registers, from blocks of PK_DEPTH rows in local memory. While a block
+ * is multiplied, the next one is loaded to the other half of that memory. The kernel declares la and lb with
+ * PK_GEMM_LOCAL(EDGE) and x, of EDGE * EDGE elements. Including files end with #include "gemm_device_end.h". */
 #ifdef PK_IS_F64
 #define PK_DEPTH 8
 #else
@@ -13,8 +13,8 @@
   PK_LOCAL_ARRAY(T, la, 2 * PK_DEPTH * PK_LINE(EDGE)); \
   PK_LOCAL_ARRAY(T, lb, 2 * PK_DEPTH * PK_LINE(EDGE));
 
-/* Loads rows k0 to k0 + PK_DEPTH of an operand: ALONG_K: whether neighboring items take neighbors along k, which are then adjacent
- * in memory. ELEMENT is of `k` and `at`, the place in the square. */
+/* Loads rows k0 to k0 + PK_DEPTH of an operand. ALONG_K: adjacent items load adjacent elements along k, which are then
+ * adjacent in memory. ELEMENT depends on `k` and `at`, the position in the square. */
 #define PK_GEMM_LOAD(EDGE, LOCAL, HALF, FIRST, LAST, ALONG_K, LIMIT, ELEMENT)                                 \
   for (pk_i32 e = l; e < PK_DEPTH * PK_SIDE(EDGE); e += PK_LSIZE) {                                           \
     const pk_i32 row = (ALONG_K) ? e % PK_DEPTH : e / PK_SIDE(EDGE);                                          \
@@ -23,7 +23,8 @@
     LOCAL[((HALF)*PK_DEPTH + row) * PK_LINE(EDGE) + at] = k < (LAST) && at < (LIMIT) ? (ELEMENT) : PK_C(0.0); \
   }
 
-/* x = the sums of products from FIRST to LAST. LOAD(half, k0) fills a half of la and lb; it is a macro, called within PK_EACH(l). */
+/* x = the sums of products from FIRST to LAST. LOAD(half, k0) fills a half of la and lb; it is a macro, used within
+ * PK_EACH(l). */
 #define PK_GEMM_SUMS(EDGE, FIRST, LAST, LOAD)                                   \
   for (int e = 0; e < (EDGE) * (EDGE); e++) x[e] = PK_C(0.0);                   \
   PK_EACH(l){LOAD(0, FIRST)} PK_SYNC();                                         \

@@ -1,4 +1,4 @@
-/* gemm_device_end.h: takes the macros of gemm_device.h back. */
+/* gemm_device_end.h: undefines the macros of gemm_device.h. */
 #undef PK_DEPTH
 #undef PK_SIDE
 #undef PK_LINE

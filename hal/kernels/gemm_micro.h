@@ -1,16 +1,17 @@
-/* gemm_micro.h: the inner loops of gemm.pk on the host, included once per instance: vectors of the compiler's own extension,
- * which become whatever the instruction set of the entry has. PK_GEMM_VECTOR bytes make one vector; T and PK_NAME are the
- * instance's.
+/* gemm_micro.h: the inner loops of gemm.pk on the host, included once per instance. They use the compiler's vector
+ * extension, which compiles to the instruction set of the entry. PK_GEMM_VECTOR bytes are one vector; T and PK_NAME are
+ * the instance's.
  *
- * A block of b is packed into panels of PK_GEMM_N columns: element (k, j) of panel p stands at p * N * depth + k * N + j, with
- * zeros beyond the last column. The micro-kernel holds rows x N sums in registers: 8 x 2 vectors with AVX-512 (32 registers),
- * 4 x 2 otherwise (16 registers), which hides the latency of 4 cycles of a fused multiply-add at two per cycle. */
-#define PK_GEMM_M 8                                /* rows of a micro-kernel, at most */
+ * A block of b is packed into panels of PK_GEMM_N columns: element (k, j) of panel p is at p * N * depth + k * N + j,
+ * with zeros after the last column. The micro-kernel holds rows x N sums in registers: 8 x 2 vectors with AVX-512 (32
+ * registers), 4 x 2 otherwise (16 registers), which hides the latency of 4 cycles of a fused multiply-add at two per
+ * cycle. */
+#define PK_GEMM_M 8                                /* maximum number of rows of a micro-kernel */
 #define PK_GEMM_N (PK_GEMM_BYTES / (int)sizeof(T)) /* columns of a panel */
 #define PK_GEMM_TILE_N \
-  (512 / (int)sizeof(T)) /* columns of a tile, at most: 128 KiB of panels on the stack, half an L2 cache */
+  (512 / (int)sizeof(T)) /* maximum number of columns of a tile: 128 KiB of panels on the stack, half an L2 cache */
 #define PK_GEMM_K 256    /* depth of a block */
-/* What a micro-kernel does with its sums: writes them, starts from what is there, adds them to it. */
+/* What a micro-kernel does with its sums: stores them, starts from the existing values, adds them to these. */
 #define PK_MICRO_ONLY 0
 #define PK_MICRO_MORE 1
 #define PK_MICRO_ADD 2
@@ -19,8 +20,8 @@ typedef T PK_NAME(v64) __attribute__((vector_size(64), aligned(sizeof(T)), may_a
 typedef T PK_NAME(v32) __attribute__((vector_size(32), aligned(sizeof(T)), may_alias));
 typedef T PK_NAME(v16) __attribute__((vector_size(16), aligned(sizeof(T)), may_alias));
 
-/* Transposes a square of `rows` vectors: rounds of interleaving row r with row r + half (low and high give the halves of that), a perfect
- * shuffle of the element's address bits. y is scratch memory. */
+/* Transposes a square of `rows` vectors: rounds of interleaving row r with row r + half (low and high return the halves
+ * of the result), a perfect shuffle of the element's address bits. y is scratch memory. */
 #define PK_TURN(x, y, rows, rounds, low, high)                             \
   _Pragma("GCC unroll 4") for (int round = 0; round < (rounds); round++) { \
     _Pragma("GCC unroll 8") for (int r = 0; r < (rows) / 2; r++) {         \
@@ -30,7 +31,7 @@ typedef T PK_NAME(v16) __attribute__((vector_size(16), aligned(sizeof(T)), may_a
     _Pragma("GCC unroll 16") for (int r = 0; r < (rows); r++) x[r] = y[r]; \
   }
 
-#if PK_WIDENED /* half precision is converted as it is packed, once for all the products that read it */
+#if PK_WIDENED /* half precision is converted during packing, once for all products that read it */
 /* Packs a block of b. */
 PK_FN void PK_NAME(pack_b)(const E *b, pk_i64 row, pk_i64 col, pk_i64 depth, pk_i64 columns, T *panels) {
   for (pk_i64 j0 = 0; j0 < columns; j0 += PK_GEMM_N) {
@@ -75,7 +76,7 @@ PK_FN void PK_NAME(transpose)(const T *source, pk_i64 source_stride, T *target, 
   for (int r = 0; r < PK_TRANSPOSE; r++) *(PK_NAME(v32) *)(target + r * target_stride) = x[r];
 }
 
-/* Packs `width` <= PK_GEMM_N columns whose elements follow each other along k. */
+/* Packs `width` <= PK_GEMM_N columns whose elements are contiguous along k. */
 PK_FN void PK_NAME(pack_columns)(const T *b, pk_i64 col, pk_i64 depth, pk_i64 width, T *panel) {
   pk_i64 j = 0;
   for (; j + PK_TRANSPOSE <= width; j += PK_TRANSPOSE) {
@@ -89,8 +90,8 @@ PK_FN void PK_NAME(pack_columns)(const T *b, pk_i64 col, pk_i64 depth, pk_i64 wi
     for (pk_i64 k = 0; k < depth; k++) panel[k * PK_GEMM_N + j] = b[j * col + k];
 }
 
-/* Packs `width` <= PK_GEMM_N columns whose rows are contiguous, in pieces of constant size: a loop or a call of memcpy per row
- * costs more than the arithmetic when there are few rows in a. */
+/* Packs `width` <= PK_GEMM_N columns whose rows are contiguous, in pieces of constant size: if a has few rows, a loop
+ * or a call of memcpy per row is slower than the arithmetic. */
 PK_FN void PK_NAME(pack_rows)(const T *b, pk_i64 row, pk_i64 depth, pk_i64 width, T *panel) {
   if (width == PK_GEMM_N) {
     for (pk_i64 k = 0; k < depth; k++) memcpy(panel + k * PK_GEMM_N, b + k * row, PK_GEMM_N * sizeof(T));
@@ -124,8 +125,8 @@ PK_FN void PK_NAME(pack_b)(const T *b, pk_i64 row, pk_i64 col, pk_i64 depth, pk_
   }
 }
 
-/* Packs `rows` rows of a block of a: element (i, k) to i + k * PK_GEMM_M; the second half of 2 * PK_GEMM_M rows that are
- * neighbors in memory goes PK_GEMM_K * PK_GEMM_M further. */
+/* Packs `rows` rows of a block of a: element (i, k) to i + k * PK_GEMM_M. The second half of 2 * PK_GEMM_M rows that
+ * are adjacent in memory is stored PK_GEMM_K * PK_GEMM_M further. */
 PK_FN void PK_NAME(pack_a)(const T *a, pk_i64 row, pk_i64 col, pk_i64 depth, pk_i64 rows, T *target) {
   if (rows == 2 * PK_GEMM_M) {
     T *const second = target + PK_GEMM_K * PK_GEMM_M;
@@ -149,9 +150,9 @@ PK_FN void PK_NAME(pack_a)(const T *a, pk_i64 row, pk_i64 col, pk_i64 depth, pk_
 #undef PK_TRANSPOSE
 #endif
 
-/* Sums of `rows` x `vectors` vectors. What the product has is their start (PK_MICRO_MORE), or added to them (PK_MICRO_ADD). rows,
- * vectors and `mode` are constant where this is inlined. Element (i, k) of a stands at i * row + k * col, rows of the panel are `step`,
- * those of the product `target` apart. */
+/* Sums of `rows` x `vectors` vectors. The existing values of the product are their start (PK_MICRO_MORE), or are added
+ * to them (PK_MICRO_ADD). rows, vectors and `mode` are constant when this is inlined. Element (i, k) of a is at i * row
+ * + k * col; rows of the panel are `step` apart, those of the product `target`. */
 #define PK_DEFINE_MICRO(bytes)                                                                                         \
   PK_FN void PK_CAT(PK_NAME(micro_), bytes)(const int rows, const int vectors, const int mode, pk_i64 depth,           \
                                             const T *a, pk_i64 row, pk_i64 col, const T *panel, pk_i64 step,           \
@@ -178,8 +179,8 @@ PK_DEFINE_MICRO(32)
 PK_DEFINE_MICRO(16)
 #undef PK_DEFINE_MICRO
 
-/* Computes a product of `rows` (8, 4, 2 or 1) x `width` elements for the instruction set of the entry, a constant. row = 0:
- * a is packed. */
+/* Computes a product of `rows` (8, 4, 2 or 1) x `width` elements for the instruction set of the entry, which is a
+ * constant. row = 0: a is packed. */
 PK_FN void PK_NAME(micro)(const int isa, pk_i64 rows, pk_i64 width, pk_i64 depth, const T *a, pk_i64 row,
                           const T *panel, pk_i64 step, T *product) {
 #define PK_MICRO_ROWS(bytes, r, vectors, column)                                                              \
@@ -219,8 +220,8 @@ PK_FN void PK_NAME(micro)(const int isa, pk_i64 rows, pk_i64 width, pk_i64 depth
 #undef PK_MICRO_ROWS
 }
 
-/* Computes a full product, of PK_GEMM_M rows x PK_GEMM_N elements, straight into a result whose rows are `target` apart: adds to it or
- * writes it. Element (i, k) of a stands at i * row + k * col; row or col is 1. */
+/* Computes a complete product, of PK_GEMM_M rows x PK_GEMM_N elements, directly into a result whose rows are `target`
+ * apart: adds to it or overwrites it. Element (i, k) of a is at i * row + k * col; row or col is 1. */
 PK_FN void PK_NAME(micro_full)(const int isa, pk_i64 depth, const T *a, pk_i64 row, pk_i64 col, const T *panel,
                                pk_i64 step, int add, T *result, pk_i64 target) {
 #define PK_MICRO_MODE(bytes, r, row, col, i, j)                                                                 \

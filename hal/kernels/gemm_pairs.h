@@ -1,7 +1,8 @@
-/* gemm_pairs.h: operands of products of bfloat16 as processors with AVX512-BF16 and AMX read them: in pairs of elements that follow each
- * other along k, of which an instruction adds both products to a float. Operands are packed in squares of 16 elements x 16 pairs, filled up
- * with zeros, whose lines are turned around in registers where that is needed. The inner loops of AVX512-BF16; those of AMX are in
- * gemm_amx.h. Subnormal numbers count as zeros, as in every library that uses the instructions. */
+/* gemm_pairs.h: operands of bfloat16 products in the order of processors with AVX512-BF16 and AMX: in pairs of elements
+ * that are adjacent along k; an instruction adds both products of a pair to a float. Operands are packed in squares of
+ * 16 elements x 16 pairs, padded with zeros and transposed in registers if necessary. This file has the inner loops of
+ * AVX512-BF16; those of AMX are in gemm_amx.h. Subnormal numbers count as zeros, as in every library that uses the
+ * instructions. */
 #ifdef PK_IS_BF16
 typedef pk_u32 pk_pair_t __attribute__((may_alias)); /* in buffers of T */
 typedef pk_u16 pk_half_t __attribute__((may_alias)); /* the bits of an element */
@@ -14,14 +15,15 @@ typedef pk_u16 pk_halves_t __attribute__((vector_size(32), aligned(2), may_alias
 #define PK_PAIRS_LOW(x, y) __builtin_shufflevector(x, y, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
 #define PK_PAIRS_HIGH(x, y) __builtin_shufflevector(x, y, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
 
-/* Fetches what follows the elements of two k, which the next square of these k reads: lines a page apart are not fetched ahead otherwise. */
+/* Prefetches the memory after the elements of two k, which the next square of these k reads: the processor does not
+ * prefetch lines that are a page apart. */
 PK_FN void PK_NAME(ahead)(const pk_half_t *from, pk_i64 line) {
   __builtin_prefetch(from + 2 * PK_PAIRS);
   __builtin_prefetch(from + line + 2 * PK_PAIRS);
 }
 
-/* Packs a square to rows that are `step` apart. Its lines in memory are `line` apart: the pairs of an element each, or, `across`, the
- * elements of one k each. `turned`: rows are the other of both. */
+/* Packs a square to rows that are `step` apart. Its lines in memory are `line` apart: a line has the pairs of one
+ * element or, with `across`, the elements of one k. `turned`: the square is transposed. */
 PK_FN void PK_NAME(square)(const pk_half_t *from, pk_i64 line, const int across, const int turned, pk_pair_t *to,
                            pk_i64 step) {
   pk_pairs_t x[PK_PAIRS], y[PK_PAIRS] __attribute__((unused));
@@ -39,7 +41,8 @@ PK_FN void PK_NAME(square)(const pk_half_t *from, pk_i64 line, const int across,
   for (int r = 0; r < PK_PAIRS; r++) *(pk_pairs_t *)(to + r * step) = x[r];
 }
 
-/* Packs two squares side by side, the elements of one k each in memory and in the rows: whole lines of the cache, each read once. */
+/* Packs two adjacent squares, with the elements of one k per line in memory and in the rows: complete cache lines, each
+ * read once. */
 PK_FN void PK_NAME(wide_square)(const pk_half_t *from, pk_i64 line, pk_pair_t *to) {
   for (int r = 0; r < PK_PAIRS; r++, from += 2 * line, to += 2 * PK_PAIRS) {
 #pragma GCC unroll 2
@@ -49,7 +52,7 @@ PK_FN void PK_NAME(wide_square)(const pk_half_t *from, pk_i64 line, pk_pair_t *t
   }
 }
 
-/* One of the above: which, PK_SQUARE_*. */
+/* Packs a square by one of the functions above: PK_SQUARE_*. */
 #define PK_SQUARE_ALONG 0
 #define PK_SQUARE_ALONG_TURNED 1
 #define PK_SQUARE_ACROSS 2
@@ -86,14 +89,15 @@ PK_DEFINE_SQUARES(_avx512, PK_TARGET_AVX512)
 #undef PK_PAIRS_LOW
 #undef PK_PAIRS_HIGH
 
-/* How an operand is packed: element e's number k lies at e * next + k * along. It goes into panels of `width` elements (16 or 32): pair k of
- * element e at k * width + e; or, `lying`, into squares, of which those with the same k follow each other: at k + e * 16. */
+/* How an operand is packed: number k of element e is at e * next + k * along. It is packed into panels of `width`
+ * elements (16 or 32), with pair k of element e at k * width + e; or, with `lying`, into squares at k + e * 16, those
+ * with the same k one after another. */
 typedef struct {
   pk_i64 next, along, width;
   int lying;
 } pk_packing_t;
 
-/* A square at the edge, or of elements that lie apart: gathered before. */
+/* Packs a square at the edge, or one of elements that are not contiguous: gathers it first. */
 PK_FN void PK_NAME(pack_edge)(const int pk_isa, const pk_packing_t *p, const pk_half_t *first, pk_i64 elements,
                               pk_i64 deep, pk_pair_t *to, pk_i64 step) {
   enum { SPAN = 2 * PK_PAIRS };
@@ -104,7 +108,8 @@ PK_FN void PK_NAME(pack_edge)(const int pk_isa, const pk_packing_t *p, const pk_
   PK_SQUARES(edge, SPAN, p->lying ? PK_SQUARE_ALONG : PK_SQUARE_ALONG_TURNED, to, step);
 }
 
-/* Packs `count` elements of `depth` numbers each, filled up to whole panels and squares. Panels are PK_PAIRS_DEEP(depth) squares deep. */
+/* Packs `count` elements of `depth` numbers each, padded to complete panels and squares. Panels are
+ * PK_PAIRS_DEEP(depth) squares deep. */
 PK_FN void PK_NAME(pack_pairs)(const int pk_isa, const pk_packing_t *p, const E *from, pk_i64 depth, pk_i64 count,
                                pk_pair_t *to) {
   enum { SPAN = 2 * PK_PAIRS };
@@ -137,7 +142,7 @@ PK_FN void PK_NAME(pack_pairs)(const int pk_isa, const pk_packing_t *p, const E 
 #define PK_HAS_PAIRS 1
 #include <immintrin.h>
 
-/* Sums of `rows` x two vectors; `rows` is constant where this is inlined. */
+/* Sums of `rows` x two vectors; `rows` is constant when this is inlined. */
 PK_FN PK_TARGET_AVX512_BF16 void PK_NAME(sum_pairs)(const int rows, pk_i64 pairs, const pk_pair_t *a,
                                                     const pk_pair_t *panel, T *product) {
   __m512 x[8][2];
@@ -159,7 +164,7 @@ PK_FN PK_TARGET_AVX512_BF16 void PK_NAME(sum_pairs)(const int rows, pk_i64 pairs
   }
 }
 
-/* A product of `rows` (8, 4, 2 or 1) of a panel of 16 x PK_GEMM_N elements. */
+/* Computes a product of `rows` (8, 4, 2 or 1) of a panel of 16 x PK_GEMM_N elements. */
 static __attribute__((noinline)) PK_TARGET_AVX512_BF16 void PK_NAME(micro_pairs)(pk_i64 rows, pk_i64 pairs,
                                                                                  const pk_pair_t *a,
                                                                                  const pk_pair_t *panel, T *product) {

@@ -1,5 +1,6 @@
 /* host_table.c: the kernels compiled for the host, found by name (hal/plugin_kernels.h). The table is filled once, with
- * the widest instruction set that this CPU has and HAL_HOST_ISA permits; products of bfloat16 at the first request for one. */
+ * the widest instruction set that this CPU has and HAL_HOST_ISA permits. Products of bfloat16 are filled at the first
+ * request for one. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -28,11 +29,11 @@ static const struct {
 static hal_host_kernel_t table[COUNT];
 static pthread_once_t table_once = PTHREAD_ONCE_INIT, products_once = PTHREAD_ONCE_INIT, isa_once = PTHREAD_ONCE_INIT;
 
-/* ---- instruction sets ----------------------------------------------------------------------------------------------------------- */
+/* ---- instruction sets -------------------------------------------------------------------------------------------- */
 static const char *const isa_names[PK_ISA_COUNT] = {"base", "avx2", "avx512", "avx512_bf16", "amx", "amx_model"};
 static int host_isa, wanted_isa = PK_ISA_AMX;
 
-/* A line for the log, until it is written. */
+/* Lines for the log, until they are written. */
 static char setting_line[320], products_line[320];
 static int products_warn;
 static _Atomic(const char *) setting_note, products_note;
@@ -61,10 +62,11 @@ static void isa_find(void) {
     if (isa < host_isa) host_isa = isa;
     return;
   }
-  snprintf(setting_line, sizeof setting_line,
-           "HAL_HOST_ISA=%.80s is no instruction set and is ignored; choose base, avx2, avx512, avx512_bf16, amx or "
-           "amx_model",
-           setting);
+  snprintf(
+      setting_line, sizeof setting_line,
+      "HAL_HOST_ISA=%.80s is not an instruction set and is ignored; choose base, avx2, avx512, avx512_bf16, amx or "
+      "amx_model",
+      setting);
   atomic_store(&setting_note, setting_line);
 }
 
@@ -86,7 +88,7 @@ const char *hal_host_kernel_options(void) {
 #endif
 }
 
-/* ---- products of bfloat16 --------------------------------------------------------------------------------------------------------- */
+/* ---- products of bfloat16 ---------------------------------------------------------------------------------------- */
 static int products_isa;
 
 static void products_find(void) {
@@ -113,14 +115,14 @@ const char *hal_host_kernel_note(int32_t *out_warns) {
   return note;
 }
 
-/* ---- the table --------------------------------------------------------------------------------------------------------------------- */
+/* ---- the table --------------------------------------------------------------------------------------------------- */
 static int is_product(const pk_host_entry_t *entry) { return entry->fn[PK_ISA_AMX_MODEL] != NULL; }
 
 hal_host_kernel_fn_t pk_host_entry_fn(const pk_host_entry_t *entry) {
   int isa = pk_host_isa();
   const int amx = is_product(entry) ? pk_amx_isa() : 0;
   if (amx) return entry->fn[amx];
-  while (!entry->fn[isa]) isa--; /* the base is always there */
+  while (!entry->fn[isa]) isa--; /* the base always exists */
   return entry->fn[isa];
 }
 
@@ -135,7 +137,7 @@ static void table_fill(void) {
   }
 }
 
-/* The functions of products: finding AMX changes the process, so it happens when it is of use. */
+/* Fills the functions of products: finding AMX changes the process, so it happens at the first use. */
 static void products_fill(void) {
   for (size_t i = 0; i < COUNT; i++)
     if (is_product(rows[i].entry)) table[i].fn = pk_host_entry_fn(rows[i].entry);

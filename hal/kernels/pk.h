@@ -1,35 +1,37 @@
 /* pk.h: the dialect of the portable kernels: one source compiles as host C, OpenCL C, CUDA C and SPIR-V.
  *
- * A family is one file, <family>.pk: a template that is included (host) or compiled (devices) once per instance with macros
- * that define its name, types and expression (hal/kernels/README.md). Rules of the dialect, each of which at least one of the four
- * languages requires:
+ * A family is one file, <family>.pk: a template that is included (host) or compiled (devices) once per instance with
+ * macros that define its name, types and expression (hal/kernels/README.md). Rules of the dialect, each of which at
+ * least one of the four languages requires:
  *   - pk_* types in arguments; no size_t, bool, pointer or pointer-holding struct by value;
  *   - constants of floating type through PK_C(1.0), of the instance's computing type; no recursion, goto, variadics,
  *     function pointers, _Generic, variadic macros;
- *   - a kernel is written PK_KERNEL(name, ARGS) { body }, where ARGS is the list of its arguments (pk_args.h), at most 16;
+ *   - a kernel is written PK_KERNEL(name, ARGS) { ... }, where ARGS is the list of its arguments (pk_args.h), at most
+ *     16;
  *   - item kernels: PK_ITEM(i, n) { ... } once, at the top level, guards i < n;
- *   - group kernels: PK_GROUP(g) { ... } once, at the top level; in it PK_EACH(l) { ... } runs for each item of the group and
- *     PK_SYNC() stands only BETWEEN PK_EACH regions; a loop around PK_EACH regions must be uniform;
- *     a PK_SYNC stands in no branch, and a loop with one in it ends with one: PoCL 3.1 compiles others wrongly;
- *     PK_EACH_BELOW(l, n) { ... } runs for the items below n, which is at most PK_LSIZE and the same for all items;
- *     PK_EACH_ALONG(k, n) { ... } runs for k = 0 .. n-1, divided over the items: a PK_EACH region whose rounds are independent;
- *   - the items of a PK_ITEM or PK_EACH are independent: no other item reads or writes in the same region what one writes. An
- *     item may read the element that it writes itself (in-place operators), so pointers are PK_RESTRICT only where the
- *     launcher refuses equal addresses;
- *   - PK_VECTOR_ITEM(i, n) is a PK_ITEM, and PK_VECTOR_LOOP(j, n) a loop over j = 0 .. n-1, which the host vectorizes without
- *     a check for overlapping pointers. Their rounds are independent and their bodies declare no array;
+ *   - group kernels: PK_GROUP(g) { ... } once, at the top level. In it PK_EACH(l) { ... } runs for each item of the
+ *     group, and PK_SYNC() is allowed only BETWEEN PK_EACH regions. A loop around PK_EACH regions must be uniform. A
+ *     PK_SYNC must not be in a branch, and a loop that contains one must end with one: PoCL 3.1 compiles other code
+ *     incorrectly. PK_EACH_BELOW(l, n) { ... } runs for the items below n, which is at most PK_LSIZE and the same for
+ *     all items. PK_EACH_ALONG(k, n) { ... } runs for k = 0 .. n-1, divided over the items: a PK_EACH region whose
+ *     iterations are independent;
+ *   - the items of a PK_ITEM or PK_EACH are independent: no item accesses what another item writes in the same region.
+ *     An item may read the element that it writes itself (in-place operators), so pointers are PK_RESTRICT only if the
+ *     launcher rejects equal addresses;
+ *   - PK_VECTOR_ITEM(i, n) is a PK_ITEM, and PK_VECTOR_LOOP(j, n) a loop over j = 0 .. n-1, which the host vectorizes
+ *     without a check for overlapping pointers. Their iterations are independent and declare no array;
  *   - values of an item that are used across a PK_SYNC() are declared with PK_PRIV and used through PK_P;
- *   - PK_LOCAL_ARRAY stands at the top level of the kernel, in front of PK_GROUP (OpenCL C has local memory nowhere else), PK_PRIV
+ *   - PK_LOCAL_ARRAY is at the top level of the kernel, before PK_GROUP (OpenCL C has local memory only there), PK_PRIV
  *     at the top level of PK_GROUP, outside every PK_EACH;
- *   - names of variables are none of the languages' types: half, uint, event_t; those of variants none of OpenCL C's functions,
- *     which may be macros: select. */
+ *   - variables must not have names of the languages' types: half, uint, event_t; variants must not have names of
+ *     OpenCL C's functions, which may be macros: select. */
 #ifndef PK_H_
 #define PK_H_
 
 #include "pk_args.h"
 
-/* Products and sums are fused in the instances alone that the host fuses, too (PK_CONTRACT, which
- * codegen/kernels.py defines). CUDA C has an option for that, --fmad=false, and no pragma. */
+/* Products and sums are fused only in the instances that the host fuses too (PK_CONTRACT, which codegen/kernels.py
+ * defines). CUDA C has an option for that, --fmad=false, but no pragma. */
 #if defined(PK_OPENCL) && !defined(PK_CONTRACT)
 #pragma OPENCL FP_CONTRACT OFF
 #endif
@@ -43,7 +45,7 @@
 #define PK_INDEPENDENT _Pragma("GCC ivdep")
 #endif
 
-/* Loops that are unrolled whole. */
+/* Loops that are unrolled completely. */
 #if defined(PK_OPENCL) || defined(PK_CUDA)
 #define PK_UNROLLED _Pragma("unroll")
 #else
@@ -57,7 +59,8 @@
 #define PK_VECTOR_ITEM(i, n) PK_ITEM(i, n)
 #define PK_VECTOR_LOOP(j, n) PK_INDEPENDENT for (pk_u64 j = 0; j < (n); j++)
 #define PK_GROUP(g) const pk_u64 g = get_group_id(0);
-#ifdef PK_CPU_VECTOR /* few wide cores: a group is one item, which loops as the host does, and vectors have 16 elements (vload16) */
+/* few wide cores: a group is one item, which loops as the host does, and vectors have 16 elements (vload16) */
+#ifdef PK_CPU_VECTOR
 #define PK_LOCAL_ARRAY(T, name, n) T name[n]
 #define PK_EACH(l) for (pk_i32 l = 0; l < PK_LSIZE; l++)
 #define PK_EACH_BELOW(l, n) PK_INDEPENDENT for (pk_i32 l = 0; l < (pk_i32)(n); l++)
@@ -122,27 +125,28 @@ typedef double16 pk_vector_f64;
 #define PK_P(name, l) name##_[l]
 #endif
 
-/* Devices with few wide cores: an item is a long loop, whose rounds fill vectors. On others an item is one of thousands. */
+/* Devices with few wide cores: an item is a long loop, which is vectorized. On other devices an item is one of
+ * thousands. */
 #if defined(PK_HOST) || defined(PK_CPU_VECTOR)
 #define PK_WIDE_CORES 1
 #endif
 
-/* There, functions of float32 and exp of float64 are our own straight-line code, which fills vectors; a language's own are a call per
- * element. The code needs doubles. */
+/* On devices with wide cores, functions of float32 and exp of float64 are straight-line code of this dialect, which is
+ * vectorized; the language's functions are a call per element. The code needs doubles. */
 #if defined(PK_WIDE_CORES) && PK_FP64
 #define PK_OWN_MATH 1
 #endif
 
-/* Combines s[0] to s[63] of a group into s[0], in a fixed order. Called between PK_EACH regions, after a PK_SYNC. Steps of
- * constant size: on the host each is a few vector instructions. */
+/* Combines s[0] to s[63] of a group into s[0], in a fixed order. Called between PK_EACH regions, after a PK_SYNC. The
+ * steps have constant sizes: on the host each one is a few vector instructions. */
 #define PK_FOLD_STEP(s, d, combine)                         \
   PK_EACH_BELOW(l, d) { s[l] = combine(s[l], s[l + (d)]); } \
   PK_SYNC();
 #if defined(PK_CUDA)
-/* The last 32 in registers, without barriers: all items take part, the results of the second half are not used. */
+/* The last 32 in registers, without barriers: all items take part, and the results of the second half are not used. */
 #define PK_FOLD_SHUFFLE(x, d, combine)                                                                 \
   {                                                                                                    \
-    const auto pk_y = __shfl_down_sync(0xffffffffu, x, d); /* once, whatever `combine` does with it */ \
+    const auto pk_y = __shfl_down_sync(0xffffffffu, x, d); /* once, however often `combine` uses it */ \
     x = combine(x, pk_y);                                                                              \
   }
 #define PK_FOLD(s, combine)                            \
@@ -172,7 +176,7 @@ typedef double16 pk_vector_f64;
 #define PK_CAT(a, b) PK_CAT_(a, b)
 #define PK_CAT3(a, b, c) PK_CAT(a, PK_CAT(b, c))
 
-/* The numbers of an element-wise operator that has more than one, by computing type. */
+/* The numbers of an element-wise operator that has several, by computing type. */
 #define PK_DEFINE_NUMBERS(token, type) \
   typedef struct {                     \
     type number[PK_MOST_NUMBERS];      \
@@ -188,11 +192,12 @@ PK_DEFINE_NUMBERS(f64, double)
 #endif
 PK_DEFINE_NUMBERS(bool, pk_bool)
 
-/* What every instance is given by macro: PK_PREFIX (add_f32_), T (its computing type) and PK_TOKEN (f32). */
+/* Every instance defines these macros: PK_PREFIX (add_f32_), T (its computing type) and PK_TOKEN (f32). */
 #define PK_NAME(variant) PK_CAT(PK_PREFIX, variant)
 #define PK_C(x) ((T)(x))
 
-/* x / y, on devices of OpenCL with many threads in 32 bits where both numbers have no more; CUDA's division of 64 bits looks for itself. */
+/* Returns x / y. On OpenCL devices with many threads it divides in 32 bits if both numbers fit; CUDA's division of 64
+ * bits checks that itself. */
 PK_FN pk_u64 pk_divide_u64(pk_u64 x, pk_u64 y) {
 #if defined(PK_OPENCL) && !defined(PK_WIDE_CORES)
   if ((x | y) >> 32 == 0) return (pk_u32)x / (pk_u32)y;
@@ -200,8 +205,8 @@ PK_FN pk_u64 pk_divide_u64(pk_u64 x, pk_u64 y) {
   return x / y;
 }
 
-/* Returns the offsets of row r for the first `operands` operands. The last dimension takes no division: mostly it is the only one, and
- * a division of 64 bits takes as long as a vector loop over a short row. */
+/* Computes the offsets of row r for the first `operands` operands. The last dimension needs no division: it is often
+ * the only one, and a division of 64 bits takes as long as a vector loop over a short row. */
 PK_FN void pk_row_offsets(const pk_rows_t *rows, pk_u64 r, int operands, pk_i64 *offsets) {
   for (int k = 0; k < operands; k++) offsets[k] = 0;
   for (int d = 0; d < rows->ndim; d++) {
@@ -212,8 +217,11 @@ PK_FN void pk_row_offsets(const pk_rows_t *rows, pk_u64 r, int operands, pk_i64 
   }
 }
 
-/* ---- kernel definitions ------------------------------------------------------------------------------------------------
- * On devices an ordinary kernel; on the host a body plus entries that unpack hal_arg_t values (pk_host.h). */
+/* ---- kernel definitions
+ * ----------------------------------------------------------------------------------------------
+ *
+ * On devices an ordinary kernel; on the host an inline function and entries that unpack hal_arg_t values
+ * (pk_host.h). */
 #define PK_PARAMETER(kind, type, name) PK_PARAMETER_##kind(type, name)
 #define PK_PARAMETER_IN(type, name) PK_PARAMETER_POINTER(const type, name)
 #define PK_PARAMETER_OUT(type, name) PK_PARAMETER_POINTER(type, name)
@@ -229,9 +237,9 @@ PK_FN void pk_row_offsets(const pk_rows_t *rows, pk_u64 r, int operands, pk_i64 
 #define PK_KERNEL(name, args) extern "C" __global__ void name(args(PK_PARAMETER))
 #endif
 
-/* PK_PROLOGUE follows the opening brace of a kernel in the sources for devices (codegen/kernel_text.py). With
- * PK_POINTER_OFFSETS, for OpenCL without shared virtual memory, where an address is a buffer and a place in it, each pointer is
- * followed by an offset in bytes, which is added here. A missing pointer is NULL with the offset 0. */
+/* PK_PROLOGUE follows the opening brace of a kernel in the sources for devices (codegen/kernel_text.py).
+ * PK_POINTER_OFFSETS is for OpenCL without shared virtual memory, where an address is a buffer and an offset in it:
+ * each pointer is followed by an offset in bytes, which is added here. A missing pointer is NULL with the offset 0. */
 #if defined(PK_POINTER_OFFSETS)
 #define PK_PARAMETER_POINTER(type, name) PK_GLOBAL type *name, pk_u64 name##_offset
 #define PK_PROLOGUE(args) args(PK_MOVED);

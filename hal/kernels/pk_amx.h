@@ -1,9 +1,9 @@
-/* pk_amx.h: the instructions of AMX that products of bfloat16 are made of, in two implementations with the same arguments: the
- * processor's (PK_AMX_HARD_*) and a model in C (PK_AMX_MODEL_*, pk_amx_model.h), which computes the same on every processor. Registers
- * are numbers 0 to 7, known when it is compiled. Steps between rows are in bytes.
+/* pk_amx.h: AMX's instructions for products of bfloat16, in two implementations with the same arguments: the
+ * processor's (PK_AMX_HARD_*) and a model in C (PK_AMX_MODEL_*, pk_amx_model.h), which computes the same results on
+ * every processor. Registers are numbers 0 to 7, known at compile time. Steps between rows are in bytes.
  *
- * The processor's may be executed in a process only after pk_amx_isa returned PK_ISA_AMX. The state that they leave is large, and systems
- * save it for each thread that has any: a kernel ends with the release. */
+ * The processor's instructions may be executed only after pk_amx_isa returned PK_ISA_AMX. They leave a large state,
+ * which systems save for each thread that has it: a kernel ends with the release. */
 #ifndef PK_AMX_H_
 #define PK_AMX_H_
 
@@ -28,8 +28,8 @@
 #include <immintrin.h>
 #define PK_TARGET_AMX \
   __attribute__((target("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,amx-tile,amx-bf16")))
-/* What compilers know of the memory that these instructions read and write differs: gcc 12 takes a configuration for 8 bytes, and loads for
- * none at all. Everything is in memory before each, and may have changed after it. */
+/* Compilers know different memory accesses of these instructions: gcc 12 assumes 8 bytes for a configuration, and none
+ * for loads. The fence makes the compiler write everything to memory before each, and read it again after it. */
 #define PK_AMX_FENCE() __asm__ volatile("" ::: "memory")
 #define PK_AMX_HARD(instruction) \
   do {                           \
@@ -45,29 +45,30 @@
 #define PK_AMX_HARD_RELEASE(model) PK_AMX_HARD(_tile_release())
 #endif
 
-/* Returns PK_ISA_AMX if this process may use AMX, PK_ISA_AMX_MODEL if HAL_HOST_ISA requests the model, else 0. The first call requests
- * the system's permission and tries a small product. Thread-safe. */
+/* Returns PK_ISA_AMX if this process may use AMX, PK_ISA_AMX_MODEL if HAL_HOST_ISA requests the model, else 0. The
+ * first call requests the system's permission and tries a small product. Thread-safe. */
 int pk_amx_isa(void);
 
-/* ---- how that is decided, for tests (amx.c)
- * -------------------------------------------------------------------------------------------------------------------------------- */
-/* What a machine reports. */
+/* ---- the steps of that decision, for tests (amx.c) --------------------------------------------------------------- */
+/* The capabilities of a machine. */
 typedef struct pk_amx_machine_s {
-  int (*has)(void);    /* whether processor and system have AMX with bfloat16, in the shape of PK_AMX_WHOLE */
-  int (*permit)(void); /* requests the system's permission for this process; 0, or the errno of its refusal */
+  int (*has)(void);    /* returns whether processor and system have AMX with bfloat16, in the shape of PK_AMX_WHOLE */
+  int (*permit)(void); /* requests the system's permission for this process; returns 0, or the errno of a failure */
   hal_host_kernel_fn_t product, model; /* gemm_bf16_tiles with AMX, and with the model */
 } pk_amx_machine_t;
 
 extern const pk_amx_machine_t pk_amx_this_machine;
 
-/* As pk_amx_isa, on a machine and with the widest instruction set that is requested; writes a line for the log, and whether it is a warning. */
+/* Does the same as pk_amx_isa, on a given machine and with the widest requested instruction set. Writes a line for the
+ * log, and whether it is a warning. */
 int pk_amx_choose(const pk_amx_machine_t *machine, int widest, char *line, size_t size, int *warns);
 
-/* result = a @ b by a kernel, of matrices that lie row by row and fit into one tile. */
+/* Computes result = a @ b with a kernel, for row-major matrices that fit into one tile. */
 void pk_amx_multiply(hal_host_kernel_fn_t product, int m, int n, int k, const pk_bf16 *a, const pk_bf16 *b,
                      pk_bf16 *result);
 
-/* Returns whether two kernels of products agree on a small one of whole numbers, which no order of summation rounds. */
+/* Returns whether two kernels of products return the same for a small product of integers, which is exact in any order
+ * of summation. */
 int pk_amx_agrees(hal_host_kernel_fn_t product, hal_host_kernel_fn_t other);
 
 #endif /* PK_AMX_H_ */

@@ -1,6 +1,7 @@
-/* pk_amx_model.h: AMX's instructions in C, written from Intel's definition of each (Software Developer's Manual, volume 2): LDTILECFG,
- * TILEZERO, TILELOADD, TILESTORED, TDPBF16PS and TILERELEASE. Where the processor raises an exception the model keeps its name, the first
- * one's, and does nothing. What is left out: start_row other than 0, which only an interrupted load leaves. */
+/* pk_amx_model.h: AMX's instructions in C, written from Intel's definition of each (Software Developer's Manual, volume
+ * 2): LDTILECFG, TILEZERO, TILELOADD, TILESTORED, TDPBF16PS and TILERELEASE. Where the processor raises an exception,
+ * the model stores the name of the first one and does nothing. It omits start_row other than 0, which only an
+ * interrupted load produces. */
 #ifndef PK_AMX_MODEL_H_
 #define PK_AMX_MODEL_H_
 
@@ -21,7 +22,7 @@ typedef struct {
 typedef struct {
   pk_amx_config_t config; /* palette 0: none */
   pk_u8 tile[PK_AMX_TILES][PK_AMX_ROWS][PK_AMX_BYTES];
-  const char *fault; /* the exception that the processor would have raised, and for what; NULL: none */
+  const char *fault; /* the exception that the processor would have raised, and its cause; NULL: none */
 } pk_amx_model_t;
 
 static inline int pk_amx_model_fault(pk_amx_model_t *model, const char *fault) {
@@ -75,7 +76,7 @@ static inline void pk_amx_model_store(pk_amx_model_t *model, int t, void *to, pk
     memcpy((char *)to + i * step, model->tile[t][i], model->config.colsb[t]);
 }
 
-/* Subnormal numbers are zeros of their sign. */
+/* Replaces a subnormal number by a zero of its sign. */
 static inline float pk_amx_model_flush(float x) {
   pk_u32 bits;
   memcpy(&bits, &x, sizeof bits);
@@ -84,7 +85,7 @@ static inline float pk_amx_model_flush(float x) {
   return x;
 }
 
-/* Element `n` of a row of bfloat16. */
+/* Returns element `n` of a row of bfloat16. */
 static inline float pk_amx_model_element(const pk_u8 *row, int n) {
   const pk_u32 bits = (pk_u32)(row[2 * n] | row[2 * n + 1] << 8) << 16;
   float x;
@@ -92,7 +93,7 @@ static inline float pk_amx_model_element(const pk_u8 *row, int n) {
   return pk_amx_model_flush(x);
 }
 
-/* Returns whether the shapes of a product's registers do not fit. */
+/* Returns whether the shapes of a product's registers do not match. */
 static inline int pk_amx_model_unfit(pk_amx_model_t *model, int sums, int a, int b) {
   const pk_amx_config_t *const c = &model->config;
   if (sums == a || sums == b || a == b) return pk_amx_model_fault(model, "#UD: TDPBF16PS: a register twice");
@@ -103,8 +104,9 @@ static inline int pk_amx_model_unfit(pk_amx_model_t *model, int sums, int a, int
          pk_amx_model_fault(model, "#UD: TDPBF16PS: shapes");
 }
 
-/* The first and the second elements of pairs have a sum each, from 0 on and fused, in the order of k; the sum of both is added to what
- * is there. Each step rounds to nearest, ties to even, and flushes subnormal numbers. */
+/* The first and the second elements of pairs have separate sums, which start from 0 and are fused, in the order of k.
+ * The sum of both is added to the existing value. Each step rounds to nearest, ties to even, and flushes subnormal
+ * numbers. */
 static inline void pk_amx_model_dot(pk_amx_model_t *model, int sums, int a, int b) {
   if (pk_amx_model_unfit(model, sums, a, b)) return;
   for (int m = 0; m < model->config.rows[sums]; m++) {

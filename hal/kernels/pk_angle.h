@@ -1,11 +1,11 @@
-/* pk_angle.h: tangent, inverse trigonometric and hyperbolic functions of float32 for loops of wide cores, as those of pk_float.h: straight-
- * line code in double, results within 0.8 ulp. Included by pk_math.h. */
+/* pk_angle.h: tangent, inverse trigonometric and hyperbolic functions of float32 for loops on wide cores, like those of
+ * pk_float.h: straight-line code in double, results within 0.8 ulp. Included by pk_math.h. */
 #ifndef PK_ANGLE_H_
 #define PK_ANGLE_H_
 
 #include "pk_float.h"
 
-/* For |x| < PK_NEAR_LIMIT, as pk_sin_near: sine over cosine of what is left of x, or the other way round. */
+/* For |x| < PK_NEAR_LIMIT, as pk_sin_near: sine over cosine of the reduced x, or cosine over sine. */
 PK_FN float pk_tan_near(float x) {
   pk_u64 quadrants;
   double sine, cosine;
@@ -17,8 +17,8 @@ PK_FN float pk_tan_near(float x) {
 }
 PK_FN float pk_tan_f32(float x) { return pk_is_near(x) ? pk_tan_near(x) : PK_F32(tan)(x); }
 
-/* The angle of a point with coordinates x, y >= 0, at most 1e300: the arc tangent of y / x, or of x / y from pi / 2 down, so that t is at most
- * tan(pi / 8), by pi / 4 if need be. (0, 0) has the angle 0. */
+/* Returns the angle of a point with coordinates x, y >= 0, at most 1e300: the arc tangent of y / x, or pi / 2 minus
+ * that of x / y, reduced by pi / 4 if necessary, so that t is at most tan(pi / 8). (0, 0) has the angle 0. */
 PK_FN double pk_angle(double y, double x) {
   const double tan_eighth = 0.41421356237309503, right = 1.5707963267948966, eighth = 0.7853981633974483;
   const double low = y > x ? x : y, high = y > x ? y : x, limit = tan_eighth * high;
@@ -43,7 +43,7 @@ PK_FN float pk_atan2_f32(float y, float x) {
   const double behind = pk_bits_of_float(x) >> 31 ? 3.141592653589793 - angle : angle;
   return pk_with_sign((float)behind, y);
 }
-/* The other coordinate of a point of the unit circle; NaN beyond it. */
+/* Returns the other coordinate of a point of the unit circle; NaN outside it. */
 PK_FN double pk_beside(double x) { return pk_sqrt_f64((1.0 - x) * (1.0 + x)); }
 PK_FN float pk_asin_f32(float x) {
   const double a = (double)pk_abs_of_float(x);
@@ -54,7 +54,7 @@ PK_FN float pk_acos_f32(float x) {
   return (float)(x < 0.0f ? 3.141592653589793 - angle : angle);
 }
 
-/* e^|x| - 1 and e^|x|; beyond what float holds it is larger than that. */
+/* Returns e^|x| - 1, and e^|x|; the result exceeds the range of float if e^|x| does. */
 PK_FN double pk_grown(float x, double *out_power) {
   const double a = (double)pk_abs_of_float(x);
   return pk_exp2m1((a > 100.0 ? 100.0 : a) * PK_LOG2_E, out_power);
@@ -70,7 +70,7 @@ PK_FN float pk_cosh_f32(float x) {
   return (float)(0.5 * (power + 1.0 / power));
 }
 
-/* log(1 + u), u >= 0 and finite. Near 0, where 1 + u loses the end of u, f is u itself. */
+/* Returns log(1 + u), u >= 0 and finite. Near 0, where 1 + u loses low bits of u, f is u itself. */
 PK_FN double pk_log_behind_1(double u) {
   double n;
   const double f = pk_split(1.0 + u, &n);
@@ -94,8 +94,8 @@ PK_FN float pk_atanh_f32(float x) {
   return pk_with_sign(bound > 1.0f || x != x ? PK_NAN_F32 : z, x);
 }
 
-/* The remainder of a division whose quotient is below 2^26: the quotient in double is then on the right side of an integer, since the next
- * numerator is further away than it is rounded by, and quotient * y is exact. */
+/* The remainder of a division whose quotient is below 2^26. The quotient in double is then on the correct side of an
+ * integer, since the rounding error is less than the distance to the next numerator, and quotient * y is exact. */
 #define PK_QUOTIENT_LIMIT 67108864.0f
 #define PK_IS_CLOSE(x, y)                                                                                             \
   ((int)(pk_abs_of_float(x) < pk_abs_of_float(y) * PK_QUOTIENT_LIMIT) & (int)(pk_abs_of_float(y) < PK_INFINITY_F32) & \

@@ -1,7 +1,8 @@
-/* pk_complex.h: arithmetic and functions of complex numbers, for the expressions `complex` of codegen/operators: pk_cmul(x, y) is
- * pk_cmul_c64(x, y) in an instance whose PK_TOKEN is c64. Products are (ac - bd) + (ad + bc)i as they stand, as in torch;
- * quotients are scaled by the larger part of the divisor (Smith, CACM 1962), so that they neither overflow nor vanish on the way.
- * The functions of complex64 are computed in complex128, where there is double. */
+/* pk_complex.h: arithmetic and functions of complex numbers, for the expressions `complex` of codegen/operators:
+ * pk_cmul(x, y) is pk_cmul_c64(x, y) in an instance whose PK_TOKEN is c64. Products are computed as (ac - bd) + (ad
+ * + bc)i, as in torch; quotients are scaled by the larger part of the divisor (Smith, CACM 1962), so that they
+ * neither overflow nor underflow on the way. The functions of complex64 are computed in complex128, if the device
+ * has double. */
 #ifndef PK_COMPLEX_H_
 #define PK_COMPLEX_H_
 
@@ -50,7 +51,7 @@ PK_DEFINE_COMPLEX(c64, pk_c64, float, f32)
 PK_DEFINE_COMPLEX(c128, pk_c128, double, f64)
 #endif
 
-/* What the functions are computed in. */
+/* The type that the functions compute in. */
 #if PK_FP64
 typedef double pk_wide_t;
 typedef pk_c128 pk_wide_complex_t;
@@ -66,12 +67,12 @@ typedef pk_c64 pk_wide_complex_t;
 #endif
 
 PK_FN pk_wide_t pk_cabs_wide(pk_wide_complex_t x) { return hypot(x.re, x.im); }
-/* x / |x|, 0 of 0. */
+/* x / |x|; 0 for 0. */
 PK_FN pk_wide_complex_t pk_csgn_wide(pk_wide_complex_t x) {
   const pk_wide_t r = pk_cabs_wide(x);
   return r == 0.0 ? pk_complex_wide(0.0, 0.0) : pk_complex_wide(x.re / r, x.im / r);
 }
-/* The cases of C99's annex G: the argument of a real number is kept, and exp(-infinity) is 0 whatever the angle. */
+/* The cases of C99's annex G: the argument of a real number is preserved, and exp(-infinity) is 0 for any angle. */
 PK_FN pk_wide_complex_t pk_cexp_wide(pk_wide_complex_t x) {
   const pk_wide_t e = exp(x.re);
   const int finite = x.im - x.im == 0.0;
@@ -81,7 +82,7 @@ PK_FN pk_wide_complex_t pk_cexp_wide(pk_wide_complex_t x) {
   return pk_complex_wide(e * cos(x.im), e * sin(x.im));
 }
 
-/* log |x| by log1p near the unit circle, where log of the rounded |x| has lost its digits. */
+/* log |x| by log1p near the unit circle, where log of the rounded |x| is inaccurate. */
 PK_FN pk_wide_complex_t pk_clog_wide(pk_wide_complex_t x) {
   const pk_wide_t re = pk_abs_wide(x.re), im = pk_abs_wide(x.im), large = re > im ? re : im, small = re > im ? im : re;
   const pk_wide_t r = pk_cabs_wide(x);
@@ -89,7 +90,7 @@ PK_FN pk_wide_complex_t pk_clog_wide(pk_wide_complex_t x) {
   return pk_complex_wide(r > 0.5 && r < 2.0 ? near : log(r), atan2(x.im, x.re));
 }
 
-/* The root with a real part that is not negative; parts near the largest number are divided by 4 first. */
+/* The root with a non-negative real part; parts near the largest number are divided by 4 first. */
 PK_FN pk_wide_complex_t pk_csqrt_wide(pk_wide_complex_t x) {
   const pk_wide_t infinity = 1.0 / 0.0;
   if (x.im == infinity || x.im == -infinity) return pk_complex_wide(infinity, x.im);
@@ -102,7 +103,7 @@ PK_FN pk_wide_complex_t pk_csqrt_wide(pk_wide_complex_t x) {
   return pk_complex_wide(pk_abs_wide(other), x.im < 0.0 || (x.im == 0.0 && 1.0 / x.im < 0.0) ? -scaled : scaled);
 }
 
-/* sinh and cosh: from expm1 where exp(x) - exp(-x) would lose digits, from a square where exp overflows. */
+/* sinh and cosh: from expm1 where exp(x) - exp(-x) is inaccurate, from a square where exp overflows. */
 PK_FN void pk_hyperbolic(pk_wide_t x, pk_wide_t *out_sinh, pk_wide_t *out_cosh) {
   const pk_wide_t a = pk_abs_wide(x), m = expm1(a), root = exp(0.5 * a);
   const pk_wide_t s = a > 40.0 ? 0.5 * root * root : 0.5 * (m + m / (m + 1.0));

@@ -1,19 +1,19 @@
-/* pk_double.h: doubles among a kernel's arguments, pk_double, on devices that have no double: what floats can make of them. With
- * PK_FP64 they are doubles. */
+/* pk_double.h: pk_double, the type of doubles among a kernel's arguments, for devices that have no double: a
+ * computation with floats replaces them. With PK_FP64 they are doubles. */
 #ifndef PK_DOUBLE_H_
 #define PK_DOUBLE_H_
 
 #include "pk_types.h"
 
 #if PK_FP64
-typedef double pk_wide_number_t; /* what is computed with them */
+typedef double pk_wide_number_t; /* the type to compute with */
 PK_FN double pk_number(pk_double x) { return x; }
 PK_FN double pk_rest(pk_double x) { return 1.0 - x; }
 PK_FN double pk_power_rest(pk_double x, float n) { return 1.0 - pow(x, (double)n); }
 #else
 typedef float pk_wide_number_t;
 
-/* The sum of two floats, of which `low` is below half of the last place of `high`: about 48 bits. */
+/* The sum of two floats, of which `low` is less than half of the last digit of `high`: about 48 bits. */
 typedef struct {
   float high, low;
 } pk_pair_t;
@@ -21,11 +21,11 @@ typedef struct {
 PK_FN pk_pair_t pk_pair(float high, float low) {
   pk_pair_t pair;
   pair.high = high + low;
-  pair.low = pair.high - pair.high == 0.0f ? low - (pair.high - high) : 0.0f; /* none except infinity and NaN */
+  pair.low = pair.high - pair.high == 0.0f ? low - (pair.high - high) : 0.0f; /* 0 for infinity and NaN */
   return pair;
 }
 
-/* The mantissa in two parts; what is too small for a float counts as 0, what is too large as infinity. */
+/* Splits the mantissa into two parts; a value too small for float becomes 0, one too large infinity. */
 PK_FN pk_pair_t pk_pair_of_double(pk_double x) {
   const pk_u32 sign = x.high & 0x80000000u;
   const pk_i32 exponent = (pk_i32)(x.high >> 20 & 0x7ffu) - 1023;
@@ -43,7 +43,7 @@ PK_FN pk_pair_t pk_pair_of_count(pk_u64 n) { /* below 2^63 */
   return pk_pair(high, high < 0x1p63f ? (float)((pk_i64)n - (pk_i64)high) : 0.0f);
 }
 
-/* Knuth's sum and Dekker's product, whose error fma gives. */
+/* Knuth's sum and Dekker's product, with the error from fma. */
 PK_FN pk_pair_t pk_pair_sum(pk_pair_t x, pk_pair_t y) {
   const float sum = x.high + y.high, back = sum - x.high;
   return pk_pair(sum, (x.high - (sum - back)) + (y.high - back) + (x.low + y.low));

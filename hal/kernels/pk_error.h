@@ -1,6 +1,6 @@
 /* pk_error.h: reports of kernels about invalid values that the host has not read: an index out of range, a divisor of
- * 0. The kernel continues without them; the host reads the first one of a stream back at the stream's next synchronization
- * (hal/src/device/kernel_error.h). */
+ * 0. The kernel continues without them. The host reads the first report of a stream at the stream's next
+ * synchronization (hal/src/device/kernel_error.h). */
 #ifndef PK_ERROR_H_
 #define PK_ERROR_H_
 
@@ -12,12 +12,13 @@
 #define PK_BAD_PROBABILITY 3u /* value: a float or a double, bound: its bytes */
 
 #define PK_NO_PLACE 255         /* in a site: the kernel does not know the dimension */
-#define PK_NO_OPERATOR 0xffffff /* in a site: the kernel belongs to no operator of the list */
+#define PK_NO_OPERATOR 0xffffff /* in a site: the kernel does not belong to an operator of the list */
 
-/* The first error of a stream. The item that sets `state` from 0 to 1 writes the rest, then sets it to 2. */
+/* The first error of a stream. The item that changes `state` from 0 to 1 writes the other fields, then sets it to 2. */
 typedef struct {
   pk_u32 state, kind;
-  pk_i64 site; /* operator * 256 + dimension or argument; above 32 bits what the recorder calls the caller's line */
+  /* operator * 256 + dimension or argument; the upper 32 bits are the recorder's number for the caller's line */
+  pk_i64 site;
   union {
     pk_i64 i64;
     float f32;
@@ -46,13 +47,13 @@ PK_FN int pk_claim(PK_GLOBAL pk_u32 *word) {
   return __atomic_compare_exchange_n(word, &expected, 1u, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 PK_FN void pk_publish(PK_GLOBAL pk_u32 *word) { __atomic_store_n(word, 2u, __ATOMIC_RELEASE); }
-PK_FN void pk_raise(PK_GLOBAL float *flag) { /* from several items at once */
-  float one = 1.0f;                          /* clang 14 takes no constant */
+PK_FN void pk_raise(PK_GLOBAL float *flag) { /* several items may call it at once */
+  float one = 1.0f;                          /* clang 14 accepts no constant */
   __atomic_store(flag, &one, __ATOMIC_RELAXED);
 }
 #endif
 
-/* Reports a value whose type is `token` (i64, f32, f64), unless an earlier error waits for the host. */
+/* Reports a value whose type is `token` (i64, f32, f64), unless an earlier error is pending. */
 #define PK_REPORT(token, error, what, where, number, limit) \
   do {                                                      \
     if (pk_claim(&(error)->state)) {                        \

@@ -1,21 +1,22 @@
-/* pk_exp.h: pk_exp_wide(x), the exponential function for sums of many: as pk_exp, but where cores are wide float32 is computed in
- * float, with up to 2 ulp of error where pk_exp (pk_float.h) has 0.6, in half of the instructions, and float64 in straight-line
- * code that vectorizes, with up to 1 ulp where the C library has 0.6. pk_exp_vector(x) is the same of a vector, where the dialect has
- * them (PK_CPU_VECTOR). */
+/* pk_exp.h: pk_exp_wide(x), the exponential function for sums of many terms. It is pk_exp, except on wide cores: there
+ * float32 is computed in float, with an error of up to 2 ulp where pk_exp (pk_float.h) has 0.6, in half of the
+ * instructions; float64 is straight-line code that is vectorized, with up to 1 ulp where the C library has 0.6.
+ * pk_exp_vector(x) is the same function of a vector, if the dialect has vectors (PK_CPU_VECTOR). */
 #ifndef PK_EXP_H_
 #define PK_EXP_H_
 
 #define pk_exp_wide(x) PK_CAT(pk_exp_wide_, PK_TOKEN)(x)
 
 #if defined(PK_OWN_MATH) || defined(PK_CPU_VECTOR)
-#define PK_SINGLE_ROUNDER 12582912.0f /* 1.5 * 2^23: adding it rounds to an integer, which stands in the low bits */
+#define PK_SINGLE_ROUNDER 12582912.0f /* 1.5 * 2^23: adding it rounds to an integer, which is then in the low bits */
 #define PK_SINGLE_ROUNDER_BITS 0x4b400000u
 #define PK_LN2_HIGH 0.693359375f /* 10 bits, so that n times it is exact */
 #define PK_LN2_LOW -2.12194440e-4f
 
-/* pk_single_exp<suffix>, of REAL, whose bits are WORD; pk_single_exp_rest gives e^r - 1 for |r| <= ln(2) / 2: minimax polynomial of
- * degree 6, as in Moshier's Cephes library (expf); pk_single_exp_part e^r - 1 and n for x = n ln 2 + r, with ln 2 in two parts. The
- * result has 2^n in two factors: one factor alone cannot represent n = 128 and subnormal results. */
+/* Defines pk_single_exp<suffix> of REAL, whose bits are WORD. pk_single_exp_rest returns e^r - 1 for |r| <= ln(2) / 2:
+ * minimax polynomial of degree 6, as in Moshier's Cephes library (expf). pk_single_exp_part returns e^r - 1 and n for x
+ * = n ln 2 + r, with ln 2 in two parts. The result has 2^n in two factors, since one factor cannot represent n = 128
+ * and subnormal results. */
 #define PK_DEFINE_SINGLE_EXP(suffix, REAL, WORD, AS_WORD, AS_REAL)                                      \
   PK_FN REAL pk_single_exp_rest##suffix(REAL r) {                                                       \
     REAL p = 1.9875691500e-4f;                                                                          \
@@ -45,7 +46,8 @@ PK_DEFINE_SINGLE_EXP(_vector, float16, uint16, as_uint16, as_float16)
 #endif
 
 #ifdef PK_HOST
-/* The same of double: ln 2 in two parts, the first of 32 bits; Taylor's series to r^13 is off by 4e-18 at |r| = ln(2) / 2. */
+/* The same function of double: ln 2 in two parts, the first of 32 bits; the error of Taylor's series to r^13 is 4e-18
+ * at |r| = ln(2) / 2. */
 PK_FN double pk_double_exp(double x) {
   const double rounder = 6755399441055744.0; /* 1.5 * 2^52 */
   const double y = x > 710.0 ? 710.0 : x;    /* infinity from 709.79 on */

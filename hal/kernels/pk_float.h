@@ -1,10 +1,12 @@
-/* pk_float.h: float32 functions for loops of wide cores (PK_OWN_MATH): straight-line code that the compiler vectorizes, where the
- * language's functions are a call per element. Included by pk_math.h; other devices take their language's own functions.
+/* pk_float.h: float32 functions for loops on wide cores (PK_OWN_MATH): straight-line code that the compiler vectorizes,
+ * where the language's functions are a call per element. Included by pk_math.h; other devices use their language's
+ * functions.
  *
- * All compute in double: the arithmetic adds no error that a float shows, subnormal numbers are normal, and the
- * conversion at the end rounds, overflows and underflows as it must. What remains is the error of the polynomials,
- * which hal/kernels/tools/minimax.py computes; results are within 0.8 ulp (test/hal/kernels/kernel_float.c). Only additions,
- * multiplications, divisions and bits are used, so every instruction set gives the same result. */
+ * All functions compute in double: the arithmetic adds no error that is visible in float, subnormal numbers are
+ * normal, and the final conversion rounds, overflows and underflows correctly. What remains is the error of the
+ * polynomials, which hal/kernels/tools/minimax.py computes; results are within 0.8 ulp
+ * (test/hal/kernels/kernel_float.c). Only additions, multiplications, divisions and bit operations are used, so
+ * every instruction set returns the same result. */
 #ifndef PK_FLOAT_H_
 #define PK_FLOAT_H_
 
@@ -30,9 +32,10 @@ PK_FN float pk_with_sign(float x, float sign) {
   return pk_float_of_bits((pk_bits_of_float(x) & 0x7fffffffu) | (pk_bits_of_float(sign) & 0x80000000u));
 }
 
-/* Adding it rounds to an integer, which then stands in the low bits: 1.5 * 2^52. */
+/* Adding it rounds to an integer, which is then in the low bits: 1.5 * 2^52. */
 #define PK_ROUNDER 6755399441055744.0
-/* x / d for 1 <= d < 2^100: the reciprocal in float, which costs a quarter, and one step of Newton's. */
+/* x / d for 1 <= d < 2^100: the reciprocal in float, which takes a quarter of the time, and one step of Newton's
+ * method. */
 PK_FN double pk_quotient(double x, double d) {
   const double near = (double)(1.0f / (float)d);
   return x * (near * (2.0 - d * near));
@@ -43,8 +46,8 @@ PK_FN double pk_quotient(double x, double d) {
 #define PK_INFINITY_F32 pk_float_of_bits(0x7f800000u)
 #define PK_NAN_F32 pk_float_of_bits(0x7fc00000u)
 
-/* 2^t - 1 for |t| < 1000, with a small relative error near 0 too, and 2^t - 1 + 1 in *out_power:
- * 2^t = 2^n 2^r, n = round(t), |r| <= 1/2. NaN gives NaN: the bits of n do not reach the result. */
+/* Returns 2^t - 1 for |t| < 1000, with a small relative error also near 0, and 2^t - 1 + 1 in *out_power: 2^t = 2^n
+ * 2^r, n = round(t), |r| <= 1/2. NaN returns NaN, because the bits of n do not affect the result. */
 PK_FN double pk_exp2m1(double t, double *out_power) {
   const double shifted = t + PK_ROUNDER, r = t - (shifted - PK_ROUNDER);
   const double scale = pk_double_of_bits((pk_bits_of_double(shifted) + 1023u) << 52);
@@ -58,7 +61,7 @@ PK_FN double pk_exp2m1(double t, double *out_power) {
   return scale * (p * r) + (scale - 1.0);
 }
 
-/* The bounds give 0 and infinity in float; NaN passes them. */
+/* The bounds result in 0 and infinity in float; NaN is unchanged. */
 PK_FN double pk_exp_argument(float x) {
   const float y = x > 90.0f ? 90.0f : x;
   return (double)(y < -110.0f ? -110.0f : y) * PK_LOG2_E;
@@ -79,8 +82,8 @@ PK_FN float pk_expm1_f32(float x) {
   return pk_with_sign((float)pk_exp2m1(pk_exp_argument(x), &power), x);
 }
 
-/* 1 / (1 + e^-x), with e^x as numerator and in the sum for negative x, which neither overflows nor loses small results.
- */
+/* 1 / (1 + e^-x); for negative x, e^x is in the numerator and the sum, which neither overflows nor loses small
+ * results. */
 PK_FN float pk_sigmoid_f32(float x) {
   double power;
   pk_exp2m1(pk_exp_argument(-pk_abs_of_float(x)), &power);
@@ -121,7 +124,7 @@ PK_FN double pk_split(double x, double *out_exponent) {
   return pk_double_of_bits((moved & 0x000fffffffffffffu) + root) - 1.0;
 }
 
-/* The logarithm of x, when y is it for finite x > 0. */
+/* Returns the logarithm of x, given that of finite x > 0 as y. */
 PK_FN float pk_log_ends(float x, float y) {
   const float z = x < PK_INFINITY_F32 ? y : x; /* infinity, NaN */
   const float w = x == 0.0f ? -PK_INFINITY_F32 : z;
@@ -165,7 +168,7 @@ PK_FN float pk_log2_f32(float x) {
   p = p * f + 1.4426950408301484;
   return pk_log_ends(x, (float)(n + p * f));
 }
-/* Near 0, where 1 + x loses the end of x, f is x itself. */
+/* Near 0, where 1 + x loses low bits of x, f is x itself. */
 PK_FN float pk_log1p_f32(float x) {
   double n;
   const double f = pk_split(1.0 + (double)x, &n);
@@ -176,8 +179,9 @@ PK_FN float pk_log1p_f32(float x) {
   return x < -1.0f ? PK_NAN_F32 : v;
 }
 
-/* Sine and cosine of r = x - n pi/2, |r| <= pi/4, which are swapped and negated depending on n. pi/2 in two parts, the first of
- * 32 bits, so that n times it is exact. For |x| < 2^20: pk_sin_near; all others go to the language's own. */
+/* Sine and cosine of r = x - n pi/2, |r| <= pi/4, which are swapped and negated depending on n. pi/2 has two parts, the
+ * first of 32 bits, so that n times it is exact. For |x| < 2^20: pk_sin_near; other arguments use the language's
+ * function. */
 #define PK_NEAR_LIMIT 1048576.0f
 PK_FN void pk_sine_and_cosine(float x, pk_u64 *out_quadrants, double *out_sine, double *out_cosine) {
   const double shifted = (double)x * 0.6366197723675814 + PK_ROUNDER, n = shifted - PK_ROUNDER;
@@ -213,8 +217,8 @@ PK_FN float pk_cos_near(float x) { return pk_sine_of_quadrant(x, 1); }
 PK_FN float pk_sin_f32(float x) { return pk_is_near(x) ? pk_sin_near(x) : PK_F32(sin)(x); }
 PK_FN float pk_cos_f32(float x) { return pk_is_near(x) ? pk_cos_near(x) : PK_F32(cos)(x); }
 
-/* |x|^y = 2^(y log2 |x|), then the cases of C99's annex F. A larger y than 2^26 is even; infinite ones become finite so
- * that 1^y is 1. The logarithm is good to 2^-43 because y multiplies its error. */
+/* |x|^y = 2^(y log2 |x|), then the cases of C99's annex F. A y greater than 2^26 is even; infinite ones become finite
+ * so that 1^y is 1. The logarithm is accurate to 2^-43, because y multiplies its error. */
 PK_FN float pk_pow_f32(float x, float y) {
   const float a = pk_abs_of_float(x), largest = 3.402823466e38f;
   const float low = y > largest ? largest : y, bounded = low < -largest ? -largest : low;

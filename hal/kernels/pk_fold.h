@@ -1,9 +1,9 @@
-/* pk_fold.h: PK_FOLD of floating numbers by operations that many rows end with. The host combines the same numbers in the same order in
- * registers: what a compiler makes of the last loops of PK_FOLD takes longer than the rest of a short row. */
+/* pk_fold.h: PK_FOLD of floating numbers, for the last steps of rows. The host combines the same numbers in the same
+ * order in registers: the compiler's code for the last loops of PK_FOLD is slower than the rest of a short row. */
 #ifndef PK_FOLD_H_
 #define PK_FOLD_H_
 
-/* The larger of two numbers; the second unless the first is larger, so when either is NaN. */
+/* The larger of two numbers; the second one unless the first one is larger, so also if either is NaN. */
 #define PK_LARGER(x, y) ((x) > (y) ? (x) : (y))
 
 #ifdef PK_HOST
@@ -12,7 +12,7 @@
 #define PK_LANES_CHOOSE(mask, x, y) ((__typeof__(x))(PK_LANES_OF(mask, x) | PK_LANES_OF(~(mask), y)))
 #define PK_LANES_LARGER(x, y) PK_LANES_CHOOSE((x) > (y), x, y)
 #define PK_LANES_SMALLER(x, y) PK_LANES_CHOOSE((x) < (y), x, y)
-/* Lanes of y, and NaN, all of whose bits are set, where x is NaN. */
+/* Lanes of y; NaN, all of whose bits are set, where x is NaN. */
 #define PK_LANES_NAN_OR(x, y) ((__typeof__(x))((__typeof__((x) != (x)))(y) | ((x) != (x))))
 #define PK_LANES_MAXIMUM(x, y) PK_LANES_NAN_OR(x, PK_LANES_LARGER(x, y))
 #define PK_LANES_MINIMUM(x, y) PK_LANES_NAN_OR(x, PK_LANES_SMALLER(x, y))

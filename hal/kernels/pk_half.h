@@ -1,5 +1,5 @@
-/* pk_half.h: float16 and bfloat16 in memory, float in the kernel: pk_get_f16, pk_put_f16, pk_get_bf16, pk_put_bf16. Rounding is to
- * nearest, ties to even, as torch's on the CPU; NaN stays NaN. */
+/* pk_half.h: float16 and bfloat16 in memory, float in the kernel: pk_get_f16, pk_put_f16, pk_get_bf16, pk_put_bf16.
+ * Rounding is to nearest, ties to even, as in torch on the CPU; NaN stays NaN. */
 #ifndef PK_HALF_H_
 #define PK_HALF_H_
 
@@ -45,7 +45,7 @@ PK_FN pk_bf16 pk_put_bf16(float x) {
 }
 
 #if defined(PK_CUDA)
-/* Hardware's own conversions, without the header that declares them, which NVRTC may not find. */
+/* The hardware's conversions, without the header that declares them, which NVRTC may not find. */
 PK_FN float pk_get_f16(pk_f16 x) {
   float result;
   asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(x.bits));
@@ -57,7 +57,7 @@ PK_FN pk_f16 pk_put_f16(float x) {
   return result;
 }
 #elif defined(PK_OPENCL) && !defined(PK_CPU_VECTOR)
-/* Hardware's own conversions, which OpenCL C has for memory alone, without cl_khr_fp16, too. */
+/* The hardware's conversions, which OpenCL C also has without cl_khr_fp16, but only from and to memory. */
 PK_FN float pk_get_f16(pk_f16 x) { return vload_half(0, (const half *)&x.bits); }
 PK_FN pk_f16 pk_put_f16(float x) {
   pk_f16 result;
@@ -65,7 +65,7 @@ PK_FN pk_f16 pk_put_f16(float x) {
   return result;
 }
 #else
-/* The exponent is rebased by a multiplication, which is exact and makes normal numbers of subnormal ones. */
+/* A multiplication changes the exponent's bias; it is exact, and normalizes subnormal numbers. */
 PK_FN float pk_get_f16(pk_f16 x) {
   const pk_u32 sign = (pk_u32)(x.bits & 0x8000u) << 16, rest = (pk_u32)(x.bits & 0x7fffu) << 13;
   const pk_u32 finite = pk_bits_of_float(pk_float_of_bits(rest) * 0x1p112f);
@@ -74,8 +74,8 @@ PK_FN float pk_get_f16(pk_f16 x) {
 
 PK_FN pk_f16 pk_put_f16(float x) {
   const pk_u32 bits = pk_bits_of_float(x), sign = bits >> 16 & 0x8000u, rest = bits & 0x7fffffffu;
-  /* Normal results: round the 13 surplus bits. Subnormal ones: adding 0.5 puts the last place of the result (2^-24) at the last
-   * place of the sum, which the hardware rounds. */
+  /* Normal results: round the 13 surplus bits. Subnormal ones: adding 0.5 aligns the last digit of the result (2^-24)
+   * with the last digit of the sum, which the hardware rounds. */
   const pk_u32 normal = (rest - 0x38000000u + 0xfffu + (rest >> 13 & 1u)) >> 13;
   const pk_u32 subnormal = pk_bits_of_float(pk_float_of_bits(rest) + 0.5f) - 0x3f000000u;
   const pk_u32 small = rest < 0x38800000u ? subnormal : normal;

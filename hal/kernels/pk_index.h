@@ -1,12 +1,14 @@
-/* pk_index.h: reading indices. A kernel that reads indices takes the limit of them and the stream's error record, and calls
- * pk_index for each: an invalid index returns -1, with which the kernel accesses nothing, and is reported (pk_error.h). */
+/* pk_index.h: reading indices. A kernel that reads indices gets their limit and the stream's error record, and calls
+ * pk_index for each: an invalid index is reported (pk_error.h) and returns -1, for which the kernel accesses
+ * nothing. */
 #ifndef PK_INDEX_H_
 #define PK_INDEX_H_
 
 #include "pk_error.h"
 
-/* What an index may be: 0 .. bound - 1, or from -wrap on when it may count from the end (wrap = bound, else 0). `site` is
- * operator * 256 + dimension for the message, 0 = not reported; `step` is the distance of neighboring indices in elements. */
+/* The valid indices: 0 .. bound - 1, or from -wrap on if indices may count from the end (wrap = bound, else 0). `site`
+ * is operator * 256 + dimension for the message, 0 = not reported; `step` is the distance of adjacent indices in
+ * elements. */
 typedef struct {
   pk_i64 bound, wrap, step, site;
 } pk_index_limit_t;

@@ -1,5 +1,5 @@
-/* pk_integer.h: division, remainder, powers and shifts, by computing type. Integers never trap: a division by 0 gives 0 (the
- * caller reports it), and what does not fit wraps. */
+/* pk_integer.h: division, remainder, powers and shifts, by computing type. Integers never trap: a division by 0 returns
+ * 0 (the caller reports it), and overflow wraps. */
 #ifndef PK_INTEGER_H_
 #define PK_INTEGER_H_
 
@@ -38,7 +38,7 @@ PK_FN pk_i64 pk_lcm_i64(pk_i64 x, pk_i64 y) {
   const pk_u64 g = (pk_u64)pk_gcd_i64(x, y);
   return g == 0 ? 0 : (pk_i64)pk_magnitude_i64((pk_i64)(pk_magnitude_i64(x) / g * (pk_u64)y));
 }
-/* x^y modulo 2^64; of the negative powers only those of 1 and -1 are whole. */
+/* x^y modulo 2^64; only 1 and -1 have integer negative powers. */
 PK_FN pk_i64 pk_pow_i64(pk_i64 x, pk_i64 y) {
   if (y < 0) return x == 1 ? 1 : x == -1 ? (y & 1 ? -1 : 1) : 0;
   pk_u64 power = 1, square = (pk_u64)x;
@@ -49,7 +49,7 @@ PK_FN pk_i64 pk_pow_i64(pk_i64 x, pk_i64 y) {
   return (pk_i64)power;
 }
 
-/* ---- shifts: too many places leave 0, or the sign ---- */
+/* ---- shifts: too many positions leave 0, or the sign ---- */
 #define PK_DEFINE_SHIFTS(token, type, unsigned_type, bits)                                                \
   PK_FN type pk_shift_left_##token(type x, type y) {                                                      \
     return y < 0 || y >= (bits) ? (type)0 : (type)(unsigned_type)((pk_u64)(unsigned_type)x << (pk_u32)y); \
@@ -69,7 +69,8 @@ PK_FN float pk_fmod_f32(float x, float y) { return PK_F32(fmod)(x, y); }
 #if PK_FP64
 PK_FN double pk_fmod_f64(double x, double y) { return fmod(x, y); }
 #endif
-/* Python's floor division and its remainder: the quotient is computed from the exact remainder, so that both agree. */
+/* Python's floor division and its remainder: the quotient is computed from the exact remainder, so that both are
+ * consistent. */
 #define PK_DEFINE_DIVISIONS(token, type)                                                   \
   PK_FN type pk_remainder_##token(type x, type y) {                                        \
     const type r = pk_fmod_##token(x, y);                                                  \
@@ -90,7 +91,7 @@ PK_DEFINE_DIVISIONS(f32, float)
 PK_DEFINE_DIVISIONS(f64, double)
 #endif
 
-/* The same for numbers that are close (pk_angle.h), in straight-line code. */
+/* Divisions of numbers that are close (pk_angle.h), in straight-line code. */
 #ifdef PK_OWN_MATH
 PK_FN int pk_goes_below(float r, float y) {
   return (int)(r != 0.0f) & (int)((pk_bits_of_float(r) ^ pk_bits_of_float(y)) >> 31);

@@ -1,6 +1,6 @@
-/* pk_math.h: the functions that expressions in codegen/operators may use, by computing type: pk_exp(x) is pk_exp_f32(x) in an
- * instance whose PK_TOKEN is f32. The meaning is torch's on the CPU: maximum and minimum propagate NaN, the sign of NaN is 0,
- * the absolute value of the smallest integer is itself. */
+/* pk_math.h: the functions for expressions in codegen/operators, by computing type: pk_exp(x) is pk_exp_f32(x) in an
+ * instance whose PK_TOKEN is f32. The meaning is torch's on the CPU: maximum and minimum propagate NaN, the sign of NaN
+ * is 0, the absolute value of the smallest integer is itself. */
 #ifndef PK_MATH_H_
 #define PK_MATH_H_
 
@@ -61,7 +61,7 @@
 #define PK_PI PK_C(3.14159265358979323846)
 #define PK_INFINITY (PK_C(1.0) / PK_C(0.0))
 
-/* Comparison with itself finds NaN; the second operand is given back unless it is smaller, and so when it is NaN. Two
+/* Comparison with itself finds NaN. The result is the second operand unless it is smaller, so also if it is NaN. Two
  * selections: gcc 12 does not vectorize nested uses of one with `||`. */
 #define PK_DEFINE_ORDER(token, type)              \
   PK_FN type pk_maximum_##token(type x, type y) { \
@@ -73,7 +73,7 @@
     return x != x ? x : smaller;                  \
   }
 #ifdef PK_HOST
-/* All bits of a NaN are set: one selection less, and several in a row do not become a tree of them. */
+/* All bits of a NaN are set, which saves a selection, and several in a row do not become a tree of selections. */
 PK_FN float pk_nan_or(float x, float y) { return pk_float_of_bits(pk_bits_of_float(y) | (0u - (pk_u32)(x != x))); }
 PK_FN float pk_maximum_f32(float x, float y) { return pk_nan_or(x, x > y ? x : y); }
 PK_FN float pk_minimum_f32(float x, float y) { return pk_nan_or(x, x < y ? x : y); }
@@ -109,8 +109,8 @@ PK_DEFINE_ABS(i16, pk_i16, pk_u16)
 PK_DEFINE_ABS(i8, pk_i8, pk_u8)
 PK_FN pk_u8 pk_abs_u8(pk_u8 x) { return x; }
 
-/* Conversions of copy.pk: an unsigned 64-bit integer of a floating number, as x86-64 makes it of negative ones too; a
- * complex number of a real one. */
+/* Conversions of copy.pk: an unsigned 64-bit integer of a floating number, for negative ones as on x86-64; a complex
+ * number of a real one. */
 #if PK_FP64
 PK_FN pk_u64 pk_u64_of_double(double x) {
   return x >= 9223372036854775808.0 ? (pk_u64)(pk_i64)(x - 9223372036854775808.0) ^ (pk_u64)1 << 63 : (pk_u64)(pk_i64)x;
@@ -136,8 +136,8 @@ PK_FN pk_c128 pk_real_c128(double x) {
 }
 #endif
 
-/* The languages' own functions: OpenCL's are overloaded, CUDA and host C have a suffix f. Those of float that are a call where
- * cores are wide, and hinder vectorization, are in pk_float.h. */
+/* The languages' functions: OpenCL's are overloaded, CUDA and host C have a suffix f. Functions of float that are a
+ * call on wide cores, and prevent vectorization, are in pk_float.h. */
 #ifdef PK_OPENCL
 #define PK_F32(name) name
 #else
@@ -145,8 +145,8 @@ PK_FN pk_c128 pk_real_c128(double x) {
 #endif
 #define PK_DEFINE_MATH_F32(name, function) \
   PK_FN float pk_##name##_f32(float x) { return PK_F32(function)(x); }
-/* PK_DEFINE_MATH_1 is not made of the two others: an argument that is passed on is expanded, and abs and floor may be macros of the
- * language. */
+/* PK_DEFINE_MATH_1 does not use the two others, because an argument that is passed on is expanded, and abs and floor
+ * may be macros of the language. */
 #if PK_FP64
 #define PK_DEFINE_MATH_F64(name, function) \
   PK_FN double pk_##name##_f64(double x) { return function(x); }
@@ -268,7 +268,7 @@ PK_FN pk_i64 pk_rint_i64(pk_i64 x) { return x; }
 /* 1 for +infinity, -1 for -infinity, 0 for all others. */
 #define PK_DEFINE_IS_INF(token, type)                                                                              \
   PK_FN pk_i32 pk_is_inf_##token(type x) { return x == (type)1 / (type)0 ? 1 : x == (type)-1 / (type)0 ? -1 : 0; } \
-  /* What stands in place of NaN and the infinities. */                                                            \
+  /* The replacements of NaN and the infinities. */                                                                \
   PK_FN type pk_replaced_##token(type x, type nan, type high, type low) {                                          \
     const type above = x == (type)1 / (type)0 ? high : x;                                                          \
     const type below = x == (type)-1 / (type)0 ? low : above;                                                      \
@@ -287,7 +287,7 @@ PK_FN pk_bool pk_replaced_bool(pk_bool x, pk_bool nan, pk_bool high, pk_bool low
   return (void)nan, (void)high, (void)low, x;
 }
 
-/* A NaN is no number and loses against one. */
+/* If one operand is NaN, the result is the other one. */
 #define PK_DEFINE_NUMBER_ORDER(token, type)    \
   PK_FN type pk_fmax_##token(type x, type y) { \
     const type larger = x > y ? x : y;         \
@@ -303,7 +303,7 @@ PK_DEFINE_NUMBER_ORDER(f64, double)
 #endif
 PK_DEFINE_NUMBER_ORDER(i64, pk_i64)
 
-/* log(e^x + e^y) and its kin: the larger one stands before the logarithm. */
+/* log(e^x + e^y) and similar: the larger one is moved outside the logarithm. */
 #define PK_LOG2_E_OF(type) ((type)1.44269504088896340736)
 #define PK_DEFINE_LOGADDEXP(token, type)                                                                              \
   PK_FN type pk_logaddexp_##token(type x, type y) {                                                                   \
@@ -317,25 +317,25 @@ PK_DEFINE_NUMBER_ORDER(i64, pk_i64)
   PK_FN type pk_log_sigmoid_##token(type x) {                                                                         \
     return pk_minimum_##token(x, (type)0) - pk_log1p_##token(pk_exp_##token(-pk_abs_##token(x)));                     \
   }
-#define PK_DEFINE_SLOPES(token, type)                                                          \
-  PK_FN type pk_logit_##token(type x) { return pk_log_##token(x / ((type)1 - x)); }            \
-  PK_FN type pk_logit_backward_##token(type g, type x, type eps) {                             \
-    const type lowest = eps < (type)0 ? (type)0 : eps, highest = (type)1 - lowest;             \
-    if (x >= lowest && x <= highest) return g / (x * ((type)1 - x));                           \
-    return eps < (type)0 ? (type)0 / (type)0 : (type)0;                                        \
-  }                                                                                            \
-  /* Logarithms are bounded by -100; the result for a number that is no probability is NaN. */ \
-  PK_FN type pk_cross_entropy_##token(type x, type y) {                                        \
-    const type no = pk_maximum_##token(pk_log1p_##token(-x), (type)-100);                      \
-    const type yes = pk_maximum_##token(pk_log_##token(x), (type)-100);                        \
-    return (y - (type)1) * no - y * yes;                                                       \
-  }                                                                                            \
-  /* d/dx of x (1 + t) / 2, t = tanh(k (x + 0.044715 x^3)) */                                  \
-  PK_FN type pk_gelu_tanh_slope_##token(type x) {                                              \
-    const type k = (type)0.79788456080286535588, square = x * x;                               \
-    const type t = pk_tanh_##token(k * (x + (type)0.044715 * square * x));                     \
-    const type inner = k * ((type)1 + (type)(3 * 0.044715) * square);                          \
-    return (type)0.5 * ((type)1 + t) + (type)0.5 * x * ((type)1 - t * t) * inner;              \
+#define PK_DEFINE_SLOPES(token, type)                                                             \
+  PK_FN type pk_logit_##token(type x) { return pk_log_##token(x / ((type)1 - x)); }               \
+  PK_FN type pk_logit_backward_##token(type g, type x, type eps) {                                \
+    const type lowest = eps < (type)0 ? (type)0 : eps, highest = (type)1 - lowest;                \
+    if (x >= lowest && x <= highest) return g / (x * ((type)1 - x));                              \
+    return eps < (type)0 ? (type)0 / (type)0 : (type)0;                                           \
+  }                                                                                               \
+  /* Logarithms are bounded by -100; the result for a number that is not a probability is NaN. */ \
+  PK_FN type pk_cross_entropy_##token(type x, type y) {                                           \
+    const type no = pk_maximum_##token(pk_log1p_##token(-x), (type)-100);                         \
+    const type yes = pk_maximum_##token(pk_log_##token(x), (type)-100);                           \
+    return (y - (type)1) * no - y * yes;                                                          \
+  }                                                                                               \
+  /* d/dx of x (1 + t) / 2, t = tanh(k (x + 0.044715 x^3)) */                                     \
+  PK_FN type pk_gelu_tanh_slope_##token(type x) {                                                 \
+    const type k = (type)0.79788456080286535588, square = x * x;                                  \
+    const type t = pk_tanh_##token(k * (x + (type)0.044715 * square * x));                        \
+    const type inner = k * ((type)1 + (type)(3 * 0.044715) * square);                             \
+    return (type)0.5 * ((type)1 + t) + (type)0.5 * x * ((type)1 - t * t) * inner;                 \
   }
 PK_DEFINE_SLOPES(f32, float)
 #if PK_FP64

@@ -1,4 +1,4 @@
-/* pk_philox.h: Philox4x32-10 (Salmon et al., SC11) in kernels, and the numbers of float32 that are made of its words. */
+/* pk_philox.h: Philox4x32-10 (Salmon et al., SC11) in kernels, and the float32 numbers from its words. */
 #ifndef PK_PHILOX_H_
 #define PK_PHILOX_H_
 
@@ -32,11 +32,11 @@
     PK_PHILOX_ROUND(c0, c1, c2, c3, key0, key1)                  \
   }
 
-/* A call's key and first block: its numbers, or those that lie in device memory when the work runs (hal_op_call_t). */
+/* A call's key and first block: its numbers, or those that are in device memory when the work runs (hal_op_call_t). */
 #define PK_RANDOM_STATE(key, start, seed, offset, state) \
   const pk_u64 key = (state) ? (state)[0] : (seed), start = (state) ? (state)[1] + (offset) : (offset);
 
-/* x * y, which no compiler fuses with a sum: CUDA's have no pragma against it. */
+/* x * y that no compiler fuses with a sum: CUDA's compilers have no pragma against it. */
 #ifdef PK_CUDA
 PK_FN float pk_product_f32(float x, float y) { return __fmul_rn(x, y); }
 PK_FN double pk_product_f64(double x, double y) { return __dmul_rn(x, y); }
@@ -48,11 +48,11 @@ PK_FN double pk_product_f64(double x, double y) { return x * y; }
 #endif
 #define pk_product(x, y) PK_CAT(pk_product_, PK_TOKEN)(x, y)
 
-/* -2 ln((w + 1) * 2^-32) in float, with polynomial and split of ln 2 of Moshier's Cephes library (logf). Near 1, where a
- * float has no digits left for 1 - a, the polynomial's variable a - 1 comes from the integer. */
+/* -2 ln((w + 1) * 2^-32) in float, with polynomial and split of ln 2 from Moshier's Cephes library (logf). Near 1,
+ * where 1 - a has no digits in float, the polynomial's variable a - 1 is computed from the integer. */
 PK_FN float pk_normal_radius2_f32(pk_u32 w) {
   const float a = ((float)(pk_i32)(w >> 16) * 65536.0f + (float)(pk_i32)((w & 0xFFFFu) + 1u)) * 0x1p-32f;
-  const pk_u32 bits = pk_bits_of_float(a) - 0x3F3504F3u; /* sqrt(1/2): the mantissa lies in [sqrt(1/2), sqrt(2)) */
+  const pk_u32 bits = pk_bits_of_float(a) - 0x3F3504F3u; /* sqrt(1/2): the mantissa is in [sqrt(1/2), sqrt(2)) */
   const float m = pk_float_of_bits((bits & 0x7FFFFFu) + 0x3F3504F3u);
   const int near = w >= 0xC0000000u;
   const float e = near ? 0.0f : (float)((pk_i32)bits >> 23);
@@ -71,7 +71,8 @@ PK_FN float pk_normal_radius2_f32(pk_u32 w) {
   return -2.0f * (f + p + e * 0.693359375f);
 }
 
-/* cos and sin of 2 pi w 2^-32: the quadrant and the angle within it come from the integer, exactly. Polynomials of Cephes. */
+/* cos and sin of 2 pi w 2^-32: the quadrant and the angle within it are computed from the integer, exactly. Polynomials
+ * of Cephes. */
 PK_FN void pk_normal_angle_f32(pk_u32 w, float *out_cos, float *out_sin) {
   const pk_u32 quadrant = (w + 0x20000000u) >> 30;
   const float x = (float)(pk_i32)(w - (quadrant << 30)) * 1.4629180792671596e-9f; /* pi / 2 / 2^30; |x| <= pi / 4 */
@@ -86,7 +87,8 @@ PK_FN void pk_normal_angle_f32(pk_u32 w, float *out_cos, float *out_sin) {
 
 #define PK_WIDE(low, high) (((pk_u64)(high) << 32 | (low)) >> 11) /* 53 bits */
 
-/* Floor of n * range / 2^64 for a range of at most 2^32, which spreads 64 bits evenly; larger ranges, and 2^64 as 0, by remainder. */
+/* Floor of n * range / 2^64 for a range of at most 2^32, which distributes 64 bits evenly; larger ranges, and 2^64 as
+ * 0, use the remainder. */
 PK_FN pk_u64 pk_random_below(pk_u32 low, pk_u32 high, pk_u64 range) {
   const pk_u64 n = (pk_u64)high << 32 | low;
   if (range == 0) return n;

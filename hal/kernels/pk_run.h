@@ -1,6 +1,7 @@
-/* pk_run.h: contiguous operands on devices with many threads. An item takes a run of neighbors, as many as PK_RUN_BYTES hold of the widest
- * operand, which are loaded and stored at once; if addresses do not allow that, as many elements, at such distances that neighboring
- * items still read neighbors. Launchers count items by hal_op_run_items (op/launch.h). */
+/* pk_run.h: contiguous operands on devices with many threads. An item computes a run of adjacent elements, as many as
+ * PK_RUN_BYTES hold of the widest operand, which are loaded and stored at once. If addresses do not allow that, it
+ * computes as many elements at such distances that adjacent items still read adjacent elements. Launchers count items
+ * by hal_op_run_items (op/launch.h). */
 #ifndef PK_RUN_H_
 #define PK_RUN_H_
 
@@ -17,14 +18,14 @@
 #define PK_ALIGNED(bytes) __attribute__((aligned(bytes)))
 #define PK_ADDRESS(p) ((uintptr_t)(p))
 #endif
-/* A run of `length` elements; assigned as a whole it is one load or store. */
+/* A run of `length` elements; assigning it is one load or store. */
 #define PK_RUN_TYPE(type, name, length)                \
   typedef struct PK_ALIGNED((length) * sizeof(type)) { \
     type x[length];                                    \
   } name;
 #define PK_RUN_AT(name, p, i) (((PK_GLOBAL name *)(p))[i])
 #define PK_RUN_OF(name, p, i) (((PK_GLOBAL const name *)(p))[i])
-/* Stores a run of PK_RUN_BYTES, in loops of which NVRTC makes a store for each element of an assignment. */
+/* Stores a run of PK_RUN_BYTES in loops, where NVRTC compiles an assignment to one store per element. */
 #if defined(PK_CUDA)
 PK_FN void pk_store_words(void *p, uint4 words) {
   asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};"
@@ -45,8 +46,8 @@ PK_FN void pk_store_words(void *p, uint4 words) {
 #define PK_RUN_STORE(name, p, run) PK_RUN_AT(name, p, 0) = run;
 #endif
 
-/* Statements for runs of n elements: `whole` is one of run i, e counts its elements in PK_RUN_EACH(e, length); `element` is one of element j.
- * `addresses` are all of the operands', joined by |. */
+/* Statements for runs of n elements: `whole` is executed for run i, and e counts its elements in PK_RUN_EACH(e,
+ * length); `element` is executed for element j. `addresses` are those of all operands, joined by |. */
 #define PK_RUN_ITEMS(i, j, n, length, addresses, whole, element)             \
   const pk_u64 pk_items = ((n) + (length)-1) / (length);                     \
   const int pk_even = ((addresses) & (PK_RUN_BYTES - 1)) == 0;               \
@@ -61,9 +62,9 @@ PK_FN void pk_store_words(void *p, uint4 words) {
       }                                                                      \
     }                                                                        \
   }
-/* The same of the n elements at p for the items l of a group, from element k on; runs begin where p + k is a multiple of PK_RUN_BYTES. `shifts`:
- * the distances of further operands from p, joined by |; where these are no such multiple there are no runs. With the same `shifts` each
- * element belongs to the same item. A PK_EACH region. */
+/* Statements for the n elements at p and the items l of a group, from element k on; runs begin where p + k is a
+ * multiple of PK_RUN_BYTES. `shifts`: the distances of further operands from p, joined by |; if they are not such
+ * multiples there are no runs. With the same `shifts` each element belongs to the same item. A PK_EACH region. */
 #define PK_RUN_ALONG(l, k, p, n, length, shifts, whole, element)                                      \
   PK_EACH(l) {                                                                                        \
     const pk_i64 pk_ahead = (pk_i64)((0 - PK_ADDRESS(p)) % PK_RUN_BYTES / (PK_RUN_BYTES / (length))); \

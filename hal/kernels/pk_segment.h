@@ -1,10 +1,11 @@
-/* pk_segment.h: what the items of a group accumulate along a segment: the elements that are reduced to one number. */
+/* pk_segment.h: accumulation along a segment by the items of a group: the elements that are reduced to one number. */
 #ifndef PK_SEGMENT_H_
 #define PK_SEGMENT_H_
 
-/* Accumulates `length` elements by COMBINE into y (PK_PRIV, as x is, which is used on the way): item l those at l, l + PK_LSIZE, ... No accumulator
- * takes more than 64 elements or partial results one after the other. type: of accumulators; INIT: what changes nothing; VIEW(block, end): declares what AT
- * needs for the `end` elements from `block` on; AT(i): the contribution of element i of these. */
+/* Accumulates `length` elements by COMBINE into y (PK_PRIV, as is the temporary x): item l those at l, l + PK_LSIZE,
+ * ... No accumulator adds more than 64 elements or partial results sequentially. type: of accumulators; INIT: the
+ * neutral element; VIEW(block, end): declares what AT needs for the `end` elements from `block` on; AT(i): the
+ * contribution of element i of these. */
 #define PK_SEGMENT(type, x, y, length, INIT, COMBINE, VIEW, AT)                         \
   PK_EACH(l) { PK_P(y, l) = INIT; }                                                     \
   for (pk_i64 block = 0; block < (length); block += 64 * PK_LSIZE) {                    \

@@ -1,13 +1,14 @@
-/* pk_single.h: exp, log, tanh, sigmoid and erf of float32 in float, for the element-wise families where cores are wide,
- * since they are all that is computed: a third of the time of pk_float.h, whose versions the other families keep, for errors of at most 1.1,
- * 0.8, 2.4, 2.3 and 1.9 ulp (test/hal/kernels/kernel_float.c); CUDA's have up to 2. exp is that of pk_exp.h. Polynomials by
- * hal/kernels/tools/minimax.py. */
+/* pk_single.h: exp, log, tanh, sigmoid and erf of float32 in float, for the element-wise families on wide cores, where
+ * the function is the whole computation. They take a third of the time of pk_float.h, which the other families use,
+ * with errors of at most 1.1, 0.8, 2.4, 2.3 and 1.9 ulp (test/hal/kernels/kernel_float.c); CUDA's have up to 2. exp is
+ * that of pk_exp.h. Polynomials by hal/kernels/tools/minimax.py. */
 #ifndef PK_SINGLE_H_
 #define PK_SINGLE_H_
 
 #ifdef PK_OWN_MATH
 
-/* x = 2^n (1 + f), sqrt(1/2) <= 1 + f < sqrt(2); log(1 + f) = f - f^2 / 2 + f^3 P(f). Subnormal numbers are scaled up first. */
+/* x = 2^n (1 + f), sqrt(1/2) <= 1 + f < sqrt(2); log(1 + f) = f - f^2 / 2 + f^3 P(f). Subnormal numbers are scaled up
+ * first. */
 PK_FN float pk_single_log(float x) {
   const pk_u32 root = 0x3f3504f3u, one = 0x3f800000u; /* bits of sqrt(1/2) and 1 */
   const float y = x < 1.17549435e-38f ? x * 8388608.0f : x;
@@ -28,8 +29,8 @@ PK_FN float pk_single_log(float x) {
   return pk_log_ends(x, n * PK_LN2_HIGH + (small + f));
 }
 
-/* e^t - 1 = 2^n p + (2^n - 1) for |t| < 60: p = e^r - 1 and 2^n. ln 2 in one part, which is off by 2e-9: what t loses in n ln 2
- * counts only where 2^n is near 1, so for functions that 1 bounds. */
+/* e^t - 1 = 2^n p + (2^n - 1) for |t| < 60: p = e^r - 1 and 2^n. ln 2 in one part has an error of 2e-9: the error of n
+ * ln 2 matters only where 2^n is near 1, so this is for functions that are bounded by 1. */
 PK_FN float pk_single_expm1_part(float t, float *out_scale) {
   const float shifted = t * 1.44269504088896341f + PK_SINGLE_ROUNDER, n = shifted - PK_SINGLE_ROUNDER;
   const float r = t - n * 0.693147180559945309f;
@@ -45,7 +46,7 @@ PK_FN float pk_single_tanh(float x) {
   return pk_with_sign(m / (m + 2.0f), x);
 }
 
-/* 1 / (1 + e) or e / (1 + e), e = e^-|x|, whose n is at most 0: 2^24 in the one factor and its inverse in the other allow
+/* 1 / (1 + e) or e / (1 + e), e = e^-|x|, whose n is at most 0: 2^24 in one factor and its inverse in the other allow
  * subnormal results. */
 PK_FN float pk_single_sigmoid(float x) {
   const float a = -pk_abs_of_float(x);

@@ -1,7 +1,7 @@
-/* pk_special.h: the special functions, in double; operators cast other dtypes to it. No tables of fitted coefficients: power
- * series where they do not cancel, asymptotic series and continued fractions where they converge, sums over equal steps for
- * integrals of analytic functions, Newton's method for inverses. They are rare, so loops are not unrolled for speed.
- * Ends of the domains are torch's. */
+/* pk_special.h: the special functions, in double; operators cast other dtypes to it. There are no tables of fitted
+ * coefficients: the methods are power series where they do not cancel, asymptotic series and continued fractions where
+ * they converge, sums over equal steps for integrals of analytic functions, Newton's method for inverses. The functions
+ * are rare, so loops are not unrolled. The limits of the domains are torch's. */
 #ifndef PK_SPECIAL_H_
 #define PK_SPECIAL_H_
 
@@ -14,11 +14,11 @@
 #define PK_SQRT_PI64 1.77245385090551602730
 #define PK_SQRT2_64 1.41421356237309504880
 #define PK_SQRT_2PI64 2.50662827463100050242
-#define PK_ENOUGH 1e-17 /* a term below this part of a sum changes nothing */
+#define PK_ENOUGH 1e-17 /* a term below this fraction of a sum is negligible */
 
 /* ---- gamma ---- */
 
-/* B(2k) / (2k)!, k = 1 .. 8: Bernoulli's numbers, for sums by Euler and Maclaurin. */
+/* B(2k) / (2k)!, k = 1 .. 8: Bernoulli's numbers, for Euler-Maclaurin sums. */
 PK_FN double pk_bernoulli(int k) {
   switch (k) {
     case 1:
@@ -72,14 +72,16 @@ PK_FN double pk_gamma_density(double a, double x) {
   const double correction = (1.0 / 12 - r * (1.0 / 360 - r * (1.0 / 1260 - r * (1.0 / 1680 - r / 1188)))) / a;
   return exp(-a * pk_gamma_excess((x - a) / a) - correction) / sqrt(2.0 * PK_PI64 * a);
 }
-/* Both for a beyond 1e8, where the others would take millions of terms: Temme's expansion, whose second term is below 1e-13. */
+/* Both for a beyond 1e8, where the others would need millions of terms: Temme's expansion, whose second term is below
+ * 1e-13. */
 PK_FN double pk_gamma_large(double a, double x, int upper) {
   const double mu = (x - a) / a, excess = pk_gamma_excess(mu), eta = copysign(sqrt(2.0 * excess), mu);
   const double slope = fabs(mu) < 1e-3 ? -1.0 / 3 + eta * (1.0 / 12 - eta * (2.0 / 135)) : 1.0 / mu - 1.0 / eta;
   const double rest = exp(-a * excess) * slope / sqrt(2.0 * PK_PI64 * a), root = copysign(sqrt(a * excess), mu);
   return upper ? 0.5 * erfc(root) + rest : 0.5 * erfc(-root) - rest;
 }
-/* The lower incomplete gamma function by its series, for x < a + 1, and the upper one by Legendre's continued fraction. */
+/* The lower incomplete gamma function by its series, for x < a + 1, and the upper one by Legendre's continued
+ * fraction. */
 PK_FN double pk_gamma_series(double a, double x) {
   double term = 1.0, sum = 1.0;
   for (double k = a + 1.0; term > PK_ENOUGH * sum && k < a + 1e6; k += 1.0) {
@@ -118,7 +120,8 @@ PK_FN double pk_igammac_f64(double a, double x) { return pk_incomplete_gamma(a, 
 
 /* ---- error functions ---- */
 
-/* The x with erfc(x) = z, 0 < z <= 1: Winitzki's approximation, then Halley's method, which triples the digits. */
+/* The x with erfc(x) = z, 0 < z <= 1: Winitzki's approximation, then Halley's method, which triples the number of
+ * digits. */
 PK_FN double pk_erfc_inverse(double z) {
   const double l = log(z * (2.0 - z)), b = 4.330746750799873 + 0.5 * l; /* 2 / (0.147 pi) */
   double x = sqrt(sqrt(b * b - l / 0.147) - b);
@@ -144,7 +147,7 @@ PK_FN double pk_erfinv_f64(double y) {
   }
   return copysign(x, y);
 }
-/* e^(x^2) erfc(x); the square in two parts, since the exponential multiplies its error. */
+/* e^(x^2) erfc(x); the square in two parts, because the exponential multiplies its error. */
 PK_FN double pk_erfcx_f64(double x) {
   if (x < 0.0) {
     if (x < -26.7) return PK_INF64;
@@ -184,7 +187,8 @@ PK_FN double pk_log_ndtr_f64(double x) {
   const double t = x / PK_SQRT2_64;
   return x < -1.0 ? log(pk_erfcx_f64(-t) / 2.0) - t * t : log1p(-erfc(t) / 2.0);
 }
-/* In float32 the square rounds as in x * x / 2: torch's gradient is exp(-(x * x / 2 + log_ndtr(x))), where that rounding cancels. */
+/* In float32 the square rounds like x * x / 2: torch's gradient is exp(-(x * x / 2 + log_ndtr(x))), where that rounding
+ * cancels. */
 PK_FN float pk_log_ndtr_f32(float x) {
   const float t = x * 0.70710678f;
   return x < -1.0f ? (float)log(pk_erfcx_f64(-(double)t) / 2.0) - t * t : (float)pk_log_ndtr_f64((double)x);
@@ -202,7 +206,7 @@ PK_FN double pk_bessel_i_series(double n, double x) {
   }
   return sum;
 }
-/* e^-x I(n, x) for x > 20: Hankel's expansion, whose least term is e^-2x. */
+/* e^-x I(n, x) for x > 20: Hankel's expansion, whose smallest term is e^-2x. */
 PK_FN double pk_bessel_i_far(double n, double x) {
   double term = 1.0, sum = 1.0;
   for (int k = 1; k < 40 && fabs(term) > PK_ENOUGH; k++) {
@@ -227,8 +231,8 @@ PK_FN double pk_i0e_f64(double x) { return pk_bessel_i(0.0, x, 1); }
 PK_FN double pk_i1_f64(double x) { return pk_bessel_i(1.0, x, 0); }
 PK_FN double pk_i1e_f64(double x) { return pk_bessel_i(1.0, x, 1); }
 
-/* e^x K(n, x) for x > 1/2: the integral of e^(-x (cosh t - 1)) cosh(n t), whose sum over equal steps is exact to the last digits.
- * x (cosh t - 1) = 2 (sqrt(x) sinh(t / 2))^2, whose factors neither overflow nor vanish. */
+/* e^x K(n, x) for x > 1/2: the integral of e^(-x (cosh t - 1)) cosh(n t), whose sum over equal steps is exact to the
+ * last digits. x (cosh t - 1) = 2 (sqrt(x) sinh(t / 2))^2, whose factors neither overflow nor underflow. */
 PK_FN double pk_bessel_k_integral(double n, double x) {
   const double h = 0.5 / sqrt(x + 2.0), root = sqrt(x);
   double sum = 0.5;
@@ -265,8 +269,8 @@ PK_FN double pk_k1e_f64(double x) { return pk_bessel_k(1.0, x, 1); }
 
 /* ---- Bessel functions ---- */
 
-/* J or Y (second) of order n = 0 or 1 for 0 < x < 25. Miller's backward recurrence gives all J up to a factor, which the sum
- * J(0) + 2 J(2) + 2 J(4) + ... = 1 determines; Y are Neumann's sums of them. */
+/* J or Y (second) of order n = 0 or 1 for 0 < x < 25. Miller's backward recurrence computes all J up to a factor, which
+ * the sum J(0) + 2 J(2) + 2 J(4) + ... = 1 determines; Y are Neumann's sums of them. */
 PK_FN double pk_bessel_near(int n, double x, int second) {
   double above = 0.0, here = 1e-280, one = 0.0, norm = 0.0, even = 0.0, odd = 0.0;
   for (int k = 2 * (int)(0.5 * x + 24.0); k > 0; k--) {
@@ -293,7 +297,7 @@ PK_FN double pk_bessel_near(int n, double x, int second) {
   if (n == 0) return 2.0 / PK_PI64 * (l * j - 2.0 * even / norm);
   return 2.0 / PK_PI64 * ((l - 1.0) * j - (here / x + odd) / norm);
 }
-/* The same from 25 on: Hankel's expansion about the phase x - (2 n + 1) pi / 4. */
+/* The same functions from 25 on: Hankel's expansion about the phase x - (2 n + 1) pi / 4. */
 PK_FN double pk_bessel_far(int n, double x, int second) {
   double p = 1.0, q = 0.0, term = 1.0;
   for (int k = 1; k < 40 && fabs(term) > PK_ENOUGH; k++) {
@@ -373,7 +377,7 @@ PK_FN double pk_airy_ai_f64(double x) {
 }
 
 #else
-/* The one that float32 has itself (see above), by the continued fraction of erfc where its argument is large. */
+/* The float32 version of log_ndtr (see above), by the continued fraction of erfc for large arguments. */
 PK_FN float pk_log_ndtr_f32(float x) {
   const float t = x * 0.70710678f;
   if (x >= -1.0f) return log1p(-erfc(t) / 2.0f);

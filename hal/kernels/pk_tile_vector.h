@@ -1,8 +1,9 @@
-/* pk_tile_vector.h: the tile engine in the dialect's form for devices with few wide cores (PK_CPU_VECTOR): products of matrices of which a
- * tile of PK_CPU_M x PK_CPU_N elements stays in vector registers, a row each. Included once per instance. */
+/* pk_tile_vector.h: the tile engine for devices with few wide cores (PK_CPU_VECTOR): products of matrices, with a tile
+ * of PK_CPU_M x PK_CPU_N elements in vector registers, one row each. Included once per instance. */
 typedef PK_CAT(pk_vector_, PK_TOKEN) PK_NAME(v);
 
-/* PK_CPU_N elements in memory, as numbers. Half precision by a loop that fills vectors, as its formulas have no vector form. */
+/* Load and store PK_CPU_N elements in memory, as numbers. Half precision uses a loop that fills vectors, because its
+ * conversions have no vector form. */
 #if PK_WIDENED
 PK_FN PK_NAME(v) PK_NAME(load)(PK_GLOBAL const E *from) {
   T x[PK_CPU_N];
@@ -30,8 +31,8 @@ PK_FN void PK_NAME(store)(PK_NAME(v) x, PK_GLOBAL E *to) { vstore16(x, 0, to); }
     x4 += A(4) * y, x5 += A(5) * y, x6 += A(6) * y, x7 += A(7) * y; \
   }
 
-/* multiply: c = a b, or c += a b when `more`, of what lies in an item's own memory; multiply_global: with an a that lies in the device's.
- * m x n of depth k, n a multiple of PK_CPU_N; c has a multiple of PK_CPU_M rows. Element (i, k) of a stands at i * a_row + k *
+/* multiply: c = a b, or c += a b with `more`, in an item's own memory; multiply_global: with an a in device memory. m x
+ * n of depth k, n a multiple of PK_CPU_N; c has a multiple of PK_CPU_M rows. Element (i, k) of a is at i * a_row + k *
  * a_col; rows of b and c are contiguous. */
 #define PK_TILE_A(r) a##r[k * a_col]
 #define PK_TILE_FIRST(r) a##r = a + (i + r < m ? i + r : m - 1) * a_row
@@ -59,8 +60,8 @@ PK_DEFINE_MULTIPLY(PK_NAME(multiply_global), PK_GLOBAL)
 #undef PK_TILE_START
 #undef PK_TILE_STORE
 
-/* Turns a square of PK_CPU_N x PK_CPU_N elements around: to[d * to_row + i] = x[i][d]. Each round interleaves row r with row r +
- * PK_CPU_N / 2, a perfect shuffle of the bits of an element's place. */
+/* Transposes a square of PK_CPU_N x PK_CPU_N elements: to[d * to_row + i] = x[i][d]. Each round interleaves row r with
+ * row r + PK_CPU_N / 2, a perfect shuffle of the bits of an element's position. */
 #define PK_ZIP(x, y, h)                                                                                                \
   (PK_NAME(v))(x.h.s0, y.h.s0, x.h.s1, y.h.s1, x.h.s2, y.h.s2, x.h.s3, y.h.s3, x.h.s4, y.h.s4, x.h.s5, y.h.s5, x.h.s6, \
                y.h.s6, x.h.s7, y.h.s7)
@@ -79,7 +80,7 @@ PK_FN void PK_NAME(turn_square)(PK_NAME(v) * x, T *to, pk_i64 to_row) {
 #pragma unroll
   for (int r = 0; r < PK_CPU_N; r++) vstore16(x[r], 0, to + r * to_row);
 }
-/* The same of rows in memory, `row` apart. */
+/* Transposes rows in memory that are `row` apart. */
 PK_FN void PK_NAME(fetch_square)(PK_GLOBAL const E *from, pk_i64 row, T *to, pk_i64 to_row) {
   PK_NAME(v) x[PK_CPU_N];
 #pragma unroll
@@ -88,7 +89,7 @@ PK_FN void PK_NAME(fetch_square)(PK_GLOBAL const E *from, pk_i64 row, T *to, pk_
 }
 #undef PK_ZIP
 
-/* Copies `count` rows of `size` elements to rows of `columns`, a multiple of PK_CPU_N, filled up with zeros. */
+/* Copies `count` rows of `size` elements to rows of `columns`, a multiple of PK_CPU_N, padded with zeros. */
 PK_FN void PK_NAME(fetch_rows)(PK_GLOBAL const E *from, pk_i64 row, pk_i64 count, pk_i64 size, T *to, pk_i64 columns) {
   for (pk_i64 i = 0; i < count; i++, from += row, to += columns) {
     pk_i64 d = 0;
@@ -98,7 +99,7 @@ PK_FN void PK_NAME(fetch_rows)(PK_GLOBAL const E *from, pk_i64 row, pk_i64 count
   }
 }
 
-/* The same turned around, times `factor`: element d of row i goes to d * columns + i. */
+/* Copies them transposed, times `factor`: element d of row i goes to d * columns + i. */
 PK_FN void PK_NAME(fetch_columns)(PK_GLOBAL const E *from, pk_i64 row, pk_i64 count, pk_i64 size, T factor, T *to,
                                   pk_i64 columns) {
   for (pk_i64 d = 0; d < size; d++, to += columns) {

@@ -1,5 +1,5 @@
-/* pk_types.h: the types and limits that kernels and their launchers share; host C may include it without the rest of the dialect
- * (pk.h). What is declared with these types alone has one layout in all four languages. */
+/* pk_types.h: the types and limits that kernels and their launchers share; host C may include it without the rest of
+ * the dialect (pk.h). Structs of these types have the same layout in all four languages. */
 #ifndef PK_TYPES_H_
 #define PK_TYPES_H_
 
@@ -11,7 +11,7 @@
 #elif defined(__opencl_c_fp64)
 #define PK_FP64 1
 #else
-#define PK_FP64 0 /* no double: all but the instances of float64 and complex128 compile */
+#define PK_FP64 0 /* no double: all instances except those of float64 and complex128 compile */
 #endif
 #define PK_FN static inline
 #define PK_GLOBAL __global
@@ -73,11 +73,11 @@ typedef struct {
 #endif
 
 #define PK_LSIZE 64       /* items of a group, in every group kernel */
-#define PK_MAXD 6         /* dimensions of a row form after collapsing; the launcher loops over further ones */
+#define PK_MAXD 6         /* dimensions of a row form after collapsing; the launcher loops over more */
 #define PK_MOST_NUMBERS 3 /* of an element-wise operator */
 
-/* Dimensions of a row form, innermost first; strides in elements. Passed by value: 8 + 8 * 6 * 5 = 248 bytes, below OpenCL's
- * guaranteed 1024 bytes of arguments. Operand 0 is the result. */
+/* Dimensions of a row form, innermost first; strides in elements. Passed by value: 8 + 8 * 6 * 5 = 248 bytes, below
+ * OpenCL's guaranteed 1024 bytes of arguments. Operand 0 is the result. */
 #define PK_ROW_OPERANDS 4
 typedef struct {
   pk_i32 ndim, pad;
@@ -88,11 +88,11 @@ typedef struct {
 /* One stage of a reduction over one dimension. */
 typedef struct {
   pk_i64 n, stride, b_stride;              /* the reduced dimension */
-  pk_i64 chunk, chunks;                    /* its parts */
+  pk_i64 chunk, chunks;                    /* the dimension's parts */
   pk_i64 columns, result_column, c_column; /* the kept dimension of cols */
   pk_i64 divisor;                          /* number of elements reduced; -1 = the result is not finished */
   pk_i32 final;                            /* write results, not accumulators */
-  pk_i32 with_c;                           /* c is there; else it counts as 0 */
+  pk_i32 with_c;                           /* c exists; else it counts as 0 */
 } pk_reduce_t;
 
 #endif /* PK_TYPES_H_ */

@@ -1,7 +1,7 @@
-/* pk_widen.h: half precision on the host. Runs of numbers are converted by what the CPU has for it, and an element-wise kernel of half
- * precision is the one of float32 between two such conversions, in memory that stays in the first cache: it is as fast as float32 in
- * each instruction set, and there is one machine code for three dtypes. Results are those of pk_half.h before and after each
- * element, as in the devices' kernels. */
+/* pk_widen.h: half precision on the host. The CPU's instructions convert runs of numbers, and an element-wise kernel of
+ * half precision is the float32 kernel between two such conversions, in memory that stays in the first-level cache. It
+ * is as fast as float32 in each instruction set, and three dtypes share one machine code. Results are those of
+ * pk_half.h before and after each element, as in the devices' kernels. */
 #ifndef PK_WIDEN_H_
 #define PK_WIDEN_H_
 
@@ -16,13 +16,13 @@ typedef struct pk_half_runs_s {
 
 enum { PK_RUNS_F16 = 0, PK_RUNS_BF16 = 1, PK_RUNS_COUNT = 2 };
 
-/* Returns the fastest conversions of this CPU, or with best 0 those of every CPU, for tests. They are static. */
+/* Returns the fastest conversions of this CPU, or those of every CPU if `best` is 0, for tests. They are static. */
 const pk_half_runs_t *pk_half_runs(int dtype, int best);
 
-/* The longest row that kernels of whole rows compute as float32, in memory of their own: 64 KiB each. */
+/* The longest row that kernels of whole rows compute as float32, in their own memory: 64 KiB each. */
 #define PK_ROW_ROOM 16384
 
-/* One whole row: the call of float32's kernel. */
+/* One whole row: the call of the float32 kernel. */
 #define PK_WIDENED_GROUP(entry, ...)                                             \
   do {                                                                           \
     extern const pk_host_entry_t PK_CAT(entry, _entry);                          \
@@ -33,7 +33,7 @@ const pk_half_runs_t *pk_half_runs(int dtype, int best);
 /* A kernel in row form of half precision. */
 typedef struct pk_widened_s {
   const pk_host_entry_t *kernel; /* of float32: its contiguous form */
-  pk_u32 operands, numbers;      /* how many there are of each; the result counts as an operand */
+  pk_u32 operands, numbers;      /* number of each; the result counts as an operand */
   pk_u32 result_size;            /* bytes of an element of the result: 2 = half precision, 1 = bool */
   int dtype;                     /* PK_RUNS_* */
 } pk_widened_t;
@@ -41,7 +41,7 @@ typedef struct pk_widened_s {
 /* Computes a range of blocks; args: operands, numbers, n, block, rows. */
 void pk_widened_rows(const pk_widened_t *kernel, const hal_host_range_t *range, void *const *args);
 
-/* The kernel `name` with `args`, of `operand_count` operands, made of float32's. */
+/* The kernel `name` with `args`, of `operand_count` operands, built from the float32 kernel. */
 #define PK_WIDENED_KERNEL(name, float32, args, operand_count)                                                  \
   extern const pk_host_entry_t PK_CAT(float32, _entry);                                                        \
   static void PK_CAT(name, _base)(const hal_host_range_t *pk_range, void *const *pk_args) {                    \

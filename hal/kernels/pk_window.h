@@ -4,8 +4,9 @@
 
 #include "pk_types.h"
 
-/* Sizes of the input and of the result, and where windows lie: window o begins at o * step - pad and has `size` places that are
- * `dilation` apart. Adaptive windows begin at floor(o * in / out) and end before ceil((o + 1) * in / out). */
+/* Sizes of the input and of the result, and the positions of windows: window o begins at o * step - pad and has `size`
+ * positions that are `dilation` apart. Adaptive windows begin at floor(o * in / out) and end before ceil((o + 1) * in /
+ * out). */
 typedef struct {
   pk_i64 channels;
   pk_i64 in[3], out[3], size[3], step[3], pad[3], dilation[3];
@@ -21,12 +22,12 @@ PK_FN pk_i64 pk_volume_at(const pk_volume_t *s, pk_i64 batch, pk_i64 channel, pk
   return batch * s->batch + channel * s->channel + z * s->space[0] + y * s->space[1];
 }
 
-/* x / y rounded up or down for x >= 0, y > 0. Steps and dilations are mostly 1, and a division of 64 bits takes as long as a vector
- * loop over a short row. */
+/* x / y rounded up or down for x >= 0, y > 0. Steps and dilations are usually 1, and a division of 64 bits takes as
+ * long as a vector loop over a short row. */
 PK_FN pk_i64 pk_window_up(pk_i64 x, pk_i64 y) { return y == 1 ? x : (x + y - 1) / y; }
 PK_FN pk_i64 pk_window_down(pk_i64 x, pk_i64 y) { return y == 1 ? x : x / y; }
 
-/* Takes the lowest digit of *x to base `n`: most dimensions of an image that has fewer than three are 1. */
+/* Removes the lowest digit of *x in base `n`: unused dimensions of an image are 1. */
 PK_FN pk_i64 pk_window_digit(pk_u64 *x, pk_i64 n) {
   if (n == 1) return 0;
   const pk_u64 rest = *x / (pk_u64)n;
@@ -35,7 +36,7 @@ PK_FN pk_i64 pk_window_digit(pk_u64 *x, pk_i64 n) {
   return digit;
 }
 
-/* First and one past the last input place of window o that exist; places are `dilation` apart. */
+/* First and one past the last existing input position of window o; positions are `dilation` apart. */
 PK_FN void pk_window_places(const pk_window_t *w, int d, pk_i64 o, pk_i64 *out_begin, pk_i64 *out_end) {
   if (w->adaptive) {
     *out_begin = o * w->in[d] / w->out[d];
@@ -47,7 +48,7 @@ PK_FN void pk_window_places(const pk_window_t *w, int d, pk_i64 o, pk_i64 *out_b
   *out_end = end < w->in[d] ? end : w->in[d];
 }
 
-/* First and one past the last window that may have input place i in it. */
+/* First and one past the last window that may contain input position i. */
 PK_FN void pk_window_owners(const pk_window_t *w, int d, pk_i64 i, pk_i64 *out_begin, pk_i64 *out_end) {
   pk_i64 begin, end;
   if (w->adaptive) {
@@ -62,7 +63,7 @@ PK_FN void pk_window_owners(const pk_window_t *w, int d, pk_i64 i, pk_i64 *out_b
   *out_end = end < w->out[d] ? end : w->out[d];
 }
 
-/* First and one past the last window along dimension d whose place k exists. */
+/* First and one past the last window along dimension d whose position k exists. */
 PK_FN void pk_window_reach(const pk_window_t *w, int d, pk_i64 k, pk_i64 *out_begin, pk_i64 *out_end) {
   const pk_i64 shift = k * w->dilation[d] - w->pad[d]; /* of window 0 */
   const pk_i64 begin = shift >= 0 ? 0 : pk_window_up(-shift, w->step[d]);

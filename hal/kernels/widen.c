@@ -5,7 +5,7 @@
 #include "kernels/pk_half.h"
 #include "kernels/pk_rows.h"
 
-/* ---- conversions --------------------------------------------------------------------------------------------------------------- */
+/* ---- conversions ------------------------------------------------------------------------------------------------- */
 #define DEFINE_RUNS(attribute, token, suffix)                                            \
   attribute static void widen_##token##suffix(float *out, const pk_u16 *in, pk_u64 n) {  \
     PK_VECTOR_LOOP(j, n) { out[j] = pk_get_##token((pk_##token){in[j]}); }               \
@@ -28,7 +28,7 @@ DEFINE_RUNS(PK_TARGET_AVX2, bf16, _avx2)
 #define F16C_LANES 8
 #define F16C __attribute__((target("avx2,fma,f16c")))
 
-/* The last lanes go the same way, so that the bits of a NaN do not depend on its place. */
+/* The last lanes are converted the same way, so that the bits of a NaN do not depend on its position. */
 F16C static void widen_f16_f16c(float *out, const pk_u16 *in, pk_u64 n) {
   const pk_u64 whole = n - n % F16C_LANES;
 #pragma GCC unroll 4
@@ -59,7 +59,8 @@ F16C static void narrow_f16_f16c(pk_u16 *out, const float *in, pk_u64 n) {
 static const pk_half_runs_t runs_avx2[PK_RUNS_COUNT] = {{widen_f16_f16c, narrow_f16_f16c},
                                                         {widen_bf16_avx2, narrow_bf16_avx2}};
 
-/* Compilers' own question for F16C is newer than those that we build with; cpuid takes a microsecond on a virtual machine. */
+/* The compilers' query for F16C is newer than the supported versions; cpuid takes a microsecond on a virtual
+ * machine. */
 static pthread_once_t isa_once = PTHREAD_ONCE_INIT;
 static int has_avx2, has_f16c;
 static void find_isa(void) {
@@ -80,18 +81,18 @@ const pk_half_runs_t *pk_half_runs(int dtype, int best) {
 }
 #endif
 
-/* ---- element-wise kernels -------------------------------------------------------------------------------------------------------- */
+/* ---- element-wise kernels ---------------------------------------------------------------------------------------- */
 #define RUN 512 /* elements: four runs of floats are 8 KiB, a quarter of a first cache */
-#define PAD \
-  16 /* after each, as processors take addresses that differ by 4 KiB for the same when they look for a pending write */
+/* Elements after each run: processors treat addresses that differ by 4 KiB as equal in a search for a pending write. */
+#define PAD 16
 
-/* A launch, and a run of its elements: where it begins, and its values. */
+/* A launch, and a run of its elements: its begin and its values. */
 typedef struct run_s {
   const pk_half_runs_t *runs;
   const pk_rows_t *rows;
   char *operand[PK_ROW_OPERANDS];
   int operands;
-  int whole; /* the run lies in one row */
+  int whole; /* the run is in one row */
   pk_u64 count;
   pk_cursor_t at;
   float value[PK_ROW_OPERANDS][RUN + PAD];
@@ -109,7 +110,8 @@ static void gather(pk_u16 *run, const pk_u16 *operand, pk_i64 stride, pk_u64 n) 
 DEFINE_SCATTER(pk_u16)
 DEFINE_SCATTER(pk_u8)
 
-/* Does `step` for each part of a run that lies in one row: from place `first` of the run on, `span` elements, at the cursor `at`. */
+/* Executes `step` for each part of a run that is in one row: from position `first` of the run on, `span` elements, at
+ * the cursor `at`. */
 #define EACH_SPAN(run, step)                                            \
   do {                                                                  \
     pk_cursor_t at = (run)->at;                                         \
@@ -149,7 +151,7 @@ static void write_bytes(run_t *run) {
   EACH_SPAN(run, scatter_pk_u8(result + at.offset[0], value + first, stride, span));
 }
 
-/* Calls float32's kernel on the values of a run. */
+/* Calls the float32 kernel on the values of a run. */
 static void compute(run_t *run, const pk_widened_t *kernel, hal_host_kernel_fn_t fn, void *const *numbers) {
   const hal_host_range_t items = {.begin = 0, .end = run->count};
   void *value[PK_ROW_OPERANDS], *args[PK_ROW_OPERANDS + 3];
@@ -163,10 +165,10 @@ static void compute(run_t *run, const pk_widened_t *kernel, hal_host_kernel_fn_t
   fn(&items, args);
 }
 
-/* Returns whether the result's elements lie apart. Where they do not, a run ends with its row, so that the next row reads what this one wrote,
- * as in the other kernels of rows. */
+/* Returns whether the result's elements are not contiguous. If they are contiguous, a run ends with its row, so that
+ * the next row reads what this one wrote, as in the other row kernels. */
 static int lies_apart(const pk_rows_t *rows) {
-  pk_i64 reach = 0; /* of the dimensions so far: the furthest element */
+  pk_i64 reach = 0; /* of the dimensions so far: the largest offset */
   for (int d = 0; d < rows->ndim; d++) {
     const pk_i64 stride = rows->stride[0][d] < 0 ? -rows->stride[0][d] : rows->stride[0][d];
     if (stride <= reach && rows->size[d] > 1) return 0;

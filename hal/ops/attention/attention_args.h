@@ -1,11 +1,12 @@
-/* attention_args.h: the arguments of this folder's kernels, for the kernels and for their launchers (kernels/pk_args.h). */
+/* attention_args.h: the arguments of this folder's kernels, for the kernels and for their launchers
+ * (kernels/pk_args.h). */
 #ifndef ATTENTION_ARGS_H_
 #define ATTENTION_ARGS_H_
 
 #include "kernels/pk_tiles.h"
 
-#define PK_HEAD_SIZE 256        /* numbers of a head of key or value, at most */
-#define PK_ATTENTION_QUERIES 32 /* of a block of attention_vector.h, at most */
+#define PK_HEAD_SIZE 256        /* maximum number of elements of a head of key or value */
+#define PK_ATTENTION_QUERIES 32 /* maximum number of queries of a block of attention_vector.h */
 #define PK_GRAD_QUERY 1
 #define PK_GRAD_KEY 2
 #define PK_GRAD_VALUE 4

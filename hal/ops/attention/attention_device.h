@@ -1,9 +1,10 @@
-/* attention_device.h: attention.pk on devices with many threads. A group takes PK_ROWS queries at once with blocks of PK_LSIZE keys: its items
- * compute the scores of a key each, from rows that the group loads to local memory together, PK_ROWS of them the statistics of a query each, then all of them columns of the results. No
- * other item accesses what an item adds up in global memory.
+/* attention_device.h: attention.pk on devices with many threads. A group processes PK_ROWS queries at once with blocks
+ * of PK_LSIZE keys. Each item computes the scores of one key, from rows that the group loads to local memory together;
+ * then PK_ROWS items compute the statistics of one query each, and all items compute columns of the results. No other
+ * item accesses what an item adds up in global memory.
  *
- * A PK_SYNC follows the loops over blocks of keys, too, whose rounds end with one: by the rules it is not needed, but without
- * it PoCL 3.1 generates wrong code for what follows, at every size. */
+ * A PK_SYNC also follows the loops over blocks of keys, which already end with one. The rules do not require it, but
+ * without it PoCL 3.1 generates wrong code for the rest of the kernel, at every size. */
 #define PK_ROWS 8
 
 #ifdef PK_IS_F64
@@ -13,8 +14,8 @@
 #endif
 #define PK_CHUNK_LINE (PK_CHUNK + 1) /* odd, so that items read different banks */
 
-/* x[i] = the product of row q0 + i of A and row k0 + l of B, both of SIZE numbers, by way of local memory: `lines` and `heads`, which the
- * kernel declares. A is read at i < width, B at l < count. */
+/* x[i] = the product of row q0 + i of A and row k0 + l of B, both of SIZE numbers, through local memory: `lines` and
+ * `heads`, which the kernel declares. A is read at i < width, B at l < count. */
 #define PK_DOTS(A, A_ROW, B, B_ROW, SIZE)                                                               \
   for (pk_i32 i = 0; i < PK_ROWS; i++) x[i] = PK_C(0.0);                                                \
   for (pk_i64 d0 = 0; d0 < (SIZE); d0 += PK_CHUNK) {                                                    \
@@ -43,7 +44,7 @@
   PK_LOCAL_ARRAY(T, heads, PK_ROWS *PK_CHUNK);       \
   T x[PK_ROWS]; /* one item on devices: private */
 
-/* The score of key j for query i from their product, -inf where it is not seen. */
+/* Returns the score of key j for query i from their product, -inf if the query does not use the key. */
 PK_FN T PK_NAME(score)(const pk_attention_t *s, PK_GLOBAL const E *b, T product, T scale, pk_i64 i, pk_i64 j) {
   if (s->causal && j > i) return -PK_INFINITY;
   return s->with_bias ? product * scale + PK_GET(b[i * s->bias[2] + j * s->bias[3]]) : product * scale;
@@ -91,7 +92,7 @@ PK_KERNEL(PK_NAME(forward), ATTENTION_FORWARD_ARGS) {
               const T x = weights[l * PK_LSIZE + j];
               peak = x > peak ? x : peak;
             }
-            shift[l] = peak == -PK_INFINITY ? PK_C(0.0) : peak; /* nothing seen yet: exp(-inf - 0) = 0 */
+            shift[l] = peak == -PK_INFINITY ? PK_C(0.0) : peak; /* no key yet: exp(-inf - 0) = 0 */
             decay[l] = pk_exp_wide(top[l] - shift[l]);
             top[l] = peak;
           }
@@ -109,7 +110,7 @@ PK_KERNEL(PK_NAME(forward), ATTENTION_FORWARD_ARGS) {
             }
             for (pk_i64 d = l; d < s.value_size; d += PK_LSIZE) {
               for (pk_i32 i = 0; i < PK_ROWS; i++) x[i] = PK_C(0.0);
-              for (pk_i32 j = 0; j < count; j++) { /* neighbors read neighbors, each value once */
+              for (pk_i32 j = 0; j < count; j++) { /* adjacent items read adjacent elements, each value once */
                 const T y = PK_GET(v[(k0 + j) * s.value[2] + d]);
                 for (pk_i32 i = 0; i < width; i++) x[i] += weights[i * PK_LSIZE + j] * y;
               }
@@ -228,8 +229,7 @@ PK_KERNEL(PK_NAME(backward), ATTENTION_BACKWARD_ARGS) {
                 total += PK_GET(dr[(q0 + l) * s.grad[2] + d]) * PK_GET(r[(q0 + l) * s.result[2] + d]);
               delta[l] = total;
               factor[l] = normalizers[line];
-              shift[l] =
-                  logarithm == -PK_INFINITY ? PK_INFINITY : logarithm; /* a row that sees nothing: weights of 0 */
+              shift[l] = logarithm == -PK_INFINITY ? PK_INFINITY : logarithm; /* a row without keys: weights of 0 */
             }
             for (pk_i64 e = l; e < PK_ROWS * PK_HEAD_SIZE; e += PK_LSIZE) sums[e] = PK_C(0.0);
           }

@@ -1,6 +1,7 @@
-/* attention_host.h: attention.pk on the host. Scores stand transposed, a row of PK_GEMM_N queries for each key: what softmax does
- * along the keys is then the same for all lanes of a vector, and of all operands only the query is packed. The products are those
- * of gemm_micro.h. Lanes after the last query contain zeros or results of zeros, and are never read. */
+/* attention_host.h: attention.pk on the host. Scores are transposed, with a row of PK_GEMM_N queries for each key: the
+ * steps of softmax along the keys are then the same for all lanes of a vector, and only the query is packed. The
+ * products are those of gemm_micro.h. Lanes after the last query contain zeros or results of zeros, and are never
+ * read. */
 #include "attention_product.h"
 
 #define PK_KEYS (2 * PK_GEMM_N) /* keys of a block */
@@ -14,7 +15,7 @@ PK_FN void PK_NAME(pack_columns_of)(const int pk_isa, const T *rows, pk_i64 row,
     for (pk_i64 i = 0; i < size * PK_GEMM_N; i++) panel[i] *= scale;
 }
 
-/* The scores of `count` keys from k0 on for the queries from q0 on, whose columns are `queries`. */
+/* Computes the scores of `count` keys from k0 on for the queries from q0 on, whose columns are `queries`. */
 PK_FN void PK_NAME(scores_of)(const int pk_isa, const pk_attention_t *s, const T *queries, const T *key, const T *bias,
                               pk_i64 q0, pk_i64 width, pk_i64 k0, pk_i64 count, T *offsets, T *scores) {
   PK_OF_ISA(product_rows)
@@ -35,8 +36,9 @@ PK_FN void PK_NAME(scores_of)(const int pk_isa, const pk_attention_t *s, const T
     for (pk_i64 l = 0; l < k0 + k - q0 && l < PK_GEMM_N; l++) scores[k * PK_GEMM_N + l] = -PK_INFINITY;
 }
 
-/* Makes exponentials of the scores of a block. `top` and `sum` are the largest score and the sum of the exponentials of all
- * blocks so far; `decay` is what the sums of earlier blocks are to be multiplied by. The first `lanes` queries, a constant. */
+/* Computes the exponentials of the scores of a block. `top` and `sum` are the largest score and the sum of the
+ * exponentials of all blocks so far; `decay` is the factor for the sums of earlier blocks. For the first `lanes`
+ * queries, a constant. */
 PK_FN void PK_NAME(exponentials)(const int lanes, pk_i64 count, T *scores, T *top, T *sum, T *decay) {
   PK_BUFFER(shift, PK_GEMM_N);
   for (int l = 0; l < lanes; l++) shift[l] = top[l];
@@ -46,7 +48,7 @@ PK_FN void PK_NAME(exponentials)(const int lanes, pk_i64 count, T *scores, T *to
   for (int l = 0; l < lanes; l++) {
     const T before = top[l];
     top[l] = shift[l];
-    shift[l] = shift[l] == -PK_INFINITY ? PK_C(0.0) : shift[l]; /* nothing seen yet: exp(-inf - 0) = 0 */
+    shift[l] = shift[l] == -PK_INFINITY ? PK_C(0.0) : shift[l]; /* no key yet: exp(-inf - 0) = 0 */
     decay[l] = pk_exp_wide(before - shift[l]);
     sum[l] *= decay[l];
   }
@@ -95,7 +97,7 @@ PK_KERNEL(PK_NAME(forward), ATTENTION_FORWARD_ARGS) {
       }
       E *r = result + batch * s.result[0] + head * s.result[1] + q0 * s.result[2];
       for (pk_i64 i = 0; i < width; i++, r += s.result[2]) {
-        const int seen = sum[i] != PK_C(0.0); /* the largest score has the exponential 1; NaN counts as seen */
+        const int seen = sum[i] != PK_C(0.0); /* the largest score has the exponential 1; NaN counts as a key */
         const T factor = seen ? PK_C(1.0) / sum[i] : PK_C(0.0);
         logarithms[row * s.queries + q0 + i] = seen ? top[i] + pk_log(sum[i]) : -PK_INFINITY;
         if (seen)
@@ -147,8 +149,8 @@ PK_KERNEL(PK_NAME(normalizers), ATTENTION_NORMALIZERS_ARGS) {
   }
 }
 
-/* Weights of a block from their scores, and the slopes of the scores, scale * weight * (slope of the weight - delta), from the
- * slopes of the weights. `lanes` is constant. */
+/* Computes the weights of a block from their scores, and the slopes of the scores, scale * weight * (slope of the
+ * weight - delta), from the slopes of the weights. `lanes` is constant. */
 PK_FN void PK_NAME(slopes_of)(const int lanes, pk_i64 count, const T *logarithms, const T *factors, const T *delta,
                               T scale, T *scores, T *slopes) {
   for (pk_i64 k = 0; k < count; k++)
@@ -159,8 +161,8 @@ PK_FN void PK_NAME(slopes_of)(const int lanes, pk_i64 count, const T *logarithms
     }
 }
 
-/* What a block of queries has in common for all keys: the logarithms, +inf in rows that see nothing, whose weights are then 0; the
- * normalizers; and delta = sum(grad * result), from their columns. */
+/* Computes the values that a block of queries has for all keys: the logarithms, +inf in rows without keys, whose
+ * weights are then 0; the normalizers; and delta = sum(grad * result), from their columns. */
 PK_FN void PK_NAME(rows_before)(const pk_attention_t *s, pk_i64 width, const T *saved, const T *normalizers,
                                 const T *grads, const T *results, T *logarithms, T *factors, T *delta) {
   for (pk_i64 l = 0; l < PK_GEMM_N; l++) {
@@ -196,7 +198,7 @@ PK_KERNEL(PK_NAME(backward), ATTENTION_BACKWARD_ARGS) {
       const E *k = key + batch * s.key[0] + kv_head * s.key[1], *v = value + batch * s.value[0] + kv_head * s.value[1];
       E *gk = grad_key + batch * s.grad_key[0] + kv_head * s.grad_key[1];
       E *gv = grad_value + batch * s.grad_value[0] + kv_head * s.grad_value[1];
-      pk_i64 started = begin; /* the gradients of keys in front of it have their first terms */
+      pk_i64 started = begin; /* the gradients of keys before it have their first terms */
       for (pk_i64 head = kv_head * s.shared; head < (kv_head + 1) * s.shared; head++) {
         const E *b = bias + batch * s.bias[0] + head * s.bias[1];
         for (pk_i64 q0 = 0; q0 < s.queries; q0 += s.block) {

@@ -1,13 +1,14 @@
-/* attention_product.h: the matrix products of attention_host.h, over the inner loops of gemm_micro.h. Functions of their own for
- * each instruction set, not inlined: five products call them. */
+/* attention_product.h: the matrix products of attention_host.h, over the inner loops of gemm_micro.h. They are separate
+ * functions for each instruction set, not inlined, because five products call them. */
 #include "gemm_micro.h"
 
 #define PK_HALF (64 / (int)sizeof(T)) /* widths are multiples of it: a vector of AVX-512 */
 
-/* The width of rows in buffers. */
+/* Returns the width of rows in buffers. */
 PK_FN pk_i64 PK_NAME(padded)(pk_i64 size) { return (size + PK_HALF - 1) / PK_HALF * PK_HALF; }
 
-/* Returns rows that can be read in whole vectors: the operand's own, or copies in `spare`; *step is the distance between them. */
+/* Returns rows that can be read in complete vectors: the operand's own, or copies in `spare`; *step is the distance
+ * between them. */
 PK_FN const T *PK_NAME(whole_rows)(const T *rows, pk_i64 count, pk_i64 size, T *spare, pk_i64 *step) {
   const pk_i64 padded = PK_NAME(padded)(size), row = *step;
   if (padded == size) return rows;
@@ -19,7 +20,7 @@ PK_FN const T *PK_NAME(whole_rows)(const T *rows, pk_i64 count, pk_i64 size, T *
   return spare;
 }
 
-/* c = a b, or c += a b when `more`: m x n of depth k. Element (i, k) of a stands at i * a_row + k * a_col. */
+/* c = a b, or c += a b with `more`: m x n of depth k. Element (i, k) of a is at i * a_row + k * a_col. */
 PK_FN void PK_NAME(product)(const int isa, pk_i64 m, pk_i64 n, pk_i64 depth, const T *a, pk_i64 a_row, pk_i64 a_col,
                             const T *b, pk_i64 b_row, T *c, pk_i64 c_row, const int more) {
 #define PK_PRODUCT(bytes, rows, vectors)                                                                  \
@@ -55,8 +56,8 @@ PK_FN void PK_NAME(product)(const int isa, pk_i64 m, pk_i64 n, pk_i64 depth, con
 #undef PK_PRODUCT
 }
 
-/* product_rows: rows of a are contiguous. product_columns: its columns are, PK_GEMM_N apart. pack: element (k, j) of a panel from
- * k * row + j * col, zeros after the last of `width` columns. */
+/* product_rows: rows of a are contiguous. product_columns: its columns are contiguous, PK_GEMM_N apart. pack: element
+ * (k, j) of a panel from k * row + j * col, zeros after the last of `width` columns. */
 #define PK_DEFINE_PRODUCTS(suffix, attribute, isa)                                                                    \
   attribute static void PK_CAT(PK_NAME(product_rows), suffix)(pk_i64 m, pk_i64 n, pk_i64 depth, const T *a,           \
                                                               pk_i64 a_row, const T *b, pk_i64 b_row, T *c,           \
@@ -82,7 +83,7 @@ PK_DEFINE_PRODUCTS(_base, PK_APART, PK_ISA_BASE)
 #ifdef PK_HAS_CLONES
 PK_DEFINE_PRODUCTS(_avx2, PK_APART PK_TARGET_AVX2, PK_ISA_AVX2)
 PK_DEFINE_PRODUCTS(_avx512, PK_APART PK_TARGET_AVX512, PK_ISA_AVX512)
-/* The function for the instruction set pk_isa, a constant. */
+/* The function for the instruction set pk_isa, which is a constant. */
 #define PK_OF_ISA(name)                                     \
   (pk_isa == PK_ISA_AVX512 ? PK_CAT(PK_NAME(name), _avx512) \
    : pk_isa == PK_ISA_AVX2 ? PK_CAT(PK_NAME(name), _avx2)   \
@@ -100,7 +101,7 @@ PK_FN void PK_NAME(add_part)(const T *x, pk_i64 m, pk_i64 n, T *c, pk_i64 c_row,
     for (pk_i64 j = 0; j < n; j++) c[i * c_row + j] = (more ? c[i * c_row + j] : PK_C(0.0)) + x[i * padded + j];
 }
 
-/* As product_rows, with rows of a PK_GEMM_N apart and any n: b has rows of padded(n), c has not. */
+/* As product_rows, with rows of a that are PK_GEMM_N apart, and any n: b has rows of padded(n), c does not. */
 PK_FN void PK_NAME(add_rows)(const int pk_isa, pk_i64 m, pk_i64 n, pk_i64 depth, const T *a, const T *b, pk_i64 b_row,
                              T *c, pk_i64 c_row, int more, T *spare) {
   const pk_i64 padded = PK_NAME(padded)(n);
@@ -110,7 +111,7 @@ PK_FN void PK_NAME(add_rows)(const int pk_isa, pk_i64 m, pk_i64 n, pk_i64 depth,
   if (!whole) PK_NAME(add_part)(spare, m, n, c, c_row, more);
 }
 
-/* As product_columns, likewise. */
+/* As product_columns, with the same changes. */
 PK_FN void PK_NAME(add_columns)(const int pk_isa, pk_i64 m, pk_i64 n, pk_i64 depth, const T *a, const T *b,
                                 pk_i64 b_row, T *c, pk_i64 c_row, int more, T *spare) {
   const pk_i64 padded = PK_NAME(padded)(n);

@@ -1,21 +1,22 @@
-/* attention_vector.h: attention.pk in the dialect's form for devices with few wide cores: an item does a unit of work, with products of
- * kernels/pk_tile_vector.h over copies of blocks in its own memory. What a block contains after its last row or lane does not affect
- * results.
+/* attention_vector.h: attention.pk in the dialect's form for devices with few wide cores: an item computes a unit of
+ * work, with products of kernels/pk_tile_vector.h over copies of blocks in its own memory. The contents of a block
+ * after its last row or lane do not affect results.
  *
- * forward: scores stand transposed, a row of queries for each key, so that softmax does the same in all lanes of a vector; only the query
- * is transposed, once for all keys. backward: the keys of a block are transposed once for all queries, and their gradients stay
- * with the item until all queries are done. */
+ * forward: scores are transposed, with a row of queries for each key, so that softmax executes the same steps in all
+ * lanes of a vector; only the query is transposed, once for all keys. backward: the keys of a block are transposed once
+ * for all queries, and the item keeps their gradients until all queries are done. */
 #include "kernels/pk_tile_vector.h"
 
 #define PK_KEYS 64 /* of a block */
 #define PK_VECTORS (PK_ATTENTION_QUERIES / PK_CPU_N)
 #define PK_KEY_VECTORS (PK_KEYS / PK_CPU_N)
-/* Numbers as vectors, so that they lie on whole lines of the cache. */
+/* Numbers as vectors, so that they are aligned to cache lines. */
 #define PK_LINES(name, n) PK_LOCAL_ARRAY(PK_NAME(v), name, (n) / PK_CPU_N)
 
 PK_FN pk_i64 PK_NAME(columns_of)(pk_i64 size) { return (size + PK_CPU_N - 1) / PK_CPU_N * PK_CPU_N; }
 
-/* Adds the bias to the scores of `count` keys, rows of PK_ATTENTION_QUERIES, for `width` queries, and hides those that come later. */
+/* Adds the bias to the scores of `count` keys, rows of PK_ATTENTION_QUERIES, for `width` queries, and masks later
+ * keys. */
 PK_FN void PK_NAME(offset_scores)(const pk_attention_t *s, PK_GLOBAL const E *b, pk_i64 q0, pk_i64 width, pk_i64 k0,
                                   pk_i64 count, T *scores) {
   if (s->with_bias)
@@ -27,13 +28,13 @@ PK_FN void PK_NAME(offset_scores)(const pk_attention_t *s, PK_GLOBAL const E *b,
       for (pk_i64 i = 0; i < width && i < k0 + j - q0; i++) scores[j * PK_ATTENTION_QUERIES + i] = -PK_INFINITY;
 }
 
-/* Makes exponentials of a block's scores, a vector of queries `step` vectors apart. `top` and `sum` are the largest score and the sum of the
- * exponentials so far; returns what the sums of earlier blocks are to be multiplied by. */
+/* Computes the exponentials of a block's scores, with a vector of queries `step` vectors apart. `top` and `sum` are the
+ * largest score and the sum of the exponentials so far; returns the factor for the sums of earlier blocks. */
 PK_FN PK_NAME(v)
     PK_NAME(exponentials)(pk_i64 count, PK_NAME(v) * scores, pk_i64 step, PK_NAME(v) * top, PK_NAME(v) * sum) {
   PK_NAME(v) peak = *top;
   for (pk_i64 j = 0; j < count; j++) peak = scores[j * step] > peak ? scores[j * step] : peak;
-  const PK_NAME(v) shift = peak == -PK_INFINITY ? (PK_NAME(v))0 : peak; /* nothing seen yet: exp(-inf - 0) = 0 */
+  const PK_NAME(v) shift = peak == -PK_INFINITY ? (PK_NAME(v))0 : peak; /* no key yet: exp(-inf - 0) = 0 */
   const PK_NAME(v) decay = pk_exp_vector(*top - shift);
   PK_NAME(v) total = *sum * decay;
   for (pk_i64 j = 0; j < count; j++) {
@@ -93,7 +94,7 @@ PK_KERNEL(PK_NAME(forward), ATTENTION_FORWARD_ARGS) {
       PK_GLOBAL E *r = result + batch * s.result[0] + head * s.result[1] + q0 * s.result[2];
       for (pk_i64 i = 0; i < width; i++) {
         const T x = ((T *)sum)[i];
-        const int seen = x != PK_C(0.0); /* the largest score has the exponential 1; NaN counts as seen */
+        const int seen = x != PK_C(0.0); /* the largest score has the exponential 1; NaN counts as a key */
         logarithms[row * s.queries + q0 + i] = seen ? ((T *)top)[i] + pk_log(x) : -PK_INFINITY;
         for (pk_i64 d = 0; d < s.value_size; d++)
           r[i * s.result[2] + d] = PK_PUT(seen ? ((T *)sums)[i * v_columns + d] / x : PK_C(0.0));
@@ -102,9 +103,9 @@ PK_KERNEL(PK_NAME(forward), ATTENTION_FORWARD_ARGS) {
   }
 }
 
-/* ---- gradients ---------------------------------------------------------------------------------------------------- */
+/* ---- gradients --------------------------------------------------------------------------------------------------- */
 
-/* Makes normalizers of the sums of the exponentials of `width` rows with coarse logarithms. */
+/* Computes normalizers from the sums of the exponentials of `width` rows with inaccurate logarithms. */
 PK_FN void PK_NAME(put_normalizers)(pk_i64 width, PK_GLOBAL const T *saved, const T *sum, PK_GLOBAL T *to) {
   for (pk_i64 i = 0; i < width; i++)
     if (PK_NAME(is_coarse)(saved[i])) to[i] = PK_C(1.0) / sum[i];
@@ -153,8 +154,8 @@ PK_KERNEL(PK_NAME(normalizers), ATTENTION_NORMALIZERS_ARGS) {
   }
 }
 
-/* Weights of a block from their scores, rows of PK_KEYS keys, and the slopes of the scores, scale * weight * (slope of the weight -
- * delta), from the slopes of the weights. */
+/* Computes the weights of a block from their scores, rows of PK_KEYS keys, and the slopes of the scores, scale * weight
+ * * (slope of the weight - delta), from the slopes of the weights. */
 PK_FN void PK_NAME(slopes_of)(const pk_attention_t *s, PK_GLOBAL const E *b, pk_i64 q0, pk_i64 width, pk_i64 k0,
                               pk_i64 count, const T *shift, const T *factors, const T *delta, T scale,
                               PK_NAME(v) * scores, PK_NAME(v) * slopes) {
@@ -171,8 +172,8 @@ PK_FN void PK_NAME(slopes_of)(const pk_attention_t *s, PK_GLOBAL const E *b, pk_
   }
 }
 
-/* What a block of queries has in common for all keys: the logarithms, +inf in rows that see nothing, whose weights are then 0; the
- * normalizers; and delta = sum(grad * result). */
+/* Computes the values that a block of queries has for all keys: the logarithms, +inf in rows without keys, whose
+ * weights are then 0; the normalizers; and delta = sum(grad * result). */
 PK_FN void PK_NAME(rows_before)(const pk_attention_t *s, pk_i64 width, PK_GLOBAL const T *saved,
                                 PK_GLOBAL const T *normalizers, const T *grads, pk_i64 columns, PK_GLOBAL const E *r,
                                 T *shift, T *factors, T *delta) {
@@ -185,7 +186,7 @@ PK_FN void PK_NAME(rows_before)(const pk_attention_t *s, pk_i64 width, PK_GLOBAL
   }
 }
 
-/* Writes `count` rows of `size` elements, or adds them to what is there. */
+/* Writes `count` rows of `size` elements, or adds them to the existing ones. */
 PK_FN void PK_NAME(put_rows)(const T *from, pk_i64 columns, pk_i64 count, pk_i64 size, int more, PK_GLOBAL E *to,
                              pk_i64 row) {
   for (pk_i64 i = 0; i < count; i++, from += columns, to += row) {

@@ -1,4 +1,5 @@
-/* batch_norm_args.h: the arguments of this folder's kernels, for the kernels and for their launchers (kernels/pk_args.h). */
+/* batch_norm_args.h: the arguments of this folder's kernels, for the kernels and for their launchers
+ * (kernels/pk_args.h). */
 #ifndef BATCH_NORM_ARGS_H_
 #define BATCH_NORM_ARGS_H_
 

@@ -1,4 +1,5 @@
-/* columns_args.h: the arguments of this folder's kernels, for the kernels and for their launchers (kernels/pk_args.h). */
+/* columns_args.h: the arguments of this folder's kernels, for the kernels and for their launchers
+ * (kernels/pk_args.h). */
 #ifndef COLUMNS_ARGS_H_
 #define COLUMNS_ARGS_H_
 

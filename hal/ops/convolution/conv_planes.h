@@ -1,30 +1,31 @@
-/* conv_planes.h: convolutions with one or two products per place, in which a matrix product has nothing to reuse: depthwise ones above
- * all. Included once per instance; T, PK_NAME and pk_conv_t are the instance's.
- *   planes        what `tiles` makes. An item makes a band of one plane of the grid
- *   planes_slope  what `slope` makes: an item sums the places of one window over a part of the batches
+/* conv_planes.h: convolutions with one or two products per position, mostly depthwise ones, in which a matrix product
+ * has nothing to reuse. Included once per instance; T, PK_NAME and pk_conv_t are the instance's.
+ *   planes        computes the result of `tiles`. An item computes a band of one plane of the grid
+ *   planes_slope  computes the result of `slope`: an item sums the positions of one window over a part of the batches
  *
- * Host: the places of the image that a band sees are copied, with zeros around them, into one plane per phase (the remainder of a
- * place by the step), so that every place of the window reads a whole band at one distance, in vectors. */
+ * Host: the positions of the image that a band reads are copied, padded with zeros, to one plane per phase (the
+ * remainder of a position by the step), so that every position of the window reads a whole band at one distance, in
+ * vectors. */
 
-/* Neighboring windows of a plane of the grid: the band from (y, x) on. Of a phase, `high` x `wide` places are seen. */
+/* Adjacent windows of a plane of the grid: the band from (y, x) on. It reads `high` x `wide` positions of a phase. */
 #ifndef PK_CONV_BAND_T_
 #define PK_CONV_BAND_T_
 typedef struct {
   pk_i64 z, y, x, height, width, high, wide;
 } pk_conv_band_t;
 
-/* From the first place of a window to the last; a window may have no places. */
+/* Returns the distance from the first position of a window to the last; a window may have no positions. */
 PK_FN pk_i64 pk_conv_reach(const pk_window_t *w, int d) {
   return w->size[d] > 1 ? (w->size[d] - 1) * w->dilation[d] : 0;
 }
 
-/* Phases of a dimension that places of the window see. */
+/* Returns the phases of a dimension that positions of the window read. */
 PK_FN pk_i64 pk_conv_phases(const pk_window_t *w, int d) {
   const pk_i64 reach = pk_conv_reach(w, d);
   return reach < w->step[d] ? reach + 1 : w->step[d];
 }
 
-/* Takes band `*rest` of a plane; leaves the number of the plane. */
+/* Returns band `*rest` of a plane; *rest becomes the number of the plane. */
 PK_FN pk_conv_band_t pk_conv_band(const pk_conv_t *s, pk_u64 *rest) {
   const pk_window_t *const w = &s->window;
   pk_conv_band_t b;
@@ -71,7 +72,7 @@ PK_FN void PK_NAME(fill_phase)(const pk_conv_t *s, const T *image, const pk_conv
   }
 }
 
-/* Copies the phases that places of the window see, one after the other. */
+/* Copies the phases that positions of the window read, one after the other. */
 PK_FN void PK_NAME(fill_phases)(const pk_conv_t *s, const T *image, const pk_conv_band_t *b, T *phases) {
   const pk_i64 down = pk_conv_phases(&s->window, 1), right = pk_conv_phases(&s->window, 2);
   for (pk_i64 py = 0; py < down; py++)
@@ -79,7 +80,7 @@ PK_FN void PK_NAME(fill_phases)(const pk_conv_t *s, const T *image, const pk_con
       PK_NAME(fill_phase)(s, image, b, py, px, phases + (py * right + px) * b->high * b->wide);
 }
 
-/* Where each place (ky, kx) of the window over place 0 of the band stands in the phases. */
+/* Computes the offset in the phases of each position (ky, kx) of the window over position 0 of the band. */
 PK_FN void PK_NAME(find_places)(const pk_window_t *w, const pk_conv_band_t *b, pk_i64 *places) {
   const pk_i64 phases = pk_conv_phases(w, 2);
   for (pk_i64 ky = 0; ky < w->size[1]; ky++) {
@@ -91,7 +92,8 @@ PK_FN void PK_NAME(find_places)(const pk_window_t *w, const pk_conv_band_t *b, p
   }
 }
 
-/* Adds to `n` elements of `sums`, and to those that fill the last block, what `count` places of the window contribute. */
+/* Adds the contributions of `count` positions of the window to `n` elements of `sums`, and to those that pad the last
+ * block. */
 PK_FN void PK_NAME(add_places)(const T *phases, const pk_i64 *places, pk_i64 count, const T *weight, pk_i64 n,
                                T *sums) {
   for (pk_i64 i = 0; i < n; i += 4 * PK_CONV_LANES) {
@@ -139,7 +141,7 @@ PK_KERNEL(PK_NAME(planes), CONV_PLANES_ARGS) {
   }
 }
 
-/* Copies a band of the grid, with rows of whole vectors. */
+/* Copies a band of the grid, with rows of complete vectors. */
 PK_FN void PK_NAME(fill_band)(const pk_conv_t *s, const T *grid, const pk_conv_band_t *b, pk_i64 stride, T *band) {
   for (pk_i64 y = 0; y < b->height; y++, band += stride, grid += s->grid.space[1]) {
     for (pk_i64 x = 0; x < b->width; x++) band[x] = grid[x * s->grid.space[2]];
@@ -147,8 +149,8 @@ PK_FN void PK_NAME(fill_band)(const pk_conv_t *s, const T *grid, const pk_conv_b
   }
 }
 
-/* Adds the products of a band with the elements at `count` places of the window, to a vector for each. Elements after the end of a row do not
- * belong to it, and may be infinite: they are masked. */
+/* Adds the products of a band with the elements at `count` positions of the window, to one vector each. Elements after
+ * the end of a row do not belong to it, and may be infinite: they are masked. */
 PK_FN void PK_NAME(add_products)(const T *phases, const pk_i64 *places, int count, const pk_conv_band_t *b,
                                  const T *band, pk_i64 stride, PK_NAME(v64) * sums) {
   PK_NAME(bits64) all, last;
@@ -207,7 +209,7 @@ PK_KERNEL(PK_NAME(planes_slope), CONV_PLANES_SLOPE_ARGS) {
 }
 #undef PK_CONV_LANES
 #else /* ---- devices ---- */
-/* The sum of what a window sees of a channel of a group, times the weight's places. */
+/* The sum over the window's elements of a channel of a group, times the weight's elements. */
 PK_FN T PK_NAME(window_sum)(const pk_conv_t *s, const pk_conv_spot_t *window, PK_GLOBAL const E *from, pk_i64 channel,
                             PK_GLOBAL const E *weight) {
   T sum = PK_C(0.0);

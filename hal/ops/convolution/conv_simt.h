@@ -1,6 +1,7 @@
-/* conv_simt.h: tiles and slope of convolution.pk on devices with many threads: a group computes squares of PK_GEMM_SMALL (kernels/gemm_device.h).
- * An item loads the same column of the one operand all the time, so it knows its window, or place, from the beginning; those along the sum
- * stand in a table in local memory, which is filled for the block after the next one while that is loaded. */
+/* conv_simt.h: tiles and slope of convolution.pk on devices with many threads: a group computes squares of
+ * PK_GEMM_SMALL (kernels/gemm_device.h). An item always loads the same column of one operand, so it computes its
+ * window, or position, once. Those along the sum are in a table in local memory, which is filled for the block after
+ * the next one while that is loaded. */
 #include "gemm_device.h"
 
 #define PK_EDGE (PK_GEMM_SMALL / 8)

@@ -1,9 +1,9 @@
-/* conv_spot.h: where an element of the unfolded image stands, on devices: where its window begins and where its place in the window lies, found
- * once each for the many elements that share them. The divisions of 64 bits are all here. */
+/* conv_spot.h: the position of an element of the unfolded image, on devices: the beginning of its window and its
+ * position in the window, computed once for the many elements that share them. All divisions of 64 bits are here. */
 #ifndef PK_CONV_SPOT_T_
 #define PK_CONV_SPOT_T_
-/* Coordinates, the element of the image, and of a window also that of the grid, of a place that of the weight, from a group's first channel
- * on. */
+/* Coordinates, the offset in the image and, for a window, the offset in the grid, for a position, the offset in the
+ * weight, from a group's first channel on. */
 typedef struct {
   pk_i64 at, to;
   pk_i32 z, y, x;
@@ -23,7 +23,7 @@ PK_FN pk_conv_spot_t pk_conv_window(const pk_conv_t *s, pk_i64 column) {
   return spot;
 }
 
-/* The place (z, y, x) of a window in a channel, counted from the window's beginning. */
+/* The position (z, y, x) of a window in a channel, relative to the window's beginning. */
 PK_FN pk_conv_spot_t pk_conv_place(const pk_conv_t *s, pk_i64 channel, pk_i64 z, pk_i64 y, pk_i64 x) {
   const pk_i64 *const dilation = s->window.dilation;
   pk_conv_spot_t spot;
@@ -33,7 +33,7 @@ PK_FN pk_conv_spot_t pk_conv_place(const pk_conv_t *s, pk_i64 channel, pk_i64 z,
   return spot;
 }
 
-/* The place of a row. */
+/* The position of a row. */
 PK_FN pk_conv_spot_t pk_conv_row(const pk_conv_t *s, pk_i64 row) {
   pk_u64 rest = (pk_u64)row;
   const pk_i64 first = s->by_place ? pk_window_digit(&rest, s->window.channels) : 0;
@@ -42,7 +42,7 @@ PK_FN pk_conv_spot_t pk_conv_row(const pk_conv_t *s, pk_i64 row) {
   return pk_conv_place(s, s->by_place ? first : (pk_i64)rest, z, y, x);
 }
 
-/* Returns whether a place of a window is in the image. */
+/* Returns whether a position of a window is in the image. */
 PK_FN int pk_conv_inside(const pk_window_t *w, pk_i32 z, pk_i32 y, pk_i32 x) {
   return (pk_u32)z < (pk_u32)w->in[0] && (pk_u32)y < (pk_u32)w->in[1] && (pk_u32)x < (pk_u32)w->in[2];
 }

@@ -1,13 +1,14 @@
-/* conv_unfold.h: blocks of the unfolded image that convolution.pk multiplies, written as it needs them instead of to memory: the
- * unfolded image has a row per (channel, place in the window) and a column per window (batch, three spatial dimensions). Included
- * once per instance; host only. T, PK_NAME and pk_conv_t are the instance's. */
+/* conv_unfold.h: blocks of the unfolded image that convolution.pk multiplies, computed on demand instead of stored in
+ * memory. The unfolded image has a row per (channel, position in the window) and a column per window (batch, three
+ * spatial dimensions). Included once per instance; host only. T, PK_NAME and pk_conv_t are the instance's. */
 
-/* Columns of a block, at most. */
+/* Maximum number of columns of a block. */
 #define PK_CONV_COLUMNS 128
 
 #ifndef PK_CONV_LINE_T_
 #define PK_CONV_LINE_T_
-/* Neighboring windows along the last dimension: columns [column, column + count) of the block begin at (batch, z, y, x). */
+/* Neighboring windows along the last dimension: columns [column, column + count) of the block begin at (batch, z, y,
+ * x). */
 typedef struct {
   pk_i64 column, count, batch, z, y, x;
 } pk_conv_line_t;
@@ -19,13 +20,13 @@ typedef struct {
   pk_i64 column, count;
 } PK_NAME(run_t);
 
-/* The runs of a row of the block: those of the image, and zeros, which are written afterwards. */
+/* The runs of a row of the block: those of the image, and zeros, which are written last. */
 typedef struct {
   PK_NAME(run_t) copied[PK_CONV_COLUMNS], zeros[PK_CONV_COLUMNS + 2];
   pk_i32 copied_count, zeros_count;
 } PK_NAME(runs_t);
 
-/* Takes columns [first, first + count) apart into lines; returns their number. */
+/* Divides columns [first, first + count) into lines; returns their number. */
 PK_FN pk_i32 PK_NAME(lines)(const pk_window_t *w, pk_i64 first, pk_i64 count, pk_conv_line_t *lines) {
   pk_u64 rest = (pk_u64)first;
   pk_i64 x = pk_window_digit(&rest, w->out[2]), y = pk_window_digit(&rest, w->out[1]),
@@ -54,8 +55,8 @@ PK_FN void PK_NAME(add_zeros)(PK_NAME(runs_t) * runs, pk_i64 column, pk_i64 coun
     runs->zeros[runs->zeros_count++] = (PK_NAME(run_t)){NULL, column, count};
 }
 
-/* Adds a run of the image. Runs as far apart in the image as in the block become one, with what is between them: mostly the edges of
- * neighboring rows, which are zeros of the block. */
+/* Adds a run of the image. Runs that have the same distance in the image and in the block are merged, including the
+ * elements between them: usually the edges of adjacent rows, which are zeros in the block. */
 PK_FN void PK_NAME(add_copied)(PK_NAME(runs_t) * runs, const T *from, pk_i64 column, pk_i64 count, pk_i64 step) {
   PK_NAME(run_t) *const last = runs->copied_count ? runs->copied + runs->copied_count - 1 : NULL;
   if (last && last->from + (column - last->column) * step == from)
@@ -64,8 +65,8 @@ PK_FN void PK_NAME(add_copied)(PK_NAME(runs_t) * runs, const T *from, pk_i64 col
     runs->copied[runs->copied_count++] = (PK_NAME(run_t)){from, column, count};
 }
 
-/* The runs of a place of the window in the channel at `image`: the windows of each line that have it inside, before and after them
- * zeros, and zeros in columns [count, padded). */
+/* Finds the runs of a position of the window in the channel at `image`: the windows of each line that contain it, zeros
+ * before and after them, and zeros in columns [count, padded). */
 PK_FN void PK_NAME(find_runs)(const pk_conv_t *s, const T *image, const pk_conv_line_t *lines, pk_i32 n, pk_i64 count,
                               pk_i64 padded, const pk_i64 *place, PK_NAME(runs_t) * runs) {
   const pk_window_t *const w = &s->window;
@@ -91,8 +92,9 @@ PK_FN void PK_NAME(find_runs)(const pk_conv_t *s, const T *image, const pk_conv_
   PK_NAME(add_zeros)(runs, count, padded - count);
 }
 
-/* For each of `channels` channels, `channel` apart, whose rows of the block are `row` apart: copies a run, or clears it. In pieces of
- * constant size, the last of which may overlap the one before: a loop or a call per channel would cost more than the bytes. */
+/* Copies or clears a run for each of `channels` channels, which are `channel` apart, and whose rows of the block are
+ * `row` apart. It uses pieces of constant size, the last of which may overlap the previous one: a loop or a call per
+ * channel would be slower than the copy. */
 #define PK_PIECES(size, statement)                               \
   if (count >= (size)) {                                         \
     for (pk_i64 i = 0; i < count; i += (size)) {                 \
@@ -138,14 +140,14 @@ PK_FN void PK_NAME(unfold)(const pk_conv_t *s, const T *image, pk_i64 first, pk_
                            pk_i64 row1, T *target, pk_i64 stride) {
   pk_conv_line_t lines[PK_CONV_COLUMNS];
   PK_NAME(runs_t) runs;
-  if (row0 == row1) return; /* a window may have no places */
+  if (row0 == row1) return; /* a window may have no positions */
   const pk_window_t *const w = &s->window;
   const pk_i64 places = pk_conv_places(w), step = w->step[2] * s->image.space[2];
   const pk_i32 n = PK_NAME(lines)(w, first, count, lines);
   const pk_i64 channel0 = row0 / places, skipped = row0 - channel0 * places, all = row1 - channel0 * places;
   pk_i64 place[3] = {0, 0, 0};
   for (pk_i64 q = 0; q < places; q++) {
-    /* rows c * places + q, counted from channel0: those in [skipped, all) */
+    /* rows c * positions + q, counted from channel0: those in [skipped, all) */
     const pk_i64 c0 = q < skipped ? 1 : 0, c1 = q < all ? (all - q + places - 1) / places : 0, channels = c1 - c0;
     if (channels > 0) {
       T *const row = target + (c0 * places + q - skipped) * stride;

@@ -1,7 +1,8 @@
-/* conv_vector.h: tiles and slope of convolution.pk in the dialect's form for devices with few wide cores. An item does a unit of work; it
- * unfolds what it multiplies into its own memory, in panels of PK_CPU_N windows that follow one another, and multiplies by
- * kernels/pk_tile_vector.h. What is found out about a panel and a place of the window serves all channels. The order of the sum, by_place, is
- * that in which the weight lies, whatever the images' is; half precision becomes numbers when it is copied. */
+/* conv_vector.h: tiles and slope of convolution.pk in the dialect's form for devices with few wide cores. An item
+ * computes a unit of work. It unfolds the operand into its own memory, in consecutive panels of PK_CPU_N windows, and
+ * multiplies with kernels/pk_tile_vector.h. What it computes for a panel and a position of the window is used for all
+ * channels. The order of the sum, by_place, is that of the weight's memory, independent of the images' layout; half
+ * precision is converted when it is copied. */
 #include "kernels/pk_tile_vector.h"
 
 #define PK_CONV_DEPTH 256 /* rows of a block of tiles */
@@ -24,8 +25,8 @@
 
 #ifndef PK_CONV_PANEL_T_
 #define PK_CONV_PANEL_T_
-/* Where the windows of a panel begin, and where their places stand in the image and in the grid, from a group's first channel on. Those
- * after the last begin far outside. */
+/* The beginnings of the windows of a panel, and the offsets of their positions in the image and in the grid, from a
+ * group's first channel on. Those after the last one begin far outside. */
 typedef struct {
   pk_i32 z[PK_CPU_N], y[PK_CPU_N], x[PK_CPU_N];
   pk_i64 at[PK_CPU_N], to[PK_CPU_N];
@@ -66,8 +67,8 @@ PK_FN void pk_conv_find_panel(const pk_conv_t *s, pk_i64 first, pk_i64 count, pk
 #define PK_CONV_MASK(mask) (mask)
 #endif
 
-/* What a panel sees of a place of the window: which of its windows have it in the image, how far it is from where they begin; and the
- * channels whose rows are unfolded. */
+/* The windows of a panel that contain a position of the window in the image, its distance from their beginnings, and
+ * the channels whose rows are unfolded. */
 #ifndef PK_CONV_SIGHT_T_
 #define PK_CONV_SIGHT_T_
 typedef struct {
@@ -76,8 +77,8 @@ typedef struct {
 } pk_conv_sight_t;
 #endif
 
-/* Unfolds the channels of a place where they are consecutive in the image and those of a window adjacent: squares of windows and
- * channels are transposed in registers. Row of channel 0 at `to`, the next one `step` after it. */
+/* Unfolds the channels of a position if they are contiguous in the image and those of a window adjacent: squares of
+ * windows and channels are transposed in registers. Row of channel 0 at `to`, the next one `step` after it. */
 PK_FN void PK_NAME(unfold_sides)(const pk_conv_panel_t *p, PK_GLOBAL const E *image, const pk_conv_sight_t *sight,
                                  T *to, pk_i64 step) {
   PK_NAME(v) x[PK_CPU_N];
@@ -94,7 +95,8 @@ PK_FN void PK_NAME(unfold_sides)(const pk_conv_panel_t *p, PK_GLOBAL const E *im
       to[c * step + e] = seen[e] ? PK_GET(image[p->at[e] + sight->place + c]) : PK_C(0.0);
 }
 
-/* The same where the places of a channel lie side by side. Elements from `begin` to `end`, counted from `image`, are memory. */
+/* Unfolds them if the positions of a channel are contiguous. Elements from `begin` to `end`, counted from `image`, are
+ * valid memory. */
 PK_FN void PK_NAME(unfold_planes)(const pk_conv_panel_t *p, PK_GLOBAL const E *image, pk_i64 channel, pk_i64 begin,
                                   pk_i64 end, const pk_conv_sight_t *sight, T *to, pk_i64 step) {
   for (pk_i64 c = sight->first; c < sight->last; c++) {
@@ -115,7 +117,7 @@ PK_FN void PK_NAME(unfold_planes)(const pk_conv_panel_t *p, PK_GLOBAL const E *i
 PK_FN void PK_NAME(unfold)(const pk_conv_t *s, const pk_conv_panel_t *p, PK_GLOBAL const E *image, pk_i64 begin,
                            pk_i64 end, pk_i64 k0, pk_i64 k1, T *to, pk_i64 to_row) {
   const pk_window_t *const w = &s->window;
-  /* row = c * by_channel + q * by_window of channel c and place q */
+  /* row = c * by_channel + q * by_window of channel c and position q */
   const pk_i64 by_channel = s->by_place ? 1 : pk_conv_places(w), by_window = s->by_place ? w->channels : 1;
   pk_i64 q = 0;
   for (pk_i64 kz = 0; kz < w->size[0]; kz++) {

@@ -1,7 +1,8 @@
-/* convolution.h: a convolution as its launchers see it. Private to hal/ops.
+/* convolution.h: a convolution in the form that its launchers use. Private to hal/ops.
  *
- * It connects a large image, on which windows slide, with a small one, which has a place per window. The weight is (small channel, large
- * channel of its group, window). A plain convolution makes the small image of the large one, a transposed one the large of the small. */
+ * It connects a large image, over which windows slide, with a small one, which has a position per window. The weight is
+ * (small channel, large channel of its group, window). A plain convolution computes the small image from the large one,
+ * a transposed one the large image from the small one. */
 #ifndef HAL_SRC_OP_CONVOLUTION_H_
 #define HAL_SRC_OP_CONVOLUTION_H_
 
@@ -16,13 +17,14 @@ typedef struct hal_op_conv_s {
   int transposed;
 } hal_op_conv_t;
 
-/* One of the two images that a call makes, from the other; `bias` may be NULL. All tensors fit the convolution, whose strides are theirs. */
+/* One of the two images that a call computes from the other; `bias` may be NULL. All tensors match the convolution,
+ * whose strides are theirs. */
 typedef struct hal_op_conv_image_s {
   int small; /* which of the two */
   const hal_tensor_t *result, *from, *weight, *bias;
 } hal_op_conv_image_t;
 
-/* Strides of contiguous images of so many channels. */
+/* Returns the strides of contiguous images with a number of channels. */
 pk_volume_t hal_op_conv_dense(int64_t channels, const int64_t space[3]);
 
 /* Queue the image, and the gradient of the weight. */
@@ -30,16 +32,16 @@ hal_status_t hal_op_conv_image(hal_op_context_t *context, const hal_op_conv_t *c
 hal_status_t hal_op_conv_weight(hal_op_context_t *context, const hal_op_conv_t *conv, const hal_tensor_t *result,
                                 const hal_tensor_t *large, const hal_tensor_t *small);
 
-/* ---- the product of the weight and the unfolded image that both are (conv_product.c) ---- */
+/* ---- the product of the weight and the unfolded image, which computes both (conv_product.c) ---- */
 
-/* Addresses; `weight` is the gradient where that is made, `bias` is not read unless has_bias. */
+/* Addresses; `weight` is the gradient if that is computed; `bias` is read only with has_bias. */
 typedef struct hal_op_conv_operands_s {
   hal_dtype_t dtype;
   void *grid, *image, *weight, *bias;
   int32_t has_bias;
 } hal_op_conv_operands_t;
 
-/* Returns whether the kernels for planes take a product (conv_planes.c), and cuts it into bands. */
+/* Returns whether the kernels for planes support a product (conv_planes.c), and divides it into bands. */
 int hal_op_conv_cut_planes(const hal_op_context_t *context, pk_conv_t *product, hal_dtype_t dtype);
 /* Queue those kernels; the gradient in `parts` parts of `part` batches each. */
 hal_status_t hal_op_conv_planes(hal_op_context_t *context, const pk_conv_t *product, const hal_op_conv_operands_t *on);

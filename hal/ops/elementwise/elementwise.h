@@ -1,5 +1,5 @@
-/* elementwise.h: what the element-wise launchers (fill, copy, unary, binary, ternary, where) share. Private to
- * hal/src.
+/* elementwise.h: declarations that the element-wise launchers (fill, copy, unary, binary, ternary, where) share.
+ * Private to hal/src.
  *
  * Their kernels have a contiguous form and a row form (elementwise_args.h). */
 #ifndef HAL_SRC_OP_ELEMENTWISE_H_
@@ -21,7 +21,7 @@ typedef struct hal_op_elementwise_s {
 
 #define HAL_OP_ELEMENTWISE_NUMBERS PK_MOST_NUMBERS
 
-/* The numbers of an operator as one argument of its kernel: one number (0 when it has none), or all of them. */
+/* The numbers of an operator as one argument of its kernel: one number (0 if it has none), or all of them. */
 typedef struct hal_op_numbers_s {
   _Alignas(8) unsigned char bytes[HAL_OP_ELEMENTWISE_NUMBERS * sizeof(double)];
   uint32_t size;
@@ -48,7 +48,8 @@ static inline hal_status_t hal_op_elementwise_check(const hal_op_context_t *cont
   return hal_op_elementwise_wrong_dtype(context, operands, k, wanted);
 }
 
-/* Checks the dtypes of an operator whose operands have one dtype, which decides the kernel, and returns that dtype. */
+/* Checks the dtypes of an operator whose operands have one dtype, which determines the kernel, and returns that
+ * dtype. */
 static inline hal_status_t hal_op_elementwise_dtype(const hal_op_context_t *context,
                                                     const hal_op_elementwise_t *operands, hal_dtype_t *out_dtype) {
   const hal_dtype_t dtype = operands->tensors[1]->dtype;
@@ -58,13 +59,13 @@ static inline hal_status_t hal_op_elementwise_dtype(const hal_op_context_t *cont
   return hal_op_elementwise_check(context, operands, 0, hal_op_result_dtype(context->info, dtype));
 }
 
-/* The two forms of a family's kernel: numbers of their variants, and what queues them. */
+/* The two forms of a family's kernel: numbers of their variants, and the functions that queue them. */
 typedef struct hal_op_forms_s {
   uint32_t contig, rows;
   hal_op_line_fn_t queue_contig, queue_rows;
 } hal_op_forms_t;
 
-/* Queues the contiguous or the row form of a kernel; the row form, too, where the device has no other. `given` is for the
+/* Queues the contiguous or the row form of a kernel; also the row form if the device has no other. `given` is for the
  * queueing functions. */
 hal_status_t hal_op_elementwise_launch(hal_op_context_t *context, const hal_op_elementwise_t *operands,
                                        hal_dtype_t dtype, const hal_op_forms_t *forms, const void *given);
@@ -72,13 +73,13 @@ hal_status_t hal_op_elementwise_launch(hal_op_context_t *context, const hal_op_e
 /* The fast path of a call flagged HAL_CALL_DENSE. Other calls take the general path, which also
  * reports invalid calls. */
 
-/* Returns whether a descriptor can be used without further questions. */
+/* Returns whether a descriptor can be used without further checks. */
 static inline int hal_op_is_plain(const hal_tensor_t *tensor) {
   return tensor && tensor->struct_size >= HAL_STRUCT_SIZE(hal_tensor_t, flags) && tensor->data;
 }
 
-/* Returns the number of elements of a plain tensor when it is at least one and fits into 63 bits: 1, else 0. A negative
- * size is a huge unsigned one. */
+/* Returns 1 and the number of elements of a plain tensor if it is at least one and fits into 63 bits, else 0. A
+ * negative size is a huge unsigned one. */
 static inline int hal_op_dense_numel(const hal_tensor_t *tensor, uint64_t *out_numel) {
   uint64_t numel = 1;
   if (HAL_UNLIKELY((uint32_t)tensor->ndim > HAL_OP_MAX_DIMS)) return 0;
@@ -95,7 +96,7 @@ static inline uint64_t hal_op_dense_items(const hal_op_context_t *context, uint6
   return hal_op_run_items(context, n, of_x > of_y ? of_x : of_y);
 }
 
-/* Returns the cached kernel of a dtype, NULL when it is not (yet) known. */
+/* Returns the cached kernel of a dtype; NULL if it is not known (yet). */
 static inline hal_plugin_kernel_t *hal_op_kernel_cached(const hal_op_context_t *context, hal_dtype_t dtype,
                                                         uint32_t variant) {
   const uint32_t slot = (uint32_t)dtype < 32u ? hal_op_dtype_slots[dtype] : 0xffu;
@@ -105,7 +106,8 @@ static inline hal_plugin_kernel_t *hal_op_kernel_cached(const hal_op_context_t *
   return (void *)kernel == (void *)&hal_op_no_kernel ? NULL : kernel;
 }
 
-/* Converts an integer or floating number to float32, for kernels that compute in it: 1 when it is one. */
+/* Converts an integer or floating number to float32, for kernels that compute in it. Returns 1, or 0 for other
+ * values. */
 static inline int hal_op_dense_single(const hal_value_t *value, hal_dtype_t dtype, float *out_number) {
   const int single = dtype == HAL_FLOAT32 || dtype == HAL_FLOAT16 || dtype == HAL_BFLOAT16;
   if (HAL_UNLIKELY(!single || (value->tag != HAL_VALUE_INT && value->tag != HAL_VALUE_DOUBLE))) return 0;
@@ -113,7 +115,7 @@ static inline int hal_op_dense_single(const hal_value_t *value, hal_dtype_t dtyp
   return 1;
 }
 
-/* Converts a number, float32 without a call: 1 when it fits the dtype. */
+/* Converts a number, for float32 without a call. Returns whether it fits the dtype. */
 static inline int hal_op_dense_scalar(const hal_op_context_t *context, const hal_value_t *value, hal_dtype_t dtype,
                                       hal_op_scalar_t *out_scalar) {
   out_scalar->size = sizeof(float);
@@ -121,8 +123,8 @@ static inline int hal_op_dense_scalar(const hal_op_context_t *context, const hal
   return hal_op_scalar(context, value, dtype, "", out_scalar) == HAL_OK;
 }
 
-/* Reads the numbers, none or one of them without a call: 1 when they fit the dtype. A float32 is written where the kernel reads it, as
- * copying a union of which a part was just written makes a processor wait. */
+/* Reads the numbers, without a call if there is at most one. Returns whether they fit the dtype. A float32 is written
+ * where the kernel reads it, because copying a union of which a part was just written stalls the processor. */
 static inline int hal_op_dense_numbers(const hal_op_context_t *context, const hal_op_call_t *call, hal_dtype_t dtype,
                                        hal_op_numbers_t *out_numbers) {
   static const hal_value_t zero = {.tag = HAL_VALUE_INT};

@@ -1,4 +1,5 @@
-/* elementwise_args.h: the arguments of this folder's kernels, for the kernels and for their launchers (kernels/pk_args.h). */
+/* elementwise_args.h: the arguments of this folder's kernels, for the kernels and for their launchers
+ * (kernels/pk_args.h). */
 #ifndef ELEMENTWISE_ARGS_H_
 #define ELEMENTWISE_ARGS_H_
 

@@ -1,12 +1,14 @@
 /* amx.c: whether this process may multiply with AMX (pk_amx.h).
  *
-* Linux lets a process use the registers only after a request (arch_prctl, ARCH_REQ_XCOMP_PERM). The permission is the process's: threads
- * that exist have it, too, and so have children of fork; exec ends it. The kernel refuses where a thread has a stack for signals
- * (sigaltstack) that the larger frame of a signal does not fit into, and after it has agreed, sigaltstack refuses such small stacks: they
- * must have getauxval(AT_MINSIGSTKSZ) bytes and what their handlers need. So it is requested before the first product of bfloat16, and
- * other programs are not changed. A thread's first use makes the kernel allocate some 10 KiB for it.
+ * Linux lets a process use the registers only after a request (arch_prctl, ARCH_REQ_XCOMP_PERM). The permission is
+ * per process: existing threads have it, and so have children of fork; exec ends it. The kernel refuses it if a
+ * thread has a signal stack (sigaltstack) that is too small for the larger signal frame. After it has granted it,
+ * sigaltstack refuses such small stacks: they must have getauxval(AT_MINSIGSTKSZ) bytes plus the needs of their
+ * handlers. So the permission is requested before the first product of bfloat16, and other programs are not changed.
+ * At a thread's first use the kernel allocates about 10 KiB for it.
  *
-* What cannot be queried is tried: a small product, compared with the model. A form that differs is never used. */
+ * What cannot be queried is tested: a small product, compared with the model. A form with another result is never
+ * used. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
@@ -22,14 +24,14 @@
 
 extern const pk_host_entry_t gemm_bf16_tiles_entry;
 
-/* ---- a small product -------------------------------------------------------------------------------------------------------------- */
+/* ---- a small product --------------------------------------------------------------------------------------------- */
 enum {
   M = 41,
   N = 53,
   K = 300
-}; /* more than one square in each direction and more than one block of k, none of them whole */
+}; /* more than one square in each direction and more than one block of k, none of them complete */
 
-/* A whole number from -2 to 2, most of them 0, so that no sum of K of them needs more than bfloat16's 8 bits. */
+/* Returns an integer from -2 to 2, usually 0, so that no sum of K of them needs more than bfloat16's 8 bits. */
 static pk_bf16 small_number(pk_u32 *state) {
   *state = *state * 1664525u + 1013904223u;
   const pk_u32 random = *state >> 24;
@@ -71,7 +73,7 @@ int pk_amx_agrees(hal_host_kernel_fn_t product, hal_host_kernel_fn_t other) {
   return !differs;
 }
 
-/* ---- this machine ------------------------------------------------------------------------------------------------------------------ */
+/* ---- this machine ------------------------------------------------------------------------------------------------ */
 #if defined(PK_HAS_CLONES) && defined(__linux__)
 #include <cpuid.h>
 #include <sys/syscall.h>
@@ -114,7 +116,7 @@ static void product_model(const hal_host_range_t *range, void *const *args) {
 }
 const pk_amx_machine_t pk_amx_this_machine = {has, permit, product_hard, product_model};
 
-/* ---- the choice -------------------------------------------------------------------------------------------------------------------- */
+/* ---- the choice -------------------------------------------------------------------------------------------------- */
 int pk_amx_choose(const pk_amx_machine_t *machine, int widest, char *line, size_t size, int *warns) {
   *line = 0, *warns = 0;
   if (widest == PK_ISA_AMX_MODEL) return PK_ISA_AMX_MODEL;
@@ -125,9 +127,9 @@ int pk_amx_choose(const pk_amx_machine_t *machine, int widest, char *line, size_
   if (refused)
     snprintf(line, size, "the system refuses this process AMX (arch_prctl: error %d%s)", refused,
              refused == ENOSPC || refused == EOPNOTSUPP
-                 ? "; some thread's stack for signals may be too small, see sigaltstack"
+                 ? "; the signal stack of a thread may be too small, see sigaltstack"
                  : "");
   else
-    snprintf(line, size, "a small product with AMX is wrong, so that it is not used on this machine");
+    snprintf(line, size, "a small product with AMX is wrong, so it is not used on this machine");
   return 0;
 }

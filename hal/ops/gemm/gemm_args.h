@@ -12,14 +12,15 @@ typedef struct {
   pk_i64 self_batch, self_row, self_col;
   pk_i64 result_batch, result_row, result_col;
   pk_i64 parts,
-      part; /* the sum along k is cut into `parts` of `part`, each a result of its own: gemm_simt.h alone reads them */
+      /* the sum along k is divided into `parts` of `part`, each with a separate result: only gemm_simt.h reads them */
+      part;
   pk_i64 a_block,
-      b_panel; /* from one block of rows of a, or panel of columns of b, to the next: gemm_cpu.h alone reads them */
+      b_panel; /* from one block of rows of a, or panel of columns of b, to the next: only gemm_cpu.h reads them */
   pk_tiles_t tiles;
 } pk_gemm_t;
 
-/* Writes `panels` panels of `batch` matrices, of `depth` rows of `width` elements, in n blocks of PK_CPU_N rows of a panel: element (k, e)
- * of a panel is k * row + e * step in `from`, where e below `extent` exist. */
+/* Writes `panels` panels of `batch` matrices, of `depth` rows of `width` elements, in n blocks of PK_CPU_N rows of a
+ * panel: element (k, e) of a panel is k * row + e * step in `from`, where elements e below `extent` exist. */
 #define GEMM_PACK_ARGS(X)                                                                                       \
   X(OUT, T, to), X(IN, E, from), X(VALUE, pk_u64, n), X(VALUE, pk_i64, depth), X(VALUE, pk_i64, panels),        \
       X(VALUE, pk_i64, extent), X(VALUE, pk_i64, width), X(VALUE, pk_i64, batch_stride), X(VALUE, pk_i64, row), \

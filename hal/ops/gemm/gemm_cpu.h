@@ -1,9 +1,10 @@
-/* gemm_cpu.h: products of matrices in the dialect's form for devices with few wide cores. An item keeps PK_CPU_M x PK_CPU_N elements of the
- * result in vector registers and takes one row of a panel of b and one element of each of its rows of a per step; there is no local
- * memory and no barrier, which cost such devices dearly. A group takes a tile of such blocks, so that its panels stay in the cache.
+/* gemm_cpu.h: products of matrices in the dialect's form for devices with few wide cores. An item keeps PK_CPU_M x
+ * PK_CPU_N elements of the result in vector registers; each step reads one row of a panel of b and one element of each
+ * of its rows of a. There is no local memory and no barrier, which are slow on such devices. A group computes a tile of
+ * such blocks, so that its panels stay in the cache.
  *
- * Operands of half precision, and those that cannot be read 16 columns at a time, are packed before (gemm_pack.h). Every element is
- * summed over k in order. */
+ * Operands of half precision, and those that cannot be read 16 columns at a time, are packed first (gemm_pack.h). Every
+ * element is summed over k in order. */
 #include "kernels/pk_tile_vector.h"
 
 /* Stores a row of a block: result = beta * self + alpha * x, of `columns` elements. */

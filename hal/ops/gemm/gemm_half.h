@@ -1,8 +1,9 @@
-/* gemm_half.h: products of half precision on the host, included by gemm.pk: the sums of all blocks of k are gathered in the computing type and
- * rounded once. Operands are packed block by block, converted, or in pairs where processors multiply these (gemm_pairs.h, gemm_amx.h). */
+/* gemm_half.h: products of half precision on the host, included by gemm.pk: the sums of all blocks of k are accumulated
+ * in the computing type and rounded once. Operands are packed block by block: converted, or in pairs if processors
+ * multiply these (gemm_pairs.h, gemm_amx.h). */
 #include "gemm_amx.h"
 
-/* What a launch works in. */
+/* The memory of a launch. */
 typedef struct {
   T panels[PK_GEMM_K * PK_GEMM_TILE_N] __attribute__((aligned(64))); /* packed columns of b */
   T rows[2 * PK_GEMM_K * PK_GEMM_M] __attribute__((aligned(64)));    /* packed rows of a */
@@ -13,7 +14,7 @@ typedef struct {
 #endif
 } PK_NAME(half_t);
 
-/* A block of k: its depth, and the place of its first elements. */
+/* A block of k: its depth, and the position of its first elements. */
 typedef struct {
   const E *a, *b;
   pk_i64 rows, columns, depth;
@@ -26,7 +27,7 @@ PK_FN void PK_NAME(gather)(T *sums, const T *x, pk_i64 rows, pk_i64 width, int f
     for (pk_i64 j = 0; j < width; j++) sums[j] = first ? x[j] : sums[j] + x[j];
 }
 
-/* Rows that a micro-kernel takes of `left`. */
+/* Returns the number of rows of `left` that a micro-kernel computes. */
 PK_FN pk_i64 PK_NAME(micro_rows)(pk_i64 left) { return left >= 8 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1; }
 
 PK_FN void PK_NAME(block_converted)(const int pk_isa, const pk_gemm_t *s, const PK_NAME(half_block_t) * block,
@@ -55,7 +56,7 @@ PK_FN const pk_pair_t *PK_NAME(panel_of)(const PK_NAME(half_block_t) * block, co
   return (const pk_pair_t *)own->panels + j * PK_PAIRS_DEEP(block->depth) * PK_PAIRS;
 }
 
-/* Packs rows of a from row i on, those that are left up to `rows->width`. */
+/* Packs rows of a from row i on, up to `rows->width` of the remaining ones. */
 PK_FN void PK_NAME(pack_rows_of_a)(const int pk_isa, const pk_gemm_t *s, const PK_NAME(half_block_t) * block, pk_i64 i,
                                    const pk_packing_t *rows, PK_NAME(half_t) * own) {
   const pk_i64 left = block->rows - i;
@@ -115,7 +116,7 @@ PK_FN void PK_NAME(block)(const int pk_isa, const pk_gemm_t *s, const PK_NAME(ha
   PK_NAME(block_converted)(pk_isa, s, block, own);
 }
 
-/* Before a launch's blocks, and after them. An exception that the model found is a defect of this file. */
+/* Called before a launch's blocks, and after them. An exception that the model found is a bug in this file. */
 PK_FN void PK_NAME(half_begin)(const int pk_isa, PK_NAME(half_t) * own) {
   (void)pk_isa, (void)own;
 #ifdef PK_IS_BF16

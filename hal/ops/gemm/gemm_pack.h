@@ -1,6 +1,7 @@
-/* gemm_pack.h: an operand of a product in the order in which a device's tiles read it: a panel of `width` columns after the other, row by
- * row, in the computing type, filled up with zeros. For half precision, and for elements that do not lie side by side. An item packs
- * PK_CPU_N rows of a panel; where they are the columns of a square in memory, it turns this around in registers. */
+/* gemm_pack.h: packs an operand of a product in the order in which a device's tiles read it: panels of `width` columns
+ * one after the other, row by row, in the computing type, padded with zeros. For half precision, and for elements that
+ * are not contiguous. An item packs PK_CPU_N rows of a panel; if they are the columns of a square in memory, it
+ * transposes the square in registers. */
 PK_KERNEL(PK_NAME(pack), GEMM_PACK_ARGS) {
   const pk_i64 blocks = (depth + PK_CPU_N - 1) / PK_CPU_N;
   PK_ITEM(i, n) {

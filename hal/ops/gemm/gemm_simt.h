@@ -1,6 +1,7 @@
-/* gemm_simt.h: gemm.pk on devices with many threads: a group computes a square of the result, of PK_GEMM_SMALL or, where there are enough of
- * these, PK_GEMM_LARGE rows and columns (kernels/gemm_device.h). Where even small squares are too few the launcher cuts the sum along k into
- * `parts`, whose results it adds up: a unit of work is a square of a part of a matrix. */
+/* gemm_simt.h: gemm.pk on devices with many threads: a group computes a square of the result, of PK_GEMM_SMALL or, if
+ * there are enough of these, PK_GEMM_LARGE rows and columns (kernels/gemm_device.h). If there are too few small
+ * squares, the launcher divides the sum along k into `parts`, whose results it adds up: a unit of work is a square of a
+ * part of a matrix. */
 #include "gemm_device.h"
 
 #define PK_LOAD_A(half, first) \
@@ -28,7 +29,7 @@
                    column0 = (column_tile - matrix * s.tiles.tiles_n) * PK_SIDE(EDGE);                        \
       const pk_i64 batch = matrix / s.parts, part = matrix - batch * s.parts, k_begin = part * s.part;        \
       const pk_i64 k_end = s.k - k_begin < s.part ? s.k : k_begin + s.part;                                   \
-      const pk_i64 rows = s.m - row0, columns = s.n - column0; /* that are left */                            \
+      const pk_i64 rows = s.m - row0, columns = s.n - column0; /* remaining */                                \
       PK_GLOBAL const E *a0 = a + batch * s.a_batch + row0 * s.a_row;                                         \
       PK_GLOBAL const E *b0 = b + batch * s.b_batch + column0 * s.b_col;                                      \
       PK_GLOBAL const E *self0 = self + batch * s.self_batch + row0 * s.self_row + column0 * s.self_col;      \

@@ -1,9 +1,9 @@
-/* gemm_vector.h: a row vector times a matrix, included by gemm.pk for dtypes that are computed in as they are: result = beta *
- * self + alpha * a @ b with m = 1. A unit of work is a strip of tile_n columns of one matrix. Sums over k run in blocks of
- * PK_GEMM_K, which are added up one after the other, so bits depend on the sizes alone.
+/* gemm_vector.h: a row vector times a matrix, included by gemm.pk for dtypes that are not converted: result = beta *
+ * self + alpha * a @ b with m = 1. A unit of work is a strip of tile_n columns of one matrix. Sums over k run in blocks
+ * of PK_GEMM_K, which are added up one after the other, so results depend only on the sizes.
  *
- * Host, b with contiguous columns (b_row == 1, a contiguous too): inner products, four columns at a time. b with contiguous rows:
- * eight vectors of columns stay in registers while k runs. Devices: an item computes a column. */
+ * Host, b with contiguous columns (b_row == 1, a contiguous too): inner products, four columns at a time. b with
+ * contiguous rows: eight vectors of columns stay in registers while k runs. Devices: an item computes a column. */
 #ifdef PK_HOST
 /* Inner products of a with `columns` (4 or 1) columns that are `stride` apart: two accumulators each. */
 #define PK_DEFINE_DOTS(bytes)                                                                                      \

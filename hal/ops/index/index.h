@@ -1,12 +1,12 @@
-/* index.h: what the launchers of kernels that read indices share. Private to hal/ops. */
+/* index.h: declarations that the launchers of kernels that read indices share. Private to hal/ops. */
 #ifndef HAL_SRC_OP_INDEX_H_
 #define HAL_SRC_OP_INDEX_H_
 
 #include "kernels/pk_index.h"
 #include "op/iterator.h"
 
-/* Returns the limit of indices of dimension `dim` of `tensor`: `wraps` = negative ones count from the end, `checked` = bad
- * ones are negative and were reported by an earlier launch. */
+/* Returns the limit of indices of dimension `dim` of `tensor`: `wraps` = negative ones count from the end, `checked` =
+ * an earlier launch has reported invalid ones and made them negative. */
 pk_index_limit_t hal_op_index_limit(const hal_op_context_t *context, const hal_tensor_t *tensor, int64_t dim, int wraps,
                                     int checked);
 

@@ -25,14 +25,16 @@
       X(STRUCT, pk_rows_t, kept), X(VALUE, pk_u64, units), X(VALUE, pk_u64, per_item), X(VALUE, pk_i64, strip),      \
       X(VALUE, pk_i64, n), X(VALUE, pk_i64, b_step), X(VALUE, pk_i64, index_step)
 
-/* The indices of `lists` of n each as keys that are sorted, with their places; kept place l * shared has list l. */
+/* The indices of `lists` of n each as keys that are sorted, with their positions; kept position l * shared has list
+ * l. */
 #define INDEX_KEYS_ARGS(X)                                                                                  \
   X(OUT, pk_u64, keys), X(OUT, pk_u32, places), X(IN, E, index), X(STRUCT, pk_index_limit_t, limit),        \
       X(BOTH, pk_error_t, error), X(STRUCT, pk_rows_t, kept), X(VALUE, pk_u64, lists), X(VALUE, pk_i64, n), \
       X(VALUE, pk_i64, shared), X(VALUE, pk_i64, index_step)
 
-/* Scatter by sorted indices: `places` of the kept dimensions, of which `shared` neighbors have the same list of n entries, cut into
- * `chunks` of `chunk`; b_step and step are the indexed dimension of b and of out, whose size is `bound`. */
+/* Scatter by sorted indices: `places` positions of the kept dimensions, of which `shared` adjacent ones have the same
+ * list of n entries, divided into `chunks` of `chunk`; b_step and step are the indexed dimension of b and of out, whose
+ * size is `bound`. */
 typedef struct {
   pk_i64 places, shared, n, chunk, chunks, b_step, bound, step;
 } pk_scatter_t;

@@ -1,10 +1,10 @@
-/* scatter_columns.h: the kernel PK_NAME(PK_VARIANT): out at the places of an index = PK_JOIN(out, b). One after the
- * other in the order of the indexed dimension, for every place of the other ("kept") dimensions: of equal indices the last one
- * wins, sums have one order, and the bits do not depend on how a launch is divided.
+/* scatter_columns.h: the kernel PK_NAME(PK_VARIANT): out at the positions of an index = PK_JOIN(out, b). Elements are
+ * processed in the order of the indexed dimension, for every position of the other ("kept") dimensions: of equal
+ * indices the last one wins, sums have one order, and the results do not depend on how a launch is divided.
  *
- * A unit of work is up to `strip` neighboring places of kept dimension 0.
- * Operand 0 of `kept` is out (without the indexed dimension), 1 is b, 2 the index; n, b_step and index_step are the indexed
- * dimension of those two. An invalid index is skipped. */
+ * A unit of work is up to `strip` adjacent positions of kept dimension 0. Operand 0 of `kept` is out (without the
+ * indexed dimension), 1 is b, 2 the index; n, b_step and index_step are the indexed dimension of those two. An invalid
+ * index is skipped. */
 PK_KERNEL(PK_NAME(PK_VARIANT), SCATTER_COLUMNS_ARGS) {
   PK_ITEM(i, units / per_item + (units % per_item != 0)) {
     const pk_u64 last = (i + 1) * per_item < units ? (i + 1) * per_item : units;

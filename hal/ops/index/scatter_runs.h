@@ -1,7 +1,8 @@
-/* scatter_runs.h: the kernels PK_NAME(PK_VARIANT_runs) and PK_NAME(PK_VARIANT_ends): out at sorted indices = PK_JOIN(out, b), for devices with many
- * threads. An item takes a chunk of the sorted entries of one place of the kept dimensions. The run of equal indices that begins before its
- * chunk goes into `partial`; every other run is added to its element of out, in order. Then `ends` adds to the last run of each
- * chunk what its followers found of it. Entries of bad indices have the key `bound` and come last. */
+/* scatter_runs.h: the kernels PK_NAME(PK_VARIANT_runs) and PK_NAME(PK_VARIANT_ends): out at sorted indices =
+ * PK_JOIN(out, b), for devices with many threads. An item processes a chunk of the sorted entries of one position of
+ * the kept dimensions. The run of equal indices that begins before its chunk is accumulated in `partial`; every other
+ * run is added to its element of out, in order. Then `ends` adds to the last run of each chunk its continuation in the
+ * following chunks. Entries of invalid indices have the key `bound` and come last. */
 PK_KERNEL(PK_NAME(PK_CAT(PK_VARIANT, _runs)), SCATTER_RUNS_ARGS) {
   PK_ITEM(i, (pk_u64)how.places * (pk_u64)how.chunks) {
     const pk_i64 c = (pk_i64)(pk_divide_u64(i, (pk_u64)how.places)),

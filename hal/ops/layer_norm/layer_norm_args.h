@@ -1,4 +1,5 @@
-/* layer_norm_args.h: the arguments of this folder's kernels, for the kernels and for their launchers (kernels/pk_args.h). */
+/* layer_norm_args.h: the arguments of this folder's kernels, for the kernels and for their launchers
+ * (kernels/pk_args.h). */
 #ifndef LAYER_NORM_ARGS_H_
 #define LAYER_NORM_ARGS_H_
 

@@ -1,6 +1,7 @@
-/* row_sums.h: the sums along a row of layer_norm.pk on the host, in registers: what a compiler makes of PK_PRIV arrays goes through memory at each
- * step, which takes longer than the rest of a short row. The same numbers are added in the same order: 64 accumulators, of which no one takes
- * more than 64 terms or partial results one after the other. Included once per instance whose elements are computed as they are. */
+/* row_sums.h: the sums along a row of layer_norm.pk on the host, in registers: the compiler's code for PK_PRIV arrays
+ * accesses memory at each step, which is slower than the rest of a short row. The same numbers are added in the same
+ * order: 64 accumulators, each of which adds at most 64 terms or partial results sequentially. Included once per
+ * instance whose elements are not converted. */
 typedef T PK_NAME(lanes) __attribute__((vector_size(16 * sizeof(T)), aligned(sizeof(T)), may_alias));
 
 /* The accumulators: 4 x 16. */
@@ -30,7 +31,8 @@ PK_FN T PK_NAME(fold)(const PK_NAME(sums) * x) {
 #define PK_MORE(to, x) \
   (to)->of[0] += (x).of[0], (to)->of[1] += (x).of[1], (to)->of[2] += (x).of[2], (to)->of[3] += (x).of[3]
 
-/* Adds terms to accumulators: STEP(quarter, j, end) adds those of the elements from j on, at most 16, before `end`. Blocks of 64 x 64 elements are one after the other. */
+/* Adds terms to accumulators: STEP(quarter, j, end) adds those of the elements from j on, at most 16, before `end`.
+ * Blocks of 64 x 64 elements are one after the other. */
 #define PK_OVER_ROW(NEXT, STEP)                                                                  \
   for (pk_i64 block = 0; block < n; block += 64 * 64) {                                          \
     const pk_i64 end = block + 64 * 64 < n ? block + 64 * 64 : n;                                \

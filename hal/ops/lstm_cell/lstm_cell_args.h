@@ -1,4 +1,5 @@
-/* lstm_cell_args.h: the arguments of this folder's kernels, for the kernels and for their launchers (kernels/pk_args.h). */
+/* lstm_cell_args.h: the arguments of this folder's kernels, for the kernels and for their launchers
+ * (kernels/pk_args.h). */
 #ifndef LSTM_CELL_ARGS_H_
 #define LSTM_CELL_ARGS_H_
 

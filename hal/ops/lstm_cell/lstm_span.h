@@ -1,15 +1,16 @@
-/* lstm_span.h: how the columns of a step of an LSTM are divided among items. */
+/* lstm_span.h: division of the columns of a step of an LSTM among items. */
 #ifndef LSTM_SPAN_H_
 #define LSTM_SPAN_H_
 
 #include "kernels/pk_types.h"
 
-/* A span is up to `block` columns of a sample; `blocks` of them cover it, an item takes `per_item` of all `spans`. */
+/* A span is up to `block` columns of a sample; `blocks` of them cover it; an item computes `per_item` of all
+ * `spans`. */
 typedef struct {
   pk_u64 width, spans, per_item, block, blocks;
 } pk_lstm_t;
 
-/* Where a span lies: in matrices of `width` columns, in those of four times as many, in a row; its columns. */
+/* The position of a span: in matrices of `width` columns, in those of four times as many, in a row; its columns. */
 typedef struct {
   pk_u64 at, at4, column, n;
 } pk_lstm_span_t;

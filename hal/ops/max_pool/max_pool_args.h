@@ -1,4 +1,5 @@
-/* max_pool_args.h: the arguments of this folder's kernels, for the kernels and for their launchers (kernels/pk_args.h). */
+/* max_pool_args.h: the arguments of this folder's kernels, for the kernels and for their launchers
+ * (kernels/pk_args.h). */
 #ifndef MAX_POOL_ARGS_H_
 #define MAX_POOL_ARGS_H_
 

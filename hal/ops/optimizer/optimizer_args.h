@@ -1,4 +1,5 @@
-/* optimizer_args.h: the arguments of this folder's kernels, for the kernels and for their launchers (kernels/pk_args.h). */
+/* optimizer_args.h: the arguments of this folder's kernels, for the kernels and for their launchers
+ * (kernels/pk_args.h). */
 #ifndef OPTIMIZER_ARGS_H_
 #define OPTIMIZER_ARGS_H_
 
@@ -8,7 +9,8 @@
 typedef struct {
   pk_double lr; /* unless it is in device memory (flag LR) */
   pk_double number
-      [4]; /* adam: beta1 beta2 eps weight_decay; sgd: weight_decay momentum dampening; adagrad: lr_decay weight_decay eps */
+      [4]; /* adam: beta1 beta2 eps weight_decay; sgd: weight_decay momentum dampening; adagrad: lr_decay weight_decay
+            * eps */
   pk_i32 flags, pad;
 } pk_optimizer_t;
 

@@ -1,5 +1,5 @@
-/* random_args.h: the arguments of this folder's kernels, for the kernels and for their launchers (kernels/pk_args.h). `state` is
- * NULL, or two numbers in device memory that rule in place of seed and offset (PK_RANDOM_STATE). */
+/* random_args.h: the arguments of this folder's kernels, for the kernels and for their launchers (kernels/pk_args.h).
+ * `state` is NULL, or two numbers in device memory that replace seed and offset (PK_RANDOM_STATE). */
 #ifndef RANDOM_ARGS_H_
 #define RANDOM_ARGS_H_
 

@@ -1,4 +1,4 @@
-/* reduce.h: reductions over any set of dimensions, for the launchers that are made of them. Private to hal/ops. */
+/* reduce.h: reductions over any set of dimensions, for the launchers that use them. Private to hal/ops. */
 #ifndef HAL_SRC_OP_REDUCE_H_
 #define HAL_SRC_OP_REDUCE_H_
 
@@ -17,11 +17,11 @@ typedef struct hal_op_reduction_s {
 /* Queues a reduction. Errors: HAL_UNIMPLEMENTED (no kernel, or too many dimensions), HAL_RESOURCE_EXHAUSTED. */
 hal_status_t hal_op_reduce(hal_op_context_t *context, const hal_op_reduction_t *reduction);
 
-/* Dtype of what is accumulated for elements of `dtype`. */
+/* Returns the dtype of accumulators for elements of `dtype`. */
 hal_dtype_t hal_op_accumulator(const hal_op_context_t *context, hal_dtype_t dtype);
 
-/* Adds up `rows` rows of scratch memory at `sums`, of `dtype`, into `result`, a contiguous tensor with as many elements as a row. Where
- * the result is of another dtype, the first row holds the sum afterwards. */
+/* Adds up `rows` rows of scratch memory at `sums`, of `dtype`, into `result`, a contiguous tensor with as many elements
+ * as a row. If the result has another dtype, the first row contains the sum afterwards. */
 hal_status_t hal_op_add_rows(const hal_op_context_t *context, int64_t rows, void *sums, hal_dtype_t dtype,
                              const hal_tensor_t *result);
 

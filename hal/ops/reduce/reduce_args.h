@@ -1,4 +1,5 @@
-/* reduce_args.h: the arguments of this folder's kernels, for the kernels and for their launchers (kernels/pk_args.h). */
+/* reduce_args.h: the arguments of this folder's kernels, for the kernels and for their launchers
+ * (kernels/pk_args.h). */
 #ifndef REDUCE_ARGS_H_
 #define REDUCE_ARGS_H_
 
@@ -6,7 +7,7 @@
 
 #define PK_STRIP (4 * PK_LSIZE)
 
-/* Stages of the kernels of one tensor, and of those of two and a number of each output. */
+/* Stages of the kernels of one tensor, and of those of two tensors and a number for each output. */
 #define REDUCE_STAGE_ARGS(X)                                                                 \
   X(OUT, PK_R, result), X(IN, PK_S, a), X(STRUCT, pk_rows_t, kept), X(VALUE, pk_u64, units), \
       X(VALUE, pk_u64, per_group), X(STRUCT, pk_reduce_t, s), X(NUMBER, T, s0)

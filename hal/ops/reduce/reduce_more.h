@@ -1,4 +1,5 @@
-/* reduce_more.h: the stages after the first of reduce.pk and reduce_pair.pk, which reduce accumulators. PK_PAIRED is 0. */
+/* reduce_more.h: the stages after the first of reduce.pk and reduce_pair.pk, which reduce accumulators. PK_PAIRED is
+ * 0. */
 #define PK_STAGE(v) PK_NAME(PK_CAT(v, _more))
 #define PK_S PK_A
 #define PK_FIRST 0

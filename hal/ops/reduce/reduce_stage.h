@@ -1,5 +1,5 @@
-/* reduce_stage.h: one stage of a reduction over one dimension, included by reduce.pk and reduce_pair.pk once for each kind of
- * source with
+/* reduce_stage.h: one stage of a reduction over one dimension, included by reduce.pk and reduce_pair.pk once for each
+ * kind of source with
  *   PK_STAGE(v)       name of the kernel for variant v
  *   PK_S              type of a source element in memory
  *   PK_FIRST          1: the source's elements are operands, 0: accumulators
@@ -7,12 +7,12 @@
  *   PK_TAKE(x, y, z)  an element's contribution, of type PK_A: x of a, y of b, z of c
  * and the macros of the instance that reduce.pk describes.
  *
- * Accuracy: no accumulator takes more than 64 elements or partial results one after the other, so the error of a float32 sum
- * grows as that of a pairwise sum, not with the number of elements.
+ * Accuracy: no accumulator takes more than 64 elements or partial results one after the other, so the error of a
+ * float32 sum grows as that of a pairwise sum, not with the number of elements.
  *
  * A unit of work is one chunk of one row (rows), or one chunk of PK_STRIP neighboring columns (cols). A group computes
- * `per_group` units: 1 on devices with many threads, enough for a thread's attention on a CPU. Operand 0 of `kept` is the
- * result, 1 is a, 2 b, 3 c. Chunk i of an output goes to place i after the output's first element. */
+ * `per_group` units: 1 on devices with many threads, enough for a thread's attention on a CPU. Operand 0 of `kept` is
+ * the result, 1 is a, 2 b, 3 c. Chunk i of an output goes to place i after the output's first element. */
 #if PK_PAIRED
 #define PK_OPERANDS 4
 #define PK_STAGE_ARGS REDUCE_PAIR_STAGE_ARGS
@@ -31,8 +31,9 @@
 #define PK_READ_SOURCE(x) (x)
 #endif
 
-/* Operands of rows and cols. PK_VIEW(p, source, n, room): the next n elements from `source` on, as p. PK_VIEW_4: four lines of PK_STRIP
- * elements, whose distance in p is PK_STEP(distance). The host makes float32 of half precision in `room`, declared by PK_ROOM (kernels/pk_widen.h). */
+/* Operands of rows and cols. PK_VIEW(p, source, n, buffer): the next n elements from `source` on, as p. PK_VIEW_4: four
+ * lines of PK_STRIP elements, whose distance in p is PK_STEP(distance). The host converts half precision to float32 in
+ * the buffer, which PK_ROOM declares (kernels/pk_widen.h). */
 #if defined(PK_HOST) && PK_FIRST && defined(PK_RUNS)
 #define PK_READ(x) (x)
 #define PK_ROOM(room, count) \
@@ -54,7 +55,8 @@
 #define PK_STEP(distance) (distance)
 #endif
 
-/* Writes an output or a chunk's partial result: finished unless `divisor` is negative, as an accumulator unless `final`. */
+/* Writes an output or a chunk's partial result: finished unless `divisor` is negative, as an accumulator unless
+ * `final`. */
 #define PK_WRITE(place, x)                                           \
   {                                                                  \
     const PK_A pk_x = s.divisor < 0 ? (x) : PK_FINISH(x, s.divisor); \
@@ -73,7 +75,8 @@
 #endif
 #define PK_ROW_AT(i) PK_AT(i, i)
 
-/* What a row's items accumulate, into y. With many threads elements are read in runs, whose numbers are combined as a tree. */
+/* Accumulates a row's items into y. With many threads elements are read in runs, whose numbers are combined as a
+ * tree. */
 #if PK_PAIRED || defined(PK_WIDE_CORES)
 #define PK_ROW_SEGMENT PK_SEGMENT(PK_A, x, y, length, PK_INIT, PK_COMBINE, PK_ROW_VIEW, PK_ROW_AT)
 #else
@@ -140,7 +143,7 @@ PK_KERNEL(PK_STAGE(rows), PK_STAGE_ARGS) {
   }
 }
 
-/* One step of four columns per item over up to four rows, and the hand-over to the second level. */
+/* One step of four columns per item over up to four rows, and the transfer to the second level. */
 #if PK_PAIRED
 #define PK_STRIP_NUMBER(zw) const PK_A z = PK_P(zw, l);
 #else
@@ -253,7 +256,8 @@ PK_KERNEL(PK_STAGE(cols), PK_STAGE_ARGS) {
 #undef PK_READ
 #define PK_READ(x) PK_READ_SOURCE(x)
 
-/* Any strides: an item computes `per_group` outputs of `units`, each separately, in three levels of at most 64 steps. */
+/* Any strides: an item computes `per_group` outputs of `units`, each separately, in three levels of at most 64
+ * steps. */
 PK_KERNEL(PK_STAGE(strided), PK_STAGE_ARGS) {
   PK_ITEM(item, (units + per_group - 1) / per_group) {
     const pk_u64 last = (item + 1) * per_group < units ? (item + 1) * per_group : units;

@@ -1,4 +1,4 @@
-/* resample.h: sparse linear maps along a dimension, as this folder's launchers share them. */
+/* resample.h: sparse linear maps along a dimension, for this folder's launchers. */
 #ifndef HAL_OPS_RESAMPLE_RESAMPLE_H_
 #define HAL_OPS_RESAMPLE_RESAMPLE_H_
 

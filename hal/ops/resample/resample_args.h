@@ -1,4 +1,5 @@
-/* resample_args.h: the arguments of this folder's kernels, for the kernels and for their launchers (kernels/pk_args.h). */
+/* resample_args.h: the arguments of this folder's kernels, for the kernels and for their launchers
+ * (kernels/pk_args.h). */
 #ifndef RESAMPLE_ARGS_H_
 #define RESAMPLE_ARGS_H_
 
@@ -17,13 +18,13 @@
       X(VALUE, pk_i64, length), X(VALUE, pk_i64, so), X(VALUE, pk_i64, sa), X(VALUE, pk_i64, columns), \
       X(VALUE, pk_i64, column_out), X(VALUE, pk_i64, column_a)
 
-/* Maps along one dimension that are known by a few numbers. */
+/* Maps along one dimension that a few numbers determine. */
 enum {
   RESAMPLE_NEAREST,
   RESAMPLE_NEAREST_EXACT,
   RESAMPLE_LINEAR,
   RESAMPLE_CUBIC,
-  RESAMPLE_LINEAR_WIDE, /* antialiased: the filter is as wide as a place of the result covers of the input */
+  RESAMPLE_LINEAR_WIDE, /* antialiased: the filter is as wide as the input positions per element of the result */
   RESAMPLE_CUBIC_WIDE,
   RESAMPLE_WINDOWS, /* averages */
   RESAMPLE_ADAPTIVE
@@ -31,10 +32,10 @@ enum {
 
 typedef struct {
   pk_i64 kind, in, out;
-  pk_i64 taps;     /* places that an element of the result sums, at most */
+  pk_i64 taps;     /* maximum number of positions that an element of the result sums */
   pk_i64 backward; /* the map from `out` elements to `in` that is the transposed one */
   pk_i64 align_corners;
-  pk_i64 size, step, pad, count_padding, divisor; /* of windows; 0 = the number of places */
+  pk_i64 size, step, pad, count_padding, divisor; /* of windows; 0 = the number of positions */
 } pk_resample_t;
 
 #define RESAMPLE_MAP_TABLES_ARGS(X)                                                                               \

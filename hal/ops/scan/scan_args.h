@@ -4,7 +4,7 @@
 
 #include "kernels/pk_types.h"
 
-#define PK_SCAN_STRIP 64 /* rows that an item scans side by side */
+#define PK_SCAN_STRIP 64 /* rows that an item scans in parallel */
 
 #define SCAN_TOTALS_ARGS(X)                                                                                           \
   X(OUT, PK_W, totals), X(IN, E, a), X(STRUCT, pk_rows_t, kept), X(VALUE, pk_u64, units), X(VALUE, pk_u64, per_item), \

@@ -1,4 +1,5 @@
-/* sequence_args.h: the arguments of this folder's kernels, for the kernels and for their launchers (kernels/pk_args.h). */
+/* sequence_args.h: the arguments of this folder's kernels, for the kernels and for their launchers
+ * (kernels/pk_args.h). */
 #ifndef SEQUENCE_ARGS_H_
 #define SEQUENCE_ARGS_H_
 

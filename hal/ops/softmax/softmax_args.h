@@ -1,4 +1,5 @@
-/* softmax_args.h: the arguments of this folder's kernels, for the kernels and for their launchers (kernels/pk_args.h). */
+/* softmax_args.h: the arguments of this folder's kernels, for the kernels and for their launchers
+ * (kernels/pk_args.h). */
 #ifndef SOFTMAX_ARGS_H_
 #define SOFTMAX_ARGS_H_
 

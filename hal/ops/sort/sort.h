@@ -1,10 +1,10 @@
-/* sort.h: sorting entries of a key and a place, for the launchers of sort and topk. */
+/* sort.h: sorting entries of a key and a position, for the launchers of sort and topk. */
 #ifndef HAL_OPS_SORT_SORT_H_
 #define HAL_OPS_SORT_SORT_H_
 
 #include "op/dims.h"
 
-/* Longer rows are sorted by radix: 4 to 8 passes against 7 of merges and more. */
+/* Longer rows are sorted by radix: 4 to 8 passes instead of 7 or more merges. */
 #define HAL_OP_SORT_SHORT 2048
 
 /* Rows of n entries each, of elements along `dim`. */
@@ -21,17 +21,17 @@ typedef struct hal_op_sort_s {
   void *keys[2], *places[2], *tallies;
 } hal_op_sort_t;
 
-/* Splits the dimension `dim` off; operands are values, self and indices in self's shape. Sets n, rows, kept and dim. */
+/* Separates the dimension `dim`; operands are values, self and indices in self's shape. Sets n, rows, kept and dim. */
 hal_status_t hal_op_sort_dims(hal_op_sort_t *s, const hal_tensor_t *const tensors[3], int64_t dim);
 
-/* Makes the keys of a dtype unsigned and of the requested order; `bits` of integers. */
+/* Makes the keys of a dtype unsigned and in the requested order; `bits` of integers. */
 void hal_op_sort_keys(hal_op_sort_t *s, hal_dtype_t dtype, int descending, int64_t bits);
 
-/* Allocates `scratch`: keys[0] and places[0], which the caller fills with the entries, and what sorting needs. */
+/* Allocates `scratch`: keys[0] and places[0], which the caller fills with the entries, and the memory for sorting. */
 hal_status_t hal_op_sort_allocate(const hal_op_context_t *context, hal_op_sort_t *s);
 
-/* Queues the sort of the entries of rows longer than HAL_OP_SORT_SHORT by `bytes` of their keys, with the kernels of the operator sort of int64,
- * whose context it gets. Returns the buffer that they end in. */
+/* Queues the sort of the entries of rows longer than HAL_OP_SORT_SHORT by `bytes` of their keys, with the kernels of
+ * the operator sort of int64, whose context is passed. Returns the buffer that contains the entries afterwards. */
 hal_status_t hal_op_sort_by_radix(hal_op_context_t *context, const hal_op_sort_t *s, int *out_buffer);
 
 /* Queues the sort of the entries (not when `sorted` is 0), and writes values and indices. */

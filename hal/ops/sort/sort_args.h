@@ -4,7 +4,7 @@
 
 #include "kernels/pk_types.h"
 
-#define PK_SORT_RUN 16 /* elements of the runs that insertion makes for merge */
+#define PK_SORT_RUN 16 /* elements of the runs that insertion sorts for merge */
 
 #define SEARCH_ROWS_ARGS(X)                                                                             \
   X(OUT, pk_i64, out), X(IN, E, sorted), X(IN, E, values), X(VALUE, pk_i64, n), X(VALUE, pk_i64, step), \

@@ -1,4 +1,5 @@
-/* sort_keys.h: an unsigned number for each element whose order is that of the elements: NaN is the largest, and both zeros are one. */
+/* sort_keys.h: an unsigned number for each element, in the order of the elements: NaN is the largest, and both zeros
+ * are equal. */
 #ifndef SORT_KEYS_H_
 #define SORT_KEYS_H_
 PK_FN pk_u64 pk_key_i64(pk_i64 x) { return (pk_u64)x; }

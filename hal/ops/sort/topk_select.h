@@ -1,16 +1,17 @@
-/* topk_select.h: the k first elements of the rows along one dimension of n elements in the order of sort.pk, without sorting the others;
- * of equal elements those with the lowest indices. An entry is a key, inverted for a descending order, and the place it came from.
+/* topk_select.h: the k first elements of the rows along one dimension of n elements in the order of sort.pk, without
+ * sorting the others; of equal elements those with the lowest indices. An entry is a key, inverted for a descending
+ * order, and its original position.
  *
- * pick: a unit of work is a chunk of a row. Elements that may be among the k first go to the item's `room`, in the order of the
- * row; when it is full the k smallest keys stay, in that order, and the largest of them is the limit that later elements must be
- * below. Mostly few are, so that a block of them costs a comparison each. For a small k the entries are kept sorted. A chunk of fewer than k elements is padded with
- * entries that sort after all others.
- * choose: the same of the entries of a row's chunks, which it overwrites. */
+ * pick: a unit of work is a chunk of a row. Elements that may be among the k first are added to the item's buffer, in
+ * the order of the row. When it is full the k smallest keys stay, in that order, and later elements must be below the
+ * largest of them. Usually few are, so that a block of them costs a comparison each. For a small k the entries are kept
+ * sorted. A chunk of fewer than k elements is padded with entries that sort after all others. choose: the same for the
+ * entries of a row's chunks, which it overwrites. */
 #define PK_TOPK_BLOCK 64
 #define PK_TOPK_FEW 32 /* a k for which the entries are kept sorted */
 
-/* The k smallest of `count` entries, 0 < k <= count, move to the front in their order. Returns the largest key of them, found digit
- * by digit from the highest. */
+/* Moves the k smallest of `count` entries, 0 < k <= count, to the front in their order. Returns the largest key of
+ * them, found digit by digit from the highest. */
 PK_FN pk_u64 PK_NAME(keep)(PK_GLOBAL pk_u64 *keys, PK_GLOBAL pk_u32 *places, pk_i64 count, pk_i64 k) {
   pk_u64 prefix = 0, known = 0;
   pk_i64 rank = k; /* rank of the searched key among those with the prefix */
@@ -23,7 +24,7 @@ PK_FN pk_u64 PK_NAME(keep)(PK_GLOBAL pk_u64 *keys, PK_GLOBAL pk_u32 *places, pk_
     while (rank > (pk_i64)tally[digit]) rank -= (pk_i64)tally[digit++];
     prefix |= digit << shift;
     known |= (pk_u64)255 << shift;
-    if (rank == (pk_i64)tally[digit]) break; /* all with the prefix stay */
+    if (rank == (pk_i64)tally[digit]) break; /* all entries with the prefix stay */
   }
   pk_u64 largest = 0;
   pk_i64 at = 0;
@@ -37,7 +38,8 @@ PK_FN pk_u64 PK_NAME(keep)(PK_GLOBAL pk_u64 *keys, PK_GLOBAL pk_u32 *places, pk_
   return largest;
 }
 
-/* Inserts an entry into at most k sorted ones, after those with its key; the last of k is dropped. Returns their number. */
+/* Inserts an entry into at most k sorted ones, after those with its key; the last of k is dropped. Returns their
+ * number. */
 PK_FN pk_i64 PK_NAME(insert)(PK_GLOBAL pk_u64 *keys, PK_GLOBAL pk_u32 *places, pk_i64 have, pk_i64 k, pk_u64 key,
                              pk_u32 place) {
   pk_i64 at = have < k ? have : k - 1;

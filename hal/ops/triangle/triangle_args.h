@@ -1,4 +1,5 @@
-/* triangle_args.h: the arguments of this folder's kernels, for the kernels and for their launchers (kernels/pk_args.h). */
+/* triangle_args.h: the arguments of this folder's kernels, for the kernels and for their launchers
+ * (kernels/pk_args.h). */
 #ifndef TRIANGLE_ARGS_H_
 #define TRIANGLE_ARGS_H_
 

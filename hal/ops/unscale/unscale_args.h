@@ -1,4 +1,5 @@
-/* unscale_args.h: the arguments of this folder's kernels, for the kernels and for their launchers (kernels/pk_args.h). */
+/* unscale_args.h: the arguments of this folder's kernels, for the kernels and for their launchers
+ * (kernels/pk_args.h). */
 #ifndef UNSCALE_ARGS_H_
 #define UNSCALE_ARGS_H_
 
