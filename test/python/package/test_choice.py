@@ -72,6 +72,7 @@ def test_where_torch_has_an_accelerator_of_its_own_none_is_looked_for(run_python
     run_python(
         """
         import torch
+        torch.version.cuda = torch.version.hip = None  # of a torch that was built for XPU
         torch.accelerator.current_accelerator = lambda check_available=False: torch.device("xpu")
         import torch_backend
         from torch_backend import _registry
