@@ -91,7 +91,9 @@ ncclResult_t ncclGroupEnd(void) {
     else
       code = one;
   }
-  group.count = 0;
+  free(group.calls); /* the thread may end */
+  group.calls = NULL;
+  group.count = group.room = 0;
   group.code = ncclSuccess;
   return code ? code : end;
 }
