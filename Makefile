@@ -40,7 +40,7 @@ unexport PYTHONPATH
 
 SOURCES := $(shell git ls-files -co --exclude-standard -- hal plugins csrc codegen cmake torch_backend CMakeLists.txt pyproject.toml 2>/dev/null)
 
-.PHONY: demo test test-c test-python test-torch test-cuda packs wheel wheel-for-torch check-release release test-wheel test-full test-intel-opencl test-integrations test-sanitizers bench docs pictures install setup format check-format words-update clean help
+.PHONY: demo test test-c test-python test-torch test-cuda packs wheel wheel-for-torch check-release release test-wheel test-full test-intel-opencl test-integrations test-sanitizers bench docs pictures install setup format check-format clean help
 
 help:
 	@echo "make demo             train a small network on the fake device, or that of TORCH_BACKEND, beside the CPU"
@@ -237,10 +237,6 @@ format:
 check-format:
 	@clang-format-14 --dry-run --Werror $(C_FILES)
 	$(PYTHON) test/words/words.py
-
-# Removes files that follow the rules of words and lengths from test/words/not_yet.txt.
-words-update:
-	$(PYTHON) test/words/words.py --update
 
 clean:
 	rm -rf build dist

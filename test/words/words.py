@@ -1,14 +1,12 @@
 """Checks the words of comments, messages, test names and documents, and the lengths of lines and of cells of tables.
 
-    words.py [--root DIR] [--update] [--count] [FILE...]
+    words.py [--root DIR] [--count] [FILE...]
 
-Reads words.toml, which lists the old words. Files in not_yet.txt are not rewritten yet and may break the rules; a file that
-no longer does must leave that list, which may only shrink: --update removes such files and files that are gone. --count
-prints the number of lines of each entry in all files, those of not_yet.txt included.
+Reads words.toml, which lists the old words. Without FILE, checks all files that git tracks or would add. --count prints the
+number of lines that match each entry.
 """
 
 import argparse
-import itertools
 import re
 import subprocess
 import sys
@@ -101,36 +99,24 @@ def count(words, root, files):
 
 
 def main() -> int:
-    """Reports each problem of files that are not listed as not rewritten yet."""
+    """Prints each problem. Returns 1 if there is one."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", type=Path, default=HERE.parents[1])
-    parser.add_argument("--update", action="store_true")
     parser.add_argument("--count", action="store_true")
-    parser.add_argument("files", nargs="*", help="check only these, listed or not")
+    parser.add_argument("files", nargs="*", help="check only these")
     options = parser.parse_args()
-    words, listing = Words(HERE / "words.toml"), options.root / "test/words/not_yet.txt"
+    words = Words(HERE / "words.toml")
     files = [file for file in options.files or tracked(options.root) if not words.skips(file)]
     if options.count:
         count(words, options.root, files)
         return 0
-    not_yet = [] if options.files else listing.read_text(encoding="utf-8").split()
-    listed, found = set(not_yet), {}
-    for file in files:
-        each = problems(words, file, (options.root / file).read_text(encoding="utf-8"))
-        found[file] = list(itertools.islice(each, 1 if file in listed else None))
-    stale = [file for file in not_yet if not found.get(file)]
-    if options.update:
-        listing.write_text("".join(f"{file}\n" for file in sorted(listed - set(stale))), encoding="utf-8")
-        print(f"{listing}: {len(not_yet) - len(stale)} files, {len(stale)} removed")
-        stale = []
     wrong = 0
-    for file in sorted(set(found) - listed):
-        for number, _, message in sorted(found[file], key=lambda problem: problem[0]):
+    for file in files:
+        text = (options.root / file).read_text(encoding="utf-8")
+        for number, _, message in sorted(problems(words, file, text), key=lambda problem: problem[0]):
             print(f"{file}:{number}: error: {message}", file=sys.stderr)
             wrong += 1
-    for file in stale:
-        print(f"{file}: error: obeys the rules, or is gone: remove it from test/words/not_yet.txt (make words-update)", file=sys.stderr)
-    return 1 if wrong or stale else 0
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":
