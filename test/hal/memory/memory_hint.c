@@ -61,7 +61,7 @@ Test(memory_hint, an_invalid_argument_is_named_with_its_value) {
   hal_stream_t *other = NULL;
   open_fake();
   assert_ok(hal_stream_default(1, &other));
-  assert_fails(hal_memory_prefetch(0, other, device, ROOM, 0), HAL_INVALID_ARGUMENT, "a stream of device fake:1");
+  assert_fails(hal_memory_prefetch(0, other, device, ROOM, 0), HAL_INVALID_ARGUMENT, "the stream of device fake:1");
   assert_fails(hal_memory_prefetch(0, NULL, NULL, 8, 0), HAL_INVALID_ARGUMENT, "invalid range of 8 bytes");
   assert_fails(hal_memory_prefetch(0, NULL, device, SIZE_MAX, 0), HAL_INVALID_ARGUMENT, "invalid range");
   assert_fails(hal_memory_prefetch(0, NULL, device, ROOM, 9), HAL_OUT_OF_RANGE, "device 9");

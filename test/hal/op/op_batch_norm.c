@@ -296,7 +296,7 @@ Test(op_batch_norm, wrong_calls_are_refused_with_a_message) {
   open_device();
   sample_t s = sample_new(HAL_FLOAT32, 3, 5, 4, 0), other = sample_new(HAL_FLOAT64, 3, 6, 4, 1);
   refused(forward(&s, 1, other.weight, NULL, 0),
-          "weight has 6 elements of dtype float64; 5 contiguous ones of float32");
+          "weight has 6 elements of dtype float64; expected 5 contiguous ones of float32");
   refused(forward(&s, 0, NULL, NULL, 0), "running_mean");
   refused(backward(&s, 1, NULL, other.dx, NULL, NULL), "the gradient of the input");
   refused(backward(&s, 1, NULL, NULL, other.weight, NULL), "the gradient of the weight has 6 elements");

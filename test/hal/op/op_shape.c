@@ -110,7 +110,7 @@ Test(op_shape, a_list_of_places_of_the_wrong_length_is_refused) {
   tensor_t *t = tensor_new(HAL_INT64, 2, sizes, CONTIGUOUS);
   const hal_value_t args[] = {of_int(3), of_int(3), of_int(0)};
   cr_assert_eq(run("tril_indices", args, 3, t, 0), HAL_INVALID_ARGUMENT);
-  cr_assert(strstr(hal_error_message(), "6 places") != NULL, "%s", hal_error_message());
+  cr_assert(strstr(hal_error_message(), "6 elements") != NULL, "%s", hal_error_message());
   tensor_free(t);
 }
 

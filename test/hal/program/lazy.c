@@ -367,7 +367,7 @@ Test(lazy, queued_work_is_reported_with_its_cause_and_its_origins) {
   cr_expect_eq(size, strlen(text) + 1);
   cr_expect(strstr(text, "deferred work: 1 commands\nadd.Tensor(float32[10007], float32[10007], 2"), "%s", text);
   cr_expect(strstr(text, ", portable, script:1\n"), "%s", text);
-  assert_fails(hal_lazy_text(lazy, 7, text, sizeof text, &size), HAL_INVALID_ARGUMENT, "not 7");
+  assert_fails(hal_lazy_text(lazy, 7, text, sizeof text, &size), HAL_INVALID_ARGUMENT, "unknown format 7");
   must(hal_lazy_flush(lazy));
   cr_expect_str_eq(reported.cause, "hal_lazy_flush");
   cr_expect(strstr(reported.text, "add.Tensor(") && strstr(reported.text, "script:1"), "%s", reported.text);

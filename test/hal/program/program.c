@@ -540,7 +540,7 @@ Test(program, invalid_uses_are_refused_with_a_message) {
                "being recorded");
   must(hal_program_end(program));
   assert_fails(hal_program_end(program), HAL_FAILED_PRECONDITION, "ended already");
-  assert_fails(hal_program_text(program, 9, text, sizeof text, &size), HAL_INVALID_ARGUMENT, "not 9");
+  assert_fails(hal_program_text(program, 9, text, sizeof text, &size), HAL_INVALID_ARGUMENT, "unknown format 9");
   run_once(program, stream); /* of nothing */
   hal_program_destroy(program);
   hal_program_destroy(NULL);

@@ -70,7 +70,7 @@ def test_a_wrong_value_on_strided_operands_is_found_at_its_first_call_and_shown_
 
 @pytest.mark.parametrize("kind, script, sentence", [
     ("input", "x * x.neg()", "self was changed in memory that the operator must not write"),
-    ("around", "torch.mul(x[:, 1:], x[:, 1:], out=x.neg()[:, :2])", "out was changed in memory that the operator was not to write"),
+    ("around", "torch.mul(x[:, 1:], x[:, 1:], out=x.neg()[:, :2])", "out was changed in memory that the operator must not write"),
     ("around", "x[:1, :2].mul_(2.0)", "self was changed in memory that the operator must not write"),
 ])  # fmt: skip
 def test_writing_where_nothing_is_to_be_written_is_found(run, crooked, tmp_path, kind, script, sentence):
@@ -261,7 +261,7 @@ def test_nothing_is_compared_outside_and_tensors_of_the_host_are_left_alone(devi
 
 @pytest.mark.parametrize("arguments", [{"every": 0}, {"every": 1.5}, {"rtol": -1}, {"atol": -1.0}, {"rtol": float("nan")}])
 def test_bad_arguments_are_refused(arguments):
-    with pytest.raises(ValueError, match=f"autocompare: {next(iter(arguments))}="):
+    with pytest.raises(ValueError, match=f"autocompare: invalid {next(iter(arguments))}="):
         torch_backend.autocompare(**arguments)
 
 
