@@ -132,28 +132,42 @@ void cts_case_op_channels_last(cts_t *t) {
 }
 
 /* ---- the plugin's operators, and their times ---- */
+/* Appends a word as far as it fits. */
+static void append(char *text, size_t size, const char *word) {
+  const size_t length = strlen(text);
+  snprintf(text + length, size - length, "%s", word);
+}
+
+static void describe_dtypes(uint64_t dtypes, char *text, size_t size) {
+  char word[32];
+  int others = 0;
+  if ((dtypes & HAL_ALL_DTYPES) == HAL_ALL_DTYPES) {
+    append(text, size, "all dtypes ");
+    return;
+  }
+  for (int dtype = 0; dtype < 64; dtype++) {
+    if (!(dtypes >> dtype & 1)) continue;
+    const char *const name = cts_dtype_name((hal_dtype_t)dtype);
+    snprintf(word, sizeof word, "%s ", name);
+    if (strchr(name, ' '))
+      others++;
+    else
+      append(text, size, word);
+  }
+  snprintf(word, sizeof word, "and %d more ", others);
+  if (others) append(text, size, word);
+}
+
 static void describe_own(const hal_op_own_t *own, char *text, size_t size) {
   static const struct {
     uint32_t bit;
     const char *name;
-  } layouts[] = {
-      {HAL_TAKES_CONTIGUOUS, "contiguous"}, {HAL_TAKES_CHANNELS_LAST, "channels last"}, {HAL_TAKES_STRIDED, "strided"}};
-  size_t length = 0;
-  int others = 0;
-  for (int dtype = 0; dtype < 64; dtype++) {
-    if (!(own->dtypes >> dtype & 1)) continue;
-    const char *const name = cts_dtype_name((hal_dtype_t)dtype);
-    if (strchr(name, ' ')) {
-      others++;
-      continue;
-    }
-    length += (size_t)snprintf(text + length, size - length, "%s ", name);
-  }
-  if (others) length += (size_t)snprintf(text + length, size - length, "and %d more ", others);
+  } layouts[] = {{HAL_TAKES_CONTIGUOUS, "| contiguous"},
+                 {HAL_TAKES_CHANNELS_LAST, ", channels last"},
+                 {HAL_TAKES_STRIDED, ", strided"}};
+  describe_dtypes(own->dtypes, text, size);
   for (size_t i = 0; i < sizeof layouts / sizeof layouts[0]; i++)
-    if (own->layouts & layouts[i].bit && length < size)
-      length +=
-          (size_t)snprintf(text + length, size - length, "%s%s", layouts[i].bit == 1 ? "| " : ", ", layouts[i].name);
+    if (own->layouts & layouts[i].bit) append(text, size, layouts[i].name);
 }
 
 /* Over all operators that the host looks up. */

@@ -126,7 +126,7 @@ assert rows["mm"].native == 1 and rows["mm"].plugin == %d
 def test_without_the_library_the_portable_kernels_compute_and_only_the_info_log_reports_it(run):
     none = driver_scripts.cuda_libraries(False)
     assert "cuBLAS" not in run(SUM % 0, **none).stderr
-    logged = "HAL_CUDA_CUBLASLT=none" if "HAL_CUDA_CUBLASLT" in none else "no libcublasLt.so is found"
+    logged = "HAL_CUDA_CUBLASLT=none" if "HAL_CUDA_CUBLASLT" in none else "no libcublasLt.so was found"
     assert logged in run(SUM % 0, HAL_LOG="info", **none).stderr
     left_out = "cuBLAS is not used (HAL_CUDA_CUBLASLT=none); the portable kernels compute matrix products"
     assert left_out in run(SUM % 0, HAL_LOG="info", HAL_CUDA_CUBLASLT="none").stderr
