@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-CURE = r"does not run on 'fake'.*one device, module.to\('fake:0'\)"
+CURE = r"is not supported on 'fake'.*one device, module.to\('fake:0'\)"
 
 
 @pytest.mark.parametrize("ids", [None, [0], [0, 1]], ids=str)
