@@ -153,8 +153,8 @@ for job, records, death in sorted(run_jobs(batches, work, slots=2, timeout=2)):
 """
     )
     assert done.stdout.splitlines() == [
-        "a 2 ", "b 2 ", "c 2 ", "crash 1 it died of SIGSEGV", "d 2 ", "e 2 ", "exit 1 it left with exit code 7", "f 2 ",
-        "hang 1 it ran for more than 2 s", "raise 1 it left with exit code 1", "broken 2 "]  # fmt: skip
+        "a 2 ", "b 2 ", "broken 2 ", "c 2 ", "crash 1 it died of SIGSEGV", "d 2 ", "e 2 ", "exit 1 it left with exit code 7", "f 2 ",
+        "hang 1 it ran for more than 2 s", "raise 1 it left with exit code 1"]  # fmt: skip
 
 
 # ---- the comparison ----
