@@ -44,7 +44,7 @@ def test_samples_go_round_the_devices_in_order_and_an_open_round_is_dropped(run)
         assert next(first, None) is None
         loader.close()
         raises(ValueError, "is not among", loader.per_device_loader, "lazy:5")
-        raises(ValueError, "no device", pl.ParallelLoader, [], [])
+        raises(ValueError, "at least one device", pl.ParallelLoader, [], [])
         raises(ValueError, "at least 1", pl.ParallelLoader, [], ["lazy:0"], batches_per_execution=0)
     """)
 
