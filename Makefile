@@ -40,7 +40,7 @@ unexport PYTHONPATH
 
 SOURCES := $(shell git ls-files -co --exclude-standard -- hal plugins csrc codegen cmake torch_backend CMakeLists.txt pyproject.toml 2>/dev/null)
 
-.PHONY: demo test test-c test-python test-torch test-cuda packs wheel wheel-for-torch check-release release test-wheel test-full test-intel-opencl test-integrations test-sanitizers bench docs pictures install setup format check-format clean help
+.PHONY: demo test test-c test-python test-torch test-cuda packs wheel wheel-for-torch release test-wheel test-full test-intel-opencl test-integrations test-sanitizers bench docs pictures install setup format check-format clean help
 
 help:
 	@echo "make demo             train a small network on the fake device, or that of TORCH_BACKEND, beside the CPU"
@@ -156,17 +156,19 @@ wheel-for-torch: $(STAMPS)/venv
 	@rm -rf $(FOLDER)
 	$(WITH_PACKS) TORCH_DEVICE_BACKEND_AUTOLOAD=0 $(call logged,wheel) "$(FOLDER)" $(PIP) wheel -v --no-build-isolation --no-deps $(BUILD_SETTINGS) -w $(FOLDER) .
 
-# docs/releasing.md has the steps of a release.
-release: check-release wheel test-wheel
+# docs/releasing.md has the steps of a release. The check comes first, since the wheels take long, and prints at the end
+# the commands that publish them.
+release:
+	@$(PYTHON) cmake/check_release.py > /dev/null
+	$(MAKE) wheel
+	$(MAKE) test-wheel
 	$(VENV)/bin/twine check --strict dist/*
-	@$(PYTHON) cmake/check_release.py
-check-release:
 	@$(PYTHON) cmake/check_release.py
 
 # The wheel in dist in a fresh environment for each torch, without the source tree.
 test-wheel:
 	for version in $(TORCH_VERSIONS); do \
-	  $(PYTHON) test/wheel.py --torch $$version --folder $(WHEELS)/test-$$version dist/*.whl; \
+	  $(PYTHON) test/wheel.py --torch $$version --folder $(WHEELS)/test-$$version dist; \
 	done
 
 # Tests that take minutes: forks, process ends and failures two hundred times under load; the Python tests with memory

@@ -1,7 +1,8 @@
-"""wheel.py --torch VERSION --folder DIR WHEEL: installs a wheel and a torch into a fresh environment, and uses the device there.
+"""wheel.py --torch VERSION --folder DIR DIST: installs a wheel and a torch into a fresh environment, and uses the device.
 
-Runs `torch-backend doctor`, the demo, and a plugin that `torch-backend new-plugin` writes, outside the source tree and without
-the variables of the caller's environment. The exit code is 0 only if all of them succeed.
+DIST is a folder of wheels, of which pip installs the one for this Python. The script runs `torch-backend doctor`, the demo,
+and a plugin that `torch-backend new-plugin` writes, outside the source tree and without the variables of the caller's
+environment. The exit code is 0 only if all of them succeed.
 """
 
 from __future__ import annotations
@@ -33,16 +34,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--torch", required=True)
     parser.add_argument("--folder", required=True, type=Path)
-    parser.add_argument("wheel", type=Path)
+    parser.add_argument("dist", type=Path)
     options = parser.parse_args()
     folder = options.folder.resolve()
     shutil.rmtree(folder, ignore_errors=True)
     venv.create(folder, with_pip=True)
     kept = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "SSL_")) or name in ("HOME", "LANG")}
     environment = {**kept, "PATH": f"{folder}/bin:/usr/bin:/bin"}
-    demo = ROOT / "requirements/demo.txt"
-    install = [folder / "bin/python", "-m", "pip", "install", "-q", f"torch=={options.torch}", "-r", demo, options.wheel.resolve()]
-    subprocess.run([str(argument) for argument in install], env=environment, check=True)
+    packages = [f"torch=={options.torch}", "-r", str(ROOT / "requirements/demo.txt")]
+    ours = ["--no-index", "--no-deps", "--find-links", str(options.dist.resolve()), "torch_backend"]
+    for arguments in (packages, ours):
+        subprocess.run([str(folder / "bin/python"), "-m", "pip", "install", "-q", *arguments], env=environment, check=True)
     (folder / "work").mkdir()
     return subprocess.run(["bash", "-c", STEPS], cwd=folder / "work", env=environment).returncode
 
