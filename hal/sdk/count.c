@@ -36,7 +36,7 @@ static int64_t seconds_now(void) {
 
 /* Reads the helper's result, which is written completely or not at all. Returns 1, 0 = it ended without a result, -1 =
  * it has written nothing within the time. */
-static int hear(int pipe_end, hal_helper_count_t *out_told) {
+static int hear(int pipe_end, hal_helper_count_t *out_reply) {
   const int64_t end = seconds_now() + COUNT_SECONDS;
   struct pollfd waited = {.fd = pipe_end, .events = POLLIN};
   for (;;) {
@@ -45,8 +45,8 @@ static int hear(int pipe_end, hal_helper_count_t *out_told) {
     if (!ready) return -1;
     if (ready < 0 && errno != EINTR) return 0;
     if (ready < 0) continue;
-    const ssize_t bytes = read(pipe_end, out_told, sizeof *out_told);
-    if (bytes >= 0 || errno != EINTR) return bytes == (ssize_t)sizeof *out_told;
+    const ssize_t bytes = read(pipe_end, out_reply, sizeof *out_reply);
+    if (bytes >= 0 || errno != EINTR) return bytes == (ssize_t)sizeof *out_reply;
   }
 }
 
@@ -75,13 +75,13 @@ static hal_status_t start_helper(const hal_counter_t *counter, pid_t *out_child,
   return refuse(counter, HAL_FAILED_PRECONDITION, code, what);
 }
 
-static hal_status_t count_in_helper(const hal_counter_t *counter, hal_helper_count_t *out_told) {
+static hal_status_t count_in_helper(const hal_counter_t *counter, hal_helper_count_t *out_reply) {
   int ends[2];
   pid_t child = -1;
   if (pipe2(ends, O_CLOEXEC)) return refuse(counter, HAL_INTERNAL, errno, "no pipe to count the devices");
   const hal_status_t status = start_helper(counter, &child, ends[1]);
   close(ends[1]);
-  const int heard = status ? 0 : hear(ends[0], out_told);
+  const int heard = status ? 0 : hear(ends[0], out_reply);
   close(ends[0]);
   if (status) return status;
   if (heard < 0) kill(child, SIGKILL);
@@ -93,8 +93,8 @@ static hal_status_t count_in_helper(const hal_counter_t *counter, hal_helper_cou
 }
 
 /* Called in the helper, whose device_count was called for this result. */
-static hal_status_t count_here(const hal_counter_t *counter, hal_helper_count_t *out_told) {
-  out_told->status = counter->count(&out_told->count, out_told->why);
+static hal_status_t count_here(const hal_counter_t *counter, hal_helper_count_t *out_reply) {
+  out_reply->status = counter->count(&out_reply->count, out_reply->why);
   return HAL_OK;
 }
 
@@ -103,12 +103,12 @@ hal_status_t hal_count_devices(hal_counter_t *counter, int32_t *out_count) {
   pthread_mutex_lock(&counter->lock);
   if (counter->told < 0) {
     const int32_t *const here = dlsym(RTLD_DEFAULT, "hal_helper_counts");
-    hal_helper_count_t told = {.count = -1};
-    status = here && *here ? count_here(counter, &told) : count_in_helper(counter, &told);
+    hal_helper_count_t reply = {.count = -1};
+    status = here && *here ? count_here(counter, &reply) : count_in_helper(counter, &reply);
     if (!status) {
-      counter->told = told.status ? 0 : told.count;
-      counter->status = told.status;
-      memcpy(counter->why, told.why, sizeof counter->why);
+      counter->told = reply.status ? 0 : reply.count;
+      counter->status = reply.status;
+      memcpy(counter->why, reply.why, sizeof counter->why);
       counter->why[sizeof counter->why - 1] = '\0';
     }
   }

@@ -65,14 +65,14 @@ static hal_status_t find(int32_t device, hal_metrics_t **out_metrics) {
 
 hal_status_t hal_lazy_metric(int32_t device, uint32_t metric, hal_lazy_metric_t *out_metric) {
   hal_metrics_t *metrics;
-  hal_lazy_metric_t told = {.struct_size = 0};
+  hal_lazy_metric_t copy = {.struct_size = 0};
   HAL_RETURN_IF_ERROR(find(device, &metrics));
   if (metric >= HAL_LAZY_METRICS)
     return hal_error_set(HAL_INVALID_ARGUMENT, "hal_lazy_metric: expected a measurement from 0 to %d, not %u",
                          HAL_LAZY_METRICS - 1, (unsigned)metric);
-  if (metrics) fill(metrics, metric, &told);
-  told.struct_size = out_metric->struct_size < sizeof told ? out_metric->struct_size : sizeof told;
-  memcpy(out_metric, &told, told.struct_size);
+  if (metrics) fill(metrics, metric, &copy);
+  copy.struct_size = out_metric->struct_size < sizeof copy ? out_metric->struct_size : sizeof copy;
+  memcpy(out_metric, &copy, copy.struct_size);
   return HAL_OK;
 }
 

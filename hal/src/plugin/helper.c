@@ -41,14 +41,14 @@ static int try_plugin(const char *path, int starts) {
 }
 
 static int count_devices(const char *path) {
-  hal_helper_count_t told = {.count = 0};
+  hal_helper_count_t reply = {.count = 0};
   unsetenv("HAL_LAYERS"); /* layers of the parent watch this call already */
-  told.status = hal_plugin_open(path, &plugin);
-  if (!told.status) told.status = hal_call_device_count(&plugin, &told.count);
-  if (told.status) snprintf(told.why, sizeof told.why, "%s", hal_error_message());
+  reply.status = hal_plugin_open(path, &plugin);
+  if (!reply.status) reply.status = hal_call_device_count(&plugin, &reply.count);
+  if (reply.status) snprintf(reply.why, sizeof reply.why, "%s", hal_error_message());
   /* within PIPE_BUF: written completely or not at all */
-  const ssize_t written = write(HAL_HELPER_ANSWER, &told, sizeof told);
-  return written == (ssize_t)sizeof told ? 0 : 2;
+  const ssize_t written = write(HAL_HELPER_ANSWER, &reply, sizeof reply);
+  return written == (ssize_t)sizeof reply ? 0 : 2;
 }
 
 int hal_helper_main(int count, char **words) {
