@@ -106,16 +106,22 @@ demo: $(STAMPS)/install
 
 test: test-c test-python
 
-test-c: $(STAMPS)/venv-test
+test-c: $(STAMPS)/venv-test $(STAMPS)/pjrt
 	@$(call logged,configure) "configure the C tests" cmake --preset release -DPython_EXECUTABLE=$(abspath $(VENV_PYTHON))
 	@$(call logged,build) "build the C tests" cmake --build --preset release
 	$(AS_PROCESSOR) $(PROGRESS) "C tests" ctest --test-dir build/release --output-on-failure -j $(JOBS) -LE slow \
 	  --output-junit $(CURDIR)/$(BUILD)/seconds-c.xml
 	$(PYTHON) test/seconds.py test/seconds.txt $(BUILD)/seconds-c.xml
 
-test-python: $(STAMPS)/install $(STAMPS)/venv-test
+test-python: $(STAMPS)/install $(STAMPS)/venv-test $(STAMPS)/pjrt
 	$(PYTEST) --junitxml $(BUILD)/seconds-python.xml
 	$(PYTHON) test/seconds.py test/seconds.txt $(BUILD)/seconds-python.xml
+
+# The CPU's PJRT plugin, in a folder that does not depend on the version of torch.
+$(STAMPS)/pjrt: requirements/pjrt.txt $(STAMPS)/venv
+	@$(call logged,pjrt) "the CPU's PJRT plugin" $(PIP) install --no-deps --require-hashes --only-binary :all: --upgrade \
+	  --target build/pjrt -r $<
+	@touch $@
 
 # Any supported version of torch (pyproject.toml). The first run downloads some gigabytes, because PyPI's wheel depends
 # on CUDA's libraries.

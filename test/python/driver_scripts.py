@@ -82,6 +82,17 @@ def opencl_settings(folder, **more):
     return settings
 
 
+PJRT_PLUGIN = Path(os.environ.get("HAL_PJRT_PLUGIN", TESTS.parents[1] / "build/pjrt/lammps_jax_pjrt_cpu/pjrt_c_api_cpu_plugin.so"))
+
+
+def pjrt_settings(folder, **more):
+    """Settings of processes on the CPU's PJRT plugin; skips if it is not installed, but not in CI."""
+    if not PJRT_PLUGIN.exists() and "CI" not in os.environ:
+        pytest.skip(f"{PJRT_PLUGIN} does not exist; `make test` installs it, or name a PJRT plugin in HAL_PJRT_PLUGIN")
+    return {"TORCH_BACKEND": "pjrt", "HAL_PJRT_PLUGIN": str(PJRT_PLUGIN), "HAL_PJRT_DEVICES": "2", "TF_CPP_MIN_LOG_LEVEL": "3",
+            "HAL_CACHE_DIR": str(folder), **more}  # fmt: skip
+
+
 # Creates tensors on the device with the strides of those on the CPU (.to() only keeps the strides of dense ones), and
 # checks which implementation ran.
 BY_LIBRARY = """

@@ -1,0 +1,74 @@
+/* device.c: information about devices. */
+#define _POSIX_C_SOURCE 200809L
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "pjrt.h"
+
+int64_t pjrt_now_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static void write_name(int32_t device, char *name, size_t size) {
+  pjrt_failure_t failure;
+  pjrt_Device_GetDescription_t description = {.device = pjrt.devices[device]};
+  pjrt_DeviceDescription_Kind_t kind = {.device_kind = ""};
+  if (PJRT_HAS(pjrt.table, Device_GetDescription) && PJRT_HAS(pjrt.table, DeviceDescription_Kind) &&
+      !pjrt_failed(pjrt.table, PJRT_CALL(pjrt.table, Device_GetDescription, description), &failure)) {
+    kind.device_description = description.device_description;
+    if (pjrt_failed(pjrt.table, PJRT_CALL(pjrt.table, DeviceDescription_Kind, kind), &failure))
+      kind.device_kind_size = 0;
+  }
+  snprintf(name, size, "PJRT %.20s device %d%s%.*s", pjrt.platform, (int)device, kind.device_kind_size ? ": " : "",
+           (int)(kind.device_kind_size < 20 ? kind.device_kind_size : 20), kind.device_kind);
+}
+
+static uint64_t memory_bytes(void) {
+  const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+  return pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
+}
+
+/* Memory is that of this process (pjrt_test_memory), so that the host can access it and the portable kernels run. */
+hal_status_t hal_plugin_device_info(int32_t device, hal_device_info_t *out_info) {
+  const hal_status_t status = pjrt_check_device(device);
+  if (status) return status;
+  const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+  hal_device_info_t info = {
+      .struct_size = out_info->struct_size,
+      .dialects = "native,host",
+      .flags = HAL_DEVICE_HOST_VISIBLE | HAL_DEVICE_ASYNC | HAL_DEVICE_FP64 | HAL_DEVICE_CPU,
+      .total_memory = memory_bytes(),
+      .compute_units = cores > 0 ? (uint32_t)cores : 1,
+      .subgroup_size = 1,
+      .max_block_threads = PJRT_MAX_BLOCK_THREADS,
+      .base_alignment = PJRT_ALIGNMENT,
+  };
+  write_name(device, info.name, sizeof info.name);
+  snprintf((char *)info.uuid, sizeof info.uuid, "hal-pjrt-%d", (int)device);
+  snprintf(info.driver_version, sizeof info.driver_version, "PJRT C API %d.%d", pjrt.table->major_version,
+           pjrt.table->minor_version);
+  memcpy(out_info, &info, info.struct_size < sizeof info ? info.struct_size : sizeof info);
+  return HAL_OK;
+}
+
+hal_status_t hal_plugin_device_synchronize(int32_t device) {
+  const hal_status_t status = pjrt_check_device(device);
+  return status ? status : pjrt_drain(device);
+}
+
+/* All devices use the memory of this process. */
+hal_status_t hal_plugin_device_peer_query(int32_t device, int32_t peer, int32_t *out_accessible) {
+  hal_status_t status = pjrt_check_device(device);
+  if (!status) status = pjrt_check_device(peer);
+  if (!status) *out_accessible = 1;
+  return status;
+}
+
+hal_status_t hal_plugin_device_peer_enable(int32_t device, int32_t peer) {
+  const hal_status_t status = pjrt_check_device(device);
+  return status ? status : pjrt_check_device(peer);
+}

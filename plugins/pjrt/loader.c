@@ -1,0 +1,93 @@
+/* loader.c: the shared object of a platform, opened at run time, and the version of its table of functions. */
+#include <dlfcn.h>
+#include <hal/plugin_setting.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "pjrt.h"
+
+enum {
+  OLDEST_MINOR = 70, /* of API 0.x. The plugin was tested with 0.81 and 0.115 */
+  LEAST_TABLE = offsetof(pjrt_table_t, Error_Destroy)
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static const pjrt_table_t *loaded;
+
+/* Returns the name of a function that this plugin cannot do without and that the table lacks; NULL = there is none. */
+static const char *missing_slot(const pjrt_table_t *table) {
+#define PJRT_NEEDED(X)         \
+  X(Error_Destroy)             \
+  X(Error_Message)             \
+  X(Error_GetCode)             \
+  X(Plugin_Initialize)         \
+  X(Event_Destroy)             \
+  X(Event_Await)               \
+  X(Client_Create)             \
+  X(Client_Destroy)            \
+  X(Client_AddressableDevices) \
+  X(Client_Compile)            \
+  X(Client_BufferFromHostBuffer) X(LoadedExecutable_Destroy) X(LoadedExecutable_Execute) X(Buffer_Destroy)
+#define PJRT_CHECK(slot) \
+  if (!PJRT_HAS(table, slot)) return #slot;
+  PJRT_NEEDED(PJRT_CHECK)
+#undef PJRT_CHECK
+#undef PJRT_NEEDED
+  return NULL;
+}
+
+static hal_status_t check_table(const char *path, const pjrt_table_t *table) {
+  if (!table || table->struct_size < LEAST_TABLE)
+    return pjrt_error(HAL_INCOMPATIBLE, "pjrt: '%.300s' returned no table of functions; install another version of it",
+                      path);
+  if (table->major_version != 0 || table->minor_version < OLDEST_MINOR)
+    return pjrt_error(HAL_INCOMPATIBLE,
+                      "pjrt: '%.300s' has version %d.%d of the PJRT C API, expected 0.%d or a later 0.x; install "
+                      "another version of it",
+                      path, table->major_version, table->minor_version, OLDEST_MINOR);
+  const char *const missing = missing_slot(table);
+  if (missing)
+    return pjrt_error(HAL_INCOMPATIBLE, "pjrt: '%.300s', of PJRT C API %d.%d, lacks the function %s", path,
+                      table->major_version, table->minor_version, missing);
+  return HAL_OK;
+}
+
+static hal_status_t open_file(const char *path, const pjrt_table_t **out_table) {
+  /* The object is never closed: its threads and handlers would crash. */
+  void *const library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (!library) return pjrt_error(HAL_UNAVAILABLE, "pjrt: HAL_PJRT_PLUGIN cannot be opened: %.600s", dlerror());
+  void *const symbol = dlsym(library, "GetPjrtApi");
+  if (!symbol)
+    return pjrt_error(HAL_UNAVAILABLE,
+                      "pjrt: HAL_PJRT_PLUGIN=%.300s is not a PJRT plugin: it lacks the function GetPjrtApi", path);
+  const pjrt_table_t *(*get)(void);
+  memcpy(&get, &symbol, sizeof get); /* ISO C has no cast to a function pointer */
+  const pjrt_table_t *const table = get();
+  const hal_status_t status = check_table(path, table);
+  if (status) return status;
+  pjrt_Plugin_Initialize_t initialize = {.struct_size = 0};
+  pjrt_failure_t failure;
+  if (pjrt_failed(table, PJRT_CALL(table, Plugin_Initialize, initialize), &failure))
+    return pjrt_error(HAL_UNAVAILABLE, "pjrt: '%.300s' cannot be initialized: %s", path, failure.text);
+  *out_table = table;
+  return HAL_OK;
+}
+
+hal_status_t pjrt_load(const pjrt_table_t **out_table) {
+  hal_status_t status = HAL_OK;
+  pthread_mutex_lock(&lock);
+  if (!loaded) {
+    const char *const path = hal_setting("HAL_PJRT_PLUGIN");
+    if (!path || path[0] != '/')
+      status = pjrt_error(HAL_UNAVAILABLE,
+                          "pjrt: %s%.300s; set HAL_PJRT_PLUGIN to the absolute path of a PJRT plugin, a shared object "
+                          "with the function GetPjrtApi",
+                          path && *path ? "HAL_PJRT_PLUGIN is not an absolute path: " : "HAL_PJRT_PLUGIN is not set",
+                          path ? path : "");
+    else
+      status = open_file(path, &loaded);
+  }
+  *out_table = loaded;
+  pthread_mutex_unlock(&lock);
+  return status;
+}

@@ -1,0 +1,64 @@
+/* options.c: the options of a client, from HAL_PJRT_OPTIONS: name=value pairs separated by commas. The form of a value
+ * determines its type: 3 is an integer, 0.5 a float, true and false are booleans, everything else is a string. */
+#define _GNU_SOURCE /* strsep */
+#include <errno.h>
+#include <hal/plugin_count.h>
+#include <hal/plugin_setting.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pjrt.h"
+
+static void set_value(pjrt_named_t *option, char *value) {
+  char *end;
+  option->value_size = 1;
+  if (strcmp(value, "true") == 0 || strcmp(value, "false") == 0) {
+    option->type = PJRT_BOOL;
+    option->bool_value = *value == 't';
+    return;
+  }
+  errno = 0;
+  const long long number = strtoll(value, &end, 10);
+  if (*value && !*end && !errno) {
+    option->type = PJRT_INT64;
+    option->int64_value = number;
+    return;
+  }
+  const float fraction = strtof(value, &end);
+  if (*value && !*end) {
+    option->type = PJRT_FLOAT;
+    option->float_value = fraction;
+    return;
+  }
+  option->type = PJRT_STRING;
+  option->string_value = value;
+  option->value_size = strlen(value);
+}
+
+hal_status_t pjrt_options_read(pjrt_options_t *options, char *why) {
+  const char *const setting = hal_setting("HAL_PJRT_OPTIONS");
+  options->count = 0;
+  if (!setting || !*setting) return HAL_OK;
+  if (strlen(setting) >= sizeof options->text) {
+    snprintf(why, HAL_COUNT_WHY, "pjrt: HAL_PJRT_OPTIONS has %zu characters, more than %zu", strlen(setting),
+             sizeof options->text - 1);
+    return HAL_INVALID_ARGUMENT;
+  }
+  strcpy(options->text, setting);
+  char *rest = options->text;
+  for (char *pair; (pair = strsep(&rest, ","));) {
+    char *const value = strchr(pair, '=');
+    if (!value || value == pair || options->count == PJRT_MAX_OPTIONS) {
+      snprintf(why, HAL_COUNT_WHY,
+               "pjrt: invalid HAL_PJRT_OPTIONS at '%.100s': expected at most %d pairs name=value, separated by commas",
+               pair, PJRT_MAX_OPTIONS);
+      return HAL_INVALID_ARGUMENT;
+    }
+    *value = '\0';
+    pjrt_named_t *const option = &options->options[options->count++];
+    *option = (pjrt_named_t){.struct_size = sizeof *option, .name = pair, .name_size = strlen(pair)};
+    set_value(option, value + 1);
+  }
+  return HAL_OK;
+}

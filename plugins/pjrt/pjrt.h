@@ -1,0 +1,134 @@
+/* pjrt.h: declarations shared by the files of this plugin. README.md describes how it works. */
+#ifndef PLUGINS_PJRT_PJRT_H_
+#define PLUGINS_PJRT_PJRT_H_
+
+#include <hal/plugin.h>
+#include <hal/plugin_flags.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "api.h"
+
+enum {
+  PJRT_MAX_DEVICES = 64,
+  PJRT_ALIGNMENT = 4096,            /* of memory_alloc */
+  PJRT_BUFFER_ALIGNMENT = 64,       /* of memory that the CPU's PJRT plugin uses in place */
+  PJRT_MAX_BLOCK_THREADS = 1 << 20, /* only a plausible limit */
+  PJRT_WHY = 256                    /* bytes of the reason of a failure, as in hal_stream_error_t */
+};
+
+typedef struct pjrt_state_s {
+  const pjrt_table_t *table;
+  pjrt_client_t *client;
+  pjrt_device_t *devices[PJRT_MAX_DEVICES];
+  int32_t device_count; /* 0: not initialized */
+  atomic_int forked;    /* this process is the child of one that had initialized the plugin */
+  char platform[64], version[64];
+} pjrt_state_t;
+
+extern pjrt_state_t pjrt;
+
+/* Sets an error whose message is formatted. Returns `code`. */
+__attribute__((format(printf, 2, 3))) hal_status_t pjrt_error(hal_status_t code, const char *format, ...);
+
+hal_status_t pjrt_check_device(int32_t device);
+
+int64_t pjrt_now_ns(void);
+
+/* ---- loader.c ---- */
+
+/* Opens the file that HAL_PJRT_PLUGIN names and checks its table of functions, once. */
+hal_status_t pjrt_load(const pjrt_table_t **out_table);
+
+/* Whether the plugin's table has a slot: an older one ends before it, and a platform may leave it empty. */
+#define PJRT_HAS(table, slot) \
+  ((table)->struct_size >= offsetof(pjrt_table_t, slot) + sizeof(pjrt_slot_t) && (table)->slot)
+
+/* ---- error.c ---- */
+
+/* The failure of a call, copied from the plugin's error, which is destroyed. */
+typedef struct pjrt_failure_s {
+  hal_status_t status;
+  int code; /* the plugin's own */
+  char text[480];
+} pjrt_failure_t;
+
+/* Reads and destroys an error. Returns its status; HAL_OK if there is none. */
+hal_status_t pjrt_failed(const pjrt_table_t *table, pjrt_error_t *error, pjrt_failure_t *out_failure);
+
+/* Sets the message of this thread for an error, which is destroyed: "pjrt: <what>: <the plugin's text>". Returns HAL_OK
+ * if there is none. */
+hal_status_t pjrt_report(const char *what, pjrt_error_t *error);
+
+/* Calls a slot with its arguments, an lvalue whose struct_size is set here; evaluates to the slot's error. */
+#define PJRT_CALL(table, slot, arguments) ((arguments).struct_size = sizeof(arguments), (table)->slot(&(arguments)))
+
+/* ---- options.c ---- */
+
+enum { PJRT_MAX_OPTIONS = 32 };
+typedef struct pjrt_options_s {
+  pjrt_named_t options[PJRT_MAX_OPTIONS];
+  size_t count;
+  char text[2048]; /* names and strings */
+} pjrt_options_t;
+
+/* Reads HAL_PJRT_OPTIONS. After a failure `why`, HAL_COUNT_WHY bytes, has the reason. */
+hal_status_t pjrt_options_read(pjrt_options_t *options, char *why);
+
+/* ---- client.c ---- */
+
+typedef struct pjrt_connection_s {
+  pjrt_client_t *client;
+  pjrt_device_t *devices[PJRT_MAX_DEVICES];
+  int32_t count;
+} pjrt_connection_t;
+
+/* Creates a client with the options of the settings. After a failure `why`, HAL_COUNT_WHY bytes, has the reason. */
+hal_status_t pjrt_connect(const pjrt_table_t *table, pjrt_connection_t *out_connection, char *why);
+void pjrt_disconnect(const pjrt_table_t *table, pjrt_connection_t *connection);
+
+/* ---- run.c ---- */
+
+/* An argument of a program: memory of this process, seen as one dimension of elements. */
+typedef struct pjrt_span_s {
+  void *data;
+  int type; /* PJRT_F32 ... */
+  int64_t count;
+} pjrt_span_t;
+
+/* Compiles StableHLO text for any device of the client. The failure's message is the platform's. */
+hal_status_t pjrt_compile(const char *text, size_t size, pjrt_loaded_t **out_program);
+void pjrt_program_release(pjrt_loaded_t *program);
+
+/* A run of a program. Result k is written to argument `places[k]`, which the program donates. */
+typedef struct pjrt_run_s {
+  pjrt_loaded_t *program;
+  int32_t device;
+  uint32_t argument_count, result_count;
+  const pjrt_span_t *arguments;
+  const uint32_t *places;
+} pjrt_run_t;
+
+/* Runs a program and waits for its end. A result that the platform has put elsewhere is copied to its place;
+ * `*out_moved` is the number of such copies. After a failure `why`, PJRT_WHY bytes, has the reason. */
+hal_status_t pjrt_run(const pjrt_run_t *run, uint32_t *out_moved, char *why);
+
+/* Tests whether programs compute in memory of this process: the plugin has no other kind of memory yet. */
+hal_status_t pjrt_test_memory(void);
+
+/* ---- stream.c ---- */
+
+/* A work item: `run` receives the bytes that were queued with it. After a failure it writes the reason to `why`,
+ * PJRT_WHY bytes, because messages belong to threads. */
+typedef hal_status_t (*pjrt_work_fn_t)(const void *arguments, char *why);
+
+/* Queues work after the stream's work, with a copy of `size` bytes at `arguments`; with a NULL stream it runs
+ * immediately. `name` is valid until the work is done. */
+hal_status_t pjrt_submit(hal_plugin_stream_t *stream, const char *name, pjrt_work_fn_t run, const void *arguments,
+                         size_t size);
+
+/* Waits until all streams of a device have done their current work, and returns the first failure that was not
+ * reported. */
+hal_status_t pjrt_drain(int32_t device);
+
+#endif /* PLUGINS_PJRT_PJRT_H_ */

@@ -1,0 +1,182 @@
+/* run.c: programs in memory of this process. An argument is a buffer over that memory for one run, without a copy. A
+ * result is written in place, because the program donates the argument that stands for its place. */
+#include <stdio.h>
+#include <string.h>
+
+#include "pjrt.h"
+
+/* ---- programs ---------------------------------------------------------------------------------------------------- */
+
+/* CompileOptionsProto: executable_build_options (3) with num_replicas (4) = 1 and num_partitions (5) = 1, and
+ * compile_portable_executable (4) = true, so that a run selects the device. */
+static const char compile_options[] = {0x1a, 4, 0x20, 1, 0x28, 1, 0x20, 1};
+
+hal_status_t pjrt_compile(const char *text, size_t size, pjrt_loaded_t **out_program) {
+  const pjrt_program_text_t program = {.struct_size = sizeof program,
+                                       .code = (char *)(uintptr_t)text,
+                                       .code_size = size,
+                                       .format = "mlir",
+                                       .format_size = strlen("mlir")};
+  pjrt_Client_Compile_t compile = {.client = pjrt.client,
+                                   .program = &program,
+                                   .compile_options = compile_options,
+                                   .compile_options_size = sizeof compile_options};
+  const hal_status_t status =
+      pjrt_report("the platform cannot compile a program", PJRT_CALL(pjrt.table, Client_Compile, compile));
+  if (!status) *out_program = compile.executable;
+  return status;
+}
+
+void pjrt_program_release(pjrt_loaded_t *program) {
+  pjrt_failure_t failure;
+  pjrt_LoadedExecutable_Destroy_t destroy = {.executable = program};
+  if (program) pjrt_failed(pjrt.table, PJRT_CALL(pjrt.table, LoadedExecutable_Destroy, destroy), &failure);
+}
+
+/* ---- buffers ----------------------------------------------------------------------------------------------------- */
+
+static hal_status_t await(pjrt_event_t *event, pjrt_failure_t *failure) {
+  pjrt_failure_t ignored;
+  if (!event) return HAL_OK;
+  pjrt_Event_Await_t wait = {.event = event};
+  pjrt_Event_Destroy_t destroy = {.event = event};
+  const hal_status_t status = pjrt_failed(pjrt.table, PJRT_CALL(pjrt.table, Event_Await, wait), failure);
+  pjrt_failed(pjrt.table, PJRT_CALL(pjrt.table, Event_Destroy, destroy), &ignored);
+  return status;
+}
+
+static hal_status_t create_buffer(const pjrt_span_t *span, int32_t device, pjrt_buffer_t **out_buffer,
+                                  pjrt_failure_t *failure) {
+  pjrt_Client_BufferFromHostBuffer_t create = {.client = pjrt.client,
+                                               .data = span->data,
+                                               .type = span->type,
+                                               .dims = &span->count,
+                                               .num_dims = span->count ? 1 : 0,
+                                               .host_buffer_semantics = PJRT_MUTABLE_ZERO_COPY,
+                                               .device = pjrt.devices[device]};
+  const int aligned = (uintptr_t)span->data % PJRT_BUFFER_ALIGNMENT == 0;
+  if (!aligned || !span->count) create.host_buffer_semantics = PJRT_ONLY_DURING_CALL;
+  hal_status_t status = pjrt_failed(pjrt.table, PJRT_CALL(pjrt.table, Client_BufferFromHostBuffer, create), failure);
+  if (status) return status;
+  *out_buffer = create.buffer;
+  pjrt_failure_t ignored;
+  pjrt_Event_Destroy_t destroy = {.event = create.done_with_host_buffer};
+  if (create.host_buffer_semantics == PJRT_ONLY_DURING_CALL) return await(create.done_with_host_buffer, failure);
+  /* That event waits for the buffer's end. */
+  if (destroy.event) pjrt_failed(pjrt.table, PJRT_CALL(pjrt.table, Event_Destroy, destroy), &ignored);
+  return HAL_OK;
+}
+
+static void destroy_buffers(pjrt_buffer_t **buffers, uint32_t count) {
+  pjrt_failure_t ignored;
+  for (uint32_t i = 0; i < count; i++) {
+    pjrt_Buffer_Destroy_t destroy = {.buffer = buffers[i]};
+    if (buffers[i]) pjrt_failed(pjrt.table, PJRT_CALL(pjrt.table, Buffer_Destroy, destroy), &ignored);
+  }
+}
+
+static size_t element_bytes(int type) {
+  static const unsigned char bytes[] = {
+      [PJRT_PRED] = 1, [PJRT_S8] = 1,  [PJRT_S16] = 2,   [PJRT_S32] = 4,    [PJRT_S64] = 8,     [PJRT_U8] = 1,
+      [PJRT_U16] = 2,  [PJRT_U32] = 4, [PJRT_U64] = 8,   [PJRT_F16] = 2,    [PJRT_F32] = 4,     [PJRT_F64] = 8,
+      [PJRT_BF16] = 2, [PJRT_C64] = 8, [PJRT_C128] = 16, [PJRT_F8E5M2] = 1, [PJRT_F8E4M3FN] = 1};
+  return bytes[type];
+}
+
+/* Copies a result to its place, if the platform has put it elsewhere. */
+static hal_status_t place_result(pjrt_buffer_t *result, const pjrt_span_t *place, uint32_t *out_moved,
+                                 pjrt_failure_t *failure) {
+  pjrt_Buffer_UnsafePointer_t pointer = {.buffer = result};
+  if (PJRT_HAS(pjrt.table, Buffer_UnsafePointer) &&
+      !pjrt_failed(pjrt.table, PJRT_CALL(pjrt.table, Buffer_UnsafePointer, pointer), failure) &&
+      pointer.buffer_pointer == (uintptr_t)place->data)
+    return HAL_OK;
+  ++*out_moved;
+  pjrt_Buffer_ToHostBuffer_t copy = {
+      .src = result, .dst = place->data, .dst_size = (size_t)place->count * element_bytes(place->type)};
+  const hal_status_t status = pjrt_failed(pjrt.table, PJRT_CALL(pjrt.table, Buffer_ToHostBuffer, copy), failure);
+  return status ? status : await(copy.event, failure);
+}
+
+/* ---- runs -------------------------------------------------------------------------------------------------------- */
+
+static hal_status_t execute(const pjrt_run_t *run, pjrt_buffer_t **arguments, pjrt_buffer_t **results,
+                            pjrt_failure_t *failure) {
+  pjrt_execute_options_t options = {.struct_size = sizeof options};
+  pjrt_buffer_t *const *argument_list = arguments;
+  pjrt_buffer_t **result_list = results;
+  pjrt_event_t *done = NULL;
+  pjrt_LoadedExecutable_Execute_t call = {.executable = run->program,
+                                          .options = &options,
+                                          .argument_lists = &argument_list,
+                                          .num_devices = 1,
+                                          .num_args = run->argument_count,
+                                          .output_lists = &result_list,
+                                          .device_complete_events = &done,
+                                          .execute_device = pjrt.devices[run->device]};
+  const hal_status_t status = pjrt_failed(pjrt.table, PJRT_CALL(pjrt.table, LoadedExecutable_Execute, call), failure);
+  return status ? status : await(done, failure);
+}
+
+hal_status_t pjrt_run(const pjrt_run_t *run, uint32_t *out_moved, char *why) {
+  pjrt_failure_t failure = {.status = HAL_OK};
+  const size_t count = (size_t)run->argument_count + run->result_count;
+  pjrt_buffer_t **const arguments = hal_host->mem_alloc((count ? count : 1) * sizeof *arguments, sizeof *arguments);
+  if (!arguments) {
+    snprintf(why, PJRT_WHY, "no host memory for %zu buffers", count);
+    return HAL_RESOURCE_EXHAUSTED;
+  }
+  memset(arguments, 0, count * sizeof *arguments);
+  pjrt_buffer_t **const results = arguments + run->argument_count;
+  hal_status_t status = HAL_OK;
+  *out_moved = 0;
+  for (uint32_t i = 0; i < run->argument_count && !status; i++)
+    status = create_buffer(&run->arguments[i], run->device, &arguments[i], &failure);
+  if (!status) status = execute(run, arguments, results, &failure);
+  for (uint32_t k = 0; k < run->result_count && !status; k++)
+    status = place_result(results[k], &run->arguments[run->places[k]], out_moved, &failure);
+  destroy_buffers(arguments, (uint32_t)count);
+  hal_host->mem_free(arguments);
+  if (status) snprintf(why, PJRT_WHY, "%.240s", failure.text);
+  return status;
+}
+
+/* ---- the test of the memory -------------------------------------------------------------------------------------- */
+
+enum { TEST_COUNT = 64 };
+
+static hal_status_t run_test(pjrt_loaded_t *program, float *memory, uint32_t *out_moved) {
+  static const uint32_t place = 1;
+  char why[PJRT_WHY] = "";
+  const pjrt_span_t spans[] = {{memory, PJRT_F32, TEST_COUNT}, {memory + TEST_COUNT, PJRT_F32, TEST_COUNT}};
+  const pjrt_run_t run = {program, 0, 2, 1, spans, &place};
+  for (int i = 0; i < TEST_COUNT; i++) memory[i] = (float)i, memory[TEST_COUNT + i] = -1;
+  const hal_status_t status = pjrt_run(&run, out_moved, why);
+  if (status) return pjrt_error(status, "pjrt: the platform cannot run a test program: %s", why);
+  for (int i = 0; i < TEST_COUNT; i++)
+    if (memory[TEST_COUNT + i] != (float)(2 * i))
+      return pjrt_error(HAL_DATA_LOSS, "pjrt: a test program of the platform returned %g instead of %d",
+                        (double)memory[TEST_COUNT + i], 2 * i);
+  return HAL_OK;
+}
+
+hal_status_t pjrt_test_memory(void) {
+  static const char text[] =
+      "module { func.func @main(%a: tensor<64xf32>, %to: tensor<64xf32> {tf.aliasing_output = 0 : i32}) -> "
+      "tensor<64xf32> { %0 = stablehlo.add %a, %a : tensor<64xf32> return %0 : tensor<64xf32> } }";
+  pjrt_loaded_t *program;
+  uint32_t moved = 0;
+  hal_status_t status = pjrt_compile(text, strlen(text), &program);
+  if (status) return status;
+  float *const memory = hal_host->mem_alloc(2 * TEST_COUNT * sizeof *memory, PJRT_ALIGNMENT);
+  status = memory ? run_test(program, memory, &moved)
+                  : pjrt_error(HAL_RESOURCE_EXHAUSTED, "pjrt: no host memory to test the platform");
+  hal_host->mem_free(memory);
+  pjrt_program_release(program);
+  if (!status && moved)
+    return pjrt_error(HAL_UNAVAILABLE,
+                      "pjrt: the platform '%s' does not compute in memory of the host; only platforms that do are "
+                      "supported, such as the CPU",
+                      pjrt.platform);
+  return status;
+}

@@ -1,0 +1,172 @@
+/* stream.c: a stream is a worker of the SDK, a thread with a queue. To wait for a stream, a caller waits for the number
+ * of the last queued work item. */
+#define _POSIX_C_SOURCE 200809L
+#include <hal/plugin_worker.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "pjrt.h"
+
+typedef struct work_s {
+  hal_worker_item_t item; /* the first member, so that the worker's pointer is that of the whole item */
+  hal_plugin_stream_t *stream;
+  const char *name;
+  pjrt_work_fn_t run;
+  _Alignas(16) unsigned char arguments[]; /* a copy: callers may change their arguments after the call */
+} work_t;
+
+struct hal_plugin_stream_s {
+  struct hal_plugin_stream_s *next; /* in `streams` */
+  int32_t device;
+  hal_worker_t *worker;
+  pthread_mutex_t lock;     /* guards the members below */
+  hal_status_t failure;     /* not reported yet */
+  hal_stream_error_t error; /* the last failure */
+};
+
+static pthread_mutex_t streams_lock = PTHREAD_MUTEX_INITIALIZER;
+static hal_plugin_stream_t *streams;
+
+/* ---- the thread ------------------------------------------------------------------------------------------------ */
+
+/* The first failure is stored, because later work uses invalid values. */
+static void note_failure(hal_plugin_stream_t *stream, const char *name, hal_status_t status, const char *why) {
+  pthread_mutex_lock(&stream->lock);
+  if (!stream->failure) {
+    stream->failure = status;
+    stream->error = (hal_stream_error_t){.status = status};
+    snprintf(stream->error.op, sizeof stream->error.op, "%s", name);
+    snprintf(stream->error.message, sizeof stream->error.message, "pjrt: %.64s failed%s%.160s", name, *why ? ": " : "",
+             why);
+  }
+  pthread_mutex_unlock(&stream->lock);
+}
+
+static void serve(hal_worker_item_t *item) {
+  work_t *const work = (work_t *)item;
+  char why[PJRT_WHY] = "";
+  const hal_status_t status = work->run(work->arguments, why);
+  if (status) note_failure(work->stream, work->name, status, why);
+  hal_host->mem_free(work);
+}
+
+/* Runs work of the synchronous stream. */
+static hal_status_t run_now(const char *name, pjrt_work_fn_t run, const void *arguments) {
+  char why[PJRT_WHY] = "";
+  const hal_status_t status = run(arguments, why);
+  return status ? pjrt_error(status, "pjrt: %.64s failed%s%.200s", name, *why ? ": " : "", why) : HAL_OK;
+}
+
+hal_status_t pjrt_submit(hal_plugin_stream_t *stream, const char *name, pjrt_work_fn_t run, const void *arguments,
+                         size_t size) {
+  if (!stream) return run_now(name, run, arguments);
+  if (atomic_load_explicit(&pjrt.forked, memory_order_relaxed)) return pjrt_check_device(stream->device);
+  work_t *const work = hal_host->mem_alloc(sizeof *work + size, 16);
+  if (!work) return hal_host->error_set(HAL_RESOURCE_EXHAUSTED, 0, "pjrt: no host memory to queue work");
+  *work = (work_t){.item.run = serve, .stream = stream, .name = name, .run = run};
+  memcpy(work->arguments, arguments, size);
+  hal_worker_push(stream->worker, &work->item);
+  return HAL_OK;
+}
+
+/* ---- waiting --------------------------------------------------------------------------------------------------- */
+
+/* Reports a failure once. */
+static hal_status_t report(hal_plugin_stream_t *stream) {
+  pthread_mutex_lock(&stream->lock);
+  const hal_status_t status = stream->failure;
+  stream->failure = HAL_OK;
+  if (status) hal_host->error_set(status, 0, stream->error.message);
+  pthread_mutex_unlock(&stream->lock);
+  return status;
+}
+
+hal_status_t hal_plugin_stream_synchronize(hal_plugin_stream_t *stream) {
+  if (!stream) return HAL_OK;
+  if (atomic_load_explicit(&pjrt.forked, memory_order_relaxed)) return pjrt_check_device(stream->device);
+  hal_worker_wait(stream->worker, hal_worker_queued(stream->worker));
+  return report(stream);
+}
+
+hal_status_t hal_plugin_stream_query(hal_plugin_stream_t *stream) {
+  if (!stream) return HAL_OK;
+  if (atomic_load_explicit(&pjrt.forked, memory_order_relaxed)) return pjrt_check_device(stream->device);
+  const uint64_t queued = hal_worker_queued(stream->worker);
+  return hal_worker_done(stream->worker) < queued ? HAL_NOT_READY : report(stream);
+}
+
+hal_status_t hal_plugin_stream_error(hal_plugin_stream_t *stream, hal_stream_error_t *out_error) {
+  if (!stream) return HAL_NOT_FOUND;
+  pthread_mutex_lock(&stream->lock);
+  const hal_stream_error_t error = stream->error;
+  pthread_mutex_unlock(&stream->lock);
+  if (!error.status) return HAL_NOT_FOUND;
+  HAL_SET_FIELD(out_error, status, error.status);
+  if (HAL_HAS_FIELD(out_error, op)) memcpy(out_error->op, error.op, sizeof error.op);
+  if (HAL_HAS_FIELD(out_error, message)) memcpy(out_error->message, error.message, sizeof error.message);
+  return HAL_OK;
+}
+
+hal_status_t pjrt_drain(int32_t device) {
+  hal_status_t first = HAL_OK;
+  pthread_mutex_lock(&streams_lock); /* streams that are destroyed meanwhile wait here; the work itself creates none */
+  for (hal_plugin_stream_t *stream = streams; stream; stream = stream->next) {
+    if (stream->device != device) continue;
+    hal_worker_wait(stream->worker, hal_worker_queued(stream->worker));
+    if (!first) first = report(stream);
+  }
+  pthread_mutex_unlock(&streams_lock);
+  return first;
+}
+
+/* ---- creation and destruction ---------------------------------------------------------------------------------- */
+
+hal_status_t hal_plugin_stream_create(int32_t device, const hal_stream_desc_t *desc, hal_plugin_stream_t **out_stream) {
+  hal_status_t status = pjrt_check_device(device);
+  if (!status) status = hal_stream_desc_check("pjrt: stream_create", desc, 0); /* its priority is ignored */
+  if (status) return status;
+  hal_plugin_stream_t *const stream = hal_host->mem_alloc(sizeof *stream, _Alignof(hal_plugin_stream_t));
+  if (!stream) return hal_host->error_set(HAL_RESOURCE_EXHAUSTED, 0, "pjrt: no host memory for a stream");
+  *stream = (hal_plugin_stream_t){.device = device};
+  status = hal_worker_start(&stream->worker);
+  if (status) {
+    hal_host->mem_free(stream);
+    return status;
+  }
+  pthread_mutex_init(&stream->lock, NULL);
+  pthread_mutex_lock(&streams_lock);
+  stream->next = streams, streams = stream;
+  pthread_mutex_unlock(&streams_lock);
+  *out_stream = stream;
+  return HAL_OK;
+}
+
+hal_status_t hal_plugin_stream_destroy(hal_plugin_stream_t *stream) {
+  if (!stream || atomic_load_explicit(&pjrt.forked, memory_order_relaxed)) return HAL_OK;
+  pthread_mutex_lock(&streams_lock);
+  hal_plugin_stream_t **link = &streams;
+  while (*link != stream) link = &(*link)->next;
+  *link = stream->next;
+  pthread_mutex_unlock(&streams_lock);
+  hal_worker_stop(stream->worker); /* runs the queued work */
+  pthread_mutex_destroy(&stream->lock);
+  hal_host->mem_free(stream);
+  return HAL_OK;
+}
+
+typedef struct host_call_s {
+  hal_host_fn_t fn;
+  void *user_data;
+} host_call_t;
+
+static hal_status_t run_host_call(const void *arguments, char *why) {
+  (void)why;
+  const host_call_t *const call = arguments;
+  call->fn(call->user_data);
+  return HAL_OK;
+}
+
+hal_status_t hal_plugin_stream_host_call(hal_plugin_stream_t *stream, hal_host_fn_t fn, void *user_data) {
+  const host_call_t call = {fn, user_data};
+  return pjrt_submit(stream, "stream_host_call", run_host_call, &call, sizeof call);
+}
