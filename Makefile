@@ -81,7 +81,7 @@ PYTEST = $(AS_PROCESSOR) TORCH_BACKEND_TEST_PYTHONS=$(OTHER_PYTHONS) OMP_NUM_THR
 
 # The packages of each purpose (requirements/*.txt, the second column of system-packages.txt) are installed when a
 # target first needs them.
-$(STAMPS)/system $(STAMPS)/system-test $(STAMPS)/system-docs $(STAMPS)/system-integrations $(STAMPS)/system-wheel $(STAMPS)/system-browser: system-packages.txt third_party/install-system-packages.sh
+$(STAMPS)/system $(STAMPS)/system-test $(STAMPS)/system-docs $(STAMPS)/system-integrations $(STAMPS)/system-wheel $(STAMPS)/system-browser $(STAMPS)/system-full: system-packages.txt third_party/install-system-packages.sh
 	@third_party/install-system-packages.sh $(LOGS)/$(@F).log $(patsubst system-%,%,$(filter system-%,$(@F)))
 	@mkdir -p $(STAMPS) && touch $@
 
@@ -180,7 +180,7 @@ test-wheel:
 # Tests that take minutes: forks, process ends and failures two hundred times under load; the Python tests with memory
 # that the host cannot access and with other random numbers; the operator database with all dtypes, modes and samples;
 # the operators in C on OpenCL with both kinds of kernels. `make test` runs a fast subset.
-test-full: test $(STAMPS)/install $(STAMPS)/system-browser
+test-full: test $(STAMPS)/install $(STAMPS)/system-browser $(STAMPS)/system-full
 	ctest --test-dir build/release --output-on-failure -j $(JOBS) -L slow
 	$(VENV)/bin/pytest -q -m slow test/python
 	TORCH_BACKEND_TEST_SEED=random HAL_FAKE_PROTECT=1 $(PYTEST) --deselect test/python/operators/test_opinfo.py::test_every_entry_has_the_cpus_result

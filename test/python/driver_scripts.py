@@ -72,13 +72,25 @@ def npu_settings(folder):
     return settings
 
 
+def require_device(plugin, device_type, settings):
+    """Skips the test if the plugin has no device with these settings."""
+    script = f"import torch, torch_backend; torch_backend.use('{plugin}'); print(torch.{device_type}.device_count())"
+    done = subprocess.run([sys.executable, "-P", "-c", script], env={**os.environ, **settings}, capture_output=True, text=True, timeout=120)
+    if done.returncode or done.stdout.strip() == "0":
+        pytest.skip(f"no device of {plugin} here: {done.stderr.strip()[-300:]}")
+
+
 def opencl_settings(folder, **more):
     """Settings of processes that share compiled kernels on any OpenCL device; skips if there is none."""
     settings = {"TORCH_BACKEND": "opencl", "HAL_CACHE_DIR": str(folder), "POCL_CACHE_DIR": str(folder / "pocl"), **more}
-    script = "import torch, torch_backend; torch_backend.use('opencl'); print(torch.ocl.device_count())"
-    done = subprocess.run([sys.executable, "-P", "-c", script], env={**os.environ, **settings}, capture_output=True, text=True, timeout=120)
-    if done.returncode or done.stdout.strip() == "0":
-        pytest.skip(f"no OpenCL device here: {done.stderr.strip()[-300:]}")
+    require_device("opencl", "ocl", settings)
+    return settings
+
+
+def vulkan_settings(folder, **more):
+    """The same for any Vulkan device."""
+    settings = {"TORCH_BACKEND": "vulkan", "HAL_CACHE_DIR": str(folder), **more}
+    require_device("vulkan", "vk", settings)
     return settings
 
 

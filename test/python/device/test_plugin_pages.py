@@ -11,7 +11,8 @@ import driver_scripts
 import pytest
 
 PAGES = Path(__file__).resolve().parents[3] / "docs/plugins"
-SETTINGS = {"opencl": driver_scripts.opencl_settings, "npu": driver_scripts.npu_settings, "cuda": driver_scripts.cuda_settings, "pjrt": driver_scripts.pjrt_settings}
+SETTINGS = {"opencl": driver_scripts.opencl_settings, "vulkan": driver_scripts.vulkan_settings, "npu": driver_scripts.npu_settings,
+            "cuda": driver_scripts.cuda_settings, "pjrt": driver_scripts.pjrt_settings}
 
 
 def program(page, mark):
@@ -33,7 +34,7 @@ def test_the_program_of_a_page_runs(plugin, tmp_path, tmp_path_factory):
     del settings["TORCH_BACKEND"]  # the program selects the plugin
     done = run(program(plugin, plugin), tmp_path, **settings)
     assert done.returncode == 0 and done.stdout.strip(), done.stderr
-    assert plugin in ("opencl", "pjrt") or "test double" in done.stdout, done.stdout
+    assert plugin in ("opencl", "vulkan", "pjrt") or "test double" in done.stdout, done.stdout
 
 
 def test_the_host_access_of_the_page_is_reported(tmp_path):

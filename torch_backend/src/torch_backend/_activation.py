@@ -92,7 +92,8 @@ def register_process_groups(plugin: str | None = None) -> None:
         raise RuntimeError(errors[0])
 
 
-register_nvgpu, register_npu, register_ocl = (functools.partial(register_process_groups, name) for name in ("nvgpu", "npu", "ocl"))
+register_nvgpu, register_npu, register_ocl, register_vk = (
+    functools.partial(register_process_groups, name) for name in ("nvgpu", "npu", "ocl", "vk"))
 
 
 def _warn(names: str, error: Exception) -> None:

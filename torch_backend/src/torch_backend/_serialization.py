@@ -11,7 +11,7 @@ import torch
 
 from . import _hal, _registry
 
-_OURS = ("fake", "npu", "nvgpu", "opencl", "pjrt")  # device types that this project's own plugins register
+_OURS = ("fake", "npu", "nvgpu", "ocl", "opencl", "pjrt", "vk")  # device types that this project's own plugins register
 
 
 def _place(location: str) -> int | None:

@@ -19,7 +19,7 @@ from torch_backend import _activation
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _LONGEST = 31  # maximum length of a plugin's name in bytes: HAL_PLUGIN_NAME_BYTES without the NUL
-_OURS = {"cuda", "fake", "lazy", "npu", "opencl", "pjrt", "template", "threads"}
+_OURS = {"cuda", "fake", "lazy", "npu", "opencl", "pjrt", "template", "threads", "vulkan"}
 # hal_add_plugin(NAME) creates the target hal_NAME in addition to those of the SDK.
 _TARGETS = {"plugin", "plugin_archive"}
 

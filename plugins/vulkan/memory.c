@@ -1,0 +1,201 @@
+/* memory.c: memory. A segment is a buffer. Where the host accesses device memory, the address of a segment is where it
+ * is mapped. Elsewhere it is a range of reserved address space without permissions, so that addresses of all devices
+ * differ from each other and from those of the host. Calls translate an address to a buffer and an offset. */
+#define _GNU_SOURCE /* MAP_ANONYMOUS */
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "vulkan_plugin.h"
+
+/* ---- segments --------------------------------------------------------------------------------------------------- */
+
+void vulkan_segment_destroy(vulkan_segment_t *segment) {
+  vulkan_device_t *const device = &vulkan.devices[segment->device];
+  vk.DestroyBuffer(device->handle, segment->buffer, NULL);
+  vk.FreeMemory(device->handle, segment->memory, NULL); /* which also unmaps it */
+  if (segment->reserved) munmap(segment->base, segment->reserved);
+  if (segment->bytes && !segment->pinned) atomic_fetch_sub(&device->used, segment->bytes);
+  hal_host->mem_free(segment);
+}
+
+/* Counts bytes of device memory. Drivers for CPUs accept allocations beyond the size of the heap that they report. */
+static VkResult count_bytes(vulkan_device_t *device, vulkan_segment_t *segment, VkDeviceSize bytes) {
+  if (segment->pinned) return VK_SUCCESS;
+  const uint64_t before = atomic_fetch_add(&device->used, bytes);
+  segment->bytes = bytes;
+  return before > device->heap_bytes || bytes > device->heap_bytes - before ? VK_ERROR_OUT_OF_DEVICE_MEMORY
+                                                                            : VK_SUCCESS;
+}
+
+static VkResult allocate(vulkan_device_t *device, vulkan_segment_t *segment, uint32_t type) {
+  const VkBufferCreateInfo info = {.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
+                                   .size = segment->size + VULKAN_ALIGNMENT,
+                                   .usage = VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT |
+                                            VK_BUFFER_USAGE_STORAGE_BUFFER_BIT};
+  VkMemoryRequirements needs = {0};
+  VkResult code = vk.CreateBuffer(device->handle, &info, NULL, &segment->buffer);
+  if (code) return code;
+  vk.GetBufferMemoryRequirements(device->handle, segment->buffer, &needs);
+  if (needs.size > device->largest_allocation) return VK_ERROR_OUT_OF_DEVICE_MEMORY;
+  code = count_bytes(device, segment, needs.size);
+  if (code) return code;
+  const VkMemoryAllocateInfo memory = {
+      .sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, .allocationSize = needs.size, .memoryTypeIndex = type};
+  code = vk.AllocateMemory(device->handle, &memory, NULL, &segment->memory);
+  return code ? code : vk.BindBufferMemory(device->handle, segment->buffer, segment->memory, 0);
+}
+
+/* Sets the address of a segment. */
+static VkResult place(vulkan_device_t *device, vulkan_segment_t *segment, int is_mapped) {
+  void *at = NULL;
+  if (is_mapped) {
+    const VkResult code = vk.MapMemory(device->handle, segment->memory, 0, VK_WHOLE_SIZE, 0, &at);
+    if (code) return code;
+    segment->shift = -(uintptr_t)at & (VULKAN_ALIGNMENT - 1);
+    segment->base = segment->mapped = (char *)at + segment->shift;
+    return VK_SUCCESS;
+  }
+  const size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = (segment->size + page - 1) / page * page;
+  at = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (at == MAP_FAILED) return VK_ERROR_OUT_OF_HOST_MEMORY;
+  segment->base = at;
+  segment->reserved = bytes;
+  return VK_SUCCESS;
+}
+
+static hal_status_t create(vulkan_device_t *device, size_t size, int32_t pinned, vulkan_segment_t **out_segment) {
+  if (size > device->largest_allocation || device->largest_allocation - size < VULKAN_ALIGNMENT)
+    return vulkan_error(
+        HAL_RESOURCE_EXHAUSTED, 0,
+        "vulkan: tried to allocate %zu bytes on '%s', whose driver allocates at most %llu bytes at once "
+        "(maxMemoryAllocationSize); use smaller tensors",
+        size, device->facts.deviceName, (unsigned long long)device->largest_allocation);
+  vulkan_segment_t *const segment = hal_host->mem_alloc(sizeof *segment, alignof(vulkan_segment_t));
+  if (!segment)
+    return vulkan_error(HAL_RESOURCE_EXHAUSTED, 0, "vulkan: no host memory for a segment; free some memory");
+  *segment = (vulkan_segment_t){.size = size, .device = device->ordinal, .pinned = pinned};
+  VkResult code = allocate(device, segment, pinned ? device->host_type : device->device_type);
+  if (!code) code = place(device, segment, pinned || device->visible);
+  if (!code) {
+    *out_segment = segment;
+    return HAL_OK;
+  }
+  vulkan_segment_destroy(segment);
+  vulkan_noticed(device, code);
+  return vulkan_driver_error(
+      code,
+      "vulkan: there are no %zu bytes of %s memory for '%s', which has %llu bytes in total; free "
+      "some tensors",
+      size, pinned ? "host" : "device", device->facts.deviceName, (unsigned long long)device->heap_bytes);
+}
+
+/* ---- memory_alloc, host_alloc ----------------------------------------------------------------------------------- */
+
+static hal_status_t add(int32_t ordinal, size_t size, uint32_t flags, int32_t pinned, void **out_ptr) {
+  const char *const op = pinned ? "vulkan: host_alloc" : "vulkan: memory_alloc";
+  vulkan_segment_t *segment = NULL;
+  hal_status_t status = vulkan_check_alive(ordinal);
+  if (!status) status = hal_flags_check(op, flags, 0);
+  if (!status && !size) status = vulkan_error(HAL_INVALID_ARGUMENT, 0, "%s of 0 bytes; request at least one", op);
+  if (!status) status = create(&vulkan.devices[ordinal], size, pinned, &segment);
+  if (status) return status;
+  status = vulkan_map_add(segment);
+  if (status)
+    vulkan_segment_destroy(segment);
+  else
+    *out_ptr = segment->base;
+  return status;
+}
+
+static hal_status_t take(int32_t ordinal, int32_t pinned, void *ptr) {
+  if (!ptr) return HAL_OK;
+  const hal_status_t status = vulkan_check_device(ordinal);
+  if (status) return status;
+  vulkan_segment_t *const segment = vulkan_map_take(ordinal, pinned, ptr);
+  if (!segment)
+    return vulkan_error(HAL_INVALID_ARGUMENT, 0,
+                        "vulkan: %s(%d, %p): this is not the start of an allocation of this device; free each once",
+                        pinned ? "host_free" : "memory_free", (int)ordinal, ptr);
+  vulkan_segment_destroy(segment);
+  return HAL_OK;
+}
+
+hal_status_t hal_plugin_memory_alloc(int32_t device, size_t size, uint32_t flags, void **out_ptr) {
+  return add(device, size, flags, 0, out_ptr);
+}
+hal_status_t hal_plugin_memory_free(int32_t device, void *ptr) { return take(device, 0, ptr); }
+hal_status_t hal_plugin_host_alloc(int32_t device, size_t size, uint32_t flags, void **out_ptr) {
+  return add(device, size, flags, 1, out_ptr);
+}
+hal_status_t hal_plugin_host_free(int32_t device, void *ptr) { return take(device, 1, ptr); }
+
+/* Launches translate the address of page-locked memory as they do addresses of the device. */
+hal_status_t hal_plugin_host_device_pointer(int32_t ordinal, void *ptr, void **out_ptr) {
+  const hal_status_t status = vulkan_check_device(ordinal);
+  if (status) return status;
+  const vulkan_segment_t *const segment = vulkan_map_find(ptr);
+  if (!segment || !segment->pinned)
+    return vulkan_error(HAL_INVALID_ARGUMENT, 0, "vulkan: %p is not in page-locked memory; allocate it with host_alloc",
+                        ptr);
+  if (segment->device != ordinal)
+    return vulkan_error(HAL_UNIMPLEMENTED, 0,
+                        "vulkan: %p is page-locked memory of device %d, which device %d cannot access", ptr,
+                        (int)segment->device, (int)ordinal);
+  *out_ptr = ptr;
+  return HAL_OK;
+}
+
+hal_status_t hal_plugin_memory_pointer_info(const void *ptr, hal_pointer_info_t *out_info) {
+  const vulkan_segment_t *const segment = atomic_load(&vulkan.forked) ? NULL : vulkan_map_find(ptr);
+  if (!segment) return vulkan_error(HAL_NOT_FOUND, 0, "vulkan: %p is not in an allocation of this plugin", ptr);
+  const hal_pointer_info_t info = {.struct_size = out_info->struct_size,
+                                   .base = segment->base,
+                                   .size = segment->size,
+                                   .device = segment->pinned ? HAL_HOST : segment->device,
+                                   .kind = segment->pinned ? HAL_POINTER_PINNED : HAL_POINTER_DEVICE};
+  memcpy(out_info, &info, info.struct_size < sizeof info ? info.struct_size : sizeof info);
+  return HAL_OK;
+}
+
+/* Other processes use the memory, too: VK_EXT_memory_budget reports what remains. */
+hal_status_t hal_plugin_memory_info(int32_t ordinal, size_t *out_free, size_t *out_total) {
+  const hal_status_t status = vulkan_check_device(ordinal);
+  if (status) return status;
+  vulkan_device_t *const device = &vulkan.devices[ordinal];
+  const uint64_t used = atomic_load(&device->used);
+  uint64_t left = used < device->heap_bytes ? device->heap_bytes - used : 0;
+  if (device->has_budget) {
+    VkPhysicalDeviceMemoryBudgetPropertiesEXT budget = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT};
+    VkPhysicalDeviceMemoryProperties2 memory = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2,
+                                                .pNext = &budget};
+    vk.GetPhysicalDeviceMemoryProperties2(device->physical, &memory);
+    const uint64_t most = budget.heapBudget[device->heap], now = budget.heapUsage[device->heap];
+    const uint64_t remains = most > now ? most - now : 0;
+    if (remains < left) left = remains;
+  }
+  *out_free = (size_t)left;
+  *out_total = (size_t)device->heap_bytes;
+  return HAL_OK;
+}
+
+/* ---- staging memory --------------------------------------------------------------------------------------------- */
+
+hal_status_t vulkan_chunk_take(vulkan_device_t *device, vulkan_segment_t **out_chunk) {
+  pthread_mutex_lock(&device->lock);
+  vulkan_segment_t *const chunk = device->chunks;
+  if (chunk) device->chunks = chunk->next;
+  pthread_mutex_unlock(&device->lock);
+  if (!chunk) return create(device, VULKAN_CHUNK, 1, out_chunk);
+  chunk->next = NULL;
+  *out_chunk = chunk;
+  return HAL_OK;
+}
+
+void vulkan_chunk_give(vulkan_device_t *device, vulkan_segment_t *chunk) {
+  pthread_mutex_lock(&device->lock);
+  chunk->next = device->chunks;
+  device->chunks = chunk;
+  pthread_mutex_unlock(&device->lock);
+}

@@ -1,0 +1,676 @@
+/* vulkan_api.h: the declarations of Vulkan 1.2 that the plugin uses. They are repeated here, so that the build needs no
+ * header of Vulkan. The names and the lists are those of Khronos' registry. test/hal/vulkan/api_compare.c compares them
+ * with vulkan_core.h where that is installed. Fields that the plugin does not use are arrays of reserved numbers. */
+#ifndef VULKAN_API_H_
+#define VULKAN_API_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+_Static_assert(sizeof(void *) == 8, "handles of Vulkan are pointers on 64-bit machines only");
+
+/* X(name, number) */
+#define VULKAN_RESULTS(X)                          \
+  X(VK_SUCCESS, 0)                                 \
+  X(VK_NOT_READY, 1)                               \
+  X(VK_TIMEOUT, 2)                                 \
+  X(VK_INCOMPLETE, 5)                              \
+  X(VK_ERROR_OUT_OF_HOST_MEMORY, -1)               \
+  X(VK_ERROR_OUT_OF_DEVICE_MEMORY, -2)             \
+  X(VK_ERROR_INITIALIZATION_FAILED, -3)            \
+  X(VK_ERROR_DEVICE_LOST, -4)                      \
+  X(VK_ERROR_MEMORY_MAP_FAILED, -5)                \
+  X(VK_ERROR_LAYER_NOT_PRESENT, -6)                \
+  X(VK_ERROR_EXTENSION_NOT_PRESENT, -7)            \
+  X(VK_ERROR_FEATURE_NOT_PRESENT, -8)              \
+  X(VK_ERROR_INCOMPATIBLE_DRIVER, -9)              \
+  X(VK_ERROR_TOO_MANY_OBJECTS, -10)                \
+  X(VK_ERROR_FRAGMENTED_POOL, -12)                 \
+  X(VK_ERROR_UNKNOWN, -13)                         \
+  X(VK_ERROR_OUT_OF_POOL_MEMORY, -1000069000)      \
+  X(VK_ERROR_INVALID_EXTERNAL_HANDLE, -1000072003) \
+  X(VK_ERROR_FRAGMENTATION, -1000161000)           \
+  X(VK_ERROR_INVALID_SHADER_NV, -1000012000)
+
+/* X(name, number): types of structures, flags and limits. */
+#define VULKAN_NUMBERS(X)                                                       \
+  X(VK_STRUCTURE_TYPE_APPLICATION_INFO, 0)                                      \
+  X(VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO, 1)                                  \
+  X(VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO, 2)                              \
+  X(VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO, 3)                                    \
+  X(VK_STRUCTURE_TYPE_SUBMIT_INFO, 4)                                           \
+  X(VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, 5)                                  \
+  X(VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO, 9)                                 \
+  X(VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO, 11)                               \
+  X(VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO, 12)                                   \
+  X(VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO, 16)                            \
+  X(VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO, 17)                           \
+  X(VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO, 18)                    \
+  X(VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO, 29)                         \
+  X(VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO, 30)                          \
+  X(VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO, 32)                    \
+  X(VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO, 33)                          \
+  X(VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO, 34)                         \
+  X(VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET, 35)                                 \
+  X(VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO, 39)                             \
+  X(VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO, 40)                         \
+  X(VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO, 42)                            \
+  X(VK_STRUCTURE_TYPE_MEMORY_BARRIER, 46)                                       \
+  X(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES, 49)                  \
+  X(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES, 50)                \
+  X(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES, 51)                  \
+  X(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES, 52)                \
+  X(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, 1000059000)                   \
+  X(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, 1000059001)                 \
+  X(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2, 1000059006)          \
+  X(VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO, 1000207002)                   \
+  X(VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO, 1000207003)               \
+  X(VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO, 1000207004)                          \
+  X(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PCI_BUS_INFO_PROPERTIES_EXT, 1000212000)  \
+  X(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT, 1000237000) \
+  X(VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU, 1)                                  \
+  X(VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU, 2)                                    \
+  X(VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU, 3)                                     \
+  X(VK_PHYSICAL_DEVICE_TYPE_CPU, 4)                                             \
+  X(VK_QUEUE_COMPUTE_BIT, 2)                                                    \
+  X(VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT, 1)                                     \
+  X(VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT, 2)                                     \
+  X(VK_MEMORY_PROPERTY_HOST_COHERENT_BIT, 4)                                    \
+  X(VK_MEMORY_PROPERTY_HOST_CACHED_BIT, 8)                                      \
+  X(VK_MEMORY_HEAP_DEVICE_LOCAL_BIT, 1)                                         \
+  X(VK_BUFFER_USAGE_TRANSFER_SRC_BIT, 1)                                        \
+  X(VK_BUFFER_USAGE_TRANSFER_DST_BIT, 2)                                        \
+  X(VK_BUFFER_USAGE_STORAGE_BUFFER_BIT, 0x20)                                   \
+  X(VK_COMMAND_POOL_CREATE_TRANSIENT_BIT, 1)                                    \
+  X(VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT, 2)                         \
+  X(VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT, 1)                             \
+  X(VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, 0x2000)                               \
+  X(VK_PIPELINE_STAGE_HOST_BIT, 0x4000)                                         \
+  X(VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, 0x10000)                                \
+  X(VK_ACCESS_HOST_READ_BIT, 0x2000)                                            \
+  X(VK_ACCESS_HOST_WRITE_BIT, 0x4000)                                           \
+  X(VK_ACCESS_MEMORY_READ_BIT, 0x8000)                                          \
+  X(VK_ACCESS_MEMORY_WRITE_BIT, 0x10000)                                        \
+  X(VK_QUERY_TYPE_TIMESTAMP, 2)                                                 \
+  X(VK_QUERY_RESULT_64_BIT, 1)                                                  \
+  X(VK_SEMAPHORE_TYPE_TIMELINE, 1)                                              \
+  X(VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, 7)                                       \
+  X(VK_SHADER_STAGE_COMPUTE_BIT, 0x20)                                          \
+  X(VK_PIPELINE_BIND_POINT_COMPUTE, 1)                                          \
+  X(VK_PIPELINE_CREATE_DISPATCH_BASE_BIT, 0x10)                                 \
+  X(VK_MAX_MEMORY_TYPES, 32)                                                    \
+  X(VK_MAX_MEMORY_HEAPS, 16)                                                    \
+  X(VK_UUID_SIZE, 16)
+
+#ifndef VULKAN_CORE_H_ /* api_compare.c includes vulkan_core.h before, and needs only the lists then */
+#define VK_API_VERSION_1_2 ((1u << 22) | (2u << 12))
+#define VK_API_VERSION_1_3 ((1u << 22) | (3u << 12))
+#define VK_WHOLE_SIZE (~UINT64_C(0))
+enum { VK_FALSE = 0, VK_TRUE = 1 };
+
+typedef int32_t VkResult;
+typedef uint32_t VkBool32, VkFlags, VkStructureType;
+typedef uint64_t VkDeviceSize;
+
+#define VULKAN_NUMBER(name, number) name = number,
+enum { VULKAN_RESULTS(VULKAN_NUMBER) };
+enum { VULKAN_NUMBERS(VULKAN_NUMBER) };
+
+/* ---- handles ---------------------------------------------------------------------------------------------------- */
+
+#define VULKAN_HANDLE(name) typedef struct name##_T *name;
+VULKAN_HANDLE(VkInstance)
+VULKAN_HANDLE(VkPhysicalDevice)
+VULKAN_HANDLE(VkDevice)
+VULKAN_HANDLE(VkQueue)
+VULKAN_HANDLE(VkCommandBuffer)
+VULKAN_HANDLE(VkCommandPool)
+VULKAN_HANDLE(VkSemaphore)
+VULKAN_HANDLE(VkFence)
+VULKAN_HANDLE(VkQueryPool)
+VULKAN_HANDLE(VkBuffer)
+VULKAN_HANDLE(VkDeviceMemory)
+VULKAN_HANDLE(VkShaderModule)
+VULKAN_HANDLE(VkPipeline)
+VULKAN_HANDLE(VkPipelineCache)
+VULKAN_HANDLE(VkPipelineLayout)
+VULKAN_HANDLE(VkDescriptorSetLayout)
+VULKAN_HANDLE(VkDescriptorPool)
+VULKAN_HANDLE(VkDescriptorSet)
+
+/* ---- structures ------------------------------------------------------------------------------------------------- */
+
+typedef struct VkApplicationInfo {
+  VkStructureType sType;
+  const void *pNext;
+  const char *pApplicationName;
+  uint32_t applicationVersion;
+  const char *pEngineName;
+  uint32_t engineVersion, apiVersion;
+} VkApplicationInfo;
+
+typedef struct VkInstanceCreateInfo {
+  VkStructureType sType;
+  const void *pNext;
+  VkFlags flags;
+  const VkApplicationInfo *pApplicationInfo;
+  uint32_t enabledLayerCount;
+  const char *const *ppEnabledLayerNames;
+  uint32_t enabledExtensionCount;
+  const char *const *ppEnabledExtensionNames;
+} VkInstanceCreateInfo;
+
+typedef struct VkExtensionProperties {
+  char extensionName[256];
+  uint32_t specVersion;
+} VkExtensionProperties;
+
+typedef struct VkPhysicalDeviceLimits {
+  uint32_t reserved_images[7];
+  uint32_t maxStorageBufferRange, maxPushConstantsSize, maxMemoryAllocationCount, maxSamplerAllocationCount;
+  VkDeviceSize reserved_sizes[2];
+  uint32_t reserved_sets[3], maxPerStageDescriptorStorageBuffers, reserved_stages[34];
+  uint32_t maxComputeSharedMemorySize, maxComputeWorkGroupCount[3], maxComputeWorkGroupInvocations,
+      maxComputeWorkGroupSize[3];
+  uint32_t reserved_pixels[14];
+  size_t minMemoryMapAlignment;
+  VkDeviceSize reserved_texels[2], minStorageBufferOffsetAlignment;
+  uint32_t reserved_frames[22];
+  float timestampPeriod;
+  uint32_t reserved_clips[4];
+  float reserved_lines[6];
+  uint32_t reserved_last[2];
+  VkDeviceSize reserved_copies[2], nonCoherentAtomSize;
+} VkPhysicalDeviceLimits;
+
+typedef struct VkPhysicalDeviceProperties {
+  uint32_t apiVersion, driverVersion, vendorID, deviceID, deviceType;
+  char deviceName[256];
+  uint8_t pipelineCacheUUID[VK_UUID_SIZE];
+  VkPhysicalDeviceLimits limits;
+  VkBool32 reserved_sparse[5];
+} VkPhysicalDeviceProperties;
+
+typedef struct VkPhysicalDeviceProperties2 {
+  VkStructureType sType;
+  void *pNext;
+  VkPhysicalDeviceProperties properties;
+} VkPhysicalDeviceProperties2;
+
+typedef struct VkPhysicalDeviceVulkan11Properties {
+  VkStructureType sType;
+  void *pNext;
+  uint8_t deviceUUID[VK_UUID_SIZE], driverUUID[VK_UUID_SIZE], deviceLUID[8];
+  uint32_t deviceNodeMask;
+  VkBool32 deviceLUIDValid;
+  uint32_t subgroupSize, reserved_subgroups[3], reserved_views[4], maxPerSetDescriptors;
+  VkDeviceSize maxMemoryAllocationSize;
+} VkPhysicalDeviceVulkan11Properties;
+
+typedef struct VkPhysicalDeviceVulkan12Properties {
+  VkStructureType sType;
+  void *pNext;
+  uint32_t driverID;
+  char driverName[256], driverInfo[256];
+  uint32_t reserved[47];
+  uint64_t maxTimelineSemaphoreValueDifference;
+  VkFlags reserved_samples;
+} VkPhysicalDeviceVulkan12Properties;
+
+typedef struct VkPhysicalDevicePCIBusInfoPropertiesEXT {
+  VkStructureType sType;
+  void *pNext;
+  uint32_t pciDomain, pciBus, pciDevice, pciFunction;
+} VkPhysicalDevicePCIBusInfoPropertiesEXT;
+
+typedef struct VkPhysicalDeviceFeatures {
+  VkBool32 reserved_first[39], shaderFloat64, shaderInt64, shaderInt16, reserved_last[13];
+} VkPhysicalDeviceFeatures;
+
+typedef struct VkPhysicalDeviceFeatures2 {
+  VkStructureType sType;
+  void *pNext;
+  VkPhysicalDeviceFeatures features;
+} VkPhysicalDeviceFeatures2;
+
+typedef struct VkPhysicalDeviceVulkan11Features {
+  VkStructureType sType;
+  void *pNext;
+  VkBool32 storageBuffer16BitAccess, uniformAndStorageBuffer16BitAccess, storagePushConstant16, reserved_views[4],
+      variablePointersStorageBuffer, variablePointers, reserved_last[3];
+} VkPhysicalDeviceVulkan11Features;
+
+typedef struct VkPhysicalDeviceVulkan12Features {
+  VkStructureType sType;
+  void *pNext;
+  VkBool32 reserved_first[2], storageBuffer8BitAccess, uniformAndStorageBuffer8BitAccess, storagePushConstant8,
+      reserved_atomics[2], shaderFloat16, shaderInt8, reserved_descriptors[28], timelineSemaphore, bufferDeviceAddress,
+      reserved_addresses[2], vulkanMemoryModel, vulkanMemoryModelDeviceScope, reserved_last[4];
+} VkPhysicalDeviceVulkan12Features;
+
+typedef struct VkMemoryType {
+  VkFlags propertyFlags;
+  uint32_t heapIndex;
+} VkMemoryType;
+
+typedef struct VkMemoryHeap {
+  VkDeviceSize size;
+  VkFlags flags;
+} VkMemoryHeap;
+
+typedef struct VkPhysicalDeviceMemoryProperties {
+  uint32_t memoryTypeCount;
+  VkMemoryType memoryTypes[VK_MAX_MEMORY_TYPES];
+  uint32_t memoryHeapCount;
+  VkMemoryHeap memoryHeaps[VK_MAX_MEMORY_HEAPS];
+} VkPhysicalDeviceMemoryProperties;
+
+typedef struct VkPhysicalDeviceMemoryProperties2 {
+  VkStructureType sType;
+  void *pNext;
+  VkPhysicalDeviceMemoryProperties memoryProperties;
+} VkPhysicalDeviceMemoryProperties2;
+
+typedef struct VkPhysicalDeviceMemoryBudgetPropertiesEXT {
+  VkStructureType sType;
+  void *pNext;
+  VkDeviceSize heapBudget[VK_MAX_MEMORY_HEAPS], heapUsage[VK_MAX_MEMORY_HEAPS];
+} VkPhysicalDeviceMemoryBudgetPropertiesEXT;
+
+typedef struct VkQueueFamilyProperties {
+  VkFlags queueFlags;
+  uint32_t queueCount, timestampValidBits, minImageTransferGranularity[3];
+} VkQueueFamilyProperties;
+
+typedef struct VkDeviceQueueCreateInfo {
+  VkStructureType sType;
+  const void *pNext;
+  VkFlags flags;
+  uint32_t queueFamilyIndex, queueCount;
+  const float *pQueuePriorities;
+} VkDeviceQueueCreateInfo;
+
+typedef struct VkDeviceCreateInfo {
+  VkStructureType sType;
+  const void *pNext;
+  VkFlags flags;
+  uint32_t queueCreateInfoCount;
+  const VkDeviceQueueCreateInfo *pQueueCreateInfos;
+  uint32_t enabledLayerCount;
+  const char *const *ppEnabledLayerNames;
+  uint32_t enabledExtensionCount;
+  const char *const *ppEnabledExtensionNames;
+  const VkPhysicalDeviceFeatures *pEnabledFeatures;
+} VkDeviceCreateInfo;
+
+typedef struct VkSubmitInfo {
+  VkStructureType sType;
+  const void *pNext;
+  uint32_t waitSemaphoreCount;
+  const VkSemaphore *pWaitSemaphores;
+  const VkFlags *pWaitDstStageMask;
+  uint32_t commandBufferCount;
+  const VkCommandBuffer *pCommandBuffers;
+  uint32_t signalSemaphoreCount;
+  const VkSemaphore *pSignalSemaphores;
+} VkSubmitInfo;
+
+typedef struct VkTimelineSemaphoreSubmitInfo {
+  VkStructureType sType;
+  const void *pNext;
+  uint32_t waitSemaphoreValueCount;
+  const uint64_t *pWaitSemaphoreValues;
+  uint32_t signalSemaphoreValueCount;
+  const uint64_t *pSignalSemaphoreValues;
+} VkTimelineSemaphoreSubmitInfo;
+
+typedef struct VkSemaphoreTypeCreateInfo {
+  VkStructureType sType;
+  const void *pNext;
+  uint32_t semaphoreType;
+  uint64_t initialValue;
+} VkSemaphoreTypeCreateInfo;
+
+typedef struct VkSemaphoreCreateInfo {
+  VkStructureType sType;
+  const void *pNext;
+  VkFlags flags;
+} VkSemaphoreCreateInfo;
+
+typedef struct VkSemaphoreWaitInfo {
+  VkStructureType sType;
+  const void *pNext;
+  VkFlags flags;
+  uint32_t semaphoreCount;
+  const VkSemaphore *pSemaphores;
+  const uint64_t *pValues;
+} VkSemaphoreWaitInfo;
+
+typedef struct VkQueryPoolCreateInfo {
+  VkStructureType sType;
+  const void *pNext;
+  VkFlags flags;
+  uint32_t queryType, queryCount;
+  VkFlags pipelineStatistics;
+} VkQueryPoolCreateInfo;
+
+typedef struct VkBufferCreateInfo {
+  VkStructureType sType;
+  const void *pNext;
+  VkFlags flags;
+  VkDeviceSize size;
+  VkFlags usage;
+  uint32_t sharingMode, queueFamilyIndexCount;
+  const uint32_t *pQueueFamilyIndices;
+} VkBufferCreateInfo;
+
+typedef struct VkMemoryRequirements {
+  VkDeviceSize size, alignment;
+  uint32_t memoryTypeBits;
+} VkMemoryRequirements;
+
+typedef struct VkMemoryAllocateInfo {
+  VkStructureType sType;
+  const void *pNext;
+  VkDeviceSize allocationSize;
+  uint32_t memoryTypeIndex;
+} VkMemoryAllocateInfo;
+
+typedef struct VkCommandPoolCreateInfo {
+  VkStructureType sType;
+  const void *pNext;
+  VkFlags flags;
+  uint32_t queueFamilyIndex;
+} VkCommandPoolCreateInfo;
+
+typedef struct VkCommandBufferAllocateInfo {
+  VkStructureType sType;
+  const void *pNext;
+  VkCommandPool commandPool;
+  uint32_t level, commandBufferCount;
+} VkCommandBufferAllocateInfo;
+
+typedef struct VkCommandBufferBeginInfo {
+  VkStructureType sType;
+  const void *pNext;
+  VkFlags flags;
+  const void *pInheritanceInfo;
+} VkCommandBufferBeginInfo;
+
+typedef struct VkMemoryBarrier {
+  VkStructureType sType;
+  const void *pNext;
+  VkFlags srcAccessMask, dstAccessMask;
+} VkMemoryBarrier;
+
+typedef struct VkBufferCopy {
+  VkDeviceSize srcOffset, dstOffset, size;
+} VkBufferCopy;
+
+typedef struct VkShaderModuleCreateInfo {
+  VkStructureType sType;
+  const void *pNext;
+  VkFlags flags;
+  size_t codeSize;
+  const uint32_t *pCode;
+} VkShaderModuleCreateInfo;
+
+typedef struct VkSpecializationMapEntry {
+  uint32_t constantID, offset;
+  size_t size;
+} VkSpecializationMapEntry;
+
+typedef struct VkSpecializationInfo {
+  uint32_t mapEntryCount;
+  const VkSpecializationMapEntry *pMapEntries;
+  size_t dataSize;
+  const void *pData;
+} VkSpecializationInfo;
+
+typedef struct VkPipelineShaderStageCreateInfo {
+  VkStructureType sType;
+  const void *pNext;
+  VkFlags flags;
+  uint32_t stage;
+  VkShaderModule module;
+  const char *pName;
+  const VkSpecializationInfo *pSpecializationInfo;
+} VkPipelineShaderStageCreateInfo;
+
+typedef struct VkComputePipelineCreateInfo {
+  VkStructureType sType;
+  const void *pNext;
+  VkFlags flags;
+  VkPipelineShaderStageCreateInfo stage;
+  VkPipelineLayout layout;
+  VkPipeline basePipelineHandle;
+  int32_t basePipelineIndex;
+} VkComputePipelineCreateInfo;
+
+typedef struct VkPipelineCacheCreateInfo {
+  VkStructureType sType;
+  const void *pNext;
+  VkFlags flags;
+  size_t initialDataSize;
+  const void *pInitialData;
+} VkPipelineCacheCreateInfo;
+
+typedef struct VkPushConstantRange {
+  VkFlags stageFlags;
+  uint32_t offset, size;
+} VkPushConstantRange;
+
+typedef struct VkPipelineLayoutCreateInfo {
+  VkStructureType sType;
+  const void *pNext;
+  VkFlags flags;
+  uint32_t setLayoutCount;
+  const VkDescriptorSetLayout *pSetLayouts;
+  uint32_t pushConstantRangeCount;
+  const VkPushConstantRange *pPushConstantRanges;
+} VkPipelineLayoutCreateInfo;
+
+typedef struct VkDescriptorSetLayoutBinding {
+  uint32_t binding, descriptorType, descriptorCount;
+  VkFlags stageFlags;
+  const void *pImmutableSamplers;
+} VkDescriptorSetLayoutBinding;
+
+typedef struct VkDescriptorSetLayoutCreateInfo {
+  VkStructureType sType;
+  const void *pNext;
+  VkFlags flags;
+  uint32_t bindingCount;
+  const VkDescriptorSetLayoutBinding *pBindings;
+} VkDescriptorSetLayoutCreateInfo;
+
+typedef struct VkDescriptorPoolSize {
+  uint32_t type, descriptorCount;
+} VkDescriptorPoolSize;
+
+typedef struct VkDescriptorPoolCreateInfo {
+  VkStructureType sType;
+  const void *pNext;
+  VkFlags flags;
+  uint32_t maxSets, poolSizeCount;
+  const VkDescriptorPoolSize *pPoolSizes;
+} VkDescriptorPoolCreateInfo;
+
+typedef struct VkDescriptorSetAllocateInfo {
+  VkStructureType sType;
+  const void *pNext;
+  VkDescriptorPool descriptorPool;
+  uint32_t descriptorSetCount;
+  const VkDescriptorSetLayout *pSetLayouts;
+} VkDescriptorSetAllocateInfo;
+
+typedef struct VkDescriptorBufferInfo {
+  VkBuffer buffer;
+  VkDeviceSize offset, range;
+} VkDescriptorBufferInfo;
+
+typedef struct VkWriteDescriptorSet {
+  VkStructureType sType;
+  const void *pNext;
+  VkDescriptorSet dstSet;
+  uint32_t dstBinding, dstArrayElement, descriptorCount, descriptorType;
+  const void *pImageInfo;
+  const VkDescriptorBufferInfo *pBufferInfo;
+  const void *pTexelBufferView;
+} VkWriteDescriptorSet;
+#endif /* VULKAN_CORE_H_ */
+
+/* Y(name, field): fields of structures that the plugin uses, for the comparison. */
+#define VULKAN_FIELDS(Y)                                                     \
+  Y(VkApplicationInfo, apiVersion)                                           \
+  Y(VkInstanceCreateInfo, ppEnabledExtensionNames)                           \
+  Y(VkExtensionProperties, specVersion)                                      \
+  Y(VkPhysicalDeviceLimits, maxStorageBufferRange)                           \
+  Y(VkPhysicalDeviceLimits, maxPushConstantsSize)                            \
+  Y(VkPhysicalDeviceLimits, maxMemoryAllocationCount)                        \
+  Y(VkPhysicalDeviceLimits, maxPerStageDescriptorStorageBuffers)             \
+  Y(VkPhysicalDeviceLimits, maxComputeSharedMemorySize)                      \
+  Y(VkPhysicalDeviceLimits, maxComputeWorkGroupCount)                        \
+  Y(VkPhysicalDeviceLimits, maxComputeWorkGroupInvocations)                  \
+  Y(VkPhysicalDeviceLimits, maxComputeWorkGroupSize)                         \
+  Y(VkPhysicalDeviceLimits, minMemoryMapAlignment)                           \
+  Y(VkPhysicalDeviceLimits, minStorageBufferOffsetAlignment)                 \
+  Y(VkPhysicalDeviceLimits, timestampPeriod)                                 \
+  Y(VkPhysicalDeviceLimits, nonCoherentAtomSize)                             \
+  Y(VkPhysicalDeviceProperties, deviceName)                                  \
+  Y(VkPhysicalDeviceProperties, pipelineCacheUUID)                           \
+  Y(VkPhysicalDeviceProperties, limits)                                      \
+  Y(VkPhysicalDeviceProperties2, properties)                                 \
+  Y(VkPhysicalDeviceVulkan11Properties, deviceUUID)                          \
+  Y(VkPhysicalDeviceVulkan11Properties, subgroupSize)                        \
+  Y(VkPhysicalDeviceVulkan11Properties, maxPerSetDescriptors)                \
+  Y(VkPhysicalDeviceVulkan11Properties, maxMemoryAllocationSize)             \
+  Y(VkPhysicalDeviceVulkan12Properties, driverName)                          \
+  Y(VkPhysicalDeviceVulkan12Properties, driverInfo)                          \
+  Y(VkPhysicalDeviceVulkan12Properties, maxTimelineSemaphoreValueDifference) \
+  Y(VkPhysicalDevicePCIBusInfoPropertiesEXT, pciFunction)                    \
+  Y(VkPhysicalDeviceFeatures, shaderFloat64)                                 \
+  Y(VkPhysicalDeviceFeatures, shaderInt64)                                   \
+  Y(VkPhysicalDeviceFeatures, shaderInt16)                                   \
+  Y(VkPhysicalDeviceFeatures2, features)                                     \
+  Y(VkPhysicalDeviceVulkan11Features, storageBuffer16BitAccess)              \
+  Y(VkPhysicalDeviceVulkan11Features, storagePushConstant16)                 \
+  Y(VkPhysicalDeviceVulkan11Features, variablePointers)                      \
+  Y(VkPhysicalDeviceVulkan12Features, storageBuffer8BitAccess)               \
+  Y(VkPhysicalDeviceVulkan12Features, storagePushConstant8)                  \
+  Y(VkPhysicalDeviceVulkan12Features, shaderFloat16)                         \
+  Y(VkPhysicalDeviceVulkan12Features, shaderInt8)                            \
+  Y(VkPhysicalDeviceVulkan12Features, timelineSemaphore)                     \
+  Y(VkPhysicalDeviceVulkan12Features, bufferDeviceAddress)                   \
+  Y(VkPhysicalDeviceVulkan12Features, vulkanMemoryModel)                     \
+  Y(VkPhysicalDeviceVulkan12Features, vulkanMemoryModelDeviceScope)          \
+  Y(VkPhysicalDeviceMemoryProperties, memoryTypes)                           \
+  Y(VkPhysicalDeviceMemoryProperties, memoryHeaps)                           \
+  Y(VkPhysicalDeviceMemoryProperties2, memoryProperties)                     \
+  Y(VkPhysicalDeviceMemoryBudgetPropertiesEXT, heapUsage)                    \
+  Y(VkMemoryHeap, flags)                                                     \
+  Y(VkQueueFamilyProperties, timestampValidBits)                             \
+  Y(VkDeviceQueueCreateInfo, pQueuePriorities)                               \
+  Y(VkDeviceCreateInfo, pEnabledFeatures)                                    \
+  Y(VkSubmitInfo, pSignalSemaphores)                                         \
+  Y(VkTimelineSemaphoreSubmitInfo, pSignalSemaphoreValues)                   \
+  Y(VkSemaphoreTypeCreateInfo, initialValue)                                 \
+  Y(VkSemaphoreCreateInfo, flags)                                            \
+  Y(VkSemaphoreWaitInfo, pValues)                                            \
+  Y(VkQueryPoolCreateInfo, queryCount)                                       \
+  Y(VkBufferCreateInfo, usage)                                               \
+  Y(VkBufferCreateInfo, pQueueFamilyIndices)                                 \
+  Y(VkMemoryRequirements, memoryTypeBits)                                    \
+  Y(VkMemoryAllocateInfo, memoryTypeIndex)                                   \
+  Y(VkCommandPoolCreateInfo, queueFamilyIndex)                               \
+  Y(VkCommandBufferAllocateInfo, commandBufferCount)                         \
+  Y(VkCommandBufferBeginInfo, flags)                                         \
+  Y(VkMemoryBarrier, dstAccessMask)                                          \
+  Y(VkBufferCopy, size)                                                      \
+  Y(VkShaderModuleCreateInfo, pCode)                                         \
+  Y(VkSpecializationMapEntry, size)                                          \
+  Y(VkSpecializationInfo, pData)                                             \
+  Y(VkPipelineShaderStageCreateInfo, pSpecializationInfo)                    \
+  Y(VkComputePipelineCreateInfo, stage)                                      \
+  Y(VkComputePipelineCreateInfo, basePipelineIndex)                          \
+  Y(VkPipelineCacheCreateInfo, pInitialData)                                 \
+  Y(VkPushConstantRange, size)                                               \
+  Y(VkPipelineLayoutCreateInfo, pPushConstantRanges)                         \
+  Y(VkDescriptorSetLayoutBinding, stageFlags)                                \
+  Y(VkDescriptorSetLayoutCreateInfo, pBindings)                              \
+  Y(VkDescriptorPoolSize, descriptorCount)                                   \
+  Y(VkDescriptorPoolCreateInfo, pPoolSizes)                                  \
+  Y(VkDescriptorSetAllocateInfo, pSetLayouts)                                \
+  Y(VkDescriptorBufferInfo, range)                                           \
+  Y(VkWriteDescriptorSet, pBufferInfo)
+
+/* ---- functions -------------------------------------------------------------------------------------------------- */
+
+/* F(name, parameters): functions of Vulkan 1.2, which every loader of that version exports. */
+#define VULKAN_FUNCTIONS(F)                                                                                            \
+  F(VkResult, CreateInstance, (const VkInstanceCreateInfo *, const void *, VkInstance *))                              \
+  F(void, DestroyInstance, (VkInstance, const void *))                                                                 \
+  F(VkResult, EnumerateInstanceVersion, (uint32_t *))                                                                  \
+  F(VkResult, EnumeratePhysicalDevices, (VkInstance, uint32_t *, VkPhysicalDevice *))                                  \
+  F(VkResult, EnumerateDeviceExtensionProperties,                                                                      \
+    (VkPhysicalDevice, const char *, uint32_t *, VkExtensionProperties *))                                             \
+  F(void, GetPhysicalDeviceProperties2, (VkPhysicalDevice, VkPhysicalDeviceProperties2 *))                             \
+  F(void, GetPhysicalDeviceFeatures2, (VkPhysicalDevice, VkPhysicalDeviceFeatures2 *))                                 \
+  F(void, GetPhysicalDeviceMemoryProperties2, (VkPhysicalDevice, VkPhysicalDeviceMemoryProperties2 *))                 \
+  F(void, GetPhysicalDeviceQueueFamilyProperties, (VkPhysicalDevice, uint32_t *, VkQueueFamilyProperties *))           \
+  F(VkResult, CreateDevice, (VkPhysicalDevice, const VkDeviceCreateInfo *, const void *, VkDevice *))                  \
+  F(void, DestroyDevice, (VkDevice, const void *))                                                                     \
+  F(void, GetDeviceQueue, (VkDevice, uint32_t, uint32_t, VkQueue *))                                                   \
+  F(VkResult, QueueSubmit, (VkQueue, uint32_t, const VkSubmitInfo *, VkFence))                                         \
+  F(VkResult, CreateSemaphore, (VkDevice, const VkSemaphoreCreateInfo *, const void *, VkSemaphore *))                 \
+  F(void, DestroySemaphore, (VkDevice, VkSemaphore, const void *))                                                     \
+  F(VkResult, GetSemaphoreCounterValue, (VkDevice, VkSemaphore, uint64_t *))                                           \
+  F(VkResult, WaitSemaphores, (VkDevice, const VkSemaphoreWaitInfo *, uint64_t))                                       \
+  F(VkResult, CreateQueryPool, (VkDevice, const VkQueryPoolCreateInfo *, const void *, VkQueryPool *))                 \
+  F(void, DestroyQueryPool, (VkDevice, VkQueryPool, const void *))                                                     \
+  F(VkResult, GetQueryPoolResults, (VkDevice, VkQueryPool, uint32_t, uint32_t, size_t, void *, VkDeviceSize, VkFlags)) \
+  F(VkResult, CreateBuffer, (VkDevice, const VkBufferCreateInfo *, const void *, VkBuffer *))                          \
+  F(void, DestroyBuffer, (VkDevice, VkBuffer, const void *))                                                           \
+  F(void, GetBufferMemoryRequirements, (VkDevice, VkBuffer, VkMemoryRequirements *))                                   \
+  F(VkResult, AllocateMemory, (VkDevice, const VkMemoryAllocateInfo *, const void *, VkDeviceMemory *))                \
+  F(void, FreeMemory, (VkDevice, VkDeviceMemory, const void *))                                                        \
+  F(VkResult, BindBufferMemory, (VkDevice, VkBuffer, VkDeviceMemory, VkDeviceSize))                                    \
+  F(VkResult, MapMemory, (VkDevice, VkDeviceMemory, VkDeviceSize, VkDeviceSize, VkFlags, void **))                     \
+  F(VkResult, CreateCommandPool, (VkDevice, const VkCommandPoolCreateInfo *, const void *, VkCommandPool *))           \
+  F(void, DestroyCommandPool, (VkDevice, VkCommandPool, const void *))                                                 \
+  F(VkResult, AllocateCommandBuffers, (VkDevice, const VkCommandBufferAllocateInfo *, VkCommandBuffer *))              \
+  F(VkResult, BeginCommandBuffer, (VkCommandBuffer, const VkCommandBufferBeginInfo *))                                 \
+  F(VkResult, EndCommandBuffer, (VkCommandBuffer))                                                                     \
+  F(void, CmdPipelineBarrier,                                                                                          \
+    (VkCommandBuffer, VkFlags, VkFlags, VkFlags, uint32_t, const VkMemoryBarrier *, uint32_t, const void *, uint32_t,  \
+     const void *))                                                                                                    \
+  F(void, CmdCopyBuffer, (VkCommandBuffer, VkBuffer, VkBuffer, uint32_t, const VkBufferCopy *))                        \
+  F(void, CmdFillBuffer, (VkCommandBuffer, VkBuffer, VkDeviceSize, VkDeviceSize, uint32_t))                            \
+  F(void, CmdResetQueryPool, (VkCommandBuffer, VkQueryPool, uint32_t, uint32_t))                                       \
+  F(void, CmdWriteTimestamp, (VkCommandBuffer, VkFlags, VkQueryPool, uint32_t))                                        \
+  F(void, CmdBindPipeline, (VkCommandBuffer, uint32_t, VkPipeline))                                                    \
+  F(void, CmdBindDescriptorSets,                                                                                       \
+    (VkCommandBuffer, uint32_t, VkPipelineLayout, uint32_t, uint32_t, const VkDescriptorSet *, uint32_t,               \
+     const uint32_t *))                                                                                                \
+  F(void, CmdPushConstants, (VkCommandBuffer, VkPipelineLayout, VkFlags, uint32_t, uint32_t, const void *))            \
+  F(void, CmdDispatchBase, (VkCommandBuffer, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t))              \
+  F(VkResult, CreateShaderModule, (VkDevice, const VkShaderModuleCreateInfo *, const void *, VkShaderModule *))        \
+  F(void, DestroyShaderModule, (VkDevice, VkShaderModule, const void *))                                               \
+  F(VkResult, CreateDescriptorSetLayout,                                                                               \
+    (VkDevice, const VkDescriptorSetLayoutCreateInfo *, const void *, VkDescriptorSetLayout *))                        \
+  F(void, DestroyDescriptorSetLayout, (VkDevice, VkDescriptorSetLayout, const void *))                                 \
+  F(VkResult, CreatePipelineLayout, (VkDevice, const VkPipelineLayoutCreateInfo *, const void *, VkPipelineLayout *))  \
+  F(void, DestroyPipelineLayout, (VkDevice, VkPipelineLayout, const void *))                                           \
+  F(VkResult, CreatePipelineCache, (VkDevice, const VkPipelineCacheCreateInfo *, const void *, VkPipelineCache *))     \
+  F(void, DestroyPipelineCache, (VkDevice, VkPipelineCache, const void *))                                             \
+  F(VkResult, GetPipelineCacheData, (VkDevice, VkPipelineCache, size_t *, void *))                                     \
+  F(VkResult, CreateComputePipelines,                                                                                  \
+    (VkDevice, VkPipelineCache, uint32_t, const VkComputePipelineCreateInfo *, const void *, VkPipeline *))            \
+  F(void, DestroyPipeline, (VkDevice, VkPipeline, const void *))                                                       \
+  F(VkResult, CreateDescriptorPool, (VkDevice, const VkDescriptorPoolCreateInfo *, const void *, VkDescriptorPool *))  \
+  F(void, DestroyDescriptorPool, (VkDevice, VkDescriptorPool, const void *))                                           \
+  F(VkResult, ResetDescriptorPool, (VkDevice, VkDescriptorPool, VkFlags))                                              \
+  F(VkResult, AllocateDescriptorSets, (VkDevice, const VkDescriptorSetAllocateInfo *, VkDescriptorSet *))              \
+  F(void, UpdateDescriptorSets, (VkDevice, uint32_t, const VkWriteDescriptorSet *, uint32_t, const void *))
+
+#endif /* VULKAN_API_H_ */
