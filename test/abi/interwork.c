@@ -68,6 +68,7 @@ static void check_info(hal_plugin_t *plugin, int is_next) {
 static void check_short_info(hal_plugin_t *plugin) {
   hal_device_info_t info;
   memset(&info, 0xA5, sizeof info);
+  memset(&info, 0, offsetof(hal_device_info_t, max_grid));
   info.struct_size = offsetof(hal_device_info_t, max_grid);
   OK(hal_call_device_info(plugin, 0, &info));
   CHECK(info.base_alignment == 256 && info.struct_size == offsetof(hal_device_info_t, max_grid), "%zu",

@@ -290,8 +290,8 @@ typedef struct hal_arg_s { /* size and kind: OpenCL and Level Zero need both; ev
   uint32_t kind;     /* HAL_ARG_* */
 } hal_arg_t;
 
-/* How a launch runs, beyond its geometry, for kernels that a program brings (hal/kernel.h). The host's own launches have
- * no attribute but HAL_LAUNCH_FIRST_BLOCK, and this one only if HAL_DEVICE_FIRST_BLOCK is set. A plugin ignores an
+/* How a launch runs, beyond its geometry, for kernels that a program brings (hal/kernel.h). The host's own launches
+ * have no attribute but HAL_LAUNCH_FIRST_BLOCK, and this one only if HAL_DEVICE_FIRST_BLOCK is set. A plugin ignores an
  * attribute that it does not know unless `required` is 1: then the launch is HAL_UNIMPLEMENTED. */
 enum {
   HAL_LAUNCH_CLUSTER = 1,     /* x, y, z: blocks of a cluster */
