@@ -46,7 +46,7 @@ void cts_start(cts_t *t) {
   const hal_status_t status = cts_init(t, "");
   if (status == HAL_UNAVAILABLE) cts_skip(t, "init: no driver or device here: %s", hal_error_message());
   CTS_CHECK(t, !status, "init returned %s: %s", hal_status_name(status), hal_error_message());
-  t->info.struct_size = HAL_STRUCT_SIZE(hal_device_info_t, firmware_version);
+  t->info.struct_size = HAL_STRUCT_SIZE(hal_device_info_t, max_binding);
   CTS_OK(t, device_info, t->device, &t->info);
   page->flags = t->info.flags;
   snprintf(page->device_name, sizeof page->device_name, "%.63s", t->info.name);

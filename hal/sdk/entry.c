@@ -23,6 +23,7 @@ _Static_assert(sizeof(hal_arg_t) == 16, "ABI: hal_arg_t");
 _Static_assert(HAL_STRUCT_SIZE(hal_plugin_info_t, flags) == 36, "ABI: hal_plugin_info_t");
 _Static_assert(HAL_STRUCT_SIZE(hal_device_info_t, architecture) == 256, "ABI: hal_device_info_t");
 _Static_assert(HAL_STRUCT_SIZE(hal_device_info_t, firmware_version) == 400, "ABI: hal_device_info_t");
+_Static_assert(HAL_STRUCT_SIZE(hal_device_info_t, max_binding) == 432, "ABI: hal_device_info_t");
 _Static_assert(HAL_STRUCT_SIZE(hal_pointer_info_t, kind) == 32, "ABI: hal_pointer_info_t");
 _Static_assert(HAL_STRUCT_SIZE(hal_copy_2d_t, src_device) == 64, "ABI: hal_copy_2d_t");
 _Static_assert(sizeof(hal_copy_t) == 32, "ABI: hal_copy_t");

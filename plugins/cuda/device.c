@@ -118,7 +118,8 @@ hal_status_t hal_plugin_device_info(int32_t ordinal, hal_device_info_t *out_info
       .copy_engines = device->copy_engines > 0 ? (uint32_t)device->copy_engines : 0,
       .numa_node = device->numa_node >= 0 ? device->numa_node : 0,
       .known = device->numa_node >= 0 ? HAL_DEVICE_KNOWS_NUMA_NODE : 0};
-  if (HAL_HAS_FIELD(out_info, driver_version)) cuda_read_versions(ordinal, &info);
+  const int brief = HAL_HAS_FIELD(out_info, known) && out_info->known & HAL_DEVICE_INFO_BRIEF;
+  if (HAL_HAS_FIELD(out_info, driver_version) && !brief) cuda_read_versions(ordinal, &info);
   snprintf(info.architecture, sizeof info.architecture, "sm_%d", device->capability);
   memcpy(info.name, device->name, sizeof info.name);
   memcpy(info.uuid, device->uuid, sizeof info.uuid);

@@ -47,6 +47,9 @@ typedef struct fake_settings_s {
   uint32_t delay_us;  /* HAL_FAKE_DELAY: longest pause before an item */
   uint32_t threads;   /* HAL_FAKE_THREADS: size of the pool */
   uint32_t protect;   /* HAL_FAKE_PROTECT */
+  uint32_t grid;      /* HAL_FAKE_GRID: most blocks of a launch, 0 = no limit */
+  uint32_t first;     /* HAL_FAKE_FIRST_BLOCK: launches may begin at a block */
+  uint64_t numbered;  /* HAL_FAKE_MAX_THREADS: most threads that kernels number, 0 = no limit */
   char compiler[512]; /* HAL_FAKE_CC: with the words before its options; "": none */
 } fake_settings_t;
 
@@ -201,6 +204,11 @@ enum {
 typedef struct fake_recording_s fake_recording_t;
 typedef struct fake_capture_s fake_capture_t;
 
+/* What a launch computes: units (items or groups) of its kernel, as HAL_LAUNCH_FIRST_BLOCK and grid specify. */
+typedef struct fake_span_s {
+  uint64_t first, units;
+} fake_span_t;
+
 typedef struct fake_item_s {
   uint32_t size; /* bytes to the next item, a multiple of 16 */
   uint16_t kind;
@@ -208,7 +216,7 @@ typedef struct fake_item_s {
   union {
     struct {
       const hal_host_kernel_t *kernel;
-      uint64_t units;
+      fake_span_t span;
     } launch;
     struct {
       hal_plugin_event_t *event; /* a reference */
@@ -407,7 +415,7 @@ const fake_note_t *fake_note_again(fake_note_t *out_note, const fake_note_t *cap
 const fake_note_t *fake_note_fill(fake_note_t *out_note, hal_plugin_stream_t *stream, int32_t device, uint64_t size);
 /* Calls fake_run, and adds a record of it. */
 void fake_run_noted(const fake_note_t *note, hal_plugin_stream_t *owner, const hal_host_kernel_t *kernel,
-                    uint64_t units, void *const *args);
+                    fake_span_t span, void *const *args);
 void fake_profile_fork_child(void);
 /* Ends the device's profile and discards its records. */
 void fake_profile_forget(int32_t device);
@@ -427,7 +435,8 @@ hal_status_t fake_launch_inject(hal_plugin_stream_t *stream, const hal_host_kern
 
 /* ---- pool.c, parallel.c: the worker threads of the process ------------------------------------------------------ */
 /* Computes a launch on the calling thread and on idle workers. `owner` may be NULL. */
-void fake_run_parallel(hal_plugin_stream_t *owner, const hal_host_kernel_t *kernel, uint64_t units, void *const *args);
+void fake_run_parallel(hal_plugin_stream_t *owner, const hal_host_kernel_t *kernel, fake_span_t span,
+                       void *const *args);
 /* Ends the workers; waits at most one second for them. */
 void fake_pool_stop(void);
 void fake_pool_fork_prepare(void);
@@ -442,13 +451,13 @@ static inline void fake_compute(const hal_host_kernel_t *kernel, const hal_host_
 }
 
 /* Runs a launch on the calling thread, or in parts on the pool if that is faster. */
-static inline void fake_run(hal_plugin_stream_t *owner, const hal_host_kernel_t *kernel, uint64_t units,
+static inline void fake_run(hal_plugin_stream_t *owner, const hal_host_kernel_t *kernel, fake_span_t span,
                             void *const *args) {
-  if (FAKE_LIKELY(units < 2 * (uint64_t)kernel->grain || fake.settings.threads == 1)) {
-    const hal_host_range_t range = {0, units};
+  if (FAKE_LIKELY(span.units < 2 * (uint64_t)kernel->grain || fake.settings.threads == 1)) {
+    const hal_host_range_t range = {span.first, span.first + span.units};
     fake_compute(kernel, &range, args);
   } else {
-    fake_run_parallel(owner, kernel, units, args);
+    fake_run_parallel(owner, kernel, span, args);
   }
 }
 

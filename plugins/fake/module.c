@@ -233,7 +233,7 @@ static hal_status_t refuse(const hal_host_kernel_t *kernel, const hal_launch_t *
 static inline uint32_t value_bytes(uint32_t size) { return (size + 7) & ~7u; }
 
 /* Queues a launch with copies of the values, which follow their addresses. */
-static hal_status_t enqueue(hal_plugin_stream_t *stream, const hal_host_kernel_t *kernel, uint64_t units,
+static hal_status_t enqueue(hal_plugin_stream_t *stream, const hal_host_kernel_t *kernel, fake_span_t span,
                             const hal_arg_t *args, uint32_t arg_count, uint32_t flags, const fake_note_t *note) {
   const uint32_t header = (uint32_t)(sizeof(fake_item_t) + arg_count * sizeof(void *));
   uint32_t bytes = header;
@@ -243,7 +243,7 @@ static hal_status_t enqueue(hal_plugin_stream_t *stream, const hal_host_kernel_t
   if (!item) return fake_queue_refused(stream);
   item->flags = (uint16_t)flags;
   item->u.launch.kernel = kernel;
-  item->u.launch.units = units;
+  item->u.launch.span = span;
   char *value = (char *)item + header;
   for (uint32_t i = 0; i < arg_count; i++) {
     const uint32_t size = args[i].size;
@@ -266,13 +266,13 @@ static hal_status_t enqueue(hal_plugin_stream_t *stream, const hal_host_kernel_t
 
 /* Runs on the calling thread. Nothing is ever queued before it: with HAL_FAKE_ASYNC=0 every call has finished when it
  * returns, and threads that use one stream take turns. */
-static hal_status_t run_now(hal_plugin_stream_t *stream, const hal_host_kernel_t *kernel, uint64_t units,
+static hal_status_t run_now(hal_plugin_stream_t *stream, const hal_host_kernel_t *kernel, fake_span_t span,
                             void *const *values, const fake_note_t *note) {
   if (stream) fake_lock(&stream->lock);
   if (FAKE_UNLIKELY(note != NULL))
-    fake_run_noted(note, stream, kernel, units, values);
+    fake_run_noted(note, stream, kernel, span, values);
   else
-    fake_run(stream, kernel, units, values);
+    fake_run(stream, kernel, span, values);
   if (stream) fake_unlock(&stream->lock);
   return HAL_OK;
 }
@@ -284,10 +284,11 @@ int fake_launch_fails(void) {
 
 hal_status_t fake_submit(hal_plugin_stream_t *stream, const hal_host_kernel_t *kernel, uint64_t units,
                          const hal_arg_t *args, uint32_t arg_count, const fake_note_t *note) {
-  if (fake_queues(stream)) return enqueue(stream, kernel, units, args, arg_count, 0, note);
+  const fake_span_t span = {0, units};
+  if (fake_queues(stream)) return enqueue(stream, kernel, span, args, arg_count, 0, note);
   void *values[FAKE_MAX_ARGS];
   for (uint32_t i = 0; i < arg_count; i++) values[i] = (void *)(uintptr_t)args[i].value;
-  return run_now(stream, kernel, units, values, note);
+  return run_now(stream, kernel, span, values, note);
 }
 
 /* HAL_FAKE_FAULT=n: the n-th launch of the process fails when it runs, as a kernel on a device would. */
@@ -312,12 +313,29 @@ static inline int is_known(const hal_arg_t *arg) {
                                       : arg->kind == HAL_ARG_VALUE && arg->size <= FAKE_MAX_ARG_BYTES;
 }
 
-/* This device supports no attribute, so it accepts a launch whose attributes are all hints. */
-static int has_required(const hal_launch_t *launch) {
-  if (!HAL_HAS_FIELD(launch, attribute_count)) return 0;
-  for (uint32_t i = 0; i < launch->attribute_count; i++)
-    if (launch->attributes[i].required) return 1;
-  return 0;
+/* Reads the attributes: this device supports HAL_LAUNCH_FIRST_BLOCK, so it accepts a launch whose others are hints. */
+static hal_status_t read_attributes(const hal_host_kernel_t *kernel, const hal_launch_t *launch, uint64_t *out_first) {
+  for (uint32_t i = 0; i < launch->attribute_count; i++) {
+    const hal_launch_attribute_t *const attribute = &launch->attributes[i];
+    if (attribute->kind == HAL_LAUNCH_FIRST_BLOCK && fake.settings.first && !attribute->y && !attribute->z)
+      *out_first = attribute->x;
+    else if (attribute->required)
+      return fake_error(HAL_UNIMPLEMENTED, 0, "fake: launch of '%s' requires attribute %u, which is not supported",
+                        kernel->name, (unsigned)attribute->kind);
+  }
+  return HAL_OK;
+}
+
+/* The limits of HAL_FAKE_GRID and HAL_FAKE_MAX_THREADS, which the host respects. */
+static hal_status_t check_limits(const hal_host_kernel_t *kernel, const hal_launch_t *launch, uint64_t first) {
+  const uint32_t most = fake.settings.grid;
+  const uint64_t numbered = fake.settings.numbered, end = (first + launch->grid[0]) * launch->block[0];
+  if (most && launch->grid[0] > most)
+    return fake_error(HAL_INVALID_ARGUMENT, 0, "fake: launch of '%s' with %u blocks, but max_grid is %u", kernel->name,
+                      (unsigned)launch->grid[0], (unsigned)most);
+  if (!numbered || end <= numbered) return HAL_OK;
+  return fake_error(HAL_INVALID_ARGUMENT, 0, "fake: launch of '%s' up to thread %llu, but max_threads is %llu",
+                    kernel->name, (unsigned long long)end, (unsigned long long)numbered);
 }
 
 hal_status_t hal_plugin_kernel_launch(hal_plugin_kernel_t *handle, hal_plugin_stream_t *stream,
@@ -328,8 +346,15 @@ hal_status_t hal_plugin_kernel_launch(hal_plugin_kernel_t *handle, hal_plugin_st
                     !is_flat(launch->grid) || !is_flat(launch->block) || launch->shared_bytes ||
                     launch->block[0] - 1 >= FAKE_MAX_BLOCK_THREADS || arg_count != kernel->arg_count))
     return refuse(kernel, launch);
-  if (FAKE_UNLIKELY(launch->struct_size > HAL_STRUCT_SIZE(hal_launch_t, args) && has_required(launch)))
-    return HAL_UNIMPLEMENTED;
+  fake_span_t span = {0, launch->grid[0]};
+  if (FAKE_UNLIKELY(HAL_HAS_FIELD(launch, attribute_count))) {
+    const hal_status_t status = read_attributes(kernel, launch, &span.first);
+    if (status) return status;
+  }
+  if (FAKE_UNLIKELY(fake.settings.grid || fake.settings.numbered)) {
+    const hal_status_t status = check_limits(kernel, launch, span.first);
+    if (status) return status;
+  }
   const hal_arg_t *args = launch->args;
   fake_note_t room;
   const fake_note_t *note = NULL;
@@ -346,11 +371,10 @@ hal_status_t hal_plugin_kernel_launch(hal_plugin_kernel_t *handle, hal_plugin_st
     for (uint32_t i = 0; i < arg_count; i++) values[i] = (void *)(uintptr_t)translated[i].value;
     args = translated;
   }
-  uint64_t units = launch->grid[0];
-  if (kernel->unit == HAL_HOST_ITEMS) units *= launch->block[0];
+  if (kernel->unit == HAL_HOST_ITEMS) span.first *= launch->block[0], span.units *= launch->block[0];
   if (stream && fake_is_captured(stream))
-    return enqueue(stream, kernel, units, args, arg_count, fake.settings.fault ? FAKE_ITEM_COUNTED : 0, note);
+    return enqueue(stream, kernel, span, args, arg_count, fake.settings.fault ? FAKE_ITEM_COUNTED : 0, note);
   const uint32_t flags = fake_launch_fails() ? FAKE_ITEM_FAULT : 0;
-  if (stream && fake.settings.async) return enqueue(stream, kernel, units, args, arg_count, flags, note);
-  return FAKE_UNLIKELY(flags) ? fake_launch_inject(stream, kernel) : run_now(stream, kernel, units, values, note);
+  if (stream && fake.settings.async) return enqueue(stream, kernel, span, args, arg_count, flags, note);
+  return FAKE_UNLIKELY(flags) ? fake_launch_inject(stream, kernel) : run_now(stream, kernel, span, values, note);
 }

@@ -55,13 +55,18 @@ static uint64_t step_of(const hal_host_kernel_t *kernel, uint64_t units) {
 
 /* Computes on the calling thread, in steps that double, until helpers are worth their cost. The duration of a unit
  * depends on the arguments, so it must be measured. Returns the units done, and their duration. */
+static void compute(const fake_parallel_t *launch, uint64_t begin, uint64_t end) {
+  const hal_host_range_t range = {launch->first + begin, launch->first + end};
+  fake_compute(launch->kernel, &range, launch->args);
+}
+
 static uint64_t run_alone(const fake_parallel_t *launch, double *out_ns) {
   const int64_t start = fake_now();
   uint64_t step = step_of(launch->kernel, launch->units / FIRST_STEP + 1), done = 0;
   for (;;) {
-    const hal_host_range_t range = {done, launch->units - done < step ? launch->units : done + step};
-    fake_compute(launch->kernel, &range, launch->args);
-    done = range.end;
+    const uint64_t end = launch->units - done < step ? launch->units : done + step;
+    compute(launch, done, end);
+    done = end;
     *out_ns = (double)(fake_now() - start);
     if (done == launch->units || is_worth_sharing(*out_ns / (double)done * (double)(launch->units - done))) return done;
     step = step < launch->part / 2 ? 2 * step : launch->part;
@@ -71,12 +76,11 @@ static uint64_t run_alone(const fake_parallel_t *launch, double *out_ns) {
 /* Computes parts until none is left. Returns the units that this thread has done. */
 static uint64_t run_parts(fake_parallel_t *launch) {
   for (uint64_t done = 0;;) {
-    hal_host_range_t range;
-    range.begin = atomic_fetch_add_explicit(&launch->begin, launch->part, memory_order_relaxed);
-    if (range.begin >= launch->units) return done;
-    range.end = launch->units - range.begin < launch->part ? launch->units : range.begin + launch->part;
-    fake_compute(launch->kernel, &range, launch->args);
-    done += range.end - range.begin;
+    const uint64_t begin = atomic_fetch_add_explicit(&launch->begin, launch->part, memory_order_relaxed);
+    if (begin >= launch->units) return done;
+    const uint64_t end = launch->units - begin < launch->part ? launch->units : begin + launch->part;
+    compute(launch, begin, end);
+    done += end - begin;
   }
 }
 
@@ -106,9 +110,11 @@ static void wait_for_helpers(fake_parallel_t *launch) {
   }
 }
 
-void fake_run_parallel(hal_plugin_stream_t *owner, const hal_host_kernel_t *kernel, uint64_t units, void *const *args) {
+void fake_run_parallel(hal_plugin_stream_t *owner, const hal_host_kernel_t *kernel, fake_span_t span,
+                       void *const *args) {
+  const uint64_t units = span.units;
   const uint64_t threads = fake.settings.threads, hash = hash_of(kernel, units);
-  fake_parallel_t launch = {.kernel = kernel, .args = args, .units = units, .owner = owner};
+  fake_parallel_t launch = {.kernel = kernel, .args = args, .first = span.first, .units = units, .owner = owner};
   launch.part = step_of(kernel, units / (threads * PARTS_PER_THREAD) + 1);
   double ns = 0;
   int shared = 0;

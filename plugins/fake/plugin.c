@@ -127,7 +127,8 @@ hal_status_t hal_plugin_device_info(int32_t device, hal_device_info_t *out_info)
   struct utsname machine;
   hal_device_info_t info = {.struct_size = out_info->struct_size,
                             .flags = HAL_DEVICE_FP64 | HAL_DEVICE_CPU | (fake.settings.protect ? 0 : open) |
-                                     (fake.settings.async ? HAL_DEVICE_ASYNC : 0),
+                                     (fake.settings.async ? HAL_DEVICE_ASYNC : 0) |
+                                     (fake.settings.first ? HAL_DEVICE_FIRST_BLOCK : 0),
                             .total_memory = fake.settings.memory,
                             .compute_units = fake.settings.threads,
                             .subgroup_size = 1,
@@ -135,7 +136,9 @@ hal_status_t hal_plugin_device_info(int32_t device, hal_device_info_t *out_info)
                             .base_alignment = 4096,
                             .virtual_granularity = fake.settings.protect ? 0 : (uint64_t)sysconf(_SC_PAGESIZE),
                             .l2_bytes = cache_bytes(),
-                            .driver_version = FAKE_VERSION};
+                            .driver_version = FAKE_VERSION,
+                            .max_grid = {fake.settings.grid, 1, 1},
+                            .max_threads = fake.settings.numbered};
   if (uname(&machine) >= 0) snprintf(info.architecture, sizeof info.architecture, "%.31s", machine.machine);
   snprintf(info.dialects, sizeof info.dialects, "native,host,binary%s", fake_compile_accepts() ? ",c" : "");
   snprintf(info.name, sizeof info.name, "fake device %d (%u host threads)", (int)device,

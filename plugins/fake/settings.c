@@ -101,12 +101,16 @@ static uint64_t machine_memory(void) {
 hal_status_t fake_settings_read(fake_settings_t *out_settings) {
   const uint32_t cores = core_count() < FAKE_MAX_THREADS ? core_count() : FAKE_MAX_THREADS;
   uint64_t async = 0, delay = 0, threads = 0, memory = 0, fault = 0, protect = 0, profile = 0;
+  uint64_t grid = 0, numbered = 0, first = 0;
   hal_status_t status = read_number("HAL_FAKE_ASYNC", 0, 1, 1, &async);
   if (!status) status = read_number("HAL_FAKE_DELAY", 0, 1000000, 0, &delay);
   if (!status) status = read_number("HAL_FAKE_THREADS", 1, FAKE_MAX_THREADS, cores, &threads);
   if (!status) status = read_number("HAL_FAKE_FAULT", 0, UINT64_MAX, 0, &fault);
   if (!status) status = read_number("HAL_FAKE_PROTECT", 0, 1, 0, &protect);
   if (!status) status = read_number("HAL_FAKE_PROFILE", 1, UINT64_C(1) << 30, UINT64_C(1) << 18, &profile);
+  if (!status) status = read_number("HAL_FAKE_GRID", 1, UINT32_MAX, 0, &grid);
+  if (!status) status = read_number("HAL_FAKE_MAX_THREADS", 1, UINT64_MAX, 0, &numbered);
+  if (!status) status = read_number("HAL_FAKE_FIRST_BLOCK", 0, 1, 1, &first);
   if (!status) status = read_size("HAL_FAKE_MEMORY", 4096, machine_memory(), &memory);
   if (status) return status;
   *out_settings = (fake_settings_t){.memory = memory,
@@ -115,6 +119,9 @@ hal_status_t fake_settings_read(fake_settings_t *out_settings) {
                                     .async = (uint32_t)async,
                                     .delay_us = (uint32_t)delay,
                                     .threads = (uint32_t)threads,
-                                    .protect = (uint32_t)protect};
+                                    .protect = (uint32_t)protect,
+                                    .grid = (uint32_t)grid,
+                                    .first = (uint32_t)first,
+                                    .numbered = numbered};
   return read_compiler(out_settings->compiler, sizeof out_settings->compiler);
 }

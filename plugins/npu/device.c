@@ -154,7 +154,8 @@ hal_status_t hal_plugin_device_info(int32_t ordinal, hal_device_info_t *out_info
   /* Level Zero does not define the parts of the number; those of Intel's drivers have 8, 8 and 16 bits. */
   snprintf(info.driver_version, sizeof info.driver_version, "%u.%u.%u", (unsigned)(npu.driver_version >> 24),
            (unsigned)(npu.driver_version >> 16 & 0xff), (unsigned)(npu.driver_version & 0xffff));
-  if (HAL_HAS_FIELD(out_info, firmware_version)) npu_read_firmware(ordinal, &info);
+  const int brief = HAL_HAS_FIELD(out_info, known) && out_info->known & HAL_DEVICE_INFO_BRIEF;
+  if (HAL_HAS_FIELD(out_info, firmware_version) && !brief) npu_read_firmware(ordinal, &info);
   snprintf(info.name, sizeof info.name, "%.63s", device->facts.name);
   memcpy(info.uuid, device->facts.uuid.id, sizeof info.uuid);
   snprintf(info.dialects, sizeof info.dialects, "%sspirv,binary", hal_clang_path() ? "opencl-c," : "");

@@ -53,11 +53,29 @@ static void check_info(hal_plugin_t *plugin, int is_next) {
   CHECK(strcmp(room.info.name, name) == 0 && room.info.base_alignment == 256, "%s", room.info.name);
   CHECK(room.info.struct_size == sizeof room.info, "%zu", room.info.struct_size);
   for (size_t i = 0; i < sizeof room.guard; i++) CHECK(room.guard[i] == 0xA5, "byte %zu behind the struct", i);
+  const int has_limits = plugin->api.minor >= 5;
+  CHECK(room.info.max_grid[0] == (has_limits ? 65535u : 0u) && room.info.binding_alignment == (has_limits ? 64u : 0u) &&
+            room.info.max_binding == (has_limits ? UINT64_C(1) << 20 : 0),
+        "%u blocks, alignment %u", room.info.max_grid[0], room.info.binding_alignment);
 #if defined(HAL_ABI_NEXT)
   CHECK(room.info.next_fact == (is_next ? 7u : 0u), "%llu", (unsigned long long)room.info.next_fact);
 #else
   (void)is_next;
 #endif
+}
+
+/* A host of 0.4 has a struct that ends before the limits of launches. */
+static void check_short_info(hal_plugin_t *plugin) {
+  hal_device_info_t info;
+  memset(&info, 0xA5, sizeof info);
+  memset(&info, 0, offsetof(hal_device_info_t, max_grid));
+  info.struct_size = offsetof(hal_device_info_t, max_grid);
+  OK(hal_call_device_info(plugin, 0, &info));
+  CHECK(info.base_alignment == 256 && info.struct_size == offsetof(hal_device_info_t, max_grid), "%zu",
+        info.struct_size);
+  for (const unsigned char *byte = (const unsigned char *)&info.max_grid; byte < (const unsigned char *)(&info + 1);
+       byte++)
+    CHECK(*byte == 0xA5, "byte %td", byte - (const unsigned char *)&info);
 }
 
 static void check_memory(hal_plugin_t *plugin) {
@@ -167,6 +185,7 @@ int main(int argc, char **argv) {
   CHECK(asked, "the extension 'test.abi' was not found");
   CHECK(asked->host_size() == hal_host->struct_size, "%zu", asked->host_size());
   check_info(plugin, is_next);
+  check_short_info(plugin);
   check_memory(plugin);
   check_streams(plugin, asked);
   check_semaphores(plugin);

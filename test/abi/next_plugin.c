@@ -1,11 +1,11 @@
-/* next_plugin.c: the plugin of 0.4 as its author would carry it to the next minor version. */
-#define hal_plugin_device_info device_info_of_minor_4
-#include "0.4/plugin.c"
+/* next_plugin.c: the plugin of 0.5 as its author would carry it to the next minor version. */
+#define hal_plugin_device_info device_info_of_minor_5
+#include "0.5/plugin.c"
 #undef hal_plugin_device_info
 
 hal_status_t hal_plugin_device_info(int32_t device, hal_device_info_t *out_info); /* the header's has the other name */
 hal_status_t hal_plugin_device_info(int32_t device, hal_device_info_t *out_info) {
-  const hal_status_t status = device_info_of_minor_4(device, out_info);
+  const hal_status_t status = device_info_of_minor_5(device, out_info);
   if (!status) HAL_SET_FIELD(out_info, next_fact, 7);
   return status;
 }

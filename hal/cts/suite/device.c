@@ -35,6 +35,24 @@ static void check_known(cts_t *t, int32_t device, const hal_device_info_t *info)
             "device %d reports partition %u without HAL_DEVICE_KNOWS_PARTITION", device, info->partition_index);
 }
 
+static void check_limits(cts_t *t, int32_t device, const hal_device_info_t *info) {
+  const uint32_t alignment = info->binding_alignment;
+  CTS_CHECK(t, (alignment & (alignment - 1)) == 0 && (!info->base_alignment || alignment <= info->base_alignment),
+            "device %d reports binding_alignment %u; it is a power of two, at most base_alignment, %u", device,
+            alignment, info->base_alignment);
+}
+
+/* The host that initializes a device does not read the fields that are slow; it reads the same limits. */
+static void check_brief(cts_t *t, int32_t device, const hal_device_info_t *whole) {
+  hal_device_info_t brief = {.struct_size = whole->struct_size, .known = HAL_DEVICE_INFO_BRIEF};
+  const size_t size = HAL_STRUCT_SIZE(hal_device_info_t, architecture), first = offsetof(hal_device_info_t, max_grid);
+  CTS_OK(t, device_info, device, &brief);
+  CTS_CHECK(t,
+            memcmp(&brief, whole, size) == 0 &&
+                memcmp((char *)&brief + first, (const char *)whole + first, whole->struct_size - first) == 0,
+            "device_info described device %d in two ways, with and without HAL_DEVICE_INFO_BRIEF", device);
+}
+
 /* The host reads a part of the fields when it initializes the device, and all of them later. */
 static void check_short(cts_t *t, int32_t device, const hal_device_info_t *whole) {
   const size_t size = HAL_STRUCT_SIZE(hal_device_info_t, architecture);
@@ -65,6 +83,8 @@ void cts_case_device_info(cts_t *t) {
     CTS_JUDGE(t, device_info, "same value in every call");
     CTS_CHECK(t, memcmp(&info, &again, sizeof info) == 0, "device_info described device %d in two ways", device);
     check_short(t, device, &info);
+    check_limits(t, device, &info);
+    check_brief(t, device, &info);
     CTS_JUDGE(t, device_info, "Describes a device");
     const uint32_t alignment = info.base_alignment;
     CTS_CHECK(t, (alignment & (alignment - 1)) == 0, "base_alignment of device %d is %u, no power of two", device,
@@ -87,7 +107,9 @@ void cts_case_device_info_size(cts_t *t) {
                                  offsetof(hal_device_info_t, l2_bytes),
                                  offsetof(hal_device_info_t, numa_node),
                                  offsetof(hal_device_info_t, known),
-                                 offsetof(hal_device_info_t, driver_version)};
+                                 offsetof(hal_device_info_t, driver_version),
+                                 offsetof(hal_device_info_t, max_grid),
+                                 offsetof(hal_device_info_t, max_threads)};
   for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
     union {
       hal_device_info_t info;

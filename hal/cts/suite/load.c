@@ -70,7 +70,7 @@ void cts_case_load_extensions(cts_t *t) {
 
 /* The caller may reuse the text of init when init has returned. */
 void cts_case_load_options(cts_t *t) {
-  hal_device_info_t info = {.struct_size = HAL_STRUCT_SIZE(hal_device_info_t, firmware_version)};
+  hal_device_info_t info = {.struct_size = HAL_STRUCT_SIZE(hal_device_info_t, max_binding)};
   char *const options = (char *)cts_host(t, 64);
   cts_look(t);
   CTS_OK(t, init, options);

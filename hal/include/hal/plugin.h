@@ -1,4 +1,5 @@
-/* plugin.h: the interface between a vendor's shared object and the HAL. Version 0.4.
+/* plugin.h: the interface between a vendor's shared object and the HAL. Version 0.5,
+ * which is open: until its release more is appended (hal/CHANGELOG-ABI.md).
  *
  * This header and its parts plugin_base.h (version, status codes, handles, dtypes) and plugin_op.h (operators) depend
  * only on stddef.h and stdint.h, and compile as C11 and C++17. A plugin needs no other header of the HAL.
@@ -89,6 +90,8 @@ typedef struct hal_plugin_info_s {
 #define HAL_DEVICE_CPU (UINT64_C(1) << 5) /* few wide cores: kernels are launched with large blocks per item */
 #define HAL_DEVICE_RAW_POINTERS \
   (UINT64_C(1) << 6) /* device addresses may also be in values, structs and device memory. Not used yet */
+/* Since 0.5: launches accept HAL_LAUNCH_FIRST_BLOCK, by which the host divides launches that exceed max_grid */
+#define HAL_DEVICE_FIRST_BLOCK (UINT64_C(1) << 7)
 
 typedef struct hal_device_info_s {
   size_t struct_size;
@@ -117,11 +120,20 @@ typedef struct hal_device_info_s {
   uint32_t reserved;         /* 0 */
   char driver_version[64];   /* in the vendor's format: "550.54.15" */
   char firmware_version[64]; /* of the device's firmware */
+  /* Since 0.5: limits of launches; 0 = no limit. Must be cheap: the host reads these when it initializes the device. It
+   * does not exceed them: it divides a launch, calls it several times, or runs the operator on the CPU. */
+  uint32_t max_grid[3];       /* blocks of a launch along each axis */
+  uint32_t binding_alignment; /* of the addresses in a launch, in bytes: a power of two, at most base_alignment */
+  uint64_t max_threads;       /* threads along an axis that a kernel can number: first block + grid, times block */
+  uint64_t max_binding;       /* bytes from the address in a launch that a kernel can access */
 } hal_device_info_t;
 
 /* hal_device_info_t.known */
 #define HAL_DEVICE_KNOWS_NUMA_NODE (1u << 0)
 #define HAL_DEVICE_KNOWS_PARTITION (1u << 1)
+/* Set by the host when it initializes a device, since 0.5: fields from numa_node to firmware_version, for which the
+ * driver may take milliseconds, may stay 0. The plugin clears it. */
+#define HAL_DEVICE_INFO_BRIEF (1u << 31)
 
 typedef struct hal_pointer_info_s {
   size_t struct_size;
@@ -278,16 +290,19 @@ typedef struct hal_arg_s { /* size and kind: OpenCL and Level Zero need both; ev
   uint32_t kind;     /* HAL_ARG_* */
 } hal_arg_t;
 
-/* How a launch runs, beyond its geometry, for kernels that a program brings (hal/kernel.h); the host's own launches
- * have no attributes. A plugin ignores an attribute that it does not know unless `required` is 1: then the launch is
- * HAL_UNIMPLEMENTED. */
+/* How a launch runs, beyond its geometry, for kernels that a program brings (hal/kernel.h). The host's own launches
+ * have no attribute but HAL_LAUNCH_FIRST_BLOCK, and this one only if HAL_DEVICE_FIRST_BLOCK is set. A plugin ignores an
+ * attribute that it does not know unless `required` is 1: then the launch is HAL_UNIMPLEMENTED. */
 enum {
   HAL_LAUNCH_CLUSTER = 1,     /* x, y, z: blocks of a cluster */
   HAL_LAUNCH_COOPERATIVE = 2, /* x = 1: all blocks are resident together and may wait for one another */
   HAL_LAUNCH_PRIORITY = 3,    /* x: as for stream_create, two's complement */
   HAL_LAUNCH_CARVEOUT = 4,    /* x: percentage of the unit's fast memory that is shared memory, 0 to 100 */
-  HAL_LAUNCH_OVERLAP = 5      /* x = 1: may begin before the previous launch on the stream has ended */
+  HAL_LAUNCH_OVERLAP = 5,     /* x = 1: may begin before the previous launch on the stream has ended */
+  HAL_LAUNCH_FIRST_BLOCK = 6  /* since 0.5; x, y, z: the first block. Always required */
 };
+/* With HAL_LAUNCH_FIRST_BLOCK, the indices of blocks and threads that the kernel reads begin at that block: Vulkan's
+ * vkCmdDispatchBase, or a global offset of OpenCL or Level Zero. */
 typedef struct hal_launch_attribute_s { /* 20 bytes */
   uint32_t kind;                        /* HAL_LAUNCH_* */
   uint32_t required;                    /* 1 or 0 */

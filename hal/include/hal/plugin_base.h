@@ -24,7 +24,7 @@ _Static_assert(sizeof(void *) == 8 && sizeof(size_t) == 8, "the plugin ABI is de
 #endif
 
 #define HAL_ABI_MAJOR 0
-#define HAL_ABI_MINOR 4
+#define HAL_ABI_MINOR 5
 /* The oldest minor version that this one works with: since then minor versions only append. */
 #define HAL_ABI_MINOR_OLDEST 3
 

@@ -55,7 +55,7 @@ static inline hal_status_t run_command(const hal_command_t *command, hal_plugin_
   hal_plugin_stream_t *const handle = stream->direct.handle;
   switch (command->kind) {
     case HAL_COMMAND_LAUNCH:
-      return hal_call_kernel_launch(plugin, command->u.launch.kernel, handle, command->u.launch.launch);
+      return hal_direct_launch(&stream->direct, command->u.launch.kernel, command->u.launch.launch);
     case HAL_COMMAND_COPY:
       return hal_call_memory_copy(plugin, handle, command->u.copy.dst, command->u.copy.dst_device, command->u.copy.src,
                                   command->u.copy.src_device, command->u.copy.size);

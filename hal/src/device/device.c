@@ -90,12 +90,14 @@ static hal_status_t start_plugin(hal_plugin_t *plugin) {
   return hal_error_set(plugin->init_status, "%s", plugin->init_message);
 }
 
-/* Queries the plugin for the first `size` bytes of a device's description; the others are zero. */
-static hal_status_t describe(const hal_device_t *device, size_t size, hal_device_info_t *out_info) {
-  hal_device_info_t info = {.struct_size = size};
+/* Queries the plugin for the first `size` bytes of a device's description; the others are zero. `known`:
+ * HAL_DEVICE_INFO_BRIEF or 0. */
+static hal_status_t describe(const hal_device_t *device, size_t size, uint32_t known, hal_device_info_t *out_info) {
+  hal_device_info_t info = {.struct_size = size, .known = known};
   const hal_status_t status = hal_call_device_info(device->plugin, device->ordinal, &info);
   if (status) return hal_error_plugin(device->plugin, HAL_SLOT_device_info, status);
   info.struct_size = size;
+  info.known &= ~HAL_DEVICE_INFO_BRIEF;
   info.name[sizeof info.name - 1] = '\0';
   info.dialects[sizeof info.dialects - 1] = '\0';
   info.architecture[sizeof info.architecture - 1] = '\0';
@@ -105,14 +107,35 @@ static hal_status_t describe(const hal_device_t *device, size_t size, hal_device
   return HAL_OK;
 }
 
-/* The part of the description that is read at initialization: for the rest, drivers open libraries of system
- * management. */
+/* The part of the description that is read at initialization, besides the limits of launches: for the rest, drivers
+ * open libraries of system management. */
 static const size_t started_size = HAL_STRUCT_SIZE(hal_device_info_t, architecture);
+static const size_t full_size = HAL_STRUCT_SIZE(hal_device_info_t, max_binding);
+
+/* The largest block of the host's own launches. */
+enum { LARGEST_BLOCK = 1024 };
+
+/* Derives from the limits of launches what each launch checks. */
+static void derive_limits(hal_device_t *device) {
+  const hal_device_info_t *const info = &device->info;
+  uint64_t blocks = info->max_grid[0] ? info->max_grid[0] : UINT32_MAX;
+  if (info->max_threads && info->max_threads / LARGEST_BLOCK < blocks) blocks = info->max_threads / LARGEST_BLOCK;
+  device->few_blocks = (uint32_t)blocks;
+  device->plans_first = info->max_threads || (info->max_grid[0] && !(info->flags & HAL_DEVICE_FIRST_BLOCK));
+}
+
+static hal_status_t describe_at_start(hal_device_t *device) {
+  const int has_limits = device->plugin->api.minor >= 5; /* an older plugin does not know HAL_DEVICE_INFO_BRIEF */
+  HAL_RETURN_IF_ERROR(has_limits ? describe(device, full_size, HAL_DEVICE_INFO_BRIEF, &device->info)
+                                 : describe(device, started_size, 0, &device->info));
+  derive_limits(device);
+  return HAL_OK;
+}
 
 /* Creates everything that the device owns; runs under its lock. If a part fails, the others are destroyed in the
  * reverse order, so that a later use can try again. */
 static hal_status_t build(hal_device_t *device) {
-  hal_status_t status = describe(device, started_size, &device->info);
+  hal_status_t status = describe_at_start(device);
   if (!status) status = hal_stream_create_all(device);
   if (status) return status;
   status = hal_device_slots_create(device);
@@ -197,7 +220,6 @@ int32_t hal_device_count(void) {
 }
 
 hal_status_t hal_device_info(int32_t device, hal_device_info_t *out_info) {
-  const size_t full_size = HAL_STRUCT_SIZE(hal_device_info_t, firmware_version);
   const size_t size = out_info->struct_size < full_size ? out_info->struct_size : full_size;
   hal_device_t *found = NULL;
   hal_device_info_t info;
@@ -205,7 +227,7 @@ hal_status_t hal_device_info(int32_t device, hal_device_info_t *out_info) {
   if (hal_device_is_initialized(device) && size <= started_size) {
     info = found->info;
   } else {
-    HAL_RETURN_IF_ERROR(describe(found, full_size, &info));
+    HAL_RETURN_IF_ERROR(describe(found, full_size, 0, &info));
     hal_numa_complete(HAL_NUMA_PCI_FOLDER, &info);
   }
   info.struct_size = size;

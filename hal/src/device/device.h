@@ -69,7 +69,9 @@ struct hal_device_s {
   atomic_int ready; /* 1 if all of the following may be used without a lock */
   hal_lock_t lock;  /* for the creation of the following, and of pool streams */
   hal_device_info_t info;
-  hal_failure_t lost; /* set if the device is lost, until it is reset */
+  uint32_t few_blocks; /* a launch of at most so many is within the limits of `info` (op/grid.h) */
+  int plans_first;     /* 1: whether launches are within the limits is checked before an operator's first one */
+  hal_failure_t lost;  /* set if the device is lost, until it is reset */
   atomic_uint
       objects; /* number of objects with handles of the plugin or memory pools; hal_device_reset fails while there are
                 * any */

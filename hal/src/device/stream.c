@@ -24,7 +24,8 @@ static hal_status_t resolve(hal_stream_t **stream) {
 /* ---- lifetime, for device.c ---- */
 
 void hal_stream_initialize(hal_stream_t *stream, hal_device_t *device, hal_plugin_stream_t *handle) {
-  *stream = (hal_stream_t){.device = device, .direct = hal_direct_of(device->plugin, device->ordinal, handle)};
+  *stream = (hal_stream_t){.device = device,
+                           .direct = hal_direct_of(device->plugin, device->ordinal, handle, device->info.max_grid[0])};
   atomic_init(&stream->queue, &stream->direct.queue);
 }
 

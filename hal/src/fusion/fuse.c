@@ -209,9 +209,14 @@ void hal_fuse_numbers(const hal_fuse_group_t *group, unsigned char bytes[HAL_FUS
 hal_status_t hal_fuse_launch(const hal_fuse_t *fuse, hal_plugin_kernel_t *kernel, hal_stream_t *stream,
                              const hal_launch_t *launch) {
   hal_plugin_t *const plugin = stream->device->plugin;
-  const hal_status_t status = hal_call_kernel_launch(plugin, kernel, stream->direct.handle, launch);
+  const hal_status_t status = hal_direct_launch(&stream->direct, kernel, launch);
   if (!status && fuse->making) fuse->making->launched(fuse->making, &fuse->group, fuse->plan, kernel, launch);
   return hal_error_plugin(plugin, HAL_SLOT_kernel_launch, status);
+}
+
+/* Returns whether the device can launch the group: as many blocks as elements, in the worst case. */
+static int is_within_limits(const hal_fuse_t *fuse, const hal_fuse_group_t *group) {
+  return !fuse->device->plans_first || group->n <= fuse->device->few_blocks;
 }
 
 static hal_status_t queue(hal_fuse_t *fuse, hal_fuse_plan_t *plan, hal_stream_t *stream) {
@@ -251,7 +256,7 @@ static hal_status_t collect(hal_fuse_t *fuse, const hal_fuse_work_t *work, uint3
   make_key(group, &key);
   HAL_RETURN_IF_ERROR(find_plan(fuse, &key, work->info, out_plan, &is_new));
   if (is_new && work->observer) tell(fuse, *out_plan, work->list, begin, work->observer);
-  if (*out_plan && (*out_plan)->way == HAL_FUSE_NOT) *out_plan = NULL;
+  if (*out_plan && ((*out_plan)->way == HAL_FUSE_NOT || !is_within_limits(fuse, group))) *out_plan = NULL;
   return HAL_OK;
 }
 

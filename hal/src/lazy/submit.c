@@ -136,7 +136,7 @@ static hal_status_t queue_entry(hal_lazy_t *lazy, hal_schedule_t *schedule, cons
   }
   hal_command_bracket_t bracket;
   if (HAL_UNLIKELY(profiled)) hal_command_begin_call(&lazy->list.commands[entry->command], HAL_PROFILE_NO_OP, &bracket);
-  const hal_status_t status = hal_call_kernel_launch(plugin, kernel, stream->direct.handle, entry->launch);
+  const hal_status_t status = hal_direct_launch(&stream->direct, kernel, entry->launch);
   if (HAL_UNLIKELY(profiled)) hal_command_end_call(&bracket);
   return hal_error_plugin(plugin, HAL_SLOT_kernel_launch, status);
 }

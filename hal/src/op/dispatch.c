@@ -122,6 +122,11 @@ static inline hal_status_t launch(const target_t *target, const hal_op_call_t *c
                               .few_loops = hal_op_table_of(target->device)->target.few_loops,
                               .recorded = recorded,
                               .elsewhere = elsewhere};
+  if (HAL_UNLIKELY(target->device->plans_first) && elsewhere != HAL_OP_PLANS && target->op < HAL_OP_BUILTIN_COUNT) {
+    context.elsewhere = HAL_OP_PLANS; /* a later launch may exceed a limit: none must be queued then */
+    HAL_RETURN_IF_ERROR(entry->launch(&context, call));
+    context.elsewhere = elsewhere;
+  }
   if (HAL_UNLIKELY(entry->info->checked)) HAL_RETURN_IF_ERROR(check_operands(&context, call));
   return entry->launch(&context, call);
 }

@@ -171,7 +171,25 @@ static hal_status_t check_launch(const hal_kernel_t *kernel, const hal_launch_t 
   return HAL_OK;
 }
 
-hal_status_t hal_kernel_launch(hal_kernel_t *kernel, hal_stream_t *stream, const hal_launch_t *launch) {
+/* Checks the geometry of a program's kernel: it may use the number of blocks, so the launch cannot be divided. */
+static hal_status_t check_grid(const hal_kernel_t *kernel, const hal_launch_t *launch) {
+  const hal_device_info_t *const info = &kernel->device->info;
+  for (int i = 0; i < 3; i++) {
+    const uint64_t threads = (uint64_t)launch->grid[i] * launch->block[i];
+    if (HAL_UNLIKELY((info->max_grid[i] && launch->grid[i] > info->max_grid[i]) ||
+                     (info->max_threads && threads > info->max_threads)))
+      return hal_error_set(HAL_INVALID_ARGUMENT,
+                           "kernel '%s': %u blocks of %u threads in dimension %d, but device %s launches at most %u "
+                           "blocks and %llu threads (0: no limit); launch it several times",
+                           kernel->name, launch->grid[i], launch->block[i], i, kernel->device->label, info->max_grid[i],
+                           (unsigned long long)info->max_threads);
+  }
+  return HAL_OK;
+}
+
+/* Queues a launch; `is_divisible`: the host may launch it in parts. */
+static hal_status_t launch_kernel(hal_kernel_t *kernel, hal_stream_t *stream, const hal_launch_t *launch,
+                                  int is_divisible) {
   hal_device_t *const device = kernel->device;
   HAL_RETURN_IF_ERROR(hal_device_check_alive(device));
   stream = hal_stream_or_current(device, stream);
@@ -181,8 +199,15 @@ hal_status_t hal_kernel_launch(hal_kernel_t *kernel, hal_stream_t *stream, const
                          "its device",
                          kernel->name, device->label, stream->device->label);
   HAL_RETURN_IF_ERROR(check_launch(kernel, launch));
+  if (!is_divisible) HAL_RETURN_IF_ERROR(check_grid(kernel, launch));
+  if (is_divisible && HAL_UNLIKELY(!hal_op_grid_is_small(device, launch->grid[0])))
+    HAL_RETURN_IF_ERROR(hal_op_grid_check(device, kernel->name, launch->grid[0], launch->block[0]));
   hal_queue_t *const queue = hal_stream_queue(stream);
   return HAL_PROFILE_CALL(queue->calls->launch(queue, hal_thread.recorded_op, kernel->handle, launch));
+}
+
+hal_status_t hal_kernel_launch(hal_kernel_t *kernel, hal_stream_t *stream, const hal_launch_t *launch) {
+  return launch_kernel(kernel, stream, launch, 0);
 }
 
 /* One-dimensional launches with the block sizes that the portable dialect requires. */
@@ -197,7 +222,7 @@ static hal_status_t launch_blocks(hal_kernel_t *kernel, hal_stream_t *stream, ui
                                .block = {block, 1, 1},
                                .arg_count = arg_count,
                                .args = args};
-  return hal_kernel_launch(kernel, stream, &launch);
+  return launch_kernel(kernel, stream, &launch, 1);
 }
 
 hal_status_t hal_kernel_launch_items(hal_kernel_t *kernel, hal_stream_t *stream, uint64_t items, const hal_arg_t *args,

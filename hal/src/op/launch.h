@@ -9,6 +9,7 @@
 
 #include "kernels/pk_args.h"
 #include "kernels/pk_run.h"
+#include "op/grid.h"
 #include "op/internal.h"
 
 #define HAL_OP_BLOCK 256u           /* threads of a block in item kernels (PK_ITEM) */
@@ -32,9 +33,10 @@ static inline hal_status_t hal_op_launch_blocks(hal_op_context_t *context, hal_p
                                .block = {block, 1, 1},
                                .arg_count = arg_count,
                                .args = args};
+  if (HAL_UNLIKELY(!hal_op_grid_is_small(context->device, blocks)))
+    HAL_RETURN_IF_ERROR(hal_op_grid_check(context->device, hal_op_error_name(context->called), blocks, block));
   if (HAL_UNLIKELY(context->elsewhere)) return hal_op_launch_elsewhere(context, kernel, &launch);
-  const hal_status_t status =
-      hal_call_kernel_launch(context->device->plugin, kernel, context->stream->direct.handle, &launch);
+  const hal_status_t status = hal_direct_launch(&context->stream->direct, kernel, &launch);
   return HAL_LIKELY(!status) ? HAL_OK : hal_op_launch_failed(context, status);
 }
 
@@ -134,7 +136,8 @@ hal_status_t hal_op_plan(int32_t device, uint32_t op, hal_stream_t *stream, cons
 
 /* Makes a launcher that calls a device in another way fail to compile. */
 #ifdef HAL_IS_LAUNCHER
-#pragma GCC poison hal_call_kernel_launch hal_call_memory_copy hal_call_memory_fill hal_call_random_fill
+#pragma GCC poison hal_call_kernel_launch hal_direct_launch hal_call_memory_copy hal_call_memory_fill \
+    hal_call_random_fill
 #pragma GCC poison hal_kernel_launch hal_memory_allocate hal_memory_release hal_memory_copy hal_memory_fill hal_op_run
 #pragma GCC poison hal_kernel_error_address hal_kernel_error_launched hal_stream_synchronize hal_device_synchronize
 #endif

@@ -94,7 +94,17 @@ static hal_status_t after_device_info(hal_layer_call_t *call, hal_status_t statu
     return hal_validate_fault(call->plugin, call->slot,
                               "driver_version or firmware_version has no NUL within its %zu bytes; cut it",
                               sizeof info->driver_version);
+  if (call->outs[0].size >= HAL_STRUCT_SIZE(hal_device_info_t, max_binding) &&
+      (info->binding_alignment & (info->binding_alignment - 1) ||
+       (info->base_alignment && info->binding_alignment > info->base_alignment)))
+    return hal_validate_fault(call->plugin, call->slot,
+                              "binding_alignment is %u; return a power of two, at most base_alignment, %u",
+                              info->binding_alignment, info->base_alignment);
   if (device >= HAL_MAX_DEVICES) return status;
+  if (call->outs[0].size >= HAL_STRUCT_SIZE(hal_device_info_t, max_binding)) {
+    memcpy(validate->max_grid[device], info->max_grid, sizeof info->max_grid);
+    validate->binding_alignment[device] = info->binding_alignment;
+  }
   validate->device_flags[device] = info->flags;
   validate->alignment[device] = info->base_alignment;
   return status;
@@ -252,7 +262,25 @@ static hal_status_t check_launch_argument(const hal_layer_call_t *call, uint32_t
   memcpy(&address, arg->value, sizeof address);
   snprintf(what, sizeof what, "argument %u of the launch", number);
   if (!address) return HAL_OK; /* an omitted operand */
-  return hal_validate_range(call, what, address, 1, launch_device(call, address));
+  const int32_t device = launch_device(call, address);
+  const uint32_t alignment = device < HAL_MAX_DEVICES ? state_of(call)->binding_alignment[device] : 0;
+  if (alignment && (uintptr_t)address % alignment)
+    return hal_validate_misuse(call,
+                               "argument %u of the launch is %p, which is not a multiple of binding_alignment, %u",
+                               number, address, alignment);
+  return hal_validate_range(call, what, address, 1, device);
+}
+
+/* Checks the geometry against what the plugin reported. */
+static hal_status_t check_launch_grid(const hal_layer_call_t *call, const hal_launch_t *launch) {
+  const int32_t device = launch_device(call, NULL);
+  for (int i = 0; i < 3 && device >= 0 && device < HAL_MAX_DEVICES; i++) {
+    const uint32_t most = state_of(call)->max_grid[device][i];
+    if (most && launch->grid[i] > most)
+      return hal_validate_misuse(call, "grid is %u x %u x %u, but max_grid in dimension %d is %u", launch->grid[0],
+                                 launch->grid[1], launch->grid[2], i, most);
+  }
+  return HAL_OK;
 }
 
 static hal_status_t before_launch(hal_layer_call_t *call) {
@@ -262,6 +290,7 @@ static hal_status_t before_launch(hal_layer_call_t *call) {
       return hal_validate_misuse(call, "grid is %u x %u x %u and block %u x %u x %u; each number is at least 1",
                                  launch->grid[0], launch->grid[1], launch->grid[2], launch->block[0], launch->block[1],
                                  launch->block[2]);
+  HAL_RETURN_IF_ERROR(check_launch_grid(call, launch));
   if (launch->arg_count && !launch->args)
     return hal_validate_misuse(call, "argument_count is %u and args is NULL; pass args, or a count of 0",
                                launch->arg_count);

@@ -22,8 +22,9 @@ typedef struct hal_validate_s {
   int state;            /* HAL_VALIDATE_* */
   int32_t device_count; /* the first result; -1 = not queried yet */
   uint64_t device_flags[HAL_MAX_DEVICES];
-  uint32_t alignment[HAL_MAX_DEVICES]; /* of memory_alloc */
-  uint64_t peers[HAL_MAX_DEVICES];     /* bit p: device_peer_enable(device, p) was OK */
+  uint32_t alignment[HAL_MAX_DEVICES];                                       /* of memory_alloc */
+  uint32_t max_grid[HAL_MAX_DEVICES][3], binding_alignment[HAL_MAX_DEVICES]; /* limits of launches; 0: none */
+  uint64_t peers[HAL_MAX_DEVICES]; /* bit p: device_peer_enable(device, p) was OK */
   uint64_t host_pointers; /* bit d: host_device_pointer returned an address of host memory for kernels of device d */
   uint64_t records;       /* of events */
 } hal_validate_t;

@@ -18,8 +18,7 @@ static hal_status_t launch(hal_queue_t *queue, hal_recorded_op_t *op, hal_plugin
                            const hal_launch_t *desc) {
   hal_direct_t *const direct = direct_of(queue);
   (void)op;
-  return hal_error_plugin(direct->plugin, HAL_SLOT_kernel_launch,
-                          hal_call_kernel_launch(direct->plugin, kernel, direct->handle, desc));
+  return hal_error_plugin(direct->plugin, HAL_SLOT_kernel_launch, hal_direct_launch(direct, kernel, desc));
 }
 
 /* Completes the message of a failure, except HAL_UNIMPLEMENTED. */

@@ -15,6 +15,7 @@
 
 #include <stdatomic.h>
 
+#include "plugin/call.h"
 #include "plugin/plugin.h"
 
 struct hal_stream_s;    /* device/ */
@@ -130,12 +131,26 @@ typedef struct hal_direct_s {
   hal_plugin_t *plugin;
   int32_t ordinal;
   hal_plugin_stream_t *handle; /* NULL if the plugin has no streams, and after the device was closed */
+  uint32_t most_blocks;        /* of a launch along its first axis; UINT32_MAX: no limit */
 } hal_direct_t;
 
 extern const hal_queue_calls_t hal_direct_calls;
 
-static inline hal_direct_t hal_direct_of(hal_plugin_t *plugin, int32_t ordinal, hal_plugin_stream_t *handle) {
-  return (hal_direct_t){{.calls = &hal_direct_calls}, plugin, ordinal, handle};
+static inline hal_direct_t hal_direct_of(hal_plugin_t *plugin, int32_t ordinal, hal_plugin_stream_t *handle,
+                                         uint32_t max_grid) {
+  return (hal_direct_t){{.calls = &hal_direct_calls}, plugin, ordinal, handle, max_grid ? max_grid : UINT32_MAX};
+}
+
+/* Queues a launch of more than `most_blocks` blocks in parts, which differ in grid[0] and HAL_LAUNCH_FIRST_BLOCK.
+ * HAL_UNIMPLEMENTED means that nothing was queued. */
+hal_status_t hal_direct_launch_parts(const hal_direct_t *direct, hal_plugin_kernel_t *kernel,
+                                     const hal_launch_t *launch);
+
+/* Calls the plugin's kernel_launch, for every launch of a stream. The plugin's status, without a message. */
+static inline hal_status_t hal_direct_launch(const hal_direct_t *direct, hal_plugin_kernel_t *kernel,
+                                             const hal_launch_t *launch) {
+  if (HAL_UNLIKELY(launch->grid[0] > direct->most_blocks)) return hal_direct_launch_parts(direct, kernel, launch);
+  return hal_call_kernel_launch(direct->plugin, kernel, direct->handle, launch);
 }
 
 /* Queries the launched work without waiting; HAL_NOT_READY also if the plugin has no query. Without a message. */

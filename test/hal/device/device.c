@@ -86,7 +86,7 @@ Test(device, info_is_whole_before_and_after_the_first_use) {
   assert_ok(hal_device_ensure(0));
   assert_ok(hal_device_info(0, &after));
   cr_assert_str_eq(before.driver_version, "0.1.0");
-  cr_assert_arr_eq(&before, &after, HAL_STRUCT_SIZE(hal_device_info_t, firmware_version));
+  cr_assert_arr_eq(&before, &after, HAL_STRUCT_SIZE(hal_device_info_t, max_binding));
 }
 
 /* A folder that describes one device in the format of Linux. */

@@ -348,7 +348,7 @@ Test(layer_validate, device_info_that_breaks_its_struct_is_found) {
               {"info_too_long", "wrote past the"}};
   make_all();
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-    hal_device_info_t info = {.struct_size = HAL_STRUCT_SIZE(hal_device_info_t, firmware_version)};
+    hal_device_info_t info = {.struct_size = HAL_STRUCT_SIZE(hal_device_info_t, max_binding)};
     setenv("ROGUE", rows[i].mistake, 1);
     assert_fault(hal_call_device_info(plugin, 0, &info), "device_info", rows[i].text);
   }
