@@ -101,7 +101,9 @@ $(STAMPS)/install: $(STAMPS)/venv $(SOURCES)
 setup: $(STAMPS)/venv-test $(STAMPS)/venv-docs
 install: $(STAMPS)/install
 
+# The first import of torch reads some 500 MB, so it has a line of progress of its own.
 demo: $(STAMPS)/install
+	@$(PROGRESS) "load PyTorch" $(VENV_PYTHON) -P -c "import torch_backend"
 	TORCH_BACKEND=$${TORCH_BACKEND:-fake} $(VENV_PYTHON) -P -m torch_backend.demo
 
 test: test-c test-python
@@ -234,6 +236,7 @@ docs: $(STAMPS)/install $(STAMPS)/venv-docs
 	$(VENV_PYTHON) docs/_tools/check_documented.py build/docs/c/xml build/docs/cpp/xml
 	DOXYGEN_OUT=$(CURDIR)/build/docs OPERATORS_MD=$(CURDIR)/build/docs/aten/operators.md TORCH_DEVICE_BACKEND_AUTOLOAD=0 \
 	  $(VENV_PYTHON) -P -m sphinx -W --keep-going -q -b html docs build/docs/html
+	$(VENV_PYTHON) -P docs/_tools/check_python_documented.py build/docs/html
 
 # The pictures of the README. They are committed, so that readers see them without a build.
 pictures: $(STAMPS)/venv-docs

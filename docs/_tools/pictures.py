@@ -1,4 +1,5 @@
-"""Makes the pictures of the documentation: diagrams from docs/pictures/*.dot, plots from docs/figures/*.csv.
+"""Makes the pictures of the documentation: diagrams from docs/pictures/*.dot, plots from docs/figures/*.csv, and the
+timeline of the logs of collectives in docs/figures/timeline.json.
 
     pictures.py OUT [NAME...]
 
@@ -9,6 +10,7 @@ docs/pictures because its readers see it without a build: `make pictures` writes
 from __future__ import annotations
 
 import csv
+import json
 import re
 import subprocess
 import sys
@@ -29,6 +31,7 @@ PLOTS = {
     "h200": ("time of the cuda plugin / time of torch.cuda 2.11 (less is better)", 1),
 }
 README = ("architecture", "training")
+TIMELINE = "timeline"
 
 
 def rows(name):
@@ -78,14 +81,23 @@ def diagram(name, out):
         raise RuntimeError(f"dot: {name}.dot: {done.stderr or done.returncode}")
 
 
+def timeline(name, out):
+    """Writes the picture that `torch_backend.distributed.plot` writes of the logs of a run, by rank."""
+    from torch_backend.distributed import _timeline
+
+    logs = json.loads((DOCS / "figures" / f"{name}.json").read_text(encoding="utf-8"))
+    out.write_text(_timeline.timeline({int(rank): log for rank, log in logs.items()}), encoding="utf-8")
+
+
 def make(out, names=()):
     """Writes the pictures into the folder `out`, and returns their names."""
     diagrams = [path.stem for path in sorted((DOCS / "pictures").glob("*.dot"))]
     if missing := set(PLOTS) ^ {path.stem for path in (DOCS / "figures").glob("*.csv")}:
         raise ValueError(f"docs/figures and PLOTS of pictures.py differ: {sorted(missing)}")
-    chosen = names or [*diagrams, *PLOTS]
+    chosen = names or [*diagrams, *PLOTS, TIMELINE]
     for name in chosen:
-        (diagram if name in diagrams else plot)(name, out / f"{name}.svg")
+        writer = diagram if name in diagrams else timeline if name == TIMELINE else plot
+        writer(name, out / f"{name}.svg")
     return chosen
 
 

@@ -1,6 +1,6 @@
 /* gemm_micro.h: the inner loops of gemm.pk on the host, included once per instance. They use the compiler's vector
- * extension, which compiles to the instruction set of the entry. PK_GEMM_VECTOR bytes are one vector; T and PK_NAME are
- * the instance's.
+ * extension, which compiles to the instruction set of the entry. v64, v32 and v16 are vectors of so many bytes; T and
+ * PK_NAME are the instance's.
  *
  * A block of b is packed into panels of PK_GEMM_N columns: element (k, j) of panel p is at p * N * depth + k * N + j,
  * with zeros after the last column. The micro-kernel holds rows x N sums in registers: 8 x 2 vectors with AVX-512 (32

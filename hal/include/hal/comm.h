@@ -155,7 +155,7 @@ typedef struct hal_comm_config_s {
 HAL_API hal_status_t hal_comm_create(const hal_comm_config_t *config, hal_comm_t **out_comm);
 
 /* Flags of hal_comm_connect_library. COMPARE_CALLS: the transport compares the ranks' calls before the library gets
- * them, which waits for all ranks on a thread of the HAL. Without it, calls that do not match hang until their timeout,
+ * them. A thread of the HAL waits for all ranks. Without it, calls that do not match hang until their timeout,
  * or have the library's undefined results. REGISTER_MEMORY: if the library can, each segment of the allocator is
  * registered with it at the first collective that uses the segment, until it is freed. */
 #define HAL_COMM_COMPARE_CALLS UINT32_C(1)
@@ -270,8 +270,8 @@ HAL_API void hal_comm_abort(hal_comm_t *comm, const char *reason);
 /* Returns the communicator's first failure with its message, or HAL_OK. Does not wait. Since 0.3. */
 HAL_API hal_status_t hal_comm_error(hal_comm_t *comm);
 
-/* Returns the stream on which the results of collectives are copied and the vendor's library runs; borrowed. It changes
- * when a library is connected, whose stream no other communicator has. Since 0.3. */
+/* Returns the stream on which the results of collectives are copied and the vendor's library runs; borrowed. Connecting
+ * a library replaces it by a stream of this communicator alone. Since 0.3. */
 HAL_API hal_stream_t *hal_comm_stream(const hal_comm_t *comm);
 
 /* Returns the number of calls of hal_comm_submit so far; all ranks have the same number. Since 0.3. */

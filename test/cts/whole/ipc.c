@@ -23,7 +23,7 @@ typedef struct segment_s {
 static segment_t *segments;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-typedef struct handle_s { /* contents of hal_ipc_handle_t */
+typedef struct handle_s { /* contents of the bytes of ipc_export */
   uint32_t kind;
   int32_t pid, file;
   uint64_t size;

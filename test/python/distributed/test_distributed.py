@@ -103,12 +103,14 @@ def test_the_log_names_the_collectives_that_differ(kind, words, tmp_path):
     folder = tmp_path / "log"
     launch.run("desync.py", 2, [str(folder), kind], {"TORCH_BACKEND_COLLECTIVES_LOG": str(folder), "TORCH_BACKEND_COLLECTIVES_LOG_SIGNAL": "usr2"})
     analyzer = [sys.executable, "-P", "-m", "torch.distributed.flight_recorder.fr_trace", str(folder), "--prefix", "rank_"]
-    program = f"import torch, torch_backend.distributed as d; print(d.first_difference({str(folder)!r}))"
+    program = f"import torch, torch_backend.distributed as d; print(d.first_difference({str(folder)!r})); d.plot({str(folder)!r}, {str(tmp_path / 'log.svg')!r})"
     environment = {**os.environ, "TORCH_BACKEND": "fake"}
     found = subprocess.run(analyzer, env=environment, capture_output=True, text=True, timeout=120)
     assert "Collective sequence number: 4 has errors" in found.stderr + found.stdout and words in found.stderr + found.stdout, found
     ours = subprocess.run([sys.executable, "-P", "-c", program], env=environment, capture_output=True, text=True, timeout=120).stdout
     assert "collective #4 of group '0'" in ours and "float32[11]" in ours and "desync.py" in ours, ours
+    picture = (tmp_path / "log.svg").read_text()
+    assert "rank 1" in picture and "number 4; not completed" in picture and "number 3; " in picture
 
 
 def test_every_public_function_works_or_is_refused_by_name():

@@ -60,7 +60,8 @@ def test_documents_name_existing_make_targets():
 
 # A row of the README's table of support, and a function that a plugin has if and only if its cell has a tick.
 SUPPORT = {
-    "asynchronous streams, pinned memory": ("stream_create", "host_alloc"),
+    "asynchronous streams": ("stream_create",),
+    "pinned memory": ("host_alloc",),
     "native operators (portable kernels)": ("module_load",),
     "graphs of the driver": ("graph_launch",),
     "memory shared between processes": ("ipc_export",),

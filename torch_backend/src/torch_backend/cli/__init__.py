@@ -9,7 +9,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from . import autocompare, comm, coverage, doctor, info, new_plugin, pack, smi, verify
+from . import autocompare, comm, coverage, doctor, info, new_plugin, pack, plot, smi, verify
 
 _COMMANDS = {
     "info": (info, "versions, plugins, devices and which plugin functions are defaults"),
@@ -17,6 +17,7 @@ _COMMANDS = {
     "smi": (smi, "memory use, load, temperature, power, clocks and processes of each device, as far as the device measures them"),
     "coverage": (coverage, "which kernel each ATen operator runs on the active device"),
     "comm": (comm, "measures collectives, computes how they scale, and runs a program as one rank of many"),
+    "plot": (plot, "writes a picture of a graph that was written for Graphviz, or of the logs of collectives"),
     "new-plugin": (new_plugin, "writes the project of a plugin: C source, CMake, wheel and tests, which build and pass without changes"),
 }
 # Commands that work if torch is missing or broken.

@@ -1,5 +1,6 @@
 """torch.distributed on the device: the backend "torch_backend", registered when a plugin is activated."""
 
 from ._log import dump, first_difference
+from ._timeline import plot
 
-__all__ = ["dump", "first_difference"]
+__all__ = ["dump", "first_difference", "plot"]

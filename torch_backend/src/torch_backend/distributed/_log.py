@@ -81,16 +81,29 @@ def _read(file) -> dict:
         return pickle.load(stream)
 
 
-def _described(entry: dict) -> tuple:
+def read_all(folder: str | os.PathLike) -> dict[int, dict]:
+    """Returns the logs of a folder by rank. Raises FileNotFoundError if there is none."""
+    logs = {int(path.name[len(_PREFIX) :]): _read(path) for path in sorted(pathlib.Path(folder).glob(f"{_PREFIX}*")) if path.name[len(_PREFIX) :].isdigit()}
+    if not logs:
+        raise FileNotFoundError(f"no file '{_PREFIX}<rank>' in '{folder}'; torch_backend.distributed.dump(folder) writes them")
+    return logs
+
+
+def _call(entry: dict) -> tuple:
     return entry["profiling_name"].partition(":")[2], entry["input_sizes"], entry["input_dtypes"]
+
+
+def described(entry: dict) -> str:
+    """Returns the call of a collective with the dtypes and sizes of its inputs, as text."""
+    name, sizes, types = _call(entry)
+    return f"{name}({', '.join(f'{kind}{size}' for kind, size in zip(types, sizes))})"
 
 
 def _text(entry: dict | None) -> str:
     if entry is None:
         return "did not call it"
-    name, sizes, types = _described(entry)
     place = next((f" at {frame['filename']}:{frame['line']}" for frame in entry["frames"] if "torch/distributed" not in frame["filename"]), "")
-    return f"{name}({', '.join(f'{kind}{size}' for kind, size in zip(types, sizes))}), {entry['state']}{place}"
+    return f"{described(entry)}, {entry['state']}{place}"
 
 
 def first_difference(folder: str | os.PathLike) -> str | None:
@@ -99,9 +112,7 @@ def first_difference(folder: str | os.PathLike) -> str | None:
 
     Collectives whose inputs may differ between ranks (all_to_all, scatter) are compared by name.
     """
-    logs = {int(path.name[len(_PREFIX) :]): _read(path) for path in sorted(pathlib.Path(folder).glob(f"{_PREFIX}*")) if path.name[len(_PREFIX) :].isdigit()}
-    if not logs:
-        raise FileNotFoundError(f"no file '{_PREFIX}<rank>' in '{folder}'; torch_backend.distributed.dump(folder) writes them")
+    logs = read_all(folder)
     calls: dict = {}  # by group and number, then by rank
     members: dict = {}
     oldest: dict = {}
@@ -126,5 +137,5 @@ def first_difference(folder: str | os.PathLike) -> str | None:
 
 
 def _comparable(entry: dict) -> str:
-    name, sizes, types = _described(entry)
+    name, sizes, types = _call(entry)
     return name if name in ("all_to_all", "scatter", "coalesced") else repr((name, sizes, types))

@@ -28,7 +28,9 @@ class SourceScheduling(SIMDScheduling):
 
     @classmethod
     def get_tiling_and_scores(cls, node_schedule, numel, reduction_numel=1, coalesce_analysis=None):
-        """Returns one dimension of results and one that is reduced: an item computes its index by division."""
+        """Returns a tiling of two dimensions, all results and all reduced elements; an item divides its number to
+        compute its index.
+        """
         return cls.create_tiling([numel], [reduction_numel]), None
 
     def can_fuse(self, node1, node2):

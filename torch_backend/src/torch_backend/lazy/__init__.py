@@ -35,8 +35,9 @@ from ._recordings import (
     take_executions,  # noqa: F401  for torch_backend.xla
     text,
 )
+from ._stats import Stats, plot, stats
 
 __all__ = [
-    "Compilation", "Measurement", "compilations", "is_recording", "mark_step", "measurements", "metrics", "operators", "record", "reset_metrics",
-    "text",
+    "Compilation", "Measurement", "Stats", "compilations", "is_recording", "mark_step", "measurements", "metrics", "operators", "plot", "record",
+    "reset_metrics", "stats", "text",
 ]  # fmt: skip

@@ -158,8 +158,8 @@ def is_recording(device=None) -> bool:
 
 
 def mark_step(device=None, wait: bool = False) -> None:
-    """Queues the deferred work of a device (default: all devices). With `wait`, waits until it is done. Does nothing
-    without a recording.
+    """Queues the deferred work of a device (default: all devices), and counts a step. With `wait`, waits until all work
+    of the device is done.
     """
     global _steps
     with _lock:

@@ -92,7 +92,7 @@ def _reduced(reduce_type: str, tensor: torch.Tensor, scale: float, groups) -> to
 def all_reduce(reduce_type: str, inputs, scale: float = 1.0, groups=None, cctx=None, pin_layout: bool = True):
     """Reduces a tensor over the replicas and returns the result. A list of tensors is reduced in place and returned.
 
-    `scale` is multiplied into the result. `groups`: lists of ordinals; each replica reduces within its list. A
+    The result is multiplied by `scale`. `groups`: lists of ordinals; each replica reduces within its list. A
     single replica gets a copy of its tensor, or its list. "and" and "or" are bitwise, for bool and integers.
     """
     alone = len(_ordinals(groups)) == 1
