@@ -116,6 +116,8 @@ struct vulkan_device_s {
   vulkan_queue_t queues[VULKAN_MAX_QUEUES];
   atomic_uint next_queue; /* streams use the queues in turn */
   atomic_int lost;
+  VkPipelineCache cache; /* NULL: none */
+  atomic_uint unsaved;   /* number of pipelines that are not in the file of the cache */
   _Atomic uint64_t used; /* bytes of device memory that are allocated */
   pthread_mutex_t lock;  /* guards the members below */
   hal_plugin_stream_t *streams;
@@ -149,6 +151,12 @@ void vulkan_watch_lost(int32_t device, VkResult code);
 /* Opens a device and reads its properties. Closed by vulkan_device_close, also after a failure. */
 hal_status_t vulkan_device_open(vulkan_device_t *device, VkPhysicalDevice physical, int32_t ordinal);
 void vulkan_device_close(vulkan_device_t *device);
+
+/* Opens the cache of compiled pipelines with the content of its file; writes the file, if there are new ones; notes a
+ * new one, and writes the file from time to time (pipeline_cache.c). */
+void vulkan_cache_open(vulkan_device_t *device);
+void vulkan_cache_save(vulkan_device_t *device);
+void vulkan_cache_grew(vulkan_device_t *device);
 
 /* ---- memory (map.c, memory.c) ----------------------------------------------------------------------------------- */
 
