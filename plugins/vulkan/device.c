@@ -207,6 +207,8 @@ hal_status_t vulkan_device_open(vulkan_device_t *device, VkPhysicalDevice physic
   device->physical = physical;
   device->ordinal = ordinal;
   pthread_mutex_init(&device->lock, NULL);
+  pthread_mutex_init(&device->profile_lock, NULL);
+  pthread_mutex_init(&device->profile.lock, NULL);
   VkResult code = find_extensions(physical, has);
   if (code) return vulkan_driver_error(code, "vulkan: cannot list the extensions of device %d", (int)ordinal);
   read_facts(device, has);
@@ -230,6 +232,8 @@ void vulkan_device_close(vulkan_device_t *device) {
     vk.DestroyDevice(device->handle, NULL);
   }
   for (uint32_t i = 0; i < device->queue_count && device->handle; i++) pthread_mutex_destroy(&device->queues[i].lock);
+  pthread_mutex_destroy(&device->profile.lock);
+  pthread_mutex_destroy(&device->profile_lock);
   pthread_mutex_destroy(&device->lock);
   memset(device, 0, sizeof *device);
 }

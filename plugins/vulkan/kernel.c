@@ -81,7 +81,7 @@ void vulkan_kernel_destroy(hal_plugin_kernel_t *kernel) {
     vk.DestroyPipeline(kernel->module->device->handle, kernel->pipelines[i].pipeline, NULL);
   destroy_layouts(kernel);
   pthread_mutex_destroy(&kernel->lock);
-  hal_name_drop(kernel->name, 0);
+  hal_name_drop(kernel->name, atomic_load(&vulkan.keep_names));
   hal_host->mem_free(kernel);
 }
 
@@ -316,7 +316,8 @@ static hal_status_t check_launch(const hal_plugin_kernel_t *kernel, const hal_pl
 
 hal_status_t hal_plugin_kernel_launch(hal_plugin_kernel_t *kernel, hal_plugin_stream_t *stream,
                                       const hal_launch_t *launch) {
-  const vulkan_label_t label = {.op = "kernel_launch", .kernel = kernel->name->text};
+  const vulkan_label_t label = {
+      .op = "kernel_launch", .kernel = kernel->name->text, .measured = 1, .kind = HAL_PROFILE_KERNEL};
   launch_t work;
   hal_status_t status = check_launch(kernel, stream, launch);
   if (VULKAN_UNLIKELY(status)) return status;

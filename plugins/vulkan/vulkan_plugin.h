@@ -5,6 +5,7 @@
 
 #include <hal/plugin.h>
 #include <hal/plugin_flags.h>
+#include <hal/plugin_records.h>
 #include <hal/plugin_worker.h>
 #include <pthread.h>
 #include <stdalign.h>
@@ -27,6 +28,7 @@ enum {
 typedef struct vulkan_device_s vulkan_device_t;
 typedef struct vulkan_lane_s vulkan_lane_t;
 typedef struct vulkan_record_s vulkan_record_t;
+typedef struct vulkan_measure_s vulkan_measure_t;
 
 /* ---- functions of the driver (loader.c) ------------------------------------------------------------------------- */
 
@@ -125,10 +127,15 @@ struct vulkan_device_s {
   vulkan_lane_t *lanes;     /* of synchronous work, without a user */
   vulkan_slot_t *slots;     /* without a user */
   struct vulkan_pool_s *pools;
+  vulkan_measure_t *measures, *last_measure; /* of profiles, whose work may not be done */
+  uint32_t measure_count;
+  pthread_mutex_t profile_lock; /* held while measurements become records */
+  hal_records_t profile;
 };
 
 typedef struct vulkan_state_s {
   atomic_int ready, forked;
+  atomic_int keep_names; /* there has been a profile, whose records may name kernels of unloaded modules */
   VkInstance instance;
   int32_t device_count;
   vulkan_device_t devices[VULKAN_MAX_DEVICES];
@@ -255,10 +262,13 @@ struct hal_plugin_stream_s {
   vulkan_failure_t failure, told;
 };
 
-/* What queued work is called in failures. */
+/* What queued work is called in failures and profiles. */
 typedef struct vulkan_label_s {
-  const char *op;     /* the slot that queued it; never freed */
-  const char *kernel; /* or NULL; valid as long as its module */
+  const char *op;           /* the slot that queued it; never freed */
+  const char *kernel;       /* or NULL; valid as long as its module */
+  int32_t measured;         /* profiles record it, with the members below */
+  uint32_t kind, direction; /* HAL_PROFILE_*, HAL_COPY_* */
+  uint64_t bytes;
 } vulkan_label_t;
 
 /* Work of a lane; `arguments` is the copy that was queued. */
@@ -281,5 +291,20 @@ vulkan_record_t **vulkan_record_link(vulkan_record_t *record); /* for the list o
 
 /* Waits until the work of a record is done. */
 VkResult vulkan_record_wait(vulkan_record_t *record);
+
+/* Places for time stamps; NULL may be given back. */
+hal_status_t vulkan_slot_take(vulkan_device_t *device, vulkan_slot_t **out_slot);
+void vulkan_slot_give(vulkan_device_t *device, vulkan_slot_t *slot);
+
+/* ---- profiles (profile.c) --------------------------------------------------------------------------------------- */
+
+/* Measures the work that is recorded on a lane between the two calls, for the collection `noted`. The first returns
+ * NULL if the work will have no record. */
+vulkan_measure_t *vulkan_measure_begin(vulkan_lane_t *lane, hal_plugin_stream_t *stream, const vulkan_label_t *label,
+                                       uint32_t noted, uint64_t correlation);
+void vulkan_measure_end(vulkan_lane_t *lane, vulkan_measure_t *measure);
+
+/* Converts completed measurements to records. */
+void vulkan_measures_collect(vulkan_device_t *device);
 
 #endif /* VULKAN_PLUGIN_H_ */
