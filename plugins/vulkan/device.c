@@ -240,6 +240,13 @@ void vulkan_device_close(vulkan_device_t *device) {
 
 /* ---- description ------------------------------------------------------------------------------------------------ */
 
+/* Portable kernels number blocks along two axes (clspv_compiler.py). */
+uint32_t vulkan_largest_grid(const vulkan_device_t *device) {
+  const uint32_t *const most = device->facts.limits.maxComputeWorkGroupCount;
+  const uint64_t blocks = most[0] < VULKAN_FOLD ? most[0] : (uint64_t)VULKAN_FOLD * most[1];
+  return blocks < UINT32_MAX ? (uint32_t)blocks : UINT32_MAX;
+}
+
 hal_status_t hal_plugin_device_info(int32_t ordinal, hal_device_info_t *out_info) {
   const hal_status_t status = vulkan_check_device(ordinal);
   if (status) return status;
@@ -256,7 +263,10 @@ hal_status_t hal_plugin_device_info(int32_t ordinal, hal_device_info_t *out_info
                             .pci_domain = device->pci[0],
                             .pci_bus = device->pci[1],
                             .pci_device = device->pci[2],
-                            .pci_function = device->pci[3]};
+                            .pci_function = device->pci[3],
+                            .max_grid = {vulkan_largest_grid(device), limits->maxComputeWorkGroupCount[1],
+                                         limits->maxComputeWorkGroupCount[2]},
+                            .max_binding = limits->maxStorageBufferRange - limits->minStorageBufferOffsetAlignment};
   snprintf(info.name, sizeof info.name, "%.63s", device->facts.deviceName);
   snprintf(info.dialects, sizeof info.dialects, "spirv-vulkan");
   snprintf(info.driver_version, sizeof info.driver_version, "%s", device->driver);

@@ -1,5 +1,6 @@
 /* kernel.c: kernels and their launches. Pointers are storage buffers, numbers are push constants or lie in one more
- * buffer. A portable kernel takes an offset after each pointer, because a storage buffer cannot begin at any address. */
+ * buffer. A portable kernel takes an offset after each pointer, because a storage buffer cannot begin at any address.
+ */
 #include <string.h>
 
 #include "module.h"
@@ -192,28 +193,39 @@ static hal_status_t run_launch(vulkan_lane_t *lane, void *arguments) {
   return HAL_OK;
 }
 
+/* Kernels of other compilers number blocks along the first axis only. */
+static hal_status_t check_fold(const hal_plugin_kernel_t *kernel, const hal_launch_t *launch) {
+  const uint32_t most = kernel->module->device->facts.limits.maxComputeWorkGroupCount[0];
+  const int is_folded = kernel->module->fold && launch->grid[1] == 1;
+  if (VULKAN_LIKELY(launch->grid[0] <= most || is_folded)) return HAL_OK;
+  return vulkan_error(HAL_UNIMPLEMENTED, 0,
+                      "vulkan: launch of '%s' with %u blocks; '%s' takes %u of kernels that clspv_compiler.py has not "
+                      "compiled; launch it several times",
+                      kernel->name->text, (unsigned)launch->grid[0], kernel->module->device->facts.deviceName,
+                      (unsigned)most);
+}
+
 static hal_status_t check_geometry(const hal_plugin_kernel_t *kernel, const hal_launch_t *launch) {
-  const VkPhysicalDeviceLimits *const limits = &kernel->module->device->facts.limits;
-  const uint32_t fold = launch->grid[1] == 1 ? kernel->module->fold : 0;
+  const vulkan_device_t *const device = kernel->module->device;
+  const VkPhysicalDeviceLimits *const limits = &device->facts.limits;
+  const uint32_t most[3] = {vulkan_largest_grid(device), limits->maxComputeWorkGroupCount[1],
+                            limits->maxComputeWorkGroupCount[2]};
   uint64_t threads = 1;
   int fits = 1;
   for (int i = 0; i < 3; i++) {
-    const uint64_t most = limits->maxComputeWorkGroupCount[i];
     threads *= launch->block[i];
-    fits &= launch->grid[i] && launch->block[i] && launch->block[i] <= limits->maxComputeWorkGroupSize[i];
-    fits &= launch->grid[i] <= most || (i == 0 && fold && launch->grid[0] / fold < limits->maxComputeWorkGroupCount[1]);
+    fits &= launch->grid[i] && launch->grid[i] <= most[i];
+    fits &= launch->block[i] && launch->block[i] <= limits->maxComputeWorkGroupSize[i];
     fits &= !kernel->signature.block[i] || kernel->signature.block[i] == launch->block[i];
   }
-  if (VULKAN_LIKELY(fits && threads <= limits->maxComputeWorkGroupInvocations)) return HAL_OK;
-  return vulkan_error(HAL_INVALID_ARGUMENT, 0,
-                      "vulkan: launch of '%s' with %u x %u x %u blocks of %u x %u x %u threads; '%s' takes 1 to %u x "
-                      "%u x %u blocks of at "
-                      "most %u threads",
-                      kernel->name->text, (unsigned)launch->grid[0], (unsigned)launch->grid[1],
-                      (unsigned)launch->grid[2], (unsigned)launch->block[0], (unsigned)launch->block[1],
-                      (unsigned)launch->block[2], kernel->module->device->facts.deviceName,
-                      (unsigned)limits->maxComputeWorkGroupCount[0], (unsigned)limits->maxComputeWorkGroupCount[1],
-                      (unsigned)limits->maxComputeWorkGroupCount[2], (unsigned)limits->maxComputeWorkGroupInvocations);
+  if (VULKAN_LIKELY(fits && threads <= limits->maxComputeWorkGroupInvocations)) return check_fold(kernel, launch);
+  return vulkan_error(
+      HAL_INVALID_ARGUMENT, 0,
+      "vulkan: launch of '%s' with %u x %u x %u blocks of %u x %u x %u threads; '%s' takes 1 to %u x %u x %u blocks of "
+      "at most %u threads",
+      kernel->name->text, (unsigned)launch->grid[0], (unsigned)launch->grid[1], (unsigned)launch->grid[2],
+      (unsigned)launch->block[0], (unsigned)launch->block[1], (unsigned)launch->block[2], device->facts.deviceName,
+      (unsigned)most[0], (unsigned)most[1], (unsigned)most[2], (unsigned)limits->maxComputeWorkGroupInvocations);
 }
 
 static hal_status_t refuse(const hal_plugin_kernel_t *kernel, uint32_t index, const char *why) {
@@ -231,8 +243,8 @@ static hal_status_t set_number(launch_t *launch, uint32_t index, uint32_t at, co
   return HAL_OK;
 }
 
-/* Finds the buffer of an address. `*out_rest` is the part of the offset that the kernel adds; without `offsets` it is 0,
- * and the address must be one at which a storage buffer may begin. */
+/* Finds the buffer of an address. `*out_rest` is the part of the offset that the kernel adds. Without `offsets` it is
+ * 0, and the address must be one at which a storage buffer may begin. */
 static hal_status_t set_pointer(launch_t *launch, uint32_t index, uint32_t at, const char *address, int offsets,
                                 uint64_t *out_rest) {
   const hal_plugin_kernel_t *const kernel = launch->kernel;
@@ -254,13 +266,12 @@ static hal_status_t set_pointer(launch_t *launch, uint32_t index, uint32_t at, c
         "vulkan: argument %u of '%s' begins %llu bytes after the start of a buffer; a kernel that takes "
         "no offsets needs a multiple of %llu",
         (unsigned)index, kernel->name->text, (unsigned long long)offset, (unsigned long long)alignment);
-  if (left > limits->maxStorageBufferRange)
-    return vulkan_error(
-        HAL_UNIMPLEMENTED, 0,
-        "vulkan: argument %u of '%s' is in an allocation that continues for %llu bytes; '%s' binds at most "
-        "%u (maxStorageBufferRange)",
-        (unsigned)index, kernel->name->text, (unsigned long long)left, device->facts.deviceName,
-        (unsigned)limits->maxStorageBufferRange);
+  if (left > limits->maxStorageBufferRange) /* the kernel may access all of it */
+    return vulkan_error(HAL_UNIMPLEMENTED, 0,
+                        "vulkan: argument %u of '%s' is in an allocation that continues for %llu bytes; '%s' binds at "
+                        "most %u (maxStorageBufferRange)",
+                        (unsigned)index, kernel->name->text, (unsigned long long)left, device->facts.deviceName,
+                        (unsigned)limits->maxStorageBufferRange);
   launch->buffers[argument->binding] = (VkDescriptorBufferInfo){segment->buffer, first, left};
   *out_rest = offset - first;
   return HAL_OK;

@@ -13,7 +13,7 @@ static uint32_t read_fold(const hal_plugin_module_t *module) {
   const char *const text = hal_spirv_string(module->words, module->word_count, 0);
   if (!text || strncmp(text, mark, sizeof mark - 1) != 0) return 0;
   const unsigned long fold = strtoul(text + sizeof mark - 1, NULL, 10);
-  return fold <= UINT16_MAX ? (uint32_t)fold : 0;
+  return fold == VULKAN_FOLD ? VULKAN_FOLD : 0;
 }
 
 static hal_status_t create(const hal_module_desc_t *desc, hal_plugin_module_t *module) {

@@ -22,6 +22,7 @@ enum {
   VULKAN_FLIGHTS = 16,    /* submissions of a stream that the device has not completed */
   VULKAN_COMMANDS = 32,   /* commands of one submission */
   VULKAN_CHUNK = 1 << 20, /* bytes of staging memory */
+  VULKAN_FOLD = 65535,    /* blocks along the first axis, in kernels that number them along two */
   VULKAN_ALIGNMENT = 256  /* of device memory */
 };
 
@@ -158,6 +159,9 @@ void vulkan_watch_lost(int32_t device, VkResult code);
 /* Opens a device and reads its properties. Closed by vulkan_device_close, also after a failure. */
 hal_status_t vulkan_device_open(vulkan_device_t *device, VkPhysicalDevice physical, int32_t ordinal);
 void vulkan_device_close(vulkan_device_t *device);
+
+/* Returns the largest number of blocks along the first axis. */
+uint32_t vulkan_largest_grid(const vulkan_device_t *device);
 
 /* Opens the cache of compiled pipelines with the content of its file; writes the file, if there are new ones; notes a
  * new one, and writes the file from time to time (pipeline_cache.c). */

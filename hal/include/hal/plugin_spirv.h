@@ -1,7 +1,7 @@
 /* plugin_spirv.h: for plugins that pass SPIR-V to a driver: the signatures of a module's kernels. A driver of Level
  * Zero gets only an argument's size, and would accept a number as an address. In modules for Vulkan, which clspv
- * compiles from OpenCL C, a reflection describes where a kernel finds its arguments. Linked from libhal_plugin_spirv.a (target
- * hal_plugin_spirv) into plugins that use it. */
+ * compiles from OpenCL C, a reflection describes where a kernel finds its arguments. Linked from libhal_plugin_spirv.a
+ * (target hal_plugin_spirv) into plugins that use it. */
 #ifndef HAL_PLUGIN_SPIRV_H_
 #define HAL_PLUGIN_SPIRV_H_
 
