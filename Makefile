@@ -55,7 +55,7 @@ help:
 	@echo "make wheel PYTHON=python3.13  for another CPython"
 	@echo "make release          the wheel, and checks that this tree can be released (docs/releasing.md)"
 	@echo "make wheel PACKS=1    with the packs of 'make packs' in it"
-	@echo "make packs            the portable kernels as SPIR-V, compiled ahead for npu, into $(PACK_FOLDER)/: some minutes of a processor"
+	@echo "make packs            the portable kernels as SPIR-V, compiled ahead for npu and vulkan, into $(PACK_FOLDER)/: many minutes of a processor"
 	@echo "make test-sanitizers  the C tests under address, undefined-behaviour and thread sanitizers"
 	@echo "make bench            the benchmarks, ours beside the peer"
 	@echo "make docs             the documentation, into build/docs/html; every warning is an error"
@@ -94,6 +94,10 @@ $(STAMPS)/venv-test $(STAMPS)/venv-docs $(STAMPS)/venv-integrations $(STAMPS)/ve
 	@$(call logged,packages-$*) "Python packages for $*" $(PIP) install -r $<
 	@touch $@
 
+$(STAMPS)/venv-packs: requirements/packs.txt $(STAMPS)/venv
+	@$(call logged,packages-packs) "Python packages for packs" $(PIP) install -r $<
+	@touch $@
+
 $(STAMPS)/install: $(STAMPS)/venv $(SOURCES)
 	@TORCH_DEVICE_BACKEND_AUTOLOAD=0 $(call logged,install) "build and install" $(PIP) install -v --no-build-isolation --no-deps $(BUILD_SETTINGS) .
 	@touch $@
@@ -101,10 +105,12 @@ $(STAMPS)/install: $(STAMPS)/venv $(SOURCES)
 setup: $(STAMPS)/venv-test $(STAMPS)/venv-docs
 install: $(STAMPS)/install
 
-# The first import of torch reads some 500 MB, so it has a line of progress of its own.
-demo: $(STAMPS)/install
+# DEVICE: the plugin, TORCH_BACKEND or fake by default. That of Vulkan has its kernels in a pack. The first import of
+# torch reads some 500 MB, so it has a line of progress of its own.
+DEVICE ?= $(or $(TORCH_BACKEND),fake)
+demo: $(STAMPS)/install $(if $(filter vulkan,$(DEVICE)),install-packs)
 	@$(PROGRESS) "load PyTorch" $(VENV_PYTHON) -P -c "import torch_backend"
-	TORCH_BACKEND=$${TORCH_BACKEND:-fake} $(VENV_PYTHON) -P -m torch_backend.demo
+	TORCH_BACKEND=$(DEVICE) $(VENV_PYTHON) -P -m torch_backend.demo
 
 test: test-c test-python
 
@@ -143,10 +149,19 @@ test-cuda: $(STAMPS)/install $(STAMPS)/venv-test
 PACKS ?=
 PACK_FOLDER := build/packs
 PACK_FORM := simt # for NPUs and GPUs
-packs: $(PACK_FOLDER)/libhal_npu.pack
+packs: $(PACK_FOLDER)/libhal_npu.pack $(PACK_FOLDER)/libhal_vulkan.pack
 $(PACK_FOLDER)/libhal_npu.pack: $(STAMPS)/install $(STAMPS)/system-test
 	@mkdir -p $(@D)
 	$(VENV_PYTHON) -P -m torch_backend pack --form $(PACK_FORM) --jobs $(JOBS) --output $@
+# clspv fails on some kernels, which run on the CPU then: hal-pack lists them and ends with 1.
+CLSPV := $(abspath $(VENV_PYTHON)) -P $(CURDIR)/plugins/vulkan/clspv_compiler.py
+$(PACK_FOLDER)/libhal_vulkan.pack: $(STAMPS)/install $(STAMPS)/venv-packs plugins/vulkan/clspv_compiler.py
+	@mkdir -p $(@D)
+	$(VENV_PYTHON) -P -m torch_backend pack --dialect spirv-vulkan --compiler "$(CLSPV)" --jobs $(JOBS) --output $@ || [ -s $@ ]
+# Packs next to the installed plugins.
+.PHONY: install-packs
+install-packs: packs
+	cp $(PACK_FOLDER)/libhal_*.pack "$$(cd / && TORCH_DEVICE_BACKEND_AUTOLOAD=0 $(abspath $(VENV_PYTHON)) -P -c 'import torch_backend, os; print(os.path.dirname(torch_backend.__file__))')/plugins/"
 WITH_PACKS = $(if $(PACKS),SKBUILD_CMAKE_DEFINE="TORCH_BACKEND_PACKS=$(abspath $(PACK_FOLDER))")
 
 # Builds for each version of torch in a separate environment, as above; files that they share must be equal in all of

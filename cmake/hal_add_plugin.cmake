@@ -50,7 +50,8 @@ function(hal_plugin_sdk)
   hal_plugin_interface(SDK_DIR ${ARG_SOURCE_DIR} INCLUDE_DIR ${ARG_INCLUDE_DIR})
   target_link_libraries(hal_plugin INTERFACE hal_plugin_archive m)
   # For plugins whose driver takes SPIR-V; they also link it: hal/plugin_clang.h and hal/plugin_spirv.h.
-  add_library(hal_plugin_spirv STATIC ${ARG_SOURCE_DIR}/spirv/clang.c ${ARG_SOURCE_DIR}/spirv/freeze.c ${ARG_SOURCE_DIR}/spirv/spirv.c)
+  add_library(hal_plugin_spirv STATIC ${ARG_SOURCE_DIR}/spirv/clang.c ${ARG_SOURCE_DIR}/spirv/freeze.c ${ARG_SOURCE_DIR}/spirv/spirv.c
+    ${ARG_SOURCE_DIR}/spirv/clspv.c)
   target_link_libraries(hal_plugin_spirv PUBLIC hal_plugin_archive)
   set_target_properties(hal_plugin_spirv PROPERTIES POSITION_INDEPENDENT_CODE ON C_VISIBILITY_PRESET hidden C_STANDARD 11 C_EXTENSIONS OFF)
 endfunction()

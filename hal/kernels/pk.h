@@ -239,13 +239,19 @@ PK_FN void pk_row_offsets(const pk_rows_t *rows, pk_u64 r, int operands, pk_i64 
 
 /* PK_PROLOGUE follows the opening brace of a kernel in the sources for devices (codegen/kernel_text.py).
  * PK_POINTER_OFFSETS is for OpenCL without shared virtual memory, where an address is a buffer and an offset in it:
- * each pointer is followed by an offset in bytes, which is added here. A missing pointer is NULL with the offset 0. */
+ * each pointer is followed by an offset in bytes, which is added here. A missing pointer is NULL with the offset 0.
+ * The value 2 is for Vulkan: a pointer is not converted to one of bytes, the offset is a multiple of an element. */
 #if defined(PK_POINTER_OFFSETS)
 #define PK_PARAMETER_POINTER(type, name) PK_GLOBAL type *name, pk_u64 name##_offset
 #define PK_PROLOGUE(args) args(PK_MOVED);
 #define PK_MOVED(kind, type, name) PK_MOVED_##kind(type, name)
+#if PK_POINTER_OFFSETS == 2
+#define PK_MOVED_IN(type, name) name += name##_offset / sizeof *name
+#define PK_MOVED_OUT(type, name) PK_MOVED_IN(type, name)
+#else
 #define PK_MOVED_IN(type, name) name = (PK_GLOBAL const type *)((PK_GLOBAL const pk_u8 *)name + name##_offset)
 #define PK_MOVED_OUT(type, name) name = (PK_GLOBAL type *)((PK_GLOBAL pk_u8 *)name + name##_offset)
+#endif
 #define PK_MOVED_BOTH(type, name) PK_MOVED_OUT(type, name)
 #define PK_MOVED_VALUE(type, name) (void)0
 #define PK_MOVED_STRUCT(type, name) (void)0

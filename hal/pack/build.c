@@ -70,7 +70,7 @@ static void compile(const packing_t *packing, packed_t *module, const char *text
   module->key_without = hal_pack_key(packing->source, options, 0, text, size);
   /* A module without double-precision numbers also serves devices without double precision. */
   module->same_without = module->data && module->fp64 && packing->without_fp64 &&
-                         !hal_provider_needs_fp64(module->kernel) && strcmp(packing->dialect, "spirv") == 0 &&
+                         !hal_provider_needs_fp64(module->kernel) && strncmp(packing->dialect, "spirv", 5) == 0 &&
                          !has_double(module->data, module->size);
 }
 

@@ -114,7 +114,11 @@ static hal_status_t check_place(int32_t place) { return place == HAL_HOST ? HAL_
 
 hal_status_t hal_plugin_memory_copy(hal_plugin_stream_t *stream, void *dst, int32_t dst_device, const void *src,
                                     int32_t src_device, size_t size) {
-  const vulkan_label_t label = {.op = "memory_copy"};
+  const vulkan_label_t label = {.op = "memory_copy",
+                                .measured = 1,
+                                .kind = HAL_PROFILE_COPY,
+                                .direction = hal_copy_direction(dst_device, src_device),
+                                .bytes = size};
   if (!size) return HAL_OK;
   hal_status_t status = check_place(dst_device);
   if (!status) status = check_place(src_device);
@@ -206,7 +210,7 @@ static hal_status_t run_fill(vulkan_lane_t *lane, void *arguments) {
 
 hal_status_t hal_plugin_memory_fill(hal_plugin_stream_t *stream, int32_t ordinal, void *dst, const void *pattern,
                                     size_t pattern_size, size_t size) {
-  const vulkan_label_t label = {.op = "memory_fill"};
+  const vulkan_label_t label = {.op = "memory_fill", .measured = 1, .kind = HAL_PROFILE_FILL, .bytes = size};
   side_t side;
   hal_status_t status = vulkan_check_alive(ordinal);
   if (!status) status = hal_fill_check("vulkan", dst, pattern, pattern_size, size);

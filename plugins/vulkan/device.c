@@ -207,6 +207,8 @@ hal_status_t vulkan_device_open(vulkan_device_t *device, VkPhysicalDevice physic
   device->physical = physical;
   device->ordinal = ordinal;
   pthread_mutex_init(&device->lock, NULL);
+  pthread_mutex_init(&device->profile_lock, NULL);
+  pthread_mutex_init(&device->profile.lock, NULL);
   VkResult code = find_extensions(physical, has);
   if (code) return vulkan_driver_error(code, "vulkan: cannot list the extensions of device %d", (int)ordinal);
   read_facts(device, has);
@@ -219,17 +221,31 @@ hal_status_t vulkan_device_open(vulkan_device_t *device, VkPhysicalDevice physic
     vk.GetDeviceQueue(device->handle, device->family, i, &device->queues[i].queue);
     pthread_mutex_init(&device->queues[i].lock, NULL);
   }
-  return choose_types(device);
+  status = choose_types(device);
+  if (!status) vulkan_cache_open(device);
+  return status;
 }
 
 void vulkan_device_close(vulkan_device_t *device) {
-  if (device->handle) vk.DestroyDevice(device->handle, NULL);
+  if (device->handle) {
+    vk.DestroyPipelineCache(device->handle, device->cache, NULL);
+    vk.DestroyDevice(device->handle, NULL);
+  }
   for (uint32_t i = 0; i < device->queue_count && device->handle; i++) pthread_mutex_destroy(&device->queues[i].lock);
+  pthread_mutex_destroy(&device->profile.lock);
+  pthread_mutex_destroy(&device->profile_lock);
   pthread_mutex_destroy(&device->lock);
   memset(device, 0, sizeof *device);
 }
 
 /* ---- description ------------------------------------------------------------------------------------------------ */
+
+/* Portable kernels number blocks along two axes (clspv_compiler.py). */
+uint32_t vulkan_largest_grid(const vulkan_device_t *device) {
+  const uint32_t *const most = device->facts.limits.maxComputeWorkGroupCount;
+  const uint64_t blocks = most[0] < VULKAN_FOLD ? most[0] : (uint64_t)VULKAN_FOLD * most[1];
+  return blocks < UINT32_MAX ? (uint32_t)blocks : UINT32_MAX;
+}
 
 hal_status_t hal_plugin_device_info(int32_t ordinal, hal_device_info_t *out_info) {
   const hal_status_t status = vulkan_check_device(ordinal);
@@ -238,7 +254,7 @@ hal_status_t hal_plugin_device_info(int32_t ordinal, hal_device_info_t *out_info
   const VkPhysicalDeviceLimits *const limits = &device->facts.limits;
   hal_device_info_t info = {.struct_size = out_info->struct_size,
                             .flags = HAL_DEVICE_ASYNC | (device->visible ? HAL_DEVICE_HOST_VISIBLE : 0) |
-                                     (device->few_wide ? HAL_DEVICE_CPU : 0),
+                                     (device->few_wide ? HAL_DEVICE_CPU : 0) | (device->has_fp64 ? HAL_DEVICE_FP64 : 0),
                             .total_memory = device->heap_bytes,
                             .subgroup_size = device->subgroup,
                             .max_block_threads = limits->maxComputeWorkGroupInvocations,
@@ -247,8 +263,12 @@ hal_status_t hal_plugin_device_info(int32_t ordinal, hal_device_info_t *out_info
                             .pci_domain = device->pci[0],
                             .pci_bus = device->pci[1],
                             .pci_device = device->pci[2],
-                            .pci_function = device->pci[3]};
+                            .pci_function = device->pci[3],
+                            .max_grid = {vulkan_largest_grid(device), limits->maxComputeWorkGroupCount[1],
+                                         limits->maxComputeWorkGroupCount[2]},
+                            .max_binding = limits->maxStorageBufferRange - limits->minStorageBufferOffsetAlignment};
   snprintf(info.name, sizeof info.name, "%.63s", device->facts.deviceName);
+  snprintf(info.dialects, sizeof info.dialects, "spirv-vulkan");
   snprintf(info.driver_version, sizeof info.driver_version, "%s", device->driver);
   memcpy(info.uuid, device->uuid, sizeof info.uuid);
   memcpy(out_info, &info, info.struct_size < sizeof info ? info.struct_size : sizeof info);

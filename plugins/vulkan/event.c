@@ -53,7 +53,7 @@ static VkResult add_pool(vulkan_device_t *device) {
   return VK_SUCCESS;
 }
 
-static hal_status_t take_slot(vulkan_device_t *device, vulkan_slot_t **out_slot) {
+hal_status_t vulkan_slot_take(vulkan_device_t *device, vulkan_slot_t **out_slot) {
   pthread_mutex_lock(&device->lock);
   const VkResult code = device->slots ? VK_SUCCESS : add_pool(device);
   if (!code) {
@@ -65,7 +65,7 @@ static hal_status_t take_slot(vulkan_device_t *device, vulkan_slot_t **out_slot)
               : HAL_OK;
 }
 
-static void give_slot(vulkan_device_t *device, vulkan_slot_t *slot) {
+void vulkan_slot_give(vulkan_device_t *device, vulkan_slot_t *slot) {
   if (!slot) return;
   pthread_mutex_lock(&device->lock);
   slot->next = device->slots;
@@ -89,7 +89,7 @@ void vulkan_record_drop(vulkan_record_t *record) {
   const int left = --record->users;
   pthread_mutex_unlock(&lock);
   if (left) return;
-  give_slot(record->device, record->slot);
+  vulkan_slot_give(record->device, record->slot);
   if (record->timeline) vulkan_timeline_drop(record->timeline);
   hal_host->mem_free(record);
 }
@@ -129,7 +129,7 @@ static hal_status_t make_record(vulkan_device_t *device, hal_plugin_stream_t *st
                                 vulkan_record_t **out_record) {
   vulkan_record_t *const record = hal_host->mem_alloc(sizeof *record, alignof(vulkan_record_t));
   if (!record) {
-    give_slot(device, slot);
+    vulkan_slot_give(device, slot);
     return vulkan_error(HAL_RESOURCE_EXHAUSTED, 0, "vulkan: no host memory to record an event; free some memory");
   }
   *record = (vulkan_record_t){.device = device, .slot = slot, .users = 2};
@@ -199,7 +199,7 @@ hal_status_t hal_plugin_event_record(hal_plugin_event_t *event, hal_plugin_strea
   vulkan_slot_t *slot = NULL;
   vulkan_record_t *record = NULL;
   hal_status_t status = vulkan_check_alive(device->ordinal);
-  if (!status && event->flags & HAL_EVENT_TIMING) status = take_slot(device, &slot);
+  if (!status && event->flags & HAL_EVENT_TIMING) status = vulkan_slot_take(device, &slot);
   if (!status) status = make_record(device, stream, slot, &record);
   if (status) return status;
   pthread_mutex_lock(&lock);

@@ -135,6 +135,9 @@ hal_status_t hal_plugin_shutdown(uint32_t flags) {
   const hal_status_t status = hal_flags_check("vulkan: shutdown", flags, 0);
   if (status) return status;
   if (atomic_load(&vulkan.forked)) return HAL_OK;
-  for (int32_t i = 0; i < vulkan.device_count; i++) hal_plugin_device_synchronize(i);
+  for (int32_t i = 0; i < vulkan.device_count; i++) {
+    hal_plugin_device_synchronize(i);
+    vulkan_cache_save(&vulkan.devices[i]);
+  }
   return HAL_OK;
 }

@@ -11,6 +11,8 @@ typedef struct work_s {
   hal_worker_item_t item; /* the first member */
   hal_plugin_stream_t *stream;
   vulkan_label_t label;
+  uint32_t noted; /* the number of the profile that records it; 0 = none */
+  uint64_t correlation;
   vulkan_run_fn_t run;
   alignas(16) unsigned char arguments[];
 } work_t;
@@ -35,11 +37,21 @@ static hal_status_t end_item(hal_plugin_stream_t *stream) {
   return status;
 }
 
+/* Runs work, and measures it for a profile. */
+static hal_status_t run_work(vulkan_lane_t *lane, work_t *work) {
+  if (VULKAN_LIKELY(!work->noted)) return work->run(lane, work->arguments);
+  vulkan_measure_t *const measure =
+      vulkan_measure_begin(lane, work->stream, &work->label, work->noted, work->correlation);
+  const hal_status_t status = work->run(lane, work->arguments);
+  vulkan_measure_end(lane, measure);
+  return status;
+}
+
 static void serve(hal_worker_item_t *item) {
   work_t *const work = (work_t *)item;
   hal_plugin_stream_t *const stream = work->stream;
   stream->lane->code = VK_SUCCESS;
-  hal_status_t status = work->run(stream->lane, work->arguments);
+  hal_status_t status = run_work(stream->lane, work);
   const hal_status_t ended = end_item(stream);
   if (!status) status = ended;
   if (VULKAN_UNLIKELY(status)) vulkan_stream_fail(stream, work->label, status, stream->lane->code);
@@ -47,15 +59,15 @@ static void serve(hal_worker_item_t *item) {
 }
 
 /* Runs work of the synchronous stream. */
-static hal_status_t run_now(vulkan_device_t *device, vulkan_run_fn_t run, void *arguments) {
+static hal_status_t run_now(vulkan_device_t *device, work_t *work) {
   vulkan_lane_t *lane;
   hal_status_t status = vulkan_lane_borrow(device, &lane);
   if (status) return status;
-  status = run(lane, arguments);
+  status = run_work(lane, work);
   if (!status)
     status = vulkan_lane_wait(lane);
   else
-    vulkan_lane_flush(lane); /* the message of `run` is replaced only if that fails, too */
+    vulkan_lane_flush(lane); /* the message of the work is replaced only if that fails, too */
   vulkan_lane_return(lane);
   return status;
 }
@@ -66,12 +78,13 @@ hal_status_t vulkan_submit(hal_plugin_stream_t *stream, vulkan_device_t *device,
   if (!work)
     return vulkan_error(HAL_RESOURCE_EXHAUSTED, 0, "vulkan: no host memory to queue %s; free some memory", label.op);
   *work = (work_t){.item.run = serve, .stream = stream, .label = label, .run = run};
+  if (label.measured) work->noted = hal_records_note(&device->profile, &work->correlation);
   memcpy(work->arguments, arguments, size);
   if (VULKAN_LIKELY(stream != NULL)) {
     hal_worker_push(stream->worker, &work->item);
     return HAL_OK;
   }
-  const hal_status_t status = run_now(device, run, work->arguments);
+  const hal_status_t status = run_now(device, work);
   hal_host->mem_free(work);
   return status;
 }

@@ -3,7 +3,7 @@
  * completion to the host and to other queues. */
 #include <string.h>
 
-#include "vulkan_plugin.h"
+#include "module.h"
 
 /* ---- timelines -------------------------------------------------------------------------------------------------- */
 
@@ -181,6 +181,43 @@ void vulkan_lane_keep_record(vulkan_lane_t *lane, vulkan_record_t *record) {
   vulkan_flight_t *const flight = current(lane);
   *vulkan_record_link(record) = flight->records;
   flight->records = record;
+}
+
+/* ---- descriptors ------------------------------------------------------------------------------------------------ */
+
+/* Of the sets of one command buffer. */
+static VkResult create_pool(vulkan_lane_t *lane, vulkan_flight_t *flight) {
+  const VkDescriptorPoolSize size = {VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, VULKAN_COMMANDS * HAL_SPIRV_ARGS};
+  const VkDescriptorPoolCreateInfo info = {.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO,
+                                           .maxSets = VULKAN_COMMANDS,
+                                           .poolSizeCount = 1,
+                                           .pPoolSizes = &size};
+  return vk.CreateDescriptorPool(lane->device->handle, &info, NULL, &flight->sets);
+}
+
+hal_status_t vulkan_lane_bind(vulkan_lane_t *lane, const hal_plugin_kernel_t *kernel,
+                              const VkDescriptorBufferInfo *buffers) {
+  vulkan_flight_t *const flight = current(lane);
+  const uint32_t count = kernel->signature.bindings;
+  VkWriteDescriptorSet writes[HAL_SPIRV_ARGS];
+  VkDescriptorSet set = NULL;
+  VkResult code = flight->sets ? VK_SUCCESS : create_pool(lane, flight);
+  const VkDescriptorSetAllocateInfo info = {.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO,
+                                            .descriptorPool = flight->sets,
+                                            .descriptorSetCount = 1,
+                                            .pSetLayouts = &kernel->set_layout};
+  if (!code) code = vk.AllocateDescriptorSets(lane->device->handle, &info, &set);
+  if (code) return failed(lane, code, "vkAllocateDescriptorSets");
+  for (uint32_t i = 0; i < count; i++)
+    writes[i] = (VkWriteDescriptorSet){.sType = VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET,
+                                       .dstSet = set,
+                                       .dstBinding = i,
+                                       .descriptorCount = 1,
+                                       .descriptorType = VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
+                                       .pBufferInfo = &buffers[i]};
+  vk.UpdateDescriptorSets(lane->device->handle, count, writes, 0, NULL);
+  vk.CmdBindDescriptorSets(flight->commands, VK_PIPELINE_BIND_POINT_COMPUTE, kernel->layout, 0, 1, &set, 0, NULL);
+  return HAL_OK;
 }
 
 /* ---- submitting ------------------------------------------------------------------------------------------------- */

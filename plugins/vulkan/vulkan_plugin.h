@@ -5,6 +5,7 @@
 
 #include <hal/plugin.h>
 #include <hal/plugin_flags.h>
+#include <hal/plugin_records.h>
 #include <hal/plugin_worker.h>
 #include <pthread.h>
 #include <stdalign.h>
@@ -21,12 +22,14 @@ enum {
   VULKAN_FLIGHTS = 16,    /* submissions of a stream that the device has not completed */
   VULKAN_COMMANDS = 32,   /* commands of one submission */
   VULKAN_CHUNK = 1 << 20, /* bytes of staging memory */
+  VULKAN_FOLD = 65535,    /* blocks along the first axis, in kernels that number them along two */
   VULKAN_ALIGNMENT = 256  /* of device memory */
 };
 
 typedef struct vulkan_device_s vulkan_device_t;
 typedef struct vulkan_lane_s vulkan_lane_t;
 typedef struct vulkan_record_s vulkan_record_t;
+typedef struct vulkan_measure_s vulkan_measure_t;
 
 /* ---- functions of the driver (loader.c) ------------------------------------------------------------------------- */
 
@@ -116,6 +119,8 @@ struct vulkan_device_s {
   vulkan_queue_t queues[VULKAN_MAX_QUEUES];
   atomic_uint next_queue; /* streams use the queues in turn */
   atomic_int lost;
+  VkPipelineCache cache; /* NULL: none */
+  atomic_uint unsaved;   /* number of pipelines that are not in the file of the cache */
   _Atomic uint64_t used; /* bytes of device memory that are allocated */
   pthread_mutex_t lock;  /* guards the members below */
   hal_plugin_stream_t *streams;
@@ -123,10 +128,15 @@ struct vulkan_device_s {
   vulkan_lane_t *lanes;     /* of synchronous work, without a user */
   vulkan_slot_t *slots;     /* without a user */
   struct vulkan_pool_s *pools;
+  vulkan_measure_t *measures, *last_measure; /* of profiles, whose work may not be done */
+  uint32_t measure_count;
+  pthread_mutex_t profile_lock; /* held while measurements become records */
+  hal_records_t profile;
 };
 
 typedef struct vulkan_state_s {
   atomic_int ready, forked;
+  atomic_int keep_names; /* there has been a profile, whose records may name kernels of unloaded modules */
   VkInstance instance;
   int32_t device_count;
   vulkan_device_t devices[VULKAN_MAX_DEVICES];
@@ -149,6 +159,15 @@ void vulkan_watch_lost(int32_t device, VkResult code);
 /* Opens a device and reads its properties. Closed by vulkan_device_close, also after a failure. */
 hal_status_t vulkan_device_open(vulkan_device_t *device, VkPhysicalDevice physical, int32_t ordinal);
 void vulkan_device_close(vulkan_device_t *device);
+
+/* Returns the largest number of blocks along the first axis. */
+uint32_t vulkan_largest_grid(const vulkan_device_t *device);
+
+/* Opens the cache of compiled pipelines with the content of its file; writes the file, if there are new ones; notes a
+ * new one, and writes the file from time to time (pipeline_cache.c). */
+void vulkan_cache_open(vulkan_device_t *device);
+void vulkan_cache_save(vulkan_device_t *device);
+void vulkan_cache_grew(vulkan_device_t *device);
 
 /* ---- memory (map.c, memory.c) ----------------------------------------------------------------------------------- */
 
@@ -247,10 +266,13 @@ struct hal_plugin_stream_s {
   vulkan_failure_t failure, told;
 };
 
-/* What queued work is called in failures. */
+/* What queued work is called in failures and profiles. */
 typedef struct vulkan_label_s {
-  const char *op;     /* the slot that queued it; never freed */
-  const char *kernel; /* or NULL; valid as long as its module */
+  const char *op;           /* the slot that queued it; never freed */
+  const char *kernel;       /* or NULL; valid as long as its module */
+  int32_t measured;         /* profiles record it, with the members below */
+  uint32_t kind, direction; /* HAL_PROFILE_*, HAL_COPY_* */
+  uint64_t bytes;
 } vulkan_label_t;
 
 /* Work of a lane; `arguments` is the copy that was queued. */
@@ -273,5 +295,20 @@ vulkan_record_t **vulkan_record_link(vulkan_record_t *record); /* for the list o
 
 /* Waits until the work of a record is done. */
 VkResult vulkan_record_wait(vulkan_record_t *record);
+
+/* Places for time stamps; NULL may be given back. */
+hal_status_t vulkan_slot_take(vulkan_device_t *device, vulkan_slot_t **out_slot);
+void vulkan_slot_give(vulkan_device_t *device, vulkan_slot_t *slot);
+
+/* ---- profiles (profile.c) --------------------------------------------------------------------------------------- */
+
+/* Measures the work that is recorded on a lane between the two calls, for the collection `noted`. The first returns
+ * NULL if the work will have no record. */
+vulkan_measure_t *vulkan_measure_begin(vulkan_lane_t *lane, hal_plugin_stream_t *stream, const vulkan_label_t *label,
+                                       uint32_t noted, uint64_t correlation);
+void vulkan_measure_end(vulkan_lane_t *lane, vulkan_measure_t *measure);
+
+/* Converts completed measurements to records. */
+void vulkan_measures_collect(vulkan_device_t *device);
 
 #endif /* VULKAN_PLUGIN_H_ */

@@ -1,0 +1,72 @@
+"""Compiles a portable kernel from OpenCL C to SPIR-V for Vulkan by clspv (pip install pyclspv; CPython 3.11). A command for
+torch-backend pack:
+
+    torch-backend pack --output libhal_vulkan.pack --dialect spirv-vulkan --compiler "python clspv_compiler.py"
+
+    clspv_compiler.py SOURCE OUTPUT [OPTIONS...]
+
+In the modules, each pointer is followed by an offset (PK_POINTER_OFFSETS), because a storage buffer cannot begin at any
+address. A device may limit a grid to 65535 blocks in each direction: the number of a block is x + 65535 * y. A string in the
+module states that, which the plugin reads.
+"""
+
+import os
+import re
+import struct
+import sys
+
+import pyclspv
+
+FOLD = 65535  # what every device of Vulkan supports (maxComputeWorkGroupCount)
+MARK = f"torch_backend.fold={FOLD}"
+MAGIC, STRING, HEADER_WORDS = 0x07230203, 7, 5
+
+PREFIX = f"""\
+#define PK_POINTER_OFFSETS 2
+#define get_group_id(dimension) (get_group_id(0) + {FOLD}u * get_group_id(1))
+#define get_global_id(dimension) ((ulong)get_group_id(0) * get_local_size(0) + get_local_id(0))
+"""
+WITHOUT_DOUBLE = """\
+#undef cl_khr_fp64
+#undef __opencl_c_fp64
+"""
+
+
+def define(option):
+    """Returns the line of source for an option -DNAME or -DNAME=VALUE; an empty line for other options."""
+    match = re.fullmatch(r"-D(\w+)(?:=(.*))?", option)
+    return f"#define {match[1]} {match[2] or 1}\n" if match else ""
+
+
+def mark(module):
+    """Returns the module with MARK as its first string. Strings precede names and types, and follow OpSource."""
+    words = list(struct.unpack(f"<{len(module) // 4}I", module))
+    at = HEADER_WORDS
+    while words[at] & 0xFFFF != STRING:
+        at += words[at] >> 16
+        if at >= len(words):
+            sys.exit("clspv wrote no reflection")
+    text = MARK.encode() + b"\0"
+    text += b"\0" * (-len(text) % 4)
+    string = [(2 + len(text) // 4) << 16 | STRING, words[3], *struct.unpack(f"<{len(text) // 4}I", text)]
+    words[3] += 1  # the bound of ids
+    words[at:at] = string
+    return struct.pack(f"<{len(words)}I", *words)
+
+
+def main():
+    source, output, *options = sys.argv[1:]
+    prefix = "".join(map(define, options)) + PREFIX
+    if os.environ.get("HAL_PACK_FP64") == "0":
+        prefix += WITHOUT_DOUBLE
+    with open(source, encoding="utf-8") as file:
+        text = file.read()
+    module = pyclspv.compile(prefix + text)
+    if len(module) < 4 * HEADER_WORDS or struct.unpack_from("<I", module)[0] != MAGIC:
+        sys.exit("clspv wrote no module")
+    with open(output, "wb") as file:
+        file.write(mark(module))
+
+
+if __name__ == "__main__":
+    main()
