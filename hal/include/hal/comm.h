@@ -265,7 +265,7 @@ HAL_API hal_status_t hal_comm_submit_logged(hal_comm_t *comm, hal_stream_t *stre
 
 /* Ends every queued and running collective, on this rank with HAL_ABORTED; the other ranks get `reason` if the
  * transport can report it. The communicator accepts no more collectives. Any thread; does not wait, except for the
- * vendor's library, which takes at most a second. Since 0.3. */
+ * vendor's library, which takes at most a second. Does nothing in a forked child. Since 0.3. */
 HAL_API void hal_comm_abort(hal_comm_t *comm, const char *reason);
 
 /* Returns the communicator's first failure with its message, or HAL_OK. Does not wait. Since 0.3. */
@@ -289,8 +289,8 @@ HAL_API HAL_MUST_USE hal_status_t hal_comm_work_wait(hal_comm_work_t *work, hal_
  * semaphores (group SEMAPHORE) and the device is asynchronous, the call returns at once, before the other ranks have
  * done their part; else it is hal_comm_work_wait with 0. A failure of the work after the call ends the wait. It is
  * recorded for the stream, and reported by its next synchronization or query (HAL_ABORTED in place of HAL_UNAVAILABLE
- * and HAL_NOT_READY, since the device is not lost and the stream does not wait any more). Any thread. Errors: the work's failure before the call; HAL_FAILED_PRECONDITION = the
- * stream is recorded. Since 0.4. */
+ * and HAL_NOT_READY, since the device is not lost and the stream does not wait any more). Any thread. Errors: the
+ * work's failure before the call; HAL_FAILED_PRECONDITION = the stream is recorded. Since 0.4. */
 HAL_API HAL_MUST_USE hal_status_t hal_comm_work_wait_stream(hal_comm_work_t *work, hal_stream_t *stream);
 
 /* Waits on the host until the results are in device memory, otherwise as hal_comm_work_wait. Since 0.3. */
