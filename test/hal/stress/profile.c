@@ -1,5 +1,6 @@
 /* profile.c: threads run operators on their own streams while profiles begin, are read and end. A plain program, for
- * the sanitizers. Each record must have the number of the thread whose stream it ran on, and be in its order. */
+ * the sanitizers. Each record must have the number of the thread whose stream it ran on, and be in its order. The
+ * argument is the plugin's name; without one it is fake. */
 #define _XOPEN_SOURCE 700
 #include <hal/hal.h>
 #include <pthread.h>
@@ -83,13 +84,13 @@ static void look(void *user_data, const hal_profile_activity_t *activity) {
   if (of >= 0) check->last[of] = activity->end_ns;
 }
 
-int main(void) {
+int main(int argc, char **argv) {
   pthread_t threads[THREADS];
   check_t check = {0};
   uint64_t lost = 0;
   hal_registry_add_path(PLUGIN_DIR);
-  if (!KERNEL_PLUGIN_EXISTS) return SKIPPED;
-  MUST(hal_registry_open("fake"));
+  if (argc < 2 && !KERNEL_PLUGIN_EXISTS) return SKIPPED;
+  MUST(hal_registry_open(argc < 2 ? "fake" : argv[1]));
   for (int i = 0; i < THREADS; i++) {
     workers[i].number = (uint64_t)i + 1;
     MUST(hal_stream_acquire(0, 0, &workers[i].stream));
