@@ -149,13 +149,21 @@ static hal_status_t first_failure(hal_comm_work_t *work, hal_status_t status) {
   return atomic_load(&work->failure.set) ? hal_comm_failure_get(&work->failure) : status;
 }
 
+/* Returns the result of a work of a library whose end was reached. Failures of a communicator are in the records of the
+ * streams that wait for them: a work before the failure must not take them out. */
+static hal_status_t result_of(hal_comm_work_t *work) {
+  if (atomic_load(&work->failure.set) || atomic_load(&work->comm->failure.set)) return first_failure(work, HAL_OK);
+  return first_failure(work, hal_event_synchronize(work->end)); /* does not wait */
+}
+
 hal_status_t hal_comm_work_synchronize(hal_comm_work_t *work, int64_t timeout_ns) {
   if (work->is_recorded) return HAL_OK;
   HAL_RETURN_IF_ERROR(await(work, timeout_ns));
   if (!atomic_load(&work->is_watched)) return hal_event_synchronize(work->end);
   const int64_t limit = timeout_ns > 0 ? timeout_ns : limit_of(work);
   char what[HAL_COMM_WHAT];
-  return first_failure(work, hal_comm_event_wait(work->end, limit, &work->failure, hal_comm_work_text(work, what)));
+  const hal_status_t status = hal_comm_event_await(work->end, limit, &work->failure, hal_comm_work_text(work, what));
+  return status ? first_failure(work, status) : result_of(work);
 }
 
 hal_status_t hal_comm_work_query(hal_comm_work_t *work) {
@@ -165,6 +173,6 @@ hal_status_t hal_comm_work_query(hal_comm_work_t *work) {
     return hal_error_set(HAL_NOT_READY, "%s has not ended", hal_comm_work_text(work, what));
   HAL_RETURN_IF_ERROR(hal_comm_failure_get(&work->failure));
   if (work->is_recorded) return HAL_OK;
-  const hal_status_t status = hal_event_query(work->end);
-  return status == HAL_NOT_READY ? status : first_failure(work, status);
+  if (atomic_load(&work->is_watched) && hal_comm_event_poll(work->end) != HAL_NOT_READY) return result_of(work);
+  return hal_event_query(work->end);
 }
