@@ -208,7 +208,7 @@ test-full: test $(STAMPS)/install $(STAMPS)/system-browser $(STAMPS)/system-full
 	  env $$setting HAL_TEST_PROGRAMS=1700 HAL_ALLOW_UNSAFE_PLUGINS=1 HAL_PLUGIN_PATH=$(CURDIR)/build/release/plugins \
 	    $(VENV)/bin/pytest -q -k test_deferred_work_has_the_bits_of_eager_mode test/python/device/test_lazy_programs.py; \
 	done
-	for program in life failures; do \
+	for program in lifetime failures; do \
 	  HAL_TEST_REPEAT=200 HAL_ALLOW_UNSAFE_PLUGINS=1 build/release/test/hal/hal_stress_$$program; \
 	done
 

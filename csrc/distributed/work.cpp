@@ -265,7 +265,8 @@ hal_status_t DeviceWork::await_stream(hal_stream_t *stream) const {
 
 void DeviceWork::run() {
   is_own_ = true;
-  if (await(false, 0) == HAL_OK) waited_on_ = current_stream(static_cast<c10::DeviceIndex>(device_));
+  // If the host waits, no stream does, which would report a failure again.
+  if (await(blocks_, 0) == HAL_OK) waited_on_ = current_stream(static_cast<c10::DeviceIndex>(device_));
 }
 
 // The plugin's library may fail after the collectives were queued, which torch considers their end.

@@ -155,8 +155,9 @@ typedef struct hal_comm_config_s {
 HAL_API hal_status_t hal_comm_create(const hal_comm_config_t *config, hal_comm_t **out_comm);
 
 /* Flags of hal_comm_connect_library. COMPARE_CALLS: the transport compares the ranks' calls before the library gets
- * them. A thread of the HAL waits for all ranks. Without it, calls that do not match hang until their timeout,
- * or have the library's undefined results. REGISTER_MEMORY: if the library can, each segment of the allocator is
+ * them. A thread of the HAL waits for all ranks. SEND and RECV are compared by both ranks of each pair, with records
+ * that the library exchanges first. Without it, calls that do not match hang until their timeout, or have the library's
+ * undefined results. REGISTER_MEMORY: if the library can, each segment of the allocator is
  * registered with it at the first collective that uses the segment, until it is freed. */
 #define HAL_COMM_COMPARE_CALLS UINT32_C(1)
 #define HAL_COMM_REGISTER_MEMORY UINT32_C(2)
@@ -264,7 +265,7 @@ HAL_API hal_status_t hal_comm_submit_logged(hal_comm_t *comm, hal_stream_t *stre
 
 /* Ends every queued and running collective, on this rank with HAL_ABORTED; the other ranks get `reason` if the
  * transport can report it. The communicator accepts no more collectives. Any thread; does not wait, except for the
- * vendor's library, which takes at most a second. Since 0.3. */
+ * vendor's library, which takes at most a second. Does nothing in a forked child. Since 0.3. */
 HAL_API void hal_comm_abort(hal_comm_t *comm, const char *reason);
 
 /* Returns the communicator's first failure with its message, or HAL_OK. Does not wait. Since 0.3. */
@@ -279,16 +280,17 @@ HAL_API uint64_t hal_comm_sequence(const hal_comm_t *comm);
 
 /* Makes later work of `stream` (NULL: the current stream of the device) wait for the results. The call returns when the
  * other ranks have done their part, which it waits for at most `timeout_ns` (0: until the work's own timeout ends it).
- * It returns at once if the vendor's library runs the collectives. Any thread. Errors: the work's failure;
- * HAL_NOT_READY = the time is over, and the work continues. Since 0.3. */
+ * It returns at once if the vendor's library runs the collectives: a later failure is recorded for the stream, as by
+ * hal_comm_work_wait_stream. Any thread. Errors: the work's failure; HAL_NOT_READY = the time is over, and the work
+ * continues. Since 0.3. */
 HAL_API HAL_MUST_USE hal_status_t hal_comm_work_wait(hal_comm_work_t *work, hal_stream_t *stream, int64_t timeout_ns);
 
 /* Makes later work of `stream` (NULL: the current stream of the device) wait for the results. If the plugin has its own
  * semaphores (group SEMAPHORE) and the device is asynchronous, the call returns at once, before the other ranks have
  * done their part; else it is hal_comm_work_wait with 0. A failure of the work after the call ends the wait. It is
- * recorded for the stream, and reported by its next synchronization or query (HAL_ABORTED in place of HAL_UNAVAILABLE,
- * as the device is not lost). Any thread. Errors: the work's failure before the call; HAL_FAILED_PRECONDITION = the
- * stream is recorded. Since 0.4. */
+ * recorded for the stream, and reported by its next synchronization or query (HAL_ABORTED in place of HAL_UNAVAILABLE
+ * and HAL_NOT_READY, since the device is not lost and the stream does not wait any more). Any thread. Errors: the
+ * work's failure before the call; HAL_FAILED_PRECONDITION = the stream is recorded. Since 0.4. */
 HAL_API HAL_MUST_USE hal_status_t hal_comm_work_wait_stream(hal_comm_work_t *work, hal_stream_t *stream);
 
 /* Waits on the host until the results are in device memory, otherwise as hal_comm_work_wait. Since 0.3. */

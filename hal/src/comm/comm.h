@@ -101,6 +101,12 @@ struct hal_comm_s {
   hal_comm_lane_t lanes[]; /* 1 + 2 * size */
 };
 
+/* A stream that waits for a work of a vendor's library. */
+typedef struct hal_comm_waiter_s {
+  struct hal_comm_waiter_s *next;
+  hal_stream_t *stream;
+} hal_comm_waiter_t;
+
 struct hal_comm_work_s {
   atomic_int references; /* held by the caller and by jobs */
   hal_comm_t *comm;
@@ -125,6 +131,7 @@ struct hal_comm_work_s {
   atomic_int is_watched; /* the library has a part of the work, and its end was not observed yet */
   int64_t deadline_ns;
   hal_comm_work_t *watched_next;
+  hal_comm_waiter_t *waiters; /* streams that wait for it; under the communicator's lock */
   hal_comm_failure_t failure;
   hal_comm_signal_t *signal; /* set under the lock, before `queued`; NULL = no stream waits without the host */
 };
@@ -193,6 +200,10 @@ const char *hal_comm_work_text(const hal_comm_work_t *work, char text[HAL_COMM_W
  * work. */
 void hal_comm_work_finish(hal_comm_work_t *work, uint32_t jobs, hal_status_t status);
 
+/* Records a failure of a work for a stream that waits for it. A failure of the group is not one of the device, and the
+ * stream's work is done: HAL_UNAVAILABLE and HAL_NOT_READY are replaced by HAL_ABORTED. The thread has the message. */
+void hal_comm_work_fail_stream(hal_stream_t *stream, hal_status_t status);
+
 /* Wakes the lane's thread if the submission did not wake it. The submission omits this if the caller announces a wait;
  * call this if the caller does not wait now. */
 void hal_comm_work_start(const hal_comm_work_t *work);
@@ -241,11 +252,20 @@ uint64_t hal_comm_profile_begin(void);
 void hal_comm_profile_end_call(uint64_t launch);
 /* Adds the record of a job that has run, before its work ends. */
 void hal_comm_profile_add(const hal_comm_job_t *job, int64_t start_ns, int64_t end_ns);
+/* The record of collectives that a vendor's library runs. Functions of the host on the communicator's stream take its
+ * times: `begin` before the calls are queued, `end` after that, also if they were refused. NULL = no record: no profile
+ * is running, or the plugin has no stream_host_call. */
+typedef struct hal_comm_row_s hal_comm_row_t;
+hal_comm_row_t *hal_comm_profile_begin_row(const hal_comm_work_t *work, const hal_collective_t *calls, uint32_t count);
+void hal_comm_profile_end_row(hal_comm_row_t *row);
 
 /* ---- semaphore.c ---- */
 
-/* Ends the waits of streams for a work that has ended. The caller holds no lock. */
+/* Ends the waits of streams for a work that has ended: its jobs have run, and what they queued is on the stream `out`.
+ * The caller holds no lock. */
 void hal_comm_signal_raise(hal_comm_work_t *work);
+/* Records a later failure of a vendor's library for these streams. The caller holds the communicator's lock. */
+void hal_comm_signal_fail(const hal_comm_work_t *work, hal_status_t status);
 /* Returns the signal of a work to the communicator, before the work is freed. */
 void hal_comm_signal_release(hal_comm_work_t *work);
 void hal_comm_signals_destroy(hal_comm_t *comm);

@@ -38,6 +38,7 @@ hal_status_t hal_comm_failure_get(hal_comm_failure_t *failure) {
 hal_status_t hal_comm_error(hal_comm_t *comm) { return hal_comm_failure_get(&comm->failure); }
 
 void hal_comm_abort(hal_comm_t *comm, const char *reason) {
+  if (atomic_load(&hal_life.forked)) return; /* the group is the parent's */
   hal_error_set(HAL_ABORTED, "group '%s' was aborted on rank %d: %s", comm->name, comm->rank,
                 reason ? reason : "no reason given");
   hal_comm_failure_set(&comm->failure, HAL_ABORTED);

@@ -124,11 +124,13 @@ hal_status_t hal_comm_work_wait_stream(hal_comm_work_t *work, hal_stream_t *stre
 
 /* ---- the end of a work ---- */
 
-/* Stores the failure in the records of the streams. A failure of the group is not a failure of the device, so
- * HAL_UNAVAILABLE is replaced. */
+/* Stores the failure in the records of the streams. */
 static void record_failure(const hal_comm_signal_t *signal, hal_status_t status) {
-  if (status == HAL_UNAVAILABLE) status = hal_error_set(HAL_ABORTED, "%s", hal_error_message());
-  for (uint32_t i = 0; i < signal->count; i++) hal_failure_record(signal->streams[i], status);
+  for (uint32_t i = 0; i < signal->count; i++) hal_comm_work_fail_stream(signal->streams[i], status);
+}
+
+void hal_comm_signal_fail(const hal_comm_work_t *work, hal_status_t status) {
+  if (work->signal) record_failure(work->signal, status);
 }
 
 void hal_comm_signal_raise(hal_comm_work_t *work) {
@@ -137,7 +139,7 @@ void hal_comm_signal_raise(hal_comm_work_t *work) {
   if (!signal || hal_life_ended()) return;
   const hal_status_t failure = hal_comm_failure_get(&work->failure);
   if (failure) record_failure(signal, failure);
-  if (!failure && !comm->direct) { /* after the copies of the results */
+  if (!failure && (!comm->direct || atomic_load(&work->is_watched))) { /* after what is queued on `out` */
     const hal_status_t status = hal_stream_signal_semaphore(comm->out, signal->semaphore, signal->value);
     if (!status) return;
     record_failure(signal, status);

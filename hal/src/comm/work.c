@@ -9,6 +9,7 @@
 #include "base/life.h"
 #include "comm/comm.h"
 #include "comm/log.h"
+#include "device/failure.h"
 #include "hal/status.h"
 
 hal_status_t hal_comm_work_create(hal_comm_t *comm, int64_t timeout_ns, hal_comm_work_t **out_work) {
@@ -37,6 +38,10 @@ void hal_comm_work_release(hal_comm_work_t *work) {
   hal_comm_work_start(work);
   if (atomic_fetch_sub(&work->references, 1) != 1) return;
   hal_event_destroy(work->end);
+  for (hal_comm_waiter_t *waiter = work->waiters, *next; waiter; waiter = next) {
+    next = waiter->next;
+    hal_free(waiter);
+  }
   hal_comm_signal_release(work);
   hal_comm_release(work->comm);
   hal_free(work);
@@ -107,16 +112,48 @@ static hal_status_t await(hal_comm_work_t *work, int64_t timeout_ns) {
   return hal_comm_failure_get(&work->failure);
 }
 
+void hal_comm_work_fail_stream(hal_stream_t *stream, hal_status_t status) {
+  if (status == HAL_UNAVAILABLE || status == HAL_NOT_READY)
+    status = hal_error_set(HAL_ABORTED, "%s", hal_error_message());
+  hal_failure_record(stream, status);
+}
+
+/* Adds a stream to those that get a later failure of the work. Errors: the work's failure. */
+static hal_status_t add_waiter(hal_comm_work_t *work, hal_stream_t *stream) {
+  hal_comm_waiter_t *const waiter = hal_malloc(sizeof *waiter);
+  if (!waiter) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory for a wait");
+  waiter->stream = stream;
+  pthread_mutex_lock(&work->comm->lock);
+  const int has_failed = atomic_load(&work->failure.set);
+  hal_comm_waiter_t *same = work->waiters;
+  while (same && same->stream != stream) same = same->next;
+  if (!has_failed && !same) {
+    waiter->next = work->waiters;
+    work->waiters = waiter;
+  }
+  pthread_mutex_unlock(&work->comm->lock);
+  if (has_failed || same) hal_free(waiter);
+  return hal_comm_failure_get(&work->failure);
+}
+
 hal_status_t hal_comm_work_wait(hal_comm_work_t *work, hal_stream_t *stream, int64_t timeout_ns) {
   if (work->is_recorded) return HAL_OK;
   HAL_RETURN_IF_ERROR(await(work, timeout_ns));
   if (!stream) HAL_RETURN_IF_ERROR(hal_stream_current(work->comm->device, &stream));
-  return hal_stream_wait_event(stream, work->end);
+  HAL_RETURN_IF_ERROR(hal_stream_wait_event(stream, work->end));
+  return atomic_load(&work->is_watched) ? add_waiter(work, stream) : HAL_OK;
 }
 
 /* A vendor's library ends the work of a communicator that has failed: then the failure is known. */
 static hal_status_t first_failure(hal_comm_work_t *work, hal_status_t status) {
   return atomic_load(&work->failure.set) ? hal_comm_failure_get(&work->failure) : status;
+}
+
+/* Returns the result of a work of a library whose end was reached. Failures of a communicator are in the records of the
+ * streams that wait for them: a work before the failure must not take them out. */
+static hal_status_t result_of(hal_comm_work_t *work) {
+  if (atomic_load(&work->failure.set) || atomic_load(&work->comm->failure.set)) return first_failure(work, HAL_OK);
+  return first_failure(work, hal_event_synchronize(work->end)); /* does not wait */
 }
 
 hal_status_t hal_comm_work_synchronize(hal_comm_work_t *work, int64_t timeout_ns) {
@@ -125,7 +162,8 @@ hal_status_t hal_comm_work_synchronize(hal_comm_work_t *work, int64_t timeout_ns
   if (!atomic_load(&work->is_watched)) return hal_event_synchronize(work->end);
   const int64_t limit = timeout_ns > 0 ? timeout_ns : limit_of(work);
   char what[HAL_COMM_WHAT];
-  return first_failure(work, hal_comm_event_wait(work->end, limit, &work->failure, hal_comm_work_text(work, what)));
+  const hal_status_t status = hal_comm_event_await(work->end, limit, &work->failure, hal_comm_work_text(work, what));
+  return status ? first_failure(work, status) : result_of(work);
 }
 
 hal_status_t hal_comm_work_query(hal_comm_work_t *work) {
@@ -135,6 +173,6 @@ hal_status_t hal_comm_work_query(hal_comm_work_t *work) {
     return hal_error_set(HAL_NOT_READY, "%s has not ended", hal_comm_work_text(work, what));
   HAL_RETURN_IF_ERROR(hal_comm_failure_get(&work->failure));
   if (work->is_recorded) return HAL_OK;
-  const hal_status_t status = hal_event_query(work->end);
-  return status == HAL_NOT_READY ? status : first_failure(work, status);
+  if (atomic_load(&work->is_watched) && hal_comm_event_poll(work->end) != HAL_NOT_READY) return result_of(work);
+  return hal_event_query(work->end);
 }

@@ -59,6 +59,7 @@ struct hal_stream_s {
   _Atomic(void *) slots[HAL_COMPONENTS]; /* slot.h: queues that recorded the stream, for its next recordings */
   hal_failure_t failure;
   hal_follow_t follows;
+  atomic_int hides_aborts; /* its owner reports aborted work (failure.h) */
 };
 
 struct hal_device_s {

@@ -100,8 +100,20 @@ void hal_failure_record_plugin(hal_stream_t *stream, uint32_t slot, hal_status_t
 
 hal_status_t hal_failure_ask(hal_stream_t *stream) {
   const hal_status_t status = hal_direct_poll(&stream->direct);
+  if (status == HAL_ABORTED && atomic_load(&stream->hides_aborts)) return HAL_OK;
   if (status && status != HAL_NOT_READY) hal_failure_record_plugin(stream, HAL_SLOT_stream_query, status);
   return status;
+}
+
+void hal_failure_hide_aborts(hal_stream_t *stream) { atomic_store(&stream->hides_aborts, 1); }
+
+void hal_failure_show_aborts(hal_stream_t *stream) {
+  if (!atomic_load(&stream->hides_aborts)) return;
+  hal_error_saved_t saved;
+  hal_error_save(&saved);
+  hal_failure_ask(stream); /* the plugin reports an abort once */
+  hal_error_restore(&saved);
+  atomic_store(&stream->hides_aborts, 0);
 }
 
 /* ---- streams that waited for others ------------------------------------------------------------------------------ */

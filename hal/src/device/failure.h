@@ -41,6 +41,14 @@ void hal_failure_forget(hal_device_t *device);
  * unfinished work, which may still fail; also returned for a plugin without a non-blocking query. */
 hal_status_t hal_failure_ask(hal_stream_t *stream);
 
+/* From now on hal_failure_ask does not record that work of the stream was aborted (HAL_ABORTED): the owner of the
+ * stream aborts it, and records the failure for each stream that waits for aborted work. Otherwise streams that have
+ * waited for earlier work of the stream would report it, too. */
+void hal_failure_hide_aborts(hal_stream_t *stream);
+
+/* Ends that, for the next owner. */
+void hal_failure_show_aborts(hal_stream_t *stream);
+
 /* Records that the stream has waited for work of another stream, whose failure will also be the stream's. 0 = the table
  * is full, and the caller must wait for that work. */
 int hal_failure_follow(hal_stream_t *stream, hal_stream_t *other, uint64_t mark);

@@ -121,6 +121,7 @@ hal_status_t hal_stream_take(int32_t device, hal_stream_t **out_stream) {
   hal_status_t status = HAL_OK;
   if (place >= 0) status = fill_slot(found, HAL_STREAM_SHARED_POOLS + pool, (uint32_t)slot, out_stream);
   if (place >= 0 && !status) {
+    hal_failure_show_aborts(*out_stream);
     found->owned[pool] |= UINT32_C(1) << slot;
     hal_device_add_object(found);
   }

@@ -2,101 +2,29 @@
  * another host, and while the transport is created. Each rank gets an error with the cause, in time, and the same
  * one afterwards. */
 #define _GNU_SOURCE /* MAP_ANONYMOUS */
-#include <pthread.h>
-
+#include "comm_failures.h"
 #include "comm_hosts_testing.h"
 
-static float data[64], result[64 * RANKS];
-
-static hal_collective_t sum_of(uint64_t count) {
-  return (hal_collective_t){.dtype = HAL_FLOAT32, .send = data, .recv = result, .count = count};
-}
-
-static double seconds_since(int64_t start) { return (double)(hal_clock_ns() - start) / 1e9; }
-
-/* ---- calls that do not match: the last rank calls `other`, the others `one` ---- */
-
-typedef struct pair_s {
-  hal_collective_t one, other;
-  const char *texts[3];
-} pair_t;
-
-static void differ(int rank, int size, void *argument) {
-  const pair_t *const pair = argument;
-  hal_comm_transport_t comm;
-  create_hosts("differ", rank, size, &comm);
-  CHECK_OK(run_one(&comm, (hal_collective_t){.op = HAL_COMM_BARRIER}, 20 * (int64_t)SECOND));
-  memset(result, 0x5a, sizeof result);
-  const int64_t start = hal_clock_ns();
-  const hal_status_t status = run_one(&comm, rank == size - 1 ? pair->other : pair->one, 20 * (int64_t)SECOND);
-  CHECK(seconds_since(start) < 5, "the error comes after %.3f s", seconds_since(start));
-  check_fails(__LINE__, status, HAL_INVALID_ARGUMENT, pair->texts);
-  for (size_t i = 0; i < sizeof result; i++) CHECK(((unsigned char *)result)[i] == 0x5a, "data has moved");
-  check_fails(__LINE__, run_one(&comm, pair->one, SECOND), HAL_INVALID_ARGUMENT, pair->texts);
-  comm.destroy(comm.context);
-}
-
-static void check_pair(hal_collective_t one, hal_collective_t other, const char *first, const char *second) {
+static void run_layouts(rank_t function, void *argument) {
   static const char *const layouts[] = {"0011", "0001"};
-  pair_t pair = {one, other, {first, second, NULL}};
   for (int i = 0; i < 2; i++) {
     make_board();
-    run_hosts(layouts[i], differ, &pair);
+    run_hosts(layouts[i], function, argument);
     munmap(board, sizeof *board);
   }
 }
+static const failures_t several_hosts = {create_hosts, run_layouts};
 
-Test(comm_hosts_failure, counts_differ) {
-  check_pair(sum_of(10), sum_of(11), "rank 0 called all_reduce #2 (sum, float32, 10 elements)",
-             "rank 3 called all_reduce #2 (sum, float32, 11 elements)");
-}
-Test(comm_hosts_failure, types_differ) {
-  hal_collective_t other = sum_of(8);
-  other.dtype = HAL_INT32;
-  check_pair(sum_of(8), other, "rank 0 called all_reduce #2 (sum, float32, 8 elements)",
-             "rank 3 called all_reduce #2 (sum, int32, 8 elements)");
-}
-Test(comm_hosts_failure, operators_differ) {
-  hal_collective_t other = sum_of(8);
-  other.op = HAL_COMM_BROADCAST;
-  check_pair(sum_of(8), other, "rank 0 called all_reduce #2 (sum, float32, 8 elements)",
-             "rank 3 called broadcast #2 (float32, 8 elements, root 0)");
-}
-Test(comm_hosts_failure, roots_differ) {
-  hal_collective_t one = sum_of(8), other;
-  one.op = HAL_COMM_BROADCAST;
-  other = one;
-  other.peer = 2;
-  check_pair(one, other, "root 0", "root 2");
-}
-Test(comm_hosts_failure, a_barrier_and_a_sum) {
-  check_pair((hal_collective_t){.op = HAL_COMM_BARRIER}, sum_of(1), "rank 0 called barrier #2",
-             "rank 3 called all_reduce #2");
-}
+/* ---- calls that do not match ---- */
+
+Test(comm_hosts_failure, calls_that_do_not_match) { every_mismatch(&several_hosts); }
 Test(comm_hosts_failure, counts_of_a_pair_differ) {
   static const uint64_t two[] = {2, 2, 2, 2}, three[] = {2, 3, 2, 2};
-  hal_collective_t one = {.op = HAL_COMM_ALL_TO_ALL,
-                          .dtype = HAL_FLOAT32,
-                          .send = data,
-                          .recv = result,
-                          .send_counts = two,
-                          .recv_counts = two};
-  hal_collective_t other = one;
-  other.send_counts = three;
-  check_pair(one, other, "rank 3 called all_to_all #2 (float32, uneven counts) and has 3 elements for rank 1",
-             "takes 2");
-}
-Test(comm_hosts_failure, one_type_is_not_implemented) {
-  hal_collective_t other = sum_of(8);
-  other.dtype = HAL_FLOAT8_E5M2;
-  check_pair(sum_of(8), other, "rank 0 called all_reduce #2 (sum, float32",
-             "rank 3 called all_reduce #2 (sum, float8_e5m2");
-}
-/* An error that only one rank detects in its call also reaches the others. */
-Test(comm_hosts_failure, a_pointer_is_missing) {
-  hal_collective_t other = sum_of(8);
-  other.send = NULL;
-  check_pair(sum_of(8), other, "rank 3: all_reduce", "NULL");
+  const mismatch_t mismatch = {CALL(ALL_TO_ALL, FLOAT32, 0, .send_counts = two, .recv_counts = two),
+                               CALL(ALL_TO_ALL, FLOAT32, 0, .send_counts = three, .recv_counts = two),
+                               "called all_to_all #2 (float32, uneven counts) and has 3 elements for rank 1",
+                               "takes 2"};
+  check_mismatch(&several_hosts, &mismatch);
 }
 
 /* The first call of two brackets is the same. */
@@ -210,32 +138,8 @@ Test(comm_hosts_failure, a_host_is_silent) {
 
 /* ---- abort ---- */
 
-static void *abort_soon(void *argument) {
-  const hal_comm_transport_t *const comm = argument;
-  nanosleep(&(struct timespec){.tv_nsec = 200000000}, NULL);
-  atomic_store(&board->reports[0].words[0], (uint64_t)hal_clock_ns());
-  comm->abort(comm->context, "the caller pressed stop");
-  return NULL;
-}
-
-/* Rank 1 aborts from another thread; all wait for the last rank, which never arrives. */
-static void abort_all(int rank, int size, void *argument) {
-  hal_comm_transport_t comm;
-  pthread_t thread;
-  (void)argument;
-  create_hosts("abort", rank, size, &comm);
-  if (rank == 1) CHECK(pthread_create(&thread, NULL, abort_soon, &comm) == 0, "no thread");
-  if (rank == size - 1) wait_stage(size - 1);
-  CHECK_FAILS(run_one(&comm, sum_of(5), 20 * (int64_t)SECOND), HAL_ABORTED, "rank 1 aborted: the caller pressed stop");
-  const double seconds = seconds_since((int64_t)atomic_load(&board->reports[0].words[0]));
-  CHECK(rank == size - 1 || seconds < 1, "%.3f s after the abort", seconds);
-  atomic_fetch_add(&board->stage, 1);
-  if (rank == 1) pthread_join(thread, NULL);
-  CHECK_FAILS(run_one(&comm, sum_of(5), 20 * (int64_t)SECOND), HAL_ABORTED, "rank 1 aborted");
-  comm.destroy(comm.context);
-}
-Test(comm_hosts_failure, abort_from_another_thread_and_rank) { run_hosts("0011", abort_all, NULL); }
-Test(comm_hosts_failure, abort_of_one_rank_for_each_host) { run_hosts("012", abort_all, NULL); }
+Test(comm_hosts_failure, abort_from_another_thread_and_rank) { run_hosts("0011", abort_all, (void *)&several_hosts); }
+Test(comm_hosts_failure, abort_of_one_rank_for_each_host) { run_hosts("012", abort_all, (void *)&several_hosts); }
 
 /* ---- creation ---- */
 
@@ -307,20 +211,4 @@ static void be_apart(int rank, int size, void *argument) {
 }
 Test(comm_hosts_failure, ranks_apart_are_refused_on_request) { run_hosts("012", be_apart, NULL); }
 
-static void fork_inside(int rank, int size, void *argument) {
-  hal_comm_transport_t comm;
-  (void)argument;
-  create_hosts("fork", rank, size, &comm);
-  const pid_t child = fork();
-  if (!child) {
-    const hal_status_t status = run_one(&comm, sum_of(3), SECOND);
-    comm.abort(comm.context, "a child");
-    comm.destroy(comm.context); /* does not affect the parent */
-    _exit(status != HAL_FAILED_PRECONDITION);
-  }
-  int status = 1;
-  CHECK(waitpid(child, &status, 0) == child && status == 0, "the child ended with %x", status);
-  CHECK_OK(run_one(&comm, sum_of(3), 20 * (int64_t)SECOND));
-  comm.destroy(comm.context);
-}
-Test(comm_hosts_failure, a_forked_child_is_refused) { run_hosts("0011", fork_inside, NULL); }
+Test(comm_hosts_failure, a_forked_child_is_refused) { run_hosts("0011", fork_inside, (void *)&several_hosts); }

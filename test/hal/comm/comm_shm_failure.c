@@ -1,128 +1,31 @@
 /* Tests of failures in shared memory: calls that do not match, and ranks that exit, are silent or abort. Each
  * surviving rank gets an error that names the cause, in time, and the same one afterwards. */
 #define _GNU_SOURCE /* MAP_ANONYMOUS */
-#include <pthread.h>
+#include "comm_failures.h"
 
-#include "comm_testing.h"
+/* Rank 1 of three calls something else, and aborts. */
+static void run_three(rank_t function, void *argument) {
+  make_board();
+  run_ranks(3, function, argument);
+  munmap(board, sizeof *board);
+}
+static const failures_t shared_memory = {create, run_three};
 
-static float data[64], result[64 * RANKS];
+/* ---- calls that do not match ---- */
 
-static hal_collective_t sum_of(uint64_t count) {
-  return (hal_collective_t){.dtype = HAL_FLOAT32, .send = data, .recv = result, .count = count};
-}
-
-static double seconds_since(int64_t start) { return (double)(hal_clock_ns() - start) / 1e9; }
-
-/* ---- calls that do not match: rank 1 of 3 calls `other`, the others `one` ---- */
-
-typedef struct pair_s {
-  hal_collective_t one, other;
-  const char *texts[3];
-} pair_t;
-
-static void differ(int rank, int size, void *argument) {
-  const pair_t *const pair = argument;
-  hal_comm_transport_t comm;
-  create("differ", rank, size, &comm);
-  CHECK_OK(run_one(&comm, (hal_collective_t){.op = HAL_COMM_BARRIER}, 20 * (int64_t)SECOND));
-  memset(result, 0x5a, sizeof result);
-  const int64_t start = hal_clock_ns();
-  const hal_status_t status = run_one(&comm, rank == 1 ? pair->other : pair->one, 20 * (int64_t)SECOND);
-  CHECK(seconds_since(start) < 5, "the error comes after %.3f s", seconds_since(start));
-  check_fails(__LINE__, status, HAL_INVALID_ARGUMENT, pair->texts);
-  for (size_t i = 0; i < sizeof result; i++) CHECK(((unsigned char *)result)[i] == 0x5a, "data has moved");
-  check_fails(__LINE__, run_one(&comm, pair->one, SECOND), HAL_INVALID_ARGUMENT,
-              pair->texts); /* and refuses from then on */
-  comm.destroy(comm.context);
-}
-
-static void check_pair(hal_collective_t one, hal_collective_t other, const char *first, const char *second) {
-  pair_t pair = {one, other, {first, second, NULL}};
-  run_ranks(3, differ, &pair);
-}
-
-Test(comm_shm_failure, counts_differ) {
-  check_pair(sum_of(10), sum_of(11), "rank 0 called all_reduce #2 (sum, float32, 10 elements)",
-             "rank 1 called all_reduce #2 (sum, float32, 11 elements)");
-}
-Test(comm_shm_failure, types_differ) {
-  hal_collective_t other = sum_of(8);
-  other.dtype = HAL_INT32;
-  check_pair(sum_of(8), other, "rank 0 called all_reduce #2 (sum, float32, 8 elements)",
-             "rank 1 called all_reduce #2 (sum, int32, 8 elements)");
-}
-Test(comm_shm_failure, operators_differ) {
-  hal_collective_t other = sum_of(8);
-  other.op = HAL_COMM_BROADCAST;
-  check_pair(sum_of(8), other, "rank 0 called all_reduce #2 (sum, float32, 8 elements)",
-             "rank 1 called broadcast #2 (float32, 8 elements, root 0)");
-}
-Test(comm_shm_failure, reductions_differ) {
-  hal_collective_t other = sum_of(8);
-  other.reduce = HAL_REDUCE_MAX;
-  check_pair(sum_of(8), other, "all_reduce #2 (sum, float32, 8 elements)", "all_reduce #2 (max, float32, 8 elements)");
-}
-Test(comm_shm_failure, roots_differ) {
-  hal_collective_t one = sum_of(8), other;
-  one.op = HAL_COMM_BROADCAST;
-  other = one;
-  other.peer = 2;
-  check_pair(one, other, "root 0", "root 2");
-}
-Test(comm_shm_failure, a_barrier_and_a_sum) {
-  check_pair((hal_collective_t){.op = HAL_COMM_BARRIER}, sum_of(1), "rank 0 called barrier #2",
-             "rank 1 called all_reduce #2");
-}
-Test(comm_shm_failure, counts_of_all_gather_differ) {
-  hal_collective_t one = sum_of(8), other = sum_of(9);
-  one.op = other.op = HAL_COMM_ALL_GATHER;
-  check_pair(one, other, "all_gather #2 (float32, 8 elements)", "all_gather #2 (float32, 9 elements)");
-}
-Test(comm_shm_failure, types_of_all_gather_differ) {
-  hal_collective_t one = sum_of(8), other = sum_of(8);
-  one.op = other.op = HAL_COMM_ALL_GATHER;
-  other.dtype = HAL_INT32;
-  check_pair(one, other, "all_gather #2 (float32, 8 elements)", "all_gather #2 (int32, 8 elements)");
-}
-Test(comm_shm_failure, roots_of_gather_differ) {
-  hal_collective_t one = sum_of(8), other;
-  one.op = HAL_COMM_GATHER;
-  other = one;
-  other.peer = 1;
-  check_pair(one, other, "gather #2 (float32, 8 elements, root 0)", "gather #2 (float32, 8 elements, root 1)");
-}
+Test(comm_shm_failure, calls_that_do_not_match) { every_mismatch(&shared_memory); }
 Test(comm_shm_failure, counts_of_a_pair_differ) {
-  static const uint64_t sends[] = {1, 2, 3}, others[] = {2, 2, 2}, receives[3][3] = {{1, 2, 1}, {2, 2, 2}, {3, 2, 3}};
-  /* Ranks 0 and 2 pass 1, 2, 3; rank 1 passes 2 each; the receivers have their own rows: here all read row 0, so
-   * that rank 1 uses wrong counts. */
-  hal_collective_t one = {.op = HAL_COMM_ALL_TO_ALL,
-                          .dtype = HAL_FLOAT32,
-                          .send = data,
-                          .recv = result,
-                          .send_counts = sends,
-                          .recv_counts = receives[0]};
-  hal_collective_t other = one;
-  other.send_counts = others;
-  check_pair(one, other, "has 2 elements for rank 1", "takes 1");
-}
-Test(comm_shm_failure, one_type_is_not_implemented) {
-  hal_collective_t other = sum_of(8);
-  other.dtype = HAL_FLOAT8_E5M2;
-  check_pair(sum_of(8), other, "rank 0 called all_reduce #2 (sum, float32",
-             "rank 1 called all_reduce #2 (sum, float8_e5m2");
-}
-/* An error that only one rank detects in its call also reaches the others. */
-Test(comm_shm_failure, a_pointer_is_missing) {
-  hal_collective_t other = sum_of(8);
-  other.send = NULL;
-  check_pair(sum_of(8), other, "rank 1: all_reduce: send is NULL", "8 elements");
+  static const uint64_t sends[] = {1, 2, 3}, others[] = {2, 2, 2}, receives[] = {1, 2, 1};
+  /* Each rank passes 1, 2, 3, and rank 1 passes 2 each. */
+  const mismatch_t mismatch = {CALL(ALL_TO_ALL, FLOAT32, 0, .send_counts = sends, .recv_counts = receives),
+                               CALL(ALL_TO_ALL, FLOAT32, 0, .send_counts = others, .recv_counts = receives),
+                               "has 2 elements for rank 1", "takes 1"};
+  check_mismatch(&shared_memory, &mismatch);
 }
 Test(comm_shm_failure, a_root_is_out_of_range) {
-  hal_collective_t one = sum_of(8), other;
-  one.op = HAL_COMM_REDUCE;
-  other = one;
-  other.peer = 3;
-  check_pair(one, other, "rank 1: reduce: peer 3 is out of range", "3 ranks");
+  const mismatch_t mismatch = {CALL(REDUCE, FLOAT32, 8, .peer = 0), CALL(REDUCE, FLOAT32, 8, .peer = 3),
+                               "rank 1: reduce: peer 3 is out of range", "3 ranks"};
+  check_mismatch(&shared_memory, &mismatch);
 }
 
 static void too_many(int rank, int size, void *argument) {
@@ -293,49 +196,7 @@ static void be_late(int rank, int size, void *argument) {
 }
 Test(comm_shm_failure, a_sleeping_rank_is_woken) { run_ranks(3, be_late, NULL); }
 
-/* ---- abort ---- */
+/* ---- abort, and children ---- */
 
-static void *abort_soon(void *argument) {
-  const hal_comm_transport_t *const comm = argument;
-  nanosleep(&(struct timespec){.tv_nsec = 200000000}, NULL);
-  atomic_store(&board->reports[0].words[0], (uint64_t)hal_clock_ns());
-  comm->abort(comm->context, "the caller pressed stop");
-  return NULL;
-}
-
-/* Rank 0 aborts from another thread; rank 1 waits for rank 2, which never arrives. */
-static void abort_all(int rank, int size, void *argument) {
-  hal_comm_transport_t comm;
-  pthread_t thread;
-  (void)argument;
-  create("abort", rank, size, &comm);
-  if (rank == 0) CHECK(pthread_create(&thread, NULL, abort_soon, &comm) == 0, "no thread");
-  if (rank == 2) wait_stage(2);
-  CHECK_FAILS(run_one(&comm, sum_of(5), 20 * (int64_t)SECOND), HAL_ABORTED, "rank 0 aborted: the caller pressed stop");
-  const double seconds = seconds_since((int64_t)atomic_load(&board->reports[0].words[0]));
-  CHECK(rank == 2 || seconds < 1, "%.3f s after the abort", seconds);
-  atomic_fetch_add(&board->stage, 1);
-  if (rank == 0) pthread_join(thread, NULL);
-  CHECK_FAILS(run_one(&comm, sum_of(5), 20 * (int64_t)SECOND), HAL_ABORTED, "rank 0 aborted");
-  comm.destroy(comm.context);
-}
-Test(comm_shm_failure, abort_from_another_thread_and_rank) { run_ranks(3, abort_all, NULL); }
-
-/* ---- children ---- */
-
-static void fork_inside(int rank, int size, void *argument) {
-  hal_comm_transport_t comm;
-  (void)argument;
-  create("fork", rank, size, &comm);
-  const pid_t child = fork();
-  if (!child) {
-    const hal_status_t status = run_one(&comm, sum_of(3), SECOND);
-    comm.destroy(comm.context); /* does not affect the parent */
-    _exit(status != HAL_FAILED_PRECONDITION);
-  }
-  int status = 1;
-  CHECK(waitpid(child, &status, 0) == child && status == 0, "the child ended with %x", status);
-  CHECK_OK(run_one(&comm, sum_of(3), 20 * (int64_t)SECOND));
-  comm.destroy(comm.context);
-}
-Test(comm_shm_failure, a_forked_child_is_refused) { run_ranks(2, fork_inside, NULL); }
+Test(comm_shm_failure, abort_from_another_thread_and_rank) { shared_memory.run(abort_all, (void *)&shared_memory); }
+Test(comm_shm_failure, a_forked_child_is_refused) { shared_memory.run(fork_inside, (void *)&shared_memory); }

@@ -390,6 +390,7 @@ static void use_in_child(int rank, int size, void *unused) {
     const hal_status_t submitted = hal_comm_submit(comm, stream, &call, 1, 0, NULL, NULL, NULL);
     const hal_status_t waited = hal_comm_work_wait(work, stream, 0);
     hal_comm_work_release(work);
+    hal_comm_abort(comm, "a child");
     hal_comm_destroy(comm, SECOND);
     _exit(submitted != HAL_FAILED_PRECONDITION || waited != HAL_FAILED_PRECONDITION);
   }

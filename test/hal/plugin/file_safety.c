@@ -1,10 +1,12 @@
 /* Tests of the loader's check of owners and permissions: no other user may have written a loaded file. */
+#include "plugin/file_check.h"
 #include "support.h"
 
 #include <grp.h>
 #include <limits.h>
 #include <pwd.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -65,6 +67,56 @@ Test(file_safety, a_file_that_another_group_may_write_is_refused) {
     assert_fails(hal_registry_open(path), HAL_FAILED_PRECONDITION,
                  "can be written by other users (mode 775); run chmod go-w");
   }
+}
+
+/* Returns a group without members that is no user's primary group; 0 = there is none. */
+static gid_t empty_group(void) {
+  const struct group *group;
+  gid_t found = 0;
+  setgrent();
+  while (!found && (group = getgrent())) {
+    const struct passwd *user;
+    int used = group->gr_mem[0] != NULL || !group->gr_gid;
+    setpwent();
+    while (!used && (user = getpwent())) used = user->pw_gid == group->gr_gid;
+    if (!used) found = group->gr_gid;
+  }
+  endpwent();
+  endgrent();
+  return found;
+}
+
+/* A list of users without the owner is incomplete: other users of the group may be missing, too. */
+Test(file_safety, a_file_of_a_group_is_refused_if_the_list_of_users_lacks_its_owner) {
+  enum { UNKNOWN_USER = 54321 };
+  const gid_t group = empty_group();
+  if (geteuid() != 0 || !group || getpwuid(UNKNOWN_USER)) cr_skip_test("needs root, and a group without members");
+  cr_assert_eq(chown(path, (uid_t)-1, group), 0);
+  chmod(path, 0775);
+  assert_ok(hal_file_check_owner(path)); /* of root, which the list has */
+  cr_assert_eq(chown(path, UNKNOWN_USER, group), 0);
+  cr_assert_eq(chown(directory, UNKNOWN_USER, (gid_t)-1), 0);
+  cr_assert_eq(seteuid(UNKNOWN_USER), 0);
+  assert_fails(hal_file_check_owner(path), HAL_FAILED_PRECONDITION, "can be written by other users (mode 775)");
+  cr_assert_eq(chmod(path, 0755), 0);
+  assert_ok(hal_file_check_owner(path));
+  cr_assert_eq(seteuid(0), 0);
+}
+
+/* Without descriptors the lists of users and groups cannot be read. */
+Test(file_safety, a_file_of_a_group_is_refused_if_the_lists_cannot_be_read) {
+  const gid_t group = empty_group();
+  if (geteuid() != 0 || !group) cr_skip_test("needs root, and a group without members");
+  cr_assert_eq(chown(path, (uid_t)-1, group), 0);
+  chmod(path, 0775);
+  assert_ok(hal_file_check_owner(path));
+  struct rlimit none = {.rlim_cur = 0}, before;
+  cr_assert_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
+  none.rlim_max = before.rlim_max;
+  cr_assert_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const hal_status_t status = hal_file_check_owner(path);
+  cr_assert_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
+  assert_fails(status, HAL_FAILED_PRECONDITION, "can be written by other users (mode 775)");
 }
 
 /* The kernel's encoding of an access control list: a version, then (tag, permissions, number). */

@@ -52,6 +52,10 @@ try:
         dist.barrier()
 except Exception as error:
     print(f"{type(error).__name__} after {time.monotonic() - begun:.1f} s: {error}")
+    try:
+        torch.accelerator.synchronize()
+    except RuntimeError as later:  # a stream that waits for a collective reports the failure, too
+        print("the stream:", later)
     assert (torch.ones(3, device=device) + 1).cpu().tolist() == [2.0] * 3  # the device computes on
 else:
     print("no error")

@@ -47,15 +47,22 @@ def test_graphs_of_more_ranks_and_other_modes(ranks, settings):
     ],
 )
 def test_calls_that_do_not_match_are_errors_on_every_rank(kind, words, transport):
-    _, written = launch.finish(launch.start("failures.py", 2, [kind], {"TORCH_BACKEND_COLLECTIVES": transport}))
+    codes, written = launch.finish(launch.start("failures.py", 2, [kind], {"TORCH_BACKEND_COLLECTIVES": transport}))
     for text in written:
         assert re.search(words, text, re.DOTALL), text
+    assert codes == [0, 0], written  # the device computes on
+
+
+def test_a_message_that_does_not_match_leaves_an_asynchronous_device_usable():
+    codes, written = launch.finish(launch.start("failures.py", 2, ["messages"], {"HAL_FAKE_ASYNC": "1"}))
+    assert codes == [0, 0] and all("rank 0 sends" in text for text in written), written
 
 
 @pytest.mark.parametrize("blocks", ["0", "1"])
 def test_a_wait_that_blocks_raises_the_failure(blocks):
     """Without the setting wait() makes the stream wait, and the failure comes with the next synchronization or collective."""
-    _, written = launch.finish(launch.start("failures.py", 2, ["late"], {"HAL_FAKE_ASYNC": "1", "TORCH_BACKEND_COLLECTIVES_BLOCKING_WAIT": blocks}))
+    codes, written = launch.finish(launch.start("failures.py", 2, ["late"], {"HAL_FAKE_ASYNC": "1", "TORCH_BACKEND_COLLECTIVES_BLOCKING_WAIT": blocks}))
+    assert codes == [0, 0], written
     for text in written:
         assert ("wait() has raised" in text) or blocks == "0", text
         assert re.search(r"(Error) after .*8 elements.*9 elements", text, re.DOTALL), text

@@ -107,6 +107,7 @@ static hal_status_t run(void *context, const hal_collective_t *calls, uint32_t c
 
 static void abort_transport(void *context, const char *reason) {
   transport_t *const transport = context;
+  if (getpid() != transport->base.pid) return; /* the group is the parent's */
   hal_shm_abort(&transport->base, reason);
 }
 

@@ -5,10 +5,11 @@
 
 #include "comm/log.h"
 #include "comm/vendor/vendor.h"
+#include "device/failure.h"
 #include "plugin/call.h"
 
 /* Fails works that are not done, before the library ends them: a work whose end is observed without a failure counts as
- * done. */
+ * done. The streams that wait for them get the failure. */
 static void fail_works(hal_comm_vendor_t *vendor, hal_status_t status, const char *text) {
   hal_comm_t *const comm = vendor->comm;
   char what[HAL_COMM_WHAT];
@@ -19,6 +20,9 @@ static void fail_works(hal_comm_vendor_t *vendor, hal_status_t status, const cha
     const int has_name = !strncmp(text, what, strlen(what));
     hal_error_set(status, "%s%s%s", has_name ? "" : what, has_name ? "" : ": ", text);
     hal_comm_failure_set(&work->failure, status);
+    for (const hal_comm_waiter_t *waiter = work->waiters; waiter; waiter = waiter->next)
+      hal_comm_work_fail_stream(waiter->stream, status);
+    if (atomic_load(&work->queued)) hal_comm_signal_fail(work, status); /* otherwise at the end of its jobs */
   }
   pthread_mutex_unlock(&comm->lock);
 }
@@ -32,6 +36,7 @@ void hal_comm_vendor_abort(hal_comm_vendor_t *vendor) {
   fail_works(vendor, status, text);
   comm->transport.abort(comm->transport.context, text);
   hal_comm_log_failure();
+  hal_failure_hide_aborts(comm->out);
   HAL_CALL_QUIETLY(vendor->plugin, comm_abort, vendor->handle, text);
   pthread_mutex_lock(&comm->lock);
   pthread_cond_broadcast(&comm->ended);

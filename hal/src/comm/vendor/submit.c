@@ -21,10 +21,7 @@ static hal_status_t submit_all(hal_comm_vendor_t *vendor, const hal_comm_call_t 
   return hal_error_prefix(HAL_INTERNAL, "library %s refuses a call that its comm_info lists: ", vendor->info.name);
 }
 
-/* Passes calls to the library, on the stream `out`. The watch gets the work first: the library may already wait for
- * other ranks here. */
-static hal_status_t enqueue(hal_comm_vendor_t *vendor, hal_comm_work_t *work, const hal_collective_t *calls,
-                            uint32_t count) {
+hal_status_t hal_comm_vendor_submit(hal_comm_vendor_t *vendor, const hal_collective_t *calls, uint32_t count) {
   const hal_comm_t *const comm = vendor->comm;
   const size_t numbers = hal_comm_array_numbers(comm, calls, count);
   hal_comm_call_t *const given =
@@ -38,11 +35,21 @@ static hal_status_t enqueue(hal_comm_vendor_t *vendor, hal_comm_work_t *work, co
     words[i].sequence = ++vendor->sequence;
     given[i] = (hal_comm_call_t){vendor->handle, comm->out->direct.handle, &words[i]};
   }
-  hal_comm_watch_add(vendor, work);
-  hal_status_t status = submit_all(vendor, given, count);
+  const hal_status_t status = submit_all(vendor, given, count);
   hal_free(given);
+  return status;
+}
+
+/* Passes calls to the library, on the stream `out`. The watch gets the work first: the library may already wait for
+ * other ranks here. */
+static hal_status_t enqueue(hal_comm_vendor_t *vendor, hal_comm_work_t *work, const hal_collective_t *calls,
+                            uint32_t count) {
+  hal_comm_watch_add(vendor, work);
+  hal_comm_row_t *const row = hal_comm_profile_begin_row(work, calls, count);
+  hal_status_t status = hal_comm_vendor_submit(vendor, calls, count);
+  hal_comm_profile_end_row(row);
   hal_comm_log_start_library(work->log, vendor->info.name);
-  if (!status) status = hal_event_record(work->end, comm->out);
+  if (!status) status = hal_event_record(work->end, vendor->comm->out);
   /* If the communicator failed meanwhile, the failing thread may have missed this work, and the library ends it like
    * one that is done. */
   return status ? status : hal_comm_failure_get(&vendor->comm->failure);
@@ -53,14 +60,16 @@ hal_status_t hal_comm_vendor_run(hal_comm_job_t *job) {
   hal_comm_vendor_t *const vendor = comm->vendor;
   hal_collective_t *const calls = hal_malloc(job->count * sizeof *calls);
   if (!calls) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory for %u collectives", job->count);
-  int has_collectives = 0;
+  int has_collectives = 0, has_messages = 0;
   for (uint32_t i = 0; i < job->count; i++) {
     calls[i] = job->calls[i].on_host;
     has_collectives |= !hal_comm_op_is_message(calls[i].op);
+    has_messages |= hal_comm_op_is_message(calls[i].op);
   }
+  const int compares = (vendor->flags & HAL_COMM_COMPARE_CALLS) != 0;
   hal_status_t status = hal_comm_failure_get(&comm->failure);
-  if (!status && has_collectives && (vendor->flags & HAL_COMM_COMPARE_CALLS))
-    status = hal_comm_compare(comm, calls, job->count, job->timeout_ns);
+  if (!status && compares && has_collectives) status = hal_comm_compare(comm, calls, job->count, job->timeout_ns);
+  if (!status && compares && has_messages) status = hal_comm_vendor_compare_messages(job, calls);
   if (!status) status = hal_stream_wait_event(comm->out, job->ready);
   if (!status) status = enqueue(vendor, job->work, calls, job->count);
   hal_free(calls);

@@ -64,10 +64,18 @@ void hal_comm_vendor_translate(const hal_comm_t *comm, const hal_comm_info_t *in
 /* Queues the calls of a work, each to the library or to the transport. */
 hal_status_t hal_comm_vendor_push(hal_comm_work_t *work, hal_stream_t *stream, const hal_collective_t *calls,
                                   uint32_t count);
+/* Passes calls to the library, on the stream `out`. The caller holds `order`, or runs a job of lane 0. */
+hal_status_t hal_comm_vendor_submit(hal_comm_vendor_t *vendor, const hal_collective_t *calls, uint32_t count);
 /* Runs a job of kind VENDOR: passes its calls to the library. */
 hal_status_t hal_comm_vendor_run(hal_comm_job_t *job);
 /* Waits until the operands of a job of kind LATE may be read. */
 hal_status_t hal_comm_vendor_wait_operands(hal_comm_job_t *job);
+
+/* ---- compare.c ---- */
+
+/* Compares the SEND and RECV of a job with those of their other ranks, which the library exchanges. Errors:
+ * HAL_INVALID_ARGUMENT = they do not match, on both ranks; those of the library; the communicator's failure. */
+hal_status_t hal_comm_vendor_compare_messages(hal_comm_job_t *job, const hal_collective_t *calls);
 
 /* ---- watch.c ---- */
 
