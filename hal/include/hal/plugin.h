@@ -124,7 +124,7 @@ typedef struct hal_device_info_s {
    * does not exceed them: it divides a launch, calls it several times, or runs the operator on the CPU. */
   uint32_t max_grid[3];       /* blocks of a launch along each axis */
   uint32_t binding_alignment; /* of the addresses in a launch, in bytes: a power of two, at most base_alignment */
-  uint64_t max_threads;       /* threads along an axis that a kernel can number: first block + grid, times block */
+  uint64_t max_threads;       /* highest number of a thread along an axis: (first block + grid) * block threads */
   uint64_t max_binding;       /* bytes from the address in a launch that a kernel can access */
 } hal_device_info_t;
 
