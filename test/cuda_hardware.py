@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 
-STAND_IN = re.compile(r"CUDA_STAND_IN")
+MOCK = re.compile(r"CUDA_MOCK")
 SUMMARY = re.compile(r"Tested: \S*?(\d+)\S* [|] Passing: \S*?(\d+)\S* [|] Failing: \S*?(\d+)\S* [|] Crashing: \S*?(\d+)")
 
 
@@ -45,7 +45,7 @@ def environment_of(name, properties, cache):
         environment.update(HAL_CUDA_CUBLASLT="/none", HAL_CUDA_CUDNN="/none")
     for setting in properties.get("ENVIRONMENT", []):
         name, value = setting.split("=", 1)
-        if name not in ("LD_LIBRARY_PATH", "HAL_CACHE_DIR") and not STAND_IN.match(name):
+        if name not in ("LD_LIBRARY_PATH", "HAL_CACHE_DIR") and not MOCK.match(name):
             environment[name] = value
     return environment
 

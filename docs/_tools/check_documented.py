@@ -1,4 +1,6 @@
-"""Fails when a public function of the headers has no description, or the description of another name: reads doxygen's XML."""
+"""Fails when a public function, struct or function type of the headers has no description, or the description of another
+name: reads doxygen's XML. Fields and constants may be described by their struct, their group or their name.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +27,22 @@ def undocumented(xml: Path):
     return functions, sorted(set(missing))
 
 
+def _is_described(node) -> bool:
+    return any("".join(node.find(tag).itertext()).strip() for tag in ("briefdescription", "detaileddescription") if node.find(tag) is not None)
+
+
+def undocumented_types(xml: Path):
+    """Returns the structs, classes and types of functions that have no description."""
+    missing = []
+    for path in sorted(xml.glob("*.xml")):
+        for compound in ElementTree.parse(path).getroot().iter("compounddef"):
+            if compound.get("kind") in ("struct", "class", "union") and not _is_described(compound):
+                missing.append(compound.findtext("compoundname"))
+            missing += [member.findtext("name") for member in compound.iter("memberdef")
+                        if member.get("kind") == "typedef" and "(*" in (member.findtext("definition") or "") and not _is_described(member)]  # fmt: skip
+    return sorted(set(missing))
+
+
 def misplaced(xml: Path):
     """Returns the names whose comment follows something else: doxygen leaves the `<` of the filter's mark in it."""
     return [member.findtext("name") for path in sorted(xml.glob("*.xml")) for member in ElementTree.parse(path).getroot().iter("memberdef")
@@ -36,6 +54,7 @@ def main() -> int:
     wrong = False
     for folder in sys.argv[1:]:
         functions, missing = undocumented(Path(folder))
+        missing += undocumented_types(Path(folder))
         for name in missing:
             print(f"undocumented: {name}", file=sys.stderr)
         if functions < 50:

@@ -1,6 +1,6 @@
 /* driver_api.h: the declarations of the CUDA driver (libcuda.so.1) that the plugin uses. They are repeated here,
  * because the header is part of the vendor's toolkit, which few machines have. The names and the lists are the
- * vendor's. test/doubles/cuda_stand_in/check_headers.py compares them with the real cuda.h: if that is included before,
+ * vendor's. test/doubles/cuda_mock/check_headers.py compares them with the real cuda.h: if that is included before,
  * it provides the types, and only the lists are defined here. */
 #ifndef DRIVER_API_H_
 #define DRIVER_API_H_

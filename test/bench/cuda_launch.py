@@ -23,7 +23,7 @@ def main():
     parser.add_argument("--build", type=Path, default=launch.ROOT / "build/release")
     options = parser.parse_args()
     build = options.build.resolve()
-    own, driver = launch.measure(build, "cuda", "libcuda.so", LD_LIBRARY_PATH=str(build / "test/doubles/cuda_stand_in"))
+    own, driver = launch.measure(build, "cuda", "libcuda.so", LD_LIBRARY_PATH=str(build / "test/doubles/cuda_mock"))
     print(f"launch through plugins/cuda: {own:.0f} instructions of its own (target {TARGET}), {driver:.0f} in the driver")
     return int(options.check and own > TARGET)
 

@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TARGETS = {"probe": 0.005, "first tensor": 1.0}  # seconds
 DOUBLES = {
     "npu": lambda build: {"ZE_ENABLE_ALT_DRIVERS": f"{build}/test/doubles/ze_cpu_driver/libze_cpu_driver.so"},
-    "cuda": lambda build: {"LD_LIBRARY_PATH": f"{build}/test/doubles/cuda_stand_in"},
+    "cuda": lambda build: {"LD_LIBRARY_PATH": f"{build}/test/doubles/cuda_mock"},
 }
 SCRIPT = """
 import sys, time, torch, torch_backend

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 TESTS = Path(__file__).resolve().parent
-CUDA_LIBRARIES = Path(os.environ.get("CUDA_STAND_IN", TESTS.parents[1] / "build/release/test/doubles/cuda_stand_in"))
+CUDA_LIBRARIES = Path(os.environ.get("CUDA_MOCK", TESTS.parents[1] / "build/release/test/doubles/cuda_mock"))
 NPU_DRIVER = Path(os.environ.get("ZE_CPU_DRIVER", TESTS.parents[1] / "build/release/test/doubles/ze_cpu_driver/libze_cpu_driver.so"))
 
 
@@ -43,8 +43,8 @@ def cuda_settings(folder, libraries=False):
     """Settings of processes on the mock CUDA driver, with compiled kernels in that folder, and with cuBLASLt and cuDNN
     if requested; skips if they are not built."""
     if not (CUDA_LIBRARIES / "libcuda.so.1").exists():
-        pytest.skip(f"{CUDA_LIBRARIES}/libcuda.so.1 is not built; run `make test-c`, or name its folder in CUDA_STAND_IN")
-    return {"TORCH_BACKEND": "cuda", "CUDA_STAND_IN_DEVICES": "2", "HAL_CACHE_DIR": str(folder), **cuda_libraries(libraries)}
+        pytest.skip(f"{CUDA_LIBRARIES}/libcuda.so.1 is not built; run `make test-c`, or name its folder in CUDA_MOCK")
+    return {"TORCH_BACKEND": "cuda", "CUDA_MOCK_DEVICES": "2", "HAL_CACHE_DIR": str(folder), **cuda_libraries(libraries)}
 
 
 def cuda_fixture(libraries=False, **more):

@@ -32,7 +32,7 @@ HAL_API HAL_MUST_USE hal_status_t hal_event_synchronize(hal_event_t *event);
  * HAL_INVALID_ARGUMENT (two devices). Since 0.1. */
 HAL_API hal_status_t hal_event_elapsed(hal_event_t *start, hal_event_t *end, int64_t *out_nanoseconds);
 
-/* Creates a handle with which another process opens the event, which was created with HAL_EVENT_INTERPROCESS. The
+/* Creates a handle by which another process opens an event that has the flag HAL_EVENT_INTERPROCESS. The
  * handle is valid as long as the event exists. `*out_size` is its size in bytes; it is written to `handle` only if
  * `capacity` is at least that. Errors: HAL_FAILED_PRECONDITION = created without that flag; HAL_UNIMPLEMENTED = the
  * plugin does not share events. Since 0.2, bytes 0.3. */

@@ -43,7 +43,7 @@ typedef void (*hal_lazy_queueing_fn_t)(void *state, const char *cause, const cha
 #define HAL_LAZY_PLAIN (1u << 0)     /* queue the commands as they were recorded, without optimization */
 #define HAL_LAZY_DESCRIBED (1u << 1) /* record the operands' dtypes and sizes for texts */
 
-typedef struct hal_lazy_desc_s {
+typedef struct hal_lazy_desc_s { /* options of hal_lazy_begin */
   size_t struct_size;
   uint32_t flags; /* HAL_LAZY_* */
   uint32_t limit; /* operators that may be deferred before they are queued without a flush; 0 = 16384 */
@@ -130,7 +130,7 @@ enum {
 
 #define HAL_LAZY_PERCENTILES 9 /* 1, 5, 10, 20, 50, 80, 90, 95 and 99 */
 
-typedef struct hal_lazy_metric_s {
+typedef struct hal_lazy_metric_s { /* a measurement, see hal_lazy_metric */
   size_t struct_size;
   uint64_t count;                            /* of samples */
   uint64_t total, least, most;               /* of all */

@@ -85,7 +85,7 @@ HAL_API hal_status_t hal_op_query(int32_t device, uint32_t op, hal_op_call_t *ca
  * its `stream` is NULL. HAL_UNIMPLEMENTED = no result was written. */
 typedef hal_status_t (*hal_op_own_fn_t)(void *state, int32_t device, hal_stream_t *stream, const hal_op_call_t *call);
 
-typedef struct hal_op_desc_s {
+typedef struct hal_op_desc_s { /* the description of an operator */
   size_t struct_size;
   const char *name; /* "library::operator"; copied. The HAL queries plugins for their own op by this name (op_find) */
   uint32_t argument_count;

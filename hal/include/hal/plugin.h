@@ -65,7 +65,7 @@ extern "C" {
 #endif
 
 /* ---- plugin and device ------------------------------------------------------------------------------------------- */
-typedef struct hal_plugin_info_s {
+typedef struct hal_plugin_info_s { /* the result of info */
   size_t struct_size;
   /* Lower-case letters, digits and '_', at most 31, beginning with a letter, but not with cpu or cuda. It is also the
    * name of the device type in torch, which accepts no digits there: a name with digits needs the setting
@@ -93,7 +93,7 @@ typedef struct hal_plugin_info_s {
 /* Since 0.5: launches accept HAL_LAUNCH_FIRST_BLOCK, by which the host divides launches that exceed max_grid */
 #define HAL_DEVICE_FIRST_BLOCK (UINT64_C(1) << 7)
 
-typedef struct hal_device_info_s {
+typedef struct hal_device_info_s { /* the result of device_info */
   size_t struct_size;
   char name[64];     /* NUL-ended */
   char dialects[64]; /* accepted module dialects, the preferred one first, e.g. "native"; "" = no modules */
@@ -124,7 +124,7 @@ typedef struct hal_device_info_s {
    * does not exceed them: it divides a launch, calls it several times, or runs the operator on the CPU. */
   uint32_t max_grid[3];       /* blocks of a launch along each axis */
   uint32_t binding_alignment; /* of the addresses in a launch, in bytes: a power of two, at most base_alignment */
-  uint64_t max_threads;       /* threads along an axis that a kernel can number: first block + grid, times block */
+  uint64_t max_threads;       /* highest number of a thread along an axis: (first block + grid) * block threads */
   uint64_t max_binding;       /* bytes from the address in a launch that a kernel can access */
 } hal_device_info_t;
 
@@ -135,7 +135,7 @@ typedef struct hal_device_info_s {
  * driver may take milliseconds, may stay 0. The plugin clears it. */
 #define HAL_DEVICE_INFO_BRIEF (1u << 31)
 
-typedef struct hal_pointer_info_s {
+typedef struct hal_pointer_info_s { /* the result of memory_pointer_info */
   size_t struct_size;
   void *base; /* start of the allocation */
   size_t size;
@@ -195,8 +195,8 @@ enum {
 #define HAL_ACCESS_READ UINT32_C(1)
 #define HAL_ACCESS_READ_WRITE UINT32_C(3)
 
-typedef struct hal_memory_handle_s {
-  uint32_t kind; /* HAL_HANDLE_*, one of them */
+typedef struct hal_memory_handle_s { /* a handle of memory that processes share */
+  uint32_t kind;                     /* HAL_HANDLE_*, one of them */
   int32_t file;  /* HAL_HANDLE_FILE: a file descriptor, which the receiver of the handle closes; otherwise -1 */
   uint32_t size; /* HAL_HANDLE_FABRIC: number of bytes in use */
   uint32_t reserved;
@@ -234,7 +234,7 @@ typedef struct hal_stream_desc_s {
 #define HAL_STREAM_DESC(priority) \
   { HAL_STRUCT_SIZE(hal_stream_desc_t, queue), 0, (priority), HAL_ENGINE_ANY, 0 }
 
-typedef void (*hal_host_fn_t)(void *user_data);
+typedef void (*hal_host_fn_t)(void *user_data); /* a function of the program that a stream calls */
 
 /* The failure of a stream, see stream_error. Texts are NUL-terminated, "" if unknown. */
 typedef struct hal_stream_error_s {
@@ -263,7 +263,7 @@ typedef struct hal_stream_error_s {
  * module per family or, from source, one per kernel. Kernels that a program writes in the portable dialect, and kernels
  * of lazy work, are in "c" if the others are "native". Modules in the other dialects come from programs, by
  * hal_module_load (hal/kernel.h). */
-typedef struct hal_module_desc_s {
+typedef struct hal_module_desc_s { /* the argument of module_load */
   size_t struct_size;
   const char *dialect;
   const char *options; /* compiler options, "" = none */
@@ -309,7 +309,7 @@ typedef struct hal_launch_attribute_s { /* 20 bytes */
   uint32_t x, y, z;
 } hal_launch_attribute_t;
 
-typedef struct hal_launch_s {
+typedef struct hal_launch_s { /* the argument of kernel_launch */
   size_t struct_size;
   uint32_t grid[3];  /* number of blocks */
   uint32_t block[3]; /* threads of a block */
@@ -365,7 +365,7 @@ enum {
   HAL_COPY_PEER = 4              /* between two devices */
 };
 
-typedef struct hal_profile_record_s {
+typedef struct hal_profile_record_s { /* a record of work that the device has executed */
   size_t struct_size;
   const char *name;            /* of the kernel or range; unspecified for a copy or fill */
   int64_t start_ns, end_ns;    /* device clock */
@@ -376,12 +376,12 @@ typedef struct hal_profile_record_s {
   uint32_t direction;          /* of a copy: HAL_COPY_*; else 0 */
 } hal_profile_record_t;
 
-typedef void (*hal_profile_sink_t)(void *user_data, const hal_profile_record_t *record);
+typedef void (*hal_profile_sink_t)(void *user_data, const hal_profile_record_t *record); /* receives one record */
 
 /* ---- services of the host: a plugin uses no others --------------------------------------------------------------- */
 enum { HAL_LOG_ERROR = 0, HAL_LOG_WARNING = 1, HAL_LOG_INFO = 2, HAL_LOG_DEBUG = 3 };
 
-typedef struct hal_host_api_s {
+typedef struct hal_host_api_s { /* the functions that a plugin may call */
   size_t struct_size;
   uint32_t major, minor;
   /* Stores `message` (what failed, the value, what to do) for this thread and returns `code`. `native_code` is the
@@ -409,8 +409,8 @@ typedef struct hal_host_api_s {
 #define HAL_BUILD_ASAN (UINT64_C(1) << 1)
 #define HAL_BUILD_TSAN (UINT64_C(1) << 2)
 
-typedef struct hal_plugin_api_s {
-  size_t struct_size; /* in: bytes the host owns; out: bytes the plugin wrote */
+typedef struct hal_plugin_api_s { /* the table of a plugin's functions */
+  size_t struct_size;             /* in: bytes the host owns; out: bytes the plugin wrote */
   uint32_t major, minor;
   const uint64_t
       *provided; /* bit i of word i / 64: op i is the author's own, not the archive's default; valid until the process
@@ -449,7 +449,7 @@ extern const hal_host_api_t *hal_host;
  * NULL argument, or a table or host API that is too short: nothing was written. Another major, or a minor before
  * HAL_ABI_MINOR_OLDEST: `major` and `minor` were written. */
 HAL_PLUGIN_EXPORT hal_status_t hal_plugin_entry(const hal_host_api_t *host, hal_plugin_api_t *api);
-typedef hal_status_t (*hal_plugin_entry_fn_t)(const hal_host_api_t *host, hal_plugin_api_t *api);
+typedef hal_status_t (*hal_plugin_entry_fn_t)(const hal_host_api_t *host, hal_plugin_api_t *api); /* its type */
 
 #ifdef __cplusplus
 }

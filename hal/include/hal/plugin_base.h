@@ -49,8 +49,8 @@ _Static_assert(sizeof(void *) == 8 && sizeof(size_t) == 8, "the plugin ABI is de
  * up those it knows and ignores the others, so that the two sides may be built against different headers. `name` is the
  * struct's type: "hal.<group>" if the HAL defines it, "<vendor>.<group>" otherwise. A struct with a given name may only
  * grow at its end. */
-typedef struct hal_extension_s {
-  size_t struct_size; /* of the whole struct, through the last field in use */
+typedef struct hal_extension_s { /* the beginning of each extension */
+  size_t struct_size;            /* of the whole struct, through the last field in use */
   const char *name;
   const struct hal_extension_s *next; /* NULL ends the chain */
 } hal_extension_t;
@@ -72,7 +72,7 @@ static inline const hal_extension_t *hal_extension_find(const hal_extension_t *f
  * The numbers are those of absl::StatusCode, as in PJRT and IREE, and two additional ones. These codes of absl are
  * reserved, and neither plugins nor the host return them: 1 (cancelled), 4 (deadline exceeded), 6 (already exists), 7
  * (permission denied), 16 (unauthenticated). */
-typedef int32_t hal_status_t;
+typedef int32_t hal_status_t; /* HAL_OK, or the code of a failure */
 enum {
   HAL_OK = 0,
   HAL_UNKNOWN = 2,
@@ -106,7 +106,7 @@ typedef struct hal_plugin_semaphore_s hal_plugin_semaphore_t;
  * ------------------------------------------------------------------------------------------------------
  *
  * The numbers are those of c10::ScalarType, checked by static assertions on the torch side. */
-typedef int32_t hal_dtype_t;
+typedef int32_t hal_dtype_t; /* the data type of elements */
 enum {
   HAL_UINT8 = 0,
   HAL_INT8 = 1,

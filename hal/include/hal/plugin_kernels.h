@@ -24,7 +24,7 @@ enum {
   HAL_HOST_GROUPS = 1 /* a launch is grid groups */
 };
 
-typedef struct hal_host_kernel_s {
+typedef struct hal_host_kernel_s { /* a portable kernel that is compiled as host code */
   const char *name;
   hal_host_kernel_fn_t fn;
   uint32_t arg_count;

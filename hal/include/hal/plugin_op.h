@@ -76,7 +76,7 @@ typedef struct hal_value_s { /* 16 bytes */
 /* hal_op_call_t.flags */
 #define HAL_CALL_DENSE (1u << 0) /* all tensors have one shape and are contiguous, all operands have one dtype */
 
-typedef struct hal_op_call_s {
+typedef struct hal_op_call_s { /* a call of an operator */
   size_t struct_size;
   hal_plugin_stream_t *stream;
   int32_t device; /* the plugin's ordinal */
@@ -156,7 +156,7 @@ typedef struct hal_op_own_s {
  *   bits       the low bits of w (64-bit dtypes: n); bool: the lowest bit. Integers and bool only. */
 enum { HAL_RANDOM_UNIFORM = 0, HAL_RANDOM_NORMAL = 1, HAL_RANDOM_BERNOULLI = 2, HAL_RANDOM_BITS = 3 };
 
-typedef struct hal_random_s {
+typedef struct hal_random_s { /* the argument of random_fill */
   size_t struct_size;
   void *dst;      /* contiguous */
   uint64_t count; /* elements */

@@ -62,7 +62,7 @@ enum {
 #define HAL_DEVICE_EVENT_BIT(kind) (UINT32_C(1) << (kind))
 #define HAL_DEVICE_EVENT_ALL UINT32_C(0x7fffffff)
 
-typedef struct hal_device_event_s {
+typedef struct hal_device_event_s { /* an event of a device, see device_watch */
   size_t struct_size;
   uint32_t kind; /* HAL_DEVICE_EVENT_* */
   uint32_t reserved;

@@ -67,7 +67,7 @@ typedef struct hal_profile_activity_s {
   uint32_t reserved_too;
 } hal_profile_activity_t;
 
-typedef void (*hal_profile_fn_t)(void *user_data, const hal_profile_activity_t *activity);
+typedef void (*hal_profile_fn_t)(void *user_data, const hal_profile_activity_t *activity); /* receives one record */
 
 /* Begins a profile: devices in use, and those that are used later, record all work submitted from now on. Unread
  * records of an earlier profile are discarded. Errors: HAL_FAILED_PRECONDITION = a profile is running; a plugin's

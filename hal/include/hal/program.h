@@ -23,7 +23,7 @@ typedef struct hal_program_s hal_program_t;
 #define HAL_PROGRAM_DESCRIBED (1u << 0) /* record the operands' dtypes and sizes for hal_program_text */
 #define HAL_PROGRAM_COMMANDS (1u << 1)  /* queue each run command by command, even if the plugin has graphs */
 
-typedef struct hal_program_desc_s {
+typedef struct hal_program_desc_s { /* options of hal_program_begin */
   size_t struct_size;
   hal_memory_pool_t *pool; /* where the recording allocates; NULL = a new pool. The program adds a reference */
   uint32_t flags;          /* HAL_PROGRAM_* */

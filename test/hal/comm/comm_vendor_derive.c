@@ -96,7 +96,7 @@ Test(comm_vendor_derive, a_rank_that_joins_no_part) { run_ranks(3, leave_one_out
 
 /* The library of rank 1 refuses: all ranks connect again. */
 static void refuse_split(int rank, int size, void *function) {
-  if (rank == 1) setenv("NCCL_STAND_IN_REFUSES", function, 1);
+  if (rank == 1) setenv("NCCL_MOCK_REFUSES", function, 1);
   begin(rank, size);
   hear();
   hal_comm_t *const part = new_group("part", rank, size);

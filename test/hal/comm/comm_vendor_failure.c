@@ -49,11 +49,11 @@ Test(comm_vendor_failure, one_rank_has_no_library) {
   run_ranks(3, connect_with, &setting);
 }
 Test(comm_vendor_failure, one_rank_has_another_version) {
-  setting_t setting = {"NCCL_STAND_IN_VERSION", "22005", 1, {"rank 1 cannot use", "version 22005", "version 23007"}};
+  setting_t setting = {"NCCL_MOCK_VERSION", "22005", 1, {"rank 1 cannot use", "version 22005", "version 23007"}};
   run_ranks(2, connect_with, &setting);
 }
 Test(comm_vendor_failure, one_rank_cannot_begin) {
-  setting_t setting = {"NCCL_STAND_IN_REFUSES", "ncclCommInitRankConfig=2", 1, {"rank 1 cannot use", "set to fail"}};
+  setting_t setting = {"NCCL_MOCK_REFUSES", "ncclCommInitRankConfig=2", 1, {"rank 1 cannot use", "set to fail"}};
   run_ranks(3, connect_with, &setting);
 }
 Test(comm_vendor_failure, two_ranks_have_one_device) {
@@ -249,7 +249,7 @@ static void fail_in_library(int rank, int size, void *unused) {
   float *const data = float_on_device(1);
   if (rank == 0) {
     hal_comm_work_t *const work = submit(sum_at(data), 0);
-    setenv("NCCL_STAND_IN_ASYNC_ERROR", "6", 1);
+    setenv("NCCL_MOCK_ASYNC_ERROR", "6", 1);
     CHECK_FAILS(hal_comm_work_synchronize(work, 0), HAL_UNAVAILABLE, "all_reduce #1 of group 'dp'", "library nccl",
                 "peer closed the connection", "native code 6");
     hal_comm_work_release(work);
@@ -270,7 +270,7 @@ static void refuse_submission(int rank, int size, void *unused) {
   join_library(rank, size, 0);
   float *const data = float_on_device(1);
   if (rank == 0) {
-    setenv("NCCL_STAND_IN_REFUSES", "ncclGroupEnd=3", 1);
+    setenv("NCCL_MOCK_REFUSES", "ncclGroupEnd=3", 1);
     hal_collective_t call = sum_at(data);
     call.struct_size = sizeof call;
     CHECK_FAILS(hal_comm_submit(comm, stream, &call, 1, 0, NULL, NULL, NULL), HAL_INTERNAL, "all_reduce #1", "NCCL");

@@ -24,7 +24,7 @@ static inline int64_t milliseconds_since(int64_t start) { return (hal_clock_ns()
 static inline void sleep_ms(long ms) { nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL); }
 
 static inline void open_plugin(void) {
-  setenv("CUDA_STAND_IN_DEVICES", "4", 1);
+  setenv("CUDA_MOCK_DEVICES", "4", 1);
   setenv("HAL_CUDA_NCCL", NCCL, 0);
   CHECK_OK(hal_registry_open(PLUGIN_DIR "/libhal_cuda.so"));
 }

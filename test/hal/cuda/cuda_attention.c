@@ -210,7 +210,7 @@ Test(cuda_attention, both_passes_are_the_definitions_numbers) {
   both_passes(2, 2, 1, 4, 0);
 }
 Test(cuda_attention, version_9_0_computes_keys_by_128_and_masks_by_the_least_number) {
-  open_with("CUDNN_STAND_IN_VERSION", "90000");
+  open_with("CUDNN_MOCK_VERSION", "90000");
   both_passes(2, 1, 3, 128, 1);
   const hal_op_own_t forward = found(FORWARD), backward = found(BACKWARD);
   sample_t *const s = sample_of(2, 2, 3, 9, 0);
@@ -233,14 +233,14 @@ static void is_not_offered(const char *setting, const char *value, const char *s
 }
 
 Test(cuda_attention, version_8_computes_all_but_attention_and_reports_it_at_the_first_query) {
-  is_not_offered("CUDNN_STAND_IN_VERSION", "80907", "cuDNN 8.9.7 is too old for it; install 9.0 or later");
+  is_not_offered("CUDNN_MOCK_VERSION", "80907", "cuDNN 8.9.7 is too old for it; install 9.0 or later");
 }
 Test(cuda_attention, a_version_that_is_known_to_be_wrong_is_not_taken) {
-  is_not_offered("CUDNN_STAND_IN_VERSION", "91001",
+  is_not_offered("CUDNN_MOCK_VERSION", "91001",
                  "cuDNN 9.10.1 computes it wrongly in some cases; install 9.10.2 or later");
 }
 Test(cuda_attention, a_device_that_is_too_old_is_named_with_its_capability) {
-  is_not_offered("CUDA_STAND_IN_CAPABILITY", "75", "of compute capability 8.0 and later");
+  is_not_offered("CUDA_MOCK_CAPABILITY", "75", "of compute capability 8.0 and later");
 }
 
 /* ---- declined calls ---- */
@@ -249,7 +249,7 @@ static long (*descriptors)(void);
 static void find_descriptors(void) {
   void *const library = dlopen(CUDNN, RTLD_NOW | RTLD_NOLOAD);
   cr_assert_not_null(library);
-  void *const symbol = dlsym(library, "cudnn_stand_in_descriptors");
+  void *const symbol = dlsym(library, "cudnn_mock_descriptors");
   memcpy(&descriptors, &symbol, sizeof descriptors);
 }
 
@@ -305,13 +305,13 @@ Test(cuda_attention, of_the_gradients_a_single_query_and_key_and_a_masks_are_dec
 }
 
 Test(cuda_attention, that_there_is_no_engine_is_remembered_and_leaves_nothing) {
-  open_with("CUDNN_STAND_IN_LACKS", "2");
+  open_with("CUDNN_MOCK_LACKS", "2");
   const hal_op_own_t own = found(FORWARD);
   sample_t *const s = sample_of(4, 2, 5, 7, 0);
   find_descriptors();
   cr_assert_eq(query(&own, forward_of(s)), HAL_UNIMPLEMENTED);
   cr_assert_eq(descriptors(), 0);
-  unsetenv("CUDNN_STAND_IN_LACKS");
+  unsetenv("CUDNN_MOCK_LACKS");
   cr_assert_eq(run(&own, forward_of(s)), HAL_UNIMPLEMENTED);
   drop(s);
 }
@@ -323,7 +323,7 @@ Test(cuda_attention, a_query_queues_nothing_and_a_positive_result_is_binding) {
   OK(query(&own, forward_of(s)));
   cr_assert_eq(scratch_count, 0);
   expect(s, RESULT, 0); /* zeros still */
-  setenv("CUDNN_STAND_IN_REFUSES", "cudnnBackendFinalize=3000/1",
+  setenv("CUDNN_MOCK_REFUSES", "cudnnBackendFinalize=3000/1",
          1); /* the plan is not created again; a call creates one variant pack */
   OK(run(&own, forward_of(s)));
   define(s);
@@ -335,7 +335,7 @@ Test(cuda_attention, a_query_queues_nothing_and_a_positive_result_is_binding) {
 /* ---- failures ---- */
 
 Test(cuda_attention, a_refused_call_is_reported_with_its_parameters) {
-  open_with("CUDNN_STAND_IN_REFUSES", "cudnnBackendExecute=5000");
+  open_with("CUDNN_MOCK_REFUSES", "cudnnBackendExecute=5000");
   const hal_op_own_t own = found(FORWARD);
   sample_t *const s = sample_of(4, 2, 5, 7, 0);
   FAILS(run(&own, forward_of(s)), HAL_INTERNAL,
@@ -357,9 +357,9 @@ static int fails_at(const char *function, int status, long number, int backward,
   char setting[128];
   shapes++;
   snprintf(setting, sizeof setting, "%s=%d/%ld", function, status, number);
-  setenv("CUDNN_STAND_IN_REFUSES", setting, 1);
+  setenv("CUDNN_MOCK_REFUSES", setting, 1);
   const hal_status_t code = query(&own, call);
-  unsetenv("CUDNN_STAND_IN_REFUSES");
+  unsetenv("CUDNN_MOCK_REFUSES");
   cr_assert(code == HAL_OK || code == ends, "%s: %d", setting, (int)code);
   cr_assert_eq((descriptors() - before) % made, 0, "%s: %ld", setting,
                descriptors() - before); /* whole plans come and go */
@@ -428,7 +428,7 @@ Test(cuda_attention, a_plan_that_a_graph_of_the_driver_runs_is_never_given_up) {
   OK(run(&own, forward_of(s)));
   OK(api.capture_end(s->call.stream, &graph));
   OK(api.graph_instantiate(graph, &exec));
-  setenv("CUDNN_STAND_IN_LACKS", "2", 1); /* the entries that replace it have no plan */
+  setenv("CUDNN_MOCK_LACKS", "2", 1); /* the entries that replace it have no plan */
   sample_t *const other = sample_of(1, 1, 2, 3, 0);
   for (int i = 0; i < 1500; i++, other->strides[QUERY][0] += 8)
     cr_assert_eq(query(&own, forward_of(other)), HAL_UNIMPLEMENTED);

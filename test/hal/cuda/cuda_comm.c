@@ -54,7 +54,7 @@ static int64_t now_ms(void) {
 
 static void open_rank(void) {
   static const hal_stream_desc_t desc = {.struct_size = sizeof desc};
-  stand_in_devices = RANKS;
+  mock_devices = RANKS;
   setenv("HAL_CUDA_NCCL", NCCL, 0);
   open_plugin();
   CHECK_OK(api.stream_create(rank, &desc, &stream));
@@ -504,7 +504,7 @@ static void fail_later(void) {
   CHECK(state.state == HAL_COMM_READY, "%d", (int)state.state);
   if (rank == 0) { /* rank 1 never comes */
     CHECK_OK(submit_on(stream, (hal_collective_t){.op = HAL_COMM_BARRIER}));
-    setenv("NCCL_STAND_IN_ASYNC_ERROR", "6", 1);
+    setenv("NCCL_MOCK_ASYNC_ERROR", "6", 1);
     CHECK_OK(api.comm_query(comm, &state));
     CHECK(state.state == HAL_COMM_FAILED && state.error == HAL_UNAVAILABLE && state.native_code == 6, "%d",
           (int)state.state);
@@ -592,7 +592,7 @@ static void use_none(void) {
 }
 static void use_old(void) {
   hal_comm_info_t info = {.struct_size = sizeof info};
-  setenv("NCCL_STAND_IN_VERSION", "21805", 1);
+  setenv("NCCL_MOCK_VERSION", "21805", 1);
   open_rank();
   CHECK_FAILS(api.comm_info(0, &info), HAL_UNAVAILABLE, "NCCL 2.18, too old");
 }

@@ -116,13 +116,13 @@ static void refuses(const char *setting, const char *value, const char *says) {
 }
 
 Test(cuda_dnn, a_library_that_is_too_old_is_named_with_its_version) {
-  refuses("CUDNN_STAND_IN_VERSION", "80800", "libcudnn.so.9 is cuDNN 8.8, too old");
+  refuses("CUDNN_MOCK_VERSION", "80800", "libcudnn.so.9 is cuDNN 8.8, too old");
 }
 Test(cuda_dnn, a_library_of_a_later_cuda_than_the_drivers_is_named_with_both) {
-  refuses("CUDNN_STAND_IN_CUDART", "14010", "is cuDNN 9.28 of CUDA 14, and the driver is made for CUDA 13.0");
+  refuses("CUDNN_MOCK_CUDART", "14010", "is cuDNN 9.28 of CUDA 14, and the driver is made for CUDA 13.0");
 }
 Test(cuda_dnn, one_that_does_not_support_the_device_is_reported_with_the_reason) {
-  refuses("CUDNN_STAND_IN_REFUSES", "cudnnCreate=1001", "CUDNN_STATUS_NOT_INITIALIZED (1001)");
+  refuses("CUDNN_MOCK_REFUSES", "cudnnCreate=1001", "CUDNN_STATUS_NOT_INITIALIZED (1001)");
 }
 Test(cuda_dnn, a_named_file_that_is_missing_is_reported) {
   refuses("HAL_CUDA_CUDNN", "/nowhere/libcudnn.so", "/nowhere/libcudnn.so cannot be loaded");
@@ -145,8 +145,8 @@ Test(cuda_dnn, the_value_none_leaves_the_library_out_and_is_logged) {
   cr_assert(strstr(logged_last, "HAL_CUDA_CUDNN=none"), "%s", logged_last);
 }
 Test(cuda_dnn, version_8_and_an_earlier_cuda_serve) {
-  setenv("CUDNN_STAND_IN_CUDART", "11080", 1);
-  open_with("CUDNN_STAND_IN_VERSION", "80907");
+  setenv("CUDNN_MOCK_CUDART", "11080", 1);
+  open_with("CUDNN_MOCK_VERSION", "80907");
   const hal_op_own_t own = found("convolution_overrideable");
   sample_t *const s = convolution_new();
   OK(run(&own, s));
@@ -172,7 +172,7 @@ Test(cuda_dnn, a_query_queues_nothing_and_a_positive_result_is_binding) {
 /* The library's status for a call and the expected result; no output is written. */
 static void ends(const char *name, sample_t *(*make)(void), const char *refusal, hal_status_t status,
                  const char *says) {
-  open_with("CUDNN_STAND_IN_REFUSES", refusal);
+  open_with("CUDNN_MOCK_REFUSES", refusal);
   const hal_op_own_t own = found(name);
   sample_t *const s = make();
   message[0] = 0;
@@ -207,7 +207,7 @@ Test(cuda_dnn, a_convolution_that_is_refused_at_the_call_is_reported_with_its_pa
 }
 
 Test(cuda_dnn, a_type_that_the_device_lacks_is_declined) {
-  open_with("CUDNN_STAND_IN_LACKS", "0");
+  open_with("CUDNN_MOCK_LACKS", "0");
   const hal_op_own_t own = found("convolution_overrideable");
   sample_t *const s = convolution_new();
   cr_assert_eq(query(&own, s), HAL_UNIMPLEMENTED);
@@ -217,11 +217,11 @@ Test(cuda_dnn, a_type_that_the_device_lacks_is_declined) {
 
 /* A missing algorithm is cached; a lack of memory is not. */
 Test(cuda_dnn, a_want_of_memory_passes) {
-  open_with("CUDNN_STAND_IN_REFUSES", "cudnnGetConvolutionForwardAlgorithm_v7=4003");
+  open_with("CUDNN_MOCK_REFUSES", "cudnnGetConvolutionForwardAlgorithm_v7=4003");
   const hal_op_own_t own = found("convolution_overrideable");
   sample_t *const s = convolution_new();
   cr_assert_eq(query(&own, s), HAL_RESOURCE_EXHAUSTED);
-  unsetenv("CUDNN_STAND_IN_REFUSES");
+  unsetenv("CUDNN_MOCK_REFUSES");
   OK(run(&own, s));
   expect_sums(s);
   free(s);
@@ -297,7 +297,7 @@ Test(cuda_dnn, an_operand_that_lies_otherwise_is_copied_before) {
 }
 
 Test(cuda_dnn, operands_that_it_cannot_copy_are_declined_without_writes) {
-  open_with("CUDNN_STAND_IN_REFUSES", "cudnnTransformTensor=3000");
+  open_with("CUDNN_MOCK_REFUSES", "cudnnTransformTensor=3000");
   const hal_op_own_t own = found("convolution_overrideable");
   sample_t *const s = turned_new();
   cr_assert_eq(run(&own, s), HAL_UNIMPLEMENTED);

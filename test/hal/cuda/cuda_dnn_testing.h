@@ -24,7 +24,7 @@ static inline hal_status_t give_scratch(const hal_op_call_t *call, size_t size, 
 
 static inline void open_with(const char *name, const char *value) {
   static hal_host_api_t host;
-  needs_stand_in("the results of cuDNN");
+  needs_mock("the results of cuDNN");
   if (!getenv("HAL_CUDA_CUDNN")) setenv("HAL_CUDA_CUDNN", CUDNN, 1);
   if (name) setenv(name, value, 1);
   host = host_api;

@@ -7,14 +7,14 @@
 #include <stdint.h>
 #include <string.h>
 
-static inline int is_on_stand_in(void) {
+static inline int is_on_mock(void) {
   void *const driver = dlopen("libcuda.so.1", RTLD_NOW);
-  return !driver || dlsym(driver, "cuda_stand_in_fault_set");
+  return !driver || dlsym(driver, "cuda_mock_fault_set");
 }
 
 /* Skips the test on NVIDIA's driver, on which a test can choose neither the number of devices nor a failure. */
-static inline void needs_stand_in(const char *what) {
-  if (!is_on_stand_in()) cr_skip_test("requires the mock driver: %s", what);
+static inline void needs_mock(const char *what) {
+  if (!is_on_mock()) cr_skip_test("requires the mock driver: %s", what);
 }
 
 static inline void needs_two_devices(int32_t count) {

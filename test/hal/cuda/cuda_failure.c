@@ -51,7 +51,7 @@ Test(cuda_failure, a_kernel_that_writes_where_nothing_is_ends_the_device) {
   hal_stream_t *const stream = begin(&to);
   const hal_arg_t args[] = {POINTER(nowhere)};
   static atomic_int called;
-  if (is_on_stand_in()) cr_skip_test("the mock driver uses host memory");
+  if (is_on_mock()) cr_skip_test("the mock driver uses host memory");
   assert_ok(launch_1d(faulty, stream, 1, 1, args, 1));
   assert_ok(hal_stream_host_call(stream, note_call, &called));
   assert_fails(hal_stream_synchronize(stream), HAL_UNAVAILABLE, "CUDA_ERROR_ILLEGAL_ADDRESS");

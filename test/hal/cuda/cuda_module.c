@@ -119,7 +119,7 @@ Test(cuda_module, more_than_the_default_shared_memory_is_enabled_and_too_much_is
   cr_assert_eq(back[0], 15);
   launch.shared_bytes = 300 << 10;
   assert_fails(hal_kernel_launch(kernel_of("reversed"), NULL, &launch), HAL_INVALID_ARGUMENT,
-               is_on_stand_in() ? "the maximum is 101376" : "the maximum is ");
+               is_on_mock() ? "the maximum is 101376" : "the maximum is ");
 }
 
 Test(cuda_module, an_instruction_in_asm_computes) {
@@ -166,7 +166,7 @@ Test(cuda_module, hints_are_passed_over_where_the_device_has_no_such_thing_and_w
   cr_assert_eq(back, 63 * 64 / 2 + 64);
   attributes[0].required = 1;
   const hal_status_t clustered = hal_kernel_launch(kernel_of("sums"), NULL, &launch);
-  if (is_on_stand_in()) cr_assert_eq(clustered, HAL_UNIMPLEMENTED, "%s", hal_error_message());
+  if (is_on_mock()) cr_assert_eq(clustered, HAL_UNIMPLEMENTED, "%s", hal_error_message());
   attributes[0] = (hal_launch_attribute_t){.kind = HAL_LAUNCH_COOPERATIVE, .required = 1, .x = 1};
   launch.grid[0] = 1;
   assert_ok(hal_kernel_launch(kernel_of("sums"), NULL, &launch));
@@ -179,7 +179,7 @@ Test(cuda_module, a_kernel_reports_its_requirements) {
   cr_assert_eq(needs.subgroup_size, 32);
   cr_assert_gt(needs.registers, 0);
   cr_assert_geq(needs.max_shared, 48 << 10);
-  if (is_on_stand_in()) cr_assert_eq(needs.max_shared, 99 << 10);
+  if (is_on_mock()) cr_assert_eq(needs.max_shared, 99 << 10);
   cr_assert_gt(needs.blocks_per_unit, 0);
   assert_ok(hal_kernel_info(kernel_of("sums"), 2000, 0, &needs));
   cr_assert_eq(needs.blocks_per_unit, 0);
@@ -204,7 +204,7 @@ Test(cuda_module, an_unknown_kernel_an_unknown_dialect_and_what_is_no_ptx_are_na
   assert_fails(hal_kernel_get(module_of(source), "absent", &kernel), HAL_NOT_FOUND, "absent");
   assert_fails(load_text("opencl-c", "x", 1, "", &module), HAL_UNIMPLEMENTED, "unsupported dialect 'opencl-c'");
   assert_fails(load_text("ptx", "this is no PTX", 14, "", &module), HAL_INVALID_ARGUMENT,
-               is_on_stand_in() ? "this is not PTX" : "CUDA_ERROR_INVALID_IMAGE");
+               is_on_mock() ? "this is not PTX" : "CUDA_ERROR_INVALID_IMAGE");
 }
 
 Test(cuda_module, an_exported_module_works_and_a_foreign_or_damaged_one_is_refused) {
@@ -236,8 +236,8 @@ Test(cuda_module, an_exported_module_works_and_a_foreign_or_damaged_one_is_refus
    its driver compiles. */
 Test(cuda_capability, a_device_that_the_compiler_does_not_know_runs_ptx) {
   uint32_t back = 0, n = 2;
-  needs_stand_in("another compute capability");
-  setenv("CUDA_STAND_IN_CAPABILITY", "103", 1);
+  needs_mock("another compute capability");
+  setenv("CUDA_MOCK_CAPABILITY", "103", 1);
   open_cuda();
   char *const to = device_bytes(0, 4);
   const hal_arg_t args[] = {POINTER(to), VALUE(n)};
@@ -248,8 +248,8 @@ Test(cuda_capability, a_device_that_the_compiler_does_not_know_runs_ptx) {
 
 Test(cuda_capability, a_device_older_than_the_compiler_supports_is_reported_with_what_to_install) {
   hal_module_t *module;
-  needs_stand_in("another compute capability");
-  setenv("CUDA_STAND_IN_CAPABILITY", "61", 1);
+  needs_mock("another compute capability");
+  setenv("CUDA_MOCK_CAPABILITY", "61", 1);
   open_cuda();
   assert_fails(load_text("cuda-c", source, sizeof source - 1, "", &module), HAL_UNAVAILABLE,
                "has 6.1; install an older one");

@@ -13,7 +13,7 @@
 
 static hal_plugin_api_t api;
 static int32_t device_count;
-static int32_t stand_in_devices = 2;
+static int32_t mock_devices = 2;
 static char message[4096];
 
 static hal_status_t keep_message(hal_status_t code, int64_t native_code, const char *text) {
@@ -47,8 +47,8 @@ static inline void open_plugin_with(const hal_host_api_t *host) {
   hal_plugin_entry_fn_t entry = NULL;
   int32_t count = 0;
   char devices[16];
-  snprintf(devices, sizeof devices, "%d", (int)stand_in_devices);
-  setenv("CUDA_STAND_IN_DEVICES", devices, 1);
+  snprintf(devices, sizeof devices, "%d", (int)mock_devices);
+  setenv("CUDA_MOCK_DEVICES", devices, 1);
   void *const plugin = dlopen(PLUGIN_DIR "/libhal_cuda.so", RTLD_NOW | RTLD_LOCAL);
   cr_assert_not_null(plugin, "%s", dlerror());
   void *const symbol = dlsym(plugin, "hal_plugin_entry");
@@ -56,7 +56,7 @@ static inline void open_plugin_with(const hal_host_api_t *host) {
   api.struct_size = sizeof api;
   cr_assert_eq(entry(host, &api), HAL_OK);
   OK(api.device_count(&count));
-  if (is_on_stand_in()) cr_assert_eq(count, stand_in_devices);
+  if (is_on_mock()) cr_assert_eq(count, mock_devices);
   device_count = count;
   OK(api.init(""));
 }

@@ -33,8 +33,8 @@ static int64_t used(void) {
 
 Test(cuda_pool, the_setting_decides_and_a_driver_without_pools_is_served_as_before) {
   hal_block_t *block = NULL;
-  needs_stand_in("CUDA_STAND_IN_POOLS");
-  setenv("CUDA_STAND_IN_POOLS", "0", 1);
+  needs_mock("CUDA_MOCK_POOLS");
+  setenv("CUDA_MOCK_POOLS", "0", 1);
   open_pooled();
   cr_assert_not(hal_device_flags(0) & HAL_DEVICE_POOLED);
   assert_ok(hal_memory_allocate(0, NULL, MEGA, &block));
@@ -94,13 +94,13 @@ Test(cuda_pool, statistics_count_what_is_in_use_and_the_pool_keeps_as_much_as_is
   assert_ok(hal_memory_stats(0, &stats));
   cr_assert_eq(stats.allocated_bytes[HAL_POOL_ALL].current, 66 * MEGA);
   cr_assert_eq(stats.reserved_bytes[HAL_POOL_ALL].current, 66 * MEGA);
-  if (is_on_stand_in()) cr_assert_geq(used() - before, 66 * MEGA); /* others use a GPU, too */
+  if (is_on_mock()) cr_assert_geq(used() - before, 66 * MEGA); /* others use a GPU, too */
   hal_memory_release(large);
   hal_memory_release(small);
   hal_stream_t *stream = NULL;
   assert_ok(hal_stream_default(0, &stream));
   assert_ok(hal_stream_synchronize(stream)); /* memory above the threshold is returned to the driver */
-  if (is_on_stand_in()) cr_assert_leq(used() - before, 4 * MEGA);
+  if (is_on_mock()) cr_assert_leq(used() - before, 4 * MEGA);
   assert_ok(hal_memory_stats(0, &stats));
   cr_assert_eq(stats.allocated_bytes[HAL_POOL_ALL].current, 0);
   cr_assert_eq(stats.reserved_bytes[HAL_POOL_ALL].current, 0);
@@ -108,8 +108,8 @@ Test(cuda_pool, statistics_count_what_is_in_use_and_the_pool_keeps_as_much_as_is
 
 Test(cuda_pool, a_pool_that_is_full_of_other_sizes_is_emptied_before_memory_is_refused) {
   hal_block_t *blocks[6], *block = NULL;
-  needs_stand_in("CUDA_STAND_IN_MEMORY");
-  setenv("CUDA_STAND_IN_MEMORY", "67108864", 1);
+  needs_mock("CUDA_MOCK_MEMORY");
+  setenv("CUDA_MOCK_MEMORY", "67108864", 1);
   open_pooled();
   for (int i = 0; i < 6; i++) blocks[i] = block_on(NULL, 8 * MEGA);
   for (int i = 0; i < 6; i++) hal_memory_release(blocks[i]);

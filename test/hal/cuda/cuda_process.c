@@ -10,16 +10,16 @@
 TestSuite(cuda_process, .fini = close_opencl);
 
 Test(cuda_process, a_driver_without_a_device_is_reported_with_what_to_check) {
-  assert_fails(open_cuda_with("CUDA_STAND_IN_DEVICES", "0"), HAL_UNAVAILABLE, "nvidia-smi");
+  assert_fails(open_cuda_with("CUDA_MOCK_DEVICES", "0"), HAL_UNAVAILABLE, "nvidia-smi");
   cr_assert_eq(hal_device_count(), 0);
 }
 
 Test(cuda_process, a_driver_that_does_not_start_is_reported_with_the_reason) {
-  assert_fails(open_cuda_with("CUDA_STAND_IN_INIT", "803"), HAL_UNAVAILABLE, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH");
+  assert_fails(open_cuda_with("CUDA_MOCK_INIT", "803"), HAL_UNAVAILABLE, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH");
 }
 
 Test(cuda_process, a_driver_without_a_function_that_is_needed_names_it_and_the_version_to_install) {
-  assert_fails(open_cuda_with("CUDA_STAND_IN_MISSING", "cuMemAlloc"), HAL_UNAVAILABLE,
+  assert_fails(open_cuda_with("CUDA_MOCK_MISSING", "cuMemAlloc"), HAL_UNAVAILABLE,
                "cuMemAlloc; install NVIDIA's driver");
 }
 
@@ -29,7 +29,7 @@ static int open_without(const char *name) {
   int state = 0;
   const pid_t child = fork();
   if (child == 0) {
-    setenv("CUDA_STAND_IN_MISSING", name, 1);
+    setenv("CUDA_MOCK_MISSING", name, 1);
     const int refused = !hal_registry_add_path(PLUGIN_DIR) && hal_registry_open("cuda") == HAL_UNAVAILABLE &&
                         strstr(hal_error_message(), name);
     _exit(refused ? 0 : 1);
@@ -38,20 +38,20 @@ static int open_without(const char *name) {
 }
 
 Test(cuda_process, each_function_that_is_needed_is_named_when_it_is_missing) {
-  needs_stand_in("missing functions");
+  needs_mock("missing functions");
 #define NAME(name, version, parameters) #name,
   static const char *const names[] = {CUDA_CALLS(NAME)};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) cr_assert_eq(open_without(names[i]), 0, "%s", names[i]);
 }
 
 Test(cuda_process, an_old_driver_is_refused_with_the_version_to_install) {
-  assert_fails(open_cuda_with("CUDA_STAND_IN_VERSION", "10020"), HAL_UNAVAILABLE, "465");
+  assert_fails(open_cuda_with("CUDA_MOCK_VERSION", "10020"), HAL_UNAVAILABLE, "465");
 }
 
 Test(cuda_process, a_driver_without_the_later_functions_works) {
   hal_kernel_info_t needs = {.struct_size = sizeof needs};
   uint32_t back = 0;
-  assert_ok(open_cuda_with("CUDA_STAND_IN_VERSION", "11030"));
+  assert_ok(open_cuda_with("CUDA_MOCK_VERSION", "11030"));
   char *const to = device_bytes(0, 4);
   assert_ok(hal_memory_fill(NULL, 0, to, &(char){0}, 1, 4));
   hal_kernel_t *const add_one = make_kernel(0, SLOW_SOURCE, "add_one");
@@ -65,9 +65,9 @@ Test(cuda_process, a_driver_without_the_later_functions_works) {
 Test(cuda_process, the_plugins_version_names_the_drivers_file_and_the_device_name_shows_the_mock) {
   hal_registry_entry_t entry = {.struct_size = sizeof entry};
   hal_device_info_t info = {.struct_size = sizeof info};
-  assert_ok(open_cuda_with("CUDA_STAND_IN_MEMORY", "123000000"));
+  assert_ok(open_cuda_with("CUDA_MOCK_MEMORY", "123000000"));
   assert_ok(hal_registry_plugin(0, &entry));
-  cr_assert_not_null(strstr(entry.version, "cuda_stand_in/libcuda.so.1 of CUDA 13.0"), "%s", entry.version);
+  cr_assert_not_null(strstr(entry.version, "cuda_mock/libcuda.so.1 of CUDA 13.0"), "%s", entry.version);
   cr_assert_str_eq(entry.name, "nvgpu");
   assert_ok(hal_device_info(0, &info));
   cr_assert_not_null(strstr(info.name, "test double"), "%s", info.name);
@@ -94,8 +94,8 @@ Test(cuda_process, a_kernel_writes_page_locked_host_memory_without_a_copy) {
 
 Test(cuda_process, a_device_is_described_by_driver_and_nvml) {
   hal_device_info_t info = {.struct_size = sizeof info};
-  setenv("CUDA_STAND_IN_DEVICES", "2", 1);
-  assert_ok(open_cuda_with("CUDA_STAND_IN_NUMA", "0"));
+  setenv("CUDA_MOCK_DEVICES", "2", 1);
+  assert_ok(open_cuda_with("CUDA_MOCK_NUMA", "0"));
   assert_ok(hal_device_info(1, &info));
   cr_assert_str_eq(info.architecture, "sm_90");
   cr_assert_str_eq(info.driver_version, "580.65.06");
@@ -108,14 +108,14 @@ Test(cuda_process, a_device_is_described_by_driver_and_nvml) {
 
 Test(cuda_process, what_driver_and_nvml_do_not_know_is_unknown) {
   hal_device_info_t info = {.struct_size = sizeof info};
-  setenv("NVML_STAND_IN", "versions=0", 1);
-  setenv("CUDA_STAND_IN_NUMA", "7", 1);
-  assert_ok(open_cuda_with("CUDA_STAND_IN_VERSION", "12010")); /* which lacks HOST_NUMA_ID */
+  setenv("NVML_MOCK", "versions=0", 1);
+  setenv("CUDA_MOCK_NUMA", "7", 1);
+  assert_ok(open_cuda_with("CUDA_MOCK_VERSION", "12010")); /* which lacks HOST_NUMA_ID */
   assert_ok(hal_device_info(0, &info));
   cr_assert_str_empty(info.driver_version);
   cr_assert_str_empty(info.firmware_version);
   cr_assert_neq(info.numa_node, 7);
-  setenv("NVML_STAND_IN", "init=18", 1); /* no NVML is no failure */
+  setenv("NVML_MOCK", "init=18", 1); /* no NVML is no failure */
   assert_ok(hal_device_ensure(0));
   assert_ok(hal_device_info(0, &info));
 }
@@ -140,7 +140,7 @@ static int threads_here(void) {
 Test(cuda_process, counting_the_devices_starts_no_driver_in_this_process) {
   int count = 0, (*ask)(int *) = NULL;
   const int before = threads_here();
-  assert_ok(open_cuda_with("CUDA_STAND_IN_DEVICES", "2"));
+  assert_ok(open_cuda_with("CUDA_MOCK_DEVICES", "2"));
   cr_assert_eq(hal_device_count(), 2);
   cr_assert_eq(threads_here(), before);
   void *const symbol = driver_symbol("cuDeviceGetCount");
@@ -152,8 +152,8 @@ Test(cuda_process, counting_the_devices_starts_no_driver_in_this_process) {
 Test(cuda_process, devices_are_counted_if_other_code_has_initialized_the_driver) {
   unsigned (*start)(unsigned) = NULL;
   void *const driver = dlopen("libcuda.so.1", RTLD_NOW), *const symbol = dlsym(driver, "cuInit");
-  needs_stand_in("two devices");
-  setenv("CUDA_STAND_IN_DEVICES", "2", 1);
+  needs_mock("two devices");
+  setenv("CUDA_MOCK_DEVICES", "2", 1);
   memcpy(&start, &symbol, sizeof symbol);
   cr_assert_eq(start(0), 0);
   assert_ok(open_cuda_with(NULL, NULL));
@@ -178,7 +178,7 @@ Test(cuda_process, a_forked_child_gets_an_error_that_names_spawn_and_the_parent_
 
 Test(cuda_process, a_device_allocates_no_more_memory_than_it_has) {
   hal_block_t *block;
-  assert_ok(open_cuda_with("CUDA_STAND_IN_MEMORY", "67108864"));
+  assert_ok(open_cuda_with("CUDA_MOCK_MEMORY", "67108864"));
   assert_fails(hal_memory_allocate(0, NULL, 65 << 20, &block), HAL_RESOURCE_EXHAUSTED, "total 64.00 MiB");
   assert_ok(hal_memory_allocate(0, NULL, 32 << 20, &block));
 }

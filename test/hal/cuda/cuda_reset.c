@@ -52,7 +52,7 @@ Test(cuda_reset, a_driver_that_does_not_reset_leaves_the_device_unavailable_unti
 
 static void count_hints(int *out_prefetches, int *out_advice) {
   void (*read)(int *, int *) = NULL;
-  void *const symbol = driver_symbol("cuda_stand_in_hints");
+  void *const symbol = driver_symbol("cuda_mock_hints");
   memcpy(&read, &symbol, sizeof symbol);
   read(out_prefetches, out_advice);
 }
@@ -61,8 +61,8 @@ Test(cuda_hints, hints_reach_the_driver_for_memory_that_moves, .fini = close_ope
   static char bytes[8192];
   int prefetches = 0, advice = 0;
   hal_block_t *block;
-  needs_stand_in("CUDA_STAND_IN_PAGEABLE");
-  setenv("CUDA_STAND_IN_PAGEABLE", "1", 1);
+  needs_mock("CUDA_MOCK_PAGEABLE");
+  setenv("CUDA_MOCK_PAGEABLE", "1", 1);
   open_cuda();
   assert_ok(hal_memory_allocate(0, NULL, 4096, &block));
   void *const fixed = hal_memory_block_address(block);
@@ -85,7 +85,7 @@ Test(cuda_reset, without_such_memory_no_hint_is_an_error) {
   int prefetches = 0, advice = 0;
   assert_ok(hal_memory_prefetch(0, NULL, bytes, sizeof bytes, 0));
   assert_ok(hal_memory_advise(0, bytes, sizeof bytes, HAL_ADVICE_ACCESSED, 0));
-  if (!is_on_stand_in()) return;
+  if (!is_on_mock()) return;
   count_hints(&prefetches, &advice);
   cr_assert(prefetches == 0 && advice == 0);
 }

@@ -15,8 +15,8 @@ Test(cuda_sensor, numbers_come_in_the_units_of_the_list) {
               {HAL_SENSOR_POWER, 87250},    {HAL_SENSOR_POWER_LIMIT, 350000},    {HAL_SENSOR_ENERGY, 123456789},
               {HAL_SENSOR_CLOCK, 1410},     {HAL_SENSOR_MEMORY_CLOCK, 1593},     {HAL_SENSOR_FAN, 30}};
   int64_t value = 0;
-  needs_stand_in("the results of NVML");
-  setenv("CUDA_STAND_IN_DEVICES", "2", 1);
+  needs_mock("the results of NVML");
+  setenv("CUDA_MOCK_DEVICES", "2", 1);
   assert_ok(open_cuda_with(NULL, NULL));
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     assert_ok(hal_device_sensor(1, rows[i].sensor, &value));
@@ -40,8 +40,8 @@ Test(cuda_sensor, memory_is_that_of_the_queried_device) {
 
 Test(cuda_sensor, what_a_device_lacks_is_not_measured) {
   int64_t value = 0;
-  needs_stand_in("the results of NVML");
-  setenv("NVML_STAND_IN", "power=1", 1);
+  needs_mock("the results of NVML");
+  setenv("NVML_MOCK", "power=1", 1);
   open_cuda();
   assert_ok(hal_device_sensor(0, HAL_SENSOR_POWER, &value));
   cr_assert_eq(value, 1);
@@ -51,15 +51,15 @@ Test(cuda_sensor, what_a_device_lacks_is_not_measured) {
 
 Test(cuda_sensor, a_failing_library_is_reported_with_its_status_and_the_remedy) {
   int64_t value = 0;
-  needs_stand_in("the results of NVML");
-  setenv("NVML_STAND_IN", "init=18", 1);
+  needs_mock("the results of NVML");
+  setenv("NVML_MOCK", "init=18", 1);
   open_cuda();
   assert_fails(hal_device_sensor(0, HAL_SENSOR_POWER, &value), HAL_UNAVAILABLE,
                "NVML_ERROR_LIB_RM_VERSION_MISMATCH (18)");
   assert_fails(hal_device_sensor(0, HAL_SENSOR_POWER, &value), HAL_UNAVAILABLE, "restart the machine");
-  setenv("NVML_STAND_IN", "fails=4", 1); /* it now initializes, and requires permissions */
+  setenv("NVML_MOCK", "fails=4", 1); /* it now initializes, and requires permissions */
   assert_fails(hal_device_sensor(0, HAL_SENSOR_POWER, &value), HAL_FAILED_PRECONDITION, "NVML_ERROR_NO_PERMISSION (4)");
-  setenv("NVML_STAND_IN", "fails=15", 1);
+  setenv("NVML_MOCK", "fails=15", 1);
   assert_fails(hal_device_sensor(0, HAL_SENSOR_POWER, &value), HAL_UNAVAILABLE, "NVML_ERROR_GPU_IS_LOST (15)");
 }
 
@@ -78,14 +78,14 @@ static void see(void *user_data, const hal_device_process_t *process) {
 Test(cuda_sensor, processes_are_reported_once_each_with_their_memory) {
   seen_t seen = {0}, many = {0};
   hal_block_t *block = NULL;
-  needs_stand_in("the results of NVML");
-  setenv("NVML_STAND_IN", "parts=3,others=2", 1);
+  needs_mock("the results of NVML");
+  setenv("NVML_MOCK", "parts=3,others=2", 1);
   open_cuda();
   assert_ok(hal_memory_allocate(0, NULL, 48 * MEGA, &block));
   assert_ok(hal_device_processes(0, see, &seen));
   cr_assert(seen.count == 3 && seen.own == 1 && seen.unknown == 2, "%u, %u, %u", seen.count, seen.own, seen.unknown);
   cr_assert_geq(seen.bytes, 48 * MEGA - 3);
-  setenv("NVML_STAND_IN", "others=5000", 1); /* more processes than the first list has entries */
+  setenv("NVML_MOCK", "others=5000", 1); /* more processes than the first list has entries */
   assert_ok(hal_device_processes(0, see, &many));
   cr_assert_eq(many.count, 5001);
   hal_memory_release(block);
@@ -117,7 +117,7 @@ static int happens(unsigned long long type, unsigned long long data) {
   int (*send)(int, unsigned long long, unsigned long long) = NULL;
   void *const library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_NOLOAD);
   cr_assert_not_null(library);
-  void *const symbol = dlsym(library, "nvml_stand_in_event");
+  void *const symbol = dlsym(library, "nvml_mock_event");
   cr_assert_not_null(symbol);
   memcpy(&send, &symbol, sizeof symbol);
   dlclose(library);
@@ -133,7 +133,7 @@ Test(cuda_sensor, events_of_nvml_come_to_the_sink_in_the_hosts_kinds) {
               {8, 48, HAL_DEVICE_EVENT_MEMORY_UNCORRECTED},
               {8, 79, HAL_DEVICE_EVENT_LOST}};
   int count = 0;
-  needs_stand_in("events of NVML");
+  needs_mock("events of NVML");
   open_cuda();
   assert_ok(hal_device_ensure(1));
   assert_ok(hal_device_event_set_sink(keep, NULL));
@@ -151,26 +151,26 @@ Test(cuda_sensor, events_of_nvml_come_to_the_sink_in_the_hosts_kinds) {
 }
 
 Test(cuda_sensor, throttling_is_reported_when_it_begins) {
-  needs_stand_in("events of NVML");
-  setenv("NVML_STAND_IN", "throttle=1", 1); /* idle */
+  needs_mock("events of NVML");
+  setenv("NVML_MOCK", "throttle=1", 1); /* idle */
   open_cuda();
   assert_ok(hal_device_ensure(1));
   assert_ok(hal_device_event_set_sink(keep, NULL));
   cr_assert(happens(16, 0));
-  setenv("NVML_STAND_IN", "throttle=65", 1); /* and heat */
+  setenv("NVML_MOCK", "throttle=65", 1); /* and heat */
   cr_assert(happens(16, 0));
   cr_assert(comes(1));
   cr_assert(last.kind == HAL_DEVICE_EVENT_THROTTLED && last.native_code == 64, "%lld", (long long)last.native_code);
   cr_assert(happens(16, 0)); /* it goes on */
-  setenv("NVML_STAND_IN", "throttle=0", 1);
+  setenv("NVML_MOCK", "throttle=0", 1);
   cr_assert(happens(16, 0));
-  setenv("NVML_STAND_IN", "throttle=4", 1);
+  setenv("NVML_MOCK", "throttle=4", 1);
   cr_assert(happens(16, 0));
   cr_assert(comes(2));
 }
 
 Test(cuda_sensor, a_context_that_ends_is_a_lost_device) {
-  needs_stand_in("faults of the driver");
+  needs_mock("faults of the driver");
   open_cuda();
   assert_ok(hal_device_ensure(0));
   assert_ok(hal_device_event_set_sink(keep, NULL));
@@ -195,7 +195,7 @@ Test(cuda_sensor, a_device_reports_plausible_values) {
               {HAL_SENSOR_MEMORY_USED, 1, INT64_C(1) << 40},
               {HAL_SENSOR_MEMORY_CLOCK, 50, 20000}};
   int64_t value = 0;
-  if (is_on_stand_in()) cr_skip_test("the mock driver has no temperature");
+  if (is_on_mock()) cr_skip_test("the mock driver has no temperature");
   open_cuda();
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     assert_ok(hal_device_sensor(0, rows[i].sensor, &value));

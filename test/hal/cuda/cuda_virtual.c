@@ -59,8 +59,8 @@ Test(cuda_virtual, an_address_can_be_queried_without_initializing_a_device) {
   hal_pointer_info_t info = {.struct_size = sizeof info};
   hal_plugin_stream_t *stream = NULL;
   int (*set)(const char *) = NULL;
-  needs_stand_in("failures");
-  void *const symbol = dlsym(dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD), "cuda_stand_in_fault_set");
+  needs_mock("failures");
+  void *const symbol = dlsym(dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD), "cuda_mock_fault_set");
   memcpy(&set, &symbol, sizeof set);
   cr_assert_eq(set("context=1"), 0);
   FAILS(api.memory_pointer_info(&info, &info), HAL_NOT_FOUND, "not in an allocation");

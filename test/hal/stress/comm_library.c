@@ -162,7 +162,7 @@ static int all_joined(rank_t *ranks) {
 
 int main(void) {
   static rank_t ranks[RANKS];
-  setenv("CUDA_STAND_IN_DEVICES", "4", 1);
+  setenv("CUDA_MOCK_DEVICES", "4", 1);
   setenv("HAL_CUDA_NCCL", NCCL, 1);
   const hal_status_t status = hal_registry_open(PLUGIN_DIR "/libhal_cuda.so");
   if (status || hal_device_count() < RANKS) {

@@ -108,17 +108,17 @@ assert rows[NAMES[0]].plugin == 1 and rows[NAMES[1]].plugin == 0, rows
 
 
 def test_with_a_library_that_is_too_old_the_portable_kernels_compute_and_the_log_reports_it(run):
-    said = run("check(False, operands(), backward=False)", CUDNN_STAND_IN_VERSION="80907", HAL_LOG="info").stderr
+    said = run("check(False, operands(), backward=False)", CUDNN_MOCK_VERSION="80907", HAL_LOG="info").stderr
     assert said.count("cuDNN 8.9.7 is too old for it; install 9.0 or later") == 1, said
 
 
 @pytest.mark.slow
 def test_what_versions_and_devices_do_not_compute_is_the_portable_kernels(run):
-    assert "cuDNN" not in run("check(False, operands())", CUDNN_STAND_IN_VERSION="80907").stderr
-    for lacking in ({"CUDA_STAND_IN_CAPABILITY": "75"}, {"CUDNN_STAND_IN_LACKS": "2"}, driver_scripts.cuda_libraries(False)):
+    assert "cuDNN" not in run("check(False, operands())", CUDNN_MOCK_VERSION="80907").stderr
+    for lacking in ({"CUDA_MOCK_CAPABILITY": "75"}, {"CUDNN_MOCK_LACKS": "2"}, driver_scripts.cuda_libraries(False)):
         run("check(False, operands())", **lacking)
-    run("check(True, operands(keys=128))\ncheck(False, operands(), names=NAMES[1:])", CUDNN_STAND_IN_VERSION="90100")
-    run("check(True, operands(), backward=False)\ncheck(False, operands(), names=NAMES[1:])", CUDA_STAND_IN_CAPABILITY="100", CUDNN_STAND_IN_VERSION="91700")
+    run("check(True, operands(keys=128))\ncheck(False, operands(), names=NAMES[1:])", CUDNN_MOCK_VERSION="90100")
+    run("check(True, operands(), backward=False)\ncheck(False, operands(), names=NAMES[1:])", CUDA_MOCK_CAPABILITY="100", CUDNN_MOCK_VERSION="91700")
 
 
 # Tests little besides attention: each other kernel must be compiled.

@@ -135,9 +135,9 @@ def test_without_the_library_the_portable_kernels_compute_and_only_the_info_log_
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ({"CUBLASLT_STAND_IN_VERSION": "110300"}, "is cuBLAS 11.3, too old"),
-        ({"CUDA_STAND_IN_VERSION": "12040", "HAL_CUDA_CUBLASLT": str(driver_scripts.CUDA_LIBRARIES / "libraries/libcublasLt.so.13")}, "is cuBLAS 13.1 of CUDA 13, and the driver is made for CUDA 12.4"),
-        ({"CUBLASLT_STAND_IN_CREATE": "1"}, "CUBLAS_STATUS_NOT_INITIALIZED"),
+        ({"CUBLASLT_MOCK_VERSION": "110300"}, "is cuBLAS 11.3, too old"),
+        ({"CUDA_MOCK_VERSION": "12040", "HAL_CUDA_CUBLASLT": str(driver_scripts.CUDA_LIBRARIES / "libraries/libcublasLt.so.13")}, "is cuBLAS 13.1 of CUDA 13, and the driver is made for CUDA 12.4"),
+        ({"CUBLASLT_MOCK_CREATE": "1"}, "CUBLAS_STATUS_NOT_INITIALIZED"),
         ({"HAL_CUDA_CUBLASLT": "/nowhere/libcublasLt.so"}, "/nowhere/libcublasLt.so cannot be loaded"),
         ({"HAL_CUDA_CUBLASLT": "libm.so.6"}, "lacks cublasLtGetProperty"),
     ],
@@ -149,7 +149,7 @@ def test_an_unusable_library_is_reported_once_and_the_portable_kernels_compute(r
 
 def test_types_that_the_device_lacks_are_the_portable_kernels(run):
     run("a, b = torch.randn(6, 8).bfloat16(), torch.randn(8, 4).bfloat16()\ncheck(torch.mm, False, a, b, tolerance=2e-2)\n"
-        "check(torch.mm, True, a.half(), b.half(), tolerance=2e-3)", CUBLASLT_STAND_IN_LACKS="14")  # fmt: skip
+        "check(torch.mm, True, a.half(), b.half(), tolerance=2e-3)", CUBLASLT_MOCK_LACKS="14")  # fmt: skip
 
 
 def test_a_call_that_fails_is_an_error_that_names_operator_and_status(run):
@@ -160,7 +160,7 @@ except RuntimeError as error:
     assert "cuBLAS refused mm" in str(error) and "CUBLAS_STATUS_EXECUTION_FAILED" in str(error), error
 else:
     raise AssertionError("no error")
-""", CUBLASLT_STAND_IN_FAILS="1")
+""", CUBLASLT_MOCK_FAILS="1")
 
 
 def test_products_of_a_captured_step_are_in_the_drivers_graph_with_memory_of_their_own(run):

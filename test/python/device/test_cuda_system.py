@@ -56,7 +56,7 @@ def test_a_network_trains_on_memory_in_the_order_of_streams_and_its_statistics_a
 
 
 def test_smi_reports_the_sensors_of_nvml_and_creates_no_context(settings, tmp_path):
-    environment = {**os.environ, **settings, "NVML_STAND_IN": "temperature=41,power=87250,utilization=37,memory_utilization=21,others=1"}
+    environment = {**os.environ, **settings, "NVML_MOCK": "temperature=41,power=87250,utilization=37,memory_utilization=21,others=1"}
     done = subprocess.run([*SMI, "--json"], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     first, second = json.loads(done.stdout)

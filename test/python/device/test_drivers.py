@@ -12,7 +12,7 @@ Driver = namedtuple("Driver", "plugin kind settings named library lose forms slo
 
 DRIVERS = {
     "cuda": Driver("cuda", "nvgpu", driver_scripts.cuda_settings, f"driver {driver_scripts.CUDA_LIBRARIES}/libcuda.so.1 of CUDA 13.0", '"libcuda.so.1"',
-                   "cuda_stand_in_fault_set", [{}], [{}]),
+                   "cuda_mock_fault_set", [{}], [{}]),
     "npu": Driver("npu", "npu", driver_scripts.npu_settings, f"driver {driver_scripts.NPU_DRIVER}", 'os.environ["ZE_ENABLE_ALT_DRIVERS"]',
                   "ze_cpu_fault_set", [{"HAL_NPU_FORM": form, "HAL_NPU_MEMORY": memory} for form in ("simt", "cpu") for memory in ("device", "shared")],
                   [{"HAL_NPU_FORM": "simt"}, {"HAL_NPU_FORM": "cpu"}]),

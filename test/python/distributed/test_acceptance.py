@@ -37,7 +37,7 @@ CHECKS = {
     20: ("sharing tensors", ["test/python/device/test_tensor_sharing.py::test_all_scenarios_in_all_modes",
                              "test/python/device/test_tensor_sharing.py::test_ten_thousand_sends_leak_nothing",
                              "test/python/device/test_multiprocessing.py::test_what_a_worker_cannot_send_is_an_error_of_the_loop"]),
-    21: ("NCCL", [f"{HERE}/test_plugin_library.py::test_programs", "test/hal/cuda/cuda_comm.c::Test", "test/doubles/cuda_stand_in/check_nccl_library.py::main"]),
+    21: ("NCCL", [f"{HERE}/test_plugin_library.py::test_programs", "test/hal/cuda/cuda_comm.c::Test", "test/doubles/cuda_mock/check_nccl_library.py::main"]),
     22: ("graphs", [f"{HERE}/test_distributed.py::test_graphs_hold_collectives"]),
     23: ("profiles and logs", [f"{HERE}/order.py::check_profile", f"{HERE}/test_distributed.py::test_the_log_names_the_collectives_that_differ"]),
     24: ("accelerate, Trainer, Lightning", ["test/python/integrations/test_two_ranks.py::test_losses_are_those_of_the_cpu_with_gloo",

@@ -15,9 +15,9 @@ import driver_scripts
 def settings(tmp_path_factory):
     library = driver_scripts.CUDA_LIBRARIES / "nccl/libnccl.so.2"
     if not library.exists():
-        pytest.skip(f"{library} is not built; run `make test-c`, or name the folder of libcuda.so.1 in CUDA_STAND_IN")
+        pytest.skip(f"{library} is not built; run `make test-c`, or name the folder of libcuda.so.1 in CUDA_MOCK")
     found = driver_scripts.cuda_settings(driver_scripts.kernels(tmp_path_factory, "cuda"))
-    return {**found, "CUDA_STAND_IN_DEVICES": "3", "HAL_CUDA_NCCL": str(library), "TORCH_BACKEND_TEST_DEVICES": "1", "TORCH_BACKEND_COLLECTIVES": "plugin"}
+    return {**found, "CUDA_MOCK_DEVICES": "3", "HAL_CUDA_NCCL": str(library), "TORCH_BACKEND_TEST_DEVICES": "1", "TORCH_BACKEND_COLLECTIVES": "plugin"}
 
 
 def test_steps_and_waits(settings):

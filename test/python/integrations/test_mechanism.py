@@ -280,7 +280,7 @@ def installed(library):
 
 
 @pytest.mark.parametrize("library", ["accelerate", "transformers"])
-def test_no_branch_for_the_stand_in_is_left(device, library):
+def test_no_branch_for_musa_is_left(device, library):
     """Each function of the patched modules that named `musa` names this device; and each module that names it is in the
     table."""
     table = installed(library)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from . import _builds, _hal, _registry
 
-_stand_ins: list[str] = []
+_placeholders: list[str] = []
 
 
 def plugins() -> list[_hal.Plugin]:
@@ -101,7 +101,7 @@ def _warn(names: str, error: Exception) -> None:
     name = names.split(",")[0].strip()
     message = f"TORCH_BACKEND={names}: {error}"
     try:
-        _stand_in(name, message)
+        _placeholder(name, message)
         warnings.warn(message, RuntimeWarning, stacklevel=3)
     except Exception:  # warnings are turned into errors
         print(message, file=sys.stderr)
@@ -125,11 +125,11 @@ class _Unavailable:
         raise RuntimeError(self._message)
 
 
-def _stand_in(name: str, message: str) -> None:
+def _placeholder(name: str, message: str) -> None:
     torch = sys.modules["torch"]
     if re.fullmatch(r"[a-z][a-z0-9_]*", name) and not hasattr(torch, name):
         setattr(torch, name, _Unavailable(message))
-        _stand_ins.append(name)
+        _placeholders.append(name)
 
 
 def _accelerator_of_torch() -> str:
@@ -170,9 +170,9 @@ def _activate(names: str | None) -> None:
         _registry.set_errors(failed)
         return
     name = _valid_name(torch, wanted_name or opened[0].name)
-    for stand_in in _stand_ins:
-        delattr(torch, stand_in)
-    _stand_ins.clear()
+    for placeholder in _placeholders:
+        delattr(torch, placeholder)
+    _placeholders.clear()
     _builds.select(torch.__version__)
     _registry.rename(name)
     from . import _register  # loads the extension, whose registrations cannot be undone
@@ -278,7 +278,7 @@ def name_problem(torch, name: str) -> str:
         return "it must consist of lower-case letters and '_' and begin with a letter; torch accepts no digits in a device type"
     if name.startswith(("cpu", "cuda")):
         return "it must not begin with 'cpu' or 'cuda'"
-    if torch is not None and name not in _stand_ins and hasattr(torch, name):
+    if torch is not None and name not in _placeholders and hasattr(torch, name):
         return f"torch.{name} exists already"
     if torch is not None and _is_device_type(torch, name):
         return "torch has a device type of this name"

@@ -17,7 +17,8 @@ class Patch(NamedTuple):
 
     `apply` is called with the imported module and returns the function that removes the patch. `while_importing` is
     for a module that uses the device while it is executed: it is called before that, and its result right after.
-    `run` changes the code of a module that `python -m` runs as the program, under another name and never imported.
+    `run` changes the code of a module that runs as the program (`python -m`). Such a module has another name, and is
+    never imported.
     """
 
     module: str

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from .. import _pictures, fallback
+from .. import _pictures
 from .._extension import extension as _c
 from . import _recordings
 
@@ -46,9 +46,9 @@ def _problems(counters, measured, compilations) -> list[str]:
             found.append(f"{reads} values were read in {steps} steps: each read flushes and waits; read values every n-th step")
     if counters["limits"]:
         found.append(f"the limit of deferred operators was reached {counters['limits']} times: call mark_step() once per iteration")
-    fallen = [f"{row.op} ({row.count})" for row in fallback.report() if row.count and row.op != "aten::_local_scalar_dense"]
+    fallen = [f"{op} ({count})" for op, count, *_ in _c().fallback_counts() if count and op != "aten::_local_scalar_dense"]
     if fallen:
-        found.append(f"operators fell back to the CPU, which flushes: {', '.join(sorted(fallen))}; torch_backend.fallback.report() has the reasons")
+        found.append(f"operators fell back to the CPU, which flushes: {', '.join(sorted(fallen))}; torch_backend.fallback.strict() makes it an error with its line")
     return found
 
 

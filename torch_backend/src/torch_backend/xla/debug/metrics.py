@@ -174,7 +174,7 @@ def analysis() -> list[str]:
     found += _slow("CompileTime", 300, measured) + _slow("ExecuteTime", 30, measured)
     fallen = [f"{name} ({counts[name]})" for name in sorted(counts) if name.startswith("aten::") and name != "aten::_local_scalar_dense"]
     if fallen:
-        found.append(f"Op(s) not lowered: {', '.join(fallen)}  computed by the CPU; torch_backend.fallback.report() returns the reasons and the lines")
+        found.append(f"Op(s) not lowered: {', '.join(fallen)}  computed by the CPU; torch_backend.fallback.strict() makes it an error with its line")
     if counts["LimitSyncs"]:
         found.append(f"steps not marked: the limit of operators was reached {counts['LimitSyncs']} times; call mark_step() in the loop")
     if any(line.startswith("CompileTime") for line in found):
