@@ -90,8 +90,8 @@ typedef struct hal_plugin_info_s { /* the result of info */
 #define HAL_DEVICE_CPU (UINT64_C(1) << 5) /* few wide cores: kernels are launched with large blocks per item */
 #define HAL_DEVICE_RAW_POINTERS \
   (UINT64_C(1) << 6) /* device addresses may also be in values, structs and device memory. Not used yet */
-/* Since 0.5: launches accept HAL_LAUNCH_FIRST_BLOCK, by which the host divides launches that exceed max_grid */
-#define HAL_DEVICE_FIRST_BLOCK (UINT64_C(1) << 7)
+#define HAL_DEVICE_FIRST_BLOCK \
+  (UINT64_C(1) << 7) /* launches accept HAL_LAUNCH_FIRST_BLOCK: the host divides those beyond max_grid. Since 0.5 */
 
 typedef struct hal_device_info_s { /* the result of device_info */
   size_t struct_size;
