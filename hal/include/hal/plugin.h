@@ -1,5 +1,5 @@
-/* plugin.h: the interface between a vendor's shared object and the HAL. Version 0.5,
- * which is open: until its release more is appended (hal/CHANGELOG-ABI.md).
+/* plugin.h: the interface between a vendor's shared object and the HAL. Version 0.5, which is open: until its release
+ * more is appended (hal/CHANGELOG-ABI.md).
  *
  * This header and its parts plugin_base.h (version, status codes, handles, dtypes) and plugin_op.h (operators) depend
  * only on stddef.h and stdint.h, and compile as C11 and C++17. A plugin needs no other header of the HAL.
@@ -260,9 +260,10 @@ typedef struct hal_stream_error_s {
  *   - "binary": the bytes of module_export, for the same kind of device with the same driver.
  *
  * The host loads its own portable kernels in the first of "native", "opencl-c" and "cuda-c" that the device lists: one
- * module per family or, from source, one per kernel. Kernels that a program writes in the portable dialect, and kernels
- * of lazy work, are in "c" if the others are "native". Modules in the other dialects come from programs, by
- * hal_module_load (hal/kernel.h). */
+ * module per family or, from source, one per kernel. Kernels of a pack (docs/packaging.md) come before source, in any
+ * dialect that the device lists; a device without the three has the kernels of its packs only. Kernels that a program
+ * writes in the portable dialect, and kernels of lazy work, are in "c" if the others are "native". Modules in the other
+ * dialects come from programs, by hal_module_load (hal/kernel.h). */
 typedef struct hal_module_desc_s { /* the argument of module_load */
   size_t struct_size;
   const char *dialect;
