@@ -68,7 +68,13 @@ static void check_needs(cts_t *t, const cts_case_t *which) {
 
 static CTS_NORETURN void live(cts_run_t *run, const cts_case_t *which) {
   static hal_plugin_t plugin;
-  cts_t t = {.plugin = &plugin, .page = run->page, .path = run->path, .fault = run->fault, .device = run->device};
+  cts_t t = {.plugin = &plugin,
+             .page = run->page,
+             .path = run->path,
+             .fault = run->fault,
+             .compiler = run->compiler,
+             .dialect = run->dialect,
+             .device = run->device};
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
   setenv("HAL_PLUGIN_TRIAL", "0", 1);

@@ -58,7 +58,8 @@ typedef struct cts_s {
   hal_plugin_t *plugin;
   cts_page_t *page;
   const char *path;
-  const char *fault; /* NAME=VALUE of --fault, or NULL */
+  const char *fault;              /* NAME=VALUE of --fault, or NULL */
+  const char *compiler, *dialect; /* of --compiler and --dialect, or NULL */
   int32_t device;
   hal_device_info_t info;
   void *scratch; /* for the case */

@@ -22,6 +22,12 @@ enum { BLOCK = 64 };
   "KERNEL void cts_values(GLOBAL long *to, char byte, short half_word, int word, long whole, float single) {\n" \
   "  if (AT(0)) return;\n"                                                                                      \
   "  to[0] = byte, to[1] = half_word, to[2] = word, to[3] = whole, to[4] = (long)(single * 4);\n"               \
+  "}\n"                                                                                                         \
+  "KERNEL void cts_spin(GLOBAL uint32 *to, long value, int count) {\n"                                          \
+  "  int i = (int)AT(0), rounds = (int)(value & 0x7fffffff);\n"                                                 \
+  "  uint32 x = (uint32)(value >> 32) + (uint32)i;\n"                                                           \
+  "  for (int round = 0; round < rounds; round++) x = x * 1664525u + 1013904223u;\n"                            \
+  "  if (i < count) to[i] = x;\n"                                                                               \
   "}\n"
 #define DOUBLE_BODY                                                        \
   "KERNEL void cts_double(GLOBAL double *to, double value, int count) {\n" \
@@ -31,12 +37,14 @@ enum { BLOCK = 64 };
 #define WRONG "KERNEL void broken(GLOBAL int *to) { to[0] = there_is_no_such_name; }"
 #define OPENCL                       \
   "#define KERNEL __kernel\n"        \
+  "#define uint32 uint\n"            \
   "#define GLOBAL __global\n"        \
   "#define AT(d) get_global_id(d)\n" \
   "#define PLACE (AT(0) + get_global_size(0) * (AT(1) + get_global_size(1) * AT(2)))\n"
 #define OPENCL_DOUBLE "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n"
 #define CUDA                                               \
   "#define KERNEL extern \"C\" __global__\n"               \
+  "#define uint32 unsigned\n"                              \
   "#define GLOBAL\n"                                       \
   "#define AT(d) AT_##d\n"                                 \
   "#define AT_0 (blockIdx.x * blockDim.x + threadIdx.x)\n" \
@@ -68,6 +76,17 @@ static void values(const hal_host_range_t *range, void *const *args) {
   to[3] = *(const int64_t *)args[4], to[4] = (int64_t)(*(const float *)args[5] * 4);
 }
 
+static void spin(const hal_host_range_t *range, void *const *args) {
+  uint32_t *const to = *(uint32_t *const *)args[0];
+  const int64_t value = *(const int64_t *)args[1];
+  const int32_t count = *(const int32_t *)args[2], rounds = (int32_t)(value & INT32_MAX);
+  for (uint64_t i = range->begin; i < range->end && (int64_t)i < count; i++) {
+    uint32_t x = (uint32_t)(value >> 32) + (uint32_t)i;
+    for (int32_t round = 0; round < rounds; round++) x = x * 1664525u + 1013904223u;
+    to[i] = x;
+  }
+}
+
 static void in_double(const hal_host_range_t *range, void *const *args) {
   double *const to = *(double *const *)args[0];
   const double value = *(const double *)args[1];
@@ -80,6 +99,7 @@ static const hal_host_kernel_t host_kernels[] = {
     {.name = "cts_add", .fn = add, .arg_count = 3, .unit = HAL_HOST_ITEMS, .grain = 256},
     {.name = "cts_double", .fn = in_double, .arg_count = 3, .unit = HAL_HOST_ITEMS, .grain = 256},
     {.name = "cts_ramp", .fn = ramp, .arg_count = 3, .unit = HAL_HOST_ITEMS, .grain = 256},
+    {.name = "cts_spin", .fn = spin, .arg_count = 3, .unit = HAL_HOST_ITEMS, .grain = 256},
     {.name = "cts_values", .fn = values, .arg_count = 6, .unit = HAL_HOST_ITEMS, .grain = 256}};
 
 /* Dialects are separated by commas. */
@@ -109,6 +129,8 @@ hal_module_desc_t cts_kernels_describe(cts_t *t, int with_doubles) {
   } else if (cts_takes_dialect(t, "host") ||
              cts_takes_dialect(t, "native")) { /* a CPU that accepts the portable kernels may accept these, too */
     desc.dialect = "host", desc.data = host_kernels, desc.size = sizeof host_kernels;
+  } else if (t->compiler) {
+    return cts_compile(t, with_doubles ? languages[0].doubles : languages[0].source);
   } else {
     cts_skip(t, CTS_NO_LANGUAGE, t->info.dialects);
   }

@@ -7,7 +7,8 @@
 
 enum { CTS_RAMP = 5000 /* elements of cts_ramp's result in the cases */ };
 
-#define CTS_NO_LANGUAGE "the suite has kernels in \"opencl-c\", \"cuda-c\" and \"host\", the device takes \"%s\""
+#define CTS_NO_LANGUAGE \
+  "the suite has kernels in \"opencl-c\", \"cuda-c\" and \"host\", the device takes \"%s\"; pass --compiler COMMAND"
 
 /* A text dialect: its kernels, the one that computes in double precision, and a text that does not compile. */
 typedef struct cts_language_s {
@@ -17,12 +18,16 @@ typedef struct cts_language_s {
 /* Returns the first one that the device lists, NULL = none. */
 const cts_language_t *cts_language_of(const cts_t *t);
 
+/* Compiles the suite's kernels by the command of --compiler; the case is skipped if it fails. */
+hal_module_desc_t cts_compile(cts_t *t, const char *source);
+
 int cts_takes_dialect(const cts_t *t, const char *dialect);
 /* Describes the module below, or the one of cts_double (memory of doubles, double value, int count: element i becomes
  * value + i). The case is skipped if the device accepts no dialect of the suite's. */
 hal_module_desc_t cts_kernels_describe(cts_t *t, int with_doubles);
 hal_plugin_module_t *cts_module_of(cts_t *t, const hal_module_desc_t *desc);
-/* Loads a module with cts_ramp and cts_add (memory, int value, int count) and cts_values (see kernel.c). */
+/* Loads a module with cts_ramp and cts_add (memory, int value, int count), cts_spin (memory, long value, int count:
+ * computes for as many rounds as the low half of the value) and cts_values (see kernel.c). */
 hal_plugin_module_t *cts_kernels_load(cts_t *t);
 hal_plugin_kernel_t *cts_kernel_find(cts_t *t, hal_plugin_module_t *module, const char *name);
 /* A launch of a kernel of memory, one value and a count. It points only into itself. */

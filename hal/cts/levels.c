@@ -50,7 +50,7 @@ static void add(char *text, size_t size, const char *words) {
 /* The suites that must have no findings for each level. */
 static const char *const suites[CTS_LEVELS] = {"load device memory copy random threads fault flags",
                                                "stream event host_call",
-                                               "module",
+                                               "module work",
                                                "op",
                                                "capture",
                                                "ipc",

@@ -26,6 +26,10 @@ static const char usage[] =
     "  --xfail FILE        lines \"CASE reason\": cases that must fail\n"
     "  --skip-code N       exit code when the hardware is missing and no case ran, 0 by default\n"
     "  --fault NAME=VALUE  a setting of the plugin that makes one of its first 100 launches fail\n"
+    "  --compiler COMMAND  compiles the suite's kernels, for a device without opencl-c, cuda-c and host: COMMAND "
+    "SOURCE\n"
+    "                      OUTPUT, as for torch-backend pack\n"
+    "  --dialect NAME      of what COMMAND writes, the device's first one by default\n"
     "  --stop              ends after the first finding\n"
     "  --verbose           lists every case, with why it was skipped or is blocked, and figures\n"
     "  --limit SECONDS     time of one case, 120 by default\n";
@@ -203,12 +207,12 @@ typedef struct wish_s {
   int list, rules, help;
 } wish_t;
 
-static const struct option options[] = {{"plugin", 1, 0, 'p'},    {"suite", 1, 0, 's'},       {"case", 1, 0, 'c'},
-                                        {"device", 1, 0, 'd'},    {"list", 0, 0, 'l'},        {"rules", 0, 0, 'R'},
-                                        {"report", 1, 0, 'r'},    {"junit", 1, 0, 'j'},       {"tap", 0, 0, 't'},
-                                        {"limit", 1, 0, 'L'},     {"unsupported", 1, 0, 'u'}, {"xfail", 1, 0, 'x'},
-                                        {"skip-code", 1, 0, 'k'}, {"fault", 1, 0, 'f'},       {"stop", 0, 0, 'S'},
-                                        {"verbose", 0, 0, 'v'},   {"help", 0, 0, 'h'},        {0, 0, 0, 0}};
+static const struct option options[] = {
+    {"plugin", 1, 0, 'p'},   {"suite", 1, 0, 's'},   {"case", 1, 0, 'c'},        {"device", 1, 0, 'd'},
+    {"list", 0, 0, 'l'},     {"rules", 0, 0, 'R'},   {"report", 1, 0, 'r'},      {"junit", 1, 0, 'j'},
+    {"tap", 0, 0, 't'},      {"limit", 1, 0, 'L'},   {"unsupported", 1, 0, 'u'}, {"xfail", 1, 0, 'x'},
+    {"compiler", 1, 0, 'C'}, {"dialect", 1, 0, 'D'}, {"skip-code", 1, 0, 'k'},   {"fault", 1, 0, 'f'},
+    {"stop", 0, 0, 'S'},     {"verbose", 0, 0, 'v'}, {"help", 0, 0, 'h'},        {0, 0, 0, 0}};
 
 /* Reads one option with its value in optarg; returns 0 if it is invalid, after an error message. */
 static int read_option(int option, wish_t *wish) {
@@ -244,6 +248,12 @@ static int read_option(int option, wish_t *wish) {
       break;
     case 'x':
       good = read_list(optarg, &run.xfail, &run.xfail_count);
+      break;
+    case 'C':
+      run.compiler = optarg;
+      break;
+    case 'D':
+      run.dialect = optarg;
       break;
     case 'f':
       run.fault = optarg, good = is_setting(optarg);

@@ -20,7 +20,7 @@ typedef struct cts_listed_s { /* a line of --unsupported or --xfail */
 } cts_listed_t;
 
 typedef struct cts_run_s {
-  const char *path, *suite, *only, *fault;
+  const char *path, *suite, *only, *fault, *compiler, *dialect;
   int32_t device;
   int limit_s, stop; /* stop: after the first finding */
   cts_listed_t *unsupported, *xfail;

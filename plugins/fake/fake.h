@@ -50,6 +50,9 @@ typedef struct fake_settings_s {
   uint32_t grid;      /* HAL_FAKE_GRID: most blocks of a launch, 0 = no limit */
   uint32_t first;     /* HAL_FAKE_FIRST_BLOCK: launches may begin at a block */
   uint64_t numbered;  /* HAL_FAKE_MAX_THREADS: most threads that kernels number, 0 = no limit */
+  uint64_t binding;   /* HAL_FAKE_MAX_BINDING: bytes that a kernel accesses from an address, 0 = no limit */
+  uint32_t limited;   /* 1: launches are compared with these limits */
+  uint32_t alignment; /* HAL_FAKE_BINDING_ALIGNMENT: of addresses in launches */
   char compiler[512]; /* HAL_FAKE_CC: with the words before its options; "": none */
 } fake_settings_t;
 

@@ -326,13 +326,21 @@ static hal_status_t read_attributes(const hal_host_kernel_t *kernel, const hal_l
   return HAL_OK;
 }
 
-/* The limits of HAL_FAKE_GRID and HAL_FAKE_MAX_THREADS, which the host respects. */
+/* The limits of HAL_FAKE_GRID, HAL_FAKE_MAX_THREADS and HAL_FAKE_BINDING_ALIGNMENT, which the host respects. */
 static hal_status_t check_limits(const hal_host_kernel_t *kernel, const hal_launch_t *launch, uint64_t first) {
   const uint32_t most = fake.settings.grid;
   const uint64_t numbered = fake.settings.numbered, end = (first + launch->grid[0]) * launch->block[0];
   if (most && launch->grid[0] > most)
     return fake_error(HAL_INVALID_ARGUMENT, 0, "fake: launch of '%s' with %u blocks, but max_grid is %u", kernel->name,
                       (unsigned)launch->grid[0], (unsigned)most);
+  const uintptr_t mask = fake.settings.alignment - 1;
+  for (uint32_t i = 0; mask && i < launch->arg_count; i++) {
+    const hal_arg_t *const arg = &launch->args[i];
+    const void *const address = arg->kind == HAL_ARG_POINTER && arg->value ? *(void *const *)arg->value : NULL;
+    if ((uintptr_t)address & mask)
+      return fake_error(HAL_INVALID_ARGUMENT, 0, "fake: argument %u of '%s' is %p, but binding_alignment is %u",
+                        (unsigned)i, kernel->name, address, (unsigned)fake.settings.alignment);
+  }
   if (!numbered || end <= numbered) return HAL_OK;
   return fake_error(HAL_INVALID_ARGUMENT, 0, "fake: launch of '%s' up to thread %llu, but max_threads is %llu",
                     kernel->name, (unsigned long long)end, (unsigned long long)numbered);
@@ -351,7 +359,7 @@ hal_status_t hal_plugin_kernel_launch(hal_plugin_kernel_t *handle, hal_plugin_st
     const hal_status_t status = read_attributes(kernel, launch, &span.first);
     if (status) return status;
   }
-  if (FAKE_UNLIKELY(fake.settings.grid || fake.settings.numbered)) {
+  if (FAKE_UNLIKELY(fake.settings.limited)) {
     const hal_status_t status = check_limits(kernel, launch, span.first);
     if (status) return status;
   }

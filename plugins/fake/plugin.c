@@ -138,7 +138,9 @@ hal_status_t hal_plugin_device_info(int32_t device, hal_device_info_t *out_info)
                             .l2_bytes = cache_bytes(),
                             .driver_version = FAKE_VERSION,
                             .max_grid = {fake.settings.grid, 1, 1},
-                            .max_threads = fake.settings.numbered};
+                            .max_threads = fake.settings.numbered,
+                            .binding_alignment = fake.settings.alignment,
+                            .max_binding = fake.settings.binding};
   if (uname(&machine) >= 0) snprintf(info.architecture, sizeof info.architecture, "%.31s", machine.machine);
   snprintf(info.dialects, sizeof info.dialects, "native,host,binary%s", fake_compile_accepts() ? ",c" : "");
   snprintf(info.name, sizeof info.name, "fake device %d (%u host threads)", (int)device,

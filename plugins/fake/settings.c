@@ -101,7 +101,7 @@ static uint64_t machine_memory(void) {
 hal_status_t fake_settings_read(fake_settings_t *out_settings) {
   const uint32_t cores = core_count() < FAKE_MAX_THREADS ? core_count() : FAKE_MAX_THREADS;
   uint64_t async = 0, delay = 0, threads = 0, memory = 0, fault = 0, protect = 0, profile = 0;
-  uint64_t grid = 0, numbered = 0, first = 0;
+  uint64_t grid = 0, numbered = 0, first = 0, binding = 0, alignment = 0;
   hal_status_t status = read_number("HAL_FAKE_ASYNC", 0, 1, 1, &async);
   if (!status) status = read_number("HAL_FAKE_DELAY", 0, 1000000, 0, &delay);
   if (!status) status = read_number("HAL_FAKE_THREADS", 1, FAKE_MAX_THREADS, cores, &threads);
@@ -110,6 +110,12 @@ hal_status_t fake_settings_read(fake_settings_t *out_settings) {
   if (!status) status = read_number("HAL_FAKE_PROFILE", 1, UINT64_C(1) << 30, UINT64_C(1) << 18, &profile);
   if (!status) status = read_number("HAL_FAKE_GRID", 1, UINT32_MAX, 0, &grid);
   if (!status) status = read_number("HAL_FAKE_MAX_THREADS", 1, UINT64_MAX, 0, &numbered);
+  if (!status) status = read_number("HAL_FAKE_BINDING_ALIGNMENT", 1, 4096, 1, &alignment);
+  if (!status && alignment & (alignment - 1))
+    status = fake_error(HAL_INVALID_ARGUMENT, 0,
+                        "fake: HAL_FAKE_BINDING_ALIGNMENT is %llu; set it to a power of two up to 4096, or unset it",
+                        (unsigned long long)alignment);
+  if (!status) status = read_number("HAL_FAKE_MAX_BINDING", 1, UINT64_MAX, 0, &binding);
   if (!status) status = read_number("HAL_FAKE_FIRST_BLOCK", 0, 1, 1, &first);
   if (!status) status = read_size("HAL_FAKE_MEMORY", 4096, machine_memory(), &memory);
   if (status) return status;
@@ -122,6 +128,9 @@ hal_status_t fake_settings_read(fake_settings_t *out_settings) {
                                     .protect = (uint32_t)protect,
                                     .grid = (uint32_t)grid,
                                     .first = (uint32_t)first,
-                                    .numbered = numbered};
+                                    .numbered = numbered,
+                                    .binding = binding,
+                                    .limited = grid || numbered || alignment > 1,
+                                    .alignment = (uint32_t)alignment};
   return read_compiler(out_settings->compiler, sizeof out_settings->compiler);
 }

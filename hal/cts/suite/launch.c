@@ -167,21 +167,23 @@ void cts_case_module_doubles(cts_t *t) {
 
 /* More blocks than 16 bits count, and than a processor has units: the last element is written, and nothing after it. */
 void cts_case_module_wide(cts_t *t) {
-  enum { BLOCKS = 70001, WIDTH = 32, COUNT = BLOCKS * WIDTH - 5, GUARD_ITEMS = 16 };
+  enum { WIDTH = 32, GUARD_ITEMS = 16 };
+  const uint32_t most = t->info.max_grid[0], blocks = most && most < 70001 ? most : 70001;
+  const int32_t count = (int32_t)blocks * WIDTH - 5;
   hal_plugin_kernel_t *const kernel = cts_kernel_find(t, cts_kernels_load(t), "cts_ramp");
   hal_plugin_stream_t *const stream = cts_stream(t);
-  void *const device = cts_alloc(t, (COUNT + GUARD_ITEMS) * sizeof(int32_t));
-  int32_t *const got = (int32_t *)(void *)cts_host(t, (COUNT + GUARD_ITEMS) * sizeof *got);
+  void *const device = cts_alloc(t, (count + GUARD_ITEMS) * sizeof(int32_t));
+  int32_t *const got = (int32_t *)(void *)cts_host(t, (count + GUARD_ITEMS) * sizeof *got);
   const int32_t value = -7;
   cts_launch_t with;
-  cts_launch_make(&with, device, &value, sizeof value, COUNT, BLOCKS, WIDTH);
-  CTS_OK(t, memory_fill, stream, t->device, device, "\x5a", 1, (COUNT + GUARD_ITEMS) * sizeof *got);
+  cts_launch_make(&with, device, &value, sizeof value, count, blocks, WIDTH);
+  CTS_OK(t, memory_fill, stream, t->device, device, "\x5a", 1, (count + GUARD_ITEMS) * sizeof *got);
   CTS_OK(t, kernel_launch, kernel, stream, &with.launch);
-  cts_get(t, stream, got, device, (COUNT + GUARD_ITEMS) * sizeof *got);
+  cts_get(t, stream, got, device, (count + GUARD_ITEMS) * sizeof *got);
   cts_sync(t, stream);
-  for (int32_t i = 0; i < COUNT + GUARD_ITEMS; i++) {
-    const int32_t expected = i < COUNT ? value + 3 * i : 0x5a5a5a5a;
-    CTS_CHECK(t, got[i] == expected, "element %d after a launch of %d blocks of %d is %d instead of %d", i, BLOCKS,
+  for (int32_t i = 0; i < count + GUARD_ITEMS; i++) {
+    const int32_t expected = i < count ? value + 3 * i : 0x5a5a5a5a;
+    CTS_CHECK(t, got[i] == expected, "element %d after a launch of %u blocks of %d is %d instead of %d", i, blocks,
               WIDTH, got[i], expected);
   }
 }

@@ -136,3 +136,58 @@ void cts_case_threads_one_stream(cts_t *t) {
             "%d threads queued %d host functions in one stream, and %d ran", THREADS, THREADS * QUEUED,
             atomic_load(&counter));
 }
+
+/* ---- memory of all sizes, with bytes of its owner ---- */
+enum { HELD = 6, STRESS_ROUNDS = 400, LARGEST = 1 << 18 };
+
+typedef struct piece_s {
+  uint8_t *memory;
+  size_t size;
+  uint64_t pattern;
+} piece_t;
+
+static void take_piece(worker_t *worker, piece_t *piece, uint64_t random) {
+  void *ptr = NULL;
+  piece->size = (random >> 20) % (random & 1 ? LARGEST : 3000) / 8 * 8 + 8;
+  piece->pattern = random * UINT64_C(0x9e3779b97f4a7c15) + (uint64_t)worker->number;
+  WORKER_OK(worker, memory_alloc, worker->t->device, piece->size, 0, &ptr);
+  piece->memory = ptr;
+  if (ptr && !worker->found[0])
+    WORKER_OK(worker, memory_fill, NULL, worker->t->device, ptr, &piece->pattern, sizeof piece->pattern, piece->size);
+}
+
+/* Checks that the memory still has the bytes with which it was filled, and frees it. */
+static void return_piece(worker_t *worker, piece_t *piece, uint64_t *got) {
+  WORKER_OK(worker, memory_copy, NULL, got, HAL_HOST, piece->memory, worker->t->device, piece->size);
+  for (size_t i = 0; i < piece->size / 8 && !worker->found[0]; i++)
+    if (got[i] != piece->pattern)
+      snprintf(worker->found, sizeof worker->found,
+               "memory of %zu bytes was filled by one thread, and has other bytes from byte %zu on", piece->size,
+               i * 8);
+  WORKER_OK(worker, memory_free, worker->t->device, piece->memory);
+  piece->memory = NULL;
+}
+
+static void *stress(void *data) {
+  worker_t *const worker = data;
+  piece_t pieces[HELD] = {{.memory = NULL}};
+  uint64_t *const got = malloc(LARGEST + 8), random = (uint64_t)worker->number + 1;
+  pthread_barrier_wait(&together);
+  for (int round = 0; got && round < STRESS_ROUNDS && !worker->found[0]; round++) {
+    random = random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    piece_t *const piece = &pieces[(random >> 33) % HELD];
+    if (piece->memory)
+      return_piece(worker, piece, got);
+    else
+      take_piece(worker, piece, random);
+  }
+  for (int i = 0; got && i < HELD; i++)
+    if (pieces[i].memory && !worker->found[0]) return_piece(worker, &pieces[i], got);
+  free(got);
+  return NULL;
+}
+
+void cts_case_threads_stress(cts_t *t) {
+  worker_t workers[THREADS] = {{.t = NULL}};
+  run_all(t, workers, stress);
+}

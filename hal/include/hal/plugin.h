@@ -1,5 +1,5 @@
-/* plugin.h: the interface between a vendor's shared object and the HAL. Version 0.5,
- * which is open: until its release more is appended (hal/CHANGELOG-ABI.md).
+/* plugin.h: the interface between a vendor's shared object and the HAL. Version 0.5, which is open: until its release
+ * more is appended (hal/CHANGELOG-ABI.md).
  *
  * This header and its parts plugin_base.h (version, status codes, handles, dtypes) and plugin_op.h (operators) depend
  * only on stddef.h and stdint.h, and compile as C11 and C++17. A plugin needs no other header of the HAL.
@@ -90,8 +90,8 @@ typedef struct hal_plugin_info_s { /* the result of info */
 #define HAL_DEVICE_CPU (UINT64_C(1) << 5) /* few wide cores: kernels are launched with large blocks per item */
 #define HAL_DEVICE_RAW_POINTERS \
   (UINT64_C(1) << 6) /* device addresses may also be in values, structs and device memory. Not used yet */
-/* Since 0.5: launches accept HAL_LAUNCH_FIRST_BLOCK, by which the host divides launches that exceed max_grid */
-#define HAL_DEVICE_FIRST_BLOCK (UINT64_C(1) << 7)
+#define HAL_DEVICE_FIRST_BLOCK \
+  (UINT64_C(1) << 7) /* launches accept HAL_LAUNCH_FIRST_BLOCK: the host divides those beyond max_grid. Since 0.5 */
 
 typedef struct hal_device_info_s { /* the result of device_info */
   size_t struct_size;
@@ -260,9 +260,10 @@ typedef struct hal_stream_error_s {
  *   - "binary": the bytes of module_export, for the same kind of device with the same driver.
  *
  * The host loads its own portable kernels in the first of "native", "opencl-c" and "cuda-c" that the device lists: one
- * module per family or, from source, one per kernel. Kernels that a program writes in the portable dialect, and kernels
- * of lazy work, are in "c" if the others are "native". Modules in the other dialects come from programs, by
- * hal_module_load (hal/kernel.h). */
+ * module per family or, from source, one per kernel. Kernels of a pack (docs/packaging.md) come before source, in any
+ * dialect that the device lists; a device without the three has the kernels of its packs only. Kernels that a program
+ * writes in the portable dialect, and kernels of lazy work, are in "c" if the others are "native". Modules in the other
+ * dialects come from programs, by hal_module_load (hal/kernel.h). */
 typedef struct hal_module_desc_s { /* the argument of module_load */
   size_t struct_size;
   const char *dialect;

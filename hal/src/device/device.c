@@ -121,7 +121,8 @@ static void derive_limits(hal_device_t *device) {
   uint64_t blocks = info->max_grid[0] ? info->max_grid[0] : UINT32_MAX;
   if (info->max_threads && info->max_threads / LARGEST_BLOCK < blocks) blocks = info->max_threads / LARGEST_BLOCK;
   device->few_blocks = (uint32_t)blocks;
-  device->plans_first = info->max_threads || (info->max_grid[0] && !(info->flags & HAL_DEVICE_FIRST_BLOCK));
+  device->plans_first = info->max_threads || info->max_binding || info->binding_alignment > 1 ||
+                        (info->max_grid[0] && !(info->flags & HAL_DEVICE_FIRST_BLOCK));
 }
 
 static hal_status_t describe_at_start(hal_device_t *device) {

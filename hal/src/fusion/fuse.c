@@ -214,9 +214,12 @@ hal_status_t hal_fuse_launch(const hal_fuse_t *fuse, hal_plugin_kernel_t *kernel
   return hal_error_plugin(plugin, HAL_SLOT_kernel_launch, status);
 }
 
-/* Returns whether the device can launch the group: as many blocks as elements, in the worst case. */
+/* Returns whether the device can launch the group: as many blocks as elements, in the worst case, and at addresses that
+ * were not planned as operands of kernels, such as those of fills. */
 static int is_within_limits(const hal_fuse_t *fuse, const hal_fuse_group_t *group) {
-  return !fuse->device->plans_first || group->n <= fuse->device->few_blocks;
+  const hal_device_info_t *const info = &fuse->device->info;
+  if (!fuse->device->plans_first) return 1;
+  return !info->max_binding && info->binding_alignment <= 1 && group->n <= fuse->device->few_blocks;
 }
 
 static hal_status_t queue(hal_fuse_t *fuse, hal_fuse_plan_t *plan, hal_stream_t *stream) {

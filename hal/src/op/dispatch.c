@@ -107,6 +107,42 @@ static __attribute__((noinline)) hal_status_t check_operands(const hal_op_contex
   return HAL_OK;
 }
 
+/* Returns the bytes from a tensor's address to its end; strides are not negative in torch, others count as no limit. */
+static uint64_t extent_of(const hal_tensor_t *tensor) {
+  uint64_t last = 0;
+  for (int32_t d = 0; d < tensor->ndim; d++) {
+    if (tensor->sizes[d] == 0) return 0;
+    if (tensor->strides[d] > 0) last += (uint64_t)(tensor->sizes[d] - 1) * (uint64_t)tensor->strides[d];
+  }
+  return (last + 1) * hal_op_dtype_size(tensor->dtype);
+}
+
+static hal_status_t check_extent(const hal_op_context_t *context, const hal_tensor_t *tensor) {
+  const uint64_t most = context->device->info.max_binding;
+  if (!tensor || extent_of(tensor) <= most) return HAL_OK;
+  return hal_error_set(HAL_UNIMPLEMENTED,
+                       "%s: an operand of %llu bytes, but kernels of device %s access at most %llu from an address "
+                       "(max_binding in device_info)",
+                       hal_op_error_name(context->called), (unsigned long long)extent_of(tensor),
+                       context->device->label, (unsigned long long)most);
+}
+
+/* Returns whether a call is within all limits of the device's launches, before any of them is queued. */
+static __attribute__((noinline)) hal_status_t check_limits(const hal_op_context_t *of, const hal_op_entry_t *entry,
+                                                           const hal_op_call_t *call) {
+  hal_op_context_t context = *of;
+  context.elsewhere = HAL_OP_PLANS;
+  for (uint32_t i = 0; of->device->info.max_binding && i < call->result_count; i++)
+    HAL_RETURN_IF_ERROR(check_extent(of, call->results[i]));
+  for (uint32_t i = 0; of->device->info.max_binding && i < call->arg_count; i++) {
+    const hal_value_t *const value = &call->args[i];
+    if (value->tag == HAL_VALUE_TENSOR) HAL_RETURN_IF_ERROR(check_extent(of, value->u.t));
+    for (uint32_t k = 0; value->tag == HAL_VALUE_TENSOR_LIST && k < value->count; k++)
+      HAL_RETURN_IF_ERROR(check_extent(of, value->u.tl[k]));
+  }
+  return entry->launch(&context, call);
+}
+
 /* Launches the portable kernel, or calls the library's function. */
 static inline hal_status_t launch(const target_t *target, const hal_op_call_t *call, hal_recorded_op_t *recorded,
                                   uint32_t elsewhere) {
@@ -122,11 +158,8 @@ static inline hal_status_t launch(const target_t *target, const hal_op_call_t *c
                               .few_loops = hal_op_table_of(target->device)->target.few_loops,
                               .recorded = recorded,
                               .elsewhere = elsewhere};
-  if (HAL_UNLIKELY(target->device->plans_first) && elsewhere != HAL_OP_PLANS && target->op < HAL_OP_BUILTIN_COUNT) {
-    context.elsewhere = HAL_OP_PLANS; /* a later launch may exceed a limit: none must be queued then */
-    HAL_RETURN_IF_ERROR(entry->launch(&context, call));
-    context.elsewhere = elsewhere;
-  }
+  if (HAL_UNLIKELY(target->device->plans_first) && target->op < HAL_OP_BUILTIN_COUNT)
+    HAL_RETURN_IF_ERROR(check_limits(&context, entry, call));
   if (HAL_UNLIKELY(entry->info->checked)) HAL_RETURN_IF_ERROR(check_operands(&context, call));
   return entry->launch(&context, call);
 }

@@ -1,6 +1,8 @@
 /* launch.c: launches and other calls of launchers, which plan mode discards. */
 #include "op/launch.h"
 
+#include <string.h>
+
 #include "device/kernel_error.h"
 
 hal_status_t hal_op_launch_failed(const hal_op_context_t *context, hal_status_t status) {
@@ -11,9 +13,24 @@ hal_status_t hal_op_launch_failed(const hal_op_context_t *context, hal_status_t 
 
 static inline int plans(const hal_op_context_t *context) { return HAL_UNLIKELY(context->elsewhere == HAL_OP_PLANS); }
 
+/* Returns whether the device accepts the addresses of a launch (binding_alignment of device_info). */
+static hal_status_t check_addresses(const hal_op_context_t *context, const hal_launch_t *launch) {
+  const uint32_t alignment = context->device->info.binding_alignment;
+  for (uint32_t i = 0; i < launch->arg_count && alignment > 1; i++) {
+    uintptr_t address;
+    if (launch->args[i].kind != HAL_ARG_POINTER) continue;
+    memcpy(&address, launch->args[i].value, sizeof address);
+    if (address % alignment)
+      return hal_error_set(
+          HAL_UNIMPLEMENTED, "%s: an operand begins %u bytes after a multiple of %u (binding_alignment of device %s)",
+          hal_op_error_name(context->called), (unsigned)(address % alignment), alignment, context->device->label);
+  }
+  return HAL_OK;
+}
+
 hal_status_t hal_op_launch_elsewhere(const hal_op_context_t *context, hal_plugin_kernel_t *kernel,
                                      const hal_launch_t *launch) {
-  if (plans(context)) return HAL_OK;
+  if (plans(context)) return check_addresses(context, launch);
   return context->queue->calls->launch(context->queue, context->recorded, kernel, launch);
 }
 

@@ -325,6 +325,7 @@ static hal_status_t elapsed_always(event_t *start, event_t *end, int64_t *out_na
 
 #include "broken_more.inc"
 #include "comm.inc"
+#include "drivers.inc"
 #include "order.inc"
 #include "promises.inc"
 #include "whole.inc"

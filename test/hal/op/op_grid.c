@@ -93,3 +93,26 @@ Test(op_grid, a_programs_kernel_is_not_divided) {
   cr_assert(strstr(hal_error_message(), "at most 3 blocks"), "%s", hal_error_message());
   hal_module_unload(module);
 }
+
+Test(op_grid, operands_at_addresses_that_a_launch_cannot_take_are_declined) {
+  const int64_t sizes[] = {COUNT};
+  setenv("HAL_FAKE_BINDING_ALIGNMENT", "64", 1);
+  open_device();
+  tensor_t *a = numbers_new(1, sizes, 1), *b = numbers_new(1, sizes, 1);
+  must(add(a, a, b));
+  b->desc.data = (char *)b->desc.data + 4, b->sizes[0]--;
+  a->sizes[0]--;
+  cr_assert_eq(add(a, a, b), HAL_UNIMPLEMENTED);
+  cr_assert(strstr(hal_error_message(), "begins 4 bytes after a multiple of 64 (binding_alignment of device fake:0)"),
+            "%s", hal_error_message());
+  b->desc.data = (char *)b->desc.data - 4, b->sizes[0]++;
+  tensor_download(b);
+  for (int64_t i = 0; i < COUNT; i++) cr_assert_eq(at(b, i), (float)(i % 97) * 2);
+  tensor_free(a), tensor_free(b);
+}
+
+Test(op_grid, operands_larger_than_a_binding_are_declined) {
+  setenv("HAL_FAKE_MAX_BINDING", "65536", 1);
+  open_device();
+  check_declined("an operand of 120044 bytes, but kernels of device fake:0 access at most 65536 from an address");
+}
