@@ -33,7 +33,7 @@ void call_with(const void *function, const Values &values, std::index_sequence<I
   reinterpret_cast<void (*)(Integer<I>...)>(reinterpret_cast<uintptr_t>(function))(values[I]...);
 }
 
-// A function ignores arguments behind those that it declares: the caller passes them and removes them.
+// A function ignores arguments after those that it declares: the caller passes them and removes them.
 void call(const void *function, const Values &values, size_t count) {
   if (count <= 8) return call_with(function, values, std::make_index_sequence<8>());
   if (count <= 32) return call_with(function, values, std::make_index_sequence<32>());

@@ -274,7 +274,7 @@ def test_a_second_device(device, module, recorded, replays):
     ],
     ids=["cpu", "devices"],
 )
-def test_a_region_that_runs_without_graphs_says_why(device, module, caplog, replays, function, sentence):
+def test_a_region_that_runs_without_graphs_reports_why(device, module, caplog, replays, function, sentence):
     if module.device_count() < 2:
         pytest.skip("one device")
     run = torch.compile(function, backend="cudagraphs")

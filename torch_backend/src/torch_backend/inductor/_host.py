@@ -13,7 +13,7 @@ from torch_backend import _C
 from ..dynamo.graphs.recording import host_kernels
 from ._codegen import wait_for_stream
 
-# The calls that the program's own captures have recorded. Nothing tells when their graphs end.
+# The calls that the program's own captures have recorded. When their graphs end is not known.
 _of_captures = None
 
 

@@ -11,11 +11,15 @@ from ..._registry import type_name
 
 
 def install() -> None:
-    """Changes torch's modules, each when torch imports it."""
-    after_import("torch._inductor.cudagraph_utils", _accept_device)
-    after_import("torch._inductor.output_code", _end_without_manager)
-    after_import("torch._inductor.config", _set_policy)
+    """Extends the backend "cudagraphs" when torch imports it."""
     after_import("torch._dynamo.backends.cudagraphs", _extend_backend)
+
+
+def install_in_inductor() -> None:
+    """Called once, when inductor first uses the device."""
+    _accept_device()
+    _end_without_manager()
+    _set_policy()
 
 
 def is_ours(tensors) -> bool:
@@ -72,7 +76,7 @@ def reason_against(device_node_mapping, incompatible) -> str | None:
 
 
 def _end_without_manager() -> None:
-    """torch tells the manager of its graph trees about backward passes that run without graphs. It has none for the
+    """torch reports backward passes that run without graphs to the manager of its graph trees. It has none for the
     device.
     """
     from torch._inductor import output_code

@@ -58,7 +58,7 @@ class _Memory:
         self._users = 0
         _manage(self, tensor)
 
-    def settle(self) -> None:
+    def count_users(self) -> None:
         """Called when only the recording refers to the memory."""
         self._users = torch._C._storage_Use_Count(self._storage._cdata)
 
@@ -120,7 +120,7 @@ class Recording:
         self._memories = list(memories.values())
         del outputs
         for memory in self._memories:
-            memory.settle()
+            memory.count_users()
 
     def _output(self, output, number: int, given: list, owners: dict, memories: dict) -> Callable:
         if not isinstance(output, torch.Tensor):

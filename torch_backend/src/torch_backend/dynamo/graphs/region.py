@@ -23,7 +23,7 @@ class Region:
       another input is fixed until it changes; from then on the input is copied at each call.
     - Outputs lie in memory of the graph. While the program uses an output, the next call uses another recording, and
       from then on a small output is copied. With `COPIES` recordings in use, a call runs without a graph.
-    - `skip` is called with a sentence, once, when the region runs without graphs.
+    - `skip` is called once with the reason, when the region runs without graphs.
     """
 
     def __init__(
