@@ -23,6 +23,7 @@
 #include "core/status.h"
 #include "distributed.h"
 #include "event.h"
+#include "host_kernel.h"
 #include "ipc.h"
 #include "kernel.h"
 #include "lazy.h"
@@ -224,6 +225,7 @@ PYBIND11_MODULE(_C, module) {
   bind_streams(module);
   bind_events(module);
   bind_ipc(module);
+  bind_host_kernels(module);
   bind_kernels(module);
   bind_sensors(module);
   bind_lazy(module);

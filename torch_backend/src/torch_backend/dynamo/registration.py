@@ -5,6 +5,7 @@ than a second.
 from __future__ import annotations
 
 from .._imports import after_import
+from .graphs import installation as graphs
 
 
 def install() -> None:
@@ -12,6 +13,7 @@ def install() -> None:
     after_import("torch._dynamo.device_interface", _register_interface)
     after_import("torch._dynamo.variables.ctx_manager", _register_context)
     after_import("torch._subclasses.fake_impls", _correct_fake_tensors)
+    graphs.install()
 
 
 def _register_interface() -> None:

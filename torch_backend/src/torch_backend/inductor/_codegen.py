@@ -78,8 +78,8 @@ class _CallsOfDevice:
 
     def _generate_kernel_call_helper(self, kernel_name, call_args, *, device=None, triton=True, **options):
         if device is not None and device.type == _utils.name() and not triton:
-            self.writeline(f"wait_for_stream({device.index or 0})")
-            device = torch.device("cpu")
+            self.writeline(f"run_on_host({', '.join([str(device.index or 0), kernel_name, *call_args])})")
+            return
         super()._generate_kernel_call_helper(kernel_name, call_args, device=device, triton=triton, **options)
 
 
@@ -94,7 +94,7 @@ class PythonWrapperCodegen(_CallsOfDevice, wrapper.PythonWrapperCodegen):
 
     def write_header(self) -> None:
         super().write_header()
-        self.imports.splice("from torch_backend.inductor._codegen import wait_for_stream")
+        self.imports.splice("from torch_backend.inductor._host import run_on_host")
         self.imports.splice("from torch_backend.inductor._launch import compile_kernel")
 
 

@@ -11,6 +11,7 @@ from torch._inductor.custom_graph_pass import CustomGraphModulePass
 from torch_backend import _builds, _hal, backend
 from torch_backend.backend import _utils
 
+from ..dynamo.graphs.installation import install_in_inductor
 from ._codegen import Overrides, PythonWrapperCodegen
 from ._cpp_wrapper import CppWrapperCodegen
 from ._ways import Scheduling, way, way_of_device
@@ -35,5 +36,6 @@ class DevicePass(CustomGraphModulePass):
 def register() -> None:
     """Called once, when inductor first uses the device."""
     name = _utils.name()
+    install_in_inductor()
     register_device_op_overrides(name, Overrides())
     register_backend_for_device(name, Scheduling, PythonWrapperCodegen, CppWrapperCodegen, WrapperFxCodegen, DevicePass())

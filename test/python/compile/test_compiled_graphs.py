@@ -1,0 +1,324 @@
+"""torch.compile with graphs: mode="reduce-overhead" and backend="cudagraphs" run a region as a graph from its third call
+on. All results are compared with the same calls without a compiler."""
+
+import copy
+import logging
+import subprocess
+import sys
+import threading
+
+import pytest
+import torch
+
+WAYS = {"inductor": {"mode": "reduce-overhead"}, "cudagraphs": {"backend": "cudagraphs"}}
+
+
+@pytest.fixture(params=WAYS)
+def compiled(request):
+    """torch.compile with graphs."""
+    return lambda function, **options: torch.compile(function, **WAYS[request.param], **options)
+
+
+@pytest.fixture
+def recorded():
+    """The way that compiles no kernels, for what does not depend on the way."""
+    return lambda function, **options: torch.compile(function, **WAYS["cudagraphs"], **options)
+
+
+@pytest.fixture
+def replays(module):
+    """A list with one element for each replay of a graph so far."""
+    seen = []
+    handle = module.register_graph_replay_start_hook(lambda *_: seen.append(1))
+    yield seen
+    handle.remove()
+
+
+def close(found, expected):
+    torch.testing.assert_close(found.cpu(), expected.cpu(), rtol=1e-4, atol=1e-5)
+
+
+def test_results_are_those_of_eager_calls_and_the_third_call_is_a_replay(device, compiled, replays):
+    weight = torch.randn(16, 16, device=device)
+
+    def function(x):
+        return torch.nn.functional.gelu(x @ weight).sum(1) * 2, x.sin()
+
+    run = compiled(function)
+    for call in range(8):
+        x = torch.randn(8, 16, device=device)
+        for found, expected in zip(run(x), function(x)):
+            close(found, expected)
+        del found
+        assert bool(replays) == (call >= 2), f"call {call}"
+
+
+def test_inputs_at_changing_addresses_are_copied(device, recorded, replays):
+    inputs = [torch.randn(64, device=device) for _ in range(6)]  # alive together, so no address is used twice
+    run = recorded(lambda x: (x * 2).cos())
+    for x in inputs * 2:
+        close(run(x), (x * 2).cos())
+    assert len(replays) >= 8
+
+
+@pytest.mark.parametrize("stride", [(1, 8), (20, 2), (0, 1)], ids=["transposed", "gaps", "expanded"])
+def test_strided_inputs(device, recorded, replays, stride):
+    run = recorded(lambda x: x * 3 + 1)
+    for _ in range(5):
+        x = torch.randn(400, device=device).as_strided((4, 8), stride)
+        close(run(x), x * 3 + 1)
+    assert replays
+
+
+def test_outputs_that_the_program_keeps_remain_right(device, recorded, replays):
+    run = recorded(lambda x: (x.exp(), x.sum()))
+    large, small, inputs = [], [], []
+    for _ in range(12):
+        inputs.append(torch.randn(40_000, device=device))
+        first, second = run(inputs[-1])
+        small.append(second)
+        if len(inputs) % 3 == 0:
+            large.append((len(inputs) - 1, first))
+    for x, y in zip(inputs, small):
+        close(y, x.sum())
+    for number, y in large:
+        close(y, inputs[number].exp())
+    assert replays
+
+
+def test_all_large_outputs_kept(device, recorded):
+    run = recorded(lambda x: x + 1)
+    kept = [(x, run(x)) for x in (torch.randn(40_000, device=device) for _ in range(10))]
+    for x, y in kept:
+        close(y, x + 1)
+
+
+def test_an_output_that_is_an_input_or_a_view_of_one(device, recorded, replays):
+    run = recorded(lambda x, y: (x, y[1:].t(), x + y))
+    for _ in range(5):
+        x, y = torch.randn(4, 4, device=device), torch.randn(4, 4, device=device)
+        same, view, total = run(x, y)
+        close(same, x), close(view, y[1:].t()), close(total, x + y)
+        view.add_(1)
+        close(view, y[1:].t())
+        assert view.untyped_storage().data_ptr() == y.untyped_storage().data_ptr()
+        del same, view, total
+    assert replays
+
+
+def test_training_has_the_losses_and_gradients_of_eager_mode(device, compiled, replays):
+    layers = [torch.nn.Linear(32, 64), torch.nn.ReLU(), torch.nn.LayerNorm(64), torch.nn.Linear(64, 10)]
+    eager = torch.nn.Sequential(*layers).to(device)
+    model = copy.deepcopy(eager)
+    data = [(torch.randn(16, 32, device=device), torch.randint(10, (16,), device=device)) for _ in range(10)]
+
+    def losses(module, run, to_none):
+        optimizer = torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9)
+        kept = []
+        for x, y in data:
+            optimizer.zero_grad(set_to_none=to_none)
+            loss = torch.nn.functional.cross_entropy(run(x), y)
+            loss.backward()
+            optimizer.step()
+            kept.append(loss.detach())
+        return torch.stack(kept)
+
+    for to_none in (True, False):
+        close(losses(model, compiled(model), to_none), losses(eager, eager, to_none))
+        for found, expected in zip(model.parameters(), eager.parameters()):
+            close(found, expected)
+    assert len(replays) >= 10
+
+
+def test_gradients_that_accumulate_over_two_forward_passes(device, recorded, replays):
+    weight = torch.randn(16, 16, device=device, requires_grad=True)
+    reference = weight.detach().clone().requires_grad_()
+
+    def function(x, weight):
+        return torch.tanh(x @ weight).pow(2).mean()
+
+    run = recorded(function)
+    for _ in range(6):
+        batches = [torch.randn(8, 16, device=device) for _ in range(2)]
+        sum(run(x, weight) for x in batches).backward()
+        sum(function(x, reference) for x in batches).backward()
+        close(weight.grad, reference.grad)
+    assert replays
+
+
+def test_a_parameter_with_new_memory(device, recorded, replays):
+    module = torch.nn.Linear(8, 8).to(device).requires_grad_(False)
+    run = recorded(module)
+    for call in range(9):
+        if call % 3 == 0:
+            module.weight.data = torch.randn(8, 8, device=device)
+        x = torch.randn(4, 8, device=device)
+        close(run(x), torch.nn.functional.linear(x, module.weight, module.bias))
+    assert replays
+
+
+def test_buffers_and_inputs_that_the_region_changes(device, compiled, replays):
+    eager = torch.nn.BatchNorm1d(6).to(device)
+    module = copy.deepcopy(eager)
+    run, reference = compiled(module), eager
+    for _ in range(6):
+        x = torch.randn(32, 6, device=device)
+        close(run(x), reference(x))
+    close(module.running_mean, eager.running_mean)
+    assert module.num_batches_tracked.item() == 6
+
+    add = compiled(lambda x, y: x.add_(y).sum())
+    for _ in range(6):
+        x, y = torch.zeros(8, device=device), torch.randn(8, device=device)
+        close(add(x, y), y.sum())
+        close(x, y)
+    assert replays
+
+
+def test_random_numbers_differ_between_replays(device, compiled, replays):
+    run = compiled(lambda x: torch.nn.functional.dropout(x, 0.5))
+    x = torch.ones(4096, device=device)
+    masks = [run(x).cpu() for _ in range(6)]
+    assert replays
+    assert all(0.4 < (mask != 0).float().mean() < 0.6 for mask in masks)
+    assert all((one != other).any() for number, one in enumerate(masks) for other in masks[:number])
+
+
+def test_attention_with_dropout_has_one_mask_in_both_passes(device, compiled, replays):
+    query, key = (torch.randn(2, 2, 8, 16, device=device) for _ in range(2))
+    value = torch.eye(8, 16, device=device).expand(2, 2, 8, 16).contiguous().requires_grad_()
+
+    def attend(value):
+        return torch.nn.functional.scaled_dot_product_attention(query, key, value, dropout_p=0.5)
+
+    run, weights = compiled(attend), []
+    for _ in range(8):
+        value.grad = None
+        result = run(value)
+        weights.append(result[..., :8].detach().cpu())  # the values are unit vectors
+        result.sum().backward()
+        close(value.grad[..., 0], weights[-1].sum(-2))
+        del result
+    assert len(replays) >= 8
+    assert all((one != other).any() for number, one in enumerate(weights) for other in weights[:number])
+
+
+def test_dynamic_sizes(device, compiled, replays):
+    run = compiled(lambda x: (x * 2).sum(0), dynamic=True)
+    for _ in range(4):
+        for size in (3, 5, 7):
+            x = torch.randn(size, 4, device=device)
+            close(run(x), (x * 2).sum(0))
+    assert replays
+
+
+def test_regions_after_a_graph_break_use_outputs_in_place(device, recorded, replays):
+    def function(x):
+        y = x * 2
+        torch._dynamo.graph_break()
+        return (y + 1).relu()
+
+    run = recorded(function)
+    for _ in range(6):
+        x = torch.randn(32, device=device)
+        close(run(x), function(x))
+    assert len(replays) >= 6
+
+
+def test_calls_on_several_streams_and_threads(device, module, recorded, replays):
+    run = recorded(lambda x: (x.sin() + x.cos()).cumsum(0))
+
+    def calls(failures):
+        try:
+            for _ in range(6):
+                stream = module.Stream()
+                x = torch.randn(5000, device=device)
+                stream.wait_stream(module.current_stream())
+                with module.stream(stream):
+                    y = run(x)
+                module.current_stream().wait_stream(stream)
+                close(y, (x.sin() + x.cos()).cumsum(0))
+                del y
+        except Exception as error:  # raised by the test's thread
+            failures.append(error)
+
+    failures = []
+    calls(failures)
+    threads = [threading.Thread(target=calls, args=(failures,)) for _ in range(2)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert not failures, failures
+    assert replays
+
+
+def test_a_second_device(device, module, recorded, replays):
+    if module.device_count() < 2:
+        pytest.skip("one device")
+    run = recorded(lambda x: x * 2 - 1)
+    for _ in range(5):
+        x = torch.randn(8, device=f"{device}:1")
+        y = run(x)
+        assert y.device.index == 1
+        close(y, x * 2 - 1)
+        del y
+    assert replays
+
+
+@pytest.mark.parametrize(
+    "function, sentence",
+    [
+        (lambda x: (x + torch.arange(4).to(x.device), x.sum()), "work on the CPU"),
+        (lambda x: x.to(f"{x.device.type}:1") + 1, "several devices"),
+    ],
+    ids=["cpu", "devices"],
+)
+def test_a_region_that_runs_without_graphs_reports_why(device, module, caplog, replays, function, sentence):
+    if module.device_count() < 2:
+        pytest.skip("one device")
+    run = torch.compile(function, backend="cudagraphs")
+    with caplog.at_level(logging.WARNING):
+        for _ in range(4):
+            x = torch.randn(4, device=f"{device}:0")
+            found, expected = run(x), function(x)
+            close(torch.cat([one.reshape(-1).cpu() for one in found]), torch.cat([one.reshape(-1).cpu() for one in expected]))
+    assert not replays
+    assert sentence in caplog.text
+
+
+def test_an_error_of_a_kernel_on_the_host_is_raised_by_a_later_call(device):
+    script = """
+        import torch, torch_backend
+        torch_backend.use("fake")
+        run = torch.compile(lambda x, y: x // y, mode="reduce-overhead")
+        x, y = torch.full((4,), 7, device="fake"), torch.ones(4, dtype=torch.int64, device="fake")
+        for _ in range(4):
+            assert run(x, y).tolist() == [7] * 4
+        y.zero_()
+        try:
+            run(x, y)
+            torch.accelerator.synchronize()
+            run(x, y)
+        except RuntimeError as error:
+            assert "division by 0" in str(error) or "ZeroDivision" in str(error), error
+        else:
+            raise AssertionError("no error")
+    """
+    import textwrap
+
+    done = subprocess.run([sys.executable, "-P", "-c", textwrap.dedent(script)], capture_output=True, text=True)
+    assert not done.returncode, done.stderr
+
+
+def test_a_capture_of_the_program_records_a_compiled_function(device, module):
+    run = torch.compile(lambda x, y: torch.sin(x @ y) * 2)
+    x, y = torch.randn(8, 8, device=device), torch.randn(8, 8, device=device)
+    run(x, y)
+    graph = torch.accelerator.Graph()
+    with module.graph(graph):
+        z = run(x, y)
+    for _ in range(3):
+        x.copy_(torch.randn(8, 8))
+        graph.replay()
+        close(z, torch.sin(x @ y) * 2)

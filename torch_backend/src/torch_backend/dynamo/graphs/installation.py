@@ -1,0 +1,115 @@
+"""Makes torch.compile's graphs run on the device: inductor's policy for `mode="reduce-overhead"`, and the backend
+"cudagraphs". Graphs of other devices remain torch's own.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from ..._imports import after_import
+from ..._registry import type_name
+
+
+def install() -> None:
+    """Extends the backend "cudagraphs" when torch imports it."""
+    after_import("torch._dynamo.backends.cudagraphs", _extend_backend)
+
+
+def install_in_inductor() -> None:
+    """Called once, when inductor first uses the device."""
+    _accept_device()
+    _end_without_manager()
+    _set_policy()
+
+
+def is_ours(tensors) -> bool:
+    """Returns whether tensors are on this device. Without tensors, it is the program's accelerator that counts."""
+    import torch
+
+    types = {one.device.type for one in tensors if isinstance(one, torch.Tensor)}
+    return type_name() in types if types else torch.accelerator.current_accelerator().type == type_name()
+
+
+def skip(sentence: str) -> None:
+    """Logs why a region runs without graphs, as torch does: once, as a warning of the log "cudagraphs"."""
+    from torch._inductor.cudagraph_utils import log_cudagraph_skip_and_bump_counter
+
+    log_cudagraph_skip_and_bump_counter(sentence)
+
+
+# ---- inductor ----
+def _accept_device() -> None:
+    """torch records graphs of devices of type cuda only."""
+    from torch._inductor import cudagraph_utils
+    from torch._inductor.utils import get_first_incompatible_cudagraph_node
+    from torch._inductor.virtualized import V
+
+    original = cudagraph_utils.check_lowering_disable_cudagraph
+
+    @functools.wraps(original)
+    def check(device_node_mapping, *args, **kwargs):
+        if not any(device.type == type_name() for device in device_node_mapping):
+            return original(device_node_mapping, *args, **kwargs)
+        reason = reason_against(device_node_mapping, get_first_incompatible_cudagraph_node(V.graph.module))
+        if reason:  # torch is silent about devices other than cuda
+            cudagraph_utils.cudagraphs_log.warning(reason)
+        return reason
+
+    cudagraph_utils.check_lowering_disable_cudagraph = check
+
+
+def reason_against(device_node_mapping, incompatible) -> str | None:
+    """Returns why a graph of torch.fx cannot be recorded; None if it can. `incompatible` is a node that torch excludes
+    from graphs.
+    """
+    from torch._inductor.cudagraph_utils import format_default_skip_message
+
+    devices = {device: node for device, node in device_node_mapping.items() if device.type != "meta"}
+    for device, node in devices.items():
+        if device.type == "cpu":
+            return format_default_skip_message(f"work on the CPU ({node.name})")
+    if len(devices) > 1:
+        return format_default_skip_message(f"several devices: {', '.join(sorted(map(str, devices)))}")
+    if incompatible is not None:
+        return format_default_skip_message(f"an operator that graphs do not record: {incompatible.target}")
+    return None
+
+
+def _end_without_manager() -> None:
+    """torch reports backward passes that run without graphs to the manager of its graph trees. It has none for the
+    device.
+    """
+    from torch._inductor import output_code
+
+    original = output_code.maybe_handle_backward_generation
+
+    @functools.wraps(original)
+    def handle(compiled_graph, *args, **kwargs):
+        if type_name() not in compiled_graph.device_types:
+            original(compiled_graph, *args, **kwargs)
+
+    output_code.maybe_handle_backward_generation = handle
+
+
+def _set_policy() -> None:
+    from torch._inductor import config
+
+    if config.cudagraph_policy is None:
+        from .policy import Policy
+
+        config.cudagraph_policy = Policy()
+
+
+# ---- the backend "cudagraphs" ----
+def _extend_backend() -> None:
+    from torch._dynamo.backends import cudagraphs as module
+
+    from .backend import compile_graph
+
+    original = module.cudagraphs
+
+    @functools.wraps(original)
+    def cudagraphs(model, inputs, *args, **kwargs):
+        return compile_graph(model, inputs) if is_ours(inputs) else original(model, inputs, *args, **kwargs)
+
+    module.cudagraphs = cudagraphs
