@@ -20,8 +20,8 @@ typedef struct hal_records_s {
   uint64_t count, room, lost;
 } hal_records_t;
 
-/* Returns, when work is submitted, the number of the collection if the work must leave a record, else 0. A call without
- * a collection is cheap and leaves `*out_correlation` unchanged; otherwise it is set to the record's number.
+/* Called when work is submitted. Returns the number of the collection if the work must leave a record, else 0. A call
+ * without a collection is cheap and leaves `*out_correlation` unchanged; otherwise it is set to the record's number.
  * Thread-safe. Since 0.2. */
 static inline uint32_t hal_records_note(const hal_records_t *records, uint64_t *out_correlation) {
   const uint32_t on = __atomic_load_n(&records->on, __ATOMIC_RELAXED);

@@ -82,6 +82,17 @@ def test_the_table_of_support_lists_what_the_plugins_implement():
             assert all(implemented) == any(implemented) == (cell == "✓"), f"{plugin}: {name}"
 
 
+def test_the_guide_names_the_plugins_that_use_each_helper():
+    guide = (ROOT / "docs/porting.md").read_text().partition("## Helpers of the SDK")[2].partition("\n## ")[0]
+    files = {folder.name: "".join(path.read_text() for path in folder.rglob("*.[ch]")) for folder in (ROOT / "plugins").iterdir() if folder.is_dir()}
+    named = dict(re.findall(r"`hal/(plugin_\w+)\.h`(?:: (?:.|\n)*?used\s+by: | \|[^|]*\| )((?:[^\n|]|\n  )*)", guide))
+    assert len(named) >= 12
+    for header, users in named.items():
+        if "all shipped plugins" not in users:
+            using = {plugin for plugin, text in files.items() if f'"hal/{header}.h"' in text or f"<hal/{header}.h>" in text}
+            assert set(re.findall(r"`(\w+)`", users)) <= using, header
+
+
 def test_the_readme_is_short():
     assert len((ROOT / "README.md").read_text().split()) <= 900
 

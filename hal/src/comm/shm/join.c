@@ -104,7 +104,8 @@ static hal_status_t take_page(join_t *join) {
   hal_shm_rank_t *const page = hal_shm_page(shm, shm->rank);
   uint64_t incarnation = 0, none = 0;
   if (hal_shm_random(&incarnation, sizeof incarnation))
-    return hal_error_set(HAL_UNAVAILABLE, "rank %d gets no random numbers: %s", (int)shm->rank, strerror(errno));
+    return hal_error_set(HAL_UNAVAILABLE, "rank %d: the system has no random numbers: %s", (int)shm->rank,
+                         strerror(errno));
   incarnation |= 1;
   if (!atomic_compare_exchange_strong(&page->incarnation, &none, incarnation)) {
     const hal_status_t status =
@@ -192,7 +193,7 @@ static hal_status_t collect(join_t *join) {
 static hal_status_t make_offer(join_t *join) {
   hal_shm_t *const shm = join->shm;
   if (hal_shm_random(join->offer.nonce, HAL_SHM_NONCE))
-    return hal_error_set(HAL_UNAVAILABLE, "rank 0 gets no random numbers: %s", strerror(errno));
+    return hal_error_set(HAL_UNAVAILABLE, "rank 0: the system has no random numbers: %s", strerror(errno));
   HAL_RETURN_IF_ERROR(check_rival(join));
   const hal_status_t made = hal_shm_segment_create(shm, join->offer.nonce, &join->file);
   const hal_status_t taken = made ? made : take_page(join);
