@@ -22,8 +22,8 @@ namespace py = pybind11;
 namespace torch_backend {
 namespace {
 
-constexpr size_t kMostArguments = 128;
-using Values = std::array<int64_t, kMostArguments>;
+constexpr size_t kMostValues = 128;
+using Values = std::array<int64_t, kMostValues>;
 
 template <size_t>
 using Integer = int64_t;
@@ -37,7 +37,7 @@ void call_with(const void *function, const Values &values, std::index_sequence<I
 void call(const void *function, const Values &values, size_t count) {
   if (count <= 8) return call_with(function, values, std::make_index_sequence<8>());
   if (count <= 32) return call_with(function, values, std::make_index_sequence<32>());
-  call_with(function, values, std::make_index_sequence<kMostArguments>());
+  call_with(function, values, std::make_index_sequence<kMostValues>());
 }
 
 // Calls of kernels that a capture has recorded. They must exist as long as the capture's graph.
@@ -45,8 +45,8 @@ class HostKernels {
  public:
   // Queues a kernel on the current stream: its address, and its arguments, tensors and integers.
   void queue(uintptr_t address, const std::string &name, const py::args &args) {
-    TORCH_CHECK_VALUE(args.size() <= kMostArguments, "kernel '", name, "' has ", args.size(),
-                      " arguments; a graph takes at most ", kMostArguments, ", fuse fewer operators");
+    TORCH_CHECK_VALUE(args.size() <= kMostValues, "kernel '", name, "' has ", args.size(),
+                      " arguments; a graph takes at most ", kMostValues, ", fuse fewer operators");
     Call &one = calls_.emplace_back();
     one.owner = this;
     one.function = reinterpret_cast<const void *>(address);
