@@ -94,6 +94,7 @@ typedef struct pjrt_span_s {
   void *data;
   int type; /* PJRT_F32 ... */
   int64_t count;
+  int copied; /* the program gets a copy of the memory */
 } pjrt_span_t;
 
 /* Compiles StableHLO text for any device of the client. The failure's message is the platform's. */

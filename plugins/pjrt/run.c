@@ -55,7 +55,7 @@ static hal_status_t create_buffer(const pjrt_span_t *span, int32_t device, pjrt_
                                                .host_buffer_semantics = PJRT_MUTABLE_ZERO_COPY,
                                                .device = pjrt.devices[device]};
   const int aligned = (uintptr_t)span->data % PJRT_BUFFER_ALIGNMENT == 0;
-  if (!aligned || !span->count) create.host_buffer_semantics = PJRT_ONLY_DURING_CALL;
+  if (!aligned || !span->count || span->copied) create.host_buffer_semantics = PJRT_ONLY_DURING_CALL;
   hal_status_t status = pjrt_failed(pjrt.table, PJRT_CALL(pjrt.table, Client_BufferFromHostBuffer, create), failure);
   if (status) return status;
   *out_buffer = create.buffer;
@@ -148,7 +148,7 @@ enum { TEST_COUNT = 64 };
 static hal_status_t run_test(pjrt_loaded_t *program, float *memory, uint32_t *out_moved) {
   static const uint32_t place = 1;
   char why[PJRT_WHY] = "";
-  const pjrt_span_t spans[] = {{memory, PJRT_F32, TEST_COUNT}, {memory + TEST_COUNT, PJRT_F32, TEST_COUNT}};
+  const pjrt_span_t spans[] = {{memory, PJRT_F32, TEST_COUNT, 0}, {memory + TEST_COUNT, PJRT_F32, TEST_COUNT, 0}};
   const pjrt_run_t run = {program, 0, 2, 1, spans, &place};
   for (int i = 0; i < TEST_COUNT; i++) memory[i] = (float)i, memory[TEST_COUNT + i] = -1;
   const hal_status_t status = pjrt_run(&run, out_moved, why);
