@@ -26,6 +26,13 @@ typedef struct program_s {
 static compiler_t compilers[PJRT_MAX_DEVICES];
 static const emit_operator_t refused;
 
+/* Programs end at such an operator, which runs on its kernel. */
+static void log_refused(const char *name) {
+  char line[160];
+  snprintf(line, sizeof line, "pjrt: the operator '%.80s' is not compiled: it runs on the portable kernel", name);
+  hal_host->log(HAL_LOG_INFO, line);
+}
+
 static int32_t accepts(void *state, uint32_t op, const char *name, const hal_op_call_t *call) {
   compiler_t *const compiler = state;
   if (op >= MAX_OPS) return 0;
@@ -33,6 +40,7 @@ static int32_t accepts(void *state, uint32_t op, const char *name, const hal_op_
   if (!found) {
     found = emit_find(name);
     if (!found) found = &refused;
+    if (found == &refused) log_refused(name);
     atomic_store_explicit(&compiler->operators[op], found, memory_order_relaxed);
   }
   return found != &refused && emit_takes(found, call);

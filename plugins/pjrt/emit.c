@@ -309,21 +309,29 @@ static value_t take_number(emit_t *e, const char *from, uint32_t at, uint32_t ro
   return emit_reshape(e, v, 0, NULL);
 }
 
-static value_t take_double(emit_t *e, uint32_t argument) {
-  e->doubles[e->double_count] = (emit_number_t){e->node_number, (int32_t)argument};
-  return take_number(e, "%nf", e->double_count++, e->double_room, PJRT_F64);
+/* Returns the place of an argument of the present node among the numbers, once for all of its uses. */
+static uint32_t place_number(emit_t *e, emit_number_t *numbers, uint32_t *count, int32_t argument) {
+  for (uint32_t i = *count; i-- > 0 && numbers[i].node == e->node_number;)
+    if (numbers[i].argument == argument) return i;
+  numbers[*count] = (emit_number_t){e->node_number, argument};
+  return (*count)++;
+}
+
+static value_t take_double(emit_t *e, int32_t argument) {
+  const uint32_t at = place_number(e, e->doubles, &e->double_count, argument);
+  return take_number(e, "%nf", at, e->double_room, PJRT_F64);
 }
 
 static value_t take_integer(emit_t *e, int32_t argument) {
-  e->integers[e->integer_count] = (emit_number_t){e->node_number, argument};
-  return take_number(e, "%ni", e->integer_count++, e->integer_room, PJRT_S64);
+  const uint32_t at = place_number(e, e->integers, &e->integer_count, argument);
+  return take_number(e, "%ni", at, e->integer_room, PJRT_S64);
 }
 
 value_t emit_number(emit_t *e, uint32_t argument, int32_t type) {
   const hal_value_t *const value = emit_argument(e, argument);
   if (value->tag == HAL_VALUE_BOOL) return emit_constant(e, type, (double)value->u.i); /* part of the identity */
   if (value->tag == HAL_VALUE_INT) return emit_convert(e, take_integer(e, (int32_t)argument), type);
-  if (value->tag == HAL_VALUE_DOUBLE) return emit_convert(e, take_double(e, argument), type);
+  if (value->tag == HAL_VALUE_DOUBLE) return emit_convert(e, take_double(e, (int32_t)argument), type);
   emit_refuse(e, "an argument is not a number");
   return emit_constant(e, type, 0);
 }
