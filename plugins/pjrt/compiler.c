@@ -70,7 +70,7 @@ static hal_status_t compile(void *state, const hal_ir_t *ir, void **out_program)
            hal_ir_node(ir, 0)->name, hal_ir_node(ir, ir->node_count - 1)->name);
   hal_status_t status = emit_program(ir, &program->emitted);
   if (!status) dump(&program->emitted);
-  if (!status) status = pjrt_compile(program->emitted.text, program->emitted.size, &program->loaded);
+  if (!status) status = pjrt_compile_cached(program->emitted.text, program->emitted.size, &program->loaded);
   if (!status) {
     *out_program = program;
     return HAL_OK;

@@ -72,7 +72,19 @@ const emit_operator_t *emit_find(const char *name);
 
 /* The operators of a file, terminated by an entry without a name. */
 extern const emit_operator_t emit_reduce_operators[], emit_product_operators[], emit_norm_operators[],
-    emit_loss_operators[], emit_update_operators[], emit_move_operators[];
+    emit_loss_operators[], emit_update_operators[], emit_move_operators[], emit_spatial_operators[];
+
+/* ---- helpers of operators in several files ----------------------------------------------------------------------- */
+
+/* Writes the region of a reduction of pairs (value, index): the larger value (`sign` -1: the smaller one), of equal
+ * ones that of the smaller index, and NaN before all numbers (emit_reduce.c). */
+void emit_better(emit_t *e, int32_t type, int sign);
+/* Returns result `number` of an operator with several, whose name and shape is `pair`. */
+value_t emit_result_of(emit_t *e, value_t pair, int number, int32_t type);
+
+/* Combines elements of `a` with those of `source`, whose indices along `dim` are `index`, of its shape. `op`: "" =
+ * replaces, else "add" ... An index outside of the dimension is skipped (emit_move.c). */
+value_t emit_scatter(emit_t *e, value_t a, value_t index, value_t source, int dim, const char *op);
 
 /* Finds an element-wise operator's program (tools/expressions.py); NULL = it has none. */
 const char *emit_expression_find(const char *name, int *out_operands);

@@ -140,18 +140,10 @@ static int takes_take(const hal_op_call_t *call) {
   return 1;
 }
 
-/* Combines the result with a source: dim, index, source. `op`: "" replaces. */
-static void scatter_with(emit_t *e, const char *op, const char *name) {
-  value_t a = emit_read_result(e, 0), source = emit_read_as(e, 2, a.type);
-  value_t index = emit_read_as(e, 1, PJRT_S64);
-  const int32_t type = a.type, wide = *op ? emit_compute_type(type) : type;
-  const int dim = emit_dim(emit_int(e, 0, 0), a.rank);
-  a = emit_convert(e, a, wide), source = emit_convert(e, source, wide);
-  if (strcmp(name, "index_put") == 0) index = from_end(e, index, a.sizes[dim]);
-  /* an index outside of the dimension is skipped by StableHLO */
-  const value_t at = places(e, index, dim), v = emit_fresh(e, wide, a.rank, a.sizes);
+value_t emit_scatter(emit_t *e, value_t a, value_t index, value_t source, int dim, const char *op) {
+  const value_t at = places(e, index, dim), v = emit_fresh(e, a.type, a.rank, a.sizes);
   int64_t dims[EMIT_RANK];
-  const char *const t = emit_element(wide);
+  const char *const t = emit_element(a.type);
   for (int d = 0; d < a.rank; d++) dims[d] = d;
   emit_put(e, "    %s = \"stablehlo.scatter\"(%s, %s, %s) ({\n    ^bb0(%%x: tensor<%s>, %%y: tensor<%s>):\n",
            emit_name(v).s, emit_name(a).s, emit_name(at).s, emit_name(source).s, t, t);
@@ -162,15 +154,25 @@ static void scatter_with(emit_t *e, const char *op, const char *name) {
            "%d>} : (%s, %s, %s) -> %s\n",
            *op ? "z" : "y", t, emit_list(dims, a.rank).s, emit_list(dims, a.rank).s, at.rank - 1, emit_type(a).s,
            emit_type(at).s, emit_type(source).s, emit_type(v).s);
-  emit_write(e, 0, v);
+  return v;
 }
 
-static void scatter(emit_t *e) { scatter_with(e, "", e->node->name); }
+/* Combines the result with a source: dim, index, source. `ends`: negative indices count from the end. */
+static void scatter_with(emit_t *e, const char *op, int ends) {
+  value_t a = emit_read_result(e, 0), index = emit_read_as(e, 1, PJRT_S64);
+  const int32_t type = *op ? emit_compute_type(a.type) : a.type;
+  const int dim = emit_dim(emit_int(e, 0, 0), a.rank);
+  if (ends) index = from_end(e, index, a.sizes[dim]);
+  a = emit_convert(e, a, type);
+  emit_write(e, 0, emit_scatter(e, a, index, emit_read_as(e, 2, type), dim, op));
+}
+
+static void scatter(emit_t *e) { scatter_with(e, "", strcmp(e->node->name, "index_put") == 0); }
 
 /* dim, index, source, reduce: 0 sum, 1 product, 2 maximum, 3 minimum */
 static void scatter_reduce(emit_t *e) {
   static const char *const ops[] = {"add", "multiply", "maximum", "minimum"};
-  scatter_with(e, ops[emit_int(e, 3, 0) & 3], strcmp(e->node->name, "_index_put_impl_.lines") ? "" : "index_put");
+  scatter_with(e, ops[emit_int(e, 3, 0) & 3], strcmp(e->node->name, "_index_put_impl_.lines") == 0);
 }
 
 static int takes_scatter(const hal_op_call_t *call) {

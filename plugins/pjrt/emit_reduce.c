@@ -137,6 +137,12 @@ static void norm_smallest(emit_t *e) {
   emit_write(e, 0, extreme(e, a, mask_of(e, 1, a), -1));
 }
 
+/* A call of another order is not part of a program: numbers are not part of a graph's identity. */
+static int takes_norm(const hal_op_call_t *call) {
+  const hal_value_t *const order = call->arg_count > 2 ? &call->args[2] : NULL;
+  return !order || order->tag == HAL_VALUE_NONE || (order->tag == HAL_VALUE_DOUBLE && order->u.d == 2.0);
+}
+
 /* ---- pairs: self, other, center, dim, divisor -------------------------------------------------------------------- */
 
 /* Returns self or other minus the center, which has the reduced dimensions with size 1, or none. */
@@ -203,28 +209,15 @@ static void std_mean(emit_t *e) { moments(e, 1); }
 
 /* ---- indices of extremes ----------------------------------------------------------------------------------------- */
 
-/* Reduces values with their indices along a dimension: the first of equal ones, and NaN before all numbers. */
-static void reduce_index(emit_t *e, value_t a, int dim, int sign, value_t *out_value, value_t *out_index) {
-  int64_t sizes[EMIT_RANK];
-  int rank = 0;
-  for (int d = 0; d < a.rank; d++)
-    if (d != dim) sizes[rank++] = a.sizes[d];
-  const value_t index = emit_iota(e, PJRT_S64, a.rank, a.sizes, dim);
-  const value_t start = emit_constant(e, a.type, limit_of(a.type, -sign)), none = emit_constant(e, PJRT_S64, 9e18);
-  const value_t result = emit_fresh(e, a.type, rank, sizes);
-  value_t indices = result, places = result;
-  indices.type = PJRT_S64;
-  const char *const t = emit_element(a.type);
+void emit_better(emit_t *e, int32_t type, int sign) {
+  const char *const t = emit_element(type);
   emit_put(e,
-           "    %s:2 = \"stablehlo.reduce\"(%s, %s, %s, %s) ({\n    ^bb0(%%x: tensor<%s>, %%i: tensor<i64>, %%y: "
-           "tensor<%s>, %%j: tensor<i64>):\n",
-           emit_name(result).s, emit_name(a).s, emit_name(index).s, emit_name(start).s, emit_name(none).s, t, t);
-  emit_put(e,
+           "{\n    ^bb0(%%x: tensor<%s>, %%i: tensor<i64>, %%y: tensor<%s>, %%j: tensor<i64>):\n"
            "      %%better = stablehlo.compare %s, %%x, %%y : (tensor<%s>, tensor<%s>) -> tensor<i1>\n"
            "      %%equal = stablehlo.compare EQ, %%x, %%y : (tensor<%s>, tensor<%s>) -> tensor<i1>\n"
            "      %%xn = stablehlo.compare NE, %%x, %%x : (tensor<%s>, tensor<%s>) -> tensor<i1>\n"
            "      %%yn = stablehlo.compare NE, %%y, %%y : (tensor<%s>, tensor<%s>) -> tensor<i1>\n",
-           sign > 0 ? "GT" : "LT", t, t, t, t, t, t, t, t);
+           t, t, sign > 0 ? "GT" : "LT", t, t, t, t, t, t, t, t);
   emit_put(e,
            "      %%earlier = stablehlo.compare LT, %%i, %%j : (tensor<i64>, tensor<i64>) -> tensor<i1>\n"
            "      %%both = stablehlo.and %%xn, %%yn : tensor<i1>\n"
@@ -233,21 +226,38 @@ static void reduce_index(emit_t *e, value_t a, int dim, int sign, value_t *out_v
            "      %%number = stablehlo.not %%yn : tensor<i1>\n"
            "      %%nan = stablehlo.and %%xn, %%number : tensor<i1>\n"
            "      %%wins = stablehlo.or %%better, %%first : tensor<i1>\n"
-           "      %%taken = stablehlo.or %%wins, %%nan : tensor<i1>\n");
-  emit_put(e,
+           "      %%taken = stablehlo.or %%wins, %%nan : tensor<i1>\n"
            "      %%value = stablehlo.select %%taken, %%x, %%y : tensor<i1>, tensor<%s>\n"
            "      %%place = stablehlo.select %%taken, %%i, %%j : tensor<i1>, tensor<i64>\n"
-           "      stablehlo.return %%value, %%place : tensor<%s>, tensor<i64>\n"
-           "    }) {dimensions = array<i64: %d>} : (%s, %s, tensor<%s>, tensor<i64>) -> (%s, %s)\n",
-           t, t, dim, emit_type(a).s, emit_type(index).s, t, emit_type(result).s, emit_type(indices).s);
-  /* "%v3#1" is not a name that other functions write. */
-  *out_value = emit_fresh(e, a.type, rank, sizes);
-  places = emit_fresh(e, PJRT_S64, rank, sizes);
-  emit_put(e, "    %s = stablehlo.optimization_barrier %s#0 : %s\n", emit_name(*out_value).s, emit_name(result).s,
-           emit_type(result).s);
-  emit_put(e, "    %s = stablehlo.optimization_barrier %s#1 : %s\n", emit_name(places).s, emit_name(result).s,
-           emit_type(indices).s);
-  *out_index = places;
+           "      stablehlo.return %%value, %%place : tensor<%s>, tensor<i64>\n    }",
+           t, t);
+}
+
+value_t emit_result_of(emit_t *e, value_t pair, int number, int32_t type) {
+  const value_t v = emit_fresh(e, type, pair.rank, pair.sizes);
+  emit_put(e, "    %s = stablehlo.reshape %s#%d : (%s) -> %s\n", emit_name(v).s, emit_name(pair).s, number,
+           emit_type(v).s, emit_type(v).s);
+  return v;
+}
+
+/* Reduces values with their indices along a dimension. */
+static void reduce_index(emit_t *e, value_t a, int dim, int sign, value_t *out_value, value_t *out_index) {
+  int64_t sizes[EMIT_RANK];
+  int rank = 0;
+  for (int d = 0; d < a.rank; d++)
+    if (d != dim) sizes[rank++] = a.sizes[d];
+  const value_t index = emit_iota(e, PJRT_S64, a.rank, a.sizes, dim);
+  const value_t start = emit_constant(e, a.type, limit_of(a.type, -sign)), none = emit_constant(e, PJRT_S64, 9e18);
+  const value_t pair = emit_fresh(e, a.type, rank, sizes);
+  value_t places = pair;
+  places.type = PJRT_S64;
+  emit_put(e, "    %s:2 = \"stablehlo.reduce\"(%s, %s, %s, %s) (", emit_name(pair).s, emit_name(a).s,
+           emit_name(index).s, emit_name(start).s, emit_name(none).s);
+  emit_better(e, a.type, sign);
+  emit_put(e, ") {dimensions = array<i64: %d>} : (%s, %s, %s, tensor<i64>) -> (%s, %s)\n", dim, emit_type(a).s,
+           emit_type(index).s, emit_type(start).s, emit_type(pair).s, emit_type(places).s);
+  *out_value = emit_result_of(e, pair, 0, a.type);
+  *out_index = emit_result_of(e, pair, 1, PJRT_S64);
 }
 
 /* Without a dimension the operand is one row. */
@@ -349,6 +359,7 @@ const emit_operator_t emit_reduce_operators[] = {{"sum.dim_IntList", NULL, sum},
                                                  {"norm_p", NULL, norm_p},
                                                  {"norm_largest", NULL, norm_largest},
                                                  {"norm_smallest", NULL, norm_smallest},
+                                                 {"linalg_vector_norm", takes_norm, norm_two},
                                                  {"centered_dot", NULL, centered_dot},
                                                  {"mean_about", NULL, mean_about},
                                                  {"var_about", NULL, var_about},

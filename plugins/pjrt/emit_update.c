@@ -1,4 +1,4 @@
-/* emit_update.c: optimizers, which update their results, dropout, and fills. */
+/* emit_update.c: optimizers, which update their results, random numbers, and fills. */
 #include <string.h>
 
 #include "emit.h"
@@ -124,7 +124,7 @@ static void adagrad(emit_t *e) {
   keep(e, &step, 0, next);
 }
 
-/* ---- dropout ----------------------------------------------------------------------------------------------------- */
+/* ---- Philox ----------------------------------------------------------------------------------------------------- */
 
 /* Returns `count` words of Philox, of the operator's seed and offset. */
 static value_t philox_words(emit_t *e, int64_t count) {
@@ -142,24 +142,57 @@ static value_t philox_words(emit_t *e, int64_t count) {
   return emit_slice(e, words, &from, &count);
 }
 
+/* ---- random numbers --------------------------------------------------------------------------------------------- */
+
+/* Returns the words of a result, shifted right by 8: numbers in units of 2^-24. */
+static value_t random_bits(emit_t *e, value_t shape) {
+  int64_t count = 1;
+  for (int d = 0; d < shape.rank; d++) count *= shape.sizes[d];
+  const value_t words = philox_words(e, count);
+  return emit_binary(e, "stablehlo.shift_right_logical", words, emit_like(e, emit_constant(e, PJRT_U32, 8), words));
+}
+
+/* Returns whether a number in units of 2^-24 is below a probability. */
+static value_t below(emit_t *e, value_t bits, value_t probability) {
+  const value_t units = MUL(probability, emit_constant(e, PJRT_F64, 16777216));
+  const value_t limit = emit_convert(e, emit_unary(e, "stablehlo.ceil", units), PJRT_U32);
+  return emit_compare(e, "LT", bits, emit_like(e, limit, bits));
+}
+
+static void bernoulli(emit_t *e) {
+  const value_t bits = random_bits(e, emit_result_shape(e, 0));
+  emit_write(e, 0, below(e, bits, emit_number(e, 0, PJRT_F64)));
+}
+
+/* A barrier keeps the product from being fused with the sum, so that numbers are those of every other device. */
+static void uniform(emit_t *e) {
+  const value_t bits = emit_convert(e, random_bits(e, emit_result_shape(e, 0)), PJRT_F32);
+  const value_t low = emit_number(e, 0, PJRT_F64), high = emit_number(e, 1, PJRT_F64);
+  const value_t span = emit_like(e, emit_convert(e, SUB(high, low), PJRT_F32), bits);
+  const value_t first = emit_like(e, emit_convert(e, low, PJRT_F32), bits);
+  const value_t last = emit_like(e, emit_convert(e, high, PJRT_F32), bits);
+  const value_t share = MUL(bits, emit_fill(e, 1.0 / 16777216, bits));
+  const value_t product = emit_unary(e, "stablehlo.optimization_barrier", MUL(span, share));
+  const value_t number = ADD(first, product);
+  emit_write(e, 0, emit_select(e, emit_compare(e, "GE", number, last), first, number));
+}
+
 /* out = mask ? input / (1 - p) : 0; the mask is a Bernoulli number in units of 2^-24. */
 static void dropout(emit_t *e) {
   const value_t input = emit_read(e, 0), a = emit_convert(e, input, emit_compute_type(input.type));
-  int64_t count = 1;
-  for (int d = 0; d < a.rank; d++) count *= a.sizes[d];
-  const value_t words = philox_words(e, count);
-  const value_t bits =
-      emit_binary(e, "stablehlo.shift_right_logical", words, emit_like(e, emit_constant(e, PJRT_U32, 8), words));
-  const value_t p = emit_number(e, 1, PJRT_F64), q = one_minus(e, p), zero = emit_constant(e, PJRT_F64, 0);
-  const value_t limit = emit_unary(e, "stablehlo.ceil", MUL(q, emit_constant(e, PJRT_F64, 16777216)));
-  const value_t kept = emit_compare(e, "LT", bits, emit_like(e, emit_convert(e, limit, PJRT_U32), bits));
-  const value_t mask = emit_reshape(e, kept, a.rank, a.sizes);
+  const value_t q = one_minus(e, emit_number(e, 1, PJRT_F64)), zero = emit_constant(e, PJRT_F64, 0);
+  const value_t mask = emit_reshape(e, below(e, random_bits(e, a), q), a.rank, a.sizes);
   const value_t none = emit_compare(e, "EQ", q, zero);
   const value_t factor = emit_select(e, none, zero, DIV(emit_constant(e, PJRT_F64, 1), q));
   const value_t scale = emit_like(e, emit_convert(e, factor, a.type), a);
   emit_write(e, 0, MUL(a, emit_select(e, mask, scale, emit_fill(e, 0, a))));
   emit_write(e, 1, mask);
 }
+
+static int takes_bernoulli(const hal_op_call_t *call) { /* 64-bit dtypes use two words for a number */
+  return emit_bytes(emit_type_of(call->results[0]->dtype)) < 8;
+}
+static int takes_uniform(const hal_op_call_t *call) { return call->results[0]->dtype == HAL_FLOAT32; }
 
 /* ---- fills ------------------------------------------------------------------------------------------------------- */
 
@@ -172,6 +205,11 @@ static void fill(emit_t *e) {
   emit_write(e, 0, emit_like(e, emit_number(e, 0, shape.type), shape));
 }
 
-const emit_operator_t emit_update_operators[] = {{"_fused_adam_", NULL, adam},       {"_fused_sgd_", NULL, sgd},
-                                                 {"_fused_adagrad_", NULL, adagrad}, {"native_dropout", NULL, dropout},
-                                                 {"fill.Scalar", NULL, fill},        {NULL, NULL, NULL}};
+const emit_operator_t emit_update_operators[] = {{"_fused_adam_", NULL, adam},
+                                                 {"_fused_sgd_", NULL, sgd},
+                                                 {"_fused_adagrad_", NULL, adagrad},
+                                                 {"native_dropout", NULL, dropout},
+                                                 {"bernoulli.p", takes_bernoulli, bernoulli},
+                                                 {"uniform", takes_uniform, uniform},
+                                                 {"fill.Scalar", NULL, fill},
+                                                 {NULL, NULL, NULL}};
