@@ -61,6 +61,13 @@ static void dump(const emit_program_t *program) {
   fclose(file);
 }
 
+static void log_compiled(const program_t *program, int stored, int64_t ns) {
+  char line[256];
+  snprintf(line, sizeof line, "pjrt: %s a %s in %.1f ms", stored ? "loaded" : "compiled", program->name,
+           (double)ns * 1e-6);
+  hal_host->log(HAL_LOG_INFO, line);
+}
+
 static hal_status_t compile(void *state, const hal_ir_t *ir, void **out_program) {
   const compiler_t *const compiler = state;
   program_t *const program = hal_host->mem_alloc(sizeof *program, 16);
@@ -70,8 +77,11 @@ static hal_status_t compile(void *state, const hal_ir_t *ir, void **out_program)
            hal_ir_node(ir, 0)->name, hal_ir_node(ir, ir->node_count - 1)->name);
   hal_status_t status = emit_program(ir, &program->emitted);
   if (!status) dump(&program->emitted);
-  if (!status) status = pjrt_compile_cached(program->emitted.text, program->emitted.size, &program->loaded);
+  int stored = 0;
+  const int64_t begin = pjrt_now_ns();
+  if (!status) status = pjrt_compile_cached(program->emitted.text, program->emitted.size, &program->loaded, &stored);
   if (!status) {
+    log_compiled(program, stored, pjrt_now_ns() - begin);
     *out_program = program;
     return HAL_OK;
   }
@@ -176,6 +186,7 @@ hal_status_t hal_plugin_program_compiler(int32_t device, hal_compiler_t *out_com
   if (status) return status;
   compilers[device].device = device;
   HAL_SET_FIELD(out_compiler, name, "pjrt");
+  if (hal_host->minor >= 5) HAL_SET_FIELD(out_compiler, flags, HAL_COMPILER_WHOLE); /* unknown to older hosts */
   HAL_SET_FIELD(out_compiler, state, &compilers[device]);
   HAL_SET_FIELD(out_compiler, accepts, accepts);
   HAL_SET_FIELD(out_compiler, compile, compile);

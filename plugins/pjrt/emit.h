@@ -55,7 +55,7 @@ typedef struct emit_s {
   emit_buffer_t *buffers;
   emit_pending_t *pending;
   uint32_t pending_count, pending_room;
-  /* Numbers: doubles in %nf, integers in %ni. The rooms are the sizes of these arguments. */
+  /* Numbers: doubles in %nf, integers in %ni. These arguments have double_room and integer_room elements. */
   emit_number_t *doubles, *integers;
   uint32_t double_count, double_room, integer_count, integer_room;
 } emit_t;
@@ -81,6 +81,9 @@ extern const emit_operator_t emit_reduce_operators[], emit_product_operators[], 
 void emit_better(emit_t *e, int32_t type, int sign);
 /* Returns result `number` of an operator with several, whose name and shape is `pair`. */
 value_t emit_result_of(emit_t *e, value_t pair, int number, int32_t type);
+
+/* Selects rows of `a` along `dim` by an index of one dimension; `shape` is that of the result (emit_move.c). */
+value_t emit_take_rows(emit_t *e, value_t a, value_t index, int dim, value_t shape);
 
 /* Combines elements of `a` with those of `source`, whose indices along `dim` are `index`, of its shape. `op`: "" =
  * replaces, else "add" ... An index outside of the dimension is skipped (emit_move.c). */

@@ -1,4 +1,4 @@
-/* emit_move.c: copies, indexing and values that depend on their index. */
+/* emit_move.c: copies, indexing, scans, sorting, and values that depend on their index. */
 #include <math.h>
 #include <string.h>
 
@@ -64,7 +64,7 @@ static value_t without_invalid(emit_t *e, value_t v, value_t invalid) {
   return emit_select(e, invalid, emit_fill(e, emit_is_float(v.type) ? NAN : 0, v), v);
 }
 
-static value_t take_rows(emit_t *e, value_t a, value_t index, int dim, value_t shape) {
+value_t emit_take_rows(emit_t *e, value_t a, value_t index, int dim, value_t shape) {
   const value_t v = emit_fresh(e, a.type, shape.rank, shape.sizes);
   emit_put(e, "    %s = \"stablehlo.gather\"(%s, %s) {dimension_numbers = #stablehlo.gather<offset_dims = [",
            emit_name(v).s, emit_name(a).s, emit_name(index).s);
@@ -123,7 +123,7 @@ static void take(emit_t *e) {
   const value_t invalid = outside(e, index, a.sizes[dim]);
   value_t v;
   if (varies_along(e->node->call->args[2].u.t, dim) == dim)
-    v = take_rows(e, a, index_row(e, index, dim), dim, shape);
+    v = emit_take_rows(e, a, index_row(e, index, dim), dim, shape);
   else
     v = take_elements(e, a, index, dim, shape);
   emit_write(e, 0, without_invalid(e, v, invalid));
@@ -182,6 +182,80 @@ static int takes_scatter(const hal_op_call_t *call) {
          call->args[2].u.t->ndim == result->ndim;
 }
 
+/* ---- scans: self, dim -------------------------------------------------------------------------------------------- */
+
+static void scan(emit_t *e, const char *op, double start) {
+  const value_t input = emit_read(e, 0), a = emit_convert(e, input, emit_compute_type(input.type));
+  const int dim = a.rank ? emit_dim(emit_int(e, 1, 0), a.rank) : 0;
+  if (!a.rank) {
+    emit_write(e, 0, a);
+    return;
+  }
+  int64_t window[EMIT_RANK];
+  for (int d = 0; d < a.rank; d++) window[d] = d == dim ? a.sizes[d] : 1;
+  const value_t init = emit_constant(e, a.type, start), v = emit_fresh(e, a.type, a.rank, a.sizes);
+  const char *const t = emit_element(a.type);
+  emit_put(e,
+           "    %s = \"stablehlo.reduce_window\"(%s, %s) ({\n    ^bb0(%%x: tensor<%s>, %%y: tensor<%s>):\n      %%z = "
+           "stablehlo.%s %%x, %%y : tensor<%s>\n      stablehlo.return %%z : tensor<%s>\n    }) {window_dimensions = "
+           "array<i64: %s>, padding = dense<[",
+           emit_name(v).s, emit_name(a).s, emit_name(init).s, t, t, op, t, t, emit_list(window, a.rank).s);
+  for (int d = 0; d < a.rank; d++) emit_put(e, "%s[%lld, 0]", d ? ", " : "", (long long)(window[d] - 1));
+  emit_put(e, "]> : tensor<%dx2xi64>} : (%s, %s) -> %s\n", a.rank, emit_type(a).s, emit_type(init).s, emit_type(v).s);
+  emit_write(e, 0, v);
+}
+static void cumsum(emit_t *e) { scan(e, "add", 0); }
+static void cumprod(emit_t *e) { scan(e, "multiply", 1); }
+
+/* ---- sorting ----------------------------------------------------------------------------------------------------- */
+
+/* Sorts values with their indices along a dimension: equal ones keep their order, NaN is larger than all numbers. */
+static void sort_pairs(emit_t *e, value_t a, int dim, int descending, value_t *out_values, value_t *out_indices) {
+  const value_t index = emit_iota(e, PJRT_S64, a.rank, a.sizes, dim), pair = emit_fresh(e, a.type, a.rank, a.sizes);
+  const char *const t = emit_element(a.type);
+  emit_put(e,
+           "    %s:2 = \"stablehlo.sort\"(%s, %s) ({\n    ^bb0(%%x: tensor<%s>, %%y: tensor<%s>, %%i: tensor<i64>, "
+           "%%j: tensor<i64>):\n      %%before = stablehlo.compare %s, %%x, %%y : (tensor<%s>, tensor<%s>) -> "
+           "tensor<i1>\n",
+           emit_name(pair).s, emit_name(a).s, emit_name(index).s, t, t, descending ? "GT" : "LT", t, t);
+  const char *const first = descending ? "x" : "y", *const second = descending ? "y" : "x";
+  emit_put(e,
+           "      %%nan = stablehlo.compare NE, %%%s, %%%s : (tensor<%s>, tensor<%s>) -> tensor<i1>\n"
+           "      %%number = stablehlo.compare EQ, %%%s, %%%s : (tensor<%s>, tensor<%s>) -> tensor<i1>\n"
+           "      %%last = stablehlo.and %%nan, %%number : tensor<i1>\n"
+           "      %%less = stablehlo.or %%before, %%last : tensor<i1>\n"
+           "      stablehlo.return %%less : tensor<i1>\n    }) {dimension = %d : i64, is_stable = true} : (%s, %s) -> "
+           "(%s, %s)\n",
+           first, first, t, t, second, second, t, t, dim, emit_type(a).s, emit_type(index).s, emit_type(a).s,
+           emit_type(index).s);
+  *out_values = emit_result_of(e, pair, 0, a.type);
+  *out_indices = emit_result_of(e, pair, 1, PJRT_S64);
+}
+
+/* self, dim, descending */
+static void sort(emit_t *e) {
+  const value_t a = emit_read(e, 0);
+  value_t values, indices;
+  sort_pairs(e, a, emit_dim(emit_int(e, 1, -1), a.rank), emit_int(e, 2, 0) != 0, &values, &indices);
+  emit_write(e, 0, values);
+  emit_write(e, 1, indices);
+}
+
+/* self, k, dim, largest */
+static void topk(emit_t *e) {
+  const value_t a = emit_read(e, 0), shape = emit_result_shape(e, 0);
+  const int64_t from[EMIT_RANK] = {0};
+  value_t values, indices;
+  sort_pairs(e, a, emit_dim(emit_int(e, 2, -1), a.rank), emit_int(e, 3, 1) != 0, &values, &indices);
+  emit_write(e, 0, emit_slice(e, values, from, shape.sizes));
+  emit_write(e, 1, emit_slice(e, indices, from, shape.sizes));
+}
+
+static int takes_sort(const hal_op_call_t *call) {
+  return call->args[0].u.t->ndim >= 1 && call->result_count > 1 && call->results[0] && call->results[1] &&
+         call->results[0]->ndim == call->args[0].u.t->ndim;
+}
+
 const emit_operator_t emit_move_operators[] = {{"copy", NULL, copy},
                                                {"tril", NULL, tril},
                                                {"triu", NULL, triu},
@@ -196,4 +270,8 @@ const emit_operator_t emit_move_operators[] = {{"copy", NULL, copy},
                                                {"index_reduce.lines", takes_scatter, scatter_reduce},
                                                {"_index_put_impl_.lines", takes_scatter, scatter_reduce},
                                                {"embedding_dense_backward.lines", takes_scatter, scatter_reduce},
+                                               {"cumsum", NULL, cumsum},
+                                               {"cumprod", NULL, cumprod},
+                                               {"sort.lines", takes_sort, sort},
+                                               {"topk", takes_sort, topk},
                                                {NULL, NULL, NULL}};

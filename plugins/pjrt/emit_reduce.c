@@ -140,7 +140,8 @@ static void norm_smallest(emit_t *e) {
 /* A call of another order is not part of a program: numbers are not part of a graph's identity. */
 static int takes_norm(const hal_op_call_t *call) {
   const hal_value_t *const order = call->arg_count > 2 ? &call->args[2] : NULL;
-  return !order || order->tag == HAL_VALUE_NONE || (order->tag == HAL_VALUE_DOUBLE && order->u.d == 2.0);
+  if (!order || order->tag == HAL_VALUE_NONE) return 1;
+  return order->tag == HAL_VALUE_DOUBLE ? order->u.d == 2.0 : order->tag == HAL_VALUE_INT && order->u.i == 2;
 }
 
 /* ---- pairs: self, other, center, dim, divisor -------------------------------------------------------------------- */

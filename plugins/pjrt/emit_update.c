@@ -189,9 +189,47 @@ static void dropout(emit_t *e) {
   emit_write(e, 1, mask);
 }
 
+/* Box-Muller on the pairs of words of a block, in double precision and rounded once. */
+static void normal(emit_t *e) {
+  const value_t shape = emit_result_shape(e, 0);
+  int64_t count = 1;
+  for (int d = 0; d < shape.rank; d++) count *= shape.sizes[d];
+  const int64_t all = (count + 1) / 2 * 2, pairs[] = {all / 2, 2}, column[] = {all / 2, 1}, from[] = {0, 0},
+                middle[] = {0, 1};
+  const value_t words = emit_reshape(e, emit_convert(e, philox_words(e, all), PJRT_F64), 2, pairs);
+  const value_t even = emit_slice(e, words, from, column), odd = emit_slice(e, words, middle, pairs);
+  const value_t a = MUL(ADD(even, emit_fill(e, 1, even)), emit_fill(e, 0x1p-32, even));
+  const value_t angle = MUL(odd, emit_fill(e, 0x1p-32 * 6.283185307179586476925, odd));
+  const value_t log = emit_unary(e, "stablehlo.log", a);
+  const value_t radius = emit_unary(e, "stablehlo.sqrt", MUL(log, emit_fill(e, -2, log)));
+  const value_t x = MUL(radius, emit_unary(e, "stablehlo.cosine", angle));
+  const value_t y = MUL(radius, emit_unary(e, "stablehlo.sine", angle));
+  const value_t both = emit_fresh(e, PJRT_F64, 2, pairs);
+  emit_put(e, "    %s = stablehlo.concatenate %s, %s, dim = 1 : (%s, %s) -> %s\n", emit_name(both).s, emit_name(x).s,
+           emit_name(y).s, emit_type(x).s, emit_type(y).s, emit_type(both).s);
+  const int64_t first = 0;
+  const value_t flat = emit_slice(e, emit_reshape(e, both, 1, &all), &first, &count);
+  const value_t mean = emit_like(e, emit_number(e, 0, PJRT_F64), flat);
+  emit_write(e, 0, ADD(mean, MUL(emit_like(e, emit_number(e, 1, PJRT_F64), flat), flat)));
+}
+
+/* inv_scale; results: a gradient, and whether an element of one is infinite or NaN. */
+static void unscale(emit_t *e) {
+  const value_t g = read_state(e, 0), found = read_state(e, 1);
+  const value_t factor = emit_like(e, scalar(e, 0, g.type), g);
+  const value_t finite = emit_fresh(e, PJRT_PRED, g.rank, g.sizes);
+  emit_put(e, "    %s = stablehlo.is_finite %s : (%s) -> %s\n", emit_name(finite).s, emit_name(g).s, emit_type(g).s,
+           emit_type(finite).s);
+  const value_t all = emit_reduce(e, finite, "and", 1, (1u << g.rank) - 1);
+  const value_t one = emit_fill(e, 1, found);
+  emit_write(e, 0, MUL(g, factor));
+  emit_write(e, 1, emit_select(e, emit_broadcast(e, all, NULL, found.rank, found.sizes), found, one));
+}
+
 static int takes_bernoulli(const hal_op_call_t *call) { /* 64-bit dtypes use two words for a number */
   return emit_bytes(emit_type_of(call->results[0]->dtype)) < 8;
 }
+static int takes_normal(const hal_op_call_t *call) { return emit_bytes(emit_type_of(call->results[0]->dtype)) < 8; }
 static int takes_uniform(const hal_op_call_t *call) { return call->results[0]->dtype == HAL_FLOAT32; }
 
 /* ---- fills ------------------------------------------------------------------------------------------------------- */
@@ -211,5 +249,7 @@ const emit_operator_t emit_update_operators[] = {{"_fused_adam_", NULL, adam},
                                                  {"native_dropout", NULL, dropout},
                                                  {"bernoulli.p", takes_bernoulli, bernoulli},
                                                  {"uniform", takes_uniform, uniform},
+                                                 {"normal_functional", takes_normal, normal},
+                                                 {"_amp_unscale_", NULL, unscale},
                                                  {"fill.Scalar", NULL, fill},
                                                  {NULL, NULL, NULL}};

@@ -101,7 +101,7 @@ typedef struct pjrt_span_s {
 /* Compiles StableHLO text for any device of the client. The failure's message is the platform's. */
 hal_status_t pjrt_compile(const char *text, size_t size, pjrt_loaded_t **out_program);
 /* As pjrt_compile, but a program that an earlier process has compiled is loaded (cache.c). */
-hal_status_t pjrt_compile_cached(const char *text, size_t size, pjrt_loaded_t **out_program);
+hal_status_t pjrt_compile_cached(const char *text, size_t size, pjrt_loaded_t **out_program, int *out_stored);
 void pjrt_program_release(pjrt_loaded_t *program);
 
 /* A run of a program. Result k is written to argument `places[k]`, which the program donates. */

@@ -32,9 +32,10 @@ hal_status_t pjrt_compile(const char *text, size_t size, pjrt_loaded_t **out_pro
   return status;
 }
 
-hal_status_t pjrt_compile_cached(const char *text, size_t size, pjrt_loaded_t **out_program) {
+hal_status_t pjrt_compile_cached(const char *text, size_t size, pjrt_loaded_t **out_program, int *out_stored) {
   pjrt_loaded_t *const stored = pjrt_cache_load(text, size);
   const hal_status_t status = stored ? HAL_OK : pjrt_compile(text, size, out_program);
+  *out_stored = stored != NULL;
   if (stored) *out_program = stored;
   if (!stored && !status) pjrt_cache_store(text, size, *out_program);
   return status;
