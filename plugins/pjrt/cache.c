@@ -1,5 +1,5 @@
-/* cache.c: compiled programs in files, for later processes. A file has the platform's serialized program behind a seal
- * (hal/plugin_binary.h), because PJRT accepts a damaged one. Its name is the hash of the text, and the seal's maker
+/* cache.c: compiled programs in files, for later processes. A file has a seal (hal/plugin_binary.h) and the platform's
+ * serialized program, because PJRT accepts a damaged one. Its name is the hash of the text, and the seal's maker
  * identifies the platform, so that a program of another version is compiled again. */
 #define _GNU_SOURCE /* O_NOFOLLOW, openat */
 #include <errno.h>

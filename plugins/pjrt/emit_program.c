@@ -1,6 +1,6 @@
-/* emit_program.c: whole programs. Arguments are the buffers whose first value is read and those of the results, followed
- * by the numbers of a run. Each result is aliased with the argument of its buffer, so that it is written in place. */
-#include <stdio.h>
+/* emit_program.c: whole programs. Arguments are the buffers whose first value is read and those of the results,
+ * followed by the numbers of a run. Each result is aliased with the argument of its buffer, so that it is written in
+ * place. */
 #include <string.h>
 
 #include "emit.h"

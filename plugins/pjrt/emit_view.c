@@ -65,7 +65,7 @@ static int is_dense(const view_t *v, const int *order, int n) {
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-/* Takes the dimensions one by one: [stride * size] is reshaped to [size, stride], of which the inner dimensions need the
+/* Takes the dimensions one by one: [stride * size] is reshaped to [size, stride], of which inner dimensions need the
  * first elements. Returns 0 if the dimensions do not nest. `part` has the elements from the first one on. */
 static int slice_dims(emit_t *e, value_t *part, const view_t *v, const int *order, int n) {
   int64_t sizes[EMIT_RANK];

@@ -19,7 +19,7 @@ FUNCTIONS = {"abs": 1, "sign": 1, "maximum": 2, "minimum": 2, "exp": 1, "expm1":
              "erfinv": 1, "nextafter": 2, "copysign": 2, "signbit": 1, "remainder_of_c": 2, "div_int": 2, "shl": 2, "shr": 2,
              "i1e": 1}  # fmt: skip
 
-# Functions as expressions, by their parameters. `is_float` and `is_int` select a variant by the type in which the operator computes.
+# Functions as expressions, by their parameters. `is_float` and `is_int` select a variant by the operator's type.
 MACROS = {
     "log2": (("x",), "log(x) * PK_C(1.4426950408889634074)"),
     "log10": (("x",), "log(x) * PK_C(0.43429448190325182765)"),
