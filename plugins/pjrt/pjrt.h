@@ -24,6 +24,7 @@ typedef struct pjrt_state_s {
   int32_t device_count; /* 0: not initialized */
   atomic_int forked;    /* this process is the child of one that had initialized the plugin */
   char platform[64], version[64];
+  int plain_options; /* the platform does not accept the options that programs are compiled with */
 } pjrt_state_t;
 
 extern pjrt_state_t pjrt;
@@ -94,10 +95,13 @@ typedef struct pjrt_span_s {
   void *data;
   int type; /* PJRT_F32 ... */
   int64_t count;
+  int copied; /* the program gets a copy of the memory */
 } pjrt_span_t;
 
 /* Compiles StableHLO text for any device of the client. The failure's message is the platform's. */
 hal_status_t pjrt_compile(const char *text, size_t size, pjrt_loaded_t **out_program);
+/* As pjrt_compile, but a program that an earlier process has compiled is loaded (cache.c). */
+hal_status_t pjrt_compile_cached(const char *text, size_t size, pjrt_loaded_t **out_program, int *out_stored);
 void pjrt_program_release(pjrt_loaded_t *program);
 
 /* A run of a program. Result k is written to argument `places[k]`, which the program donates. */
@@ -115,6 +119,14 @@ hal_status_t pjrt_run(const pjrt_run_t *run, uint32_t *out_moved, char *why);
 
 /* Tests whether programs compute in memory of this process: the plugin has no other kind of memory yet. */
 hal_status_t pjrt_test_memory(void);
+
+/* ---- cache.c ---- */
+
+/* Loads a stored program; NULL = there is none that fits. */
+pjrt_loaded_t *pjrt_cache_load(const char *text, size_t size);
+
+/* Stores a program for later processes. */
+void pjrt_cache_store(const char *text, size_t size, pjrt_loaded_t *program);
 
 /* ---- stream.c ---- */
 

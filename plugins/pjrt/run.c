@@ -9,7 +9,11 @@
 
 /* CompileOptionsProto: executable_build_options (3) with num_replicas (4) = 1 and num_partitions (5) = 1, and
  * compile_portable_executable (4) = true, so that a run selects the device. */
-static const char compile_options[] = {0x1a, 4, 0x20, 1, 0x28, 1, 0x20, 1};
+static const char plain_options[] = {0x1a, 4, 0x20, 1, 0x28, 1, 0x20, 1};
+/* The same, and env_option_overrides (7): a maximum of NaN and a number is NaN, as in torch. */
+static const char exact_options[] =
+    "\x1a\x04\x20\x01\x28\x01\x20\x01\x3a\x21\x0a\x1b"
+    "xla_cpu_enable_fast_min_max\x12\x02\x10";
 
 hal_status_t pjrt_compile(const char *text, size_t size, pjrt_loaded_t **out_program) {
   const pjrt_program_text_t program = {.struct_size = sizeof program,
@@ -17,13 +21,23 @@ hal_status_t pjrt_compile(const char *text, size_t size, pjrt_loaded_t **out_pro
                                        .code_size = size,
                                        .format = "mlir",
                                        .format_size = strlen("mlir")};
-  pjrt_Client_Compile_t compile = {.client = pjrt.client,
-                                   .program = &program,
-                                   .compile_options = compile_options,
-                                   .compile_options_size = sizeof compile_options};
+  pjrt_Client_Compile_t compile = {
+      .client = pjrt.client,
+      .program = &program,
+      .compile_options = pjrt.plain_options ? plain_options : exact_options,
+      .compile_options_size = pjrt.plain_options ? sizeof plain_options : sizeof exact_options};
   const hal_status_t status =
       pjrt_report("the platform cannot compile a program", PJRT_CALL(pjrt.table, Client_Compile, compile));
   if (!status) *out_program = compile.executable;
+  return status;
+}
+
+hal_status_t pjrt_compile_cached(const char *text, size_t size, pjrt_loaded_t **out_program, int *out_stored) {
+  pjrt_loaded_t *const stored = pjrt_cache_load(text, size);
+  const hal_status_t status = stored ? HAL_OK : pjrt_compile(text, size, out_program);
+  *out_stored = stored != NULL;
+  if (stored) *out_program = stored;
+  if (!stored && !status) pjrt_cache_store(text, size, *out_program);
   return status;
 }
 
@@ -55,7 +69,7 @@ static hal_status_t create_buffer(const pjrt_span_t *span, int32_t device, pjrt_
                                                .host_buffer_semantics = PJRT_MUTABLE_ZERO_COPY,
                                                .device = pjrt.devices[device]};
   const int aligned = (uintptr_t)span->data % PJRT_BUFFER_ALIGNMENT == 0;
-  if (!aligned || !span->count) create.host_buffer_semantics = PJRT_ONLY_DURING_CALL;
+  if (!aligned || !span->count || span->copied) create.host_buffer_semantics = PJRT_ONLY_DURING_CALL;
   hal_status_t status = pjrt_failed(pjrt.table, PJRT_CALL(pjrt.table, Client_BufferFromHostBuffer, create), failure);
   if (status) return status;
   *out_buffer = create.buffer;
@@ -148,7 +162,7 @@ enum { TEST_COUNT = 64 };
 static hal_status_t run_test(pjrt_loaded_t *program, float *memory, uint32_t *out_moved) {
   static const uint32_t place = 1;
   char why[PJRT_WHY] = "";
-  const pjrt_span_t spans[] = {{memory, PJRT_F32, TEST_COUNT}, {memory + TEST_COUNT, PJRT_F32, TEST_COUNT}};
+  const pjrt_span_t spans[] = {{memory, PJRT_F32, TEST_COUNT, 0}, {memory + TEST_COUNT, PJRT_F32, TEST_COUNT, 0}};
   const pjrt_run_t run = {program, 0, 2, 1, spans, &place};
   for (int i = 0; i < TEST_COUNT; i++) memory[i] = (float)i, memory[TEST_COUNT + i] = -1;
   const hal_status_t status = pjrt_run(&run, out_moved, why);
@@ -166,7 +180,12 @@ hal_status_t pjrt_test_memory(void) {
       "tensor<64xf32> { %0 = stablehlo.add %a, %a : tensor<64xf32> return %0 : tensor<64xf32> } }";
   pjrt_loaded_t *program;
   uint32_t moved = 0;
+  pjrt.plain_options = 0;
   hal_status_t status = pjrt_compile(text, strlen(text), &program);
+  if (status) {
+    pjrt.plain_options = 1;
+    status = pjrt_compile(text, strlen(text), &program);
+  }
   if (status) return status;
   float *const memory = hal_host->mem_alloc(2 * TEST_COUNT * sizeof *memory, PJRT_ALIGNMENT);
   status = memory ? run_test(program, memory, &moved)

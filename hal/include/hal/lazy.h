@@ -49,7 +49,8 @@ typedef struct hal_lazy_desc_s { /* options of hal_lazy_begin */
   uint32_t limit; /* operators that may be deferred before they are queued without a flush; 0 = 16384 */
   uint32_t
       piece; /* number of operators after which the next one that is not element-wise queues what was recorded, so that
-              * the device works while the rest is recorded; 0 = 128, UINT32_MAX = never. On an asynchronous device the
+              * the device works while the rest is recorded; 0 = 128, or never if the device's compiler has the flag
+              * HAL_COMPILER_WHOLE; UINT32_MAX = never. On an asynchronous device the
               * first pieces after a synchronization are smaller: 16 operators, then twice as many in each next piece */
   uint32_t format;                 /* HAL_PROGRAM_LINES or HAL_PROGRAM_DOT (hal/program.h): for `queueing` */
   hal_lazy_origin_fn_t origin;     /* NULL: unknown */

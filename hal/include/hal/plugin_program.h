@@ -96,6 +96,9 @@ typedef struct hal_ir_run_s {
 /* hal_compiler_t.flags */
 #define HAL_COMPILER_FIXED_NUMBERS \
   (1u << 0) /* a graph with other numbers is a different graph: programs may contain them as constants */
+/* Work is passed to the compiler whole: the host queues no pieces of it early (hal_lazy_desc_t.piece), unless the
+ * program that defers the work requests them. Since 0.5: a host of 0.4 rejects a compiler with the flag. */
+#define HAL_COMPILER_WHOLE (1u << 1)
 
 /* A compiler. One thread at a time calls its functions for a device, and holds locks of the HAL. They queue work by the
  * plugin's own functions or the driver and set an error's message. They must neither synchronize, nor run operators,

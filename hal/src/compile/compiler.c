@@ -97,10 +97,11 @@ static hal_status_t make_programs(hal_device_t *device, const hal_compiler_t *co
         HAL_INVALID_ARGUMENT,
         "a compiler needs a name and the functions accepts, compile, execute and destroy; '%s' lacks one",
         known.name ? known.name : "");
-  if (known.flags & ~HAL_COMPILER_FIXED_NUMBERS)
+  const uint32_t unknown = known.flags & ~(HAL_COMPILER_FIXED_NUMBERS | HAL_COMPILER_WHOLE);
+  if (unknown)
     return hal_error_set(HAL_UNIMPLEMENTED,
                          "the compiler '%s' has unsupported flags 0x%x; use a torch_backend of its version", known.name,
-                         (unsigned)(known.flags & ~HAL_COMPILER_FIXED_NUMBERS));
+                         (unsigned)unknown);
   hal_programs_t *const programs = hal_calloc(1, sizeof *programs);
   if (!programs) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "the host has no memory for a compiler");
   programs->compiler = known;
@@ -197,6 +198,10 @@ static void count(hal_programs_t *programs, const hal_compiler_info_t *more) {
   programs->info.executed += more->executed;
   programs->info.operators += more->operators;
   hal_unlock(&slot->lock);
+}
+
+int hal_compiler_takes_whole(const hal_programs_t *programs) {
+  return programs && (programs->compiler.flags & HAL_COMPILER_WHOLE) != 0;
 }
 
 int hal_compiler_accepts(const hal_programs_t *programs, uint32_t op, const hal_op_call_t *call) {

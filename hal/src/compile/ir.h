@@ -46,6 +46,9 @@ hal_status_t hal_device_compiler_create(hal_device_t *device, hal_device_compile
 void hal_device_compiler_close(hal_device_compiler_t *compiler);
 void hal_device_compiler_destroy(hal_device_compiler_t *compiler);
 
+/* Returns whether the compiler, which may be NULL, wants work whole: HAL_COMPILER_WHOLE. */
+int hal_compiler_takes_whole(const hal_programs_t *programs);
+
 /* Returns whether the compiler accepts an operator. */
 int hal_compiler_accepts(const hal_programs_t *programs, uint32_t op, const hal_op_call_t *call);
 

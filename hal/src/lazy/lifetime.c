@@ -65,8 +65,6 @@ static void set_desc(hal_lazy_t *lazy, const hal_lazy_desc_t *desc) {
   if (desc) memcpy(&lazy->desc, desc, desc->struct_size < sizeof *desc ? desc->struct_size : sizeof *desc);
   hal_lazy_observe(lazy);
   if (!lazy->desc.limit) lazy->desc.limit = LIMIT;
-  if (!lazy->desc.piece) lazy->desc.piece = PIECE;
-  hal_lazy_begin_pieces(lazy);
 }
 
 /* Starts a recording. `queueing` is held: a thread that has loaded the stream's queue before may use it. */
@@ -80,6 +78,8 @@ static hal_status_t set_up(hal_lazy_t *lazy, const hal_lazy_desc_t *desc) {
   program->recording = 1;
   hal_program_unlock(program);
   lazy->programs = hal_compiler_enter(program->device, !(lazy->desc.flags & HAL_LAZY_PLAIN));
+  if (!lazy->desc.piece) lazy->desc.piece = hal_compiler_takes_whole(lazy->programs) ? UINT32_MAX : PIECE;
+  hal_lazy_begin_pieces(lazy);
   lazy->fuse = hal_fuse_of(program->device);
   if (!lazy->fuse) lazy->desc.flags |= HAL_LAZY_PLAIN; /* no memory for groups */
   lazy->wants_calls = lazy->programs || lazy->desc.flags & HAL_LAZY_DESCRIBED;

@@ -393,14 +393,10 @@ Test(compiler, a_repeated_step_is_the_same_program_wherever_its_memory_lies) {
   for (int i = 0; i < BALLAST; i++) hal_memory_release(ballast[i]);
 }
 
-Test(compiler, an_operator_that_updates_its_result_makes_it_of_the_value_before) {
-  vector_t scale = vector(0.5f, 0), found = vector(0, 0), r = vector(4, 0);
+/* r = r * scale[0], by an operator that updates its result and is not element-wise. */
+static void unscale(vector_t scale, vector_t found, vector_t r) {
   vector_t *const all[] = {&scale, &found, &r};
   uint32_t op;
-  set_compiler(0);
-  state.compile = HAL_UNIMPLEMENTED;
-  hal_lazy_t *const lazy = begin();
-  neg(r, r);
   scale.size = found.size = 1;
   for (int i = 0; i < 3; i++) {
     all[i]->tensor.sizes = &all[i]->size;
@@ -411,10 +407,34 @@ Test(compiler, an_operator_that_updates_its_result_makes_it_of_the_value_before)
   hal_op_call_t run = {.struct_size = sizeof run, .arg_count = 1, .result_count = 2, .args = args, .results = results};
   assert_ok(hal_op_id("_amp_unscale_", &op));
   assert_ok(hal_op_run(0, op, NULL, &run));
+}
+
+Test(compiler, an_operator_that_updates_its_result_makes_it_of_the_value_before) {
+  const vector_t scale = vector(0.5f, 0), found = vector(0, 0), r = vector(4, 0);
+  set_compiler(0);
+  state.compile = HAL_UNIMPLEMENTED;
+  hal_lazy_t *const lazy = begin();
+  neg(r, r);
+  unscale(scale, found, r);
   assert_ok(hal_lazy_flush(lazy));
   cr_expect_str_eq(state.graph, "%1@0=neg(%0@0) %3@0(of %1)%5@2(of %4)=_amp_unscale_(%2@1) ioioio", "%s", state.graph);
   cr_expect_eq(read_vector(&r)[9], -2);
   assert_ok(hal_lazy_end(lazy));
+}
+
+Test(compiler, work_is_passed_whole_to_a_compiler_that_wants_it) {
+  const vector_t scale = vector(0.5f, 0), found = vector(0, 0), r = vector(4, 0);
+  for (int whole = 0; whole < 2; whole++) {
+    set_compiler(whole ? HAL_COMPILER_WHOLE : 0);
+    state.compile = HAL_UNIMPLEMENTED;
+    hal_lazy_t *const lazy = begin();
+    for (int i = 0; i < 20; i++) neg(r, r);
+    unscale(scale, found, r);
+    cr_expect_eq(info_now().compiled, whole ? 0 : 1, "a piece of 16 operators is queued early");
+    assert_ok(hal_lazy_flush(lazy));
+    cr_expect_eq(info_now().compiled, whole ? 1 : 2);
+    assert_ok(hal_lazy_end(lazy));
+  }
 }
 
 Test(compiler, numbers_and_addresses_are_those_of_the_run_unless_they_are_fixed) {

@@ -1,0 +1,197 @@
+/* compiler.c: the compiler of whole programs: graphs of operators become StableHLO text, which the platform compiles.
+ * Programs run in the thread of their stream. */
+#include <hal/plugin_setting.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "emit.h"
+
+enum { MAX_OPS = 4096 };
+
+/* A device's compiler. */
+typedef struct compiler_s {
+  int32_t device;
+  /* The operators by number, filled by the first look-up: NULL, &refused, or the operator. */
+  _Atomic(const emit_operator_t *) operators[MAX_OPS];
+} compiler_t;
+
+typedef struct program_s {
+  emit_program_t emitted;
+  pjrt_loaded_t *loaded;
+  int32_t device;
+  char name[96]; /* for messages */
+} program_t;
+
+static compiler_t compilers[PJRT_MAX_DEVICES];
+static const emit_operator_t refused;
+
+/* Programs end at such an operator, which runs on its kernel. */
+static void log_refused(const char *name) {
+  char line[160];
+  snprintf(line, sizeof line, "pjrt: the operator '%.80s' is not compiled: it runs on the portable kernel", name);
+  hal_host->log(HAL_LOG_INFO, line);
+}
+
+static int32_t accepts(void *state, uint32_t op, const char *name, const hal_op_call_t *call) {
+  compiler_t *const compiler = state;
+  if (op >= MAX_OPS) return 0;
+  const emit_operator_t *found = atomic_load_explicit(&compiler->operators[op], memory_order_relaxed);
+  if (!found) {
+    found = emit_find(name);
+    if (!found) found = &refused;
+    if (found == &refused) log_refused(name);
+    atomic_store_explicit(&compiler->operators[op], found, memory_order_relaxed);
+  }
+  return found != &refused && emit_takes(found, call);
+}
+
+/* ---- compiling --------------------------------------------------------------------------------------------------- */
+
+/* Writes the text of a program to the folder that HAL_PJRT_DUMP names. */
+static void dump(const emit_program_t *program) {
+  static atomic_int number;
+  char path[1024];
+  const char *const folder = hal_setting("HAL_PJRT_DUMP");
+  if (!folder || !*folder) return;
+  snprintf(path, sizeof path, "%.900s/program-%ld-%d.mlir", folder, (long)getpid(), atomic_fetch_add(&number, 1));
+  FILE *const file = fopen(path, "w");
+  if (!file) return;
+  fwrite(program->text, 1, program->size, file);
+  fclose(file);
+}
+
+static void log_compiled(const program_t *program, int stored, int64_t ns) {
+  char line[256];
+  snprintf(line, sizeof line, "pjrt: %s a %s in %.1f ms", stored ? "loaded" : "compiled", program->name,
+           (double)ns * 1e-6);
+  hal_host->log(HAL_LOG_INFO, line);
+}
+
+static hal_status_t compile(void *state, const hal_ir_t *ir, void **out_program) {
+  const compiler_t *const compiler = state;
+  program_t *const program = hal_host->mem_alloc(sizeof *program, 16);
+  if (!program) return pjrt_error(HAL_RESOURCE_EXHAUSTED, "pjrt: no host memory for a program");
+  *program = (program_t){.device = compiler->device};
+  snprintf(program->name, sizeof program->name, "program of %u operators, %.30s to %.30s", (unsigned)ir->node_count,
+           hal_ir_node(ir, 0)->name, hal_ir_node(ir, ir->node_count - 1)->name);
+  hal_status_t status = emit_program(ir, &program->emitted);
+  if (!status) dump(&program->emitted);
+  int stored = 0;
+  const int64_t begin = pjrt_now_ns();
+  if (!status) status = pjrt_compile_cached(program->emitted.text, program->emitted.size, &program->loaded, &stored);
+  if (!status) {
+    log_compiled(program, stored, pjrt_now_ns() - begin);
+    *out_program = program;
+    return HAL_OK;
+  }
+  emit_program_free(&program->emitted);
+  hal_host->mem_free(program);
+  return status;
+}
+
+static void destroy(void *state, void *destroyed) {
+  program_t *const program = destroyed;
+  (void)state;
+  pjrt_program_release(program->loaded);
+  emit_program_free(&program->emitted);
+  hal_host->mem_free(program);
+}
+
+static void text(void *state, const void *described, char *text, size_t capacity) {
+  const program_t *const program = described;
+  (void)state;
+  if (capacity)
+    snprintf(text, capacity, "%u arguments, %u results, %zu bytes of StableHLO",
+             (unsigned)program->emitted.argument_count, (unsigned)program->emitted.result_count, program->emitted.size);
+}
+
+/* ---- running ----------------------------------------------------------------------------------------------------- */
+
+/* A queued run, followed by the spans of its arguments, the numbers, and the copies of arguments. */
+typedef struct queued_s {
+  const program_t *program;
+  uint32_t argument_count; /* with the numbers */
+} queued_t;
+
+static size_t align_up(size_t size) {
+  return (size + PJRT_BUFFER_ALIGNMENT - 1) & ~(size_t)(PJRT_BUFFER_ALIGNMENT - 1);
+}
+
+static hal_status_t run_program(const void *arguments, char *why) {
+  const queued_t *const queued = arguments;
+  const emit_program_t *const emitted = &queued->program->emitted;
+  pjrt_span_t *const spans = (pjrt_span_t *)(uintptr_t)(queued + 1);
+  char *numbers = (char *)(spans + queued->argument_count);
+  uint32_t count = emitted->argument_count, moved;
+  if (emitted->double_count) {
+    spans[count++] = (pjrt_span_t){numbers, PJRT_F64, emitted->double_room, 0};
+    numbers += emitted->double_room * sizeof(double);
+  }
+  if (emitted->integer_count) spans[count++] = (pjrt_span_t){numbers, PJRT_S64, emitted->integer_room, 0};
+  const pjrt_run_t run = {queued->program->loaded, queued->program->device, count, emitted->result_count, spans,
+                          emitted->places};
+  return pjrt_run(&run, &moved, why);
+}
+
+static double double_of(const hal_value_t *value) {
+  return value->tag == HAL_VALUE_DOUBLE ? value->u.d : (double)value->u.i;
+}
+
+static int64_t integer_of(const hal_op_call_t *call, int32_t argument) {
+  if (argument == EMIT_SEED) return (int64_t)call->seed;
+  if (argument == EMIT_OFFSET) return (int64_t)call->offset;
+  const hal_value_t *const value = &call->args[argument];
+  return value->tag == HAL_VALUE_DOUBLE ? (int64_t)value->u.d : value->u.i;
+}
+
+static void write_numbers(const emit_program_t *emitted, const hal_ir_run_t *run, char *to) {
+  if (emitted->double_count) {
+    double *const doubles = (double *)(void *)to;
+    memset(doubles, 0, emitted->double_room * sizeof *doubles);
+    for (uint32_t i = 0; i < emitted->double_count; i++)
+      doubles[i] = double_of(&run->calls[emitted->doubles[i].node]->args[emitted->doubles[i].argument]);
+    to += emitted->double_room * sizeof *doubles;
+  }
+  if (!emitted->integer_count) return;
+  int64_t *const integers = (int64_t *)(void *)to;
+  memset(integers, 0, emitted->integer_room * sizeof *integers);
+  for (uint32_t i = 0; i < emitted->integer_count; i++)
+    integers[i] = integer_of(run->calls[emitted->integers[i].node], emitted->integers[i].argument);
+}
+
+static hal_status_t execute(void *state, void *executed, const hal_ir_run_t *run) {
+  const program_t *const program = executed;
+  const emit_program_t *const emitted = &program->emitted;
+  const uint32_t count = emitted->argument_count + (emitted->double_count > 0) + (emitted->integer_count > 0);
+  const size_t numbers = (emitted->double_count ? emitted->double_room * sizeof(double) : 0) +
+                         (emitted->integer_count ? emitted->integer_room * sizeof(int64_t) : 0);
+  const size_t size = sizeof(queued_t) + count * sizeof(pjrt_span_t) + numbers;
+  (void)state;
+  queued_t *const queued = hal_host->mem_alloc(align_up(size), 16);
+  if (!queued) return pjrt_error(HAL_RESOURCE_EXHAUSTED, "pjrt: no host memory to run a program");
+  *queued = (queued_t){program, count};
+  pjrt_span_t *const spans = (pjrt_span_t *)(void *)(queued + 1);
+  for (uint32_t i = 0; i < emitted->argument_count; i++)
+    spans[i] =
+        (pjrt_span_t){run->buffers[emitted->arguments[i]], emitted->types[i], emitted->counts[i], emitted->copied[i]};
+  write_numbers(emitted, run, (char *)(spans + count));
+  const hal_status_t status = pjrt_submit(run->plugin_stream, program->name, run_program, queued, size);
+  hal_host->mem_free(queued);
+  return status;
+}
+
+hal_status_t hal_plugin_program_compiler(int32_t device, hal_compiler_t *out_compiler) {
+  const hal_status_t status = pjrt_check_device(device);
+  if (status) return status;
+  compilers[device].device = device;
+  HAL_SET_FIELD(out_compiler, name, "pjrt");
+  if (hal_host->minor >= 5) HAL_SET_FIELD(out_compiler, flags, HAL_COMPILER_WHOLE); /* unknown to older hosts */
+  HAL_SET_FIELD(out_compiler, state, &compilers[device]);
+  HAL_SET_FIELD(out_compiler, accepts, accepts);
+  HAL_SET_FIELD(out_compiler, compile, compile);
+  HAL_SET_FIELD(out_compiler, execute, execute);
+  HAL_SET_FIELD(out_compiler, text, text);
+  HAL_SET_FIELD(out_compiler, destroy, destroy);
+  return HAL_OK;
+}

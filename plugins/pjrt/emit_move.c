@@ -1,0 +1,277 @@
+/* emit_move.c: copies, indexing, scans, sorting, and values that depend on their index. */
+#include <math.h>
+#include <string.h>
+
+#include "emit.h"
+
+static void copy(emit_t *e) { emit_write(e, 0, emit_read(e, 0)); }
+
+/* ---- triangles, sequences ---------------------------------------------------------------------------------------- */
+
+static void triangle(emit_t *e, int upper) {
+  const value_t a = emit_read(e, 0);
+  const value_t row = emit_iota(e, PJRT_S64, a.rank, a.sizes, a.rank - 2);
+  const value_t column = emit_iota(e, PJRT_S64, a.rank, a.sizes, a.rank - 1);
+  const value_t diagonal = emit_fill(e, (double)emit_int(e, 1, 0), row);
+  const value_t distance = emit_binary(e, "stablehlo.subtract", column, row);
+  const value_t kept = emit_compare(e, upper ? "GE" : "LE", distance, diagonal);
+  emit_write(e, 0, emit_select(e, kept, a, emit_fill(e, 0, a)));
+}
+static void tril(emit_t *e) { triangle(e, 0); }
+static void triu(emit_t *e) { triangle(e, 1); }
+
+/* start + index * step, in double precision or i64 */
+static void arange(emit_t *e) {
+  const value_t shape = emit_result_shape(e, 0);
+  const int32_t type = emit_is_float(shape.type) ? PJRT_F64 : PJRT_S64;
+  int64_t count = 1;
+  for (int d = 0; d < shape.rank; d++) count *= shape.sizes[d];
+  const value_t index = emit_iota(e, type, 1, &count, 0), start = emit_like(e, emit_number(e, 0, type), index);
+  const value_t step = emit_like(e, emit_number(e, 1, type), index);
+  emit_write(e, 0, emit_binary(e, "stablehlo.add", start, emit_binary(e, "stablehlo.multiply", index, step)));
+}
+
+/* ---- indexing: index and result, or source, have one shape ------------------------------------------------------- */
+
+/* Returns the only dimension in which an index varies; -1 = there are several. */
+static int varies_along(const hal_tensor_t *index, int dim) {
+  for (int d = 0; d < index->ndim; d++)
+    if (d != dim && index->sizes[d] != 1 && index->strides[d] != 0) return -1;
+  return dim;
+}
+
+/* Counts negative indices from the end. */
+static value_t from_end(emit_t *e, value_t index, int64_t size) {
+  const value_t negative = emit_compare(e, "LT", index, emit_fill(e, 0, index));
+  return emit_select(e, negative, emit_binary(e, "stablehlo.add", index, emit_fill(e, (double)size, index)), index);
+}
+
+/* Returns whether indices are outside of 0 .. size - 1. */
+static value_t outside(emit_t *e, value_t index, int64_t size) {
+  return emit_binary(e, "stablehlo.or", emit_compare(e, "LT", index, emit_fill(e, 0, index)),
+                     emit_compare(e, "GE", index, emit_fill(e, (double)size, index)));
+}
+
+/* Returns the index as one dimension: it varies along `dim` only. */
+static value_t index_row(emit_t *e, value_t index, int dim) {
+  int64_t from[EMIT_RANK] = {0}, to[EMIT_RANK];
+  for (int d = 0; d < index.rank; d++) to[d] = d == dim ? index.sizes[d] : 1;
+  return emit_reshape(e, emit_slice(e, index, from, to), 1, &index.sizes[dim]);
+}
+
+/* Elements that an invalid index selects are NaN, or 0 if the dtype has none. */
+static value_t without_invalid(emit_t *e, value_t v, value_t invalid) {
+  return emit_select(e, invalid, emit_fill(e, emit_is_float(v.type) ? NAN : 0, v), v);
+}
+
+value_t emit_take_rows(emit_t *e, value_t a, value_t index, int dim, value_t shape) {
+  const value_t v = emit_fresh(e, a.type, shape.rank, shape.sizes);
+  emit_put(e, "    %s = \"stablehlo.gather\"(%s, %s) {dimension_numbers = #stablehlo.gather<offset_dims = [",
+           emit_name(v).s, emit_name(a).s, emit_name(index).s);
+  int64_t dims[EMIT_RANK], sizes[EMIT_RANK];
+  int count = 0;
+  for (int d = 0; d < a.rank; d++) {
+    sizes[d] = d == dim ? 1 : shape.sizes[d];
+    if (d != dim) dims[count++] = d;
+  }
+  emit_put(e,
+           "%s], collapsed_slice_dims = [%d], start_index_map = [%d], index_vector_dim = 1>, slice_sizes = "
+           "array<i64: %s>} : (%s, %s) -> %s\n",
+           emit_list(dims, count).s, dim, dim, emit_list(sizes, a.rank).s, emit_type(a).s, emit_type(index).s,
+           emit_type(v).s);
+  return v;
+}
+
+/* Returns the place of each element of `index`: its own coordinates, with the index in place of `dim`. */
+static value_t places(emit_t *e, value_t index, int dim) {
+  int64_t sizes[EMIT_RANK], joined[EMIT_RANK];
+  memcpy(sizes, index.sizes, sizeof sizes);
+  memcpy(joined, index.sizes, sizeof joined);
+  sizes[index.rank] = 1, joined[index.rank] = index.rank;
+  value_t parts[EMIT_RANK];
+  for (int d = 0; d < index.rank; d++)
+    parts[d] =
+        d == dim ? emit_reshape(e, index, index.rank + 1, sizes) : emit_iota(e, PJRT_S64, index.rank + 1, sizes, d);
+  const value_t v = emit_fresh(e, PJRT_S64, index.rank + 1, joined);
+  emit_put(e, "    %s = stablehlo.concatenate ", emit_name(v).s);
+  for (int d = 0; d < index.rank; d++) emit_put(e, "%s%s", d ? ", " : "", emit_name(parts[d]).s);
+  emit_put(e, ", dim = %d : (", index.rank);
+  for (int d = 0; d < index.rank; d++) emit_put(e, "%s%s", d ? ", " : "", emit_type(parts[d]).s);
+  emit_put(e, ") -> %s\n", emit_type(v).s);
+  return v;
+}
+
+static value_t take_elements(emit_t *e, value_t a, value_t index, int dim, value_t shape) {
+  const value_t at = places(e, index, dim), v = emit_fresh(e, a.type, shape.rank, shape.sizes);
+  int64_t dims[EMIT_RANK], ones[EMIT_RANK];
+  for (int d = 0; d < a.rank; d++) dims[d] = d, ones[d] = 1;
+  emit_put(e,
+           "    %s = \"stablehlo.gather\"(%s, %s) {dimension_numbers = #stablehlo.gather<collapsed_slice_dims = [%s], "
+           "start_index_map = [%s], index_vector_dim = %d>, slice_sizes = array<i64: %s>} : (%s, %s) -> %s\n",
+           emit_name(v).s, emit_name(a).s, emit_name(at).s, emit_list(dims, a.rank).s, emit_list(dims, a.rank).s,
+           at.rank - 1, emit_list(ones, a.rank).s, emit_type(a).s, emit_type(at).s, emit_type(v).s);
+  return v;
+}
+
+/* self, dim, index */
+static void take(emit_t *e) {
+  const value_t a = emit_read(e, 0);
+  value_t index = emit_read_as(e, 2, PJRT_S64), shape = emit_result_shape(e, 0);
+  const int dim = emit_dim(emit_int(e, 1, 0), a.rank);
+  shape.type = a.type;
+  if (strcmp(e->node->name, "index.lines") == 0) index = from_end(e, index, a.sizes[dim]);
+  const value_t invalid = outside(e, index, a.sizes[dim]);
+  value_t v;
+  if (varies_along(e->node->call->args[2].u.t, dim) == dim)
+    v = emit_take_rows(e, a, index_row(e, index, dim), dim, shape);
+  else
+    v = take_elements(e, a, index, dim, shape);
+  emit_write(e, 0, without_invalid(e, v, invalid));
+}
+
+static int takes_take(const hal_op_call_t *call) {
+  const hal_tensor_t *const self = call->args[0].u.t, *const result = call->results[0],
+                            *const index = call->args[2].u.t;
+  if (call->args[0].tag != HAL_VALUE_TENSOR || call->args[2].tag != HAL_VALUE_TENSOR) return 0;
+  if (self->ndim < 1 || self->ndim != result->ndim || index->ndim != self->ndim || self->ndim + 1 > EMIT_RANK) return 0;
+  const int dim = emit_dim(call->args[1].u.i, self->ndim);
+  for (int d = 0; d < self->ndim; d++)
+    if (d != dim && self->sizes[d] < result->sizes[d]) return 0; /* a repeated dimension */
+  return 1;
+}
+
+value_t emit_scatter(emit_t *e, value_t a, value_t index, value_t source, int dim, const char *op) {
+  const value_t at = places(e, index, dim), v = emit_fresh(e, a.type, a.rank, a.sizes);
+  int64_t dims[EMIT_RANK];
+  const char *const t = emit_element(a.type);
+  for (int d = 0; d < a.rank; d++) dims[d] = d;
+  emit_put(e, "    %s = \"stablehlo.scatter\"(%s, %s, %s) ({\n    ^bb0(%%x: tensor<%s>, %%y: tensor<%s>):\n",
+           emit_name(v).s, emit_name(a).s, emit_name(at).s, emit_name(source).s, t, t);
+  if (*op) emit_put(e, "      %%z = stablehlo.%s %%x, %%y : tensor<%s>\n", op, t);
+  emit_put(e,
+           "      stablehlo.return %%%s : tensor<%s>\n    }) {scatter_dimension_numbers = "
+           "#stablehlo.scatter<inserted_window_dims = [%s], scatter_dims_to_operand_dims = [%s], index_vector_dim = "
+           "%d>} : (%s, %s, %s) -> %s\n",
+           *op ? "z" : "y", t, emit_list(dims, a.rank).s, emit_list(dims, a.rank).s, at.rank - 1, emit_type(a).s,
+           emit_type(at).s, emit_type(source).s, emit_type(v).s);
+  return v;
+}
+
+/* Combines the result with a source: dim, index, source. `ends`: negative indices count from the end. */
+static void scatter_with(emit_t *e, const char *op, int ends) {
+  value_t a = emit_read_result(e, 0), index = emit_read_as(e, 1, PJRT_S64);
+  const int32_t type = *op ? emit_compute_type(a.type) : a.type;
+  const int dim = emit_dim(emit_int(e, 0, 0), a.rank);
+  if (ends) index = from_end(e, index, a.sizes[dim]);
+  a = emit_convert(e, a, type);
+  emit_write(e, 0, emit_scatter(e, a, index, emit_read_as(e, 2, type), dim, op));
+}
+
+static void scatter(emit_t *e) { scatter_with(e, "", strcmp(e->node->name, "index_put") == 0); }
+
+/* dim, index, source, reduce: 0 sum, 1 product, 2 maximum, 3 minimum */
+static void scatter_reduce(emit_t *e) {
+  static const char *const ops[] = {"add", "multiply", "maximum", "minimum"};
+  scatter_with(e, ops[emit_int(e, 3, 0) & 3], strcmp(e->node->name, "_index_put_impl_.lines") == 0);
+}
+
+static int takes_scatter(const hal_op_call_t *call) {
+  const hal_tensor_t *const result = call->results[0];
+  if (call->args[1].tag != HAL_VALUE_TENSOR || call->args[2].tag != HAL_VALUE_TENSOR) return 0;
+  return result->ndim >= 1 && result->ndim + 1 <= EMIT_RANK && call->args[1].u.t->ndim == result->ndim &&
+         call->args[2].u.t->ndim == result->ndim;
+}
+
+/* ---- scans: self, dim -------------------------------------------------------------------------------------------- */
+
+static void scan(emit_t *e, const char *op, double start) {
+  const value_t input = emit_read(e, 0), a = emit_convert(e, input, emit_compute_type(input.type));
+  const int dim = a.rank ? emit_dim(emit_int(e, 1, 0), a.rank) : 0;
+  if (!a.rank) {
+    emit_write(e, 0, a);
+    return;
+  }
+  int64_t window[EMIT_RANK];
+  for (int d = 0; d < a.rank; d++) window[d] = d == dim ? a.sizes[d] : 1;
+  const value_t init = emit_constant(e, a.type, start), v = emit_fresh(e, a.type, a.rank, a.sizes);
+  const char *const t = emit_element(a.type);
+  emit_put(e,
+           "    %s = \"stablehlo.reduce_window\"(%s, %s) ({\n    ^bb0(%%x: tensor<%s>, %%y: tensor<%s>):\n      %%z = "
+           "stablehlo.%s %%x, %%y : tensor<%s>\n      stablehlo.return %%z : tensor<%s>\n    }) {window_dimensions = "
+           "array<i64: %s>, padding = dense<[",
+           emit_name(v).s, emit_name(a).s, emit_name(init).s, t, t, op, t, t, emit_list(window, a.rank).s);
+  for (int d = 0; d < a.rank; d++) emit_put(e, "%s[%lld, 0]", d ? ", " : "", (long long)(window[d] - 1));
+  emit_put(e, "]> : tensor<%dx2xi64>} : (%s, %s) -> %s\n", a.rank, emit_type(a).s, emit_type(init).s, emit_type(v).s);
+  emit_write(e, 0, v);
+}
+static void cumsum(emit_t *e) { scan(e, "add", 0); }
+static void cumprod(emit_t *e) { scan(e, "multiply", 1); }
+
+/* ---- sorting ----------------------------------------------------------------------------------------------------- */
+
+/* Sorts values with their indices along a dimension: equal ones keep their order, NaN is larger than all numbers. */
+static void sort_pairs(emit_t *e, value_t a, int dim, int descending, value_t *out_values, value_t *out_indices) {
+  const value_t index = emit_iota(e, PJRT_S64, a.rank, a.sizes, dim), pair = emit_fresh(e, a.type, a.rank, a.sizes);
+  const char *const t = emit_element(a.type);
+  emit_put(e,
+           "    %s:2 = \"stablehlo.sort\"(%s, %s) ({\n    ^bb0(%%x: tensor<%s>, %%y: tensor<%s>, %%i: tensor<i64>, "
+           "%%j: tensor<i64>):\n      %%before = stablehlo.compare %s, %%x, %%y : (tensor<%s>, tensor<%s>) -> "
+           "tensor<i1>\n",
+           emit_name(pair).s, emit_name(a).s, emit_name(index).s, t, t, descending ? "GT" : "LT", t, t);
+  const char *const first = descending ? "x" : "y", *const second = descending ? "y" : "x";
+  emit_put(e,
+           "      %%nan = stablehlo.compare NE, %%%s, %%%s : (tensor<%s>, tensor<%s>) -> tensor<i1>\n"
+           "      %%number = stablehlo.compare EQ, %%%s, %%%s : (tensor<%s>, tensor<%s>) -> tensor<i1>\n"
+           "      %%last = stablehlo.and %%nan, %%number : tensor<i1>\n"
+           "      %%less = stablehlo.or %%before, %%last : tensor<i1>\n"
+           "      stablehlo.return %%less : tensor<i1>\n    }) {dimension = %d : i64, is_stable = true} : (%s, %s) -> "
+           "(%s, %s)\n",
+           first, first, t, t, second, second, t, t, dim, emit_type(a).s, emit_type(index).s, emit_type(a).s,
+           emit_type(index).s);
+  *out_values = emit_result_of(e, pair, 0, a.type);
+  *out_indices = emit_result_of(e, pair, 1, PJRT_S64);
+}
+
+/* self, dim, descending */
+static void sort(emit_t *e) {
+  const value_t a = emit_read(e, 0);
+  value_t values, indices;
+  sort_pairs(e, a, emit_dim(emit_int(e, 1, -1), a.rank), emit_int(e, 2, 0) != 0, &values, &indices);
+  emit_write(e, 0, values);
+  emit_write(e, 1, indices);
+}
+
+/* self, k, dim, largest */
+static void topk(emit_t *e) {
+  const value_t a = emit_read(e, 0), shape = emit_result_shape(e, 0);
+  const int64_t from[EMIT_RANK] = {0};
+  value_t values, indices;
+  sort_pairs(e, a, emit_dim(emit_int(e, 2, -1), a.rank), emit_int(e, 3, 1) != 0, &values, &indices);
+  emit_write(e, 0, emit_slice(e, values, from, shape.sizes));
+  emit_write(e, 1, emit_slice(e, indices, from, shape.sizes));
+}
+
+static int takes_sort(const hal_op_call_t *call) {
+  return call->args[0].u.t->ndim >= 1 && call->result_count > 1 && call->results[0] && call->results[1] &&
+         call->results[0]->ndim == call->args[0].u.t->ndim;
+}
+
+const emit_operator_t emit_move_operators[] = {{"copy", NULL, copy},
+                                               {"tril", NULL, tril},
+                                               {"triu", NULL, triu},
+                                               {"arange.start_step", NULL, arange},
+                                               {"gather", takes_take, take},
+                                               {"index_select", takes_take, take},
+                                               {"index.lines", takes_take, take},
+                                               {"scatter.src", takes_scatter, scatter},
+                                               {"index_copy", takes_scatter, scatter},
+                                               {"index_put", takes_scatter, scatter},
+                                               {"scatter_reduce.lines", takes_scatter, scatter_reduce},
+                                               {"index_reduce.lines", takes_scatter, scatter_reduce},
+                                               {"_index_put_impl_.lines", takes_scatter, scatter_reduce},
+                                               {"embedding_dense_backward.lines", takes_scatter, scatter_reduce},
+                                               {"cumsum", NULL, cumsum},
+                                               {"cumprod", NULL, cumprod},
+                                               {"sort.lines", takes_sort, sort},
+                                               {"topk", takes_sort, topk},
+                                               {NULL, NULL, NULL}};

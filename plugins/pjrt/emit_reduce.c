@@ -1,0 +1,378 @@
+/* emit_reduce.c: reductions and softmax. Results of reductions keep the reduced dimensions with size 1, or not; their
+ * elements are the same. */
+#include <math.h>
+#include <string.h>
+
+#include "emit.h"
+
+static uint32_t mask_of(const emit_t *e, uint32_t argument, value_t a) {
+  return emit_dims(e->node->call, argument, a.rank);
+}
+
+static double count_of(value_t a, uint32_t mask) {
+  double count = 1;
+  for (int d = 0; d < a.rank; d++)
+    if (mask >> d & 1) count *= (double)a.sizes[d];
+  return count;
+}
+
+static value_t read_wide(emit_t *e, uint32_t argument) {
+  const value_t a = emit_read(e, argument);
+  return emit_convert(e, a, emit_compute_type(a.type));
+}
+
+static value_t sum_of(emit_t *e, value_t a, uint32_t mask) { return emit_reduce(e, a, "add", 0, mask); }
+
+static void sum(emit_t *e) {
+  const value_t a = read_wide(e, 0);
+  emit_write(e, 0, sum_of(e, a, mask_of(e, 1, a)));
+}
+
+static void mean(emit_t *e) {
+  const value_t a = read_wide(e, 0);
+  const uint32_t mask = mask_of(e, 1, a);
+  const value_t total = sum_of(e, a, mask);
+  emit_write(e, 0, emit_binary(e, "stablehlo.divide", total, emit_fill(e, count_of(a, mask), total)));
+}
+
+static void product(emit_t *e) {
+  const value_t a = read_wide(e, 0);
+  emit_write(e, 0, emit_reduce(e, a, "multiply", 1, mask_of(e, 1, a)));
+}
+
+/* The smallest (`sign` -1) or largest number of a type. */
+static double limit_of(int32_t type, int sign) {
+  if (emit_is_float(type)) return sign * (double)INFINITY;
+  if (type == PJRT_PRED || type == PJRT_U8) return sign < 0 ? 0 : type == PJRT_U8 ? 255 : 1;
+  const double most = ldexp(1, 8 * emit_bytes(type) - 1); /* 2^63 for i64: the largest has its own text below */
+  return sign < 0 ? -most : type == PJRT_S64 ? 9223372036854774784.0 : most - 1;
+}
+
+static value_t extreme(emit_t *e, value_t a, uint32_t mask, int sign) {
+  return emit_reduce(e, a, sign > 0 ? "maximum" : "minimum", limit_of(a.type, -sign), mask);
+}
+
+static void amax(emit_t *e) {
+  const value_t a = emit_read(e, 0);
+  emit_write(e, 0, extreme(e, a, mask_of(e, 1, a), 1));
+}
+
+static void amin(emit_t *e) {
+  const value_t a = emit_read(e, 0);
+  emit_write(e, 0, extreme(e, a, mask_of(e, 1, a), -1));
+}
+
+static void aminmax(emit_t *e) {
+  const value_t a = emit_read(e, 0);
+  emit_write(e, 0, extreme(e, a, mask_of(e, 1, a), -1));
+  emit_write(e, 1, extreme(e, a, mask_of(e, 1, a), 1));
+}
+
+static int takes_extreme(const hal_op_call_t *call) { /* i64's largest number is not a double */
+  return call->args[0].u.t->dtype != HAL_INT64;
+}
+
+static void any(emit_t *e) {
+  const value_t a = emit_read_as(e, 0, PJRT_PRED);
+  emit_write(e, 0, emit_reduce(e, a, "or", 0, mask_of(e, 1, a)));
+}
+
+static void all(emit_t *e) {
+  const value_t a = emit_read_as(e, 0, PJRT_PRED);
+  emit_write(e, 0, emit_reduce(e, a, "and", 1, mask_of(e, 1, a)));
+}
+
+static void count(emit_t *e) {
+  const value_t a = emit_convert(e, emit_read_as(e, 0, PJRT_PRED), PJRT_S64);
+  emit_write(e, 0, sum_of(e, a, mask_of(e, 1, a)));
+}
+
+static void nansum(emit_t *e) {
+  const value_t a = read_wide(e, 0);
+  const value_t known = emit_select(e, emit_compare(e, "EQ", a, a), a, emit_fill(e, 0, a));
+  emit_write(e, 0, sum_of(e, known, mask_of(e, 1, a)));
+}
+
+/* ---- norms ------------------------------------------------------------------------------------------------------- */
+
+static void norm_zero(emit_t *e) {
+  const value_t a = read_wide(e, 0);
+  const value_t ones = emit_convert(e, emit_compare(e, "NE", a, emit_fill(e, 0, a)), a.type);
+  emit_write(e, 0, sum_of(e, ones, mask_of(e, 1, a)));
+}
+
+static void norm_one(emit_t *e) {
+  const value_t a = emit_unary(e, "stablehlo.abs", read_wide(e, 0));
+  emit_write(e, 0, sum_of(e, a, mask_of(e, 1, a)));
+}
+
+/* Squares of large numbers overflow, so they are divided by the largest one. */
+static void norm_two(emit_t *e) {
+  const value_t a = emit_unary(e, "stablehlo.abs", read_wide(e, 0));
+  const uint32_t mask = mask_of(e, 1, a);
+  const value_t largest = emit_reduce(e, a, "maximum", 0, mask), zero = emit_fill(e, 0, largest);
+  const value_t infinity = emit_fill(e, INFINITY, largest), one = emit_fill(e, 1, largest);
+  const value_t special =
+      emit_binary(e, "stablehlo.or", emit_compare(e, "EQ", largest, zero), emit_compare(e, "EQ", largest, infinity));
+  const value_t scale = emit_select(e, special, one, largest);
+  const value_t scaled = emit_binary(e, "stablehlo.divide", a, emit_spread(e, scale, a, mask));
+  const value_t squares = sum_of(e, emit_binary(e, "stablehlo.multiply", scaled, scaled), mask);
+  emit_write(e, 0, emit_binary(e, "stablehlo.multiply", scale, emit_unary(e, "stablehlo.sqrt", squares)));
+}
+
+static void norm_p(emit_t *e) {
+  const value_t a = emit_unary(e, "stablehlo.abs", read_wide(e, 0)), order = emit_number(e, 2, a.type);
+  const value_t total = sum_of(e, emit_binary(e, "stablehlo.power", a, emit_like(e, order, a)), mask_of(e, 1, a));
+  const value_t inverse = emit_binary(e, "stablehlo.divide", emit_fill(e, 1, total), emit_like(e, order, total));
+  emit_write(e, 0, emit_binary(e, "stablehlo.power", total, inverse));
+}
+
+static void norm_largest(emit_t *e) {
+  const value_t a = emit_unary(e, "stablehlo.abs", read_wide(e, 0));
+  emit_write(e, 0, extreme(e, a, mask_of(e, 1, a), 1));
+}
+
+static void norm_smallest(emit_t *e) {
+  const value_t a = emit_unary(e, "stablehlo.abs", read_wide(e, 0));
+  emit_write(e, 0, extreme(e, a, mask_of(e, 1, a), -1));
+}
+
+/* A call of another order is not part of a program: numbers are not part of a graph's identity. */
+static int takes_norm(const hal_op_call_t *call) {
+  const hal_value_t *const order = call->arg_count > 2 ? &call->args[2] : NULL;
+  if (!order || order->tag == HAL_VALUE_NONE) return 1;
+  return order->tag == HAL_VALUE_DOUBLE ? order->u.d == 2.0 : order->tag == HAL_VALUE_INT && order->u.i == 2;
+}
+
+/* ---- pairs: self, other, center, dim, divisor -------------------------------------------------------------------- */
+
+/* Returns self or other minus the center, which has the reduced dimensions with size 1, or none. */
+static value_t centered(emit_t *e, value_t a, uint32_t mask) {
+  if (!emit_has(e, 2)) return a;
+  value_t center = emit_convert(e, emit_read(e, 2), a.type);
+  int64_t sizes[EMIT_RANK];
+  int rank = 0;
+  for (int d = 0; d < a.rank; d++)
+    if (!(mask >> d & 1)) sizes[rank++] = a.sizes[d];
+  center = emit_reshape(e, center, rank, sizes);
+  return emit_binary(e, "stablehlo.subtract", a, emit_spread(e, center, a, mask));
+}
+
+static void centered_dot(emit_t *e) {
+  const value_t a = read_wide(e, 0), b = read_wide(e, 1);
+  const uint32_t mask = mask_of(e, 3, a);
+  emit_write(e, 0, sum_of(e, emit_binary(e, "stablehlo.multiply", a, centered(e, b, mask)), mask));
+}
+
+static value_t share(emit_t *e, value_t total) {
+  return emit_binary(e, "stablehlo.divide", total, emit_like(e, emit_number(e, 4, total.type), total));
+}
+
+static void mean_about(emit_t *e) {
+  const value_t a = read_wide(e, 0);
+  const uint32_t mask = mask_of(e, 3, a);
+  emit_write(e, 0, share(e, sum_of(e, centered(e, a, mask), mask)));
+}
+
+static value_t variance(emit_t *e) {
+  const value_t a = read_wide(e, 0);
+  const uint32_t mask = mask_of(e, 3, a);
+  const value_t deviation = centered(e, a, mask);
+  return share(e, sum_of(e, emit_binary(e, "stablehlo.multiply", deviation, deviation), mask));
+}
+
+static void var_about(emit_t *e) { emit_write(e, 0, variance(e)); }
+static void std_about(emit_t *e) { emit_write(e, 0, emit_unary(e, "stablehlo.sqrt", variance(e))); }
+
+/* ---- moments: self, dim, correction ------------------------------------------------------------------------------ */
+
+static void moments(emit_t *e, int root) {
+  const value_t a = read_wide(e, 0);
+  const uint32_t mask = mask_of(e, 1, a);
+  const double elements = count_of(a, mask);
+  const value_t total = sum_of(e, a, mask);
+  const value_t center = emit_binary(e, "stablehlo.divide", total, emit_fill(e, elements, total));
+  const value_t deviation = emit_binary(e, "stablehlo.subtract", a, emit_spread(e, center, a, mask));
+  const value_t squares = sum_of(e, emit_binary(e, "stablehlo.multiply", deviation, deviation), mask);
+  value_t freedom = emit_fill(e, elements, squares);
+  if (emit_has(e, 2))
+    freedom = emit_binary(e, "stablehlo.subtract", freedom, emit_like(e, emit_number(e, 2, squares.type), squares));
+  else
+    freedom = emit_fill(e, elements - 1, squares);
+  freedom = emit_binary(e, "stablehlo.maximum", freedom, emit_fill(e, 0, squares));
+  const value_t result = emit_binary(e, "stablehlo.divide", squares, freedom);
+  emit_write(e, 0, root ? emit_unary(e, "stablehlo.sqrt", result) : result);
+  emit_write(e, 1, center);
+}
+
+static void var_mean(emit_t *e) { moments(e, 0); }
+static void std_mean(emit_t *e) { moments(e, 1); }
+
+/* ---- indices of extremes ----------------------------------------------------------------------------------------- */
+
+void emit_better(emit_t *e, int32_t type, int sign) {
+  const char *const t = emit_element(type);
+  emit_put(e,
+           "{\n    ^bb0(%%x: tensor<%s>, %%i: tensor<i64>, %%y: tensor<%s>, %%j: tensor<i64>):\n"
+           "      %%better = stablehlo.compare %s, %%x, %%y : (tensor<%s>, tensor<%s>) -> tensor<i1>\n"
+           "      %%equal = stablehlo.compare EQ, %%x, %%y : (tensor<%s>, tensor<%s>) -> tensor<i1>\n"
+           "      %%xn = stablehlo.compare NE, %%x, %%x : (tensor<%s>, tensor<%s>) -> tensor<i1>\n"
+           "      %%yn = stablehlo.compare NE, %%y, %%y : (tensor<%s>, tensor<%s>) -> tensor<i1>\n",
+           t, t, sign > 0 ? "GT" : "LT", t, t, t, t, t, t, t, t);
+  emit_put(e,
+           "      %%earlier = stablehlo.compare LT, %%i, %%j : (tensor<i64>, tensor<i64>) -> tensor<i1>\n"
+           "      %%both = stablehlo.and %%xn, %%yn : tensor<i1>\n"
+           "      %%same = stablehlo.or %%equal, %%both : tensor<i1>\n"
+           "      %%first = stablehlo.and %%same, %%earlier : tensor<i1>\n"
+           "      %%number = stablehlo.not %%yn : tensor<i1>\n"
+           "      %%nan = stablehlo.and %%xn, %%number : tensor<i1>\n"
+           "      %%wins = stablehlo.or %%better, %%first : tensor<i1>\n"
+           "      %%taken = stablehlo.or %%wins, %%nan : tensor<i1>\n"
+           "      %%value = stablehlo.select %%taken, %%x, %%y : tensor<i1>, tensor<%s>\n"
+           "      %%place = stablehlo.select %%taken, %%i, %%j : tensor<i1>, tensor<i64>\n"
+           "      stablehlo.return %%value, %%place : tensor<%s>, tensor<i64>\n    }",
+           t, t);
+}
+
+value_t emit_result_of(emit_t *e, value_t pair, int number, int32_t type) {
+  const value_t v = emit_fresh(e, type, pair.rank, pair.sizes);
+  emit_put(e, "    %s = stablehlo.reshape %s#%d : (%s) -> %s\n", emit_name(v).s, emit_name(pair).s, number,
+           emit_type(v).s, emit_type(v).s);
+  return v;
+}
+
+/* Reduces values with their indices along a dimension. */
+static void reduce_index(emit_t *e, value_t a, int dim, int sign, value_t *out_value, value_t *out_index) {
+  int64_t sizes[EMIT_RANK];
+  int rank = 0;
+  for (int d = 0; d < a.rank; d++)
+    if (d != dim) sizes[rank++] = a.sizes[d];
+  const value_t index = emit_iota(e, PJRT_S64, a.rank, a.sizes, dim);
+  const value_t start = emit_constant(e, a.type, limit_of(a.type, -sign)), none = emit_constant(e, PJRT_S64, 9e18);
+  const value_t pair = emit_fresh(e, a.type, rank, sizes);
+  value_t places = pair;
+  places.type = PJRT_S64;
+  emit_put(e, "    %s:2 = \"stablehlo.reduce\"(%s, %s, %s, %s) (", emit_name(pair).s, emit_name(a).s,
+           emit_name(index).s, emit_name(start).s, emit_name(none).s);
+  emit_better(e, a.type, sign);
+  emit_put(e, ") {dimensions = array<i64: %d>} : (%s, %s, %s, tensor<i64>) -> (%s, %s)\n", dim, emit_type(a).s,
+           emit_type(index).s, emit_type(start).s, emit_type(pair).s, emit_type(places).s);
+  *out_value = emit_result_of(e, pair, 0, a.type);
+  *out_index = emit_result_of(e, pair, 1, PJRT_S64);
+}
+
+/* Without a dimension the operand is one row. */
+static void index_of(emit_t *e, int sign, value_t *out_value, value_t *out_index) {
+  value_t a = emit_read(e, 0);
+  const hal_value_t *const dim = emit_argument(e, 1);
+  int64_t elements = 1;
+  for (int d = 0; d < a.rank; d++) elements *= a.sizes[d];
+  int at = 0;
+  if (dim->tag == HAL_VALUE_INT && a.rank)
+    at = emit_dim(dim->u.i, a.rank);
+  else if (dim->tag == HAL_VALUE_INT_LIST && dim->count == 1 && a.rank)
+    at = emit_dim(dim->u.il[0], a.rank);
+  else
+    a = emit_reshape(e, a, 1, &elements);
+  reduce_index(e, a, at, sign, out_value, out_index);
+}
+
+static int takes_index(const hal_op_call_t *call) {
+  const hal_value_t *const dim = call->arg_count > 1 ? &call->args[1] : NULL;
+  if (dim && dim->tag == HAL_VALUE_INT_LIST && dim->count > 1 && dim->count != (uint32_t)call->args[0].u.t->ndim)
+    return 0;
+  return takes_extreme(call) && call->args[0].u.t->dtype != HAL_BOOL;
+}
+
+static void max_dim(emit_t *e) {
+  value_t value, index;
+  index_of(e, 1, &value, &index);
+  emit_write(e, 0, value);
+  emit_write(e, 1, index);
+}
+
+static void min_dim(emit_t *e) {
+  value_t value, index;
+  index_of(e, -1, &value, &index);
+  emit_write(e, 0, value);
+  emit_write(e, 1, index);
+}
+
+static void argmax(emit_t *e) {
+  value_t value, index;
+  index_of(e, 1, &value, &index);
+  emit_write(e, 0, index);
+}
+
+static void argmin(emit_t *e) {
+  value_t value, index;
+  index_of(e, -1, &value, &index);
+  emit_write(e, 0, index);
+}
+
+/* ---- softmax ----------------------------------------------------------------------------------------------------- */
+
+static void softmax_of(emit_t *e, int logarithm) {
+  const value_t a = read_wide(e, 0);
+  const uint32_t mask = a.rank ? 1u << emit_dim(emit_int(e, 1, 0), a.rank) : 0;
+  const value_t shifted = emit_binary(e, "stablehlo.subtract", a, emit_reduce_like(e, a, "maximum", -INFINITY, mask));
+  const value_t powers = emit_unary(e, "stablehlo.exponential", shifted), total = sum_of(e, powers, mask);
+  if (!logarithm) {
+    emit_write(e, 0, emit_binary(e, "stablehlo.divide", powers, emit_spread(e, total, a, mask)));
+    return;
+  }
+  const value_t log = emit_spread(e, emit_unary(e, "stablehlo.log", total), a, mask);
+  emit_write(e, 0, emit_binary(e, "stablehlo.subtract", shifted, log));
+}
+
+static void softmax(emit_t *e) { softmax_of(e, 0); }
+static void log_softmax(emit_t *e) { softmax_of(e, 1); }
+
+static void softmax_backward(emit_t *e) {
+  const value_t g = read_wide(e, 0), y = read_wide(e, 1);
+  const uint32_t mask = g.rank ? 1u << emit_dim(emit_int(e, 2, 0), g.rank) : 0;
+  const value_t product = emit_binary(e, "stablehlo.multiply", g, y);
+  const value_t rest = emit_binary(e, "stablehlo.multiply", y, emit_reduce_like(e, product, "add", 0, mask));
+  emit_write(e, 0, emit_binary(e, "stablehlo.subtract", product, rest));
+}
+
+static void log_softmax_backward(emit_t *e) {
+  const value_t g = read_wide(e, 0), y = read_wide(e, 1);
+  const uint32_t mask = g.rank ? 1u << emit_dim(emit_int(e, 2, 0), g.rank) : 0;
+  const value_t rest = emit_binary(e, "stablehlo.multiply", emit_unary(e, "stablehlo.exponential", y),
+                                   emit_reduce_like(e, g, "add", 0, mask));
+  emit_write(e, 0, emit_binary(e, "stablehlo.subtract", g, rest));
+}
+
+const emit_operator_t emit_reduce_operators[] = {{"sum.dim_IntList", NULL, sum},
+                                                 {"mean.dim", NULL, mean},
+                                                 {"prod.dim_int", NULL, product},
+                                                 {"amax", takes_extreme, amax},
+                                                 {"amin", takes_extreme, amin},
+                                                 {"aminmax", takes_extreme, aminmax},
+                                                 {"any.dims", NULL, any},
+                                                 {"all.dims", NULL, all},
+                                                 {"count_nonzero.dim_IntList", NULL, count},
+                                                 {"nansum", NULL, nansum},
+                                                 {"norm_zero", NULL, norm_zero},
+                                                 {"norm_one", NULL, norm_one},
+                                                 {"norm_two", NULL, norm_two},
+                                                 {"norm_p", NULL, norm_p},
+                                                 {"norm_largest", NULL, norm_largest},
+                                                 {"norm_smallest", NULL, norm_smallest},
+                                                 {"linalg_vector_norm", takes_norm, norm_two},
+                                                 {"centered_dot", NULL, centered_dot},
+                                                 {"mean_about", NULL, mean_about},
+                                                 {"var_about", NULL, var_about},
+                                                 {"std_about", NULL, std_about},
+                                                 {"var_mean.correction", NULL, var_mean},
+                                                 {"std_mean.correction", NULL, std_mean},
+                                                 {"max.dim", takes_index, max_dim},
+                                                 {"min.dim", takes_index, min_dim},
+                                                 {"argmax", takes_index, argmax},
+                                                 {"argmin", takes_index, argmin},
+                                                 {"_softmax", NULL, softmax},
+                                                 {"_log_softmax", NULL, log_softmax},
+                                                 {"_softmax_backward_data", NULL, softmax_backward},
+                                                 {"_log_softmax_backward_data", NULL, log_softmax_backward},
+                                                 {NULL, NULL, NULL}};

@@ -1,0 +1,42 @@
+"""Counts the operators that the plugin pjrt compiles: those of the operator table with a portable kernel.
+
+Usage: python pjrt_coverage.py [--list]. Reads codegen/operators and plugins/pjrt. An operator without a kernel of its own is
+composed of others, or runs on the CPU; its parts are counted. With --list, prints the operators that are not compiled, by family.
+"""
+
+import re
+import sys
+from collections import Counter, defaultdict
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "plugins/pjrt/tools")]
+import expressions  # noqa: E402  found by the line above
+
+
+def emitted():
+    """Returns the names in the tables of plugins/pjrt/emit_*.c."""
+    files = (ROOT / "plugins/pjrt").glob("emit_*.c")
+    return {name for file in files for name in re.findall(r'\{"([\w.]+)",\s*\w+,\s*\w+\}', file.read_text())}
+
+
+def main():
+    programs = {entry.name for entry, program in expressions.programs(ROOT / "codegen") if program}
+    import entries
+
+    found, table = programs | emitted(), entries.load()
+    kernels = [entry for entry in table if entry.kernel]
+    families, missing = Counter(), defaultdict(list)
+    for entry in kernels:
+        families[entry.family] += 1
+        if entry.name not in found:
+            missing[entry.family].append(entry.name)
+    count = sum(len(names) for names in missing.values())
+    print(f"{len(table)} operators, {len(kernels)} with a kernel; compiled: {len(kernels) - count}, "
+          f"of which {len(programs)} by the expression of their kernel")  # fmt: skip
+    for family, names in sorted(missing.items(), key=lambda item: -len(item[1])) if "--list" in sys.argv else ():
+        print(f"{family}: {len(names)} of {families[family]} are not compiled: {', '.join(names)}")
+
+
+if __name__ == "__main__":
+    main()
