@@ -1,5 +1,5 @@
-/* takes_all.c: five.c whose op_find returns a function for each operator that accepts all calls and writes nothing: what
-   an own operator costs beside its own work (test/bench/own_composed.py). */
+/* takes_all.c: five.c whose op_find returns a function for each operator that accepts all calls and writes nothing: the
+   cost of an own operator in addition to its work (test/bench/own_composed.py). */
 #include "five.c"
 static hal_status_t nothing(void *state, const hal_op_call_t *call) {
   (void)state, (void)call;
