@@ -17,7 +17,8 @@ import sys
 import time
 from dataclasses import dataclass, field
 
-MIN_ACCURACY = 0.93
+MIN_ACCURACY = 0.93  # or that of the CPU, less the tolerance, if it is lower after few epochs
+ACCURACY_TOLERANCE = 0.03
 MIN_NATIVE_SHARE = 0.60
 LOSS_TOLERANCE = 1e-4  # relative, over the first COMPARED_STEPS steps
 COMPARED_STEPS = 20
@@ -106,10 +107,13 @@ def train(torch, network, data, args, device) -> Run:
     train_images, train_labels, test_images, test_labels = (tensor.to(device) for tensor in data)
     generator = torch.Generator().manual_seed(args.seed)
     steps = -(-len(train_labels) // args.batch_size) * args.epochs
-    with tqdm(total=steps, desc=f"training on {device}", unit="step", disable=args.quiet) as progress:
+    terminal = sys.stderr.isatty()  # a bar is for a terminal; a file gets one line
+    with tqdm(total=steps, desc=f"training on {device}", unit="step", disable=args.quiet or not terminal) as progress:
         for _ in range(args.epochs):
             train_epoch(torch, network, optimizer, (train_images, train_labels), args.batch_size, generator, run, progress)
             progress.set_postfix(loss=f"{run.losses[-1]:.4f}")
+    if not args.quiet and not terminal:
+        print(f"training on {device}: {steps} steps, loss {run.losses[-1]:.4f}", file=sys.stderr)
     with torch.no_grad():
         run.accuracy = (network(test_images).argmax(1) == test_labels).double().mean().item()
     devices = sorted({str(parameter.device) for parameter in network.parameters()})
@@ -197,8 +201,9 @@ def summarize(ours: Run, cpu: Run, operators: list, picture: str, kernels: bool)
 def failures(summary: dict) -> list:
     """Returns an error message for each check that failed."""
     broken = []
-    if summary["accuracy"] < MIN_ACCURACY:
-        broken.append(f"accuracy {summary['accuracy']:.4f} is below {MIN_ACCURACY}")
+    least = min(MIN_ACCURACY, summary["cpu_accuracy"] - ACCURACY_TOLERANCE)
+    if summary["accuracy"] < least:
+        broken.append(f"accuracy {summary['accuracy']:.4f} is below {least:.4f}; the CPU's is {summary['cpu_accuracy']:.4f}")
     if summary["parameter_device"] != summary["device"]:
         broken.append(f"parameters are on {summary['parameter_device']}, not on {summary['device']}")
     if summary["has_kernels"] and summary["native_share"] < MIN_NATIVE_SHARE:

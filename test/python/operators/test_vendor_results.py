@@ -1,0 +1,43 @@
+"""The results that are allocated for a plugin's own operator have the shape, strides and dtype of ATen's: also in later calls, for
+which the results of torch's meta functions are remembered. The plugin accepts every call and writes nothing."""
+
+CALLS = """
+import torch, torch_backend
+from torch.nn import functional as F
+
+def both(name, call, *tensors):
+    for turn in range(3):
+        ours, theirs = call(*(t.to("five") for t in tensors)), call(*tensors)
+        for a, b in zip(*(x if isinstance(x, (tuple, list)) else (x,) for x in (ours, theirs))):
+            assert a.device.type == "five", name
+            assert (a.shape, a.stride(), a.dtype) == (b.shape, b.stride(), b.dtype), (name, turn, a.shape, b.shape, a.stride(), b.stride(), a.dtype, b.dtype)
+
+for shape in ((2, 6), (6, 2), (2, 6, 4, 4), (2, 6)):
+    x = torch.ones(shape)
+    for dtype in (torch.float32, torch.float64):
+        y = x.to(dtype)
+        both("relu", torch.relu, y)
+        both("transposed", torch.relu, y.transpose(0, 1))
+        both("celu", lambda t: F.celu(t, 0.5), y)
+        both("diff", torch.diff, y)
+        both("layer_norm", lambda t: F.layer_norm(t, t.shape[1:]), y)
+        for n in (1, 2, 1):
+            both("roll", lambda t: torch.roll(t, n, 0), y)
+            both("repeat_interleave", lambda t: torch.repeat_interleave(t, n, dim=0), y)
+        if y.dim() == 4:
+            for groups in (2, 3):
+                both("group_norm", lambda t: torch.native_group_norm(t, None, None, 2, 6, 16, groups, 1e-5), y)
+            both("pixel_shuffle", lambda t: F.pixel_shuffle(t[:, :4], 2), y)
+both("addcmul", lambda a, b: torch.addcmul(a, a, b), torch.ones(3, 1), torch.ones(4))
+whole = torch.ones(3, dtype=torch.int64)
+both("default", torch.sinc, whole)
+torch.set_default_dtype(torch.float64)
+both("another default", torch.sinc, whole)
+assert sum(row.plugin for row in torch_backend.ops.report()) > 100
+print("all")
+"""
+
+
+def test_results_of_own_operators_have_the_shape_of_each_call(run_python, build_plugin):
+    done = run_python(CALLS, TORCH_BACKEND=build_plugin("takes_all"), HAL_ALLOW_UNSAFE_PLUGINS="1")
+    assert "all" in done.stdout
