@@ -10,6 +10,7 @@ address. A device may limit a grid to 65535 blocks in each direction: the number
 module states that, which the plugin reads.
 """
 
+import fnmatch
 import os
 import re
 import struct
@@ -20,6 +21,10 @@ import pyclspv
 FOLD = 65535  # what every device of Vulkan supports (maxComputeWorkGroupCount)
 MARK = f"torch_backend.fold={FOLD}"
 MAGIC, STRING, HEADER_WORDS = 0x07230203, 7, 5
+
+# Kernels that compile and compute wrong numbers (clspv 2025-09 on lavapipe 22.3.6): a fifth of the results of
+# scatter_add, index_add and scatter_reduce differ from the CPU's. Without them these operators run on the CPU.
+WRONG = ("scatter_reduce_*",)
 
 PREFIX = f"""\
 #define PK_POINTER_OFFSETS 2
@@ -56,6 +61,8 @@ def mark(module):
 
 def main():
     source, output, *options = sys.argv[1:]
+    if any(fnmatch.fnmatch(os.environ.get("HAL_PACK_KERNEL", ""), pattern) for pattern in WRONG):
+        sys.exit("left out: the compiled kernel computes wrong numbers")
     prefix = "".join(map(define, options)) + PREFIX
     if os.environ.get("HAL_PACK_FP64") == "0":
         prefix += WITHOUT_DOUBLE

@@ -97,12 +97,12 @@ def rows(torch):
     }
 
 
-def measure(torch, build, calls, rounds=5):
-    """Best seconds of a call on the OpenCL device and on the CPU."""
+def measure(torch, device_type, build, calls, rounds=5):
+    """Best seconds of a call on a device and on the CPU."""
     import time
 
     times = []
-    for device in ("ocl", "cpu"):
+    for device in (device_type, "cpu"):
         call, wait = build(device), synchronizer(torch, device)
         for _ in range(3):
             call()
@@ -129,7 +129,7 @@ def main():
     for name, (build, calls, target) in rows(torch).items():
         if options.row and name not in options.row:
             continue
-        ours, cpus = measure(torch, build, calls)
+        ours, cpus = measure(torch, "ocl", build, calls)
         ratio = ours / cpus
         missed += target is not None and ratio > target
         print(f"{name:26} {ours * 1e6:12.1f} {cpus * 1e6:12.1f} {ratio:7.2f} {target or 0:7.2f}{'  missed' if target and ratio > target else ''}", flush=True)
