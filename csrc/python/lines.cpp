@@ -19,6 +19,15 @@ namespace py = pybind11;
 namespace torch_backend {
 namespace {
 
+// Returns the number of a frame's current instruction. PyFrame_GetLasti exists since CPython 3.11.
+int instruction_of(PyFrameObject *frame) {
+#if PY_VERSION_HEX >= 0x030B0000
+  return PyFrame_GetLasti(frame);
+#else
+  return frame->f_lasti;
+#endif
+}
+
 // Returns the folders of torch and of this package, whose lines are not useful to users. Requires the GIL.
 std::vector<std::string> library_folders() {
   std::vector<std::string> folders;
@@ -81,7 +90,7 @@ struct Lines::State {
 
   // Returns the number of the instruction of a frame; 0 = code of a library.
   uint64_t line_of(PyFrameObject *frame, PyCodeObject *code) {
-    const Place place{code, PyFrame_GetLasti(frame)};
+    const Place place{code, instruction_of(frame)};
     Seen &slot =
         seen[(reinterpret_cast<uintptr_t>(code) / 16 + static_cast<uintptr_t>(place.instruction)) % seen.size()];
     if (C10_LIKELY(slot.place == place)) return slot.line;

@@ -38,8 +38,8 @@ enum {
   HAL_CLSPV_POD_PUSH = 3    /* `size` bytes at `offset` in the push constants */
 };
 
-typedef struct hal_clspv_argument_s {
-  uint32_t place; /* HAL_CLSPV_* */
+typedef struct hal_clspv_argument_s { /* where a kernel of clspv reads an argument */
+  uint32_t place;                     /* HAL_CLSPV_* */
   uint32_t binding, offset, size;
 } hal_clspv_argument_t;
 
