@@ -130,14 +130,14 @@ def gather(device):
 
 def gather_single(device):
     output = torch.empty(8, device=device) if RANK == 0 else None
-    dist.gather_single(output, value(device), 0)
+    dist.gather_single(value(device), output, 0)
     if RANK == 0:
         holds(output, 1, 2)
 
 
 def gather_into_tensor(device):
     output = torch.empty(8, device=device) if RANK == 0 else None
-    dist.gather_into_tensor(output, value(device), 0)
+    dist.gather_into_tensor(value(device), output, 0)
     if RANK == 0:
         holds(output, 1, 2)
 
