@@ -32,10 +32,10 @@ def _host_backend(use: str, store, rank: int, size: int, timeout):
 def _recorder_is_on() -> bool:
     """Returns whether torch attaches its flight recorder to groups of the device: torch 2.15 and later, unless a setting
     turns it off."""
-    import torch._C._distributed_c10d as c10d
+    from torch._C._distributed_c10d import Backend
 
     sizes = (os.environ.get(name) for name in ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"))
-    return hasattr(c10d, "FlightRecorderHook") and next((size for size in sizes if size), "2000") != "0"
+    return hasattr(Backend, "supports_completion_hooks") and next((size for size in sizes if size), "2000") != "0"
 
 
 @functools.cache
