@@ -39,13 +39,20 @@ def check_split(device):
     assert is_member == (RANK <= 1)
     if is_member:
         assert total(device, some) == 3
-        half = dist.split_group(some, split_ranks=[[0], [1]])  # nested
-        assert total(device, half) == RANK + 1
     again = dist.split_group(split_ranks=[list(range(SIZE))])
     assert total(device, again) == sum(range(1, SIZE + 1))  # torch's names for this group differ between the ranks
     counts = [None] * SIZE
     dist.all_gather_object(counts, backend.comm_split_count())
     assert counts == [before + 3] * SIZE, counts
+
+
+def check_nested_split(device):
+    """After the last new_group: since torch 2.14 a split counts as a group on the ranks that call it, and new_group
+    names its group by that count, so with every backend it would wait for ranks that use another name."""
+    some = dist.split_group(split_ranks=[[0, 1]])
+    if RANK <= 1:
+        half = dist.split_group(some, split_ranks=[[0], [1]])
+        assert total(device, half) == RANK + 1
 
 
 def check_subsets(device):
@@ -97,7 +104,7 @@ def main():
     bound = sys.argv[4] == "bound"
     index = RANK if "TORCH_BACKEND_TEST_DEVICES" in os.environ else 0
     device = begin(**{"device_id": torch.device(torch.accelerator.current_accelerator().type, index)} if bound else {})
-    checks = (check_split, check_subsets, check_many) if bound else (check_subsets,)
+    checks = (check_split, check_subsets, check_many, check_nested_split) if bound else (check_subsets,)
     for check in checks + ((check_shrink,) if SIZE > 2 else ()):
         check(device)
         print("passed", check.__name__, flush=True)

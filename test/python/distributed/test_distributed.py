@@ -83,7 +83,8 @@ def test_a_rank_that_does_not_come_is_named():
 
 
 def test_a_rank_that_ends_is_named_at_once():
-    _, written = launch.finish(launch.start("failures.py", 2, ["death"]))
+    codes, written = launch.finish(launch.start("failures.py", 2, ["death"]))
+    assert codes == [0, -9], written
     found = re.search(r"after (\d+\.\d) s: .*rank 1.*has ended", written[0], re.DOTALL)
     assert found and float(found[1]) < 1.5, written[0]
 

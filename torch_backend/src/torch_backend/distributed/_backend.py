@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import importlib
 import os
 import time
 
@@ -28,23 +29,34 @@ def _host_backend(use: str, store, rank: int, size: int, timeout):
     return ProcessGroupGloo(PrefixStore(use, store), rank, size, timeout)
 
 
-@functools.cache
-def _wait_for_dumps_at_exit() -> None:
-    """Delays the end of the program until half a second after the last failure of a group.
+def _recorder_is_on() -> bool:
+    """Returns whether torch attaches its flight recorder to groups of the device: torch 2.15 and later, unless a setting
+    turns it off."""
+    from torch._C._distributed_c10d import Backend
 
-    Since torch 2.15 a failure of a group makes torch write its own log on a thread that needs the interpreter. If
-    the interpreter ends meanwhile, the process ends with SIGABRT.
+    sizes = (os.environ.get(name) for name in ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"))
+    return hasattr(Backend, "supports_completion_hooks") and next((size for size in sizes if size), "2000") != "0"
+
+
+@functools.cache
+def _prepare_for_dumps() -> None:
+    """Keeps the dumps of torch's flight recorder short, and delays the end of the program until half a second after the
+    last failure of a group.
+
+    A failure of a group makes torch write its own log on a thread that needs the interpreter, and the failing call waits
+    for that for up to 15 seconds. To name the lines of stacks, that thread imports torch._inductor: here it is imported
+    before. If the interpreter ends during a dump, the process ends with SIGABRT.
     """
+    if not _recorder_is_on():
+        return
+    importlib.import_module("torch._inductor")
 
     def wait() -> None:
         age = extension().ms_since_collectives_abort()
         if 0 <= age < 500:
             time.sleep((500 - age) / 1000)
 
-    from torch._C._distributed_c10d import Backend
-
-    if hasattr(Backend, "supports_completion_hooks"):
-        atexit.register(wait)
+    atexit.register(wait)
 
 
 def _switch(name: str) -> bool:
@@ -65,7 +77,7 @@ def _create(name: str, options, process_group_options=None):
     transport = os.environ.get("TORCH_BACKEND_COLLECTIVES", "auto")
     compares, registers = _switch("TORCH_BACKEND_COLLECTIVES_COMPARE"), _switch("TORCH_BACKEND_COLLECTIVES_REGISTER")
     blocks = _switch("TORCH_BACKEND_COLLECTIVES_BLOCKING_WAIT")
-    _wait_for_dumps_at_exit()
+    _prepare_for_dumps()
     entries = _log.configure(ranks[options.group_rank])
     return extension().create_process_group_backend(
         name, options.group_rank, options.group_size, options.timeout, PrefixStore(fresh, store), transport, compares, registers, blocks, ranks,
