@@ -10,7 +10,7 @@ from torch._dynamo.backends.cudagraphs import find_input_mutations, get_device_n
 from torch._dynamo.backends.debugging import boxed_nop
 from torch._inductor.utils import get_first_incompatible_cudagraph_node, num_fw_fixed_arguments
 
-from .installation import skip, reason_against
+from .choice import skip, reason_against
 from .region import Region
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch._inductor.cudagraph_utils import CUDAGraphPolicy
 
-from .installation import is_ours, skip
+from .choice import is_ours, skip
 from .region import Region
 
 
