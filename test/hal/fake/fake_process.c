@@ -52,8 +52,8 @@ Test(fake_process, device_info_reports_the_properties) {
       must(fake_api.device_info(0, &info));
       must(fake_api.info(&plugin));
       must(fake_api.device_peer_query(0, 0, &accessible));
-      const uint64_t flags =
-          HAL_DEVICE_HOST_VISIBLE | HAL_DEVICE_UNIFIED | HAL_DEVICE_RAW_POINTERS | HAL_DEVICE_FP64 | HAL_DEVICE_CPU;
+      const uint64_t flags = HAL_DEVICE_HOST_VISIBLE | HAL_DEVICE_UNIFIED | HAL_DEVICE_RAW_POINTERS | HAL_DEVICE_FP64 |
+                             HAL_DEVICE_CPU | HAL_DEVICE_FIRST_BLOCK;
       _exit(info.flags == (flags | (async ? HAL_DEVICE_ASYNC : 0)) && !strcmp(info.dialects, "native,host,binary,c") &&
                     !strcmp(plugin.name, "fake") && plugin.flags == HAL_PLUGIN_ON_REQUEST && accessible == 1
                 ? 0

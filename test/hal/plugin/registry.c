@@ -10,6 +10,10 @@
 
 #include "device/event_internal.h"
 
+#define TEXT_OF(number) #number
+#define TEXT(macro) TEXT_OF(macro)
+#define THIS_MINOR TEXT(HAL_ABI_MINOR) /* of the version of the plugin ABI */
+
 /* Asserts that only the plugin is refused, with code and text, and that another plugin in the same list still loads. */
 static void assert_refused(const char *path, hal_status_t code, const char *text) {
   char list[2 * PATH_MAX];
@@ -187,17 +191,20 @@ Test(registry, a_shared_object_without_entry_is_refused) {
   assert_refused(FIXTURE("no_entry"), HAL_INCOMPATIBLE, "exports no hal_plugin_entry");
 }
 Test(registry, a_plugin_that_refuses_our_major_version_is_refused) {
-  assert_refused(FIXTURE("other_major"), HAL_INCOMPATIBLE, "built for plugin ABI 7.4 and this is 0.4,");
+  assert_refused(FIXTURE("other_major"), HAL_INCOMPATIBLE,
+                 "built for plugin ABI 7." THIS_MINOR " and this is 0." THIS_MINOR ",");
 }
 Test(registry, a_plugin_of_another_major_version_is_refused) {
-  assert_refused(FIXTURE("lying_major"), HAL_INCOMPATIBLE, "built for plugin ABI 7.4 and this is 0.4");
+  assert_refused(FIXTURE("lying_major"), HAL_INCOMPATIBLE,
+                 "built for plugin ABI 7." THIS_MINOR " and this is 0." THIS_MINOR);
 }
 Test(registry, a_plugin_of_0_2_which_refuses_this_host_is_to_be_rebuilt) {
   assert_refused(FIXTURE("older_minor"), HAL_INCOMPATIBLE,
-                 "built for plugin ABI 0.2 and this is 0.4, which loads 0.3 and later minor versions; rebuild it");
+                 "built for plugin ABI 0.2 and this is 0." THIS_MINOR
+                 ", which loads 0.3 and later minor versions; rebuild it");
 }
 Test(registry, a_plugin_of_0_1_which_accepts_this_host_is_refused) {
-  assert_refused(FIXTURE("lying_minor"), HAL_INCOMPATIBLE, "built for plugin ABI 0.1 and this is 0.4,");
+  assert_refused(FIXTURE("lying_minor"), HAL_INCOMPATIBLE, "built for plugin ABI 0.1 and this is 0." THIS_MINOR ",");
 }
 Test(registry, a_plugin_of_a_later_minor_version_is_loaded) {
   hal_registry_entry_t entry = {.struct_size = sizeof entry};
