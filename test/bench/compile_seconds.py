@@ -6,6 +6,7 @@ once more, without a compiler cache, into a temporary folder. Prints the seconds
 exit code is 1 if BUILD takes more.
 """
 
+import argparse
 import json
 import os
 import resource
@@ -45,11 +46,12 @@ def measure(build):
 
 
 def main():
-    if not 2 <= len(sys.argv) <= 3:
-        print(__doc__, file=sys.stderr)
-        return 2
-    sums = [measure(Path(folder)) for folder in sys.argv[1:]]
-    return int(len(sums) == 2 and sums[0] > sums[1])
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("build", type=Path, help="build folder of the package")
+    parser.add_argument("before", type=Path, nargs="?", help="build folder of another commit")
+    arguments = parser.parse_args()
+    total = measure(arguments.build)
+    return int(arguments.before is not None and total > measure(arguments.before))
 
 
 if __name__ == "__main__":

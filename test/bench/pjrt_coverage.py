@@ -4,6 +4,7 @@ Usage: python pjrt_coverage.py [--list]. Reads codegen/operators and plugins/pjr
 composed of others, or runs on the CPU; its parts are counted. With --list, prints the operators that are not compiled, by family.
 """
 
+import argparse
 import re
 import sys
 from collections import Counter, defaultdict
@@ -21,6 +22,9 @@ def emitted():
 
 
 def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--list", action="store_true", help="the operators that are not compiled, by family")
+    options = parser.parse_args()
     programs = {entry.name for entry, program in expressions.programs(ROOT / "codegen") if program}
     import entries
 
@@ -34,7 +38,7 @@ def main():
     count = sum(len(names) for names in missing.values())
     print(f"{len(table)} operators, {len(kernels)} with a kernel; compiled: {len(kernels) - count}, "
           f"of which {len(programs)} by the expression of their kernel")  # fmt: skip
-    for family, names in sorted(missing.items(), key=lambda item: -len(item[1])) if "--list" in sys.argv else ():
+    for family, names in sorted(missing.items(), key=lambda item: -len(item[1])) if options.list else ():
         print(f"{family}: {len(names)} of {families[family]} are not compiled: {', '.join(names)}")
 
 

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 import torch
 
-from torch_backend import cli, lazy
+from torch_backend import cli, fallback, lazy
 from torch_backend.distributed import _timeline, plot
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -19,6 +19,7 @@ graphviz = pytest.mark.skipif(not shutil.which("dot"), reason="needs Graphviz (s
 @pytest.fixture(autouse=True)
 def fresh_metrics():
     lazy.reset_metrics()
+    fallback.reset()  # earlier tests of the process used the CPU
 
 
 def operators(text):

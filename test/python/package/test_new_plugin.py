@@ -71,7 +71,8 @@ def test_every_word_of_the_template_is_the_plugins_name(tmp_path):
     ("", "lower-case letters"), ("Acme", "lower-case letters"), ("acme2", "no digits"), ("acme-x", "lower-case letters"),
     ("../acme", "lower-case letters"), ("acme/x", "lower-case letters"), ("äcme", "lower-case letters"), ("acme\n", "lower-case letters"),
     ("a" * 32, "at most 31"), ("cudanon", "'cpu' or 'cuda'"), ("cpux", "'cpu' or 'cuda'"), ("nn", "torch.nn exists"), ("ones", "torch.ones exists"),
-    ("xpu", "exists"), ("vulkan", "device type"), ("class", "Python"), ("fake", "torch_backend"), ("opencl", "torch_backend"), ("threads", "torch_backend"),
+    ("xpu", "exists"), ("ideep", "device type"), ("class", "Python"), ("fake", "torch_backend"), ("opencl", "torch_backend"), ("threads", "torch_backend"),
+    ("vulkan", "torch_backend"), ("pjrt", "torch_backend"),
     ("template", "torch_backend"), ("plugin", "CMake target"),
 ])  # fmt: skip
 def test_a_name_that_cannot_be_is_refused_with_the_reason_and_nothing_is_written(tmp_path, monkeypatch, capsys, name, reason):
