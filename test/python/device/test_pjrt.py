@@ -206,6 +206,7 @@ assert torch.equal(b.cpu(), a.cpu() @ a.cpu().t() + 1)
 
 
 # pjrt_operators.py compares operators as programs with the portable kernels on the same device.
+@pytest.mark.slow  # half a minute
 def test_operators_as_programs_have_the_results_of_the_kernels(settings, tmp_path):
     script = driver_scripts.TESTS / "device/pjrt_operators.py"
     environment = {**os.environ, **settings, "HAL_PJRT_DEVICES": "1", "HAL_CACHE_DIR": ""}
