@@ -95,7 +95,7 @@ hal_status_t vulkan_submit(hal_plugin_stream_t *stream, vulkan_device_t *device,
 static hal_status_t take_failure(hal_plugin_stream_t *stream) {
   pthread_mutex_lock(&stream->lock);
   const vulkan_failure_t failure = stream->failure;
-  if (failure.status) stream->told = failure;
+  if (failure.status) stream->reported = failure;
   stream->failure.status = HAL_OK;
   pthread_mutex_unlock(&stream->lock);
   if (VULKAN_LIKELY(!failure.status)) return vulkan_check_alive(stream->device->ordinal);
@@ -136,15 +136,15 @@ hal_status_t hal_plugin_stream_query(hal_plugin_stream_t *stream) {
 hal_status_t hal_plugin_stream_error(hal_plugin_stream_t *stream, hal_stream_error_t *out_error) {
   if (!stream || vulkan_check_device(stream->device->ordinal)) return HAL_NOT_FOUND;
   pthread_mutex_lock(&stream->lock);
-  const vulkan_failure_t told = stream->told;
+  const vulkan_failure_t reported = stream->reported;
   pthread_mutex_unlock(&stream->lock);
-  if (!told.status) return HAL_NOT_FOUND;
+  if (!reported.status) return HAL_NOT_FOUND;
   hal_stream_error_t error = {
-      .struct_size = out_error->struct_size, .status = told.status, .native_code = (int64_t)told.code};
-  memcpy(error.op, told.op, sizeof error.op);
-  memcpy(error.kernel, told.kernel, sizeof error.kernel);
-  snprintf(error.message, sizeof error.message, "the driver returned %s (%d)", vulkan_result_name(told.code),
-           (int)told.code);
+      .struct_size = out_error->struct_size, .status = reported.status, .native_code = (int64_t)reported.code};
+  memcpy(error.op, reported.op, sizeof error.op);
+  memcpy(error.kernel, reported.kernel, sizeof error.kernel);
+  snprintf(error.message, sizeof error.message, "the driver returned %s (%d)", vulkan_result_name(reported.code),
+           (int)reported.code);
   memcpy(out_error, &error, error.struct_size < sizeof error ? error.struct_size : sizeof error);
   return HAL_OK;
 }

@@ -263,7 +263,7 @@ struct hal_plugin_stream_s {
   vulkan_lane_t *lane;
   _Atomic uint64_t flushed; /* number of the last work item whose commands are all submitted */
   pthread_mutex_t lock;     /* guards the members below */
-  vulkan_failure_t failure, told;
+  vulkan_failure_t failure, reported;
 };
 
 /* What queued work is called in failures and profiles. */

@@ -146,9 +146,9 @@ def test_generated_code_checks_again_whether_the_host_can_access_the_memory(run_
     script = """
     import torch, torch_backend
     torch_backend.use("fake")
-    from torch_backend.inductor._codegen import wait_for_stream
+    from torch_backend.inductor._host import run_on_host
     try:
-        wait_for_stream(0)
+        run_on_host(0, print, "ran")
     except RuntimeError as error:
         print(error)
     """

@@ -128,15 +128,12 @@ def host_visible(index: int) -> bool:
     return index in _visible
 
 
-def wait_for_stream(index: int) -> None:
-    """Waits for the current stream of a device; generated code calls it before a kernel that runs on the host.
-
-    The code may come from another process's cache, so its requirement is checked again: raises RuntimeError if the
-    host may not access the device's memory.
+def check_host_visible(index: int) -> None:
+    """Raises RuntimeError if the host may not access the device's memory. Generated code may come from another
+    process's cache, so its requirement is checked again.
     """
     if index not in _visible and not host_visible(index):
         raise RuntimeError(
             f"this code's C++ kernels run on the host, and the memory of {_utils.name()}:{index} is not visible to it. "
             "Compile again (TORCHINDUCTOR_FORCE_DISABLE_CACHES=1), or use torch.compile(backend='aot_eager')."
         )
-    torch.accelerator.current_stream(index).synchronize()

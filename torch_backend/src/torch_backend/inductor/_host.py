@@ -11,7 +11,7 @@ import torch
 from torch_backend import _C
 
 from ..dynamo.graphs.recording import host_kernels
-from ._codegen import wait_for_stream
+from ._codegen import check_host_visible
 
 # The calls that the program's own captures have recorded. When their graphs end is not known.
 _of_captures = None
@@ -21,8 +21,10 @@ def run_on_host(index: int, kernel, *arguments) -> None:
     """Runs a kernel at once, after the current stream of a device. While the stream is being captured, the kernel
     becomes a command of the graph.
     """
-    if not torch.accelerator.current_stream(index).is_capturing():
-        wait_for_stream(index)
+    check_host_visible(index)
+    stream = torch.accelerator.current_stream(index)
+    if not stream.is_capturing():
+        stream.synchronize()
         kernel(*arguments)
         return
     calls = host_kernels() or _calls_of_captures()
