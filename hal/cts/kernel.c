@@ -9,52 +9,6 @@
 
 enum { BLOCK = 64 };
 
-/* One text in two languages, which define its upper-case names. */
-#define BODY                                                                                                    \
-  "KERNEL void cts_ramp(GLOBAL int *to, int value, int count) {\n"                                              \
-  "  int i = (int)PLACE;\n"                                                                                     \
-  "  if (i < count) to[i] = value + 3 * i;\n"                                                                   \
-  "}\n"                                                                                                         \
-  "KERNEL void cts_add(GLOBAL int *to, int value, int count) {\n"                                               \
-  "  int i = (int)AT(0);\n"                                                                                     \
-  "  if (i < count) to[i] = to[i] * 2 + value;\n"                                                               \
-  "}\n"                                                                                                         \
-  "KERNEL void cts_values(GLOBAL long *to, char byte, short half_word, int word, long whole, float single) {\n" \
-  "  if (AT(0)) return;\n"                                                                                      \
-  "  to[0] = byte, to[1] = half_word, to[2] = word, to[3] = whole, to[4] = (long)(single * 4);\n"               \
-  "}\n"                                                                                                         \
-  "KERNEL void cts_spin(GLOBAL uint32 *to, long value, int count) {\n"                                          \
-  "  int i = (int)AT(0), rounds = (int)(value & 0x7fffffff);\n"                                                 \
-  "  uint32 x = (uint32)(value >> 32) + (uint32)i;\n"                                                           \
-  "  for (int round = 0; round < rounds; round++) x = x * 1664525u + 1013904223u;\n"                            \
-  "  if (i < count) to[i] = x;\n"                                                                               \
-  "}\n"
-#define DOUBLE_BODY                                                        \
-  "KERNEL void cts_double(GLOBAL double *to, double value, int count) {\n" \
-  "  int i = (int)AT(0);\n"                                                \
-  "  if (i < count) to[i] = value + i;\n"                                  \
-  "}\n"
-#define WRONG "KERNEL void broken(GLOBAL int *to) { to[0] = there_is_no_such_name; }"
-#define OPENCL                       \
-  "#define KERNEL __kernel\n"        \
-  "#define uint32 uint\n"            \
-  "#define GLOBAL __global\n"        \
-  "#define AT(d) get_global_id(d)\n" \
-  "#define PLACE (AT(0) + get_global_size(0) * (AT(1) + get_global_size(1) * AT(2)))\n"
-#define OPENCL_DOUBLE "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n"
-#define CUDA                                               \
-  "#define KERNEL extern \"C\" __global__\n"               \
-  "#define uint32 unsigned\n"                              \
-  "#define GLOBAL\n"                                       \
-  "#define AT(d) AT_##d\n"                                 \
-  "#define AT_0 (blockIdx.x * blockDim.x + threadIdx.x)\n" \
-  "#define AT_1 (blockIdx.y * blockDim.y + threadIdx.y)\n" \
-  "#define AT_2 (blockIdx.z * blockDim.z + threadIdx.z)\n" \
-  "#define PLACE (AT_0 + gridDim.x * blockDim.x * (AT_1 + gridDim.y * blockDim.y * AT_2))\n"
-
-static const cts_language_t languages[] = {{"opencl-c", OPENCL BODY, OPENCL OPENCL_DOUBLE DOUBLE_BODY, OPENCL WRONG},
-                                           {"cuda-c", CUDA BODY, CUDA DOUBLE_BODY, CUDA WRONG}};
-
 static void ramp(const hal_host_range_t *range, void *const *args) {
   int32_t *const to = *(int32_t *const *)args[0];
   const int32_t value = *(const int32_t *)args[1], count = *(const int32_t *)args[2];
@@ -115,25 +69,37 @@ int cts_takes_dialect(const cts_t *t, const char *dialect) {
 }
 
 const cts_language_t *cts_language_of(const cts_t *t) {
-  for (size_t i = 0; i < sizeof languages / sizeof *languages; i++)
-    if (cts_takes_dialect(t, languages[i].dialect)) return &languages[i];
-  return NULL;
+  const cts_language_t *language = cts_languages;
+  while (language->dialect && !cts_takes_dialect(t, language->dialect)) language++;
+  return language->dialect ? language : NULL;
+}
+
+static int is_of_processor(const cts_t *t) { return cts_takes_dialect(t, "host") || cts_takes_dialect(t, "native"); }
+
+static int find_kernels(cts_t *t, int with_doubles, hal_module_desc_t *out_desc) {
+  const cts_language_t *const language = cts_language_of(t);
+  *out_desc = (hal_module_desc_t){.struct_size = HAL_STRUCT_SIZE(hal_module_desc_t, size), .options = ""};
+  if (language) {
+    out_desc->dialect = language->dialect, out_desc->data = with_doubles ? language->doubles : language->source;
+    out_desc->size = strlen(out_desc->data);
+  } else if (is_of_processor(t)) { /* a CPU that accepts the portable kernels may accept these, too */
+    out_desc->dialect = "host", out_desc->data = host_kernels, out_desc->size = sizeof host_kernels;
+  } else if (t->compiler) {
+    *out_desc = cts_compile(t, with_doubles ? cts_languages[0].doubles : cts_languages[0].source);
+  } else {
+    return cts_unpack(t, with_doubles, out_desc);
+  }
+  return 1;
+}
+
+int cts_has_kernels(cts_t *t) {
+  hal_module_desc_t desc;
+  return t->compiler || find_kernels(t, 0, &desc);
 }
 
 hal_module_desc_t cts_kernels_describe(cts_t *t, int with_doubles) {
-  hal_module_desc_t desc = {.struct_size = HAL_STRUCT_SIZE(hal_module_desc_t, size), .options = ""};
-  const cts_language_t *const language = cts_language_of(t);
-  if (language) {
-    desc.dialect = language->dialect, desc.data = with_doubles ? language->doubles : language->source;
-    desc.size = strlen(desc.data);
-  } else if (cts_takes_dialect(t, "host") ||
-             cts_takes_dialect(t, "native")) { /* a CPU that accepts the portable kernels may accept these, too */
-    desc.dialect = "host", desc.data = host_kernels, desc.size = sizeof host_kernels;
-  } else if (t->compiler) {
-    return cts_compile(t, with_doubles ? languages[0].doubles : languages[0].source);
-  } else {
-    cts_skip(t, CTS_NO_LANGUAGE, t->info.dialects);
-  }
+  hal_module_desc_t desc;
+  if (!find_kernels(t, with_doubles, &desc)) cts_skip(t, CTS_NO_LANGUAGE, t->info.dialects);
   return desc;
 }
 

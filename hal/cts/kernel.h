@@ -1,25 +1,29 @@
 /* kernel.h: the suite's kernels, in one of the dialects "opencl-c", "cuda-c", or "host" for devices that are the host's
- * CPU. A case that needs them is skipped on other devices. Private to hal/cts. */
+ * CPU; in other dialects by a compiler or from a pack. A case that needs them is skipped on other devices. Private to
+ * hal/cts. */
 #ifndef HAL_CTS_KERNEL_H_
 #define HAL_CTS_KERNEL_H_
 
 #include "cts.h"
+#include "kernel_text.h"
 
 enum { CTS_RAMP = 5000 /* elements of cts_ramp's result in the cases */ };
 
-#define CTS_NO_LANGUAGE \
-  "the suite has kernels in \"opencl-c\", \"cuda-c\" and \"host\", the device takes \"%s\"; pass --compiler COMMAND"
-
-/* A text dialect: its kernels, the one that computes in double precision, and a text that does not compile. */
-typedef struct cts_language_s {
-  const char *dialect, *source, *doubles, *wrong;
-} cts_language_t;
+#define CTS_NO_LANGUAGE                                                                                           \
+  "the suite has kernels in \"opencl-c\", \"cuda-c\" and \"host\", the device takes \"%s\", and no pack next to " \
+  "the plugin has the suite's kernels; create one by torch-backend pack, or pass --compiler COMMAND"
 
 /* Returns the first one that the device lists, NULL = none. */
 const cts_language_t *cts_language_of(const cts_t *t);
 
 /* Compiles the suite's kernels by the command of --compiler; the case is skipped if it fails. */
 hal_module_desc_t cts_compile(cts_t *t, const char *source);
+
+/* Finds them in a pack next to the plugin; returns 0 if there is none. */
+int cts_unpack(cts_t *t, int with_doubles, hal_module_desc_t *out_desc);
+
+/* Returns whether the suite has kernels for the device. */
+int cts_has_kernels(cts_t *t);
 
 int cts_takes_dialect(const cts_t *t, const char *dialect);
 /* Describes the module below, or the one of cts_double (memory of doubles, double value, int count: element i becomes

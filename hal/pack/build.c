@@ -9,6 +9,7 @@
 #include "base/host_malloc.h"
 #include "hal/plugin.h"
 #include "hal/status.h"
+#include "kernel_text.h"
 #include "op/provider.h"
 #include "op/source.h"
 #include "packing.h"
@@ -53,7 +54,7 @@ static int has_double(const void *data, size_t size) {
 
 static void compile(const packing_t *packing, packed_t *module, const char *text, size_t size, const int32_t *cancelled,
                     char *log) {
-  const char *const options = hal_provider_options(packing->source, module->form, text);
+  const char *const options = module->of_suite ? "" : hal_provider_options(packing->source, module->form, text);
   const packing_source_t source = {.kernel = module->kernel,
                                    .text = text,
                                    .size = size,
@@ -74,11 +75,28 @@ static void compile(const packing_t *packing, packed_t *module, const char *text
                          !has_double(module->data, module->size);
 }
 
+/* Returns the text of the suite's kernels in a dialect, in memory that the caller frees; NULL: no memory. */
+static char *suite_text(const char *dialect, int with_doubles, size_t *out_size) {
+  const cts_language_t *language = cts_languages;
+  while (strcmp(language->dialect, dialect) != 0) language++; /* hal-pack takes no other dialect */
+  const char *const text = with_doubles ? language->doubles : language->source;
+  *out_size = strlen(text);
+  char *const copy = hal_malloc(*out_size + 1);
+  if (copy) memcpy(copy, text, *out_size + 1);
+  return copy;
+}
+
+static hal_status_t read_source(const build_t *build, const packed_t *module, char **out_text, size_t *out_size) {
+  if (!module->of_suite) return hal_op_source(module->kernel, out_text, out_size);
+  *out_text = suite_text(build->packing->source, module->fp64, out_size);
+  return *out_text ? HAL_OK : hal_error_set(HAL_RESOURCE_EXHAUSTED, "no host memory for a source");
+}
+
 /* Compiles one module. Returns whether it failed. */
 static int build_one(const build_t *build, packed_t *module, const int32_t *cancelled) {
   char log[PACKING_LOG] = "", *text = NULL;
   size_t size = 0;
-  if (hal_op_source(module->kernel, &text, &size))
+  if (read_source(build, module, &text, &size))
     snprintf(log, sizeof log, "%s", hal_error_message());
   else
     compile(build->packing, module, text, size, cancelled, log);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "kernel_text.h"
 #include "op/provider.h"
 #include "op/source.h"
 #include "packing.h"
@@ -112,6 +113,16 @@ static int is_wanted(const packing_t *packing, const char *name) {
   return 0;
 }
 
+/* Names the modules of the conformance suite, once for all forms; a device cannot compile them for a pack. */
+static size_t name_suite(const packing_t *packing, packed_t *modules, size_t count) {
+  static const char *const names[] = {CTS_PACKED, CTS_PACKED_DOUBLES};
+  for (int with_doubles = 0; with_doubles < 2; with_doubles++) {
+    if (packing->plugin || (with_doubles && !packing->fp64) || !is_wanted(packing, names[with_doubles])) continue;
+    modules[count++] = (packed_t){.kernel = names[with_doubles], .fp64 = with_doubles, .of_suite = 1};
+  }
+  return count;
+}
+
 /* Lists the modules. name_rest adds those for devices without double precision, if they differ (build.c). */
 static size_t name_modules(const packing_t *packing, packed_t *modules, int fp64) {
   size_t count = 0;
@@ -121,7 +132,7 @@ static size_t name_modules(const packing_t *packing, packed_t *modules, int fp64
       if (!is_wanted(packing, name) || (!fp64 && hal_provider_needs_fp64(name))) continue;
       modules[count++] = (packed_t){.kernel = name, .form = packing->forms[form], .fp64 = fp64};
     }
-  return count;
+  return name_suite(packing, modules, count);
 }
 
 /* Adds modules for devices without double precision after `count` modules for devices with it, of the kernels whose
@@ -129,13 +140,14 @@ static size_t name_modules(const packing_t *packing, packed_t *modules, int fp64
 static size_t name_rest(packed_t *modules, size_t count) {
   size_t all = count;
   for (size_t i = 0; i < count; i++)
-    if (modules[i].data && !modules[i].same_without && !hal_provider_needs_fp64(modules[i].kernel))
+    if (modules[i].data && !modules[i].of_suite && !modules[i].same_without &&
+        !hal_provider_needs_fp64(modules[i].kernel))
       modules[all++] = (packed_t){.kernel = modules[i].kernel, .form = modules[i].form};
   return all;
 }
 
 static int pack(packing_t *packing) {
-  packed_t *const modules = calloc(2 * packing->form_count * hal_op_source_count(), sizeof *modules);
+  packed_t *const modules = calloc(2 * packing->form_count * hal_op_source_count() + 2, sizeof *modules);
   if (!modules) return fprintf(stderr, "hal-pack: no memory\n"), 1;
   size_t count = name_modules(packing, modules, packing->fp64);
   size_t failed = packing_compile(packing, modules, count);
@@ -162,6 +174,7 @@ int main(int argc, char **argv) {
   if (!read_options(argc, argv, &packing)) return 2;
   if (list_only) {
     for (size_t i = 0; i < hal_op_source_count(); i++) puts(hal_op_source_name(i));
+    puts(CTS_PACKED "\n" CTS_PACKED_DOUBLES);
     return 0;
   }
   if (!packing.form_count) add_form(&packing, "simt");

@@ -31,6 +31,7 @@ typedef struct packed_s {
   const char *kernel;
   uint32_t form;
   int fp64;         /* for devices with double precision */
+  int of_suite;     /* kernels of the conformance suite, which are compiled without options */
   int same_without; /* devices without double precision use the same module */
   void *data;       /* NULL: the compilation failed */
   size_t size;

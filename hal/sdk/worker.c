@@ -4,18 +4,27 @@
 
 #include <pthread.h>
 
+/* A queue accepts this many items before a thread that queues more must wait, as CUDA's streams do at 1024 launches: a
+ * thread that queues without end must not leave much work to the thread that ends the process. */
+enum { DEPTH = 1024 };
+
 struct hal_worker_s {
   pthread_t thread;
   pthread_mutex_t lock; /* for all fields below */
   pthread_cond_t wake;  /* of the thread */
   pthread_cond_t ended; /* of threads that wait for an item */
+  pthread_cond_t room;  /* of threads that wait to queue an item */
   hal_worker_item_t *first, **last;
   uint64_t queued, done;
-  int waiters, stop;
+  int waiters, pushers, stop;
 };
+
+/* The thread serves a worker. It never waits to queue an item: that worker may be waiting for this one. */
+static _Thread_local int is_worker;
 
 static void *serve(void *argument) {
   hal_worker_t *const worker = argument;
+  is_worker = 1;
   pthread_mutex_lock(&worker->lock);
   for (;;) {
     while (!worker->first && !worker->stop) pthread_cond_wait(&worker->wake, &worker->lock);
@@ -28,12 +37,14 @@ static void *serve(void *argument) {
     pthread_mutex_lock(&worker->lock);
     worker->done++;
     if (worker->waiters) pthread_cond_broadcast(&worker->ended);
+    if (worker->pushers && worker->queued - worker->done <= DEPTH / 2) pthread_cond_broadcast(&worker->room);
   }
   pthread_mutex_unlock(&worker->lock);
   return NULL;
 }
 
 static void release(hal_worker_t *worker) {
+  pthread_cond_destroy(&worker->room);
   pthread_cond_destroy(&worker->ended);
   pthread_cond_destroy(&worker->wake);
   pthread_mutex_destroy(&worker->lock);
@@ -49,6 +60,7 @@ hal_status_t hal_worker_start(hal_worker_t **out_worker) {
   pthread_mutex_init(&worker->lock, NULL);
   pthread_cond_init(&worker->wake, NULL);
   pthread_cond_init(&worker->ended, NULL);
+  pthread_cond_init(&worker->room, NULL);
   const int code = pthread_create(&worker->thread, NULL, serve, worker);
   if (code) {
     release(worker);
@@ -59,9 +71,18 @@ hal_status_t hal_worker_start(hal_worker_t **out_worker) {
   return HAL_OK;
 }
 
+/* Waits until half of the queue is done, because sleeping and waking for each item is slow. The caller holds the lock.
+ */
+static void wait_for_room(hal_worker_t *worker) {
+  worker->pushers++;
+  while (worker->queued - worker->done > DEPTH / 2) pthread_cond_wait(&worker->room, &worker->lock);
+  worker->pushers--;
+}
+
 uint64_t hal_worker_push(hal_worker_t *worker, hal_worker_item_t *item) {
   item->next = NULL;
   pthread_mutex_lock(&worker->lock);
+  if (__builtin_expect(worker->queued - worker->done >= DEPTH, 0) && !is_worker) wait_for_room(worker);
   *worker->last = item;
   worker->last = &item->next;
   const uint64_t number = ++worker->queued;

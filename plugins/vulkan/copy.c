@@ -114,11 +114,11 @@ static hal_status_t check_place(int32_t place) { return place == HAL_HOST ? HAL_
 
 hal_status_t hal_plugin_memory_copy(hal_plugin_stream_t *stream, void *dst, int32_t dst_device, const void *src,
                                     int32_t src_device, size_t size) {
-  const vulkan_label_t label = {.op = "memory_copy",
-                                .measured = 1,
-                                .kind = HAL_PROFILE_COPY,
-                                .direction = hal_copy_direction(dst_device, src_device),
-                                .bytes = size};
+  vulkan_label_t label = {.op = "memory_copy",
+                          .measured = 1,
+                          .kind = HAL_PROFILE_COPY,
+                          .direction = hal_copy_direction(dst_device, src_device),
+                          .bytes = size};
   if (!size) return HAL_OK;
   hal_status_t status = check_place(dst_device);
   if (!status) status = check_place(src_device);
@@ -135,6 +135,7 @@ hal_status_t hal_plugin_memory_copy(hal_plugin_stream_t *stream, void *dst, int3
   copy_t copy = {.size = size};
   status = find_side(device, dst_device, dst, size, &copy.to);
   if (!status) status = find_side(device, src_device, src, size, &copy.from);
+  label.is_recordable = copy.to.segment && copy.from.segment;
   return status ? status : vulkan_submit(stream, device, label, run_copy, &copy, sizeof copy);
 }
 
@@ -210,7 +211,8 @@ static hal_status_t run_fill(vulkan_lane_t *lane, void *arguments) {
 
 hal_status_t hal_plugin_memory_fill(hal_plugin_stream_t *stream, int32_t ordinal, void *dst, const void *pattern,
                                     size_t pattern_size, size_t size) {
-  const vulkan_label_t label = {.op = "memory_fill", .measured = 1, .kind = HAL_PROFILE_FILL, .bytes = size};
+  const vulkan_label_t label = {
+      .op = "memory_fill", .is_recordable = 1, .measured = 1, .kind = HAL_PROFILE_FILL, .bytes = size};
   side_t side;
   hal_status_t status = vulkan_check_alive(ordinal);
   if (!status) status = hal_fill_check("vulkan", dst, pattern, pattern_size, size);

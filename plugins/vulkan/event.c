@@ -2,7 +2,7 @@
  * done, and a time stamp. An event refers to its last record; waits and submissions refer to the record that they mean.
  * The worker of a stream that waits for a record waits until the record's work is submitted, and submits its own wait
  * then. */
-#include "vulkan_plugin.h"
+#include "graph.h"
 
 enum { SLOTS = 256 };
 
@@ -19,7 +19,8 @@ struct vulkan_record_s {
 struct hal_plugin_event_s {
   vulkan_device_t *device;
   uint32_t flags;
-  vulkan_record_t *record; /* NULL: never recorded; guarded by `lock` */
+  vulkan_record_t *record; /* NULL: never recorded, or in a capture; guarded by `lock`, as `mark` is */
+  vulkan_mark_t mark;      /* the place in a capture at which it was recorded */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -77,7 +78,7 @@ void vulkan_slot_give(vulkan_device_t *device, vulkan_slot_t *slot) {
 
 vulkan_record_t **vulkan_record_link(vulkan_record_t *record) { return &record->next; }
 
-static void keep_record(vulkan_record_t *record) {
+void vulkan_record_keep(vulkan_record_t *record) {
   pthread_mutex_lock(&lock);
   record->users++;
   pthread_mutex_unlock(&lock);
@@ -101,9 +102,26 @@ static hal_status_t write_stamp(vulkan_lane_t *lane, vulkan_record_t *record) {
   if (status) return status;
   vk.CmdResetQueryPool(commands, slot->pool, slot->index, 1);
   vk.CmdWriteTimestamp(commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, slot->pool, slot->index);
-  keep_record(record); /* the slot is the device's until then */
+  vulkan_record_keep(record); /* the slot is the device's until then */
   vulkan_lane_keep_record(lane, record);
   return HAL_OK;
+}
+
+void vulkan_record_reach(vulkan_record_t *record, const vulkan_lane_t *lane) {
+  vulkan_timeline_keep(lane->timeline);
+  pthread_mutex_lock(&lock);
+  record->timeline = lane->timeline;
+  record->value = atomic_load(&lane->submitted);
+  record->reached = 1;
+  pthread_cond_broadcast(&reached);
+  pthread_mutex_unlock(&lock);
+}
+
+int vulkan_record_is_reached(vulkan_record_t *record) {
+  pthread_mutex_lock(&lock);
+  const int is_reached = record->reached;
+  pthread_mutex_unlock(&lock);
+  return is_reached;
 }
 
 /* Takes ownership of a reference to the record. After a failure the record is reached, too, because others wait for it;
@@ -113,28 +131,32 @@ static hal_status_t run_record(vulkan_lane_t *lane, void *arguments) {
   hal_status_t status = record->slot ? write_stamp(lane, record) : HAL_OK;
   const hal_status_t flushed = vulkan_lane_flush(lane);
   if (!status) status = flushed;
-  vulkan_timeline_keep(lane->timeline);
-  pthread_mutex_lock(&lock);
-  record->timeline = lane->timeline;
-  record->value = atomic_load(&lane->submitted);
-  record->reached = 1;
-  pthread_cond_broadcast(&reached);
-  pthread_mutex_unlock(&lock);
+  vulkan_record_reach(record, lane);
   vulkan_record_drop(record);
   return status;
 }
 
-/* Creates a record with one reference for the caller, and queues it. */
+hal_status_t vulkan_record_create(vulkan_device_t *device, vulkan_record_t **out_record) {
+  vulkan_record_t *const record = hal_host->mem_alloc(sizeof *record, alignof(vulkan_record_t));
+  if (!record)
+    return vulkan_error(HAL_RESOURCE_EXHAUSTED, 0, "vulkan: no host memory to record an event; free some memory");
+  *record = (vulkan_record_t){.device = device, .users = 1};
+  *out_record = record;
+  return HAL_OK;
+}
+
+/* Creates a record with one reference for the caller, and queues it, also on a captured stream. */
 static hal_status_t make_record(vulkan_device_t *device, hal_plugin_stream_t *stream, vulkan_slot_t *slot,
                                 vulkan_record_t **out_record) {
-  vulkan_record_t *const record = hal_host->mem_alloc(sizeof *record, alignof(vulkan_record_t));
-  if (!record) {
+  vulkan_record_t *record;
+  hal_status_t status = vulkan_record_create(device, &record);
+  if (status) {
     vulkan_slot_give(device, slot);
-    return vulkan_error(HAL_RESOURCE_EXHAUSTED, 0, "vulkan: no host memory to record an event; free some memory");
+    return status;
   }
-  *record = (vulkan_record_t){.device = device, .slot = slot, .users = 2};
-  const hal_status_t status =
-      vulkan_submit(stream, device, (vulkan_label_t){.op = "event_record"}, run_record, &record, sizeof record);
+  record->slot = slot;
+  record->users = 2;
+  status = vulkan_enqueue(stream, device, (vulkan_label_t){.op = "event_record"}, run_record, &record, sizeof record);
   if (!status) {
     *out_record = record;
     return HAL_OK;
@@ -161,10 +183,7 @@ VkResult vulkan_record_wait(vulkan_record_t *record) {
 }
 
 static hal_status_t query_record(vulkan_record_t *record) {
-  pthread_mutex_lock(&lock);
-  const int is_reached = record->reached;
-  pthread_mutex_unlock(&lock);
-  return is_reached ? vulkan_timeline_query(record->timeline, record->value) : HAL_NOT_READY;
+  return vulkan_record_is_reached(record) ? vulkan_timeline_query(record->timeline, record->value) : HAL_NOT_READY;
 }
 
 /* ---- events ----------------------------------------------------------------------------------------------------- */
@@ -194,20 +213,46 @@ hal_status_t hal_plugin_event_destroy(hal_plugin_event_t *event) {
   return HAL_OK;
 }
 
+/* Replaces the event's record; takes ownership of the reference to `record`, NULL in a capture. */
+static void set_record(hal_plugin_event_t *event, vulkan_record_t *record, vulkan_mark_t mark) {
+  pthread_mutex_lock(&lock);
+  vulkan_record_t *const old = event->record;
+  event->record = record;
+  event->mark = mark;
+  pthread_mutex_unlock(&lock);
+  vulkan_record_drop(old);
+}
+
 hal_status_t hal_plugin_event_record(hal_plugin_event_t *event, hal_plugin_stream_t *stream) {
   vulkan_device_t *const device = stream ? stream->device : event->device;
   vulkan_slot_t *slot = NULL;
   vulkan_record_t *record = NULL;
   hal_status_t status = vulkan_check_alive(device->ordinal);
+  if (!status && vulkan_is_captured(stream)) {
+    set_record(event, NULL, vulkan_capture_mark(stream));
+    return HAL_OK;
+  }
   if (!status && event->flags & HAL_EVENT_TIMING) status = vulkan_slot_take(device, &slot);
   if (!status) status = make_record(device, stream, slot, &record);
-  if (status) return status;
+  if (!status) set_record(event, record, (vulkan_mark_t){0});
+  return status;
+}
+
+static vulkan_mark_t mark_of(hal_plugin_event_t *event) {
   pthread_mutex_lock(&lock);
-  vulkan_record_t *const old = event->record;
-  event->record = record;
+  const vulkan_mark_t mark = event->mark;
   pthread_mutex_unlock(&lock);
-  vulkan_record_drop(old);
-  return HAL_OK;
+  return mark;
+}
+
+/* Work in a capture is never done. */
+static hal_status_t check_event(hal_plugin_event_t *event, const char *op) {
+  const hal_status_t status = vulkan_check_device(event->device->ordinal);
+  const vulkan_mark_t mark = status ? (vulkan_mark_t){0} : mark_of(event);
+  if (VULKAN_LIKELY(!vulkan_capture_is_on(&mark))) return status;
+  return vulkan_error(HAL_FAILED_PRECONDITION, 0,
+                      "vulkan: %s of an event that was recorded on a captured stream; only streams may wait for it",
+                      op);
 }
 
 /* Returns the event's last record with a reference; NULL = never recorded. */
@@ -221,7 +266,7 @@ static vulkan_record_t *take_record(hal_plugin_event_t *event) {
 
 /* Failed work is done, too; its stream reports the failure. */
 hal_status_t hal_plugin_event_query(hal_plugin_event_t *event) {
-  const hal_status_t status = vulkan_check_device(event->device->ordinal);
+  const hal_status_t status = check_event(event, "event_query");
   vulkan_record_t *const record = status ? NULL : take_record(event);
   if (!record) return status;
   const hal_status_t state = query_record(record);
@@ -230,7 +275,7 @@ hal_status_t hal_plugin_event_query(hal_plugin_event_t *event) {
 }
 
 hal_status_t hal_plugin_event_synchronize(hal_plugin_event_t *event) {
-  const hal_status_t status = vulkan_check_device(event->device->ordinal);
+  const hal_status_t status = check_event(event, "event_synchronize");
   vulkan_record_t *const record = status ? NULL : take_record(event);
   if (!record) return status;
   const VkResult code = vulkan_record_wait(record);
@@ -238,9 +283,7 @@ hal_status_t hal_plugin_event_synchronize(hal_plugin_event_t *event) {
   return code ? vulkan_driver_error(code, "vulkan: an event's work did not end") : HAL_OK;
 }
 
-/* Takes ownership of a reference to the record. */
-static hal_status_t run_wait(vulkan_lane_t *lane, void *arguments) {
-  vulkan_record_t *const record = *(vulkan_record_t **)arguments;
+hal_status_t vulkan_record_await(vulkan_record_t *record, vulkan_lane_t *lane) {
   hal_status_t status = HAL_OK;
   wait_reached(record);
   if (record->timeline != lane->timeline && vulkan_timeline_query(record->timeline, record->value) == HAL_NOT_READY) {
@@ -250,6 +293,13 @@ static hal_status_t run_wait(vulkan_lane_t *lane, void *arguments) {
       lane->code = vulkan_timeline_wait(record->timeline, record->value, INT64_MAX);
     if (!status && lane->code) status = vulkan_status(lane->code);
   }
+  return status;
+}
+
+/* Takes ownership of a reference to the record. */
+static hal_status_t run_wait(vulkan_lane_t *lane, void *arguments) {
+  vulkan_record_t *const record = *(vulkan_record_t **)arguments;
+  const hal_status_t status = vulkan_record_await(record, lane);
   vulkan_record_drop(record);
   return status;
 }
@@ -258,9 +308,15 @@ hal_status_t hal_plugin_stream_wait_event(hal_plugin_stream_t *stream, hal_plugi
   if (!stream) return hal_plugin_event_synchronize(event);
   hal_status_t status = vulkan_check_alive(stream->device->ordinal);
   vulkan_record_t *const record = status ? NULL : take_record(event);
+  const vulkan_mark_t mark = status ? (vulkan_mark_t){0} : mark_of(event);
+  if (!status && VULKAN_UNLIKELY(vulkan_is_captured(stream) || mark.capture)) {
+    status = vulkan_capture_wait(stream, &mark, !record || query_record(record) != HAL_NOT_READY);
+    vulkan_record_drop(record);
+    return status;
+  }
   if (!record) return status;
-  status = vulkan_submit(stream, stream->device, (vulkan_label_t){.op = "stream_wait_event"}, run_wait, &record,
-                         sizeof record);
+  status = vulkan_enqueue(stream, stream->device, (vulkan_label_t){.op = "stream_wait_event"}, run_wait, &record,
+                          sizeof record);
   if (status) vulkan_record_drop(record);
   return status;
 }

@@ -135,9 +135,16 @@ typedef struct launch_s {
   hal_plugin_kernel_t *kernel;
   VkPipeline pipeline;
   uint32_t grid[3];
+  alignas(8) unsigned char push[VULKAN_PUSH_BYTES];
   VkDescriptorBufferInfo buffers[HAL_SPIRV_ARGS];
-  alignas(8) unsigned char push[VULKAN_PUSH_BYTES], pod[VULKAN_POD_BYTES];
+  alignas(8) unsigned char pod[VULKAN_POD_BYTES];
 } launch_t;
+
+/* Returns the bytes of a launch that are queued: most kernels have few buffers and no `pod`. */
+static size_t launch_size(const hal_clspv_kernel_t *signature) {
+  return signature->pod_size ? offsetof(launch_t, pod) + signature->pod_size
+                             : offsetof(launch_t, buffers) + signature->bindings * sizeof(VkDescriptorBufferInfo);
+}
 
 /* Kernels of a folded grid: full rows of `fold` blocks, then the rest of the last row. */
 static void dispatch(VkCommandBuffer commands, const launch_t *launch) {
@@ -151,38 +158,35 @@ static void dispatch(VkCommandBuffer commands, const launch_t *launch) {
   if (rest) vk.CmdDispatchBase(commands, 0, rows, 0, rest, 1, grid[2]);
 }
 
-/* Numbers that are not push constants lie in staging memory, which also stands for missing buffers. */
-static void fill_buffers(launch_t *launch, const vulkan_segment_t *chunk) {
+static int is_missing_buffers(const launch_t *launch) {
   const hal_clspv_kernel_t *const signature = &launch->kernel->signature;
   for (uint32_t i = 0; i < signature->bindings; i++)
-    if (!launch->buffers[i].buffer)
-      launch->buffers[i] = (VkDescriptorBufferInfo){chunk->buffer, chunk->shift, VULKAN_POD_BYTES};
-  if (signature->pod_size) memcpy(chunk->mapped, launch->pod, signature->pod_size);
+    if (!launch->buffers[i].buffer) return 1;
+  return 0;
 }
 
-static int needs_chunk(const launch_t *launch) {
+/* Numbers that are not push constants lie in staging memory, which also stands for missing buffers. */
+static hal_status_t add_buffers(vulkan_lane_t *lane, launch_t *launch) {
   const hal_clspv_kernel_t *const signature = &launch->kernel->signature;
-  int needed = signature->pod_size != 0;
-  for (uint32_t i = 0; i < signature->bindings; i++) needed |= !launch->buffers[i].buffer;
-  return needed;
+  vulkan_segment_t *chunk;
+  size_t offset;
+  if (!signature->pod_size && !is_missing_buffers(launch)) return HAL_OK;
+  const hal_status_t status = vulkan_lane_share(lane, VULKAN_POD_BYTES, &chunk, &offset);
+  if (status) return status;
+  for (uint32_t i = 0; i < signature->bindings; i++)
+    if (!launch->buffers[i].buffer)
+      launch->buffers[i] = (VkDescriptorBufferInfo){chunk->buffer, chunk->shift + offset, VULKAN_POD_BYTES};
+  if (signature->pod_size) memcpy(chunk->mapped + offset, launch->pod, signature->pod_size);
+  return HAL_OK;
 }
 
 static hal_status_t run_launch(vulkan_lane_t *lane, void *arguments) {
   launch_t *const launch = arguments;
   const hal_plugin_kernel_t *const kernel = launch->kernel;
   VkCommandBuffer commands;
-  vulkan_segment_t *chunk = NULL;
-  hal_status_t status = needs_chunk(launch) ? vulkan_chunk_take(lane->device, &chunk) : HAL_OK;
+  hal_status_t status = vulkan_lane_begin(lane, &commands);
+  if (!status) status = add_buffers(lane, launch);
   if (status) return status;
-  status = vulkan_lane_begin(lane, &commands);
-  if (status) {
-    if (chunk) vulkan_chunk_give(lane->device, chunk);
-    return status;
-  }
-  if (chunk) {
-    vulkan_lane_keep_chunk(lane, chunk);
-    fill_buffers(launch, chunk);
-  }
   status = vulkan_lane_bind(lane, kernel, launch->buffers);
   if (status) return status;
   vk.CmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, launch->pipeline);
@@ -259,20 +263,15 @@ static hal_status_t set_pointer(launch_t *launch, uint32_t index, uint32_t at, c
   const VkDeviceSize alignment = limits->minStorageBufferOffsetAlignment;
   const VkDeviceSize offset = segment->shift + (VkDeviceSize)(address - segment->base),
                      first = offset & ~(alignment - 1);
-  const VkDeviceSize left = segment->shift + segment->size - first;
+  const VkDeviceSize left = segment->shift + segment->size - first, most = limits->maxStorageBufferRange;
   if (offset != first && !offsets)
     return vulkan_error(
         HAL_UNIMPLEMENTED, 0,
         "vulkan: argument %u of '%s' begins %llu bytes after the start of a buffer; a kernel that takes "
         "no offsets needs a multiple of %llu",
         (unsigned)index, kernel->name->text, (unsigned long long)offset, (unsigned long long)alignment);
-  if (left > limits->maxStorageBufferRange) /* the kernel may access all of it */
-    return vulkan_error(HAL_UNIMPLEMENTED, 0,
-                        "vulkan: argument %u of '%s' is in an allocation that continues for %llu bytes; '%s' binds at "
-                        "most %u (maxStorageBufferRange)",
-                        (unsigned)index, kernel->name->text, (unsigned long long)left, device->facts.deviceName,
-                        (unsigned)limits->maxStorageBufferRange);
-  launch->buffers[argument->binding] = (VkDescriptorBufferInfo){segment->buffer, first, left};
+  /* The host launches no kernel that accesses more than max_binding bytes. */
+  launch->buffers[argument->binding] = (VkDescriptorBufferInfo){segment->buffer, first, left < most ? left : most};
   *out_rest = offset - first;
   return HAL_OK;
 }
@@ -327,8 +326,12 @@ static hal_status_t check_launch(const hal_plugin_kernel_t *kernel, const hal_pl
 
 hal_status_t hal_plugin_kernel_launch(hal_plugin_kernel_t *kernel, hal_plugin_stream_t *stream,
                                       const hal_launch_t *launch) {
-  const vulkan_label_t label = {
-      .op = "kernel_launch", .kernel = kernel->name->text, .measured = 1, .kind = HAL_PROFILE_KERNEL};
+  const vulkan_label_t label = {.op = "kernel_launch",
+                                .kernel = kernel->name->text,
+                                .buffers = kernel->signature.bindings,
+                                .is_recordable = 1,
+                                .measured = 1,
+                                .kind = HAL_PROFILE_KERNEL};
   launch_t work;
   hal_status_t status = check_launch(kernel, stream, launch);
   if (VULKAN_UNLIKELY(status)) return status;
@@ -338,9 +341,7 @@ hal_status_t hal_plugin_kernel_launch(hal_plugin_kernel_t *kernel, hal_plugin_st
   status = set_arguments(&work, launch);
   if (!status) status = pipeline_for(kernel, launch->block, &work.pipeline);
   if (VULKAN_UNLIKELY(status)) return status;
-  /* The numbers in `pod` come last, so that only those of the kernel are copied. */
-  return vulkan_submit(stream, kernel->module->device, label, run_launch, &work,
-                       offsetof(launch_t, pod) + kernel->signature.pod_size);
+  return vulkan_submit(stream, kernel->module->device, label, run_launch, &work, launch_size(&kernel->signature));
 }
 
 hal_status_t hal_plugin_kernel_info(hal_plugin_kernel_t *kernel, uint32_t block_threads, uint32_t shared_bytes,

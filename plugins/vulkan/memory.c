@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "vulkan_plugin.h"
+#include "graph.h"
 
 /* ---- segments --------------------------------------------------------------------------------------------------- */
 
@@ -122,7 +122,8 @@ static hal_status_t take(int32_t ordinal, int32_t pinned, void *ptr) {
 }
 
 hal_status_t hal_plugin_memory_alloc(int32_t device, size_t size, uint32_t flags, void **out_ptr) {
-  return add(device, size, flags, 0, out_ptr);
+  const hal_status_t status = vulkan_capture_forbid(NULL, "memory_alloc");
+  return status ? status : add(device, size, flags, 0, out_ptr);
 }
 hal_status_t hal_plugin_memory_free(int32_t device, void *ptr) { return take(device, 0, ptr); }
 hal_status_t hal_plugin_host_alloc(int32_t device, size_t size, uint32_t flags, void **out_ptr) {

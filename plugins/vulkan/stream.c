@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "vulkan_plugin.h"
+#include "graph.h"
 
 /* ---- queued work ------------------------------------------------------------------------------------------------ */
 
@@ -74,6 +74,12 @@ static hal_status_t run_now(vulkan_device_t *device, work_t *work) {
 
 hal_status_t vulkan_submit(hal_plugin_stream_t *stream, vulkan_device_t *device, vulkan_label_t label,
                            vulkan_run_fn_t run, const void *arguments, size_t size) {
+  if (vulkan_is_captured(stream)) return vulkan_capture_add(stream, &label, run, arguments, size);
+  return vulkan_enqueue(stream, device, label, run, arguments, size);
+}
+
+hal_status_t vulkan_enqueue(hal_plugin_stream_t *stream, vulkan_device_t *device, vulkan_label_t label,
+                            vulkan_run_fn_t run, const void *arguments, size_t size) {
   work_t *const work = hal_host->mem_alloc(sizeof *work + size, alignof(work_t));
   if (!work)
     return vulkan_error(HAL_RESOURCE_EXHAUSTED, 0, "vulkan: no host memory to queue %s; free some memory", label.op);
@@ -115,7 +121,8 @@ static void wait_submitted(hal_plugin_stream_t *stream) {
 
 hal_status_t hal_plugin_stream_synchronize(hal_plugin_stream_t *stream) {
   if (!stream) return HAL_OK;
-  const hal_status_t status = vulkan_check_device(stream->device->ordinal);
+  hal_status_t status = vulkan_check_device(stream->device->ordinal);
+  if (!status) status = vulkan_capture_forbid(stream, "stream_synchronize");
   if (status) return status;
   wait_submitted(stream);
   const VkResult code = vulkan_timeline_wait(stream->lane->timeline, atomic_load(&stream->lane->submitted), INT64_MAX);
@@ -126,6 +133,7 @@ hal_status_t hal_plugin_stream_synchronize(hal_plugin_stream_t *stream) {
 hal_status_t hal_plugin_stream_query(hal_plugin_stream_t *stream) {
   if (!stream) return HAL_OK;
   hal_status_t status = vulkan_check_device(stream->device->ordinal);
+  if (!status) status = vulkan_capture_forbid(stream, "stream_query");
   if (status) return status;
   const uint64_t wanted = hal_worker_queued(stream->worker);
   if (hal_worker_done(stream->worker) < wanted || atomic_load(&stream->flushed) < wanted) return HAL_NOT_READY;
@@ -170,6 +178,7 @@ static int32_t record_all(const vulkan_device_t *device, vulkan_record_t ***out_
 hal_status_t hal_plugin_device_synchronize(int32_t ordinal) {
   vulkan_record_t **records = NULL;
   hal_status_t status = vulkan_check_device(ordinal);
+  if (!status) status = vulkan_capture_forbid(NULL, "device_synchronize");
   if (status) return status;
   vulkan_device_t *const device = &vulkan.devices[ordinal];
   pthread_mutex_lock(&device->lock);
@@ -252,6 +261,7 @@ hal_status_t hal_plugin_stream_destroy(hal_plugin_stream_t *stream) {
   if (!stream) return HAL_OK;
   const hal_status_t status = vulkan_check_device(stream->device->ordinal);
   if (status) return status;
+  vulkan_capture_leave(stream);
   unlink_stream(stream);
   hal_worker_stop(stream->worker); /* runs the queued work */
   vulkan_lane_destroy(stream->lane);

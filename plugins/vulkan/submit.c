@@ -77,6 +77,8 @@ hal_status_t vulkan_lane_create(vulkan_device_t *device, uint32_t queue, vulkan_
   memset(lane, 0, sizeof *lane);
   lane->device = device;
   lane->queue = &device->queues[queue];
+  lane->sets = VULKAN_COMMANDS;
+  lane->buffers = VULKAN_COMMANDS * HAL_SPIRV_ARGS;
   VkResult code = create_timeline(device, &lane->timeline);
   if (!code) code = create_buffers(lane);
   if (!code) {
@@ -90,8 +92,19 @@ hal_status_t vulkan_lane_create(vulkan_device_t *device, uint32_t queue, vulkan_
   return vulkan_driver_error(code, "vulkan: cannot create command buffers of '%s'", device->facts.deviceName);
 }
 
+hal_status_t vulkan_lane_create_reusable(vulkan_device_t *device, uint32_t sets, uint32_t buffers,
+                                         vulkan_lane_t **out_lane) {
+  const hal_status_t status = vulkan_lane_create(device, 0, out_lane);
+  if (status) return status;
+  (*out_lane)->sets = sets;
+  (*out_lane)->buffers = buffers ? buffers : 1; /* a pool holds at least one */
+  (*out_lane)->is_reusable = 1;
+  return HAL_OK;
+}
+
 /* Releases what completed commands used. */
 static void release(vulkan_lane_t *lane, vulkan_flight_t *flight) {
+  flight->shared = NULL;
   for (vulkan_segment_t *chunk; (chunk = flight->chunks);) {
     flight->chunks = chunk->next;
     vulkan_chunk_give(lane->device, chunk);
@@ -109,6 +122,7 @@ static void retire(vulkan_lane_t *lane) {
 }
 
 void vulkan_lane_destroy(vulkan_lane_t *lane) {
+  if (lane->is_reusable) lane->open = 0; /* its commands are never submitted here */
   vulkan_lane_wait(lane);
   while (lane->count) retire(lane); /* after the loss of the device */
   for (int i = 0; i < VULKAN_FLIGHTS; i++) {
@@ -156,7 +170,8 @@ static hal_status_t open_buffer(vulkan_lane_t *lane) {
   if (code) return failed(lane, code, "vkWaitSemaphores");
   vulkan_flight_t *const flight = current(lane);
   const VkCommandBufferBeginInfo info = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO,
-                                         .flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT};
+                                         .flags = lane->is_reusable ? VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT
+                                                                    : VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT};
   if (flight->sets) code = vk.ResetDescriptorPool(lane->device->handle, flight->sets, 0);
   if (!code) code = vk.BeginCommandBuffer(flight->commands, &info);
   return code ? failed(lane, code, "vkBeginCommandBuffer") : HAL_OK;
@@ -177,6 +192,23 @@ void vulkan_lane_keep_chunk(vulkan_lane_t *lane, vulkan_segment_t *chunk) {
   flight->chunks = chunk;
 }
 
+hal_status_t vulkan_lane_share(vulkan_lane_t *lane, size_t size, vulkan_segment_t **out_chunk, size_t *out_offset) {
+  const size_t room = (size + VULKAN_ALIGNMENT - 1) & ~(size_t)(VULKAN_ALIGNMENT - 1);
+  vulkan_flight_t *const flight = current(lane);
+  if (!flight->shared || flight->shared_used + room > VULKAN_CHUNK) {
+    vulkan_segment_t *chunk;
+    const hal_status_t status = vulkan_chunk_take(lane->device, &chunk);
+    if (status) return status;
+    vulkan_lane_keep_chunk(lane, chunk);
+    flight->shared = chunk;
+    flight->shared_used = 0;
+  }
+  *out_chunk = flight->shared;
+  *out_offset = flight->shared_used;
+  flight->shared_used += room;
+  return HAL_OK;
+}
+
 void vulkan_lane_keep_record(vulkan_lane_t *lane, vulkan_record_t *record) {
   vulkan_flight_t *const flight = current(lane);
   *vulkan_record_link(record) = flight->records;
@@ -185,11 +217,11 @@ void vulkan_lane_keep_record(vulkan_lane_t *lane, vulkan_record_t *record) {
 
 /* ---- descriptors ------------------------------------------------------------------------------------------------ */
 
-/* Of the sets of one command buffer. */
+/* Creates the pool of the descriptor sets of one command buffer. */
 static VkResult create_pool(vulkan_lane_t *lane, vulkan_flight_t *flight) {
-  const VkDescriptorPoolSize size = {VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, VULKAN_COMMANDS * HAL_SPIRV_ARGS};
+  const VkDescriptorPoolSize size = {VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, lane->buffers};
   const VkDescriptorPoolCreateInfo info = {.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO,
-                                           .maxSets = VULKAN_COMMANDS,
+                                           .maxSets = lane->sets,
                                            .poolSizeCount = 1,
                                            .pPoolSizes = &size};
   return vk.CreateDescriptorPool(lane->device->handle, &info, NULL, &flight->sets);
@@ -279,6 +311,25 @@ hal_status_t vulkan_lane_wait_for(vulkan_lane_t *lane, vulkan_timeline_t *timeli
   if (status) return status;
   const uint64_t signal = atomic_load(&lane->submitted) + 1;
   const VkResult code = submit(lane, NULL, timeline, value, signal);
+  if (code) return failed(lane, code, "vkQueueSubmit");
+  atomic_store(&lane->submitted, signal);
+  return HAL_OK;
+}
+
+/* ---- reusable command buffers ----------------------------------------------------------------------------------- */
+
+hal_status_t vulkan_lane_end(vulkan_lane_t *reusable) {
+  const VkCommandBuffer commands = current(reusable)->commands;
+  barrier(commands, VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT);
+  const VkResult code = vk.EndCommandBuffer(commands);
+  return code ? failed(reusable, code, "vkEndCommandBuffer") : HAL_OK;
+}
+
+hal_status_t vulkan_lane_replay(vulkan_lane_t *lane, const vulkan_lane_t *reusable) {
+  const hal_status_t status = vulkan_lane_flush(lane);
+  if (status) return status;
+  const uint64_t signal = atomic_load(&lane->submitted) + 1;
+  const VkResult code = submit(lane, &reusable->flights[0].commands, NULL, 0, signal);
   if (code) return failed(lane, code, "vkQueueSubmit");
   atomic_store(&lane->submitted, signal);
   return HAL_OK;

@@ -84,6 +84,7 @@ _Static_assert(sizeof(void *) == 8, "handles of Vulkan are pointers on 64-bit ma
   X(VK_COMMAND_POOL_CREATE_TRANSIENT_BIT, 1)                                    \
   X(VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT, 2)                         \
   X(VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT, 1)                             \
+  X(VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT, 4)                            \
   X(VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, 0x2000)                               \
   X(VK_PIPELINE_STAGE_HOST_BIT, 0x4000)                                         \
   X(VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, 0x10000)                                \

@@ -30,6 +30,7 @@ typedef struct vulkan_device_s vulkan_device_t;
 typedef struct vulkan_lane_s vulkan_lane_t;
 typedef struct vulkan_record_s vulkan_record_t;
 typedef struct vulkan_measure_s vulkan_measure_t;
+typedef struct vulkan_capture_s vulkan_capture_t;
 
 /* ---- functions of the driver (loader.c) ------------------------------------------------------------------------- */
 
@@ -198,10 +199,13 @@ typedef struct vulkan_flight_s {
   VkDescriptorPool sets;
   uint64_t value; /* of the timeline when the commands are completed */
   vulkan_segment_t *chunks;
+  vulkan_segment_t *shared; /* one of `chunks`, which several commands use; NULL: none yet */
+  size_t shared_used;       /* bytes of it */
   vulkan_record_t *records;
 } vulkan_flight_t;
 
-/* A sequence of commands on a queue. Used by one thread at a time, except for `submitted`. */
+/* A sequence of commands on a queue. Used by one thread at a time, except for `submitted`. A reusable lane has one
+ * command buffer, in flights[0], which other lanes submit. */
 struct vulkan_lane_s {
   vulkan_lane_t *next;
   vulkan_device_t *device;
@@ -210,12 +214,23 @@ struct vulkan_lane_s {
   vulkan_timeline_t *timeline;
   _Atomic uint64_t submitted; /* value of the last submission */
   vulkan_flight_t flights[VULKAN_FLIGHTS];
-  uint32_t first, count; /* submitted flights; the one after them is being recorded if `open` is not 0 */
-  uint32_t open;         /* number of commands that were recorded and not submitted */
-  VkResult code;         /* of the last call of the driver that failed */
+  uint32_t first, count;  /* submitted flights; the one after them is being recorded if `open` is not 0 */
+  uint32_t open;          /* number of commands that were recorded and not submitted */
+  uint32_t sets, buffers; /* descriptor sets of a command buffer, and storage buffers of all of them */
+  int32_t is_reusable;
+  VkResult code; /* of the last call of the driver that failed */
 };
 
 hal_status_t vulkan_lane_create(vulkan_device_t *device, uint32_t queue, vulkan_lane_t **out_lane);
+
+/* Creates a lane for one command buffer with that many descriptor sets and storage buffers. */
+hal_status_t vulkan_lane_create_reusable(vulkan_device_t *device, uint32_t sets, uint32_t buffers,
+                                         vulkan_lane_t **out_lane);
+
+/* Ends the command buffer of a reusable lane, and submits it on another lane, any number of times. */
+hal_status_t vulkan_lane_end(vulkan_lane_t *reusable);
+hal_status_t vulkan_lane_replay(vulkan_lane_t *lane, const vulkan_lane_t *reusable);
+
 void vulkan_lane_destroy(vulkan_lane_t *lane); /* waits */
 
 /* Begins one command: returns the buffer to record it into, after a barrier that orders it after all earlier ones. */
@@ -223,6 +238,10 @@ hal_status_t vulkan_lane_begin(vulkan_lane_t *lane, VkCommandBuffer *out_command
 
 /* Keeps staging memory, or a record, until the command that was begun is completed. */
 void vulkan_lane_keep_chunk(vulkan_lane_t *lane, vulkan_segment_t *chunk);
+
+/* Takes `size` bytes of staging memory for the command that was begun, at most VULKAN_CHUNK, at an offset of a chunk
+ * that is a multiple of VULKAN_ALIGNMENT. */
+hal_status_t vulkan_lane_share(vulkan_lane_t *lane, size_t size, vulkan_segment_t **out_chunk, size_t *out_offset);
 void vulkan_lane_keep_record(vulkan_lane_t *lane, vulkan_record_t *record);
 
 /* Submits what was recorded. */
@@ -253,6 +272,14 @@ typedef struct vulkan_failure_s {
   char op[64], kernel[96];
 } vulkan_failure_t;
 
+/* The state of a stream in a capture (capture.c), whose lock guards it. */
+typedef struct vulkan_captured_s {
+  _Atomic(vulkan_capture_t *) by; /* NULL: the stream is not captured */
+  hal_plugin_stream_t *next;      /* of the same capture */
+  uint64_t count;                 /* nodes of the capture when the stream's last work was recorded */
+  int is_joined;                  /* another stream of the capture has waited for all of its work */
+} vulkan_captured_t;
+
 /* A worker thread keeps the order of host and device work: it records commands and submits them when no work is
  * queued after them. So nothing is submitted that waits for something that is not submitted yet, and streams that share
  * a queue cannot block each other. */
@@ -262,7 +289,8 @@ struct hal_plugin_stream_s {
   hal_worker_t *worker;
   vulkan_lane_t *lane;
   _Atomic uint64_t flushed; /* number of the last work item whose commands are all submitted */
-  pthread_mutex_t lock;     /* guards the members below */
+  vulkan_captured_t captured;
+  pthread_mutex_t lock; /* guards the members below */
   vulkan_failure_t failure, reported;
 };
 
@@ -270,6 +298,8 @@ struct hal_plugin_stream_s {
 typedef struct vulkan_label_s {
   const char *op;           /* the slot that queued it; never freed */
   const char *kernel;       /* or NULL; valid as long as its module */
+  uint32_t buffers;         /* storage buffers of a kernel */
+  int32_t is_recordable;    /* a graph can contain it */
   int32_t measured;         /* profiles record it, with the members below */
   uint32_t kind, direction; /* HAL_PROFILE_*, HAL_COPY_* */
   uint64_t bytes;
@@ -279,18 +309,31 @@ typedef struct vulkan_label_s {
 typedef hal_status_t (*vulkan_run_fn_t)(vulkan_lane_t *lane, void *arguments);
 
 /* Queues work after the stream's work, with a copy of `size` bytes at `arguments`; with a NULL stream it runs
- * immediately on a lane of `device` and is completed on return. */
+ * immediately on a lane of `device` and is completed on return. The first function records the work of a captured
+ * stream in its capture. */
 hal_status_t vulkan_submit(hal_plugin_stream_t *stream, vulkan_device_t *device, vulkan_label_t label,
                            vulkan_run_fn_t run, const void *arguments, size_t size);
+hal_status_t vulkan_enqueue(hal_plugin_stream_t *stream, vulkan_device_t *device, vulkan_label_t label,
+                            vulkan_run_fn_t run, const void *arguments, size_t size);
 
 /* Stores a failure of a stream, unless there was an earlier one. */
 void vulkan_stream_fail(hal_plugin_stream_t *stream, vulkan_label_t label, hal_status_t status, VkResult code);
 
 /* ---- events (event.c) ------------------------------------------------------------------------------------------- */
 
-/* Records the work queued so far on a stream, without a time stamp; released by vulkan_record_drop. */
+/* Records the work queued so far on a stream, without a time stamp; released by vulkan_record_drop, which NULL is
+ * passed to, too. */
 hal_status_t vulkan_record_make(hal_plugin_stream_t *stream, vulkan_record_t **out_record);
+void vulkan_record_keep(vulkan_record_t *record);
 void vulkan_record_drop(vulkan_record_t *record);
+
+/* Creates a record of later work of a device; records that a lane has submitted that work; returns whether it was. */
+hal_status_t vulkan_record_create(vulkan_device_t *device, vulkan_record_t **out_record);
+void vulkan_record_reach(vulkan_record_t *record, const vulkan_lane_t *lane);
+int vulkan_record_is_reached(vulkan_record_t *record);
+
+/* Makes later commands of a lane wait for a record; called by the lane's worker. */
+hal_status_t vulkan_record_await(vulkan_record_t *record, vulkan_lane_t *lane);
 vulkan_record_t **vulkan_record_link(vulkan_record_t *record); /* for the list of a flight */
 
 /* Waits until the work of a record is done. */

@@ -54,9 +54,9 @@ COMPONENTS = {
     "ops": (["hal/ops/", "hal_op_variants.h", "hal_op_table.inc", "hal_op_copy.inc"], ["op", "kernels"]),
     "components": (["hal/src/"], ["op", "ops", "deferred"]),  # hal/src/components.c, which connects the components
     "hal": (["hal/include/hal/hal.h"], ["op", "deferred", "comm"]),  # all public headers at once
-    # the conformance suite: the loader and the calls, no higher component
-    "cts": (["hal/cts/", "hal_cts_rules.inc", "hal_cts_operators.inc"], ["plugin"]),
-    "packing": (["hal/pack/"], ["op"]),  # the program that builds packs of kernels ahead of time
+    # the conformance suite: the loader, the calls, and packs
+    "cts": (["hal/cts/", "hal_cts_rules.inc", "hal_cts_operators.inc"], ["op"]),
+    "packing": (["hal/pack/"], ["op", "cts"]),  # the program that builds packs of kernels ahead of time
     # The torch side.
     "core": (["csrc/core/", "csrc/precompiled.h"], ["hal"]),
     "prepare": (["csrc/aten/prepare/"], ["core"]),

@@ -88,9 +88,7 @@ void cts_case_measure_calls(cts_t *t) {
     tell_time(&with, "event_record, one of 200 queued", record);
     tell_time(&with, "event_record, waited for", record_and_wait);
   }
-  if (!CTS_PROVIDES(t, kernel_launch) ||
-      (!cts_language_of(t) && !cts_takes_dialect(t, "host") && !cts_takes_dialect(t, "native")))
-    return;
+  if (!CTS_PROVIDES(t, kernel_launch) || !cts_has_kernels(t)) return;
   with.kernel = cts_kernel_find(t, cts_kernels_load(t), "cts_ramp");
   tell_time(&with, "launch of 3 arguments, one of 200 queued", launch);
 }

@@ -31,7 +31,7 @@ static void use(cts_t *t, int32_t device, uint64_t seed) {
 }
 
 static void use_kernel(cts_t *t) {
-  if (!CTS_PROVIDES(t, kernel_launch) || !cts_language_of(t)) return;
+  if (!CTS_PROVIDES(t, kernel_launch) || !cts_has_kernels(t)) return;
   hal_plugin_module_t *const module = cts_kernels_load(t);
   void *const memory = cts_alloc(t, CTS_RAMP * 4);
   cts_ramp_launch(t, cts_kernel_find(t, module, "cts_ramp"), NULL, memory, 5, CTS_RAMP);

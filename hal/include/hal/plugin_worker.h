@@ -22,8 +22,9 @@ typedef struct hal_worker_item_s {
  * in the message. Since 0.2. */
 hal_status_t hal_worker_start(hal_worker_t **out_worker);
 
-/* Queues an item, which the worker owns from now on. Returns its number: 1 for the first, and so on. Never fails and
- * never waits for other items. Thread-safe; an item's `run` may call it. Since 0.2. */
+/* Queues an item, which the worker owns from now on. Returns its number: 1 for the first, and so on. Never fails. If
+ * 1024 items are queued, the calling thread waits until half of them are done, except in an item's `run`. The caller
+ * holds no lock that an item takes. Thread-safe. Since 0.2. */
 uint64_t hal_worker_push(hal_worker_t *worker, hal_worker_item_t *item);
 
 /* Returns the number of the last item whose `run` has returned; 0 = none. Thread-safe. Since 0.2. */

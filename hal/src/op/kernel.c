@@ -6,6 +6,7 @@
 #include "device/profile_internal.h"
 #include "hal/device.h"
 #include "hal/log.h"
+#include "hal/memory.h"
 #include "hal/status.h"
 #include "op/launch.h"
 #include "plugin/call.h"
@@ -187,6 +188,28 @@ static hal_status_t check_grid(const hal_kernel_t *kernel, const hal_launch_t *l
   return HAL_OK;
 }
 
+/* Returns whether the memory of each address of a program's kernel ends within the device's limit: the host does not
+ * know how much of it the kernel accesses. */
+static hal_status_t check_bindings(const hal_kernel_t *kernel, const hal_launch_t *launch) {
+  const uint64_t most = kernel->device->info.max_binding;
+  for (uint32_t i = 0; most && i < launch->arg_count; i++) {
+    const char *address;
+    hal_block_t *block;
+    if (launch->args[i].kind != HAL_ARG_POINTER) continue;
+    memcpy(&address, launch->args[i].value, sizeof address);
+    if (!address || hal_memory_find_block(address, &block)) continue;
+    const char *const begin = hal_memory_block_address(block);
+    const uint64_t left = hal_memory_block_size(block) - (uint64_t)(address - begin);
+    if (left > most)
+      return hal_error_set(HAL_UNIMPLEMENTED,
+                           "kernel '%s': the memory of argument %u continues for %llu bytes, but kernels of device %s "
+                           "access at most %llu from an address (max_binding in device_info)",
+                           kernel->name, (unsigned)i, (unsigned long long)left, kernel->device->label,
+                           (unsigned long long)most);
+  }
+  return HAL_OK;
+}
+
 /* Queues a launch; `is_divisible`: the host may launch it in parts. */
 static hal_status_t launch_kernel(hal_kernel_t *kernel, hal_stream_t *stream, const hal_launch_t *launch,
                                   int is_divisible) {
@@ -199,6 +222,7 @@ static hal_status_t launch_kernel(hal_kernel_t *kernel, hal_stream_t *stream, co
                          "its device",
                          kernel->name, device->label, stream->device->label);
   HAL_RETURN_IF_ERROR(check_launch(kernel, launch));
+  HAL_RETURN_IF_ERROR(check_bindings(kernel, launch));
   if (!is_divisible) HAL_RETURN_IF_ERROR(check_grid(kernel, launch));
   if (is_divisible && HAL_UNLIKELY(!hal_op_grid_is_small(device, launch->grid[0])))
     HAL_RETURN_IF_ERROR(hal_op_grid_check(device, kernel->name, launch->grid[0], launch->block[0]));

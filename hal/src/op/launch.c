@@ -60,7 +60,13 @@ hal_status_t hal_op_queue_random(hal_op_context_t *context, const hal_random_t *
 static _Alignas(512) char no_memory[1];
 
 hal_status_t hal_op_scratch(const hal_op_context_t *context, size_t size, hal_op_scratch_t *out_scratch) {
+  const uint64_t most = context->device->info.max_binding;
   *out_scratch = (hal_op_scratch_t){.address = no_memory};
+  if (HAL_UNLIKELY(most && size > most))
+    return hal_error_set(HAL_UNIMPLEMENTED,
+                         "%s: scratch memory of %zu bytes, but kernels of device %s access at most %llu from an "
+                         "address (max_binding in device_info)",
+                         hal_op_error_name(context->called), size, context->device->label, (unsigned long long)most);
   if (plans(context)) return HAL_OK;
   HAL_RETURN_IF_ERROR(
       hal_memory_allocate(context->device->index, context->stream, size ? size : 1, &out_scratch->block));

@@ -116,3 +116,26 @@ Test(op_grid, operands_larger_than_a_binding_are_declined) {
   open_device();
   check_declined("an operand of 120044 bytes, but kernels of device fake:0 access at most 65536 from an address");
 }
+
+/* The host does not know how much of its arguments a program's kernel accesses. */
+Test(op_grid, a_programs_kernel_receives_no_address_whose_memory_exceeds_a_binding) {
+  const int64_t sizes[] = {COUNT};
+  hal_module_t *module;
+  hal_kernel_t *kernel;
+  const hal_module_desc_t desc = {.struct_size = sizeof desc, .dialect = "native", .options = "", .data = "binary"};
+  setenv("HAL_FAKE_MAX_BINDING", "65536", 1);
+  open_device();
+  tensor_t *a = numbers_new(1, sizes, 1);
+  const hal_arg_t arg = {&a->desc.data, sizeof a->desc.data, HAL_ARG_POINTER};
+  const hal_launch_t launch = {.struct_size = HAL_STRUCT_SIZE(hal_launch_t, args),
+                               .grid = {1, 1, 1},
+                               .block = {1, 1, 1},
+                               .arg_count = 1,
+                               .args = &arg};
+  must(hal_module_load(0, &desc, &module));
+  must(hal_kernel_get(module, "add_f32_contig", &kernel));
+  cr_assert_eq(hal_kernel_launch(kernel, NULL, &launch), HAL_UNIMPLEMENTED);
+  cr_assert(strstr(hal_error_message(), "the memory of argument 0 continues for"), "%s", hal_error_message());
+  hal_module_unload(module);
+  tensor_free(a);
+}

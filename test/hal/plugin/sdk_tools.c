@@ -6,6 +6,7 @@
 #include <hal/plugin_library.h>
 #include <hal/plugin_transfer.h>
 #include <hal/plugin_worker.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -128,6 +129,63 @@ Test(tools, a_worker_that_is_stopped_does_what_is_queued_and_what_that_queues) {
   cr_assert_eq(atomic_load(&ran), 200);
   for (int i = 0; i < 200; i++) cr_assert_eq(order[i], i < 100 ? i : 900 + i);
   hal_worker_stop(NULL);
+}
+
+/* ---- the queue of a worker has a limit ---- */
+
+enum { DEPTH = 1024 };
+static atomic_int is_open, more_queued;
+
+static void pause_ms(int ms) { nanosleep(&(struct timespec){.tv_nsec = ms * 1000000L}, NULL); }
+
+static void hold(hal_worker_item_t *item) {
+  free(item);
+  while (!atomic_load(&is_open)) pause_ms(1);
+}
+
+static void *push_more(void *worker) {
+  for (int i = 0; i < 2 * DEPTH; i++) {
+    push(worker, i, 0, NULL);
+    atomic_fetch_add(&more_queued, 1);
+  }
+  return NULL;
+}
+
+Test(tools, a_thread_that_queues_faster_than_a_worker_runs_waits_for_it) {
+  hal_worker_t *worker;
+  pthread_t thread;
+  hal_worker_item_t *const first = malloc(sizeof *first);
+  cr_assert_eq(hal_worker_start(&worker), HAL_OK);
+  *first = (hal_worker_item_t){.run = hold};
+  hal_worker_push(worker, first);
+  cr_assert_eq(pthread_create(&thread, NULL, push_more, worker), 0);
+  while (atomic_load(&more_queued) < DEPTH - 1) pause_ms(1);
+  pause_ms(50);
+  cr_assert_eq(atomic_load(&more_queued), DEPTH - 1); /* the worker has not run the first item */
+  cr_assert_eq(hal_worker_queued(worker), DEPTH);
+  atomic_store(&is_open, 1);
+  pthread_join(thread, NULL);
+  hal_worker_stop(worker);
+}
+
+/* An item of each of two workers fills the queue of the other one. */
+static void fill_other(hal_worker_item_t *item) {
+  step_t *const step = (step_t *)item;
+  for (int i = 0; i < 2 * DEPTH; i++) push(step->worker, i, 0, NULL);
+  free(step);
+}
+
+Test(tools, an_item_may_queue_more_than_a_workers_limit) {
+  hal_worker_t *workers[2];
+  for (int i = 0; i < 2; i++) cr_assert_eq(hal_worker_start(&workers[i]), HAL_OK);
+  for (int i = 0; i < 2; i++) {
+    step_t *const step = malloc(sizeof *step);
+    *step = (step_t){.item.run = fill_other, .worker = workers[!i]};
+    hal_worker_push(workers[i], &step->item);
+  }
+  for (int i = 0; i < 2; i++) hal_worker_wait(workers[i], 1); /* the other worker's queue is complete then */
+  for (int i = 0; i < 2; i++) hal_worker_wait(workers[i], 2 * DEPTH + 1);
+  for (int i = 0; i < 2; i++) hal_worker_stop(workers[i]);
 }
 
 Test(tools, a_worker_without_memory_is_refused) {

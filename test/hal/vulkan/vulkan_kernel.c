@@ -121,3 +121,36 @@ Test(vulkan_kernel, compiled_pipelines_are_kept_in_a_file) {
   rmdir(kept), rmdir(folder);
   cr_assert_eq(files, 1);
 }
+
+/* The second and later runs are command buffers. */
+Test(vulkan_kernel, runs_of_a_program_compute_what_its_commands_do) {
+  enum { COUNT = 1000, RUNS = 5 };
+  hal_stream_t *streams[2];
+  hal_program_t *program;
+  hal_program_info_t info = {.struct_size = sizeof info};
+  hal_kernel_t *const kernel = make_kernel();
+  char *const a = device_bytes(0, 4 * COUNT), *const b = device_bytes(0, 4 * COUNT + 4), *const c = device_bytes(0, 64);
+  int32_t numbers[COUNT] = {0}, filled[16];
+  for (int i = 0; i < 2; i++) assert_ok(hal_stream_acquire(0, 0, &streams[i]));
+  assert_ok(hal_memory_copy(streams[0], a, 0, numbers, HAL_HOST, sizeof numbers));
+  assert_ok(hal_stream_synchronize(streams[0]));
+  assert_ok(hal_program_begin(streams[0], NULL, &program));
+  assert_ok(launch(kernel, streams[0], b + 4, a, 3, COUNT, 64));
+  assert_ok(hal_memory_fill(streams[0], 0, c, "abcdefgh", 8, 64));
+  assert_ok(hal_memory_fill(streams[0], 0, c + 1, "x", 1, 2));
+  assert_ok(launch(kernel, streams[0], a, b + 4, 4, COUNT, 32));
+  assert_ok(hal_memory_copy(streams[0], c + 8, 0, a, 0, 8));
+  assert_ok(hal_program_end(program));
+  for (int i = 0; i < RUNS; i++) assert_ok(hal_program_run(program, streams[i % 2]));
+  for (int i = 0; i < 2; i++) assert_ok(hal_stream_synchronize(streams[i]));
+  assert_ok(hal_memory_copy(streams[0], numbers, HAL_HOST, a, 0, sizeof numbers));
+  assert_ok(hal_memory_copy(streams[0], filled, HAL_HOST, c, 0, sizeof filled));
+  assert_ok(hal_stream_synchronize(streams[0]));
+  for (int i = 0; i < COUNT; i++) cr_assert_eq(numbers[i], 7 * RUNS, "number %d is %d", i, numbers[i]);
+  cr_assert_arr_eq(filled, "axxdefgh", 8);
+  cr_assert(filled[2] == 7 * RUNS && filled[3] == 7 * RUNS);
+  cr_assert_arr_eq(&filled[4], "abcdefgh", 8);
+  assert_ok(hal_program_info(program, &info));
+  cr_assert(info.graphs == 1 && info.captured == 5, "%u graphs of %u commands", info.graphs, info.captured);
+  hal_program_destroy(program);
+}
