@@ -33,7 +33,7 @@ static void write_parts(emit_t *e, uint32_t result, const value_t *parts, int co
   if (emit_wants(e, result)) emit_write(e, result, emit_concatenate(e, parts, count, 1));
 }
 
-/* ---- LSTM: input_gates, hidden_gates, cx, input_bias, hidden_bias; hy, cy, workspace ------------------------------ */
+/* ---- LSTM: input_gates, hidden_gates, cx, input_bias, hidden_bias; hy, cy, workspace ----------------------------- */
 
 static void lstm(emit_t *e) {
   const value_t gates = ADD(with_bias(e, read_wide(e, 0), 3), with_bias(e, read_wide(e, 1), 4)), cx = read_wide(e, 2);
@@ -66,7 +66,7 @@ static void lstm_backward(emit_t *e) {
   emit_write(e, 1, MUL(state, forget));
 }
 
-/* ---- GRU: input_gates, hidden_gates, hx, input_bias, hidden_bias; hy, workspace ----------------------------------- */
+/* ---- GRU: input_gates, hidden_gates, hx, input_bias, hidden_bias; hy, workspace ------------------------------- */
 
 static void gru(emit_t *e) {
   const value_t a = with_bias(e, read_wide(e, 0), 3), b = with_bias(e, read_wide(e, 1), 4), hx = read_wide(e, 2);

@@ -222,7 +222,7 @@ static value_t map_backward(emit_t *e, value_t g, int dim, const map_t *m) {
                        emit_reshape(e, parts, flat.rank, flat.sizes), dim);
 }
 
-/* ---- runs: each element has a run of adjacent positions of its own, or the other way round ------------------------ */
+/* ---- runs: each element has a run of adjacent positions of its own, or the other way round ----------------------- */
 
 /* Returns `dim` with each element repeated `times` times. */
 static value_t repeat(emit_t *e, value_t a, int dim, int64_t times) {

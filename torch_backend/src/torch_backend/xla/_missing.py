@@ -20,7 +20,7 @@ _ADVICE = {
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds nothing. The import system asks it last, when no other finder has the module."""
+    """Finds nothing. It is the last finder, so that it is called only for modules that no other one has."""
 
     def __init__(self, package: str):
         self.package = package
