@@ -94,10 +94,15 @@ static taps_t nearest(emit_t *e, const map_t *m) {
   return taps;
 }
 
+/* Returns ratio * a, which no sum is fused with: positions are computed in several places and must agree. */
+static value_t scaled(emit_t *e, value_t ratio, value_t a) {
+  return emit_unary(e, "stablehlo.optimization_barrier", MUL(ratio, a));
+}
+
 /* Returns the position before the source of each element, and the distance of the source from it. */
 static value_t position_before(emit_t *e, const map_t *m, value_t *out_share) {
   const value_t o = elements(e, m, m->type, 0), ratio = emit_like(e, ratio_of(e, m), o);
-  value_t source = m->align_corners ? MUL(ratio, o) : plus(e, MUL(ratio, plus(e, o, 0.5)), -0.5);
+  value_t source = m->align_corners ? scaled(e, ratio, o) : plus(e, scaled(e, ratio, plus(e, o, 0.5)), -0.5);
   if (m->kind == LINEAR) source = MAX(source, emit_fill(e, 0, source));
   const value_t below = emit_unary(e, "stablehlo.floor", source);
   const value_t place = MIN(below, emit_fill(e, (double)(m->in - 1), below));
@@ -139,7 +144,7 @@ static taps_t cubic(emit_t *e, const map_t *m) {
 static taps_t wide(emit_t *e, const map_t *m) {
   taps_t taps = {.has_weight = 1, .has_used = 1};
   const value_t o = elements(e, m, m->type, 0), ratio = emit_like(e, ratio_of(e, m), o);
-  const value_t width = MAX(ratio, emit_fill(e, 1, ratio)), center = MUL(ratio, plus(e, o, 0.5));
+  const value_t width = MAX(ratio, emit_fill(e, 1, ratio)), center = scaled(e, ratio, plus(e, o, 0.5));
   const value_t support = times(e, width, m->kind == LINEAR_WIDE ? 1 : 2);
   const value_t from = emit_convert(e, plus(e, SUB(center, support), 0.5), PJRT_S64);
   const value_t to = emit_convert(e, plus(e, ADD(center, support), 0.5), PJRT_S64);

@@ -8,8 +8,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import re
 import tempfile
 from pathlib import Path
 
@@ -22,40 +22,41 @@ from torch_backend._registry import device_name
 __all__ = ["StableHLOGraphModule", "exported_program_to_stablehlo", "get_stablehlo", "record"]
 
 
-class record:
+@contextlib.contextmanager
+def _dumped():
+    """Yields a list, which gets the texts of the programs that run in the block, and of deferred work at its end."""
+    if device_name() != "pjrt":
+        raise RuntimeError(f"StableHLO is the language of the plugin pjrt; programs of the device type {device_name()!r} have no such text")
+    programs: list[str] = []
+    before = os.environ.get("HAL_PJRT_DUMP")
+    with tempfile.TemporaryDirectory(prefix="stablehlo-") as folder:
+        os.environ["HAL_PJRT_DUMP"] = folder
+        try:
+            yield programs
+            lazy.mark_step(wait=True)
+        finally:
+            os.environ.pop("HAL_PJRT_DUMP")
+            if before is not None:
+                os.environ["HAL_PJRT_DUMP"] = before
+        files = sorted(Path(folder).glob("*.mlir"), key=lambda file: (file.stat().st_mtime_ns, int(file.stem.rpartition("-")[2])))
+        programs += [file.read_text() for file in files]
+
+
+@contextlib.contextmanager
+def record():
     """A context in which the programs that run are recorded: `with record() as programs:`. The list has their texts
     afterwards, in the order of their first run. Deferred work is submitted at the beginning and at the end.
     """
-
-    def __init__(self):
-        self._programs: list[str] = []
-
-    def __enter__(self) -> list[str]:
-        if device_name() != "pjrt":
-            raise RuntimeError(f"StableHLO is the language of the plugin pjrt; programs of the device type {device_name()!r} have no such text")
-        lazy.mark_step(wait=True)
-        self._folder = tempfile.TemporaryDirectory(prefix="stablehlo-")
-        self._before = os.environ.get("HAL_PJRT_DUMP")
-        os.environ["HAL_PJRT_DUMP"] = self._folder.name
-        return self._programs
-
-    def __exit__(self, *failure) -> None:
-        try:
-            lazy.mark_step(wait=True)
-        finally:
-            os.environ.pop("HAL_PJRT_DUMP", None)
-            if self._before is not None:
-                os.environ["HAL_PJRT_DUMP"] = self._before
-            files = sorted(Path(self._folder.name).glob("*.mlir"), key=lambda file: (file.stat().st_mtime_ns, int(re.findall(r"\d+", file.stem)[-1])))
-            self._programs += [file.read_text() for file in files]
-            self._folder.cleanup()
+    lazy.mark_step(wait=True)
+    with _dumped() as programs:
+        yield programs
 
 
 def get_stablehlo(tensors: list | None = None) -> str:
     """Submits the deferred work and returns its programs as StableHLO text. `tensors` is accepted as in torch_xla: all
     deferred work is submitted.
     """
-    with record() as programs:
+    with _dumped() as programs:
         pass
     return "\n".join(programs)
 
