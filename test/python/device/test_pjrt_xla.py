@@ -173,6 +173,7 @@ for state in (torch.load("state.pt"), xser.load("streamed")):
 """
 
 
+@pytest.mark.slow
 def test_the_api_guide_of_the_lazy_tensors_core_runs(run):
     run(GUIDE, "")
 
@@ -199,6 +200,7 @@ def test_the_stablehlo_text_of_deferred_work_is_returned(run):
     """)
 
 
+@pytest.mark.slow
 def test_mixed_precision_trains_with_programs_only(run):
     run("""
         from torch_xla.amp import GradScaler, autocast, syncfree
