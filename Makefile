@@ -125,10 +125,10 @@ test-python: $(STAMPS)/install $(STAMPS)/venv-test $(STAMPS)/pjrt
 	$(PYTEST) --junitxml $(BUILD)/seconds-python.xml
 	$(PYTHON) test/seconds.py test/seconds.txt $(BUILD)/seconds-python.xml
 
-# The CPU's PJRT plugin, in a folder that does not depend on the version of torch.
-$(STAMPS)/pjrt: requirements/pjrt.txt $(STAMPS)/venv
-	@$(call logged,pjrt) "the CPU's PJRT plugin" $(PIP) install --no-deps --require-hashes --only-binary :all: --upgrade \
-	  --target build/pjrt -r $<
+# The CPU's PJRT plugins, in folders that do not depend on the version of torch.
+$(STAMPS)/pjrt $(STAMPS)/pjrt-old: $(STAMPS)/%: requirements/%.txt $(STAMPS)/venv
+	@$(call logged,$*) "the CPU's PJRT plugin ($*)" $(PIP) install --no-deps --require-hashes --only-binary :all: --upgrade \
+	  --target build/$* -r $<
 	@touch $@
 
 # Any supported version of torch (pyproject.toml). The first run downloads some gigabytes, because PyPI's wheel depends
@@ -197,7 +197,8 @@ test-wheel:
 # Tests that take minutes: forks, process ends and failures two hundred times under load; the Python tests with memory
 # that the host cannot access and with other random numbers; the operator database with all dtypes, modes and samples;
 # the operators in C on OpenCL with both kinds of kernels. `make test` runs a fast subset.
-test-full: test $(STAMPS)/install $(STAMPS)/system-browser $(STAMPS)/system-full
+test-full: test $(STAMPS)/install $(STAMPS)/pjrt-old $(STAMPS)/system-browser $(STAMPS)/system-full
+	cmake --preset release -DPython_EXECUTABLE=$(abspath $(VENV_PYTHON)) # finds what was installed since
 	ctest --test-dir build/release --output-on-failure -j $(JOBS) -L slow
 	$(VENV)/bin/pytest -q -m slow test/python
 	TORCH_BACKEND_TEST_SEED=random HAL_FAKE_PROTECT=1 $(PYTEST) --deselect test/python/operators/test_opinfo.py::test_every_entry_has_the_cpus_result

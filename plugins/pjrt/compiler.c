@@ -20,6 +20,7 @@ typedef struct program_s {
   emit_program_t emitted;
   pjrt_loaded_t *loaded;
   int32_t device;
+  int number;    /* in this process */
   char name[96]; /* for messages */
 } program_t;
 
@@ -48,16 +49,16 @@ static int32_t accepts(void *state, uint32_t op, const char *name, const hal_op_
 
 /* ---- compiling --------------------------------------------------------------------------------------------------- */
 
-/* Writes the text of a program to the folder that HAL_PJRT_DUMP names. */
-static void dump(const emit_program_t *program) {
-  static atomic_int number;
+/* Writes the text of a program to the folder that HAL_PJRT_DUMP names, unless it is there already. The setting is read
+ * at each run, so that a process can choose what to write (torch_backend.xla.stablehlo). */
+static void dump(const program_t *program) {
   char path[1024];
   const char *const folder = hal_setting("HAL_PJRT_DUMP");
   if (!folder || !*folder) return;
-  snprintf(path, sizeof path, "%.900s/program-%ld-%d.mlir", folder, (long)getpid(), atomic_fetch_add(&number, 1));
-  FILE *const file = fopen(path, "w");
+  snprintf(path, sizeof path, "%.900s/program-%ld-%d.mlir", folder, (long)getpid(), program->number);
+  FILE *const file = fopen(path, "wx");
   if (!file) return;
-  fwrite(program->text, 1, program->size, file);
+  fwrite(program->emitted.text, 1, program->emitted.size, file);
   fclose(file);
 }
 
@@ -72,11 +73,12 @@ static hal_status_t compile(void *state, const hal_ir_t *ir, void **out_program)
   const compiler_t *const compiler = state;
   program_t *const program = hal_host->mem_alloc(sizeof *program, 16);
   if (!program) return pjrt_error(HAL_RESOURCE_EXHAUSTED, "pjrt: no host memory for a program");
-  *program = (program_t){.device = compiler->device};
+  static atomic_int number;
+  *program = (program_t){.device = compiler->device, .number = atomic_fetch_add(&number, 1)};
   snprintf(program->name, sizeof program->name, "program of %u operators, %.30s to %.30s", (unsigned)ir->node_count,
            hal_ir_node(ir, 0)->name, hal_ir_node(ir, ir->node_count - 1)->name);
   hal_status_t status = emit_program(ir, &program->emitted);
-  if (!status) dump(&program->emitted);
+  if (!status) dump(program);
   int stored = 0;
   const int64_t begin = pjrt_now_ns();
   if (!status) status = pjrt_compile_cached(program->emitted.text, program->emitted.size, &program->loaded, &stored);
@@ -168,6 +170,7 @@ static hal_status_t execute(void *state, void *executed, const hal_ir_run_t *run
                          (emitted->integer_count ? emitted->integer_room * sizeof(int64_t) : 0);
   const size_t size = sizeof(queued_t) + count * sizeof(pjrt_span_t) + numbers;
   (void)state;
+  dump(program);
   queued_t *const queued = hal_host->mem_alloc(align_up(size), 16);
   if (!queued) return pjrt_error(HAL_RESOURCE_EXHAUSTED, "pjrt: no host memory to run a program");
   *queued = (queued_t){program, count};

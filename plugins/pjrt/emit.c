@@ -143,6 +143,19 @@ value_t emit_constant(emit_t *e, int32_t type, double number) {
   return v;
 }
 
+value_t emit_limit(emit_t *e, int32_t type, int sign) {
+  static const char *const least[] = {
+      [PJRT_S8] = "-128", [PJRT_S16] = "-32768", [PJRT_S32] = "-2147483648", [PJRT_S64] = "-9223372036854775808"};
+  static const char *const most[] = {
+      [PJRT_S8] = "127", [PJRT_S16] = "32767", [PJRT_S32] = "2147483647", [PJRT_S64] = "9223372036854775807"};
+  if (emit_is_float(type)) return emit_constant(e, type, sign * (double)INFINITY);
+  if (type == PJRT_PRED || type == PJRT_U8) return emit_constant(e, type, sign < 0 ? 0 : type == PJRT_U8 ? 255 : 1);
+  const value_t v = emit_fresh(e, type, 0, NULL);
+  emit_put(e, "    %s = stablehlo.constant dense<%s> : %s\n", emit_name(v).s, (sign < 0 ? least : most)[type],
+           emit_type(v).s);
+  return v;
+}
+
 value_t emit_unary(emit_t *e, const char *op, value_t a) {
   const value_t v = emit_fresh(e, a.type, a.rank, a.sizes);
   if (strncmp(op, "chlo.", 5) == 0)
@@ -247,13 +260,27 @@ value_t emit_slice(emit_t *e, value_t a, const int64_t *from, const int64_t *to)
   return v;
 }
 
+value_t emit_concatenate(emit_t *e, const value_t *parts, int count, int dim) {
+  int64_t sizes[EMIT_RANK];
+  memcpy(sizes, parts[0].sizes, sizeof sizes);
+  for (int i = 1; i < count; i++) sizes[dim] += parts[i].sizes[dim];
+  if (count == 1) return parts[0];
+  const value_t v = emit_fresh(e, parts[0].type, parts[0].rank, sizes);
+  emit_put(e, "    %s = stablehlo.concatenate ", emit_name(v).s);
+  for (int i = 0; i < count; i++) emit_put(e, "%s%s", i ? ", " : "", emit_name(parts[i]).s);
+  emit_put(e, ", dim = %d : (", dim);
+  for (int i = 0; i < count; i++) emit_put(e, "%s%s", i ? ", " : "", emit_type(parts[i]).s);
+  emit_put(e, ") -> %s\n", emit_type(v).s);
+  return v;
+}
+
 value_t emit_iota(emit_t *e, int32_t type, int rank, const int64_t *sizes, int dim) {
   const value_t v = emit_fresh(e, type, rank, sizes);
   emit_put(e, "    %s = stablehlo.iota dim = %d : %s\n", emit_name(v).s, dim, emit_type(v).s);
   return v;
 }
 
-value_t emit_reduce(emit_t *e, value_t a, const char *op, double start, uint32_t mask) {
+value_t emit_reduce_from(emit_t *e, value_t a, const char *op, value_t init, uint32_t mask) {
   int64_t sizes[EMIT_RANK], dims[EMIT_RANK];
   int rank = 0, count = 0;
   for (int d = 0; d < a.rank; d++) {
@@ -263,11 +290,15 @@ value_t emit_reduce(emit_t *e, value_t a, const char *op, double start, uint32_t
       sizes[rank++] = a.sizes[d];
   }
   if (!count) return a;
-  const value_t init = emit_constant(e, a.type, start), v = emit_fresh(e, a.type, rank, sizes);
+  const value_t v = emit_fresh(e, a.type, rank, sizes);
   emit_put(e, "    %s = stablehlo.reduce(%s init: %s) applies stablehlo.%s across dimensions = [%s] : (%s, %s) -> %s\n",
            emit_name(v).s, emit_name(a).s, emit_name(init).s, op, emit_list(dims, count).s, emit_type(a).s,
            emit_type(init).s, emit_type(v).s);
   return v;
+}
+
+value_t emit_reduce(emit_t *e, value_t a, const char *op, double start, uint32_t mask) {
+  return emit_reduce_from(e, a, op, emit_constant(e, a.type, start), mask);
 }
 
 value_t emit_spread(emit_t *e, value_t a, value_t shape, uint32_t mask) {

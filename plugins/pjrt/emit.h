@@ -72,18 +72,33 @@ const emit_operator_t *emit_find(const char *name);
 
 /* The operators of a file, terminated by an entry without a name. */
 extern const emit_operator_t emit_reduce_operators[], emit_product_operators[], emit_norm_operators[],
-    emit_loss_operators[], emit_update_operators[], emit_move_operators[], emit_spatial_operators[];
+    emit_loss_operators[], emit_update_operators[], emit_move_operators[], emit_spatial_operators[],
+    emit_resample_operators[], emit_recurrent_operators[], emit_scan_operators[], emit_random_operators[],
+    emit_columns_operators[];
 
 /* ---- helpers of operators in several files ----------------------------------------------------------------------- */
 
-/* Writes the region of a reduction of pairs (value, index): the larger value (`sign` -1: the smaller one), of equal
- * ones that of the smaller index, and NaN before all numbers (emit_reduce.c). */
-void emit_better(emit_t *e, int32_t type, int sign);
+/* Which of several equal values, and of several NaNs, has the index of a reduction. */
+enum { EMIT_FIRST, EMIT_LAST, EMIT_FIRST_LAST_NAN };
+/* Writes the region of a reduction of pairs (value, index): the larger value (`sign` -1: the smaller one), and NaN
+ * before all numbers (emit_reduce.c). */
+void emit_better(emit_t *e, int32_t type, int sign, int order);
+/* Returns the index that loses against every other one of equal value, as a scalar of i64. */
+value_t emit_no_index(emit_t *e, int order);
+/* Reduces values with their indices along the dimensions of `mask`. */
+void emit_reduce_index(emit_t *e, value_t a, value_t index, uint32_t mask, int sign, int order, value_t *out_value,
+                       value_t *out_index);
 /* Returns result `number` of an operator with several, whose name and shape is `pair`. */
 value_t emit_result_of(emit_t *e, value_t pair, int number, int32_t type);
 
 /* Selects rows of `a` along `dim` by an index of one dimension; `shape` is that of the result (emit_move.c). */
 value_t emit_take_rows(emit_t *e, value_t a, value_t index, int dim, value_t shape);
+/* As emit_take_rows with the shape that follows. */
+value_t emit_take_along(emit_t *e, value_t a, value_t index, int dim);
+/* Adds rows of `source` along `dim` to those of `a` that an index of one dimension selects (emit_move.c). */
+value_t emit_add_rows(emit_t *e, value_t a, value_t index, value_t source, int dim);
+/* Selects an element of `a` along `dim` for each element of `index`, which has as many dimensions (emit_move.c). */
+value_t emit_take_elements(emit_t *e, value_t a, value_t index, int dim);
 
 /* Combines elements of `a` with those of `source`, whose indices along `dim` are `index`, of its shape. `op`: "" =
  * replaces, else "add" ... An index outside of the dimension is skipped (emit_move.c). */
@@ -92,6 +107,9 @@ value_t emit_scatter(emit_t *e, value_t a, value_t index, value_t source, int di
 /* Finds an element-wise operator's program (tools/expressions.py); NULL = it has none. */
 const char *emit_expression_find(const char *name, int *out_operands);
 void emit_expression(emit_t *e);
+
+/* Returns `count` words of Philox, of the present operator's seed and offset (emit_random.c). */
+value_t emit_philox(emit_t *e, int64_t count);
 
 /* ---- text (emit.c) ----------------------------------------------------------------------------------------------- */
 
@@ -119,6 +137,8 @@ int32_t emit_compute_type(int32_t type);
 
 value_t emit_fresh(emit_t *e, int32_t type, int rank, const int64_t *sizes); /* a name without a definition */
 value_t emit_constant(emit_t *e, int32_t type, double number);
+/* Returns the smallest (`sign` -1) or largest number of a type as a scalar. */
+value_t emit_limit(emit_t *e, int32_t type, int sign);
 value_t emit_unary(emit_t *e, const char *op, value_t a); /* "stablehlo.abs", "chlo.erf" */
 value_t emit_binary(emit_t *e, const char *op, value_t a, value_t b);
 value_t emit_compare(emit_t *e, const char *how, value_t a, value_t b);
@@ -132,9 +152,11 @@ value_t emit_like(emit_t *e, value_t scalar, value_t shape); /* broadcasts a sca
 value_t emit_fill(emit_t *e, double number, value_t shape);  /* a constant of a value's type and shape */
 value_t emit_slice(emit_t *e, value_t a, const int64_t *from, const int64_t *to);
 value_t emit_iota(emit_t *e, int32_t type, int rank, const int64_t *sizes, int dim);
+value_t emit_concatenate(emit_t *e, const value_t *parts, int count, int dim);
 
 /* Reduces dimensions, a bit for each of `mask`, which are removed. `op`: "add", "maximum" ... */
 value_t emit_reduce(emit_t *e, value_t a, const char *op, double start, uint32_t mask);
+value_t emit_reduce_from(emit_t *e, value_t a, const char *op, value_t start, uint32_t mask);
 /* As emit_reduce, and broadcasts the result to the shape of `a`. */
 value_t emit_reduce_like(emit_t *e, value_t a, const char *op, double start, uint32_t mask);
 /* Broadcasts a value without the dimensions of `mask` to a shape with them. */

@@ -33,7 +33,7 @@ const char *emit_expression_find(const char *name, int *out_operands) {
 
 /* ---- the machine ------------------------------------------------------------------------------------------------- */
 
-enum { STACK = 24 };
+enum { STACK = 24, REGISTERS = 64 };
 
 typedef struct machine_s {
   emit_t *e;
@@ -42,6 +42,7 @@ typedef struct machine_s {
   value_t stack[STACK];
   int height;
   value_t named[6]; /* a, b, c, s0, s1, s2 */
+  value_t registers[REGISTERS];
 } machine_t;
 
 static void push(machine_t *m, value_t value) {
@@ -77,6 +78,22 @@ static value_t copy_sign(machine_t *m, value_t a, value_t from) {
   if (!emit_is_float(a.type)) return a;
   const value_t positive = emit_unary(m->e, "stablehlo.abs", a);
   return emit_select(m->e, sign_bit(m, from), emit_unary(m->e, "stablehlo.negate", positive), positive);
+}
+
+/* Limits a whole number to the exponents of normal numbers of its type. */
+static value_t exponent(machine_t *m, value_t whole) {
+  const double most = whole.type == PJRT_F64 ? 1023 : 127;
+  const value_t above = emit_binary(m->e, "stablehlo.maximum", whole, emit_fill(m->e, 1 - most, whole));
+  return emit_binary(m->e, "stablehlo.minimum", above, emit_fill(m->e, most, whole));
+}
+
+/* Returns 2 to the power of such a number, exactly, from its bits. */
+static value_t power_of_two(machine_t *m, value_t whole) {
+  const int wide = whole.type == PJRT_F64;
+  value_t bits = emit_convert(m->e, whole, wide ? PJRT_S64 : PJRT_S32);
+  bits = emit_binary(m->e, "stablehlo.add", bits, emit_fill(m->e, wide ? 1023 : 127, bits));
+  bits = emit_binary(m->e, "stablehlo.shift_left", bits, emit_fill(m->e, wide ? 52 : 23, bits));
+  return emit_bits(m->e, bits, whole.type);
 }
 
 typedef struct word_s {
@@ -151,6 +168,16 @@ static int run_operand(machine_t *m, const char *word) {
     push(m, constant(m, strcmp(word, "#inf") == 0 ? INFINITY : strtod(word + 1, NULL)));
     return 1;
   }
+  if (*word == '=' || (*word == 'r' && word[1] >= '0' && word[1] <= '9')) {
+    const unsigned long at = strtoul(word + 1, NULL, 10);
+    if (at >= REGISTERS)
+      emit_refuse(m->e, "the expression has too many registers");
+    else if (*word == '=')
+      m->registers[at] = pop(m);
+    else
+      push(m, m->registers[at]);
+    return 1;
+  }
   const int is_int = strcmp(word, "is_int") == 0, is_float = strcmp(word, "is_float") == 0;
   if (!is_int && !is_float) return 0;
   value_t shape = m->shape;
@@ -184,6 +211,10 @@ static int run_special_unary(machine_t *m, const char *word) {
     push(m, emit_unary(e, "stablehlo.not", truth(m, pop(m))));
   } else if (strcmp(word, "cast") == 0) {
     push(m, typed(m, pop(m)));
+  } else if (strcmp(word, "exponent") == 0) {
+    push(m, exponent(m, pop(m)));
+  } else if (strcmp(word, "pow2") == 0) {
+    push(m, power_of_two(m, pop(m)));
   } else {
     return 0;
   }

@@ -1,4 +1,4 @@
-/* emit_move.c: copies, indexing, scans, sorting, and values that depend on their index. */
+/* emit_move.c: copies, indexing, sorting, and values that depend on their index. */
 #include <math.h>
 #include <string.h>
 
@@ -82,27 +82,43 @@ value_t emit_take_rows(emit_t *e, value_t a, value_t index, int dim, value_t sha
   return v;
 }
 
+value_t emit_take_along(emit_t *e, value_t a, value_t index, int dim) {
+  value_t shape = a;
+  shape.sizes[dim] = index.sizes[0];
+  return emit_take_rows(e, a, index, dim, shape);
+}
+
+value_t emit_add_rows(emit_t *e, value_t a, value_t index, value_t source, int dim) {
+  const value_t v = emit_fresh(e, a.type, a.rank, a.sizes);
+  const char *const t = emit_element(a.type);
+  int64_t dims[EMIT_RANK];
+  int count = 0;
+  for (int d = 0; d < a.rank; d++)
+    if (d != dim) dims[count++] = d;
+  emit_put(e,
+           "    %s = \"stablehlo.scatter\"(%s, %s, %s) ({\n    ^bb0(%%x: tensor<%s>, %%y: tensor<%s>):\n      %%z = "
+           "stablehlo.add %%x, %%y : tensor<%s>\n      stablehlo.return %%z : tensor<%s>\n    }) "
+           "{scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [%s], inserted_window_dims = [%d], "
+           "scatter_dims_to_operand_dims = [%d], index_vector_dim = 1>} : (%s, %s, %s) -> %s\n",
+           emit_name(v).s, emit_name(a).s, emit_name(index).s, emit_name(source).s, t, t, t, t,
+           emit_list(dims, count).s, dim, dim, emit_type(a).s, emit_type(index).s, emit_type(source).s, emit_type(v).s);
+  return v;
+}
+
 /* Returns the place of each element of `index`: its own coordinates, with the index in place of `dim`. */
 static value_t places(emit_t *e, value_t index, int dim) {
-  int64_t sizes[EMIT_RANK], joined[EMIT_RANK];
+  int64_t sizes[EMIT_RANK];
   memcpy(sizes, index.sizes, sizeof sizes);
-  memcpy(joined, index.sizes, sizeof joined);
-  sizes[index.rank] = 1, joined[index.rank] = index.rank;
+  sizes[index.rank] = 1;
   value_t parts[EMIT_RANK];
   for (int d = 0; d < index.rank; d++)
     parts[d] =
         d == dim ? emit_reshape(e, index, index.rank + 1, sizes) : emit_iota(e, PJRT_S64, index.rank + 1, sizes, d);
-  const value_t v = emit_fresh(e, PJRT_S64, index.rank + 1, joined);
-  emit_put(e, "    %s = stablehlo.concatenate ", emit_name(v).s);
-  for (int d = 0; d < index.rank; d++) emit_put(e, "%s%s", d ? ", " : "", emit_name(parts[d]).s);
-  emit_put(e, ", dim = %d : (", index.rank);
-  for (int d = 0; d < index.rank; d++) emit_put(e, "%s%s", d ? ", " : "", emit_type(parts[d]).s);
-  emit_put(e, ") -> %s\n", emit_type(v).s);
-  return v;
+  return emit_concatenate(e, parts, index.rank, index.rank);
 }
 
-static value_t take_elements(emit_t *e, value_t a, value_t index, int dim, value_t shape) {
-  const value_t at = places(e, index, dim), v = emit_fresh(e, a.type, shape.rank, shape.sizes);
+value_t emit_take_elements(emit_t *e, value_t a, value_t index, int dim) {
+  const value_t at = places(e, index, dim), v = emit_fresh(e, a.type, index.rank, index.sizes);
   int64_t dims[EMIT_RANK], ones[EMIT_RANK];
   for (int d = 0; d < a.rank; d++) dims[d] = d, ones[d] = 1;
   emit_put(e,
@@ -125,7 +141,7 @@ static void take(emit_t *e) {
   if (varies_along(e->node->call->args[2].u.t, dim) == dim)
     v = emit_take_rows(e, a, index_row(e, index, dim), dim, shape);
   else
-    v = take_elements(e, a, index, dim, shape);
+    v = emit_take_elements(e, a, index, dim);
   emit_write(e, 0, without_invalid(e, v, invalid));
 }
 
@@ -182,30 +198,26 @@ static int takes_scatter(const hal_op_call_t *call) {
          call->args[2].u.t->ndim == result->ndim;
 }
 
-/* ---- scans: self, dim -------------------------------------------------------------------------------------------- */
+/* ---- several indices as one: index, size, stride, dim, first ----------------------------------------------------- */
 
-static void scan(emit_t *e, const char *op, double start) {
-  const value_t input = emit_read(e, 0), a = emit_convert(e, input, emit_compute_type(input.type));
-  const int dim = a.rank ? emit_dim(emit_int(e, 1, 0), a.rank) : 0;
-  if (!a.rank) {
-    emit_write(e, 0, a);
-    return;
+/* An invalid index makes the sum -1, and the sum of -1 remains. */
+static void index_offset(emit_t *e) {
+  const int64_t size = emit_int(e, 1, 0);
+  const value_t index = from_end(e, emit_read(e, 0), size);
+  value_t invalid = outside(e, index, size);
+  value_t sum = emit_binary(e, "stablehlo.multiply", index, emit_fill(e, (double)emit_int(e, 2, 1), index));
+  if (!emit_int(e, 4, 0)) {
+    const value_t before = emit_read_result(e, 0);
+    invalid = emit_binary(e, "stablehlo.or", invalid, emit_compare(e, "LT", before, emit_fill(e, 0, before)));
+    sum = emit_binary(e, "stablehlo.add", before, sum);
   }
-  int64_t window[EMIT_RANK];
-  for (int d = 0; d < a.rank; d++) window[d] = d == dim ? a.sizes[d] : 1;
-  const value_t init = emit_constant(e, a.type, start), v = emit_fresh(e, a.type, a.rank, a.sizes);
-  const char *const t = emit_element(a.type);
-  emit_put(e,
-           "    %s = \"stablehlo.reduce_window\"(%s, %s) ({\n    ^bb0(%%x: tensor<%s>, %%y: tensor<%s>):\n      %%z = "
-           "stablehlo.%s %%x, %%y : tensor<%s>\n      stablehlo.return %%z : tensor<%s>\n    }) {window_dimensions = "
-           "array<i64: %s>, padding = dense<[",
-           emit_name(v).s, emit_name(a).s, emit_name(init).s, t, t, op, t, t, emit_list(window, a.rank).s);
-  for (int d = 0; d < a.rank; d++) emit_put(e, "%s[%lld, 0]", d ? ", " : "", (long long)(window[d] - 1));
-  emit_put(e, "]> : tensor<%dx2xi64>} : (%s, %s) -> %s\n", a.rank, emit_type(a).s, emit_type(init).s, emit_type(v).s);
-  emit_write(e, 0, v);
+  emit_write(e, 0, emit_select(e, invalid, emit_fill(e, -1, sum), sum));
 }
-static void cumsum(emit_t *e) { scan(e, "add", 0); }
-static void cumprod(emit_t *e) { scan(e, "multiply", 1); }
+
+static int takes_index_offset(const hal_op_call_t *call) {
+  const hal_tensor_t *const index = call->args[0].u.t, *const result = call->results[0];
+  return index->ndim == result->ndim && memcmp(index->sizes, result->sizes, (size_t)index->ndim * 8) == 0;
+}
 
 /* ---- sorting ----------------------------------------------------------------------------------------------------- */
 
@@ -270,8 +282,7 @@ const emit_operator_t emit_move_operators[] = {{"copy", NULL, copy},
                                                {"index_reduce.lines", takes_scatter, scatter_reduce},
                                                {"_index_put_impl_.lines", takes_scatter, scatter_reduce},
                                                {"embedding_dense_backward.lines", takes_scatter, scatter_reduce},
-                                               {"cumsum", NULL, cumsum},
-                                               {"cumprod", NULL, cumprod},
+                                               {"_index_offset", takes_index_offset, index_offset},
                                                {"sort.lines", takes_sort, sort},
                                                {"topk", takes_sort, topk},
                                                {NULL, NULL, NULL}};

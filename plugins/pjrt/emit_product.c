@@ -75,7 +75,7 @@ static void addmm(emit_t *e) {
 
 /* The arguments of a convolution from `first` on: stride, padding, dilation, transposed, output_padding, groups. */
 typedef struct convolution_s {
-  int spatial;
+  int spatial, transposed;
   int64_t stride[3], padding[3], dilation[3], groups;
 } convolution_t;
 
@@ -86,6 +86,7 @@ static int64_t of_list(const hal_value_t *list, int d, int64_t absent) {
 
 static convolution_t read_convolution(const emit_t *e, uint32_t first, int rank) {
   convolution_t c = {.spatial = rank - 2, .groups = emit_int(e, first + 5, 1)};
+  c.transposed = emit_int(e, first + 3, 0) != 0;
   for (int d = 0; d < c.spatial; d++) {
     c.stride[d] = of_list(emit_argument(e, first), d, 1);
     c.padding[d] = of_list(emit_argument(e, first + 1), d, 0);
@@ -94,14 +95,13 @@ static convolution_t read_convolution(const emit_t *e, uint32_t first, int rank)
   return c;
 }
 
-static int takes_convolution_at(const hal_op_call_t *call, uint32_t input, uint32_t first) {
+static int takes_convolution_at(const hal_op_call_t *call, uint32_t input) {
   const hal_tensor_t *const a = call->args[input].u.t, *const w = call->args[input + 1].u.t;
-  if (call->args[first + 3].u.i) return 0; /* transposed */
   if (!emit_is_float(emit_type_of(a->dtype)) || a->dtype != w->dtype) return 0;
   return a->ndim >= 3 && a->ndim <= 5 && w->ndim == a->ndim;
 }
-static int takes_convolution(const hal_op_call_t *call) { return takes_convolution_at(call, 0, 3); }
-static int takes_convolution_backward(const hal_op_call_t *call) { return takes_convolution_at(call, 1, 3); }
+static int takes_convolution(const hal_op_call_t *call) { return takes_convolution_at(call, 0); }
+static int takes_convolution_backward(const hal_op_call_t *call) { return takes_convolution_at(call, 1); }
 
 /* A window: per spatial dimension the padding on both sides, the stride, and the dilation of both operands. */
 typedef struct window_s {
@@ -145,22 +145,6 @@ static const char *const forward_dims[3] = {"b, f", "o, i", "b, f"};
 static const char *const input_dims[3] = {"b, f", "i, o", "b, f"};
 static const char *const weight_dims[3] = {"f, b", "i, o", "f, b"};
 
-static void convolution(emit_t *e) {
-  const value_t a = emit_read(e, 0), w = emit_read(e, 1);
-  const convolution_t c = read_convolution(e, 3, a.rank);
-  window_t window = {.reversed = 0};
-  for (int d = 0; d < c.spatial; d++) {
-    window.low[d] = window.high[d] = c.padding[d];
-    window.stride[d] = c.stride[d], window.lhs[d] = 1, window.rhs[d] = c.dilation[d];
-  }
-  value_t v = convolve(e, a, w, forward_dims, &window, c.spatial, c.groups, 1, emit_result_shape(e, 0));
-  if (emit_has(e, 2)) {
-    const value_t bias = emit_read_as(e, 2, v.type);
-    v = emit_binary(e, "stablehlo.add", v, emit_broadcast(e, bias, (int64_t[]){1}, v.rank, v.sizes));
-  }
-  emit_write(e, 0, v);
-}
-
 /* [o, i / g, ...] to [o / g, i, ...]: the weight of the gradient of the input. */
 static value_t swap_groups(emit_t *e, value_t w, int64_t groups) {
   if (groups == 1) return w;
@@ -172,7 +156,19 @@ static value_t swap_groups(emit_t *e, value_t w, int64_t groups) {
   return emit_reshape(e, parts, w.rank, sizes);
 }
 
-static void gradient_of_input(emit_t *e, value_t g, value_t a, value_t w, const convolution_t *c) {
+/* The convolution of `a`, whose result has the spatial sizes of `shape`. */
+static value_t forward(emit_t *e, value_t a, value_t w, const convolution_t *c, value_t shape) {
+  window_t window = {.reversed = 0};
+  for (int d = 0; d < c->spatial; d++) {
+    window.low[d] = c->padding[d], window.stride[d] = c->stride[d], window.lhs[d] = 1, window.rhs[d] = c->dilation[d];
+    const int64_t reach = c->dilation[d] * (w.sizes[d + 2] - 1);
+    window.high[d] = (shape.sizes[d + 2] - 1) * c->stride[d] + reach + 1 - a.sizes[d + 2] - window.low[d];
+  }
+  return convolve(e, a, w, forward_dims, &window, c->spatial, c->groups, 1, shape);
+}
+
+/* The gradient of a convolution's input, of the shape `a`: the transposed convolution of `g`. */
+static value_t gradient_of_input(emit_t *e, value_t g, value_t a, value_t w, const convolution_t *c) {
   window_t window = {.reversed = 1};
   for (int d = 0; d < c->spatial; d++) {
     const int64_t reach = c->dilation[d] * (w.sizes[d + 2] - 1);
@@ -181,10 +177,10 @@ static void gradient_of_input(emit_t *e, value_t g, value_t a, value_t w, const 
     window.low[d] = reach - c->padding[d];
     window.high[d] = a.sizes[d + 2] - spread - window.low[d] + reach;
   }
-  emit_write(e, 0, convolve(e, g, swap_groups(e, w, c->groups), input_dims, &window, c->spatial, c->groups, 1, a));
+  return convolve(e, g, swap_groups(e, w, c->groups), input_dims, &window, c->spatial, c->groups, 1, a);
 }
 
-static void gradient_of_weight(emit_t *e, value_t g, value_t a, value_t w, const convolution_t *c) {
+static value_t gradient_of_weight(emit_t *e, value_t g, value_t a, value_t w, const convolution_t *c) {
   window_t window = {.reversed = 0};
   for (int d = 0; d < c->spatial; d++) {
     const int64_t spread = (g.sizes[d + 2] - 1) * c->stride[d] + 1;
@@ -192,17 +188,27 @@ static void gradient_of_weight(emit_t *e, value_t g, value_t a, value_t w, const
     window.low[d] = c->padding[d];
     window.high[d] = c->dilation[d] * (w.sizes[d + 2] - 1) + spread - a.sizes[d + 2] - window.low[d];
   }
-  /* the results' features come first: [i / g, o, ...] */
-  value_t shape = w;
-  shape.sizes[0] = w.sizes[0], shape.sizes[1] = w.sizes[1];
-  emit_write(e, 1, convolve(e, a, g, weight_dims, &window, c->spatial, 1, c->groups, shape));
+  return convolve(e, a, g, weight_dims, &window, c->spatial, 1, c->groups, w);
 }
 
+static void convolution(emit_t *e) {
+  const value_t a = emit_read(e, 0), w = emit_read(e, 1), shape = emit_result_shape(e, 0);
+  const convolution_t c = read_convolution(e, 3, a.rank);
+  value_t v = c.transposed ? gradient_of_input(e, a, shape, w, &c) : forward(e, a, w, &c, shape);
+  if (emit_has(e, 2)) {
+    const value_t bias = emit_read_as(e, 2, v.type);
+    v = emit_binary(e, "stablehlo.add", v, emit_broadcast(e, bias, (int64_t[]){1}, v.rank, v.sizes));
+  }
+  emit_write(e, 0, v);
+}
+
+/* In a transposed convolution the input and the gradient have each other's place. */
 static void convolution_backward(emit_t *e) {
   const value_t g = emit_read(e, 0), a = emit_read(e, 1), w = emit_read(e, 2);
   const convolution_t c = read_convolution(e, 3, a.rank);
-  if (emit_wants(e, 0)) gradient_of_input(e, g, a, w, &c);
-  if (emit_wants(e, 1)) gradient_of_weight(e, g, a, w, &c);
+  if (emit_wants(e, 0)) emit_write(e, 0, c.transposed ? forward(e, g, w, &c, a) : gradient_of_input(e, g, a, w, &c));
+  if (emit_wants(e, 1))
+    emit_write(e, 1, c.transposed ? gradient_of_weight(e, a, g, w, &c) : gradient_of_weight(e, g, a, w, &c));
   if (!emit_wants(e, 2)) return;
   const value_t wide = emit_convert(e, g, emit_compute_type(g.type));
   emit_write(e, 2, emit_reduce(e, wide, "add", 0, ((1u << g.rank) - 1) & ~2u));

@@ -10,9 +10,10 @@
 static const emit_operator_t expression = {"expression", NULL, emit_expression};
 
 const emit_operator_t *emit_find(const char *name) {
-  static const emit_operator_t *const lists[] = {emit_reduce_operators, emit_product_operators, emit_norm_operators,
-                                                 emit_loss_operators,   emit_update_operators,  emit_move_operators,
-                                                 emit_spatial_operators};
+  static const emit_operator_t *const lists[] = {
+      emit_reduce_operators,    emit_product_operators, emit_norm_operators,    emit_loss_operators,
+      emit_update_operators,    emit_move_operators,    emit_spatial_operators, emit_resample_operators,
+      emit_recurrent_operators, emit_scan_operators,    emit_random_operators,  emit_columns_operators};
   int operands = 0;
   for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
     for (const emit_operator_t *one = lists[i]; one->name; one++)

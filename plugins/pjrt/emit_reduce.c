@@ -40,16 +40,8 @@ static void product(emit_t *e) {
   emit_write(e, 0, emit_reduce(e, a, "multiply", 1, mask_of(e, 1, a)));
 }
 
-/* The smallest (`sign` -1) or largest number of a type. */
-static double limit_of(int32_t type, int sign) {
-  if (emit_is_float(type)) return sign * (double)INFINITY;
-  if (type == PJRT_PRED || type == PJRT_U8) return sign < 0 ? 0 : type == PJRT_U8 ? 255 : 1;
-  const double most = ldexp(1, 8 * emit_bytes(type) - 1); /* 2^63 for i64: the largest has its own text below */
-  return sign < 0 ? -most : type == PJRT_S64 ? 9223372036854774784.0 : most - 1;
-}
-
 static value_t extreme(emit_t *e, value_t a, uint32_t mask, int sign) {
-  return emit_reduce(e, a, sign > 0 ? "maximum" : "minimum", limit_of(a.type, -sign), mask);
+  return emit_reduce_from(e, a, sign > 0 ? "maximum" : "minimum", emit_limit(e, a.type, -sign), mask);
 }
 
 static void amax(emit_t *e) {
@@ -66,10 +58,6 @@ static void aminmax(emit_t *e) {
   const value_t a = emit_read(e, 0);
   emit_write(e, 0, extreme(e, a, mask_of(e, 1, a), -1));
   emit_write(e, 1, extreme(e, a, mask_of(e, 1, a), 1));
-}
-
-static int takes_extreme(const hal_op_call_t *call) { /* i64's largest number is not a double */
-  return call->args[0].u.t->dtype != HAL_INT64;
 }
 
 static void any(emit_t *e) {
@@ -210,7 +198,9 @@ static void std_mean(emit_t *e) { moments(e, 1); }
 
 /* ---- indices of extremes ----------------------------------------------------------------------------------------- */
 
-void emit_better(emit_t *e, int32_t type, int sign) {
+value_t emit_no_index(emit_t *e, int order) { return emit_constant(e, PJRT_S64, order == EMIT_LAST ? -1 : 9e18); }
+
+void emit_better(emit_t *e, int32_t type, int sign, int order) {
   const char *const t = emit_element(type);
   emit_put(e,
            "{\n    ^bb0(%%x: tensor<%s>, %%i: tensor<i64>, %%y: tensor<%s>, %%j: tensor<i64>):\n"
@@ -220,10 +210,12 @@ void emit_better(emit_t *e, int32_t type, int sign) {
            "      %%yn = stablehlo.compare NE, %%y, %%y : (tensor<%s>, tensor<%s>) -> tensor<i1>\n",
            t, t, sign > 0 ? "GT" : "LT", t, t, t, t, t, t, t, t);
   emit_put(e,
-           "      %%earlier = stablehlo.compare LT, %%i, %%j : (tensor<i64>, tensor<i64>) -> tensor<i1>\n"
+           "      %%prior = stablehlo.compare %s, %%i, %%j : (tensor<i64>, tensor<i64>) -> tensor<i1>\n"
+           "      %%prior_nan = stablehlo.compare %s, %%i, %%j : (tensor<i64>, tensor<i64>) -> tensor<i1>\n"
            "      %%both = stablehlo.and %%xn, %%yn : tensor<i1>\n"
-           "      %%same = stablehlo.or %%equal, %%both : tensor<i1>\n"
-           "      %%first = stablehlo.and %%same, %%earlier : tensor<i1>\n"
+           "      %%same = stablehlo.and %%equal, %%prior : tensor<i1>\n"
+           "      %%same_nan = stablehlo.and %%both, %%prior_nan : tensor<i1>\n"
+           "      %%first = stablehlo.or %%same, %%same_nan : tensor<i1>\n"
            "      %%number = stablehlo.not %%yn : tensor<i1>\n"
            "      %%nan = stablehlo.and %%xn, %%number : tensor<i1>\n"
            "      %%wins = stablehlo.or %%better, %%first : tensor<i1>\n"
@@ -231,7 +223,7 @@ void emit_better(emit_t *e, int32_t type, int sign) {
            "      %%value = stablehlo.select %%taken, %%x, %%y : tensor<i1>, tensor<%s>\n"
            "      %%place = stablehlo.select %%taken, %%i, %%j : tensor<i1>, tensor<i64>\n"
            "      stablehlo.return %%value, %%place : tensor<%s>, tensor<i64>\n    }",
-           t, t);
+           order == EMIT_LAST ? "GT" : "LT", order == EMIT_FIRST ? "LT" : "GT", t, t);
 }
 
 value_t emit_result_of(emit_t *e, value_t pair, int number, int32_t type) {
@@ -241,22 +233,25 @@ value_t emit_result_of(emit_t *e, value_t pair, int number, int32_t type) {
   return v;
 }
 
-/* Reduces values with their indices along a dimension. */
-static void reduce_index(emit_t *e, value_t a, int dim, int sign, value_t *out_value, value_t *out_index) {
-  int64_t sizes[EMIT_RANK];
-  int rank = 0;
-  for (int d = 0; d < a.rank; d++)
-    if (d != dim) sizes[rank++] = a.sizes[d];
-  const value_t index = emit_iota(e, PJRT_S64, a.rank, a.sizes, dim);
-  const value_t start = emit_constant(e, a.type, limit_of(a.type, -sign)), none = emit_constant(e, PJRT_S64, 9e18);
+void emit_reduce_index(emit_t *e, value_t a, value_t index, uint32_t mask, int sign, int order, value_t *out_value,
+                       value_t *out_index) {
+  int64_t sizes[EMIT_RANK], dims[EMIT_RANK];
+  int rank = 0, count = 0;
+  for (int d = 0; d < a.rank; d++) {
+    if (mask >> d & 1)
+      dims[count++] = d;
+    else
+      sizes[rank++] = a.sizes[d];
+  }
+  const value_t start = emit_limit(e, a.type, -sign), none = emit_no_index(e, order);
   const value_t pair = emit_fresh(e, a.type, rank, sizes);
   value_t places = pair;
   places.type = PJRT_S64;
   emit_put(e, "    %s:2 = \"stablehlo.reduce\"(%s, %s, %s, %s) (", emit_name(pair).s, emit_name(a).s,
            emit_name(index).s, emit_name(start).s, emit_name(none).s);
-  emit_better(e, a.type, sign);
-  emit_put(e, ") {dimensions = array<i64: %d>} : (%s, %s, %s, tensor<i64>) -> (%s, %s)\n", dim, emit_type(a).s,
-           emit_type(index).s, emit_type(start).s, emit_type(pair).s, emit_type(places).s);
+  emit_better(e, a.type, sign, order);
+  emit_put(e, ") {dimensions = array<i64: %s>} : (%s, %s, %s, tensor<i64>) -> (%s, %s)\n", emit_list(dims, count).s,
+           emit_type(a).s, emit_type(index).s, emit_type(start).s, emit_type(pair).s, emit_type(places).s);
   *out_value = emit_result_of(e, pair, 0, a.type);
   *out_index = emit_result_of(e, pair, 1, PJRT_S64);
 }
@@ -274,14 +269,15 @@ static void index_of(emit_t *e, int sign, value_t *out_value, value_t *out_index
     at = emit_dim(dim->u.il[0], a.rank);
   else
     a = emit_reshape(e, a, 1, &elements);
-  reduce_index(e, a, at, sign, out_value, out_index);
+  const value_t index = emit_iota(e, PJRT_S64, a.rank, a.sizes, at);
+  emit_reduce_index(e, a, index, 1u << at, sign, EMIT_FIRST, out_value, out_index);
 }
 
 static int takes_index(const hal_op_call_t *call) {
   const hal_value_t *const dim = call->arg_count > 1 ? &call->args[1] : NULL;
   if (dim && dim->tag == HAL_VALUE_INT_LIST && dim->count > 1 && dim->count != (uint32_t)call->args[0].u.t->ndim)
     return 0;
-  return takes_extreme(call) && call->args[0].u.t->dtype != HAL_BOOL;
+  return 1;
 }
 
 static void max_dim(emit_t *e) {
@@ -347,9 +343,9 @@ static void log_softmax_backward(emit_t *e) {
 const emit_operator_t emit_reduce_operators[] = {{"sum.dim_IntList", NULL, sum},
                                                  {"mean.dim", NULL, mean},
                                                  {"prod.dim_int", NULL, product},
-                                                 {"amax", takes_extreme, amax},
-                                                 {"amin", takes_extreme, amin},
-                                                 {"aminmax", takes_extreme, aminmax},
+                                                 {"amax", NULL, amax},
+                                                 {"amin", NULL, amin},
+                                                 {"aminmax", NULL, aminmax},
                                                  {"any.dims", NULL, any},
                                                  {"all.dims", NULL, all},
                                                  {"count_nonzero.dim_IntList", NULL, count},

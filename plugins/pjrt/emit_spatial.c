@@ -5,6 +5,10 @@
 
 #include "emit.h"
 
+#define ADD(a, b) emit_binary(e, "stablehlo.add", a, b)
+#define MUL(a, b) emit_binary(e, "stablehlo.multiply", a, b)
+#define DIV(a, b) emit_binary(e, "stablehlo.divide", a, b)
+
 enum { FIRST_LIST = 1 }; /* kernel_size, stride, padding, dilation */
 
 static int64_t of_list(const hal_value_t *list, int d, int64_t absent) {
@@ -55,13 +59,13 @@ static void max_pool(emit_t *e) {
   const int spatial = spatial_of(e);
   value_t values = emit_result_shape(e, 0);
   const value_t index = positions(e, a, spatial);
-  const value_t start = emit_constant(e, a.type, -INFINITY), none = emit_constant(e, PJRT_S64, 9e18);
+  const value_t start = emit_limit(e, a.type, -1), none = emit_no_index(e, EMIT_FIRST_LAST_NAN);
   const value_t pair = emit_fresh(e, a.type, values.rank, values.sizes);
   value_t places = pair;
   places.type = PJRT_S64;
   emit_put(e, "    %s:2 = \"stablehlo.reduce_window\"(%s, %s, %s, %s) (", emit_name(pair).s, emit_name(a).s,
            emit_name(index).s, emit_name(start).s, emit_name(none).s);
-  emit_better(e, a.type, 1);
+  emit_better(e, a.type, 1, EMIT_FIRST_LAST_NAN);
   emit_put(e, ") {");
   put_lists(e, a, values, spatial);
   emit_put(e, "} : (%s, %s, %s, tensor<i64>) -> (%s, %s)\n", emit_type(a).s, emit_type(index).s, emit_type(start).s,
@@ -199,52 +203,57 @@ static int takes_avg_pool_backward(const hal_op_call_t *call) { /* with ceil_mod
   return takes_avg_pool(call) && call->arg_count > 5 && !call->args[5].u.i;
 }
 
-/* ---- adaptive average pooling: windows that divide the image ---------------------------------------------------- */
+/* ---- adaptive max pooling ---------------------------------------------------------------------------------------- */
 
-/* Returns the shape of an image with a dimension for the elements of each window. */
-static value_t split_windows(value_t a, value_t windows, int spatial, uint32_t *out_mask) {
-  value_t split = {.type = a.type, .rank = 0};
-  *out_mask = 0;
-  for (int d = 0; d < a.rank; d++) {
-    split.sizes[split.rank++] = windows.sizes[d];
-    if (d < a.rank - spatial) continue;
-    *out_mask |= 1u << split.rank;
-    split.sizes[split.rank++] = a.sizes[d] / windows.sizes[d];
+/* Returns the positions of each window of a dimension as out x taps; after its end a window's last one is repeated. */
+static value_t window_positions(emit_t *e, int64_t in, int64_t out) {
+  int64_t taps = 1;
+  for (int64_t o = 0; o < out; o++) {
+    const int64_t count = ((o + 1) * in + out - 1) / out - o * in / out;
+    if (count > taps) taps = count;
   }
-  return split;
+  const int64_t sizes[] = {out, taps};
+  const value_t o = emit_iota(e, PJRT_S64, 2, sizes, 0), t = emit_iota(e, PJRT_S64, 2, sizes, 1);
+  const value_t scale = emit_fill(e, (double)in, o), divisor = emit_fill(e, (double)out, o);
+  const value_t begin = DIV(MUL(o, scale), divisor),
+                after = ADD(MUL(o, scale), emit_fill(e, (double)(in + out - 1), o));
+  const value_t last = ADD(DIV(after, divisor), emit_fill(e, -1, o));
+  return emit_binary(e, "stablehlo.minimum", ADD(begin, t), last);
 }
 
-static value_t divide_by_size(emit_t *e, value_t v, value_t split, uint32_t mask) {
-  double size = 1;
-  for (int d = 0; d < split.rank; d++)
-    if (mask >> d & 1) size *= (double)split.sizes[d];
-  return emit_binary(e, "stablehlo.divide", v, emit_fill(e, size, v));
+/* Windows become dimensions of their own, which are reduced with the positions of their elements. */
+static void adaptive_max_pool(emit_t *e) {
+  value_t a = emit_read(e, 0), places = emit_constant(e, PJRT_S64, 0);
+  const value_t input = a, result = emit_result_shape(e, 0);
+  const int spatial = spatial_of(e), first = a.rank - spatial;
+  uint32_t mask = 0;
+  for (int s = 0; s < spatial; s++) {
+    const int dim = first + 2 * s;
+    const value_t index = window_positions(e, input.sizes[first + s], result.sizes[first + s]);
+    const int64_t count = index.sizes[0] * index.sizes[1];
+    value_t shape = emit_take_along(e, a, emit_reshape(e, index, 1, &count), dim);
+    a = shape;
+    shape.rank++;
+    for (int d = a.rank - 1; d > dim; d--) shape.sizes[d + 1] = a.sizes[d];
+    shape.sizes[dim] = index.sizes[0], shape.sizes[dim + 1] = index.sizes[1];
+    a = emit_reshape(e, a, shape.rank, shape.sizes);
+    mask |= 1u << (dim + 1);
+    const int64_t grown = places.rank + 2;
+    int64_t sizes[EMIT_RANK], before[EMIT_RANK];
+    for (int d = 0; d < places.rank; d++) sizes[d] = places.sizes[d], before[d] = d;
+    sizes[grown - 2] = index.sizes[0], sizes[grown - 1] = index.sizes[1];
+    const value_t scaled = MUL(places, emit_fill(e, (double)input.sizes[first + s], places));
+    places = ADD(emit_broadcast(e, scaled, before, (int)grown, sizes),
+                 emit_broadcast(e, index, (int64_t[]){grown - 2, grown - 1}, (int)grown, sizes));
+  }
+  int64_t dims[EMIT_RANK];
+  for (int d = 0; d < places.rank; d++) dims[d] = first + d;
+  value_t values, indices;
+  emit_reduce_index(e, a, emit_broadcast(e, places, dims, a.rank, a.sizes), mask, 1, EMIT_FIRST_LAST_NAN, &values,
+                    &indices);
+  emit_write(e, 0, values);
+  emit_write(e, 1, indices);
 }
-
-static void adaptive_avg_pool(emit_t *e) {
-  const value_t input = emit_read(e, 0), a = emit_convert(e, input, emit_compute_type(input.type));
-  uint32_t mask;
-  const value_t split = split_windows(a, emit_result_shape(e, 0), spatial_of(e), &mask);
-  const value_t sum = emit_reduce(e, emit_reshape(e, a, split.rank, split.sizes), "add", 0, mask);
-  emit_write(e, 0, divide_by_size(e, sum, split, mask));
-}
-
-static void adaptive_avg_pool_backward(emit_t *e) {
-  const value_t output = emit_read(e, 0), g = emit_convert(e, output, emit_compute_type(output.type));
-  uint32_t mask;
-  value_t split = split_windows(emit_result_shape(e, 0), g, spatial_of(e), &mask);
-  split.type = g.type;
-  emit_write(e, 0, emit_spread(e, divide_by_size(e, g, split, mask), split, mask));
-}
-
-static int divides(const hal_tensor_t *image, const hal_tensor_t *windows) {
-  if (!emit_is_float(emit_type_of(image->dtype)) || image->ndim != windows->ndim || image->ndim > 4) return 0;
-  for (int32_t d = 0; d < image->ndim; d++)
-    if (image->sizes[d] % windows->sizes[d]) return 0;
-  return 1;
-}
-static int takes_adaptive(const hal_op_call_t *call) { return divides(call->args[0].u.t, call->results[0]); }
-static int takes_adaptive_backward(const hal_op_call_t *call) { return divides(call->results[0], call->args[0].u.t); }
 
 /* ---- padding: self, padding, the last dimension first ------------------------------------------------------------ */
 
@@ -303,34 +312,30 @@ static int takes_pad_backward(const hal_op_call_t *call) { return takes_pad_of(&
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
-static int takes_pool(const hal_op_call_t *call) {
-  return emit_is_float(emit_type_of(call->results[0]->dtype)) && call->results[0]->ndim >= 3 &&
-         call->results[0]->ndim <= 5;
-}
+static int takes_pool(const hal_op_call_t *call) { return call->results[0]->ndim >= 3 && call->results[0]->ndim <= 5; }
 
-const emit_operator_t emit_spatial_operators[] = {
-    {"max_pool2d_with_indices", takes_pool, max_pool},
-    {"max_pool3d_with_indices", takes_pool, max_pool},
-    {"max_pool2d_with_indices_backward", takes_pool, max_pool_backward},
-    {"max_pool3d_with_indices_backward", takes_pool, max_pool_backward},
-    {"avg_pool2d", takes_avg_pool, avg_pool},
-    {"avg_pool3d", takes_avg_pool, avg_pool},
-    {"avg_pool2d_backward", takes_avg_pool_backward, avg_pool_backward},
-    {"avg_pool3d_backward", takes_avg_pool_backward, avg_pool_backward},
-    {"_adaptive_avg_pool2d", takes_adaptive, adaptive_avg_pool},
-    {"_adaptive_avg_pool3d", takes_adaptive, adaptive_avg_pool},
-    {"_adaptive_avg_pool2d_backward", takes_adaptive_backward, adaptive_avg_pool_backward},
-    {"_adaptive_avg_pool3d_backward", takes_adaptive_backward, adaptive_avg_pool_backward},
-    {"reflection_pad1d", takes_pad, pad},
-    {"reflection_pad2d", takes_pad, pad},
-    {"reflection_pad3d", takes_pad, pad},
-    {"replication_pad1d", takes_pad, pad},
-    {"replication_pad2d", takes_pad, pad},
-    {"replication_pad3d", takes_pad, pad},
-    {"reflection_pad1d_backward", takes_pad_backward, pad_backward},
-    {"reflection_pad2d_backward", takes_pad_backward, pad_backward},
-    {"reflection_pad3d_backward", takes_pad_backward, pad_backward},
-    {"replication_pad1d_backward", takes_pad_backward, pad_backward},
-    {"replication_pad2d_backward", takes_pad_backward, pad_backward},
-    {"replication_pad3d_backward", takes_pad_backward, pad_backward},
-    {NULL, NULL, NULL}};
+const emit_operator_t emit_spatial_operators[] = {{"max_pool2d_with_indices", takes_pool, max_pool},
+                                                  {"max_pool3d_with_indices", takes_pool, max_pool},
+                                                  {"max_pool2d_with_indices_backward", takes_pool, max_pool_backward},
+                                                  {"max_pool3d_with_indices_backward", takes_pool, max_pool_backward},
+                                                  {"adaptive_max_pool2d", takes_pool, adaptive_max_pool},
+                                                  {"adaptive_max_pool3d", takes_pool, adaptive_max_pool},
+                                                  {"adaptive_max_pool2d_backward", takes_pool, max_pool_backward},
+                                                  {"adaptive_max_pool3d_backward", takes_pool, max_pool_backward},
+                                                  {"avg_pool2d", takes_avg_pool, avg_pool},
+                                                  {"avg_pool3d", takes_avg_pool, avg_pool},
+                                                  {"avg_pool2d_backward", takes_avg_pool_backward, avg_pool_backward},
+                                                  {"avg_pool3d_backward", takes_avg_pool_backward, avg_pool_backward},
+                                                  {"reflection_pad1d", takes_pad, pad},
+                                                  {"reflection_pad2d", takes_pad, pad},
+                                                  {"reflection_pad3d", takes_pad, pad},
+                                                  {"replication_pad1d", takes_pad, pad},
+                                                  {"replication_pad2d", takes_pad, pad},
+                                                  {"replication_pad3d", takes_pad, pad},
+                                                  {"reflection_pad1d_backward", takes_pad_backward, pad_backward},
+                                                  {"reflection_pad2d_backward", takes_pad_backward, pad_backward},
+                                                  {"reflection_pad3d_backward", takes_pad_backward, pad_backward},
+                                                  {"replication_pad1d_backward", takes_pad_backward, pad_backward},
+                                                  {"replication_pad2d_backward", takes_pad_backward, pad_backward},
+                                                  {"replication_pad3d_backward", takes_pad_backward, pad_backward},
+                                                  {NULL, NULL, NULL}};

@@ -1,4 +1,4 @@
-/* emit_update.c: optimizers, which update their results, random numbers, and fills. */
+/* emit_update.c: optimizers, which update their results, and fills. */
 #include <string.h>
 
 #include "emit.h"
@@ -124,94 +124,7 @@ static void adagrad(emit_t *e) {
   keep(e, &step, 0, next);
 }
 
-/* ---- Philox ----------------------------------------------------------------------------------------------------- */
-
-/* Returns `count` words of Philox, of the operator's seed and offset. */
-static value_t philox_words(emit_t *e, int64_t count) {
-  const int64_t one = 1, three = 3, all = (count + 3) / 4 * 4, from = 0;
-  const value_t seed = emit_reshape(e, emit_random(e, EMIT_SEED), 1, &one);
-  const value_t offset = emit_reshape(e, emit_random(e, EMIT_OFFSET), 1, &one);
-  const value_t zero = emit_reshape(e, emit_constant(e, PJRT_U64, 0), 1, &one);
-  const value_t state = emit_fresh(e, PJRT_U64, 1, &three), words = emit_fresh(e, PJRT_U32, 1, &all);
-  emit_put(e, "    %s = stablehlo.concatenate %s, %s, %s, dim = 0 : (%s, %s, %s) -> %s\n", emit_name(state).s,
-           emit_name(seed).s, emit_name(offset).s, emit_name(zero).s, emit_type(seed).s, emit_type(offset).s,
-           emit_type(zero).s, emit_type(state).s);
-  emit_put(e, "    %s_state, %s = stablehlo.rng_bit_generator %s, algorithm = PHILOX : (%s) -> (%s, %s)\n",
-           emit_name(words).s, emit_name(words).s, emit_name(state).s, emit_type(state).s, emit_type(state).s,
-           emit_type(words).s);
-  return emit_slice(e, words, &from, &count);
-}
-
-/* ---- random numbers --------------------------------------------------------------------------------------------- */
-
-/* Returns the words of a result, shifted right by 8: numbers in units of 2^-24. */
-static value_t random_bits(emit_t *e, value_t shape) {
-  int64_t count = 1;
-  for (int d = 0; d < shape.rank; d++) count *= shape.sizes[d];
-  const value_t words = philox_words(e, count);
-  return emit_binary(e, "stablehlo.shift_right_logical", words, emit_like(e, emit_constant(e, PJRT_U32, 8), words));
-}
-
-/* Returns whether a number in units of 2^-24 is below a probability. */
-static value_t below(emit_t *e, value_t bits, value_t probability) {
-  const value_t units = MUL(probability, emit_constant(e, PJRT_F64, 16777216));
-  const value_t limit = emit_convert(e, emit_unary(e, "stablehlo.ceil", units), PJRT_U32);
-  return emit_compare(e, "LT", bits, emit_like(e, limit, bits));
-}
-
-static void bernoulli(emit_t *e) {
-  const value_t bits = random_bits(e, emit_result_shape(e, 0));
-  emit_write(e, 0, below(e, bits, emit_number(e, 0, PJRT_F64)));
-}
-
-/* A barrier keeps the product from being fused with the sum, so that numbers are those of every other device. */
-static void uniform(emit_t *e) {
-  const value_t bits = emit_convert(e, random_bits(e, emit_result_shape(e, 0)), PJRT_F32);
-  const value_t low = emit_number(e, 0, PJRT_F64), high = emit_number(e, 1, PJRT_F64);
-  const value_t span = emit_like(e, emit_convert(e, SUB(high, low), PJRT_F32), bits);
-  const value_t first = emit_like(e, emit_convert(e, low, PJRT_F32), bits);
-  const value_t last = emit_like(e, emit_convert(e, high, PJRT_F32), bits);
-  const value_t share = MUL(bits, emit_fill(e, 1.0 / 16777216, bits));
-  const value_t product = emit_unary(e, "stablehlo.optimization_barrier", MUL(span, share));
-  const value_t number = ADD(first, product);
-  emit_write(e, 0, emit_select(e, emit_compare(e, "GE", number, last), first, number));
-}
-
-/* out = mask ? input / (1 - p) : 0; the mask is a Bernoulli number in units of 2^-24. */
-static void dropout(emit_t *e) {
-  const value_t input = emit_read(e, 0), a = emit_convert(e, input, emit_compute_type(input.type));
-  const value_t q = one_minus(e, emit_number(e, 1, PJRT_F64)), zero = emit_constant(e, PJRT_F64, 0);
-  const value_t mask = emit_reshape(e, below(e, random_bits(e, a), q), a.rank, a.sizes);
-  const value_t none = emit_compare(e, "EQ", q, zero);
-  const value_t factor = emit_select(e, none, zero, DIV(emit_constant(e, PJRT_F64, 1), q));
-  const value_t scale = emit_like(e, emit_convert(e, factor, a.type), a);
-  emit_write(e, 0, MUL(a, emit_select(e, mask, scale, emit_fill(e, 0, a))));
-  emit_write(e, 1, mask);
-}
-
-/* Box-Muller on the pairs of words of a block, in double precision and rounded once. */
-static void normal(emit_t *e) {
-  const value_t shape = emit_result_shape(e, 0);
-  int64_t count = 1;
-  for (int d = 0; d < shape.rank; d++) count *= shape.sizes[d];
-  const int64_t all = (count + 1) / 2 * 2, pairs[] = {all / 2, 2}, column[] = {all / 2, 1}, from[] = {0, 0},
-                middle[] = {0, 1};
-  const value_t words = emit_reshape(e, emit_convert(e, philox_words(e, all), PJRT_F64), 2, pairs);
-  const value_t even = emit_slice(e, words, from, column), odd = emit_slice(e, words, middle, pairs);
-  const value_t a = MUL(ADD(even, emit_fill(e, 1, even)), emit_fill(e, 0x1p-32, even));
-  const value_t angle = MUL(odd, emit_fill(e, 0x1p-32 * 6.283185307179586476925, odd));
-  const value_t log = emit_unary(e, "stablehlo.log", a);
-  const value_t radius = emit_unary(e, "stablehlo.sqrt", MUL(log, emit_fill(e, -2, log)));
-  const value_t x = MUL(radius, emit_unary(e, "stablehlo.cosine", angle));
-  const value_t y = MUL(radius, emit_unary(e, "stablehlo.sine", angle));
-  const value_t both = emit_fresh(e, PJRT_F64, 2, pairs);
-  emit_put(e, "    %s = stablehlo.concatenate %s, %s, dim = 1 : (%s, %s) -> %s\n", emit_name(both).s, emit_name(x).s,
-           emit_name(y).s, emit_type(x).s, emit_type(y).s, emit_type(both).s);
-  const int64_t first = 0;
-  const value_t flat = emit_slice(e, emit_reshape(e, both, 1, &all), &first, &count);
-  const value_t mean = emit_like(e, emit_number(e, 0, PJRT_F64), flat);
-  emit_write(e, 0, ADD(mean, MUL(emit_like(e, emit_number(e, 1, PJRT_F64), flat), flat)));
-}
+/* ---- gradient scaling -------------------------------------------------------------------------------------------- */
 
 /* inv_scale; results: a gradient, and whether an element of one is infinite or NaN. */
 static void unscale(emit_t *e) {
@@ -226,12 +139,6 @@ static void unscale(emit_t *e) {
   emit_write(e, 1, emit_select(e, emit_broadcast(e, all, NULL, found.rank, found.sizes), found, one));
 }
 
-static int takes_bernoulli(const hal_op_call_t *call) { /* 64-bit dtypes use two words for a number */
-  return emit_bytes(emit_type_of(call->results[0]->dtype)) < 8;
-}
-static int takes_normal(const hal_op_call_t *call) { return emit_bytes(emit_type_of(call->results[0]->dtype)) < 8; }
-static int takes_uniform(const hal_op_call_t *call) { return call->results[0]->dtype == HAL_FLOAT32; }
-
 /* ---- fills ------------------------------------------------------------------------------------------------------- */
 
 static void fill(emit_t *e) {
@@ -243,13 +150,6 @@ static void fill(emit_t *e) {
   emit_write(e, 0, emit_like(e, emit_number(e, 0, shape.type), shape));
 }
 
-const emit_operator_t emit_update_operators[] = {{"_fused_adam_", NULL, adam},
-                                                 {"_fused_sgd_", NULL, sgd},
-                                                 {"_fused_adagrad_", NULL, adagrad},
-                                                 {"native_dropout", NULL, dropout},
-                                                 {"bernoulli.p", takes_bernoulli, bernoulli},
-                                                 {"uniform", takes_uniform, uniform},
-                                                 {"normal_functional", takes_normal, normal},
-                                                 {"_amp_unscale_", NULL, unscale},
-                                                 {"fill.Scalar", NULL, fill},
-                                                 {NULL, NULL, NULL}};
+const emit_operator_t emit_update_operators[] = {{"_fused_adam_", NULL, adam},       {"_fused_sgd_", NULL, sgd},
+                                                 {"_fused_adagrad_", NULL, adagrad}, {"_amp_unscale_", NULL, unscale},
+                                                 {"fill.Scalar", NULL, fill},        {NULL, NULL, NULL}};

@@ -1,10 +1,11 @@
 """Training steps on the plugin pjrt in lazy mode, compared with CPU torch and with fake in the same run.
 
-Usage: HAL_PJRT_PLUGIN=PATH python pjrt_step.py [--steps N]. A step is forward, backward and a fused optimizer:
+Usage: HAL_PJRT_PLUGIN=PATH python pjrt_step.py [--steps N] [--memory N]. A step is forward, backward and a fused optimizer:
   mlp          256-256-256-10, batch 32, SGD with momentum
   transformer  one layer of 64 numbers and 4 heads, batch 8 x 16, AdamW
 Each side runs N steps (default 200) without synchronization, and as many with one after each step; the sides alternate, and the
-figure is the least of five runs. Prints the number of compiled programs and of those that were loaded from the disk cache.
+figure is the least of five runs. Prints the number of compiled programs. With --memory, only pjrt runs N steps of `mlp`; prints the
+resident memory of the process at ten points.
 """
 
 import argparse
@@ -87,13 +88,34 @@ def measure(kind, steps):
     print(f"{kind.__name__}: {len(programs)} programs so far")
 
 
+def resident():
+    """Returns the resident memory of this process in MiB."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def watch_memory(steps):
+    side, begin = Side(mlp, "pjrt", "pjrt:0"), time.perf_counter()
+    with lazy.record("pjrt:0"):
+        side.run(50, False)
+        print(f"after 50 steps: {resident():.1f} MiB", flush=True)
+        for part in range(1, 11):
+            side.run(steps // 10, False)
+            print(f"after {50 + part * (steps // 10)} steps: {resident():.1f} MiB, {time.perf_counter() - begin:.0f} s", flush=True)
+    print(f"{len(lazy.compilations())} compilations")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--memory", type=int, metavar="N", help="run N steps and print the resident memory")
     options = parser.parse_args()
     os.environ["HAL_PJRT_DEVICES"] = "1"
     torch_backend.use("pjrt,fake")
     print(f"load {os.getloadavg()[0]:.1f}, {torch.get_num_threads()} threads of CPU torch")
+    if options.memory:
+        watch_memory(options.memory)
+        return
     for kind in (mlp, transformer):
         measure(kind, options.steps)
 

@@ -4,20 +4,23 @@
 
 A line is PJRT_EXPRESSION("leaky_relu", 1, "a #0 gt a a s0 mul sel"): name, number of operands, program. The expression of an
 entry is C over the operands a, b, c and the numbers s0, s1, s2; emit_expression.c has the instructions. An expression with a
-function that is not in FUNCTIONS or MACROS has no line.
+function that is not in FUNCTIONS or MACROS has no line. `=0` moves the top of the stack to a register, which `r0` reads.
 """
 import argparse
+import itertools
 import json
 import re
 import sys
 from pathlib import Path
+
+import special
 
 # Functions with an instruction of the same name.
 FUNCTIONS = {"abs": 1, "sign": 1, "maximum": 2, "minimum": 2, "exp": 1, "expm1": 1, "log": 1, "log1p": 1, "sqrt": 1, "sin": 1, "cos": 1,
              "tan": 1, "tanh": 1, "sigmoid": 1, "erf": 1, "erfc": 1, "floor": 1, "ceil": 1, "trunc": 1, "rint": 1, "pow": 2, "atan2": 2,
              "asin": 1, "acos": 1, "atan": 1, "sinh": 1, "cosh": 1, "asinh": 1, "acosh": 1, "atanh": 1, "lgamma": 1, "digamma": 1,
              "erfinv": 1, "nextafter": 2, "copysign": 2, "signbit": 1, "remainder_of_c": 2, "div_int": 2, "shl": 2, "shr": 2,
-             "i1e": 1}  # fmt: skip
+             "i1e": 1, "exponent": 1, "pow2": 1}  # fmt: skip
 
 # Functions as expressions, by their parameters. `is_float` and `is_int` select a variant by the operator's type.
 MACROS = {
@@ -53,13 +56,21 @@ MACROS = {
     "digamma_f64": (("x",), "digamma(x)"),
     "erfinv_f64": (("x",), "erfinv(x)"),
     "i1e_f64": (("x",), "i1e(x)"),
-    "i1_f64": (("x",), "i1e(x) * exp(abs(x))"),
+    "i1_f64": (("x",), "i1_of(x, exp(PK_C(0.5) * abs(x)))"),
+    "i1_of": (("x", "root"), "abs(x) == PK_INFINITY ? x : i1e(x) * root * root"),
+    # `exponent` limits a power of two to the normal numbers of the type, so that three of them are all that matter.
+    "ldexp": (("x", "y"), "y - y != 0 ? (y != y ? y : x * maximum(y, PK_C(0.0))) : ldexp_whole(x, y, rint(y))"),
+    "ldexp_whole": (("x", "y", "whole"), "scale_by(y == whole ? x : x * pow(PK_C(2.0), y - whole), whole, exponent(whole))"),
+    "scale_by": (("x", "whole", "first"), "scale_more(x * pow2(first), whole - first, exponent(whole - first))"),
+    "scale_more": (("x", "whole", "first"), "x * pow2(first) * pow2(exponent(whole - first))"),
+    **special.MACROS,
 }  # fmt: skip
 CONSTANTS = {"PK_SQRT_1_2": "0.70710678118654752440", "PK_SQRT_1_2PI": "0.39894228040143267794", "PK_GELU_SLOPE": "0.79788456080286535588",
-             "PK_PI": "3.14159265358979323846", "PK_INFINITY": "inf"}  # fmt: skip
+             "PK_PI": "3.14159265358979323846", "PK_INFINITY": "inf", "PK_2_PI": "0.63661977236758134308", "PK_SQRT2": "1.41421356237309504880",
+             "PK_SQRT_PI": "1.77245385090551602730", "PK_SQRT_2PI": "2.50662827463100050242"}  # fmt: skip
 BINARY = [{"||": "lor"}, {"&&": "land"}, {"|": "or"}, {"^": "xor"}, {"&": "and"}, {"==": "eq", "!=": "ne"},
           {"<": "lt", "<=": "le", ">": "gt", ">=": "ge"}, {"+": "add", "-": "sub"}, {"*": "mul", "/": "div"}]  # fmt: skip
-TOKEN = re.compile(r"\s*(\d+\.?\d*(?:e-?\d+)?|\w+|==|!=|<=|>=|&&|\|\||[-+*/?:()<>!~&|^,.])")
+TOKEN = re.compile(r"\s*(\d+\.?\d*(?:e[-+]?\d+)?|\w+|==|!=|<=|>=|&&|\|\||[-+*/?:()<>!~&|^,.])")
 
 
 class Unsupported(Exception):
@@ -69,8 +80,9 @@ class Unsupported(Exception):
 class Parser:
     """Parses an expression into a program: a list of instructions."""
 
-    def __init__(self, text, names):
+    def __init__(self, text, names, registers):
         self.tokens = TOKEN.findall(text)
+        self.registers = registers
         if "".join(self.tokens) != re.sub(r"\s", "", text):
             raise Unsupported(text)
         self.names, self.at = names, 0
@@ -113,7 +125,10 @@ class Parser:
         words = {"-": "neg", "!": "not", "~": "compl"}
         if self.peek() in words:
             word = words[self.take()]
-            return self.unary() + [word]
+            program = self.unary()
+            if word == "neg" and len(program) == 1 and program[0][0] == "#" and program[0][1] != "-":
+                return [f"#-{program[0][1:]}"]
+            return program + [word]
         if self.peek() == "(" and self.tokens[self.at + 1: self.at + 3] == ["T", ")"]:
             self.at += 3
             return self.unary() + ["cast"]
@@ -150,9 +165,19 @@ class Parser:
         if FUNCTIONS.get(name) == len(arguments):
             return sum(arguments, []) + [name]
         if name in MACROS and len(MACROS[name][0]) == len(arguments):
-            parameters, body = MACROS[name]
-            return Parser(body, dict(zip(parameters, arguments))).whole()
+            return self.expand(*MACROS[name], arguments)
         raise Unsupported(name)
+
+    def expand(self, parameters, body, arguments):
+        """Returns a macro's program. An argument that it uses several times is computed once."""
+        program, names = [], {}
+        for parameter, argument in zip(parameters, arguments):
+            if len(argument) > 1 and len(re.findall(rf"\b{parameter}\b", body)) > 1:
+                register = next(self.registers)
+                program += [*argument, f"={register}"]
+                argument = [f"r{register}"]
+            names[parameter] = argument
+        return program + Parser(body, names, self.registers).whole()
 
 
 def programs(folder):
@@ -165,7 +190,7 @@ def programs(folder):
         if not entry.kernel or not entry.kernel.expr or entry.kernel.family == "check":
             continue
         try:
-            yield entry, " ".join(Parser(entry.kernel.expr, names).whole())
+            yield entry, " ".join(Parser(entry.kernel.expr, names, itertools.count()).whole())
         except Unsupported:
             yield entry, None
 

@@ -34,6 +34,8 @@ UNARY = {  # ATen's name: operand
     **dict.fromkeys("log log1p log2 log10 sqrt rsqrt reciprocal lgamma digamma".split(), POSITIVE),
     **dict.fromkeys("asin acos atanh erfinv logit".split(), UNIT), "acosh": POSITIVE + 1,
 }  # fmt: skip
+SPECIAL_FUNCTIONS = ("entr erfcx i0 i0e i1 i1e log_ndtr ndtri bessel_j0 bessel_j1 bessel_y0 bessel_y1 modified_bessel_i0 modified_bessel_k0 "
+                     "modified_bessel_k1 scaled_modified_bessel_k0 scaled_modified_bessel_k1 spherical_bessel_j0 airy_ai").split()  # fmt: skip
 BINARY = {
     **dict.fromkeys("add sub mul div maximum minimum atan2 eq ne lt le gt ge fmod remainder floor_divide copysign hypot logaddexp logaddexp2 fmax "
                     "fmin logical_and logical_or logical_xor heaviside nextafter".split(), (A, B)),
@@ -54,6 +56,13 @@ for name, operands in BINARY.items():
     case(name, getattr(torch, name), *operands)
 for name in "maximum minimum fmax fmin remainder fmod floor_divide copysign".split():
     case(f"{name} of special numbers", lambda a, b, f=getattr(torch, name): f(a[:, None], b[None]), SPECIAL, SPECIAL)
+REALS = torch.cat([torch.tensor([0.0, INF, 1e-9, 1e-3, 0.3, 0.999, 1.0, 2.0, 2.1, 24.9, 25.1, 300.0]), torch.linspace(0.05, 40, 60)]).double()
+for name in SPECIAL_FUNCTIONS:
+    case(f"special.{name}", getattr(torch.special, name), torch.cat([REALS, -REALS, torch.tensor([float("nan")]).double()]))
+    case(f"special.{name} of float32", getattr(torch.special, name), torch.cat([REALS, -REALS]).float())
+case("gcd and lcm", lambda a, b: torch.gcd(a, b) + torch.lcm(a, b), whole(5, 7, low=-90, high=90), whole(5, 7, low=-90, high=90))
+case("ldexp", torch.ldexp, A, whole(5, 7, low=-140, high=140).float())
+case("ldexp of float64", torch.ldexp, A.double(), whole(5, 7, low=-1060, high=1000).double())
 for name in "add sub mul maximum floor_divide remainder fmod bitwise_and bitwise_or bitwise_xor eq lt".split():
     case(f"{name} of int64", getattr(torch, name), whole(5, 7), whole(5, 7, low=1))
     case(f"{name} of int32", getattr(torch, name), whole(5, 7, dtype=torch.int32), whole(5, 7, low=1, dtype=torch.int32))
@@ -96,6 +105,8 @@ case("max of a dimension", lambda a: torch.cat([t.double() for t in a.max(1)]), 
 case("min of a dimension", lambda a: torch.cat([t.double() for t in a.min(0)]), A)
 case("argmax of all", torch.argmax, A)
 case("argmax with NaN", lambda a: a.argmax(0) + a.argmin(0), SPECIAL)
+for name in "amax amin argmax argmin".split():
+    case(f"{name} of int64", getattr(torch, name), torch.tensor([[3, -(2**63), 2**63 - 1], [5, 5, 2]]))
 case("var_mean", lambda a: sum(torch.var_mean(a, 1)), A)
 case("norm", lambda a: torch.linalg.vector_norm(a, 2, 1), A)  # other orders run on their kernels
 case("softmax", lambda a: a.softmax(1) + a.log_softmax(0), A)
@@ -114,6 +125,12 @@ for stride, padding, dilation, groups in ((1, 1, 1, 1), (2, 1, 1, 1), (1, 0, 2, 
     case(f"conv2d {options}", lambda a, w, b, o=options: F.conv2d(a, w, b, **o), IMAGE, weight, real(6))
     case(f"conv2d backward {options}", lambda a, w, b, o=options: torch.cat([g.flatten() for g in torch.autograd.grad(
         F.conv2d(a.requires_grad_(), w.requires_grad_(), b.requires_grad_(), **o).square().sum(), (a, w, b))]), IMAGE, weight, real(6))
+for stride, padding, output_padding, dilation, groups in ((1, 0, 0, 1, 1), (2, 1, 1, 1, 1), (3, 2, 0, 2, 1), (2, 0, 1, 1, 2), (1, 1, 1, 2, 2)):
+    options = {"stride": stride, "padding": padding, "output_padding": output_padding, "dilation": dilation, "groups": groups}
+    operands = (IMAGE, real(4, 6 // groups, 3, 2), real(6))
+    case(f"conv_transpose2d {options}", lambda a, w, b, o=options: F.conv_transpose2d(a, w, b, **o), *operands)
+    case(f"conv_transpose2d backward {options}", lambda a, w, b, o=options: torch.cat([g.flatten() for g in torch.autograd.grad(
+        F.conv_transpose2d(a.requires_grad_(), w.requires_grad_(), b.requires_grad_(), **o).square().sum(), (a, w, b))]), *operands)  # fmt: skip
 case("conv1d", lambda a, w: F.conv1d(a, w, stride=2), real(2, 4, 9), real(6, 4, 3))
 case("conv2d of channels last", lambda a, w: F.conv2d(a.to(memory_format=torch.channels_last), w, padding=1), IMAGE, WEIGHT)
 for shared in (4, 2):
@@ -139,6 +156,11 @@ case("cross_entropy of images", lambda a, t: F.cross_entropy(a, t), IMAGE, torch
 case("index_select", lambda a, i: a.index_select(0, i) , A, INDEX)
 case("gather", lambda a, i: a.gather(1, i), A, torch.randint(0, 7, (5, 3)))
 case("index", lambda a, i: a[i] + a[i - 5], A, INDEX)
+case("index by several", lambda a, i, j: a[i, j] + a[i - 5, j], A, INDEX, INDEX + 2)
+case("index_put by several", lambda a, i, j, b: a.index_put((i, j), b), A, torch.tensor([0, 2, -1]), torch.tensor([1, -3, 0]), B[0, :3])
+case("index_put with sums", lambda a, i, j, b: a.index_put((i, j), b, accumulate=True), A, INDEX, torch.tensor([1, 1, 0, 3, 1]), B[0, :5])
+case("take and put", lambda a, i, b: a.take(i) + a.put(i, b).flatten()[:5] + a.put(i, b, accumulate=True).flatten()[5:10], A, torch.tensor([3, -1, 8, 20, 5]), B[0, :5])
+case("embedding_bag", lambda i, w: F.embedding_bag(i.view(1, 5), w, mode="mean"), INDEX, A)
 case("embedding", F.embedding, INDEX, A)
 case("embedding backward", lambda i, w: torch.autograd.grad(F.embedding(i, w.requires_grad_()).square().sum(), w)[0], INDEX, A)
 case("scatter", lambda a, i, b: a.scatter(1, i, b), A, torch.stack([torch.randperm(7)[:3] for _ in range(5)]), B[:, :3])
@@ -179,18 +201,79 @@ for options in ((2, 2, 0, 1), (3, 2, 1, 1), (3, 1, 1, 2)):
 for options in ((3, 2, 1), (2, 2, 0), (3, 2, 1, True), (3, 1, 1, False, False), (3, 2, 0, False, True, 5)):
     case(f"avg_pool2d {options}", lambda a, o=options: F.avg_pool2d(a, *o), IMAGE)
     case(f"avg_pool2d backward {options}", lambda a, o=options: torch.autograd.grad(F.avg_pool2d(a.requires_grad_(), *o).square().sum(), a)[0], IMAGE)
-for size in ((1, 1), (3, 4)):
+LINE, VOLUME = real(2, 3, 9), real(2, 3, 4, 5, 6)
+for mode, images in (("nearest", (LINE, IMAGE, VOLUME)), ("nearest-exact", (LINE, IMAGE, VOLUME)), ("linear", (LINE,)), ("bilinear", (IMAGE,)),
+                     ("trilinear", (VOLUME,)), ("bicubic", (IMAGE,))):  # fmt: skip
+    for image in images:
+        spatial = image.dim() - 2
+        for options in ({"scale_factor": 2}, {"scale_factor": 1.7}, {"size": (5, 11, 3)[:spatial]}, {"size": (4,) * spatial, "align_corners": True}):
+            if "nearest" in mode and "align_corners" in options:
+                continue
+            call = lambda a, m=mode, o=options: F.interpolate(a, mode=m, **o)  # noqa: E731
+            case(f"interpolate {mode} {spatial} {options}", call, image)
+            case(f"interpolate {mode} {spatial} backward {options}", lambda a, f=call: torch.autograd.grad(f(a.requires_grad_()).square().sum(), a)[0], image)
+for mode in ("bilinear", "bicubic"):
+    for options in ({"scale_factor": 0.6}, {"size": (3, 4)}, {"size": (12, 5)}):
+        call = lambda a, m=mode, o=options: F.interpolate(a, mode=m, antialias=True, **o)  # noqa: E731
+        case(f"interpolate {mode} antialiased {options}", call, IMAGE)
+        case(f"interpolate {mode} antialiased backward {options}", lambda a, f=call: torch.autograd.grad(f(a.requires_grad_()).square().sum(), a)[0], IMAGE)
+case("interpolate infinite numbers", lambda a: F.interpolate(a, scale_factor=2, mode="bilinear"), torch.tensor([[[[1.0, INF], [-INF, 2.0]]]]))
+for size in ((4, 3), (9, 8), (1, 5), (1, 1), (3, 4)):
     case(f"adaptive_avg_pool2d {size}", lambda a, s=size: F.adaptive_avg_pool2d(a, s), IMAGE)
     case(f"adaptive_avg_pool2d backward {size}", lambda a, s=size: torch.autograd.grad(F.adaptive_avg_pool2d(a.requires_grad_(), s).square().sum(), a)[0], IMAGE)
+    case(f"adaptive_max_pool2d {size}", lambda a, s=size: torch.cat([t.double().flatten() for t in F.adaptive_max_pool2d(a, s, return_indices=True)]), IMAGE)
+    case(f"adaptive_max_pool2d backward {size}", lambda a, s=size: torch.autograd.grad(F.adaptive_max_pool2d(a.requires_grad_(), s).square().sum(), a)[0], IMAGE)
+case("adaptive pools of volumes", lambda a: F.adaptive_avg_pool3d(a, (2, 3, 4)) + F.adaptive_max_pool3d(a, (2, 3, 4)), VOLUME)
+case("adaptive pools of volumes backward", lambda a: torch.autograd.grad((F.adaptive_avg_pool3d(a.requires_grad_(), (2, 3, 4)) * F.adaptive_max_pool3d(
+    a, (2, 3, 4))).sum(), a)[0], VOLUME)  # fmt: skip
+case("max_pool3d", lambda a: F.max_pool3d(a, 2, 1, 1), VOLUME)
+case("max_pool1d of NaN", lambda a: torch.cat([t.double().flatten() for t in F.max_pool1d(a[None], 4, 3, return_indices=True)]), SPECIAL)
+for options in ((3, 1, 0, 1), (2, 2, 1, 3), ((3, 2), (1, 2), (0, 1), (2, 1))):
+    case(f"unfold {options}", lambda a, o=options: F.unfold(a, *o), IMAGE)
+    case(f"fold {options}", lambda a, o=options: F.fold(F.unfold(a, *o), (9, 8), *o), IMAGE)
+case("pixel_shuffle", lambda a: F.pixel_shuffle(a, 2) + F.pixel_shuffle(F.pixel_unshuffle(F.pixel_shuffle(a, 2), 2), 2), IMAGE)
+GATES, STATE = real(3, 24), real(3, 6)
+for name, cell in (("lstm", torch.nn.LSTMCell(6, 6)), ("gru", torch.nn.GRUCell(6, 6)), ("gru without bias", torch.nn.GRUCell(6, 6, bias=False))):
+    weights = [p.detach() for p in cell.parameters()]
+    case(f"{name} cell", lambda x, h, *w, n=name: torch.cat(torch.lstm_cell(x, (h, h * 2), *w)) if n == "lstm" else torch.gru_cell(x, h, *w), STATE, STATE * 0.5, *weights)
+    case(f"{name} cell backward", lambda x, h, *w, n=name: torch.cat([g.flatten() for g in torch.autograd.grad(
+        (torch.cat(torch.lstm_cell(x.requires_grad_(), (h.requires_grad_(), h * 2), *w)) if n == "lstm" else torch.gru_cell(x.requires_grad_(), h.requires_grad_(), *w)
+         ).square().sum(), (x, h))]), STATE, STATE * 0.5, *weights)  # fmt: skip
+case("a layer of LSTM", lambda x, h, *w: torch.lstm(x, (h, h), w, True, 1, 0.0, True, False, False)[0], real(4, 3, 6), real(1, 3, 6), *(
+    p.detach() for p in torch.nn.LSTM(6, 6).parameters()))  # fmt: skip
 for mode in ("reflect", "replicate", "constant"):
     case(f"pad {mode}", lambda a, m=mode: F.pad(a, (1, 2, 3, 0), m), IMAGE)
     case(f"pad backward {mode}", lambda a, m=mode: torch.autograd.grad(F.pad(a.requires_grad_(), (1, 2, 3, 0), m).square().sum(), a)[0], IMAGE)
 case("cumsum", lambda a: a.cumsum(1) + a.cumprod(0), A)
+case("cumsum of long rows", lambda a: a.cumsum(0), whole(300, low=-9))
+for special in (A, torch.stack([SPECIAL, SPECIAL.flip(0)])):
+    case(f"logcumsumexp of {special.shape[0]} rows", lambda a: a.logcumsumexp(1), special)
+    case(f"cummax and cummin of {special.shape[0]} rows", lambda a: torch.cat([t.double() for t in (*a.cummax(1), *a.cummin(0))]), special)
+case("cummax of int64", lambda a: torch.cat([*a.cummax(0), *a.cummin(0)]), whole(5, 7, low=-3, high=3))
+case("searchsorted", lambda a, b: torch.searchsorted(a.sort(1).values, b) + torch.searchsorted(a.sort(1).values, b, right=True), A.round(), B.round())
+case("bucketize", lambda a, b: torch.bucketize(a, b.flatten().sort().values) * 2 + torch.bucketize(a, b[0].sort().values, right=True), A.round(), B.round())
+case("linspace", lambda a: a + torch.linspace(-1, 3, 7, device=a.device) + torch.linspace(2, 5, 1, device=a.device), A)
+case("logspace", lambda a: a + torch.logspace(-1, 2, 7, base=3, device=a.device), A)
+for offset in (-2, 0, 3):
+    case(f"tril_indices {offset}", lambda a, o=offset: torch.cat([torch.tril_indices(5, 7, o, device=a.device), torch.triu_indices(5, 4, o, device=a.device)], 1), A)
+case("diff and trace", lambda a: a.diff(dim=1).sum() + a.trace(), A)
 case("sort", lambda a: torch.cat([t.double() for t in a.sort(1)]), A)
 case("sort descending", lambda a: torch.cat([t.double() for t in a.sort(0, descending=True)]), SPECIAL)
 case("argsort of int64", lambda a: a.argsort(dim=1, stable=True), whole(5, 7))
 case("topk", lambda a: torch.cat([t.double() for t in a.topk(3, 1)]), A)
 case("smallest of special numbers", lambda a: torch.cat([t.double() for t in a.topk(5, largest=False)]), SPECIAL)
+DISTRIBUTIONS = {"uniform": lambda a: a.uniform_(-1, 3), "normal": lambda a: a.normal_(1, 2), "exponential": lambda a: a.exponential_(0.7),
+                 "geometric": lambda a: a.geometric_(0.3), "cauchy": lambda a: a.cauchy_(1, 2).clamp_(-50, 50), "log_normal": lambda a: a.log_normal_(0.1, 0.5),
+                 "bernoulli": lambda a: a.bernoulli_(0.4)}  # fmt: skip
+for name, fill in DISTRIBUTIONS.items():
+    for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16):
+        case(f"{name} of {dtype}", lambda a, f=fill, d=dtype: f(torch.empty(33, dtype=d, device=a.device)), A)
+case("bernoulli of int64", lambda a: torch.empty(33, dtype=torch.int64, device=a.device).bernoulli_(0.4), A)
+case("random", lambda a: torch.empty(33, dtype=torch.int64, device=a.device).random_(-5, 40), A)
+case("random of all numbers", lambda a: torch.empty(33, dtype=torch.int64, device=a.device).random_(-(2**63), None), A)
+case("random of large ranges", lambda a: torch.empty(33, dtype=torch.int64, device=a.device).random_(0, 2**50), A)
+case("randint", lambda a: torch.randint(3, 90, (5, 7), device=a.device), A)
+case("randperm", lambda a: torch.randperm(500, device=a.device), A)
 case("normal", lambda a: torch.empty(33, device=a.device).normal_(1, 2), A)
 case("native dropout", lambda a: sum(t.float() for t in torch.native_dropout(a, 0.3, True)), real(33, 7))
 

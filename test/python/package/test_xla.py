@@ -371,3 +371,40 @@ def test_runtime_reports_processes_and_devices(run):
         torch.ones(1, device=xm.xla_device())
         raises(RuntimeError, "a device is in use already", xr.initialize_cache, "cache")
     """, HAL_FAKE_DEVICES=2)
+
+
+def test_modules_of_torch_xla_that_do_not_exist_name_what_to_use(run):
+    run("""
+        import importlib
+        torch_xla.install_as("torch_xla")
+        for package in ("torch_xla", "torch_backend.xla"):
+            for module, advice in (("distributed.spmd", "DTensor"), ("distributed.fsdp", "fully_shard"), ("experimental.custom_kernel", "Migration from torch_xla"),
+                                   ("core.dynamo_bridge", "torch.compile")):
+                raises(ImportError, advice, importlib.import_module, f"{package}.{module}")
+            raises(ModuleNotFoundError, "No module named", importlib.import_module, f"{package}.no_such_module")
+        from torch_xla import stablehlo
+        raises(RuntimeError, "StableHLO is the language of the plugin pjrt", stablehlo.get_stablehlo)
+    """)
+
+
+def test_traces_have_the_names_of_blocks_and_steps(run):
+    run("""
+        import glob, json, tempfile
+        import torch_backend.xla.debug.profiler as xp
+        raises(RuntimeError, "no trace is running", xp.stop_trace)
+        raises(NotImplementedError, "start_trace(folder)", xp.start_server, 9012)
+        raises(NotImplementedError, "start_trace(folder)", xp.trace, "localhost:9012", "logs")
+        with tempfile.TemporaryDirectory() as folder:
+            xp.start_trace(folder)
+            raises(RuntimeError, "running already", xp.start_trace, folder)
+            before = met.counter_value("MarkStep") or 0
+            with xp.StepTrace("train_step", step_num=3):
+                with xp.Trace("build_graph"):
+                    y = torch.ones(3, device="lazy") + 1
+            assert (met.counter_value("MarkStep") or 0) == before + 1
+            assert xp.trace_me("named")(lambda a: a + 1)(1) == 2
+            xp.stop_trace()
+            (file,) = glob.glob(folder + "/*.json")
+            names = {event.get("name") for event in json.load(open(file))["traceEvents"]}
+            assert {"train_step#step_num=3#", "build_graph", "named"} <= names, names
+    """)

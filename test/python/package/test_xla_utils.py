@@ -126,3 +126,19 @@ def test_a_data_wrapper_names_what_is_missing():
         xu.DataWrapper().get_tensors()
     with pytest.raises(NotImplementedError, match="from_tensors"):
         xu.DataWrapper().from_tensors([])
+
+
+def test_a_rate_tracker_measures_samples_per_second(monkeypatch):
+    from torch_backend.xla.core import _rates
+
+    now = [100.0]
+    monkeypatch.setattr(_rates.time, "monotonic", lambda: now[0])
+    tracker = _rates.RateTracker(smooth_factor=0.5)
+    assert tracker.rate() == 0 and tracker.global_rate() == 0
+    for count, expected in ((10, 5.0), (20, 7.5), (0, 3.75)):  # 2 s each
+        now[0] += 2
+        tracker.add(count)
+        assert tracker.rate() == expected
+    assert tracker.global_rate() == 5.0
+    monkeypatch.setenv("RATE_TRACKER_SMOOTHING", "0.25")
+    assert _rates.RateTracker()._smooth_factor == 0.25

@@ -29,13 +29,14 @@ import torch
 from torch_backend import _builds, lazy
 from torch_backend.lazy import device as _device
 
-from . import runtime
+from . import _missing, runtime
 from .core import xla_model as xm
 from .debug import metrics_saver as _metrics_saver
 
 __version__ = _builds.version()
 
 _device.enable_when_active()
+_missing.report(__name__)
 _metrics_saver.analyse_at_exit()
 
 
@@ -124,8 +125,9 @@ def compile(f=None, full_graph: bool = False, name: str | None = None, max_diffe
 
 
 _MODULES = (
-    "core", "core.xla_model", "debug", "debug.metrics", "debug.metrics_saver", "distributed", "distributed.data_parallel", "distributed.parallel_loader",
-    "distributed.xla_multiprocessing", "runtime", "utils", "utils.serialization", "utils.utils",
+    "amp", "amp.syncfree", "core", "core.xla_model", "debug", "debug.metrics", "debug.metrics_saver", "debug.profiler", "distributed",
+    "distributed.data_parallel", "distributed.parallel_loader", "distributed.xla_multiprocessing", "runtime", "stablehlo", "utils",
+    "utils.serialization", "utils.utils",
 )  # fmt: skip
 
 
@@ -143,6 +145,7 @@ def install_as(name: str = "torch_xla") -> None:
         where = getattr(spec, "origin", None) or "in memory"
         raise RuntimeError(f"install_as({name!r}): another package has that name ({where})")
     sys.modules[name] = here
+    _missing.report(name)
     for module in _MODULES:
         sys.modules[f"{name}.{module}"] = importlib.import_module(f"{__name__}.{module}")
 

@@ -39,6 +39,7 @@ from ._exchange import (
     reduce_scatter,
     rendezvous,
 )
+from ._rates import RateTracker
 from ._replicas import set_replication
 from ._saving import fork_rng, get_memory_info, get_rng_state, master_print, save, set_rng_state
 from ._steps import add_step_closure, mark_step, optimizer_step, reduce_gradients, wait_device_ops
@@ -65,7 +66,7 @@ def send_cpu_data_to_device(datas, device, input_sharding=None):
 
 
 __all__ = [
-    "REDUCE_AND", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_MUL", "REDUCE_OR", "REDUCE_SUM", "add_step_closure", "all_gather", "all_reduce", "all_to_all",
+    "REDUCE_AND", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_MUL", "REDUCE_OR", "REDUCE_SUM", "RateTracker", "add_step_closure", "all_gather", "all_reduce", "all_to_all",
     "broadcast_master_param", "check_view_sharing", "collective_broadcast", "collective_permute", "do_on_ordinals", "fork_rng", "get_local_ordinal",
     "get_memory_info", "get_ordinal", "get_rng_state", "get_xla_supported_devices", "is_master_ordinal", "is_xla_tensor", "mark_step", "master_print",
     "mesh_reduce", "optimizer_step", "reduce_gradients", "reduce_scatter", "rendezvous", "save", "send_cpu_data_to_device", "set_replication", "set_rng_state",
