@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-WARMUP, REPLAYS = 11, 20  # DistributedDataParallel measures its first ten steps
+WARMUP, REPLAYS = 11, 100  # DistributedDataParallel measures its first ten steps
 device = ranks.begin()
 module = torch.get_device_module(device)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import namespaces
 import pytest
+from test_programs import OF_FOUR, TRAINING
 
 WHY_NOT = namespaces.missing()
 pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=str(WHY_NOT))
@@ -45,6 +46,29 @@ def test_collectives_of_one_rank_on_each_host(hosts):
 
 def test_training_has_equal_bits_on_all_ranks_and_the_numbers_of_the_cpu(hosts):
     assert all("trained" in text for text in run(hosts, "hosts.py", (2, 2), ["train"]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program, arguments", [("training.py", ()), ("programs.py", TRAINING), ("programs.py", OF_FOUR)], ids=["training", "two", "four"])
+def test_ways_of_training(hosts, program, arguments):
+    run(hosts, program, (2, 2) if arguments != TRAINING else (1, 1), arguments, {"HAL_FAKE_DEVICES": "4"})
+
+
+@pytest.mark.slow
+def test_a_step_sends_the_gradients_between_hosts_once(hosts):
+    written = run(hosts, "hosts.py", (2, 2), ["bytes"])
+    for text in (written[0], written[2]):
+        assert 0.9 < float(re.search(r"sent ([\d.]+)", text)[1]) < 1.1, text
+
+
+@pytest.mark.slow
+def test_communication_overlaps_the_backward_pass(relayed):
+    """A connection with 2 ms in each direction. A row of the profile is a collective, from its start to its end."""
+    relayed.tell_relay("delay 0.002")
+    codes, written = namespaces.finish(relayed.start_ranks("overlap.py", (1, 1)))
+    assert codes == [0, 0], written
+    for text in written:
+        assert float(re.search(r"overlapped ([\d.]+)", text)[1]) >= 0.8, text
 
 
 def error_of(text):
