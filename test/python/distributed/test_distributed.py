@@ -118,8 +118,18 @@ def test_groups_of_some_ranks(bound):
     assert codes == [0, 0, -9] and all("passed check_shrink" in text for text in written[:2]), written
 
 
+@pytest.mark.slow
+def test_a_split_has_its_own_timeout():
+    launch.run("groups.py", 3, ["timeout"])
+
+
 def test_sequence_numbers_timeouts_hooks_and_refusals():
     launch.run("order.py", 2)
+
+
+@pytest.mark.slow
+def test_enqueue_abort_and_creation():
+    launch.run("order.py", 2, ["all"])
 
 
 @pytest.mark.parametrize("kind, words", [("operators", "COLLECTIVE_TYPE_MISMATCH"), ("shapes", "SIZE_OR_SYNTAX_MISMATCH")])
@@ -149,7 +159,7 @@ def test_no_collective_reads_memory_before_it_is_ready(schedules):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rule", ["wait_ignored", "wait_semaphore_ignored"])
+@pytest.mark.parametrize("rule", ["signal_at_once", "wait_semaphore_ignored"])
 def test_waits_that_a_plugin_ignores_are_found(rule):
     """As a build of this package without the wait: the schedules above have wrong sums."""
     plugins = ROOT / "build/release/test/plugins/libhal_broken.so", ROOT / "build/release/plugins/libhal_fake.so"

@@ -61,16 +61,6 @@ def test_a_step_sends_the_gradients_between_hosts_once(hosts):
         assert 0.9 < float(re.search(r"sent ([\d.]+)", text)[1]) < 1.1, text
 
 
-@pytest.mark.slow
-def test_communication_overlaps_the_backward_pass(relayed):
-    """A connection with 2 ms in each direction. A row of the profile is a collective, from its start to its end."""
-    relayed.tell_relay("delay 0.002")
-    codes, written = namespaces.finish(relayed.start_ranks("overlap.py", (1, 1)))
-    assert codes == [0, 0], written
-    for text in written:
-        assert float(re.search(r"overlapped ([\d.]+)", text)[1]) >= 0.8, text
-
-
 def error_of(text):
     """Returns the seconds since the last collective, and the words, of a rank's error."""
     found = re.search(r"Error after (\d+\.\d) s, at ([\d.]+): (.*)", text, re.DOTALL)
