@@ -42,7 +42,7 @@ def test_graphs_hold_collectives():
 @pytest.mark.slow
 @pytest.mark.parametrize("ranks, settings", [(3, {"TORCH_BACKEND_COLLECTIVES": "gloo"}), (2, INLINE), (2, {"HAL_FAKE_PROTECT": "1"})], ids=str)
 def test_graphs_of_more_ranks_and_other_modes(ranks, settings):
-    launch.run("captured.py", ranks, environment=settings)
+    launch.run("captured.py", ranks, ["100"], settings)
 
 
 @pytest.mark.parametrize("transport", ["shm", "gloo"])
