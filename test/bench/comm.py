@@ -13,8 +13,9 @@ A block of calls is timed from after a barrier until its last result is there, a
 calls in a row, up to 1 MiB 4, else 1. A call's time is its part of the block's, of the slowest rank; a row has the
 median of its blocks. Ranks leave the barrier 17 to 4,000 us apart (more ranks than processors), which short blocks of
 small calls would measure. The host time is that of 8 calls in a row, none of which is waited for; the row "enqueue
-thread" is the processor time of the thread that calls, without that of the threads which share its processor. Both sides
-alternate.
+thread" is the processor time of the thread that calls, without that of the threads which share its processor. The rows
+"torch enqueue" are the same calls in a group of torch's FakeProcessGroup, which returns at once: torch's own part. Both
+sides alternate.
 Targets are ratios to Gloo (more is better), except for the limits in microseconds of 1 KiB and of the host time. Each
 result is checked. With --check the exit code is 1 when a target is missed.
 """
@@ -118,7 +119,19 @@ def pair(torch, name, dtype, size, rank, ranks, gloo, quick):
     return [statistics.median(found[place]) * 1e6 for place in one.places]
 
 
-def enqueue(torch, gloo):
+def group_without_communication(torch):
+    """Returns a group of torch's FakeProcessGroup, in which a call costs what torch itself does."""
+    from torch._C._distributed_c10d import FakeProcessGroup
+
+    def create(options, _):
+        return FakeProcessGroup._create_internal(options.group_rank, options.group_size, FakeProcessGroup.Options())
+
+    dist = torch.distributed
+    dist.Backend.register_backend("floor", create, extended_api=True, devices=["cpu", torch.accelerator.current_accelerator().type])
+    return dist.new_group(backend="floor")
+
+
+def enqueue(torch, gloo, group=None):
     """Returns the microseconds of host time, and of the calling thread's processor time, of an asynchronous all_reduce of
     64 KiB in a row of ENQUEUED, without waits.
     """
@@ -128,7 +141,7 @@ def enqueue(torch, gloo):
         torch.accelerator.synchronize()
         torch.distributed.barrier(group=gloo)
         begins = time.perf_counter(), time.thread_time()
-        works = [torch.distributed.all_reduce(x, async_op=True) for x in tensors]
+        works = [torch.distributed.all_reduce(x, group=group, async_op=True) for x in tensors]
         for one, begin, end in zip(times, begins, (time.perf_counter(), time.thread_time())):
             one.append((end - begin) / ENQUEUED)
         for work in works:
@@ -204,7 +217,8 @@ def rank_main(arguments):
             for size in sizes:
                 row(name, str(dtype)[6:], size, pair(torch, name, dtype, size, rank, ranks, gloo, arguments.quick))
     if is_wanted("enqueue"):
-        for name, value in zip(("enqueue", "enqueue thread"), enqueue(torch, gloo)):
+        floor = enqueue(torch, gloo, group_without_communication(torch))
+        for name, value in zip(("enqueue", "enqueue thread", "torch enqueue", "torch enqueue thread"), [*enqueue(torch, gloo), *floor]):
             rows.append({"name": name, "dtype": "float32", "bytes": 1 << 16, "ours_us": value, "gloo_us": None})
     os.environ["TORCH_BACKEND_COLLECTIVES"] = "gloo"
     staged = dist.new_group()
@@ -272,6 +286,8 @@ def target_of(row):
     """Returns what misses its target, as text; empty when all are met."""
     if row["name"].startswith("enqueue"):
         return "" if row["ours_us"] <= ENQUEUE else f"more than {ENQUEUE:.0f} us"
+    if row["name"].startswith("torch enqueue"):
+        return ""
     ratio = RATIOS[row["name"]]
     ratio = ratio.get(row["bytes"], 0.0) if isinstance(ratio, dict) else ratio
     missed = [] if row["gloo_us"] >= ratio * row["ours_us"] else [f"less than {ratio:.2f}x"]

@@ -7,6 +7,7 @@
 #include "base/dtype.h"
 #include "base/host_malloc.h"
 #include "base/life.h"
+#include "base/status_internal.h"
 #include "comm/comm.h"
 #include "comm/log.h"
 #include "device/failure.h"
@@ -167,10 +168,8 @@ hal_status_t hal_comm_work_synchronize(hal_comm_work_t *work, int64_t timeout_ns
 }
 
 hal_status_t hal_comm_work_query(hal_comm_work_t *work) {
-  char what[HAL_COMM_WHAT];
   hal_comm_work_start(work);
-  if (!atomic_load(&work->queued))
-    return hal_error_set(HAL_NOT_READY, "%s has not ended", hal_comm_work_text(work, what));
+  if (!atomic_load(&work->queued)) return hal_error_not_ready();
   HAL_RETURN_IF_ERROR(hal_comm_failure_get(&work->failure));
   if (work->is_recorded) return HAL_OK;
   if (atomic_load(&work->is_watched) && hal_comm_event_poll(work->end) != HAL_NOT_READY) return result_of(work);

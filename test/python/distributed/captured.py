@@ -2,13 +2,14 @@
 operator."""
 
 import copy
+import sys
 
 import ranks
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-WARMUP, REPLAYS = 11, 20  # DistributedDataParallel measures its first ten steps
+WARMUP, REPLAYS = 11, int((sys.argv[4:] or [20])[0])  # DistributedDataParallel measures its first ten steps
 device = ranks.begin()
 module = torch.get_device_module(device)
 

@@ -7,6 +7,7 @@ import time
 import torch
 import torch.distributed as dist
 from ranks import RANK, begin
+from torch.nn.parallel import DistributedDataParallel
 
 KIND = sys.argv[4]
 
@@ -41,6 +42,18 @@ def call(device):
     elif KIND == "abort":
         time.sleep(4) if RANK else dist.group.WORLD._get_backend(torch.device(device)).abort()
         dist.all_reduce(torch.ones(8, device=device))
+
+
+    elif KIND == "hook":  # a hook runs out of memory on one rank, whose program ends
+
+        def hook(_, bucket):
+            if RANK:
+                raise torch.OutOfMemoryError("out of memory in the hook")
+            return dist.all_reduce(bucket.buffer(), async_op=True).get_future().then(lambda done: done.value()[0])
+
+        model = DistributedDataParallel(torch.nn.Linear(8, 8).to(device))
+        model.register_comm_hook(None, hook)
+        model(torch.ones(2, 8, device=device)).sum().backward()
 
 
 device = begin(seconds=3)

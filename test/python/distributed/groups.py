@@ -46,6 +46,23 @@ def check_split(device):
     assert counts == [before + 3] * SIZE, counts
 
 
+def check_timeout_of_split(device):
+    """The ranks of a split wait for the last one no longer than the split's timeout."""
+    everybody = [list(range(SIZE))]
+    group = dist.split_group(split_ranks=everybody, timeout=timedelta(seconds=5))
+    assert total(device, group) == sum(range(1, SIZE + 1))
+    if RANK != LAST:
+        begun = time.monotonic()
+        try:
+            dist.all_reduce(torch.ones(3, device=device), group=group, async_op=True).wait(timedelta(seconds=40))
+        except dist.DistBackendError as error:
+            assert 4.5 < time.monotonic() - begun < 8, error
+        else:
+            raise AssertionError("the sum without a rank")
+    dist.barrier()
+    dist.destroy_process_group(group)
+
+
 def check_nested_split(device):
     """After the last new_group: since torch 2.14 a split counts as a group on the ranks that call it, and new_group
     names its group by that count, so with every backend it would wait for ranks that use another name."""
@@ -101,11 +118,12 @@ def check_shrink(device):
 
 
 def main():
-    bound = sys.argv[4] == "bound"
+    bound = sys.argv[4] != "unbound"
     index = RANK if "TORCH_BACKEND_TEST_DEVICES" in os.environ else 0
     device = begin(**{"device_id": torch.device(torch.accelerator.current_accelerator().type, index)} if bound else {})
     checks = (check_split, check_subsets, check_many, check_nested_split) if bound else (check_subsets,)
-    for check in checks + ((check_shrink,) if SIZE > 2 else ()):
+    checks = (check_timeout_of_split,) if sys.argv[4] == "timeout" else checks + ((check_shrink,) if SIZE > 2 else ())
+    for check in checks:
         check(device)
         print("passed", check.__name__, flush=True)
     dist.destroy_process_group()

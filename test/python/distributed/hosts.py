@@ -43,6 +43,28 @@ def train(device):
     print("trained")
 
 
+def sent_bytes():
+    """Returns the bytes that this host has sent to the other one."""
+    with open("/proc/net/dev") as counters:
+        (line,) = [line for line in counters if line.strip().startswith("host0:")]
+    return int(line.split()[9])
+
+
+def count_bytes(device, steps=10):
+    """Prints the bytes that this host sends in a step of DDP, as a share of those of the gradients: two hosts have to exchange half of them twice."""
+    model = DistributedDataParallel(nn.Linear(1024, 1024, bias=False).to(device))
+    for step in range(steps + 2):
+        if step == 2:
+            torch.accelerator.synchronize()
+            dist.barrier()
+            begin = sent_bytes()
+        model.zero_grad()
+        model(torch.ones(2, 1024, device=device)).sum().backward()
+    torch.accelerator.synchronize()
+    dist.barrier()
+    print(f"sent {(sent_bytes() - begin) / steps / (4 << 20):.4f}")
+
+
 def call_until_an_error(device):
     x = torch.ones(1 << 18, device=device)
     for step in range(1_000_000):
@@ -60,8 +82,8 @@ def call_until_an_error(device):
 
 device = begin(seconds=SECONDS)
 begun = [0.0]  # when the last collective was done
-if KIND == "train":
-    train(device)
+if KIND in ("train", "bytes"):
+    {"train": train, "bytes": count_bytes}[KIND](device)
 else:
     try:
         call_until_an_error(device)

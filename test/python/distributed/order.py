@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 import tempfile
 import threading
 import time
@@ -83,6 +84,7 @@ def check_timeouts(device):
         "barrier": lambda group: dist.barrier(group),
         "wait_tensor": lambda group: torch.ops._c10d_functional.wait_tensor(torch.ops._c10d_functional.all_reduce(x, "sum", group.group_name)),
         "monitored_barrier": lambda group: dist.monitored_barrier(group, timeout=timedelta(seconds=1)),
+        "destroy": lambda group: end_in_flight(x, group),
     }
     for name, call in calls.items():
         group = dist.new_group(timeout=timedelta(seconds=1))
@@ -92,12 +94,64 @@ def check_timeouts(device):
             message = within(3.5, RuntimeError, lambda: call(group))
             print(name, ":", message.splitlines()[0][:160], flush=True)
         dist.barrier()
-        dist.destroy_process_group(group)
+        if name != "destroy" or RANK:
+            dist.destroy_process_group(group)
     group = dist.new_group(timeout=timedelta(seconds=1))
     if RANK == 0:
         within(3.5, RuntimeError, lambda: dist.all_reduce(x, group=group))  # the first collective connects the ranks
     dist.barrier()
     dist.destroy_process_group(group)
+
+
+def check_creation(device):
+    """A rank that does not create a group ends the creation on the others at the timeout, and then its own."""
+    if RANK:
+        time.sleep(4)
+    message = within(3.5, RuntimeError, lambda: dist.new_group(timeout=timedelta(seconds=1)))
+    assert RANK or "rank 1 of 2 did not join" in message, message
+    dist.barrier()
+
+
+def end_in_flight(x, group):
+    """Destroys a group while a collective waits for the other rank. The work has failed afterwards."""
+    work = dist.all_reduce(x, group=group, async_op=True)
+    dist.destroy_process_group(group)
+    work.wait(timedelta(seconds=1))
+
+
+def check_abort(device):
+    """abort() on a thread ends a wait on another one, of both ranks. The device computes on, and a new group works."""
+    group = dist.new_group()
+    x = torch.ones(8, device=device)
+    dist.all_reduce(x, group=group)
+    failed, ended = [], []
+
+    def wait():
+        try:
+            dist.all_reduce(x, group=group, async_op=True).wait(timedelta(seconds=40))
+        except RuntimeError as error:
+            failed.append(str(error))
+        ended.append(time.monotonic())
+
+    waiting = threading.Thread(target=wait)
+    if RANK == 0:
+        waiting.start()
+        time.sleep(0.5)
+        begun = time.monotonic()
+        backend_of(device, group).abort()
+        waiting.join(10)
+        assert ended and ended[0] - begun < 1 and time.monotonic() - begun < 1 and "abort" in failed[0], (begun, ended, failed)
+    dist.barrier()
+    if RANK == 1 and not LIBRARY:  # a library may have what rank 0 has sent before
+        message = within(3, RuntimeError, lambda: dist.all_reduce(x, group=group, async_op=True).wait(timedelta(seconds=40)))
+        assert "abort" in message, message
+    assert (torch.ones(3, device=device) + 1).cpu().tolist() == [2.0] * 3
+    dist.destroy_process_group(group)
+    again = dist.new_group()
+    y = torch.ones(3, device=device)
+    dist.all_reduce(y, group=again)
+    assert y.cpu().tolist() == [SIZE] * 3
+    dist.destroy_process_group(again)
 
 
 def check_other_timeouts(device):
@@ -158,9 +212,10 @@ def check_profile(device):
     from torch.profiler import ProfilerActivity, profile
 
     x, y = torch.ones(1000, device=device), torch.empty(SIZE, 4, dtype=torch.bfloat16, device=device)
+    part = y[RANK].clone()
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.PrivateUse1]) as result:
         dist.all_reduce(x)
-        dist.all_gather_into_tensor(y, y[RANK].clone())
+        dist.all_gather_into_tensor(y, part)
         torch.accelerator.synchronize()
     with tempfile.TemporaryDirectory() as folder:
         result.export_chrome_trace(f"{folder}/trace.json")
@@ -172,10 +227,29 @@ def check_profile(device):
     reduced, gathered = rows["all_reduce"], rows["all_gather"]
     assert reduced["bytes"] == 4000 and gathered["bytes"] == 2 * 4 * SIZE, rows
     assert reduced["Group size"] == SIZE and gathered["Seq"] == reduced["Seq"] + 1, rows
+    if not LIBRARY:  # of its rows there may be copies between devices
+        assert not [event for event in events if event.get("cat") == "gpu_memcpy"], "operands or results were copied"
     launches = [event for event in events if event.get("name") == f"{device}LaunchCollective"]
     assert {launch["args"]["correlation"] for launch in launches} == {row["correlation"] for row in rows.values()}, launches
     operators = {event["args"]["External id"]: event["name"] for event in events if event.get("cat") == "cpu_op"}
     assert operators[reduced["External id"]] == "c10d::allreduce_", (operators, reduced)
+
+
+def check_enqueue(device):
+    """Rank 1 comes late: rank 0 queues collectives, waits of its stream and work after them, and is not blocked."""
+    tensors = [torch.zeros(1000, device=device) for _ in range(8)]
+    for is_measured in (False, True):  # kernels are compiled at their first use
+        torch.accelerator.synchronize()
+        dist.barrier()
+        if RANK == 1 and is_measured:
+            time.sleep(2)
+        begun = time.monotonic()
+        for x in tensors:
+            dist.all_reduce(x, async_op=True).wait()
+            x.add_(1)
+        seconds = time.monotonic() - begun
+    assert RANK or seconds < 1.5, f"the host was blocked for {seconds:.2f} s"
+    assert [x.unique().tolist() for x in tensors] == [[SIZE + 1.0]] * 8
 
 
 def check_monitored_barrier(device):
@@ -281,8 +355,10 @@ def check_callbacks(device):
 
 def main():
     device = begin()
-    checks = (check_sequence_numbers, check_first_barrier, check_callbacks, check_hooks, check_profile, check_monitored_barrier, check_refused_by_name, check_other_timeouts,
-              check_timeouts)  # fmt: skip
+    checks = (check_sequence_numbers, check_first_barrier, check_callbacks, check_hooks, check_profile, check_monitored_barrier, check_refused_by_name,
+              check_other_timeouts, check_timeouts)  # fmt: skip
+    if "all" in sys.argv:
+        checks += (check_enqueue, check_abort, check_creation)
     if LIBRARY:  # its collectives are not refused by name, and its first barrier chooses a device
         checks = [check for check in checks if check not in (check_first_barrier, check_refused_by_name)]
     for check in checks:

@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import itertools
 import os
 import signal
 import sys
@@ -25,6 +26,8 @@ from torch.distributed.pipelining import (
     ScheduleInterleaved1F1B,
     ScheduleInterleavedZeroBubble,
 )
+from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+from torch.distributed.tensor.experimental._context_parallel import _attention as ring
 from torch.nn.parallel import DistributedDataParallel
 
 STEPS = 20
@@ -116,6 +119,20 @@ def half_precision_hook(device):
     compare(device, parallel, tolerance=1e-2)
 
 
+def bfloat16_hook(device):
+    """torch accepts the hook for GPUs only, so the CPU's has another name. Two ranks: Gloo rounds each addition."""
+
+    def same(state, bucket):
+        return default_hooks.bf16_compress_hook(state, bucket)
+
+    def parallel(network, place):
+        model = DistributedDataParallel(network)
+        model.register_comm_hook(None, same if place == "cpu" else default_hooks.bf16_compress_hook)
+        return model
+
+    compare(device, parallel)
+
+
 def zero(device):
     def optimizer(model):
         return ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW, lr=1e-2, foreach=False)
@@ -164,6 +181,29 @@ def sharded_offloaded(device):
     compare(device, lambda network, place: shard(network, place, **({} if place == "cpu" else {"offload_policy": CPUOffloadPolicy()})))
 
 
+def sharded_memory(device):
+    """The peak of a step: parameters, gradients and two moments, divided among the ranks, and three whole layers in
+    flight: parameters as gathered, a gradient, and the gradient that is sent."""
+    layers, width = 64, 128
+    network = nn.Sequential(*(nn.Linear(width, width, bias=False) for _ in range(layers))).to(device)
+    mesh = init_device_mesh(device, (SIZE,))
+    for layer in network:
+        fully_shard(layer, mesh=mesh)
+    fully_shard(network, mesh=mesh)
+    optimizer, x = adam(network.parameters()), torch.ones(4, width, device=device)
+    for _ in range(3):
+        torch.accelerator.synchronize()
+        torch.accelerator.reset_peak_memory_stats()
+        optimizer.zero_grad()
+        network(x).square().mean().backward()
+        optimizer.step()
+    torch.accelerator.synchronize()
+    layer = width * width * 4
+    expected, found = (4 * layers // SIZE + 3) * layer, torch.accelerator.max_memory_allocated()
+    print(f"peak {found}, computed {expected}, layers in flight {found / layer - 4 * layers / SIZE:.1f}")
+    assert abs(found - expected) < 0.05 * expected
+
+
 def pipeline(device, schedule, stages):
     """The losses of the last stage are those of one process that has all layers and the same micro-batches."""
     torch.manual_seed(7)
@@ -202,6 +242,72 @@ def pipeline_interleaved(device):
 
 def pipeline_zero_bubble(device):
     pipeline(device, ScheduleInterleavedZeroBubble, 2)
+
+
+class Attention(nn.Module):
+    def __init__(self, is_causal):
+        super().__init__()
+        self.first, self.second, self.is_causal = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH), is_causal
+
+    def forward(self, x):
+        query, key, value = self.first(x).unflatten(-1, (3, 3, WIDTH // 3)).permute(2, 0, 3, 1, 4)
+        found = nn.functional.scaled_dot_product_attention(query, key, value, is_causal=self.is_causal)
+        return self.second(found.transpose(1, 2).flatten(2))
+
+
+def sequences(step, length):
+    generator = torch.Generator().manual_seed(1000 * step)
+    return torch.randn(2, length, WIDTH, generator=generator), torch.randn(2, length, WIDTH, generator=generator)
+
+
+def context_parallel(device):
+    """Each rank has a part of the sequences. The losses are those of one process on the CPU that has them whole."""
+    for is_causal, method in ((True, "allgather"), (True, "alltoall"), (False, "allgather")):
+        ring._cp_options.enable_load_balance = is_causal
+        ring.set_rotate_method(method)
+        torch.manual_seed(5)
+        whole, length, mesh = Attention(is_causal), 8 * SIZE, init_device_mesh(device, (SIZE,))
+        mine = copy.deepcopy(whole).to(device)
+        expected, ours = adam(whole.parameters()), adam(mine.parameters())
+        losses = [[], []]
+        for step in range(STEPS):
+            x, y = sequences(step, length)
+            expected.zero_grad()
+            loss = (whole(x) - y).square().mean()
+            loss.backward()
+            expected.step()
+            losses[0].append(loss.item())
+            x, y = x.to(device), y.to(device)
+            ours.zero_grad()
+            with ring.context_parallel(mesh, buffers=[x, y], buffer_seq_dims=[1, 1], no_restore_buffers={x, y}):
+                assert x.shape[1] == length // SIZE
+                loss = (mine(x) - y).square().mean()
+                loss.backward()
+            loss = loss.detach()
+            for tensor in (loss, *(parameter.grad for parameter in mine.parameters())):
+                dist.all_reduce(tensor, dist.ReduceOp.AVG)
+            ours.step()
+            losses[1].append(loss.item())
+        check_equal(*(torch.tensor(one, dtype=torch.float64) for one in losses))
+
+
+def attention(device):
+    """Attention of DTensors that are divided by batch, by heads or not at all, with and without a mask, and grouped heads."""
+    mesh = init_device_mesh(device, (SIZE,))
+    for placement, heads, masked in itertools.product((Shard(0), Shard(1), Shard(2), Replicate()), (4, 2), (None, (4, 4, 6, 6), (1, 1, 6, 6))):
+        torch.manual_seed(3)
+        mask = None if masked is None else torch.randn(masked)
+        operands = [torch.randn(4, count, 6, 8) for count in (4, heads, heads)]
+        results = []
+        for place in ("cpu", device):
+            used = [one.clone().to(place) for one in operands + ([] if mask is None else [mask])]
+            if place != "cpu":
+                used = [distribute_tensor(one, mesh, [Replicate() if number == 3 else placement]) for number, one in enumerate(used)]
+            used = [one.requires_grad_() for one in used]
+            found = nn.functional.scaled_dot_product_attention(*used[:3], attn_mask=used[3] if mask is not None else None, is_causal=mask is None, enable_gqa=heads != 4)
+            found.square().sum().backward()
+            results.append([one if place == "cpu" else one.full_tensor().cpu() for one in (found.detach(), *(one.grad for one in used))])
+        torch.testing.assert_close(results[1], results[0], rtol=1e-4, atol=1e-4, msg=lambda text: f"{placement}, {heads} heads, mask {masked}: {text}")
 
 
 def functional_compiled(device):

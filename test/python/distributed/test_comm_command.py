@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import launch
+import namespaces
 import pytest
 from torch_backend import cli
 
@@ -38,6 +39,27 @@ def test_bench_measures_every_row_and_compares_results(measurement):
     for row in rows:
         assert row["wrong"] == 0 and row["ranks"] == 2 and row["repetitions"] >= 3 and 0 < row["seconds"] < 1
         assert row["algorithm_bandwidth"] == pytest.approx(row["bytes"] / row["seconds"])
+
+
+def test_bench_divides_ranks_among_hosts():
+    if why := namespaces.missing():
+        pytest.skip(why)
+    done = comm("bench", "--op", "all_reduce", "--bytes", "1K", "1M", "--ranks", "4", "--hosts", "2", "--seconds", "0.05", "--json", HAL_LOG="info")
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)["rows"]
+    assert [(row["ranks"], row["hosts"], row["bytes"], row["wrong"]) for row in rows] == [(4, 2, 1 << 10, 0), (4, 2, 1 << 20, 0)]
+
+
+@pytest.mark.slow
+def test_the_model_is_near_the_times_of_two_to_eight_ranks():
+    """Other programs on the machine disturb the comparison, so it has three attempts."""
+    for attempt in range(3):
+        done = comm("simulate", "--bytes", "1M", "--check", "--json")
+        checked = json.loads(done.stdout)["checked"]
+        assert [row["ranks"] for row in checked] == [2, 2, 3, 3, 4, 4, 6, 6, 8, 8]
+        if done.returncode == 0:
+            return
+    raise AssertionError(checked)
 
 
 def test_simulate_computes_more_ranks_from_a_measurement(measurement, tmp_path):
@@ -81,6 +103,7 @@ def test_dry_run_of_a_thousand_ranks_takes_seconds(tmp_path):
 @pytest.mark.parametrize("arguments, words", [
     (("simulate", "--measurement", "/nowhere.json"), "nowhere.json"),
     (("bench", "--dtype", "float31", "--bytes", "1K"), "no data type 'float31'"),
+    (("bench", "--bytes", "1K", "--hosts", "3"), "2 ranks cannot be on 3 hosts"),
     (("dry-run", "--world-size", "4", "--rank", "4", "/nowhere.py"), "rank 4 is not one of 4 ranks"),
 ])  # fmt: skip
 def test_an_invalid_request_is_one_message(arguments, words, capsys, monkeypatch):

@@ -4,10 +4,12 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import launch
 import pytest
 
+ROOT = Path(__file__).resolve().parents[3]
 INLINE = {"HAL_FAKE_ASYNC": "0"}
 
 
@@ -26,6 +28,13 @@ def test_parallel_training_compared_with_the_cpu():
     launch.run("training.py", 2)
 
 
+@pytest.mark.slow
+def test_crossed_messages_take_at_most_twice_the_time_of_one_direction():
+    """64 MiB between two pairs of ranks. Other programs on the machine disturb the comparison, so it has three attempts."""
+    ratios = [float(launch.run("pairs.py", 4).split()[-1]) for _ in range(3)]
+    assert min(ratios) <= 2, ratios
+
+
 def test_graphs_hold_collectives():
     launch.run("captured.py", 2)
 
@@ -33,7 +42,7 @@ def test_graphs_hold_collectives():
 @pytest.mark.slow
 @pytest.mark.parametrize("ranks, settings", [(3, {"TORCH_BACKEND_COLLECTIVES": "gloo"}), (2, INLINE), (2, {"HAL_FAKE_PROTECT": "1"})], ids=str)
 def test_graphs_of_more_ranks_and_other_modes(ranks, settings):
-    launch.run("captured.py", ranks, environment=settings)
+    launch.run("captured.py", ranks, ["100"], settings)
 
 
 @pytest.mark.parametrize("transport", ["shm", "gloo"])
@@ -94,6 +103,14 @@ def test_abort_ends_all_ranks():
     assert all("abort" in text and "no error" not in text for text in written), written
 
 
+@pytest.mark.slow
+def test_an_error_in_a_hook_of_one_rank_ends_the_others():
+    _, written = launch.finish(launch.start("failures.py", 2, ["hook"]))
+    assert "out of memory in the hook" in written[1], written[1]
+    found = re.search(r"Error after (\d+\.\d) s: .*rank 1 \(pid \d+\) has (ended|destroyed)", written[0], re.DOTALL)
+    assert found and float(found[1]) < 2.5, written[0]
+
+
 @pytest.mark.parametrize("bound", ["bound", "unbound"])
 def test_groups_of_some_ranks(bound):
     """Splits, subsets, 64 groups, and the ranks that are left after one was killed."""
@@ -101,8 +118,18 @@ def test_groups_of_some_ranks(bound):
     assert codes == [0, 0, -9] and all("passed check_shrink" in text for text in written[:2]), written
 
 
+@pytest.mark.slow
+def test_a_split_has_its_own_timeout():
+    launch.run("groups.py", 3, ["timeout"])
+
+
 def test_sequence_numbers_timeouts_hooks_and_refusals():
     launch.run("order.py", 2)
+
+
+@pytest.mark.slow
+def test_enqueue_abort_and_creation():
+    launch.run("order.py", 2, ["all"])
 
 
 @pytest.mark.parametrize("kind, words", [("operators", "COLLECTIVE_TYPE_MISMATCH"), ("shapes", "SIZE_OR_SYNTAX_MISMATCH")])
@@ -129,6 +156,18 @@ def test_every_public_function_works_or_is_refused_by_name():
 @pytest.mark.parametrize("schedules", [50, pytest.param(1000, marks=pytest.mark.slow)])
 def test_no_collective_reads_memory_before_it_is_ready(schedules):
     launch.run("races.py", 2, [str(schedules)], {"HAL_FAKE_DELAY": "300"})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rule", ["signal_at_once", "wait_semaphore_ignored"])
+def test_waits_that_a_plugin_ignores_are_found(rule):
+    """As a build of this package without the wait: the schedules above have wrong sums."""
+    plugins = ROOT / "build/release/test/plugins/libhal_broken.so", ROOT / "build/release/plugins/libhal_fake.so"
+    if not all(plugin.exists() for plugin in plugins):
+        pytest.skip(f"{plugins[0]} is not built; run `make test-c`")
+    settings = {"TORCH_BACKEND": str(plugins[0]), "HAL_BROKEN": rule, "HAL_BROKEN_OF": str(plugins[1]), "HAL_ALLOW_UNSAFE_PLUGINS": "1", "HAL_FAKE_DELAY": "300"}
+    _, written = launch.finish(launch.start("races.py", 2, ["50"], settings))
+    assert any("wrong sums" in text for text in written), written
 
 
 def test_spellings_of_the_backend():

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import namespaces
 import pytest
+from test_programs import OF_FOUR, TRAINING
 
 WHY_NOT = namespaces.missing()
 pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=str(WHY_NOT))
@@ -45,6 +46,19 @@ def test_collectives_of_one_rank_on_each_host(hosts):
 
 def test_training_has_equal_bits_on_all_ranks_and_the_numbers_of_the_cpu(hosts):
     assert all("trained" in text for text in run(hosts, "hosts.py", (2, 2), ["train"]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program, arguments", [("training.py", ()), ("programs.py", TRAINING), ("programs.py", OF_FOUR)], ids=["training", "two", "four"])
+def test_ways_of_training(hosts, program, arguments):
+    run(hosts, program, (2, 2) if arguments != TRAINING else (1, 1), arguments, {"HAL_FAKE_DEVICES": "4"})
+
+
+@pytest.mark.slow
+def test_a_step_sends_the_gradients_between_hosts_once(hosts):
+    written = run(hosts, "hosts.py", (2, 2), ["bytes"])
+    for text in (written[0], written[2]):
+        assert 0.9 < float(re.search(r"sent ([\d.]+)", text)[1]) < 1.1, text
 
 
 def error_of(text):

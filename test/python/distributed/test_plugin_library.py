@@ -78,7 +78,7 @@ def test_one_device_for_two_ranks_is_refused_or_served_by_the_host(settings):
 @pytest.mark.slow
 def test_order_and_hooks(settings):
     """Also that a failure after the submission reaches those who wait for the group."""
-    launch.run("order.py", 2, environment=settings)
+    launch.run("order.py", 2, ["all"], settings)
 
 
 def test_an_unknown_provider_is_an_error(settings):

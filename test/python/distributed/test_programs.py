@@ -5,11 +5,11 @@ import pytest
 
 INLINE = {"HAL_FAKE_ASYNC": "0"}
 TRAINING = (
-    "data_parallel", "unused_parameters", "compiled", "half_precision_hook", "zero", "first_sharded", "sharded", "sharded_offloaded",
-    "pipeline_1f1b", "pipeline_interleaved", "pipeline_zero_bubble",
+    "data_parallel", "unused_parameters", "compiled", "half_precision_hook", "bfloat16_hook", "zero", "first_sharded", "sharded", "sharded_offloaded",
+    "context_parallel", "pipeline_1f1b", "pipeline_interleaved", "pipeline_zero_bubble",
 )  # fmt: skip
-OTHERS = ("functional_compiled", "objects", "meshes", "save_and_load", "save_while_training", "threads")
-OF_FOUR = ("sharded_hybrid", "first_sharded_hybrid", "meshes", "objects", "zero", "pipeline_1f1b", "pipeline_interleaved", "pipeline_zero_bubble")
+OTHERS = ("functional_compiled", "attention", "sharded_memory", "objects", "meshes", "save_and_load", "save_while_training", "threads")
+OF_FOUR = ("sharded_hybrid", "first_sharded_hybrid", "context_parallel", "attention", "meshes", "objects", "zero", "pipeline_1f1b", "pipeline_interleaved", "pipeline_zero_bubble")
 
 
 def test_common_programs():

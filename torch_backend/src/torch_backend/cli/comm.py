@@ -5,8 +5,10 @@ ranks.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -27,36 +29,78 @@ def _error(text) -> int:
 # ---- bench -----------------------------------------------------------------------------------------------------------
 
 
-def measured(arguments, ranks: int) -> list[dict]:
+# Starts the ranks of one host, with their output and exit codes in files, and waits for them.
+_HOST = """for rank in $RANKS; do
+  (RANK=$rank LOCAL_RANK=$rank "$@" > "$FOLDER/$rank.out" 2> "$FOLDER/$rank.err"; echo $? > "$FOLDER/$rank.code") &
+done
+wait"""
+
+
+def _start(command: list[str], ranks: int, hosts: int, folder: str, settings: dict) -> list[subprocess.Popen]:
+    """Starts the ranks, and returns a process for each host. Hosts are pid namespaces: the collectives consider ranks
+    of one namespace to be on one host.
+    """
+    inside = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"] if hosts > 1 else []
+    processes = []
+    for host in range(hosts):
+        members = range(host * ranks // hosts, (host + 1) * ranks // hosts)
+        own = {**settings, "RANKS": " ".join(map(str, members)), "FOLDER": folder}
+        processes.append(subprocess.Popen([*inside, "sh", "-c", _HOST, "sh", *command], env=own, start_new_session=True))
+    return processes
+
+
+def _end(processes: list[subprocess.Popen]) -> None:
+    """Ends the hosts with their ranks."""
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _check_hosts(hosts: int, ranks: int) -> None:
+    if hosts == 1:
+        return
+    if hosts > ranks:
+        raise ValueError(f"{ranks} ranks cannot be on {hosts} hosts; use at least one rank for each host")
+    try:
+        subprocess.run(["unshare", "--pid", "--fork", "--mount-proc", "true"], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        cause = (getattr(error, "stderr", None) or str(error)).strip()
+        raise RuntimeError(f"--hosts {hosts} needs pid namespaces, which only root can create: {cause}") from None
+
+
+def measured(arguments, ranks: int, hosts: int = 1) -> list[dict]:
     """Starts the ranks and returns the rows of `torch_backend.distributed.measure`. Raises RuntimeError with the output
     of the first rank that failed.
     """
     from torch_backend.distributed import measure
 
     measure.dtype_of(arguments.dtype)  # before any process starts
+    _check_hosts(hosts, ranks)
     command = [sys.executable, "-P", "-m", "torch_backend.distributed.measure", "--op", *arguments.op, "--bytes", *map(str, arguments.bytes),
                "--dtype", arguments.dtype, "--seconds", str(arguments.seconds), *(["--device", arguments.device] if arguments.device else [])]  # fmt: skip
     settings = {**os.environ, "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
     settings.setdefault("OMP_NUM_THREADS", "1")
     settings.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    processes = []
     with tempfile.TemporaryDirectory(prefix="torch-backend-comm-") as folder:
-        written = [(Path(folder) / f"{rank}.out", Path(folder) / f"{rank}.err") for rank in range(ranks)]
+        processes = _start(command, ranks, hosts, folder, settings)
         try:
-            for rank, (result, errors) in enumerate(written):
-                with open(result, "w") as out, open(errors, "w") as err:
-                    processes.append(subprocess.Popen(command, env={**settings, "RANK": str(rank), "LOCAL_RANK": str(rank)}, stdout=out, stderr=err))
-            codes = [process.wait() for process in processes]
-        finally:
             for process in processes:
-                process.kill()
                 process.wait()
-        rows = written[0][0].read_text()
-        failed = next((rank for rank, code in enumerate(codes) if code not in (0, 1) or (code == 1 and not rows)), None)
-        if failed is not None:
-            lines = written[failed][1].read_text().strip().splitlines()
-            raise RuntimeError(f"rank {failed} ended with {codes[failed]}: {lines[-1] if lines else 'it wrote nothing'}")
-        return json.loads(rows)
+        finally:
+            _end(processes)
+        return [{**row, "hosts": hosts} for row in _rows(Path(folder), ranks)]
+
+
+def _rows(folder: Path, ranks: int) -> list[dict]:
+    """Returns what rank 0 has written, if all ranks have ended well."""
+    codes = [int(file.read_text() or -1) if (file := folder / f"{rank}.code").exists() else -1 for rank in range(ranks)]
+    rows = (folder / "0.out").read_text()
+    failed = next((rank for rank, code in enumerate(codes) if code not in (0, 1) or (code == 1 and not rows)), None)
+    if failed is not None:
+        lines = (folder / f"{failed}.err").read_text().strip().splitlines()
+        raise RuntimeError(f"rank {failed} ended with {codes[failed]}: {lines[-1] if lines else 'it wrote nothing'}")
+    return json.loads(rows)
 
 
 def _free_port() -> int:
@@ -77,13 +121,13 @@ def _size(count: int) -> str:
 def _bench(arguments) -> int:
     rows = []
     for ranks in arguments.ranks:
-        rows += measured(arguments, ranks)
+        rows += measured(arguments, ranks, arguments.hosts)
     if arguments.json:
         print_json({"cores": os.cpu_count(), "rows": rows})
     else:
-        print(f"{'operator':<15} {'ranks':>5} {'message':>9} {'time':>12} {'algorithm':>11} {'bus':>11}  wrong")
+        print(f"{'operator':<15} {'ranks':>5} {'hosts':>5} {'message':>9} {'time':>12} {'algorithm':>11} {'bus':>11}  wrong")
         for row in rows:
-            print(f"{row['operator']:<15} {row['ranks']:>5} {_size(row['bytes']):>9} {row['seconds'] * 1e6:>9.1f} us"
+            print(f"{row['operator']:<15} {row['ranks']:>5} {row['hosts']:>5} {_size(row['bytes']):>9} {row['seconds'] * 1e6:>9.1f} us"
                   f" {row['algorithm_bandwidth'] / 1e9:>6.2f} GB/s {row['bus_bandwidth'] / 1e9:>6.2f} GB/s  {row['wrong']:>5}")  # fmt: skip
     return 1 if any(row["wrong"] for row in rows) else 0
 
@@ -230,6 +274,8 @@ def add_arguments(parser) -> None:
     bench = parts.add_parser("bench", help="measures collectives between processes of this host, and checks their results")
     measure.add_arguments(bench)
     bench.add_argument("--ranks", nargs="+", type=_positive, default=[2], help="numbers of processes; default 2")
+    bench.add_argument("--hosts", type=_positive, default=1,
+                       help="number of pid namespaces among which the ranks are divided, as among hosts; needs root; default 1")  # fmt: skip
     bench.set_defaults(action=_bench)
     simulate = parts.add_parser("simulate", help="computes the time of collectives of up to 1,024 ranks from a measurement of 2 ranks on this host")
     measure.add_arguments(simulate)

@@ -13,7 +13,7 @@ from datetime import timedelta
 import torch
 
 from .._imports import after_import
-from . import _backend, _symmetric
+from . import _attention, _backend, _symmetric
 
 
 def _with_a_name(function):
@@ -112,4 +112,5 @@ def install(device: str) -> None:
     _symmetric.install(device)
     name = "torch.distributed._symmetric_memory"
     after_import(name, lambda: _symmetric.install_functions(sys.modules[name], device))
+    after_import("torch.distributed.tensor", _attention.install)
     DistributedDataParallel._check_comm_hook = _for_bfloat16(DistributedDataParallel._check_comm_hook, device)
