@@ -46,7 +46,9 @@ def _load_inductor() -> None:
     """Imports the modules that register the device with inductor, at its first use, because importing inductor takes
     seconds.
     """
-    from . import inductor  # noqa: F401
+    from . import inductor
+
+    inductor.register()
 
 
 def _quiesce() -> None:

@@ -132,14 +132,22 @@ __all__ = [
 _register_with_inductor = None  # set at registration; inductor is imported at its first use
 
 
+def _inductor_backend_init() -> None:
+    """Registers the device with inductor. torch 2.15 and later call it when inductor starts, until the device is
+    registered.
+    """
+    if _register_with_inductor is not None:
+        _register_with_inductor()
+
+
 def __getattr__(name: str):
     if name == "_initialized":  # read by torch.utils.checkpoint
         return is_initialized()
     if name == "default_generators":
         return random.default_generators()
-    if name == "Scheduling" and _register_with_inductor is not None:
-        # Inductor checks whether this attribute exists, and would otherwise register the device without a cache key.
-        _register_with_inductor()
+    if name == "Scheduling":
+        # torch 2.13 and 2.14 check whether this attribute exists, and register such a device without a cache key.
+        _inductor_backend_init()
     raise AttributeError(f"module 'torch.{_utils.name()}' has no attribute '{name}'")
 
 

@@ -8,7 +8,7 @@ import types
 import torch
 from torch._dynamo.device_interface import DeviceInterface, caching_worker_current_devices, caching_worker_device_properties
 
-from torch_backend import backend
+from torch_backend import _builds, _hal, backend
 from torch_backend.backend import _utils
 
 
@@ -27,8 +27,18 @@ def _properties(index: int) -> types.SimpleNamespace:
     return types.SimpleNamespace(**facts)
 
 
+def plugin_versions() -> list[tuple]:
+    """Returns name, version, ABI and number of devices of each plugin, for the keys of caches; starts no device."""
+    return [(plugin.name, plugin.version, plugin.abi, plugin.device_count) for plugin in _hal.plugins()]
+
+
 class Interface(DeviceInterface):
-    """The device module as an interface of TorchDynamo."""
+    """The device module as an interface of TorchDynamo.
+
+    torch 2.15 and later also call `is_gpu`, `exposes_streams` (inherited: `Stream` is not the base class's),
+    `get_cache_system_info`, `get_cpp_device_options` and `get_multi_processor_count` (inherited: the properties have
+    that field).
+    """
 
     device = backend.device
     Event = torch.Event
@@ -102,3 +112,22 @@ class Interface(DeviceInterface):
     @staticmethod
     def raise_if_triton_unavailable(device=None) -> None:
         raise RuntimeError(f"Triton has no backend for '{_utils.name()}'; inductor uses its C++ kernels instead")
+
+    @staticmethod
+    def is_gpu() -> bool:
+        """Returns False. Inductor reads it once, before a device is started, and then generates code for Triton's
+        execution model; the device's scheduling, streams and graphs do not depend on it.
+        """
+        return False
+
+    @classmethod
+    def get_cache_system_info(cls) -> dict[str, object]:
+        """Returns what invalidates generated code, for the keys of inductor's caches."""
+        return {"torch_backend": _builds.version(), "plugins": [list(plugin) for plugin in plugin_versions()]}
+
+    @staticmethod
+    def get_cpp_device_options(aot_mode: bool, compile_only: bool) -> tuple[list[str], ...]:
+        """Returns the options that generated C++ needs in addition to those for torch: none. In order: definitions,
+        include folders, compiler and linker options, library folders, libraries, other arguments.
+        """
+        return [], [], [], [], [], [], []

@@ -2,8 +2,8 @@
 place. A device that compiles source gets kernels in the portable dialect. On other devices the graph's operators run
 one by one.
 
-torch reads `Scheduling` of the device module when inductor starts. This package is imported only then, because
-importing inductor takes seconds.
+torch calls `_inductor_backend_init` of the device module when inductor starts (2.13 and 2.14 read `Scheduling`). This
+package is imported only then, because importing inductor takes seconds.
 """
 
 from __future__ import annotations
@@ -14,6 +14,6 @@ from ..dynamo.interface import Interface
 from ._registration import register
 from ._ways import Scheduling
 
-__all__ = ["CppWrapperCodegen", "Interface", "PythonWrapperCodegen", "Scheduling"]
+__all__ = ["CppWrapperCodegen", "Interface", "PythonWrapperCodegen", "Scheduling", "register"]
 
 register()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch._inductor.codegen import wrapper
 from torch._inductor.codegen.cpp import CppScheduling
-from torch._inductor.codegen.cpu_device_op_overrides import CpuDeviceOpOverrides
 from torch._inductor.stream_utils import get_stream_name
 from torch._inductor.virtualized import V
 
@@ -100,22 +99,6 @@ class PythonWrapperCodegen(_CallsOfDevice, wrapper.PythonWrapperCodegen):
 
 class SubgraphWrapperCodegen(_CallsOfDevice, wrapper.SubgraphPythonWrapperCodegen):
     """Calls the kernels of a branch, a loop or a nested region, in the code of the outer graph."""
-
-
-class Overrides(CpuDeviceOpOverrides):
-    """The device in the Python code that inductor writes."""
-
-    def set_device(self, device_idx: int) -> str:
-        return f"torch.accelerator.set_device_index({device_idx})"
-
-    def synchronize(self) -> str:
-        return "torch.accelerator.synchronize()"
-
-    def device_guard(self, device_idx: int) -> str:
-        return f"torch.accelerator.device_index({device_idx})"
-
-    def current_stream(self) -> str:
-        return "torch.accelerator.current_stream()"
 
 
 _visible: set[int] = set()

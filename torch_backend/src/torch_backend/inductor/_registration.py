@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import json
 
 from torch._inductor.codegen.common import register_backend_for_device, register_device_op_overrides
 from torch._inductor.codegen.wrapper_fxir import WrapperFxCodegen
 from torch._inductor.custom_graph_pass import CustomGraphModulePass
 
-from torch_backend import _builds, _hal, backend
+from torch_backend import _builds, backend
 from torch_backend.backend import _utils
 
 from ..dynamo.graphs.installation import install_in_inductor
-from ._codegen import Overrides, PythonWrapperCodegen
+from ..dynamo.interface import plugin_versions
+from . import _flex
+from ._codegen import PythonWrapperCodegen
 from ._cpp_wrapper import CppWrapperCodegen
+from ._overrides import Overrides
 from ._ways import Scheduling, way, way_of_device
 
 
@@ -23,19 +27,24 @@ class DevicePass(CustomGraphModulePass):
     """
 
     def __call__(self, gm) -> None:
+        _flex.inline(gm)
         way().mark(gm)
 
     def uuid(self) -> str:
         """Returns the plugins and the kind of kernels of the devices: code for one kind does not run on another."""
-        plugins = [(plugin.name, plugin.version, plugin.abi, plugin.device_count) for plugin in _hal.plugins()]
         # A graph without tensors of the device must not start a device; its code does not depend on one.
         ways = [way_of_device(index).name for index in range(backend.device_count())] if backend.is_initialized() else "not started"
-        return json.dumps([_builds.version(), _utils.name(), plugins, ways])
+        return json.dumps([_builds.version(), _utils.name(), plugin_versions(), ways])
 
 
 def register() -> None:
-    """Called once, when inductor first uses the device."""
+    """Called when inductor starts, until the device is registered."""
     name = _utils.name()
-    install_in_inductor()
+    _install()
     register_device_op_overrides(name, Overrides())
     register_backend_for_device(name, Scheduling, PythonWrapperCodegen, CppWrapperCodegen, WrapperFxCodegen, DevicePass())
+
+
+@functools.lru_cache(maxsize=1)
+def _install() -> None:
+    install_in_inductor()

@@ -1,0 +1,90 @@
+"""What inductor requires of a device of another package: registration, interface, code in Python and C++."""
+
+import subprocess
+import sysconfig
+from pathlib import Path
+
+import pytest
+import torch
+
+import torch_backend
+
+MINOR = tuple(map(int, torch.__version__.split(".")[:2]))
+
+
+@pytest.fixture
+def interface(device):
+    from torch._dynamo.device_interface import get_interface_for_device
+
+    return get_interface_for_device(device)
+
+
+@pytest.fixture
+def overrides(device):
+    from torch._inductor.codegen.common import get_device_op_overrides, init_backend_registration
+
+    init_backend_registration()
+    return get_device_op_overrides(device)
+
+
+def test_registration_is_repeated_when_inductor_forgets_the_device(device, module):
+    from torch._inductor.codegen import common
+
+    common.init_backend_registration()
+    registered, backend_pass = common.device_codegens.pop(device), common.custom_backend_passes.pop(device)
+    module._inductor_backend_init()
+    assert common.device_codegens[device].cpp_wrapper_codegen is registered.cpp_wrapper_codegen
+    assert type(common.custom_backend_passes[device]) is type(backend_pass)
+
+
+def test_the_interface_of_the_device(device, interface):
+    import json
+
+    assert interface.is_gpu() is False
+    information = interface.get_cache_system_info()
+    assert json.loads(json.dumps(information)) == information
+    assert {plugin[0] for plugin in information["plugins"]} == {plugin.name for plugin in torch_backend.plugins()}
+    options = interface.get_cpp_device_options(aot_mode=True, compile_only=False)
+    assert len(options) == 7 and not any(options)
+    if MINOR >= (2, 15):
+        from torch._inductor import utils
+        from torch._inductor.codecache import CacheBase
+
+        assert CacheBase.get_system.__wrapped__()["device_interfaces"][device] == information
+        assert interface.exposes_streams() and interface.get_multi_processor_count() > 0
+        assert not utils.is_gpu(device) and not utils.device_need_guard(device)
+
+
+def test_code_in_python(device, overrides):
+    space = {"torch": torch}
+    exec(overrides.import_get_raw_stream_as("raw_stream"), space)
+    assert space["raw_stream"](0) == torch.accelerator.current_stream(0).stream_id
+    exec(f"with {overrides.device_guard(1)}:\n    index = {overrides.current_device_idx_expr()}", space)
+    assert space["index"] == 1
+    exec(f"{overrides.set_device(0)}\n{overrides.synchronize()}\nstream = {overrides.current_stream()}", space)
+    assert space["stream"] == torch.accelerator.current_stream()
+
+
+@pytest.mark.slow
+def test_code_in_cpp_compiles(overrides, tmp_path):
+    lines = [
+        "#include <ATen/core/Tensor.h>",
+        overrides.kernel_header(),
+        overrides.kernel_driver(),
+        overrides.tma_descriptor_helpers(),
+        "void call(int index) {",
+        f"  {overrides.cpp_aoti_device_guard()} guard(index);",
+        f"  {overrides.cpp_stream_type()} stream = nullptr;",
+        f"  if ({overrides.aoti_get_stream()}(index, &stream) != 0) return;",
+        f"  {overrides.cpp_aoti_stream_guard()} by_handle(stream, index);",
+        f"  {overrides.cpp_stream_guard()} by_stream({overrides.cpp_getStreamFromExternal()}(stream, index));",
+        f"  {overrides.cpp_kernel_type()} kernel = nullptr; {overrides.cpp_device_ptr()} pointer = kernel; (void)pointer;",
+        f"  static_assert({overrides.aten_device_type()} == c10::DeviceType::PrivateUse1);",
+        "}",
+    ]
+    source = tmp_path / "code.cpp"
+    source.write_text("\n".join(lines))
+    folders = [Path(torch.__file__).parent / "include", Path(torch.__file__).parent / "include/torch/csrc/api/include", sysconfig.get_path("include")]
+    done = subprocess.run(["c++", "-std=c++20", "-fsyntax-only", *(f"-I{folder}" for folder in folders), source], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert overrides.uses_gpu_cpp_wrapper() is False and overrides.cpp_scratch(0, None) is None and not overrides.cpp_kernel_launch_supports_pdl()
