@@ -79,12 +79,12 @@ extern const emit_operator_t emit_reduce_operators[], emit_product_operators[], 
 /* ---- helpers of operators in several files ----------------------------------------------------------------------- */
 
 /* Which of several equal values, and of several NaNs, has the index of a reduction. */
-enum { EMIT_FIRST, EMIT_LAST, EMIT_FIRST_LAST_NAN };
+enum { EMIT_FIRST, EMIT_FIRST_LAST_NAN };
 /* Writes the region of a reduction of pairs (value, index): the larger value (`sign` -1: the smaller one), and NaN
  * before all numbers (emit_reduce.c). */
 void emit_better(emit_t *e, int32_t type, int sign, int order);
 /* Returns the index that loses against every other one of equal value, as a scalar of i64. */
-value_t emit_no_index(emit_t *e, int order);
+value_t emit_no_index(emit_t *e);
 /* Reduces values with their indices along the dimensions of `mask`. */
 void emit_reduce_index(emit_t *e, value_t a, value_t index, uint32_t mask, int sign, int order, value_t *out_value,
                        value_t *out_index);

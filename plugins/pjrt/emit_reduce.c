@@ -198,7 +198,7 @@ static void std_mean(emit_t *e) { moments(e, 1); }
 
 /* ---- indices of extremes ----------------------------------------------------------------------------------------- */
 
-value_t emit_no_index(emit_t *e, int order) { return emit_constant(e, PJRT_S64, order == EMIT_LAST ? -1 : 9e18); }
+value_t emit_no_index(emit_t *e) { return emit_constant(e, PJRT_S64, 9e18); }
 
 void emit_better(emit_t *e, int32_t type, int sign, int order) {
   const char *const t = emit_element(type);
@@ -210,7 +210,7 @@ void emit_better(emit_t *e, int32_t type, int sign, int order) {
            "      %%yn = stablehlo.compare NE, %%y, %%y : (tensor<%s>, tensor<%s>) -> tensor<i1>\n",
            t, t, sign > 0 ? "GT" : "LT", t, t, t, t, t, t, t, t);
   emit_put(e,
-           "      %%prior = stablehlo.compare %s, %%i, %%j : (tensor<i64>, tensor<i64>) -> tensor<i1>\n"
+           "      %%prior = stablehlo.compare LT, %%i, %%j : (tensor<i64>, tensor<i64>) -> tensor<i1>\n"
            "      %%prior_nan = stablehlo.compare %s, %%i, %%j : (tensor<i64>, tensor<i64>) -> tensor<i1>\n"
            "      %%both = stablehlo.and %%xn, %%yn : tensor<i1>\n"
            "      %%same = stablehlo.and %%equal, %%prior : tensor<i1>\n"
@@ -223,7 +223,7 @@ void emit_better(emit_t *e, int32_t type, int sign, int order) {
            "      %%value = stablehlo.select %%taken, %%x, %%y : tensor<i1>, tensor<%s>\n"
            "      %%place = stablehlo.select %%taken, %%i, %%j : tensor<i1>, tensor<i64>\n"
            "      stablehlo.return %%value, %%place : tensor<%s>, tensor<i64>\n    }",
-           order == EMIT_LAST ? "GT" : "LT", order == EMIT_FIRST ? "LT" : "GT", t, t);
+           order == EMIT_FIRST ? "LT" : "GT", t, t);
 }
 
 value_t emit_result_of(emit_t *e, value_t pair, int number, int32_t type) {
@@ -243,7 +243,7 @@ void emit_reduce_index(emit_t *e, value_t a, value_t index, uint32_t mask, int s
     else
       sizes[rank++] = a.sizes[d];
   }
-  const value_t start = emit_limit(e, a.type, -sign), none = emit_no_index(e, order);
+  const value_t start = emit_limit(e, a.type, -sign), none = emit_no_index(e);
   const value_t pair = emit_fresh(e, a.type, rank, sizes);
   value_t places = pair;
   places.type = PJRT_S64;

@@ -20,70 +20,77 @@ static void put_windows(emit_t *e, value_t a, int dim) {
   emit_put(e, "]> : tensor<%dx2xi64>}", a.rank);
 }
 
-/* Scans with the region `region`, which combines %x and %y to %z; %t is its type. */
-static value_t scan_with(emit_t *e, value_t a, int dim, double start, const char *const *region, int lines) {
+/* Scans by an operator of StableHLO, "add" ... */
+static value_t scan_with(emit_t *e, value_t a, int dim, const char *op, double start) {
   const value_t init = emit_constant(e, a.type, start), v = emit_fresh(e, a.type, a.rank, a.sizes);
   const char *const t = emit_element(a.type);
-  emit_put(e, "    %s = \"stablehlo.reduce_window\"(%s, %s) ({\n    ^bb0(%%x: tensor<%s>, %%y: tensor<%s>):\n",
-           emit_name(v).s, emit_name(a).s, emit_name(init).s, t, t);
-  for (int i = 0; i < lines; i++)
-    for (const char *c = region[i]; *c; c++) /* "$" is the type */
-      emit_put(e, *c == '$' ? "tensor<%s>" : "%.1s", *c == '$' ? t : c);
-  emit_put(e, "      stablehlo.return %%z : tensor<%s>\n    }) ", t);
+  emit_put(e,
+           "    %s = \"stablehlo.reduce_window\"(%s, %s) ({\n    ^bb0(%%x: tensor<%s>, %%y: tensor<%s>):\n      %%z = "
+           "stablehlo.%s %%x, %%y : tensor<%s>\n      stablehlo.return %%z : tensor<%s>\n    }) ",
+           emit_name(v).s, emit_name(a).s, emit_name(init).s, t, t, op, t, t);
   put_windows(e, a, dim);
   emit_put(e, " : (%s, %s) -> %s\n", emit_type(a).s, emit_type(init).s, emit_type(v).s);
   return v;
 }
 
-static void scan(emit_t *e, double start, const char *const *region, int lines) {
-  const value_t input = emit_read(e, 0), a = emit_convert(e, input, emit_compute_type(input.type));
-  if (!a.rank)
-    emit_write(e, 0, a);
-  else
-    emit_write(e, 0, scan_with(e, a, emit_dim(emit_int(e, 1, 0), a.rank), start, region, lines));
+static value_t read_scanned(emit_t *e, int *out_dim) {
+  const value_t a = emit_read(e, 0);
+  *out_dim = a.rank ? emit_dim(emit_int(e, 1, 0), a.rank) : 0;
+  return a;
 }
 
-static const char *const adds[] = {"      %z = stablehlo.add %x, %y : $\n"};
-static const char *const multiplies[] = {"      %z = stablehlo.multiply %x, %y : $\n"};
+static void scan(emit_t *e, const char *op, double start) {
+  int dim;
+  const value_t input = read_scanned(e, &dim), a = emit_convert(e, input, emit_compute_type(input.type));
+  emit_write(e, 0, a.rank ? scan_with(e, a, dim, op, start) : a);
+}
+static void cumsum(emit_t *e) { scan(e, "add", 0); }
+static void cumprod(emit_t *e) { scan(e, "multiply", 1); }
 
-static void cumsum(emit_t *e) { scan(e, 0, adds, 1); }
-static void cumprod(emit_t *e) { scan(e, 1, multiplies, 1); }
+/* Returns the elements `by` places earlier, and `start` before the first one. The other scans combine elements at
+ * distances of 1, 2, 4 ... with those, because the compile time of windows over pairs grows with their size. */
+static value_t earlier(emit_t *e, value_t a, int dim, int64_t by, value_t start) {
+  int64_t from[EMIT_RANK] = {0}, to[EMIT_RANK];
+  value_t head = a;
+  memcpy(to, a.sizes, sizeof to);
+  to[dim] -= by, head.sizes[dim] = by;
+  const value_t parts[] = {emit_like(e, start, head), emit_slice(e, a, from, to)};
+  return emit_concatenate(e, parts, 2, dim);
+}
 
 /* The larger one plus log1p(exp(smaller - larger)); an infinite larger one, and NaN, remain. */
+static value_t add_logarithms(emit_t *e, value_t x, value_t y) {
+  const value_t top = emit_binary(e, "stablehlo.maximum", x, y), low = emit_binary(e, "stablehlo.minimum", x, y);
+  const value_t rest = emit_unary(e, "stablehlo.log_plus_one", emit_unary(e, "stablehlo.exponential", SUB(low, top)));
+  const value_t finite = emit_compare(e, "EQ", SUB(top, top), emit_fill(e, 0, top));
+  return emit_select(e, finite, ADD(top, rest), top);
+}
+
 static void logcumsumexp(emit_t *e) {
-  static const char *const region[] = {
-      "      %top = stablehlo.maximum %x, %y : $\n",
-      "      %low = stablehlo.minimum %x, %y : $\n",
-      "      %rest = stablehlo.subtract %low, %top : $\n",
-      "      %share = stablehlo.exponential %rest : $\n",
-      "      %more = stablehlo.log_plus_one %share : $\n",
-      "      %sum = stablehlo.add %top, %more : $\n",
-      "      %finite = stablehlo.is_finite %top : ($) -> tensor<i1>\n",
-      "      %z = stablehlo.select %finite, %sum, %top : tensor<i1>, $\n",
-  };
-  scan(e, -INFINITY, region, (int)(sizeof region / sizeof *region));
+  int dim;
+  const value_t input = read_scanned(e, &dim);
+  value_t a = emit_convert(e, input, emit_compute_type(input.type));
+  const value_t start = emit_constant(e, a.type, -INFINITY);
+  for (int64_t by = 1; a.rank && by < a.sizes[dim]; by *= 2) a = add_logarithms(e, earlier(e, a, dim, by, start), a);
+  emit_write(e, 0, a);
 }
 
 /* Running extremes and their indices: the last of equal ones, and NaN remains. */
 static void scan_extreme(emit_t *e, int sign) {
-  const value_t a = emit_read(e, 0);
-  const int dim = a.rank ? emit_dim(emit_int(e, 1, 0), a.rank) : 0;
-  if (!a.rank) {
-    emit_write(e, 0, a);
-    emit_write(e, 1, emit_constant(e, PJRT_S64, 0));
-    return;
+  int dim;
+  value_t a = read_scanned(e, &dim), index = a;
+  index.type = PJRT_S64;
+  const value_t start = emit_limit(e, a.type, -sign), none = emit_constant(e, PJRT_S64, 0);
+  index = a.rank ? emit_iota(e, PJRT_S64, a.rank, a.sizes, dim) : none;
+  for (int64_t by = 1; a.rank && by < a.sizes[dim]; by *= 2) {
+    const value_t x = earlier(e, a, dim, by, start), of_x = earlier(e, index, dim, by, none);
+    const value_t above = emit_compare(e, sign > 0 ? "GE" : "LE", a, x), number = emit_compare(e, "EQ", x, x);
+    const value_t wins = emit_binary(e, "stablehlo.and", number, above), nan = emit_compare(e, "NE", a, a);
+    const value_t taken = emit_binary(e, "stablehlo.or", nan, wins);
+    a = emit_select(e, taken, a, x), index = emit_select(e, taken, index, of_x);
   }
-  const value_t index = emit_iota(e, PJRT_S64, a.rank, a.sizes, dim), pair = emit_fresh(e, a.type, a.rank, a.sizes);
-  const value_t start = emit_limit(e, a.type, -sign), none = emit_no_index(e, EMIT_LAST);
-  emit_put(e, "    %s:2 = \"stablehlo.reduce_window\"(%s, %s, %s, %s) (", emit_name(pair).s, emit_name(a).s,
-           emit_name(index).s, emit_name(start).s, emit_name(none).s);
-  emit_better(e, a.type, sign, EMIT_LAST);
-  emit_put(e, ") ");
-  put_windows(e, a, dim);
-  emit_put(e, " : (%s, %s, %s, tensor<i64>) -> (%s, %s)\n", emit_type(a).s, emit_type(index).s, emit_type(start).s,
-           emit_type(a).s, emit_type(index).s);
-  emit_write(e, 0, emit_result_of(e, pair, 0, a.type));
-  emit_write(e, 1, emit_result_of(e, pair, 1, PJRT_S64));
+  emit_write(e, 0, a);
+  emit_write(e, 1, index);
 }
 static void cummax(emit_t *e) { scan_extreme(e, 1); }
 static void cummin(emit_t *e) { scan_extreme(e, -1); }
@@ -164,11 +171,11 @@ static void triangle_indices(emit_t *e, int lower) {
   const value_t row = emit_iota(e, PJRT_S64, 1, &rows, 0);
   const value_t split = limited(e, ADD(row, emit_fill(e, (double)(offset + lower), row)), columns);
   const value_t counts = lower ? split : SUB(emit_fill(e, (double)columns, split), split);
-  const value_t starts = SUB(scan_with(e, counts, 0, 0, adds, 1), counts);
+  const value_t starts = SUB(scan_with(e, counts, 0, "add", 0), counts);
   value_t marks = {.type = PJRT_S64, .rank = 1, .sizes = {n}};
   marks = emit_add_rows(e, emit_fill(e, 0, marks), starts, emit_fill(e, 1, row), 0);
   const value_t k = emit_iota(e, PJRT_S64, 1, &n, 0);
-  const value_t mine = SUB(scan_with(e, marks, 0, 0, adds, 1), emit_fill(e, 1, k));
+  const value_t mine = SUB(scan_with(e, marks, 0, "add", 0), emit_fill(e, 1, k));
   value_t column = SUB(k, emit_take_along(e, starts, mine, 0));
   if (!lower) column = ADD(column, emit_take_along(e, split, mine, 0));
   const value_t both[] = {emit_reshape(e, mine, 2, pair), emit_reshape(e, column, 2, pair)};

@@ -59,7 +59,7 @@ static void max_pool(emit_t *e) {
   const int spatial = spatial_of(e);
   value_t values = emit_result_shape(e, 0);
   const value_t index = positions(e, a, spatial);
-  const value_t start = emit_limit(e, a.type, -1), none = emit_no_index(e, EMIT_FIRST_LAST_NAN);
+  const value_t start = emit_limit(e, a.type, -1), none = emit_no_index(e);
   const value_t pair = emit_fresh(e, a.type, values.rank, values.sizes);
   value_t places = pair;
   places.type = PJRT_S64;

@@ -249,6 +249,7 @@ case("cumsum of long rows", lambda a: a.cumsum(0), whole(300, low=-9))
 for special in (A, torch.stack([SPECIAL, SPECIAL.flip(0)])):
     case(f"logcumsumexp of {special.shape[0]} rows", lambda a: a.logcumsumexp(1), special)
     case(f"cummax and cummin of {special.shape[0]} rows", lambda a: torch.cat([t.double() for t in (*a.cummax(1), *a.cummin(0))]), special)
+case("scans of long rows", lambda a: torch.cat([a.logcumsumexp(0).double(), *(t.double() for t in (*a.cummax(0), *a.cummin(0)))]), real(700))
 case("cummax of int64", lambda a: torch.cat([*a.cummax(0), *a.cummin(0)]), whole(5, 7, low=-3, high=3))
 case("searchsorted", lambda a, b: torch.searchsorted(a.sort(1).values, b) + torch.searchsorted(a.sort(1).values, b, right=True), A.round(), B.round())
 case("bucketize", lambda a, b: torch.bucketize(a, b.flatten().sort().values) * 2 + torch.bucketize(a, b[0].sort().values, right=True), A.round(), B.round())
