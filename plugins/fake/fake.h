@@ -207,11 +207,6 @@ enum {
 typedef struct fake_recording_s fake_recording_t;
 typedef struct fake_capture_s fake_capture_t;
 
-/* What a launch computes: units (items or groups) of its kernel, as HAL_LAUNCH_FIRST_BLOCK and grid specify. */
-typedef struct fake_span_s {
-  uint64_t first, units;
-} fake_span_t;
-
 typedef struct fake_item_s {
   uint32_t size; /* bytes to the next item, a multiple of 16 */
   uint16_t kind;
@@ -219,7 +214,7 @@ typedef struct fake_item_s {
   union {
     struct {
       const hal_host_kernel_t *kernel;
-      fake_span_t span;
+      hal_host_range_t range; /* as HAL_LAUNCH_FIRST_BLOCK and grid specify */
     } launch;
     struct {
       hal_plugin_event_t *event; /* a reference */
@@ -418,7 +413,7 @@ const fake_note_t *fake_note_again(fake_note_t *out_note, const fake_note_t *cap
 const fake_note_t *fake_note_fill(fake_note_t *out_note, hal_plugin_stream_t *stream, int32_t device, uint64_t size);
 /* Calls fake_run, and adds a record of it. */
 void fake_run_noted(const fake_note_t *note, hal_plugin_stream_t *owner, const hal_host_kernel_t *kernel,
-                    fake_span_t span, void *const *args);
+                    const hal_host_range_t *range, void *const *args);
 void fake_profile_fork_child(void);
 /* Ends the device's profile and discards its records. */
 void fake_profile_forget(int32_t device);
@@ -438,7 +433,7 @@ hal_status_t fake_launch_inject(hal_plugin_stream_t *stream, const hal_host_kern
 
 /* ---- pool.c, parallel.c: the worker threads of the process ------------------------------------------------------ */
 /* Computes a launch on the calling thread and on idle workers. `owner` may be NULL. */
-void fake_run_parallel(hal_plugin_stream_t *owner, const hal_host_kernel_t *kernel, fake_span_t span,
+void fake_run_parallel(hal_plugin_stream_t *owner, const hal_host_kernel_t *kernel, const hal_host_range_t *range,
                        void *const *args);
 /* Ends the workers; waits at most one second for them. */
 void fake_pool_stop(void);
@@ -454,14 +449,13 @@ static inline void fake_compute(const hal_host_kernel_t *kernel, const hal_host_
 }
 
 /* Runs a launch on the calling thread, or in parts on the pool if that is faster. */
-static inline void fake_run(hal_plugin_stream_t *owner, const hal_host_kernel_t *kernel, fake_span_t span,
+static inline void fake_run(hal_plugin_stream_t *owner, const hal_host_kernel_t *kernel, const hal_host_range_t *range,
                             void *const *args) {
-  if (FAKE_LIKELY(span.units < 2 * (uint64_t)kernel->grain || fake.settings.threads == 1)) {
-    const hal_host_range_t range = {span.first, span.first + span.units};
-    fake_compute(kernel, &range, args);
-  } else {
-    fake_run_parallel(owner, kernel, span, args);
-  }
+  const uint64_t units = range->end - range->begin;
+  if (FAKE_LIKELY(units < 2 * (uint64_t)kernel->grain || fake.settings.threads == 1))
+    fake_compute(kernel, range, args);
+  else
+    fake_run_parallel(owner, kernel, range, args);
 }
 
 #endif /* HAL_FAKE_H_ */

@@ -81,9 +81,9 @@ static hal_status_t new_recording(fake_recording_t **out_recording) {
 static void run_noted(hal_plugin_stream_t *stream, const fake_item_t *item) {
   fake_note_t room;
   if (fake_note_again(&room, fake_item_note(item), stream))
-    fake_run_noted(&room, stream, item->u.launch.kernel, item->u.launch.span, item->args);
+    fake_run_noted(&room, stream, item->u.launch.kernel, &item->u.launch.range, item->args);
   else
-    fake_run(stream, item->u.launch.kernel, item->u.launch.span, item->args);
+    fake_run(stream, item->u.launch.kernel, &item->u.launch.range, item->args);
 }
 
 const hal_host_kernel_t *fake_recording_run(hal_plugin_stream_t *stream, const fake_recording_t *recording) {

@@ -233,7 +233,7 @@ static hal_status_t refuse(const hal_host_kernel_t *kernel, const hal_launch_t *
 static inline uint32_t value_bytes(uint32_t size) { return (size + 7) & ~7u; }
 
 /* Queues a launch with copies of the values, which follow their addresses. */
-static hal_status_t enqueue(hal_plugin_stream_t *stream, const hal_host_kernel_t *kernel, fake_span_t span,
+static hal_status_t enqueue(hal_plugin_stream_t *stream, const hal_host_kernel_t *kernel, const hal_host_range_t *range,
                             const hal_arg_t *args, uint32_t arg_count, uint32_t flags, const fake_note_t *note) {
   const uint32_t header = (uint32_t)(sizeof(fake_item_t) + arg_count * sizeof(void *));
   uint32_t bytes = header;
@@ -243,7 +243,7 @@ static hal_status_t enqueue(hal_plugin_stream_t *stream, const hal_host_kernel_t
   if (!item) return fake_queue_refused(stream);
   item->flags = (uint16_t)flags;
   item->u.launch.kernel = kernel;
-  item->u.launch.span = span;
+  item->u.launch.range = *range;
   char *value = (char *)item + header;
   for (uint32_t i = 0; i < arg_count; i++) {
     const uint32_t size = args[i].size;
@@ -266,13 +266,13 @@ static hal_status_t enqueue(hal_plugin_stream_t *stream, const hal_host_kernel_t
 
 /* Runs on the calling thread. Nothing is ever queued before it: with HAL_FAKE_ASYNC=0 every call has finished when it
  * returns, and threads that use one stream take turns. */
-static hal_status_t run_now(hal_plugin_stream_t *stream, const hal_host_kernel_t *kernel, fake_span_t span,
+static hal_status_t run_now(hal_plugin_stream_t *stream, const hal_host_kernel_t *kernel, const hal_host_range_t *range,
                             void *const *values, const fake_note_t *note) {
   if (stream) fake_lock(&stream->lock);
   if (FAKE_UNLIKELY(note != NULL))
-    fake_run_noted(note, stream, kernel, span, values);
+    fake_run_noted(note, stream, kernel, range, values);
   else
-    fake_run(stream, kernel, span, values);
+    fake_run(stream, kernel, range, values);
   if (stream) fake_unlock(&stream->lock);
   return HAL_OK;
 }
@@ -284,11 +284,11 @@ int fake_launch_fails(void) {
 
 hal_status_t fake_submit(hal_plugin_stream_t *stream, const hal_host_kernel_t *kernel, uint64_t units,
                          const hal_arg_t *args, uint32_t arg_count, const fake_note_t *note) {
-  const fake_span_t span = {0, units};
-  if (fake_queues(stream)) return enqueue(stream, kernel, span, args, arg_count, 0, note);
+  const hal_host_range_t range = {0, units};
+  if (fake_queues(stream)) return enqueue(stream, kernel, &range, args, arg_count, 0, note);
   void *values[FAKE_MAX_ARGS];
   for (uint32_t i = 0; i < arg_count; i++) values[i] = (void *)(uintptr_t)args[i].value;
-  return run_now(stream, kernel, span, values, note);
+  return run_now(stream, kernel, &range, values, note);
 }
 
 /* HAL_FAKE_FAULT=n: the n-th launch of the process fails when it runs, as a kernel on a device would. */
@@ -354,13 +354,13 @@ hal_status_t hal_plugin_kernel_launch(hal_plugin_kernel_t *handle, hal_plugin_st
                     !is_flat(launch->grid) || !is_flat(launch->block) || launch->shared_bytes ||
                     launch->block[0] - 1 >= FAKE_MAX_BLOCK_THREADS || arg_count != kernel->arg_count))
     return refuse(kernel, launch);
-  fake_span_t span = {0, launch->grid[0]};
+  uint64_t first = 0;
   if (FAKE_UNLIKELY(HAL_HAS_FIELD(launch, attribute_count))) {
-    const hal_status_t status = read_attributes(kernel, launch, &span.first);
+    const hal_status_t status = read_attributes(kernel, launch, &first);
     if (status) return status;
   }
   if (FAKE_UNLIKELY(fake.settings.limited)) {
-    const hal_status_t status = check_limits(kernel, launch, span.first);
+    const hal_status_t status = check_limits(kernel, launch, first);
     if (status) return status;
   }
   const hal_arg_t *args = launch->args;
@@ -379,10 +379,11 @@ hal_status_t hal_plugin_kernel_launch(hal_plugin_kernel_t *handle, hal_plugin_st
     for (uint32_t i = 0; i < arg_count; i++) values[i] = (void *)(uintptr_t)translated[i].value;
     args = translated;
   }
-  if (kernel->unit == HAL_HOST_ITEMS) span.first *= launch->block[0], span.units *= launch->block[0];
+  const uint64_t scale = kernel->unit == HAL_HOST_ITEMS ? launch->block[0] : 1;
+  const hal_host_range_t range = {first * scale, (first + launch->grid[0]) * scale};
   if (stream && fake_is_captured(stream))
-    return enqueue(stream, kernel, span, args, arg_count, fake.settings.fault ? FAKE_ITEM_COUNTED : 0, note);
+    return enqueue(stream, kernel, &range, args, arg_count, fake.settings.fault ? FAKE_ITEM_COUNTED : 0, note);
   const uint32_t flags = fake_launch_fails() ? FAKE_ITEM_FAULT : 0;
-  if (stream && fake.settings.async) return enqueue(stream, kernel, span, args, arg_count, flags, note);
-  return FAKE_UNLIKELY(flags) ? fake_launch_inject(stream, kernel) : run_now(stream, kernel, span, values, note);
+  if (stream && fake.settings.async) return enqueue(stream, kernel, &range, args, arg_count, flags, note);
+  return FAKE_UNLIKELY(flags) ? fake_launch_inject(stream, kernel) : run_now(stream, kernel, &range, values, note);
 }

@@ -110,11 +110,11 @@ static void wait_for_helpers(fake_parallel_t *launch) {
   }
 }
 
-void fake_run_parallel(hal_plugin_stream_t *owner, const hal_host_kernel_t *kernel, fake_span_t span,
+void fake_run_parallel(hal_plugin_stream_t *owner, const hal_host_kernel_t *kernel, const hal_host_range_t *range,
                        void *const *args) {
-  const uint64_t units = span.units;
+  const uint64_t units = range->end - range->begin;
   const uint64_t threads = fake.settings.threads, hash = hash_of(kernel, units);
-  fake_parallel_t launch = {.kernel = kernel, .args = args, .first = span.first, .units = units, .owner = owner};
+  fake_parallel_t launch = {.kernel = kernel, .args = args, .first = range->begin, .units = units, .owner = owner};
   launch.part = step_of(kernel, units / (threads * PARTS_PER_THREAD) + 1);
   double ns = 0;
   int shared = 0;

@@ -91,9 +91,9 @@ static void append(const fake_note_t *note, const char *name, int64_t start, int
 }
 
 void fake_run_noted(const fake_note_t *note, hal_plugin_stream_t *owner, const hal_host_kernel_t *kernel,
-                    fake_span_t span, void *const *args) {
+                    const hal_host_range_t *range, void *const *args) {
   const int64_t start = fake_now();
-  fake_run(owner, kernel, span, args);
+  fake_run(owner, kernel, range, args);
   append(note, kernel->name, start, fake_now());
 }
 

@@ -85,7 +85,8 @@ fake_item_t *fake_queue_reserve(hal_plugin_stream_t *stream, uint32_t size, uint
 
 /* Returns the weight of an item for FAKE_BACKLOG. */
 static uint32_t weight(const fake_item_t *item) {
-  const int large = item->kind == FAKE_ITEM_LAUNCH && item->u.launch.span.units >= item->u.launch.kernel->grain;
+  const hal_host_range_t *const range = &item->u.launch.range;
+  const int large = item->kind == FAKE_ITEM_LAUNCH && range->end - range->begin >= item->u.launch.kernel->grain;
   const int told = item->kind == FAKE_ITEM_SIGNAL; /* another process, which runs no items here, may wait for it */
   return large || told || item->kind == FAKE_ITEM_GRAPH ? FAKE_BACKLOG : 1;
 }

@@ -169,7 +169,7 @@ static void run_flagged(hal_plugin_stream_t *stream, const fake_item_t *item) {
     fake_stream_fail(stream, HAL_INTERNAL, kernel->name);
     fake_watch_failure(stream->device, kernel->name);
   } else
-    fake_run_noted(fake_item_note(item), stream, kernel, item->u.launch.span, item->args);
+    fake_run_noted(fake_item_note(item), stream, kernel, &item->u.launch.range, item->args);
 }
 
 static void run_graph(hal_plugin_stream_t *stream, fake_recording_t *recording) {
@@ -195,7 +195,7 @@ void fake_run_item(hal_plugin_stream_t *stream, const fake_item_t *item) {
       if (FAKE_UNLIKELY(item->flags & (FAKE_ITEM_FAULT | FAKE_ITEM_NOTED)))
         run_flagged(stream, item);
       else
-        fake_run(stream, item->u.launch.kernel, item->u.launch.span, item->args);
+        fake_run(stream, item->u.launch.kernel, &item->u.launch.range, item->args);
       break;
     case FAKE_ITEM_RECORD:
       fake_event_stamp(item->u.record.event, item->u.record.generation);

@@ -5,7 +5,8 @@
 #include "op/launch.h"
 #include "op/table.h"
 
-/* The objects of one call. */
+/* The objects of one call. Functions that are not inlined get a copy, so that those of the usual path stay in registers.
+ */
 typedef struct target_s {
   const hal_op_entry_t *entry;
   hal_op_counter_t *counter;
@@ -21,8 +22,8 @@ static inline int is_wrong(const hal_op_entry_t *entry, const hal_op_call_t *cal
          !call->results || !call->result_count;
 }
 
-static __attribute__((noinline)) hal_status_t refuse(const target_t *target, const hal_op_call_t *call) {
-  const hal_op_info_t *info = target->entry->info;
+static __attribute__((noinline)) hal_status_t refuse(target_t target, const hal_op_call_t *call) {
+  const hal_op_info_t *info = target.entry->info;
   if (!call || call->struct_size < HAL_STRUCT_SIZE(hal_op_call_t, offset))
     return hal_error_set(HAL_INVALID_ARGUMENT, "%s: the call is NULL or its struct_size is smaller than %llu",
                          info->name, (unsigned long long)HAL_STRUCT_SIZE(hal_op_call_t, offset));
@@ -32,18 +33,19 @@ static __attribute__((noinline)) hal_status_t refuse(const target_t *target, con
   if ((call->arg_count && !call->args) || !call->results || call->result_count == 0)
     return hal_error_set(HAL_INVALID_ARGUMENT, "%s: the call has no arguments or no results", info->name);
   return hal_error_set(HAL_INVALID_ARGUMENT, "%s: the stream belongs to device %s, the call is for device %s",
-                       info->name, target->stream->device->label, target->device->label);
+                       info->name, target.stream->device->label, target.device->label);
 }
 
 /* Finds the implementations of an operator that a library defined. */
-static __attribute__((noinline)) hal_status_t find_defined(target_t *target) {
-  hal_op_defined_t *const defined = hal_op_defined(target->op);
+static __attribute__((noinline)) hal_status_t find_defined(hal_device_t *device, uint32_t op,
+                                                           hal_op_defined_t **out_defined,
+                                                           const hal_op_entry_t **out_entry) {
+  hal_op_defined_t *const defined = *out_defined = hal_op_defined(op);
   if (!defined)
     return hal_error_set(HAL_INVALID_ARGUMENT,
                          "unknown operator number %u; this process has %u operators (hal_op_id finds one by name)",
-                         (unsigned)target->op, (unsigned)hal_op_count());
-  target->entry = hal_op_defined_entry(target->device, target->op);
-  target->counter = &defined->counter;
+                         (unsigned)op, (unsigned)hal_op_count());
+  *out_entry = hal_op_defined_entry(device, op);
   return HAL_OK;
 }
 
@@ -57,12 +59,16 @@ static inline hal_status_t find(int32_t device, uint32_t op, hal_stream_t *strea
   target->queue = hal_stream_queue(stream);
   target->op = op;
   if (HAL_UNLIKELY(op >= HAL_OP_BUILTIN_COUNT)) {
-    HAL_RETURN_IF_ERROR(find_defined(target));
+    hal_op_defined_t *defined;
+    const hal_op_entry_t *entry;
+    HAL_RETURN_IF_ERROR(find_defined(owner, op, &defined, &entry));
+    target->entry = entry;
+    target->counter = &defined->counter;
   } else {
     target->entry = hal_op_entry(hal_op_table_of(owner), op);
     target->counter = &hal_op_builtin_counters[op];
   }
-  return HAL_UNLIKELY(is_wrong(target->entry, call) || stream->device != owner) ? refuse(target, call) : HAL_OK;
+  return HAL_UNLIKELY(is_wrong(target->entry, call) || stream->device != owner) ? refuse(*target, call) : HAL_OK;
 }
 
 /* As find, and also writes stream and device into the call. */
@@ -75,10 +81,10 @@ static inline hal_status_t prepare(int32_t device, uint32_t op, hal_stream_t *st
 }
 
 /* Calls the plugin's own op, which exists; it may decline. */
-static __attribute__((noinline)) hal_status_t call_own(const target_t *target, hal_op_call_t *call) {
+static __attribute__((noinline)) hal_status_t call_own(target_t target, hal_op_call_t *call) {
   const hal_status_t status =
-      hal_op_own_call(&target->entry->own, hal_op_error_name(target->op), target->stream, NULL, call);
-  if (!status) hal_op_count_one(&target->counter->plugin);
+      hal_op_own_call(&target.entry->own, hal_op_error_name(target.op), target.stream, NULL, call);
+  if (!status) hal_op_count_one(&target.counter->plugin);
   return status;
 }
 
@@ -158,9 +164,11 @@ static inline hal_status_t launch(const target_t *target, const hal_op_call_t *c
                               .few_loops = hal_op_table_of(target->device)->target.few_loops,
                               .recorded = recorded,
                               .elsewhere = elsewhere};
-  if (HAL_UNLIKELY(target->device->plans_first) && target->op < HAL_OP_BUILTIN_COUNT)
-    HAL_RETURN_IF_ERROR(check_limits(&context, entry, call));
-  if (HAL_UNLIKELY(entry->info->checked)) HAL_RETURN_IF_ERROR(check_operands(&context, call));
+  if (HAL_UNLIKELY(target->device->plans_first | entry->info->checked)) {
+    if (target->device->plans_first && target->op < HAL_OP_BUILTIN_COUNT)
+      HAL_RETURN_IF_ERROR(check_limits(&context, entry, call));
+    if (entry->info->checked) HAL_RETURN_IF_ERROR(check_operands(&context, call));
+  }
   return entry->launch(&context, call);
 }
 
@@ -175,7 +183,7 @@ static hal_status_t record_own(const target_t *target, hal_op_call_t *call, hal_
   if (verdict && verdict != HAL_NOT_READY) return HAL_UNIMPLEMENTED;
   const hal_status_t status =
       target->queue->calls->own_op(target->queue, own, hal_op_error_name(target->op), call, verdict);
-  if (status == HAL_NOT_READY) return call_own(target, call);
+  if (status == HAL_NOT_READY) return call_own(*target, call);
   if (!status) hal_op_count_one(&target->counter->plugin);
   return status;
 }
@@ -204,8 +212,8 @@ static inline hal_status_t run_recorded(const target_t *target, hal_op_call_t *c
   queue->calls->end_op(queue, &recorded);
   return status;
 }
-static __attribute__((noinline)) hal_status_t record_any(const target_t *target, hal_op_call_t *call) {
-  return run_recorded(target, call, record);
+static __attribute__((noinline)) hal_status_t record_any(target_t target, hal_op_call_t *call) {
+  return run_recorded(&target, call, record);
 }
 
 /* Whether the stream's queue is not the direct one. This is the only place that needs to know, to avoid a call per
@@ -217,9 +225,9 @@ static inline hal_status_t run(int32_t device, uint32_t op, hal_stream_t *stream
   HAL_RETURN_IF_ERROR(prepare(device, op, stream, call, &target));
   const hal_op_entry_t *const entry = target.entry;
   hal_status_t status = HAL_UNIMPLEMENTED;
-  if (HAL_UNLIKELY(goes_elsewhere(&target))) return record_any(&target, call);
+  if (HAL_UNLIKELY(goes_elsewhere(&target))) return record_any(target, call);
   if (HAL_UNLIKELY(entry->own.fn != NULL) && !(call->flags & HAL_RUN_PORTABLE)) {
-    status = call_own(&target, call);
+    status = call_own(target, call);
     if (status != HAL_UNIMPLEMENTED) return status;
   }
   if (HAL_LIKELY(entry->launch != NULL)) {
@@ -261,9 +269,9 @@ hal_status_t hal_op_run_own(int32_t device, uint32_t op, hal_stream_t *stream, h
   call->flags &= ~HAL_RUN_PORTABLE;
   if (!target.entry->own.fn) return HAL_UNIMPLEMENTED;
   if (HAL_UNLIKELY(goes_elsewhere(&target))) return run_recorded(&target, call, record_own);
-  if (!hal_profile_is_on()) return call_own(&target, call);
+  if (!hal_profile_is_on()) return call_own(target, call);
   const uint32_t outer = hal_profile_begin_op(op);
-  const hal_status_t status = call_own(&target, call);
+  const hal_status_t status = call_own(target, call);
   hal_profile_end_op(outer);
   return status;
 }

@@ -28,10 +28,16 @@ static hal_status_t check_addresses(const hal_op_context_t *context, const hal_l
   return HAL_OK;
 }
 
-hal_status_t hal_op_launch_elsewhere(const hal_op_context_t *context, hal_plugin_kernel_t *kernel,
-                                     const hal_launch_t *launch) {
+hal_status_t hal_op_launch_checked(const hal_op_context_t *context, hal_plugin_kernel_t *kernel,
+                                   const hal_launch_t *launch) {
+  const uint32_t blocks = launch->grid[0];
+  if (HAL_UNLIKELY(!hal_op_grid_is_small(context->device, blocks)))
+    HAL_RETURN_IF_ERROR(
+        hal_op_grid_check(context->device, hal_op_error_name(context->called), blocks, launch->block[0]));
   if (plans(context)) return check_addresses(context, launch);
-  return context->queue->calls->launch(context->queue, context->recorded, kernel, launch);
+  if (context->elsewhere) return context->queue->calls->launch(context->queue, context->recorded, kernel, launch);
+  const hal_status_t status = hal_direct_launch(&context->stream->direct, kernel, launch);
+  return status ? hal_op_launch_failed(context, status) : HAL_OK;
 }
 
 hal_status_t hal_op_launch_few(hal_op_context_t *context, hal_plugin_kernel_t *kernel, uint64_t items,

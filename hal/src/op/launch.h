@@ -21,9 +21,10 @@ hal_status_t hal_op_too_large(const hal_op_context_t *context, uint64_t units);
 /* Completes the message of a failed launch with the operator's name. Returns `status`. */
 hal_status_t hal_op_launch_failed(const hal_op_context_t *context, hal_status_t status);
 
-/* Discards a launch in plan mode, or passes it to the stream's queue. */
-hal_status_t hal_op_launch_elsewhere(const hal_op_context_t *context, hal_plugin_kernel_t *kernel,
-                                     const hal_launch_t *launch);
+/* Launches that are not small, or not for the direct queue: checks the limits of the device, then discards the launch in
+ * plan mode, or queues it. */
+hal_status_t hal_op_launch_checked(const hal_op_context_t *context, hal_plugin_kernel_t *kernel,
+                                   const hal_launch_t *launch);
 
 /* Queues `blocks` blocks of `block` threads, or discards them. */
 static inline hal_status_t hal_op_launch_blocks(hal_op_context_t *context, hal_plugin_kernel_t *kernel, uint32_t blocks,
@@ -33,10 +34,9 @@ static inline hal_status_t hal_op_launch_blocks(hal_op_context_t *context, hal_p
                                .block = {block, 1, 1},
                                .arg_count = arg_count,
                                .args = args};
-  if (HAL_UNLIKELY(!hal_op_grid_is_small(context->device, blocks)))
-    HAL_RETURN_IF_ERROR(hal_op_grid_check(context->device, hal_op_error_name(context->called), blocks, block));
-  if (HAL_UNLIKELY(context->elsewhere)) return hal_op_launch_elsewhere(context, kernel, &launch);
-  const hal_status_t status = hal_direct_launch(&context->stream->direct, kernel, &launch);
+  if (HAL_UNLIKELY(context->elsewhere || !hal_op_grid_is_small(context->device, blocks)))
+    return hal_op_launch_checked(context, kernel, &launch);
+  const hal_status_t status = hal_direct_launch_small(&context->stream->direct, kernel, &launch);
   return HAL_LIKELY(!status) ? HAL_OK : hal_op_launch_failed(context, status);
 }
 
@@ -136,8 +136,8 @@ hal_status_t hal_op_plan(int32_t device, uint32_t op, hal_stream_t *stream, cons
 
 /* Makes a launcher that calls a device in another way fail to compile. */
 #ifdef HAL_IS_LAUNCHER
-#pragma GCC poison hal_call_kernel_launch hal_direct_launch hal_call_memory_copy hal_call_memory_fill \
-    hal_call_random_fill
+#pragma GCC poison hal_call_kernel_launch hal_direct_launch hal_direct_launch_small hal_call_memory_copy \
+    hal_call_memory_fill hal_call_random_fill
 #pragma GCC poison hal_kernel_launch hal_memory_allocate hal_memory_release hal_memory_copy hal_memory_fill hal_op_run
 #pragma GCC poison hal_kernel_error_address hal_kernel_error_launched hal_stream_synchronize hal_device_synchronize
 #endif

@@ -153,6 +153,12 @@ static inline hal_status_t hal_direct_launch(const hal_direct_t *direct, hal_plu
   return hal_call_kernel_launch(direct->plugin, kernel, direct->handle, launch);
 }
 
+/* As hal_direct_launch, of at most `most_blocks` blocks. */
+static inline hal_status_t hal_direct_launch_small(const hal_direct_t *direct, hal_plugin_kernel_t *kernel,
+                                                   const hal_launch_t *launch) {
+  return hal_call_kernel_launch(direct->plugin, kernel, direct->handle, launch);
+}
+
 /* Queries the launched work without waiting; HAL_NOT_READY also if the plugin has no query. Without a message. */
 hal_status_t hal_direct_poll(hal_direct_t *direct);
 
