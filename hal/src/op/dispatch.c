@@ -5,8 +5,7 @@
 #include "op/launch.h"
 #include "op/table.h"
 
-/* The objects of one call. Functions that are not inlined get a copy, so that those of the usual path stay in registers.
- */
+/* The objects of one call. Functions that are not inlined get a copy, so that the usual path has them in registers. */
 typedef struct target_s {
   const hal_op_entry_t *entry;
   hal_op_counter_t *counter;

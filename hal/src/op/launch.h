@@ -21,8 +21,8 @@ hal_status_t hal_op_too_large(const hal_op_context_t *context, uint64_t units);
 /* Completes the message of a failed launch with the operator's name. Returns `status`. */
 hal_status_t hal_op_launch_failed(const hal_op_context_t *context, hal_status_t status);
 
-/* Launches that are not small, or not for the direct queue: checks the limits of the device, then discards the launch in
- * plan mode, or queues it. */
+/* Launches that are not small, or not for the direct queue: checks the limits of the device, then queues the launch, or
+ * discards it in plan mode. */
 hal_status_t hal_op_launch_checked(const hal_op_context_t *context, hal_plugin_kernel_t *kernel,
                                    const hal_launch_t *launch);
 
