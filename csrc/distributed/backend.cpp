@@ -212,6 +212,18 @@ WorkPtr DeviceBackend::submit(Submission &&submission, int device) {
   return work;
 }
 
+// Releases the tensors of works that have ended. A call looks at a few works, each in its turn, because many may be in
+// flight. The caller holds the lock.
+void DeviceBackend::release_stashes() {
+  constexpr size_t kLooks = 4;
+  for (auto left = std::min(kLooks, stashes_.size()); left > 0; left--) {
+    if (stashes_.front()->is_free())
+      stashes_.pop_front();
+    else
+      stashes_.splice(stashes_.end(), stashes_, stashes_.begin());
+  }
+}
+
 // Submits the collectives under the lock. Returns nullptr for a part of a bracket.
 c10::intrusive_ptr<DeviceWork> DeviceBackend::queue(Submission &&submission, int device) {
   std::string stack = program_.stack ? program_.stack() : std::string();  // takes the interpreter's lock
@@ -223,7 +235,7 @@ c10::intrusive_ptr<DeviceWork> DeviceBackend::queue(Submission &&submission, int
     return nullptr;
   }
   hal_comm_t *const comm = communicator_of(device);
-  stashes_.remove_if([](const auto &stash) { return stash->is_free(); });
+  release_stashes();
   const auto timeout = timeout_of(submission);
   const bool is_pair = std::all_of(submission.calls.begin(), submission.calls.end(), [](const auto &call) {
     return call.op == HAL_COMM_SEND || call.op == HAL_COMM_RECV;

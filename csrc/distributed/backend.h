@@ -189,6 +189,7 @@ class DeviceBackend final : public c10d::Backend {
   }
   std::chrono::milliseconds timeout_of(const Submission &submission);
   void describe_group();
+  void release_stashes();
   hal_comm_t *communicator_of(int device);
   WorkPtr submit(Submission &&submission, int device);
   c10::intrusive_ptr<DeviceWork> queue(Submission &&submission, int device);

@@ -56,8 +56,8 @@ struct Submission {
   // Returns its name in the log, as torch's analyzer of flight recorder dumps knows it.
   std::string logged_name(int rank) const;
   // Notes the shape of an operand or result that the functions above have not seen.
-  void log_input(const at::Tensor &tensor) { inputs_logged.push_back(shape_of({tensor})); }
-  void log_output(const at::Tensor &tensor) { outputs_logged.push_back(shape_of({tensor})); }
+  void log_input(const at::Tensor &tensor) { inputs_logged.push_back({tensor.scalar_type(), tensor.sizes().vec()}); }
+  void log_output(const at::Tensor &tensor) { outputs_logged.push_back({tensor.scalar_type(), tensor.sizes().vec()}); }
   // Appends what another call brought.
   void take(Submission &&other);
   // Returns a function that copies results to where the caller wants them; empty where they are there already.

@@ -1,12 +1,10 @@
 /* wait.c: waits for other ranks.
  *
- * A rank first spins, if each rank can have a processor. Otherwise it yields its processor, because one of the ranks
- * that it waits for may need it, and a processor that has become idle takes long to wake. Then it sleeps on its bell,
- * in slices. In each slice it checks whether the processes of the ranks that it waits for still run. It writes what it
- * waits for before it reads the counters a last time. A rank that sets a counter reads afterwards what the others wait
- * for. These accesses are sequentially consistent, so one of the two sees the other. */
+ * A rank first spins, if each rank can have a processor. Then it sleeps on its bell, in slices. In each slice it checks
+ * whether the processes of the ranks that it waits for still run. It writes what it waits for before it reads the
+ * counters a last time. A rank that sets a counter reads afterwards what the others wait for. These accesses are
+ * sequentially consistent, so one of the two sees the other. */
 #define _POSIX_C_SOURCE 200809L
-#include <sched.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -14,7 +12,6 @@
 #include "comm/shm/system.h"
 
 static const int64_t spin_ns = 20 * 1000;          /* less than two thread switches */
-static const int64_t yield_ns = 50 * 1000;         /* as long as a call of the program's own interpreter takes */
 static const int64_t slice_ns = 100 * 1000 * 1000; /* between two checks of the processes */
 
 typedef struct wait_s {
@@ -153,28 +150,22 @@ static hal_status_t sleep_once(hal_shm_t *shm, const wait_t *wait, hal_shm_set_t
   return *ranks ? look(shm, wait, *ranks) : HAL_OK;
 }
 
-/* Returns the ranks that are still missing. */
-static hal_shm_set_t spin(hal_shm_t *shm, const wait_t *wait, hal_shm_set_t ranks) {
-  const int64_t end = hal_clock_ns() + (shm->may_spin ? spin_ns : yield_ns);
-  do {
-    for (int i = 0; i < 16 && ranks; i++) {
-      if (shm->may_spin)
-        cpu_pause();
-      else
-        sched_yield();
-      ranks = wait->lacking(shm, wait->context);
-    }
-  } while (ranks && hal_clock_ns() < end);
-  return ranks;
-}
-
 static hal_status_t wait_for(hal_shm_t *shm, const wait_t *wait) {
   HAL_RETURN_IF_ERROR(hal_shm_stopped(shm)); /* an abort also ends a call that never has to wait */
   hal_shm_set_t ranks = wait->lacking(shm, wait->context);
-  if (ranks) ranks = spin(shm, wait, ranks);
   if (!ranks) return HAL_OK;
+  if (shm->may_spin) {
+    const int64_t end = hal_clock_ns() + spin_ns;
+    do {
+      for (int i = 0; i < 16 && ranks; i++) {
+        cpu_pause();
+        ranks = wait->lacking(shm, wait->context);
+      }
+    } while (ranks && hal_clock_ns() < end);
+  }
   shm->looked_ns = hal_clock_ns();
   hal_status_t status = HAL_OK;
+  if (!ranks) return HAL_OK;
   while (ranks && !status) status = sleep_once(shm, wait, &ranks);
   return status;
 }
