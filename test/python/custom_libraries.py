@@ -30,7 +30,7 @@ def configure(source, build):
     """Runs CMake; returns the completed process."""
     environment = {name: value for name, value in os.environ.items() if name not in ("TORCH_BACKEND", "PYTHONPATH")}
     command = ["cmake", "-S", source, "-B", build, f"-Dtorch_backend_DIR={PACKAGE / 'cmake'}", f"-DPython_EXECUTABLE={sys.executable}",
-               f"-DTORCH_BACKEND_TORCH_DIR={pathlib.Path(torch.__file__).parent}", "-DCMAKE_BUILD_TYPE=Release"]  # fmt: skip
+               f"-DTORCH_BACKEND_TORCH_DIR={pathlib.Path(torch.__file__).parent}", "-DCMAKE_CXX_FLAGS=-O0"]  # fmt: skip
     return subprocess.run(command, env=environment, capture_output=True, text=True)
 
 
