@@ -1,12 +1,16 @@
 """The other PyTorch versions of this machine, for tests of code that all of them share."""
 
+import importlib.metadata
 import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from torch_backend._builds import minor  # noqa: F401  ("2.13" of "2.13.0+cpu")
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def pythons():
@@ -16,3 +20,11 @@ def pythons():
     if len(found) == 1:
         pytest.skip("only one torch is here; `make test-torch VERSION=...` brings another and names the others that it finds")
     return found
+
+
+def make(*targets, timeout):
+    """Runs `make` in the environment of this process's torch, so that it installs no other. Returns the completed
+    process.
+    """
+    version = importlib.metadata.version("torch").split("+")[0]
+    return subprocess.run(["make", *targets, f"TORCH={version}"], cwd=ROOT, capture_output=True, text=True, timeout=timeout)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from other_torches import make
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")),
@@ -99,7 +100,7 @@ def test_the_readme_is_short():
 
 def test_the_documentation_builds_without_a_warning():
     """The site, the check that each public function is documented, and the generated tables."""
-    done = subprocess.run(["make", "docs"], cwd=ROOT, capture_output=True, text=True, timeout=600)
+    done = make("docs", timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     page = (ROOT / "build/docs/html/_generated/plugin-functions.html").read_text()
     assert "hal_plugin_memory_copy" in page and "hal_plugin_capture_begin" in page

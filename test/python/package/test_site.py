@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from other_torches import make
 
 ROOT = Path(__file__).resolve().parents[3]
 SITE = ROOT / "build/docs/html"
@@ -24,7 +25,7 @@ def chromium():
 
 @pytest.mark.slow
 def test_no_page_scrolls_horizontally_and_no_link_is_broken(chromium):
-    built = subprocess.run(["make", "docs"], cwd=ROOT, capture_output=True, text=True, timeout=1800)
+    built = make("docs", timeout=1800)
     assert built.returncode == 0, built.stdout + built.stderr
     shots = ROOT / "build/docs/screenshots"
     done = check(SITE, "--screenshots", shots)
