@@ -29,7 +29,7 @@ def relayed():
 
 
 def run(hosts, program, ranks, arguments=(), environment=None):
-    codes, written = namespaces.finish(hosts.start_ranks(program, ranks, arguments, environment))
+    codes, written = namespaces.finish(hosts.start_ranks(program, ranks, arguments, environment), timeout=800)
     assert codes == [0] * sum(ranks), "\n".join(f"---- rank {rank}: exit {code}\n{text[-3000:]}" for rank, (code, text) in enumerate(zip(codes, written)))
     return written
 

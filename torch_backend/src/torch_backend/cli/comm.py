@@ -219,7 +219,7 @@ def _simulate(arguments) -> int:
         for row in checked:
             print(f"check: {row['ranks']} ranks {_size(row['bytes']):>9}: measured {row['seconds'] * 1e3:.3f} ms, model {row['predicted'] * 1e3:.3f} ms "
                   f"({row['error']:+.0%})")  # fmt: skip
-    return 1 if any(abs(row["error"]) > _TOLERANCE for row in checked) else 0
+    return 1 if any(abs(row["error"]) > _TOLERANCE for row in checked if row["ranks"] <= host.cores) else 0
 
 
 # ---- dry-run ---------------------------------------------------------------------------------------------------------
@@ -284,7 +284,7 @@ def add_arguments(parser) -> None:
     simulate.add_argument("--network-latency", type=_number, default=20.0, metavar="US", help="latency between hosts in microseconds; default 20")
     simulate.add_argument("--network-bandwidth", type=_number, default=12.5, metavar="GB/S", help="bandwidth of a host in one direction in GB/s; default 12.5")
     simulate.add_argument("--measurement", metavar="FILE", help="output of `comm bench --ranks 2 --json`; default: measured now")
-    simulate.add_argument("--check", action="store_true", help="also measures 2 to 8 ranks of this host; exit code 1 if the error of the model exceeds 25 %%")
+    simulate.add_argument("--check", action="store_true", help="also measures 2 to 8 ranks of this host; exit code 1 if the error of the model exceeds 25 %% for ranks with a processor each")
     simulate.add_argument("--plot", metavar="FILE", help="file for a plot of the curves, with matplotlib")
     simulate.set_defaults(action=_simulate)
     dry = parts.add_parser("dry-run", help="runs a program as one rank of many, in one process: reports its device memory, and the bytes of its collectives")
