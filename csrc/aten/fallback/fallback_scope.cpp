@@ -19,6 +19,13 @@ bool same_metadata(const c10::TensorImpl *a, const c10::TensorImpl *b) {
   return a->sizes() == b->sizes() && a->strides() == b->strides() && a->storage_offset() == b->storage_offset();
 }
 
+// Returns whether a recording has refused the plugin's own operator of the current call, because it has no `query`.
+bool lacks_query() {
+  if (declined_op == kNoOp) return false;
+  const std::string words = c10::str("own operator '", hal_op_name(declined_op), "' has no query");
+  return std::string_view(hal_error_message()).find(words) != std::string_view::npos;
+}
+
 }  // namespace
 
 at::Tensor make_alias(StorageRef storage, c10::DispatchKey backend, const at::Tensor &like) {
@@ -52,7 +59,9 @@ void FallbackScope::use_device(const at::Tensor &tensor) {
   refuse_in_capture(device.index(), [this] {
     return c10::str("The operator '", op_,
                     "' cannot be captured into a graph: the device has no kernel for these operands, so the CPU would "
-                    "compute it on values that are not available yet. Call it before or after the capture.");
+                    "compute it on values that are not available yet. ",
+                    lacks_query() ? "The plugin's own operator is not recorded, because it has no `query` (op_find)."
+                                  : "Call it before or after the capture.");
   });
   storages_.open(device.index());
 }

@@ -106,7 +106,7 @@ bool allocate_results(const AtenOp &functional, c10::ArrayRef<Argument> argument
                       Results &results) {
   const std::shared_ptr<const ResultShapes> shapes = shapes_for(functional, arguments);
   for (const ResultShape &shape : shapes->results)
-    results.push_back(shape.dtype == at::kUndefined
+    results.push_back(shape.dtype == c10::ScalarType::Undefined
                           ? at::Tensor()
                           : make_empty_strided(shape.sizes, shape.strides, shape.dtype, device));
   return shapes->is_known;
