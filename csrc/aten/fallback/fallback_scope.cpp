@@ -19,6 +19,23 @@ bool same_metadata(const c10::TensorImpl *a, const c10::TensorImpl *b) {
   return a->sizes() == b->sizes() && a->strides() == b->strides() && a->storage_offset() == b->storage_offset();
 }
 
+// Returns the name of an operator without its namespace, its overload and the mark of an in-place one.
+std::string_view base_name(std::string_view name) {
+  if (const size_t at = name.rfind("::"); at != std::string_view::npos) name.remove_prefix(at + 2);
+  name = name.substr(0, name.find('.'));
+  if (!name.empty() && name.back() == '_') name.remove_suffix(1);
+  return name;
+}
+
+// Returns whether the last message of the HAL is that a recording refuses the plugin's own operator without `query`.
+bool lacks_query(std::string_view op) {
+  const std::string_view message = hal_error_message(), before = "own operator '", after = "' has no query";
+  const size_t begin = message.find(before), end = message.find(after);
+  if (begin == std::string_view::npos || end == std::string_view::npos) return false;
+  const size_t name = begin + before.size();
+  return base_name(message.substr(name, end - name)) == base_name(op);
+}
+
 }  // namespace
 
 at::Tensor make_alias(StorageRef storage, c10::DispatchKey backend, const at::Tensor &like) {
@@ -52,7 +69,9 @@ void FallbackScope::use_device(const at::Tensor &tensor) {
   refuse_in_capture(device.index(), [this] {
     return c10::str("The operator '", op_,
                     "' cannot be captured into a graph: the device has no kernel for these operands, so the CPU would "
-                    "compute it on values that are not available yet. Call it before or after the capture.");
+                    "compute it on values that are not available yet. ",
+                    lacks_query(op_) ? "The plugin's own operator is not recorded, because it has no `query` (op_find)."
+                                     : "Call it before or after the capture.");
   });
   storages_.open(device.index());
 }

@@ -65,39 +65,59 @@ bool run_kernel(uint32_t op, c10::ArrayRef<Argument> arguments, const Outputs &o
 
 namespace {
 
-// Computes the results of the functional overload for these arguments with ATen's meta function; returns false if there
-// is none.
-bool metas(const AtenOp &functional, c10::ArrayRef<Argument> arguments, Results &results) {
+ResultShape shape_of(const at::Tensor &result) {
+  if (!result.defined()) return {};
+  return {at::DimVector(result.sizes()), at::DimVector(result.strides()), result.scalar_type()};
+}
+
+// Calls ATen's meta function of the functional overload with the shapes of these arguments.
+ResultShapes call_meta(const AtenOp &functional, c10::ArrayRef<Argument> arguments) {
+  ResultShapes shapes;
   torch::jit::Stack stack;
   try {
     for (const Argument &each : arguments) each.type->push_meta(stack, each.argument);
     functional.handle().redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &stack);
   } catch (const c10::NotImplementedError &) {
-    return false;
+    return shapes;
   }
+  shapes.is_known = true;
   for (const c10::IValue &result : stack) {
     if (result.isTensorList())
-      for (const at::Tensor &tensor : result.toTensorVector()) results.push_back(tensor);
+      for (const at::Tensor &tensor : result.toTensorVector()) shapes.results.push_back(shape_of(tensor));
     else
-      results.push_back(result.isTensor() ? result.toTensor() : at::Tensor());
+      shapes.results.push_back(result.isTensor() ? shape_of(result.toTensor()) : ResultShape());
   }
-  return true;
+  return shapes;
 }
 
-// Allocates memory on the device for each result of a meta function.
-void allocate_results(Results &results, c10::DeviceIndex device) {
-  for (at::Tensor &result : results) {
-    if (!result.defined()) continue;
-    result = make_empty_strided(result.sizes(), result.strides(), result.scalar_type(), device);
-  }
+// Returns the shapes of the results of the functional overload for these arguments.
+std::shared_ptr<const ResultShapes> shapes_for(const AtenOp &functional, c10::ArrayRef<Argument> arguments) {
+  MetaKey key(functional);
+  for (const Argument &each : arguments) each.type->add_to_key(key, each.argument);
+  std::shared_ptr<const ResultShapes> shapes = key.is_complete() ? remembered_shapes(key) : nullptr;
+  if (C10_LIKELY(shapes != nullptr)) return shapes;
+  shapes = std::make_shared<const ResultShapes>(call_meta(functional, arguments));
+  if (key.is_complete()) remember_shapes(std::move(key), shapes);
+  return shapes;
+}
+
+// Allocates results on the device with the shapes that ATen's meta function determines; returns false if there is none.
+bool allocate_results(const AtenOp &functional, c10::ArrayRef<Argument> arguments, c10::DeviceIndex device,
+                      Results &results) {
+  const std::shared_ptr<const ResultShapes> shapes = shapes_for(functional, arguments);
+  for (const ResultShape &shape : shapes->results)
+    results.push_back(shape.dtype == c10::ScalarType::Undefined
+                          ? at::Tensor()
+                          : make_empty_strided(shape.sizes, shape.strides, shape.dtype, device));
+  return shapes->is_known;
 }
 
 // Resizes passed results (out=, in index). Returns false if the plugin cannot fill them.
-bool fit(const Results &metas, c10::ArrayRef<at::Tensor> given) {
-  if (metas.size() != given.size()) return false;
+bool fit(const ResultShapes &shapes, c10::ArrayRef<at::Tensor> given) {
+  if (!shapes.is_known || shapes.results.size() != given.size()) return false;
   for (size_t i = 0; i < given.size(); i++)
-    if (!metas[i].defined() || metas[i].scalar_type() != given[i].scalar_type()) return false;
-  for (size_t i = 0; i < given.size(); i++) at::native::resize_output(given[i], metas[i].sizes());
+    if (shapes.results[i].dtype != given[i].scalar_type()) return false;
+  for (size_t i = 0; i < given.size(); i++) at::native::resize_output(given[i], shapes.results[i].sizes);
   return true;
 }
 
@@ -109,8 +129,7 @@ bool shown(VendorCall &call, const VendorOp &op, c10::ArrayRef<Argument> argumen
 
 // Fills results that the caller has passed; the arguments are those of the functional overload.
 bool fill_given(VendorCall &call, const VendorOp &op, c10::ArrayRef<Argument> arguments, const Results &filled) {
-  Results made;
-  return metas(*op.functional, arguments, made) && fit(made, filled) && fill(call, op.number, filled);
+  return fit(*shapes_for(*op.functional, arguments), filled) && fill(call, op.number, filled);
 }
 
 }  // namespace
@@ -177,10 +196,9 @@ bool call_vendor_op(const VendorOp &op, c10::DeviceIndex device, c10::ArrayRef<A
     return fill_given(call, op, arguments.slice(0, inputs), written);
   }
   if (!results.empty() && !are_made(results)) return false;
-  if (op.kind == OverloadKind::kMakes && results.empty()) {
-    if (!metas(*op.functional, arguments, results)) return false;
-    allocate_results(results, device);
-  }
+  if (op.kind == OverloadKind::kMakes && results.empty() &&
+      !allocate_results(*op.functional, arguments, device, results))
+    return false;
   for (const at::Tensor &result : results) call.add_result(result);
   for (const at::Tensor &result : written) call.add_result(result);
   return call.run(op.number);
@@ -211,8 +229,7 @@ bool make_outputs(const VendorOp &op, c10::DeviceIndex device, c10::ArrayRef<Arg
     for (size_t i = 0; i < count; i++) made.push_back(outputs[static_cast<int64_t>(i)]);
     return fill_given(call, op, arguments, made);
   }
-  if (!metas(*op.functional, arguments, made)) return false;
-  allocate_results(made, device);
+  if (!allocate_results(*op.functional, arguments, device, made)) return false;
   for (const at::Tensor &result : made) call.add_result(result);
   if (!call.run(op.number)) return false;
   give(outputs, made);

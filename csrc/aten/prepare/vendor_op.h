@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "aten/prepare/aten_op.h"
+#include "aten/prepare/meta_cache.h"
 #include "aten/prepare/structured.h"
 #include "aten/prepare/vendor_call.h"
 
@@ -78,6 +79,11 @@ void push_meta(torch::jit::Stack &stack, const void *argument) {
 }
 
 template <class T>
+void add_to_key(MetaKey &key, const void *argument) {
+  key.add(*static_cast<const T *>(argument));
+}
+
+template <class T>
 void list(Results &results, const void *argument) {
   const T &given = *static_cast<const T *>(argument);
   if constexpr (std::is_same_v<T, at::Tensor>)
@@ -94,11 +100,13 @@ struct ArgumentType {
   void (*show)(VendorCall &call, const void *argument);                         // to the plugin
   bool (*put)(Call &call, uint32_t op, size_t &tensors, const void *argument);  // to the portable kernel
   void (*push_meta)(torch::jit::Stack &stack, const void *argument);            // for ATen's meta function
+  void (*add_to_key)(MetaKey &key, const void *argument);                       // to what its results depend on
   void (*list)(Results &results, const void *argument);                         // its tensors
 };
 template <class T>
 inline constexpr ArgumentType kArgumentType{&argument_types::show<T>, &argument_types::put<T>,
-                                            &argument_types::push_meta<T>, &argument_types::list<T>};
+                                            &argument_types::push_meta<T>, &argument_types::add_to_key<T>,
+                                            &argument_types::list<T>};
 
 struct Argument {
   const void *argument;  // borrowed

@@ -18,7 +18,8 @@ enum {
   WORKGROUP = 11,
   BLOCK_IDS = 12,
   REQUIRED_BLOCK = 24,
-  SUBGROUP_SIZE = 25
+  SUBGROUP_SIZE = 25,
+  LOCAL_ARRAY_SIZE = 42 /* of an array that the kernel declares */
 };
 
 /* What is known of the ids of a module. */
@@ -144,7 +145,7 @@ static void read_instruction(reader_t *reader, const char *name, const uint32_t 
   } else if (what == REQUIRED_BLOCK) {
     if (!reader->kernel || !operands.count || operands.ids[0] != reader->kernel) return;
     for (uint32_t i = 0; i < 3; i++) reader->found->block[i] = number(&operands, i + 1);
-  } else if (what != ARGUMENT_INFO && what != SUBGROUP_SIZE) {
+  } else if (what != ARGUMENT_INFO && what != SUBGROUP_SIZE && what != LOCAL_ARRAY_SIZE) {
     reader->status = HAL_UNIMPLEMENTED; /* of the module: constant data, global sizes and offsets */
   }
 }

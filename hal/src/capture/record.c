@@ -278,7 +278,8 @@ static hal_status_t record_random(hal_queue_t *queue, const hal_random_t *desc) 
 static hal_status_t record_own_op(hal_queue_t *queue, const void *own, const char *name, const hal_op_call_t *call,
                                   hal_status_t verdict) {
   hal_program_t *program;
-  if (verdict) return HAL_UNIMPLEMENTED; /* it decides when it is called */
+  if (verdict) /* it decides when it is called; the torch side looks for these words */
+    return hal_error_set(HAL_UNIMPLEMENTED, "the plugin's own operator '%s' has no query, so it is not recorded", name);
   HAL_RETURN_IF_ERROR(hal_program_enter(queue, &program));
   hal_op_call_t *const copy = hal_program_copy_call(&program->list.arena, call);
   hal_command_t *const command = copy ? hal_program_append(program, HAL_COMMAND_OWN_OP) : NULL;

@@ -36,6 +36,32 @@ Test(sdk_clspv, the_arguments_of_a_kernel_are_read) {
   cr_assert_eq(kernel.arguments[5].size, 4);
 }
 
+/* Returns the words with one more instruction of the reflection at the end; the caller frees them. */
+static uint32_t *with_instruction(uint32_t number) {
+  enum { OP_EXT_INST = 12, LENGTH = 7 };
+  uint32_t import = 0;
+  for (size_t at = 5; at < WORDS && !import; at += words[at] >> 16)
+    if ((words[at] & 0xffff) == 11 && strstr((const char *)&words[at + 2], "ClspvReflection")) import = words[at + 1];
+  const uint32_t instruction[LENGTH] = {LENGTH << 16 | OP_EXT_INST, 1, words[3] - 1, import, number, 1, 1};
+  uint32_t *const more = malloc(4 * (WORDS + LENGTH));
+  memcpy(more, words, 4 * WORDS);
+  memcpy(more + WORDS, instruction, sizeof instruction);
+  return more;
+}
+
+Test(sdk_clspv, the_size_of_a_local_array_is_no_argument_and_constant_data_are_unsupported) {
+  static const struct {
+    uint32_t number;
+    hal_status_t status;
+  } cases[] = {{42, HAL_OK}, {13, HAL_UNIMPLEMENTED}};
+  for (int i = 0; i < 2; i++) {
+    hal_clspv_kernel_t kernel;
+    uint32_t *const more = with_instruction(cases[i].number);
+    cr_assert_eq(hal_clspv_kernel(more, WORDS + 7, "add_number", &kernel), cases[i].status);
+    free(more);
+  }
+}
+
 Test(sdk_clspv, other_names_and_words_have_no_kernel) {
   hal_clspv_kernel_t kernel;
   const uint32_t none[5] = {0};

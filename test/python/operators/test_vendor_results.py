@@ -28,6 +28,12 @@ for shape in ((2, 6), (6, 2), (2, 6, 4, 4), (2, 6)):
             for groups in (2, 3):
                 both("group_norm", lambda t: torch.native_group_norm(t, None, None, 2, 6, 16, groups, 1e-5), y)
             both("pixel_shuffle", lambda t: F.pixel_shuffle(t[:, :4], 2), y)
+for number in (2, 2.0, True, 2 + 0j):
+    both("scalars", lambda t: torch.add(t, number), torch.ones(2, dtype=torch.int64))
+    both("scalars of composed operators", lambda t: torch.xlogy(t, number) if number != 2 + 0j else t.clone(), torch.ones(2, dtype=torch.int64))
+for dtype in (torch.float16, torch.float64):
+    both("dtype", lambda t: torch.softmax(t, 0, dtype=dtype), torch.ones(2, 3))
+    both("dtypes", lambda t: torch.cumsum(t, 0, dtype=dtype), torch.ones(2, 3))
 both("addcmul", lambda a, b: torch.addcmul(a, a, b), torch.ones(3, 1), torch.ones(4))
 whole = torch.ones(3, dtype=torch.int64)
 both("default", torch.sinc, whole)
@@ -41,3 +47,21 @@ print("all")
 def test_results_of_own_operators_have_the_shape_of_each_call(run_python, build_plugin):
     done = run_python(CALLS, TORCH_BACKEND=build_plugin("takes_all"), HAL_ALLOW_UNSAFE_PLUGINS="1")
     assert "all" in done.stdout
+
+
+CAPTURED = """
+import torch, torch_backend
+
+x = torch.ones(3, device="five")
+try:
+    with torch.five.graph(torch.accelerator.Graph()):
+        torch.relu(x)
+except RuntimeError as error:
+    print(error)
+"""
+
+
+def test_a_capture_names_a_missing_query(run_python, build_plugin):
+    done = run_python(CAPTURED, TORCH_BACKEND=build_plugin("takes_all"), HAL_ALLOW_UNSAFE_PLUGINS="1")
+    assert "' cannot be captured into a graph" in done.stdout
+    assert "The plugin's own operator is not recorded, because it has no `query` (op_find)." in done.stdout

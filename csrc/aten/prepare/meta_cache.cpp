@@ -1,0 +1,167 @@
+// meta_cache.cpp: see meta_cache.h.
+#include "aten/prepare/meta_cache.h"
+
+#include <c10/core/DefaultDtype.h>
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+
+#include "aten/prepare/tensor.h"
+
+namespace torch_backend {
+
+namespace {
+
+constexpr size_t kMostWords = 1 << 20;  // of all keys
+constexpr size_t kWordsOfShapes = 32;   // estimate of the memory that a key's shapes use
+
+// The type of an argument, before its value: keys of different arguments are never equal.
+enum Tag : uint64_t {
+  kNone,
+  kTensor,
+  kNumber,
+  kInt,
+  kBool,
+  kDouble,
+  kComplex,
+  kDtype,
+  kText,
+  kTensors,
+  kInts,
+  kDoubles
+};
+
+struct Hash {
+  size_t operator()(const MetaKey &key) const { return key.hash(); }
+};
+
+struct Cache {
+  std::mutex lock;
+  std::unordered_map<MetaKey, std::shared_ptr<const ResultShapes>, Hash> shapes;
+  size_t words = 0;
+};
+
+// Never destroyed: threads may still call operators when the process ends.
+Cache &cache() {
+  static auto *const cache = new Cache;
+  return *cache;
+}
+
+}  // namespace
+
+MetaKey::MetaKey(const AtenOp &functional) {
+  words_.push_back(reinterpret_cast<uintptr_t>(&functional));
+  add(c10::get_default_dtype_as_scalartype());
+}
+
+void MetaKey::add_none() { add_head(kNone); }
+
+void MetaKey::add_bytes(const void *bytes, size_t size) {
+  for (size_t at = 0; at < size; at += sizeof(uint64_t)) {
+    uint64_t word = 0;
+    std::memcpy(&word, static_cast<const char *>(bytes) + at, std::min(size - at, sizeof word));
+    words_.push_back(word);
+  }
+}
+
+// Adds the value of a number in host memory: a meta function may read it.
+void MetaKey::add_number(const at::Tensor &tensor) {
+  const auto is_wrapped = static_cast<uint64_t>(tensor.unsafeGetTensorImpl()->is_wrapped_number());
+  add_head(kNumber, static_cast<uint64_t>(tensor.scalar_type()) | is_wrapped << 8);
+  add_bytes(tensor.const_data_ptr(), tensor.itemsize());
+}
+
+void MetaKey::add(const at::Tensor &tensor) {
+  if (!tensor.defined()) return add_none();
+  const bool is_plain = tensor.layout() == c10::kStrided && !tensor.is_conj() && !tensor.is_neg() &&
+                        !tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides();
+  if (!is_plain || (tensor.device().type() != kDevice && !(tensor.is_cpu() && tensor.dim() == 0))) {
+    is_complete_ = false;
+    return;
+  }
+  if (tensor.device().type() != kDevice) return add_number(tensor);
+  const c10::IntArrayRef sizes = tensor.sizes(), strides = tensor.strides();
+  add_head(kTensor, static_cast<uint64_t>(tensor.scalar_type()) | sizes.size() << 8);
+  words_.append(sizes.begin(), sizes.end());
+  words_.append(strides.begin(), strides.end());
+}
+
+void MetaKey::add(const at::ITensorListRef &list) {
+  add_head(kTensors, list.size());
+  for (const at::Tensor &tensor : list) add(tensor);
+}
+
+void MetaKey::add(const c10::List<std::optional<at::Tensor>> &list) {
+  add_head(kTensors, list.size());
+  for (const std::optional<at::Tensor> tensor : list) add(tensor);
+}
+
+void MetaKey::add(const c10::Scalar &number) {
+  is_complete_ = is_complete_ && !number.isSymbolic() && !number.isUnsigned();
+  if (!is_complete_) return;
+  if (number.isBoolean()) return add(number.toBool());
+  if (number.isFloatingPoint()) return add(number.toDouble());
+  if (!number.isComplex()) return add(number.toLong());
+  const c10::complex<double> parts = number.toComplexDouble();
+  add_head(kComplex);
+  add_bytes(&parts, sizeof parts);
+}
+
+void MetaKey::add(double number) {
+  add_head(kDouble);
+  add_bytes(&number, sizeof number);
+}
+
+void MetaKey::add(int64_t number) {
+  add_head(kInt);
+  words_.push_back(static_cast<uint64_t>(number));
+}
+
+void MetaKey::add(bool flag) { add_head(kBool, static_cast<uint64_t>(flag)); }
+void MetaKey::add(c10::ScalarType dtype) { add_head(kDtype, static_cast<uint64_t>(dtype)); }
+
+void MetaKey::add(c10::IntArrayRef list) {
+  add_head(kInts, list.size());
+  words_.append(list.begin(), list.end());
+}
+
+void MetaKey::add(c10::ArrayRef<double> list) {
+  add_head(kDoubles, list.size());
+  add_bytes(list.data(), list.size() * sizeof(double));
+}
+
+void MetaKey::add(std::string_view text) {
+  add_head(kText, text.size());
+  add_bytes(text.data(), text.size());
+}
+
+size_t MetaKey::hash() const {
+  uint64_t hash = words_.size();
+  for (const uint64_t word : words_) {
+    hash = (hash ^ word) * UINT64_C(0x9E3779B97F4A7C15);
+    hash ^= hash >> 29;
+  }
+  return hash;
+}
+
+std::shared_ptr<const ResultShapes> remembered_shapes(const MetaKey &key) {
+  const std::lock_guard<std::mutex> guard(cache().lock);
+  const auto found = cache().shapes.find(key);
+  return found == cache().shapes.end() ? nullptr : found->second;
+}
+
+void remember_shapes(MetaKey key, std::shared_ptr<const ResultShapes> shapes) {
+  decltype(Cache::shapes) forgotten;  // destroyed without the lock
+  const std::lock_guard<std::mutex> guard(cache().lock);
+  if (cache().words > kMostWords) {
+    cache().shapes.swap(forgotten);
+    cache().words = 0;
+  }
+  cache().words += key.words() + kWordsOfShapes;
+  cache().shapes.insert_or_assign(std::move(key), std::move(shapes));
+}
+
+}  // namespace torch_backend
