@@ -26,10 +26,11 @@ atomic_int hal_streams_set;
 hal_device_t hal_devices[HAL_MAX_DEVICES];
 
 void hal_device_add(hal_plugin_t *plugin) {
-  for (int32_t ordinal = 0; ordinal < plugin->device_count; ordinal++) {
-    hal_device_t *const device = &hal_devices[plugin->first_device + ordinal];
+  for (int32_t i = 0; i < plugin->device_count; i++) {
+    const int32_t ordinal = plugin->ordinals[i];
+    hal_device_t *const device = &hal_devices[plugin->first_device + i];
     device->plugin = plugin;
-    device->index = plugin->first_device + ordinal;
+    device->index = plugin->first_device + i;
     device->ordinal = ordinal;
     hal_text_append(device->label, sizeof device->label, "%s:%d", plugin->info.name, ordinal);
     if (device->index != ordinal) hal_text_append(device->label, sizeof device->label, " (index %d)", device->index);

@@ -64,10 +64,11 @@ int hal_mem_ask_plugins(const void *address, int pinned, int32_t *out_device) {
     hal_pointer_info_t info = {.struct_size = sizeof(info), .device = HAL_HOST};
     if (atomic_load_explicit(&plugin->state, memory_order_acquire) != HAL_PLUGIN_READY) continue;
     if (hal_call_memory_pointer_info(plugin, address, &info)) continue;
-    const int of_device = info.device >= 0 && info.device < plugin->device_count;
+    const int32_t place = hal_plugin_place_of(plugin, info.device);
+    const int of_device = place >= 0;
     if (pinned ? info.kind != HAL_POINTER_PINNED : !of_device) continue;
     /* pinned memory may belong to all devices of the plugin */
-    *out_device = plugin->first_device + (of_device ? info.device : 0);
+    *out_device = plugin->first_device + (of_device ? place : 0);
     return 1;
   }
   return 0;

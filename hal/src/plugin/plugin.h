@@ -31,7 +31,8 @@ struct hal_plugin_s {
   struct hal_validate_s *validate; /* of the validate layer */
   int32_t index;                   /* in hal_registry.plugins */
   int32_t first_device, device_count;
-  atomic_int state;   /* HAL_PLUGIN_*; COLD until the first call that needs a device */
+  int32_t ordinals[HAL_MAX_DEVICES]; /* of devices `first_device` and so on: the plugin's numbers */
+  atomic_int state;                  /* HAL_PLUGIN_*; COLD until the first call that needs a device */
   int32_t init_begun; /* init was called in this process; a child forked meanwhile must not use it either */
   hal_status_t init_status;
   char init_message[512];   /* cause when FAILED */
@@ -48,6 +49,13 @@ typedef struct hal_registry_s {
   atomic_int open;
 } hal_registry_t;
 extern hal_registry_t hal_registry;
+
+/* Returns the place of a plugin's ordinal among the devices that the process uses; -1 if it does not use that one. */
+static inline int32_t hal_plugin_place_of(const hal_plugin_t *plugin, int32_t ordinal) {
+  for (int32_t place = 0; place < plugin->device_count; place++)
+    if (plugin->ordinals[place] == ordinal) return place;
+  return -1;
+}
 
 /* Called in the child of a fork. */
 void hal_registry_after_fork(void);

@@ -9,6 +9,7 @@
 #include "base/callback.h"
 #include "base/life.h"
 #include "base/text.h"
+#include "base/visible.h"
 #include "hal/log.h"
 #include "hal/status.h"
 #include "plugin/call.h"
@@ -79,6 +80,9 @@ static hal_status_t activate(const char *path, const opening_t *opening) {
                            plugin->info.name, hal_plugin_file_name(path, name) ? name : path);
   }
   if (!status) status = hal_plugin_count_devices(plugin);
+  for (int32_t i = 0; i < HAL_MAX_DEVICES; i++) plugin->ordinals[i] = i;
+  if (!status && !hal_process_is_privileged())
+    status = hal_visible_devices(plugin->info.name, HAL_MAX_DEVICES, plugin->ordinals, &plugin->device_count);
   if (status) {
     hal_validate_destroy(plugin);
     hal_free(plugin->path);
