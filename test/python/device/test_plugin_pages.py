@@ -15,10 +15,9 @@ SETTINGS = {"opencl": driver_scripts.opencl_settings, "vulkan": driver_scripts.v
             "cuda": driver_scripts.cuda_settings, "pjrt": driver_scripts.pjrt_settings}
 
 
-def program(page, mark):
-    """Returns the only program of a page with this mark."""
-    (code,) = re.findall(rf"<!-- test: {mark} -->\n```python\n(.*?)```", (PAGES / f"{page}.md").read_text(), re.S)
-    return code
+def programs(page, mark):
+    """Returns the programs of a page with this mark."""
+    return re.findall(rf"<!-- test: {mark} -->\n```python\n(.*?)```", (PAGES / f"{page}.md").read_text(), re.S)
 
 
 def run(code, folder, **settings):
@@ -29,16 +28,19 @@ def run(code, folder, **settings):
 
 
 @pytest.mark.parametrize("plugin", SETTINGS)
-def test_the_program_of_a_page_runs(plugin, tmp_path, tmp_path_factory):
+def test_the_programs_of_a_page_run(plugin, tmp_path, tmp_path_factory):
     settings = SETTINGS[plugin](driver_scripts.kernels(tmp_path_factory, plugin))
-    del settings["TORCH_BACKEND"]  # the program selects the plugin
-    done = run(program(plugin, plugin), tmp_path, **settings)
-    assert done.returncode == 0 and done.stdout.strip(), done.stderr
+    del settings["TORCH_BACKEND"]  # the programs select the plugin
+    found = programs(plugin, plugin)
+    assert found
+    for code in found:
+        done = run(code, tmp_path, **settings)
+        assert done.returncode == 0 and done.stdout.strip(), done.stderr
     assert plugin in ("opencl", "vulkan", "pjrt") or "test double" in done.stdout, done.stdout
 
 
 def test_the_host_access_of_the_page_is_reported(tmp_path):
-    code = program("fake", "protected")
+    (code,) = programs("fake", "protected")
     done = run(code, tmp_path, HAL_FAKE_PROTECT="1")
     assert done.returncode == -signal.SIGSEGV, done.stderr
     (report,) = re.findall(r'# HAL_FAKE_PROTECT=1: "(.*)"', code)
