@@ -1,8 +1,7 @@
-"""Helpers shared by the tests of torch.compile, functorch and FakeTensor."""
+"""Each test of torch.compile, functorch and FakeTensor begins without compiled code."""
 
 import pytest
 import torch
-from torch.utils import _pytree as pytree
 
 
 @pytest.fixture(autouse=True)
@@ -10,29 +9,3 @@ def fresh_dynamo():
     torch._dynamo.reset()
     yield
     torch._dynamo.reset()
-
-
-def to(place, tree):
-    """Returns a tree with its tensors as leaves on another device."""
-
-    def move(x):
-        return x.detach().to(place).requires_grad_(x.requires_grad) if isinstance(x, torch.Tensor) else x
-
-    return pytree.tree_map(move, tree)
-
-
-def is_floating(x):
-    return isinstance(x, torch.Tensor) and x.is_floating_point()
-
-
-def floating_leaves(tree):
-    return [x for x in pytree.tree_leaves(tree) if is_floating(x)]
-
-
-def weighted_sum(tree):
-    """Returns a number with another gradient for each element of the tensors."""
-
-    def weights(x):
-        return torch.arange(1, x.numel() + 1, dtype=torch.float64, device=x.device).reshape(x.shape).cos().to(x.dtype)
-
-    return sum((x * weights(x)).sum() for x in floating_leaves(tree))

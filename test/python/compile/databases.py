@@ -6,7 +6,7 @@ import itertools
 from typing import Any, Callable, NamedTuple
 
 import torch
-from conftest import to
+from leaves import to
 from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.testing._internal.common_methods_invocations import op_db

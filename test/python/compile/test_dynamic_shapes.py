@@ -6,8 +6,8 @@ The device selects operators and layouts by sizes, which are symbolic while a gr
 
 import pytest
 import torch
-from conftest import floating_leaves, is_floating, to, weighted_sum
 from databases import detached, difference, in_double, module_cases, on_the_cpu, operator_cases, outcome
+from leaves import floating_leaves, is_floating, to, weighted_sum
 from torch.utils import _pytree as pytree
 
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -6,7 +6,7 @@ import copy
 import fake_agreement
 import pytest
 import torch
-from conftest import weighted_sum
+from leaves import weighted_sum
 from torch import nn
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree

@@ -3,7 +3,7 @@
 Each takes a function and its arguments, of which the floating tensors are differentiated and batched."""
 
 import torch
-from conftest import floating_leaves, is_floating, weighted_sum
+from leaves import floating_leaves, is_floating, weighted_sum
 from torch.autograd import forward_ad
 from torch.func import grad, jvp, vjp, vmap
 from torch.utils import _pytree as pytree
