@@ -280,15 +280,23 @@ value_t emit_iota(emit_t *e, int32_t type, int rank, const int64_t *sizes, int d
   return v;
 }
 
+int emit_reduced_dims(value_t a, uint32_t mask, int64_t *dims) {
+  int count = 0;
+  for (int d = 0; d < a.rank; d++)
+    if (mask >> d & 1) dims[count++] = d;
+  return count;
+}
+
+int emit_kept_sizes(value_t a, uint32_t mask, int64_t *sizes) {
+  int rank = 0;
+  for (int d = 0; d < a.rank; d++)
+    if (!(mask >> d & 1)) sizes[rank++] = a.sizes[d];
+  return rank;
+}
+
 value_t emit_reduce_from(emit_t *e, value_t a, const char *op, value_t init, uint32_t mask) {
   int64_t sizes[EMIT_RANK], dims[EMIT_RANK];
-  int rank = 0, count = 0;
-  for (int d = 0; d < a.rank; d++) {
-    if (mask >> d & 1)
-      dims[count++] = d;
-    else
-      sizes[rank++] = a.sizes[d];
-  }
+  const int count = emit_reduced_dims(a, mask, dims), rank = emit_kept_sizes(a, mask, sizes);
   if (!count) return a;
   const value_t v = emit_fresh(e, a.type, rank, sizes);
   emit_put(e, "    %s = stablehlo.reduce(%s init: %s) applies stablehlo.%s across dimensions = [%s] : (%s, %s) -> %s\n",

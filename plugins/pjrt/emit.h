@@ -154,6 +154,9 @@ value_t emit_slice(emit_t *e, value_t a, const int64_t *from, const int64_t *to)
 value_t emit_iota(emit_t *e, int32_t type, int rank, const int64_t *sizes, int dim);
 value_t emit_concatenate(emit_t *e, const value_t *parts, int count, int dim);
 
+/* Write the reduced dimensions, and the sizes of the others; return their number. */
+int emit_reduced_dims(value_t a, uint32_t mask, int64_t *dims);
+int emit_kept_sizes(value_t a, uint32_t mask, int64_t *sizes);
 /* Reduces dimensions, a bit for each of `mask`, which are removed. `op`: "add", "maximum" ... */
 value_t emit_reduce(emit_t *e, value_t a, const char *op, double start, uint32_t mask);
 value_t emit_reduce_from(emit_t *e, value_t a, const char *op, value_t start, uint32_t mask);

@@ -139,9 +139,7 @@ static value_t centered(emit_t *e, value_t a, uint32_t mask) {
   if (!emit_has(e, 2)) return a;
   value_t center = emit_convert(e, emit_read(e, 2), a.type);
   int64_t sizes[EMIT_RANK];
-  int rank = 0;
-  for (int d = 0; d < a.rank; d++)
-    if (!(mask >> d & 1)) sizes[rank++] = a.sizes[d];
+  const int rank = emit_kept_sizes(a, mask, sizes);
   center = emit_reshape(e, center, rank, sizes);
   return emit_binary(e, "stablehlo.subtract", a, emit_spread(e, center, a, mask));
 }
@@ -236,13 +234,7 @@ value_t emit_result_of(emit_t *e, value_t pair, int number, int32_t type) {
 void emit_reduce_index(emit_t *e, value_t a, value_t index, uint32_t mask, int sign, int order, value_t *out_value,
                        value_t *out_index) {
   int64_t sizes[EMIT_RANK], dims[EMIT_RANK];
-  int rank = 0, count = 0;
-  for (int d = 0; d < a.rank; d++) {
-    if (mask >> d & 1)
-      dims[count++] = d;
-    else
-      sizes[rank++] = a.sizes[d];
-  }
+  const int count = emit_reduced_dims(a, mask, dims), rank = emit_kept_sizes(a, mask, sizes);
   const value_t start = emit_limit(e, a.type, -sign), none = emit_no_index(e);
   const value_t pair = emit_fresh(e, a.type, rank, sizes);
   value_t places = pair;
