@@ -165,29 +165,32 @@ static int is_missing_buffers(const launch_t *launch) {
   return 0;
 }
 
-/* Numbers that are not push constants lie in staging memory, which also stands for missing buffers. */
-static hal_status_t add_buffers(vulkan_lane_t *lane, launch_t *launch) {
+/* Writes the buffers of a launch. Numbers that are not push constants lie in staging memory of the lane, which also
+ * stands for missing buffers. The launch is unchanged, because each instance of a graph records it. */
+static hal_status_t find_buffers(vulkan_lane_t *lane, const launch_t *launch, VkDescriptorBufferInfo *buffers) {
   const hal_clspv_kernel_t *const signature = &launch->kernel->signature;
   vulkan_segment_t *chunk;
   size_t offset;
+  memcpy(buffers, launch->buffers, signature->bindings * sizeof *buffers);
   if (!signature->pod_size && !is_missing_buffers(launch)) return HAL_OK;
   const hal_status_t status = vulkan_lane_share(lane, VULKAN_POD_BYTES, &chunk, &offset);
   if (status) return status;
   for (uint32_t i = 0; i < signature->bindings; i++)
-    if (!launch->buffers[i].buffer)
-      launch->buffers[i] = (VkDescriptorBufferInfo){chunk->buffer, chunk->shift + offset, VULKAN_POD_BYTES};
+    if (!buffers[i].buffer)
+      buffers[i] = (VkDescriptorBufferInfo){chunk->buffer, chunk->shift + offset, VULKAN_POD_BYTES};
   if (signature->pod_size) memcpy(chunk->mapped + offset, launch->pod, signature->pod_size);
   return HAL_OK;
 }
 
 static hal_status_t run_launch(vulkan_lane_t *lane, void *arguments) {
-  launch_t *const launch = arguments;
+  const launch_t *const launch = arguments;
   const hal_plugin_kernel_t *const kernel = launch->kernel;
+  VkDescriptorBufferInfo buffers[HAL_SPIRV_ARGS];
   VkCommandBuffer commands;
   hal_status_t status = vulkan_lane_begin(lane, &commands);
-  if (!status) status = add_buffers(lane, launch);
+  if (!status) status = find_buffers(lane, launch, buffers);
   if (status) return status;
-  status = vulkan_lane_bind(lane, kernel, launch->buffers);
+  status = vulkan_lane_bind(lane, kernel, buffers);
   if (status) return status;
   vk.CmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, launch->pipeline);
   if (kernel->signature.push_size)
