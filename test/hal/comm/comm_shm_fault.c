@@ -96,7 +96,7 @@ static void no_memory(int rank, int size, void *argument) {
                            .recv = &data,
                            .count = 1,
                            .tag = 1};
-  if (rank == 0) CHECK_OK(run_one(&comm, call, SECOND));
+  if (rank == 0) CHECK_OK(run_one(&comm, call, 20 * (int64_t)SECOND));
   if (rank == 1) hal_malloc_fail_after(1);
   call.tag = 2;
   if (rank == 1)

@@ -54,10 +54,11 @@ static void two_of_three(int rank, int size, void *argument) {
   (void)argument;
   create("two", rank, size, &comm);
   if (rank == 0)
-    for (int i = 0; i < 3; i++) CHECK_OK(run_one(&comm, message(HAL_COMM_SEND, 2, 0, &data, 1), SECOND));
+    for (int i = 0; i < 3; i++) CHECK_OK(run_one(&comm, message(HAL_COMM_SEND, 2, 0, &data, 1), 20 * (int64_t)SECOND));
   if (rank == 0) atomic_store(&board->stage, 1);
   if (rank == 2) wait_stage(1);
-  for (int i = 0; rank == 2 && i < 3; i++) CHECK_OK(run_one(&comm, message(HAL_COMM_RECV, 0, 0, &data, 1), SECOND));
+  for (int i = 0; rank == 2 && i < 3; i++)
+    CHECK_OK(run_one(&comm, message(HAL_COMM_RECV, 0, 0, &data, 1), 20 * (int64_t)SECOND));
   CHECK(data == (rank == 1), "%d", (int)data);
   CHECK_OK(run_one(&comm, (hal_collective_t){.op = HAL_COMM_BARRIER}, 20 * (int64_t)SECOND));
   comm.destroy(comm.context);
@@ -118,9 +119,10 @@ typedef struct mismatch_s {
   int recv_first, early;
 } mismatch_t;
 
-static void wait_for_recv(const hal_comm_transport_t *comm) {
+/* Returns when rank 1 waits for message `number` of rank 0, counted from 1. */
+static void wait_for_recv(const hal_comm_transport_t *comm, uint64_t number) {
   const hal_shm_channel_t *const channel = hal_shm_channel(comm->context, 0, 1); /* begins with a hal_shm_t */
-  while (!atomic_load(&channel->wanted)) nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+  while (atomic_load(&channel->wanted) != number) nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
 }
 
 static void mismatch(int rank, int size, void *argument) {
@@ -129,17 +131,19 @@ static void mismatch(int rank, int size, void *argument) {
   const mismatch_t how = *(const mismatch_t *)argument;
   create("mismatch", rank, size, &comm);
   if (rank == 0 && how.recv_first) {
-    wait_for_recv(&comm);
-    if (how.early) CHECK_OK(run_one(&comm, message(HAL_COMM_SEND, 1, 6, data, 11), SECOND));
-    if (!how.early)
-      CHECK_FAILS(run_one(&comm, message(HAL_COMM_SEND, 1, 5, data, 11), SECOND), HAL_INVALID_ARGUMENT,
-                  "rank 0 sends (int32, 11 elements, tag 5) to rank 1", "receives (int32, 10 elements)");
+    wait_for_recv(&comm, 1);
+    if (how.early) {
+      CHECK_OK(run_one(&comm, message(HAL_COMM_SEND, 1, 6, data, 11), 20 * (int64_t)SECOND));
+      wait_for_recv(&comm, 2); /* else the second SEND may come before the RECV is shown again, and succeed */
+    }
+    CHECK_FAILS(run_one(&comm, message(HAL_COMM_SEND, 1, 5, data, 11), 20 * (int64_t)SECOND), HAL_INVALID_ARGUMENT,
+                "rank 0 sends (int32, 11 elements, tag 5) to rank 1", "receives (int32, 10 elements)");
   }
-  if (rank == 0 && (how.early || !how.recv_first))
-    CHECK_OK(run_one(&comm, message(HAL_COMM_SEND, 1, 5, data, 11), SECOND));
+  if (rank == 0 && !how.recv_first)
+    CHECK_OK(run_one(&comm, message(HAL_COMM_SEND, 1, 5, data, 11), 20 * (int64_t)SECOND));
   if (rank == 0 && !how.recv_first) atomic_store(&board->stage, 1);
   if (rank == 0 && how.early && !how.recv_first)
-    CHECK_OK(run_one(&comm, message(HAL_COMM_SEND, 1, 6, data, 1), SECOND));
+    CHECK_OK(run_one(&comm, message(HAL_COMM_SEND, 1, 6, data, 1), 20 * (int64_t)SECOND));
   if (rank == 1) {
     if (!how.recv_first) wait_stage(1);
     if (how.early && !how.recv_first)
