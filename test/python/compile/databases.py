@@ -7,9 +7,9 @@ from typing import Any, Callable, NamedTuple
 
 import torch
 from leaves import to
+from op_database import op_db
 from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.common_modules import module_db
 from torch.utils import _pytree as pytree
 

@@ -7,8 +7,8 @@ import fake_agreement
 import pytest
 import torch
 from leaves import weighted_sum
+from op_database import op_db
 from torch import nn
-from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
 
 # Entries whose operators do not accept samples with all tensors on one device.

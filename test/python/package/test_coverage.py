@@ -14,6 +14,7 @@ import torch
 import torch_backend
 
 COMMAND = [sys.executable, "-P", "-m", "torch_backend", "coverage"]
+TESTS = Path(__file__).resolve().parents[1]
 THREADS = sorted((Path(__file__).resolve().parents[3] / "plugins/threads").glob("*.c"))
 
 
@@ -37,11 +38,11 @@ def document(*arguments, **settings):
 
 # Runs each entry of PyTorch's operator database that works, and records the operators that were called and those that
 # fell back.
-LEDGER = """
+LEDGER = f"import sys; sys.path.append({str(TESTS)!r})" + """
 import itertools, json, warnings
 warnings.simplefilter("ignore")
 import torch, torch_backend
-from torch.testing._internal.common_methods_invocations import op_db
+from op_database import op_db
 from torch.utils._python_dispatch import TorchDispatchMode
 
 name = torch_backend.device_name()
