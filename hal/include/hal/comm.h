@@ -150,8 +150,12 @@ typedef struct hal_comm_config_s {
   hal_comm_transport_t transport;
 } hal_comm_config_t;
 
-/* Creates a communicator, without waiting for other ranks. Destroyed by hal_comm_destroy. Errors: HAL_INVALID_ARGUMENT
- * = an invalid rank or size; as hal_device_ensure; HAL_RESOURCE_EXHAUSTED. Since 0.3. */
+/* Creates a communicator. Destroyed by hal_comm_destroy. It waits for the other ranks, at most `timeout_ns`, if the
+ * transport is that of shared memory, the host cannot access the memory of the device, and the plugin has the group IPC
+ * and no collectives library. The ranks then share device memory, so that collectives do not pass through the host. All
+ * ranks create such communicators in the same order. Errors: HAL_INVALID_ARGUMENT = an invalid rank or size; as
+ * hal_device_ensure; HAL_RESOURCE_EXHAUSTED; HAL_NOT_READY, HAL_UNAVAILABLE = a rank is missing or has ended. Since
+ * 0.3. */
 HAL_API hal_status_t hal_comm_create(const hal_comm_config_t *config, hal_comm_t **out_comm);
 
 /* Flags of hal_comm_connect_library. COMPARE_CALLS: the transport compares the ranks' calls before the library gets

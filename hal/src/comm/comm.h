@@ -7,8 +7,9 @@
  * switches.
  *
  * A job passes host memory to the transport. If the host can access the device's memory, the transport uses this memory
- * directly. Otherwise the stream `in` copies the job's operands to page-locked memory at submission, and the stream
- * `out` copies the results back when the job is done. A result never waits for the operands of a later job.
+ * directly. If the ranks share device memory (shm/device.h), the transport copies and reduces it on the device.
+ * Otherwise the stream `in` copies the job's operands to page-locked memory at submission, and the stream `out` copies
+ * the results back when the job is done. A result never waits for the operands of a later job.
  *
  * If a vendor's library runs collectives (vendor/vendor.h), lane 0 has few jobs: collectives that the library lacks,
  * and collectives of the library that follow an unfinished one of these. */
@@ -53,6 +54,7 @@ typedef struct hal_comm_job_s {
   struct hal_comm_job_s *next;
   hal_comm_work_t *work;
   int kind;           /* HAL_COMM_JOB_* */
+  int is_on_device;   /* the transport moves device memory: nothing is staged */
   hal_event_t *ready; /* the operands are on the host */
   int64_t timeout_ns;
   uint64_t *arrays; /* of the calls */
