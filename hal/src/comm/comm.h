@@ -216,6 +216,8 @@ void hal_comm_failure_set(hal_comm_failure_t *failure, hal_status_t status);
 /* Returns the failure as the thread's error, or HAL_OK. */
 hal_status_t hal_comm_failure_get(hal_comm_failure_t *failure);
 void hal_comm_release(hal_comm_t *comm);
+/* Shares device memory among the ranks if the host cannot access it, so that the transport moves it (shm/device.h). */
+hal_status_t hal_comm_share_device(hal_comm_t *comm, int64_t timeout_ns);
 /* For the vendor's library, while the submission counts as one of the work's jobs: queues collectives of the transport.
  * Consecutive calls without SEND and RECV are one job. Each SEND and RECV is one job of its own lane. */
 hal_status_t hal_comm_push_all(hal_comm_work_t *work, hal_stream_t *stream, const hal_collective_t *calls,

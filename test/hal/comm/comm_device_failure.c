@@ -89,6 +89,38 @@ Test(comm_device_failure, a_rank_cannot_export_again) { run_ranks(3, host_memory
 Test(comm_device_failure, a_rank_cannot_open) { run_ranks(3, host_memory, "ipc_open:1"); }
 Test(comm_device_failure, a_rank_cannot_open_another) { run_ranks(3, host_memory, "ipc_open:2"); }
 
+/* The ranks share memory after collectives, whose slots the last rank still reads. */
+static void after_collectives(int rank, int size, void *argument) {
+  enum { NUMBERS = 1000 };
+  static int32_t in[NUMBERS], out[NUMBERS];
+  hal_comm_config_t config = {
+      .struct_size = sizeof config, .rank = rank, .size = size, .timeout_ns = 20 * (int64_t)SECOND, .name = "after"};
+  group_t group = {.rank = rank, .size = size};
+  (void)argument;
+  open_protected();
+  create("after", rank, size, &config.transport);
+  for (int i = 0; i < 8; i++) {
+    for (int n = 0; n < NUMBERS; n++) in[n] = i + n + rank;
+    CHECK_OK(run_one(
+        &config.transport,
+        (hal_collective_t){
+            .op = HAL_COMM_ALL_REDUCE, .dtype = HAL_INT32, .send = in, .recv = out, .count = (uint64_t)(NUMBERS - i)},
+        20 * (int64_t)SECOND));
+    for (int n = 0; n < NUMBERS - i; n++)
+      CHECK(out[n] == size * (i + n) + size * (size - 1) / 2, "element %d is %d", n, (int)out[n]);
+  }
+  CHECK_OK(hal_comm_create(&config, &group.on.comm));
+  CHECK(is_on_device(&group), "the ranks do not share memory");
+  CHECK_OK(hal_stream_acquire(0, 0, &group.on.stream));
+  upload(&group.on, &group.data, host, sizeof host);
+  fill_group(&group, 1);
+  CHECK_OK(reduce(&group));
+  check_sum(&group, 1);
+  close_group(&group);
+  check_no_shared_memory();
+}
+Test(comm_device_failure, memory_is_shared_after_collectives) { run_ranks(4, after_collectives, NULL); }
+
 /* ---- failures ---- */
 
 /* A rank that ends while the others use its memory. */

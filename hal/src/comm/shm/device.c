@@ -7,17 +7,17 @@
 #include "device/device.h"
 #include "hal/log.h"
 
-/* What a rank publishes, in its first slot in host memory, before the first collective. */
+/* What a rank publishes, in its first slot in host memory, between two collectives. */
 typedef struct record_s {
-  uint32_t has_region;
-  uint32_t is_open; /* the rank has opened the regions of all others */
   uint64_t dtypes[HAL_SHM_REDUCTIONS];
   uint32_t sizes[HAL_SHM_RANKS]; /* of the handles; one for each rank */
   unsigned char handles[HAL_SHM_RANKS][HAL_MEMORY_SHARE_BYTES];
 } record_t;
 _Static_assert(sizeof(record_t) <= HAL_SHM_SLOT, "a record fits into a slot");
 
-enum { DESCRIBED = 1, OPENED = 2 };
+/* Values of the counter HAL_SHM_DEVICE: the rank has a region, and has opened those of the others or not; or it has
+ * none. */
+enum { DESCRIBED = 1, OPENED = 2, NOT_OPENED = 3, NONE = 4 };
 
 static record_t *record_of(const hal_shm_t *shm, int32_t rank) { return (record_t *)hal_shm_slot(shm, rank, 0); }
 
@@ -112,34 +112,35 @@ static hal_status_t open_regions(hal_shm_t *shm, hal_shm_device_t *device) {
   return HAL_OK;
 }
 
-static int have_all(const hal_shm_t *shm, int opened) {
+static int is_any(const hal_shm_t *shm, uint64_t state) {
   for (int32_t rank = 0; rank < shm->size; rank++)
-    if (!(opened ? record_of(shm, rank)->is_open : record_of(shm, rank)->has_region)) return 0;
-  return 1;
+    if (atomic_load(&hal_shm_page(shm, rank)->counters[HAL_SHM_DEVICE]) == state) return 1;
+  return 0;
 }
 
-static hal_status_t publish(hal_shm_t *shm, uint64_t step, int waits) {
-  hal_shm_set(shm, HAL_SHM_DEVICE, step);
+static void publish(hal_shm_t *shm, uint64_t state) {
+  hal_shm_set(shm, HAL_SHM_DEVICE, state);
   hal_shm_notify(shm);
-  return waits ? hal_shm_wait_counter(shm, hal_shm_others(shm), HAL_SHM_DEVICE, step) : HAL_OK;
 }
 
-/* `*out_use`: all ranks have opened the regions. All ranks find the same. A rank without a region does not wait. */
+/* `*out_use`: all ranks have opened the regions. All ranks find the same. A rank without a region does not wait, and
+ * may already use its slot for a collective. */
 static hal_status_t exchange(hal_shm_t *shm, hal_shm_device_t *device, int *out_use) {
-  HAL_RETURN_IF_ERROR(publish(shm, DESCRIBED, 1));
-  if (!have_all(shm, 0)) return HAL_OK;
-  record_t *const own = record_of(shm, shm->rank);
-  own->is_open = !open_regions(shm, device);
-  if (!own->is_open)
+  publish(shm, DESCRIBED);
+  HAL_RETURN_IF_ERROR(hal_shm_wait_counter(shm, hal_shm_others(shm), HAL_SHM_DEVICE, DESCRIBED));
+  if (is_any(shm, NONE)) return HAL_OK;
+  const hal_status_t opened = open_regions(shm, device);
+  if (opened)
     hal_log(HAL_LOG_INFO,
             "communicator '%s': collectives copy through host memory: rank %d cannot open the memory of others: %s",
             shm->name, (int)shm->rank, hal_error_message());
-  HAL_RETURN_IF_ERROR(publish(shm, OPENED, 1));
-  *out_use = have_all(shm, 1);
   for (uint32_t reduce = 0; reduce < HAL_SHM_REDUCTIONS; reduce++) {
     device->dtypes[reduce] = UINT64_MAX;
     for (int32_t rank = 0; rank < shm->size; rank++) device->dtypes[reduce] &= record_of(shm, rank)->dtypes[reduce];
   }
+  publish(shm, opened ? NOT_OPENED : OPENED); /* has read what the others published */
+  HAL_RETURN_IF_ERROR(hal_shm_wait_counter(shm, hal_shm_others(shm), HAL_SHM_DEVICE, OPENED));
+  *out_use = !is_any(shm, NOT_OPENED);
   return HAL_OK;
 }
 
@@ -147,9 +148,14 @@ hal_status_t hal_shm_device_create(hal_shm_t *shm, int32_t index, hal_shm_device
   record_t *const own = record_of(shm, shm->rank);
   int use = 0;
   *out = NULL;
+  /* until the others have read what the slot has */
+  if (shm->round) HAL_RETURN_IF_ERROR(hal_shm_wait_counter(shm, hal_shm_others(shm), HAL_SHM_DRAINED, shm->round));
+  memset(own, 0, sizeof *own);
   hal_shm_device_t *const device = make(shm, index, own);
-  if (!device) return publish(shm, OPENED, 0);
-  own->has_region = 1;
+  if (!device) {
+    publish(shm, NONE);
+    return HAL_OK;
+  }
   const hal_status_t status = exchange(shm, device, &use);
   if (!status && use) {
     *out = device;

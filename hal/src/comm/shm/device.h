@@ -29,7 +29,8 @@ struct hal_shm_device_s {
 /* ---- device.c ---- */
 
 /* Shares regions of device memory among the ranks, for `device`; -1: this rank needs none. All ranks call it once,
- * after the join. `*out` is NULL on all ranks if one needs or has none. Errors: those of hal_shm_wait_counter. */
+ * between the same collectives. `*out` is NULL on all ranks if one needs or has none. Errors: those of
+ * hal_shm_wait_counter. */
 hal_status_t hal_shm_device_create(hal_shm_t *shm, int32_t device, hal_shm_device_t **out);
 /* NULL is allowed. A peer that still uses this rank's region keeps it. */
 void hal_shm_device_destroy(hal_shm_device_t *device);

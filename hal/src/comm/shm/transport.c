@@ -197,6 +197,7 @@ hal_status_t hal_comm_shm_use_device(const hal_comm_transport_t *transport, int3
   transport_t *const own = transport->context;
   hal_shm_t shm = own->base;
   shm.activity = "the exchange of device memory";
+  shm.round = own->round;
   shm.running = HAL_SHM_JOIN;
   set_deadline(&shm, timeout_ns);
   const hal_status_t status = hal_shm_device_create(&shm, device, &own->device);
