@@ -150,8 +150,12 @@ typedef struct hal_comm_config_s {
   hal_comm_transport_t transport;
 } hal_comm_config_t;
 
-/* Creates a communicator, without waiting for other ranks. Destroyed by hal_comm_destroy. Errors: HAL_INVALID_ARGUMENT
- * = an invalid rank or size; as hal_device_ensure; HAL_RESOURCE_EXHAUSTED. Since 0.3. */
+/* Creates a communicator. Destroyed by hal_comm_destroy. It waits for the other ranks, at most `timeout_ns`, if the
+ * transport is that of shared memory, the plugin has no collectives library, and the host cannot access the memory of
+ * the device. If the plugin has the group IPC, the ranks then share device memory, so that collectives do not pass
+ * through the host. All ranks create such communicators in the same order. Errors: HAL_INVALID_ARGUMENT = an invalid
+ * rank or size; as hal_device_ensure; HAL_RESOURCE_EXHAUSTED; HAL_NOT_READY, HAL_UNAVAILABLE = a rank is missing or has
+ * ended. Since 0.3. */
 HAL_API hal_status_t hal_comm_create(const hal_comm_config_t *config, hal_comm_t **out_comm);
 
 /* Flags of hal_comm_connect_library. COMPARE_CALLS: the transport compares the ranks' calls before the library gets
@@ -168,8 +172,9 @@ HAL_API hal_status_t hal_comm_create(const hal_comm_config_t *config, hal_comm_t
  * of the calls in both. All ranks call it, with the same flags and plugin, before their first collective, and wait for
  * each other over the transport, at most `timeout_ns` (0: the communicator's timeout). Errors, the same on all ranks:
  * HAL_UNIMPLEMENTED = the plugin has no library, or a rank cannot use it (the message has the rank and the cause): the
- * transport runs all collectives; HAL_FAILED_PRECONDITION = collectives were submitted before; HAL_INVALID_ARGUMENT =
- * unknown flags; those of the transport, after which the communicator has failed. Since 0.4. */
+ * transport runs all collectives, and the ranks share device memory as in hal_comm_create; HAL_FAILED_PRECONDITION =
+ * collectives were submitted before; HAL_INVALID_ARGUMENT = unknown flags; those of the transport, after which the
+ * communicator has failed. Since 0.4. */
 HAL_API hal_status_t hal_comm_connect_library(hal_comm_t *comm, uint32_t flags, int64_t timeout_ns);
 
 /* Connects a communicator of some ranks of `parent`, whose library creates the connection (comm_split of the plugin):

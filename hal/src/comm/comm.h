@@ -7,8 +7,9 @@
  * switches.
  *
  * A job passes host memory to the transport. If the host can access the device's memory, the transport uses this memory
- * directly. Otherwise the stream `in` copies the job's operands to page-locked memory at submission, and the stream
- * `out` copies the results back when the job is done. A result never waits for the operands of a later job.
+ * directly. If the ranks share device memory (shm/device.h), the transport copies and reduces it on the device.
+ * Otherwise the stream `in` copies the job's operands to page-locked memory at submission, and the stream `out` copies
+ * the results back when the job is done. A result never waits for the operands of a later job.
  *
  * If a vendor's library runs collectives (vendor/vendor.h), lane 0 has few jobs: collectives that the library lacks,
  * and collectives of the library that follow an unfinished one of these. */
@@ -53,6 +54,7 @@ typedef struct hal_comm_job_s {
   struct hal_comm_job_s *next;
   hal_comm_work_t *work;
   int kind;           /* HAL_COMM_JOB_* */
+  int is_on_device;   /* the transport moves device memory: nothing is staged */
   hal_event_t *ready; /* the operands are on the host */
   int64_t timeout_ns;
   uint64_t *arrays; /* of the calls */
@@ -214,6 +216,8 @@ void hal_comm_failure_set(hal_comm_failure_t *failure, hal_status_t status);
 /* Returns the failure as the thread's error, or HAL_OK. */
 hal_status_t hal_comm_failure_get(hal_comm_failure_t *failure);
 void hal_comm_release(hal_comm_t *comm);
+/* Shares device memory among the ranks if the host cannot access it, so that the transport moves it (shm/device.h). */
+hal_status_t hal_comm_share_device(hal_comm_t *comm, int64_t timeout_ns);
 /* For the vendor's library, while the submission counts as one of the work's jobs: queues collectives of the transport.
  * Consecutive calls without SEND and RECV are one job. Each SEND and RECV is one job of its own lane. */
 hal_status_t hal_comm_push_all(hal_comm_work_t *work, hal_stream_t *stream, const hal_collective_t *calls,

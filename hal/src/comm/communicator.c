@@ -16,6 +16,7 @@
 #include "device/device.h"
 #include "hal/device.h"
 #include "hal/status.h"
+#include "plugin/slots.h"
 
 #define DEFAULT_TIMEOUT_NS (INT64_C(1800) * 1000000000)
 
@@ -82,13 +83,25 @@ static hal_status_t check_config(const hal_comm_config_t *config) {
   return HAL_OK;
 }
 
+hal_status_t hal_comm_share_device(hal_comm_t *comm, int64_t timeout_ns) {
+  return hal_comm_shm_use_device(&comm->transport, comm->direct ? -1 : comm->device, timeout_ns);
+}
+
+/* Returns whether the plugin has functions of a collectives library. hal_comm_connect_library then decides whether the
+ * transport runs the collectives. */
+static int has_library(int32_t index) {
+  hal_device_t *device;
+  return !hal_device_get(index, &device) && hal_slot_is_provided(&device->plugin->api, HAL_SLOT_comm_info);
+}
+
 static hal_status_t connect_device(hal_comm_t *comm) {
   hal_device_info_t info = {.struct_size = sizeof info};
   HAL_RETURN_IF_ERROR(hal_device_ensure(comm->device));
   HAL_RETURN_IF_ERROR(hal_device_info(comm->device, &info));
   comm->direct = (info.flags & HAL_DEVICE_HOST_VISIBLE) != 0;
   HAL_RETURN_IF_ERROR(hal_stream_acquire(comm->device, -1, &comm->in));
-  return hal_stream_acquire(comm->device, -1, &comm->out);
+  HAL_RETURN_IF_ERROR(hal_stream_acquire(comm->device, -1, &comm->out));
+  return has_library(comm->device) ? HAL_OK : hal_comm_share_device(comm, comm->timeout_ns);
 }
 
 static void initialize(hal_comm_t *comm, const hal_comm_config_t *config, uint32_t lanes) {

@@ -8,6 +8,7 @@
 #include "base/host_malloc.h"
 #include "comm/comm.h"
 #include "comm/log.h"
+#include "comm/shm/shm.h"
 #include "comm/vendor/vendor.h"
 #include "hal/host_memory.h"
 #include "hal/status.h"
@@ -77,7 +78,7 @@ static hal_status_t unstage(const hal_comm_t *comm, const hal_comm_part_t *call)
 /* Queues the copies of the operands after `ready`, then records `ready` after the copies. */
 static hal_status_t stage_all(hal_comm_job_t *job) {
   hal_comm_t *const comm = job->work->comm;
-  if (comm->direct) return HAL_OK;
+  if (comm->direct || job->is_on_device) return HAL_OK;
   HAL_RETURN_IF_ERROR(hal_stream_wait_event(comm->in, job->ready));
   for (uint32_t i = 0; i < job->count; i++) HAL_RETURN_IF_ERROR(stage(comm, &job->calls[i]));
   return hal_event_record(job->ready, comm->in);
@@ -95,6 +96,7 @@ hal_status_t hal_comm_job_create(hal_comm_work_t *work, hal_stream_t *stream, co
   job->timeout_ns = work->timeout_ns;
   atomic_fetch_add(&work->references, 1);
   for (uint32_t i = 0; i < count; i++) copy_call(comm, &job->calls[i], &calls[i], &next);
+  job->is_on_device = !kind && hal_comm_shm_takes_device_memory(&comm->transport, calls, count);
   hal_status_t status = hal_event_create(comm->device, 0, &job->ready);
   if (!status) status = hal_event_record(job->ready, stream);
   if (!status && kind == HAL_COMM_JOB_STAGED) status = stage_all(job);
@@ -126,7 +128,9 @@ static hal_status_t transport(hal_comm_t *comm, const hal_comm_job_t *job) {
     return hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory for %u collectives", job->count);
   for (uint32_t i = 0; i < job->count; i++) described[i] = job->calls[i].on_host;
   hal_status_t status = HAL_OK;
-  if (hal_comm_op_is_message(described->op)) /* the only call of its job */
+  if (job->is_on_device)
+    status = hal_comm_shm_run_on_device(&comm->transport, described, job->count, job->timeout_ns);
+  else if (hal_comm_op_is_message(described->op)) /* the only call of its job */
     status = hal_comm_run_message(&comm->transport, comm->rank, described, job->timeout_ns);
   else if (!(status = hal_comm_agree(comm, described, job->count, job->timeout_ns)))
     status = comm->transport.run(comm->transport.context, described, job->count, job->timeout_ns);

@@ -2,8 +2,6 @@
  *
  * In each round a rank copies the next piece of its block into its slot, and the others read it there. If it has
  * another block for each rank, its slot is divided among them. */
-#include <string.h>
-
 #include "comm/shm/internal.h"
 
 typedef struct plan_s {
@@ -46,10 +44,12 @@ static hal_status_t fill(hal_shm_t *shm, const plan_t *plan, uint64_t round) {
   for (int32_t rank = 0; rank < shm->size; rank++) {
     const uint64_t count = rank == shm->rank ? 0 : piece_of(plan, call->give[rank], round);
     if (!count) continue;
-    memcpy(slot + (size_t)rank * plan->stride, call->send + (call->give_at[rank] + round * plan->piece) * call->size,
-           count * call->size);
+    HAL_RETURN_IF_ERROR(hal_shm_copy(shm, slot + (size_t)rank * plan->stride,
+                                     call->send + (call->give_at[rank] + round * plan->piece) * call->size,
+                                     count * call->size));
     if (!plan->stride) break;
   }
+  HAL_RETURN_IF_ERROR(hal_shm_finish(shm));
   hal_shm_set(shm, HAL_SHM_FILLED, number);
   return HAL_OK;
 }
@@ -62,19 +62,21 @@ static hal_status_t take(hal_shm_t *shm, const plan_t *plan, uint64_t round) {
     const uint64_t count = piece_of(plan, call->take[rank], round);
     if (!count) continue;
     HAL_RETURN_IF_ERROR(hal_shm_wait_counter(shm, HAL_SHM_BIT(rank), HAL_SHM_FILLED, number));
-    memcpy(call->recv + (call->take_at[rank] + round * plan->piece) * call->size,
-           hal_shm_slot(shm, rank, number) + (size_t)shm->rank * plan->stride, count * call->size);
+    HAL_RETURN_IF_ERROR(hal_shm_copy(shm, call->recv + (call->take_at[rank] + round * plan->piece) * call->size,
+                                     hal_shm_slot(shm, rank, number) + (size_t)shm->rank * plan->stride,
+                                     count * call->size));
   }
+  HAL_RETURN_IF_ERROR(hal_shm_finish(shm));
   hal_shm_set(shm, HAL_SHM_DRAINED, number);
   return HAL_OK;
 }
 
 /* Copies the block that a rank has for itself. */
-static void copy_own(const hal_shm_t *shm, const hal_shm_call_t *call) {
-  if (!call->take[shm->rank]) return;
+static hal_status_t copy_own(hal_shm_t *shm, const hal_shm_call_t *call) {
+  if (!call->take[shm->rank]) return HAL_OK;
   const unsigned char *const from = call->send + call->give_at[shm->rank] * call->size;
   unsigned char *const to = call->recv + call->take_at[shm->rank] * call->size;
-  if (from != to) memcpy(to, from, call->take[shm->rank] * call->size);
+  return from == to ? HAL_OK : hal_shm_copy(shm, to, from, call->take[shm->rank] * call->size);
 }
 
 static hal_status_t move(hal_shm_t *shm, const plan_t *plan) {
@@ -100,8 +102,8 @@ hal_status_t hal_shm_run_exchange(hal_shm_t *shm, hal_shm_call_t *call) {
   if (plan.gives) HAL_RETURN_IF_ERROR(fill(shm, &plan, 0));
   HAL_RETURN_IF_ERROR(hal_shm_begin(shm, call));
   plan = plan_of(shm, call); /* uneven counts: the other ranks may have more rounds */
-  copy_own(shm, call);
+  HAL_RETURN_IF_ERROR(copy_own(shm, call));
   HAL_RETURN_IF_ERROR(move(shm, &plan));
   shm->round += plan.rounds;
-  return HAL_OK;
+  return hal_shm_finish(shm);
 }

@@ -2,6 +2,8 @@
 #ifndef HAL_SRC_COMM_SHM_INTERNAL_H_
 #define HAL_SRC_COMM_SHM_INTERNAL_H_
 
+#include <string.h>
+
 #include "base/text.h"
 #include "comm/collective.h"
 #include "comm/shm/arithmetic.h"
@@ -19,6 +21,9 @@ enum { HAL_SHM_JOIN = 1 };
 
 /* A message that was received before its RECV was called, because it precedes a message whose RECV was called. */
 typedef struct hal_shm_early_s hal_shm_early_t;
+
+/* The device memory of the ranks (device.c). */
+typedef struct hal_shm_device_s hal_shm_device_t;
 
 /* A collective of this rank, checked, with its counts for each rank. */
 typedef struct hal_shm_call_s {
@@ -52,9 +57,11 @@ typedef struct hal_shm_s {
   char name[HAL_SHM_NAME]; /* of the communicator; truncated */
 
   /* For this call. */
-  const hal_shm_call_t *call; /* the collective that runs, or NULL; for messages */
-  const char *activity;       /* what runs if `call` is NULL, for messages */
-  uint64_t sequence, round;   /* collectives and rounds so far */
+  hal_shm_device_t *device;      /* NULL: the pointers of the calls, the slots and the chunks are host memory */
+  unsigned char *const *regions; /* with a device: the device memory of each rank, with its slots and chunks */
+  const hal_shm_call_t *call;    /* the collective that runs, or NULL; for messages */
+  const char *activity;          /* what runs if `call` is NULL, for messages */
+  uint64_t sequence, round;      /* collectives and rounds so far */
   uint64_t running; /* HAL_SHM_JOIN; the collective that runs or is checked, + HAL_SHM_JOIN; 0: something else */
   int64_t deadline_ns;
   int64_t timeout_ns;      /* for messages */
@@ -73,8 +80,10 @@ static inline hal_shm_rank_t *hal_shm_page(const hal_shm_t *shm, int32_t rank) {
 
 /* Returns the slot of a rank in a round. */
 static inline unsigned char *hal_shm_slot(const hal_shm_t *shm, int32_t rank, uint64_t round) {
-  return (unsigned char *)shm->header + hal_shm_slots_offset(shm->size) +
-         ((size_t)rank * HAL_SHM_SLOTS + (size_t)(round % HAL_SHM_SLOTS)) * HAL_SHM_SLOT;
+  const size_t offset = (size_t)(round % HAL_SHM_SLOTS) * HAL_SHM_SLOT;
+  if (shm->device) return shm->regions[rank] + offset;
+  return (unsigned char *)shm->header + hal_shm_slots_offset(shm->size) + (size_t)rank * HAL_SHM_SLOTS * HAL_SHM_SLOT +
+         offset;
 }
 
 static inline hal_shm_channel_t *hal_shm_channel(const hal_shm_t *shm, int32_t from, int32_t to) {
@@ -85,6 +94,38 @@ static inline hal_shm_channel_t *hal_shm_channel(const hal_shm_t *shm, int32_t f
 static inline hal_shm_set_t hal_shm_others(const hal_shm_t *shm) {
   const hal_shm_set_t all = shm->size == 64 ? UINT64_MAX : HAL_SHM_BIT(shm->size) - 1;
   return all & ~HAL_SHM_BIT(shm->rank);
+}
+
+/* Returns the data of a chunk of a channel. */
+static inline unsigned char *hal_shm_chunk(const hal_shm_t *shm, int32_t from, int32_t to, uint64_t number) {
+  const size_t bytes = hal_shm_chunk_bytes(shm->size), at = (size_t)(number % HAL_SHM_CHUNKS) * bytes;
+  if (!shm->device) return hal_shm_channel(shm, from, to)->data + at;
+  return shm->regions[from] + hal_shm_region_channels_offset() + (size_t)to * HAL_SHM_CHUNKS * bytes + at;
+}
+
+/* ---- device.c, device_reduce.c: the data, in host memory or device memory ---- */
+
+hal_status_t hal_shm_device_copy(hal_shm_t *shm, void *to, const void *from, size_t bytes);
+hal_status_t hal_shm_device_finish(hal_shm_t *shm);
+hal_status_t hal_shm_device_reduce(hal_shm_t *shm, const hal_shm_call_t *call, const void *const *in,
+                                   const void *const *scales, size_t count, void *out, void *copy);
+
+/* Copies data that this rank or another one has. On a device the copy is queued. */
+static inline hal_status_t hal_shm_copy(hal_shm_t *shm, void *to, const void *from, size_t bytes) {
+  if (shm->device) return hal_shm_device_copy(shm, to, from, bytes);
+  memcpy(to, from, bytes);
+  return HAL_OK;
+}
+
+/* Waits until the copies and reductions of this call are done. Precedes each counter that reports them. */
+static inline hal_status_t hal_shm_finish(hal_shm_t *shm) { return shm->device ? hal_shm_device_finish(shm) : HAL_OK; }
+
+/* Reduces elements of all ranks, as hal_shm_reduce does. On a device the work is queued. */
+static inline hal_status_t hal_shm_combine(hal_shm_t *shm, const hal_shm_call_t *call, const void *const *in,
+                                           const void *const *scales, size_t count, void *out, void *copy) {
+  if (shm->device) return hal_shm_device_reduce(shm, call, in, scales, count, out, copy);
+  hal_shm_reduce(&call->reducer, in, scales, shm->size, count, out, copy);
+  return HAL_OK;
 }
 
 /* ---- failure.c: the first failure of a communicator ---- */

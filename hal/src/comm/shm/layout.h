@@ -11,7 +11,7 @@
 
 /* Version of this layout and of the meaning of its words; incremented with every change of either. The join refuses
  * other versions. */
-#define HAL_SHM_VERSION UINT32_C(3)
+#define HAL_SHM_VERSION UINT32_C(4)
 
 enum {
   HAL_SHM_RANKS = HAL_COMM_SHM_MAX_RANKS,
@@ -61,6 +61,7 @@ enum {
   HAL_SHM_REDUCED, /* rounds whose slot has the rank's part of the result */
   HAL_SHM_DRAINED, /* rounds in which the rank has read all that it needs of the others' slots */
   HAL_SHM_JOINED,  /* 1: the rank has looked for all others' processes */
+  HAL_SHM_DEVICE,  /* 1: the rank has described its device memory; 2: it has opened that of the others (device.c) */
   HAL_SHM_COUNTERS
 };
 
@@ -139,6 +140,20 @@ static inline size_t hal_shm_channels_offset(int32_t size) {
 /* The pages of a file that nothing has written cost no memory. */
 static inline size_t hal_shm_segment_bytes(int32_t size) {
   return hal_shm_channels_offset(size) + (size_t)size * (size_t)size * hal_shm_channel_bytes(size);
+}
+
+/* ---- device memory of a rank: its slots, its channels' chunks, and memory for reductions
+ * ---------------------------- */
+
+static inline size_t hal_shm_region_channels_offset(void) { return (size_t)HAL_SHM_SLOTS * HAL_SHM_SLOT; }
+
+static inline size_t hal_shm_region_scratch_offset(int32_t size) {
+  return hal_shm_region_channels_offset() + (size_t)size * HAL_SHM_CHUNKS * hal_shm_chunk_bytes(size);
+}
+
+/* Two slots of elements that are twice as wide. */
+static inline size_t hal_shm_region_bytes(int32_t size) {
+  return hal_shm_region_scratch_offset(size) + (size_t)4 * HAL_SHM_SLOT;
 }
 
 #endif /* HAL_SRC_COMM_SHM_LAYOUT_H_ */

@@ -8,18 +8,19 @@
  * The receiver compares each message with its RECV. The channel also describes the RECV that waits, so that the sender
  * detects a mismatch before it sends. A SEND that comes first, and fits into the chunks, does not wait: its rank gets
  * the receiver's failure at its next call. */
-#include <string.h>
-
 #include "base/dtype.h"
 #include "base/host_malloc.h"
+#include "comm/shm/device.h"
 #include "comm/shm/internal.h"
+#include "hal/memory.h"
 
 struct hal_shm_early_s {
   struct hal_shm_early_s *next;
   int32_t dtype;
   uint32_t tag;
   uint64_t count;
-  unsigned char data[];
+  hal_block_t *block;  /* NULL: `data` follows this struct */
+  unsigned char *data; /* host memory, or the block's memory */
 };
 
 /* One SEND or RECV of the bracket. */
@@ -43,10 +44,6 @@ typedef struct bracket_s {
   uint32_t count, left;
   arrival_t arrivals[HAL_SHM_RANKS];
 } bracket_t;
-
-static unsigned char *chunk_data(const hal_shm_t *shm, hal_shm_channel_t *channel, uint64_t number) {
-  return channel->data + number % HAL_SHM_CHUNKS * hal_shm_chunk_bytes(shm->size);
-}
 
 static hal_status_t differ(hal_shm_t *shm, int32_t from, int32_t to, const message_t *send, const message_t *recv) {
   return hal_shm_fail(shm, HAL_INVALID_ARGUMENT,
@@ -92,19 +89,23 @@ static hal_status_t check_wanted(hal_shm_t *shm, const message_t *send) {
   return differ(shm, shm->rank, send->peer, send, &recv);
 }
 
-static void send_chunk(hal_shm_t *shm, bracket_t *bracket, message_t *message) {
+static hal_status_t send_chunk(hal_shm_t *shm, bracket_t *bracket, message_t *message) {
   hal_shm_channel_t *const channel = hal_shm_channel(shm, shm->rank, message->peer);
   const uint64_t number = atomic_load_explicit(&channel->sent, memory_order_relaxed);
   const uint64_t most = hal_shm_chunk_bytes(shm->size), left = message->bytes - message->done;
   const uint64_t bytes = left < most ? left : most;
   channel->chunks[number % HAL_SHM_CHUNKS] = (hal_shm_chunk_t){
       .bytes = bytes, .count = message->count, .tag = message->tag, .dtype = message->dtype, .first = !message->begun};
-  if (bytes) memcpy(chunk_data(shm, channel, number), message->data + message->done, bytes);
+  if (bytes)
+    HAL_RETURN_IF_ERROR(
+        hal_shm_copy(shm, hal_shm_chunk(shm, shm->rank, message->peer, number), message->data + message->done, bytes));
+  HAL_RETURN_IF_ERROR(hal_shm_finish(shm));
   atomic_store(&channel->sent, number + 1);
   hal_shm_notify_message(shm, message->peer);
   message->begun = 1;
   message->done += bytes;
   if (message->done == message->bytes) finish(bracket, message);
+  return HAL_OK;
 }
 
 /* ---- receiving ---- */
@@ -137,16 +138,36 @@ static message_t *find_recv(bracket_t *bracket, int32_t from, uint32_t tag) {
   return NULL;
 }
 
+static hal_shm_early_t *allocate_early(const hal_shm_t *shm, uint64_t bytes) {
+  hal_block_t *block = NULL;
+  const uint64_t follows = shm->device ? 0 : bytes;
+  hal_shm_early_t *const early =
+      bytes < PTRDIFF_MAX - sizeof *early ? hal_malloc(sizeof *early + (size_t)follows) : NULL;
+  if (early && shm->device && hal_shm_device_allocate(shm, bytes, &block)) {
+    hal_free(early);
+    return NULL;
+  }
+  if (early)
+    *early = (hal_shm_early_t){.block = block,
+                               .data = block ? hal_memory_block_address(block) : (unsigned char *)(early + 1)};
+  return early;
+}
+
+static void free_early(hal_shm_early_t *early) {
+  hal_memory_release(early->block);
+  hal_free(early);
+}
+
 /* Allocates memory for a message that matches no RECV of this bracket, at the end of the list. */
 static hal_status_t make_early(hal_shm_t *shm, int32_t from, const hal_shm_chunk_t *chunk, uint64_t bytes,
                                hal_shm_early_t **out) {
-  hal_shm_early_t *const early = bytes < PTRDIFF_MAX - sizeof *early ? hal_malloc(sizeof *early + bytes) : NULL;
+  hal_shm_early_t *const early = allocate_early(shm, bytes);
   if (!early)
     return hal_shm_fail(
         shm, HAL_RESOURCE_EXHAUSTED,
         "rank %d has no memory for %llu bytes of a message from rank %d with tag %u, which it has not received yet",
         (int)shm->rank, (unsigned long long)bytes, (int)from, (unsigned)chunk->tag);
-  *early = (hal_shm_early_t){.dtype = chunk->dtype, .tag = chunk->tag, .count = chunk->count};
+  early->dtype = chunk->dtype, early->tag = chunk->tag, early->count = chunk->count;
   hal_shm_early_t **end = &shm->early[from];
   while (*end) end = &(*end)->next;
   *end = early;
@@ -175,7 +196,10 @@ static hal_status_t receive_chunk(hal_shm_t *shm, bracket_t *bracket, int32_t fr
     return hal_shm_fail(shm, HAL_DATA_LOSS, "rank %d received a damaged message from rank %d", (int)shm->rank,
                         (int)from);
   unsigned char *const data = arrival->into ? arrival->into->data : arrival->early->data;
-  if (chunk->bytes) memcpy(data + arrival->done, chunk_data(shm, channel, number), chunk->bytes);
+  if (chunk->bytes)
+    HAL_RETURN_IF_ERROR(
+        hal_shm_copy(shm, data + arrival->done, hal_shm_chunk(shm, from, shm->rank, number), chunk->bytes));
+  HAL_RETURN_IF_ERROR(hal_shm_finish(shm));
   arrival->done += chunk->bytes;
   atomic_store(&channel->taken, number + 1);
   hal_shm_notify_message(shm, from);
@@ -193,9 +217,10 @@ static hal_status_t take_early(hal_shm_t *shm, bracket_t *bracket, message_t *re
     if (early->tag != recv->tag) continue;
     const message_t sent = {.dtype = early->dtype, .count = early->count, .tag = early->tag};
     if (!are_alike(&sent, recv)) return differ(shm, recv->peer, shm->rank, &sent, recv);
-    if (recv->bytes) memcpy(recv->data, early->data, recv->bytes);
+    if (recv->bytes) HAL_RETURN_IF_ERROR(hal_shm_copy(shm, recv->data, early->data, recv->bytes));
+    HAL_RETURN_IF_ERROR(hal_shm_finish(shm));
     *link = early->next;
-    hal_free(early);
+    free_early(early);
     recv->begun = 1;
     finish(bracket, recv);
     return HAL_OK;
@@ -206,7 +231,7 @@ static hal_status_t take_early(hal_shm_t *shm, bracket_t *bracket, message_t *re
 void hal_shm_free_early(hal_shm_early_t *early) {
   while (early) {
     hal_shm_early_t *const next = early->next;
-    hal_free(early);
+    free_early(early);
     early = next;
   }
 }
@@ -233,7 +258,7 @@ static hal_status_t progress(hal_shm_t *shm, bracket_t *bracket) {
     message_t *message = first_unfinished(bracket, HAL_COMM_SEND, peer);
     while (message && can_send(shm, peer)) {
       HAL_RETURN_IF_ERROR(check_wanted(shm, message));
-      send_chunk(shm, bracket, message);
+      HAL_RETURN_IF_ERROR(send_chunk(shm, bracket, message));
       if (message->finished) message = first_unfinished(bracket, HAL_COMM_SEND, peer);
     }
     while (first_unfinished(bracket, HAL_COMM_RECV, peer) && can_receive(shm, peer))

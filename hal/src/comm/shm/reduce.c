@@ -4,8 +4,6 @@
  * and waits for theirs. It reduces its own part directly from its memory and from their slots. It writes this to its
  * result and to its own part of its slot, where the others read it. Every rank reduces all of a small result, which
  * saves one of the two waits. */
-#include <string.h>
-
 #include "comm/shm/internal.h"
 
 /* How a call is divided. */
@@ -64,8 +62,11 @@ static hal_status_t fill(hal_shm_t *shm, const plan_t *plan, uint64_t round) {
     uint64_t at;
     if (rank == shm->rank) continue;
     const uint64_t count = part_of(shm, plan, rank, round, &at);
-    if (count) memcpy(slot + (size_t)rank * plan->part * size, plan->call->send + at * size, count * size);
+    if (count)
+      HAL_RETURN_IF_ERROR(
+          hal_shm_copy(shm, slot + (size_t)rank * plan->part * size, plan->call->send + at * size, count * size));
   }
+  HAL_RETURN_IF_ERROR(hal_shm_finish(shm));
   hal_shm_set(shm, HAL_SHM_FILLED, number);
   return HAL_OK;
 }
@@ -91,8 +92,9 @@ static hal_status_t reduce(hal_shm_t *shm, const plan_t *plan, uint64_t round) {
   unsigned char *const recv = plan->call->recv + (plan->is_scatter ? round * plan->part : at) * size;
   const int keeps = plan->is_scatter || plan->collects;
   if (count)
-    hal_shm_reduce(&plan->call->reducer, in, scales, shm->size, (size_t)count, keeps ? recv : slot,
-                   keeps && !plan->is_scatter ? slot : NULL);
+    HAL_RETURN_IF_ERROR(hal_shm_combine(shm, plan->call, in, scales, (size_t)count, keeps ? recv : slot,
+                                        keeps && !plan->is_scatter ? slot : NULL));
+  HAL_RETURN_IF_ERROR(hal_shm_finish(shm));
   hal_shm_set(shm, HAL_SHM_REDUCED, number);
   return HAL_OK;
 }
@@ -107,9 +109,10 @@ static hal_status_t collect(hal_shm_t *shm, const plan_t *plan, uint64_t round) 
     const uint64_t count = part_of(shm, plan, rank, round, &at);
     if (!count) continue;
     HAL_RETURN_IF_ERROR(hal_shm_wait_counter(shm, HAL_SHM_BIT(rank), HAL_SHM_REDUCED, number));
-    memcpy(plan->call->recv + at * size, hal_shm_slot(shm, rank, number) + (size_t)rank * plan->part * size,
-           count * size);
+    HAL_RETURN_IF_ERROR(hal_shm_copy(shm, plan->call->recv + at * size,
+                                     hal_shm_slot(shm, rank, number) + (size_t)rank * plan->part * size, count * size));
   }
+  HAL_RETURN_IF_ERROR(hal_shm_finish(shm));
   hal_shm_set(shm, HAL_SHM_DRAINED, number);
   return HAL_OK;
 }
@@ -134,21 +137,26 @@ static hal_status_t fill_small(hal_shm_t *shm, const plan_t *plan) {
   const uint64_t number = plan->first + 1;
   if (number > HAL_SHM_SLOTS)
     HAL_RETURN_IF_ERROR(hal_shm_wait_counter(shm, hal_shm_others(shm), HAL_SHM_DRAINED, number - HAL_SHM_SLOTS));
-  memcpy(hal_shm_slot(shm, shm->rank, number), plan->call->send, plan->call->count * plan->call->size);
+  HAL_RETURN_IF_ERROR(
+      hal_shm_copy(shm, hal_shm_slot(shm, shm->rank, number), plan->call->send, plan->call->count * plan->call->size));
+  HAL_RETURN_IF_ERROR(hal_shm_finish(shm));
   hal_shm_set(shm, HAL_SHM_FILLED, number);
   return HAL_OK;
 }
 
 /* Reduces all parts. Every rank has filled its slot before it called. */
-static void small(hal_shm_t *shm, const plan_t *plan) {
+static hal_status_t small(hal_shm_t *shm, const plan_t *plan) {
   const uint64_t number = plan->first + 1;
   const void *in[HAL_SHM_RANKS], *scales[HAL_SHM_RANKS];
   scales_of(shm, plan->call, scales);
   for (int32_t rank = 0; rank < shm->size; rank++) in[rank] = hal_shm_slot(shm, rank, number);
   if (plan->collects)
-    hal_shm_reduce(&plan->call->reducer, in, scales, shm->size, (size_t)plan->call->count, plan->call->recv, NULL);
+    HAL_RETURN_IF_ERROR(
+        hal_shm_combine(shm, plan->call, in, scales, (size_t)plan->call->count, plan->call->recv, NULL));
+  HAL_RETURN_IF_ERROR(hal_shm_finish(shm));
   hal_shm_set(shm, HAL_SHM_DRAINED, number);
   hal_shm_notify(shm);
+  return HAL_OK;
 }
 
 /* No data of the others is read, and no memory of the caller is written, before hal_shm_begin has compared the calls.
@@ -159,7 +167,7 @@ hal_status_t hal_shm_run_reduction(hal_shm_t *shm, hal_shm_call_t *call) {
   if (plan.rounds) HAL_RETURN_IF_ERROR(plan.is_small ? fill_small(shm, &plan) : fill(shm, &plan, 0));
   HAL_RETURN_IF_ERROR(hal_shm_begin(shm, call));
   plan = plan_of(shm, call); /* uneven counts: the other ranks may have more rounds */
-  if (plan.is_small && plan.rounds) small(shm, &plan);
+  if (plan.is_small && plan.rounds) HAL_RETURN_IF_ERROR(small(shm, &plan));
   if (!plan.is_small) HAL_RETURN_IF_ERROR(large(shm, &plan));
   shm->round += plan.rounds;
   return HAL_OK;

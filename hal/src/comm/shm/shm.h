@@ -19,4 +19,18 @@ enum { HAL_COMM_SHM_MAX_RANKS = 64 };
 hal_status_t hal_comm_shm_create(const hal_comm_store_t *store, const char *name, int32_t rank, int32_t size,
                                  int64_t timeout_ns, hal_comm_transport_t *out);
 
+/* Shares device memory among the ranks, so that the transport moves the memory of `device` without copies to the host;
+ * -1: this rank's device needs or has none. All ranks call it once, between the same collectives. It ignores another
+ * transport. If a rank has no memory to share, collectives use host memory on all ranks. Errors: HAL_NOT_READY = a rank
+ * is missing; HAL_UNAVAILABLE = a rank has ended. */
+hal_status_t hal_comm_shm_use_device(const hal_comm_transport_t *transport, int32_t device, int64_t timeout_ns);
+
+/* Returns whether hal_comm_shm_run_on_device runs a bracket of checked calls. The result is the same on all ranks. */
+int hal_comm_shm_takes_device_memory(const hal_comm_transport_t *transport, const hal_collective_t *calls,
+                                     uint32_t count);
+
+/* Runs collectives whose pointers are device memory; otherwise as the transport's `run`. */
+hal_status_t hal_comm_shm_run_on_device(const hal_comm_transport_t *transport, const hal_collective_t *calls,
+                                        uint32_t count, int64_t timeout_ns);
+
 #endif /* HAL_SRC_COMM_SHM_SHM_H_ */

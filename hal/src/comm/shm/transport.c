@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/host_malloc.h"
+#include "comm/shm/device.h"
 #include "comm/shm/internal.h"
 #include "comm/shm/system.h"
 
@@ -16,6 +17,7 @@ typedef struct transport_s {
   hal_shm_t base;
   uint64_t sequence, round; /* collectives and rounds so far */
   hal_shm_early_t *early[HAL_SHM_RANKS];
+  hal_shm_device_t *device; /* NULL: the transport moves only host memory */
 } transport_t;
 
 static void set_deadline(hal_shm_t *shm, int64_t timeout_ns) {
@@ -88,8 +90,9 @@ static hal_status_t run_bracket(transport_t *transport, hal_shm_t *shm, const ha
   return status;
 }
 
-static hal_status_t run(void *context, const hal_collective_t *calls, uint32_t count, int64_t timeout_ns) {
-  transport_t *const transport = context;
+/* `device`: NULL = the pointers are host memory. */
+static hal_status_t run_on(transport_t *transport, hal_shm_device_t *device, const hal_collective_t *calls,
+                           uint32_t count, int64_t timeout_ns) {
   hal_shm_t shm = transport->base;
   if (getpid() != shm.pid)
     return hal_error_set(
@@ -98,11 +101,17 @@ static hal_status_t run(void *context, const hal_collective_t *calls, uint32_t c
         "here",
         shm.name, (int)shm.pid);
   shm.early = transport->early;
+  shm.device = device;
+  shm.regions = device ? device->regions : NULL;
   set_deadline(&shm, timeout_ns);
   hal_status_t status = hal_shm_failed(&shm);
   if (!status && count && !calls) status = hal_error_set(HAL_INVALID_ARGUMENT, "%u calls are NULL", (unsigned)count);
   if (!status && count) status = run_bracket(transport, &shm, calls, count);
   return status ? hal_error_prefix(status, "communicator '%s': ", shm.name) : HAL_OK;
+}
+
+static hal_status_t run(void *context, const hal_collective_t *calls, uint32_t count, int64_t timeout_ns) {
+  return run_on(context, NULL, calls, count, timeout_ns);
 }
 
 static void abort_transport(void *context, const char *reason) {
@@ -129,8 +138,9 @@ static void destroy(void *context) {
   if (shm->header && getpid() == shm->pid) {
     atomic_store_explicit(&hal_shm_page(shm, shm->rank)->state, HAL_SHM_LEFT, memory_order_release);
   }
-  hal_shm_segment_release(shm);
   for (int32_t rank = 0; rank < HAL_SHM_RANKS; rank++) hal_shm_free_early(transport->early[rank]);
+  if (getpid() == shm->pid) hal_shm_device_destroy(transport->device);
+  hal_shm_segment_release(shm);
   hal_free(transport);
 }
 
@@ -178,4 +188,36 @@ hal_status_t hal_comm_shm_create(const hal_comm_store_t *store, const char *name
                                 .flags = HAL_COMM_COMPARES_CALLS,
                                 .query = query};
   return HAL_OK;
+}
+
+/* ---- device memory ---- */
+
+hal_status_t hal_comm_shm_use_device(const hal_comm_transport_t *transport, int32_t device, int64_t timeout_ns) {
+  if (transport->run != run) return HAL_OK;
+  transport_t *const own = transport->context;
+  hal_shm_t shm = own->base;
+  shm.activity = "the exchange of device memory";
+  shm.round = own->round;
+  shm.running = HAL_SHM_JOIN;
+  set_deadline(&shm, timeout_ns);
+  const hal_status_t status = hal_shm_device_create(&shm, device, &own->device);
+  return status ? hal_error_prefix(status, "communicator '%s': ", shm.name) : HAL_OK;
+}
+
+int hal_comm_shm_takes_device_memory(const hal_comm_transport_t *transport, const hal_collective_t *calls,
+                                     uint32_t count) {
+  if (transport->run != run) return 0;
+  const hal_shm_device_t *const device = ((const transport_t *)transport->context)->device;
+  for (uint32_t i = 0; device && i < count; i++) {
+    const hal_collective_t *const call = hal_shm_call_at(calls, i);
+    if (!hal_comm_op_reduces(call->op)) continue;
+    if (call->reduce >= HAL_SHM_REDUCTIONS || !(device->dtypes[call->reduce] >> call->dtype & 1)) return 0;
+  }
+  return device != NULL;
+}
+
+hal_status_t hal_comm_shm_run_on_device(const hal_comm_transport_t *transport, const hal_collective_t *calls,
+                                        uint32_t count, int64_t timeout_ns) {
+  transport_t *const own = transport->context;
+  return run_on(own, own->device, calls, count, timeout_ns);
 }

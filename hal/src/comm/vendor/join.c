@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/host_malloc.h"
 #include "base/life.h"
+#include "base/status_internal.h"
 #include "comm/vendor/join.h"
 #include "comm/vendor/memory.h"
 #include "device/device.h"
@@ -291,8 +292,13 @@ hal_status_t hal_comm_connect_library(hal_comm_t *comm, uint32_t flags, int64_t 
     return hal_error_set(HAL_UNIMPLEMENTED, "group '%s': plugin %s has no collectives library", comm->name,
                          device->plugin->info.name);
   HAL_RETURN_IF_ERROR(hal_comm_join_begin(comm, comm, timeout_ns, &join));
-  const hal_status_t status = join_ranks(join, device->plugin, device->ordinal, flags);
+  hal_status_t status = join_ranks(join, device->plugin, device->ordinal, flags);
   hal_free(join);
+  if (status != HAL_UNIMPLEMENTED) return status; /* which is the same on all ranks */
+  hal_error_saved_t saved;
+  hal_error_save(&saved);
+  HAL_RETURN_IF_ERROR(hal_comm_share_device(comm, timeout_ns > 0 ? timeout_ns : comm->timeout_ns));
+  hal_error_restore(&saved);
   return status;
 }
 
