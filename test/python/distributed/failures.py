@@ -42,8 +42,6 @@ def call(device):
     elif KIND == "abort":
         time.sleep(4) if RANK else dist.group.WORLD._get_backend(torch.device(device)).abort()
         dist.all_reduce(torch.ones(8, device=device))
-
-
     elif KIND == "hook":  # a hook runs out of memory on one rank, whose program ends
 
         def hook(_, bucket):
@@ -56,7 +54,7 @@ def call(device):
         model(torch.ones(2, 8, device=device)).sum().backward()
 
 
-device = begin(seconds=3)
+device = begin(seconds=30 if KIND == "hook" else 3)
 dist.all_reduce(torch.ones(8, device=device))  # all have joined
 begun = time.monotonic()
 try:
@@ -64,7 +62,7 @@ try:
     if "TORCH_BACKEND_TEST_DEVICES" in os.environ:  # a collective of the plugin's library fails after the call, unless the host waits
         dist.barrier()
 except Exception as error:
-    print(f"{type(error).__name__} after {time.monotonic() - begun:.1f} s: {error}")
+    print(f"{type(error).__name__} after {time.monotonic() - begun:.1f} s: {error}\nat {time.time():.2f}")
     try:
         torch.accelerator.synchronize()
     except RuntimeError as later:  # a stream that waits for a collective reports the failure, too
@@ -72,4 +70,5 @@ except Exception as error:
     assert (torch.ones(3, device=device) + 1).cpu().tolist() == [2.0] * 3  # the device computes on
 else:
     print("no error")
+print(f"ends at {time.time():.2f}")
 sys.stdout.flush()
