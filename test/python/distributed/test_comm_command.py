@@ -52,7 +52,7 @@ def test_bench_divides_ranks_among_hosts():
 
 @pytest.mark.slow
 def test_the_model_is_near_the_times_of_two_to_eight_ranks():
-    """Of ranks with a processor each. Other programs on the machine disturb the comparison, so it has three attempts."""
+    """Some share a processor. Other programs on the machine disturb the comparison, so it has three attempts."""
     for attempt in range(3):
         done = comm("simulate", "--bytes", "1M", "--check", "--json")
         checked = json.loads(done.stdout)["checked"]

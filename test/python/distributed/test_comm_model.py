@@ -101,6 +101,17 @@ def test_a_host_is_fitted_to_its_own_times():
     assert model.on_host("all_reduce", 8, 1 << 26, fitted) > 2 * model.on_host("all_reduce", 4, 1 << 26, fitted)  # twice as many as cores
 
 
+def test_ranks_that_share_processors_are_fitted_to_their_own_times():
+    times = {1 << 10: 1e-4, 1 << 26: 0.9}
+    fitted = model.fit_sharing(HOST, times, 8)  # two ranks for each core
+    for size, seconds in times.items():
+        assert model.on_host("all_reduce", 8, size, fitted) == pytest.approx(seconds)
+        for ranks in (2, 4):  # a core each
+            assert model.on_host("all_reduce", ranks, size, fitted) == model.on_host("all_reduce", ranks, size, HOST)
+    lasts = [model.on_host("all_reduce", ranks, 1 << 26, fitted) for ranks in range(4, 33)]
+    assert lasts == sorted(lasts)
+
+
 def test_a_link_is_fitted_to_the_times_of_a_ring():
     fitted = model.fit_link({size: run_ring(4, size).clocks[0] for size in (1 << 10, 1 << 26)}, 4)
     assert fitted.latency == pytest.approx(LINK.latency, rel=1e-3) and fitted.bandwidth == pytest.approx(LINK.bandwidth, rel=1e-3)
@@ -122,6 +133,7 @@ def test_two_levels_send_each_part_once_between_hosts():
     (lambda: model.best("all_reduce", 16, 8, HOST, None, 8), "link between hosts"),
     (lambda: model.fit_host({8: 1.0}, 4), "two sizes"),
     (lambda: model.fit_link({8: 1.0, 16: 0.5}, 2), "the larger one"),
+    (lambda: model.fit_sharing(HOST, {8: 1.0}, 4), "4 ranks do not share 4 cores"),
 ])  # fmt: skip
 def test_what_the_model_cannot_compute_is_an_error(act, words):
     with pytest.raises(ValueError, match=words):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import bisect
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 OPERATORS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
 
@@ -36,22 +36,32 @@ class Host:
 
     latency: seconds of an empty collective of two ranks. cores: processors that the ranks share. copies: pairs
     (bytes of a message, seconds for a byte that is copied once), sorted by bytes, because caches are faster than
-    memory.
+    memory. sharing: pairs (bytes of a message, part of its time that is added with each doubling of the ranks beyond
+    the cores), because ranks that share processors wait for threads that do not run.
     """
 
     latency: float
     cores: int
     copies: tuple[tuple[int, float], ...]
+    sharing: tuple[tuple[int, float], ...] = ()
 
     def copied(self, size: float) -> float:
-        """Returns the seconds for a byte of a message of `size` bytes, interpolated logarithmically between measured
-        sizes.
-        """
-        at = bisect.bisect_left([measured for measured, _ in self.copies], size)
-        if at == 0 or at == len(self.copies):
-            return self.copies[min(at, len(self.copies) - 1)][1]
-        (below, slow), (above, fast) = self.copies[at - 1 : at + 1]
-        return slow + (fast - slow) * math.log(size / below) / math.log(above / below)
+        """Returns the seconds for a byte of a message of `size` bytes."""
+        return _interpolated(self.copies, size)
+
+    def turns(self, ranks: int, size: float) -> float:
+        """Returns how many times longer a collective takes because the ranks share processors; 1 if they do not."""
+        turns = max(1.0, ranks / self.cores)
+        return turns * (1.0 + (_interpolated(self.sharing, size) * math.log2(turns) if self.sharing else 0.0))
+
+
+def _interpolated(pairs: tuple[tuple[int, float], ...], size: float) -> float:
+    """Returns the value at `size`, interpolated logarithmically between measured sizes."""
+    at = bisect.bisect_left([measured for measured, _ in pairs], size)
+    if at == 0 or at == len(pairs):
+        return pairs[min(at, len(pairs) - 1)][1]
+    (below, low), (above, high) = pairs[at - 1 : at + 1]
+    return low + (high - low) * math.log(size / below) / math.log(above / below)
 
 
 def copies(operator: str, ranks: int) -> float:
@@ -74,8 +84,7 @@ def on_host(operator: str, ranks: int, size: float, host: Host) -> float:
     """Returns the seconds of a collective in the shared memory of one host. If there are more ranks than cores, the
     ranks share the cores.
     """
-    turns = max(1.0, ranks / host.cores)
-    return (host.latency * math.log2(ranks) + copies(operator, ranks) * size * host.copied(size)) * turns if ranks > 1 else 0.0
+    return (host.latency * math.log2(ranks) + copies(operator, ranks) * size * host.copied(size)) * host.turns(ranks, size) if ranks > 1 else 0.0
 
 
 def ring(operator: str, ranks: int, size: float, link: Link) -> float:
@@ -150,6 +159,17 @@ def fit_host(times: dict[int, float], cores: int, operator: str = "all_reduce", 
     latency = times[sizes[0]] / turns / math.log2(ranks)
     rate = [(size, max(0.0, times[size] / turns - latency * math.log2(ranks)) / (copies(operator, ranks) * size)) for size in sizes[1:]]
     return Host(latency, cores, tuple(rate))
+
+
+def fit_sharing(host: Host, times: dict[int, float], ranks: int, operator: str = "all_reduce") -> Host:
+    """Returns the host with the `sharing` that explains the measured `times` of `ranks`, which are more than its cores
+    (bytes of the message to seconds). Raises ValueError for fewer ranks.
+    """
+    if ranks <= host.cores:
+        raise ValueError(f"{ranks} ranks do not share {host.cores} cores; expected the times of more ranks")
+    alone = replace(host, sharing=())
+    doublings = math.log2(ranks / host.cores)
+    return replace(host, sharing=tuple((size, (times[size] / on_host(operator, ranks, size, alone) - 1.0) / doublings) for size in sorted(times)))
 
 
 def fit_link(times: dict[int, float], ranks: int, operator: str = "all_reduce") -> Link:
