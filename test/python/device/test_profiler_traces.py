@@ -26,7 +26,7 @@ def test_all_work_has_a_launch_in_other_modes(run_python, settings):
         HAL_FAKE_DEVICES="2",
         **settings,
     )
-    assert "have no launch" not in done.stderr and "missing" not in done.stderr
+    assert "torch.profiler: " not in done.stderr  # our reports; Kineto has messages of its own
 
 
 def test_launches_are_events_of_the_host_and_device_times_those_of_operators(device, module):
