@@ -1,5 +1,6 @@
 """Groups over several hosts: two network namespaces, each with a pid namespace, so that only the ranks of one of them can share memory."""
 
+import json
 import os
 import re
 import sys
@@ -103,6 +104,20 @@ def test_a_cut_connection_ends_all_ranks_within_the_timeout(relayed):
     for text in written:
         _, at, words = error_of(text)
         assert at - cut < 6 and "all_reduce #" in words, text
+
+
+@pytest.mark.slow
+def test_communication_runs_while_the_backward_pass_computes(relayed):
+    """Of DDP, over a connection of 2 ms in each direction. Other programs on the machine disturb the kernels, so it has three attempts."""
+    relayed.tell_relay("delay 0.002")
+    shares = []
+    for _ in range(3):
+        codes, written = namespaces.finish(relayed.start_ranks("overlap.py", (1, 1), ["8192"]))
+        assert codes == [0, 0], written
+        shares.append(min(json.loads(text.splitlines()[-1])["share"] for text in written))
+        if shares[-1] >= 0.8:
+            return
+    raise AssertionError(shares)
 
 
 @pytest.mark.slow
