@@ -268,8 +268,8 @@ typedef struct hal_memory_history_desc_s {
 } hal_memory_history_desc_t;
 
 /* Starts to record the allocations of a device, or changes what is recorded. Blocks that are in use have no stack.
- * While a device is not recorded, the history costs nothing. Errors: HAL_INVALID_ARGUMENT, HAL_UNIMPLEMENTED = an unknown
- * flag, HAL_RESOURCE_EXHAUSTED, those of hal_device_ensure. Since 0.5. */
+ * While a device is not recorded, the history costs nothing. Errors: HAL_INVALID_ARGUMENT, HAL_UNIMPLEMENTED = unknown
+ * flags, HAL_RESOURCE_EXHAUSTED, those of hal_device_ensure. Since 0.5. */
 HAL_API hal_status_t hal_memory_history_start(int32_t device, const hal_memory_history_desc_t *desc);
 
 /* Ends the recording, and removes all events and stacks. Errors: HAL_OUT_OF_RANGE. Since 0.5. */
