@@ -5,15 +5,14 @@
 #include <torch/csrc/Exceptions.h>
 
 #include <cstdint>
-#include <tuple>
 #include <utility>
-#include <vector>
 
 #include "core/allocator/host_allocator.h"
 #include "core/device.h"
 #include "core/pool/pool.h"
 #include "core/status.h"
 #include "core/stream/stream.h"
+#include "history.h"
 
 namespace py = pybind11;
 
@@ -54,27 +53,6 @@ void release_raw(uintptr_t address) {
   TORCH_CHECK_VALUE(hal_memory_block_address(block) == pointer, "invalid device pointer: ", pointer,
                     " is not the beginning of an allocation, which is at ", hal_memory_block_address(block));
   hal_memory_release(block);
-}
-
-// (segment, its size, address, size, requested size, stream id, torch's pool id, state, small or large) of each block
-// of a device.
-using Block = std::tuple<uintptr_t, size_t, uintptr_t, size_t, size_t, int64_t, c10::MempoolId_t, uint32_t, uint32_t>;
-
-std::vector<Block> memory_blocks(int32_t device) {
-  std::vector<hal_memory_block_info_t> blocks;
-  size_t count = 0;
-  check(hal_memory_blocks(device, nullptr, 0, 0, &count));
-  do {  // other threads may allocate meanwhile
-    blocks.resize(count);
-    check(hal_memory_blocks(device, blocks.data(), sizeof(hal_memory_block_info_t), blocks.size(), &count));
-  } while (count > blocks.size());
-  blocks.resize(count);
-  std::vector<Block> result;
-  for (const hal_memory_block_info_t &block : blocks)
-    result.emplace_back(reinterpret_cast<uintptr_t>(block.segment), block.segment_size,
-                        reinterpret_cast<uintptr_t>(block.address), block.size, block.requested, block.stream,
-                        pool_id(block.pool), block.state, block.kind);
-  return result;
 }
 
 // ---- pinned memory ----
@@ -127,7 +105,7 @@ void bind_memory(py::module_ &module) {
   module.def("allocate_raw", wrap_pybind_function_no_gil(&allocate_raw), py::arg("device"), py::arg("stream"),
              py::arg("size"));
   module.def("release_raw", wrap_pybind_function_no_gil(&release_raw), py::arg("address"));
-  module.def("memory_blocks", wrap_pybind_function(&memory_blocks), py::arg("device"));
+  bind_memory_history(module);
   module.def("host_memory_stats", wrap_pybind_function(&host_memory_stats));
   module.def("reset_peak_host_memory_stats", [] { host_allocator()->reset_peak_stats(); });
   module.def("reset_accumulated_host_memory_stats", [] { host_allocator()->reset_accumulated_stats(); });

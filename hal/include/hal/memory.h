@@ -205,6 +205,9 @@ typedef struct hal_memory_block_info_s {
   uint64_t pool;                        /* hal_memory_pool_id of a private pool, 0 = the stream's own pool */
   uint32_t state;                       /* HAL_MEMORY_BLOCK_* */
   uint32_t kind;                        /* HAL_POOL_SMALL or HAL_POOL_LARGE */
+  /* Since 0.5: the recorded stacks of the allocations of the block and of its segment, valid until the history is
+   * released; NULL except in blocks of hal_memory_history_block. */
+  void *stack, *segment_stack;
 } hal_memory_block_info_t;
 
 /* Lists the blocks of a device's segments and its adopted memory, ordered by the address of the segment. Writes at most
@@ -213,6 +216,100 @@ typedef struct hal_memory_block_info_s {
  * HAL_OUT_OF_RANGE, HAL_INVALID_ARGUMENT. Since 0.3. */
 HAL_API hal_status_t hal_memory_blocks(int32_t device, hal_memory_block_info_t *blocks, size_t stride, size_t capacity,
                                        size_t *out_count);
+
+/* ---- history: recorded events of the allocator ------------------------------------------------------------------- */
+
+/* The action of an event; PyTorch's names. FREE_COMPLETED: the memory may be allocated again. OOM: an allocation failed
+ * with HAL_RESOURCE_EXHAUSTED. SNAPSHOT: the history was read. */
+#define HAL_MEMORY_EVENT_ALLOC UINT32_C(0)
+#define HAL_MEMORY_EVENT_FREE_REQUESTED UINT32_C(1)
+#define HAL_MEMORY_EVENT_FREE_COMPLETED UINT32_C(2)
+#define HAL_MEMORY_EVENT_SEGMENT_ALLOC UINT32_C(3)
+#define HAL_MEMORY_EVENT_SEGMENT_FREE UINT32_C(4)
+#define HAL_MEMORY_EVENT_SNAPSHOT UINT32_C(5)
+#define HAL_MEMORY_EVENT_OOM UINT32_C(6)
+
+/* One event. */
+typedef struct hal_memory_event_s {
+  void *address;     /* of the block or segment */
+  size_t size;       /* bytes: of a block, as requested; SNAPSHOT: allocated bytes */
+  size_t free_bytes; /* OOM: free memory of the device */
+  int64_t stream;    /* id of the stream to which the block belongs */
+  uint64_t pool;     /* hal_memory_pool_id of a private pool, else 0 */
+  int64_t time_ns;   /* since the Unix epoch */
+  void *stack;       /* recorded stack, valid until the history is released; or NULL */
+  uint32_t action;   /* HAL_MEMORY_EVENT_* */
+  uint32_t reserved;
+} hal_memory_event_t;
+
+/* Which stacks are recorded: none; of blocks in use and of segments; also in ALLOC events, and in events of the release
+ * of such a block; also of the calls that release memory. */
+#define HAL_MEMORY_STACKS_NONE UINT32_C(0)
+#define HAL_MEMORY_STACKS_LIVE UINT32_C(1)
+#define HAL_MEMORY_STACKS_ALLOC UINT32_C(2)
+#define HAL_MEMORY_STACKS_ALL UINT32_C(3)
+
+#define HAL_MEMORY_HISTORY_CLEAR UINT32_C(1) /* flag of hal_memory_history_desc_t: removes the events recorded so far */
+
+/* What is recorded. */
+typedef struct hal_memory_history_desc_s {
+  size_t struct_size;
+  uint32_t stacks;     /* HAL_MEMORY_STACKS_* */
+  uint32_t skip;       /* actions that are not recorded: bits 1 << HAL_MEMORY_EVENT_* */
+  uint64_t max_events; /* the last ones are kept */
+  uint32_t flags, reserved;
+  /* Returns the calling thread's stack, as an address of the program, or NULL. Not called while the thread holds a lock
+   * of the HAL: such events have no stack. Must not allocate or release device memory. */
+  void *(*capture)(void *user_data);
+  /* Releases a stack that `capture` has returned, once, when no event, block or copy refers to it. Any thread; NULL is
+   * allowed. */
+  void (*release)(void *stack, void *user_data);
+  void *user_data; /* must stay valid until the last stack was released */
+} hal_memory_history_desc_t;
+
+/* Starts to record the allocations of a device, or changes what is recorded. Blocks that are in use have no stack.
+ * While a device is not recorded, the history costs nothing. Errors: HAL_INVALID_ARGUMENT, HAL_UNIMPLEMENTED = unknown
+ * flags, HAL_RESOURCE_EXHAUSTED, those of hal_device_ensure. Since 0.5. */
+HAL_API hal_status_t hal_memory_history_start(int32_t device, const hal_memory_history_desc_t *desc);
+
+/* Ends the recording, and removes all events and stacks. Errors: HAL_OUT_OF_RANGE. Since 0.5. */
+HAL_API hal_status_t hal_memory_history_stop(int32_t device);
+
+/* A copy of the recorded events, oldest first, and of the blocks as hal_memory_blocks lists them, of one moment. */
+typedef struct hal_memory_history_s hal_memory_history_t;
+
+/* Copies the history of a device; without a recording it has blocks and no events. Released by
+ * hal_memory_history_release. Errors: HAL_OUT_OF_RANGE, HAL_RESOURCE_EXHAUSTED. Since 0.5. */
+HAL_API hal_status_t hal_memory_history_read(int32_t device, hal_memory_history_t **out_history);
+
+/* Releases a copy and its stacks; NULL is allowed. Since 0.5. */
+HAL_API void hal_memory_history_release(hal_memory_history_t *history);
+
+/* Returns the number of events. Since 0.5. */
+HAL_API size_t hal_memory_history_events(const hal_memory_history_t *history);
+
+/* Returns the number of blocks. Since 0.5. */
+HAL_API size_t hal_memory_history_blocks(const hal_memory_history_t *history);
+
+/* Returns the number of events that were lost because the host had no memory for them. Since 0.5. */
+HAL_API uint64_t hal_memory_history_lost(const hal_memory_history_t *history);
+
+/* Copies an event to a struct of `size` bytes: sizeof(hal_memory_event_t). Errors: HAL_OUT_OF_RANGE. Since 0.5. */
+HAL_API hal_status_t hal_memory_history_event(const hal_memory_history_t *history, size_t index,
+                                              hal_memory_event_t *out_event, size_t size);
+
+/* Copies a block to a struct of `size` bytes: sizeof(hal_memory_block_info_t). Errors: HAL_OUT_OF_RANGE. Since 0.5. */
+HAL_API hal_status_t hal_memory_history_block(const hal_memory_history_t *history, size_t index,
+                                              hal_memory_block_info_t *out_block, size_t size);
+
+/* Observes an out-of-memory error: `size` bytes could not be allocated. `total` is the limit or the total memory of the
+ * device, `free_bytes` its free memory; 0 = unknown. */
+typedef void (*hal_memory_oom_fn_t)(void *user_data, int32_t device, size_t size, size_t total, size_t free_bytes);
+
+/* Calls a function for each later out-of-memory error of a device, after the memory that was cached has been freed. It
+ * runs on the thread that allocates, before the error is returned, while the thread holds no lock of the HAL, until the
+ * registry is closed. Errors: HAL_INVALID_ARGUMENT, HAL_RESOURCE_EXHAUSTED, those of hal_device_ensure. Since 0.5. */
+HAL_API hal_status_t hal_memory_oom_observe(int32_t device, hal_memory_oom_fn_t fn, void *user_data);
 
 /* One counter of torch's memory statistics. */
 typedef struct hal_stat_s {

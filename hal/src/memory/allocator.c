@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "memory/held.h"
+#include "memory/history.h"
 #include "memory/ipc.h"
 #include "memory/pool.h"
 
@@ -86,23 +87,21 @@ static inline hal_block_t *carve(hal_allocator_t *allocator, hal_mem_pool_t *poo
   return part;
 }
 
-/* Returns whether a block is too large to be split; max_split_size is at least 20 MiB. */
-static inline int is_oversize(const hal_allocator_t *allocator, uint32_t kind, size_t size) {
-  return kind == HAL_MEM_LARGE && size >= allocator->config.max_split_size;
-}
-
 /* Counts an allocated block. */
 static inline void account(hal_allocator_t *allocator, uint32_t kind, size_t size, size_t requested) {
   hal_mem_stats_t *stats = &allocator->stats;
   hal_mem_stat_increase(stats, kind, HAL_MEM_ALLOCATION, 1);
   hal_mem_stat_increase(stats, kind, HAL_MEM_ALLOCATED_BYTES, (int64_t)size);
   hal_mem_stat_increase(stats, kind, HAL_MEM_REQUESTED_BYTES, (int64_t)requested);
-  if (is_oversize(allocator, kind, size)) hal_mem_stat_increase(stats, kind, HAL_MEM_OVERSIZE_ALLOCATIONS, 1);
+  if (hal_mem_is_oversize(allocator, kind, size)) hal_mem_stat_increase(stats, kind, HAL_MEM_OVERSIZE_ALLOCATIONS, 1);
 }
 
-/* Records the peaks of active, which differ from the peaks of allocated while something is pending. */
-static void note_active(hal_allocator_t *allocator) {
-  if (atomic_load_explicit(&allocator->pending, memory_order_relaxed)) hal_mem_stats_note_active(&allocator->stats);
+/* Records the peaks of active, which differ from the peaks of allocated while something is pending, and the event of an
+ * allocated block. */
+static void note_active(hal_allocator_t *allocator, hal_block_t *block) {
+  if (HAL_LIKELY(!atomic_load_explicit(&allocator->pending, memory_order_relaxed))) return;
+  hal_mem_stats_note_active(&allocator->stats);
+  hal_mem_history_allocated(allocator, block);
 }
 
 /* ---- cache miss ---- */
@@ -116,7 +115,10 @@ static hal_status_t attempt(request_t *request, size_t segment, hal_block_t **ou
   const uint32_t kind = request->pool->kind;
   hal_block_t *block =
       find(allocator, pool_of(request), kind, request->size); /* other threads may have released some meanwhile */
-  if (!block) HAL_RETURN_IF_ERROR(hal_mem_segment_create(pool_of(request), segment, &block));
+  if (!block) {
+    HAL_RETURN_IF_ERROR(hal_mem_segment_create(pool_of(request), segment, &block));
+    hal_mem_history_segment(allocator, block);
+  }
   *out_block = carve(allocator, pool_of(request), kind, block, request->size);
   return HAL_OK;
 }
@@ -182,7 +184,8 @@ static void account_foreign(hal_allocator_t *allocator, hal_block_t *block) {
   hal_mem_stat_increase(&allocator->stats, kind, HAL_MEM_SEGMENT, 1);
   hal_mem_stat_increase(&allocator->stats, kind, HAL_MEM_RESERVED_BYTES, (int64_t)block->size);
   account(allocator, kind, block->size, block->requested);
-  note_active(allocator);
+  hal_mem_history_segment(allocator, block);
+  note_active(allocator, block);
 }
 
 static hal_status_t allocate_empty(hal_allocator_t *allocator, hal_stream_t *stream, hal_block_t **out_block) {
@@ -273,12 +276,13 @@ static hal_status_t find_or_make(request_t *request, hal_mem_pool_t **pools, hal
   (*out_block)->state = HAL_MEM_PLAIN;
   (*out_block)->requested = size;
   account(allocator, kind, (*out_block)->size, size);
-  note_active(allocator);
+  note_active(allocator, *out_block);
   return HAL_OK;
 }
 
-hal_status_t hal_mem_allocate(hal_allocator_t *allocator, hal_mem_pool_t **pools, hal_stream_t *stream, size_t size,
-                              int alone, hal_block_t **out_block) {
+/* hal_mem_allocate without the stack of the call. */
+static hal_status_t allocate_any(hal_allocator_t *allocator, hal_mem_pool_t **pools, hal_stream_t *stream, size_t size,
+                                 int alone, hal_block_t **out_block) {
   request_t request = {.allocator = allocator, .size = hal_mem_config_round(&allocator->config, size), .alone = alone};
   if (!size) return allocate_empty(allocator, stream, out_block);
   request.segment = request.size ? hal_mem_config_segment(&allocator->config, request.size) : 0;
@@ -299,6 +303,17 @@ hal_status_t hal_mem_allocate(hal_allocator_t *allocator, hal_mem_pool_t **pools
   if (status) return hal_error_prefix(status, "device %s: allocating %zu bytes: ", allocator->device->label, size);
   *out_block = block;
   return HAL_OK;
+}
+
+hal_status_t hal_mem_allocate(hal_allocator_t *allocator, hal_mem_pool_t **pools, hal_stream_t *stream, size_t size,
+                              int alone, hal_block_t **out_block) {
+  if (HAL_LIKELY(!hal_mem_is_recorded(allocator)))
+    return allocate_any(allocator, pools, stream, size, alone, out_block);
+  hal_mem_scope_t scope;
+  hal_mem_history_enter(allocator, HAL_MEMORY_STACKS_LIVE, &scope);
+  const hal_status_t status = allocate_any(allocator, pools, stream, size, alone, out_block);
+  hal_mem_history_leave(allocator, &scope);
+  return status;
 }
 
 /* hal_memory_allocate without the cache hit. */
@@ -338,83 +353,6 @@ hal_status_t hal_memory_allocate(int32_t index, hal_stream_t *stream, size_t siz
   return HAL_OK;
 }
 
-static inline void account_release(hal_allocator_t *allocator, uint32_t kind, const hal_block_t *block) {
-  hal_mem_stat_decrease(&allocator->stats, kind, HAL_MEM_ALLOCATION, 1);
-  hal_mem_stat_decrease(&allocator->stats, kind, HAL_MEM_ALLOCATED_BYTES, (int64_t)block->size);
-  if (is_oversize(allocator, kind, block->size)) {
-    hal_mem_stat_decrease(&allocator->stats, kind, HAL_MEM_OVERSIZE_ALLOCATIONS, 1);
-  }
-}
-
-/* Releases a plain block that deferred work may use; called with the lock held, which it releases. */
-static void __attribute__((noinline)) release_held(hal_allocator_t *allocator, hal_block_t *block) {
-  hal_block_t *ready = NULL;
-  account_release(allocator, block->pool->kind, block);
-  hal_mem_held_put(block->pool, block, hal_mem_config_round(&allocator->config, block->requested));
-  if (HAL_UNLIKELY(atomic_load_explicit(&allocator->pending, memory_order_relaxed)))
-    hal_mem_pending_poll(allocator, &ready);
-  hal_unlock(&allocator->lock);
-  hal_mem_ready_run(ready);
-}
-
-/* Releases a block that is not a plain cached one. Called with the lock held, which it releases. */
-static void __attribute__((noinline)) release_slow(hal_allocator_t *allocator, hal_block_t *block) {
-  hal_block_t *ready = NULL;
-  const uint32_t source = block->pool->source;
-  if (block->state != HAL_MEM_SPECIAL && block->state != HAL_MEM_PLAIN) {
-    hal_unlock(&allocator->lock);
-    hal_log(HAL_LOG_ERROR,
-            "hal_memory_release: block %p of device %s was released before; the second release is ignored",
-            (void *)block, allocator->device->label);
-    return;
-  }
-  if (source != HAL_MEM_EMPTY) account_release(allocator, block->pool->kind, block);
-  hal_mem_block_end(allocator, block, source == HAL_MEM_ADOPTED, &ready);
-  hal_mem_pending_poll(allocator, &ready);
-  hal_unlock(&allocator->lock);
-  hal_mem_ready_run(ready);
-}
-
-/* Releases a block of a device that is not alive (base/life.h). After hal_registry_close no work uses memory of other
- * owners; in a forked child such memory belongs to the parent. */
-static void __attribute__((noinline)) release_quietly(hal_block_t *block) {
-  if (block->state != HAL_MEM_SPECIAL && block->state != HAL_MEM_PLAIN) return; /* released before */
-  block->state = HAL_MEM_LEAVING;
-  const int adopted = block->pool->source == HAL_MEM_ADOPTED && !hal_device_in_bad_fork();
-  if (!adopted || !block->u.free.fn) return;
-  hal_callback_check();
-  block->u.free.fn(block->u.free.data);
-}
-
-void hal_memory_release(hal_block_t *block) {
-  if (!block) return;
-  hal_allocator_t *allocator = hal_mem_block_allocator(block);
-  if (HAL_UNLIKELY(!hal_device_is_alive(allocator->device))) {
-    release_quietly(block);
-    return;
-  }
-  hal_queue_t *const queue = hal_stream_queue(block->stream);
-  const int is_used = queue->calls->released(queue, block->address, block->size);
-  hal_lock(&allocator->lock);
-  if (is_used && block->state == HAL_MEM_PLAIN) {
-    release_held(allocator, block);
-    return;
-  }
-  if (HAL_UNLIKELY(block->state != HAL_MEM_PLAIN || atomic_load_explicit(&allocator->pending, memory_order_relaxed))) {
-    release_slow(allocator, block);
-    return;
-  }
-  hal_mem_pool_t *pool = block->pool;
-  if (HAL_LIKELY(pool->kind == HAL_MEM_SMALL)) {
-    account_release(allocator, HAL_MEM_SMALL, block);
-    hal_mem_pool_return(allocator, pool, HAL_MEM_SMALL, block);
-  } else {
-    account_release(allocator, HAL_MEM_LARGE, block);
-    hal_mem_pool_return(allocator, pool, HAL_MEM_LARGE, block);
-  }
-  hal_unlock(&allocator->lock);
-}
-
 void *hal_memory_block_address(const hal_block_t *block) { return block->address; }
 size_t hal_memory_block_size(const hal_block_t *block) { return block->requested; }
 int32_t hal_memory_block_device(const hal_block_t *block) { return block->stream->device->index; }
@@ -443,15 +381,10 @@ static int make_room(request_t *request) {
   return !hal_mem_over_capacity(allocator, request->size);
 }
 
-hal_status_t hal_memory_adopt(int32_t index, hal_stream_t *stream, void *address, size_t size, hal_host_fn_t free_fn,
-                              void *user_data, hal_block_t **out_block) {
-  hal_device_t *device;
-  HAL_RETURN_IF_ERROR(hal_device_get(index, &device));
-  stream = hal_stream_or_current(device, stream);
-  if (stream->device != device) return wrong_stream(index, stream);
+static hal_status_t adopt(hal_allocator_t *allocator, hal_stream_t *stream, void *address, size_t size,
+                          hal_host_fn_t free_fn, void *user_data, hal_block_t **out_block) {
   if (size && !address) return hal_error_set(HAL_INVALID_ARGUMENT, "hal_memory_adopt: %zu bytes at address NULL", size);
   uintptr_t end;
-  hal_allocator_t *allocator = hal_allocator_of(device);
   if (size > INT64_MAX || __builtin_add_overflow((uintptr_t)address, size, &end)) {
     return hal_mem_error_exhausted(allocator, "adopt", size, "");
   }
@@ -474,6 +407,21 @@ hal_status_t hal_memory_adopt(int32_t index, hal_stream_t *stream, void *address
   if (!block) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "the host has no memory for the allocator's records");
   *out_block = block;
   return HAL_OK;
+}
+
+hal_status_t hal_memory_adopt(int32_t index, hal_stream_t *stream, void *address, size_t size, hal_host_fn_t free_fn,
+                              void *user_data, hal_block_t **out_block) {
+  hal_device_t *device;
+  HAL_RETURN_IF_ERROR(hal_device_get(index, &device));
+  stream = hal_stream_or_current(device, stream);
+  if (stream->device != device) return wrong_stream(index, stream);
+  hal_allocator_t *const allocator = hal_allocator_of(device);
+  hal_mem_scope_t scope;
+  const int is_recorded = hal_mem_is_recorded(allocator);
+  if (is_recorded) hal_mem_history_enter(allocator, HAL_MEMORY_STACKS_LIVE, &scope);
+  const hal_status_t status = adopt(allocator, stream, address, size, free_fn, user_data, out_block);
+  if (is_recorded) hal_mem_history_leave(allocator, &scope);
+  return status;
 }
 
 hal_status_t hal_memory_defer(int32_t index, hal_stream_t *stream, hal_host_fn_t free_fn, void *user_data) {

@@ -2,6 +2,7 @@
  * another process, and name the setting to change. */
 #include <stdio.h>
 
+#include "memory/history.h"
 #include "memory/pool.h"
 
 /* A human-readable size: "512 bytes", "1.50 MiB". */
@@ -55,6 +56,7 @@ static accounts_t take_accounts(hal_allocator_t *allocator, size_t size) {
   accounts.inactive = (size_t)hal_mem_stat_current(&allocator->stats, HAL_MEM_INACTIVE_SPLIT_BYTES);
   accounts.largest = largest_free(allocator);
   accounts.limit = allocator->limit;
+  hal_mem_history_exhausted(allocator, size, accounts.free);
   hal_unlock(&allocator->lock);
   return accounts;
 }
@@ -99,11 +101,12 @@ hal_status_t hal_mem_error_exhausted(hal_allocator_t *allocator, const char *wha
   } else {
     snprintf(total, sizeof(total), "total and free unknown");
   }
-  return hal_error_set(
-      HAL_RESOURCE_EXHAUSTED,
-      "out of memory. Tried to %s %s on device %s; %s, allocated %s, reserved %s, largest free block %s, "
-      "inactive split blocks %s. %s%s%s%s",
-      what, readable(size).text, allocator->device->label, total, readable(accounts.allocated).text,
-      readable(accounts.reserved).text, readable(accounts.largest).text, readable(accounts.inactive).text, advice,
-      *cause ? " (" : "", cause, *cause ? ")" : "");
+  hal_error_set(HAL_RESOURCE_EXHAUSTED,
+                "out of memory. Tried to %s %s on device %s; %s, allocated %s, reserved %s, largest free block %s, "
+                "inactive split blocks %s. %s%s%s%s",
+                what, readable(size).text, allocator->device->label, total, readable(accounts.allocated).text,
+                readable(accounts.reserved).text, readable(accounts.largest).text, readable(accounts.inactive).text,
+                advice, *cause ? " (" : "", cause, *cause ? ")" : "");
+  hal_mem_observers_run(allocator, size, accounts.limit ? accounts.limit : accounts.total, accounts.free);
+  return HAL_RESOURCE_EXHAUSTED;
 }

@@ -89,7 +89,10 @@ struct hal_block_s {
   uint32_t waits; /* pending blocks: events that are not done yet */
   hal_stream_t *stream;
   hal_mem_use_t *uses;
-  uint64_t stamp; /* free blocks: the number of allocations of the kind at the release; held ones: their size */
+  union {
+    uint64_t stamp; /* free blocks: the number of allocations of the kind at the release; held ones: their size */
+    struct hal_mem_stack_s *stack; /* blocks in use, while the allocator is recorded (history.h) */
+  };
   union {
     /* Node of the address map: first blocks of segments, and blocks of other sources. */
     struct {
@@ -111,6 +114,10 @@ typedef struct hal_mem_pending_s {
 
 #define HAL_MEM_EVENT_CACHE 32
 
+#define HAL_MEM_RECORDED (UINT32_C(1) << 31) /* in `pending`: the allocator is recorded */
+
+typedef struct hal_mem_history_s hal_mem_history_t;
+
 struct hal_allocator_s {
   hal_lock_t lock;
   int32_t pooled; /* the plugin pools memory itself */
@@ -124,9 +131,13 @@ struct hal_allocator_s {
   hal_mem_config_t config;
   hal_mem_pool_t foreign[HAL_MEM_SOURCES][2];
   hal_mem_host_t host;
-  hal_block_t *map;    /* root of the address map */
-  size_t limit;        /* hal_memory_set_limit; 0 = none */
-  atomic_uint pending; /* blocks and actions that wait for events; read without the lock too */
+  hal_block_t *map; /* root of the address map */
+  size_t limit;     /* hal_memory_set_limit; 0 = none */
+  /* Blocks and actions that wait for events, and HAL_MEM_RECORDED: if it is not 0, allocation and release take their
+   * slow paths. Read without the lock too. */
+  atomic_uint pending;
+  hal_mem_history_t *history;           /* history.h */
+  struct hal_mem_observer_s *observers; /* of out-of-memory errors, first added first */
   hal_mem_pending_t *queues;
   size_t in_flight;     /* bytes of segments that are being allocated now */
   uint32_t empty_count; /* blocks of size 0, which are not in the statistics */

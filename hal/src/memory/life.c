@@ -1,4 +1,5 @@
 /* life.c: creates and destroys an allocator and its pools, and empties its cache. */
+#include "memory/history.h"
 #include "memory/ipc.h"
 #include "memory/pool.h"
 
@@ -44,6 +45,7 @@ void hal_allocator_drain(hal_allocator_t *allocator) {
 
 void hal_allocator_close(hal_allocator_t *allocator) {
   hal_allocator_drain(allocator);
+  hal_mem_history_stop(allocator);
   hal_lock_and_defer(&allocator->lock); /* the plugin may log */
   hal_mem_host_close(allocator);
   hal_mem_segment_trim_all(allocator);
@@ -79,6 +81,8 @@ void hal_allocator_destroy(hal_allocator_t *allocator) {
     hal_free(pool);
   }
   hal_mem_pending_destroy(allocator);
+  hal_mem_observers_destroy(allocator);
+  hal_mem_history_destroy(allocator);
   hal_mem_slab_destroy(&allocator->blocks);
   hal_mem_slab_destroy(&allocator->uses);
   hal_free(allocator);
@@ -102,10 +106,14 @@ hal_status_t hal_mem_pool_create(hal_allocator_t *allocator, hal_stream_t *strea
 
 static void empty_cache(hal_device_t *device) {
   hal_allocator_t *allocator = hal_allocator_of(device);
+  hal_mem_scope_t scope;
+  const int is_recorded = hal_mem_is_recorded(allocator);
+  if (is_recorded) hal_mem_history_enter(allocator, HAL_MEMORY_STACKS_ALL, &scope);
   hal_allocator_drain(allocator);
   hal_lock(&allocator->lock);
   hal_mem_segment_trim_all(allocator);
   hal_unlock(&allocator->lock);
+  if (is_recorded) hal_mem_history_leave(allocator, &scope);
 }
 
 void hal_allocator_trim(hal_allocator_t *allocator) {
@@ -120,7 +128,7 @@ uint64_t hal_allocator_blocks(hal_allocator_t *allocator) {
   hal_lock(&allocator->lock);
   const int64_t blocks = hal_mem_stat_current(&allocator->stats, HAL_MEM_ALLOCATION) +
                          allocator->host.stats.active_requests.current + allocator->empty_count +
-                         atomic_load_explicit(&allocator->pending, memory_order_relaxed);
+                         (atomic_load_explicit(&allocator->pending, memory_order_relaxed) & ~HAL_MEM_RECORDED);
   hal_unlock(&allocator->lock);
   return (uint64_t)blocks;
 }

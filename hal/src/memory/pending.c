@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <stddef.h>
 
+#include "memory/history.h"
 #include "memory/pool.h"
 
 /* Returns the queue of a stream; NULL if the host has no memory. A device has few queues: those of streams that use
@@ -36,6 +37,8 @@ hal_status_t hal_mem_block_use(hal_allocator_t *allocator, hal_block_t *block, h
 
 static void forget(hal_allocator_t *allocator, hal_block_t *block) {
   const uint32_t kind = block->pool->kind;
+  hal_mem_history_freed(allocator, block);
+  hal_mem_history_segment_freed(allocator, block);
   hal_mem_map_remove(&allocator->map, block);
   hal_mem_stat_decrease(&allocator->stats, kind, HAL_MEM_REQUESTED_BYTES, (int64_t)block->requested);
   hal_mem_stat_decrease(&allocator->stats, kind, HAL_MEM_SEGMENT, 1);
@@ -59,6 +62,7 @@ static void finish(hal_allocator_t *allocator, hal_block_t *block, hal_block_t *
   }
   switch (pool->source) {
     case HAL_MEM_CACHED:
+      hal_mem_history_freed(allocator, block);
       hal_mem_pool_return(allocator, pool, pool->kind, block);
       return;
     case HAL_MEM_POOLED:

@@ -141,4 +141,9 @@ static inline void hal_mem_pool_return(hal_allocator_t *allocator, hal_mem_pool_
   hal_mem_pool_join(allocator, pool, kind, block);
 }
 
+/* Returns whether a block is too large to be split; max_split_size is at least 20 MiB. */
+static inline int hal_mem_is_oversize(const hal_allocator_t *allocator, uint32_t kind, size_t size) {
+  return kind == HAL_MEM_LARGE && size >= allocator->config.max_split_size;
+}
+
 #endif /* HAL_SRC_MEMORY_POOL_H_ */

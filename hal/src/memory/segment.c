@@ -3,6 +3,7 @@
  * A plugin's memory_free requires memory that no queued work uses, but work queued on the block's own stream may still
  * use a free block. Therefore the allocator waits for the stream first. */
 #include "memory/held.h"
+#include "memory/history.h"
 #include "memory/pool.h"
 
 size_t hal_mem_capacity(const hal_allocator_t *allocator) {
@@ -97,6 +98,7 @@ static void free_segments(hal_allocator_t *allocator, hal_block_t *list) {
       hal_mem_stat_decrease(&allocator->stats, kind, HAL_MEM_OVERSIZE_SEGMENTS, 1);
     }
     allocator->stats.num_device_free++;
+    hal_mem_history_segment_freed(allocator, block);
     hal_mem_block_forget(allocator, block);
   }
 }

@@ -1,12 +1,15 @@
 /* snapshot.c: lists the blocks of a device's allocator, with their segments. */
 #include <string.h>
 
+#include "memory/history.h"
 #include "memory/pool.h"
 
 /* The caller's array: entries of `stride` bytes, whose struct may be shorter or longer than hal_memory_block_info_t. */
 typedef struct list_s {
   char *at;
   size_t stride, room, count;
+  const hal_allocator_t *allocator;
+  int is_recorded; /* the stacks are listed */
 } list_t;
 
 static uint32_t state_of(const hal_block_t *block) {
@@ -21,7 +24,8 @@ static uint32_t state_of(const hal_block_t *block) {
   }
 }
 
-static void add(list_t *list, const hal_block_t *segment, const hal_block_t *block) {
+/* `stack`: of the segment's allocation. */
+static void add(list_t *list, const hal_block_t *segment, const hal_block_t *block, hal_mem_stack_t *stack) {
   const hal_mem_pool_t *pool = block->pool;
   const uint32_t state = state_of(block);
   const hal_memory_block_info_t info = {
@@ -34,6 +38,8 @@ static void add(list_t *list, const hal_block_t *segment, const hal_block_t *blo
       .pool = pool->owner ? hal_memory_pool_id(pool->owner) : 0,
       .state = state,
       .kind = pool->kind == HAL_MEM_SMALL ? HAL_POOL_SMALL : HAL_POOL_LARGE,
+      .stack = list->is_recorded && state != HAL_MEMORY_BLOCK_FREE ? block->stack : NULL,
+      .segment_stack = stack,
   };
   if (list->count++ >= list->room) return;
   memset(list->at, 0, list->stride);
@@ -45,11 +51,23 @@ static void add(list_t *list, const hal_block_t *segment, const hal_block_t *blo
 static void add_segments(list_t *list, const hal_block_t *node) {
   if (!node) return;
   add_segments(list, node->left);
-  add(list, node, node);
+  hal_mem_stack_t *const stack =
+      list->is_recorded && list->room ? hal_mem_history_segment_stack(list->allocator, node) : NULL;
+  add(list, node, node, stack);
   if (node->state != HAL_MEM_LEAVING) { /* its `next` links segments that are being freed */
-    for (const hal_block_t *block = node->next; block; block = block->next) add(list, node, block);
+    for (const hal_block_t *block = node->next; block; block = block->next) add(list, node, block, stack);
   }
   add_segments(list, node->right);
+}
+
+size_t hal_mem_list_blocks(const hal_allocator_t *allocator, void *blocks, size_t stride, size_t capacity) {
+  list_t list = {.at = blocks,
+                 .stride = stride,
+                 .room = capacity,
+                 .allocator = allocator,
+                 .is_recorded = hal_mem_is_recorded(allocator)};
+  add_segments(&list, allocator->map);
+  return list.count;
 }
 
 hal_status_t hal_memory_blocks(int32_t index, hal_memory_block_info_t *blocks, size_t stride, size_t room,

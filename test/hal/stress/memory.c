@@ -1,5 +1,6 @@
 /* stress/memory.c: eight threads on one allocator, for the thread sanitizer: allocations of all kinds, released by
- * other threads, used on other streams, adopted and deferred, while the cache is emptied, addresses are looked up
+ * other threads, used on other streams, adopted and deferred, while the cache is emptied, addresses are looked up, the
+ * history starts, stops and is read,
  * and streams make progress. At the end all memory must be freed. A plain program: Criterion forks. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
@@ -41,6 +42,42 @@ static hal_block_t *make(uint64_t r) {
   return block;
 }
 
+/* ---- history: stacks are counted ---- */
+
+static atomic_long stacks;
+
+static void *capture(void *user_data) {
+  (void)user_data;
+  atomic_fetch_add(&stacks, 1);
+  return malloc(1);
+}
+
+static void release_stack(void *stack, void *user_data) {
+  (void)user_data;
+  atomic_fetch_sub(&stacks, 1);
+  free(stack);
+}
+
+static void record(uint64_t r) {
+  const hal_memory_history_desc_t desc = {.struct_size = sizeof(desc),
+                                          .stacks = (uint32_t)(r % 4),
+                                          .max_events = r % 2000,
+                                          .capture = capture,
+                                          .release = release_stack};
+  if (hal_memory_history_start(0, &desc)) atomic_fetch_add(&failures, 1);
+}
+
+static void read_history(void) {
+  hal_memory_history_t *history = NULL;
+  hal_memory_event_t event;
+  if (hal_memory_history_read(0, &history)) atomic_fetch_add(&failures, 1);
+  for (size_t i = 0; history && i < hal_memory_history_events(history); i++) {
+    hal_memory_history_event(history, i, &event, sizeof(event));
+    if (event.stack) *(volatile char *)event.stack = 1;
+  }
+  hal_memory_history_release(history);
+}
+
 static void other_calls(uint64_t r) {
   int32_t device;
   switch (r % 512) {
@@ -54,6 +91,15 @@ static void other_calls(uint64_t r) {
       break;
     case 2:
       if (double_stats(0).allocated_bytes[0].current < 0) atomic_fetch_add(&failures, 1);
+      break;
+    case 4:
+      record(r >> 9);
+      break;
+    case 5:
+      if (r >> 9 & 1) read_history();
+      break;
+    case 6:
+      if ((r >> 9) % 8 == 0 && hal_memory_history_stop(0)) atomic_fetch_add(&failures, 1);
       break;
     case 3:
       hal_memory_find(&slots, &device);
@@ -94,7 +140,10 @@ int main(int argc, char **argv) {
   const long left =
       (long)(stats.active_bytes[0].current + stats.reserved_bytes[0].current + stats.inactive_split[0].current);
   const long unfreed = atomic_load(&adopted) - atomic_load(&freed), wrong = double_close();
-  printf("%d threads, %ld operations each: %ld bytes left, %ld adopted not freed, %ld failures, %ld wrong at the end\n",
-         THREADS, operations, left, unfreed, atomic_load(&failures), wrong);
-  return left || unfreed || atomic_load(&failures) || wrong;
+  const long kept = atomic_load(&stacks);
+  printf(
+      "%d threads, %ld operations each: %ld bytes left, %ld adopted not freed, %ld stacks, %ld failures, %ld wrong at "
+      "the end\n",
+      THREADS, operations, left, unfreed, kept, atomic_load(&failures), wrong);
+  return left || unfreed || kept || atomic_load(&failures) || wrong;
 }

@@ -9,8 +9,15 @@ from typing_extensions import deprecated
 
 from torch_backend import _C
 
-from . import pools
 from ._utils import Device, existing_index, name
+from .history import (
+    _attach_out_of_memory_observer,  # noqa: F401
+    _dump_snapshot,  # noqa: F401
+    _is_history_enabled,  # noqa: F401
+    _record_memory_history,  # noqa: F401
+    _snapshot,  # noqa: F401
+    memory_snapshot,
+)
 from .pools import MemPool, use_mem_pool
 from .sensors import list_gpu_processes
 
@@ -21,8 +28,6 @@ __all__ = [
     "memory_summary", "reset_accumulated_host_memory_stats", "reset_accumulated_memory_stats", "reset_max_memory_allocated",
     "reset_max_memory_cached", "reset_peak_host_memory_stats", "reset_peak_memory_stats", "set_per_process_memory_fraction", "use_mem_pool",
 ]  # fmt: skip
-
-memory_snapshot = pools.memory_snapshot
 
 
 def empty_cache() -> None:

@@ -1,4 +1,4 @@
-"""Private memory pools, and snapshots of the allocator's memory."""
+"""Private memory pools."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 from torch_backend import _C
 
-from ._utils import Device, device_count, existing_index, name
+from ._utils import Device, existing_index, name
+from .history import memory_snapshot
 
 _handles = itertools.count(1)
 
@@ -66,33 +67,3 @@ def use_mem_pool(pool: MemPool, device: Device = None) -> Iterator[None]:
         yield
     finally:
         pool._pool.end(stream)
-
-
-_STATES = ("inactive", "active_allocated", "active_pending_free")  # HAL_MEMORY_BLOCK_* of hal/memory.h
-_KINDS = {1: "small", 2: "large"}  # HAL_POOL_*
-
-
-def memory_snapshot(mempool_id: tuple[int, int] | None = None, include_traces: bool = True) -> list[dict]:
-    """Returns the segments of all devices, or of one private pool, with their blocks, in the format of
-    torch.cuda.memory_snapshot.
-
-    Allocations are not traced: `frames` is empty, and `include_traces` has no effect.
-    """
-    segments: list[dict] = []
-    for device in range(device_count()):
-        address = None
-        for segment, total, at, size, requested, stream, pool, state, kind in _C.memory_blocks(device):
-            if mempool_id is not None and tuple(mempool_id) != pool:
-                continue
-            if segment != address:
-                address = segment
-                segments.append({
-                    "device": device, "address": segment, "total_size": total, "allocated_size": 0, "active_size": 0, "requested_size": 0,
-                    "stream": stream, "segment_type": _KINDS[kind], "segment_pool_id": pool, "is_expandable": False, "frames": [], "blocks": [],
-                })  # fmt: skip
-            known = segments[-1]
-            known["blocks"].append({"address": at, "size": size, "requested_size": requested, "state": _STATES[state], "frames": []})
-            known["allocated_size"] += size if state == 1 else 0
-            known["active_size"] += size if state else 0
-            known["requested_size"] += requested if state else 0
-    return segments

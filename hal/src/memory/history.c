@@ -1,0 +1,294 @@
+/* history.c: records the events of an allocator; starts and ends the recording. */
+#define _POSIX_C_SOURCE 200809L
+#include "memory/history.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "base/host_malloc.h"
+
+/* ---- stacks ---- */
+
+/* The stack of the thread's current call; plain thread-local data without a destructor, as in callback.c. */
+static _Thread_local hal_mem_stack_t *current;
+
+void hal_mem_stack_drop(hal_mem_stack_t *stack, hal_mem_stack_t **dead) {
+  if (!stack || atomic_fetch_sub_explicit(&stack->references, 1, memory_order_acq_rel) > 1) return;
+  stack->callback.next = (hal_callback_t *)*dead;
+  *dead = stack;
+}
+
+static void run_release(hal_callback_t *callback) {
+  hal_mem_stack_t *const stack = (hal_mem_stack_t *)callback;
+  if (stack->release) stack->release(stack->stack, stack->user_data);
+  hal_free(stack);
+}
+
+void hal_mem_stacks_release(hal_mem_stack_t *dead) {
+  while (dead) {
+    hal_mem_stack_t *const next = (hal_mem_stack_t *)dead->callback.next;
+    dead->callback.run = run_release;
+    hal_callback_run(&dead->callback);
+    dead = next;
+  }
+}
+
+/* Calls the caller's `capture`; NULL if it has none, the stack is unknown, or the host has no memory. */
+static hal_mem_stack_t *capture(const hal_memory_history_desc_t *desc) {
+  hal_callback_check();
+  hal_mem_stack_t *const stack = hal_malloc(sizeof(*stack));
+  if (!stack) return NULL;
+  *stack = (hal_mem_stack_t){.release = desc->release, .user_data = desc->user_data};
+  atomic_init(&stack->references, 1);
+  stack->stack = desc->capture(desc->user_data);
+  if (stack->stack) return stack;
+  hal_free(stack);
+  return NULL;
+}
+
+void hal_mem_history_enter(hal_allocator_t *allocator, uint32_t level, hal_mem_scope_t *out_scope) {
+  *out_scope = (hal_mem_scope_t){.outer = current};
+  hal_lock(&allocator->lock);
+  const hal_memory_history_desc_t desc = allocator->history->desc;
+  hal_unlock(&allocator->lock);
+  /* A thread that defers callbacks holds a lock of the HAL. */
+  if (desc.capture && desc.stacks >= level && !hal_callbacks_are_deferred()) out_scope->stack = capture(&desc);
+  current = out_scope->stack;
+}
+
+void hal_mem_history_leave(hal_allocator_t *allocator, hal_mem_scope_t *scope) {
+  hal_mem_stack_t *dead = atomic_exchange(&allocator->history->dead, NULL);
+  current = scope->outer;
+  hal_mem_stack_drop(scope->stack, &dead);
+  hal_mem_stacks_release(dead);
+}
+
+/* ---- events ---- */
+
+/* Adds a list to the stacks to be released. A thread may take all of them at the same time. */
+static void add_dead(hal_mem_history_t *history, hal_mem_stack_t *dead) {
+  while (HAL_UNLIKELY(dead != NULL)) {
+    hal_mem_stack_t *const next = (hal_mem_stack_t *)dead->callback.next;
+    hal_mem_stack_t *others = atomic_load(&history->dead);
+    do {
+      dead->callback.next = (hal_callback_t *)others;
+    } while (!atomic_compare_exchange_weak(&history->dead, &others, dead));
+    dead = next;
+  }
+}
+
+static void drop(hal_mem_history_t *history, hal_mem_stack_t *stack) {
+  hal_mem_stack_t *dead = NULL;
+  hal_mem_stack_drop(stack, &dead);
+  add_dead(history, dead);
+}
+
+static int64_t now(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_REALTIME, &time);
+  return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
+/* Returns a new event of the history, with its time and a reference to the stack; NULL if none is recorded. */
+static hal_memory_event_t *push(hal_allocator_t *allocator, uint32_t action, hal_mem_stack_t *stack) {
+  hal_mem_history_t *const history = allocator->history;
+  if (!hal_mem_is_recorded(allocator) || history->desc.skip >> action & 1) return NULL;
+  hal_mem_stack_t *dead = NULL;
+  hal_memory_event_t *const event = hal_mem_ring_push(&history->ring, &dead);
+  add_dead(history, dead); /* stacks of events that were replaced */
+  if (!event) return NULL;
+  const int has_stack = history->desc.stacks >= HAL_MEMORY_STACKS_ALLOC;
+  *event =
+      (hal_memory_event_t){.action = action, .time_ns = now(), .stack = has_stack ? hal_mem_stack_retain(stack) : NULL};
+  return event;
+}
+
+static void push_block(hal_allocator_t *allocator, uint32_t action, const hal_block_t *block, size_t size,
+                       hal_mem_stack_t *stack) {
+  hal_memory_event_t *const event = push(allocator, action, stack);
+  if (!event) return;
+  event->address = block->address;
+  event->size = size;
+  event->stream = block->stream ? block->stream->id : 0;
+  event->pool = block->pool->owner ? hal_memory_pool_id(block->pool->owner) : 0;
+}
+
+void hal_mem_history_allocated(hal_allocator_t *allocator, hal_block_t *block) {
+  if (!hal_mem_is_recorded(allocator)) return;
+  block->stack = hal_mem_stack_retain(current);
+  push_block(allocator, HAL_MEMORY_EVENT_ALLOC, block, block->requested, current);
+}
+
+void hal_mem_history_requested(hal_allocator_t *allocator, const hal_block_t *block) {
+  if (hal_mem_is_recorded(allocator))
+    push_block(allocator, HAL_MEMORY_EVENT_FREE_REQUESTED, block, block->requested, current ? current : block->stack);
+}
+
+void hal_mem_history_freed(hal_allocator_t *allocator, hal_block_t *block) {
+  if (!hal_mem_is_recorded(allocator)) return;
+  push_block(allocator, HAL_MEMORY_EVENT_FREE_COMPLETED, block, block->requested, current ? current : block->stack);
+  drop(allocator->history, block->stack);
+  block->stack = NULL;
+}
+
+void hal_mem_history_exhausted(hal_allocator_t *allocator, size_t size, size_t free_bytes) {
+  hal_memory_event_t *const event = push(allocator, HAL_MEMORY_EVENT_OOM, current);
+  if (!event) return;
+  event->size = size;
+  event->free_bytes = free_bytes;
+}
+
+void hal_mem_history_snapshot(hal_allocator_t *allocator) {
+  hal_memory_event_t *const event = push(allocator, HAL_MEMORY_EVENT_SNAPSHOT, NULL);
+  if (event) event->size = (size_t)hal_mem_stat_current(&allocator->stats, HAL_MEM_ALLOCATED_BYTES);
+}
+
+/* ---- segments ---- */
+
+/* Stores the stack of a new segment; without memory of the host the segment has none. */
+static void keep_segment(hal_mem_history_t *history, void *address, hal_mem_stack_t *stack) {
+  if (history->segment_count == history->segment_capacity) {
+    const size_t capacity = history->segment_capacity ? 2 * history->segment_capacity : 64;
+    hal_mem_segment_stack_t *const grown = hal_calloc(capacity, sizeof(*grown));
+    if (!grown) return;
+    if (history->segments) memcpy(grown, history->segments, history->segment_count * sizeof(*grown));
+    hal_free(history->segments);
+    history->segments = grown;
+    history->segment_capacity = capacity;
+  }
+  history->segments[history->segment_count++] = (hal_mem_segment_stack_t){address, hal_mem_stack_retain(stack)};
+}
+
+static hal_mem_segment_stack_t *find_segment(const hal_mem_history_t *history, const void *address) {
+  for (size_t i = history->segment_count; i-- > 0;)
+    if (history->segments[i].address == address) return &history->segments[i];
+  return NULL;
+}
+
+void hal_mem_history_segment(hal_allocator_t *allocator, const hal_block_t *block) {
+  if (!hal_mem_is_recorded(allocator)) return;
+  push_block(allocator, HAL_MEMORY_EVENT_SEGMENT_ALLOC, block, block->size, current);
+  if (current) keep_segment(allocator->history, block->address, current);
+}
+
+void hal_mem_history_segment_freed(hal_allocator_t *allocator, const hal_block_t *block) {
+  if (!hal_mem_is_recorded(allocator)) return;
+  hal_mem_history_t *const history = allocator->history;
+  hal_mem_segment_stack_t *const segment = find_segment(history, block->address);
+  push_block(allocator, HAL_MEMORY_EVENT_SEGMENT_FREE, block, block->size,
+             current   ? current
+             : segment ? segment->stack
+                       : NULL);
+  if (!segment) return;
+  drop(history, segment->stack);
+  *segment = history->segments[--history->segment_count];
+}
+
+hal_mem_stack_t *hal_mem_history_segment_stack(const hal_allocator_t *allocator, const hal_block_t *segment) {
+  if (!hal_mem_is_recorded(allocator)) return NULL;
+  const hal_mem_segment_stack_t *const found = find_segment(allocator->history, segment->address);
+  return found ? found->stack : NULL;
+}
+
+/* ---- start and end ---- */
+
+/* Applies a function to the blocks in use of a subtree of the address map, whose depth is small (map.c). */
+static void for_each_used(hal_block_t *node, void (*apply)(hal_mem_history_t *, hal_block_t *), hal_mem_history_t *to) {
+  if (!node) return;
+  for_each_used(node->left, apply, to);
+  for (hal_block_t *block = node; block; block = block->next) {
+    const uint32_t state = block->state;
+    if (state == HAL_MEM_LEAVING) break; /* its `next` is not a neighbor */
+    if (state == HAL_MEM_PLAIN || state == HAL_MEM_SPECIAL || state == HAL_MEM_PENDING) apply(to, block);
+  }
+  for_each_used(node->right, apply, to);
+}
+
+static void clear_stack(hal_mem_history_t *history, hal_block_t *block) {
+  (void)history;
+  block->stack = NULL;
+}
+
+static void drop_stack(hal_mem_history_t *history, hal_block_t *block) {
+  drop(history, block->stack);
+  block->stack = NULL;
+}
+
+/* Removes all events but the last `count`. */
+static void shrink(hal_mem_history_t *history, size_t count) {
+  hal_mem_stack_t *dead = NULL;
+  hal_mem_ring_shrink(&history->ring, count, &dead);
+  add_dead(history, dead);
+}
+
+static hal_status_t check_desc(const hal_memory_history_desc_t *desc) {
+  if (!desc || desc->struct_size < sizeof(*desc))
+    return hal_error_set(HAL_INVALID_ARGUMENT,
+                         "hal_memory_history_start: set desc->struct_size to sizeof(hal_memory_history_desc_t)");
+  if (desc->flags & ~HAL_MEMORY_HISTORY_CLEAR)
+    return hal_error_set(HAL_UNIMPLEMENTED, "hal_memory_history_start: unknown flags 0x%x; known is 0x%x",
+                         desc->flags & ~HAL_MEMORY_HISTORY_CLEAR, HAL_MEMORY_HISTORY_CLEAR);
+  if (desc->stacks > HAL_MEMORY_STACKS_ALL || (desc->stacks && !desc->capture))
+    return hal_error_set(HAL_INVALID_ARGUMENT,
+                         "hal_memory_history_start: stacks %u, capture %s; expected HAL_MEMORY_STACKS_NONE, or a "
+                         "function that captures stacks",
+                         desc->stacks, desc->capture ? "set" : "NULL");
+  return HAL_OK;
+}
+
+hal_status_t hal_memory_history_start(int32_t index, const hal_memory_history_desc_t *desc) {
+  hal_device_t *device;
+  HAL_RETURN_IF_ERROR(check_desc(desc));
+  HAL_RETURN_IF_ERROR(hal_device_get(index, &device));
+  hal_allocator_t *const allocator = hal_allocator_of(device);
+  hal_mem_history_t *created = hal_calloc(1, sizeof(*created));
+  if (!created)
+    return hal_error_set(HAL_RESOURCE_EXHAUSTED, "device %s: the host has no memory for the history", device->label);
+  hal_lock(&allocator->lock);
+  if (!allocator->history) {
+    allocator->history = created;
+    created = NULL;
+  }
+  hal_mem_history_t *const history = allocator->history;
+  if (!hal_mem_is_recorded(allocator)) {
+    for_each_used(allocator->map, clear_stack, history);
+    atomic_fetch_or_explicit(&allocator->pending, HAL_MEM_RECORDED, memory_order_relaxed);
+  }
+  history->desc = *desc;
+  history->ring.max = desc->max_events < SIZE_MAX ? (size_t)desc->max_events : SIZE_MAX;
+  shrink(history, desc->flags & HAL_MEMORY_HISTORY_CLEAR ? 0 : history->ring.max);
+  hal_unlock(&allocator->lock);
+  hal_free(created);
+  hal_mem_stacks_release(atomic_exchange(&history->dead, NULL));
+  return HAL_OK;
+}
+
+void hal_mem_history_stop(hal_allocator_t *allocator) {
+  hal_lock(&allocator->lock);
+  hal_mem_history_t *const history = allocator->history;
+  if (history) {
+    if (hal_mem_is_recorded(allocator)) for_each_used(allocator->map, drop_stack, history);
+    atomic_fetch_and_explicit(&allocator->pending, ~HAL_MEM_RECORDED, memory_order_relaxed);
+    while (history->segment_count) drop(history, history->segments[--history->segment_count].stack);
+    shrink(history, 0);
+    history->ring.lost = 0;
+    hal_mem_ring_destroy(&history->ring);
+  }
+  hal_unlock(&allocator->lock);
+  if (history) hal_mem_stacks_release(atomic_exchange(&history->dead, NULL));
+}
+
+hal_status_t hal_memory_history_stop(int32_t index) {
+  hal_device_t *device;
+  HAL_RETURN_IF_ERROR(hal_device_used(index, &device));
+  if (device) hal_mem_history_stop(hal_allocator_of(device));
+  return HAL_OK;
+}
+
+void hal_mem_history_destroy(hal_allocator_t *allocator) {
+  hal_mem_history_stop(allocator);
+  if (!allocator->history) return;
+  hal_free(allocator->history->segments);
+  hal_free(allocator->history);
+  allocator->history = NULL;
+}

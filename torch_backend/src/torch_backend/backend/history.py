@@ -1,0 +1,228 @@
+"""The history of the caching allocator, and snapshots in the format of torch.cuda.memory, which PyTorch's viewers read."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import pickle
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+from torch_backend import _C
+
+from ._utils import Device, device_count, existing_index, name
+
+_STACKS = {None: 0, "state": 1, "alloc": 2, "all": 3}  # HAL_MEMORY_STACKS_* of hal/memory.h
+_ACTIONS = ("alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "snapshot", "oom")  # HAL_MEMORY_EVENT_*
+_KEPT = (1 << 63) - 1
+
+_recorded = False
+
+
+def _stop() -> None:
+    global _recorded
+    _recorded = False
+    for device in range(device_count()):
+        _C.stop_memory_history(device)
+
+
+def _start(context: str | None, stacks: str, max_entries: int, clear: bool, skip: Sequence[str]) -> None:
+    global _recorded
+    unknown = [action for action in skip if action not in _ACTIONS]
+    if unknown:
+        raise ValueError(f"invalid skip_actions {unknown!r}: expected some of {', '.join(map(repr, _ACTIONS))}")
+    if isinstance(max_entries, bool) or not isinstance(max_entries, int) or max_entries < 0:
+        raise ValueError(f"invalid max_entries {max_entries!r}: expected a number of events, 0 or more")
+    mask = sum(1 << _ACTIONS.index(action) for action in set(skip))
+    for device in range(device_count()):
+        _C.start_memory_history(device, _STACKS[context], stacks == "all", min(max_entries, _KEPT), mask, clear)
+    _recorded = True
+
+
+@atexit.register
+def _at_exit() -> None:
+    if _recorded and not _C.in_bad_fork():
+        _stop()  # the stacks refer to objects of Python
+
+
+def _check_option(what: str, value, valid: tuple) -> None:
+    if value not in valid:
+        raise RuntimeError(f"invalid {what} {value!r}: expected one of {', '.join(map(repr, valid))}")
+
+
+def _legacy(
+    enabled: bool, record_context: bool = True, trace_alloc_max_entries: int = 1, trace_alloc_record_context: bool = False,
+    device: Device = None, record_context_cpp: bool = False, clear_history: bool = False,
+) -> None:  # fmt: skip
+    """The older form of torch.cuda.memory._record_memory_history."""
+    if not enabled:
+        _stop()
+        return
+    context = "alloc" if trace_alloc_record_context else "state" if record_context else None
+    _start(context, "all" if record_context_cpp else "python", trace_alloc_max_entries, clear_history, ())
+
+
+def _record_memory_history(
+    enabled: Literal["state", "all"] | None = "all", context: Literal["state", "alloc", "all"] | None = "all",
+    stacks: Literal["python", "all"] = "all", max_entries: int = sys.maxsize, device: Device = None, clear_history: bool = False,
+    compile_context: bool = False, global_record_annotations: bool = False, skip_actions: Sequence[str] | None = None, **legacy,
+) -> None:  # fmt: skip
+    """Records the allocations of all devices, as torch.cuda.memory._record_memory_history.
+
+    Args:
+        enabled: "state" records blocks in use, "all" also the last `max_entries` events; None ends the recording and
+            removes what was recorded. A bool selects the older form of the function.
+        context: stacks that are recorded: None for none, "state" of blocks in use, "alloc" also of allocations, "all"
+            also of releases.
+        stacks: "python", or "all" with the frames of C++. Symbols of C++ frames are looked up by `_snapshot`.
+        max_entries: number of events of each device.
+        device: has no effect, as in torch: all devices are recorded.
+        clear_history: removes the events recorded so far.
+        skip_actions: actions that are not recorded, such as "free_requested".
+    """
+    if isinstance(enabled, bool):
+        names = ("record_context", "trace_alloc_max_entries", "trace_alloc_record_context")
+        given = {key: value for key, value, default in zip(names, (context, stacks, max_entries), ("all", "all", sys.maxsize)) if value != default}
+        _legacy(enabled, **given, clear_history=clear_history, **legacy)
+        return
+    if legacy:
+        raise TypeError(f"_record_memory_history() got an unexpected keyword argument {next(iter(legacy))!r}")
+    for what, value in (("compile_context", compile_context), ("global_record_annotations", global_record_annotations)):
+        if value:
+            raise NotImplementedError(f"_record_memory_history({what}=True): '{name()}' does not record it; leave it out")
+    _check_option("enabled", enabled, ("state", "all", None))
+    _check_option("context", context, tuple(_STACKS))
+    _check_option("stacks", stacks, ("python", "all"))
+    if enabled is None:
+        _stop()
+    else:
+        _start(context, stacks, max_entries if enabled == "all" else 1, clear_history, skip_actions or ())
+
+
+def _is_history_enabled() -> bool:
+    """Returns whether allocations are recorded."""
+    return _recorded
+
+
+# ---- allocator_settings ----
+
+
+def _conf(text: str) -> dict[str, str]:
+    """Splits PYTORCH_ALLOC_CONF; commas within brackets belong to a value."""
+    options, depth, entry = {}, 0, ""
+    for character in text + ",":
+        depth += {"[": 1, "]": -1}.get(character, 0)
+        if character == "," and depth <= 0:
+            key, _, value = entry.partition(":")
+            if key.strip():
+                options[key.strip()] = value.strip()
+            entry = ""
+        else:
+            entry += character
+    return options
+
+
+def _number(text: str | None) -> float:
+    try:
+        return float(text or 0)
+    except ValueError:
+        return 0.0  # the allocator has warned about it and does not use it
+
+
+def _roundup(text: str | None) -> dict[str, int]:
+    """Returns roundup_power2_divisions by power of two from 1 MiB, as the allocator reads it (hal/src/memory/config.c)."""
+    steps = [0] * 16
+    if text and not text.startswith("["):
+        steps = [int(_number(text))] * 16
+    elif text:
+        last = -1
+        for size, _, value in (part.partition(":") for part in text.strip("[]").split(",")):
+            step = 15 if size.strip() == ">" else min(int(_number(size)).bit_length() - 1, 15)
+            steps[last + 1 : step + 1] = [int(_number(value)) if size.strip() == ">" or last < 0 else 0] * (step - last)
+            steps[step], last = int(_number(value)), step
+    return {str(1 << step): value for step, value in enumerate(steps)}
+
+
+def _settings() -> dict[str, Any]:
+    text = os.environ.get("PYTORCH_ALLOC_CONF") or os.environ.get("PYTORCH_CUDA_ALLOC_CONF") or ""
+    options = _conf(text)
+    split = _number(options.get("max_split_size_mb"))
+    threshold = _number(options.get("garbage_collection_threshold"))
+    return {
+        "PYTORCH_CUDA_ALLOC_CONF": text,
+        "PYTORCH_ALLOC_CONF": text,
+        "max_split_size": int(split) << 20 if split >= 20 else -1,
+        "garbage_collection_threshold": threshold if 0.0 < threshold < 1.0 else 0.0,
+        "expandable_segments": False,
+        "pinned_num_register_threads": 1,
+        "release_lock_on_cudamalloc": False,
+        "pinned_use_cuda_host_register": False,
+        "graph_capture_record_stream_reuse": False,
+        "roundup_power2_divisions": _roundup(options.get("roundup_power2_divisions")),
+    }
+
+
+# ---- snapshots ----
+
+
+def _read(mempool_id: tuple[int, int] | None = None) -> tuple[list[dict], list[list[dict]]]:
+    segments: list[dict] = []
+    traces: list[list[dict]] = []
+    for device in range(device_count()):
+        own, trace, lost = _C.memory_history(device)
+        segments += [segment for segment in own if mempool_id is None or segment["segment_pool_id"] == tuple(mempool_id)]
+        traces.append(trace)
+        if lost:
+            warnings.warn(f"{lost} events of '{name()}:{device}' are missing in the snapshot: the host had no memory for them", stacklevel=4)
+    return segments, traces
+
+
+def memory_snapshot(mempool_id: tuple[int, int] | None = None, include_traces: bool = True) -> list[dict]:
+    """Returns the segments of all devices, or of one private pool, with their blocks, in the format of
+    torch.cuda.memory_snapshot.
+
+    `frames` has the stacks that `memory._record_memory_history` recorded. `include_traces` has no effect.
+    """
+    return _read(mempool_id)[0]
+
+
+def _snapshot(device: Device = None, augment_with_fx_traces: bool = False) -> dict[str, Any]:
+    """Returns the segments, recorded events and settings of the allocator, as torch.cuda.memory._snapshot.
+
+    Args:
+        device: has no effect, as in torch: the events are listed by device.
+        augment_with_fx_traces: adds the source of the model to frames of generated FX code.
+    """
+    segments, traces = _read()
+    result = {"segments": segments, "device_traces": traces, "allocator_settings": _settings(), "external_annotations": []}
+    if augment_with_fx_traces:
+        from torch.cuda.memory import _augment_memory_snapshot_stack_traces
+
+        result = _augment_memory_snapshot_stack_traces(result)
+    return result
+
+
+def _dump_snapshot(filename: str = "dump_snapshot.pickle", augment_with_fx_traces: bool = False) -> None:
+    """Writes `_snapshot()` to a file for `torch-backend memory view`, torch.cuda._memory_viz, and
+    pytorch.org/memory_viz.
+    """
+    snapshot = _snapshot(augment_with_fx_traces=augment_with_fx_traces)
+    with open(filename, "wb") as file:
+        pickle.dump(snapshot, file)
+
+
+def _attach_out_of_memory_observer(observer: Callable[[int, int, int, int], None], device: Device = None) -> None:
+    """Calls `observer(device, size, total, free)` for each later out-of-memory error, before it is raised, for the rest of
+    the process.
+
+    An exception of the observer is reported as unraisable.
+
+    Args:
+        observer: receives the device index, the size of the request, the device's limit or total memory, and its free
+            memory, in bytes.
+        device: default: all devices.
+    """
+    for index in range(device_count()) if device is None else [existing_index(device)]:
+        _C.attach_oom_observer(index, observer)
