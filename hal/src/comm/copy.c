@@ -27,6 +27,7 @@ void hal_comm_copy_call(const hal_comm_t *comm, const hal_collective_t *from, ha
   copy_array(&to->send_displs, next, comm->size);
   copy_array(&to->recv_counts, next, comm->size);
   copy_array(&to->recv_displs, next, comm->size);
+  if (!hal_comm_op_reduces(to->op) || to->reduce != HAL_REDUCE_PREMUL_SUM) to->scale = NULL; /* not used */
   if (!to->scale) return;
   const int is_float = to->dtype == HAL_FLOAT16 || to->dtype == HAL_BFLOAT16;
   memcpy(scale, to->scale, is_float ? sizeof(float) : hal_dtype_size(to->dtype));

@@ -35,4 +35,5 @@ def test_a_call_of_the_plugin_that_fails_is_an_error_or_does_no_harm(function):
         ends = end_of(f"{function}:{number}", right)
         failed += any(kind == "error" for kind, _ in ends)
         number += 1 + number // 4
-    assert failed or function in ("event_query", "kernel_launch"), f"no call of {function} failed"
+    # The allocator frees its cache and calls memory_alloc again.
+    assert failed or function in ("memory_alloc", "event_query", "kernel_launch"), f"no call of {function} failed"
