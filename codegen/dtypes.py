@@ -73,6 +73,9 @@ DTYPES = {
     )
 }
 
+# Dtypes that kernels only copy and convert: token in kernel names, and number (hal_dtype_t). hal/kernels/pk_float8.h.
+FLOAT8 = {"e5m2": 23, "e4m3fn": 24, "e5m2fnuz": 25, "e4m3fnuz": 26, "e8m0fnu": 44}
+
 # Torch's names of the dtypes, as operator entries write them.
 TORCH_NAMES = {
     "uint8": "u8", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64", "uint16": "u16", "uint32": "u32", "uint64": "u64",

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import entries
 import kernel_sources
-from dtypes import DTYPES
+from dtypes import DTYPES, FLOAT8
 from kernel_families import FAMILIES, Variant
 from kernel_operands import operands_of
 from output import command_line, exit_with_errors, write
@@ -121,7 +121,9 @@ def copy_kernels():
         numbers = ["{COMPOSED, COMPOSED}" if pair == family.COMPOSED else
                    f"{{{DTYPES[pair[0]].number}, {DTYPES[pair[1]].number}}}" for pair in pairs]
         lines += [f"    {{{', '.join(numbers)}}}, /* {to} */"]
-    return "\n".join(lines + ["};"]) + "\n"
+    lines += ["};\n\n/* float8, in the order of the variants. */",
+              f"static const hal_dtype_t copy_float8[] = {{{', '.join(map(str, FLOAT8.values()))}}};"]
+    return "\n".join(lines) + "\n"
 
 
 def op_variants():

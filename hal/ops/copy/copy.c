@@ -1,7 +1,8 @@
 /* copy.c: launcher of the family `copy`: copies the source to the result, converted to the result's dtype.
  *
  * Pairs of dtypes whose copies have the same bits share a kernel (hal_op_copy.inc). Complex numbers are copied as their
- * parts: tensors of real numbers with twice the strides. */
+ * parts: tensors of real numbers with twice the strides. float8 is converted from and to float32 and half precision,
+ * and through float32 from and to others. */
 #include "hal_op_variants.h"
 #include "op/parts.h"
 #include "ops/copy/copy_args.h"
@@ -26,10 +27,23 @@ static hal_status_t rows_line(hal_op_context_t *context, hal_plugin_kernel_t *ke
                     &line->rows);
 }
 
-/* Variants are numbered by the source's dtype, then contiguous and row form. */
-_Static_assert(HAL_COPY_VARIANT_COUNT == 2 * HAL_OP_DTYPE_SLOTS && HAL_COPY_VARIANT_U8_CONTIG == 0 &&
-                   HAL_COPY_VARIANT_U8_ROWS == 1 && HAL_COPY_VARIANT_U64_ROWS == HAL_COPY_VARIANT_COUNT - 1,
+/* Variants are numbered by the source's dtype, then contiguous and row form. Those from and to float8 follow. */
+enum { FLOAT8_COUNT = sizeof copy_float8 / sizeof *copy_float8 };
+_Static_assert(HAL_COPY_VARIANT_U8_CONTIG == 0 && HAL_COPY_VARIANT_U8_ROWS == 1 &&
+                   HAL_COPY_VARIANT_U64_ROWS == 2 * HAL_OP_DTYPE_SLOTS - 1 &&
+                   HAL_COPY_VARIANT_E5M2_CONTIG == 2 * HAL_OP_DTYPE_SLOTS &&
+                   HAL_COPY_VARIANT_TO_E5M2_CONTIG == HAL_COPY_VARIANT_E5M2_CONTIG + 2 * FLOAT8_COUNT &&
+                   HAL_COPY_VARIANT_COUNT == HAL_COPY_VARIANT_TO_E5M2_CONTIG + 2 * FLOAT8_COUNT,
                "numbering of the copy kernels");
+
+/* Returns the index in copy_float8; -1 = another dtype. */
+static int float8_of(hal_dtype_t dtype) {
+  for (int i = 0; i < FLOAT8_COUNT; i++)
+    if (copy_float8[i] == dtype) return i;
+  return -1;
+}
+
+static int is_float(hal_dtype_t dtype) { return dtype == HAL_FLOAT32 || dtype == HAL_FLOAT16 || dtype == HAL_BFLOAT16; }
 
 static hal_status_t copy_pair(hal_op_context_t *context, const hal_op_call_t *call);
 
@@ -75,12 +89,48 @@ static hal_status_t copy_run(hal_op_context_t *context, const hal_op_elementwise
   return hal_op_queue_copy(context, to, from, size);
 }
 
+/* Converts through float32 in scratch memory. */
+static hal_status_t copy_through_float(hal_op_context_t *context, const hal_op_call_t *call, const hal_tensor_t *from,
+                                       const hal_tensor_t *to, int64_t numel) {
+  int64_t strides[HAL_OP_MAX_DIMS], stride = 1;
+  hal_op_scratch_t scratch = {.block = NULL};
+  hal_tensor_t middle = *to;
+  size_t bytes;
+  if (to->ndim > HAL_OP_MAX_DIMS) return HAL_UNIMPLEMENTED;
+  if (__builtin_mul_overflow((size_t)numel, sizeof(float), &bytes)) return hal_op_too_large(context, UINT64_MAX);
+  HAL_RETURN_IF_ERROR(hal_op_scratch(context, bytes, &scratch));
+  for (int32_t d = to->ndim - 1; d >= 0; d--) strides[d] = stride, stride *= to->sizes[d];
+  middle.dtype = HAL_FLOAT32, middle.strides = strides, middle.data = scratch.address;
+  hal_status_t status = copy(context, call, from, &middle);
+  if (!status) status = copy(context, call, &middle, to);
+  hal_op_scratch_release(&scratch);
+  return status;
+}
+
+/* Copies if one side or both are float8. */
+static hal_status_t copy_float8_pair(hal_op_context_t *context, const hal_op_call_t *call,
+                                     const hal_op_elementwise_t *operands) {
+  hal_tensor_t to = *operands->tensors[0], from = *operands->tensors[1];
+  const int decoded = float8_of(from.dtype), encoded = float8_of(to.dtype);
+  if (to.dtype == from.dtype) {
+    to.dtype = from.dtype = HAL_UINT8;
+    return copy(context, call, &from, &to);
+  }
+  if (!is_float(decoded < 0 ? from.dtype : to.dtype))
+    return copy_through_float(context, call, &from, &to, operands->numel);
+  const uint32_t variant = decoded < 0 ? HAL_COPY_VARIANT_TO_E5M2_CONTIG + 2u * (uint32_t)encoded
+                                       : HAL_COPY_VARIANT_E5M2_CONTIG + 2u * (uint32_t)decoded;
+  const hal_op_forms_t forms = {variant, variant + 1, contig_line, rows_line};
+  return hal_op_elementwise_launch(context, operands, decoded < 0 ? from.dtype : to.dtype, &forms, NULL);
+}
+
 static hal_status_t copy_pair(hal_op_context_t *context, const hal_op_call_t *call) {
   hal_op_elementwise_t operands;
   HAL_RETURN_IF_ERROR(hal_op_elementwise_read(context, call, 1, &operands));
   const hal_dtype_t to = operands.tensors[0]->dtype, from = operands.tensors[1]->dtype;
   if (operands.numel == 0) return HAL_OK;
   if (to == from && operands.dense && hal_op_dtype_size(to)) return copy_run(context, &operands);
+  if (float8_of(to) >= 0 || float8_of(from) >= 0) return copy_float8_pair(context, call, &operands);
   if (!hal_op_has_slot(to) || !hal_op_has_slot(from)) return HAL_UNIMPLEMENTED;
   const uint8_t *kernel = copy_kernels[hal_op_dtype_slots[to]][hal_op_dtype_slots[from]];
   if (kernel[0] == COMPOSED) return copy_parts(context, call, operands.tensors[1], operands.tensors[0]);

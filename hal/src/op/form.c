@@ -96,6 +96,17 @@ static int find(const hal_op_entry_t *entry, const hal_plugin_kernel_t *kernel, 
   return 0;
 }
 
+/* Two variants each, by the source's dtype; then those from float8, and as many to float8 (hal/ops/copy/copy.c). */
+static void set_sizes_of_copy(uint32_t pairs, uint32_t pair, hal_dtype_t dtype, hal_op_form_t *form) {
+  const uint32_t float8 = (pairs - HAL_OP_DTYPE_SLOTS) / 2;
+  if (pair < HAL_OP_DTYPE_SLOTS)
+    form->size[1] = (uint8_t)hal_op_dtype_size(dtype_of(pair));
+  else if (pair < HAL_OP_DTYPE_SLOTS + float8)
+    form->size[1] = 1;
+  else
+    form->size[0] = 1, form->size[1] = (uint8_t)hal_op_dtype_size(dtype);
+}
+
 static void set_sizes(const hal_op_info_t *info, uint32_t slot, uint32_t variant, hal_op_form_t *form) {
   const hal_dtype_t dtype = dtype_of(slot);
   const char *const family = hal_op_families[info->family];
@@ -103,8 +114,7 @@ static void set_sizes(const hal_op_info_t *info, uint32_t slot, uint32_t variant
   if (strcmp(family, "where") == 0)
     form->size[1] = 1;
   else if (strcmp(family, "copy") == 0)
-    form->size[1] =
-        (uint8_t)hal_op_dtype_size(dtype_of(variant / 2)); /* variants: by the source's dtype, two of each */
+    set_sizes_of_copy(info->variant_count / 2, variant / 2, dtype, form);
   else if (info->result != HAL_OP_RESULT_ANY)
     form->size[0] = (uint8_t)hal_op_dtype_size(hal_op_result_dtype(info, dtype));
 }
