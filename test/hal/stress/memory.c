@@ -49,7 +49,7 @@ static atomic_long stacks;
 static void *capture(void *user_data) {
   (void)user_data;
   atomic_fetch_add(&stacks, 1);
-  return malloc(1);
+  return calloc(1, 1);
 }
 
 static void release_stack(void *stack, void *user_data) {
@@ -73,7 +73,7 @@ static void read_history(void) {
   if (hal_memory_history_read(0, &history)) atomic_fetch_add(&failures, 1);
   for (size_t i = 0; history && i < hal_memory_history_events(history); i++) {
     hal_memory_history_event(history, i, &event, sizeof(event));
-    if (event.stack) *(volatile char *)event.stack = 1;
+    if (event.stack && *(volatile char *)event.stack) atomic_fetch_add(&failures, 1); /* freed or overwritten */
   }
   hal_memory_history_release(history);
 }
