@@ -228,7 +228,10 @@ def check_profile(device):
     assert reduced["bytes"] == 4000 and gathered["bytes"] == 2 * 4 * SIZE, rows
     assert reduced["Group size"] == SIZE and gathered["Seq"] == reduced["Seq"] + 1, rows
     if not LIBRARY:  # of its rows there may be copies between devices
-        assert not [event for event in events if event.get("cat") == "gpu_memcpy"], "operands or results were copied"
+        copies = {event["name"] for event in events if event.get("cat") == "gpu_memcpy"}
+        if os.environ.get("HAL_FAKE_PROTECT") == "1":  # ranks copy to and from memory that they share
+            copies = {name for name in copies if "DtoD" not in name}
+        assert not copies, "operands or results were copied"
     launches = [event for event in events if event.get("name") == f"{device}LaunchCollective"]
     assert {launch["args"]["correlation"] for launch in launches} == {row["correlation"] for row in rows.values()}, launches
     operators = {event["args"]["External id"]: event["name"] for event in events if event.get("cat") == "cpu_op"}

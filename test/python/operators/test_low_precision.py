@@ -1,0 +1,141 @@
+"""Products of matrices of 8-bit elements on the device, without the CPU: integers exactly, the others compared with the
+CPU or with double precision."""
+
+import pytest
+import torch
+import torch_backend
+import torch_backend.lazy
+from native_reference import strict
+
+FLOAT8 = [torch.float8_e4m3fn, torch.float8_e5m2]
+
+
+def integers(low, high, *sizes):
+    return torch.randint(low, high, sizes)
+
+
+@pytest.mark.parametrize("dtype, low, high", [(torch.int8, -128, 128), (torch.uint8, 0, 256)])
+@pytest.mark.parametrize("m, k, n", [(3, 5, 4), (17, 512, 9), (1, 513, 1), (5, 2100, 3), (2, 0, 3), (0, 4, 2)])
+def test_integers_are_exact(device, dtype, low, high, m, k, n):
+    a, b = integers(low, high, m, k), integers(-128, 128, k, n)
+    with strict():
+        ours = torch._int_mm(a.to(dtype).to(device), b.to(torch.int8).to(device))
+        out = torch.empty(0, dtype=torch.int32, device=device)
+        torch._int_mm(a.to(dtype).to(device), b.to(torch.int8).to(device), out=out)
+    assert ours.dtype == torch.int32 and torch.equal(ours.cpu().long(), a @ b) and torch.equal(out, ours)
+
+
+def test_the_largest_integers_are_exact(device):
+    a, b = torch.full((2, 5000), 255, dtype=torch.uint8), torch.full((5000, 2), -128, dtype=torch.int8)
+    assert torch._int_mm(a.to(device), b.to(device)).tolist() == [[-255 * 128 * 5000] * 2] * 2
+
+
+def test_transposed_and_sliced_integers(device):
+    a, b = integers(-128, 128, 40, 6).to(torch.int8), integers(-128, 128, 8, 40).to(torch.int8)
+    with strict():
+        ours = torch._int_mm(a.to(device).t()[::2], b.to(device).t()[:, 1:])
+    assert torch.equal(ours.cpu().long(), a.long().t()[::2] @ b.long().t()[:, 1:])
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda a, f: torch._int_mm(f, a.t()),
+        lambda a, f: torch._int_mm(a, a.t().to(torch.uint8)),
+        lambda a, f: torch._int_mm(a, a),
+        lambda a, f: torch._int_mm(a[0], a),
+        lambda a, f: torch._int_mm(a, a.t(), out=f),
+        lambda a, f: torch._weight_int8pack_mm(f.double(), a, f[:, 0]),
+        lambda a, f: torch._weight_int8pack_mm(f, a[:, 1:], f[:, 0]),
+        lambda a, f: torch._weight_int8pack_mm(f, a, f[:2, 0]),
+        lambda a, f: torch._weight_int8pack_mm(f, f, f[:, 0]),
+        lambda a, f: torch._scaled_mm(f.to(FLOAT8[0]), f.to(FLOAT8[0]), f[0, 0], f[0, 0]),
+        lambda a, f: torch._scaled_mm(f[0].to(FLOAT8[0]), f.to(FLOAT8[0]).t(), f[0, 0], f[0, 0]),
+    ],
+)
+def test_invalid_operands_are_errors_as_on_the_cpu(device, call):
+    operands = torch.ones(3, 4, dtype=torch.int8), torch.ones(3, 4)
+    with pytest.raises((RuntimeError, ValueError)):
+        call(*operands)
+    with strict(), pytest.raises(RuntimeError, match="_int_mm|_weight_int8pack_mm|_scaled_mm") as found:
+        call(*(x.to(device) for x in operands))
+    assert "fallback" not in str(found.value)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("rows", [1, 32])
+def test_weights_of_eight_bits(device, dtype, rows):
+    x, weight, scales = torch.randn(rows, 96).to(dtype), integers(-128, 128, 64, 96).to(torch.int8), torch.rand(64).to(dtype)
+    with strict():
+        ours = torch._weight_int8pack_mm(x.to(device), weight.to(device), scales.to(device))
+    exact = (x.double() @ weight.double().t()) * scales.double()
+    assert ours.dtype == dtype
+    torch.testing.assert_close(ours.cpu().double(), exact.to(dtype).double(), rtol=2 * torch.finfo(dtype).eps, atol=1e-3)
+
+
+def scaled_operands(device, m=96, k=288, n=160):
+    a, b = torch.randn(m, k).to(FLOAT8[0]), torch.randn(n, k).to(FLOAT8[0]).t()
+    return (a, b), (a.to(device), b.to(device)), a.double(), b.double()
+
+
+@pytest.mark.parametrize("out_dtype", [torch.float32, torch.bfloat16, torch.float16, None], ids=str)
+@pytest.mark.parametrize("scaling", ["tensor", "rows"])
+@pytest.mark.parametrize("has_bias", [False, True])
+def test_float8_with_scales_as_on_the_cpu(device, out_dtype, scaling, has_bias):
+    cpu, ours, _, _ = scaled_operands(device)
+    scales = (torch.tensor(0.5), torch.tensor(0.03)) if scaling == "tensor" else (torch.rand(96, 1), torch.rand(1, 160) / 16)
+    bias = torch.randn(160).to(out_dtype or torch.bfloat16) if has_bias else None
+    expected = torch._scaled_mm(*cpu, *scales, bias=bias, out_dtype=out_dtype)
+    with strict():
+        result = torch._scaled_mm(*ours, *(x.to(device) for x in scales), bias=bias.to(device) if has_bias else None, out_dtype=out_dtype)
+        out = torch.empty(0, dtype=result.dtype, device=device)
+        torch._scaled_mm(*ours, *(x.to(device) for x in scales), bias=bias.to(device) if has_bias else None, out_dtype=out_dtype, out=out)
+    assert result.dtype == expected.dtype and torch.equal(out.cpu().float(), result.cpu().float())
+    step = {torch.float32: 1e-5, torch.bfloat16: 2**-7, torch.float16: 2**-10, FLOAT8[0]: 2**-3}[result.dtype]  # between neighbors
+    torch.testing.assert_close(result.cpu().float(), expected.float(), rtol=step, atol=1e-3)
+
+
+@pytest.mark.parametrize("blocks", ["rows, blocks", "rows, columns", "blocks, columns"])
+def test_float8_with_scales_of_blocks(device, blocks):
+    """The reference is double precision: the CPU has no such scales."""
+    _, ours, a, b = scaled_operands(device)
+    of_a, of_b = blocks.split(", ")
+    scale_a = torch.rand(96 if of_a == "rows" else 1, 3)
+    scale_b = torch.rand(3, 160 if of_b == "columns" else 2)
+
+    def of_elements(scale, rows, columns):
+        """Returns the scale of each element, by its index."""
+        row = torch.arange(rows) if scale.size(0) == rows else torch.arange(rows) // 128
+        column = torch.arange(columns) if scale.size(1) == columns else torch.arange(columns) // 128
+        return scale.double()[row][:, column]
+
+    exact = (a * of_elements(scale_a, 96, 288)) @ (b * of_elements(scale_b, 288, 160))
+    with strict():
+        result = torch._scaled_mm(*ours, scale_a.to(device), scale_b.to(device), out_dtype=torch.float32)
+    torch.testing.assert_close(result.cpu().double(), exact, rtol=1e-5, atol=1e-4)
+
+
+def test_a_scale_of_the_result(device):
+    cpu, ours, _, _ = scaled_operands(device)
+    one, three = torch.tensor(1.0), torch.tensor(3.0)
+    for dtype in (torch.float32, FLOAT8[0]):
+        expected = torch._scaled_mm(*cpu, one, one, scale_result=three, out_dtype=dtype).float()
+        with strict():
+            result = torch._scaled_mm(*ours, one.to(device), one.to(device), scale_result=three.to(device), out_dtype=dtype)
+        torch.testing.assert_close(result.cpu().float(), expected, rtol=2**-3 if dtype == FLOAT8[0] else 1e-5, atol=1e-3)
+
+
+def test_compiled_and_in_lazy_mode(device):
+    a, b = integers(-128, 128, 24, 600).to(torch.int8), integers(-128, 128, 600, 8).to(torch.int8)
+    (x, y), ours, _, _ = scaled_operands(device)
+    scale = torch.tensor(0.25)
+
+    def program(a, b, x, y, scale):
+        return torch._int_mm(a, b) + 1, torch._scaled_mm(x, y, scale, scale, out_dtype=torch.float32) * 2
+
+    expected, operands = program(a, b, x, y, scale), (a.to(device), b.to(device), *ours, scale.to(device))
+    with torch_backend.lazy.record():
+        lazy = program(*operands)
+    for results in (lazy, torch.compile(program)(*operands)):
+        assert torch.equal(results[0].cpu(), expected[0])
+        torch.testing.assert_close(results[1].cpu(), expected[1], rtol=1e-4, atol=1e-3)
