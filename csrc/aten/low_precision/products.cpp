@@ -89,7 +89,7 @@ Tensor scaled_blocks(const Tensor &matrix, const Tensor &scale) {
   return matrix.to(at::kFloat).mul_(repeated(repeated(scale, 0, matrix.size(0)), 1, matrix.size(1)));
 }
 
-// The product in float32. Other scales than those of a tensor, of rows and columns, and of blocks of 128 run on the CPU.
+// The product in float32. Other scales than those of tensors, of rows and columns, and of blocks of 128 run on the CPU.
 Tensor scaled_product(const Tensor &self, const Tensor &mat2, const Tensor &scale_a, const Tensor &scale_b) {
   const int64_t m = self.size(0), k = self.size(1), n = mat2.size(1);
   must(scale_a.scalar_type() == at::kFloat && scale_b.scalar_type() == at::kFloat);
