@@ -1,0 +1,121 @@
+"""Reads the allocator's snapshots, pickles that come from other machines: nothing in the file is executed."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+CURE = "write the file with torch.<name>.memory._dump_snapshot or torch.cuda.memory._dump_snapshot"
+STATES = {"active_allocated": "active", "active_pending_free": "pending", "active_awaiting_free": "pending", "inactive": "inactive"}
+
+_LIMIT = 1 << 53  # numbers of JSON are exact up to here
+_ADDRESSES = 1 << 64
+
+
+class SnapshotError(ValueError):
+    """A file that is not a snapshot: the message has the file, what is wrong, and what to do."""
+
+
+class _Unpickler(pickle.Unpickler):
+    """Reads only the types that a pickle has opcodes for: containers, numbers, strings and bytes."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        found = f"{module}.{name}"
+        raise ValueError(f"it contains the global {found!r:.100}, which is forbidden: a snapshot has only built-in types")
+
+
+def _whole(value, where: str, limit: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < limit:
+        raise ValueError(f"invalid {where} {value!r:.60}: expected an integer from 0 to {limit - 1}")
+
+
+def _item(parent: dict, key: str, kind: type, where: str) -> Any:
+    if key not in parent:
+        raise ValueError(f"key '{key}' of {where} is missing")
+    value = parent[key]
+    if kind is int:
+        _whole(value, f"{where}['{key}']", _ADDRESSES if key in ("address", "addr") else _LIMIT)
+    elif not isinstance(value, kind):
+        raise ValueError(f"invalid {where}['{key}'] of type '{type(value).__name__}': expected '{kind.__name__}'")
+    return value
+
+
+def _each(values: list, kind: type, where: str):
+    for index, value in enumerate(values):
+        if not isinstance(value, kind):
+            raise ValueError(f"invalid {where}[{index}] of type '{type(value).__name__}': expected '{kind.__name__}'")
+        yield value, f"{where}[{index}]"
+
+
+def _check_frames(owner: dict, where: str) -> None:
+    """Checks a stack, which is optional."""
+    if "frames" in owner:
+        for frame, place in _each(_item(owner, "frames", list, where), dict, f"{where}['frames']"):
+            _item(frame, "name", str, place)
+            _item(frame, "filename", str, place)
+            _item(frame, "line", int, place)
+
+
+def _check_segment(segment: dict, where: str) -> None:
+    for key in ("device", "address", "total_size", "stream"):
+        _item(segment, key, int, where)
+    if "segment_pool_id" in segment:
+        pool = _item(segment, "segment_pool_id", tuple, where)
+        if len(pool) != 2:
+            raise ValueError(f"invalid {where}['segment_pool_id'] {pool!r:.60}: expected two integers")
+        for value in pool:
+            _whole(value, f"{where}['segment_pool_id']", _LIMIT)
+    total = 0
+    for block, place in _each(_item(segment, "blocks", list, where), dict, f"{where}['blocks']"):
+        total += _item(block, "size", int, place)
+        _item(block, "address", int, place)
+        if "requested_size" in block:
+            _item(block, "requested_size", int, place)
+        if _item(block, "state", str, place) not in STATES:
+            raise ValueError(f"invalid {place}['state'] {block['state']!r:.60}: expected one of {', '.join(map(repr, STATES))}")
+        _check_frames(block, place)
+    if total > segment["total_size"]:
+        raise ValueError(f"the blocks of {where} have {total} bytes, but the segment has {segment['total_size']}")
+
+
+def _check_event(event: dict, where: str) -> None:
+    action = _item(event, "action", str, where)
+    _item(event, "size", int, where)
+    if action == "oom":
+        _item(event, "device_free", int, where)
+    else:
+        _item(event, "addr", int, where)
+    if "time_us" in event:
+        _item(event, "time_us", int, where)
+    _check_frames(event, where)
+
+
+def check(snapshot: Any) -> dict:
+    """Returns the snapshot. Raises ValueError, with the place, if a value that the page shows is missing or invalid."""
+    if not isinstance(snapshot, dict):
+        raise ValueError(f"it contains an object of type '{type(snapshot).__name__}': expected the dict of a snapshot")
+    for segment, where in _each(_item(snapshot, "segments", list, "the snapshot"), dict, "segments"):
+        _check_segment(segment, where)
+        if segment["device"] >= 4096:
+            raise ValueError(f"invalid {where}['device'] {segment['device']}: expected an index below 4096")
+    for trace, where in _each(_item(snapshot, "device_traces", list, "the snapshot"), list, "device_traces"):
+        for event, place in _each(trace, dict, where):
+            _check_event(event, place)
+    return snapshot
+
+
+def read(path: Path) -> dict:
+    """Returns the snapshot in a file. Raises OSError if the file cannot be read, SnapshotError if it has no snapshot."""
+    with path.open("rb") as file:
+        try:
+            return check(_Unpickler(file).load())
+        except OSError:
+            raise
+        except EOFError:
+            problem = "the pickle is truncated" if path.stat().st_size else "the file is empty"
+        except (pickle.UnpicklingError, AttributeError, IndexError, KeyError, MemoryError, OverflowError, TypeError, UnicodeDecodeError) as error:
+            problem = "the pickle is truncated" if "truncated" in str(error) else f"it is no pickle, or a corrupt one ({' '.join(str(error).split())})"
+        except ValueError as error:
+            problem = str(error)
+    raise SnapshotError(f"{path}: not a snapshot of the allocator: {problem}; {CURE}")
