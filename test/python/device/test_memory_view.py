@@ -82,6 +82,18 @@ def test_numbers_of_a_snapshot_written_by_hand(snapshot):
     assert row["pool"] == "2.1" and [(item["offset"], item["state"]) for item in row["blocks"]] == [(0, "pending"), (512, "inactive")]
 
 
+def test_many_blocks_of_one_size_are_listed_by_their_duration():
+    trace = []
+    for address in range(100):
+        trace += [event("alloc", address, 8, 0), event("free_requested", address, 8, 0)]
+    trace[40:40] = [event("alloc", 1000, 8, 0)]
+    trace += [event("free_requested", 1000, 8, 0)]
+    line = _memory_summary.summary({"segments": [], "device_traces": [trace]})["devices"][0]["timeline"]
+    assert [row["address"] for row in line["largest"]] == ["0x3e8", *(f"{address:#x}" for address in range(_memory_summary.LARGEST - 1))]
+    assert (line["largest"][0]["start"], line["largest"][0]["end"]) == (41, 202)
+    assert (line["peak"]["position"], line["peak"]["bytes"], line["peak"]["count"]) == (42, 16, 2)
+
+
 def test_events_that_were_not_recorded(snapshot):
     del snapshot["segments"][1], snapshot["device_traces"][1]
     trace = snapshot["device_traces"][0]
@@ -154,9 +166,10 @@ GOOD = pickle.dumps(SNAPSHOT)
     (having("state", "free", *BLOCK), "invalid segments[0]['blocks'][1]['state'] 'free'"),
     (having("total_size", 1000, "segments", 0), "the blocks of segments[0] have 2048 bytes, but the segment has 1000"),
     (having("segment_pool_id", (1,), "segments", 0), "invalid segments[0]['segment_pool_id'] (1,): expected two integers"),
+    (having("frames", [{}], "device_traces", 0, 2), "key 'name' of device_traces[0][2]['frames'][0] is missing"),
     (having("name", b"x", *BLOCK, "frames", 0), "of type 'bytes': expected 'str'"),
     (having(0, None, "segments"), "invalid segments[0] of type 'NoneType': expected 'dict'"),
-], ids=range(19))  # fmt: skip
+], ids=range(20))  # fmt: skip
 def test_other_files_are_one_error_and_no_page(tmp_path, monkeypatch, capsys, content, problem):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bad.pickle").write_bytes(content if isinstance(content, bytes) else pickle.dumps(content))

@@ -23,13 +23,17 @@ class Stacks:
     def __init__(self):
         self.lines: list[list[str]] = []
         self._known: dict[tuple[str, ...], int] = {}
+        self._shared: dict[int, tuple[list[dict], int]] = {}  # by id; the stack is part of the value, so that it stays allocated
 
     def index(self, frames: list[dict]) -> int:
         """Returns the index of a stack, whose innermost frame is the first."""
+        if id(frames) in self._shared:
+            return self._shared[id(frames)][1]
         lines = tuple(f"{frame['filename']}:{frame['line']}:{frame['name']}" for frame in frames)
         if lines not in self._known:
             self._known[lines] = len(self.lines)
             self.lines.append(list(lines))
+        self._shared[id(frames)] = (frames, self._known[lines])
         return self._known[lines]
 
 
@@ -44,6 +48,10 @@ class Lifetime:
     start: int | None
     end: int | None
     frames: list[dict]
+
+    def duration(self, last: int) -> int:
+        """Returns the number of positions up to `last` at which the block is allocated."""
+        return (last + 1 if self.end is None else self.end) - (self.start or 0)
 
 
 def lifetimes(trace: list[dict], blocks: dict[int, dict]) -> tuple[list[Lifetime], int]:
@@ -121,7 +129,7 @@ def timeline(trace: list[dict], blocks: dict[int, dict], reserved: int, stacks: 
             points.append([position, times[position], *now])
     peak = max(points, key=lambda point: point[2])
     at_peak = [lifetime for lifetime in found if (lifetime.start or 0) <= peak[0] and (lifetime.end is None or lifetime.end > peak[0])]
-    largest = sorted(found, key=lambda lifetime: (-lifetime.size, lifetime.start or 0, lifetime.address))[:LARGEST]
+    largest = sorted(found, key=lambda lifetime: (-lifetime.size, -lifetime.duration(len(trace)), lifetime.start or 0, lifetime.address))[:LARGEST]
     return {
         "events": len(trace),
         "points": points,

@@ -48,16 +48,17 @@ def _each(values: list, kind: type, where: str):
         yield value, f"{where}[{index}]"
 
 
-def _check_frames(owner: dict, where: str) -> None:
-    """Checks a stack, which is optional."""
-    if "frames" in owner:
+def _check_frames(owner: dict, where: str, seen: set[int]) -> None:
+    """Checks a stack, which is optional and may be shared; `seen` has the ids of stacks that were checked."""
+    if "frames" in owner and id(owner["frames"]) not in seen:
+        seen.add(id(owner["frames"]))
         for frame, place in _each(_item(owner, "frames", list, where), dict, f"{where}['frames']"):
             _item(frame, "name", str, place)
             _item(frame, "filename", str, place)
             _item(frame, "line", int, place)
 
 
-def _check_segment(segment: dict, where: str) -> None:
+def _check_segment(segment: dict, where: str, seen: set[int]) -> None:
     for key in ("device", "address", "total_size", "stream"):
         _item(segment, key, int, where)
     if "segment_pool_id" in segment:
@@ -74,12 +75,12 @@ def _check_segment(segment: dict, where: str) -> None:
             _item(block, "requested_size", int, place)
         if _item(block, "state", str, place) not in STATES:
             raise ValueError(f"invalid {place}['state'] {block['state']!r:.60}: expected one of {', '.join(map(repr, STATES))}")
-        _check_frames(block, place)
+        _check_frames(block, place, seen)
     if total > segment["total_size"]:
         raise ValueError(f"the blocks of {where} have {total} bytes, but the segment has {segment['total_size']}")
 
 
-def _check_event(event: dict, where: str) -> None:
+def _check_event(event: dict, where: str, seen: set[int]) -> None:
     action = _item(event, "action", str, where)
     _item(event, "size", int, where)
     if action == "oom":
@@ -88,20 +89,21 @@ def _check_event(event: dict, where: str) -> None:
         _item(event, "addr", int, where)
     if "time_us" in event:
         _item(event, "time_us", int, where)
-    _check_frames(event, where)
+    _check_frames(event, where, seen)
 
 
 def check(snapshot: Any) -> dict:
     """Returns the snapshot. Raises ValueError, with the place, if a value that the page shows is missing or invalid."""
     if not isinstance(snapshot, dict):
         raise ValueError(f"it contains an object of type '{type(snapshot).__name__}': expected the dict of a snapshot")
+    seen: set[int] = set()
     for segment, where in _each(_item(snapshot, "segments", list, "the snapshot"), dict, "segments"):
-        _check_segment(segment, where)
+        _check_segment(segment, where, seen)
         if segment["device"] >= 4096:
             raise ValueError(f"invalid {where}['device'] {segment['device']}: expected an index below 4096")
     for trace, where in _each(_item(snapshot, "device_traces", list, "the snapshot"), list, "device_traces"):
         for event, place in _each(trace, dict, where):
-            _check_event(event, place)
+            _check_event(event, place, seen)
     return snapshot
 
 
