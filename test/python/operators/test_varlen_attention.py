@@ -1,0 +1,122 @@
+"""Attention of packed sequences of different lengths (torch.nn.attention.varlen), forward and backward, compared with
+one call in double precision for each sequence; it runs without the CPU."""
+
+import itertools
+
+import pytest
+import torch
+from native_reference import strict
+from torch.nn.attention.varlen import AuxRequest, varlen_attn, varlen_attn_out
+
+HEADS, SIZE = 4, 8
+
+
+def packed(lengths, heads=HEADS, dtype=torch.float32, size=SIZE):
+    return torch.randn(sum(lengths), heads, size).to(dtype)
+
+
+def cumulative(lengths):
+    return torch.tensor([0, *itertools.accumulate(lengths)], dtype=torch.int32)
+
+
+def exact(query, key, value, queries, keys, window=(-1, -1), scale=None):
+    """Returns results and logarithms in double precision, from the definition."""
+    results, logarithms = [], []
+    for q, k, v in zip(query.double().split(queries), key.double().split(keys), value.double().split(keys)):
+        k, v = (x.repeat_interleave(q.size(1) // x.size(1), 1) for x in (k, v))
+        scores = torch.einsum("qhd,khd->hqk", q, k) * (scale or q.size(-1) ** -0.5)
+        at_query, at_key = torch.arange(len(q))[:, None] + len(k) - len(q), torch.arange(len(k))
+        outside = torch.zeros(len(q), len(k), dtype=torch.bool)
+        if window[0] >= 0:
+            outside |= at_key < at_query - window[0]
+        if window[1] >= 0:
+            outside |= at_key > at_query + window[1]
+        scores = scores.masked_fill(outside, float("-inf"))
+        results.append(torch.einsum("hqk,khd->qhd", scores.softmax(-1).nan_to_num(0), v))
+        logarithms.append(scores.logsumexp(-1) if len(k) else torch.full((q.size(1), len(q)), float("-inf"), dtype=torch.double))
+    return torch.cat(results), torch.cat(logarithms, 1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("window", [(-1, -1), (-1, 0), (2, 1), (3, 0), (0, 0)], ids=str)
+@pytest.mark.parametrize("queries, keys", [((3, 5), (3, 5)), ((1, 4, 2), (6, 4, 9))], ids=str)
+def test_forward_and_backward(device, dtype, window, queries, keys):
+    operands = [packed(queries, dtype=dtype), packed(keys, dtype=dtype), packed(keys, dtype=dtype)]
+    ours = [x.to(device).requires_grad_() for x in operands]
+    places = [cumulative(x).to(device) for x in (queries, keys)]
+    with strict():
+        result, logarithms = varlen_attn(*ours, *places, max(queries), max(keys), window_size=window, return_aux=AuxRequest(lse=True))
+    theirs = [x.double().requires_grad_() for x in operands]
+    expected, expected_logarithms = exact(*theirs, list(queries), list(keys), window)
+    tolerance = {torch.float32: 1e-5, torch.float64: 1e-6, torch.bfloat16: 3e-2, torch.float16: 4e-3}[dtype]
+    torch.testing.assert_close(result.cpu().double(), expected, rtol=tolerance, atol=tolerance)
+    torch.testing.assert_close(logarithms.cpu().double(), expected_logarithms, rtol=tolerance, atol=tolerance)
+    grad = torch.randn(result.shape)
+    with strict():
+        gradients = torch.autograd.grad(result, ours, grad.to(device, dtype))
+    for gradient, reference in zip(gradients, torch.autograd.grad(expected, theirs, grad.to(dtype).double())):
+        torch.testing.assert_close(gradient.cpu().double(), reference, rtol=2 * tolerance, atol=2 * tolerance)
+
+
+def test_groups_of_heads_scale_and_other_sizes_of_values(device):
+    query, key, value = packed((4, 2), 6), packed((3, 5), 2), packed((3, 5), 2)
+    with strict():
+        result = varlen_attn(query.to(device), key.to(device), value.to(device), cumulative((4, 2)).to(device), cumulative((3, 5)).to(device), 4, 5,
+                             enable_gqa=True, scale=0.3)  # fmt: skip
+    torch.testing.assert_close(result.cpu().double(), exact(query, key, value, [4, 2], [3, 5], scale=0.3)[0], rtol=1e-5, atol=1e-5)
+
+
+def test_sequences_without_queries_or_keys(device):
+    queries, keys = (2, 0, 3), (4, 5, 0)
+    query, key, value = packed(queries), packed(keys), packed(keys)
+    result, logarithms = varlen_attn(query.to(device), key.to(device), value.to(device), cumulative(queries).to(device), cumulative(keys).to(device),
+                                     3, 5, return_aux=AuxRequest(lse=True))  # fmt: skip
+    torch.testing.assert_close(result[:2].cpu().double(), exact(query[:2], key[:4], value[:4], [2], [4])[0], rtol=1e-5, atol=1e-5)
+    assert not result[2:].any() and logarithms[:, 2:].isneginf().all()
+
+
+def test_causal_queries_before_all_keys_are_zero(device):
+    query, key, value = packed((5,)), packed((2,)), packed((2,))
+    moved = [x.to(device).requires_grad_() for x in (query, key, value)]
+    result = varlen_attn(*moved, cumulative((5,)).to(device), cumulative((2,)).to(device), 5, 2, window_size=(-1, 0))
+    assert not result[:3].any()
+    torch.testing.assert_close(result[3:].detach().cpu().double(), exact(query, key, value, [5], [2], (-1, 0))[0][3:], rtol=1e-5, atol=1e-5)
+    assert all(gradient.isfinite().all() for gradient in torch.autograd.grad(result.sum(), moved))
+
+
+def test_pages_and_used_lengths(device):
+    """A cache of keys in pages of 4 rows, in any order."""
+    keys, queries, used = packed((4,) * 6), packed((1, 1, 2)), [3, 8, 5]
+    values, table = packed((4,) * 6), torch.tensor([[5, 0], [1, 3], [4, 2]], dtype=torch.int32)
+    pages = [x.reshape(6, 4, HEADS, SIZE) for x in (keys, values)]
+    rows = [torch.cat([page[table[i]].flatten(0, 1)[:length] for i, length in enumerate(used)]) for page in pages]
+    places = cumulative((1, 1, 2)).to(device)
+    settings = dict(seqused_k=torch.tensor(used, dtype=torch.int32).to(device), block_table=table.to(device))
+    with strict():
+        result = varlen_attn(queries.to(device), *(page.to(device) for page in pages), places, None, 2, 8, window_size=(-1, 0), **settings)
+        out = torch.empty_like(result)
+        varlen_attn_out(out, queries.to(device), *(page.to(device) for page in pages), places, None, 2, 8, window_size=(-1, 0), **settings)
+    torch.testing.assert_close(result.cpu().double(), exact(queries, *rows, [1, 1, 2], used, (-1, 0))[0], rtol=1e-5, atol=1e-5)
+    assert torch.equal(out, result)
+
+
+def test_compiled(device):
+    lengths = (3, 6)
+    operands = [packed(lengths).to(device) for _ in range(3)]
+    places = cumulative(lengths).to(device)
+
+    def program(query, key, value):
+        return varlen_attn(query * 2, key, value, places, places, 6, 6, window_size=(-1, 0)) + 1
+
+    torch.testing.assert_close(torch.compile(program, fullgraph=True)(*operands), program(*operands), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("places", [[1, 3, 8], [0, 5, 3], [0, 3, 9]], ids=str)
+def test_wrong_lengths_are_errors_with_the_numbers(device, places):
+    operands = [packed((8,)).to(device) for _ in range(3)]
+    wrong, right = torch.tensor(places, dtype=torch.int32).to(device), cumulative((3, 5)).to(device)
+    for pair in ((wrong, right), (right, wrong)):
+        with pytest.raises(RuntimeError, match="expected increasing numbers from 0 to 8"):
+            varlen_attn(*operands, *pair, 5, 5)
+    with pytest.raises(RuntimeError, match="cum_seq_k 2"):
+        varlen_attn(*operands, right, right[:2], 5, 5)
