@@ -69,7 +69,7 @@ def check_snapshot(snapshot):
             frames += block["frames"]
     for trace in snapshot["device_traces"]:
         for entry in trace:
-            check(entry, classes["TraceEntry"], optional=("frames", "addr", "device_free"))
+            check(entry, classes["TraceEntry"], optional=("frames", "addr", "device_free", "internal_metadata"))
             assert ("device_free" in entry) == (entry["action"] == "oom") != ("addr" in entry)
             frames += entry.get("frames", [])
     for entry in frames:
