@@ -29,9 +29,9 @@ set(TORCH_BACKEND_SKIP_PATTERN
 function(add_criterion_test name target)
   add_test(NAME ${name} COMMAND ${target} --verbose=1 ${ARGN})
   # A test that expects a signal needs it delivered. Plugins in a build folder that others may write are allowed here. A
-  # failed allocation is NULL, as without the sanitizer. lsan.supp: leaks of Criterion itself, a timer for each test
-  # with a time limit.
+  # failed allocation is NULL, as without the sanitizer. A test may preload a library into programs that it starts: the
+  # order of libraries is not checked. lsan.supp: leaks of Criterion itself, a timer for each test with a time limit.
   set_tests_properties(${name} PROPERTIES TIMEOUT ${TORCH_BACKEND_TEST_TIMEOUT}
-    ENVIRONMENT "ASAN_OPTIONS=handle_segv=0:use_sigaltstack=0:allocator_may_return_null=1;LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/test/lsan.supp:print_suppressions=0;HAL_ALLOW_UNSAFE_PLUGINS=1"
+    ENVIRONMENT "ASAN_OPTIONS=handle_segv=0:use_sigaltstack=0:allocator_may_return_null=1:verify_asan_link_order=0;LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/test/lsan.supp:print_suppressions=0;HAL_ALLOW_UNSAFE_PLUGINS=1"
     FAIL_REGULAR_EXPRESSION "${TORCH_BACKEND_FAIL_PATTERN}" SKIP_REGULAR_EXPRESSION "${TORCH_BACKEND_SKIP_PATTERN}")
 endfunction()
