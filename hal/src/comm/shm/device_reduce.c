@@ -118,10 +118,13 @@ static hal_status_t load(const reduction_t *reduction, const void *scale, vector
   if (!scale) return HAL_OK;
   float single;
   double factor;
-  memcpy(&single, scale, sizeof single);
-  memcpy(&factor, scale, sizeof factor);
-  HAL_RETURN_IF_ERROR(
-      run(reduction, "mul.Tensor", *inout, none, reduction->wide == HAL_FLOAT64 ? factor : (double)single, scratch));
+  if (reduction->wide == HAL_FLOAT64) {
+    memcpy(&factor, scale, sizeof factor);
+  } else {
+    memcpy(&single, scale, sizeof single);
+    factor = single;
+  }
+  HAL_RETURN_IF_ERROR(run(reduction, "mul.Tensor", *inout, none, factor, scratch));
   *inout = scratch;
   return HAL_OK;
 }
