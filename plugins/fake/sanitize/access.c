@@ -36,7 +36,7 @@ static __attribute__((noinline, cold, no_sanitize_address)) void fake_access_rep
 /* Returns whether all of up to eight bytes of shadow have the bits. */
 FAKE_ACCESS_INLINE int fake_access_has(const unsigned char *shadow, size_t size, uint64_t bits) {
   uint64_t found = 0;
-  memcpy(&found, shadow, size);
+  __builtin_memcpy(&found, shadow, size);
   bits &= UINT64_MAX >> (64 - 8 * size);
   return (found & bits) == bits;
 }
@@ -57,7 +57,7 @@ FAKE_ACCESS_INLINE void fake_access_store(uintptr_t address, size_t size) {
   if (__builtin_expect(!fake_access_has(shadow, size, FAKE_ACCESS_LIVE), 0))
     fake_access_report(address, size, 1);
   else if (fake_access.marks)
-    memcpy(shadow, &written, size);
+    __builtin_memcpy(shadow, &written, size);
   if (__builtin_expect(fake_access.traced, 0)) fake_access.trace(address, size, 1);
 }
 
@@ -90,6 +90,54 @@ void __asan_load16_noabort(void *address);
 FAKE_ACCESS_FN void __asan_load16_noabort(void *address) { __asan_loadN_noabort(address, 16); }
 void __asan_store16_noabort(void *address);
 FAKE_ACCESS_FN void __asan_store16_noabort(void *address) { __asan_storeN_noabort(address, 16); }
+
+/* ---- ranges ------------------------------------------------------------------------------------------------------ */
+
+int pk_checked_has(const void *address);
+FAKE_ACCESS_FN int pk_checked_has(const void *address) {
+  return (uintptr_t)address - fake_access.base < fake_access.size;
+}
+void pk_checked_read(const void *address, long size);
+FAKE_ACCESS_FN void pk_checked_read(const void *address, long size) {
+  if (pk_checked_has(address)) __asan_loadN_noabort((void *)(uintptr_t)address, size);
+}
+void pk_checked_write(const void *address, long size);
+FAKE_ACCESS_FN void pk_checked_write(const void *address, long size) {
+  if (pk_checked_has(address)) __asan_storeN_noabort((void *)(uintptr_t)address, size);
+}
+
+/* The compiler does not instrument these. Their definitions here replace those of the C library in this library only.
+ * Loops in them must not become calls of themselves. */
+#define FAKE_ACCESS_LOOP FAKE_ACCESS_FN __attribute__((optimize("no-tree-loop-distribute-patterns")))
+
+FAKE_ACCESS_LOOP void *memcpy(void *restrict to, const void *restrict from, size_t size) {
+  pk_checked_read(from, (long)size);
+  pk_checked_write(to, (long)size);
+  char *target = to;
+  const char *source = from;
+  for (; size >= 8; target += 8, source += 8, size -= 8) __builtin_memcpy(target, source, 8);
+  for (; size; size--) *target++ = *source++;
+  return to;
+}
+
+FAKE_ACCESS_LOOP void *memset(void *to, int value, size_t size) {
+  pk_checked_write(to, (long)size);
+  char *target = to;
+  for (; size; size--) *target++ = (char)value;
+  return to;
+}
+
+FAKE_ACCESS_LOOP void *memmove(void *to, const void *from, size_t size) {
+  char *const target = to;
+  const char *const source = from;
+  pk_checked_read(from, (long)size);
+  pk_checked_write(to, (long)size);
+  if (target < source)
+    for (size_t i = 0; i < size; i++) target[i] = source[i];
+  else
+    for (size_t i = size; i > 0; i--) target[i - 1] = source[i - 1];
+  return to;
+}
 
 /* Called before a call that does not return; kernels have none. */
 void __asan_handle_no_return(void);

@@ -211,7 +211,6 @@ static void quarantine(void *data) {
   if (damage) fake_report_damage(block, damage);
   memset(fake_arena_shadow(block->base), 0, block->size);
   memset(block->base, PATTERN_RELEASED, at_most(block->size));
-  fake_memory_refund(block->device, fake_whole_pages(block->size));
   fake_lock(&arena.lock);
   append(&arena.quarantine, block);
   arena.quarantined += block->bytes;
@@ -248,6 +247,7 @@ hal_status_t fake_arena_free(int32_t device, hal_plugin_stream_t *stream, void *
                       "allocation once, on its own device",
                       (int)device, ptr);
   }
+  fake_memory_refund(device, fake_whole_pages(block->size)); /* queued work does not delay new allocations */
   if (stream && !fake_is_captured(stream) && !hal_plugin_stream_host_call(stream, quarantine, block)) return HAL_OK;
   if (stream) fake_stream_wait(stream, fake_stream_tail(stream));
   quarantine(block);

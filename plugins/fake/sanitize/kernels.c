@@ -45,10 +45,10 @@ const hal_host_kernel_t *fake_checked_find(const char *name) { return find_kerne
 const char *fake_checked_options(void) {
   static const char gcc[] =
       " -fsanitize=kernel-address --param asan-instrumentation-with-call-threshold=0 --param asan-stack=0 --param "
-      "asan-globals=0";
+      "asan-globals=0 -fno-builtin-memcpy -fno-builtin-memset -fno-builtin-memmove";
   static const char clang[] =
       " -fsanitize=kernel-address -mllvm -asan-instrumentation-with-call-threshold=0 -mllvm -asan-stack=0 -mllvm "
-      "-asan-globals=0";
+      "-asan-globals=0 -fno-builtin-memcpy -fno-builtin-memset -fno-builtin-memmove";
   return strstr(fake.settings.compiler, "clang") ? clang : gcc;
 }
 
