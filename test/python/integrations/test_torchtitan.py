@@ -13,8 +13,8 @@ import torch
 
 PROGRAM = Path(__file__).with_name("titan.py")
 STEPS = 20
-# Without enable_cpu_offload: torch restores the CPU's generator after each random operator of a DTensor whose mesh is on another device, so that
-# nn.init.trunc_normal_ of torch 2.13 draws the same numbers for ever, on all devices.
+# Without enable_cpu_offload: torch restores the CPU's generator after each random operator of a DTensor of another
+# device's mesh, so nn.init.trunc_normal_ of torch 2.13 rejects the same numbers forever, on every accelerator.
 PARALLEL = {
     "fsdp2": "--parallelism.data_parallel_shard_degree 2",
     "ddp": "--parallelism.data_parallel_replicate_degree 2 --parallelism.data_parallel_shard_degree 1",
