@@ -319,10 +319,38 @@ hal_status_t hal_plugin_memory_alloc_async(int32_t device, hal_plugin_stream_t *
   return allocate(device, size, flags, 1, out_ptr);
 }
 
+/* A free that waits for the work of a stream. */
+typedef struct later_s {
+  int32_t device;
+  void *ptr;
+} later_t;
+
+static void free_later(void *data) {
+  const later_t later = *(const later_t *)data;
+  size_t mapped = 0;
+  hal_host->mem_free(data);
+  if (!unmap_segment(later.device, later.ptr, "memory_free_async", &mapped)) fake_memory_refund(later.device, mapped);
+}
+
+/* Returns whether an address is the start of such an allocation. */
+static int is_allocation(int32_t device, const void *ptr) {
+  fake_segment_t segment;
+  return fake_memory_find(ptr, &segment) && segment.base == ptr && segment.device == device && !segment.is_virtual &&
+         !segment.is_opened;
+}
+
 hal_status_t hal_plugin_memory_free_async(int32_t device, hal_plugin_stream_t *stream, void *ptr) {
-  if (!fake.settings.sanitize || !ptr) return hal_base_memory_free_async(device, stream, ptr);
   const hal_status_t status = fake_check_device(device);
-  return status ? status : fake_arena_free(device, stream, ptr);
+  if (status || !ptr) return status;
+  if (fake.settings.sanitize) return fake_arena_free(device, stream, ptr);
+  later_t *const later = fake_queues(stream) && !fake_is_captured(stream) && is_allocation(device, ptr)
+                             ? hal_host->mem_alloc(sizeof *later, alignof(later_t))
+                             : NULL;
+  if (!later) return hal_base_memory_free_async(device, stream, ptr);
+  *later = (later_t){device, ptr};
+  const hal_status_t queued = hal_plugin_stream_host_call(stream, free_later, later);
+  if (queued) hal_host->mem_free(later);
+  return queued;
 }
 
 hal_status_t hal_plugin_memory_info(int32_t device, size_t *out_free, size_t *out_total) {
