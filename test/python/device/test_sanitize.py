@@ -155,7 +155,11 @@ def line_of(program, mark):
     return next(number for number, line in enumerate(program.splitlines(), 1) if line.endswith("# " + mark))
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+# In the fast tests; the others run in `make test-full`.
+FAST = ("a kernel with a wrong count", "a graph whose input was released", "new memory in lazy mode", "a library that does not release a reference")
+
+
+@pytest.mark.parametrize("name", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in PROGRAMS])
 def test_an_error_of_a_program_is_reported_with_its_operator_element_and_lines(run_python, name):
     classes, body, texts = PROGRAMS[name]
     program = BEGIN + body
