@@ -30,6 +30,7 @@
 #include "memory.h"
 #include "profiler/toggle.h"
 #include "sensor.h"
+#include "stacks.h"
 #include "stream.h"
 
 namespace py = pybind11;
@@ -228,6 +229,7 @@ PYBIND11_MODULE(_C, module) {
   bind_host_kernels(module);
   bind_kernels(module);
   bind_sensors(module);
+  bind_stacks(module);
   bind_lazy(module);
   bind_distributed(module);
 

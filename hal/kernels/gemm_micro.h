@@ -6,6 +6,15 @@
  * with zeros after the last column. The micro-kernel holds rows x N sums in registers: 8 x 2 vectors with AVX-512 (32
  * registers), 4 x 2 otherwise (16 registers), which hides the latency of 4 cycles of a fused multiply-add at two per
  * cycle. */
+#if defined(PK_CHECKED) && !defined(PK_PLAIN_FN)
+/* The compiler inserts checks of each access (plugins/fake/sanitize/access.c), except in these functions. */
+#define PK_PLAIN_FN static inline __attribute__((always_inline, unused, no_sanitize_address))
+#define PK_PLAIN_ENTRY static __attribute__((noinline, unused, no_sanitize_address))
+int pk_checked_has(const void *address); /* returns whether it is device memory */
+void pk_checked_read(const void *address, long size);
+void pk_checked_write(const void *address, long size);
+#endif
+
 #define PK_GEMM_M 8                                /* maximum number of rows of a micro-kernel */
 #define PK_GEMM_N (PK_GEMM_BYTES / (int)sizeof(T)) /* columns of a panel */
 #define PK_GEMM_TILE_N \
@@ -153,10 +162,10 @@ PK_FN void PK_NAME(pack_a)(const T *a, pk_i64 row, pk_i64 col, pk_i64 depth, pk_
 /* Sums of `rows` x `vectors` vectors. The existing values of the product are their start (PK_MICRO_MORE), or are added
  * to them (PK_MICRO_ADD). rows, vectors and `mode` are constant when this is inlined. Element (i, k) of a is at i * row
  * + k * col; rows of the panel are `step` apart, those of the product `target`. */
-#define PK_DEFINE_MICRO(bytes)                                                                                         \
-  PK_FN void PK_CAT(PK_NAME(micro_), bytes)(const int rows, const int vectors, const int mode, pk_i64 depth,           \
-                                            const T *a, pk_i64 row, pk_i64 col, const T *panel, pk_i64 step,           \
-                                            T *product, pk_i64 target) {                                               \
+#define PK_DEFINE_MICRO(function, name, bytes)                                                                         \
+  function void PK_CAT(PK_NAME(name), bytes)(const int rows, const int vectors, const int mode, pk_i64 depth,          \
+                                             const T *a, pk_i64 row, pk_i64 col, const T *panel, pk_i64 step,          \
+                                             T *product, pk_i64 target) {                                              \
     enum { LANES = bytes / (int)sizeof(T) };                                                                           \
     typedef PK_CAT(PK_NAME(v), bytes) vector;                                                                          \
     vector x[8][2];                                                                                                    \
@@ -174,20 +183,31 @@ PK_FN void PK_NAME(pack_a)(const T *a, pk_i64 row, pk_i64 col, pk_i64 depth, pk_
       *to = x[i][v];                                                                                                   \
     }                                                                                                                  \
   }
-PK_DEFINE_MICRO(64)
-PK_DEFINE_MICRO(32)
-PK_DEFINE_MICRO(16)
+PK_DEFINE_MICRO(PK_FN, micro_, 64)
+PK_DEFINE_MICRO(PK_FN, micro_, 32)
+PK_DEFINE_MICRO(PK_FN, micro_, 16)
+#ifdef PK_CHECKED /* the loops below run without checks, after the ranges of their operands were checked */
+PK_DEFINE_MICRO(PK_PLAIN_FN, plain_, 64)
+PK_DEFINE_MICRO(PK_PLAIN_FN, plain_, 32)
+PK_DEFINE_MICRO(PK_PLAIN_FN, plain_, 16)
+#define PK_MICRO_OF(bytes) PK_CAT(PK_NAME(plain_), bytes)
+#define PK_MICRO_ENTRY(name) PK_PLAIN_ENTRY void PK_NAME(plain_##name)
+#else
+#define PK_MICRO_OF(bytes) PK_CAT(PK_NAME(micro_), bytes)
+#define PK_MICRO_ENTRY(name) PK_FN void PK_NAME(name)
+#endif
 #undef PK_DEFINE_MICRO
 
 /* Computes a product of `rows` (8, 4, 2 or 1) x `width` elements for the instruction set of the entry, which is a
  * constant. row = 0: a is packed. */
-PK_FN void PK_NAME(micro)(const int isa, pk_i64 rows, pk_i64 width, pk_i64 depth, const T *a, pk_i64 row,
-                          const T *panel, pk_i64 step, T *product) {
-#define PK_MICRO_ROWS(bytes, r, vectors, column)                                                              \
-  if (row == 0) PK_CAT(PK_NAME(micro_), bytes)                                                                \
-  (r, vectors, PK_MICRO_ONLY, depth, a, 1, PK_GEMM_M, panel + (column), step, product + (column), PK_GEMM_N); \
-  else PK_CAT(PK_NAME(micro_), bytes)(r, vectors, PK_MICRO_ONLY, depth, a, row, 1, panel + (column), step,    \
-                                      product + (column), PK_GEMM_N);
+PK_MICRO_ENTRY(micro)
+(const int isa, pk_i64 rows, pk_i64 width, pk_i64 depth, const T *a, pk_i64 row, const T *panel, pk_i64 step,
+ T *product) {
+#define PK_MICRO_ROWS(bytes, r, vectors, column)                                                                   \
+  if (row == 0) PK_MICRO_OF(bytes)                                                                                 \
+  (r, vectors, PK_MICRO_ONLY, depth, a, 1, PK_GEMM_M, panel + (column), step, product + (column), PK_GEMM_N);      \
+  else PK_MICRO_OF(bytes)(r, vectors, PK_MICRO_ONLY, depth, a, row, 1, panel + (column), step, product + (column), \
+                          PK_GEMM_N);
 #define PK_MICRO(bytes, vectors, column)              \
   switch (rows) {                                     \
     case 8:                                           \
@@ -222,13 +242,14 @@ PK_FN void PK_NAME(micro)(const int isa, pk_i64 rows, pk_i64 width, pk_i64 depth
 
 /* Computes a complete product, of PK_GEMM_M rows x PK_GEMM_N elements, directly into a result whose rows are `target`
  * apart: adds to it or overwrites it. Element (i, k) of a is at i * row + k * col; row or col is 1. */
-PK_FN void PK_NAME(micro_full)(const int isa, pk_i64 depth, const T *a, pk_i64 row, pk_i64 col, const T *panel,
-                               pk_i64 step, int add, T *result, pk_i64 target) {
+PK_MICRO_ENTRY(micro_full)
+(const int isa, pk_i64 depth, const T *a, pk_i64 row, pk_i64 col, const T *panel, pk_i64 step, int add, T *result,
+ pk_i64 target) {
 #define PK_MICRO_MODE(bytes, r, row, col, i, j)                                                                 \
-  if (add) PK_CAT(PK_NAME(micro_), bytes)                                                                       \
+  if (add) PK_MICRO_OF(bytes)                                                                                   \
   (r, 2, PK_MICRO_ADD, depth, a + (i) * (row), row, col, panel + (j), step, result + (i)*target + (j), target); \
-  else PK_CAT(PK_NAME(micro_), bytes)(r, 2, PK_MICRO_ONLY, depth, a + (i) * (row), row, col, panel + (j), step, \
-                                      result + (i)*target + (j), target);
+  else PK_MICRO_OF(bytes)(r, 2, PK_MICRO_ONLY, depth, a + (i) * (row), row, col, panel + (j), step,             \
+                          result + (i)*target + (j), target);
 #define PK_MICRO_FULL(bytes, r)                                            \
   for (pk_i64 i = 0; i < PK_GEMM_M; i += (r)) {                            \
     for (pk_i64 j = 0; j < PK_GEMM_N; j += 2 * (bytes) / (int)sizeof(T)) { \
@@ -251,3 +272,35 @@ PK_FN void PK_NAME(micro_full)(const int isa, pk_i64 depth, const T *a, pk_i64 r
 #undef PK_MICRO_FULL
 #undef PK_MICRO_MODE
 }
+#undef PK_MICRO_ENTRY
+#undef PK_MICRO_OF
+
+#ifdef PK_CHECKED
+/* Checks the operands of a product: element (i, k) of a is at i * row + k * col, and row or col is 1. */
+PK_FN void PK_NAME(check_operands)(pk_i64 rows, pk_i64 width, pk_i64 depth, const T *a, pk_i64 row, pk_i64 col,
+                                   const T *panel, pk_i64 step) {
+  const int along = col == 1;
+  if (pk_checked_has(a))
+    for (pk_i64 i = 0; i < (along ? rows : depth); i++)
+      pk_checked_read(a + i * (along ? row : col), (along ? depth : rows) * (pk_i64)sizeof(T));
+  if (pk_checked_has(panel))
+    for (pk_i64 k = 0; k < depth; k++) pk_checked_read(panel + k * step, width * (pk_i64)sizeof(T));
+}
+
+/* The product is not device memory, nor is a packed a (row 0). */
+PK_FN void PK_NAME(micro)(const int isa, pk_i64 rows, pk_i64 width, pk_i64 depth, const T *a, pk_i64 row,
+                          const T *panel, pk_i64 step, T *product) {
+  PK_NAME(check_operands)(rows, width, depth, a, row, 1, panel, step);
+  PK_NAME(plain_micro)(isa, rows, width, depth, a, row, panel, step, product);
+}
+
+PK_FN void PK_NAME(micro_full)(const int isa, pk_i64 depth, const T *a, pk_i64 row, pk_i64 col, const T *panel,
+                               pk_i64 step, int add, T *result, pk_i64 target) {
+  PK_NAME(check_operands)(PK_GEMM_M, PK_GEMM_N, depth, a, row, col, panel, step);
+  for (pk_i64 i = 0; i < PK_GEMM_M; i++) {
+    if (add) pk_checked_read(result + i * target, PK_GEMM_N * sizeof(T));
+    pk_checked_write(result + i * target, PK_GEMM_N * sizeof(T));
+  }
+  PK_NAME(plain_micro_full)(isa, depth, a, row, col, panel, step, add, result, target);
+}
+#endif

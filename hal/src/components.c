@@ -3,12 +3,14 @@
 #include "base/host_malloc.h"
 #include "base/life.h"
 #include "base/log_internal.h"
+#include "base/stack.h"
 #include "base/status_internal.h"
 #include "compile/ir.h"
 #include "device/device.h"
 #include "device/hooks.h"
 #include "device/profile_internal.h"
 #include "fusion/fuse.h"
+#include "hal/plugin_records.h"
 #include "memory/allocator.h"
 #include "op/own.h"
 #include "op/table.h"
@@ -48,6 +50,22 @@ static void close_devices(void) {
 
 const hal_registry_hooks_t hal_registry_hooks = {.added = hal_device_add, .closing = close_devices};
 
+static void drain_memory(void) {
+  for (int32_t i = 0; i < hal_registry.device_count; i++)
+    if (hal_device_is_alive(&hal_devices[i]) && hal_allocator_of(&hal_devices[i]))
+      hal_allocator_drain(hal_allocator_of(&hal_devices[i]));
+}
+
+/* Constant, but the chain of extensions grows at its beginning (hal_registry_offer). */
+static const hal_stacks_t stacks = {
+    .base = {.struct_size = HAL_STRUCT_SIZE(hal_stacks_t, drain), .name = HAL_STACKS},
+    .capture = hal_stack_capture,
+    .describe = hal_stack_describe,
+    .operators = hal_op_names_of_kernel,
+    .is_unchecked = hal_stack_is_unchecked,
+    .drain = drain_memory,
+};
+
 hal_host_api_t hal_host_api = {
     .struct_size = HAL_STRUCT_SIZE(hal_host_api_t, extensions),
     .major = HAL_ABI_MAJOR,
@@ -58,6 +76,7 @@ hal_host_api_t hal_host_api = {
     .mem_free = hal_free,
     .profile_correlation = hal_profile_correlation,
     .scratch_alloc = hal_op_scratch_for_plugin,
+    .extensions = &stacks.base,
 };
 
 /* ---- slots of devices (device/slot.h) ---- */

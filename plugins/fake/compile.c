@@ -14,8 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "fake.h"
 #include "hal/plugin_process.h"
+#include "sanitize/sanitize.h"
 
 enum { MOST_WORDS = 256, COMMAND = 5120, LOG = 3000 };
 
@@ -30,7 +30,10 @@ int fake_compile_accepts(void) { return fake.settings.compiler[0] != '\0'; }
 static hal_status_t begin(work_t *work, const hal_module_desc_t *desc) {
   const char *const place = hal_setting("TMPDIR");
   *work = (work_t){.in = hal_process_file("source"), .out = hal_process_file("output"), .log = hal_process_file("log")};
-  if (work->in < 0 || work->out < 0 || work->log < 0 || !hal_process_write(work->in, desc->data, desc->size))
+  size_t text_size = 0;
+  const char *const text = fake.settings.sanitize ? fake_checked_text(&text_size) : "";
+  if (work->in < 0 || work->out < 0 || work->log < 0 || !hal_process_write(work->in, desc->data, desc->size) ||
+      (text_size && (lseek(work->in, 0, SEEK_END) < 0 || !hal_process_write(work->in, text, text_size))))
     return fake_error(HAL_RESOURCE_EXHAUSTED, errno,
                       "fake: no memory to compile a module of %zu bytes; free some memory", desc->size);
   const int length =
@@ -72,9 +75,10 @@ static hal_status_t refuse(const work_t *work, const char *compiler, int code, i
 
 /* Writes the command without its last words; -1 = it is too long. */
 static int write_command(const hal_module_desc_t *desc, char command[COMMAND], const char *words[MOST_WORDS]) {
-  const int length =
-      snprintf(command, COMMAND, "%s -x c -std=gnu11 -O3 -fno-strict-aliasing -fPIC -shared -pipe %s %s -Wl,-z,defs -o",
-               fake.settings.compiler, hal_host_kernel_options(), desc->options ? desc->options : "");
+  const int length = snprintf(command, COMMAND,
+                              "%s -x c -std=gnu11 -O3 -fno-strict-aliasing -fPIC -shared -pipe %s %s%s -Wl,-z,defs -o",
+                              fake.settings.compiler, hal_host_kernel_options(), desc->options ? desc->options : "",
+                              fake.settings.sanitize ? fake_checked_options() : "");
   return length < COMMAND ? hal_process_words(command, words, 0, MOST_WORDS - 4) : -1;
 }
 
@@ -112,6 +116,7 @@ hal_status_t fake_compile(const hal_module_desc_t *desc, void **out_library) {
         "TMPDIR to another",
         dlerror());
   end(&work);
+  if (!status && fake.settings.sanitize) fake_checked_connect(*out_library);
   return status;
 }
 

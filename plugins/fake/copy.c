@@ -6,7 +6,7 @@
 #include <emmintrin.h>
 #endif
 
-#include "fake.h"
+#include "sanitize/sanitize.h"
 
 /* Copies and fills larger than the caches of a core use non-temporal stores: a plain store first reads the line that it
  * overwrites, which makes a fill of 64 MiB 1.4 to 5 times slower. Smaller ones remain in the cache for the next access.
@@ -57,6 +57,7 @@ static void copy_range(const hal_host_range_t *range, void *const *args) {
   char *const dst = *(char *const *)args[0] + range->begin;
   const char *const src = *(const char *const *)args[1] + range->begin;
   const size_t size = range->end - range->begin, total = *(const size_t *)args[2];
+  if (FAKE_UNLIKELY(fake.settings.sanitize) && !fake_check_copy(dst, src, size)) return;
   if (total < STREAM_BYTES) {
     memcpy(dst, src, size);
     return;
@@ -72,6 +73,7 @@ static void fill_range(const hal_host_range_t *range, void *const *args) {
   char *const dst = *(char *const *)args[0] + range->begin;
   const unsigned char *const pattern = args[1];
   const size_t size = range->end - range->begin, total = *(const size_t *)args[2];
+  if (FAKE_UNLIKELY(fake.settings.sanitize) && !fake_check_write(dst, size)) return;
   const size_t head = head_of(dst, size), blocks = (size - head) / BLOCK;
   char turned[BLOCK];
   for (size_t i = 0; i < BLOCK; i++) turned[i] = (char)pattern[(range->begin + head + i) % BLOCK];

@@ -2,7 +2,7 @@
 #include <hal/plugin_transfer.h>
 #include <string.h>
 
-#include "fake.h"
+#include "sanitize/sanitize.h"
 
 /* ---- rectangles ---- */
 
@@ -15,8 +15,11 @@ static void copy_rows_range(const hal_host_range_t *range, void *const *args) {
   for (size_t at = range->begin; at < range->end;) {
     const size_t row = at / width, column = at % width, left = range->end - at;
     const size_t size = left < width - column ? left : width - column;
-    memcpy(dst + row * dst_pitch + column, src + row * src_pitch + column, size);
+    char *const to = dst + row * dst_pitch + column;
+    const char *const from = src + row * src_pitch + column;
     at += size;
+    if (FAKE_UNLIKELY(fake.settings.sanitize) && !fake_check_copy(to, from, size)) continue;
+    memcpy(to, from, size);
   }
 }
 

@@ -47,6 +47,8 @@ typedef struct fake_settings_s {
   uint32_t delay_us;  /* HAL_FAKE_DELAY: longest pause before an item */
   uint32_t threads;   /* HAL_FAKE_THREADS: size of the pool */
   uint32_t protect;   /* HAL_FAKE_PROTECT */
+  uint32_t sanitize;  /* HAL_FAKE_SANITIZE: classes, sanitize/sanitize.h */
+  uint32_t watched;   /* 1: kernels run under one of the two */
   uint32_t grid;      /* HAL_FAKE_GRID: most blocks of a launch, 0 = no limit */
   uint32_t first;     /* HAL_FAKE_FIRST_BLOCK: launches may begin at a block */
   uint64_t numbered;  /* HAL_FAKE_MAX_THREADS: most threads that kernels number, 0 = no limit */
@@ -59,7 +61,8 @@ typedef struct fake_settings_s {
 /* Reads HAL_FAKE_DEVICES; later calls return the first result. */
 hal_status_t fake_settings_devices(int32_t *out_count);
 /* Reads the other settings. */
-hal_status_t fake_settings_read(fake_settings_t *out_settings);
+typedef struct fake_sanitize_settings_s fake_sanitize_settings_t;
+hal_status_t fake_settings_read(fake_settings_t *out_settings, fake_sanitize_settings_t *out_sanitize);
 
 /* ---- plugin.c --------------------------------------------------------------------------------------------------- */
 typedef struct fake_profile_s {
@@ -289,6 +292,8 @@ struct hal_plugin_stream_s {
   uint32_t capture_merged;           /* another stream of the capture has waited for those */
 
   char name[FAKE_NAME_BYTES]; /* of object_name_set; guarded by the lock */
+  const void *stack;          /* of the running item's submission, with HAL_FAKE_SANITIZE */
+  int32_t unchecked;          /* of its note */
 };
 
 static inline int fake_is_captured(const hal_plugin_stream_t *stream) {
@@ -391,7 +396,9 @@ typedef struct fake_note_s {
   uint64_t correlation, bytes;
   hal_plugin_stream_t *stream; /* only compared */
   int32_t device;
-  uint16_t kind, direction; /* HAL_PROFILE_*, HAL_COPY_* */
+  uint16_t kind, direction;      /* HAL_PROFILE_*, HAL_COPY_* */
+  alignas(16) const void *stack; /* of the submission, with HAL_FAKE_SANITIZE */
+  int32_t unchecked;             /* a copy that may read bytes that were never written */
 } fake_note_t;
 
 /* Returns whether any device collects records; every submission checks this first. */
@@ -441,11 +448,16 @@ void fake_pool_fork_prepare(void);
 void fake_pool_fork_parent(void);
 void fake_pool_fork_child(void);
 
+/* Computes a part of a launch on the calling thread, with HAL_FAKE_PROTECT or HAL_FAKE_SANITIZE. */
+void fake_compute_watched(hal_plugin_stream_t *owner, const hal_host_kernel_t *kernel, const hal_host_range_t *range,
+                          void *const *args);
 /* Computes a part of a launch on the calling thread. */
-static inline void fake_compute(const hal_host_kernel_t *kernel, const hal_host_range_t *range, void *const *args) {
-  if (FAKE_UNLIKELY(fake.settings.protect)) fake_protect_enter(kernel);
-  kernel->fn(range, args);
-  if (FAKE_UNLIKELY(fake.settings.protect)) fake_protect_leave();
+static inline void fake_compute(hal_plugin_stream_t *owner, const hal_host_kernel_t *kernel,
+                                const hal_host_range_t *range, void *const *args) {
+  if (FAKE_UNLIKELY(fake.settings.watched))
+    fake_compute_watched(owner, kernel, range, args);
+  else
+    kernel->fn(range, args);
 }
 
 /* Runs a launch on the calling thread, or in parts on the pool if that is faster. */
@@ -453,7 +465,7 @@ static inline void fake_run(hal_plugin_stream_t *owner, const hal_host_kernel_t 
                             void *const *args) {
   const uint64_t units = range->end - range->begin;
   if (FAKE_LIKELY(units < 2 * (uint64_t)kernel->grain || fake.settings.threads == 1))
-    fake_compute(kernel, range, args);
+    fake_compute(owner, kernel, range, args);
   else
     fake_run_parallel(owner, kernel, range, args);
 }

@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "fake.h"
+#include "sanitize/sanitize.h"
 
 #define HUGE_PAGE ((size_t)2 << 20)
 
@@ -271,7 +271,7 @@ void fake_memory_refund(int32_t device, uint64_t bytes) {
   atomic_fetch_sub_explicit(&fake.devices[device].allocated, bytes, memory_order_relaxed);
 }
 
-hal_status_t hal_plugin_memory_alloc(int32_t device, size_t size, uint32_t flags, void **out_ptr) {
+static hal_status_t allocate(int32_t device, size_t size, uint32_t flags, int is_program, void **out_ptr) {
   hal_status_t status = fake_check_device(device);
   if (!status) status = hal_flags_check("fake: memory_alloc", flags, 0);
   if (!status) status = fake_captures_check("memory_alloc");
@@ -290,9 +290,14 @@ hal_status_t hal_plugin_memory_alloc(int32_t device, size_t size, uint32_t flags
         size, (int)device, (unsigned long long)fake.settings.memory,
         (unsigned long long)(used < fake.settings.memory ? fake.settings.memory - used : 0));
   }
-  status = map_segment(device, size, mapped, out_ptr);
+  status = fake.settings.sanitize ? fake_arena_alloc(device, size, is_program, out_ptr)
+                                  : map_segment(device, size, mapped, out_ptr);
   if (status) fake_memory_refund(device, mapped);
   return status;
+}
+
+hal_status_t hal_plugin_memory_alloc(int32_t device, size_t size, uint32_t flags, void **out_ptr) {
+  return allocate(device, size, flags, 0, out_ptr);
 }
 
 hal_status_t hal_plugin_memory_free(int32_t device, void *ptr) {
@@ -300,9 +305,52 @@ hal_status_t hal_plugin_memory_free(int32_t device, void *ptr) {
   if (!ptr) return HAL_OK;
   hal_status_t status = fake_check_device(device);
   if (!status) status = fake_captures_check("memory_free");
+  if (!status && fake.settings.sanitize) return fake_arena_free(device, NULL, ptr);
   if (!status) status = unmap_segment(device, ptr, "memory_free", &mapped);
   if (!status) fake_memory_refund(device, mapped);
   return status;
+}
+
+/* Only with HAL_FAKE_SANITIZE the host uses these two (HAL_DEVICE_POOLED), so that each of its allocations is one of
+ * the plugin's. */
+hal_status_t hal_plugin_memory_alloc_async(int32_t device, hal_plugin_stream_t *stream, size_t size, uint32_t flags,
+                                           void **out_ptr) {
+  if (!fake.settings.sanitize) return hal_base_memory_alloc_async(device, stream, size, flags, out_ptr);
+  return allocate(device, size, flags, 1, out_ptr);
+}
+
+/* A free that waits for the work of a stream. */
+typedef struct later_s {
+  int32_t device;
+  void *ptr;
+} later_t;
+
+static void free_later(void *data) {
+  const later_t later = *(const later_t *)data;
+  size_t mapped = 0;
+  hal_host->mem_free(data);
+  if (!unmap_segment(later.device, later.ptr, "memory_free_async", &mapped)) fake_memory_refund(later.device, mapped);
+}
+
+/* Returns whether an address is the start of such an allocation. */
+static int is_allocation(int32_t device, const void *ptr) {
+  fake_segment_t segment;
+  return fake_memory_find(ptr, &segment) && segment.base == ptr && segment.device == device && !segment.is_virtual &&
+         !segment.is_opened;
+}
+
+hal_status_t hal_plugin_memory_free_async(int32_t device, hal_plugin_stream_t *stream, void *ptr) {
+  const hal_status_t status = fake_check_device(device);
+  if (status || !ptr) return status;
+  if (fake.settings.sanitize) return fake_arena_free(device, stream, ptr);
+  later_t *const later = fake_queues(stream) && !fake_is_captured(stream) && is_allocation(device, ptr)
+                             ? hal_host->mem_alloc(sizeof *later, alignof(later_t))
+                             : NULL;
+  if (!later) return hal_base_memory_free_async(device, stream, ptr);
+  *later = (later_t){device, ptr};
+  const hal_status_t queued = hal_plugin_stream_host_call(stream, free_later, later);
+  if (queued) hal_host->mem_free(later);
+  return queued;
 }
 
 hal_status_t hal_plugin_memory_info(int32_t device, size_t *out_free, size_t *out_total) {
@@ -316,7 +364,12 @@ hal_status_t hal_plugin_memory_info(int32_t device, size_t *out_free, size_t *ou
 
 hal_status_t hal_plugin_memory_pointer_info(const void *ptr, hal_pointer_info_t *out_info) {
   fake_segment_t segment = {0};
-  if (!fake_memory_find(ptr, &segment) || (size_t)((const char *)ptr - segment.base) >= segment.size)
+  fake_block_t block;
+  if (fake.settings.sanitize && fake_arena_find(ptr, &block) && !block.is_released)
+    segment = (fake_segment_t){.base = block.base, .size = block.size, .device = block.device};
+  else if (fake.settings.sanitize && fake_arena_has(ptr))
+    segment.base = (char *)(uintptr_t)ptr + 1; /* of no allocation */
+  if ((!segment.base && !fake_memory_find(ptr, &segment)) || (size_t)((const char *)ptr - segment.base) >= segment.size)
     return fake_error(HAL_NOT_FOUND, 0, "fake: %p is not in an allocation of this plugin", ptr);
   hal_pointer_info_t info = {.struct_size = out_info->struct_size,
                              .base = segment.base,

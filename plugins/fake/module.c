@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "compile.h"
-#include "fake.h"
 #include "hal/plugin_binary.h"
+#include "sanitize/sanitize.h"
 
 struct hal_plugin_module_s {
   int32_t device;
@@ -45,6 +45,7 @@ static const hal_host_kernel_t *copy_table(char *to, const hal_host_kernel_t *ke
     hal_host_kernel_t kernel = kernels[i];
     const size_t bytes = strlen(kernel.name) + 1;
     kernel.name = memcpy(name, kernel.name, bytes);
+    kernel.reserved = FAKE_NOT_INSTRUMENTED;
     memcpy(to + i * sizeof kernel, &kernel, sizeof kernel);
     name += bytes;
   }
@@ -154,7 +155,8 @@ hal_status_t hal_plugin_kernel_get(hal_plugin_module_t *module, const char *name
     const hal_status_t status = fake_library_kernel(module->library, name, &kernel);
     if (status) return status;
   } else if (!module->kernels) {
-    kernel = hal_host_kernel_find(name); /* names are unique across all families */
+    /* names are unique across all families */
+    kernel = fake.settings.sanitize ? fake_checked_find(name) : hal_host_kernel_find(name);
   }
   for (size_t i = 0; !kernel && i < module->count; i++)
     if (strcmp(module->kernels[i].name, name) == 0) kernel = &module->kernels[i];

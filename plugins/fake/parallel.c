@@ -57,7 +57,7 @@ static uint64_t step_of(const hal_host_kernel_t *kernel, uint64_t units) {
  * depends on the arguments, so it must be measured. Returns the units done, and their duration. */
 static void compute(const fake_parallel_t *launch, uint64_t begin, uint64_t end) {
   const hal_host_range_t range = {launch->first + begin, launch->first + end};
-  fake_compute(launch->kernel, &range, launch->args);
+  fake_compute(launch->owner, launch->kernel, &range, launch->args);
 }
 
 static uint64_t run_alone(const fake_parallel_t *launch, double *out_ns) {

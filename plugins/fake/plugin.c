@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "compile.h"
-#include "fake.h"
+#include "sanitize/sanitize.h"
 
 #define FAKE_VERSION "0.1.0"
 
@@ -53,11 +53,13 @@ static void fork_prepare(void) {
   fake_ipc_fork_prepare();
   fake_semaphore_fork_prepare();
   fake_memory_fork_prepare();
+  if (fake.settings.sanitize) fake_arena_fork_prepare();
   for (int32_t i = 0; i < fake.device_count; i++) fake_lock(&fake.devices[i].lock);
 }
 
 static void fork_parent(void) {
   for (int32_t i = 0; i < fake.device_count; i++) fake_unlock(&fake.devices[i].lock);
+  if (fake.settings.sanitize) fake_arena_fork_parent();
   fake_memory_fork_parent();
   fake_semaphore_fork_parent();
   fake_ipc_fork_parent();
@@ -71,6 +73,7 @@ static void fork_child(void) {
   fake_capture_fork_child();
   fake_profile_fork_child();
   fake_memory_fork_child();
+  if (fake.settings.sanitize) fake_sanitize_fork_child();
   fake_ipc_fork_child();
   fake_pool_fork_child();
   fake_watch_fork_child();
@@ -80,18 +83,21 @@ hal_status_t hal_plugin_init(const char *options) {
   static int fork_handled; /* init is never called by two threads at the same time */
   int32_t count = 0;
   fake_settings_t settings;
+  fake_sanitize_settings_t sanitize;
   if (fake.device_count) return HAL_OK; /* a child of a process that had initialized it */
   if (options && *options)
     return fake_error(HAL_INVALID_ARGUMENT, 0, "fake: unknown options '%s'; the settings are the variables HAL_FAKE_*",
                       options);
   hal_status_t status = fake_settings_devices(&count);
-  if (!status) status = fake_settings_read(&settings);
+  if (!status) status = fake_settings_read(&settings, &sanitize);
   if (status) return status;
   if (!fork_handled && pthread_atfork(fork_prepare, fork_parent, fork_child))
     return fake_error(HAL_RESOURCE_EXHAUSTED, 0, "fake: no memory to register the handlers of fork");
   fork_handled = 1;
   if (settings.protect) status = fake_fault_install();
+  if (!status && !fake.settings.sanitize) status = fake_sanitize_init(&sanitize);
   if (status) return status;
+  if (sanitize.classes) atomic_fetch_add_explicit(&fake.profiled, 1, memory_order_relaxed); /* work gets notes */
   fake.settings = settings;
   fake.device_count = count;
   return HAL_OK;
@@ -126,15 +132,16 @@ hal_status_t hal_plugin_device_info(int32_t device, hal_device_info_t *out_info)
   const uint64_t open = HAL_DEVICE_HOST_VISIBLE | HAL_DEVICE_UNIFIED | HAL_DEVICE_RAW_POINTERS;
   struct utsname machine;
   hal_device_info_t info = {.struct_size = out_info->struct_size,
-                            .flags = HAL_DEVICE_FP64 | HAL_DEVICE_CPU | (fake.settings.protect ? 0 : open) |
+                            .flags = HAL_DEVICE_FP64 | HAL_DEVICE_CPU | (fake.settings.watched ? 0 : open) |
+                                     (fake.settings.sanitize ? HAL_DEVICE_POOLED : 0) |
                                      (fake.settings.async ? HAL_DEVICE_ASYNC : 0) |
                                      (fake.settings.first ? HAL_DEVICE_FIRST_BLOCK : 0),
                             .total_memory = fake.settings.memory,
                             .compute_units = fake.settings.threads,
                             .subgroup_size = 1,
                             .max_block_threads = FAKE_MAX_BLOCK_THREADS,
-                            .base_alignment = 4096,
-                            .virtual_granularity = fake.settings.protect ? 0 : (uint64_t)sysconf(_SC_PAGESIZE),
+                            .base_alignment = fake.settings.sanitize ? FAKE_RED_ZONE : 4096,
+                            .virtual_granularity = fake.settings.watched ? 0 : (uint64_t)sysconf(_SC_PAGESIZE),
                             .l2_bytes = cache_bytes(),
                             .driver_version = FAKE_VERSION,
                             .max_grid = {fake.settings.grid, 1, 1},

@@ -6,7 +6,7 @@
  * keeps the names of unloaded modules once there has been a profile. */
 #include <string.h>
 
-#include "fake.h"
+#include "sanitize/sanitize.h"
 
 int fake_profile_is_on(int32_t device) {
   return atomic_load_explicit(&fake.devices[device].profile.on, memory_order_relaxed) != 0;
@@ -24,12 +24,14 @@ static int32_t device_of(const hal_arg_t *args, uint32_t arg_count) {
 
 static const fake_note_t *note(fake_note_t *out_note, int32_t device, hal_plugin_stream_t *stream, uint32_t kind) {
   const int captured = stream && fake_is_captured(stream); /* the work runs later, when records may be collected */
-  if (!fake_profile_is_on(device) && !captured) return NULL;
+  if (!fake_profile_is_on(device) && !captured && !fake.settings.sanitize) return NULL;
   const int current = hal_host->struct_size >= HAL_STRUCT_SIZE(hal_host_api_t, profile_correlation);
   *out_note = (fake_note_t){.correlation = current ? hal_host->profile_correlation() : 0,
                             .stream = stream,
                             .device = device,
-                            .kind = (uint16_t)kind};
+                            .kind = (uint16_t)kind,
+                            .stack = fake.settings.sanitize ? fake_sanitize_stack() : NULL,
+                            .unchecked = fake.settings.sanitize && fake_sanitize_is_unchecked()};
   return out_note;
 }
 
@@ -42,6 +44,8 @@ const fake_note_t *fake_note_again(fake_note_t *out_note, const fake_note_t *cap
   if (!note(out_note, captured->device, stream, captured->kind)) return NULL;
   out_note->bytes = captured->bytes;
   out_note->direction = captured->direction;
+  out_note->stack = captured->stack;
+  out_note->unchecked = captured->unchecked;
   return out_note;
 }
 
@@ -93,8 +97,12 @@ static void append(const fake_note_t *note, const char *name, int64_t start, int
 void fake_run_noted(const fake_note_t *note, hal_plugin_stream_t *owner, const hal_host_kernel_t *kernel,
                     const hal_host_range_t *range, void *const *args) {
   const int64_t start = fake_now();
-  fake_run(owner, kernel, range, args);
-  append(note, kernel->name, start, fake_now());
+  if (owner) owner->stack = note->stack, owner->unchecked = note->unchecked;
+  if (!owner && fake.settings.sanitize) /* without helpers, which would not have the stack */
+    fake_sanitize_compute(NULL, note->stack, kernel, range, args);
+  else
+    fake_run(owner, kernel, range, args);
+  if (fake_profile_is_on(note->device)) append(note, kernel->name, start, fake_now());
 }
 
 /* ---- the ops ---------------------------------------------------------------------------------------------------- */
@@ -191,5 +199,5 @@ void fake_profile_fork_child(void) {
     atomic_store_explicit(&profile->on, 0, memory_order_relaxed);
     profile->count = profile->lost = 0;
   }
-  atomic_store_explicit(&fake.profiled, 0, memory_order_relaxed);
+  atomic_store_explicit(&fake.profiled, fake.settings.sanitize != 0, memory_order_relaxed);
 }

@@ -12,7 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "fake.h"
+#include "sanitize/sanitize.h"
 
 /* Makes `bytes` at `work` usable: new memory, or a file's. Returns whether that failed, with errno. */
 static int make_usable(char *work, size_t bytes, int file) {
@@ -118,6 +118,17 @@ void fake_protect_enter(const hal_host_kernel_t *kernel) {
 
 void fake_protect_leave(void) {
   atomic_store_explicit(&running[thread_id() % PLACES].kernel, NULL, memory_order_relaxed);
+}
+
+void fake_compute_watched(hal_plugin_stream_t *owner, const hal_host_kernel_t *kernel, const hal_host_range_t *range,
+                          void *const *args) {
+  if (fake.settings.sanitize) {
+    fake_sanitize_compute(owner, owner ? owner->stack : NULL, kernel, range, args);
+    return;
+  }
+  fake_protect_enter(kernel);
+  kernel->fn(range, args);
+  fake_protect_leave();
 }
 
 const char *fake_protect_running(void) {

@@ -81,7 +81,7 @@ typedef struct fake_parallel_s {
   const hal_host_kernel_t *kernel;
   void *const *args;
   uint64_t first, units, part; /* the parts are counted from `first` on */
-  const hal_plugin_stream_t *owner;
+  hal_plugin_stream_t *owner;
   struct fake_parallel_s *next;                    /* in the pool's list, guarded by its lock, as is the next member */
   uint32_t helpers_wanted;                         /* number of further threads that may join */
   atomic_uint helpers;                             /* threads that joined and have not left; see HELPERS_AWAITED */

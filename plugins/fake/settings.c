@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "fake.h"
+#include "sanitize/sanitize.h"
 
 /* Reads an integer in [least, most]; `fallback` if the variable is unset or empty. */
 static hal_status_t read_number(const char *variable, uint64_t least, uint64_t most, uint64_t fallback,
@@ -47,11 +47,9 @@ static hal_status_t read_size(const char *variable, uint64_t least, uint64_t fal
     bad = !unit || end[1] || __builtin_mul_overflow(value, UINT64_C(1024) << (10 * (unit - units)), &value);
   }
   if (bad || value < least)
-    return fake_error(
-        HAL_INVALID_ARGUMENT, 0,
-        "fake: %s is '%s'; set it to the bytes of a device's memory, at least %llu, such as 512M or 4G, or "
-        "unset it to have no limit",
-        variable, text, (unsigned long long)least);
+    return fake_error(HAL_INVALID_ARGUMENT, 0,
+                      "fake: %s is '%s'; set it to a number of bytes, at least %llu, such as 512M or 4G, or unset it",
+                      variable, text, (unsigned long long)least);
   *out_value = value;
   return HAL_OK;
 }
@@ -98,7 +96,53 @@ static uint64_t machine_memory(void) {
   return pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : UINT64_MAX;
 }
 
-hal_status_t fake_settings_read(fake_settings_t *out_settings) {
+/* Reads a list of classes. */
+static hal_status_t read_classes(uint32_t *out_classes) {
+  static const struct {
+    const char *name;
+    uint32_t class;
+  } classes[] = {{"memory", FAKE_SANITIZE_MEMORY}, {"init", FAKE_SANITIZE_INIT}, {"leak", FAKE_SANITIZE_LEAK}};
+  const char *const text = hal_setting("HAL_FAKE_SANITIZE");
+  *out_classes = 0;
+  for (const char *at = text ? text : ""; *at;) {
+    const size_t length = strcspn(at, ",");
+    size_t i = 0;
+    while (i < sizeof classes / sizeof *classes &&
+           (strlen(classes[i].name) != length || memcmp(classes[i].name, at, length) != 0))
+      i++;
+    if (i == sizeof classes / sizeof *classes)
+      return fake_error(
+          HAL_INVALID_ARGUMENT, 0,
+          "fake: HAL_FAKE_SANITIZE is '%s'; set it to classes separated by commas: memory, init and leak, "
+          "or unset it",
+          text);
+    *out_classes |= classes[i].class;
+    at += length;
+    if (*at == ',') at++;
+  }
+  return HAL_OK;
+}
+
+/* Reads the variables of the sanitizer. */
+static hal_status_t read_sanitize(uint64_t protect, fake_sanitize_settings_t *out_sanitize) {
+  uint64_t raises = 0, exit_code = 0, limit = 0, quarantine = 0;
+  *out_sanitize = (fake_sanitize_settings_t){.classes = 0};
+  hal_status_t status = read_classes(&out_sanitize->classes);
+  if (!status) status = read_number("HAL_FAKE_SANITIZE_RAISE", 0, 1, 0, &raises);
+  if (!status) status = read_number("HAL_FAKE_SANITIZE_EXIT_CODE", 0, 255, 0, &exit_code);
+  if (!status) status = read_number("HAL_FAKE_SANITIZE_REPORTS", 1, UINT32_MAX, 100, &limit);
+  if (!status) status = read_size("HAL_FAKE_SANITIZE_QUARANTINE", 0, UINT64_C(256) << 20, &quarantine);
+  if (!status && out_sanitize->classes && protect)
+    status = fake_error(HAL_INVALID_ARGUMENT, 0,
+                        "fake: HAL_FAKE_SANITIZE and HAL_FAKE_PROTECT=1 exclude each other; unset one of them");
+  out_sanitize->raises = (uint32_t)raises;
+  out_sanitize->exit_code = (uint32_t)exit_code;
+  out_sanitize->limit = limit;
+  out_sanitize->quarantine = quarantine;
+  return status;
+}
+
+hal_status_t fake_settings_read(fake_settings_t *out_settings, fake_sanitize_settings_t *out_sanitize) {
   const uint32_t cores = core_count() < FAKE_MAX_THREADS ? core_count() : FAKE_MAX_THREADS;
   uint64_t async = 0, delay = 0, threads = 0, memory = 0, fault = 0, protect = 0, profile = 0;
   uint64_t grid = 0, numbered = 0, first = 0, binding = 0, alignment = 0;
@@ -117,6 +161,7 @@ hal_status_t fake_settings_read(fake_settings_t *out_settings) {
                         (unsigned long long)alignment);
   if (!status) status = read_number("HAL_FAKE_MAX_BINDING", 1, UINT64_MAX, 0, &binding);
   if (!status) status = read_number("HAL_FAKE_FIRST_BLOCK", 0, 1, 1, &first);
+  if (!status) status = read_sanitize(protect, out_sanitize);
   if (!status) status = read_size("HAL_FAKE_MEMORY", 4096, machine_memory(), &memory);
   if (status) return status;
   *out_settings = (fake_settings_t){.memory = memory,
@@ -126,6 +171,8 @@ hal_status_t fake_settings_read(fake_settings_t *out_settings) {
                                     .delay_us = (uint32_t)delay,
                                     .threads = (uint32_t)threads,
                                     .protect = (uint32_t)protect,
+                                    .sanitize = out_sanitize->classes,
+                                    .watched = protect || out_sanitize->classes,
                                     .grid = (uint32_t)grid,
                                     .first = (uint32_t)first,
                                     .numbered = numbered,

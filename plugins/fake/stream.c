@@ -96,6 +96,11 @@ static hal_status_t take_failure(hal_plugin_stream_t *stream) {
     return fake_error(status, 0,
                       "fake: this process was forked while work was queued on the stream; the work is lost here. "
                       "Synchronize before fork, or start processes with 'spawn'");
+  if (status == HAL_DATA_LOSS)
+    return fake_error(status, 0,
+                      "fake: the sanitizer found an error in kernel '%s'%s; its report is on standard error "
+                      "(HAL_FAKE_SANITIZE_RAISE)",
+                      kernel, of);
   if (status)
     return fake_error(status, 0,
                       "fake: kernel '%s' failed on the device%s (injected by HAL_FAKE_FAULT=%llu); its results "
@@ -117,9 +122,10 @@ hal_status_t hal_plugin_stream_error(hal_plugin_stream_t *stream, hal_stream_err
     snprintf(error.kernel, sizeof error.kernel, "%s", kernel);
   }
   snprintf(error.message, sizeof error.message, "%s",
-           status != HAL_ABORTED ? "injected by HAL_FAKE_FAULT"
-           : kernel              ? kernel
-                                 : "the process was forked while work was queued");
+           status == HAL_DATA_LOSS ? "found by HAL_FAKE_SANITIZE"
+           : status != HAL_ABORTED ? "injected by HAL_FAKE_FAULT"
+           : kernel                ? kernel
+                                   : "the process was forked while work was queued");
   memcpy(out_error, &error, error.struct_size < sizeof error ? error.struct_size : sizeof error);
   return HAL_OK;
 }

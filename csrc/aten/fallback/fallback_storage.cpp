@@ -18,6 +18,14 @@ namespace {
 
 std::atomic<bool> several_streams[HAL_MAX_DEVICES];
 
+// A staged copy contains operands that the operator only writes, and gaps between elements.
+struct Unchecked {
+  Unchecked() { hal_stack_set_unchecked(1); }
+  ~Unchecked() { hal_stack_set_unchecked(0); }
+  Unchecked(const Unchecked &) = delete;
+  Unchecked &operator=(const Unchecked &) = delete;
+};
+
 bool has_flag(c10::DeviceIndex device, uint64_t flag) { return hal_device_flags(device) & flag; }
 
 // Returns a block with a copy of host memory, queued on the current stream. Does not pass the address NULL, which a
@@ -143,6 +151,7 @@ void StorageMap::note_written(const c10::TensorImpl *cpu) {
 // Queues a copy of a range of the device storage to its place in host memory.
 void StorageMap::copy_to_host(const Pair &pair, void *host, Range range) {
   if (range.empty() || host == nullptr) return;
+  const Unchecked unchecked;
   check_work(hal_memory_copy(current_stream(device_), static_cast<char *>(host) + range.begin, HAL_HOST,
                              static_cast<const char *>(pair.device->data()) + range.begin, device_,
                              range.end - range.begin));

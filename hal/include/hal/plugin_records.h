@@ -1,5 +1,5 @@
-/* plugin_records.h: for plugins: the buffer of profile records that profile_enable and profile_read use. Linked from
- * libhal_plugin.a into plugins that use it. */
+/* plugin_records.h: for plugins: the buffer of profile records that profile_enable and profile_read use, linked from
+ * libhal_plugin.a into plugins that use it; and the call stacks of the program, for the reports of a plugin. */
 #ifndef HAL_PLUGIN_RECORDS_H_
 #define HAL_PLUGIN_RECORDS_H_
 
@@ -56,6 +56,33 @@ hal_name_t *hal_name_make(const char *text);
 /* Releases a name; if `keep` is 1 its memory stays valid until the process ends, because records may have its address.
  * Thread-safe. Since 0.2. */
 void hal_name_drop(hal_name_t *name, int keep);
+
+/* The host's extension "hal.stacks": what a plugin's reports name. A host before 0.5 does not offer it. Since 0.5. */
+#define HAL_STACKS "hal.stacks"
+typedef struct hal_stacks_s {
+  hal_extension_t base;
+  /* Returns the call stack of the calling thread, of Python or C; equal stacks have the same address, which is valid
+   * until the process ends. NULL = unknown. The caller holds no lock. */
+  const void *(*capture)(void);
+  /* Writes a stack to `text`, one frame per line, innermost first. Returns the number of bytes without the NUL, which
+   * is at least `size` if the text was truncated. */
+  size_t (*describe)(const void *stack, char *text, size_t size);
+  /* Writes the operators that launch a portable kernel, separated by commas; "" = it is not one. */
+  void (*operators)(const char *kernel, char *text, size_t size);
+  /* Returns whether the program may leave bytes unused that the calling thread copies to the host now, such as those of
+   * an operand of the CPU fallback that is only written: 1 or 0. */
+  int32_t (*is_unchecked)(void);
+  /* Frees memory that was released while work used it, after that work. For the end of the process. */
+  void (*drain)(void);
+} hal_stacks_t;
+
+/* A plugin's extension "hal.lost_blocks": the host calls it in hal_registry_close, before it frees memory that the
+ * program has not released. Since 0.5. */
+#define HAL_LOST_BLOCKS "hal.lost_blocks"
+typedef struct hal_lost_blocks_s {
+  hal_extension_t base;
+  void (*lost)(int32_t device, const void *address); /* of memory_alloc_async */
+} hal_lost_blocks_t;
 
 #ifdef __cplusplus
 }

@@ -1,4 +1,5 @@
 /* run.c: launches a program's commands. */
+#include "base/stack.h"
 #include "base/status_internal.h"
 #include "capture/program.h"
 #include "device/event_internal.h"
@@ -177,6 +178,7 @@ hal_status_t hal_program_run(hal_program_t *program, hal_stream_t *stream) {
                          program->device->label, stream->device->label);
   hal_queue_t *const queue = hal_stream_queue(stream);
   HAL_RETURN_IF_ERROR(queue->calls->require(queue, "running another program"));
+  hal_stack_remember();
   hal_callbacks_defer();
   take_turn(program);
   hal_program_lock(program);

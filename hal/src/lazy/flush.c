@@ -1,4 +1,5 @@
 /* flush.c: takes the command list off its recording, submits it (submit.c), and reports a failure to the caller. */
+#include "base/stack.h"
 #include "base/status_internal.h"
 #include "device/failure.h"
 #include "device/kernel_error.h"
@@ -70,6 +71,7 @@ hal_status_t hal_lazy_flush_because(hal_lazy_t *lazy, const char *cause, int nee
   hal_stream_t *const stream = lazy->program.stream;
   if (submitting_here == lazy) return HAL_OK;
   HAL_RETURN_IF_ERROR(hal_device_check_alive(lazy->program.device));
+  hal_stack_remember();
   hal_callbacks_defer();
   lock_queueing(lazy);
   const int taken = take_list(lazy);

@@ -200,14 +200,15 @@ static hal_status_t allocate_empty(hal_allocator_t *allocator, hal_stream_t *str
 
 /* One attempt to get memory of a plugin that pools memory itself. The caller holds the lock, which is released while
  * the plugin is called. */
-static hal_status_t attempt_pooled(hal_allocator_t *allocator, hal_stream_t *stream, size_t size, void **out_address) {
+static hal_status_t attempt_pooled(hal_allocator_t *allocator, hal_stream_t *stream, size_t size, size_t requested,
+                                   void **out_address) {
   hal_device_t *device = allocator->device;
   if (hal_mem_over_capacity(allocator, size)) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "%s", "");
   allocator->in_flight += size;
   hal_unlock(&allocator->lock);
   const hal_status_t status = hal_error_plugin(
       device->plugin, HAL_SLOT_memory_alloc_async,
-      hal_call_memory_alloc_async(device->plugin, device->ordinal, stream->direct.handle, size, 0, out_address));
+      hal_call_memory_alloc_async(device->plugin, device->ordinal, stream->direct.handle, requested, 0, out_address));
   hal_lock(&allocator->lock);
   allocator->in_flight -= size;
   return status;
@@ -219,12 +220,12 @@ static hal_status_t allocate_pooled(request_t *request, hal_stream_t *stream, si
   void *address = NULL;
   hal_block_t *block = foreign_block(allocator, HAL_MEM_POOLED, stream, NULL, request->size);
   if (!block) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "the host has no memory for the allocator's records");
-  hal_status_t status = attempt_pooled(allocator, stream, request->size, &address);
+  hal_status_t status = attempt_pooled(allocator, stream, request->size, requested, &address);
   if (status == HAL_RESOURCE_EXHAUSTED) {
     allocator->stats.num_alloc_retries++;
     hal_mem_pending_drain(allocator, &request->ready);
     run_ready(request);
-    status = attempt_pooled(allocator, stream, request->size, &address);
+    status = attempt_pooled(allocator, stream, request->size, requested, &address);
   }
   if (status) {
     hal_mem_block_forget(allocator, block);

@@ -1,4 +1,5 @@
 /* life.c: creates and destroys an allocator and its pools, and empties its cache. */
+#include "hal/plugin_records.h"
 #include "memory/history.h"
 #include "memory/ipc.h"
 #include "memory/pool.h"
@@ -35,6 +36,22 @@ static void free_remaining(hal_allocator_t *allocator, hal_block_t *block) {
     hal_log(HAL_LOG_ERROR, "device %s: the plugin could not free memory: %s", device->label, hal_error_message());
 }
 
+/* Reports the blocks in a subtree of the address map, whose depth is small (map.c), that were not released. */
+static void report_lost(const hal_allocator_t *allocator, const hal_block_t *block, const hal_lost_blocks_t *to) {
+  if (!block) return;
+  report_lost(allocator, block->left, to);
+  if (block->pool->source == HAL_MEM_POOLED && block->state == HAL_MEM_SPECIAL)
+    to->lost(allocator->device->ordinal, block->address);
+  report_lost(allocator, block->right, to);
+}
+
+static const hal_lost_blocks_t *listener_of(const hal_device_t *device) {
+  const hal_extension_t *first = NULL;
+  if (hal_call_extensions(device->plugin, &first)) return NULL;
+  return (const hal_lost_blocks_t *)(const void *)hal_extension_find(first, HAL_LOST_BLOCKS,
+                                                                     HAL_STRUCT_SIZE(hal_lost_blocks_t, lost));
+}
+
 void hal_allocator_drain(hal_allocator_t *allocator) {
   hal_block_t *ready = NULL;
   hal_lock(&allocator->lock);
@@ -60,6 +77,8 @@ void hal_allocator_close(hal_allocator_t *allocator) {
       if (pool) hal_mem_stream_wait(allocator, pool->stream);
     }
   }
+  const hal_lost_blocks_t *const listener = lost && allocator->pooled ? listener_of(allocator->device) : NULL;
+  if (listener) report_lost(allocator, allocator->map, listener);
   while (allocator->map) {
     hal_block_t *block = allocator->map;
     hal_mem_map_remove(&allocator->map, block);

@@ -10,7 +10,7 @@ import torch
 
 # The extension's C++ registrations happen here; ._activation has checked that they cannot fail.
 from . import _C, _data_parallel, _device_lists, _dlpack, _multiprocessing, _optimizers, _profiler, _serialization, backend
-from .backend import amp, graphs, memory, nvtx, random, sparse, streams, tensors
+from .backend import amp, graphs, leaks, memory, nvtx, random, sparse, streams, tensors
 from .distributed import _backend as distributed
 from .distributed import _torch as of_torch
 from .dynamo import registration as dynamo
@@ -38,6 +38,8 @@ def register(name: str) -> None:
     _optimizers.install(graphs.is_current_stream_capturing)
     _profiler.install(name)
     _serialization.install()
+    if leaks.wanted():
+        atexit.register(leaks.release_reachable, name)  # after all other functions
     atexit.register(_quiesce)
     atexit.register(_notice.tell)  # runs before the functions registered earlier
 

@@ -203,7 +203,7 @@ class _Part:
         """
         for _ in range(times):
             outputs = _pytree.tree_leaves(self.function(*self.sample))
-            self._gradients(outputs, [torch.empty_like(output) for output in outputs])
+            self._gradients(outputs, [torch.zeros_like(output) for output in outputs])
 
     def capture_forward(self, pool) -> None:
         self.forward = Graph()

@@ -1,0 +1,127 @@
+/* sanitize.h: HAL_FAKE_SANITIZE: checks of the accesses of kernels, copies and fills to device memory. Private.
+ *
+ * Device memory comes from one range of reserved addresses (arena.c), with red zones around each allocation. A released
+ * allocation is not used again until the quarantine is full. Each byte has a byte of shadow (access.c). Kernels are
+ * instrumented: the portable ones are in a library of their own (kernels.c), modules in the dialect "c" are compiled
+ * with the same instrumentation. Copies and fills check their ranges (check.c). Each work item has a note with the
+ * stack of the call that submitted it. */
+#ifndef FAKE_SANITIZE_H_
+#define FAKE_SANITIZE_H_
+
+#include "../fake.h"
+#include "access.h"
+
+enum {
+  FAKE_SANITIZE_MEMORY = 1, /* accesses outside of live allocations, and invalid frees */
+  FAKE_SANITIZE_INIT = 2,   /* reads of bytes that were never written */
+  FAKE_SANITIZE_LEAK = 4    /* allocations that exist when the device is closed */
+};
+
+enum { FAKE_SHADOW_LIVE = 1, FAKE_SHADOW_WRITTEN = 2 };
+
+/* hal_host_kernel_t.reserved of kernels that the program compiled itself. */
+enum { FAKE_NOT_INSTRUMENTED = 1 };
+
+/* Smallest red zone, and the alignment of blocks. */
+enum { FAKE_RED_ZONE = 512 };
+
+typedef struct fake_block_s { /* an allocation, live or in the quarantine */
+  struct fake_block_s *next, *previous;
+  char *base;
+  size_t size;  /* as requested */
+  char *begin;  /* of the range, with its red zones */
+  size_t bytes; /* of the range */
+  int32_t device;
+  uint32_t is_released, is_program; /* is_program: of memory_alloc_async, not of the host itself */
+  uint64_t number;                  /* in the order of allocation */
+  const void *allocated, *released; /* stacks */
+} fake_block_t;
+
+/* The settings of the variables HAL_FAKE_SANITIZE*. */
+struct fake_sanitize_settings_s {
+  uint32_t classes, raises, exit_code;
+  uint64_t quarantine, limit; /* bytes; number of reports */
+};
+
+extern fake_sanitize_settings_t fake_sanitize;
+extern fake_access_t fake_sanitize_access; /* what instrumented kernels get */
+
+static inline int fake_sanitizes(uint32_t class) { return (fake_sanitize.classes & class) != 0; }
+
+/* ---- sanitize.c: start, stacks and the work of threads ---- */
+/* Starts the checks after the settings were read. */
+hal_status_t fake_sanitize_init(const fake_sanitize_settings_t *settings);
+const void *fake_sanitize_stack(void); /* of the calling thread; NULL = unknown */
+/* As hal_stacks_t. */
+int fake_sanitize_is_unchecked(void);
+size_t fake_sanitize_describe(const void *stack, char *text, size_t size);
+void fake_sanitize_operators(const char *kernel, char *text, size_t size);
+void fake_sanitize_fork_child(void);
+
+/* What a thread computes, for reports. */
+typedef struct fake_work_s {
+  const hal_host_kernel_t *kernel;
+  hal_plugin_stream_t *stream; /* NULL: none */
+  const void *stack;           /* of the call that submitted it */
+  void *const *args;
+} fake_work_t;
+/* Runs a part of a launch on the calling thread. */
+void fake_sanitize_compute(hal_plugin_stream_t *owner, const void *stack, const hal_host_kernel_t *kernel,
+                           const hal_host_range_t *range, void *const *args);
+/* Returns the work of the calling thread; its kernel is NULL if it runs none. */
+fake_work_t fake_sanitize_work(void);
+
+/* ---- arena.c: allocations ---- */
+hal_status_t fake_arena_init(void);
+static inline int fake_arena_has(const void *address) {
+  return (uintptr_t)address - fake_sanitize_access.base < fake_sanitize_access.size;
+}
+static inline unsigned char *fake_arena_shadow(const void *address) {
+  return fake_sanitize_access.shadow + ((uintptr_t)address - fake_sanitize_access.base);
+}
+hal_status_t fake_arena_alloc(int32_t device, size_t size, int is_program, void **out_ptr);
+/* Releases an allocation at once, or after the work that is queued on `stream`. */
+hal_status_t fake_arena_free(int32_t device, hal_plugin_stream_t *stream, void *ptr);
+/* Copies the description of the block that contains an address, or whose red zone does; returns whether there is one.
+ */
+int fake_arena_find(const void *address, fake_block_t *out_block);
+/* Returns a list, by `next`, of the program's live blocks, which no thread may release meanwhile. */
+fake_block_t *fake_arena_live(void);
+void fake_arena_fork_prepare(void);
+void fake_arena_fork_parent(void);
+void fake_arena_fork_child(void);
+
+/* ---- check.c: accesses ---- */
+/* Check a range that a copy or fill reads or writes. Return whether it may be accessed. Addresses outside of device
+ * memory may. */
+int fake_check_read(const void *address, size_t size);
+int fake_check_write(const void *address, size_t size);
+/* As both, for a copy: the destination's bytes are written where the source's are. Bytes that leave the device must be
+ * written. */
+int fake_check_copy(void *dst, const void *src, size_t size);
+/* Marks all bytes of the block that contains an address as written, for code that is not instrumented. */
+void fake_check_unknown(const void *address);
+
+/* ---- report.c ---- */
+/* Reports an access of the calling thread (fake_access_t). */
+void fake_report_access(uintptr_t address, size_t size, int is_store);
+/* Reports a free of an address that is not a live allocation. */
+void fake_report_free(int32_t device, const void *address);
+/* Reports that the red zone of a block, or a released block, was overwritten at an address. */
+void fake_report_damage(const fake_block_t *block, const void *address);
+void fake_report_leak(const fake_block_t *block);
+/* Returns the number of findings. */
+uint64_t fake_report_count(void);
+void fake_report_fork_child(void);
+
+/* ---- kernels.c: instrumented kernels ---- */
+/* Opens the library of checked kernels. */
+hal_status_t fake_checked_open(void);
+const hal_host_kernel_t *fake_checked_find(const char *name);
+/* Returns the options and the text for the end of the source, with which a module is instrumented. */
+const char *fake_checked_options(void);
+const char *fake_checked_text(size_t *out_size);
+/* Connects a module that was compiled so. */
+void fake_checked_connect(void *library);
+
+#endif /* FAKE_SANITIZE_H_ */
