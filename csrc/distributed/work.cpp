@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "core/device.h"
+#include "core/guard/host_waits.h"
 #include "core/stream/stream.h"
 #include "hal/hal.h"
 
@@ -126,9 +127,34 @@ void DeviceWork::end(std::exception_ptr error) {
     future = future_, result = result_;
   }
   ended_.notify_all();
+  const std::exception_ptr failure = complete_futures(future, result);
+  if (!failure) return;
+  {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    if (exception_) return;
+    exception_ = failure;
+  }
+  hooks_->aborting();
+}
+
+// No exception leaves the thread. Returns that of a callback, or that the device failed, which no future reports: a
+// future that is complete cannot fail any more.
+std::exception_ptr DeviceWork::complete_futures(const FuturePtr &future, const FuturePtr &result) const noexcept {
   const Scoped<const GroupHooks *> here(in_callback, hooks_.get());
-  if (future) complete_future(future);
-  if (result) complete_result(result);
+  HostWaits waits;
+  std::exception_ptr error;
+  try {
+    if (future) complete_future(future);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  try {
+    if (result) complete_result(result);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  if (error || waits.status() == HAL_OK) return error;
+  return failure(waits.status());
 }
 
 void DeviceWork::fail(const std::exception_ptr &error) {
@@ -154,6 +180,7 @@ void DeviceWork::complete(hal_status_t status) {
     return fail(std::current_exception());
   }
   end(nullptr);
+  if (exception_) return hooks_->end();
   report();
 }
 

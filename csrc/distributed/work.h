@@ -76,6 +76,7 @@ class DeviceWork final : public c10d::Work {
   void complete(hal_status_t status);
   void finish();
   void end(std::exception_ptr error);
+  std::exception_ptr complete_futures(const FuturePtr &future, const FuturePtr &result) const noexcept;
   // Completes a future of a work that has ended.
   void complete_future(const FuturePtr &future) const;
   void complete_result(const FuturePtr &result) const;

@@ -6,6 +6,7 @@
 #include "core/dtypes.h"
 #include "core/graph/external.h"
 #include "core/guard/given_event.h"
+#include "core/guard/host_waits.h"
 #include "core/status.h"
 #include "core/stream/stream.h"
 
@@ -69,7 +70,9 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   }
   Stream getNewStream(Device device, int priority) const override {
     hal_stream_t *stream = nullptr;
-    check(hal_stream_acquire(index_of(device), priority, &stream));
+    const hal_status_t status = hal_stream_acquire(index_of(device), priority, &stream);
+    if (status != HAL_OK && HostWaits::exists()) return getStream(device);
+    check(status);
     return to_c10(stream);
   }
   Stream exchangeStream(Stream stream) const override {
@@ -110,18 +113,24 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
       if (*event != nullptr) return;
     }
     const uint32_t flags = flag == c10::EventFlag::BACKEND_DEFAULT ? uint32_t{HAL_EVENT_TIMING} : 0;
-    if (target == nullptr) check(hal_event_create(stream.device_index(), flags, &target));
+    if (target == nullptr) {
+      const hal_status_t status = hal_event_create(stream.device_index(), flags, &target);
+      if (status != HAL_OK && HostWaits::wait(where)) return;
+      check(status);
+    }
     *event = target;  // owned by the c10 event from now on, even if the recording fails
     if (capture_external_record(target, where)) {
       TORCH_CHECK(flag != c10::EventFlag::BACKEND_DEFAULT,
                   "an external event that a graph records does not support timing; create it with enable_timing=False");
       return;
     }
-    check(hal_event_record(target, where));
+    const hal_status_t status = hal_event_record(target, where);
+    if (status != HAL_OK && !HostWaits::wait(where)) throw_status(status);
   }
   void block(void *event, const Stream &stream) const override {
     if (event == nullptr || capture_external_wait(to_event(event), to_hal(stream))) return;
-    check_work(hal_stream_wait_event(to_hal(stream), to_event(event)));
+    const hal_status_t status = hal_stream_wait_event(to_hal(stream), to_event(event));
+    if (status != HAL_OK && !HostWaits::wait(to_event(event))) throw_work_status(status);
   }
   bool queryEvent(void *event) const override { return event == nullptr || is_done(hal_event_query(to_event(event))); }
   void synchronizeEvent(void *event) const override {
@@ -147,6 +156,11 @@ C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard)
 hal_event_t *&GivenEvent::given() {
   static thread_local hal_event_t *event = nullptr;
   return event;
+}
+
+HostWaits *&HostWaits::current() {
+  static thread_local HostWaits *waits = nullptr;
+  return waits;
 }
 
 }  // namespace torch_backend

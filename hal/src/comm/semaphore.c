@@ -133,6 +133,13 @@ void hal_comm_signal_fail(const hal_comm_work_t *work, hal_status_t status) {
   if (work->signal) record_failure(work->signal, status);
 }
 
+/* Ends the waits from the host. Streams would wait forever after a failure, so it is tried again, then on a stream. */
+static hal_status_t raise_from_host(const hal_comm_t *comm, const hal_comm_signal_t *signal) {
+  for (int attempt = 0; attempt < 2; attempt++)
+    if (!hal_semaphore_set(signal->semaphore, signal->value)) return HAL_OK;
+  return hal_stream_signal_semaphore(comm->out, signal->semaphore, signal->value);
+}
+
 void hal_comm_signal_raise(hal_comm_work_t *work) {
   hal_comm_t *const comm = work->comm;
   const hal_comm_signal_t *const signal = work->signal;
@@ -145,7 +152,7 @@ void hal_comm_signal_raise(hal_comm_work_t *work) {
     record_failure(signal, status);
   }
   char what[HAL_COMM_WHAT];
-  if (hal_semaphore_set(signal->semaphore, signal->value))
+  if (raise_from_host(comm, signal))
     hal_log(HAL_LOG_ERROR, "%s: streams that wait for it may hang: %s", hal_comm_work_text(work, what),
             hal_error_message());
 }

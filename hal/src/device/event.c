@@ -164,7 +164,10 @@ hal_status_t hal_event_query(hal_event_t *event) {
 hal_status_t hal_event_synchronize(hal_event_t *event) {
   HAL_RETURN_IF_ERROR(hal_device_check_alive(event->device));
   HAL_RETURN_IF_ERROR(check_unrecorded(event, "hal_event_synchronize"));
-  return finish(event, HAL_SLOT_event_synchronize, hal_call_event_synchronize(event->device->plugin, event->handle));
+  hal_plugin_t *const plugin = event->device->plugin;
+  const hal_status_t status = hal_call_event_synchronize(plugin, event->handle);
+  if (HAL_UNLIKELY(status)) HAL_CALL_AFTER(plugin, event_synchronize, event->handle); /* if the wait itself failed */
+  return finish(event, HAL_SLOT_event_synchronize, status);
 }
 
 hal_status_t hal_event_elapsed(hal_event_t *start, hal_event_t *end, int64_t *out_nanoseconds) {

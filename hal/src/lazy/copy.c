@@ -13,7 +13,7 @@ enum { MOST_UPLOAD = 64 << 20 /* bytes that a recording copies */ };
 
 /* Waits for the work that the stream's direct queue has submitted; a failure is recorded for the stream. */
 static void wait_for_stream(hal_stream_t *stream) {
-  const hal_status_t status = hal_call_stream_synchronize(stream->device->plugin, stream->direct.handle);
+  const hal_status_t status = hal_direct_calls.synchronize(&stream->direct.queue);
   if (status) hal_failure_record_plugin(stream, HAL_SLOT_stream_synchronize, status);
 }
 

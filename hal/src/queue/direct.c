@@ -101,14 +101,21 @@ static hal_status_t nothing_deferred(hal_queue_t *queue, const char *reason) {
   return HAL_OK;
 }
 
+/* A failure may be that of the wait, not of the work. Callers free host memory that the work accesses, so the wait is
+ * repeated. */
 static hal_status_t synchronize(hal_queue_t *queue) {
   hal_direct_t *const direct = direct_of(queue);
-  return hal_call_stream_synchronize(direct->plugin, direct->handle);
+  const hal_status_t status = hal_call_stream_synchronize(direct->plugin, direct->handle);
+  if (HAL_UNLIKELY(status)) HAL_CALL_AFTER(direct->plugin, stream_synchronize, direct->handle);
+  return status;
 }
 
 static hal_status_t synchronize_timeout(hal_queue_t *queue, int64_t timeout_ns) {
   hal_direct_t *const direct = direct_of(queue);
-  return hal_call_stream_synchronize_timeout(direct->plugin, direct->handle, timeout_ns);
+  const hal_status_t status = hal_call_stream_synchronize_timeout(direct->plugin, direct->handle, timeout_ns);
+  if (HAL_UNLIKELY(status && status != HAL_NOT_READY))
+    HAL_CALL_AFTER(direct->plugin, stream_synchronize_timeout, direct->handle, timeout_ns);
+  return status;
 }
 
 static hal_status_t query(hal_queue_t *queue) {
