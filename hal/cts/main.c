@@ -21,6 +21,7 @@ static const char usage[] =
     "  --rules             every rule with its id; needs no plugin\n"
     "  --report FILE.html  a report with the verdict on every rule\n"
     "  --junit FILE.xml    results for a build server\n"
+    "  --json FILE.json    results for programs, such as torch-backend verify --diff\n"
     "  --tap               results as TAP on standard output\n"
     "  --unsupported FILE  lines \"CASE reason\": cases that are not run\n"
     "  --xfail FILE        lines \"CASE reason\": cases that must fail\n"
@@ -203,16 +204,17 @@ static int is_setting(const char *text) {
 
 /* The options that are not settings of the run. */
 typedef struct wish_s {
-  const char *plugin, *html, *junit;
+  const char *plugin, *html, *junit, *json;
   int list, rules, help;
 } wish_t;
 
-static const struct option options[] = {
-    {"plugin", 1, 0, 'p'},   {"suite", 1, 0, 's'},   {"case", 1, 0, 'c'},        {"device", 1, 0, 'd'},
-    {"list", 0, 0, 'l'},     {"rules", 0, 0, 'R'},   {"report", 1, 0, 'r'},      {"junit", 1, 0, 'j'},
-    {"tap", 0, 0, 't'},      {"limit", 1, 0, 'L'},   {"unsupported", 1, 0, 'u'}, {"xfail", 1, 0, 'x'},
-    {"compiler", 1, 0, 'C'}, {"dialect", 1, 0, 'D'}, {"skip-code", 1, 0, 'k'},   {"fault", 1, 0, 'f'},
-    {"stop", 0, 0, 'S'},     {"verbose", 0, 0, 'v'}, {"help", 0, 0, 'h'},        {0, 0, 0, 0}};
+static const struct option options[] = {{"plugin", 1, 0, 'p'},   {"suite", 1, 0, 's'},       {"case", 1, 0, 'c'},
+                                        {"device", 1, 0, 'd'},   {"list", 0, 0, 'l'},        {"rules", 0, 0, 'R'},
+                                        {"report", 1, 0, 'r'},   {"junit", 1, 0, 'j'},       {"tap", 0, 0, 't'},
+                                        {"limit", 1, 0, 'L'},    {"unsupported", 1, 0, 'u'}, {"xfail", 1, 0, 'x'},
+                                        {"compiler", 1, 0, 'C'}, {"dialect", 1, 0, 'D'},     {"skip-code", 1, 0, 'k'},
+                                        {"fault", 1, 0, 'f'},    {"stop", 0, 0, 'S'},        {"verbose", 0, 0, 'v'},
+                                        {"json", 1, 0, 'J'},     {"help", 0, 0, 'h'},        {0, 0, 0, 0}};
 
 /* Reads one option with its value in optarg; returns 0 if it is invalid, after an error message. */
 static int read_option(int option, wish_t *wish) {
@@ -242,6 +244,9 @@ static int read_option(int option, wish_t *wish) {
       break;
     case 'j':
       wish->junit = optarg;
+      break;
+    case 'J':
+      wish->json = optarg;
       break;
     case 'u':
       good = read_list(optarg, &run.unsupported, &run.unsupported_count);
@@ -289,5 +294,6 @@ int main(int argc, char **argv) {
   summarise(&run);
   if (wish.html && !cts_report_html(&run, wish.html)) return 2;
   if (wish.junit && !cts_report_junit(&run, wish.junit)) return 2;
+  if (wish.json && !cts_report_json(&run, wish.json)) return 2;
   return findings ? 1 : run.loaded ? 0 : skip_code;
 }

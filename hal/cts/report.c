@@ -24,13 +24,13 @@ static void put_text(FILE *file, const char *text) {
     }
 }
 
-static int close_report(FILE *file, const char *path) {
+int cts_report_close(FILE *file, const char *path) {
   const int failed = ferror(file);
   if (fclose(file) == 0 && !failed) return 1;
   return fprintf(stderr, "hal-cts: %s cannot be written: %s\n", path, strerror(errno)), 0;
 }
 
-static FILE *open_report(const char *path) {
+FILE *cts_report_open(const char *path) {
   FILE *const file = fopen(path, "we");
   if (!file) fprintf(stderr, "hal-cts: %s cannot be written: %s\n", path, strerror(errno));
   return file;
@@ -118,7 +118,7 @@ static void put_levels(FILE *file, const cts_run_t *run) {
 
 int cts_report_html(const cts_run_t *run, const char *path) {
   int score = 0, findings = 0;
-  FILE *const file = open_report(path);
+  FILE *const file = cts_report_open(path);
   if (!file) return 0;
   for (uint32_t i = 0; i < cts_rule_count; i++) score += run->rule_verdicts[i] == CTS_PASS;
   for (uint32_t i = 0; i < cts_case_count; i++) findings += run->results[i].verdict == CTS_FAIL;
@@ -143,12 +143,12 @@ int cts_report_html(const cts_run_t *run, const char *path) {
   put_rows(file, run, "speed", "Time of operators of the plugin's own, float32");
   put_cases(file, run);
   put_rules(file, run);
-  return close_report(file, path);
+  return cts_report_close(file, path);
 }
 
 int cts_report_junit(const cts_run_t *run, const char *path) {
   int counts[8] = {0}, all = 0;
-  FILE *const file = open_report(path);
+  FILE *const file = cts_report_open(path);
   if (!file) return 0;
   for (uint32_t i = 0; i < cts_case_count; i++)
     counts[run->results[i].verdict]++, all += run->results[i].verdict != CTS_NONE;
@@ -170,5 +170,5 @@ int cts_report_junit(const cts_run_t *run, const char *path) {
     fputs("</testcase>\n", file);
   }
   fputs("</testsuite>\n", file);
-  return close_report(file, path);
+  return cts_report_close(file, path);
 }

@@ -52,9 +52,12 @@ const char *cts_verdict_name(int verdict);
 /* Returns why a rule has no verdict. */
 const char *cts_rule_why_not(const cts_run_t *run, uint32_t rule, char *text, size_t size);
 
-/* report_*.c; HAL errors: 0 if the file could not be written. */
+/* report.c, report_json.c: write a file; 0, after an error message, if it could not be written. */
 int cts_report_html(const cts_run_t *run, const char *path);
 int cts_report_junit(const cts_run_t *run, const char *path);
+int cts_report_json(const cts_run_t *run, const char *path);
+FILE *cts_report_open(const char *path);
+int cts_report_close(FILE *file, const char *path);
 /* levels.c: the levels of the porting guide, and the function to implement next. */
 enum { CTS_LEVELS = 7 };
 typedef struct cts_level_s {

@@ -10,6 +10,7 @@
 #include <ATen/ops/index_meta.h>
 #include <ATen/ops/view_as_real.h>
 
+#include "aten/index/conditions.h"
 #include "aten/index/index_plan.h"
 #include "aten/prepare/structured.h"
 #include "hal_op_ids.h"
@@ -143,9 +144,9 @@ bool index_put(at::Tensor &self, const Indices &indices, const at::Tensor &value
   const auto dtype = computing_dtype(self.device().index(), put_op(accumulate), parts.scalar_type());
   if (!dtype) return false;
   if (*dtype == parts.scalar_type() || values.scalar_type() != self.scalar_type())
-    return at::native::_index_put_impl_(self, indices, values, accumulate, unsafe).defined();
+    return at::native::_index_put_impl_(self, with_an_index(indices), values, accumulate, unsafe).defined();
   at::Tensor wide = self.to(*dtype);
-  at::native::_index_put_impl_(wide, indices, values.to(*dtype), accumulate, unsafe);
+  at::native::_index_put_impl_(wide, with_an_index(indices), values.to(*dtype), accumulate, unsafe);
   self.copy_(wide);
   return true;
 }

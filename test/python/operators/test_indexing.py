@@ -390,3 +390,14 @@ def test_operands_of_two_devices_are_refused(device):
         torch.ones(5, device=device).gather(0, torch.zeros(1, dtype=torch.long))
     with pytest.raises(RuntimeError, match="same device"):
         torch.ones(5, device=device).index_select(0, torch.zeros(1, dtype=torch.long))
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
+@pytest.mark.parametrize("indices", [[], [None], [None, None]], ids=str)
+def test_an_assignment_without_an_index_is_refused(device, indices, accumulate):
+    """The CPU raises, too, with an internal assertion or about undefined tensors."""
+    aten, value = torch.ops.aten, torch.ones(1, device=device)
+    for x in (torch.ones(3, 2, device=device), torch.ones((), device=device), torch.ones(0, device=device)):
+        for call in (aten.index_put, aten.index_put_, aten._unsafe_index_put, aten._index_put_impl_):
+            with pytest.raises(RuntimeError, match=f"index_put_: expected at least one tensor among the indices, and got {len(indices)}"):
+                call(x.clone(), indices, value, accumulate)

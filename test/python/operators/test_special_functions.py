@@ -70,3 +70,17 @@ def test_oscillating_functions_keep_their_size(device):
     sizes = torch.hypot(torch.special.bessel_j0(x), torch.special.bessel_y0(x)).tolist()  # whatever the phase
     for ours, value in zip(sizes, inputs):
         assert math.isclose(ours, math.sqrt(2 / math.pi) / math.sqrt(value), rel_tol=1e-14)
+
+
+_MODIFIED = ["i0", "i0e", "i1", "i1e"]
+_BESSEL = ["bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "modified_bessel_i0", "modified_bessel_i1", "modified_bessel_k0", "modified_bessel_k1",
+           "spherical_bessel_j0"]  # fmt: skip
+
+
+@pytest.mark.parametrize("name, dtype", [(name, dtype) for name in _MODIFIED + _BESSEL for dtype in (torch.float64, torch.float32)]
+                         + [(name, torch.bfloat16) for name in _MODIFIED])  # fmt: skip
+def test_values_at_infinity_are_those_of_the_cpu(device, name, dtype):
+    """PyTorch's own tests demand NaN of i0 there, although the limit is infinity."""
+    x = torch.tensor([math.inf, -math.inf, math.nan], dtype=dtype)
+    call = getattr(torch.special, name)
+    torch.testing.assert_close(call(x.to(device)).cpu(), call(x), rtol=0, atol=0, equal_nan=True)

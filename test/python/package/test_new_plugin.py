@@ -11,7 +11,9 @@ import venv
 from pathlib import Path
 
 import pytest
+import torch
 import torch_backend
+import yaml
 from torch_backend import cli
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -57,6 +59,21 @@ def test_the_projects_tests_fail_when_the_plugin_is_wrong(tmp_path):
     run("cmake", "--build", "build", cwd=project)
     done = run("ctest", "--test-dir", "build", cwd=project, check=8)
     assert "0% tests passed, 2 tests failed" in done.stdout
+
+
+def test_the_workflow_runs_commands_that_exist(tmp_path):
+    """The steps of continuous integration: folders and targets of this project, and options of the command."""
+    new_plugin("acme", cwd=tmp_path)
+    steps = yaml.safe_load((tmp_path / "acme/.github/workflows/conformance.yml").read_text())["jobs"]["test"]["steps"]
+    commands = [step["run"] for step in steps if "run" in step]
+    assert "cmake -S . -B build && cmake --build build" in commands and "ctest --test-dir build --output-on-failure" in commands
+    (upstream,) = (command for command in commands if command.startswith("torch-backend upstream"))
+    assert '"$PWD/build/libhal_acme.so"' in upstream
+    tests = tmp_path / "acme/pytorch/test"
+    tests.mkdir(parents=True)
+    # Without PyTorch's files the step reaches the check of the files, which is the last one of the options.
+    done = run("bash", "-c", upstream, cwd=tmp_path / "acme", check=2, TORCH=".".join(torch.__version__.split(".")[:2]))
+    assert "pytorch/test/test_indexing.py does not exist" in done.stderr
 
 
 def test_every_word_of_the_template_is_the_plugins_name(tmp_path):

@@ -1,5 +1,6 @@
 """`torch-backend verify`: the installed conformance suite, on correct plugins, incorrect ones, and files that are not
 plugins."""
+import json
 import os
 import shutil
 import subprocess
@@ -87,3 +88,45 @@ def test_a_plugin_is_named_by_path_or_name(tmp_path):
     done = verify("none", HAL_PLUGIN_PATH=str(tmp_path))
     assert (done.returncode, done.stdout) == (2, "")
     assert f"unknown plugin 'none': expected a path, or a name with a libhal_none.so in {tmp_path}, " in done.stderr
+
+
+def test_a_run_is_compared_with_an_earlier_one(tmp_path):
+    """Between one and two fake devices, the case of events between devices is skipped or passes."""
+    fake, old, new = FOLDER / "plugins" / "libhal_fake.so", tmp_path / "old.json", tmp_path / "new.json"
+    assert verify(fake, "--suite", "event", "--json", old, HAL_FAKE_DEVICES="2").returncode == 0
+    cases = json.loads(old.read_text())["cases"]
+    assert len(cases) > 10 and {case["verdict"] for case in cases.values()} >= {"pass"}
+    same = verify(fake, "--suite", "event", "--diff", old, HAL_FAKE_DEVICES="2")
+    assert same.returncode == 0 and "nothing is worse, 0 better, 0 changed otherwise" in same.stdout.splitlines()[-1], same.stdout + same.stderr
+    fewer = verify(fake, "--suite", "event", f"--diff={old}", "--json", new, HAL_FAKE_DEVICES="1")
+    lost = [line.split()[1:] for line in fewer.stdout.splitlines() if line.startswith("  worse")]
+    assert fewer.returncode == 1 and lost and all(line[1:4] == ["pass", "->", "skip:"] for line in lost), fewer.stdout + fewer.stderr
+    again = verify(fake, "--suite", "event", "--diff", new, HAL_FAKE_DEVICES="2")
+    assert again.returncode == 0 and f"nothing is worse, {len(lost)} better" in again.stdout, again.stdout + again.stderr
+    # Cases that only one of the runs selects are not compared.
+    assert verify(fake, "--case", "load.loads", "--diff", new).returncode == 0
+
+
+def test_a_new_finding_is_worse_and_a_known_one_is_not(tmp_path):
+    bad, good, bad_json = tmp_path / "libhal_bad.so", tmp_path / "good.json", tmp_path / "bad.json"
+    bad.write_bytes(b"no plugin")
+    assert verify(FOLDER / "plugins" / "libhal_fake.so", "--case", "load.loads", "--json", good).returncode == 0
+    done = verify(bad, "--case", "load.loads", "--diff", good, "--json", bad_json)
+    assert done.returncode == 1 and "worse  load.loads: pass -> FAIL: " in done.stdout, done.stdout + done.stderr
+    assert verify(bad, "--case", "load.loads").returncode == 1
+    assert verify(bad, "--case", "load.loads", "--diff", bad_json).returncode == 0
+
+
+@pytest.mark.parametrize("content, error", [
+    (None, "cannot be read"), (b"\xff\xfe", "cannot be read"), (b"{", "cannot be read"), (b"[]", "is not a result"), (b"{}", "is not a result"),
+    (b'{"program": "hal-cts", "layout": 99}', "layout 99"), (b'{"program": "hal-cts", "layout": 1, "cases": [1], "levels": []}', "is damaged"),
+    (b'{"program": "hal-cts", "layout": 1, "cases": {"a": {}}, "levels": []}', "is damaged"),
+    (b'{"program": "hal-cts", "layout": 1, "cases": {}, "levels": [1]}', "is damaged"),
+])  # fmt: skip
+def test_a_file_that_is_no_earlier_run_is_refused_before_the_suite_runs(tmp_path, content, error):
+    old = tmp_path / "old.json"
+    if content is not None:
+        old.write_bytes(content)
+    done = verify(FOLDER / "plugins" / "libhal_fake.so", "--case", "load.loads", "--diff", old)
+    assert (done.returncode, done.stdout) == (2, "") and str(old) in done.stderr and error in done.stderr
+    assert verify(FOLDER / "plugins" / "libhal_fake.so", "--diff").returncode == 2

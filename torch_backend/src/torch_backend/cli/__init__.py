@@ -9,7 +9,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from . import autocompare, comm, coverage, doctor, info, memory, new_plugin, pack, plot, smi, verify
+from . import autocompare, comm, coverage, doctor, info, memory, new_plugin, pack, plot, smi, upstream, verify
 
 _COMMANDS = {
     "info": (info, "versions, plugins, devices and which plugin functions are defaults"),
@@ -19,6 +19,7 @@ _COMMANDS = {
     "comm": (comm, "measures collectives, computes how they scale, and runs a program as one rank of many"),
     "plot": (plot, "writes a picture of a graph that was written for Graphviz, or of the logs of collectives"),
     "memory": (memory, "writes a page that shows a snapshot of the allocator: memory over time, segments, blocks and stacks"),
+    "upstream": (upstream, "runs PyTorch's own device-generic tests on the plugin's device, and compares with the CPU"),
     "new-plugin": (new_plugin, "writes the project of a plugin: C source, CMake, wheel and tests, which build and pass without changes"),
 }
 # Commands that work if torch is missing or broken.
