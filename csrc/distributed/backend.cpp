@@ -31,7 +31,11 @@ DeviceBackend::DeviceBackend(const Members &members, c10::intrusive_ptr<DeviceOp
 
 constexpr int64_t kSecond = 1000000000;
 
-DeviceBackend::~DeviceBackend() { shutdown(); }
+// In a forked child Gloo's threads do not exist, and its destructor would wait for them.
+DeviceBackend::~DeviceBackend() {
+  shutdown();
+  if (getpid() != process_) host_.release();
+}
 
 // Threads of the communicator may need the interpreter's lock to end.
 void DeviceBackend::shutdown() {

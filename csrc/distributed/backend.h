@@ -2,6 +2,8 @@
 // of the HAL (hal/comm.h), which implements the algorithms, the order, the timeouts and the failures.
 #pragma once
 
+#include <unistd.h>
+
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include <atomic>
@@ -208,6 +210,7 @@ class DeviceBackend final : public c10d::Backend {
   const Program program_;
   std::mutex lock_;                   // protects the members below
   BackendPtr host_;                   // of CPU tensors
+  const pid_t process_ = getpid();    // that created the group
   hal_comm_t *comm_ = nullptr;        // created at the first collective
   int device_ = -1;                   // of comm_
   hal_comm_transport_t connected_{};  // for comm_, before it is created; zeroed: none

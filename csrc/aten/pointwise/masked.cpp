@@ -3,7 +3,7 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
-#include <ATen/ops/nonzero_static_native.h>
+#include <ATen/ops/nonzero.h>
 
 #include <algorithm>
 
@@ -54,12 +54,16 @@ at::Tensor empty_nonzero(const at::Tensor &self) {
   return make_empty_strided(sizes, nonzero_strides(total), at::kLong, self.device().index());
 }
 
-bool nonzero(Outputs &outputs, const at::Tensor &self) {
+void check_places(const Outputs &outputs, const at::Tensor &self, const char *name) {
   if (const at::Tensor *out = outputs.given(0)) {
-    TORCH_CHECK(out->scalar_type() == at::kLong,
-                "nonzero: Expected out tensor to have scalar type Long but got scalar type", out->scalar_type());
+    TORCH_CHECK(out->scalar_type() == at::kLong, name,
+                ": Expected out tensor to have scalar type Long but got scalar type", out->scalar_type());
     at::assert_no_overlap(*out, self);
   }
+}
+
+bool nonzero(Outputs &outputs, const at::Tensor &self) {
+  check_places(outputs, self, "nonzero");
   if (self.dim() > 6) return false;
   const int64_t n = self.numel();
   int64_t total = 0;
@@ -78,11 +82,17 @@ bool nonzero(Outputs &outputs, const at::Tensor &self) {
   return call.in(flags).index(counts).layout(Layout::kStrided).indices(outputs[0]).run();
 }
 
-// ATen's function creates its result on the host.
-at::Tensor nonzero_static(const at::Tensor &self, int64_t size, int64_t fill_value) {
-  const int64_t sizes[] = {std::max<int64_t>(size, 0), self.dim()};
-  at::Tensor result = make_empty(sizes, at::kLong, self.device().index());
-  return at::native::nonzero_static_out_cpu(self, size, fill_value, result);
+at::Tensor empty_nonzero_static(const at::Tensor &self, int64_t size, int64_t) {
+  return make_empty({std::max<int64_t>(size, 0), self.dim()}, at::kLong, self.device().index());
+}
+
+// ATen's function reads the elements by the host.
+bool nonzero_static(Outputs &outputs, const at::Tensor &self, int64_t size, int64_t fill_value) {
+  TORCH_CHECK(size >= 0, "nonzero_static: 'size' must be an non-negative integer");
+  check_places(outputs, self, "nonzero_static");
+  const at::Tensor found = at::nonzero(self);
+  outputs.put(0, at::constant_pad_nd(found, {0, 0, 0, size - found.size(0)}, fill_value));
+  return true;
 }
 
 // ---- masked_select, masked_scatter ----

@@ -1,6 +1,9 @@
 """Indexing by tensors, gather, scatter and masks compared with CPU PyTorch, natively: each comparison runs with the
 strict fallback."""
 
+import os
+import subprocess
+import sys
 import warnings
 
 import pytest
@@ -298,6 +301,23 @@ def test_nonzero_static_fills_up_or_cuts_off(shape, size):
     natively(lambda x: torch.nonzero_static(x, size=size), Sample(x))
     natively(lambda x: torch.nonzero_static(x, size=size, fill_value=7), Sample(x))
     natively(lambda x: torch.nonzero_static(x, size=size, out=torch.empty(0, dtype=torch.long, device=x.device)), Sample(x))
+
+
+def test_nonzero_static_reads_no_device_memory_by_the_host():
+    """ATen's own function, of the CPU, reads the elements and writes the result."""
+    program = """import torch
+for shape in ((2, 3), (), (0, 3), (5,)):
+    x = torch.arange(max(1, torch.Size(shape).numel())).reshape(-1)[:torch.Size(shape).numel()].reshape(shape) % 2
+    for size in (0, 1, 4):
+        out = torch.empty(0, dtype=torch.long, device="fake")
+        torch.nonzero_static(x.to("fake"), size=size, fill_value=7, out=out)
+        theirs = torch.nonzero_static(x, size=size, fill_value=7)
+        for ours in (torch.nonzero_static(x.to("fake"), size=size, fill_value=7), out):
+            assert torch.equal(ours.cpu(), theirs), (shape, size, ours.cpu(), theirs)
+"""
+    done = subprocess.run([sys.executable, "-P", "-c", program], env={**os.environ, "TORCH_BACKEND": "fake", "HAL_FAKE_PROTECT": "1"}, capture_output=True, text=True,
+                          timeout=300, check=False)  # fmt: skip
+    assert done.returncode == 0, done.stderr
 
 
 def test_what_nonzero_static_refuses_as_on_the_cpu(device):
