@@ -57,8 +57,9 @@ hal_name_t *hal_name_make(const char *text);
  * Thread-safe. Since 0.2. */
 void hal_name_drop(hal_name_t *name, int keep);
 
-/* The host's extension "hal.stacks": what a plugin's reports name. A host before 0.5 does not offer it. Since 0.5. */
+/* The name of the host's extension hal_stacks_t. Since 0.5. */
 #define HAL_STACKS "hal.stacks"
+/* The host's extension "hal.stacks": what a plugin's reports name. A host before 0.5 does not offer it. Since 0.5. */
 typedef struct hal_stacks_s {
   hal_extension_t base;
   /* Returns the call stack of the calling thread, of Python or C; equal stacks have the same address, which is valid
@@ -76,9 +77,10 @@ typedef struct hal_stacks_s {
   void (*drain)(void);
 } hal_stacks_t;
 
+/* The name of a plugin's extension hal_lost_blocks_t. Since 0.5. */
+#define HAL_LOST_BLOCKS "hal.lost_blocks"
 /* A plugin's extension "hal.lost_blocks": the host calls it in hal_registry_close, before it frees memory that the
  * program has not released. Since 0.5. */
-#define HAL_LOST_BLOCKS "hal.lost_blocks"
 typedef struct hal_lost_blocks_s {
   hal_extension_t base;
   void (*lost)(int32_t device, const void *address); /* of memory_alloc_async */
