@@ -67,7 +67,8 @@ def pytest_collection_modifyitems(config, items):
     _SETTINGS["only"], done = set(_SETTINGS["only"]), set(_SETTINGS["done"])
     mine = [item for item in items if _is_selected(item)][_SETTINGS["share"] :: _SETTINGS["shares"]]
     kept = [item for item in mine if _named(item.nodeid) not in done]
-    config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
+    chosen = set(kept)
+    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
     items[:] = kept
 
 
