@@ -58,7 +58,7 @@ static void use_device(int32_t device) {
 
 /* A process opens plugins once, so each input has a process. It copies its counters of coverage for the fuzzer. */
 enum { COUNTERS = 1 << 17 };
-__attribute__((section("__libfuzzer_extra_counters"))) static uint8_t counters[COUNTERS];
+__attribute__((section("__libfuzzer_extra_counters"), used)) uint8_t fuzz_extra_counters[COUNTERS];
 static uint8_t *shared;
 
 /* Called by the input's process. */
@@ -96,6 +96,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   while ((ended = waitpid(child, &status, 0)) < 0 && errno == EINTR) continue; /* the fuzzer's timer */
   require(ended == child);
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) abort(); /* the sanitizer's report is above */
-  memcpy(counters, shared, COUNTERS);
+  memcpy(fuzz_extra_counters, shared, COUNTERS);
   return 0;
 }
