@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "fake.h"
+#include "sanitize/sanitize.h"
 
 typedef struct node_s {
   alignas(16) struct node_s *next; /* the item follows */
@@ -19,6 +19,7 @@ struct fake_recording_s {
   atomic_uint refs;
   uint64_t count;
   node_t *first, **end;
+  fake_branches_t branches; /* with the class race of HAL_FAKE_SANITIZE */
 };
 
 struct fake_capture_s {
@@ -42,6 +43,7 @@ struct hal_plugin_graph_exec_s {
   int32_t device;
   hal_plugin_stream_t *last; /* the stream of the last launch, a reference; launches are in order */
   uint64_t number;
+  fake_clock_t *clock; /* of the last launch, with the class race of HAL_FAKE_SANITIZE */
 };
 
 static fake_lock_t lock; /* guards all captures, their streams and the nodes of their recordings */
@@ -62,9 +64,11 @@ void fake_recording_unref(fake_recording_t *recording) {
   for (node_t *node = recording->first; node;) {
     node_t *const next = node->next;
     if (item_of(node)->kind == FAKE_ITEM_GRAPH) fake_recording_unref(item_of(node)->u.graph);
+    if (item_of(node)->flags & FAKE_ITEM_TRACED) fake_clock_drop(fake_item_trace(item_of(node))->clock);
     hal_host->mem_free(node);
     node = next;
   }
+  fake_branches_free(&recording->branches);
   hal_host->mem_free(recording);
 }
 
@@ -77,30 +81,92 @@ static hal_status_t new_recording(fake_recording_t **out_recording) {
   return HAL_OK;
 }
 
-/* A record of the profile describes the launch of the graph, not the capture. */
-static void run_noted(hal_plugin_stream_t *stream, const fake_item_t *item) {
-  fake_note_t room;
-  if (fake_note_again(&room, fake_item_note(item), stream))
-    fake_run_noted(&room, stream, item->u.launch.kernel, &item->u.launch.range, item->args);
-  else
-    fake_run(stream, item->u.launch.kernel, &item->u.launch.range, item->args);
+/* ---- running them ------------------------------------------------------------------------------------------------ */
+
+/* A launch that runs. */
+typedef struct replay_s {
+  hal_plugin_stream_t *stream;
+  const fake_recording_t *recording;
+  const fake_trace_t *launch; /* NULL: its work is not compared */
+  int is_nested;              /* its branches are not distinguished */
+  /* The clocks of the last nodes, by branch, and the captured ones from which they were made. */
+  fake_clock_t *clocks[4];
+  const fake_clock_t *captured[4];
+} replay_t;
+
+/* Writes the trace of a node that runs, whose clock belongs to the replay. */
+static void trace_node(replay_t *replay, const fake_item_t *item, fake_trace_t *out_trace) {
+  const fake_trace_t *const node = fake_item_trace(item), *const launch = replay->launch;
+  const fake_branches_t *const branches = &replay->recording->branches;
+  const uint32_t branch = node->timeline, at = branch % 4;
+  *out_trace = *node;
+  out_trace->clock = NULL;
+  if (!launch || !launch->clock || !node->clock) return;
+  out_trace->number = launch->number - 1 + node->number;
+  out_trace->timeline = launch->timeline;
+  out_trace->clock = launch->clock;
+  if (replay->is_nested) return;
+  if (branch && branches->indices) out_trace->timeline = branches->indices[branch];
+  if (out_trace->timeline == FAKE_NO_TIMELINE) out_trace->clock = NULL;
+  if (replay->captured[at] != node->clock) {
+    fake_clock_drop(replay->clocks[at]);
+    replay->clocks[at] = fake_branch_clock(branches, launch, node);
+    replay->captured[at] = node->clock;
+  }
+  if (out_trace->clock) out_trace->clock = replay->clocks[at];
 }
 
-const hal_host_kernel_t *fake_recording_run(hal_plugin_stream_t *stream, const fake_recording_t *recording) {
+/* A record of the profile describes the launch of the graph, not the capture. */
+static void run_noted(replay_t *replay, const fake_item_t *item) {
+  fake_noted_t room;
+  if (item->flags & FAKE_ITEM_TRACED) trace_node(replay, item, &room.trace);
+  if (fake_note_again(&room, fake_item_note(item), replay->stream))
+    fake_run_noted(&room.note, replay->stream, item->u.launch.kernel, &item->u.launch.range, item->args);
+  else
+    fake_run(replay->stream, item->u.launch.kernel, &item->u.launch.range, item->args);
+}
+
+static const hal_host_kernel_t *run_nodes(replay_t *replay);
+
+/* Runs a node with a trace that is not a launch: a graph, or a function of the host. */
+static const hal_host_kernel_t *run_traced(replay_t *replay, const fake_item_t *item) {
+  fake_trace_t trace;
+  trace_node(replay, item, &trace);
+  if (item->kind == FAKE_ITEM_GRAPH) {
+    replay_t nested = {.stream = replay->stream, .recording = item->u.graph, .launch = &trace, .is_nested = 1};
+    return run_nodes(&nested);
+  }
+  item->u.host.fn(item->u.host.user_data);
+  fake_timeline_ran(&trace);
+  return NULL;
+}
+
+/* Returns the kernel that failed, if one did. */
+static const hal_host_kernel_t *run_nodes(replay_t *replay) {
   const hal_host_kernel_t *failed = NULL;
-  for (const node_t *node = recording->first; node; node = node->next) {
+  for (const node_t *node = replay->recording->first; node; node = node->next) {
     const fake_item_t *const item = item_of(node);
     const hal_host_kernel_t *fails = NULL;
     if ((item->flags & FAKE_ITEM_COUNTED) && fake_launch_fails())
       fails = item->u.launch.kernel;
+    else if ((item->flags & FAKE_ITEM_TRACED) && item->kind != FAKE_ITEM_LAUNCH)
+      fails = run_traced(replay, item);
     else if (item->kind == FAKE_ITEM_GRAPH)
-      fails = fake_recording_run(stream, item->u.graph);
+      fails = fake_recording_run(replay->stream, item->u.graph, NULL);
     else if ((item->flags & FAKE_ITEM_NOTED) && fake_profile_any())
-      run_noted(stream, item);
+      run_noted(replay, item);
     else
-      fake_run_item(stream, item);
+      fake_run_item(replay->stream, item);
     if (!failed) failed = fails;
   }
+  return failed;
+}
+
+const hal_host_kernel_t *fake_recording_run(hal_plugin_stream_t *stream, const fake_recording_t *recording,
+                                            const fake_trace_t *launch) {
+  replay_t replay = {.stream = stream, .recording = recording, .launch = launch};
+  const hal_host_kernel_t *const failed = run_nodes(&replay);
+  for (int i = 0; i < 4; i++) fake_clock_drop(replay.clocks[i]);
   return failed;
 }
 
@@ -133,6 +199,8 @@ static void set_capture(hal_plugin_stream_t *stream, fake_capture_t *capture) {
 /* Records the stream's work from now on; the caller holds the lock. */
 static void join(fake_capture_t *capture, hal_plugin_stream_t *stream) {
   fake_stream_ref(stream);
+  fake_clock_drop(stream->branch.clock);
+  stream->branch = (fake_timeline_t){.index = capture->recording->branches.count++, .is_relative = 1};
   stream->capture_next = capture->streams;
   stream->capture_number = capture->recording->count;
   stream->capture_merged = 0;
@@ -179,6 +247,10 @@ fake_item_t *fake_capture_reserve(hal_plugin_stream_t *stream, uint32_t size, ui
 void fake_capture_commit(hal_plugin_stream_t *stream, fake_item_t *item) {
   fake_recording_t *const recording = capture_of(stream)->recording;
   node_t *const node = (node_t *)(void *)item - 1;
+  if (item->flags & FAKE_ITEM_TRACED) {
+    const uint64_t works = item->kind == FAKE_ITEM_GRAPH ? item->u.graph->branches.works : 1;
+    fake_timeline_record(&stream->branch, &recording->branches, works, fake_item_trace(item));
+  }
   *recording->end = node;
   recording->end = &node->next;
   stream->capture_number = ++recording->count;
@@ -415,6 +487,7 @@ hal_status_t hal_plugin_graph_exec_destroy(hal_plugin_graph_exec_t *exec) {
   if (!exec) return HAL_OK;
   fake_recording_unref(exec->recording);
   if (exec->last) fake_stream_unref(exec->last);
+  fake_clock_drop(exec->clock);
   hal_host->mem_free(exec);
   return HAL_OK;
 }
@@ -442,7 +515,7 @@ static hal_status_t wait_for_last(hal_plugin_graph_exec_t *exec, hal_plugin_stre
   if (!stream)
     fake_stream_wait(last, number);
   else if (last != stream && fake_stream_done(last) < number)
-    status = fake_stream_wait_number(stream, last, number);
+    status = fake_stream_wait_number(stream, last, number, NULL);
   fake_stream_unref(last);
   return status;
 }
@@ -454,12 +527,44 @@ static fake_recording_t *recording_of(hal_plugin_graph_exec_t *exec) {
   return recording;
 }
 
+/* Numbers the work of a launch, which comes after the last launch on any stream. */
+static void number_launch(hal_plugin_graph_exec_t *exec, hal_plugin_stream_t *stream, fake_recording_t *recording,
+                          fake_trace_t *out_trace) {
+  *out_trace = (fake_trace_t){.stack = fake_sanitize_stack()};
+  fake_lock(&exec->lock);
+  fake_clock_t *const last = exec->clock;
+  exec->clock = NULL;
+  fake_unlock(&exec->lock);
+  fake_timeline_wait(fake_timeline_of(stream), last);
+  fake_clock_drop(last);
+  fake_timeline_launch(fake_timeline_of(stream), &recording->branches, out_trace);
+  fake_clock_t *const now = fake_race_now(stream);
+  fake_lock(&exec->lock);
+  fake_clock_t *const other = exec->clock; /* of another thread */
+  exec->clock = now;
+  fake_unlock(&exec->lock);
+  fake_clock_drop(other);
+}
+
 static hal_status_t queue_graph(hal_plugin_graph_exec_t *exec, hal_plugin_stream_t *stream) {
   const int captured = fake_is_captured(stream);
   hal_status_t status = captured ? HAL_OK : wait_for_last(exec, stream);
-  fake_item_t *const item = status ? NULL : fake_queue_reserve(stream, sizeof *item, FAKE_ITEM_GRAPH);
-  if (!item) return status ? status : fake_queue_refused(stream);
-  item->u.graph = recording_of(exec);
+  if (status) return status;
+  fake_recording_t *const recording = recording_of(exec);
+  fake_trace_t trace = {.clock = NULL};
+  if (fake_races() && !captured) number_launch(exec, stream, recording, &trace);
+  fake_item_t *const item = fake_queue_reserve(
+      stream, (uint32_t)(sizeof *item + (fake_races() ? sizeof trace : 0)), FAKE_ITEM_GRAPH);
+  if (!item) {
+    fake_clock_drop(trace.clock);
+    fake_recording_unref(recording);
+    return fake_queue_refused(stream);
+  }
+  item->u.graph = recording;
+  if (fake_races()) {
+    item->flags |= FAKE_ITEM_TRACED;
+    *fake_item_trace(item) = trace;
+  }
   uint64_t number = fake_queue_commit(stream, item);
   if (captured) return HAL_OK;
   fake_stream_ref(stream);
@@ -475,9 +580,12 @@ hal_status_t hal_plugin_graph_launch(hal_plugin_graph_exec_t *exec, hal_plugin_s
   if (fake_queues(stream)) return queue_graph(exec, stream);
   if (!stream) wait_for_last(exec, NULL);
   fake_recording_t *const recording = recording_of(exec);
+  fake_trace_t trace = {.clock = NULL};
+  if (fake_races()) number_launch(exec, stream, recording, &trace);
   if (stream) fake_lock(&stream->lock);
-  const hal_host_kernel_t *const failed = fake_recording_run(stream, recording);
+  const hal_host_kernel_t *const failed = fake_recording_run(stream, recording, fake_races() ? &trace : NULL);
   if (stream) fake_unlock(&stream->lock);
+  fake_clock_drop(trace.clock);
   fake_recording_unref(recording);
   return failed ? fake_launch_inject(stream, failed) : HAL_OK;
 }
