@@ -15,6 +15,9 @@ int fake_profile_is_on(int32_t device) {
 /* Returns the device of a launch on no stream: that of its first pointer. */
 static int32_t device_of(const hal_arg_t *args, uint32_t arg_count) {
   fake_segment_t segment;
+  fake_block_t block;
+  for (uint32_t i = 0; fake.settings.sanitize && i < arg_count; i++)
+    if (args[i].kind == HAL_ARG_POINTER && fake_arena_find(*(void *const *)args[i].value, &block)) return block.device;
   for (uint32_t i = 0; i < arg_count; i++)
     if (args[i].kind == HAL_ARG_POINTER && fake_memory_find(*(void *const *)args[i].value, &segment) &&
         segment.device != HAL_HOST)
