@@ -105,6 +105,8 @@ static void trace_node(replay_t *replay, const fake_item_t *item, fake_trace_t *
   out_trace->number = launch->number - 1 + node->number;
   out_trace->timeline = launch->timeline;
   out_trace->clock = launch->clock;
+  const uint64_t gap = launch->gap + node->number - 1;
+  out_trace->gap = gap < FAKE_RACE_PERIOD ? (uint32_t)gap : (uint32_t)FAKE_RACE_PERIOD;
   if (replay->is_nested) return;
   if (branch && branches->indices) out_trace->timeline = branches->indices[branch];
   if (out_trace->timeline == FAKE_NO_TIMELINE) out_trace->clock = NULL;

@@ -13,7 +13,7 @@
 enum { FAKE_CELL_BYTES = 4, FAKE_CELL_MASK = 15, FAKE_KNOWN = 32, FAKE_THREADS = 4096 };
 typedef struct fake_thread_s {
   uintptr_t thread;
-  uint32_t is_compared, mine, shared, from, to, known[FAKE_KNOWN];
+  uint32_t is_compared, mine, gap, span, shared, from, to, known[FAKE_KNOWN];
   const void *work;
 } fake_thread_t;
 typedef struct fake_access_s {
@@ -35,6 +35,8 @@ typedef struct fake_access_s {
 #include <pthread.h>
 #define FAKE_THREAD_POINTER(out) ((out) = (uintptr_t)pthread_self())
 #endif
+#define FAKE_CELL_BEFORE(entry, cell) \
+  (!((cell)&16u) && (entry)->mine - ((cell) & ~31u) - (entry)->gap < (entry)->span)
 #define FAKE_THREAD_HASH(pointer) (((pointer) >> 12) % FAKE_THREADS)
 #endif
 
@@ -71,7 +73,7 @@ FAKE_ACCESS_INLINE const fake_thread_t *fake_access_thread(void) {
 }
 
 FAKE_ACCESS_INLINE int fake_access_knows(const fake_thread_t *thread, uint32_t cell) {
-  return !cell || thread->known[(cell >> 5) % FAKE_KNOWN] == cell >> 4;
+  return FAKE_CELL_BEFORE(thread, cell) || !cell || thread->known[(cell >> 5) % FAKE_KNOWN] == cell >> 4;
 }
 
 /* An access to bytes of one cell (race.c). Returns 0 if the plugin must compare it. */
@@ -131,26 +133,61 @@ FAKE_ACCESS_PAIR(2)
 FAKE_ACCESS_PAIR(4)
 FAKE_ACCESS_PAIR(8)
 
+/* ---- ranges ------------------------------------------------------------------------------------------------------ */
+
+/* Compares the accesses to a range of device memory with earlier ones, by whole cells. */
+static __attribute__((no_sanitize_address)) void fake_access_race_range(uintptr_t at, size_t size, int is_store) {
+  const fake_thread_t *const thread = fake_access_thread();
+  if (!thread) return;
+  const uintptr_t end = at + size;
+  for (; at < end && (at % FAKE_CELL_BYTES || end - at < FAKE_CELL_BYTES); at++) fake_access_race(at, 1, is_store);
+  for (; end - at >= FAKE_CELL_BYTES; at += FAKE_CELL_BYTES)
+    if (__builtin_expect(!fake_access_cell(thread, at / FAKE_CELL_BYTES, FAKE_CELL_MASK, is_store), 0))
+      fake_access.race(at + fake_access.base, FAKE_CELL_BYTES, is_store);
+  for (; at < end; at++) fake_access_race(at, 1, is_store);
+}
+
+static __attribute__((no_sanitize_address)) void fake_access_load_range(uintptr_t address, size_t size) {
+  const uintptr_t at = address - fake_access.base;
+  if (at >= fake_access.size) return;
+  const unsigned char *const shadow = fake_access.shadow + at;
+  size_t i = 0;
+  for (; i + 8 <= size; i += 8)
+    if (__builtin_expect(!fake_access_has(shadow + i, 8, fake_access.needs), 0)) fake_access_report(address + i, 8, 0);
+  for (; i < size; i++)
+    if (__builtin_expect(!fake_access_has(shadow + i, 1, fake_access.needs), 0)) fake_access_report(address + i, 1, 0);
+  if (fake_access.writes) fake_access_race_range(at, size, 0);
+}
+
+static __attribute__((no_sanitize_address)) void fake_access_store_range(uintptr_t address, size_t size) {
+  const uintptr_t at = address - fake_access.base;
+  if (at >= fake_access.size) return;
+  unsigned char *const shadow = fake_access.shadow + at;
+  const uint64_t written = FAKE_ACCESS_WRITTEN;
+  for (size_t i = 0, part; i < size; i += part) {
+    part = size - i < 8 ? 1 : 8;
+    if (__builtin_expect(!fake_access_has(shadow + i, part, FAKE_ACCESS_LIVE), 0))
+      fake_access_report(address + i, part, 1);
+    else if (fake_access.marks)
+      __builtin_memcpy(shadow + i, &written, part);
+  }
+  if (fake_access.writes) fake_access_race_range(at, size, 1);
+}
+
 void __asan_loadN_noabort(void *address, long size);
 FAKE_ACCESS_FN void __asan_loadN_noabort(void *address, long size) {
-  uintptr_t at = (uintptr_t)address;
-  for (; size >= 8; at += 8, size -= 8) fake_access_load(at, 8);
-  for (; size > 0; at++, size--) fake_access_load(at, 1);
+  if (size > 0) fake_access_load_range((uintptr_t)address, (size_t)size);
 }
 
 void __asan_storeN_noabort(void *address, long size);
 FAKE_ACCESS_FN void __asan_storeN_noabort(void *address, long size) {
-  uintptr_t at = (uintptr_t)address;
-  for (; size >= 8; at += 8, size -= 8) fake_access_store(at, 8);
-  for (; size > 0; at++, size--) fake_access_store(at, 1);
+  if (size > 0) fake_access_store_range((uintptr_t)address, (size_t)size);
 }
 
 void __asan_load16_noabort(void *address);
 FAKE_ACCESS_FN void __asan_load16_noabort(void *address) { __asan_loadN_noabort(address, 16); }
 void __asan_store16_noabort(void *address);
 FAKE_ACCESS_FN void __asan_store16_noabort(void *address) { __asan_storeN_noabort(address, 16); }
-
-/* ---- ranges ------------------------------------------------------------------------------------------------------ */
 
 int pk_checked_has(const void *address);
 FAKE_ACCESS_FN int pk_checked_has(const void *address) {

@@ -15,6 +15,7 @@ typedef struct fake_thread_s {
   uintptr_t thread; /* FAKE_THREAD_POINTER; 0: the entry is free. An entry is never freed */
   uint32_t is_compared;
   uint32_t mine;              /* the cell of its work, without bytes */
+  uint32_t gap, span;         /* of cells of work that surely comes before: FAKE_CELL_BEFORE */
   uint32_t shared;            /* the same of a set of readers that contains it; 1 = none */
   uint32_t from, to;          /* the cell before and after the last shared read */
   uint32_t known[FAKE_KNOWN]; /* cells of work that comes before, without bytes */
@@ -41,6 +42,9 @@ typedef struct fake_access_s {
 #else
 #define FAKE_THREAD_POINTER(out) ((out) = (uintptr_t)pthread_self())
 #endif
+/* Whether the work item of a cell comes before that of the thread by its number. The subtractions are modulo 2^32. */
+#define FAKE_CELL_BEFORE(entry, cell) \
+  (!((cell)&16u) && (entry)->mine - ((cell) & ~31u) - (entry)->gap < (entry)->span)
 /* The first entry in which to search a thread. */
 #define FAKE_THREAD_HASH(pointer) (((pointer) >> 12) % FAKE_THREADS)
 

@@ -27,6 +27,8 @@ static struct {
   fake_timeline_t host; /* index 0 */
   uint64_t host_version;
   uint8_t used[FAKE_TIMELINES];
+  uint32_t most;                      /* the timelines that were ever used */
+  uint64_t last_works[FAKE_TIMELINES]; /* of each timeline */
   /* the buffer */
   uint64_t last[FAKE_TIMELINES];
   fake_promise_t *promises[MOST_PROMISES];
@@ -178,13 +180,26 @@ void fake_timeline_close(fake_timeline_t *timeline) {
   fake_unlock(&all.lock);
 }
 
+/* Returns a number up to which all work items come before the next one of the timeline. The caller holds the lock. */
+static uint64_t floor_of(const fake_timeline_t *timeline, const fake_clock_t *clock) {
+  uint64_t floor = all.works;
+  for (uint32_t i = 0; i < all.most && !clock->is_all; i++) {
+    const uint64_t known = i < clock->count ? clock->last[i] : 0;
+    if (i != timeline->index && all.last_works[i] > known && known < floor) floor = known;
+  }
+  return floor;
+}
+
 /* Numbers `works` items; forgets all accesses when their short numbers (race.c) repeat. The caller holds the lock. */
 static void number(fake_timeline_t *timeline, uint64_t works, fake_trace_t *trace) {
+  const uint64_t gap = all.works + 1 - floor_of(timeline, trace->clock);
   trace->number = all.works + 1;
+  trace->gap = gap < FAKE_RACE_PERIOD ? (uint32_t)gap : FAKE_RACE_PERIOD;
   trace->timeline = timeline->index;
   if ((all.works + works) / FAKE_RACE_PERIOD != all.works / FAKE_RACE_PERIOD) fake_race_forget();
   all.works += works;
-  timeline->last = all.works;
+  timeline->last = all.last_works[timeline->index] = all.works;
+  if (timeline->index >= all.most) all.most = timeline->index + 1;
   if (timeline == &all.host) all.host_version++;
 }
 
@@ -276,8 +291,12 @@ void fake_timeline_launch(fake_timeline_t *timeline, fake_branches_t *branches, 
     trace->clock = make_clock();
     number(timeline, branches->works ? branches->works : 1, trace);
     load(timeline->clock);
-    for (uint32_t i = 1; branches->indices && i < branches->count; i++)
-      add_number(branches->indices[i], timeline->last);
+    for (uint32_t i = 1; branches->indices && i < branches->count; i++) {
+      const uint32_t index = branches->indices[i];
+      add_number(index, timeline->last);
+      if (index < FAKE_TIMELINES) all.last_works[index] = timeline->last;
+      if (index < FAKE_TIMELINES && index >= all.most) all.most = index + 1;
+    }
     store(&timeline->clock);
   }
   fake_unlock(&all.lock);

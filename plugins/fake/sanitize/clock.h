@@ -35,7 +35,8 @@ typedef struct fake_trace_s {
   const fake_clock_t *clock; /* what comes before; a reference; NULL: the work is not compared */
   uint64_t number;
   uint32_t timeline;
-  int32_t unchecked; /* a copy that may read bytes that were never written */
+  uint32_t unchecked : 1; /* a copy that may read bytes that were never written */
+  uint32_t gap : 31;      /* all work items up to `number` - `gap` come before */
 } fake_trace_t;
 
 /* The branches of a recording, whose first one runs on the timeline of the launch. */

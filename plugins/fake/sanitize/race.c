@@ -141,7 +141,7 @@ static uint32_t add_reader(fake_thread_t *thread, uint32_t cell, uint32_t mask) 
 /* ---- accesses ---------------------------------------------------------------------------------------------------- */
 
 static int is_known(const fake_thread_t *thread, uint32_t cell) {
-  return !cell || thread->known[(cell >> 5) % FAKE_KNOWN] == cell >> 4;
+  return FAKE_CELL_BEFORE(thread, cell) || !cell || thread->known[(cell >> 5) % FAKE_KNOWN] == cell >> 4;
 }
 
 /* The work items of the cell come before that of the thread, or are reported. */

@@ -109,6 +109,8 @@ const fake_work_t *fake_sanitize_enter(fake_thread_t *thread, const fake_work_t 
   thread->is_compared = fake_races() && work && work->trace && work->trace->clock;
   if (!thread->is_compared) return outer;
   thread->mine = (uint32_t)work->trace->number << 5;
+  thread->gap = work->trace->gap << 5;
+  thread->span = (UINT32_C(1) << 31) - thread->gap;
   thread->shared = 1;
   thread->from = thread->to = 0;
   memset(thread->known, 0, sizeof thread->known);
