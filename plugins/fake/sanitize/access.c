@@ -10,7 +10,10 @@
 #include <string.h>
 
 #ifndef FAKE_ACCESS_H_ /* as in access.h, which a module at run time cannot include */
-enum { FAKE_CELL_BYTES = 4, FAKE_CELL_MASK = 15, FAKE_KNOWN = 32, FAKE_THREADS = 4096 };
+enum { FAKE_CELL_BYTES = 4, FAKE_CELL_MASK = 15, FAKE_CELL_SET = 16, FAKE_KNOWN = 32, FAKE_THREADS = 4096 };
+typedef struct fake_cells_s {
+  uint32_t write, read;
+} fake_cells_t;
 typedef struct fake_thread_s {
   uintptr_t thread;
   uint32_t is_compared, mine, gap, span, shared, from, to, known[FAKE_KNOWN];
@@ -23,7 +26,7 @@ typedef struct fake_access_s {
   uint64_t needs;
   uint32_t marks;
   void (*report)(uintptr_t address, size_t size, int is_store);
-  uint32_t *writes, *reads;
+  fake_cells_t *cells;
   fake_thread_t *threads;
   void (*race)(uintptr_t address, size_t size, int is_store);
 } fake_access_t;
@@ -35,8 +38,7 @@ typedef struct fake_access_s {
 #include <pthread.h>
 #define FAKE_THREAD_POINTER(out) ((out) = (uintptr_t)pthread_self())
 #endif
-#define FAKE_CELL_BEFORE(entry, cell) \
-  (!((cell)&16u) && (entry)->mine - ((cell) & ~31u) - (entry)->gap < (entry)->span)
+#define FAKE_CELL_BEFORE(entry, cell) ((entry)->mine - ((cell) & ~31u) - (entry)->gap < (entry)->span)
 #define FAKE_THREAD_HASH(pointer) (((pointer) >> 12) % FAKE_THREADS)
 #endif
 
@@ -73,18 +75,20 @@ FAKE_ACCESS_INLINE const fake_thread_t *fake_access_thread(void) {
 }
 
 FAKE_ACCESS_INLINE int fake_access_knows(const fake_thread_t *thread, uint32_t cell) {
-  return FAKE_CELL_BEFORE(thread, cell) || !cell || thread->known[(cell >> 5) % FAKE_KNOWN] == cell >> 4;
+  return !cell || thread->known[(cell >> 5) % FAKE_KNOWN] == cell >> 4;
 }
 
 /* An access to bytes of one cell (race.c). Returns 0 if the plugin must compare it. */
 FAKE_ACCESS_INLINE int fake_access_cell(const fake_thread_t *thread, uintptr_t cell, uint32_t bytes, int is_store) {
-  uint32_t *const write = fake_access.writes + cell, *const read = fake_access.reads + cell;
-  uint32_t *const own = is_store ? write : read;
-  const uint32_t now = __atomic_load_n(own, __ATOMIC_RELAXED), item = now & ~(uint32_t)FAKE_CELL_MASK;
+  fake_cells_t *const cells = fake_access.cells + cell;
+  uint32_t *const own = is_store ? &cells->write : &cells->read;
+  const uint32_t write = __atomic_load_n(&cells->write, __ATOMIC_RELAXED);
+  const uint32_t read = __atomic_load_n(&cells->read, __ATOMIC_RELAXED), now = is_store ? write : read;
+  const uint32_t item = now & ~(uint32_t)FAKE_CELL_MASK;
   if (item == thread->mine && (now & bytes) == bytes) return 1;
   if (!is_store && item == thread->shared) return 1;
-  if (!fake_access_knows(thread, now)) return 0;
-  if (!fake_access_knows(thread, __atomic_load_n(is_store ? read : write, __ATOMIC_RELAXED))) return 0;
+  if (!FAKE_CELL_BEFORE(thread, write) && !fake_access_knows(thread, write)) return 0;
+  if (!(FAKE_CELL_BEFORE(thread, read) && !(read & FAKE_CELL_SET)) && !fake_access_knows(thread, read)) return 0;
   __atomic_store_n(own, item == thread->mine ? now | bytes : thread->mine | bytes, __ATOMIC_RELAXED);
   return 1;
 }
@@ -107,7 +111,7 @@ FAKE_ACCESS_INLINE void fake_access_load(uintptr_t address, size_t size) {
   if (__builtin_expect(at >= fake_access.size, 0)) return; /* not device memory */
   const unsigned char *const shadow = fake_access.shadow + at;
   if (__builtin_expect(!fake_access_has(shadow, size, fake_access.needs), 0)) fake_access_report(address, size, 0);
-  if (fake_access.writes) fake_access_race(at, size, 0);
+  if (fake_access.cells) fake_access_race(at, size, 0);
 }
 
 FAKE_ACCESS_INLINE void fake_access_store(uintptr_t address, size_t size) {
@@ -119,7 +123,7 @@ FAKE_ACCESS_INLINE void fake_access_store(uintptr_t address, size_t size) {
     fake_access_report(address, size, 1);
   else if (fake_access.marks)
     __builtin_memcpy(shadow, &written, size);
-  if (fake_access.writes) fake_access_race(at, size, 1);
+  if (fake_access.cells) fake_access_race(at, size, 1);
 }
 
 /* The types are those of the compiler's builtins. */
@@ -156,7 +160,7 @@ static __attribute__((no_sanitize_address)) void fake_access_load_range(uintptr_
     if (__builtin_expect(!fake_access_has(shadow + i, 8, fake_access.needs), 0)) fake_access_report(address + i, 8, 0);
   for (; i < size; i++)
     if (__builtin_expect(!fake_access_has(shadow + i, 1, fake_access.needs), 0)) fake_access_report(address + i, 1, 0);
-  if (fake_access.writes) fake_access_race_range(at, size, 0);
+  if (fake_access.cells) fake_access_race_range(at, size, 0);
 }
 
 static __attribute__((no_sanitize_address)) void fake_access_store_range(uintptr_t address, size_t size) {
@@ -171,7 +175,7 @@ static __attribute__((no_sanitize_address)) void fake_access_store_range(uintptr
     else if (fake_access.marks)
       __builtin_memcpy(shadow + i, &written, part);
   }
-  if (fake_access.writes) fake_access_race_range(at, size, 1);
+  if (fake_access.cells) fake_access_race_range(at, size, 1);
 }
 
 void __asan_loadN_noabort(void *address, long size);

@@ -10,6 +10,11 @@
 
 enum { FAKE_CELL_BYTES = 4, FAKE_CELL_MASK = 15, FAKE_CELL_SET = 16, FAKE_KNOWN = 32, FAKE_THREADS = 4096 };
 
+/* The last write of four bytes, and the last reads (race.c). */
+typedef struct fake_cells_s {
+  uint32_t write, read;
+} fake_cells_t;
+
 /* A thread that computes, with what the class race needs for each access (race.c). */
 typedef struct fake_thread_s {
   uintptr_t thread; /* FAKE_THREAD_POINTER; 0: the entry is free. An entry is never freed */
@@ -29,8 +34,8 @@ typedef struct fake_access_s {
   uint64_t needs; /* the bits that a load requires, for eight bytes */
   uint32_t marks; /* stores mark their bytes as written */
   void (*report)(uintptr_t address, size_t size, int is_store);
-  uint32_t *writes, *reads; /* cells; NULL: accesses are not compared */
-  fake_thread_t *threads;   /* FAKE_THREADS entries */
+  fake_cells_t *cells;    /* by four bytes; NULL: accesses are not compared */
+  fake_thread_t *threads; /* FAKE_THREADS entries */
   void (*race)(uintptr_t address, size_t size, int is_store); /* an access that is not known to be in order */
 } fake_access_t;
 
@@ -42,9 +47,9 @@ typedef struct fake_access_s {
 #else
 #define FAKE_THREAD_POINTER(out) ((out) = (uintptr_t)pthread_self())
 #endif
-/* Whether the work item of a cell comes before that of the thread by its number. The subtractions are modulo 2^32. */
-#define FAKE_CELL_BEFORE(entry, cell) \
-  (!((cell)&16u) && (entry)->mine - ((cell) & ~31u) - (entry)->gap < (entry)->span)
+/* Whether the work item of a cell, which is not a set, comes before that of the thread by its number. The subtractions
+ * are modulo 2^32. */
+#define FAKE_CELL_BEFORE(entry, cell) ((entry)->mine - ((cell) & ~31u) - (entry)->gap < (entry)->span)
 /* The first entry in which to search a thread. */
 #define FAKE_THREAD_HASH(pointer) (((pointer) >> 12) % FAKE_THREADS)
 

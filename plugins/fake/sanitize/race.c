@@ -14,6 +14,12 @@
 
 enum { RING = 1 << 20, SETS = 1 << 16, MEMBERS = 6, SHORT_BITS = 27 };
 
+/* Fewer bytes of cells are cleared, and not returned to the system: page faults take longer. */
+#define KEPT_BYTES ((size_t)16 << 20)
+
+/* Bytes of cells per byte of device memory. */
+enum { CELL_RATIO = sizeof(fake_cells_t) / FAKE_CELL_BYTES };
+
 /* Readers that do not come before each other. */
 typedef struct set_s {
   uint32_t version, count;
@@ -26,8 +32,8 @@ static struct {
   set_t *sets;
 } all;
 
-static uint32_t *cell_of(uint32_t *cells, uintptr_t address) {
-  return cells + (address - fake_sanitize_access.base) / FAKE_CELL_BYTES;
+static fake_cells_t *cells_of(uintptr_t address) {
+  return fake_sanitize_access.cells + (address - fake_sanitize_access.base) / FAKE_CELL_BYTES;
 }
 static uint32_t get(const uint32_t *cell) { return __atomic_load_n(cell, __ATOMIC_RELAXED); }
 static void put(uint32_t *cell, uint32_t value) { __atomic_store_n(cell, value, __ATOMIC_RELAXED); }
@@ -42,10 +48,9 @@ static void *map(size_t bytes) {
 hal_status_t fake_race_init(void) {
   all.ring = map(RING * sizeof *all.ring);
   all.sets = map(SETS * sizeof *all.sets);
-  fake_sanitize_access.writes = map(fake_sanitize_access.size + FAKE_RED_ZONE);
-  fake_sanitize_access.reads = map(fake_sanitize_access.size + FAKE_RED_ZONE);
+  fake_sanitize_access.cells = map(CELL_RATIO * (fake_sanitize_access.size + FAKE_RED_ZONE));
   fake_sanitize_access.race = fake_race_access;
-  if (all.ring && all.sets && fake_sanitize_access.writes && fake_sanitize_access.reads) return HAL_OK;
+  if (all.ring && all.sets && fake_sanitize_access.cells) return HAL_OK;
   return fake_error(HAL_RESOURCE_EXHAUSTED, 0,
                     "fake: HAL_FAKE_SANITIZE=race needs %zu GiB of addresses, which the system does not permit; raise "
                     "the limit of virtual memory (ulimit -v), or remove race from the list",
@@ -53,8 +58,7 @@ hal_status_t fake_race_init(void) {
 }
 
 void fake_race_forget(void) {
-  madvise(fake_sanitize_access.writes, fake_sanitize_access.size, MADV_DONTNEED);
-  madvise(fake_sanitize_access.reads, fake_sanitize_access.size, MADV_DONTNEED);
+  madvise(fake_sanitize_access.cells, CELL_RATIO * fake_sanitize_access.size, MADV_DONTNEED);
 }
 
 /* ---- work items -------------------------------------------------------------------------------------------------- */
@@ -141,7 +145,8 @@ static uint32_t add_reader(fake_thread_t *thread, uint32_t cell, uint32_t mask) 
 /* ---- accesses ---------------------------------------------------------------------------------------------------- */
 
 static int is_known(const fake_thread_t *thread, uint32_t cell) {
-  return FAKE_CELL_BEFORE(thread, cell) || !cell || thread->known[(cell >> 5) % FAKE_KNOWN] == cell >> 4;
+  return (!(cell & FAKE_CELL_SET) && FAKE_CELL_BEFORE(thread, cell)) || !cell ||
+         thread->known[(cell >> 5) % FAKE_KNOWN] == cell >> 4;
 }
 
 /* The work items of the cell come before that of the thread, or are reported. */
@@ -172,17 +177,16 @@ static void compare(fake_thread_t *thread, uint32_t cell, uintptr_t address, uin
 
 /* An access to bytes of one cell. */
 static void access_cell(fake_thread_t *thread, uintptr_t address, uint32_t mask, int is_store) {
-  uint32_t *const write = cell_of(fake_sanitize_access.writes, address);
-  uint32_t *const read = cell_of(fake_sanitize_access.reads, address);
-  const uint32_t writer = get(write), reader = get(read);
+  fake_cells_t *const cells = cells_of(address);
+  const uint32_t writer = get(&cells->write), reader = get(&cells->read);
   compare(thread, writer, address, mask, is_store, 1);
   if (!is_store) {
     const int same = (reader & ~FAKE_CELL_MASK) == thread->mine;
-    put(read, same ? reader | mask : reader ? add_reader(thread, reader, mask) : thread->mine | mask);
+    put(&cells->read, same ? reader | mask : reader ? add_reader(thread, reader, mask) : thread->mine | mask);
     return;
   }
   compare(thread, reader, address, mask, 1, 0);
-  put(write, (writer & ~FAKE_CELL_MASK) == thread->mine ? writer | mask : thread->mine | mask);
+  put(&cells->write, (writer & ~FAKE_CELL_MASK) == thread->mine ? writer | mask : thread->mine | mask);
 }
 
 static uint32_t mask_of(uintptr_t address, uintptr_t end) {
@@ -197,11 +201,9 @@ static void access_range(fake_thread_t *thread, uintptr_t address, size_t size, 
   while (address < end) {
     const uintptr_t next = (address | (FAKE_CELL_BYTES - 1)) + 1;
     const uint32_t mask = mask_of(address, end);
-    uint32_t *const write = cell_of(fake_sanitize_access.writes, address);
-    uint32_t *const read = cell_of(fake_sanitize_access.reads, address);
-    const int known = mask == FAKE_CELL_MASK && is_known(thread, get(write)) && is_known(thread, get(read));
-    if (known)
-      put(is_store ? write : read, thread->mine | mask);
+    fake_cells_t *const cells = cells_of(address);
+    if (mask == FAKE_CELL_MASK && is_known(thread, get(&cells->write)) && is_known(thread, get(&cells->read)))
+      put(is_store ? &cells->write : &cells->read, thread->mine | mask);
     else
       access_cell(thread, address, mask, is_store);
     address = next;
@@ -220,20 +222,23 @@ void fake_race_range(const void *address, size_t size, int is_store) {
 /* ---- allocations ------------------------------------------------------------------------------------------------- */
 
 void fake_race_allocated(const void *base, size_t size) {
-  const uintptr_t begin = (uintptr_t)base, page = 4096;
-  uint32_t *const cells[2] = {cell_of(fake_sanitize_access.writes, begin), cell_of(fake_sanitize_access.reads, begin)};
-  const size_t bytes = (size + FAKE_CELL_BYTES - 1) & ~(size_t)(FAKE_CELL_BYTES - 1);
-  for (int i = 0; i < 2; i++) {
-    char *const from = (char *)cells[i], *const to = from + bytes;
-    char *const first = (char *)(((uintptr_t)from + page - 1) & ~(page - 1));
-    char *const last = (char *)((uintptr_t)to & ~(page - 1));
-    if (bytes < (size_t)1 << 16 || madvise(first, (size_t)(last - first), MADV_DONTNEED)) {
-      memset(from, 0, bytes);
-      continue;
-    }
-    memset(from, 0, (size_t)(first - from));
-    memset(last, 0, (size_t)(to - last));
+  const uintptr_t page = 4096;
+  char *const from = (char *)cells_of((uintptr_t)base);
+  const size_t bytes = (size + FAKE_CELL_BYTES - 1) / FAKE_CELL_BYTES * sizeof(fake_cells_t);
+  char *const first = (char *)(((uintptr_t)from + page - 1) & ~(page - 1));
+  char *const last = (char *)((uintptr_t)(from + bytes) & ~(page - 1));
+  if (bytes < KEPT_BYTES || madvise(first, (size_t)(last - first), MADV_DONTNEED)) {
+    memset(from, 0, bytes);
+    return;
   }
+  memset(from, 0, (size_t)(first - from));
+  memset(last, 0, (size_t)(from + bytes - last));
+}
+
+/* Marks a block as written, when nothing can conflict with that yet. */
+static void mark(const fake_block_t *block, uint32_t cell) {
+  fake_cells_t *const cells = cells_of((uintptr_t)block->base);
+  for (size_t i = 0; i < block->size / FAKE_CELL_BYTES; i++) cells[i].write = cell;
 }
 
 void fake_race_release(const fake_block_t *block, const fake_trace_t *trace) {
@@ -242,7 +247,10 @@ void fake_race_release(const fake_block_t *block, const fake_trace_t *trace) {
   if (!thread) return;
   const fake_work_t *const outer = fake_sanitize_enter(thread, &work);
   fake_race_begin(trace, FAKE_RELEASE);
-  access_range(thread, (uintptr_t)block->base, block->size, 1);
+  if (trace->gap != 1)
+    access_range(thread, (uintptr_t)block->base, block->size, 1);
+  else if (!fake_sanitizes(FAKE_SANITIZE_MEMORY)) /* which reports later accesses */
+    mark(block, thread->mine | FAKE_CELL_MASK);
   fake_sanitize_enter(thread, outer);
 }
 
