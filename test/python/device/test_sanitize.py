@@ -208,7 +208,7 @@ with side:
     graph.replay()  # REPLAYED
 torch.fake.synchronize()
 """,
-        [TWO_STREAMS, "write; operator fill_.Scalar; stream number 1", "read; operator add.Tensor; stream number 2", "WRITTEN", "REPLAYED"],
+        [TWO_STREAMS, "memory_fill: write; stream number 1", "read; operator add.Tensor; stream number 2", "WRITTEN", "REPLAYED"],
     ),
     "a kernel of the program does not wait": (
         "race",
