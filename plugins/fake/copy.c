@@ -6,6 +6,7 @@
 #include <emmintrin.h>
 #endif
 
+#include "protect.h"
 #include "sanitize/sanitize.h"
 
 /* Copies and fills larger than the caches of a core use non-temporal stores: a plain store first reads the line that it

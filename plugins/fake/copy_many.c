@@ -2,6 +2,7 @@
 #include <hal/plugin_transfer.h>
 #include <string.h>
 
+#include "protect.h"
 #include "sanitize/sanitize.h"
 
 /* ---- rectangles ---- */

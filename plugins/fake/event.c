@@ -335,8 +335,8 @@ hal_status_t hal_plugin_stream_wait_event(hal_plugin_stream_t *stream, hal_plugi
   hal_plugin_stream_t *other = NULL;
   uint64_t number = 0;
   if (is_done(event, &other, &number)) return check_waited(event, "stream_wait_event");
-  const hal_status_t status =
-      other == stream ? HAL_OK /* earlier work of the same stream */ : fake_stream_wait_number(stream, other, number, NULL);
+  const hal_status_t status = other == stream ? HAL_OK /* earlier work of the same stream */
+                                              : fake_stream_wait_number(stream, other, number, NULL);
   fake_stream_unref(other);
   return status;
 }

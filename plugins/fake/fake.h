@@ -142,25 +142,6 @@ void fake_memory_fork_prepare(void);
 void fake_memory_fork_parent(void);
 void fake_memory_fork_child(void);
 
-/* ---- protect.c: memory that the host cannot access, HAL_FAKE_PROTECT=1 ------------------------------------------- */
-/* Guard pages use only addresses; 2 MiB keep both mappings aligned to huge pages, and detect large strides beyond the
- * end. */
-#define FAKE_GUARD_BYTES ((size_t)2 << 20)
-
-/* Maps `mapped` bytes, of a file or (-1) of new memory: inaccessible at `base`, usable at `work`, with guard pages
- * around both. `base` is NULL after a failure. */
-void fake_protect_map(fake_segment_t *inout_segment, int file);
-/* Returns copies of a launch's arguments in which pointers are those of the workers' mappings; `pointers` contains
- * them. */
-hal_status_t fake_protect_args(const hal_host_kernel_t *kernel, const hal_arg_t *args, uint32_t arg_count,
-                               hal_arg_t *out_args, void **pointers);
-/* Returns the worker's address of `size` bytes that a copy or fill uses on a device or, HAL_HOST, in host memory. */
-hal_status_t fake_protect_range(const char *call, int32_t device, const void *address, size_t size, void **out_address);
-/* Stores for the report that this thread runs a kernel, and that it runs none. */
-void fake_protect_enter(const hal_host_kernel_t *kernel);
-void fake_protect_leave(void);
-const char *fake_protect_running(void);
-
 /* ---- ipc.c: memory that other processes open -------------------------------------------------------------------- */
 /* In the handler of SIGSEGV: waits while the memory at an address is moved to a file. Returns whether the access is to
  * be repeated. */
@@ -203,8 +184,8 @@ enum {
 };
 
 enum {
-  FAKE_ITEM_FAULT = 1,  /* fails instead of running */
-  FAKE_ITEM_NOTED = 2,  /* followed by a note */
+  FAKE_ITEM_FAULT = 1,   /* fails instead of running */
+  FAKE_ITEM_NOTED = 2,   /* followed by a note */
   FAKE_ITEM_COUNTED = 4, /* of a recording: HAL_FAKE_FAULT counts it each time that it runs */
   FAKE_ITEM_TRACED = 8   /* followed by a trace of the sanitizer, after the note */
 };

@@ -8,6 +8,7 @@
 
 #include "compile.h"
 #include "hal/plugin_binary.h"
+#include "protect.h"
 #include "sanitize/sanitize.h"
 
 struct hal_plugin_module_s {

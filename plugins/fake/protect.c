@@ -12,6 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "protect.h"
 #include "sanitize/sanitize.h"
 
 /* Makes `bytes` at `work` usable: new memory, or a file's. Returns whether that failed, with errno. */

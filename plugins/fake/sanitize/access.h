@@ -34,8 +34,8 @@ typedef struct fake_access_s {
   uint64_t needs; /* the bits that a load requires, for eight bytes */
   uint32_t marks; /* stores mark their bytes as written */
   void (*report)(uintptr_t address, size_t size, int is_store);
-  fake_cells_t *cells;    /* by four bytes; NULL: accesses are not compared */
-  fake_thread_t *threads; /* FAKE_THREADS entries */
+  fake_cells_t *cells;                                        /* by four bytes; NULL: accesses are not compared */
+  fake_thread_t *threads;                                     /* FAKE_THREADS entries */
   void (*race)(uintptr_t address, size_t size, int is_store); /* an access that is not known to be in order */
 } fake_access_t;
 

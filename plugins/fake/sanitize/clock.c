@@ -27,7 +27,7 @@ static struct {
   fake_timeline_t host; /* index 0 */
   uint64_t host_version;
   uint8_t used[FAKE_TIMELINES];
-  uint32_t most;                      /* the timelines that were ever used */
+  uint32_t most;                       /* the timelines that were ever used */
   uint64_t last_works[FAKE_TIMELINES]; /* of each timeline */
   /* the buffer */
   uint64_t last[FAKE_TIMELINES];

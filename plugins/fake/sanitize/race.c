@@ -27,7 +27,7 @@ typedef struct set_s {
 } set_t;
 
 static struct {
-  fake_lock_t lock;      /* guards the sets */
+  fake_lock_t lock;       /* guards the sets */
   fake_race_work_t *ring; /* by number */
   set_t *sets;
 } all;
@@ -191,8 +191,7 @@ static void access_cell(fake_thread_t *thread, uintptr_t address, uint32_t mask,
 
 static uint32_t mask_of(uintptr_t address, uintptr_t end) {
   const uintptr_t begin = address % FAKE_CELL_BYTES, left = end - (address - begin);
-  return (FAKE_CELL_MASK << begin & FAKE_CELL_MASK) &
-         (left < FAKE_CELL_BYTES ? (1u << left) - 1 : FAKE_CELL_MASK);
+  return (FAKE_CELL_MASK << begin & FAKE_CELL_MASK) & (left < FAKE_CELL_BYTES ? (1u << left) - 1 : FAKE_CELL_MASK);
 }
 
 /* An access to bytes that are device memory. */

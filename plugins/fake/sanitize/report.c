@@ -236,15 +236,16 @@ void fake_report_race(uintptr_t address, int is_store, int was_store, const fake
   const fake_race_work_t own = {.name = name, .stack = work.trace->stack, .timeline = work.trace->timeline};
   fake_block_t block = {.number = 0};
   const int found = fake_arena_find((const void *)address, &block); /* NOLINT(performance-no-int-to-ptr) */
-  const int is_release = name == other->name ? 0 : strcmp(name, FAKE_RELEASE) == 0 || strcmp(other->name, FAKE_RELEASE) == 0;
+  const int is_release =
+      name == other->name ? 0 : strcmp(name, FAKE_RELEASE) == 0 || strcmp(other->name, FAKE_RELEASE) == 0;
   uint64_t pair = mix(mix(6, (uintptr_t)own.stack), (uintptr_t)own.name);
   pair ^= mix(mix(6, (uintptr_t)other->stack), (uintptr_t)other->name); /* in any order */
   fake_lock(&all.lock);
   if (begin(pair)) {
-    put("==== fake sanitizer: race: %s\n",
-        is_release                        ? "memory was released while another stream may use it"
-        : !own.timeline || !other->timeline ? "a stream and the host access the same memory without an order"
-                                          : "two streams access the same memory without an order");
+    put("==== fake sanitizer: race: %s\n", is_release ? "memory was released while another stream may use it"
+                                           : !own.timeline || !other->timeline
+                                               ? "a stream and the host access the same memory without an order"
+                                               : "two streams access the same memory without an order");
     put_side(own.name, is_store, &own);
     put_side(other->name, was_store, other);
     if (found) put_place(&work, &block, address, 1, is_store);

@@ -120,8 +120,7 @@ const fake_work_t *fake_sanitize_enter(fake_thread_t *thread, const fake_work_t 
 
 void fake_sanitize_submit(hal_plugin_stream_t *stream, fake_trace_t *trace) {
   *trace = (fake_trace_t){.stack = fake_sanitize_stack(), .unchecked = fake_sanitize_is_unchecked()};
-  if (fake_races() && !(stream && fake_is_captured(stream)))
-    fake_timeline_submit(fake_timeline_of(stream), trace);
+  if (fake_races() && !(stream && fake_is_captured(stream))) fake_timeline_submit(fake_timeline_of(stream), trace);
 }
 
 /* A kernel that is not instrumented may write everything that its arguments point to. */
