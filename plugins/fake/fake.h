@@ -371,8 +371,8 @@ hal_status_t fake_capture_refuses(hal_plugin_stream_t *stream, const char *call)
 /* To be called when a captured stream is destroyed. */
 void fake_capture_forget(hal_plugin_stream_t *stream);
 void fake_capture_fork_child(void);
-/* Runs the nodes in order on the calling thread. Returns the kernel that HAL_FAKE_FAULT made fail, if one did. `launch`:
- * with the class race of HAL_FAKE_SANITIZE; else NULL. */
+/* Runs the nodes in order on the calling thread. Returns the kernel that HAL_FAKE_FAULT made fail, if one did.
+ * `launch`: with the class race of HAL_FAKE_SANITIZE; else NULL. */
 const hal_host_kernel_t *fake_recording_run(hal_plugin_stream_t *stream, const fake_recording_t *recording,
                                             const fake_trace_t *launch);
 void fake_recording_unref(fake_recording_t *recording);

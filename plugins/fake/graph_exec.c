@@ -201,6 +201,8 @@ static void number_launch(hal_plugin_graph_exec_t *exec, hal_plugin_stream_t *st
   fake_timeline_wait(fake_timeline_of(stream), last);
   fake_clock_drop(last);
   fake_timeline_launch(fake_timeline_of(stream), &recording->branches, out_trace);
+  const fake_branches_t *const branches = &recording->branches;
+  for (uint32_t i = 1; branches->indices && i < branches->count; i++) fake_report_name(branches->indices[i], NULL);
   fake_clock_t *const now = fake_race_now(stream);
   fake_lock(&exec->lock);
   fake_clock_t *const other = exec->clock; /* of another thread */

@@ -328,7 +328,7 @@ struct fake_history_s {
   fake_clock_t *clocks[SIGNALS];
 };
 
-/* Signals that other processes may answer: whatever comes from them is after those. */
+/* Signals that other processes may have waited for: work that waits for other processes is after those. */
 static fake_clock_t *outside;
 
 fake_history_t *fake_history_make(int is_outside) {

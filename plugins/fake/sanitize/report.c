@@ -17,7 +17,7 @@ static struct {
   _Atomic uint64_t count;
   size_t length;
   char text[TEXT];
-  char names[FAKE_TIMELINES][FAKE_NAME_BYTES]; /* of streams */
+  char names[FAKE_TIMELINES][FAKE_NAME_BYTES + 16]; /* of timelines; "": no name */
 } all;
 
 /* ---- text -------------------------------------------------------------------------------------------------------- */
@@ -210,7 +210,10 @@ void fake_report_access(uintptr_t address, size_t size, int is_store) {
 void fake_report_name(uint32_t timeline, const char *name) {
   if (timeline >= FAKE_TIMELINES) return;
   fake_lock(&all.lock);
-  snprintf(all.names[timeline], sizeof all.names[timeline], "%s", name);
+  if (name && *name)
+    snprintf(all.names[timeline], sizeof all.names[timeline], "stream '%s'", name);
+  else
+    snprintf(all.names[timeline], sizeof all.names[timeline], "%s", name ? "" : "branch of a graph");
   fake_unlock(&all.lock);
 }
 
@@ -223,7 +226,7 @@ static void put_side(const char *name, int is_store, const fake_race_work_t *wor
   if (!work->timeline)
     put("; by the host");
   else if (all.names[work->timeline][0])
-    put("; stream '%s'", all.names[work->timeline]);
+    put("; %s", all.names[work->timeline]);
   else
     put("; stream number %u", (unsigned)work->timeline);
   put("\n");

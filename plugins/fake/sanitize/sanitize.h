@@ -151,7 +151,7 @@ void fake_race_release(const fake_block_t *block, const fake_trace_t *trace);
 void fake_race_fork_child(void);
 
 /* ---- report.c ---- */
-/* Stores the name of a stream, for reports about its work. */
+/* Stores the name of a stream, for reports about its work; NULL: the timeline is that of a branch of a graph. */
 void fake_report_name(uint32_t timeline, const char *name);
 /* Reports that the calling thread's access to a byte and that of another work item have no order. */
 void fake_report_race(uintptr_t address, int is_store, int was_store, const fake_race_work_t *other);

@@ -342,16 +342,18 @@ def numbers_replaced(text):
 
 
 def test_the_first_program_of_the_page_has_its_report(run_python):
-    done = run_python(program_of_page("init"), check=False, HAL_FAKE_SANITIZE="memory,init,leak", **SETTINGS)
+    done = run_python(program_of_page("init"), check=False, HAL_FAKE_SANITIZE="memory,init,leak,race", **SETTINGS)
     assert done.returncode == FOUND and numbers_replaced(program_of_page("report")) in numbers_replaced(done.stderr), done.stderr
 
 
-@pytest.mark.parametrize("mark", ["memory", "leak"])
+@pytest.mark.parametrize("mark", ["memory", "leak", "race"])
 def test_the_other_programs_of_the_page_have_the_reports_that_their_comments_name(run_python, mark):
     code = program_of_page(mark)
     done = run_python(code, check=False, HAL_FAKE_SANITIZE=mark, **SETTINGS)
     (report,) = re.findall(rf"# ({mark}: .*)", code)
     assert done.returncode == FOUND and f"==== fake sanitizer: {report}\n" in done.stderr, done.stderr
+    if mark == "race":
+        assert program_of_page("race-report") in numbers_replaced(done.stderr), done.stderr
 
 
 def test_the_workflow_fails_for_a_finding_although_all_tests_pass(run_python):
