@@ -50,11 +50,6 @@ typedef struct fake_access_s {
 extern fake_access_t fake_access;
 __attribute__((visibility("default"))) fake_access_t fake_access;
 
-static __attribute__((noinline, cold, no_sanitize_address)) void fake_access_report(uintptr_t address, size_t size,
-                                                                                    int is_store) {
-  fake_access.report(address, size, is_store);
-}
-
 /* Returns whether all of up to eight bytes of shadow have the bits. */
 FAKE_ACCESS_INLINE int fake_access_has(const unsigned char *shadow, size_t size, uint64_t bits) {
   uint64_t found = 0;
@@ -106,12 +101,20 @@ FAKE_ACCESS_INLINE void fake_access_race(uintptr_t at, size_t size, int is_store
   fake_access.race(at + fake_access.base, size, is_store);
 }
 
+/* An access to bytes that are not live, or a read of bytes that were never written. */
+static __attribute__((noinline, cold, no_sanitize_address)) void fake_access_invalid(uintptr_t address, size_t size,
+                                                                                     int is_store) {
+  fake_access.report(address, size, is_store);
+  if (fake_access.cells) fake_access.race(address, size, is_store);
+}
+
 FAKE_ACCESS_INLINE void fake_access_load(uintptr_t address, size_t size) {
   const uintptr_t at = address - fake_access.base;
   if (__builtin_expect(at >= fake_access.size, 0)) return; /* not device memory */
-  const unsigned char *const shadow = fake_access.shadow + at;
-  if (__builtin_expect(!fake_access_has(shadow, size, fake_access.needs), 0)) fake_access_report(address, size, 0);
-  if (fake_access.cells) fake_access_race(at, size, 0);
+  if (__builtin_expect(!fake_access_has(fake_access.shadow + at, size, fake_access.needs), 0))
+    fake_access_invalid(address, size, 0);
+  else if (fake_access.cells)
+    fake_access_race(at, size, 0);
 }
 
 FAKE_ACCESS_INLINE void fake_access_store(uintptr_t address, size_t size) {
@@ -119,10 +122,11 @@ FAKE_ACCESS_INLINE void fake_access_store(uintptr_t address, size_t size) {
   if (__builtin_expect(at >= fake_access.size, 0)) return;
   unsigned char *const shadow = fake_access.shadow + at;
   const uint64_t written = FAKE_ACCESS_WRITTEN;
-  if (__builtin_expect(!fake_access_has(shadow, size, FAKE_ACCESS_LIVE), 0))
-    fake_access_report(address, size, 1);
-  else if (fake_access.marks)
-    __builtin_memcpy(shadow, &written, size);
+  if (__builtin_expect(!fake_access_has(shadow, size, FAKE_ACCESS_LIVE), 0)) {
+    fake_access_invalid(address, size, 1);
+    return;
+  }
+  if (fake_access.marks) __builtin_memcpy(shadow, &written, size);
   if (fake_access.cells) fake_access_race(at, size, 1);
 }
 
@@ -157,9 +161,9 @@ static __attribute__((no_sanitize_address)) void fake_access_load_range(uintptr_
   const unsigned char *const shadow = fake_access.shadow + at;
   size_t i = 0;
   for (; i + 8 <= size; i += 8)
-    if (__builtin_expect(!fake_access_has(shadow + i, 8, fake_access.needs), 0)) fake_access_report(address + i, 8, 0);
+    if (__builtin_expect(!fake_access_has(shadow + i, 8, fake_access.needs), 0)) fake_access.report(address + i, 8, 0);
   for (; i < size; i++)
-    if (__builtin_expect(!fake_access_has(shadow + i, 1, fake_access.needs), 0)) fake_access_report(address + i, 1, 0);
+    if (__builtin_expect(!fake_access_has(shadow + i, 1, fake_access.needs), 0)) fake_access.report(address + i, 1, 0);
   if (fake_access.cells) fake_access_race_range(at, size, 0);
 }
 
@@ -171,7 +175,7 @@ static __attribute__((no_sanitize_address)) void fake_access_store_range(uintptr
   for (size_t i = 0, part; i < size; i += part) {
     part = size - i < 8 ? 1 : 8;
     if (__builtin_expect(!fake_access_has(shadow + i, part, FAKE_ACCESS_LIVE), 0))
-      fake_access_report(address + i, part, 1);
+      fake_access.report(address + i, part, 1);
     else if (fake_access.marks)
       __builtin_memcpy(shadow + i, &written, part);
   }

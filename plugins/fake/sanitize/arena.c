@@ -253,7 +253,9 @@ hal_status_t fake_arena_free(int32_t device, hal_plugin_stream_t *stream, void *
   }
   fake_memory_refund(device, fake_whole_pages(block->size)); /* queued work does not delay new allocations */
   if (stream && fake_is_captured(stream)) {
+    fake_clock_t *const now = fake_race_now(stream);
     fake_stream_wait(stream, fake_stream_tail(stream));
+    fake_race_known(now);
     stream = NULL;
   }
   block->release = (fake_trace_t){.stack = block->released};

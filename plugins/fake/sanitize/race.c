@@ -49,6 +49,8 @@ hal_status_t fake_race_init(void) {
   all.ring = map(RING * sizeof *all.ring);
   all.sets = map(SETS * sizeof *all.sets);
   fake_sanitize_access.cells = map(CELL_RATIO * (fake_sanitize_access.size + FAKE_RED_ZONE));
+  if (fake_sanitize_access.cells) /* the quarantine leads from one page to the next */
+    madvise(fake_sanitize_access.cells, CELL_RATIO * fake_sanitize_access.size, MADV_HUGEPAGE);
   fake_sanitize_access.race = fake_race_access;
   if (all.ring && all.sets && fake_sanitize_access.cells) return HAL_OK;
   return fake_error(HAL_RESOURCE_EXHAUSTED, 0,
