@@ -199,7 +199,7 @@ hal_status_t fake_memory_add(int32_t device, char *base, size_t size) {
   return add(&segment);
 }
 
-hal_status_t fake_memory_add_opened(const fake_segment_t *segment) { return add(segment); }
+hal_status_t fake_memory_add_segment(const fake_segment_t *segment) { return add(segment); }
 
 hal_status_t fake_memory_remove_opened(int32_t device, void *base, fake_segment_t *out_segment) {
   fake_lock(&map.lock);

@@ -197,6 +197,9 @@ HAL_API uint32_t hal_memory_collect_shared(void);
 #define HAL_MEMORY_BLOCK_ALLOCATED UINT32_C(1)
 #define HAL_MEMORY_BLOCK_PENDING UINT32_C(2)
 
+/* A flag of a block: its segment is expandable. Each part of such a segment that has memory is listed as a segment. */
+#define HAL_MEMORY_BLOCK_EXPANDABLE UINT32_C(1)
+
 /* One block of a snapshot. The blocks of a segment are consecutive and have the segment's address and size. */
 typedef struct hal_memory_block_info_s {
   void *address, *segment;
@@ -208,6 +211,7 @@ typedef struct hal_memory_block_info_s {
   /* Since 0.5: the recorded stacks of the allocations of the block and of its segment, valid until the history is
    * released; NULL except in blocks of hal_memory_history_block. */
   void *stack, *segment_stack;
+  uint32_t flags, reserved; /* HAL_MEMORY_BLOCK_EXPANDABLE; since 0.5 */
 } hal_memory_block_info_t;
 
 /* Lists the blocks of a device's segments and its adopted memory, ordered by the address of the segment. Writes at most
@@ -220,7 +224,8 @@ HAL_API hal_status_t hal_memory_blocks(int32_t device, hal_memory_block_info_t *
 /* ---- history: recorded events of the allocator ------------------------------------------------------------------- */
 
 /* The action of an event; PyTorch's names. FREE_COMPLETED: the memory may be allocated again. OOM: an allocation failed
- * with HAL_RESOURCE_EXHAUSTED. SNAPSHOT: the history was read. */
+ * with HAL_RESOURCE_EXHAUSTED. SNAPSHOT: the history was read. SEGMENT_MAP, SEGMENT_UNMAP: memory of an expandable
+ * segment. */
 #define HAL_MEMORY_EVENT_ALLOC UINT32_C(0)
 #define HAL_MEMORY_EVENT_FREE_REQUESTED UINT32_C(1)
 #define HAL_MEMORY_EVENT_FREE_COMPLETED UINT32_C(2)
@@ -228,6 +233,8 @@ HAL_API hal_status_t hal_memory_blocks(int32_t device, hal_memory_block_info_t *
 #define HAL_MEMORY_EVENT_SEGMENT_FREE UINT32_C(4)
 #define HAL_MEMORY_EVENT_SNAPSHOT UINT32_C(5)
 #define HAL_MEMORY_EVENT_OOM UINT32_C(6)
+#define HAL_MEMORY_EVENT_SEGMENT_MAP UINT32_C(7)
+#define HAL_MEMORY_EVENT_SEGMENT_UNMAP UINT32_C(8)
 
 /* One event. */
 typedef struct hal_memory_event_s {

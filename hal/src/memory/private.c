@@ -4,6 +4,7 @@
  * that a cache hit needs no check; a released block returns to its pool by its pool pointer. Free segments of a private
  * pool are not shared: trimming skips them. When the pool ends, its segments join the streams' own pools. */
 #include "memory/allocator.h"
+#include "memory/expand/expand.h"
 #include "memory/held.h"
 #include "memory/pool.h"
 
@@ -69,7 +70,7 @@ static hal_status_t share_create(hal_memory_pool_t *pool, hal_stream_t *stream, 
     status = hal_mem_pool_create(pool->allocator, stream, kind, &share->pools[kind]);
     if (status) break;
     share->pools[kind]->owner = pool;
-    share->pools[kind]->whole = (pool->flags & HAL_MEMORY_POOL_NO_SPLIT) != 0;
+    if (pool->flags & HAL_MEMORY_POOL_NO_SPLIT) share->pools[kind]->carving = HAL_MEM_CARVE_WHOLE;
   }
   if (status) {
     hal_free(share->pools[0]);
@@ -187,10 +188,11 @@ static void surrender(hal_allocator_t *allocator, share_t *share) {
     hal_mem_pool_t *const from = share->pools[kind], **own = &allocator->pools[share->stream->id][kind];
     hal_mem_held_end(from);
     from->owner = NULL;
-    from->whole = 0;
+    from->carving &= (uint16_t)~HAL_MEM_CARVE_WHOLE;
     while (*own && (*own)->owner) own = &(*own)->displaced;
     if (*own) {
       move_segments(allocator->map, from, *own);
+      hal_mem_expand_move(allocator, from, *own);
       if (from->pins)
         from->heir = *own; /* freed by the last hal_mem_pool_unpin */
       else

@@ -2,6 +2,7 @@
  *
  * A plugin's memory_free requires memory that no queued work uses, but work queued on the block's own stream may still
  * use a free block. Therefore the allocator waits for the stream first. */
+#include "memory/expand/expand.h"
 #include "memory/held.h"
 #include "memory/history.h"
 #include "memory/pool.h"
@@ -60,7 +61,8 @@ hal_status_t hal_mem_segment_create(hal_mem_pool_t *pool, size_t size, hal_block
 int hal_allocator_segment(hal_allocator_t *allocator, const void *address, void **out_start, size_t *out_size) {
   hal_lock(&allocator->lock);
   const hal_block_t *const first = hal_mem_map_find(allocator->map, (uintptr_t)address);
-  const int found = first && first->pool->source == HAL_MEM_CACHED;
+  /* A library cannot register a segment whose memory changes. */
+  const int found = first && first->pool->source == HAL_MEM_CACHED && !hal_mem_range_of(allocator, first);
   if (found) *out_start = first->address, *out_size = first->extent;
   hal_unlock(&allocator->lock);
   return found;
@@ -78,6 +80,12 @@ static void detach(hal_block_t *block, hal_block_t **list) {
   *list = block;
 }
 
+/* Frees a segment of an expandable one (expand.h). */
+static void free_chunk(hal_allocator_t *allocator, hal_mem_range_t *range, hal_block_t *block) {
+  hal_mem_range_unmap(allocator, range, (size_t)((char *)block->address - range->address), block->size);
+  hal_mem_block_forget(allocator, block);
+}
+
 /* Frees a list of detached segments of one stream. */
 static void free_segments(hal_allocator_t *allocator, hal_block_t *list) {
   if (!list) return;
@@ -86,6 +94,11 @@ static void free_segments(hal_allocator_t *allocator, hal_block_t *list) {
     hal_block_t *block = list;
     list = block->next;
     hal_mem_map_remove(&allocator->map, block); /* first: after the free, a new segment may have this address */
+    hal_mem_range_t *const range = hal_mem_range_of(allocator, block);
+    if (range) {
+      free_chunk(allocator, range, block);
+      continue;
+    }
     hal_unlock(&allocator->lock);
     void (*const leaving)(void *) = atomic_load(&on_leaving);
     if (leaving) leaving(block->address);
@@ -126,6 +139,9 @@ size_t hal_mem_segment_trim(hal_mem_pool_t *pool, size_t size) {
     detach(block, &list);
   }
   free_segments(pool->allocator, list);
+  if (!pool->allocator->ranges) return given;
+  if (given < size) given += hal_mem_expand_trim(pool, size - given);
+  hal_mem_range_sweep(pool->allocator, pool);
   return given;
 }
 
@@ -140,7 +156,13 @@ size_t hal_mem_segment_trim_all(hal_allocator_t *allocator) {
   return given;
 }
 
-/* Returns the free segment of the large pools that was released first, NULL if there is none. */
+/* Returns whether memory of a free block can be freed. */
+static int is_freeable(const hal_allocator_t *allocator, const hal_block_t *block) {
+  return hal_mem_block_is_segment(block) || (allocator->ranges && hal_mem_expand_releasable(allocator, block));
+}
+
+/* Returns the free segment of the large pools that was released first, or the free block of an expandable one; NULL if
+ * there is none. */
 static hal_block_t *oldest(hal_allocator_t *allocator) {
   hal_block_t *best = NULL;
   for (int id = 0; id < HAL_STREAMS_OF_DEVICE; id++) {
@@ -149,7 +171,7 @@ static hal_block_t *oldest(hal_allocator_t *allocator) {
     hal_mem_held_end(pool);
     hal_mem_pool_file_recent(pool);
     for (hal_block_t *block = hal_mem_pool_next(pool, NULL); block; block = hal_mem_pool_next(pool, block)) {
-      if (hal_mem_block_is_segment(block) && (!best || block->stamp < best->stamp)) best = block;
+      if ((!best || block->stamp < best->stamp) && is_freeable(allocator, block)) best = block;
     }
   }
   return best;
@@ -163,6 +185,10 @@ void hal_mem_segment_collect(hal_allocator_t *allocator, size_t size) {
     hal_block_t *block = oldest(allocator);
     if (!block) return;
     hal_block_t *list = NULL;
+    if (!hal_mem_block_is_segment(block)) {
+      if (!hal_mem_expand_release(allocator, block)) return;
+      continue;
+    }
     detach(block, &list);
     free_segments(allocator, list);
   }

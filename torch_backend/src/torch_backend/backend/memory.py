@@ -16,6 +16,7 @@ from .history import (
     _is_history_enabled,  # noqa: F401
     _record_memory_history,  # noqa: F401
     _snapshot,  # noqa: F401
+    default_fraction,
     memory_snapshot,
 )
 from .pools import MemPool, use_mem_pool
@@ -152,8 +153,8 @@ def set_per_process_memory_fraction(fraction: float, device: Device = None) -> N
 
 
 def get_per_process_memory_fraction(device: Device = None) -> float:
-    """Returns the fraction that `set_per_process_memory_fraction` has set, 1.0 by default."""
-    return _fractions.get(existing_index(device), 1.0)
+    """Returns the fraction that `set_per_process_memory_fraction` or PYTORCH_ALLOC_CONF has set, 1.0 by default."""
+    return _fractions.get(existing_index(device), default_fraction())
 
 
 def caching_allocator_alloc(size: int, device: Device = None, stream: torch.Stream | int | None = None) -> int:
