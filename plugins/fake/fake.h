@@ -104,13 +104,14 @@ typedef struct fake_segment_s {
   char *work;     /* the address for workers: `base`, or the second mapping of protected memory */
   char *reserved; /* all reserved addresses, including guard pages */
   size_t reserved_size;
-  size_t size;    /* as requested */
-  size_t mapped;  /* whole pages */
-  int32_t device; /* HAL_HOST for pinned memory */
-  int is_virtual; /* mapped by virtual_map: unknown to memory_free */
-  int is_opened;  /* mapped by ipc_open: also unknown to it */
-  int is_shared;  /* its memory is in a file, or is being moved to one: a thread that writes meanwhile waits (ipc.c) */
-  int file;       /* of ipc_export: owned; -1: none */
+  size_t size;       /* as requested */
+  size_t mapped;     /* whole pages */
+  int32_t device;    /* HAL_HOST for pinned memory */
+  int is_virtual;    /* mapped by virtual_map: unknown to memory_free */
+  int is_opened;     /* mapped by ipc_open: also unknown to it */
+  int is_registered; /* host memory of the caller: host_register */
+  int is_shared; /* its memory is in a file, or is being moved to one: a thread that writes meanwhile waits (ipc.c) */
+  int file;      /* of ipc_export: owned; -1: none */
   hal_shared_handle_t handle; /* of the file */
 } fake_segment_t;
 

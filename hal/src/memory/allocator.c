@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "memory/custom/custom.h"
 #include "memory/expand/expand.h"
 #include "memory/held.h"
 #include "memory/history.h"
@@ -299,6 +300,14 @@ static hal_status_t find_or_make(request_t *request, hal_mem_pool_t **pools, hal
   return HAL_OK;
 }
 
+/* Returns whether pools, NULL or the current ones of a stream, are private. */
+static int is_private(hal_allocator_t *allocator, hal_mem_pool_t **pools) {
+  hal_lock(&allocator->lock);
+  const int result = pools[HAL_MEM_SMALL] && pools[HAL_MEM_SMALL]->owner;
+  hal_unlock(&allocator->lock);
+  return result;
+}
+
 enum { ALONE = 1, SHAREABLE = 2 }; /* flags of a request */
 
 /* hal_mem_allocate without the stack of the call. */
@@ -312,6 +321,8 @@ static hal_status_t allocate_any(hal_allocator_t *allocator, hal_mem_pool_t **po
   request.segment = request.size ? hal_mem_config_segment(&allocator->config, request.size) : 0;
   if (!request.segment || request.segment > INT64_MAX) return hal_mem_error_exhausted(allocator, "allocate", size, "");
   hal_block_t *block = NULL;
+  if (allocator->custom.allocate && !is_private(allocator, pools))
+    return hal_mem_custom_allocate(allocator, stream, size, out_block);
   if (atomic_load_explicit(&hal_ipc_sent, memory_order_relaxed)) hal_mem_ipc_collect();
   hal_lock(&allocator->lock);
   if (atomic_load_explicit(&allocator->pending, memory_order_relaxed)) hal_mem_pending_poll(allocator, &request.ready);

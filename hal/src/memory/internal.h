@@ -61,6 +61,7 @@ typedef struct hal_mem_pool_s {
   hal_block_t **bins;               /* 64 * 64 lists */
   hal_memory_pool_t *owner;         /* the private pool (private.c); NULL = the stream's own */
   struct hal_mem_pool_s *displaced; /* the stream's own pool, while this private one replaces it */
+  hal_memory_allocator_t custom;    /* allocates its segments; `allocate` NULL: the plugin */
   uint32_t pins;                    /* number of requests of this pool that have released the lock */
   /* for a private pool that ended while it was pinned: the pool that has its segments now */
   struct hal_mem_pool_s *heir;
@@ -127,6 +128,7 @@ typedef struct hal_mem_pending_s {
 
 typedef struct hal_mem_history_s hal_mem_history_t;
 typedef struct hal_mem_range_s hal_mem_range_t;
+typedef struct hal_mem_custom_s hal_mem_custom_t;
 
 struct hal_allocator_s {
   hal_lock_t lock;
@@ -149,11 +151,14 @@ struct hal_allocator_s {
   hal_mem_history_t *history;           /* history.h */
   struct hal_mem_observer_s *observers; /* of out-of-memory errors, first added first */
   hal_mem_pending_t *queues;
-  hal_mem_range_t *ranges; /* expandable segments (expand.h) */
-  size_t unit;             /* their memory is a multiple of it */
-  int expands;             /* new segments are expandable */
-  size_t in_flight;        /* bytes of segments that are being allocated now */
-  uint32_t empty_count;    /* blocks of size 0, which are not in the statistics */
+  hal_memory_allocator_t custom; /* of the process; `allocate` NULL: none (custom/custom.h) */
+  hal_mem_custom_t *customs;     /* segments of private pools with an allocator of their own */
+  hal_mem_pool_t *orphans;       /* such pools that have ended and have segments, by `displaced` */
+  hal_mem_range_t *ranges;       /* expandable segments (expand.h) */
+  size_t unit;                   /* their memory is a multiple of it */
+  int expands;                   /* new segments are expandable */
+  size_t in_flight;              /* bytes of segments that are being allocated now */
+  uint32_t empty_count;          /* blocks of size 0, which are not in the statistics */
   uint32_t event_count;
   hal_plugin_event_t *events[HAL_MEM_EVENT_CACHE]; /* free events of this device */
 };

@@ -36,7 +36,7 @@ struct hal_mem_range_s {
 /* Returns whether new segments of a pool are expandable. */
 static inline int hal_mem_expands(const hal_mem_pool_t *pool) {
   const hal_allocator_t *const allocator = pool->allocator;
-  return allocator->expands && !(pool->carving & HAL_MEM_CARVE_WHOLE) &&
+  return allocator->expands && !(pool->carving & HAL_MEM_CARVE_WHOLE) && !pool->custom.allocate &&
          (pool->kind == HAL_MEM_LARGE || allocator->unit == HAL_MEM_SMALL_SEGMENT);
 }
 

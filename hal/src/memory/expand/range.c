@@ -154,7 +154,8 @@ static void claim(hal_mem_range_t *range, const hal_mem_piece_t *pieces, size_t 
 }
 
 /* Stores the handles of claimed pieces; those without one are removed. Counts the memory. */
-static void store_handles(hal_allocator_t *allocator, hal_mem_range_t *range, const hal_mem_piece_t *pieces, size_t count) {
+static void store_handles(hal_allocator_t *allocator, hal_mem_range_t *range, const hal_mem_piece_t *pieces,
+                          size_t count) {
   for (size_t i = 0; i < count; i++) {
     if (!pieces[i].memory) {
       erase(range, pieces[i].offset);
