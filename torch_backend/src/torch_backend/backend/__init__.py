@@ -115,8 +115,10 @@ _types = tensors.tensor_types(f"torch.{_utils.name()}")
 globals().update(_types)
 
 __all__ = [
-    "AcceleratorError", "DeviceProperties", "Event", "ExternalStream", "Graph", "MemPool", "OutOfMemoryError", "PluggableAllocator", "Stream", "StreamContext", "amp",
-    "caching_allocator_alloc", "caching_allocator_delete", "can_device_access_peer", "change_current_allocator", "clock_rate", "current_device", "current_stream",
+    "AcceleratorError", "DeviceProperties", "Event", "ExternalStream", "Graph", "MemPool", "OutOfMemoryError", "PluggableAllocator", "Stream",
+    "StreamContext", "amp",
+    "caching_allocator_alloc", "caching_allocator_delete", "can_device_access_peer", "change_current_allocator", "clock_rate", "current_device",
+    "current_stream",
     "default_generators", "default_stream", "device", "device_count", "device_memory_used", "device_of", "empty_cache",
     "enable_peer_access", "get_allocator_backend",
     "get_amp_supported_dtype", "get_arch_list", "get_device_capability", "get_device_name", "get_device_properties", "get_gencode_flags",
