@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "core/device.h"
+#include "core/package/runner.h"
 #include "core/status.h"
 #include "hal/hal.h"
 
@@ -34,6 +35,7 @@ void open(const std::string &plugins) {
   first.struct_size = sizeof first;
   check(hal_registry_plugin(0, &first));
   c10::register_privateuse1_backend(first.name);
+  register_package_runner();
 }
 
 bool is_available() noexcept { return hal_device_count() > 0; }

@@ -9,4 +9,5 @@
 #include "generator.h"     // IWYU pragma: export
 #include "guard.h"         // IWYU pragma: export
 #include "lazy_backend.h"  // IWYU pragma: export
+#include "package.h"       // IWYU pragma: export
 #include "stream.h"        // IWYU pragma: export

@@ -19,15 +19,6 @@ namespace py = pybind11;
 namespace torch_backend {
 namespace {
 
-// Returns the number of a frame's current instruction. PyFrame_GetLasti exists since CPython 3.11.
-int instruction_of(PyFrameObject *frame) {
-#if PY_VERSION_HEX >= 0x030B0000
-  return PyFrame_GetLasti(frame);
-#else
-  return frame->f_lasti;
-#endif
-}
-
 // Returns the folders of torch and of this package, whose lines are not useful to users. Requires the GIL.
 std::vector<std::string> library_folders() {
   std::vector<std::string> folders;

@@ -19,6 +19,7 @@
 #include "core/device.h"
 #include "core/generator/generator.h"
 #include "core/graph/graph.h"
+#include "core/package/runner.h"
 #include "core/shutdown/shutdown.h"
 #include "core/status.h"
 #include "distributed.h"
@@ -200,6 +201,8 @@ PYBIND11_MODULE(_C, module) {
 
   module.def("toggle_profile", wrap_pybind_function_no_gil(&toggle_profile), py::arg("enable"));
   module.def("register_graphs", &register_graphs);
+  module.def("register_package_runner", &register_package_runner);
+  module.def("package_versions", wrap_pybind_function(&package_versions));
   module.def("default_generator", wrap_pybind_function(&python_generator), py::arg("device"));
   module.def("seed", wrap_pybind_function(&seed), py::arg("device"), py::arg("value"));
 

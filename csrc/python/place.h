@@ -2,6 +2,7 @@
 #pragma once
 
 #include <Python.h>
+#include <frameobject.h>
 
 #include <cstddef>
 #include <functional>
@@ -13,6 +14,15 @@ struct Place {
   int instruction;
   bool operator==(const Place &other) const { return code == other.code && instruction == other.instruction; }
 };
+
+// Returns the number of a frame's current instruction. PyFrame_GetLasti exists since CPython 3.11.
+inline int instruction_of(PyFrameObject *frame) {
+#if PY_VERSION_HEX >= 0x030B0000
+  return PyFrame_GetLasti(frame);
+#else
+  return frame->f_lasti;
+#endif
+}
 
 struct PlaceHash {
   size_t operator()(const Place &place) const {

@@ -51,14 +51,6 @@ Stacks &stacks() {
   return *all;
 }
 
-int instruction_of(PyFrameObject *frame) {
-#if PY_VERSION_HEX >= 0x030B0000
-  return PyFrame_GetLasti(frame);
-#else
-  return frame->f_lasti;
-#endif
-}
-
 std::string text_of(PyObject *string) {
   Py_ssize_t size = 0;
   const char *const text = PyUnicode_AsUTF8AndSize(string, &size);

@@ -60,8 +60,8 @@ typedef struct fake_settings_s {
 
 /* Reads HAL_FAKE_DEVICES; later calls return the first result. */
 hal_status_t fake_settings_devices(int32_t *out_count);
-/* Reads the other settings. */
 typedef struct fake_sanitize_settings_s fake_sanitize_settings_t;
+/* Reads the other settings. */
 hal_status_t fake_settings_read(fake_settings_t *out_settings, fake_sanitize_settings_t *out_sanitize);
 
 /* ---- plugin.c --------------------------------------------------------------------------------------------------- */

@@ -1,7 +1,10 @@
-// products.cpp: products of matrices of 8-bit elements (_int_mm, _weight_int8pack_mm, _scaled_mm), for devices whose
-// plugin has no such operator: elements are converted to float32, in which they and their products are exact.
+// products.cpp: products of matrices of 4 and 8-bit elements (_int_mm, _weight_int8pack_mm, _weight_int4pack_mm,
+// _scaled_mm), for devices whose plugin has no such operator: elements are converted to float32, in which they and
+// their products are exact.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/BlasBackend.h>
 #include <ATen/ops/mm.h>
+#include <ATen/ops/stack.h>
 
 #include <algorithm>
 #include <optional>
@@ -40,6 +43,46 @@ Tensor &int_mm_into(const Tensor &self, const Tensor &mat2, Tensor &out) {
 Tensor weight_int8pack_mm(const Tensor &self, const Tensor &mat2, const Tensor &scales) {
   const Tensor result = empty_weight_int8pack_mm(self, mat2, scales);
   return result.copy_(at::mm(self.to(at::kFloat), mat2.to(at::kFloat).t()).mul_(scales.to(at::kFloat)));
+}
+
+// ---- weights of 4 bits ----
+
+// The packed weights are the bytes as they came, two weights in each. Each product has its own order.
+Tensor convert_weight_to_int4pack(const Tensor &self, int64_t inner_tiles) {
+  const Tensor result = empty_int4pack(self, inner_tiles);
+  result.view(at::kByte).view(self.sizes()).copy_(self);
+  return result;
+}
+
+// Returns the weights of `n` rows, from 0 to 15, in float32 in groups: [n][k / group][group].
+Tensor weights_in_groups(const Tensor &packed, int64_t n, int64_t group, bool is_high_first) {
+  const Tensor bytes = packed.contiguous().view(at::kByte).flatten();
+  const Tensor high = bytes.bitwise_right_shift(4), low = bytes.bitwise_and(15);
+  const Tensor weights = is_high_first ? at::stack({high, low}, 1) : at::stack({low, high}, 1);
+  return weights.to(at::kFloat).view({n, bytes.numel() * 2 / std::max<int64_t>(n * group, 1), group});
+}
+
+// Returns the groups' numbers, given as [k / group][n], for weights_in_groups.
+Tensor of_groups(const Tensor &numbers) { return numbers.to(at::kFloat).t().unsqueeze(2); }
+
+Tensor times_weights(const Tensor &self, const Tensor &weights, const Tensor &result) {
+  return result.copy_(at::mm(self.to(at::kFloat), weights.view({result.size(1), self.size(1)}).t()));
+}
+
+// A weight is (q - 8) * scale + zero.
+Tensor weight_int4pack_mm(const Tensor &self, const Tensor &mat2, int64_t group, const Tensor &scales_and_zeros) {
+  const Tensor result = empty_weight_int4pack_mm(self, mat2, group, scales_and_zeros);
+  const Tensor scale = of_groups(scales_and_zeros.select(2, 0)), zero = of_groups(scales_and_zeros.select(2, 1));
+  return times_weights(self, weights_in_groups(mat2, result.size(1), group, true).sub_(8).mul_(scale).add_(zero),
+                       result);
+}
+
+// A weight is (q - zero) * scale.
+Tensor weight_int4pack_mm_with_scales_and_zeros(const Tensor &self, const Tensor &mat2, int64_t group,
+                                                const Tensor &scales, const Tensor &zeros) {
+  const Tensor result = empty_weight_int4pack_mm_with_scales_and_zeros(self, mat2, group, scales, zeros);
+  const Tensor weights = weights_in_groups(mat2, result.size(1), group, false);
+  return times_weights(self, weights.sub_(of_groups(zeros)).mul_(of_groups(scales)), result);
 }
 
 // ---- float8 with scales ----
@@ -95,6 +138,60 @@ Tensor &scaled_mm_into(const Tensor &self, const Tensor &mat2, const Tensor &sca
   TORCH_CHECK(out_dtype.value_or(out.scalar_type()) == out.scalar_type(), "_scaled_mm: out_dtype is ", *out_dtype,
               " but out has the dtype ", out.scalar_type());
   const Tensor result = scaled_mm(self, mat2, scale_a, scale_b, bias, scale_result, out.scalar_type(), fast);
+  return out.resize_(result.sizes()).copy_(result);
+}
+
+// ---- float8 with scales of recipes ----
+
+using at::blas::ScalingType;
+
+// Returns whether `scale` has the sizes of a recipe, for a matrix whose columns, or rows if not `has_rows`, are summed.
+bool fits(const Tensor &scale, int64_t recipe, const Tensor &matrix, bool has_rows) {
+  const int64_t rows = matrix.size(0), columns = matrix.size(1);
+  switch (static_cast<ScalingType>(recipe)) {
+    case ScalingType::TensorWise:
+      return scale.numel() == 1;
+    case ScalingType::RowWise:
+      return has_rows ? is_scale_of(scale, rows, 1) : is_scale_of(scale, 1, columns);
+    case ScalingType::BlockWise1x128:
+      return has_rows ? is_scale_of(scale, rows, blocks(columns)) : is_scale_of(scale, blocks(rows), columns);
+    case ScalingType::BlockWise128x128:
+      return is_scale_of(scale, blocks(rows), blocks(columns));
+    default:
+      return false;
+  }
+}
+
+// Returns whether a recipe has one scale for each tensor, or for each block of 128.
+bool is_of_blocks(int64_t recipe) { return recipe >= static_cast<int64_t>(ScalingType::BlockWise1x128); }
+
+bool has_no_swizzle(at::IntArrayRef swizzle) {
+  return std::all_of(swizzle.begin(), swizzle.end(), [](int64_t kind) { return kind == 0; });
+}
+
+// The CPU runs, or refuses, what is not of float8, has several scales, another recipe or an order of scales.
+Tensor scaled_mm_v2(const Tensor &self, const Tensor &mat2, at::TensorList scale_a, at::IntArrayRef recipe_a,
+                    at::IntArrayRef swizzle_a, at::TensorList scale_b, at::IntArrayRef recipe_b,
+                    at::IntArrayRef swizzle_b, const OptionalTensor &bias, std::optional<c10::ScalarType> out_dtype,
+                    at::IntArrayRef contraction, bool fast) {
+  const Tensor result = empty_scaled_mm_v2(self, mat2, scale_a, recipe_a, swizzle_a, scale_b, recipe_b, swizzle_b, bias,
+                                           out_dtype, contraction, fast);
+  must(scale_a.size() == 1 && scale_b.size() == 1 && has_no_swizzle(swizzle_a) && has_no_swizzle(swizzle_b));
+  must(contraction.empty() || contraction == at::IntArrayRef({-1, 0}) || contraction == at::IntArrayRef({1, 0}));
+  must(is_of_blocks(recipe_a[0]) == is_of_blocks(recipe_b[0]) && fits(scale_a[0], recipe_a[0], self, true) &&
+       fits(scale_b[0], recipe_b[0], mat2, false));
+  return result.copy_(scaled_mm(self, mat2, scale_a[0], scale_b[0], bias, {}, out_dtype, fast));
+}
+
+Tensor &scaled_mm_v2_into(const Tensor &self, const Tensor &mat2, at::TensorList scale_a, at::IntArrayRef recipe_a,
+                          at::IntArrayRef swizzle_a, at::TensorList scale_b, at::IntArrayRef recipe_b,
+                          at::IntArrayRef swizzle_b, const OptionalTensor &bias,
+                          std::optional<c10::ScalarType> out_dtype, at::IntArrayRef contraction, bool fast,
+                          Tensor &out) {
+  TORCH_CHECK(out_dtype.value_or(out.scalar_type()) == out.scalar_type(), "_scaled_mm_v2: out_dtype is ", *out_dtype,
+              " but out has the dtype ", out.scalar_type());
+  const Tensor result = scaled_mm_v2(self, mat2, scale_a, recipe_a, swizzle_a, scale_b, recipe_b, swizzle_b, bias,
+                                     out.scalar_type(), contraction, fast);
   return out.resize_(result.sizes()).copy_(result);
 }
 

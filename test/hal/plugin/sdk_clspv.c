@@ -9,10 +9,10 @@
 static const uint32_t words[] = {
 #include ADD_NUMBER_SPIRV
 };
-enum { WORDS = sizeof words / sizeof *words };
+static const size_t WORDS = sizeof words / sizeof *words;
 #else
 static const uint32_t words[] = {0};
-enum { WORDS = 0 };
+static const size_t WORDS = 0;
 #endif
 
 static void require_words(void) {

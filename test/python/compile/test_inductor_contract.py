@@ -44,8 +44,10 @@ def test_the_interface_of_the_device(device, interface):
     information = interface.get_cache_system_info()
     assert json.loads(json.dumps(information)) == information
     assert {plugin[0] for plugin in information["plugins"]} == {plugin.name for plugin in torch_backend.plugins()}
-    options = interface.get_cpp_device_options(aot_mode=True, compile_only=False)
-    assert len(options) == 7 and not any(options)
+    assert interface.get_cpp_device_options(aot_mode=False, compile_only=False) == ([],) * 7
+    _, includes, _, _, folders, libraries, _ = interface.get_cpp_device_options(aot_mode=True, compile_only=False)
+    assert [Path(folder) / "hal/hal.h" for folder in includes if (Path(folder) / "hal/hal.h").exists()]
+    assert [folder for folder in folders for library in libraries if (Path(folder) / library.removeprefix(":")).exists()]
     if MINOR >= (2, 15):
         from torch._inductor import utils
         from torch._inductor.codecache import CacheBase

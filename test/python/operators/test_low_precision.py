@@ -37,6 +37,22 @@ def test_transposed_and_sliced_integers(device):
     assert torch.equal(ours.cpu().long(), a.long().t()[::2] @ b.long().t()[:, 1:])
 
 
+def test_an_int32_product_of_int8_calls_int_mm(device):
+    """The higher-order operator out_dtype, by which torchao's dynamic quantization calls it."""
+    from torch._higher_order_ops.out_dtype import out_dtype
+
+    a, b = integers(-128, 128, 24, 16).to(torch.int8), integers(-128, 128, 16, 8).to(torch.int8)
+
+    def product(a, b):
+        return out_dtype(torch.ops.aten.mm.default, torch.int32, a, b)
+
+    with strict():
+        ours = product(a.to(device), b.to(device))
+    assert torch.equal(ours.cpu().long(), a.long() @ b.long())
+    assert torch.equal(torch.compile(product)(a.to(device), b.to(device)), ours)
+    assert torch.equal(product(a, b), ours.cpu())  # the CPU's is as before
+
+
 @pytest.mark.parametrize(
     "call",
     [
@@ -71,6 +87,73 @@ def test_weights_of_eight_bits(device, dtype, rows):
     exact = (x.double() @ weight.double().t()) * scales.double()
     assert ours.dtype == dtype
     torch.testing.assert_close(ours.cpu().double(), exact.to(dtype).double(), rtol=2 * torch.finfo(dtype).eps, atol=1e-3)
+
+
+def four_bits(n, k, group, dtype):
+    """Returns weights from 0 to 15, and the scales and zeros of their groups, each [k / group][n]."""
+    return integers(0, 16, n, k), (torch.rand(k // group, n) + 0.1).to(dtype), torch.randn(k // group, n).to(dtype)
+
+
+def packed_pairs(weights, first_is_high):
+    first, second = weights[:, ::2], weights[:, 1::2]
+    return (first << 4 | second if first_is_high else second << 4 | first).to(torch.uint8)
+
+
+def groups_of(numbers, group):
+    """Returns the number of each weight's group, [n][k], in double precision."""
+    return numbers.double().t().repeat_interleave(group, 1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("rows, n, k, group, tiles", [(1, 8, 64, 32, 4), (5, 24, 256, 64, 8), (3, 64, 96, 32, 2), (2, 16, 128, 128, 2), (0, 8, 32, 32, 2)])
+def test_weights_of_four_bits(device, dtype, rows, n, k, group, tiles):
+    """The reference is double precision. The order of weights in a byte is that of CUDA, the second product's that of XPU."""
+    x, (weights, scales, zeros) = torch.randn(rows, k).to(dtype), four_bits(n, k, group, dtype)
+    whole = integers(0, 16, group and k // group, n).to(torch.int8)
+    sides = [
+        (True, torch._weight_int4pack_mm, [torch.stack([scales, zeros], 2)], (weights - 8) * groups_of(scales, group) + groups_of(zeros, group)),
+        (False, torch._weight_int4pack_mm_with_scales_and_zeros, [scales, whole], (weights - groups_of(whole, group)) * groups_of(scales, group)),
+    ]
+    for first_is_high, product, numbers, exact in sides:
+        with strict():
+            packed = torch._convert_weight_to_int4pack(packed_pairs(weights, first_is_high).to(device), tiles)
+            ours = product(x.to(device), packed, group, *(each.to(device) for each in numbers))
+        assert packed.shape == (n // 8, k // (tiles * 16), 32, tiles // 2) and ours.dtype == dtype
+        expected = x.double() @ exact.t()
+        torch.testing.assert_close(ours.cpu().double(), expected, rtol=2 * torch.finfo(dtype).eps, atol=1e-5 * float(expected.abs().max()) if rows else 0)
+
+
+def test_weights_of_four_bits_as_the_cpus(device):
+    """The CPU's own operator, whose packed weights have another form, of torch's own quantization."""
+    from torch.testing._internal.common_quantization import _group_quantize_tensor
+
+    x, weight = torch.randn(7, 128).bfloat16(), torch.randn(128, 32).bfloat16()
+    quantized, numbers = _group_quantize_tensor(weight, n_bit=4, q_group_size=32)
+    expected = torch._weight_int4pack_mm_for_cpu(x, torch._convert_weight_to_int4pack_for_cpu(quantized, 4), 32, numbers)
+    with strict():
+        packed, ours_numbers = _group_quantize_tensor(weight.to(device), n_bit=4, q_group_size=32)
+        ours = torch._weight_int4pack_mm(x.to(device), torch._convert_weight_to_int4pack(packed, 4), 32, ours_numbers)
+    torch.testing.assert_close(ours.cpu(), expected, rtol=2**-6, atol=2**-6)
+
+
+@pytest.mark.parametrize("call, error", [
+    (lambda b, x, p, s: torch._convert_weight_to_int4pack(b.to(torch.int32), 2), "expected a uint8 matrix"),
+    (lambda b, x, p, s: torch._convert_weight_to_int4pack(b, 3), "innerKTiles to be 2, 4 or 8 but got 3"),
+    (lambda b, x, p, s: torch._convert_weight_to_int4pack(b[:7], 2), "but got 7 and 64"),
+    (lambda b, x, p, s: torch._convert_weight_to_int4pack(b, 8), "of 128 weights"),
+    (lambda b, x, p, s: torch._weight_int4pack_mm(x.double(), p, 32, s), "float32, float16 or bfloat16 matrix but got Double"),
+    (lambda b, x, p, s: torch._weight_int4pack_mm(x[:, :32], p, 32, s), "expected 32 weights in a row, as self has columns, but got 64"),
+    (lambda b, x, p, s: torch._weight_int4pack_mm(x, b, 32, s), "the result of _convert_weight_to_int4pack but got Byte"),
+    (lambda b, x, p, s: torch._weight_int4pack_mm(x, p, 24, s), "qGroupSize to divide 64 but got 24"),
+    (lambda b, x, p, s: torch._weight_int4pack_mm(x, p, 0, s), "qGroupSize to divide 64 but got 0"),
+    (lambda b, x, p, s: torch._weight_int4pack_mm(x, p, 64, s), r"sizes \[1, 8, 2\] but got Float of sizes \[2, 8, 2\]"),
+    (lambda b, x, p, s: torch._weight_int4pack_mm_with_scales_and_zeros(x, p, 32, s[..., 0], s), "qScale and qZeros of sizes"),
+])  # fmt: skip
+def test_invalid_weights_of_four_bits_are_one_error(device, call, error):
+    pairs = integers(0, 256, 8, 32).to(torch.uint8).to(device)
+    operands = pairs, torch.randn(3, 64).to(device), torch._convert_weight_to_int4pack(pairs, 2), torch.rand(2, 8, 2).to(device)
+    with strict(), pytest.raises(RuntimeError, match=error):
+        call(*operands)
 
 
 def scaled_operands(device, m=96, k=288, n=160):
@@ -113,6 +196,31 @@ def test_float8_with_scales_of_blocks(device, blocks):
     with strict():
         result = torch._scaled_mm(*ours, scale_a.to(device), scale_b.to(device), out_dtype=torch.float32)
     torch.testing.assert_close(result.cpu().double(), exact, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("recipe_a, recipe_b", [("TensorWise", "TensorWise"), ("RowWise", "RowWise"), ("BlockWise1x128", "BlockWise1x128"),
+                                                ("BlockWise1x128", "BlockWise128x128"), ("BlockWise128x128", "BlockWise1x128")])  # fmt: skip
+def test_float8_with_scales_of_recipes(device, recipe_a, recipe_b):
+    """torch.nn.functional.scaled_mm; the reference is double precision."""
+    from torch.nn.functional import ScalingType, scaled_mm
+
+    _, ours, a, b = scaled_operands(device)
+    of_a = {"TensorWise": (1, 1), "RowWise": (96, 1), "BlockWise1x128": (96, 3), "BlockWise128x128": (1, 3)}[recipe_a]
+    of_b = {"TensorWise": (1, 1), "RowWise": (1, 160), "BlockWise1x128": (3, 160), "BlockWise128x128": (3, 2)}[recipe_b]
+    scale_a, scale_b, bias = torch.rand(of_a), torch.rand(of_b), torch.randn(160)
+
+    def of_elements(scale, rows, columns):
+        row = torch.arange(rows) * 0 if scale.size(0) == 1 else torch.arange(rows) // (1 if scale.size(0) == rows else 128)
+        column = torch.arange(columns) * 0 if scale.size(1) == 1 else torch.arange(columns) // (1 if scale.size(1) == columns else 128)
+        return scale.double()[row][:, column]
+
+    exact = (a * of_elements(scale_a, 96, 288)) @ (b * of_elements(scale_b, 288, 160)) + bias.double()
+    recipes = getattr(ScalingType, recipe_a), getattr(ScalingType, recipe_b)
+    with strict():
+        result = scaled_mm(*ours, scale_a.to(device), recipes[0], scale_b.to(device), recipes[1], bias=bias.to(device), output_dtype=torch.float32)
+    torch.testing.assert_close(result.cpu().double(), exact, rtol=1e-5, atol=1e-4)
+    with pytest.raises(RuntimeError, match="a recipe for each scale"):
+        torch._scaled_mm_v2(*ours, [scale_a.to(device)], [], [], [scale_b.to(device)], [0], [], None, torch.float32)
 
 
 def test_a_scale_of_the_result(device):

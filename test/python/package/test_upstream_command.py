@@ -4,6 +4,11 @@ end, expected failures, and the comparison with an earlier run."""
 import contextlib
 import io
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 import types
 
 import pytest
@@ -49,6 +54,8 @@ class TestMine(TestCase):
 
     def test_does_not_end(self, device):
         if torch.device(device).type != "cpu":
+            if "STARTED" in os.environ:
+                open(os.environ["STARTED"], "w").write(f"{os.getpid()}.")
             time.sleep(600)
 
     @ops(OPERATORS)
@@ -162,3 +169,23 @@ def test_a_file_that_cannot_be_loaded_and_an_invalid_configuration_are_errors(fo
     (tmp_path / "settings.py").write_text("op_allow_list = []\n")
     done = upstream("--tests", folder, "test_mine.py", "--config", tmp_path / "settings.py")
     assert done.returncode == 1 and "defines none of op_overrides, op_allowlist, test_exclusions" in done.stdout, done.stdout + done.stderr
+
+
+def waited(condition, seconds=60):
+    """Returns the first true result of `condition` within `seconds`."""
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end, "it took too long"
+        time.sleep(0.05)
+    return found
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_no_process_outlives_a_run_that_is_ended(folder, tmp_path, number):
+    started = tmp_path / "started"
+    command = [sys.executable, "-P", "-m", "torch_backend", "upstream", "--plugin", "fake", "--tests", folder, "test_mine.py", "-k", "does_not_end"]
+    run = subprocess.Popen(command, env={**os.environ, "STARTED": str(started)}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    pid = int(waited(lambda: started.exists() and started.read_text().endswith(".") and started.read_text()[:-1]))
+    run.send_signal(number)
+    assert run.wait(20) != 0
+    waited(lambda: not os.path.exists(f"/proc/{pid}") or "Z" in open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[0], 10)

@@ -12,7 +12,8 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
-FOLDER = Path(__file__).absolute().parent / "builds"
+PACKAGE = Path(__file__).absolute().parent
+FOLDER = PACKAGE / "builds"
 
 
 def minor(version: str) -> str:

@@ -1,10 +1,11 @@
-"""Functions of torch that work on the device but check a fixed list of device types: flex_attention, and opcheck's test
-of autograd.
+"""Functions of torch that work on the device but check a fixed list of device types: flex_attention, products of int8
+with `out_dtype`, and opcheck's test of autograd.
 """
 
 from __future__ import annotations
 
 import functools
+import sys
 
 import torch
 import torch.utils._pytree
@@ -16,6 +17,7 @@ from ._registry import type_name
 def install() -> None:
     """Adds the device to those lists as soon as torch imports the modules that contain them."""
     after_import("torch.nn.attention.flex_attention", _admit_to_flex_attention)
+    after_import("torch._higher_order_ops.out_dtype", _admit_to_int_mm)
     after_import("torch.testing._internal.optests.generate_tests", _admit_to_opcheck)
 
 
@@ -30,6 +32,21 @@ def _admit_to_flex_attention() -> None:
             original(query, key, value)
 
     flex_attention._validate_device = _validate_device
+
+
+def _admit_to_int_mm() -> None:
+    """`out_dtype(mm, torch.int32, ...)` of int8 calls `_int_mm`, whose kernels devices have, in place of `mm` of int32."""
+    out_dtype = sys.modules["torch._higher_order_ops.out_dtype"]  # the package has an operator of that name
+    original = out_dtype.is_int_mm
+
+    @functools.wraps(original)
+    def is_int_mm(op, output_dtype, args) -> bool:
+        is_ours = op is torch.ops.aten.mm.default and all(x.device.type == type_name() for x in args)
+        if is_ours and output_dtype == torch.int32 and len(args) == 2:
+            return all(x.dtype == torch.int8 for x in args)
+        return original(op, output_dtype, args)
+
+    out_dtype.is_int_mm = is_int_mm
 
 
 def _admit_to_opcheck() -> None:

@@ -27,6 +27,7 @@ def register(name: str) -> None:
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
     backend._register_with_inductor = _load_inductor
     _C.register_graphs()
+    _C.register_package_runner()
     tensors.install(backend._types)
     dynamo.install()
     _data_parallel.install()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from pathlib import Path
 
 _CODES = {"red": 31, "green": 32, "yellow": 33}
 
@@ -12,6 +13,22 @@ _CODES = {"red": 31, "green": 32, "yellow": 33}
 def print_json(document) -> None:
     """Prints a document as JSON."""
     print(json.dumps(document, indent=1))
+
+
+def read_results(path, program: str, layout: int, command: str) -> dict:
+    """Returns the results that `torch-backend COMMAND --json FILE` wrote.
+
+    ValueError: the file cannot be read, or is not of this program and layout.
+    """
+    try:
+        document = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path} cannot be read: {error}") from None
+    if not isinstance(document, dict) or document.get("program") != program:
+        raise ValueError(f"{path} is not a result of `torch-backend {command} --json FILE`")
+    if document.get("layout") != layout:
+        raise ValueError(f"{path} has layout {document.get('layout')}; this program compares layout {layout}. Run `{command} --json` again")
+    return document
 
 
 def colored(text: str, color: str, stream=None) -> str:

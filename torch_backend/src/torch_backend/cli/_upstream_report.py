@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import fnmatch
-import json
 import re
 from pathlib import Path
 
@@ -96,14 +95,9 @@ def document(judged: dict, errors: dict, about: dict) -> dict:
 
 def read(path) -> dict:
     """Returns the results of an earlier run. ValueError: the file is not one."""
-    try:
-        found = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ValueError(f"{path} cannot be read: {error}") from None
-    if not isinstance(found, dict) or found.get("program") != "torch-backend upstream" or not isinstance(found.get("tests"), dict):
-        raise ValueError(f"{path} is not a result of `torch-backend upstream --json FILE`")
-    if found.get("layout") != LAYOUT:
-        raise ValueError(f"{path} has layout {found.get('layout')}; this program compares layout {LAYOUT}. Run `upstream --json` again")
+    found = _output.read_results(path, "torch-backend upstream", LAYOUT, "upstream")
+    if not isinstance(found.get("tests"), dict):
+        raise ValueError(f'{path} is damaged: "tests" is not a table. Run `upstream --json` again')
     if not all(isinstance(test, dict) and test.get("outcome") in COLUMNS for test in found["tests"].values()):
         raise ValueError(f'{path} is damaged: a test has no outcome of {", ".join(COLUMNS)}. Run `upstream --json` again')
     return found

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -35,6 +36,7 @@ class Plan:
     only: tuple = ()
     jobs: int = 1
     log: object = None  # a text file for what pytest prints
+    stop: threading.Event = field(default_factory=threading.Event)  # set: the processes are ended
 
 
 @dataclass
@@ -47,6 +49,7 @@ class _Share:
     results: dict = field(default_factory=dict)
     running: str = ""  # the test that has started and not ended
     error: str = ""  # why the file could not be collected
+    alive: int = -1  # the end of a pipe that is open for as long as this process needs the share's
 
 
 def _lines(path, offset):
@@ -71,8 +74,10 @@ def _note(share: _Share, line: dict, show) -> None:
 
 
 def _process(share: _Share, plan: Plan, folder: Path, log: Path) -> subprocess.Popen:
-    """Starts pytest for the tests of a share that have no result."""
-    settings = {"device": plan.device, "config": plan.config, "all": plan.every, "only": list(plan.only), "done": list(share.results),
+    """Starts pytest for the tests of a share that have no result. It ends itself if this process ends first: no process
+    has the other end of the pipe `alive` then."""
+    alive, share.alive = os.pipe()
+    settings = {"alive": alive, "device": plan.device, "config": plan.config, "all": plan.every, "only": list(plan.only), "done": list(share.results),
                 "share": share.share, "shares": share.shares, "log": str(log)}  # fmt: skip
     settings_file = folder / f"{log.stem}.settings.json"
     settings_file.write_text(json.dumps(settings))
@@ -85,8 +90,11 @@ def _process(share: _Share, plan: Plan, folder: Path, log: Path) -> subprocess.P
                "-p", "no:xdist", "-p", "torch_backend.cli._upstream_tests", str(share.file)]  # fmt: skip
     if plan.expression:
         command += ["-k", plan.expression]
-    with open(log.with_suffix(".out"), "wb") as out:
-        return subprocess.Popen(command, cwd=folder, env=environment, stdout=out, stderr=out, start_new_session=True)
+    try:
+        with open(log.with_suffix(".out"), "wb") as out:
+            return subprocess.Popen(command, cwd=folder, env=environment, stdout=out, stderr=out, start_new_session=True, pass_fds=[alive])
+    finally:
+        os.close(alive)
 
 
 def _printed(log: Path, plan: Plan) -> str:
@@ -108,7 +116,8 @@ def last_error(text: str) -> str:
 
 
 def _watch(share: _Share, plan: Plan, process: subprocess.Popen, log: Path, show) -> bool:
-    """Reads results until the process ends. Returns whether it was ended because a test took longer than the limit."""
+    """Reads results until the process ends. Returns whether it was ended, because a test took longer than the limit or
+    the run was stopped."""
     offset, since = 0, time.monotonic()
     while True:
         ended = process.poll() is not None
@@ -118,7 +127,7 @@ def _watch(share: _Share, plan: Plan, process: subprocess.Popen, log: Path, show
             since = time.monotonic()
         if ended:
             return False
-        if share.running and time.monotonic() - since > plan.limit:
+        if plan.stop.is_set() or (share.running and time.monotonic() - since > plan.limit):
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             return True
@@ -131,7 +140,10 @@ def _run_share(share: _Share, plan: Plan, folder: Path, show) -> _Share:
         log = folder / f"{share.file.stem}.{share.share}.{attempt}.jsonl"
         process = _process(share, plan, folder, log)
         hung = _watch(share, plan, process, log, show)
+        os.close(share.alive)
         printed = _printed(log, plan)
+        if plan.stop.is_set():
+            return share
         if not share.running:
             if process.returncode not in (0, 1, 5):  # all passed, some failed, none was selected
                 share.error = f"pytest ended with code {process.returncode}: {printed}"
@@ -145,10 +157,14 @@ def _run_share(share: _Share, plan: Plan, folder: Path, show) -> _Share:
 
 def run(files, plan: Plan, show=lambda: None) -> tuple:
     """Runs all files, and calls `show`, of any thread, after each test. Returns ({test: Result}, {file name: why it could
-    not be run})."""
+    not be run}). An exception in this thread, such as KeyboardInterrupt, ends all processes."""
     with tempfile.TemporaryDirectory(prefix="torch-backend-upstream.") as name, ThreadPoolExecutor(plan.jobs) as pool:
         shares = [_Share(Path(file).resolve(), share, plan.jobs) for file in files for share in range(plan.jobs)]
-        done = list(pool.map(lambda share: _run_share(share, plan, Path(name), show), shares))
+        try:
+            done = list(pool.map(lambda share: _run_share(share, plan, Path(name), show), shares))
+        except BaseException:
+            plan.stop.set()
+            raise
     results, errors = {}, {}
     for share in done:
         results.update(share.results)

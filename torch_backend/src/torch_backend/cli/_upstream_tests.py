@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import os
 import runpy
+import signal
+import threading
 from pathlib import Path
 
 _SETTINGS = json.loads(Path(os.environ["TORCH_BACKEND_UPSTREAM"]).read_text())  # what runs (_upstream_run.py)
@@ -33,8 +35,15 @@ def _configured(path) -> dict:
     return found
 
 
+def _end_with_the_run():
+    """Ends this process, and those that it started, when the process that runs the files has ended."""
+    os.read(_SETTINGS["alive"], 1)
+    os.killpg(0, signal.SIGKILL)
+
+
 def pytest_configure(config):
     """Makes the device the one that the tests are instantiated for."""
+    threading.Thread(target=_end_with_the_run, daemon=True).start()
     import torch
     import torch_backend
     from torch.testing._internal.common_device_type import PrivateUse1TestBase
@@ -67,7 +76,8 @@ def pytest_collection_modifyitems(config, items):
     _SETTINGS["only"], done = set(_SETTINGS["only"]), set(_SETTINGS["done"])
     mine = [item for item in items if _is_selected(item)][_SETTINGS["share"] :: _SETTINGS["shares"]]
     kept = [item for item in mine if _named(item.nodeid) not in done]
-    config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
+    chosen = set(kept)
+    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
     items[:] = kept
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 from . import _output
 
 LAYOUT = 1  # of hal/cts/report_json.c
@@ -15,16 +12,9 @@ _ORDER = ("worse", "better", "other")
 def read(path) -> dict:
     """Returns the results that `hal-cts --json` wrote.
 
-    ValueError: the file cannot be read, or is not of this program and layout.
+    ValueError: the file cannot be read, is not of this program and layout, or is damaged.
     """
-    try:
-        document = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ValueError(f"{path} cannot be read: {error}") from None
-    if not isinstance(document, dict) or document.get("program") != "hal-cts":
-        raise ValueError(f"{path} is not a result of `torch-backend verify PLUGIN --json FILE`")
-    if document.get("layout") != LAYOUT:
-        raise ValueError(f"{path} has layout {document.get('layout')}; this program compares layout {LAYOUT}. Run `verify --json` again")
+    document = _output.read_results(path, "hal-cts", LAYOUT, "verify")
     cases, levels = document.get("cases"), document.get("levels")
     if not isinstance(cases, dict) or not all(isinstance(case, dict) and isinstance(case.get("verdict"), str) for case in cases.values()):
         raise ValueError(f"{path} is damaged: \"cases\" is not a table of verdicts. Run `verify --json` again")

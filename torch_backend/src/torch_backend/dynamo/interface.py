@@ -127,7 +127,10 @@ class Interface(DeviceInterface):
 
     @staticmethod
     def get_cpp_device_options(aot_mode: bool, compile_only: bool) -> tuple[list[str], ...]:
-        """Returns the options that generated C++ needs in addition to those for torch: none. In order: definitions,
-        include folders, compiler and linker options, library folders, libraries, other arguments.
+        """Returns the options that generated C++ needs in addition to those for torch: the headers and the library of the
+        HAL, for models that are compiled ahead of time. In order: definitions, include folders, compiler and linker
+        options, library folders, libraries, other arguments.
         """
-        return [], [], [], [], [], [], []
+        if not aot_mode:
+            return [], [], [], [], [], [], []
+        return [], [str(_builds.PACKAGE / "include")], [], [], [str(_builds.PACKAGE / "lib")], [":libtorch_backend_hal.so.0"], []

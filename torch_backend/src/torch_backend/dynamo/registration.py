@@ -13,6 +13,7 @@ def install() -> None:
     after_import("torch._dynamo.device_interface", _register_interface)
     after_import("torch._dynamo.variables.ctx_manager", _register_context)
     after_import("torch._subclasses.fake_impls", _correct_fake_tensors)
+    after_import("torch.export.pt2_archive._package", _check_packages)
     graphs.install()
 
 
@@ -40,3 +41,9 @@ def _correct_fake_tensors() -> None:
     from . import fake_tensor
 
     fake_tensor.install()
+
+
+def _check_packages() -> None:
+    from . import packages
+
+    packages.install()

@@ -9,7 +9,7 @@ package is imported only then, because importing inductor takes seconds.
 from __future__ import annotations
 
 from ._codegen import PythonWrapperCodegen
-from ._cpp_wrapper import CppWrapperCodegen
+from ._package import CppWrapperCodegen
 from ..dynamo.interface import Interface
 from ._registration import register
 from ._ways import Scheduling

@@ -12,7 +12,6 @@ import pathlib
 
 import torch
 from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
-from torch._inductor.virtualized import V
 
 from torch_backend.backend import _utils
 
@@ -31,18 +30,15 @@ static inline void torch_backend_wait_for_stream(int8_t index) {
 class CppWrapperCodegen(CppWrapperCpu):
     """The CPU's wrapper with the device's tensors, operators and streams."""
 
+    support = _WAIT  # C++ that precedes generated code
+
     def __init__(self):
         super().__init__()
         self._shims: set[str] = set()
-        self.header.splice(_WAIT)
+        self.header.splice(self.support)
 
     @staticmethod
     def create(is_subgraph, subgraph_name, parent_wrapper, partition_signatures=None):
-        if V.graph.aot_mode:
-            raise NotImplementedError(
-                f"AOTInductor compiles programs for cpu, cuda, xpu and mps only, the devices that its runtime supports, not for "
-                f"'{_utils.name()}'. Use torch.compile, or run the program of torch.export by program.module()."
-            )
         return CppWrapperCodegen()
 
     def codegen_cuda_stream_enter(self, stream_idx):
@@ -55,6 +51,10 @@ class CppWrapperCodegen(CppWrapperCpu):
         if device.type != _utils.name():
             return super().codegen_device(device)
         return f"aoti_torch_device_type_privateuse1(), {device.index or 0}"
+
+    def wait(self, device: torch.device) -> str:
+        """Returns the line that waits for the device's current stream."""
+        return f"torch_backend_wait_for_stream({device.index or 0});"
 
     def add_device_include(self, device: str) -> None:
         super().add_device_include("cpu" if device == _utils.name() else device)
@@ -72,7 +72,7 @@ class CppWrapperCodegen(CppWrapperCpu):
 
     def _generate_kernel_call_helper(self, kernel_name, call_args, *, device=None, triton=True, **options):
         if device is not None and device.type == _utils.name() and not triton:
-            self.writeline(f"torch_backend_wait_for_stream({device.index or 0});")
+            self.writeline(self.wait(device))
             device = torch.device("cpu")
         super()._generate_kernel_call_helper(kernel_name, call_args, device=device, triton=triton, **options)
 

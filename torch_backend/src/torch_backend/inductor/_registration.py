@@ -14,9 +14,9 @@ from torch_backend.backend import _utils
 
 from ..dynamo.graphs.installation import install_in_inductor
 from ..dynamo.interface import plugin_versions
-from . import _flex
+from . import _builder, _flex
 from ._codegen import PythonWrapperCodegen
-from ._cpp_wrapper import CppWrapperCodegen
+from ._package import CppWrapperCodegen
 from ._overrides import Overrides
 from ._ways import Scheduling, way, way_of_device
 
@@ -48,3 +48,4 @@ def register() -> None:
 @functools.lru_cache(maxsize=1)
 def _install() -> None:
     install_in_inductor()
+    _builder.install()

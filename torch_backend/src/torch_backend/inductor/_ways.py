@@ -19,9 +19,12 @@ from ._source import OperatorScheduling, SourceScheduling
 
 
 class Way(abc.ABC):
-    """The interface of a way to compute a graph. `name` is part of inductor's cache keys."""
+    """The interface of a way to compute a graph. `name` is part of inductor's cache keys. `place` is where the kernels of
+    a package run, for its runner in C++.
+    """
 
     name: str
+    place: str
     scheduling: type[BaseScheduling]
 
     @abc.abstractmethod
@@ -37,6 +40,7 @@ class SourceKernels(Way):
     """Fused kernels that the device compiles from source and runs."""
 
     name = "kernels from source"
+    place = "device"
     scheduling = SourceScheduling
 
     def takes(self, index: int) -> bool:
@@ -51,6 +55,7 @@ class HostKernels(Way):
     """Fused C++ kernels that the host runs on the device's memory; they express all operators."""
 
     name = "C++ on the host"
+    place = "host"
     scheduling = HostScheduling
 
     def takes(self, index: int) -> bool:
@@ -64,6 +69,7 @@ class Operators(Way):
     """No kernels: each operator of the graph is called, as in eager mode."""
 
     name = "operators"
+    place = "operators"
     scheduling = OperatorScheduling
 
     def takes(self, index: int) -> bool:

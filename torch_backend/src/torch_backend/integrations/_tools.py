@@ -153,13 +153,19 @@ def say_our_name(module: types.ModuleType, word: str, only: Iterable[str] = (), 
 
 
 def functions_of(module: types.ModuleType):
-    """Returns (name, owner) of all functions that a module defines, methods as "Class.method"."""
+    """Returns (name, owner) of all functions that a module defines, methods as "Class.method".
+
+    Some libraries set a class's `__module__` to the module that exports it; its methods have that of their file.
+    """
+
+    def is_own(held):
+        plain = innermost(held)
+        return isinstance(plain, types.FunctionType) and plain.__module__ == module.__name__
+
     for name, value in list(vars(module).items()):
-        if isinstance(value, type) and value.__module__ == module.__name__:
-            for method, held in list(vars(value).items()):
-                if isinstance(innermost(held), types.FunctionType):
-                    yield f"{name}.{method}", held
-        elif isinstance(innermost(value), types.FunctionType) and innermost(value).__module__ == module.__name__:
+        if isinstance(value, type):
+            yield from ((f"{name}.{method}", held) for method, held in list(vars(value).items()) if is_own(held))
+        elif is_own(value):
             yield name, value
 
 
