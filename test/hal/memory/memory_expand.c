@@ -296,7 +296,7 @@ static uint64_t next_random(void) {
   return state * 2685821657736338717u;
 }
 
-enum { LIVE = 120, STEPS = 8000 };
+enum { LIVE = 120, STEPS = 4000 };
 
 static size_t random_size(void) {
   const uint64_t shape = next_random() % 10, r = next_random();
@@ -453,7 +453,7 @@ Test(memory_expand, without_host_memory_for_records_nothing_is_lost) {
 static void *work(void *data) {
   uint64_t seed = 1 + (uint64_t)(uintptr_t)data;
   hal_block_t *mine[8] = {NULL};
-  for (int step = 0; step < 3000; step++) {
+  for (int step = 0; step < 1500; step++) {
     seed = seed * 6364136223846793005u + 1442695040888963407u;
     const size_t i = (seed >> 33) % 8, size = (seed >> 40) % 4 ? 1 + (seed >> 20) % (6 * MIB) : 1 + (seed >> 20) % MIB;
     if (mine[i]) {
