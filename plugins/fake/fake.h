@@ -105,13 +105,14 @@ typedef struct fake_segment_s {
   char *work;     /* the address for workers: `base`, or the second mapping of protected memory */
   char *reserved; /* all reserved addresses, including guard pages */
   size_t reserved_size;
-  size_t size;    /* as requested */
-  size_t mapped;  /* whole pages */
-  int32_t device; /* HAL_HOST for pinned memory */
-  int is_virtual; /* mapped by virtual_map: unknown to memory_free */
-  int is_opened;  /* mapped by ipc_open: also unknown to it */
-  int is_shared;  /* its memory is in a file, or is being moved to one: a thread that writes meanwhile waits (ipc.c) */
-  int file;       /* of ipc_export: owned; -1: none */
+  size_t size;       /* as requested */
+  size_t mapped;     /* whole pages */
+  int32_t device;    /* HAL_HOST for pinned memory */
+  int is_virtual;    /* mapped by virtual_map: unknown to memory_free */
+  int is_opened;     /* mapped by ipc_open: also unknown to it */
+  int is_registered; /* host memory of the caller: host_register */
+  int is_shared; /* its memory is in a file, or is being moved to one: a thread that writes meanwhile waits (ipc.c) */
+  int file;      /* of ipc_export: owned; -1: none */
   hal_shared_handle_t handle; /* of the file */
 } fake_segment_t;
 
@@ -122,8 +123,8 @@ int fake_memory_find_in_handler(const void *address, fake_segment_t *out_segment
 /* Adds memory that was mapped elsewhere to the table, or removes it; the segment at `base` must have the size. */
 hal_status_t fake_memory_add(int32_t device, char *base, size_t size);
 hal_status_t fake_memory_remove(int32_t device, char *base, size_t size);
-/* The same for memory of ipc_open, with all members of the segment. */
-hal_status_t fake_memory_add_opened(const fake_segment_t *segment);
+/* Adds reserved addresses, or memory of ipc_open, with all members of the segment. */
+hal_status_t fake_memory_add_segment(const fake_segment_t *segment);
 hal_status_t fake_memory_remove_opened(int32_t device, void *base, fake_segment_t *out_segment);
 /* Returns the segment of memory_alloc that begins at `base`, and marks it as shared. Errors: HAL_INVALID_ARGUMENT =
  * there is none. */
@@ -138,6 +139,8 @@ int fake_memory_charge(int32_t device, uint64_t bytes);
 void fake_memory_refund(int32_t device, uint64_t bytes);
 /* Rounds up to whole pages; 0 = overflow. */
 size_t fake_whole_pages(size_t size);
+/* Closes the file of virtual memory, at the end. */
+void fake_virtual_close(void);
 void fake_memory_fork_prepare(void);
 void fake_memory_fork_parent(void);
 void fake_memory_fork_child(void);

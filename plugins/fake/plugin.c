@@ -112,6 +112,7 @@ hal_status_t hal_plugin_shutdown(uint32_t flags) {
   for (int32_t i = 0; i < fake.device_count; i++) hal_plugin_device_synchronize(i);
   fake_pool_stop();
   fake_fault_uninstall();
+  fake_virtual_close();
   return HAL_OK;
 }
 
@@ -144,7 +145,7 @@ hal_status_t hal_plugin_device_info(int32_t device, hal_device_info_t *out_info)
                             .subgroup_size = 1,
                             .max_block_threads = FAKE_MAX_BLOCK_THREADS,
                             .base_alignment = fake.settings.sanitize ? FAKE_RED_ZONE : 4096,
-                            .virtual_granularity = fake.settings.watched ? 0 : (uint64_t)sysconf(_SC_PAGESIZE),
+                            .virtual_granularity = fake.settings.sanitize ? 0 : (uint64_t)sysconf(_SC_PAGESIZE),
                             .l2_bytes = cache_bytes(),
                             .driver_version = FAKE_VERSION,
                             .max_grid = {fake.settings.grid, 1, 1},

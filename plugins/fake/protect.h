@@ -11,6 +11,8 @@
 /* Maps `mapped` bytes, of a file or (-1) of new memory: inaccessible at `base`, usable at `work`, with guard pages
  * around both. `base` is NULL after a failure. */
 void fake_protect_map(fake_segment_t *inout_segment, int file);
+/* The same without any usable memory: virtual.c maps it at `work`. */
+void fake_protect_reserve(fake_segment_t *inout_segment);
 /* Returns copies of a launch's arguments in which pointers are those of the workers' mappings; `pointers` contains
  * them. */
 hal_status_t fake_protect_args(const hal_host_kernel_t *kernel, const hal_arg_t *args, uint32_t arg_count,
