@@ -10,16 +10,103 @@
 #include <torch/csrc/inductor/aoti_runtime/utils.h>
 
 #include <array>
+#include <atomic>
 #include <cstdint>
+#include <cstring>
+#include <initializer_list>
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 namespace {  // each package has its own
 
 inline void torch_backend_check(hal_status_t status) {
   if (status != HAL_OK) throw std::runtime_error(hal_error_message());
 }
+
+}  // namespace
+
+// ---- kernels of the package ----
+namespace torch_backend::package {
+namespace {
+
+// An argument of a launch.
+struct Value {
+  std::array<char, 16> bytes;
+  uint32_t size, kind;  // kind: HAL_ARG_*
+};
+
+inline Value element(const void *data, uint32_t size) {
+  Value value{{}, size, HAL_ARG_VALUE};
+  std::memcpy(value.bytes.data(), data, size);
+  return value;
+}
+
+template <class Number>
+inline Value value(Number number) {
+  return element(&number, sizeof number);
+}
+
+inline Value address(const void *data) {
+  Value value = element(&data, sizeof data);
+  value.kind = HAL_ARG_POINTER;
+  return value;
+}
+
+// A kernel in the portable dialect, a static object of the package.
+class Kernel {
+ public:
+  // `reports`: its last argument is the stream's error record.
+  Kernel(const char *name, const char *text, bool reports) : name_(name), text_(text), reports_(reports) {
+    all().push_back(this);
+  }
+
+  // Compiles the kernels of the package for a device, or finds them in the disk cache.
+  static void compile_all(int32_t device) {
+    for (Kernel *kernel : all()) kernel->compile(device);
+  }
+
+  // Queues the kernel on the current stream of a device.
+  void launch(int32_t device, int64_t items, std::initializer_list<Value> values) const {
+    if (items == 0) return;
+    std::array<hal_arg_t, kMostArguments> arguments;
+    uint32_t count = 0;
+    for (const Value &value : values) arguments[count++] = {value.bytes.data(), value.size, value.kind};
+    void *report = nullptr;
+    if (reports_) {
+      torch_backend_check(hal_kernel_report_address(device, nullptr, &report));
+      arguments[count++] = {&report, sizeof report, HAL_ARG_POINTER};
+    }
+    hal_kernel_t *const kernel = kernels_[device].load(std::memory_order_acquire);
+    torch_backend_check(
+        hal_kernel_launch_items(kernel, nullptr, static_cast<uint64_t>(items), arguments.data(), count));
+    if (reports_) torch_backend_check(hal_kernel_report_launched(device, nullptr));
+  }
+
+ private:
+  static constexpr size_t kMostArguments = 64;  // inductor fuses fewer buffers
+
+  static std::vector<Kernel *> &all() {
+    static std::vector<Kernel *> kernels;
+    return kernels;
+  }
+
+  void compile(int32_t device) {
+    hal_kernel_t *kernel = nullptr;
+    torch_backend_check(hal_kernel_compile(device, name_, text_, &kernel));
+    kernels_[device].store(kernel, std::memory_order_release);
+  }
+
+  const char *name_, *text_;
+  bool reports_;
+  std::array<std::atomic<hal_kernel_t *>, HAL_MAX_DEVICES> kernels_{};
+};
+
+}  // namespace
+}  // namespace torch_backend::package
+
+namespace {
 
 // ---- functions of CUDA's runtime ----
 using cudaError_t = hal_status_t;
@@ -34,7 +121,12 @@ inline cudaError_t cudaGetDevice(int32_t *device) {
   return HAL_OK;
 }
 
-inline cudaError_t cudaSetDevice(int32_t device) { return hal_device_set_current(device); }
+// Called when a model is created.
+inline cudaError_t cudaSetDevice(int32_t device) {
+  HAL_RETURN_IF_ERROR(hal_device_set_current(device));
+  torch_backend::package::Kernel::compile_all(device);
+  return HAL_OK;
+}
 
 inline cudaError_t cudaMalloc(void **out, size_t size) {
   hal_block_t *block = nullptr;

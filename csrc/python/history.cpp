@@ -96,8 +96,9 @@ class Frames {
 };
 
 py::dict to_dict(const hal_memory_event_t &event, Frames &frames) {
-  static constexpr std::array<const char *, 7> names = {
-      "alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "snapshot", "oom"};
+  static constexpr std::array<const char *, 9> names = {"alloc",         "free_requested", "free_completed",
+                                                        "segment_alloc", "segment_free",   "snapshot",
+                                                        "oom",           "segment_map",    "segment_unmap"};
   py::dict entry;
   entry["action"] = names.at(event.action);
   if (event.action == HAL_MEMORY_EVENT_OOM)
@@ -127,7 +128,7 @@ py::dict segment_dict(int32_t device, const hal_memory_block_info_t &block) {
   segment["stream"] = block.stream;
   segment["segment_type"] = block.kind == HAL_POOL_SMALL ? "small" : "large";
   segment["segment_pool_id"] = pool_id(block.pool);
-  segment["is_expandable"] = false;
+  segment["is_expandable"] = (block.flags & HAL_MEMORY_BLOCK_EXPANDABLE) != 0;
   return segment;
 }
 

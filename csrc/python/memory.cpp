@@ -5,6 +5,7 @@
 #include <torch/csrc/Exceptions.h>
 
 #include <cstdint>
+#include <memory>
 #include <utility>
 
 #include "core/allocator/host_allocator.h"
@@ -55,6 +56,45 @@ void release_raw(uintptr_t address) {
   hal_memory_release(block);
 }
 
+void register_host(int32_t device, uintptr_t address, size_t size) {
+  check(hal_host_register(device, reinterpret_cast<void *>(address), size));
+}
+void unregister_host(int32_t device, uintptr_t address) {
+  check(hal_host_unregister(device, reinterpret_cast<void *>(address)));
+}
+void enable_peer(int32_t device, int32_t peer) { check(hal_device_enable_peer(device, peer)); }
+
+// ---- allocators of programs ----
+// Functions of a library with the parameters of those of torch.cuda.memory.CUDAPluggableAllocator. Never destroyed,
+// because their memory may outlive every object.
+struct PluggableAllocator {
+  using Allocate = void *(ssize_t size, int device, void *stream);
+  using Free = void(void *address, ssize_t size, int device, void *stream);
+
+  PluggableAllocator(uintptr_t allocate, uintptr_t free)
+      : allocate_fn(reinterpret_cast<Allocate *>(allocate)), free_fn(reinterpret_cast<Free *>(free)) {
+    calls.struct_size = sizeof(calls);
+    calls.user_data = this;
+    calls.allocate = [](void *self, size_t size, int32_t device, void *stream) {
+      return static_cast<PluggableAllocator *>(self)->allocate_fn(static_cast<ssize_t>(size), device, stream);
+    };
+    calls.release = [](void *self, void *address, size_t size, int32_t device, void *stream) {
+      static_cast<PluggableAllocator *>(self)->free_fn(address, static_cast<ssize_t>(size), device, stream);
+    };
+  }
+
+  Allocate *allocate_fn;
+  Free *free_fn;
+  hal_memory_allocator_t calls{};
+};
+
+void change_allocator(const PluggableAllocator &allocator) { check(hal_memory_set_allocator(&allocator.calls)); }
+
+std::unique_ptr<MemoryPool> make_pool(c10::MempoolId_t id, bool use_on_oom, bool no_split,
+                                      const PluggableAllocator *allocator) {
+  return std::make_unique<MemoryPool>(std::move(id), use_on_oom, no_split, allocator ? &allocator->calls : nullptr);
+}
+
 // ---- pinned memory ----
 py::dict to_dict(const c10::CachingAllocator::Stat &stat) {
   py::dict result;
@@ -94,8 +134,11 @@ py::dict host_memory_stats() {
 void bind_memory(py::module_ &module) {
   using torch::wrap_pybind_function;
   using torch::wrap_pybind_function_no_gil;
+  py::class_<PluggableAllocator, std::unique_ptr<PluggableAllocator, py::nodelete>>(module, "PluggableAllocator")
+      .def(py::init<uintptr_t, uintptr_t>(), py::arg("allocate"), py::arg("free"));
+  module.def("change_allocator", wrap_pybind_function_no_gil(&change_allocator), py::arg("allocator"));
   py::class_<MemoryPool>(module, "MemoryPool")
-      .def(py::init<c10::MempoolId_t, bool, bool>(), py::arg("id"), py::arg("use_on_oom"), py::arg("no_split"))
+      .def(py::init(&make_pool), py::arg("id"), py::arg("use_on_oom"), py::arg("no_split"), py::arg("allocator"))
       .def("begin", wrap_pybind_function_no_gil(&begin_pool), py::arg("device"))
       .def("end", wrap_pybind_function_no_gil(&end_pool), py::arg("stream"))
       .def("use_count", &MemoryPool::use_count);
@@ -105,6 +148,10 @@ void bind_memory(py::module_ &module) {
   module.def("allocate_raw", wrap_pybind_function_no_gil(&allocate_raw), py::arg("device"), py::arg("stream"),
              py::arg("size"));
   module.def("release_raw", wrap_pybind_function_no_gil(&release_raw), py::arg("address"));
+  module.def("register_host", wrap_pybind_function_no_gil(&register_host), py::arg("device"), py::arg("address"),
+             py::arg("size"));
+  module.def("unregister_host", wrap_pybind_function_no_gil(&unregister_host), py::arg("device"), py::arg("address"));
+  module.def("enable_peer", wrap_pybind_function_no_gil(&enable_peer), py::arg("device"), py::arg("peer"));
   bind_memory_history(module);
   module.def("host_memory_stats", wrap_pybind_function(&host_memory_stats));
   module.def("reset_peak_host_memory_stats", [] { host_allocator()->reset_peak_stats(); });

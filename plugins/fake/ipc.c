@@ -111,7 +111,7 @@ static hal_status_t map_opened(int file, fake_segment_t *segment, void **out_ptr
   if (!segment->base)
     return fake_error(HAL_RESOURCE_EXHAUSTED, errno, "fake: memory of another process, %zu bytes, cannot be mapped: %s",
                       segment->mapped, strerror(errno));
-  const hal_status_t status = fake_memory_add_opened(segment);
+  const hal_status_t status = fake_memory_add_segment(segment);
   if (status)
     munmap(segment->reserved, segment->reserved_size);
   else

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "protect.h"
 #include "sanitize/sanitize.h"
 
 #define HUGE_PAGE ((size_t)2 << 20)
@@ -164,7 +165,7 @@ static hal_status_t unmap_segment(int32_t device, void *ptr, const char *what, s
   fake_segment_t segment;
   fake_lock(&map.lock);
   const int found = take_out(device, ptr, &segment);
-  const int is_other = found && (segment.is_virtual || segment.is_opened);
+  const int is_other = found && (segment.is_virtual || segment.is_opened || segment.is_registered);
   if (is_other) insert(segment); /* cannot fail: the entry was removed before */
   fake_unlock(&map.lock);
   if (!found || is_other)
@@ -199,7 +200,7 @@ hal_status_t fake_memory_add(int32_t device, char *base, size_t size) {
   return add(&segment);
 }
 
-hal_status_t fake_memory_add_opened(const fake_segment_t *segment) { return add(segment); }
+hal_status_t fake_memory_add_segment(const fake_segment_t *segment) { return add(segment); }
 
 hal_status_t fake_memory_remove_opened(int32_t device, void *base, fake_segment_t *out_segment) {
   fake_lock(&map.lock);
@@ -399,6 +400,39 @@ hal_status_t hal_plugin_host_free(int32_t device, void *ptr) {
   (void)device;
   size_t mapped = 0;
   return ptr ? unmap_segment(HAL_HOST, ptr, "host_free", &mapped) : HAL_OK;
+}
+
+hal_status_t hal_plugin_host_register(int32_t device, void *ptr, size_t size, uint32_t flags) {
+  fake_segment_t segment;
+  hal_status_t status = fake_check_device(device);
+  if (!status) status = hal_flags_check("fake: host_register", flags, 0);
+  if (status) return status;
+  if (fake_memory_find(ptr, &segment) || fake_memory_find((char *)ptr + size - 1, &segment))
+    return fake_error(
+        HAL_INVALID_ARGUMENT, 0,
+        "fake: host_register of %zu bytes at %p: they overlap an allocation, or memory that is registered", size, ptr);
+  segment = (fake_segment_t){.base = ptr,
+                             .work = ptr,
+                             .reserved = ptr,
+                             .reserved_size = size,
+                             .size = size,
+                             .device = HAL_HOST,
+                             .is_registered = 1,
+                             .file = -1};
+  return add(&segment);
+}
+
+hal_status_t hal_plugin_host_unregister(int32_t device, void *ptr) {
+  fake_segment_t segment;
+  const hal_status_t status = fake_check_device(device);
+  if (status) return status;
+  fake_lock(&map.lock);
+  const int found = take_out(HAL_HOST, ptr, &segment);
+  const int is_other = found && !segment.is_registered;
+  if (is_other) insert(segment); /* cannot fail: the entry was removed before */
+  fake_unlock(&map.lock);
+  if (found && !is_other) return HAL_OK;
+  return fake_error(HAL_INVALID_ARGUMENT, 0, "fake: %p is not the start of memory of host_register", ptr);
 }
 
 /* Kernels run in the host's address space. */

@@ -54,11 +54,13 @@ static void fork_prepare(void) {
   fake_semaphore_fork_prepare();
   fake_memory_fork_prepare();
   if (fake.settings.sanitize) fake_arena_fork_prepare();
+  if (fake.settings.sanitize) fake_clock_fork_prepare();
   for (int32_t i = 0; i < fake.device_count; i++) fake_lock(&fake.devices[i].lock);
 }
 
 static void fork_parent(void) {
   for (int32_t i = 0; i < fake.device_count; i++) fake_unlock(&fake.devices[i].lock);
+  if (fake.settings.sanitize) fake_clock_fork_parent();
   if (fake.settings.sanitize) fake_arena_fork_parent();
   fake_memory_fork_parent();
   fake_semaphore_fork_parent();
@@ -98,6 +100,7 @@ hal_status_t hal_plugin_init(const char *options) {
   if (!status && !fake.settings.sanitize) status = fake_sanitize_init(&sanitize);
   if (status) return status;
   if (sanitize.classes) atomic_fetch_add_explicit(&fake.profiled, 1, memory_order_relaxed); /* work gets notes */
+  if (sanitize.classes & FAKE_SANITIZE_RACE) atomic_store_explicit(&fake.keep_names, 1, memory_order_relaxed);
   fake.settings = settings;
   fake.device_count = count;
   return HAL_OK;
@@ -109,6 +112,7 @@ hal_status_t hal_plugin_shutdown(uint32_t flags) {
   for (int32_t i = 0; i < fake.device_count; i++) hal_plugin_device_synchronize(i);
   fake_pool_stop();
   fake_fault_uninstall();
+  fake_virtual_close();
   return HAL_OK;
 }
 
@@ -141,7 +145,7 @@ hal_status_t hal_plugin_device_info(int32_t device, hal_device_info_t *out_info)
                             .subgroup_size = 1,
                             .max_block_threads = FAKE_MAX_BLOCK_THREADS,
                             .base_alignment = fake.settings.sanitize ? FAKE_RED_ZONE : 4096,
-                            .virtual_granularity = fake.settings.watched ? 0 : (uint64_t)sysconf(_SC_PAGESIZE),
+                            .virtual_granularity = fake.settings.sanitize ? 0 : (uint64_t)sysconf(_SC_PAGESIZE),
                             .l2_bytes = cache_bytes(),
                             .driver_version = FAKE_VERSION,
                             .max_grid = {fake.settings.grid, 1, 1},

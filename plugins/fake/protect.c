@@ -12,6 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "protect.h"
 #include "sanitize/sanitize.h"
 
 /* Makes `bytes` at `work` usable: new memory, or a file's. Returns whether that failed, with errno. */
@@ -20,7 +21,7 @@ static int make_usable(char *work, size_t bytes, int file) {
   return mmap(work, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) == MAP_FAILED;
 }
 
-void fake_protect_map(fake_segment_t *inout_segment, int file) {
+void fake_protect_reserve(fake_segment_t *inout_segment) {
   const size_t room = (inout_segment->mapped + FAKE_GUARD_BYTES - 1) & ~(FAKE_GUARD_BYTES - 1);
   size_t total = 0;
   inout_segment->base = NULL;
@@ -32,18 +33,23 @@ void fake_protect_map(fake_segment_t *inout_segment, int file) {
   char *reserved = mmap(NULL, total, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (reserved == MAP_FAILED) return;
   char *base = (char *)(((uintptr_t)reserved + 2 * FAKE_GUARD_BYTES - 1) & ~(uintptr_t)(FAKE_GUARD_BYTES - 1));
-  char *work = base + room + FAKE_GUARD_BYTES;
-  if (make_usable(work, inout_segment->mapped, file)) {
+  inout_segment->base = base;
+  inout_segment->work = base + room + FAKE_GUARD_BYTES;
+  inout_segment->reserved = reserved;
+  inout_segment->reserved_size = total;
+}
+
+void fake_protect_map(fake_segment_t *inout_segment, int file) {
+  fake_protect_reserve(inout_segment);
+  if (!inout_segment->base) return;
+  if (make_usable(inout_segment->work, inout_segment->mapped, file)) {
     const int cause = errno;
-    munmap(reserved, total);
+    munmap(inout_segment->reserved, inout_segment->reserved_size);
+    inout_segment->base = NULL;
     errno = cause;
     return;
   }
-  madvise(work, inout_segment->mapped, MADV_HUGEPAGE); /* may fail: kernels without huge pages */
-  inout_segment->base = base;
-  inout_segment->work = work;
-  inout_segment->reserved = reserved;
-  inout_segment->reserved_size = total;
+  madvise(inout_segment->work, inout_segment->mapped, MADV_HUGEPAGE); /* may fail: kernels without huge pages */
 }
 
 /* ---- addresses of a call ---------------------------------------------------------------------------------------- */
@@ -123,7 +129,7 @@ void fake_protect_leave(void) {
 void fake_compute_watched(hal_plugin_stream_t *owner, const hal_host_kernel_t *kernel, const hal_host_range_t *range,
                           void *const *args) {
   if (fake.settings.sanitize) {
-    fake_sanitize_compute(owner, owner ? owner->stack : NULL, kernel, range, args);
+    fake_sanitize_compute(owner, owner ? owner->trace : NULL, kernel, range, args);
     return;
   }
   fake_protect_enter(kernel);

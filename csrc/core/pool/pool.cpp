@@ -17,10 +17,10 @@ using Id = c10::MempoolId_t;
 // Pools by torch's ids: those of graphs are (0, number), those that a program requested without a graph (number, 0).
 class Pools {
  public:
-  Pool take(Id &id, int32_t device, uint32_t flags) {
+  Pool take(Id &id, int32_t device, uint32_t flags, const hal_memory_allocator_t *allocator) {
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto found = id == Id{0, 0} ? pools_.end() : pools_.find(id);
-    if (found == pools_.end()) return make(id, device, flags);
+    if (found == pools_.end()) return make(id, device, flags, allocator);
     found->second.users++;
     hal_memory_pool_retain(found->second.pool);
     return Pool(found->second.pool);
@@ -77,9 +77,9 @@ class Pools {
     size_t users;
   };
 
-  Pool make(Id &id, int32_t device, uint32_t flags) {
+  Pool make(Id &id, int32_t device, uint32_t flags, const hal_memory_allocator_t *allocator) {
     hal_memory_pool_t *pool = nullptr;
-    check(hal_memory_pool_create_with(device, flags, &pool));
+    check(hal_memory_pool_create_from(device, flags, allocator, &pool));
     if (id == Id{0, 0}) id = {0, hal_memory_pool_id(pool)};
     pools_[id] = Entry{pool, 1};
     hal_memory_pool_retain(pool);
@@ -98,7 +98,9 @@ Pools &pools() {
 
 }  // namespace
 
-Pool take_pool(Id &id, int32_t device, uint32_t flags) { return pools().take(id, device, flags); }
+Pool take_pool(Id &id, int32_t device, uint32_t flags, const hal_memory_allocator_t *allocator) {
+  return pools().take(id, device, flags, allocator);
+}
 void leave_pool(const Id &id) { pools().leave(id); }
 Id pool_id(uint64_t number) { return number == 0 ? Id{0, 0} : pools().id_of(number); }
 
@@ -125,7 +127,7 @@ MemoryPool::~MemoryPool() {
 uintptr_t MemoryPool::begin(int32_t device) {
   hal_stream_t *const stream = current_stream(static_cast<c10::DeviceIndex>(device));
   if (!pool_) {
-    pool_ = pools().take(id_, device, flags_).release();
+    pool_ = pools().take(id_, device, flags_, allocator_).release();
     if (use_on_oom_) pools().add_last_resort(pool_, device);
   }
   check(hal_memory_pool_begin(pool_, stream));

@@ -19,9 +19,10 @@ struct ReleasePool {
 using Pool = std::unique_ptr<hal_memory_pool_t, ReleasePool>;
 
 // Returns a device's pool under an id, with one reference for the caller. The first use of the id creates it, with
-// `flags` (HAL_MEMORY_POOL_*); an id of zeros is replaced by a new one. The pool exists until leave_pool was called as
-// often.
-Pool take_pool(c10::MempoolId_t &id, int32_t device, uint32_t flags = 0);
+// `flags` (HAL_MEMORY_POOL_*) and `allocator` (nullptr: the plugin); an id of zeros is replaced by a new one. The pool
+// exists until leave_pool was called as often.
+Pool take_pool(c10::MempoolId_t &id, int32_t device, uint32_t flags = 0,
+               const hal_memory_allocator_t *allocator = nullptr);
 void leave_pool(const c10::MempoolId_t &id);
 
 // Returns torch's id of the HAL's pool with this number; zeros for 0, the streams' own pools, and for a pool that torch
@@ -34,8 +35,12 @@ hal_block_t *allocate_from_last_resort(int32_t device, size_t size);
 // A pool that a program creates. It belongs to the device that uses it first.
 class MemoryPool {
  public:
-  MemoryPool(c10::MempoolId_t id, bool use_on_oom, bool no_split)
-      : id_(std::move(id)), use_on_oom_(use_on_oom), flags_(no_split ? HAL_MEMORY_POOL_NO_SPLIT : 0) {}
+  // `allocator` must stay valid; nullptr: the plugin allocates.
+  MemoryPool(c10::MempoolId_t id, bool use_on_oom, bool no_split, const hal_memory_allocator_t *allocator)
+      : id_(std::move(id)),
+        use_on_oom_(use_on_oom),
+        flags_(no_split ? HAL_MEMORY_POOL_NO_SPLIT : 0),
+        allocator_(allocator) {}
   ~MemoryPool();
   MemoryPool(const MemoryPool &) = delete;
   MemoryPool &operator=(const MemoryPool &) = delete;
@@ -51,6 +56,7 @@ class MemoryPool {
   c10::MempoolId_t id_;
   bool use_on_oom_;
   uint32_t flags_;
+  const hal_memory_allocator_t *allocator_;
   hal_memory_pool_t *pool_ = nullptr;
   std::atomic<size_t> begun_{0};
 };

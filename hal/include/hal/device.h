@@ -66,6 +66,11 @@ HAL_API hal_status_t hal_device_reset(int32_t device);
  * Since 0.1. */
 HAL_API hal_status_t hal_device_can_access_peer(int32_t device, int32_t peer, int32_t *out_accessible);
 
+/* Lets kernels of `device` access memory of `peer` from now on; a second call, and `peer` equal to `device`, are
+ * HAL_OK. Copies need no such call. Errors: HAL_UNIMPLEMENTED = the devices cannot (hal_device_can_access_peer), or
+ * are of two plugins; HAL_OUT_OF_RANGE; the plugin's. Since 0.5. */
+HAL_API hal_status_t hal_device_enable_peer(int32_t device, int32_t peer);
+
 #ifdef __cplusplus
 }
 #endif

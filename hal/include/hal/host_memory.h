@@ -53,6 +53,16 @@ HAL_API hal_status_t hal_host_find(const void *address, int32_t *out_device);
  * HAL_UNIMPLEMENTED = the device's kernels cannot access host memory; HAL_OUT_OF_RANGE. Since 0.3. */
 HAL_API hal_status_t hal_host_device_pointer(const void *address, int32_t device, void **out_address);
 
+/* Page-locks `size` bytes of host memory that the caller owns, so that copies from and to it are asynchronous;
+ * hal_host_find finds it. Undone by hal_host_unregister before the memory is freed. Errors: HAL_INVALID_ARGUMENT = no
+ * bytes, or memory that is page-locked already; HAL_UNIMPLEMENTED = the plugin does not page-lock memory of others; the
+ * plugin's. Since 0.5. */
+HAL_API hal_status_t hal_host_register(int32_t device, void *address, size_t size);
+
+/* Ends hal_host_register for memory that begins at `address`. The caller waits for work that uses it. Errors:
+ * HAL_INVALID_ARGUMENT = it is not registered; the plugin's. Since 0.5. */
+HAL_API hal_status_t hal_host_unregister(int32_t device, void *address);
+
 /* Frees cached memory of a device (-1 = all that were used), except memory in use and memory that queued work still
  * uses. Errors: as hal_device_ensure. Since 0.1. */
 HAL_API hal_status_t hal_host_empty_cache(int32_t device);

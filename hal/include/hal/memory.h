@@ -109,6 +109,32 @@ HAL_API hal_status_t hal_memory_find(const void *address, int32_t *out_device);
 /* Limits the total size of the device's segments, in bytes; 0 = no limit except the device's memory. Since 0.1. */
 HAL_API hal_status_t hal_memory_set_limit(int32_t device, size_t bytes);
 
+/* ---- a program's own allocator ----------------------------------------------------------------------------------- */
+
+/* Functions that allocate device memory in place of the plugin. They run on the thread that allocates or releases, and
+ * may call hal_memory_raw_allocate and hal_memory_raw_free, and no other function of the HAL. The struct is copied. */
+typedef struct hal_memory_allocator_s {
+  size_t struct_size;
+  /* Returns `size` bytes of the device, aligned to at least 512 bytes, for work of a stream, which is the driver's
+   * handle (hal_stream_native) or NULL; NULL = out of memory. */
+  void *(*allocate)(void *user_data, size_t size, int32_t device, void *stream);
+  /* Releases memory of `allocate`, which no queued work uses. */
+  void (*release)(void *user_data, void *address, size_t size, int32_t device, void *stream);
+  void *user_data; /* must stay valid until hal_registry_close */
+} hal_memory_allocator_t;
+
+/* Replaces the caching allocator of all devices: each later allocation of more than 0 bytes outside of private pools is
+ * one call of `allocator` (NULL: the caching allocator again). No other thread may use a device meanwhile. Errors:
+ * HAL_FAILED_PRECONDITION = a device has allocated memory; HAL_INVALID_ARGUMENT = an incomplete struct. Since 0.5. */
+HAL_API hal_status_t hal_memory_set_allocator(const hal_memory_allocator_t *allocator);
+
+/* Allocates memory of the plugin that the caching allocator does not manage, for allocators of programs. Released by
+ * hal_memory_raw_free. Any thread. Errors: HAL_INVALID_ARGUMENT, HAL_RESOURCE_EXHAUSTED, the plugin's. Since 0.5. */
+HAL_API hal_status_t hal_memory_raw_allocate(int32_t device, size_t size, void **out_address);
+
+/* Frees memory of hal_memory_raw_allocate, which no queued work uses. Any thread. Errors: the plugin's. Since 0.5. */
+HAL_API hal_status_t hal_memory_raw_free(int32_t device, void *address);
+
 /* ---- private pools ----------------------------------------------------------------------------------------------- */
 
 /* A private pool: memory for work that is recorded and run again. While streams are routed to the pool
@@ -127,6 +153,12 @@ HAL_API hal_status_t hal_memory_pool_create(int32_t device, hal_memory_pool_t **
 /* Creates a private pool with flags, otherwise as hal_memory_pool_create. Errors: HAL_UNIMPLEMENTED = an unknown flag.
  * Since 0.3. */
 HAL_API hal_status_t hal_memory_pool_create_with(int32_t device, uint32_t flags, hal_memory_pool_t **out_pool);
+
+/* Creates a private pool whose segments `allocator` allocates (NULL: the plugin), otherwise as
+ * hal_memory_pool_create_with. When the pool ends, segments without blocks in use are released; the others are released
+ * with cached memory, once their blocks are. Errors: HAL_INVALID_ARGUMENT = an incomplete struct. Since 0.5. */
+HAL_API hal_status_t hal_memory_pool_create_from(int32_t device, uint32_t flags,
+                                                 const hal_memory_allocator_t *allocator, hal_memory_pool_t **out_pool);
 
 /* Adds a reference, which hal_memory_pool_release removes. Any thread. Since 0.2. */
 HAL_API void hal_memory_pool_retain(hal_memory_pool_t *pool);
@@ -197,6 +229,9 @@ HAL_API uint32_t hal_memory_collect_shared(void);
 #define HAL_MEMORY_BLOCK_ALLOCATED UINT32_C(1)
 #define HAL_MEMORY_BLOCK_PENDING UINT32_C(2)
 
+/* A flag of a block: its segment is expandable. Each part of such a segment that has memory is listed as a segment. */
+#define HAL_MEMORY_BLOCK_EXPANDABLE UINT32_C(1)
+
 /* One block of a snapshot. The blocks of a segment are consecutive and have the segment's address and size. */
 typedef struct hal_memory_block_info_s {
   void *address, *segment;
@@ -208,6 +243,7 @@ typedef struct hal_memory_block_info_s {
   /* Since 0.5: the recorded stacks of the allocations of the block and of its segment, valid until the history is
    * released; NULL except in blocks of hal_memory_history_block. */
   void *stack, *segment_stack;
+  uint32_t flags, reserved; /* HAL_MEMORY_BLOCK_EXPANDABLE; since 0.5 */
 } hal_memory_block_info_t;
 
 /* Lists the blocks of a device's segments and its adopted memory, ordered by the address of the segment. Writes at most
@@ -220,7 +256,8 @@ HAL_API hal_status_t hal_memory_blocks(int32_t device, hal_memory_block_info_t *
 /* ---- history: recorded events of the allocator ------------------------------------------------------------------- */
 
 /* The action of an event; PyTorch's names. FREE_COMPLETED: the memory may be allocated again. OOM: an allocation failed
- * with HAL_RESOURCE_EXHAUSTED. SNAPSHOT: the history was read. */
+ * with HAL_RESOURCE_EXHAUSTED. SNAPSHOT: the history was read. SEGMENT_MAP, SEGMENT_UNMAP: memory of an expandable
+ * segment. */
 #define HAL_MEMORY_EVENT_ALLOC UINT32_C(0)
 #define HAL_MEMORY_EVENT_FREE_REQUESTED UINT32_C(1)
 #define HAL_MEMORY_EVENT_FREE_COMPLETED UINT32_C(2)
@@ -228,6 +265,8 @@ HAL_API hal_status_t hal_memory_blocks(int32_t device, hal_memory_block_info_t *
 #define HAL_MEMORY_EVENT_SEGMENT_FREE UINT32_C(4)
 #define HAL_MEMORY_EVENT_SNAPSHOT UINT32_C(5)
 #define HAL_MEMORY_EVENT_OOM UINT32_C(6)
+#define HAL_MEMORY_EVENT_SEGMENT_MAP UINT32_C(7)
+#define HAL_MEMORY_EVENT_SEGMENT_UNMAP UINT32_C(8)
 
 /* One event. */
 typedef struct hal_memory_event_s {

@@ -315,3 +315,17 @@ hal_status_t hal_device_can_access_peer(int32_t device, int32_t peer, int32_t *o
   *out_accessible = accessible != 0;
   return HAL_OK;
 }
+
+hal_status_t hal_device_enable_peer(int32_t device, int32_t peer) {
+  hal_device_t *found = NULL, *other = NULL;
+  HAL_RETURN_IF_ERROR(hal_device_get(device, &found));
+  HAL_RETURN_IF_ERROR(hal_device_get(peer, &other));
+  if (found == other) return HAL_OK;
+  if (found->plugin != other->plugin)
+    return hal_error_set(HAL_UNIMPLEMENTED,
+                         "device %s cannot access memory of device %s, which is of another plugin; copy it with "
+                         "hal_memory_copy",
+                         found->label, other->label);
+  return hal_error_plugin(found->plugin, HAL_SLOT_device_peer_enable,
+                          hal_call_device_peer_enable(found->plugin, found->ordinal, other->ordinal));
+}

@@ -2,6 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "memory/custom/custom.h"
+#include "memory/expand/expand.h"
 #include "memory/held.h"
 #include "memory/history.h"
 #include "memory/ipc.h"
@@ -15,6 +17,7 @@ typedef struct request_s {
   size_t segment;
   hal_block_t *ready; /* free_fn to run when the lock is released */
   int alone;          /* no cached memory is released for it */
+  int is_shareable;   /* a whole segment that may be shared with other processes */
 } request_t;
 
 /* ---- cache hit ---- */
@@ -40,6 +43,8 @@ static inline hal_block_t *find(const hal_allocator_t *allocator, const hal_mem_
   if (recent && recent->size == size) return recent;
   if (pool->rows) block = hal_mem_pool_find(pool, kind, size);
   if (recent && recent->size > size && (!block || recent->size < block->size)) block = recent;
+  if (kind != HAL_MEM_SMALL && block && HAL_UNLIKELY(pool->carving & HAL_MEM_CARVE_LOW))
+    return hal_mem_prefer_inner(pool, block);
   return block && may_serve(allocator, kind, block, size) ? block : NULL;
 }
 
@@ -51,7 +56,9 @@ static inline hal_block_t *carve(hal_allocator_t *allocator, hal_mem_pool_t *poo
   const size_t rest = block->size - size;
   const int is_free = block->state == HAL_MEM_FREE, was_split = is_free && !hal_mem_block_is_segment(block);
   hal_block_t *part = NULL, *next = block->next;
-  if (should_split(allocator, kind, size, rest) && HAL_LIKELY(!pool->whole))
+  if (kind != HAL_MEM_SMALL && HAL_UNLIKELY(pool->carving))
+    return hal_mem_carve_low(allocator, pool, kind, block, size);
+  if (should_split(allocator, kind, size, rest) && HAL_LIKELY(!pool->carving))
     part = hal_mem_slab_take(&allocator->blocks);
   if (!part) { /* if there is no memory for a record, the whole block is used */
     if (is_free) hal_mem_pool_take(pool, kind, block);
@@ -109,17 +116,27 @@ static void note_active(hal_allocator_t *allocator, hal_block_t *block) {
 /* Returns the pool of a request, which may change while the lock is released. */
 static hal_mem_pool_t *pool_of(const request_t *request) { return hal_mem_pool_current(request->pool); }
 
-/* Takes a block from the bins or from a new segment of `segment` bytes. */
+/* Maps memory for a request, or allocates a segment of `segment` bytes. */
+static hal_status_t make(const request_t *request, size_t segment, hal_block_t **out_block) {
+  if (!request->is_shareable && hal_mem_expands(pool_of(request))) {
+    const hal_status_t status = hal_mem_expand_grow(pool_of(request), request->size, out_block);
+    if (status != HAL_UNIMPLEMENTED) return status;
+    segment = hal_mem_config_segment(&request->allocator->config, request->size);
+  }
+  HAL_RETURN_IF_ERROR(hal_mem_segment_create(pool_of(request), segment, out_block));
+  hal_mem_history_segment(request->allocator, *out_block);
+  return HAL_OK;
+}
+
+/* Takes a block from the bins or from new memory; a segment has `segment` bytes. */
 static hal_status_t attempt(request_t *request, size_t segment, hal_block_t **out_block) {
   hal_allocator_t *allocator = request->allocator;
   const uint32_t kind = request->pool->kind;
-  hal_block_t *block =
-      find(allocator, pool_of(request), kind, request->size); /* other threads may have released some meanwhile */
-  if (!block) {
-    HAL_RETURN_IF_ERROR(hal_mem_segment_create(pool_of(request), segment, &block));
-    hal_mem_history_segment(allocator, block);
-  }
-  *out_block = carve(allocator, pool_of(request), kind, block, request->size);
+  hal_block_t *block = NULL;
+  if (!request->is_shareable)
+    block = find(allocator, pool_of(request), kind, request->size); /* other threads may have released some meanwhile */
+  if (!block) HAL_RETURN_IF_ERROR(make(request, segment, &block));
+  *out_block = request->is_shareable ? block : carve(allocator, pool_of(request), kind, block, request->size);
   return HAL_OK;
 }
 
@@ -250,12 +267,12 @@ static hal_status_t wrong_stream(int32_t device, const hal_stream_t *stream) {
 /* Takes a held block for a request, or a free one; otherwise allocates a segment. */
 static hal_status_t take_or_make(request_t *request, uint32_t kind, hal_block_t **out_block) {
   hal_allocator_t *const allocator = request->allocator;
-  *out_block = hal_mem_held_take(request->pool, request->size);
+  *out_block = request->is_shareable ? NULL : hal_mem_held_take(request->pool, request->size);
   if (*out_block) return HAL_OK;
   hal_mem_pool_pin(request->pool);
-  const hal_status_t status = find(allocator, request->pool, kind, request->size)
-                                  ? attempt(request, request->segment, out_block)
-                                  : allocate_miss(request, out_block);
+  const int is_hit = !request->is_shareable && find(allocator, request->pool, kind, request->size);
+  const hal_status_t status =
+      is_hit ? attempt(request, request->segment, out_block) : allocate_miss(request, out_block);
   hal_mem_pool_unpin(request->pool);
   return status;
 }
@@ -273,6 +290,8 @@ static hal_status_t find_or_make(request_t *request, hal_mem_pool_t **pools, hal
     HAL_RETURN_IF_ERROR(hal_mem_pool_create(allocator, stream, kind, &request->pool));
     pools[kind] = request->pool;
   }
+  if (kind == HAL_MEM_LARGE && hal_mem_expands(request->pool) && !request->is_shareable)
+    request->segment = request->size; /* bytes of the growth */
   HAL_RETURN_IF_ERROR(take_or_make(request, kind, out_block));
   (*out_block)->state = HAL_MEM_PLAIN;
   (*out_block)->requested = size;
@@ -281,14 +300,29 @@ static hal_status_t find_or_make(request_t *request, hal_mem_pool_t **pools, hal
   return HAL_OK;
 }
 
+/* Returns whether pools, NULL or the current ones of a stream, are private. */
+static int is_private(hal_allocator_t *allocator, hal_mem_pool_t **pools) {
+  hal_lock(&allocator->lock);
+  const int result = pools[HAL_MEM_SMALL] && pools[HAL_MEM_SMALL]->owner;
+  hal_unlock(&allocator->lock);
+  return result;
+}
+
+enum { ALONE = 1, SHAREABLE = 2 }; /* flags of a request */
+
 /* hal_mem_allocate without the stack of the call. */
 static hal_status_t allocate_any(hal_allocator_t *allocator, hal_mem_pool_t **pools, hal_stream_t *stream, size_t size,
-                                 int alone, hal_block_t **out_block) {
-  request_t request = {.allocator = allocator, .size = hal_mem_config_round(&allocator->config, size), .alone = alone};
+                                 int flags, hal_block_t **out_block) {
+  request_t request = {.allocator = allocator,
+                       .size = hal_mem_config_round(&allocator->config, size),
+                       .alone = flags & ALONE,
+                       .is_shareable = flags & SHAREABLE};
   if (!size) return allocate_empty(allocator, stream, out_block);
   request.segment = request.size ? hal_mem_config_segment(&allocator->config, request.size) : 0;
   if (!request.segment || request.segment > INT64_MAX) return hal_mem_error_exhausted(allocator, "allocate", size, "");
   hal_block_t *block = NULL;
+  if (allocator->custom.allocate && !is_private(allocator, pools))
+    return hal_mem_custom_allocate(allocator, stream, size, out_block);
   if (atomic_load_explicit(&hal_ipc_sent, memory_order_relaxed)) hal_mem_ipc_collect();
   hal_lock(&allocator->lock);
   if (atomic_load_explicit(&allocator->pending, memory_order_relaxed)) hal_mem_pending_poll(allocator, &request.ready);
@@ -306,21 +340,36 @@ static hal_status_t allocate_any(hal_allocator_t *allocator, hal_mem_pool_t **po
   return HAL_OK;
 }
 
-hal_status_t hal_mem_allocate(hal_allocator_t *allocator, hal_mem_pool_t **pools, hal_stream_t *stream, size_t size,
-                              int alone, hal_block_t **out_block) {
+static hal_status_t allocate_recorded(hal_allocator_t *allocator, hal_mem_pool_t **pools, hal_stream_t *stream,
+                                      size_t size, int flags, hal_block_t **out_block) {
   if (HAL_LIKELY(!hal_mem_is_recorded(allocator)))
-    return allocate_any(allocator, pools, stream, size, alone, out_block);
+    return allocate_any(allocator, pools, stream, size, flags, out_block);
   hal_mem_scope_t scope;
   hal_mem_history_enter(allocator, HAL_MEMORY_STACKS_LIVE, &scope);
-  const hal_status_t status = allocate_any(allocator, pools, stream, size, alone, out_block);
+  const hal_status_t status = allocate_any(allocator, pools, stream, size, flags, out_block);
   hal_mem_history_leave(allocator, &scope);
   return status;
+}
+
+hal_status_t hal_mem_allocate(hal_allocator_t *allocator, hal_mem_pool_t **pools, hal_stream_t *stream, size_t size,
+                              int alone, hal_block_t **out_block) {
+  return allocate_recorded(allocator, pools, stream, size, alone ? ALONE : 0, out_block);
 }
 
 /* hal_memory_allocate without the cache hit. */
 static hal_status_t __attribute__((noinline))
 allocate_slow(hal_allocator_t *allocator, hal_stream_t *stream, size_t size, hal_block_t **out_block) {
   return hal_mem_allocate(allocator, allocator->pools[stream->id], stream, size, 0, out_block);
+}
+
+hal_status_t hal_memory_allocate_shareable(int32_t index, hal_stream_t *stream, size_t size, hal_block_t **out_block) {
+  hal_device_t *device;
+  HAL_RETURN_IF_ERROR(hal_device_get(index, &device));
+  stream = hal_stream_or_current(device, stream);
+  if (stream->device != device) return wrong_stream(index, stream);
+  hal_allocator_t *const allocator = hal_allocator_of(device);
+  const int flags = allocator->expands ? SHAREABLE : 0;
+  return allocate_recorded(allocator, allocator->pools[stream->id], stream, size, flags, out_block);
 }
 
 hal_status_t hal_memory_allocate(int32_t index, hal_stream_t *stream, size_t size, hal_block_t **out_block) {

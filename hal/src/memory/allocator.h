@@ -39,6 +39,10 @@ uint64_t hal_allocator_blocks(hal_allocator_t *allocator);
 hal_status_t hal_memory_pool_allocate(hal_memory_pool_t *pool, hal_stream_t *stream, size_t size,
                                       hal_block_t **out_block);
 
+/* Allocates a whole segment that hal_memory_share may share; segments that grow cannot be shared. Otherwise as
+ * hal_memory_allocate. */
+hal_status_t hal_memory_allocate_shareable(int32_t device, hal_stream_t *stream, size_t size, hal_block_t **out_block);
+
 /* Called when deferred work of a stream is taken to be launched: blocks that were released meanwhile
  * (hal_queue_calls_t.released) become free for requests of any size. */
 void hal_memory_end_hold(hal_stream_t *stream);

@@ -54,7 +54,17 @@ static void set_megabytes(const setting_t *setting, size_t above, const char *re
   }
 }
 
-static void set_threshold(const setting_t *setting, double *out_threshold) {
+static void set_truth(const setting_t *setting, uint32_t *out_value) {
+  if (value_is(setting, "True") || value_is(setting, "true") || value_is(setting, "1"))
+    *out_value = 1;
+  else if (value_is(setting, "False") || value_is(setting, "false") || value_is(setting, "0"))
+    *out_value = 0;
+  else
+    reject(setting, "the value must be True or False");
+}
+
+/* Reads a number between 0 and 1; `one`: 1 is allowed. */
+static void set_share(const setting_t *setting, int one, const char *reason, double *out_share) {
   char text[32], *end = NULL;
   double value = NAN;
   if (setting->value_length > 0 && (size_t)setting->value_length < sizeof(text)) {
@@ -63,10 +73,10 @@ static void set_threshold(const setting_t *setting, double *out_threshold) {
     value = strtod(text, &end);
     if (*end) value = NAN;
   }
-  if (value > 0.0 && value < 1.0) {
-    *out_threshold = value;
+  if (value > 0.0 && (value < 1.0 || (one && value == 1.0))) {
+    *out_share = value;
   } else {
-    reject(setting, "the value must be a number between 0 and 1, both excluded");
+    reject(setting, reason);
   }
 }
 
@@ -135,8 +145,7 @@ static int is_foreign(const setting_t *setting) {
                                      "pinned_use_background_threads",
                                      "pinned_reserve_segment_size_mb",
                                      "pinned_max_round_threshold_mb",
-                                     "graph_capture_record_stream_reuse",
-                                     "per_process_memory_fraction"};
+                                     "graph_capture_record_stream_reuse"};
   for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
     if (key_is(setting, keys[i])) return 1;
   }
@@ -156,15 +165,14 @@ static void apply(const setting_t *setting, hal_mem_config_t *config) {
   } else if (key_is(setting, "pinned_max_cached_size_mb")) {
     set_megabytes(setting, 0, "the value must be greater than 0", &config->pinned_max_cached_size);
   } else if (key_is(setting, "garbage_collection_threshold")) {
-    set_threshold(setting, &config->garbage_collection_threshold);
+    set_share(setting, 0, "the value must be a number between 0 and 1, both excluded",
+              &config->garbage_collection_threshold);
+  } else if (key_is(setting, "per_process_memory_fraction")) {
+    set_share(setting, 1, "the value must be a number greater than 0 and at most 1", &config->memory_fraction);
   } else if (key_is(setting, "roundup_power2_divisions")) {
     set_divisions(setting, config);
   } else if (key_is(setting, "expandable_segments")) {
-    if (value_is(setting, "True") || value_is(setting, "true") || value_is(setting, "1")) {
-      reject(setting, "this allocator does not grow segments in place");
-    } else if (!value_is(setting, "False") && !value_is(setting, "false") && !value_is(setting, "0")) {
-      reject(setting, "the value must be True or False");
-    }
+    set_truth(setting, &config->expandable_segments);
   } else if (is_foreign(setting)) {
     hal_log(HAL_LOG_DEBUG, "%s: %.*s is not a setting of this allocator", setting->variable, setting->key_length,
             setting->key);

@@ -23,8 +23,10 @@ typedef struct hal_mem_config_s {
   size_t large_segment_size;           /* bytes */
   size_t pinned_max_cached_size;       /* bytes; page-locked host memory of more is not cached */
   double garbage_collection_threshold; /* share of the limit, 0 = off */
+  double memory_fraction;              /* share of the device's memory that is the limit, 0 = none was set */
   uint32_t roundup_divisions[HAL_MEM_ROUNDUP_STEPS]; /* 0 or 1 = off */
   uint32_t roundup_on;                               /* 1 if any of them is set */
+  uint32_t expandable_segments;                      /* 1: segments grow in place (expand/expand.h) */
 } hal_mem_config_t;
 
 /* Sets the defaults, then the settings of `text` (NULL = none). Each unknown key and invalid value is logged as a

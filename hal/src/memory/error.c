@@ -65,6 +65,11 @@ static accounts_t take_accounts(hal_allocator_t *allocator, size_t size) {
 static void advise(const hal_allocator_t *allocator, const accounts_t *accounts, char *text, size_t size) {
   const size_t unused = accounts->reserved > accounts->allocated ? accounts->reserved - accounts->allocated : 0;
   const size_t split = allocator->config.max_split_size;
+  const int can_expand = allocator->device->info.virtual_granularity && !allocator->config.expandable_segments;
+  char setting[64] = "expandable_segments:True";
+  if (!can_expand)
+    snprintf(setting, sizeof(setting), "max_split_size_mb:%zu",
+             accounts->size / HAL_MEM_MIB > 20 ? accounts->size / HAL_MEM_MIB : (size_t)20);
   if (accounts->size > INT64_MAX) {
     snprintf(text, size, "No device has so much: the size is probably the result of an overflow or a negative number.");
   } else if (accounts->limit && (!accounts->total || accounts->limit <= accounts->total) &&
@@ -75,9 +80,9 @@ static void advise(const hal_allocator_t *allocator, const accounts_t *accounts,
              readable(accounts->limit).text);
   } else if (unused >= accounts->size && split == SIZE_MAX) {
     snprintf(text, size,
-             "%s are reserved but unused, in pieces too small for this: PYTORCH_ALLOC_CONF=max_split_size_mb:%zu keeps "
-             "large blocks whole; emptying the cache between phases of the program helps too.",
-             readable(unused).text, accounts->size / HAL_MEM_MIB > 20 ? accounts->size / HAL_MEM_MIB : (size_t)20);
+             "%s are reserved but unused, in pieces too small for this: set PYTORCH_ALLOC_CONF=%s, or empty the cache "
+             "between phases of the program.",
+             readable(unused).text, setting);
   } else if (unused >= accounts->size) {
     snprintf(text, size,
              "%s are reserved but unused, in pieces too small for this: lower max_split_size_mb (now %zu) in "

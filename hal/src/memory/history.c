@@ -184,6 +184,17 @@ void hal_mem_history_segment_freed(hal_allocator_t *allocator, const hal_block_t
   *segment = history->segments[--history->segment_count];
 }
 
+void hal_mem_history_mapped(hal_allocator_t *allocator, const hal_mem_pool_t *pool, uint32_t action, void *address,
+                            size_t size) {
+  if (!hal_mem_is_recorded(allocator)) return;
+  hal_memory_event_t *const event = push(allocator, action, current);
+  if (!event) return;
+  event->address = address;
+  event->size = size;
+  event->stream = pool->stream->id;
+  event->pool = pool->owner ? hal_memory_pool_id(pool->owner) : 0;
+}
+
 hal_mem_stack_t *hal_mem_history_segment_stack(const hal_allocator_t *allocator, const hal_block_t *segment) {
   if (!hal_mem_is_recorded(allocator)) return NULL;
   const hal_mem_segment_stack_t *const found = find_segment(allocator->history, segment->address);

@@ -100,6 +100,9 @@ void hal_mem_history_requested(hal_allocator_t *allocator, const hal_block_t *bl
 void hal_mem_history_freed(hal_allocator_t *allocator, hal_block_t *block);
 void hal_mem_history_segment(hal_allocator_t *allocator, const hal_block_t *block); /* a new segment */
 void hal_mem_history_segment_freed(hal_allocator_t *allocator, const hal_block_t *block);
+/* Memory that was mapped in an expandable segment, or unmapped: HAL_MEMORY_EVENT_SEGMENT_MAP, _UNMAP. */
+void hal_mem_history_mapped(hal_allocator_t *allocator, const hal_mem_pool_t *pool, uint32_t action, void *address,
+                            size_t size);
 void hal_mem_history_snapshot(hal_allocator_t *allocator);
 void hal_mem_history_exhausted(hal_allocator_t *allocator, size_t size, size_t free_bytes);
 

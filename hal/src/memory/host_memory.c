@@ -191,3 +191,26 @@ hal_status_t hal_host_empty_cache(int32_t index) {
   }
   return HAL_OK;
 }
+
+/* ---- memory of the caller ---- */
+
+hal_status_t hal_host_register(int32_t index, void *address, size_t size) {
+  hal_device_t *device;
+  int32_t of = 0;
+  uintptr_t end;
+  if (!address || !size || __builtin_add_overflow((uintptr_t)address, size, &end))
+    return hal_error_set(HAL_INVALID_ARGUMENT, "hal_host_register: invalid range of %zu bytes at %p", size, address);
+  HAL_RETURN_IF_ERROR(hal_device_get(index, &device));
+  if (!hal_host_find(address, &of))
+    return hal_error_set(HAL_INVALID_ARGUMENT, "hal_host_register: memory at %p is page-locked already, for device %s",
+                         address, hal_device_label(of));
+  return hal_error_plugin(device->plugin, HAL_SLOT_host_register,
+                          hal_call_host_register(device->plugin, device->ordinal, address, size, 0));
+}
+
+hal_status_t hal_host_unregister(int32_t index, void *address) {
+  hal_device_t *device;
+  HAL_RETURN_IF_ERROR(hal_device_get(index, &device));
+  return hal_error_plugin(device->plugin, HAL_SLOT_host_unregister,
+                          hal_call_host_unregister(device->plugin, device->ordinal, address));
+}

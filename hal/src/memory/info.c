@@ -74,12 +74,21 @@ int hal_mem_ask_plugins(const void *address, int pinned, int32_t *out_device) {
   return 0;
 }
 
-/* Returns the block in use that contains an address, where `first` is the first block of its memory; NULL if there is
- * none. The caller holds the lock. */
+/* Returns the block that contains an address, where `first` is the first block of its memory; NULL if there is none.
+ * The caller holds the lock. */
 static hal_block_t *block_at(hal_block_t *first, const void *address) {
   hal_block_t *block = first;
   while (block && (uintptr_t)address - (uintptr_t)block->address >= block->size) block = block->next;
-  return block && (block->state == HAL_MEM_PLAIN || block->state == HAL_MEM_SPECIAL) ? block : NULL;
+  return block;
+}
+
+static int is_used(const hal_block_t *block) {
+  return block->state == HAL_MEM_PLAIN || block->state == HAL_MEM_SPECIAL;
+}
+
+/* Returns whether a block of an expandable segment is only a range of addresses. */
+static int is_addresses(const hal_block_t *block) {
+  return block->state == HAL_MEM_UNMAPPED || block->state == HAL_MEM_MOVING;
 }
 
 /* Finds the memory that contains an address: its device, and the block in use there, NULL if it is free. Returns
@@ -90,9 +99,11 @@ static int find_memory(const void *address, int32_t *out_device, hal_block_t **o
     if (!hal_device_is_alive(device)) continue;
     hal_lock(&hal_allocator_of(device)->lock);
     hal_block_t *const first = hal_mem_map_find(hal_allocator_of(device)->map, (uintptr_t)address);
-    *out_block = first ? block_at(first, address) : NULL;
+    hal_block_t *const block = first ? block_at(first, address) : NULL;
+    const int found = first && !(block && is_addresses(block));
+    *out_block = block && is_used(block) ? block : NULL;
     hal_unlock(&hal_allocator_of(device)->lock);
-    if (!first) continue;
+    if (!found) continue;
     *out_device = i;
     return 1;
   }

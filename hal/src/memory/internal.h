@@ -33,7 +33,16 @@ enum {
   HAL_MEM_SPECIAL = 2, /* allocated; the release has more to do */
   HAL_MEM_PENDING = 3, /* released, waiting for events */
   HAL_MEM_LEAVING = 4, /* being freed, or returned to its owner; or a record that is not a block */
-  HAL_MEM_HELD = 5     /* released, for requests of the same size only (held.h) */
+  HAL_MEM_HELD = 5,    /* released, for requests of the same size only (held.h) */
+  /* of expandable segments (expand.h): addresses without memory; memory that is being mapped or unmapped */
+  HAL_MEM_UNMAPPED = 6,
+  HAL_MEM_MOVING = 7
+};
+
+/* How a pool cuts blocks from larger free ones: from the end, or as these flags specify. */
+enum {
+  HAL_MEM_CARVE_WHOLE = 1, /* not at all: HAL_MEMORY_POOL_NO_SPLIT */
+  HAL_MEM_CARVE_LOW = 2    /* from the beginning, so that the end of an expandable segment remains free */
 };
 
 enum { HAL_MEM_HELD_BITS = 6 }; /* bits of the table of held blocks by size */
@@ -43,15 +52,16 @@ enum { HAL_MEM_HELD_BITS = 6 }; /* bits of the table of held blocks by size */
 typedef struct hal_mem_pool_s {
   hal_allocator_t *allocator;
   hal_stream_t *stream;
-  uint32_t source; /* HAL_MEM_CACHED... */
-  uint16_t kind;   /* HAL_MEM_SMALL, HAL_MEM_LARGE */
-  uint16_t whole;  /* its segments are not split: HAL_MEMORY_POOL_NO_SPLIT */
-  uint64_t rows;   /* bit r is set if bits[r] is not zero */
+  uint32_t source;  /* HAL_MEM_CACHED... */
+  uint16_t kind;    /* HAL_MEM_SMALL, HAL_MEM_LARGE */
+  uint16_t carving; /* HAL_MEM_CARVE_* */
+  uint64_t rows;    /* bit r is set if bits[r] is not zero */
   uint64_t bits[64];
   hal_block_t *recent;              /* the free block that was released last; in no bin */
   hal_block_t **bins;               /* 64 * 64 lists */
   hal_memory_pool_t *owner;         /* the private pool (private.c); NULL = the stream's own */
   struct hal_mem_pool_s *displaced; /* the stream's own pool, while this private one replaces it */
+  hal_memory_allocator_t custom;    /* allocates its segments; `allocate` NULL: the plugin */
   uint32_t pins;                    /* number of requests of this pool that have released the lock */
   /* for a private pool that ended while it was pinned: the pool that has its segments now */
   struct hal_mem_pool_s *heir;
@@ -117,6 +127,8 @@ typedef struct hal_mem_pending_s {
 #define HAL_MEM_RECORDED (UINT32_C(1) << 31) /* in `pending`: the allocator is recorded */
 
 typedef struct hal_mem_history_s hal_mem_history_t;
+typedef struct hal_mem_range_s hal_mem_range_t;
+typedef struct hal_mem_custom_s hal_mem_custom_t;
 
 struct hal_allocator_s {
   hal_lock_t lock;
@@ -139,8 +151,14 @@ struct hal_allocator_s {
   hal_mem_history_t *history;           /* history.h */
   struct hal_mem_observer_s *observers; /* of out-of-memory errors, first added first */
   hal_mem_pending_t *queues;
-  size_t in_flight;     /* bytes of segments that are being allocated now */
-  uint32_t empty_count; /* blocks of size 0, which are not in the statistics */
+  hal_memory_allocator_t custom; /* of the process; `allocate` NULL: none (custom/custom.h) */
+  hal_mem_custom_t *customs;     /* segments of private pools with an allocator of their own */
+  hal_mem_pool_t *orphans;       /* such pools that have ended and have segments, by `displaced` */
+  hal_mem_range_t *ranges;       /* expandable segments (expand.h) */
+  size_t unit;                   /* their memory is a multiple of it */
+  int expands;                   /* new segments are expandable */
+  size_t in_flight;              /* bytes of segments that are being allocated now */
+  uint32_t empty_count;          /* blocks of size 0, which are not in the statistics */
   uint32_t event_count;
   hal_plugin_event_t *events[HAL_MEM_EVENT_CACHE]; /* free events of this device */
 };

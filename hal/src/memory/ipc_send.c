@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/life.h"
+#include "memory/expand/expand.h"
 #include "memory/ipc.h"
 
 enum { EVENTS = 64, LOOK_MS = 100 };
@@ -224,12 +225,17 @@ static hal_status_t find_segment(hal_block_t *block, void **out_segment) {
   const uint32_t source = block->pool->source;
   const int is_private = block->pool->owner != NULL;
   const hal_block_t *const first = hal_mem_map_find(allocator->map, (uintptr_t)block->address);
+  const int is_expandable = first && hal_mem_range_of(allocator, first) != NULL;
   *out_segment = first ? first->address : NULL;
   hal_unlock(&allocator->lock);
   if (is_private)
     return refused(block,
                    "it belongs to a private memory pool, as of a graph; copy it first, and send the copy (clone)",
                    HAL_FAILED_PRECONDITION);
+  if (is_expandable)
+    return refused(block,
+                   "it is in an expandable segment; set PYTORCH_ALLOC_CONF=expandable_segments:False to share it",
+                   HAL_UNIMPLEMENTED);
   if (source != HAL_MEM_CACHED || !*out_segment)
     return refused(block, "it is not memory of the caching allocator", HAL_UNIMPLEMENTED);
   return HAL_OK;

@@ -1,8 +1,25 @@
 /* life.c: creates and destroys an allocator and its pools, and empties its cache. */
 #include "hal/plugin_records.h"
+#include "memory/custom/custom.h"
+#include "memory/expand/expand.h"
 #include "memory/history.h"
 #include "memory/ipc.h"
 #include "memory/pool.h"
+
+/* Sets the limit of per_process_memory_fraction. */
+static void set_fraction(hal_allocator_t *allocator) {
+  hal_device_t *const device = allocator->device;
+  const double fraction = allocator->config.memory_fraction;
+  size_t free_bytes = 0, total = 0;
+  if (fraction <= 0.0 || fraction >= 1.0) return;
+  if (hal_call_memory_info(device->plugin, device->ordinal, &free_bytes, &total))
+    total = (size_t)device->info.total_memory;
+  allocator->limit = (size_t)(fraction * (double)total);
+  if (!total)
+    hal_log(HAL_LOG_WARNING,
+            "PYTORCH_ALLOC_CONF: per_process_memory_fraction is ignored: the memory of device %s is unknown",
+            device->label);
+}
 
 hal_status_t hal_allocator_create(hal_device_t *device, hal_allocator_t **out_allocator) {
   hal_allocator_t *allocator = hal_calloc(1, sizeof(*allocator));
@@ -14,6 +31,9 @@ hal_status_t hal_allocator_create(hal_device_t *device, hal_allocator_t **out_al
   allocator->blocks.item_size = sizeof(hal_block_t);
   allocator->uses.item_size = sizeof(hal_mem_use_t);
   hal_mem_config_load(&allocator->config);
+  hal_mem_expand_setup(allocator);
+  set_fraction(allocator);
+  hal_mem_custom_setup(allocator);
   for (uint32_t source = 0; source < HAL_MEM_SOURCES; source++) {
     for (uint32_t kind = 0; kind < 2; kind++) {
       allocator->foreign[source][kind] = (hal_mem_pool_t){.allocator = allocator, .source = source, .kind = kind};
@@ -27,6 +47,9 @@ hal_status_t hal_allocator_create(hal_device_t *device, hal_allocator_t **out_al
 static void free_remaining(hal_allocator_t *allocator, hal_block_t *block) {
   hal_device_t *device = allocator->device;
   hal_status_t status = HAL_OK;
+  if (hal_mem_range_of(allocator, block)) return; /* hal_mem_expand_close */
+  for (const hal_mem_custom_t *custom = allocator->customs; custom; custom = custom->next)
+    if (custom->address == block->address) return; /* hal_mem_custom_close */
   if (block->pool->source == HAL_MEM_CACHED) {
     status = hal_call_memory_free(device->plugin, device->ordinal, block->address);
   } else if (block->pool->source == HAL_MEM_POOLED) {
@@ -84,8 +107,18 @@ void hal_allocator_close(hal_allocator_t *allocator) {
     hal_mem_map_remove(&allocator->map, block);
     free_remaining(allocator, block);
   }
+  hal_mem_expand_close(allocator);
   hal_mem_events_destroy(allocator);
   hal_unlock_and_run(&allocator->lock);
+  hal_mem_custom_close(allocator);
+}
+
+static void free_pools(hal_mem_pool_t *pool) {
+  while (pool) {
+    hal_mem_pool_t *const next = pool->displaced;
+    hal_free(pool);
+    pool = next;
+  }
 }
 
 void hal_allocator_destroy(hal_allocator_t *allocator) {
@@ -94,11 +127,8 @@ void hal_allocator_destroy(hal_allocator_t *allocator) {
   for (int id = 0; id < HAL_STREAMS_OF_DEVICE; id++) {
     for (int kind = 0; kind < 2; kind++) hal_free(allocator->pools[id][kind]);
   }
-  while (allocator->retired) {
-    hal_mem_pool_t *pool = allocator->retired;
-    allocator->retired = pool->displaced;
-    hal_free(pool);
-  }
+  free_pools(allocator->retired);
+  free_pools(allocator->orphans);
   hal_mem_pending_destroy(allocator);
   hal_mem_observers_destroy(allocator);
   hal_mem_history_destroy(allocator);

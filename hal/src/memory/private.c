@@ -4,6 +4,8 @@
  * that a cache hit needs no check; a released block returns to its pool by its pool pointer. Free segments of a private
  * pool are not shared: trimming skips them. When the pool ends, its segments join the streams' own pools. */
 #include "memory/allocator.h"
+#include "memory/custom/custom.h"
+#include "memory/expand/expand.h"
 #include "memory/held.h"
 #include "memory/pool.h"
 
@@ -19,6 +21,7 @@ struct hal_memory_pool_s {
   hal_allocator_t *allocator;
   uint64_t id;
   uint32_t flags; /* HAL_MEMORY_POOL_* */
+  hal_memory_allocator_t custom;
   atomic_uint references;
   share_t *shares; /* guarded by the allocator's lock */
 };
@@ -30,16 +33,23 @@ hal_status_t hal_memory_pool_create(int32_t index, hal_memory_pool_t **out_pool)
 }
 
 hal_status_t hal_memory_pool_create_with(int32_t index, uint32_t flags, hal_memory_pool_t **out_pool) {
+  return hal_memory_pool_create_from(index, flags, NULL, out_pool);
+}
+
+hal_status_t hal_memory_pool_create_from(int32_t index, uint32_t flags, const hal_memory_allocator_t *allocator,
+                                         hal_memory_pool_t **out_pool) {
   hal_device_t *device;
   if (flags & ~HAL_MEMORY_POOL_NO_SPLIT)
     return hal_error_set(HAL_UNIMPLEMENTED, "hal_memory_pool_create_with: unknown flags 0x%x; known is 0x%x",
                          flags & ~HAL_MEMORY_POOL_NO_SPLIT, HAL_MEMORY_POOL_NO_SPLIT);
+  if (allocator) HAL_RETURN_IF_ERROR(hal_mem_custom_check("hal_memory_pool_create_from", allocator));
   HAL_RETURN_IF_ERROR(hal_device_get(index, &device));
   hal_memory_pool_t *pool = hal_calloc(1, sizeof(*pool));
   if (!pool)
     return hal_error_set(HAL_RESOURCE_EXHAUSTED, "device %s: the host has no memory for a memory pool", device->label);
   pool->allocator = hal_allocator_of(device);
   pool->flags = flags;
+  if (allocator) pool->custom = *allocator;
   pool->id = atomic_fetch_add(&last_id, 1) + 1;
   atomic_init(&pool->references, 1);
   hal_device_add_object(device);
@@ -69,7 +79,8 @@ static hal_status_t share_create(hal_memory_pool_t *pool, hal_stream_t *stream, 
     status = hal_mem_pool_create(pool->allocator, stream, kind, &share->pools[kind]);
     if (status) break;
     share->pools[kind]->owner = pool;
-    share->pools[kind]->whole = (pool->flags & HAL_MEMORY_POOL_NO_SPLIT) != 0;
+    share->pools[kind]->custom = pool->custom;
+    if (pool->flags & HAL_MEMORY_POOL_NO_SPLIT) share->pools[kind]->carving = HAL_MEM_CARVE_WHOLE;
   }
   if (status) {
     hal_free(share->pools[0]);
@@ -186,11 +197,16 @@ static void surrender(hal_allocator_t *allocator, share_t *share) {
   for (uint32_t kind = 0; kind < 2; kind++) {
     hal_mem_pool_t *const from = share->pools[kind], **own = &allocator->pools[share->stream->id][kind];
     hal_mem_held_end(from);
+    if (from->custom.allocate) {
+      hal_mem_custom_orphan(allocator, from);
+      continue;
+    }
     from->owner = NULL;
-    from->whole = 0;
+    from->carving &= (uint16_t)~HAL_MEM_CARVE_WHOLE;
     while (*own && (*own)->owner) own = &(*own)->displaced;
     if (*own) {
       move_segments(allocator->map, from, *own);
+      hal_mem_expand_move(allocator, from, *own);
       if (from->pins)
         from->heir = *own; /* freed by the last hal_mem_pool_unpin */
       else

@@ -2,6 +2,8 @@
  *
  * A plugin's memory_free requires memory that no queued work uses, but work queued on the block's own stream may still
  * use a free block. Therefore the allocator waits for the stream first. */
+#include "memory/custom/custom.h"
+#include "memory/expand/expand.h"
 #include "memory/held.h"
 #include "memory/history.h"
 #include "memory/pool.h"
@@ -18,19 +20,43 @@ int hal_mem_over_capacity(const hal_allocator_t *allocator, size_t size) {
   return size > capacity || taken > capacity - size;
 }
 
-/* Allocates memory of the plugin, without the lock. */
-static hal_status_t obtain(hal_allocator_t *allocator, size_t size, void **out_address) {
-  hal_device_t *device = allocator->device;
+static hal_status_t call_plugin(const hal_device_t *device, size_t size, void **out_address) {
+  hal_status_t status = hal_call_memory_alloc(device->plugin, device->ordinal, size, 0, out_address);
+  if (!status && !*out_address) status = HAL_INTERNAL;
+  return hal_error_plugin(device->plugin, HAL_SLOT_memory_alloc, status);
+}
+
+/* Allocates memory of the plugin, or of the pool's allocator, without the lock. */
+static hal_status_t obtain(hal_allocator_t *allocator, const hal_mem_pool_t *pool, size_t size, void **out_address) {
+  const hal_memory_allocator_t custom = pool->custom;
+  hal_stream_t *const stream = pool->stream;
   void *address = NULL;
   allocator->in_flight += size;
   hal_unlock(&allocator->lock);
-  hal_status_t status = hal_call_memory_alloc(device->plugin, device->ordinal, size, 0, &address);
-  if (!status && !address) status = HAL_INTERNAL;
-  hal_error_plugin(device->plugin, HAL_SLOT_memory_alloc, status);
+  const hal_status_t status = custom.allocate ? hal_mem_custom_obtain(allocator, &custom, stream, size, &address)
+                                              : call_plugin(allocator->device, size, &address);
   hal_lock(&allocator->lock);
   allocator->in_flight -= size;
   if (!status) *out_address = address;
   return status;
+}
+
+/* Records that the pool's allocator has allocated a segment. */
+static hal_status_t note_custom(hal_mem_pool_t *pool, void *address, size_t size) {
+  hal_allocator_t *const allocator = pool->allocator;
+  const hal_memory_allocator_t calls = pool->custom;
+  hal_mem_custom_t *const custom = hal_calloc(1, sizeof *custom);
+  if (!custom || hal_mem_custom_overlaps(allocator, address, size)) {
+    hal_free(custom);
+    hal_unlock(&allocator->lock);
+    const hal_status_t status = hal_mem_custom_reject(&calls, pool->stream, address, size);
+    hal_lock(&allocator->lock);
+    return custom ? status
+                  : hal_error_set(HAL_RESOURCE_EXHAUSTED, "the host has no memory for the allocator's records");
+  }
+  *custom = (hal_mem_custom_t){.calls = calls, .address = address, .size = size, .stream = pool->stream};
+  hal_mem_custom_add(allocator, custom);
+  return HAL_OK;
 }
 
 hal_status_t hal_mem_segment_create(hal_mem_pool_t *pool, size_t size, hal_block_t **out_block) {
@@ -39,7 +65,8 @@ hal_status_t hal_mem_segment_create(hal_mem_pool_t *pool, size_t size, hal_block
   if (hal_mem_over_capacity(allocator, size)) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "%s", "");
   hal_block_t *block = hal_mem_slab_take(&allocator->blocks);
   if (!block) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "the host has no memory for the allocator's records");
-  const hal_status_t status = obtain(allocator, size, &address);
+  hal_status_t status = obtain(allocator, pool, size, &address);
+  if (!status && pool->custom.allocate) status = note_custom(pool, address, size);
   if (status) {
     hal_mem_block_forget(allocator, block);
     return status;
@@ -60,7 +87,8 @@ hal_status_t hal_mem_segment_create(hal_mem_pool_t *pool, size_t size, hal_block
 int hal_allocator_segment(hal_allocator_t *allocator, const void *address, void **out_start, size_t *out_size) {
   hal_lock(&allocator->lock);
   const hal_block_t *const first = hal_mem_map_find(allocator->map, (uintptr_t)address);
-  const int found = first && first->pool->source == HAL_MEM_CACHED;
+  /* A library cannot register a segment whose memory changes. */
+  const int found = first && first->pool->source == HAL_MEM_CACHED && !hal_mem_range_of(allocator, first);
   if (found) *out_start = first->address, *out_size = first->extent;
   hal_unlock(&allocator->lock);
   return found;
@@ -78,6 +106,12 @@ static void detach(hal_block_t *block, hal_block_t **list) {
   *list = block;
 }
 
+/* Frees a segment of an expandable one (expand.h). */
+static void free_chunk(hal_allocator_t *allocator, hal_mem_range_t *range, hal_block_t *block) {
+  hal_mem_range_unmap(allocator, range, (size_t)((char *)block->address - range->address), block->size);
+  hal_mem_block_forget(allocator, block);
+}
+
 /* Frees a list of detached segments of one stream. */
 static void free_segments(hal_allocator_t *allocator, hal_block_t *list) {
   if (!list) return;
@@ -86,10 +120,19 @@ static void free_segments(hal_allocator_t *allocator, hal_block_t *list) {
     hal_block_t *block = list;
     list = block->next;
     hal_mem_map_remove(&allocator->map, block); /* first: after the free, a new segment may have this address */
+    hal_mem_range_t *const range = hal_mem_range_of(allocator, block);
+    if (range) {
+      free_chunk(allocator, range, block);
+      continue;
+    }
+    hal_mem_custom_t *const custom = hal_mem_custom_take(allocator, block->address);
     hal_unlock(&allocator->lock);
     void (*const leaving)(void *) = atomic_load(&on_leaving);
     if (leaving) leaving(block->address);
-    hal_mem_free(block->stream, block->address);
+    if (custom)
+      hal_mem_custom_release(custom);
+    else
+      hal_mem_free(block->stream, block->address);
     hal_lock(&allocator->lock);
     const uint32_t kind = block->pool->kind;
     hal_mem_stat_decrease(&allocator->stats, kind, HAL_MEM_SEGMENT, 1);
@@ -126,6 +169,9 @@ size_t hal_mem_segment_trim(hal_mem_pool_t *pool, size_t size) {
     detach(block, &list);
   }
   free_segments(pool->allocator, list);
+  if (!pool->allocator->ranges) return given;
+  if (given < size) given += hal_mem_expand_trim(pool, size - given);
+  hal_mem_range_sweep(pool->allocator, pool);
   return given;
 }
 
@@ -137,10 +183,17 @@ size_t hal_mem_segment_trim_all(hal_allocator_t *allocator) {
       if (pool) given += hal_mem_segment_trim(pool, SIZE_MAX);
     }
   }
+  if (allocator->orphans) given += hal_mem_custom_trim(allocator);
   return given;
 }
 
-/* Returns the free segment of the large pools that was released first, NULL if there is none. */
+/* Returns whether memory of a free block can be freed. */
+static int is_freeable(const hal_allocator_t *allocator, const hal_block_t *block) {
+  return hal_mem_block_is_segment(block) || (allocator->ranges && hal_mem_expand_releasable(allocator, block));
+}
+
+/* Returns the free segment of the large pools that was released first, or the free block of an expandable one; NULL if
+ * there is none. */
 static hal_block_t *oldest(hal_allocator_t *allocator) {
   hal_block_t *best = NULL;
   for (int id = 0; id < HAL_STREAMS_OF_DEVICE; id++) {
@@ -149,7 +202,7 @@ static hal_block_t *oldest(hal_allocator_t *allocator) {
     hal_mem_held_end(pool);
     hal_mem_pool_file_recent(pool);
     for (hal_block_t *block = hal_mem_pool_next(pool, NULL); block; block = hal_mem_pool_next(pool, block)) {
-      if (hal_mem_block_is_segment(block) && (!best || block->stamp < best->stamp)) best = block;
+      if ((!best || block->stamp < best->stamp) && is_freeable(allocator, block)) best = block;
     }
   }
   return best;
@@ -163,6 +216,10 @@ void hal_mem_segment_collect(hal_allocator_t *allocator, size_t size) {
     hal_block_t *block = oldest(allocator);
     if (!block) return;
     hal_block_t *list = NULL;
+    if (!hal_mem_block_is_segment(block)) {
+      if (!hal_mem_expand_release(allocator, block)) return;
+      continue;
+    }
     detach(block, &list);
     free_segments(allocator, list);
   }

@@ -1,6 +1,7 @@
 /* snapshot.c: lists the blocks of a device's allocator, with their segments. */
 #include <string.h>
 
+#include "memory/expand/expand.h"
 #include "memory/history.h"
 #include "memory/pool.h"
 
@@ -24,8 +25,15 @@ static uint32_t state_of(const hal_block_t *block) {
   }
 }
 
-/* `stack`: of the segment's allocation. */
-static void add(list_t *list, const hal_block_t *segment, const hal_block_t *block, hal_mem_stack_t *stack) {
+/* A segment, or a part of an expandable one that has memory. */
+typedef struct segment_s {
+  void *address;
+  size_t size;
+  uint32_t flags;
+  hal_mem_stack_t *stack; /* of its allocation */
+} segment_t;
+
+static void add(list_t *list, const segment_t *segment, const hal_block_t *block) {
   const hal_mem_pool_t *pool = block->pool;
   const uint32_t state = state_of(block);
   const hal_memory_block_info_t info = {
@@ -33,13 +41,14 @@ static void add(list_t *list, const hal_block_t *segment, const hal_block_t *blo
       .segment = segment->address,
       .size = block->size,
       .requested = state == HAL_MEMORY_BLOCK_FREE ? 0 : block->requested,
-      .segment_size = segment->extent,
+      .segment_size = segment->size,
       .stream = block->stream ? hal_stream_id(block->stream) : 0,
       .pool = pool->owner ? hal_memory_pool_id(pool->owner) : 0,
       .state = state,
       .kind = pool->kind == HAL_MEM_SMALL ? HAL_POOL_SMALL : HAL_POOL_LARGE,
       .stack = list->is_recorded && state != HAL_MEMORY_BLOCK_FREE ? block->stack : NULL,
-      .segment_stack = stack,
+      .segment_stack = segment->stack,
+      .flags = segment->flags,
   };
   if (list->count++ >= list->room) return;
   memset(list->at, 0, list->stride);
@@ -47,15 +56,36 @@ static void add(list_t *list, const hal_block_t *segment, const hal_block_t *blo
   list->at += list->stride;
 }
 
+static int has_memory(const hal_block_t *block) {
+  return block->state != HAL_MEM_UNMAPPED && block->state != HAL_MEM_MOVING;
+}
+
+/* Adds the parts of an expandable segment that have memory. */
+static void add_parts(list_t *list, segment_t *segment, const hal_block_t *block) {
+  while (block) {
+    segment->address = block->address;
+    segment->size = 0;
+    for (const hal_block_t *at = block; at && has_memory(at); at = at->next) segment->size += at->size;
+    for (; block && has_memory(block); block = block->next) add(list, segment, block);
+    if (block) block = block->next;
+  }
+}
+
 /* Adds the segments of a subtree of the address map, in the order of their addresses; its depth is small (map.c). */
 static void add_segments(list_t *list, const hal_block_t *node) {
   if (!node) return;
   add_segments(list, node->left);
-  hal_mem_stack_t *const stack =
-      list->is_recorded && list->room ? hal_mem_history_segment_stack(list->allocator, node) : NULL;
-  add(list, node, node, stack);
-  if (node->state != HAL_MEM_LEAVING) { /* its `next` links segments that are being freed */
-    for (const hal_block_t *block = node->next; block; block = block->next) add(list, node, block, stack);
+  const hal_mem_range_t *const range = hal_mem_range_of(list->allocator, node);
+  segment_t segment = {.address = node->address, .size = node->extent};
+  if (range) segment.flags = HAL_MEMORY_BLOCK_EXPANDABLE;
+  if (list->is_recorded && list->room) segment.stack = hal_mem_history_segment_stack(list->allocator, node);
+  if (range && range->first) {
+    add_parts(list, &segment, node);
+  } else {
+    add(list, &segment, node);
+    /* The `next` of a segment that is being freed links such segments. */
+    const hal_block_t *block = node->state != HAL_MEM_LEAVING ? node->next : NULL;
+    for (; block; block = block->next) add(list, &segment, block);
   }
   add_segments(list, node->right);
 }
@@ -82,6 +112,7 @@ hal_status_t hal_memory_blocks(int32_t index, hal_memory_block_info_t *blocks, s
   HAL_RETURN_IF_ERROR(hal_device_used(index, &device));
   list_t list = {.at = (char *)blocks, .stride = stride, .room = room};
   if (device) {
+    list.allocator = hal_allocator_of(device);
     hal_lock(&hal_allocator_of(device)->lock);
     add_segments(&list, hal_allocator_of(device)->map);
     hal_unlock(&hal_allocator_of(device)->lock);

@@ -1,6 +1,6 @@
 /* stats.c: reads and resets the statistics. */
 #include "device/device.h"
-#include "memory/internal.h"
+#include "memory/expand/expand.h"
 
 #include <string.h>
 
@@ -100,6 +100,7 @@ void hal_mem_stats_reset_accumulated(hal_mem_stats_t *stats) {
 static void read_used(hal_allocator_t *allocator, hal_memory_stats_t *out_stats) {
   hal_lock(&allocator->lock);
   hal_mem_stats_read(&allocator->stats, out_stats);
+  hal_mem_expand_exclude(allocator, out_stats);
   hal_unlock(&allocator->lock);
   const size_t split = allocator->config.max_split_size;
   out_stats->max_split_size = split == SIZE_MAX ? -1 : (int64_t)split;

@@ -36,6 +36,9 @@ Test(memory_config, every_key_of_torch_is_read) {
   cr_expect_eq(c.max_split_size, 100 * MIB);
   cr_expect_eq(c.max_non_split_rounding, 40 * MIB);
   cr_expect_eq(c.large_segment_size, 32 * MIB);
+  cr_expect_eq(c.expandable_segments, 0u);
+  cr_expect_eq(parse("expandable_segments:True").expandable_segments, 1u);
+  cr_expect_str_eq(warnings, "");
   cr_expect_float_eq(c.garbage_collection_threshold, 0.75, 1e-12);
   static const uint32_t steps[] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 4, 8, 8, 8, 8, 8};
   cr_expect_arr_eq(c.roundup_divisions, steps, sizeof(steps));
@@ -61,12 +64,13 @@ Test(memory_config, a_bad_setting_is_named_and_the_rest_stays_in_force) {
                                     "garbage_collection_threshold:1.5",
                                     "garbage_collection_threshold:x",
                                     "garbage_collection_threshold:nan",
+                                    "per_process_memory_fraction:0",
+                                    "per_process_memory_fraction:1.5",
                                     "roundup_power2_divisions:3",
                                     "roundup_power2_divisions:[256:3]",
                                     "roundup_power2_divisions:[256]",
                                     "roundup_power2_divisions:[256:1",
                                     "large_segment_size_mb:2",
-                                    "expandable_segments:True",
                                     "expandable_segments:perhaps",
                                     "no_such_key:1",
                                     "lonely"};
@@ -148,5 +152,17 @@ Test(memory_config, garbage_collection_frees_the_oldest_segments_first) {
   cr_expect_eq(double_stats(0).num_device_free, 1);
   cr_expect_eq(double_.live_bytes, 160 * MIB, "the 50 MiB are gone, which were released before the 40");
   hal_memory_release(c), hal_memory_release(d);
+  cr_assert_eq(double_close(), 0);
+}
+
+Test(memory_config, the_fraction_of_a_process_is_its_limit) {
+  setenv("PYTORCH_ALLOC_CONF", "per_process_memory_fraction:0.25", 1);
+  hal_devices[0].info.total_memory = 200 * MIB;
+  cr_assert_eq(double_open(1, 0), HAL_OK);
+  hal_block_t *block = take(50 * MIB), *other = NULL;
+  cr_expect_eq(hal_memory_allocate(0, NULL, 100, &other), HAL_RESOURCE_EXHAUSTED);
+  cr_assert_eq(hal_memory_set_limit(0, 0), HAL_OK);
+  other = take(100);
+  hal_memory_release(block), hal_memory_release(other);
   cr_assert_eq(double_close(), 0);
 }

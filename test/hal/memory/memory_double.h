@@ -248,6 +248,8 @@ DOUBLE_FN hal_status_t double_open(int32_t devices, uint64_t flags) {
                                  HAL_SLOT_host_free,          HAL_SLOT_stream_synchronize, HAL_SLOT_stream_query,
                                  HAL_SLOT_event_record,       HAL_SLOT_event_synchronize,  HAL_SLOT_event_query};
   for (size_t i = 0; i < sizeof own / sizeof *own; i++) provided[own[i] / 64] |= UINT64_C(1) << (own[i] % 64);
+  if (plugin->api.virtual_reserve) /* memory_virtual.h */
+    provided[HAL_SLOT_virtual_reserve / 64] |= UINT64_C(1) << (HAL_SLOT_virtual_reserve % 64);
   plugin->api.provided = provided;
   plugin->api.provided_words = sizeof provided / sizeof provided[0];
   plugin->api.stream_synchronize = double_stream_synchronize;

@@ -234,13 +234,13 @@ def test_frames_of_cpp_an_observer_that_fails_and_the_exit(run_python):
     ("", -1, 0.0, [0, 0, 0, 0]),
     ("max_split_size_mb:30,garbage_collection_threshold:0.5,roundup_power2_divisions:[256:1,512:2,>:4]", 30 * MiB, 0.5, [1, 1, 2, 4]),
     ("roundup_power2_divisions:8,max_split_size_mb:2,garbage_collection_threshold:x", -1, 0.0, [8, 8, 8, 8]),
-    ("roundup_power2_divisions:[256:2,1024:4]", -1, 0.0, [2, 2, 0, 4]),
+    ("expandable_segments:True,roundup_power2_divisions:[256:2,1024:4]", -1, 0.0, [2, 2, 0, 4]),
 ])  # fmt: skip
 def test_the_settings_are_in_the_snapshot(memory, monkeypatch, text, split, threshold, divisions):
     monkeypatch.setenv("PYTORCH_ALLOC_CONF", text)
     settings = memory._snapshot()["allocator_settings"]
     assert settings["PYTORCH_CUDA_ALLOC_CONF"] == text and settings["max_split_size"] == split
-    assert settings["garbage_collection_threshold"] == threshold
+    assert settings["garbage_collection_threshold"] == threshold and settings["expandable_segments"] is ("expandable" in text)
     assert [settings["roundup_power2_divisions"][key] for key in ("128", "256", "512", "1024")] == divisions
 
 

@@ -12,8 +12,7 @@ import torch
 # Names of torch.cuda that only apply to NVIDIA's software. The list may only shrink.
 ABSENT = {
     "CUDAGraph": "the class is torch.accelerator.Graph, here `Graph`",
-    "CUDAPluggableAllocator": "memory comes from the plugin; a library cannot supply it",
-    "change_current_allocator": "memory comes from the plugin; a library cannot supply it",
+    "CUDAPluggableAllocator": "the class is PluggableAllocator",
     "caching_allocator_disabled": "the allocator's cache cannot be switched off",
     "caching_allocator_enable": "the allocator's cache cannot be switched off",
     "CudaError": "errors of NVIDIA's runtime; those of the device are RuntimeError and torch.AcceleratorError",
@@ -29,7 +28,7 @@ ABSENT = {
     "profiler": "switches NVIDIA's profilers on and off; here torch.profiler",
     "tunable": "chooses among the algorithms of NVIDIA's and AMD's libraries",
 }
-MOST_ABSENT = 17
+MOST_ABSENT = 16
 # The same for names that torch.cuda has from a later version on than the first one that is supported.
 ABSENT_SINCE_215 = {
     "export_dot": "a hook for a method of CUDAGraph; here `Graph.enable_debug_mode` and `Graph.debug_dump`",

@@ -6,6 +6,7 @@
 #include "base/status_internal.h"
 #include "device/device.h"
 #include "hal/log.h"
+#include "memory/allocator.h"
 
 /* What a rank publishes, in its first slot in host memory, between two collectives. */
 typedef struct record_s {
@@ -74,8 +75,8 @@ static hal_status_t fill_region(const hal_shm_t *shm, hal_shm_device_t *device, 
   if (!device->own) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory");
   atomic_init(&device->own->references, 1);
   HAL_RETURN_IF_ERROR(hal_stream_take(device->device, &device->stream));
-  HAL_RETURN_IF_ERROR(
-      hal_memory_allocate(device->device, device->stream, hal_shm_region_bytes(shm->size), &device->own->block));
+  HAL_RETURN_IF_ERROR(hal_memory_allocate_shareable(device->device, device->stream, hal_shm_region_bytes(shm->size),
+                                                    &device->own->block));
   device->regions[shm->rank] = hal_memory_block_address(device->own->block);
   HAL_RETURN_IF_ERROR(share(shm, device, own));
   for (uint32_t reduce = 0; reduce < HAL_SHM_REDUCTIONS; reduce++)

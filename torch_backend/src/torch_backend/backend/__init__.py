@@ -18,6 +18,7 @@ from .devices import (
     device,
     device_count,
     device_of,
+    enable_peer_access,
     get_sync_debug_mode,
     init,
     ipc_collect,
@@ -41,8 +42,10 @@ from .graphs import (
 )
 from .memory import (
     MemPool,
+    PluggableAllocator,
     caching_allocator_alloc,
     caching_allocator_delete,
+    change_current_allocator,
     empty_cache,
     get_allocator_backend,
     get_per_process_memory_fraction,
@@ -112,9 +115,12 @@ _types = tensors.tensor_types(f"torch.{_utils.name()}")
 globals().update(_types)
 
 __all__ = [
-    "AcceleratorError", "DeviceProperties", "Event", "ExternalStream", "Graph", "MemPool", "OutOfMemoryError", "Stream", "StreamContext", "amp",
-    "caching_allocator_alloc", "caching_allocator_delete", "can_device_access_peer", "clock_rate", "current_device", "current_stream",
-    "default_generators", "default_stream", "device", "device_count", "device_memory_used", "device_of", "empty_cache", "get_allocator_backend",
+    "AcceleratorError", "DeviceProperties", "Event", "ExternalStream", "Graph", "MemPool", "OutOfMemoryError", "PluggableAllocator", "Stream",
+    "StreamContext", "amp",
+    "caching_allocator_alloc", "caching_allocator_delete", "can_device_access_peer", "change_current_allocator", "clock_rate", "current_device",
+    "current_stream",
+    "default_generators", "default_stream", "device", "device_count", "device_memory_used", "device_of", "empty_cache",
+    "enable_peer_access", "get_allocator_backend",
     "get_amp_supported_dtype", "get_arch_list", "get_device_capability", "get_device_name", "get_device_properties", "get_gencode_flags",
     "get_per_process_memory_fraction", "get_rng_state", "get_rng_state_all", "get_stream_from_external", "get_sync_debug_mode", "graph",
     "graph_pool_handle", "graphs", "has_half", "has_magma", "host_memory_stats", "host_memory_stats_as_nested_dict", "init", "initial_seed",

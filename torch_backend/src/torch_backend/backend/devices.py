@@ -9,7 +9,7 @@ from torch_backend import _C
 from ._utils import Device, _get_device_index, current_device, device_count, existing_device, existing_index, name
 
 __all__ = [
-    "can_device_access_peer", "current_device", "device", "device_count", "device_of", "get_sync_debug_mode", "init", "ipc_collect", "is_available",
+    "can_device_access_peer", "current_device", "device", "device_count", "device_of", "enable_peer_access", "get_sync_debug_mode", "init", "ipc_collect", "is_available",
     "is_initialized", "set_device", "set_sync_debug_mode", "synchronize",
 ]  # fmt: skip
 
@@ -107,6 +107,15 @@ def can_device_access_peer(device: Device, peer_device: Device) -> bool:
     if not 0 <= peer < _C.device_count():
         raise AssertionError("Invalid peer device id")
     return index != peer and _C.can_access_peer(index, peer)
+
+
+def enable_peer_access(device: Device, peer_device: Device) -> None:
+    """Lets kernels of a device access memory of another one. Copies between devices need no such call.
+
+    Raises:
+        NotImplementedError: the devices cannot access each other (`can_device_access_peer`).
+    """
+    _C.enable_peer(_get_device_index(device, optional=True), _get_device_index(peer_device))
 
 
 _SYNC_DEBUG_MODES = ("default", "warn", "error")

@@ -15,7 +15,9 @@ from torch_backend import _C
 from ._utils import Device, device_count, existing_index, name
 
 _STACKS = {None: 0, "state": 1, "alloc": 2, "all": 3}  # HAL_MEMORY_STACKS_* of hal/memory.h
-_ACTIONS = ("alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "snapshot", "oom")  # HAL_MEMORY_EVENT_*
+_ACTIONS = (  # HAL_MEMORY_EVENT_*
+    "alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "snapshot", "oom", "segment_map", "segment_unmap",
+)  # fmt: skip
 _KEPT = (1 << 63) - 1
 
 _recorded = False
@@ -145,8 +147,18 @@ def _roundup(text: str | None) -> dict[str, int]:
     return {str(1 << step): value for step, value in enumerate(steps)}
 
 
+def _text() -> str:
+    return os.environ.get("PYTORCH_ALLOC_CONF") or os.environ.get("PYTORCH_CUDA_ALLOC_CONF") or ""
+
+
+def default_fraction() -> float:
+    """Returns the share of a device's memory that PYTORCH_ALLOC_CONF allows the process."""
+    share = _number(_conf(_text()).get("per_process_memory_fraction"))
+    return share if 0.0 < share <= 1.0 else 1.0
+
+
 def _settings() -> dict[str, Any]:
-    text = os.environ.get("PYTORCH_ALLOC_CONF") or os.environ.get("PYTORCH_CUDA_ALLOC_CONF") or ""
+    text = _text()
     options = _conf(text)
     split = _number(options.get("max_split_size_mb"))
     threshold = _number(options.get("garbage_collection_threshold"))
@@ -155,7 +167,7 @@ def _settings() -> dict[str, Any]:
         "PYTORCH_ALLOC_CONF": text,
         "max_split_size": int(split) << 20 if split >= 20 else -1,
         "garbage_collection_threshold": threshold if 0.0 < threshold < 1.0 else 0.0,
-        "expandable_segments": False,
+        "expandable_segments": options.get("expandable_segments") in ("True", "true", "1"),
         "pinned_num_register_threads": 1,
         "release_lock_on_cudamalloc": False,
         "pinned_use_cuda_host_register": False,

@@ -16,14 +16,17 @@ from .history import (
     _is_history_enabled,  # noqa: F401
     _record_memory_history,  # noqa: F401
     _snapshot,  # noqa: F401
+    default_fraction,
     memory_snapshot,
 )
+from .pluggable import PluggableAllocator, change_current_allocator, get_allocator_backend
 from .pools import MemPool, use_mem_pool
 from .sensors import list_gpu_processes
 
 __all__ = [
-    "MemPool", "caching_allocator_alloc", "caching_allocator_delete", "empty_cache", "get_allocator_backend", "get_per_process_memory_fraction",
-    "host_memory_stats", "host_memory_stats_as_nested_dict", "list_gpu_processes", "max_memory_allocated", "max_memory_cached", "max_memory_reserved",
+    "MemPool", "PluggableAllocator", "caching_allocator_alloc", "caching_allocator_delete", "change_current_allocator", "empty_cache",
+    "get_allocator_backend", "get_per_process_memory_fraction", "host_memory_stats", "host_memory_stats_as_nested_dict", "host_register",
+    "host_unregister", "list_gpu_processes", "max_memory_allocated", "max_memory_cached", "max_memory_reserved",
     "mem_get_info", "memory_allocated", "memory_cached", "memory_reserved", "memory_snapshot", "memory_stats", "memory_stats_as_nested_dict",
     "memory_summary", "reset_accumulated_host_memory_stats", "reset_accumulated_memory_stats", "reset_max_memory_allocated",
     "reset_max_memory_cached", "reset_peak_host_memory_stats", "reset_peak_memory_stats", "set_per_process_memory_fraction", "use_mem_pool",
@@ -133,6 +136,12 @@ def mem_get_info(device: Device = None) -> tuple:
     return torch._C._accelerator_getMemoryInfo(existing_index(device))
 
 
+def __getattr__(attribute: str):
+    if attribute.lower() == f"{name()}pluggableallocator":  # such as FakePluggableAllocator
+        return PluggableAllocator
+    raise AttributeError(f"module {__name__!r} has no attribute {attribute!r}")
+
+
 _fractions: dict[int, float] = {}  # by device, if a limit was set
 
 
@@ -152,8 +161,38 @@ def set_per_process_memory_fraction(fraction: float, device: Device = None) -> N
 
 
 def get_per_process_memory_fraction(device: Device = None) -> float:
-    """Returns the fraction that `set_per_process_memory_fraction` has set, 1.0 by default."""
-    return _fractions.get(existing_index(device), 1.0)
+    """Returns the fraction that `set_per_process_memory_fraction` or PYTORCH_ALLOC_CONF has set, 1.0 by default."""
+    return _fractions.get(existing_index(device), default_fraction())
+
+
+def _host_range(memory: torch.Tensor | int, size: int | None) -> tuple[int, int]:
+    if isinstance(memory, torch.Tensor):
+        storage = memory.untyped_storage()
+        if storage.device.type != "cpu":
+            raise ValueError(f"expected a tensor on the CPU, got one on '{storage.device}'")
+        return storage.data_ptr(), storage.nbytes()
+    if size is None:
+        raise TypeError("host_register: an address needs its size in bytes")
+    return memory, size
+
+
+def host_register(memory: torch.Tensor | int, size: int | None = None, device: Device = None) -> None:
+    """Page-locks host memory that exists: that of a tensor on the CPU, or `size` bytes at an address.
+
+    Copies with `non_blocking=True` from and to it do not wait, and `is_pinned()` of its tensors is True. Call
+    `host_unregister` before the memory is freed.
+
+    Raises:
+        NotImplementedError: the plugin does not page-lock existing memory.
+    """
+    index = existing_index(device)
+    torch.empty(0).pin_memory()  # initializes the device in torch: before that, is_pinned() does not query it
+    _C.register_host(index, *_host_range(memory, size))
+
+
+def host_unregister(memory: torch.Tensor | int, device: Device = None) -> None:
+    """Ends `host_register`. Work that uses the memory must be done (`synchronize`)."""
+    _C.unregister_host(existing_index(device), _host_range(memory, 0)[0])
 
 
 def caching_allocator_alloc(size: int, device: Device = None, stream: torch.Stream | int | None = None) -> int:
@@ -183,11 +222,6 @@ def caching_allocator_alloc(size: int, device: Device = None, stream: torch.Stre
 def caching_allocator_delete(mem_ptr: int) -> None:
     """Frees the memory that `caching_allocator_alloc` returned. Work queued on its stream may still use it."""
     _C.release_raw(mem_ptr)
-
-
-def get_allocator_backend() -> str:
-    """Returns the name of the allocator: "native", the only one."""
-    return "native"
 
 
 @deprecated("`memory_cached` has been renamed to `memory_reserved`", category=FutureWarning)

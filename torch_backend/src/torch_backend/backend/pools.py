@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 from torch_backend import _C
 
-from ._utils import Device, existing_index, name
+from ._utils import Device, existing_index
 from .history import memory_snapshot
+from .pluggable import raw_allocator
 
 _handles = itertools.count(1)
 
@@ -27,24 +28,22 @@ class MemPool:
     pool is destroyed, its memory returns to the device.
 
     Args:
-        allocator: must be None; the plugin allocates, and pluggable allocators are not supported.
+        allocator: a `memory.PluggableAllocator`, or its `allocator()`, that allocates the pool's segments; by default the
+        plugin does.
         use_on_oom: free memory of the pool also serves allocations outside of it that would otherwise fail for lack
         of memory.
         no_split: each allocation has its own segment.
     """
 
     def __init__(self, allocator=None, use_on_oom: bool = False, no_split: bool = False):
-        if allocator is not None:
-            raise NotImplementedError(
-                f"MemPool(allocator={allocator!r}): '{name()}' allocates through its plugin and does not support pluggable allocators; leave it out"
-            )
+        self._allocator = None if allocator is None else raw_allocator(allocator)
         self.id = new_pool_id()
-        self._pool = _C.MemoryPool(self.id, bool(use_on_oom), bool(no_split))
+        self._pool = _C.MemoryPool(self.id, bool(use_on_oom), bool(no_split), self._allocator)
 
     @property
-    def allocator(self) -> None:
-        """The pluggable allocator of the pool: always None."""
-        return None
+    def allocator(self) -> _C.PluggableAllocator | None:
+        """The pluggable allocator of the pool; None if the plugin allocates."""
+        return self._allocator
 
     def use_count(self) -> int:
         """Returns the number of the pool's users: this object, graphs, and `use_mem_pool` while it is in effect."""

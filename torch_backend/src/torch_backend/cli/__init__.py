@@ -18,7 +18,7 @@ _COMMANDS = {
     "coverage": (coverage, "which kernel each ATen operator runs on the active device"),
     "comm": (comm, "measures collectives, computes how they scale, and runs a program as one rank of many"),
     "plot": (plot, "writes a picture of a graph that was written for Graphviz, or of the logs of collectives"),
-    "memory": (memory, "writes a page that shows a snapshot of the allocator: memory over time, segments, blocks and stacks"),
+    "memory": (memory, "shows a snapshot of the allocator (memory over time, segments, blocks, stacks), and replays its allocations"),
     "upstream": (upstream, "runs PyTorch's own device-generic tests on the plugin's device, and compares with the CPU"),
     "new-plugin": (new_plugin, "writes the project of a plugin: C source, CMake, wheel and tests, which build and pass without changes"),
 }

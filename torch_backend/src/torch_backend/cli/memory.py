@@ -1,4 +1,4 @@
-"""The command `memory`: writes a page that shows a snapshot of the caching allocator."""
+"""The command `memory`: shows a snapshot of the caching allocator, and replays its trace with other settings."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from . import _memory_summary, _snapshot
+from . import _memory_summary, _replay, _snapshot
 
 _TEMPLATE = Path(__file__).with_name("memory_view.html")
 
@@ -20,6 +20,10 @@ def add_arguments(parser) -> None:
     view = commands.add_parser("view", help=about, description=about)
     view.add_argument("file", help="a snapshot: torch.<name>.memory._dump_snapshot wrote it")
     view.add_argument("--output", metavar="PAGE.html", help="the page; default: FILE with the suffix .html")
+    about = "repeats the recorded allocations with ordinary and with expandable segments, and with a simulation of PyTorch's allocator"
+    replay = commands.add_parser("replay", help=about, description=about)
+    replay.add_argument("file", help="a snapshot with a history: torch.<name>.memory._dump_snapshot wrote it")
+    replay.add_argument("--json", action="store_true", help="print the results as JSON")
 
 
 def page(summary: dict) -> str:
@@ -43,8 +47,42 @@ def _write(path: Path, text: str) -> None:
         raise
 
 
+def _replay_file(source: Path) -> dict[int, tuple[list, dict]]:
+    """Returns the steps and the results of each device with a trace."""
+    snapshot = _snapshot.read(source)
+    found = {}
+    for device, trace in enumerate(snapshot["device_traces"]):
+        segments = [segment for segment in snapshot["segments"] if segment["device"] == device]
+        steps = _replay.operations(trace, segments) if trace else []
+        if steps:
+            found[device] = (steps, _replay.replay(steps))
+    if not found:
+        raise ValueError(f"{source}: no allocations were recorded; start the history before them, with torch.<name>.memory._record_memory_history()")
+    return found
+
+
+def _run_replay(arguments) -> int:
+    try:
+        found = _replay_file(Path(arguments.file))
+    except (OSError, ValueError) as error:
+        print(f"torch-backend memory replay: {error}", file=sys.stderr)
+        return 1
+    if arguments.json:
+        print(json.dumps({device: {"steps": len(steps), "requested": _replay.requested(steps),
+                                   "results": {policy: result._asdict() for policy, result in results.items()}}
+                          for device, (steps, results) in found.items()}))  # fmt: skip
+        return 0
+    for device, (steps, results) in found.items():
+        print(f"device {device}: " + "\n".join(_replay.table(steps, results)))
+    return 0
+
+
 def run(arguments) -> int:
-    """Writes the page and prints its name. Returns 1 and prints an error message if it fails."""
+    """Runs the action. Returns 1 and prints an error message if it fails."""
+    return _run_replay(arguments) if arguments.action == "replay" else _run_view(arguments)
+
+
+def _run_view(arguments) -> int:
     source = Path(arguments.file)
     output = Path(arguments.output) if arguments.output else source.with_suffix(".html")
     try:

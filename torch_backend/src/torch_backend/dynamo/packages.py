@@ -1,6 +1,6 @@
-"""Packages of AOTInductor in Python: one for another device type is refused before torch loads it.
+"""Packages of AOTInductor in Python: one for another device type or version is refused with one error.
 
-torch would report only the name in the package, after a warning about an outdated file.
+After a RuntimeError torch warns about an outdated file and loads it once more, so the errors are ValueErrors.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import functools
 import torch
 
 from .._registry import type_name
+
+_OTHER_VERSIONS = "the package was compiled for "  # the runner's error (csrc/core/package/runner.cpp)
 
 
 def install() -> None:
@@ -23,7 +25,12 @@ def install() -> None:
     @functools.wraps(original)
     def load(file, model_name, *args, **kwargs):
         _check(file, model_name)
-        return original(file, model_name, *args, **kwargs)
+        try:
+            return original(file, model_name, *args, **kwargs)
+        except RuntimeError as error:
+            if not str(error).startswith(_OTHER_VERSIONS):
+                raise
+            raise ValueError(str(error)) from None
 
     module._load_aoti = load
 
@@ -32,7 +39,6 @@ def _check(file: str, model_name: str) -> None:
     compiled = torch._C._aoti.AOTIModelPackageLoader.load_metadata_from_package(file, model_name).get("AOTI_DEVICE_KEY", "")
     if compiled == type_name() or _is_of_torch(compiled):
         return
-    # torch's loader tries again after a RuntimeError.
     raise ValueError(
         f"the package '{file}' was compiled for '{compiled}', and this process uses '{type_name()}'. Compile it again for "
         f"'{type_name()}', or activate the plugin of '{compiled}' by torch_backend.use."

@@ -165,14 +165,15 @@ class Kernel(Reductions, SIMDKernel):
         for outer, inner in self.args.sizevars.items():
             is_float = isinstance(outer, sympy.Symbol) and symbol_is_type(outer, SymT.UNBACKED_FLOAT)
             V.graph.wrapper_code.ensure_size_computed(outer)
-            result.append(("f" if is_float else "i", "VALUE", "float" if is_float else "pk_i64", inner, self.pexpr(outer)))
+            size = V.graph.wrapper_code.codegen_sizevar(outer) if V.graph.cpp_wrapper else self.pexpr(outer)
+            result.append(("f" if is_float else "i", "VALUE", "float" if is_float else "pk_i64", inner, size))
         return result
 
     def _numel_arguments(self):
         for tree in self.range_trees:
             if self._is_static(tree) or (tree.is_reduction and not self.features.is_reduction()):
                 continue
-            yield "i", "VALUE", "pk_i64", f"{tree.prefix}numel", V.graph.wrapper_code.codegen_python_sizevar(tree.numel)
+            yield "i", "VALUE", "pk_i64", f"{tree.prefix}numel", V.graph.wrapper_code.codegen_sizevar(tree.numel)
 
     def letters(self) -> str:
         """Returns the description of the arguments for Kernel.launch."""
@@ -202,4 +203,7 @@ class Kernel(Reductions, SIMDKernel):
         rows = [*self._arguments(), *self._numel_arguments()]
         x = next(tree for tree in self.range_trees if not tree.is_reduction)
         units = str(x.numel) if self._is_static(x) else next(call for *_, inner, call in rows if inner == f"{x.prefix}numel")
-        wrapper.writeline(f"{name}({', '.join([units, *(row[4] for row in rows)])})")
+        if V.graph.cpp_wrapper:
+            wrapper.writeline(wrapper.launch(name, self.device, units, [(row[0], row[4]) for row in rows]))
+        else:
+            wrapper.writeline(f"{name}({', '.join([units, *(row[4] for row in rows)])})")

@@ -18,6 +18,7 @@ from . import _cpp_wrapper
 
 # torch's headers for devices are replaced by this one.
 HEADER = "torch_backend/aoti_model.h"
+_MOST_ARGUMENTS = 63  # of a kernel, without the record of errors
 _SHIMS = """
 #include <torch/csrc/inductor/aoti_torch/utils.h>
 using namespace torch::aot_inductor;
@@ -60,6 +61,28 @@ class PackageWrapperCodegen(_cpp_wrapper.CppWrapperCodegen):
     def wait(self, device: torch.device) -> str:
         return f"torch_backend::package::wait({self._index(device)});"
 
+    # ---- kernels from source ----
+    def define_source_kernel(self, name: str, function: str, text: str, reports: bool, comment: str) -> None:
+        """Writes a kernel of the portable dialect, which the device's compiler compiles when the package is loaded."""
+        text = text.replace(")PK", ") PK")
+        self.header.splice("\n".join(f"// {line.lstrip('# ')}" for line in comment.splitlines() if line.strip()))
+        self.header.writeline(f'static torch_backend::package::Kernel {name}("{function}", R"PK({text})PK", {str(reports).lower()});')
+
+    def launch(self, name: str, device: torch.device, units: str, arguments: list[tuple[str, str]]) -> str:
+        """Returns the line that launches a kernel. Its arguments are described as in `_launch.compile_kernel`."""
+        if len(arguments) > _MOST_ARGUMENTS:
+            raise NotImplementedError(f"kernel '{name}' has {len(arguments)} arguments; a package's kernels take at most {_MOST_ARGUMENTS}")
+        values = [self._value(letter, text) for letter, text in arguments]
+        return f"{name}.launch({self._index(device)}, {units}, {{{', '.join(values)}}});"
+
+    @staticmethod
+    def _value(letter: str, text: str) -> str:
+        if letter == "p":
+            return f"torch_backend::package::address({text}.data_ptr())"
+        if letter == "v":
+            return f"torch_backend::package::element({text}.data_ptr(), {V.graph.get_dtype(text).itemsize})"
+        return f"torch_backend::package::value({'float' if letter == 'f' else 'int64_t'}({text}))"
+
     def _index(self, device: torch.device) -> str:
         return self.codegen_device_idx(device, str(device.index or 0))
 
@@ -71,13 +94,25 @@ class PackageWrapperCodegen(_cpp_wrapper.CppWrapperCodegen):
         indices = [index for index in V.graph.device_idxs if index < backend.device_count()] or [0]
         return write(f"{_C.package_versions(indices[0])}\n{way().place}\n", "torch_backend", extra="package")[1]
 
-    def generate_fallback_kernel_with_runtime_lookup_aot(self, op_overload, raw_args, *rest) -> None:
+    def generate_fallback_kernel_with_runtime_lookup_aot(self, op_overload, raw_args, *rest, **options) -> None:
         if any(isinstance(arg, torch.device) and arg.type == _utils.name() for arg in raw_args):
             raise NotImplementedError(
                 f"AOTInductor cannot compile {op_overload} for '{_utils.name()}': torch has no C function for it, and runs such operators "
                 "on cpu and cuda only if they have a device as an argument. Pass its result to the program as an input."
             )
-        super().generate_fallback_kernel_with_runtime_lookup_aot(op_overload, raw_args, *rest)
+        raw_args = self._named_args(op_overload, raw_args)
+        super().generate_fallback_kernel_with_runtime_lookup_aot(op_overload, raw_args, *rest, **options)
+
+    @staticmethod
+    def _named_args(op_overload, raw_args) -> list:
+        """Replaces arguments with None that torch has not written to the package because they are the defaults: the
+        runner does not expect their values.
+        """
+        if not isinstance(op_overload, torch._ops.OpOverload):
+            return raw_args
+        written = {argument.name for argument in V.extern_kernel_nodes[-1].node.inputs}
+        names = [argument.name for argument in op_overload._schema.arguments]
+        return [arg if name in written else None for name, arg in zip(names, raw_args)]
 
 
 class CppWrapperCodegen(_cpp_wrapper.CppWrapperCodegen):

@@ -41,7 +41,7 @@ class SourceScheduling(SIMDScheduling):
 
     def define_kernel(self, src_code, node_schedule, kernel):
         wrapper = V.graph.wrapper_code
-        if V.graph.cpp_wrapper:
+        if V.graph.cpp_wrapper and not V.graph.aot_mode:
             raise NotImplementedError(
                 f"cpp_wrapper does not support kernel launches on '{_utils.name()}', whose memory the host may not access. "
                 "Set torch._inductor.config.cpp_wrapper = False."
@@ -53,6 +53,9 @@ class SourceScheduling(SIMDScheduling):
             name = f"{_utils.name()}_{fused}_{wrapper.next_kernel_suffix()}"
             wrapper.src_to_kernel[key] = name
             origins, details = get_kernel_metadata(node_schedule, wrapper)
+            if V.graph.aot_mode:
+                wrapper.define_source_kernel(name, f"compiled_{fused}"[:100], text, kernel.reports, f"{origins}\n{details}")
+                return name
             call = f"compile_kernel({kernel.device.index or 0}, 'compiled_{fused}'[:100], '''\\\n{text}''', '{kernel.letters()}', {kernel.reports})"
             wrapper.define_kernel(name, call, f"{origins}\n{details}", gpu=False)
         return wrapper.src_to_kernel[key]
@@ -64,7 +67,8 @@ class SourceScheduling(SIMDScheduling):
         pass
 
     def codegen_sync(self) -> None:
-        V.graph.wrapper_code.writeline(f"torch.accelerator.synchronize({V.graph.get_current_device_or_throw().index or 0})")
+        device, wrapper = V.graph.get_current_device_or_throw(), V.graph.wrapper_code
+        wrapper.writeline(wrapper.wait(device) if V.graph.cpp_wrapper else f"torch.accelerator.synchronize({device.index or 0})")
 
 
 class OperatorScheduling(SourceScheduling):

@@ -1,0 +1,135 @@
+"""Allocators of programs: `change_current_allocator`, `MemPool(allocator=...)`."""
+
+import subprocess
+
+import pytest
+import torch
+from torch_backend import _hal
+
+SOURCE = r"""
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+int hal_memory_raw_allocate(int32_t device, size_t size, void **out_address);
+int hal_memory_raw_free(int32_t device, void *address);
+
+long allocations, releases, bytes;
+static void *first;
+
+void *allocate(ssize_t size, int device, void *stream) {
+  (void)stream;
+  void *address = NULL;
+  if (hal_memory_raw_allocate(device, (size_t)size, &address)) return NULL;
+  allocations++, bytes += size;
+  if (!first) first = address;
+  return address;
+}
+
+void release(void *address, ssize_t size, int device, void *stream) {
+  (void)stream;
+  releases++, bytes -= size;
+  hal_memory_raw_free(device, address);
+}
+
+void *null(ssize_t size, int device, void *stream) { return (void)size, (void)device, (void)stream, NULL; }
+void *odd(ssize_t size, int device, void *stream) { return (void)size, (void)device, (void)stream, (void *)(uintptr_t)0x10001; }
+static char host[1 << 20] __attribute__((aligned(4096)));
+void *foreign(ssize_t size, int device, void *stream) { return (void)size, (void)device, (void)stream, host; }
+void nothing(void *address, ssize_t size, int device, void *stream) { (void)address, (void)size, (void)device, (void)stream, releases++; }
+"""
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("allocator")
+    (folder / "allocator.c").write_text(SOURCE)
+    path = folder / "liballocator.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", path, folder / "allocator.c", _hal.LIBRARY], check=True)
+    return path
+
+
+PROGRAM = """
+    import ctypes
+    import torch
+
+    memory = torch.fake.memory
+    library = ctypes.CDLL({path!r})
+    count = lambda name: ctypes.c_long.in_dll(library, name).value
+    new = memory.FakePluggableAllocator({path!r}, "allocate", "release")
+    assert memory.get_allocator_backend() == "native"
+    memory.change_current_allocator(new)
+    assert memory.get_allocator_backend() == "pluggable"
+    x = torch.randn(50, 30, device="fake")
+    layer = torch.nn.Linear(30, 7).to("fake")
+    layer(x).square().sum().backward()
+    torch.fake.synchronize()
+    expected = torch.autograd.functional.jacobian(lambda w: (x.cpu() @ w.T + layer.bias.detach().cpu()).square().sum(), layer.weight.detach().cpu())
+    torch.testing.assert_close(layer.weight.grad.cpu(), expected, rtol=1e-4, atol=1e-4)
+    assert count("allocations") > 5 and count("bytes") == torch.fake.memory_allocated(), (count("bytes"), torch.fake.memory_allocated())
+    del x, layer
+    torch.fake.synchronize()
+    torch.fake.empty_cache()
+    assert count("bytes") == 0 and count("allocations") == count("releases"), (count("bytes"), count("allocations"), count("releases"))
+    try:
+        memory.change_current_allocator(new)
+    except RuntimeError as error:
+        print("before the first allocation" in str(error))
+"""
+
+
+@pytest.mark.parametrize("mode", [{"HAL_FAKE_ASYNC": "1"}, {"HAL_FAKE_ASYNC": "0"}, {"HAL_FAKE_PROTECT": "1"}], ids=["async", "inline", "protected"])
+def test_an_allocator_of_the_process(run_python, library, mode):
+    done = run_python(PROGRAM.format(path=str(library)), TORCH_BACKEND="fake", **mode)
+    assert done.stdout.split() == ["True"]
+
+
+def test_an_allocator_of_a_pool(device, module, library):
+    import ctypes
+
+    counts = ctypes.CDLL(str(library))
+    count = lambda name: ctypes.c_long.in_dll(counts, name).value  # noqa: E731
+    allocator = module.memory.PluggableAllocator(library, "allocate", "release")
+    pool = module.MemPool(allocator.allocator())
+    assert pool.allocator is allocator.allocator()
+    with module.use_mem_pool(pool):
+        small, large = torch.ones(100, device=device), torch.ones(3 << 20, device=device)
+    other = torch.ones(100, device=device)
+    assert count("allocations") == 2 and len(pool.snapshot()) == 2
+    assert large.sum().item() == 3 << 20
+    del large, pool
+    assert count("releases") == 1
+    del small
+    module.empty_cache()
+    assert count("releases") == 2 and count("bytes") == 0 and other.sum().item() == 100
+
+
+def test_invalid_results_are_one_error_each(run_python, library):
+    done = run_python(f"""
+        import ctypes
+        import torch
+
+        memory = torch.fake.memory
+        for function in ("null", "odd", "foreign"):
+            pool = torch.fake.MemPool(memory.PluggableAllocator({str(library)!r}, function, "nothing"))
+            with torch.fake.use_mem_pool(pool):
+                try:
+                    torch.ones(100, device="fake")
+                except RuntimeError as error:
+                    print(type(error).__name__, str(error).replace("\\n", " "))
+            del pool
+        assert torch.fake.memory_reserved() == 0
+        print(ctypes.c_long.in_dll(ctypes.CDLL({str(library)!r}), "releases").value)
+    """, TORCH_BACKEND="fake", HAL_FAKE_PROTECT="1")  # fmt: skip
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("OutOfMemoryError") and "returned NULL" in done.stdout + done.stderr, done.stdout
+    assert "aligned" in lines[1] or "0x10001" in lines[1], lines
+    assert "not memory of that device" in lines[2], lines
+    assert lines[3] == "2", "what is not NULL is returned to the allocator"
+
+
+def test_missing_files_and_functions_are_named(module, library):
+    with pytest.raises(OSError, match="no_such"):
+        module.memory.PluggableAllocator("/no_such/library.so", "allocate", "release")
+    with pytest.raises(ValueError, match="no function 'allocat'"):
+        module.memory.PluggableAllocator(library, "allocat", "release")
