@@ -2,7 +2,7 @@
 
     memory_replay.py [--only NAME ...] [--keep FOLDER]
 
-Records ten programs (`memory_traces.py`) and replays each trace with this allocator, with expandable segments, and with
+Records ten programs (`shared/memory_traces.py`) and replays each trace with this allocator, with expandable segments, and with
 a simulation of PyTorch's allocator (`torch-backend memory replay`). Prints the peaks of the reserved memory, in MiB and
 divided by the peak of the requested memory, and compares with the targets: no trace needs more memory than with
 PyTorch's policy, and with expandable segments the median ratio to it is below 1. Exit code 1: a target is missed.
@@ -16,7 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parent / "shared"))
 from memory_traces import PROGRAMS  # noqa: E402
 
 TORCH, OWN, EXPANDABLE = "PyTorch (simulated)", "this allocator", "expandable segments"
@@ -30,7 +30,7 @@ def run(*command) -> str:
 def measure(name: str, folder: Path) -> dict:
     """Returns the result of `torch-backend memory replay --json` for the first device."""
     file = folder / f"{name}.pickle"
-    run(Path(__file__).with_name("memory_traces.py"), name, file)
+    run(Path(__file__).parent / "shared" / "memory_traces.py", name, file)
     return json.loads(run("-m", "torch_backend", "memory", "replay", "--json", file))["0"]
 
 
