@@ -6,6 +6,7 @@
 #include <emmintrin.h>
 #endif
 
+#include "protect.h"
 #include "sanitize/sanitize.h"
 
 /* Copies and fills larger than the caches of a core use non-temporal stores: a plain store first reads the line that it
@@ -121,7 +122,7 @@ hal_status_t hal_plugin_memory_copy(hal_plugin_stream_t *stream, void *dst, int3
   const hal_status_t checked = fake_copy_check(dst, dst_device, src, src_device, size);
   if (checked) return checked;
   void *to = dst, *from = (void *)(uintptr_t)src;
-  fake_note_t room;
+  fake_noted_t room;
   const fake_note_t *note = NULL;
   if (fake_takes_notes(stream)) note = fake_note_copy(&room, stream, dst_device, src_device, size);
   if (FAKE_UNLIKELY(fake.settings.protect)) {
@@ -151,7 +152,7 @@ hal_status_t hal_plugin_memory_fill(hal_plugin_stream_t *stream, int32_t device,
     const hal_status_t found = fake_protect_range("memory_fill", device, dst, size, &dst);
     if (found) return found;
   }
-  fake_note_t room;
+  fake_noted_t room;
   const fake_note_t *note = NULL;
   if (fake_takes_notes(stream)) note = fake_note_fill(&room, stream, device, size);
   char block[BLOCK];

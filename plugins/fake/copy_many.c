@@ -2,6 +2,7 @@
 #include <hal/plugin_transfer.h>
 #include <string.h>
 
+#include "protect.h"
 #include "sanitize/sanitize.h"
 
 /* ---- rectangles ---- */
@@ -38,7 +39,7 @@ hal_status_t hal_plugin_memory_copy_2d(hal_plugin_stream_t *stream, const hal_co
   if (!status) status = fake_copy_check(copy->dst, copy->dst_device, copy->src, copy->src_device, bytes);
   if (status) return status;
   void *to = copy->dst, *from = (void *)(uintptr_t)copy->src;
-  fake_note_t room;
+  fake_noted_t room;
   const fake_note_t *note = NULL;
   if (fake_takes_notes(stream)) note = fake_note_copy(&room, stream, copy->dst_device, copy->src_device, bytes);
   if (FAKE_UNLIKELY(fake.settings.protect)) {

@@ -3,8 +3,8 @@
  * event. */
 #include <string.h>
 
-#include "fake.h"
 #include "hal/plugin_shared_event.h"
+#include "sanitize/sanitize.h"
 
 struct hal_plugin_event_s {
   atomic_uint refs; /* the owner's reference, and one for each queued time stamp */
@@ -16,6 +16,7 @@ struct hal_plugin_event_s {
   uint64_t generation; /* of the last record: older time stamps are ignored */
   int64_t time_ns;
   fake_mark_t mark;           /* of a record on a captured stream */
+  fake_clock_t *clock;        /* of the record, with the class race of HAL_FAKE_SANITIZE: a reference */
   hal_shared_event_t *shared; /* of an interprocess event, which uses only the first three of the other members */
 };
 
@@ -40,6 +41,7 @@ static void unref(hal_plugin_event_t *event) {
   if (atomic_fetch_sub_explicit(&event->refs, 1, memory_order_acq_rel) != 1) return;
   hal_shared_event_release(event->shared);
   if (event->stream) fake_stream_unref(event->stream);
+  fake_clock_drop(event->clock);
   hal_host->mem_free(event);
 }
 
@@ -111,6 +113,31 @@ void fake_event_stamp(hal_plugin_event_t *event, uint64_t generation) {
   unref(event);
 }
 
+/* Replaces the clock of the record by what was submitted so far to a timeline. */
+static void set_clock(hal_plugin_event_t *event, fake_timeline_t *timeline) {
+  if (FAKE_LIKELY(!fake_races())) return;
+  fake_clock_t *const clock = fake_timeline_now(timeline);
+  fake_lock(lock_of(event));
+  fake_clock_t *const old = event->clock;
+  event->clock = clock;
+  fake_unlock(lock_of(event));
+  fake_clock_drop(old);
+}
+
+/* Returns the clock of a record that belongs to a capture, or of one that does not: a reference. */
+static fake_clock_t *clock_of(hal_plugin_event_t *event, int is_captured) {
+  if (FAKE_LIKELY(!fake_races())) return NULL;
+  fake_lock(lock_of(event));
+  fake_clock_t *const clock = !event->mark.capture == !is_captured ? fake_clock_ref(event->clock) : NULL;
+  fake_unlock(lock_of(event));
+  return clock;
+}
+
+static void put_after(fake_timeline_t *timeline, fake_clock_t *clock) {
+  fake_timeline_wait(timeline, clock);
+  fake_clock_drop(clock);
+}
+
 /* Returns whether the record is done: there is no stream, or it has reached the record, and the event no longer needs
  * it. Otherwise returns the stream, with a reference, and the number to wait for. */
 static int is_done(hal_plugin_event_t *event, hal_plugin_stream_t **out_stream, uint64_t *out_number) {
@@ -149,8 +176,9 @@ static void set_record(hal_plugin_event_t *event, uint64_t generation, hal_plugi
 }
 
 /* A record on a captured stream stores no time: it marks the work captured so far. */
-static hal_status_t record_captured(hal_plugin_event_t *event, const hal_plugin_stream_t *stream) {
+static hal_status_t record_captured(hal_plugin_event_t *event, hal_plugin_stream_t *stream) {
   fake_mark_t mark = {.stream = stream};
+  set_clock(event, &stream->branch);
   mark.capture = fake_capture_mark(stream, &mark.number);
   fake_lock(lock_of(event));
   hal_plugin_stream_t *const old = event->stream;
@@ -183,6 +211,7 @@ hal_status_t hal_plugin_event_record(hal_plugin_event_t *event, hal_plugin_strea
     return stream && fake_is_captured(stream) ? refuse_captured("event_record")
                                               : fake_shared_record(event->shared, stream);
   if (stream && fake_is_captured(stream)) return record_captured(event, stream);
+  set_clock(event, fake_timeline_of(stream));
   fake_lock(lock_of(event));
   const uint64_t generation = ++event->generation;
   fake_unlock(lock_of(event));
@@ -210,20 +239,29 @@ hal_status_t hal_plugin_event_record(hal_plugin_event_t *event, hal_plugin_strea
 }
 
 hal_status_t hal_plugin_event_query(hal_plugin_event_t *event) {
-  if (FAKE_UNLIKELY(event->shared != NULL))
-    return hal_shared_event_done(event->shared, hal_shared_event_last(event->shared)) ? HAL_OK : HAL_NOT_READY;
-  if (!is_done(event, NULL, NULL)) return HAL_NOT_READY;
-  return check_waited(event, "event_query");
+  if (FAKE_UNLIKELY(event->shared != NULL)) {
+    const int done = hal_shared_event_done(event->shared, hal_shared_event_last(event->shared));
+    return done ? fake_shared_wait(event->shared, NULL) : HAL_NOT_READY;
+  }
+  fake_clock_t *const clock = clock_of(event, 0);
+  const int done = is_done(event, NULL, NULL);
+  if (done) fake_timeline_wait(NULL, clock);
+  fake_clock_drop(clock);
+  return done ? check_waited(event, "event_query") : HAL_NOT_READY;
 }
 
 hal_status_t hal_plugin_event_synchronize(hal_plugin_event_t *event) {
   if (FAKE_UNLIKELY(event->shared != NULL)) return fake_shared_wait(event->shared, NULL);
   hal_plugin_stream_t *stream = NULL;
   uint64_t number = 0;
-  if (is_done(event, &stream, &number)) return check_waited(event, "event_synchronize");
-  fake_stream_wait(stream, number);
-  fake_stream_unref(stream);
-  return HAL_OK;
+  fake_clock_t *const clock = clock_of(event, 0);
+  const int done = is_done(event, &stream, &number);
+  if (!done) {
+    fake_stream_wait(stream, number);
+    fake_stream_unref(stream);
+  }
+  put_after(NULL, clock);
+  return done ? check_waited(event, "event_synchronize") : HAL_OK;
 }
 
 hal_status_t hal_plugin_event_elapsed(hal_plugin_event_t *start, hal_plugin_event_t *end, int64_t *out_nanoseconds) {
@@ -251,17 +289,23 @@ hal_status_t hal_plugin_event_elapsed(hal_plugin_event_t *start, hal_plugin_even
     fake_lock(lock_of(events[i]));
     time_ns[i] = events[i]->time_ns;
     fake_unlock(lock_of(events[i]));
+    put_after(NULL, clock_of(events[i], 0));
   }
   *out_nanoseconds = time_ns[1] - time_ns[0];
   return HAL_OK;
 }
 
-hal_status_t fake_stream_wait_number(hal_plugin_stream_t *stream, hal_plugin_stream_t *other, uint64_t number) {
+hal_status_t fake_stream_wait_number(hal_plugin_stream_t *stream, hal_plugin_stream_t *other, uint64_t number,
+                                     fake_promise_t *promise) {
   fake_item_t *item = fake_queue_reserve(stream, sizeof *item, FAKE_ITEM_WAIT);
-  if (!item) return fake_queue_refused(stream);
+  if (!item) {
+    fake_promise_keep(promise, number);
+    return fake_queue_refused(stream);
+  }
   fake_stream_ref(other); /* the item's reference */
   item->u.wait.stream = other;
   item->u.wait.number = number;
+  item->u.wait.promise = promise;
   fake_queue_commit(stream, item);
   return HAL_OK;
 }
@@ -280,15 +324,19 @@ hal_status_t hal_plugin_stream_wait_event(hal_plugin_stream_t *stream, hal_plugi
                                               : fake_shared_wait(event->shared, stream);
   if (FAKE_UNLIKELY(atomic_load_explicit(&fake.captures, memory_order_relaxed) != 0)) {
     const fake_mark_t mark = mark_of(event);
-    if (mark.capture || (stream && fake_is_captured(stream) && is_outside(event)))
-      return fake_capture_wait(stream, &mark);
+    if (mark.capture || (stream && fake_is_captured(stream) && is_outside(event))) {
+      const hal_status_t status = fake_capture_wait(stream, &mark);
+      if (!status) put_after(&stream->branch, clock_of(event, 1));
+      return status;
+    }
   }
   if (!stream) return hal_plugin_event_synchronize(event);
+  put_after(&stream->timeline, clock_of(event, 0));
   hal_plugin_stream_t *other = NULL;
   uint64_t number = 0;
   if (is_done(event, &other, &number)) return check_waited(event, "stream_wait_event");
-  const hal_status_t status =
-      other == stream ? HAL_OK /* earlier work of the same stream */ : fake_stream_wait_number(stream, other, number);
+  const hal_status_t status = other == stream ? HAL_OK /* earlier work of the same stream */
+                                              : fake_stream_wait_number(stream, other, number, NULL);
   fake_stream_unref(other);
   return status;
 }

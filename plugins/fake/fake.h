@@ -21,6 +21,7 @@
 #include "hal/plugin_flags.h"
 #include "hal/plugin_kernels.h"
 #include "hal/plugin_shared_event.h"
+#include "sanitize/clock.h"
 #include "sync.h"
 
 #define FAKE_LIKELY(x) __builtin_expect(!!(x), 1)
@@ -144,27 +145,6 @@ void fake_memory_fork_prepare(void);
 void fake_memory_fork_parent(void);
 void fake_memory_fork_child(void);
 
-/* ---- protect.c: memory that the host cannot access, HAL_FAKE_PROTECT=1 ------------------------------------------- */
-/* Guard pages use only addresses; 2 MiB keep both mappings aligned to huge pages, and detect large strides beyond the
- * end. */
-#define FAKE_GUARD_BYTES ((size_t)2 << 20)
-
-/* Maps `mapped` bytes, of a file or (-1) of new memory: inaccessible at `base`, usable at `work`, with guard pages
- * around both. `base` is NULL after a failure. */
-void fake_protect_map(fake_segment_t *inout_segment, int file);
-/* The same without any usable memory: virtual.c maps it at `work`. */
-void fake_protect_reserve(fake_segment_t *inout_segment);
-/* Returns copies of a launch's arguments in which pointers are those of the workers' mappings; `pointers` contains
- * them. */
-hal_status_t fake_protect_args(const hal_host_kernel_t *kernel, const hal_arg_t *args, uint32_t arg_count,
-                               hal_arg_t *out_args, void **pointers);
-/* Returns the worker's address of `size` bytes that a copy or fill uses on a device or, HAL_HOST, in host memory. */
-hal_status_t fake_protect_range(const char *call, int32_t device, const void *address, size_t size, void **out_address);
-/* Stores for the report that this thread runs a kernel, and that it runs none. */
-void fake_protect_enter(const hal_host_kernel_t *kernel);
-void fake_protect_leave(void);
-const char *fake_protect_running(void);
-
 /* ---- ipc.c: memory that other processes open -------------------------------------------------------------------- */
 /* In the handler of SIGSEGV: waits while the memory at an address is moved to a file. Returns whether the access is to
  * be repeated. */
@@ -179,8 +159,8 @@ hal_status_t fake_shared_record(hal_shared_event_t *event, hal_plugin_stream_t *
 hal_status_t fake_shared_wait(hal_shared_event_t *event, hal_plugin_stream_t *stream);
 
 /* ---- semaphore.c: timeline semaphores --------------------------------------------------------------------------- */
-/* The SIGNAL item: raises the value, and releases the item's reference. */
-void fake_semaphore_signal(hal_plugin_semaphore_t *semaphore, uint64_t value);
+/* The SIGNAL item: raises the value, and releases the item's references. */
+void fake_semaphore_signal(hal_plugin_semaphore_t *semaphore, uint64_t value, fake_clock_t *clock);
 void fake_semaphore_fork_prepare(void);
 void fake_semaphore_fork_parent(void);
 void fake_semaphore_fork_child(void);
@@ -207,9 +187,10 @@ enum {
 };
 
 enum {
-  FAKE_ITEM_FAULT = 1,  /* fails instead of running */
-  FAKE_ITEM_NOTED = 2,  /* followed by a note */
-  FAKE_ITEM_COUNTED = 4 /* of a recording: HAL_FAKE_FAULT counts it each time that it runs */
+  FAKE_ITEM_FAULT = 1,   /* fails instead of running */
+  FAKE_ITEM_NOTED = 2,   /* followed by a note */
+  FAKE_ITEM_COUNTED = 4, /* of a recording: HAL_FAKE_FAULT counts it each time that it runs */
+  FAKE_ITEM_TRACED = 8   /* followed by a trace of the sanitizer, after the note */
 };
 
 typedef struct fake_recording_s fake_recording_t;
@@ -231,10 +212,12 @@ typedef struct fake_item_s {
     struct {
       hal_plugin_stream_t *stream; /* a reference */
       uint64_t number;
+      fake_promise_t *promise; /* owned */
     } wait;
     struct {
       hal_plugin_semaphore_t *semaphore; /* a reference */
       uint64_t value;
+      fake_clock_t *clock; /* a reference */
     } signal;
     struct {
       hal_host_fn_t fn;
@@ -297,8 +280,10 @@ struct hal_plugin_stream_s {
   uint32_t capture_merged;           /* another stream of the capture has waited for those */
 
   char name[FAKE_NAME_BYTES]; /* of object_name_set; guarded by the lock */
-  const void *stack;          /* of the running item's submission, with HAL_FAKE_SANITIZE */
-  int32_t unchecked;          /* of its note */
+
+  const fake_trace_t *trace; /* of the running item, with HAL_FAKE_SANITIZE */
+  fake_timeline_t timeline;  /* of its work */
+  fake_timeline_t branch;    /* in its capture; guarded by the lock of the captures */
 };
 
 static inline int fake_is_captured(const hal_plugin_stream_t *stream) {
@@ -340,6 +325,9 @@ void fake_stream_unref(hal_plugin_stream_t *stream);
 /* Stores the first failure for the next synchronization or query. `kernel`, or for HAL_ABORTED the cause, must remain
  * valid. */
 void fake_stream_fail(hal_plugin_stream_t *stream, hal_status_t status, const char *kernel);
+/* As stream_host_call. The trace, of which this takes ownership, is NULL for functions of the plugin. */
+hal_status_t fake_stream_call(hal_plugin_stream_t *stream, hal_host_fn_t fn, void *user_data,
+                              const fake_trace_t *trace);
 void fake_stream_fork_child(void);
 
 /* ---- run.c, wait.c: running a stream's items, waiting for them -------------------------------------------------- */
@@ -354,8 +342,9 @@ void fake_run_item(hal_plugin_stream_t *stream, const fake_item_t *item);
 /* The RECORD item: stores the time if this is still the event's last record, and releases the item's reference. */
 void fake_event_stamp(hal_plugin_event_t *event, uint64_t generation);
 void fake_event_fork_child(void);
-/* Queues a wait of the stream until item `number` of another one is done. */
-hal_status_t fake_stream_wait_number(hal_plugin_stream_t *stream, hal_plugin_stream_t *other, uint64_t number);
+/* Queues a wait of the stream until item `number` of another one is done; takes ownership of the promise. */
+hal_status_t fake_stream_wait_number(hal_plugin_stream_t *stream, hal_plugin_stream_t *other, uint64_t number,
+                                     fake_promise_t *promise);
 
 /* ---- graph.c: capture and graphs -------------------------------------------------------------------------------- */
 /* The mark of an event that was recorded on a captured stream. */
@@ -385,8 +374,10 @@ hal_status_t fake_capture_refuses(hal_plugin_stream_t *stream, const char *call)
 /* To be called when a captured stream is destroyed. */
 void fake_capture_forget(hal_plugin_stream_t *stream);
 void fake_capture_fork_child(void);
-/* Runs the nodes in order on the calling thread. Returns the kernel that HAL_FAKE_FAULT made fail, if one did. */
-const hal_host_kernel_t *fake_recording_run(hal_plugin_stream_t *stream, const fake_recording_t *recording);
+/* Runs the nodes in order on the calling thread. Returns the kernel that HAL_FAKE_FAULT made fail, if one did.
+ * `launch`: with the class race of HAL_FAKE_SANITIZE; else NULL. */
+const hal_host_kernel_t *fake_recording_run(hal_plugin_stream_t *stream, const fake_recording_t *recording,
+                                            const fake_trace_t *launch);
 void fake_recording_unref(fake_recording_t *recording);
 
 /* ---- copy.c ----------------------------------------------------------------------------------------------------- */
@@ -401,10 +392,22 @@ typedef struct fake_note_s {
   uint64_t correlation, bytes;
   hal_plugin_stream_t *stream; /* only compared */
   int32_t device;
-  uint16_t kind, direction;      /* HAL_PROFILE_*, HAL_COPY_* */
-  alignas(16) const void *stack; /* of the submission, with HAL_FAKE_SANITIZE */
-  int32_t unchecked;             /* a copy that may read bytes that were never written */
+  uint16_t kind, direction; /* HAL_PROFILE_*, HAL_COPY_* */
 } fake_note_t;
+
+/* A note and what the sanitizer stores with it. */
+typedef struct fake_noted_s {
+  fake_note_t note;
+  fake_trace_t trace; /* only with HAL_FAKE_SANITIZE */
+} fake_noted_t;
+
+static inline uint32_t fake_note_bytes(void) {
+  return (uint32_t)(fake.settings.sanitize ? sizeof(fake_noted_t) : sizeof(fake_note_t));
+}
+/* Returns the trace of a note; NULL without HAL_FAKE_SANITIZE. */
+static inline fake_trace_t *fake_note_trace(const fake_note_t *note) {
+  return fake.settings.sanitize ? &((fake_noted_t *)(uintptr_t)note)->trace : NULL;
+}
 
 /* Returns whether any device collects records; every submission checks this first. */
 static inline int fake_profile_any(void) {
@@ -416,13 +419,15 @@ static inline int fake_takes_notes(const hal_plugin_stream_t *stream) {
 }
 int fake_profile_is_on(int32_t device);
 /* Write a note and return it; NULL, not written: the device of the work collects none. */
-const fake_note_t *fake_note_launch(fake_note_t *out_note, hal_plugin_stream_t *stream, const hal_arg_t *args,
+const fake_note_t *fake_note_launch(fake_noted_t *out_note, hal_plugin_stream_t *stream, const hal_arg_t *args,
                                     uint32_t arg_count);
-const fake_note_t *fake_note_copy(fake_note_t *out_note, hal_plugin_stream_t *stream, int32_t dst_device,
+const fake_note_t *fake_note_copy(fake_noted_t *out_note, hal_plugin_stream_t *stream, int32_t dst_device,
                                   int32_t src_device, uint64_t size);
-/* The same for a captured note, whose work is launched again. */
-const fake_note_t *fake_note_again(fake_note_t *out_note, const fake_note_t *captured, hal_plugin_stream_t *stream);
-const fake_note_t *fake_note_fill(fake_note_t *out_note, hal_plugin_stream_t *stream, int32_t device, uint64_t size);
+/* The same for a captured note, whose work is launched again; without a trace. */
+const fake_note_t *fake_note_again(fake_noted_t *out_note, const fake_note_t *captured, hal_plugin_stream_t *stream);
+const fake_note_t *fake_note_fill(fake_noted_t *out_note, hal_plugin_stream_t *stream, int32_t device, uint64_t size);
+/* The work of a note has run: releases what its trace refers to. NULL is accepted. */
+void fake_note_end(const fake_note_t *note);
 /* Calls fake_run, and adds a record of it. */
 void fake_run_noted(const fake_note_t *note, hal_plugin_stream_t *owner, const hal_host_kernel_t *kernel,
                     const hal_host_range_t *range, void *const *args);
@@ -431,7 +436,10 @@ void fake_profile_fork_child(void);
 void fake_profile_forget(int32_t device);
 
 static inline const fake_note_t *fake_item_note(const fake_item_t *item) {
-  return (const fake_note_t *)(const void *)((const char *)item + item->size - sizeof(fake_note_t));
+  return (const fake_note_t *)(const void *)((const char *)item + item->size - fake_note_bytes());
+}
+static inline fake_trace_t *fake_item_trace(const fake_item_t *item) {
+  return (fake_trace_t *)(uintptr_t)((const char *)item + item->size - sizeof(fake_trace_t));
 }
 
 /* ---- module.c --------------------------------------------------------------------------------------------------- */

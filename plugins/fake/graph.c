@@ -8,18 +8,8 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "fake.h"
-
-typedef struct node_s {
-  alignas(16) struct node_s *next; /* the item follows */
-} node_t;
-
-/* Captured work, which no longer changes. Shared by graphs, instances and queued launches. */
-struct fake_recording_s {
-  atomic_uint refs;
-  uint64_t count;
-  node_t *first, **end;
-};
+#include "graph.h"
+#include "sanitize/sanitize.h"
 
 struct fake_capture_s {
   fake_capture_t *next;
@@ -31,40 +21,22 @@ struct fake_capture_s {
   fake_recording_t *recording;
 };
 
-struct hal_plugin_graph_s {
-  fake_recording_t *recording;
-  int32_t device;
-};
-
-struct hal_plugin_graph_exec_s {
-  fake_lock_t lock;
-  fake_recording_t *recording;
-  int32_t device;
-  hal_plugin_stream_t *last; /* the stream of the last launch, a reference; launches are in order */
-  uint64_t number;
-};
-
 static fake_lock_t lock; /* guards all captures, their streams and the nodes of their recordings */
 static fake_capture_t *captures;
 static uint64_t last_id;
 
 /* ---- recordings ------------------------------------------------------------------------------------------------- */
 
-static fake_item_t *item_of(const node_t *node) { return (fake_item_t *)(void *)(uintptr_t)(node + 1); }
-
-static fake_recording_t *ref(fake_recording_t *recording) {
-  atomic_fetch_add_explicit(&recording->refs, 1, memory_order_relaxed);
-  return recording;
-}
-
 void fake_recording_unref(fake_recording_t *recording) {
   if (atomic_fetch_sub_explicit(&recording->refs, 1, memory_order_acq_rel) != 1) return;
-  for (node_t *node = recording->first; node;) {
-    node_t *const next = node->next;
-    if (item_of(node)->kind == FAKE_ITEM_GRAPH) fake_recording_unref(item_of(node)->u.graph);
+  for (fake_node_t *node = recording->first; node;) {
+    fake_node_t *const next = node->next;
+    if (fake_node_item(node)->kind == FAKE_ITEM_GRAPH) fake_recording_unref(fake_node_item(node)->u.graph);
+    if (fake_node_item(node)->flags & FAKE_ITEM_TRACED) fake_clock_drop(fake_item_trace(fake_node_item(node))->clock);
     hal_host->mem_free(node);
     node = next;
   }
+  fake_branches_free(&recording->branches);
   hal_host->mem_free(recording);
 }
 
@@ -75,45 +47,6 @@ static hal_status_t new_recording(fake_recording_t **out_recording) {
   atomic_store_explicit(&recording->refs, 1, memory_order_relaxed);
   *out_recording = recording;
   return HAL_OK;
-}
-
-/* A record of the profile describes the launch of the graph, not the capture. */
-static void run_noted(hal_plugin_stream_t *stream, const fake_item_t *item) {
-  fake_note_t room;
-  if (fake_note_again(&room, fake_item_note(item), stream))
-    fake_run_noted(&room, stream, item->u.launch.kernel, &item->u.launch.range, item->args);
-  else
-    fake_run(stream, item->u.launch.kernel, &item->u.launch.range, item->args);
-}
-
-const hal_host_kernel_t *fake_recording_run(hal_plugin_stream_t *stream, const fake_recording_t *recording) {
-  const hal_host_kernel_t *failed = NULL;
-  for (const node_t *node = recording->first; node; node = node->next) {
-    const fake_item_t *const item = item_of(node);
-    const hal_host_kernel_t *fails = NULL;
-    if ((item->flags & FAKE_ITEM_COUNTED) && fake_launch_fails())
-      fails = item->u.launch.kernel;
-    else if (item->kind == FAKE_ITEM_GRAPH)
-      fails = fake_recording_run(stream, item->u.graph);
-    else if ((item->flags & FAKE_ITEM_NOTED) && fake_profile_any())
-      run_noted(stream, item);
-    else
-      fake_run_item(stream, item);
-    if (!failed) failed = fails;
-  }
-  return failed;
-}
-
-/* Returns whether two recordings contain the same work, with any arguments. */
-static int is_same_work(const fake_recording_t *one, const fake_recording_t *other) {
-  const node_t *a = one->first, *b = other->first;
-  for (; a && b; a = a->next, b = b->next) {
-    const fake_item_t *const x = item_of(a), *const y = item_of(b);
-    if (x->kind != y->kind) return 0;
-    if (x->kind == FAKE_ITEM_LAUNCH && x->u.launch.kernel != y->u.launch.kernel) return 0;
-    if (x->kind == FAKE_ITEM_GRAPH && !is_same_work(x->u.graph, y->u.graph)) return 0;
-  }
-  return !a && !b;
 }
 
 /* ---- the streams of a capture ----------------------------------------------------------------------------------- */
@@ -133,6 +66,8 @@ static void set_capture(hal_plugin_stream_t *stream, fake_capture_t *capture) {
 /* Records the stream's work from now on; the caller holds the lock. */
 static void join(fake_capture_t *capture, hal_plugin_stream_t *stream) {
   fake_stream_ref(stream);
+  fake_clock_drop(stream->branch.clock);
+  stream->branch = (fake_timeline_t){.index = capture->recording->branches.count++, .is_relative = 1};
   stream->capture_next = capture->streams;
   stream->capture_number = capture->recording->count;
   stream->capture_merged = 0;
@@ -151,7 +86,7 @@ static hal_status_t refuse_invalid(const fake_capture_t *capture, const char *ca
 }
 
 fake_item_t *fake_capture_reserve(hal_plugin_stream_t *stream, uint32_t size, uint32_t kind) {
-  node_t *const node = hal_host->mem_alloc(sizeof *node + size, alignof(node_t));
+  fake_node_t *const node = hal_host->mem_alloc(sizeof *node + size, alignof(fake_node_t));
   if (!node) {
     fake_error(HAL_RESOURCE_EXHAUSTED, 0, "fake: no host memory to record another item; free some memory");
     return NULL;
@@ -160,7 +95,7 @@ fake_item_t *fake_capture_reserve(hal_plugin_stream_t *stream, uint32_t size, ui
   const fake_capture_t *const capture = capture_of(stream);
   if (capture && !capture->invalid_by) {
     node->next = NULL;
-    fake_item_t *const item = item_of(node);
+    fake_item_t *const item = fake_node_item(node);
     item->size = size;
     item->kind = (uint16_t)kind;
     item->flags = 0;
@@ -178,7 +113,11 @@ fake_item_t *fake_capture_reserve(hal_plugin_stream_t *stream, uint32_t size, ui
 
 void fake_capture_commit(hal_plugin_stream_t *stream, fake_item_t *item) {
   fake_recording_t *const recording = capture_of(stream)->recording;
-  node_t *const node = (node_t *)(void *)item - 1;
+  fake_node_t *const node = (fake_node_t *)(void *)item - 1;
+  if (item->flags & FAKE_ITEM_TRACED) {
+    const uint64_t works = item->kind == FAKE_ITEM_GRAPH ? item->u.graph->branches.works : 1;
+    fake_timeline_record(&stream->branch, &recording->branches, works, fake_item_trace(item));
+  }
   *recording->end = node;
   recording->end = &node->next;
   stream->capture_number = ++recording->count;
@@ -379,105 +318,4 @@ void fake_capture_fork_child(void) {
   fake_lock_reset(&lock);
   captures = NULL;
   atomic_store_explicit(&fake.captures, 0, memory_order_relaxed);
-}
-
-/* ---- graphs ----------------------------------------------------------------------------------------------------- */
-
-hal_status_t hal_plugin_graph_destroy(hal_plugin_graph_t *graph) {
-  if (graph) fake_recording_unref(graph->recording);
-  hal_host->mem_free(graph);
-  return HAL_OK;
-}
-
-hal_status_t hal_plugin_graph_instantiate(hal_plugin_graph_t *graph, hal_plugin_graph_exec_t **out_exec) {
-  hal_plugin_graph_exec_t *const exec = hal_host->mem_alloc(sizeof *exec, alignof(hal_plugin_graph_exec_t));
-  if (!exec)
-    return fake_error(HAL_RESOURCE_EXHAUSTED, 0, "fake: no host memory for a graph's instance; free some memory");
-  memset(exec, 0, sizeof *exec);
-  exec->recording = ref(graph->recording);
-  exec->device = graph->device;
-  *out_exec = exec;
-  return HAL_OK;
-}
-
-hal_status_t hal_plugin_graph_update(hal_plugin_graph_exec_t *exec, hal_plugin_graph_t *graph) {
-  if (!is_same_work(exec->recording, graph->recording))
-    return fake_error(HAL_FAILED_PRECONDITION, 0, "fake: the recording differs from the graph's; instantiate it again");
-  fake_lock(&exec->lock);
-  fake_recording_t *const old = exec->recording;
-  exec->recording = ref(graph->recording);
-  fake_unlock(&exec->lock);
-  fake_recording_unref(old);
-  return HAL_OK;
-}
-
-hal_status_t hal_plugin_graph_exec_destroy(hal_plugin_graph_exec_t *exec) {
-  if (!exec) return HAL_OK;
-  fake_recording_unref(exec->recording);
-  if (exec->last) fake_stream_unref(exec->last);
-  hal_host->mem_free(exec);
-  return HAL_OK;
-}
-
-/* Replaces the stream and number of the last launch, taking ownership of a reference; returns the previous ones, with
- * their reference. */
-static hal_plugin_stream_t *exchange_last(hal_plugin_graph_exec_t *exec, hal_plugin_stream_t *stream,
-                                          uint64_t *inout_number) {
-  fake_lock(&exec->lock);
-  hal_plugin_stream_t *const last = exec->last;
-  const uint64_t number = exec->number;
-  exec->last = stream;
-  exec->number = *inout_number;
-  fake_unlock(&exec->lock);
-  *inout_number = number;
-  return last;
-}
-
-/* Waits for an earlier launch on another stream. */
-static hal_status_t wait_for_last(hal_plugin_graph_exec_t *exec, hal_plugin_stream_t *stream) {
-  uint64_t number = 0;
-  hal_status_t status = HAL_OK;
-  hal_plugin_stream_t *const last = exchange_last(exec, NULL, &number);
-  if (!last) return HAL_OK;
-  if (!stream)
-    fake_stream_wait(last, number);
-  else if (last != stream && fake_stream_done(last) < number)
-    status = fake_stream_wait_number(stream, last, number);
-  fake_stream_unref(last);
-  return status;
-}
-
-static fake_recording_t *recording_of(hal_plugin_graph_exec_t *exec) {
-  fake_lock(&exec->lock);
-  fake_recording_t *const recording = ref(exec->recording);
-  fake_unlock(&exec->lock);
-  return recording;
-}
-
-static hal_status_t queue_graph(hal_plugin_graph_exec_t *exec, hal_plugin_stream_t *stream) {
-  const int captured = fake_is_captured(stream);
-  hal_status_t status = captured ? HAL_OK : wait_for_last(exec, stream);
-  fake_item_t *const item = status ? NULL : fake_queue_reserve(stream, sizeof *item, FAKE_ITEM_GRAPH);
-  if (!item) return status ? status : fake_queue_refused(stream);
-  item->u.graph = recording_of(exec);
-  uint64_t number = fake_queue_commit(stream, item);
-  if (captured) return HAL_OK;
-  fake_stream_ref(stream);
-  hal_plugin_stream_t *const other = exchange_last(exec, stream, &number);
-  if (other) fake_stream_unref(other); /* another thread launched it meanwhile, in an unspecified order */
-  return HAL_OK;
-}
-
-hal_status_t hal_plugin_graph_launch(hal_plugin_graph_exec_t *exec, hal_plugin_stream_t *stream) {
-  if (stream && stream->device != exec->device)
-    return fake_error(HAL_INVALID_ARGUMENT, 0, "fake: a graph of device %d cannot run on a stream of device %d",
-                      (int)exec->device, (int)stream->device);
-  if (fake_queues(stream)) return queue_graph(exec, stream);
-  if (!stream) wait_for_last(exec, NULL);
-  fake_recording_t *const recording = recording_of(exec);
-  if (stream) fake_lock(&stream->lock);
-  const hal_host_kernel_t *const failed = fake_recording_run(stream, recording);
-  if (stream) fake_unlock(&stream->lock);
-  fake_recording_unref(recording);
-  return failed ? fake_launch_inject(stream, failed) : HAL_OK;
 }

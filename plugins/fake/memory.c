@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "protect.h"
 #include "sanitize/sanitize.h"
 
 #define HUGE_PAGE ((size_t)2 << 20)

@@ -8,6 +8,7 @@
 
 #include "compile.h"
 #include "hal/plugin_binary.h"
+#include "protect.h"
 #include "sanitize/sanitize.h"
 
 struct hal_plugin_module_s {
@@ -240,9 +241,12 @@ static hal_status_t enqueue(hal_plugin_stream_t *stream, const hal_host_kernel_t
   const uint32_t header = (uint32_t)(sizeof(fake_item_t) + arg_count * sizeof(void *));
   uint32_t bytes = header;
   for (uint32_t i = 0; i < arg_count; i++) bytes += value_bytes(args[i].size);
-  if (FAKE_UNLIKELY(note != NULL)) bytes += (uint32_t)sizeof *note;
+  if (FAKE_UNLIKELY(note != NULL)) bytes += fake_note_bytes();
   fake_item_t *item = fake_queue_reserve(stream, bytes, FAKE_ITEM_LAUNCH);
-  if (!item) return fake_queue_refused(stream);
+  if (!item) {
+    fake_note_end(note);
+    return fake_queue_refused(stream);
+  }
   item->flags = (uint16_t)flags;
   item->u.launch.kernel = kernel;
   item->u.launch.range = *range;
@@ -259,8 +263,8 @@ static hal_status_t enqueue(hal_plugin_stream_t *stream, const hal_host_kernel_t
     value += value_bytes(size);
   }
   if (FAKE_UNLIKELY(note != NULL)) {
-    item->flags |= FAKE_ITEM_NOTED;
-    memcpy((char *)item + item->size - sizeof *note, note, sizeof *note);
+    item->flags |= fake.settings.sanitize ? FAKE_ITEM_NOTED | FAKE_ITEM_TRACED : FAKE_ITEM_NOTED;
+    memcpy((char *)item + item->size - fake_note_bytes(), note, fake_note_bytes());
   }
   fake_queue_commit(stream, item);
   return HAL_OK;
@@ -276,6 +280,7 @@ static hal_status_t run_now(hal_plugin_stream_t *stream, const hal_host_kernel_t
   else
     fake_run(stream, kernel, range, values);
   if (stream) fake_unlock(&stream->lock);
+  fake_note_end(note);
   return HAL_OK;
 }
 
@@ -366,7 +371,7 @@ hal_status_t hal_plugin_kernel_launch(hal_plugin_kernel_t *handle, hal_plugin_st
     if (status) return status;
   }
   const hal_arg_t *args = launch->args;
-  fake_note_t room;
+  fake_noted_t room;
   const fake_note_t *note = NULL;
   void *values[FAKE_MAX_ARGS], *pointers[FAKE_MAX_ARGS];
   hal_arg_t translated[FAKE_MAX_ARGS];

@@ -54,11 +54,13 @@ static void fork_prepare(void) {
   fake_semaphore_fork_prepare();
   fake_memory_fork_prepare();
   if (fake.settings.sanitize) fake_arena_fork_prepare();
+  if (fake.settings.sanitize) fake_clock_fork_prepare();
   for (int32_t i = 0; i < fake.device_count; i++) fake_lock(&fake.devices[i].lock);
 }
 
 static void fork_parent(void) {
   for (int32_t i = 0; i < fake.device_count; i++) fake_unlock(&fake.devices[i].lock);
+  if (fake.settings.sanitize) fake_clock_fork_parent();
   if (fake.settings.sanitize) fake_arena_fork_parent();
   fake_memory_fork_parent();
   fake_semaphore_fork_parent();
@@ -98,6 +100,7 @@ hal_status_t hal_plugin_init(const char *options) {
   if (!status && !fake.settings.sanitize) status = fake_sanitize_init(&sanitize);
   if (status) return status;
   if (sanitize.classes) atomic_fetch_add_explicit(&fake.profiled, 1, memory_order_relaxed); /* work gets notes */
+  if (sanitize.classes & FAKE_SANITIZE_RACE) atomic_store_explicit(&fake.keep_names, 1, memory_order_relaxed);
   fake.settings = settings;
   fake.device_count = count;
   return HAL_OK;

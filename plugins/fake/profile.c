@@ -15,6 +15,9 @@ int fake_profile_is_on(int32_t device) {
 /* Returns the device of a launch on no stream: that of its first pointer. */
 static int32_t device_of(const hal_arg_t *args, uint32_t arg_count) {
   fake_segment_t segment;
+  fake_block_t block;
+  for (uint32_t i = 0; fake.settings.sanitize && i < arg_count; i++)
+    if (args[i].kind == HAL_ARG_POINTER && fake_arena_find(*(void *const *)args[i].value, &block)) return block.device;
   for (uint32_t i = 0; i < arg_count; i++)
     if (args[i].kind == HAL_ARG_POINTER && fake_memory_find(*(void *const *)args[i].value, &segment) &&
         segment.device != HAL_HOST)
@@ -29,44 +32,53 @@ static const fake_note_t *note(fake_note_t *out_note, int32_t device, hal_plugin
   *out_note = (fake_note_t){.correlation = current ? hal_host->profile_correlation() : 0,
                             .stream = stream,
                             .device = device,
-                            .kind = (uint16_t)kind,
-                            .stack = fake.settings.sanitize ? fake_sanitize_stack() : NULL,
-                            .unchecked = fake.settings.sanitize && fake_sanitize_is_unchecked()};
+                            .kind = (uint16_t)kind};
   return out_note;
 }
 
-const fake_note_t *fake_note_launch(fake_note_t *out_note, hal_plugin_stream_t *stream, const hal_arg_t *args,
+/* The same for work that is submitted now. */
+static const fake_note_t *note_new(fake_noted_t *out_note, int32_t device, hal_plugin_stream_t *stream, uint32_t kind) {
+  const fake_note_t *const made = note(&out_note->note, device, stream, kind);
+  if (made && fake.settings.sanitize) fake_sanitize_submit(stream, &out_note->trace);
+  return made;
+}
+
+void fake_note_end(const fake_note_t *note) {
+  if (!note || !fake.settings.sanitize) return;
+  fake_clock_drop(fake_note_trace(note)->clock);
+  fake_note_trace(note)->clock = NULL;
+}
+
+const fake_note_t *fake_note_launch(fake_noted_t *out_note, hal_plugin_stream_t *stream, const hal_arg_t *args,
                                     uint32_t arg_count) {
-  return note(out_note, stream ? stream->device : device_of(args, arg_count), stream, HAL_PROFILE_KERNEL);
+  return note_new(out_note, stream ? stream->device : device_of(args, arg_count), stream, HAL_PROFILE_KERNEL);
 }
 
-const fake_note_t *fake_note_again(fake_note_t *out_note, const fake_note_t *captured, hal_plugin_stream_t *stream) {
-  if (!note(out_note, captured->device, stream, captured->kind)) return NULL;
-  out_note->bytes = captured->bytes;
-  out_note->direction = captured->direction;
-  out_note->stack = captured->stack;
-  out_note->unchecked = captured->unchecked;
-  return out_note;
+const fake_note_t *fake_note_again(fake_noted_t *out_note, const fake_note_t *captured, hal_plugin_stream_t *stream) {
+  if (!note(&out_note->note, captured->device, stream, captured->kind)) return NULL;
+  out_note->note.bytes = captured->bytes;
+  out_note->note.direction = captured->direction;
+  return &out_note->note;
 }
 
-const fake_note_t *fake_note_copy(fake_note_t *out_note, hal_plugin_stream_t *stream, int32_t dst_device,
+const fake_note_t *fake_note_copy(fake_noted_t *out_note, hal_plugin_stream_t *stream, int32_t dst_device,
                                   int32_t src_device, uint64_t size) {
   const int32_t other = dst_device == HAL_HOST ? src_device : dst_device;
   const int32_t device = stream ? stream->device : other;
-  if (device == HAL_HOST || !note(out_note, device, stream, HAL_PROFILE_COPY)) return NULL;
-  out_note->bytes = size;
-  out_note->direction =
+  if (device == HAL_HOST || !note_new(out_note, device, stream, HAL_PROFILE_COPY)) return NULL;
+  out_note->note.bytes = size;
+  out_note->note.direction =
       (uint16_t)(dst_device == src_device ? (dst_device == HAL_HOST ? HAL_COPY_UNKNOWN : HAL_COPY_DEVICE_TO_DEVICE)
                  : src_device == HAL_HOST ? HAL_COPY_HOST_TO_DEVICE
                  : dst_device == HAL_HOST ? HAL_COPY_DEVICE_TO_HOST
                                           : HAL_COPY_PEER);
-  return out_note;
+  return &out_note->note;
 }
 
-const fake_note_t *fake_note_fill(fake_note_t *out_note, hal_plugin_stream_t *stream, int32_t device, uint64_t size) {
-  if (!note(out_note, device, stream, HAL_PROFILE_FILL)) return NULL;
-  out_note->bytes = size;
-  return out_note;
+const fake_note_t *fake_note_fill(fake_noted_t *out_note, hal_plugin_stream_t *stream, int32_t device, uint64_t size) {
+  if (!note_new(out_note, device, stream, HAL_PROFILE_FILL)) return NULL;
+  out_note->note.bytes = size;
+  return &out_note->note;
 }
 
 /* ---- collecting ------------------------------------------------------------------------------------------------- */
@@ -97,11 +109,14 @@ static void append(const fake_note_t *note, const char *name, int64_t start, int
 void fake_run_noted(const fake_note_t *note, hal_plugin_stream_t *owner, const hal_host_kernel_t *kernel,
                     const hal_host_range_t *range, void *const *args) {
   const int64_t start = fake_now();
-  if (owner) owner->stack = note->stack, owner->unchecked = note->unchecked;
-  if (!owner && fake.settings.sanitize) /* without helpers, which would not have the stack */
-    fake_sanitize_compute(NULL, note->stack, kernel, range, args);
+  const fake_trace_t *const trace = fake_note_trace(note);
+  if (trace && fake_races()) fake_race_begin(trace, kernel->name);
+  if (owner) owner->trace = trace;
+  if (!owner && trace) /* without helpers, which would not have the trace */
+    fake_sanitize_compute(NULL, trace, kernel, range, args);
   else
     fake_run(owner, kernel, range, args);
+  if (owner) owner->trace = NULL;
   if (fake_profile_is_on(note->device)) append(note, kernel->name, start, fake_now());
 }
 

@@ -12,6 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "protect.h"
 #include "sanitize/sanitize.h"
 
 /* Makes `bytes` at `work` usable: new memory, or a file's. Returns whether that failed, with errno. */
@@ -128,7 +129,7 @@ void fake_protect_leave(void) {
 void fake_compute_watched(hal_plugin_stream_t *owner, const hal_host_kernel_t *kernel, const hal_host_range_t *range,
                           void *const *args) {
   if (fake.settings.sanitize) {
-    fake_sanitize_compute(owner, owner ? owner->stack : NULL, kernel, range, args);
+    fake_sanitize_compute(owner, owner ? owner->trace : NULL, kernel, range, args);
     return;
   }
   fake_protect_enter(kernel);

@@ -20,8 +20,10 @@ struct fake_chunk_s {
 #define CHUNK_ROOM (CHUNK_BYTES - (uint32_t)sizeof(fake_item_t))
 
 _Static_assert(sizeof(fake_item_t) % 8 == 0, "argument addresses follow the header");
-_Static_assert(sizeof(fake_note_t) % 16 == 0, "a note at the end of an item is aligned");
-_Static_assert(FAKE_MAX_ARGS *(FAKE_MAX_ARG_BYTES + sizeof(void *)) + sizeof(fake_item_t) + sizeof(fake_note_t) + 16 <
+_Static_assert(sizeof(fake_note_t) % 16 == 0 && sizeof(fake_noted_t) % 16 == 0 &&
+                   sizeof(fake_noted_t) == sizeof(fake_note_t) + sizeof(fake_trace_t),
+               "a note at the end of an item is aligned");
+_Static_assert(FAKE_MAX_ARGS *(FAKE_MAX_ARG_BYTES + sizeof(void *)) + sizeof(fake_item_t) + sizeof(fake_noted_t) + 16 <
                    CHUNK_ROOM,
                "every item has space");
 

@@ -170,10 +170,14 @@ static void run_flagged(hal_plugin_stream_t *stream, const fake_item_t *item) {
     fake_watch_failure(stream->device, kernel->name);
   } else
     fake_run_noted(fake_item_note(item), stream, kernel, &item->u.launch.range, item->args);
+  if (item->flags & FAKE_ITEM_NOTED) fake_note_end(fake_item_note(item));
 }
 
-static void run_graph(hal_plugin_stream_t *stream, fake_recording_t *recording) {
-  const hal_host_kernel_t *const failed = fake_recording_run(stream, recording);
+static void run_graph(hal_plugin_stream_t *stream, const fake_item_t *item) {
+  fake_recording_t *const recording = item->u.graph;
+  fake_trace_t *const trace = item->flags & FAKE_ITEM_TRACED ? fake_item_trace(item) : NULL;
+  const hal_host_kernel_t *const failed = fake_recording_run(stream, recording, trace);
+  if (trace) fake_clock_drop(trace->clock);
   if (FAKE_UNLIKELY(failed != NULL)) {
     fake_stream_fail(stream, HAL_INTERNAL, failed->name);
     fake_watch_failure(stream->device, failed->name);
@@ -182,10 +186,18 @@ static void run_graph(hal_plugin_stream_t *stream, fake_recording_t *recording) 
 }
 
 /* Ends a wait, which run_items has checked. A proxy with all numbers done is that of a poisoned semaphore. */
-static void end_wait(hal_plugin_stream_t *stream, hal_plugin_stream_t *other) {
+static void end_wait(hal_plugin_stream_t *stream, const fake_item_t *item) {
+  hal_plugin_stream_t *const other = item->u.wait.stream;
+  if (FAKE_UNLIKELY(item->u.wait.promise != NULL)) fake_promise_keep(item->u.wait.promise, item->u.wait.number);
   if (FAKE_UNLIKELY(fake_stream_done(other) == HAL_SEMAPHORE_POISON))
     fake_stream_fail(stream, HAL_ABORTED, FAKE_POISONED);
   fake_stream_unref(other);
+}
+
+/* Another thread may wait for the function, by a variable of the program. */
+static void end_call(const fake_trace_t *trace) {
+  fake_timeline_ran(trace);
+  fake_clock_drop(trace->clock);
 }
 
 void fake_run_item(hal_plugin_stream_t *stream, const fake_item_t *item) {
@@ -201,16 +213,17 @@ void fake_run_item(hal_plugin_stream_t *stream, const fake_item_t *item) {
       fake_event_stamp(item->u.record.event, item->u.record.generation);
       break;
     case FAKE_ITEM_WAIT:
-      end_wait(stream, item->u.wait.stream);
+      end_wait(stream, item);
       break;
     case FAKE_ITEM_GRAPH:
-      run_graph(stream, item->u.graph);
+      run_graph(stream, item);
       break;
     case FAKE_ITEM_SIGNAL:
-      fake_semaphore_signal(item->u.signal.semaphore, item->u.signal.value);
+      fake_semaphore_signal(item->u.signal.semaphore, item->u.signal.value, item->u.signal.clock);
       break;
     default:
       item->u.host.fn(item->u.host.user_data);
+      if (FAKE_UNLIKELY(item->flags & FAKE_ITEM_TRACED)) end_call(fake_item_trace(item));
       break;
   }
 }

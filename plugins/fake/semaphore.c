@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "hal/plugin_flags.h"
+#include "sanitize/sanitize.h"
 #include "schedule.h"
 
 #define KIND "fake.sem"
@@ -37,6 +38,7 @@ struct hal_plugin_semaphore_s {
   uint64_t awaited;              /* the greatest value that a stream waits for */
   int watched;                   /* there is a watcher */
   hal_plugin_semaphore_t *next, *previous;
+  fake_history_t *history; /* of the signals, with the class race of HAL_FAKE_SANITIZE */
 };
 
 /* All semaphores of the process, for the child of a fork. */
@@ -92,11 +94,12 @@ static void unref(hal_plugin_semaphore_t *semaphore) {
   fake_unlock(&all.lock);
   if (semaphore->page != &semaphore->own) hal_shared_file_unmap(semaphore->page, sizeof *semaphore->page);
   if (semaphore->file >= 0) close(semaphore->file);
+  fake_history_drop(semaphore->history);
   if (semaphore->timeline) fake_stream_unref(semaphore->timeline); /* waiting streams have references to it */
   hal_host->mem_free(semaphore);
 }
 
-static hal_status_t make(int32_t device, hal_plugin_semaphore_t **out_semaphore) {
+static hal_status_t make(int32_t device, int is_shared, hal_plugin_semaphore_t **out_semaphore) {
   hal_plugin_semaphore_t *const semaphore = hal_host->mem_alloc(sizeof *semaphore, alignof(hal_plugin_semaphore_t));
   hal_plugin_stream_t *const timeline = semaphore ? fake_proxy_make(device, 0, UINT64_MAX) : NULL;
   if (!timeline) {
@@ -107,6 +110,7 @@ static hal_status_t make(int32_t device, hal_plugin_semaphore_t **out_semaphore)
   semaphore->page = &semaphore->own;
   semaphore->file = -1;
   semaphore->timeline = timeline;
+  if (fake_races()) semaphore->history = fake_history_make(is_shared);
   atomic_store_explicit(&semaphore->refs, 1, memory_order_relaxed);
   fake_lock(&all.lock);
   semaphore->next = all.first;
@@ -131,7 +135,7 @@ hal_status_t hal_plugin_semaphore_create(int32_t device, uint64_t value, uint32_
   hal_plugin_semaphore_t *semaphore = NULL;
   hal_status_t status = fake_check_device(device);
   if (!status) status = hal_flags_check("fake: semaphore_create", flags, HAL_SEMAPHORE_INTERPROCESS);
-  if (!status) status = make(device, &semaphore);
+  if (!status) status = make(device, flags & HAL_SEMAPHORE_INTERPROCESS, &semaphore);
   if (status) return status;
   if (flags & HAL_SEMAPHORE_INTERPROCESS) {
     status = hal_shared_file_create(KIND, sizeof(page_t), &semaphore->file, &semaphore->handle);
@@ -197,7 +201,7 @@ hal_status_t hal_plugin_semaphore_open(int32_t device, const void *handle, size_
   hal_status_t status = fake_check_device(device);
   if (!status) status = hal_flags_check("fake: semaphore_open", flags, 0);
   if (!status) status = hal_handle_read("fake: semaphore_open", handle, handle_size, &parcel, sizeof parcel);
-  if (!status) status = make(device, &semaphore);
+  if (!status) status = make(device, 1, &semaphore);
   if (status) return status;
   status = find_page(&parcel, semaphore);
   if (status)
@@ -207,14 +211,33 @@ hal_status_t hal_plugin_semaphore_open(int32_t device, const void *handle, size_
   return status;
 }
 
+/* ---- the order of work (sanitize/clock.h) ---- */
+
+/* A timeline's later work is after the signals that raised the number to a value. */
+static void put_after(hal_plugin_semaphore_t *semaphore, uint64_t value, fake_timeline_t *timeline) {
+  if (FAKE_LIKELY(!fake_races())) return;
+  fake_clock_t *const clock = fake_history_find(semaphore->history, value);
+  fake_timeline_wait(timeline, clock);
+  fake_clock_drop(clock);
+}
+
+/* Adds a signal with a clock, whose reference it releases. */
+static void add_signal(hal_plugin_semaphore_t *semaphore, uint64_t value, fake_clock_t *clock) {
+  if (FAKE_LIKELY(!clock)) return;
+  fake_history_add(semaphore->history, value, clock);
+  fake_clock_drop(clock);
+}
+
 /* ---- the host ---- */
 
 hal_status_t hal_plugin_semaphore_value(hal_plugin_semaphore_t *semaphore, uint64_t *out_value) {
   *out_value = atomic_load(&semaphore->page->value);
+  put_after(semaphore, *out_value, NULL);
   return HAL_OK;
 }
 
 hal_status_t hal_plugin_semaphore_set(hal_plugin_semaphore_t *semaphore, uint64_t value) {
+  add_signal(semaphore, value, fake_race_now(NULL));
   raise_to(semaphore, value);
   return HAL_OK;
 }
@@ -225,6 +248,7 @@ hal_status_t hal_plugin_semaphore_wait(hal_plugin_semaphore_t *semaphore, uint64
   int64_t end = 0;
   if (timeout_ns < 0 || __builtin_add_overflow(fake_now(), timeout_ns, &end)) end = timeout_ns < 0 ? 0 : INT64_MAX;
   const hal_status_t status = wait_here(semaphore, value, end);
+  if (!status) put_after(semaphore, value, NULL);
   return status == HAL_ABORTED ? poisoned("semaphore_wait") : status;
 }
 
@@ -236,7 +260,8 @@ static hal_status_t check_stream(const hal_plugin_stream_t *stream, const char *
                     "fake: %s on a captured stream; signal semaphores and wait for them outside of the capture", call);
 }
 
-void fake_semaphore_signal(hal_plugin_semaphore_t *semaphore, uint64_t value) {
+void fake_semaphore_signal(hal_plugin_semaphore_t *semaphore, uint64_t value, fake_clock_t *clock) {
+  add_signal(semaphore, value, clock);
   raise_to(semaphore, value);
   unref(semaphore);
 }
@@ -248,14 +273,20 @@ hal_status_t hal_plugin_stream_signal_semaphore(hal_plugin_stream_t *stream, hal
   if (!fake_queues(stream)) {
     if (stream) fake_lock(&stream->lock); /* another thread may be running an item of it */
     if (stream) fake_unlock(&stream->lock);
+    add_signal(semaphore, value, fake_race_now(stream));
     raise_to(semaphore, value);
     return HAL_OK;
   }
+  fake_clock_t *const clock = fake_race_now(stream);
   fake_item_t *const item = fake_queue_reserve(stream, sizeof *item, FAKE_ITEM_SIGNAL);
-  if (!item) return fake_queue_refused(stream);
+  if (!item) {
+    fake_clock_drop(clock);
+    return fake_queue_refused(stream);
+  }
   atomic_fetch_add_explicit(&semaphore->refs, 1, memory_order_relaxed);
   item->u.signal.semaphore = semaphore;
   item->u.signal.value = value;
+  item->u.signal.clock = clock;
   fake_queue_commit(stream, item);
   return HAL_OK;
 }
@@ -302,16 +333,22 @@ hal_status_t hal_plugin_stream_wait_semaphore(hal_plugin_stream_t *stream, hal_p
   hal_status_t status = check_stream(stream, "stream_wait_semaphore");
   if (status) return status;
   const uint64_t now = atomic_load(&semaphore->page->value);
-  if (now >= value && now != HAL_SEMAPHORE_POISON) return HAL_OK;
+  if (now >= value && now != HAL_SEMAPHORE_POISON) {
+    put_after(semaphore, value, fake_timeline_of(stream));
+    return HAL_OK;
+  }
   if (!stream || !fake.settings.async) {
     status = wait_here(semaphore, value, INT64_MAX);
+    put_after(semaphore, value, fake_timeline_of(stream));
     if (status && !stream) return poisoned("stream_wait_semaphore");
     if (status) fake_stream_fail(stream, HAL_ABORTED, FAKE_POISONED);
     return HAL_OK;
   }
   fake_stream_raise(semaphore->timeline, now); /* possibly raised by another process, and not seen yet */
   status = ensure_watched(semaphore, value);
-  return status ? status : fake_stream_wait_number(stream, semaphore->timeline, value);
+  if (status) return status;
+  fake_promise_t *const promise = fake_races() ? fake_timeline_promise(&stream->timeline, semaphore->history) : NULL;
+  return fake_stream_wait_number(stream, semaphore->timeline, value, promise);
 }
 
 /* ---- fork ---- */

@@ -101,7 +101,10 @@ static hal_status_t read_classes(uint32_t *out_classes) {
   static const struct {
     const char *name;
     uint32_t class;
-  } classes[] = {{"memory", FAKE_SANITIZE_MEMORY}, {"init", FAKE_SANITIZE_INIT}, {"leak", FAKE_SANITIZE_LEAK}};
+  } classes[] = {{"memory", FAKE_SANITIZE_MEMORY},
+                 {"init", FAKE_SANITIZE_INIT},
+                 {"leak", FAKE_SANITIZE_LEAK},
+                 {"race", FAKE_SANITIZE_RACE}};
   const char *const text = hal_setting("HAL_FAKE_SANITIZE");
   *out_classes = 0;
   for (const char *at = text ? text : ""; *at;) {
@@ -113,7 +116,7 @@ static hal_status_t read_classes(uint32_t *out_classes) {
     if (i == sizeof classes / sizeof *classes)
       return fake_error(
           HAL_INVALID_ARGUMENT, 0,
-          "fake: HAL_FAKE_SANITIZE is '%s'; set it to classes separated by commas: memory, init and leak, "
+          "fake: HAL_FAKE_SANITIZE is '%s'; set it to classes separated by commas: memory, init, leak and race, "
           "or unset it",
           text);
     *out_classes |= classes[i].class;

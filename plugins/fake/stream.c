@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "fake.h"
+#include "sanitize/sanitize.h"
 
 /* ---- creation and destruction ----------------------------------------------------------------------------------- */
 
@@ -19,6 +19,10 @@ hal_status_t hal_plugin_stream_create(int32_t device, const hal_stream_desc_t *d
   stream->priority = desc->priority;
   atomic_store_explicit(&stream->refs, 1, memory_order_relaxed);
   atomic_store_explicit(&stream->wake_at, UINT64_MAX, memory_order_relaxed);
+  if (FAKE_UNLIKELY(fake_races())) {
+    fake_timeline_open(&stream->timeline);
+    fake_report_name(stream->timeline.index, "");
+  }
   fake_device_t *owner = &fake.devices[device];
   fake_lock(&owner->lock);
   stream->list_next = owner->streams;
@@ -32,6 +36,8 @@ hal_status_t hal_plugin_stream_create(int32_t device, const hal_stream_desc_t *d
 void fake_stream_unref(hal_plugin_stream_t *stream) {
   if (atomic_fetch_sub_explicit(&stream->refs, 1, memory_order_acq_rel) != 1) return;
   fake_queue_clear(stream, 0);
+  fake_clock_drop(stream->timeline.clock);
+  fake_clock_drop(stream->branch.clock);
   hal_host->mem_free(stream);
 }
 
@@ -50,6 +56,7 @@ hal_status_t hal_plugin_stream_destroy(hal_plugin_stream_t *stream) {
   if (!stream) return HAL_OK;
   if (fake_is_captured(stream)) fake_capture_forget(stream);
   drain(stream);
+  if (FAKE_UNLIKELY(fake_races())) fake_timeline_close(&stream->timeline);
   if (atomic_load_explicit(&stream->failed, memory_order_acquire))
     hal_host->log(HAL_LOG_ERROR, "fake: a stream was destroyed with an unreported failure; synchronize it first");
   fake_device_t *owner = &fake.devices[stream->device];
@@ -135,7 +142,9 @@ hal_status_t hal_plugin_stream_error(hal_plugin_stream_t *stream, hal_stream_err
 hal_status_t hal_plugin_stream_synchronize(hal_plugin_stream_t *stream) {
   if (!stream) return HAL_OK;
   if (fake_is_captured(stream)) return fake_capture_refuses(stream, "stream_synchronize");
+  fake_clock_t *const now = fake_race_now(stream);
   drain(stream);
+  fake_race_known(now);
   return take_failure(stream);
 }
 
@@ -143,7 +152,12 @@ hal_status_t hal_plugin_stream_synchronize_timeout(hal_plugin_stream_t *stream, 
   if (!stream) return HAL_OK;
   if (fake_is_captured(stream)) return fake_capture_refuses(stream, "stream_synchronize_timeout");
   if (!fake.settings.async) return hal_plugin_stream_query(stream);
-  if (!fake_stream_wait_timeout(stream, fake_stream_tail(stream), timeout_ns)) return HAL_NOT_READY;
+  fake_clock_t *const now = fake_race_now(stream);
+  if (!fake_stream_wait_timeout(stream, fake_stream_tail(stream), timeout_ns)) {
+    fake_clock_drop(now);
+    return HAL_NOT_READY;
+  }
+  fake_race_known(now);
   return take_failure(stream);
 }
 
@@ -151,7 +165,12 @@ hal_status_t hal_plugin_stream_query(hal_plugin_stream_t *stream) {
   if (!stream) return HAL_OK;
   if (fake_is_captured(stream)) return fake_capture_refuses(stream, "stream_query");
   if (!fake.settings.async && atomic_load_explicit(&stream->lock.word, memory_order_acquire)) return HAL_NOT_READY;
-  if (fake_stream_done(stream) < fake_stream_tail(stream)) return HAL_NOT_READY;
+  fake_clock_t *const now = fake_race_now(stream);
+  if (fake_stream_done(stream) < fake_stream_tail(stream)) {
+    fake_clock_drop(now);
+    return HAL_NOT_READY;
+  }
+  fake_race_known(now);
   return take_failure(stream);
 }
 
@@ -173,7 +192,11 @@ hal_status_t hal_plugin_device_synchronize(int32_t device) {
   if (count && !streams)
     return fake_error(HAL_RESOURCE_EXHAUSTED, 0, "fake: no host memory to list the %zu streams of device %d", count,
                       (int)device);
-  for (i = 0; i < count; i++) drain(streams[i]);
+  for (i = 0; i < count; i++) {
+    fake_clock_t *const now = fake_race_now(streams[i]);
+    drain(streams[i]);
+    fake_race_known(now);
+  }
   for (i = 0; i < count; i++) {
     if (!status) status = take_failure(streams[i]); /* reports one failure; the others remain with their streams */
     fake_stream_unref(streams[i]);
@@ -184,24 +207,44 @@ hal_status_t hal_plugin_device_synchronize(int32_t device) {
 
 /* ---- host functions --------------------------------------------------------------------------------------------- */
 
-hal_status_t hal_plugin_stream_host_call(hal_plugin_stream_t *stream, hal_host_fn_t fn, void *user_data) {
-  if (!fn) return fake_error(HAL_INVALID_ARGUMENT, 0, "fake: stream_host_call without a function");
-  if (!stream) {
-    fn(user_data);
-    return HAL_OK;
-  }
+/* Runs the function during the call. */
+static void call_now(hal_plugin_stream_t *stream, hal_host_fn_t fn, void *user_data, const fake_trace_t *trace) {
+  if (stream) fake_lock(&stream->lock);
+  fn(user_data);
+  if (stream) fake_unlock(&stream->lock);
+  if (FAKE_LIKELY(!trace)) return;
+  fake_timeline_ran(trace);
+  fake_clock_drop(trace->clock);
+}
+
+hal_status_t fake_stream_call(hal_plugin_stream_t *stream, hal_host_fn_t fn, void *user_data,
+                              const fake_trace_t *trace) {
   if (!fake_queues(stream)) {
-    fake_lock(&stream->lock);
-    fn(user_data);
-    fake_unlock(&stream->lock);
+    call_now(stream, fn, user_data, trace);
     return HAL_OK;
   }
-  fake_item_t *item = fake_queue_reserve(stream, sizeof *item, FAKE_ITEM_HOST_CALL);
-  if (!item) return fake_queue_refused(stream);
+  fake_item_t *item =
+      fake_queue_reserve(stream, (uint32_t)(sizeof *item + (trace ? sizeof *trace : 0)), FAKE_ITEM_HOST_CALL);
+  if (!item) {
+    if (trace) fake_clock_drop(trace->clock);
+    return fake_queue_refused(stream);
+  }
   item->u.host.fn = fn;
   item->u.host.user_data = user_data;
+  if (FAKE_UNLIKELY(trace != NULL)) {
+    item->flags |= FAKE_ITEM_TRACED;
+    *fake_item_trace(item) = *trace;
+  }
   fake_queue_commit(stream, item);
   return HAL_OK;
+}
+
+hal_status_t hal_plugin_stream_host_call(hal_plugin_stream_t *stream, hal_host_fn_t fn, void *user_data) {
+  fake_trace_t trace;
+  if (!fn) return fake_error(HAL_INVALID_ARGUMENT, 0, "fake: stream_host_call without a function");
+  if (FAKE_LIKELY(!fake_races())) return fake_stream_call(stream, fn, user_data, NULL);
+  fake_sanitize_submit(stream, &trace);
+  return fake_stream_call(stream, fn, user_data, &trace);
 }
 
 /* Messages name streams; names of other objects are not used. */
@@ -213,6 +256,7 @@ hal_status_t hal_plugin_object_name_set(int32_t device, uint32_t kind, const voi
   if (!stream) return fake_error(HAL_INVALID_ARGUMENT, 0, "fake: object_name_set of the NULL stream; create a stream");
   fake_lock(&stream->lock);
   snprintf(stream->name, sizeof stream->name, "%s", name);
+  if (fake_races()) fake_report_name(stream->timeline.index, name);
   fake_unlock(&stream->lock);
   return HAL_OK;
 }

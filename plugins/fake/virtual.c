@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "fake.h"
+#include "protect.h"
 
 #define HUGE_PAGE ((size_t)2 << 20)
 

@@ -2,10 +2,10 @@
 eager mode in the same process.
 
 Usage: python package_calls.py [--check] [--quick] [--plugin fake]. The model has two linear layers with a GELU. Rows:
-microseconds per call of the package and of the three operators, for inputs of a few elements and of many, 200 calls in a
-row with one synchronization. The operators' kernels take part of their time, so the difference is more than the cost of
-the call beyond the kernels: at most 20 us. Times are medians of alternating rounds. With --check the exit code is 1 if
-a target is missed.
+microseconds per call of the package and of the three operators, 200 calls in a row with one synchronization. With few
+elements, the kernels take about the same time on both sides, so the difference is what the call costs: at most 20 us
+more than the operators. The row with many elements has no target. Times are medians of alternating rounds. With --check
+the exit code is 1 if a target is missed.
 """
 
 import json
@@ -18,7 +18,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent / "shared"))
 import sides  # noqa: E402  found by the line above
 
-SHAPES = ((1, 16), (8, 64), (64, 256))  # batch and width
+SHAPES = ((1, 16), (8, 64), (64, 256))  # batch and width; the last one has no target
 MOST = 20  # microseconds
 
 
@@ -71,7 +71,8 @@ def main():
                 command = [program, f"{folder}/{width}.pt2", options.plugin, str(batch), str(width), "11" if options.quick else "51", "200"]
                 output = subprocess.run(command, env={**os.environ, **settings}, check=True, stdout=subprocess.PIPE, text=True).stdout
                 package, eager = json.loads(output)
-                table.row(f"{title}: {batch} x {width}", f"{package:.1f}", f"{eager:.1f}", f"{package - eager:.1f}", MOST, met=package - eager <= MOST)
+                target, met = (MOST, package - eager <= MOST) if (batch, width) != SHAPES[-1] else ("-", None)
+                table.row(f"{title}: {batch} x {width}", f"{package:.1f}", f"{eager:.1f}", f"{package - eager:.1f}", target, met=met)
     return table.exit_code(options)
 
 

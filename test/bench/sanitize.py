@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent / "shared"))
 import sides  # noqa: E402  found by the line above
 
 RATIO = 10
-CLASSES = ("memory", "init", "leak", "memory,init,leak")
+CLASSES = ("memory", "init", "leak", "race", "memory,init,leak,race")
 
 
 def run_demo(**settings) -> float:
@@ -24,7 +24,7 @@ def run_demo(**settings) -> float:
 def main() -> int:
     """Prints one row per set of classes; returns the exit code."""
     options = sides.parser(__doc__, with_child=False).parse_args()
-    table = sides.Table(18, 10, 10, 7, 8)
+    table = sides.Table(23, 10, 10, 7, 8)
     table.head("classes", "ms", "plain ms", "ratio", "target")
     for classes in CLASSES:
         plain = run_demo()

@@ -101,15 +101,15 @@ inline at::Tensor empty_scaled_mm(const at::Tensor &self, const at::Tensor &mat2
 }
 
 // The recipes of _scaled_mm_v2 are what each scale is of: the tensor, a row, a block.
-inline at::Tensor empty_scaled_mm_v2(const at::Tensor &self, const at::Tensor &mat2, at::TensorList scale_a,
-                                     at::IntArrayRef recipe_a, at::IntArrayRef, at::TensorList scale_b,
+inline at::Tensor empty_scaled_mm_v2(const at::Tensor &self, const at::Tensor &mat2, const at::ITensorListRef &scale_a,
+                                     at::IntArrayRef recipe_a, at::IntArrayRef, const at::ITensorListRef &scale_b,
                                      at::IntArrayRef recipe_b, at::IntArrayRef, const OptionalTensor &bias,
                                      std::optional<c10::ScalarType> out_dtype, at::IntArrayRef, bool fast) {
   TORCH_CHECK(
       !scale_a.empty() && scale_a.size() == recipe_a.size() && !scale_b.empty() && scale_b.size() == recipe_b.size(),
       "_scaled_mm_v2: expected a recipe for each scale but got ", recipe_a.size(), " for ", scale_a.size(), " and ",
       recipe_b.size(), " for ", scale_b.size());
-  return empty_scaled_mm(self, mat2, scale_a[0], scale_b[0], bias, {}, out_dtype, fast);
+  return empty_scaled_mm(self, mat2, scale_a.front(), scale_b.front(), bias, {}, out_dtype, fast);
 }
 
 }  // namespace torch_backend

@@ -170,22 +170,22 @@ bool has_no_swizzle(at::IntArrayRef swizzle) {
 }
 
 // The CPU runs, or refuses, what is not of float8, has several scales, another recipe or an order of scales.
-Tensor scaled_mm_v2(const Tensor &self, const Tensor &mat2, at::TensorList scale_a, at::IntArrayRef recipe_a,
-                    at::IntArrayRef swizzle_a, at::TensorList scale_b, at::IntArrayRef recipe_b,
+Tensor scaled_mm_v2(const Tensor &self, const Tensor &mat2, const at::ITensorListRef &scale_a, at::IntArrayRef recipe_a,
+                    at::IntArrayRef swizzle_a, const at::ITensorListRef &scale_b, at::IntArrayRef recipe_b,
                     at::IntArrayRef swizzle_b, const OptionalTensor &bias, std::optional<c10::ScalarType> out_dtype,
                     at::IntArrayRef contraction, bool fast) {
   const Tensor result = empty_scaled_mm_v2(self, mat2, scale_a, recipe_a, swizzle_a, scale_b, recipe_b, swizzle_b, bias,
                                            out_dtype, contraction, fast);
   must(scale_a.size() == 1 && scale_b.size() == 1 && has_no_swizzle(swizzle_a) && has_no_swizzle(swizzle_b));
   must(contraction.empty() || contraction == at::IntArrayRef({-1, 0}) || contraction == at::IntArrayRef({1, 0}));
-  must(is_of_blocks(recipe_a[0]) == is_of_blocks(recipe_b[0]) && fits(scale_a[0], recipe_a[0], self, true) &&
-       fits(scale_b[0], recipe_b[0], mat2, false));
-  return result.copy_(scaled_mm(self, mat2, scale_a[0], scale_b[0], bias, {}, out_dtype, fast));
+  must(is_of_blocks(recipe_a[0]) == is_of_blocks(recipe_b[0]) && fits(scale_a.front(), recipe_a[0], self, true) &&
+       fits(scale_b.front(), recipe_b[0], mat2, false));
+  return result.copy_(scaled_mm(self, mat2, scale_a.front(), scale_b.front(), bias, {}, out_dtype, fast));
 }
 
-Tensor &scaled_mm_v2_into(const Tensor &self, const Tensor &mat2, at::TensorList scale_a, at::IntArrayRef recipe_a,
-                          at::IntArrayRef swizzle_a, at::TensorList scale_b, at::IntArrayRef recipe_b,
-                          at::IntArrayRef swizzle_b, const OptionalTensor &bias,
+Tensor &scaled_mm_v2_into(const Tensor &self, const Tensor &mat2, const at::ITensorListRef &scale_a,
+                          at::IntArrayRef recipe_a, at::IntArrayRef swizzle_a, const at::ITensorListRef &scale_b,
+                          at::IntArrayRef recipe_b, at::IntArrayRef swizzle_b, const OptionalTensor &bias,
                           std::optional<c10::ScalarType> out_dtype, at::IntArrayRef contraction, bool fast,
                           Tensor &out) {
   TORCH_CHECK(out_dtype.value_or(out.scalar_type()) == out.scalar_type(), "_scaled_mm_v2: out_dtype is ", *out_dtype,

@@ -3,21 +3,43 @@
  * each module that is compiled at run time, so it includes only what every module may include.
  *
  * Each byte of device memory has a byte of shadow: bit 0 = it belongs to a live allocation, bit 1 = it was written. A
- * known access costs a few instructions. All others call the plugin (check.c). */
+ * known access costs a few instructions. All others call the plugin (check.c). The class race has further cells
+ * (race.c). */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
 #ifndef FAKE_ACCESS_H_ /* as in access.h, which a module at run time cannot include */
+enum { FAKE_CELL_BYTES = 4, FAKE_CELL_MASK = 15, FAKE_CELL_SET = 16, FAKE_KNOWN = 32, FAKE_THREADS = 4096 };
+typedef struct fake_cells_s {
+  uint32_t write, read;
+} fake_cells_t;
+typedef struct fake_thread_s {
+  uintptr_t thread;
+  uint32_t is_compared, mine, gap, span, shared, from, to, known[FAKE_KNOWN];
+  const void *work;
+} fake_thread_t;
 typedef struct fake_access_s {
   uintptr_t base;
   size_t size;
   unsigned char *shadow;
   uint64_t needs;
-  uint32_t marks, traced;
+  uint32_t marks;
   void (*report)(uintptr_t address, size_t size, int is_store);
-  void (*trace)(uintptr_t address, size_t size, int is_store);
+  fake_cells_t *cells;
+  fake_thread_t *threads;
+  void (*race)(uintptr_t address, size_t size, int is_store);
 } fake_access_t;
+#if defined(__x86_64__)
+#define FAKE_THREAD_POINTER(out) __asm__("mov %%fs:0, %0" : "=r"(out))
+#elif defined(__aarch64__)
+#define FAKE_THREAD_POINTER(out) __asm__("mrs %0, tpidr_el0" : "=r"(out))
+#else
+#include <pthread.h>
+#define FAKE_THREAD_POINTER(out) ((out) = (uintptr_t)pthread_self())
+#endif
+#define FAKE_CELL_BEFORE(entry, cell) ((entry)->mine - ((cell) & ~31u) - (entry)->gap < (entry)->span)
+#define FAKE_THREAD_HASH(pointer) (((pointer) >> 12) % FAKE_THREADS)
 #endif
 
 #define FAKE_ACCESS_LIVE UINT64_C(0x0101010101010101)
@@ -28,11 +50,6 @@ typedef struct fake_access_s {
 extern fake_access_t fake_access;
 __attribute__((visibility("default"))) fake_access_t fake_access;
 
-static __attribute__((noinline, cold, no_sanitize_address)) void fake_access_report(uintptr_t address, size_t size,
-                                                                                    int is_store) {
-  fake_access.report(address, size, is_store);
-}
-
 /* Returns whether all of up to eight bytes of shadow have the bits. */
 FAKE_ACCESS_INLINE int fake_access_has(const unsigned char *shadow, size_t size, uint64_t bits) {
   uint64_t found = 0;
@@ -41,12 +58,63 @@ FAKE_ACCESS_INLINE int fake_access_has(const unsigned char *shadow, size_t size,
   return (found & bits) == bits;
 }
 
+/* Returns the calling thread's entry; NULL: its work is not compared. */
+FAKE_ACCESS_INLINE const fake_thread_t *fake_access_thread(void) {
+  uintptr_t own;
+  FAKE_THREAD_POINTER(own);
+  const fake_thread_t *const threads = fake_access.threads;
+  for (uintptr_t i = FAKE_THREAD_HASH(own);; i = (i + 1) % FAKE_THREADS) {
+    if (__builtin_expect(threads[i].thread == own, 1)) return threads[i].is_compared ? &threads[i] : NULL;
+    if (!threads[i].thread) return NULL;
+  }
+}
+
+FAKE_ACCESS_INLINE int fake_access_knows(const fake_thread_t *thread, uint32_t cell) {
+  return !cell || thread->known[(cell >> 5) % FAKE_KNOWN] == cell >> 4;
+}
+
+/* An access to bytes of one cell (race.c). Returns 0 if the plugin must compare it. */
+FAKE_ACCESS_INLINE int fake_access_cell(const fake_thread_t *thread, uintptr_t cell, uint32_t bytes, int is_store) {
+  fake_cells_t *const cells = fake_access.cells + cell;
+  uint32_t *const own = is_store ? &cells->write : &cells->read;
+  const uint32_t write = __atomic_load_n(&cells->write, __ATOMIC_RELAXED);
+  const uint32_t read = __atomic_load_n(&cells->read, __ATOMIC_RELAXED), now = is_store ? write : read;
+  const uint32_t item = now & ~(uint32_t)FAKE_CELL_MASK;
+  if (item == thread->mine && (now & bytes) == bytes) return 1;
+  if (!is_store && item == thread->shared) return 1;
+  if (!FAKE_CELL_BEFORE(thread, write) && !fake_access_knows(thread, write)) return 0;
+  if (!(FAKE_CELL_BEFORE(thread, read) && !(read & FAKE_CELL_SET)) && !fake_access_knows(thread, read)) return 0;
+  __atomic_store_n(own, item == thread->mine ? now | bytes : thread->mine | bytes, __ATOMIC_RELAXED);
+  return 1;
+}
+
+/* Compares an access of 1, 2, 4 or 8 bytes with earlier ones. */
+FAKE_ACCESS_INLINE void fake_access_race(uintptr_t at, size_t size, int is_store) {
+  const fake_thread_t *const thread = fake_access_thread();
+  if (!thread) return;
+  const uintptr_t cell = at / FAKE_CELL_BYTES, begin = at % FAKE_CELL_BYTES;
+  const uint32_t bytes = size >= FAKE_CELL_BYTES ? FAKE_CELL_MASK : ((1u << size) - 1) << begin;
+  if (__builtin_expect(begin + (size > FAKE_CELL_BYTES ? FAKE_CELL_BYTES : size) <= FAKE_CELL_BYTES, 1) &&
+      fake_access_cell(thread, cell, bytes, is_store) &&
+      (size <= FAKE_CELL_BYTES || fake_access_cell(thread, cell + 1, bytes, is_store)))
+    return;
+  fake_access.race(at + fake_access.base, size, is_store);
+}
+
+/* An access to bytes that are not live, or a read of bytes that were never written. */
+static __attribute__((noinline, cold, no_sanitize_address)) void fake_access_invalid(uintptr_t address, size_t size,
+                                                                                     int is_store) {
+  fake_access.report(address, size, is_store);
+  if (fake_access.cells) fake_access.race(address, size, is_store);
+}
+
 FAKE_ACCESS_INLINE void fake_access_load(uintptr_t address, size_t size) {
   const uintptr_t at = address - fake_access.base;
   if (__builtin_expect(at >= fake_access.size, 0)) return; /* not device memory */
-  const unsigned char *const shadow = fake_access.shadow + at;
-  if (__builtin_expect(!fake_access_has(shadow, size, fake_access.needs), 0)) fake_access_report(address, size, 0);
-  if (__builtin_expect(fake_access.traced, 0)) fake_access.trace(address, size, 0);
+  if (__builtin_expect(!fake_access_has(fake_access.shadow + at, size, fake_access.needs), 0))
+    fake_access_invalid(address, size, 0);
+  else if (fake_access.cells)
+    fake_access_race(at, size, 0);
 }
 
 FAKE_ACCESS_INLINE void fake_access_store(uintptr_t address, size_t size) {
@@ -54,11 +122,12 @@ FAKE_ACCESS_INLINE void fake_access_store(uintptr_t address, size_t size) {
   if (__builtin_expect(at >= fake_access.size, 0)) return;
   unsigned char *const shadow = fake_access.shadow + at;
   const uint64_t written = FAKE_ACCESS_WRITTEN;
-  if (__builtin_expect(!fake_access_has(shadow, size, FAKE_ACCESS_LIVE), 0))
-    fake_access_report(address, size, 1);
-  else if (fake_access.marks)
-    __builtin_memcpy(shadow, &written, size);
-  if (__builtin_expect(fake_access.traced, 0)) fake_access.trace(address, size, 1);
+  if (__builtin_expect(!fake_access_has(shadow, size, FAKE_ACCESS_LIVE), 0)) {
+    fake_access_invalid(address, size, 1);
+    return;
+  }
+  if (fake_access.marks) __builtin_memcpy(shadow, &written, size);
+  if (fake_access.cells) fake_access_race(at, size, 1);
 }
 
 /* The types are those of the compiler's builtins. */
@@ -72,26 +141,61 @@ FAKE_ACCESS_PAIR(2)
 FAKE_ACCESS_PAIR(4)
 FAKE_ACCESS_PAIR(8)
 
+/* ---- ranges ------------------------------------------------------------------------------------------------------ */
+
+/* Compares the accesses to a range of device memory with earlier ones, by whole cells. */
+static __attribute__((no_sanitize_address)) void fake_access_race_range(uintptr_t at, size_t size, int is_store) {
+  const fake_thread_t *const thread = fake_access_thread();
+  if (!thread) return;
+  const uintptr_t end = at + size;
+  for (; at < end && (at % FAKE_CELL_BYTES || end - at < FAKE_CELL_BYTES); at++) fake_access_race(at, 1, is_store);
+  for (; end - at >= FAKE_CELL_BYTES; at += FAKE_CELL_BYTES)
+    if (__builtin_expect(!fake_access_cell(thread, at / FAKE_CELL_BYTES, FAKE_CELL_MASK, is_store), 0))
+      fake_access.race(at + fake_access.base, FAKE_CELL_BYTES, is_store);
+  for (; at < end; at++) fake_access_race(at, 1, is_store);
+}
+
+static __attribute__((no_sanitize_address)) void fake_access_load_range(uintptr_t address, size_t size) {
+  const uintptr_t at = address - fake_access.base;
+  if (at >= fake_access.size) return;
+  const unsigned char *const shadow = fake_access.shadow + at;
+  size_t i = 0;
+  for (; i + 8 <= size; i += 8)
+    if (__builtin_expect(!fake_access_has(shadow + i, 8, fake_access.needs), 0)) fake_access.report(address + i, 8, 0);
+  for (; i < size; i++)
+    if (__builtin_expect(!fake_access_has(shadow + i, 1, fake_access.needs), 0)) fake_access.report(address + i, 1, 0);
+  if (fake_access.cells) fake_access_race_range(at, size, 0);
+}
+
+static __attribute__((no_sanitize_address)) void fake_access_store_range(uintptr_t address, size_t size) {
+  const uintptr_t at = address - fake_access.base;
+  if (at >= fake_access.size) return;
+  unsigned char *const shadow = fake_access.shadow + at;
+  const uint64_t written = FAKE_ACCESS_WRITTEN;
+  for (size_t i = 0, part; i < size; i += part) {
+    part = size - i < 8 ? 1 : 8;
+    if (__builtin_expect(!fake_access_has(shadow + i, part, FAKE_ACCESS_LIVE), 0))
+      fake_access.report(address + i, part, 1);
+    else if (fake_access.marks)
+      __builtin_memcpy(shadow + i, &written, part);
+  }
+  if (fake_access.cells) fake_access_race_range(at, size, 1);
+}
+
 void __asan_loadN_noabort(void *address, long size);
 FAKE_ACCESS_FN void __asan_loadN_noabort(void *address, long size) {
-  uintptr_t at = (uintptr_t)address;
-  for (; size >= 8; at += 8, size -= 8) fake_access_load(at, 8);
-  for (; size > 0; at++, size--) fake_access_load(at, 1);
+  if (size > 0) fake_access_load_range((uintptr_t)address, (size_t)size);
 }
 
 void __asan_storeN_noabort(void *address, long size);
 FAKE_ACCESS_FN void __asan_storeN_noabort(void *address, long size) {
-  uintptr_t at = (uintptr_t)address;
-  for (; size >= 8; at += 8, size -= 8) fake_access_store(at, 8);
-  for (; size > 0; at++, size--) fake_access_store(at, 1);
+  if (size > 0) fake_access_store_range((uintptr_t)address, (size_t)size);
 }
 
 void __asan_load16_noabort(void *address);
 FAKE_ACCESS_FN void __asan_load16_noabort(void *address) { __asan_loadN_noabort(address, 16); }
 void __asan_store16_noabort(void *address);
 FAKE_ACCESS_FN void __asan_store16_noabort(void *address) { __asan_storeN_noabort(address, 16); }
-
-/* ---- ranges ------------------------------------------------------------------------------------------------------ */
 
 int pk_checked_has(const void *address);
 FAKE_ACCESS_FN int pk_checked_has(const void *address) {

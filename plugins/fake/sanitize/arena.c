@@ -171,6 +171,7 @@ hal_status_t fake_arena_alloc(int32_t device, size_t size, int is_program, void 
     return fake_error(HAL_RESOURCE_EXHAUSTED, 0,
                       "fake: no addresses or host memory for %zu bytes; lower HAL_FAKE_SANITIZE_QUARANTINE", size);
   fill_zones(block);
+  if (fake_races()) fake_race_allocated(block->base, size);
   memset(fake_arena_shadow(block->base),
          fake_sanitizes(FAKE_SANITIZE_INIT) ? FAKE_SHADOW_LIVE : FAKE_SHADOW_LIVE | FAKE_SHADOW_WRITTEN, size);
   *out_ptr = block->base;
@@ -207,6 +208,9 @@ static void evict(uint64_t most) {
 /* The work that may use the block is done. */
 static void quarantine(void *data) {
   fake_block_t *const block = data;
+  if (fake_races()) fake_race_release(block, &block->release);
+  fake_clock_drop(block->release.clock);
+  block->release.clock = NULL;
   const char *const damage = damage_of_zones(block);
   if (damage) fake_report_damage(block, damage);
   memset(fake_arena_shadow(block->base), 0, block->size);
@@ -248,7 +252,15 @@ hal_status_t fake_arena_free(int32_t device, hal_plugin_stream_t *stream, void *
                       (int)device, ptr);
   }
   fake_memory_refund(device, fake_whole_pages(block->size)); /* queued work does not delay new allocations */
-  if (stream && !fake_is_captured(stream) && !hal_plugin_stream_host_call(stream, quarantine, block)) return HAL_OK;
+  if (stream && fake_is_captured(stream)) {
+    fake_clock_t *const now = fake_race_now(stream);
+    fake_stream_wait(stream, fake_stream_tail(stream));
+    fake_race_known(now);
+    stream = NULL;
+  }
+  block->release = (fake_trace_t){.stack = block->released};
+  if (fake_races()) fake_timeline_submit(fake_timeline_of(stream), &block->release);
+  if (stream && !fake_stream_call(stream, quarantine, block, NULL)) return HAL_OK;
   if (stream) fake_stream_wait(stream, fake_stream_tail(stream));
   quarantine(block);
   return HAL_OK;

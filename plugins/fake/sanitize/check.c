@@ -25,10 +25,15 @@ static int check(const void *address, size_t size, int is_store) {
   return 0;
 }
 
-int fake_check_read(const void *address, size_t size) { return check(address, size, 0); }
+int fake_check_read(const void *address, size_t size) {
+  if (!check(address, size, 0)) return 0;
+  if (fake_races()) fake_race_range(address, size, 0);
+  return 1;
+}
 
 int fake_check_write(const void *address, size_t size) {
   if (!check(address, size, 1)) return 0;
+  if (fake_races()) fake_race_range(address, size, 1);
   if (fake_arena_has(address)) memset(fake_arena_shadow(address), FAKE_SHADOW_LIVE | FAKE_SHADOW_WRITTEN, size);
   return 1;
 }
@@ -42,7 +47,7 @@ int fake_check_copy(void *dst, const void *src, size_t size) {
     return 1;
   }
   const fake_work_t work = fake_sanitize_work();
-  if (work.stream ? work.stream->unchecked : fake_sanitize_is_unchecked()) return 1;
+  if (work.trace && work.trace->unchecked) return 1;
   const size_t at = first_without(fake_arena_shadow(src), size, FAKE_SHADOW_WRITTEN);
   if (at < size) fake_report_access((uintptr_t)src + at, size - at, 0);
   return 1;

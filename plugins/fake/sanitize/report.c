@@ -17,6 +17,7 @@ static struct {
   _Atomic uint64_t count;
   size_t length;
   char text[TEXT];
+  char names[FAKE_TIMELINES][FAKE_NAME_BYTES + 16]; /* of timelines; "": no name */
 } all;
 
 /* ---- text -------------------------------------------------------------------------------------------------------- */
@@ -187,7 +188,7 @@ void fake_report_access(uintptr_t address, size_t size, int is_store) {
   if (!fake_sanitizes(is_live ? FAKE_SANITIZE_INIT : FAKE_SANITIZE_MEMORY)) return;
   fake_block_t block = {.number = 0};
   const int found = fake_arena_find((const void *)address, &block); /* NOLINT(performance-no-int-to-ptr) */
-  const void *const stack = work.kernel ? work.stack : fake_sanitize_stack();
+  const void *const stack = work.trace ? work.trace->stack : fake_sanitize_stack();
   uint64_t hash =
       mix(mix((uint64_t)is_live * 2 + (uint64_t)is_store + 1, (uintptr_t)stack), (uintptr_t)block.allocated);
   hash = mix(hash, work.kernel ? (uintptr_t)work.kernel : 0);
@@ -202,6 +203,60 @@ void fake_report_access(uintptr_t address, size_t size, int is_store) {
   }
   fake_unlock(&all.lock);
   raise_in(work.stream, work.kernel ? work.kernel->name : "the host");
+}
+
+/* ---- accesses without an order ----------------------------------------------------------------------------------- */
+
+void fake_report_name(uint32_t timeline, const char *name) {
+  if (timeline >= FAKE_TIMELINES) return;
+  fake_lock(&all.lock);
+  if (name && *name)
+    snprintf(all.names[timeline], sizeof all.names[timeline], "stream '%s'", name);
+  else
+    snprintf(all.names[timeline], sizeof all.names[timeline], "%s", name ? "" : "branch of a graph");
+  fake_unlock(&all.lock);
+}
+
+/* One of the two accesses. */
+static void put_side(const char *name, int is_store, const fake_race_work_t *work) {
+  char operators[160] = "";
+  fake_sanitize_operators(name, operators, sizeof operators);
+  put("  %s: %s", name, is_store ? "write" : "read");
+  if (operators[0]) put("; operator %s", operators);
+  if (!work->timeline)
+    put("; by the host");
+  else if (all.names[work->timeline][0])
+    put("; %s", all.names[work->timeline]);
+  else
+    put("; stream number %u", (unsigned)work->timeline);
+  put("\n");
+  put_stack("submitted by", work->stack);
+}
+
+void fake_report_race(uintptr_t address, int is_store, int was_store, const fake_race_work_t *other) {
+  const fake_work_t work = fake_sanitize_work();
+  const char *const name = work.kernel ? work.kernel->name : FAKE_RELEASE;
+  const fake_race_work_t own = {.name = name, .stack = work.trace->stack, .timeline = work.trace->timeline};
+  fake_block_t block = {.number = 0};
+  const int found = fake_arena_find((const void *)address, &block); /* NOLINT(performance-no-int-to-ptr) */
+  const int is_release =
+      name == other->name ? 0 : strcmp(name, FAKE_RELEASE) == 0 || strcmp(other->name, FAKE_RELEASE) == 0;
+  uint64_t pair = mix(mix(6, (uintptr_t)own.stack), (uintptr_t)own.name);
+  pair ^= mix(mix(6, (uintptr_t)other->stack), (uintptr_t)other->name); /* in any order */
+  fake_lock(&all.lock);
+  if (begin(pair)) {
+    put("==== fake sanitizer: race: %s\n", is_release ? "memory was released while another stream may use it"
+                                           : !own.timeline || !other->timeline
+                                               ? "a stream and the host access the same memory without an order"
+                                               : "two streams access the same memory without an order");
+    put_side(own.name, is_store, &own);
+    put_side(other->name, was_store, other);
+    if (found) put_place(&work, &block, address, 1, is_store);
+    if (found) put_block(&block);
+    end();
+  }
+  fake_unlock(&all.lock);
+  raise_in(work.stream, name);
 }
 
 /* ---- other findings ---------------------------------------------------------------------------------------------- */

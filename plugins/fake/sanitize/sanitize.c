@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "hal/plugin_records.h"
@@ -15,6 +14,11 @@ fake_access_t fake_sanitize_access;
 
 static const hal_stacks_t *stacks; /* NULL: an older host */
 static pid_t process;
+
+/* By thread, without thread-local state, which instrumented kernels could not access. An entry belongs to a thread from
+ * its first work on, and then to threads at the same address. */
+static fake_thread_t threads[FAKE_THREADS];
+static atomic_uint used;
 
 const void *fake_sanitize_stack(void) { return stacks ? stacks->capture() : NULL; }
 
@@ -70,6 +74,9 @@ hal_status_t fake_sanitize_init(const fake_sanitize_settings_t *settings) {
       (init ? FAKE_SHADOW_LIVE | FAKE_SHADOW_WRITTEN : FAKE_SHADOW_LIVE) * UINT64_C(0x0101010101010101);
   fake_sanitize_access.marks = (uint32_t)init;
   fake_sanitize_access.report = fake_report_access;
+  fake_sanitize_access.threads = threads;
+  if (fake_races()) status = fake_race_init();
+  if (status) return status;
   status = fake_checked_open();
   process = getpid();
   const int ends = settings->exit_code || settings->classes & FAKE_SANITIZE_LEAK;
@@ -80,23 +87,40 @@ hal_status_t fake_sanitize_init(const fake_sanitize_settings_t *settings) {
 
 /* ---- the work of threads ----------------------------------------------------------------------------------------- */
 
-/* By thread, without thread-local state (protect.c). An entry belongs to a thread from its first work on. */
-enum { PLACES = 4096 };
-static struct {
-  atomic_long thread;
-  _Atomic(const fake_work_t *) work;
-} places[PLACES];
-
-/* Returns the calling thread's entry; NULL: there are more threads than entries. */
-static _Atomic(const fake_work_t *) *place(void) {
-  const long thread = syscall(SYS_gettid);
-  for (long i = 0; i < PLACES; i++) {
-    const long at = (thread + i) % PLACES;
-    long owner = atomic_load_explicit(&places[at].thread, memory_order_relaxed);
-    if (owner == thread) return &places[at].work;
-    if (!owner && atomic_compare_exchange_strong(&places[at].thread, &owner, thread)) return &places[at].work;
+fake_thread_t *fake_sanitize_thread(void) {
+  uintptr_t own;
+  FAKE_THREAD_POINTER(own);
+  for (uintptr_t i = 0; i < FAKE_THREADS - 1; i++) { /* one remains free, which ends a search */
+    fake_thread_t *const entry = &threads[(FAKE_THREAD_HASH(own) + i) % FAKE_THREADS];
+    uintptr_t owner = __atomic_load_n(&entry->thread, __ATOMIC_RELAXED);
+    if (owner == own) return entry;
+    if (!owner && used < FAKE_THREADS - 1 &&
+        __atomic_compare_exchange_n(&entry->thread, &owner, own, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+      atomic_fetch_add(&used, 1);
+      return entry;
+    }
   }
   return NULL;
+}
+
+const fake_work_t *fake_sanitize_enter(fake_thread_t *thread, const fake_work_t *work) {
+  const fake_work_t *const outer = thread->work;
+  thread->work = work;
+  thread->is_compared = fake_races() && work && work->trace && work->trace->clock;
+  if (!thread->is_compared) return outer;
+  thread->mine = (uint32_t)work->trace->number << 5;
+  thread->gap = work->trace->gap << 5;
+  thread->span = (UINT32_C(1) << 31) - thread->gap;
+  thread->shared = 1;
+  thread->from = thread->to = 0;
+  memset(thread->known, 0, sizeof thread->known);
+  thread->known[(thread->mine >> 5) % FAKE_KNOWN] = thread->mine >> 4;
+  return outer;
+}
+
+void fake_sanitize_submit(hal_plugin_stream_t *stream, fake_trace_t *trace) {
+  *trace = (fake_trace_t){.stack = fake_sanitize_stack(), .unchecked = fake_sanitize_is_unchecked()};
+  if (fake_races() && !(stream && fake_is_captured(stream))) fake_timeline_submit(fake_timeline_of(stream), trace);
 }
 
 /* A kernel that is not instrumented may write everything that its arguments point to. */
@@ -108,27 +132,26 @@ static void mark_arguments(const hal_host_kernel_t *kernel, void *const *args) {
   }
 }
 
-void fake_sanitize_compute(hal_plugin_stream_t *owner, const void *stack, const hal_host_kernel_t *kernel,
+void fake_sanitize_compute(hal_plugin_stream_t *owner, const fake_trace_t *trace, const hal_host_kernel_t *kernel,
                            const hal_host_range_t *range, void *const *args) {
-  const fake_work_t work = {.kernel = kernel, .stream = owner, .stack = stack, .args = args};
-  _Atomic(const fake_work_t *) *const own = place();
-  const fake_work_t *const outer = own ? atomic_exchange(own, &work) : NULL;
+  const fake_work_t work = {.kernel = kernel, .stream = owner, .trace = trace, .args = args};
+  fake_thread_t *const thread = fake_sanitize_thread();
+  const fake_work_t *const outer = thread ? fake_sanitize_enter(thread, &work) : NULL;
   if (kernel->reserved == FAKE_NOT_INSTRUMENTED && fake_sanitizes(FAKE_SANITIZE_INIT)) mark_arguments(kernel, args);
   kernel->fn(range, args);
-  if (own) atomic_store(own, outer);
+  if (thread) fake_sanitize_enter(thread, outer);
 }
 
 fake_work_t fake_sanitize_work(void) {
-  const _Atomic(const fake_work_t *) *const own = place();
-  const fake_work_t *const work = own ? atomic_load(own) : NULL;
-  return work ? *work : (fake_work_t){.kernel = NULL};
+  const fake_thread_t *const thread = fake_sanitize_thread();
+  return thread && thread->work ? *thread->work : (fake_work_t){.kernel = NULL};
 }
 
 void fake_sanitize_fork_child(void) {
-  for (long i = 0; i < PLACES; i++) {
-    atomic_store(&places[i].thread, 0);
-    atomic_store(&places[i].work, NULL);
-  }
+  memset(threads, 0, sizeof threads);
+  atomic_store(&used, 0);
+  fake_clock_fork_child();
+  fake_race_fork_child();
   fake_arena_fork_child();
   fake_report_fork_child();
 }

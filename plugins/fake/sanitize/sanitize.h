@@ -10,11 +10,13 @@
 
 #include "../fake.h"
 #include "access.h"
+#include "clock.h"
 
 enum {
   FAKE_SANITIZE_MEMORY = 1, /* accesses outside of live allocations, and invalid frees */
   FAKE_SANITIZE_INIT = 2,   /* reads of bytes that were never written */
-  FAKE_SANITIZE_LEAK = 4    /* allocations that exist when the device is closed */
+  FAKE_SANITIZE_LEAK = 4,   /* allocations that exist when the device is closed */
+  FAKE_SANITIZE_RACE = 8    /* accesses to the same bytes without an order */
 };
 
 enum { FAKE_SHADOW_LIVE = 1, FAKE_SHADOW_WRITTEN = 2 };
@@ -35,6 +37,7 @@ typedef struct fake_block_s { /* an allocation, live or in the quarantine */
   uint32_t is_released, is_program; /* is_program: of memory_alloc_async, not of the host itself */
   uint64_t number;                  /* in the order of allocation */
   const void *allocated, *released; /* stacks */
+  fake_trace_t release;             /* of a release that is queued */
 } fake_block_t;
 
 /* The settings of the variables HAL_FAKE_SANITIZE*. */
@@ -60,14 +63,20 @@ void fake_sanitize_fork_child(void);
 
 /* What a thread computes, for reports. */
 typedef struct fake_work_s {
-  const hal_host_kernel_t *kernel;
-  hal_plugin_stream_t *stream; /* NULL: none */
-  const void *stack;           /* of the call that submitted it */
+  const hal_host_kernel_t *kernel; /* NULL: the release of an allocation */
+  hal_plugin_stream_t *stream;     /* NULL: none */
+  const fake_trace_t *trace;       /* NULL: work without a note, which does not access device memory */
   void *const *args;
 } fake_work_t;
+/* Writes what the reports need about work that is submitted now. NULL or not captured: numbers it (clock.h). */
+void fake_sanitize_submit(hal_plugin_stream_t *stream, fake_trace_t *out_trace);
 /* Runs a part of a launch on the calling thread. */
-void fake_sanitize_compute(hal_plugin_stream_t *owner, const void *stack, const hal_host_kernel_t *kernel,
+void fake_sanitize_compute(hal_plugin_stream_t *owner, const fake_trace_t *trace, const hal_host_kernel_t *kernel,
                            const hal_host_range_t *range, void *const *args);
+/* Returns the calling thread's entry; NULL: there are more threads than entries. */
+fake_thread_t *fake_sanitize_thread(void);
+/* Sets the work of the thread, and restores that before. */
+const fake_work_t *fake_sanitize_enter(fake_thread_t *thread, const fake_work_t *work);
 /* Returns the work of the calling thread; its kernel is NULL if it runs none. */
 fake_work_t fake_sanitize_work(void);
 
@@ -102,7 +111,50 @@ int fake_check_copy(void *dst, const void *src, size_t size);
 /* Marks all bytes of the block that contains an address as written, for code that is not instrumented. */
 void fake_check_unknown(const void *address);
 
+/* ---- race.c: the order of accesses ---- */
+/* Short numbers of work items are unique within two periods. */
+#define FAKE_RACE_PERIOD (UINT64_C(1) << 26)
+#define FAKE_RELEASE "the release of the block"
+typedef struct fake_race_work_s {
+  uint64_t number;
+  const char *name; /* of its kernel; static text */
+  const void *stack;
+  uint32_t timeline;
+} fake_race_work_t;
+
+static inline int fake_races(void) { return fake_sanitizes(FAKE_SANITIZE_RACE); }
+static inline fake_timeline_t *fake_timeline_of(hal_plugin_stream_t *stream) {
+  return stream ? &stream->timeline : NULL;
+}
+/* Returns the clock of the work submitted so far, for fake_race_known after a wait for that work; NULL without race. */
+static inline fake_clock_t *fake_race_now(hal_plugin_stream_t *stream) {
+  return FAKE_UNLIKELY(fake_races()) ? fake_timeline_now(fake_timeline_of(stream)) : NULL;
+}
+/* The host has waited for a clock, whose reference this releases. */
+static inline void fake_race_known(fake_clock_t *clock) {
+  if (FAKE_LIKELY(!clock)) return;
+  fake_timeline_wait(NULL, clock);
+  fake_clock_drop(clock);
+}
+hal_status_t fake_race_init(void);
+/* Forgets all accesses. */
+void fake_race_forget(void);
+/* To be called before a work item runs. */
+void fake_race_begin(const fake_trace_t *trace, const char *name);
+/* An access of the calling thread to device memory; the second function accepts any memory. */
+void fake_race_access(uintptr_t address, size_t size, int is_store);
+void fake_race_range(const void *address, size_t size, int is_store);
+/* Forgets the accesses to memory that was allocated. */
+void fake_race_allocated(const void *base, size_t size);
+/* The release of a block is a write of all its bytes. */
+void fake_race_release(const fake_block_t *block, const fake_trace_t *trace);
+void fake_race_fork_child(void);
+
 /* ---- report.c ---- */
+/* Stores the name of a stream, for reports about its work; NULL: the timeline is that of a branch of a graph. */
+void fake_report_name(uint32_t timeline, const char *name);
+/* Reports that the calling thread's access to a byte and that of another work item have no order. */
+void fake_report_race(uintptr_t address, int is_store, int was_store, const fake_race_work_t *other);
 /* Reports an access of the calling thread (fake_access_t). */
 void fake_report_access(uintptr_t address, size_t size, int is_store);
 /* Reports a free of an address that is not a live allocation. */

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
+#include "fake_child.h"
 #include "fake_support.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -123,27 +124,16 @@ Test(fake_protect, addresses_without_memory_are_refused) {
 
 static char report[8192];
 
+static void (*child_body)(void);
+static void call_body(const void *data) {
+  (void)data;
+  child_body();
+}
+
 /* Runs `body` in a separate process; returns the exit status and writes its stderr to `report`. */
 static int run_child(void (*body)(void)) {
-  int ends[2];
-  cr_assert_eq(pipe(ends), 0);
-  const pid_t child = fork();
-  if (child == 0) {
-    signal(SIGALRM, SIG_DFL);
-    alarm(50);
-    dup2(ends[1], STDERR_FILENO);
-    body();
-    _exit(0);
-  }
-  close(ends[1]);
-  size_t length = 0;
-  ssize_t count;
-  while ((count = read(ends[0], report + length, sizeof report - 1 - length)) > 0) length += (size_t)count;
-  report[length] = 0;
-  close(ends[0]);
-  int status = 0;
-  waitpid(child, &status, 0);
-  return status;
+  child_body = body;
+  return run_in_child(call_body, NULL, report, sizeof report);
 }
 
 /* The process was terminated by the signal; with a sanitizer, by its handler, which was installed first. */

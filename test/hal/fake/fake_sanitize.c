@@ -2,94 +2,7 @@
  * report must have its class, the kernel, the place and the functions of the program that allocated, released and
  * submitted. Programs without an error have no report. */
 #define _GNU_SOURCE
-#include <hal/hal.h>
-#include <hal_op_ids.h>
-#include <signal.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include "support.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define TEST_SANITIZED 1 /* the build has no checked kernels */
-#else
-#define TEST_SANITIZED 0
-#endif
-
-enum { FOUND = 77, COUNT = 100 };
-
-#define PART __attribute__((noinline, noclone)) /* a function that reports name */
-
-static char report[1 << 16];
-
-/* ---- what the programs use --------------------------------------------------------------------------------------- */
-
-static void ok(hal_status_t status) {
-  if (!status) return;
-  fprintf(stderr, "failed: %s: %s\n", hal_status_name(status), hal_error_message());
-  _exit(3);
-}
-
-PART static hal_block_t *make_block(size_t bytes) {
-  hal_block_t *block = NULL;
-  ok(hal_memory_allocate(0, NULL, bytes, &block));
-  __asm__ volatile("");
-  return block;
-}
-
-PART static hal_block_t *make_zeros(size_t count) {
-  hal_block_t *const block = make_block(count * sizeof(float));
-  ok(hal_memory_fill(NULL, 0, hal_memory_block_address(block), "", 1, count * sizeof(float)));
-  return block;
-}
-
-PART static void drop_block(hal_block_t *block) {
-  hal_memory_release(block);
-  __asm__ volatile("");
-}
-
-static float *floats(hal_block_t *block) { return hal_memory_block_address(block); }
-
-static const char shift_text[] =
-    "#define ARGS(X) X(OUT, float, to), X(IN, float, from), X(VALUE, pk_u64, n), X(VALUE, pk_i64, ahead)\n"
-    "PK_KERNEL(shift, ARGS) { PK_PROLOGUE(ARGS)\n"
-    "  PK_ITEM(i, n) to[i] = from[(pk_i64)i + ahead];\n"
-    "}\n";
-
-/* A program's own kernel: to[i] = from[i + ahead]. */
-PART static void launch_shift(float *to, const float *from, uint64_t count, int64_t ahead) {
-  static hal_kernel_t *kernel;
-  if (!kernel) ok(hal_kernel_compile(0, "shift", shift_text, &kernel));
-  const hal_arg_t args[] = {{&to, sizeof to, HAL_ARG_POINTER},
-                            {&from, sizeof from, HAL_ARG_POINTER},
-                            {&count, sizeof count, HAL_ARG_VALUE},
-                            {&ahead, sizeof ahead, HAL_ARG_VALUE}};
-  ok(hal_kernel_launch_items(kernel, NULL, count, args, 4));
-  __asm__ volatile("");
-}
-
-/* An operator: to = exp(from). */
-PART static void run_exp(float *to, const float *from, int64_t count) {
-  const int64_t stride = 1;
-  hal_tensor_t tensors[2];
-  for (int i = 0; i < 2; i++)
-    tensors[i] = (hal_tensor_t){.struct_size = sizeof(hal_tensor_t),
-                                .data = i ? (void *)(uintptr_t)from : to,
-                                .sizes = &count,
-                                .strides = &stride,
-                                .ndim = 1,
-                                .dtype = HAL_FLOAT32};
-  const hal_value_t args[] = {{.tag = HAL_VALUE_TENSOR, .u.t = &tensors[1]}};
-  const hal_tensor_t *const results[] = {&tensors[0]};
-  hal_op_call_t call = {
-      .struct_size = sizeof call, .arg_count = 1, .result_count = 1, .args = args, .results = results};
-  ok(hal_op_run(0, HAL_OP_ID_EXP, NULL, &call));
-  __asm__ volatile("");
-}
-
-static void synchronize(void) { ok(hal_device_synchronize(0)); }
+#include "fake_sanitize_testing.h"
 
 /* ---- programs: memory -------------------------------------------------------------------------------------------- */
 
@@ -232,14 +145,6 @@ static void correct(void) {
 
 /* ---- running them ------------------------------------------------------------------------------------------------ */
 
-typedef struct program_s {
-  const char *name;
-  void (*run)(void);
-  const char *classes, *report[6];
-} program_t;
-
-#define PROGRAM(name) #name, name
-
 static const program_t programs[] = {
     {PROGRAM(upload_past_the_end),
      "memory",
@@ -309,48 +214,7 @@ static const program_t programs[] = {
      {"leak: an allocation was not released", ": 12 bytes at", "make_block", "a_block_is_not_released_before_the_end"}},
 };
 
-/* Runs a program; returns its exit code and writes its standard error to `report`. */
-static int run_program(void (*body)(void), const char *classes, int async) {
-  int ends[2];
-  cr_assert_eq(pipe(ends), 0);
-  const pid_t child = fork();
-  if (child == 0) {
-    signal(SIGALRM, SIG_DFL);
-    alarm(50);
-    dup2(ends[1], STDERR_FILENO);
-    setenv("HAL_FAKE_SANITIZE", classes, 1);
-    setenv("HAL_FAKE_SANITIZE_EXIT_CODE", "77", 1);
-    setenv("HAL_FAKE_ASYNC", async ? "1" : "0", 1);
-    setenv("HAL_FAKE_THREADS", "2", 1);
-    ok(hal_registry_add_path(PLUGIN_DIR));
-    ok(hal_registry_open("fake"));
-    body();
-    exit(0);
-  }
-  close(ends[1]);
-  size_t length = 0;
-  ssize_t count;
-  while ((count = read(ends[0], report + length, sizeof report - 1 - length)) > 0) length += (size_t)count;
-  report[length] = 0;
-  close(ends[0]);
-  int status = 0;
-  waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
-}
-
-static void run_all(int async) {
-  if (TEST_SANITIZED) return;
-  for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
-    const program_t *const program = &programs[i];
-    const int code = run_program(program->run, program->classes, async);
-    cr_expect_eq(code, FOUND, "%s ended with %d:\n%s", program->name, code, report);
-    for (size_t j = 0; j < 6 && program->report[j]; j++)
-      cr_expect_not_null(strstr(report, program->report[j]), "%s: the report lacks '%s':\n%s", program->name,
-                         program->report[j], report);
-    const char *const first = strstr(report, "==== fake sanitizer");
-    cr_expect(first && !strstr(first + 4, "==== fake sanitizer"), "%s: not one report:\n%s", program->name, report);
-  }
-}
+static void run_all(int async) { run_programs(programs, sizeof programs / sizeof *programs, async); }
 
 Test(fake_sanitize, each_error_of_a_program_is_reported_once_with_its_place_and_stacks, .timeout = 120) { run_all(1); }
 Test(fake_sanitize, and_without_asynchronous_streams, .timeout = 120) { run_all(0); }

@@ -86,28 +86,43 @@ for scale in (torch.tensor(2.5), torch.tensor(-3.0)):
 """, timeout=900, **settings)  # fmt: skip
 
 
-def test_a_program_without_python(run_python, settings, tmp_path):
-    run_python(NETWORK + """
-compiled = compile_package(network.to(device), torch.rand(8, 16).to(device))
-torch.save(compiled(torch.ones(3, 16).to(device)).cpu(), "result.pt")
-""", timeout=900, **settings)  # fmt: skip
-    package, build = Path(torch_backend.__file__).parent, tmp_path / "build"
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    """The C++ program of the guide."""
+    package, build = Path(torch_backend.__file__).parent, tmp_path_factory.mktemp("program")
     subprocess.run(["cmake", "-S", ROOT / "docs/examples/libtorch", "-B", build, f"-Dtorch_backend_DIR={package / 'cmake'}",
                     f"-DTORCH_BACKEND_TORCH_DIR={Path(torch.__file__).parent}", "-DCMAKE_CXX_FLAGS=-O0"], check=True, capture_output=True)  # fmt: skip
     subprocess.run(["cmake", "--build", build, "--target", "package"], check=True, capture_output=True)
+    return build / "package"
+
+
+def check_program(program, folder, plugin, **settings):
+    """Runs the package of the folder, and compares with result.pt there, the CPU's output for three rows of ones."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("HAL_", "TORCH_BACKEND", "PYTHON"))}
-    done = subprocess.run([build / "package", tmp_path / "model.pt2", "opencl", "3"], env={**environment, **settings}, capture_output=True, text=True, timeout=300)
+    environment.update({name: str(value) for name, value in settings.items()})
+    done = subprocess.run([program, folder / "model.pt2", plugin, "3"], env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     ours = torch.tensor([[float(number) for number in line.split()] for line in done.stdout.splitlines()])
-    torch.testing.assert_close(ours, torch.load(tmp_path / "result.pt"), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(ours, torch.load(folder / "result.pt"), rtol=1e-5, atol=1e-5)
 
 
-def test_a_device_without_kernels(run_python):
-    """The host cannot access its memory, and it compiles no source."""
+def test_a_program_without_python(run_python, settings, program, tmp_path):
     run_python(NETWORK + """
-import copy
+torch.save(network(torch.ones(3, 16)), "result.pt")
+compile_package(network.to(device), torch.rand(8, 16).to(device))
+""", timeout=900, **settings)  # fmt: skip
+    check_program(program, tmp_path, "opencl", **settings)
+
+
+def test_a_device_without_kernels(run_python, program, tmp_path):
+    """The host cannot access its memory, and it compiles no source."""
+    settings = {"HAL_FAKE_PROTECT": 1}
+    run_python(NETWORK + """
 x = torch.rand(8, 16)
-loaded = compile_package(copy.deepcopy(network).to(device), x.to(device))
-for batch in (8, 3):
-    close(loaded(x[:batch].to(device)), network(x[:batch]))
-""", timeout=900, TORCH_BACKEND="fake", HAL_FAKE_PROTECT=1)  # fmt: skip
+expected = [network(x[:batch]) for batch in (8, 3)]
+torch.save(network(torch.ones(3, 16)), "result.pt")
+loaded = compile_package(network.to(device), x.to(device))
+for y in expected:
+    close(loaded(x[:len(y)].to(device)), y)
+""", timeout=900, TORCH_BACKEND="fake", **settings)  # fmt: skip
+    check_program(program, tmp_path, "fake", **settings)

@@ -85,7 +85,9 @@ def test_the_receivers_stream_waits_for_the_current_one(device, default):
     module = getattr(torch, device)
     x = torch.zeros(3, device=device)
     receiver = None if default else module.Stream()
-    with module.stream(module.Stream()):
+    sender = module.Stream()
+    sender.wait_stream(module.default_stream())
+    with module.stream(sender):
         module._sleep(50_000_000)
         x.fill_(7)
         x.__dlpack__(stream=receiver.native_handle if receiver else None)

@@ -24,6 +24,11 @@ PK_KERNEL(scale, ARGS) { PK_PROLOGUE(ARGS) PK_ITEM(i, (pk_u64)n) to[i] = 2 * fro
     return lambda to, x: kernel.launch(count, to, x, count)
 """
 
+SIDE = """
+main, side = torch.fake.current_stream(), torch.fake.Stream()
+"""
+TWO_STREAMS = "race: two streams access the same memory without an order"
+
 # name: (classes, program, texts of the report)
 PROGRAMS = {
     "a kernel with a wrong count": (
@@ -138,6 +143,119 @@ x = torch.ones(50, device=device)
 """,
         ["leak: an allocation was not released", ": 100 bytes at", "MADE"],
     ),
+    "a side stream does not wait": (
+        "race",
+        SIDE
+        + """
+x = torch.ones(1000, device=device)
+y = x * 2  # WRITTEN
+with side:
+    total = y.sum()  # READ
+torch.fake.synchronize()
+""",
+        [TWO_STREAMS, "write; operator mul.Tensor; stream number 1", "read; operator sum.dim_IntList; stream number 2", "element 0 of argument", "WRITTEN", "READ"],
+    ),
+    "the main stream does not wait for an upload": (
+        "race",
+        SIDE
+        + """
+rows = torch.ones(100).pin_memory()
+with side:
+    x = rows.to(device, non_blocking=True)  # WRITTEN
+y = x + 1  # READ
+torch.fake.synchronize()
+""",
+        [TWO_STREAMS, "memory_copy: write; stream number 2", "read; operator add.Tensor; stream number 1", "WRITTEN", "READ"],
+    ),
+    "an event that was recorded too early": (
+        "race",
+        SIDE
+        + """
+x = torch.ones(100, device=device)
+event = main.record_event()
+x.mul_(3)  # WRITTEN
+side.wait_event(event)
+with side:
+    x.cpu()  # READ
+torch.fake.synchronize()
+""",
+        [TWO_STREAMS, "write; operator mul.Tensor; stream number 1", "memory_copy: read; stream number 2", "WRITTEN", "READ"],
+    ),
+    "a tensor is released without record_stream": (
+        "race",
+        SIDE
+        + """
+x = torch.ones(1000, device=device)  # MADE
+side.wait_stream(main)
+with side:
+    y = torch.exp(x)  # READ
+del x  # DROPPED
+torch.fake.synchronize()
+""",
+        ["race: memory was released while another stream may use it", "read; operator exp; stream number 2", "MADE", "READ", "DROPPED"],
+    ),
+    "a graph is replayed on another stream": (
+        "race",
+        SIDE
+        + """
+x = torch.zeros(50, device=device)
+graph = torch.accelerator.Graph()
+with graph:
+    y = x + 1
+torch.fake.synchronize()
+x.fill_(7)  # WRITTEN
+with side:
+    graph.replay()  # REPLAYED
+torch.fake.synchronize()
+""",
+        [TWO_STREAMS, "memory_fill: write; stream number 1", "read; operator add.Tensor; stream number 2", "WRITTEN", "REPLAYED"],
+    ),
+    "a kernel of the program does not wait": (
+        "race",
+        SIDE
+        + KERNEL
+        + """
+x, y = torch.ones(100, device=device), torch.empty(100, device=device)
+torch.fake.synchronize()
+with side:
+    scale(100)(y, x)  # WRITTEN
+y.add_(1)  # CHANGED
+torch.fake.synchronize()
+""",
+        [TWO_STREAMS, "scale: write; stream number 2", "operator add.Tensor; stream number 1", "WRITTEN", "CHANGED"],
+    ),
+    "deferred work of lazy mode": (
+        "race",
+        SIDE
+        + """
+x = torch.ones(100, device=device)
+torch.fake.synchronize()
+with torch_backend.lazy.record():
+    x.mul_(2)
+    torch_backend.lazy.mark_step()
+with side:
+    y = x + 1  # READ
+torch.fake.synchronize()
+""",
+        [TWO_STREAMS, "stream number 1", "read; operator add.Tensor; stream number 2", "READ"],
+    ),
+    "the result of a collective is read too early": (
+        "race",
+        SIDE
+        + """
+import tempfile
+import torch.distributed as dist
+dist.init_process_group(init_method=f"file://{tempfile.mkdtemp()}/group", rank=0, world_size=1)
+x, result = torch.ones(100, device=device), torch.empty(1, 100, device=device)
+work = dist.all_gather_into_tensor(result, x, async_op=True)  # WRITTEN
+with side:
+    total = result.sum()  # READ
+work.wait()
+torch.fake.synchronize()
+dist.destroy_process_group()
+""",
+        [TWO_STREAMS, "memory_copy: write", "read; operator sum.dim_IntList; stream number 2", "READ"],
+    ),
     "new memory in lazy mode": (
         "init",
         """
@@ -156,7 +274,8 @@ def line_of(program, mark):
 
 
 # In the fast tests; the others run in `make test-full`.
-FAST = ("a kernel with a wrong count", "a graph whose input was released", "new memory in lazy mode", "a library that does not release a reference")
+FAST = ("a kernel with a wrong count", "a graph whose input was released", "new memory in lazy mode", "a library that does not release a reference",
+        "a side stream does not wait", "a tensor is released without record_stream")
 
 
 @pytest.mark.parametrize("name", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in PROGRAMS])
@@ -205,7 +324,7 @@ print(z.sum().item(), torch.linalg.qr(torch.randn(4, 4, device=device)).R.sum().
 @pytest.mark.parametrize("asynchronous", ["0", "1"])
 def test_a_correct_program_has_no_report(run_python, asynchronous):
     plain = run_python(CORRECT, TORCH_BACKEND="fake", HAL_FAKE_ASYNC=asynchronous)
-    done = run_python(CORRECT, HAL_FAKE_SANITIZE="memory,init,leak", HAL_FAKE_ASYNC=asynchronous, **SETTINGS)
+    done = run_python(CORRECT, HAL_FAKE_SANITIZE="memory,init,leak,race", HAL_FAKE_ASYNC=asynchronous, **SETTINGS)
     assert "sanitizer" not in done.stderr and len(done.stdout.splitlines()) == len(plain.stdout.splitlines())
 
 
@@ -223,16 +342,18 @@ def numbers_replaced(text):
 
 
 def test_the_first_program_of_the_page_has_its_report(run_python):
-    done = run_python(program_of_page("init"), check=False, HAL_FAKE_SANITIZE="memory,init,leak", **SETTINGS)
+    done = run_python(program_of_page("init"), check=False, HAL_FAKE_SANITIZE="memory,init,leak,race", **SETTINGS)
     assert done.returncode == FOUND and numbers_replaced(program_of_page("report")) in numbers_replaced(done.stderr), done.stderr
 
 
-@pytest.mark.parametrize("mark", ["memory", "leak"])
+@pytest.mark.parametrize("mark", ["memory", "leak", "race"])
 def test_the_other_programs_of_the_page_have_the_reports_that_their_comments_name(run_python, mark):
     code = program_of_page(mark)
     done = run_python(code, check=False, HAL_FAKE_SANITIZE=mark, **SETTINGS)
     (report,) = re.findall(rf"# ({mark}: .*)", code)
     assert done.returncode == FOUND and f"==== fake sanitizer: {report}\n" in done.stderr, done.stderr
+    if mark == "race":
+        assert program_of_page("race-report") in numbers_replaced(done.stderr), done.stderr
 
 
 def test_the_workflow_fails_for_a_finding_although_all_tests_pass(run_python):

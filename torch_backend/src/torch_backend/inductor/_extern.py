@@ -81,6 +81,18 @@ def write_loops(gm: torch.fx.GraphModule) -> None:
             decompose(gm)
 
 
+def use_operators_of_libtorch(gm: torch.fx.GraphModule) -> None:
+    """Replaces conversions by an operator that C++ programs have; torch defines inductor's own in Python. Inductor knows
+    the operator only as one that it decomposes.
+    """
+    if _aten._to_copy.default not in lowering.lowerings:
+        lowering.make_fallback(_aten._to_copy.default, warn=False, override_decomp=True)
+    for part in gm.modules():
+        for node in part.graph.nodes if isinstance(part, torch.fx.GraphModule) else ():
+            if node.target is torch.ops.prims.convert_element_type.default:
+                node.target, node.args, node.kwargs = _aten._to_copy.default, node.args[:1], {"dtype": node.args[1]}
+
+
 def without_kernel(fp64: bool) -> set[torch._ops.OpOverloadPacket]:
     """Returns the operators that kernels from source cannot express; `fp64` is whether the device computes in float64."""
     return {*_ORDERED, *_MISSING} if fp64 else {*_ORDERED, *_MISSING, *_DOUBLE}

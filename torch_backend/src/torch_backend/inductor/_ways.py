@@ -8,6 +8,7 @@ import warnings
 
 import torch
 from torch._inductor.scheduler import BaseScheduling
+from torch._inductor.virtualized import V
 
 from torch_backend import backend
 from torch_backend.backend import _utils
@@ -78,6 +79,8 @@ class Operators(Way):
     def mark(self, gm: torch.fx.GraphModule) -> None:
         _say_no_kernels()
         _extern.write_loops(gm)
+        if V.aot_compilation:
+            _extern.use_operators_of_libtorch(gm)
         missing = _extern.without_kernel(fp64=True)
         _extern.keep_extern(gm, lambda node: _extern.is_ours(node) or node.target.overloadpacket in missing)
 
