@@ -15,8 +15,9 @@
 /* Returns the bin of a size. `kind` is the pool's, here and below; a constant in the fast paths. */
 static inline uint32_t hal_mem_pool_bin(uint32_t kind, size_t size) {
   if (kind == HAL_MEM_SMALL) return (uint32_t)(size / HAL_MEM_GRANULE) - 1;
+  /* The rest of a block of an expandable segment may be smaller: it is in the first bin. */
+  if (size < (size_t)1 << HAL_MEM_LARGE_SHIFT) size = (size_t)1 << HAL_MEM_LARGE_SHIFT;
   const uint32_t power = 63 - (uint32_t)__builtin_clzll(size);
-  if (HAL_UNLIKELY(power < HAL_MEM_LARGE_SHIFT)) return 0; /* a rest in an expandable segment */
   return (power - HAL_MEM_LARGE_SHIFT) * 64 + ((uint32_t)(size >> (power - 6)) & 63);
 }
 

@@ -78,7 +78,11 @@ PROGRAM = """
 """
 
 
-@pytest.mark.parametrize("mode", [{"HAL_FAKE_ASYNC": "1"}, {"HAL_FAKE_ASYNC": "0"}, {"HAL_FAKE_PROTECT": "1"}], ids=["async", "inline", "protected"])
+@pytest.mark.parametrize("mode", [
+    pytest.param({"HAL_FAKE_ASYNC": "1"}, id="async"),
+    pytest.param({"HAL_FAKE_ASYNC": "0"}, id="inline", marks=pytest.mark.slow),
+    pytest.param({"HAL_FAKE_PROTECT": "1"}, id="protected", marks=pytest.mark.slow),
+])  # fmt: skip
 def test_an_allocator_of_the_process(run_python, library, mode):
     done = run_python(PROGRAM.format(path=str(library)), TORCH_BACKEND="fake", **mode)
     assert done.stdout.split() == ["True"]

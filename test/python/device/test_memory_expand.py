@@ -6,7 +6,7 @@ import os
 import pytest
 import torch
 
-MODES = [{"HAL_FAKE_ASYNC": "1"}, {"HAL_FAKE_ASYNC": "0"}, {"HAL_FAKE_PROTECT": "1"}]
+MODES = {"async": {"HAL_FAKE_ASYNC": "1"}, "inline": {"HAL_FAKE_ASYNC": "0"}, "protected": {"HAL_FAKE_PROTECT": "1"}}
 EXPANDABLE = {"PYTORCH_ALLOC_CONF": "expandable_segments:True", "TORCH_BACKEND": "fake"}
 
 TRAINING = """
@@ -96,11 +96,14 @@ FORK = """
 """
 
 
-@pytest.mark.parametrize("mode", MODES, ids=["async", "inline", "protected"])
-@pytest.mark.parametrize(("program", "settings"), [(TRAINING, {}), (GRAPH, {}), (OUT_OF_MEMORY, {"HAL_FAKE_MEMORY": "110m"}), (FORK, {})],
-                         ids=["training", "graph", "out-of-memory", "fork"])  # fmt: skip
-def test_programs_with_expandable_segments(run_python, mode, program, settings):
-    run_python(program, **EXPANDABLE, **mode, **settings)
+PROGRAMS = {"training": (TRAINING, {}), "graph": (GRAPH, {}), "out-of-memory": (OUT_OF_MEMORY, {"HAL_FAKE_MEMORY": "110m"}), "fork": (FORK, {})}
+CASES = [pytest.param(program, mode, marks=[pytest.mark.slow] * (mode != "async"), id=f"{program}-{mode}") for program in PROGRAMS for mode in MODES]
+
+
+@pytest.mark.parametrize(("name", "mode"), CASES)
+def test_programs_with_expandable_segments(run_python, name, mode):
+    program, settings = PROGRAMS[name]
+    run_python(program, **EXPANDABLE, **MODES[mode], **settings)
 
 
 def test_lazy_mode_and_layers_with_expandable_segments(run_python):
@@ -115,6 +118,7 @@ def test_lazy_mode_and_layers_with_expandable_segments(run_python):
     """, **EXPANDABLE, HAL_LAYERS="validate")  # fmt: skip
 
 
+@pytest.mark.slow
 def test_tensors_for_other_processes_are_copied_with_one_warning(run_python):
     done = run_python("""
         import warnings
@@ -150,7 +154,8 @@ def test_without_virtual_memory_there_is_one_warning(run_python):
     assert done.stderr.count("expandable_segments:True is ignored") == 1, done.stderr
 
 
-@pytest.mark.parametrize("slot", ["virtual_reserve", "virtual_create", "virtual_map", "virtual_unmap"])
+@pytest.mark.parametrize("slot", [pytest.param("virtual_reserve", marks=pytest.mark.slow), pytest.param("virtual_create", marks=pytest.mark.slow),
+                                  "virtual_map", pytest.param("virtual_unmap", marks=pytest.mark.slow)])  # fmt: skip
 def test_a_failure_of_a_plugin_function_is_one_error(run_python, slot):
     done = run_python("""
         import torch

@@ -192,14 +192,14 @@ def run_own(steps: list[Operation]) -> Result:
 
 
 def _run_child(policy: str, steps: list[Operation]) -> Result:
-    environment = {**os.environ, "PYTORCH_ALLOC_CONF": _SETTINGS[policy], "HAL_FAKE_MEMORY": "1048576G", "HAL_FAKE_ASYNC": "0",
+    environment = {**os.environ, "PYTORCH_ALLOC_CONF": _SETTINGS[policy], "HAL_FAKE_MEMORY": "4096G", "HAL_FAKE_ASYNC": "0",
                    "HAL_FAKE_DEVICES": "1"}  # fmt: skip
     for variable in ("HAL_FAKE_PROTECT", "HAL_FAKE_SANITIZE", "HAL_VISIBLE_DEVICES", "FAKE_VISIBLE_DEVICES", "HAL_LAYERS", "HAL_FAULT"):
         environment.pop(variable, None)
     code = "import json, sys; from torch_backend.cli import _replay; print(json.dumps(_replay.run_own([_replay.Operation(*s) for s in json.load(sys.stdin)])))"
     environment["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
     done = subprocess.run([sys.executable, "-P", "-c", code], input=json.dumps(steps), env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
+    if done.returncode or "is ignored" in done.stderr:  # the second is the allocator's warning about a setting
         raise ValueError(f"the replay with {policy} failed: {(done.stderr.strip().splitlines() or ['no output'])[-1]}")
     return Result(*json.loads(done.stdout))
 
