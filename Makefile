@@ -40,7 +40,7 @@ unexport PYTHONPATH
 
 SOURCES := $(shell git ls-files -co --exclude-standard -- hal plugins csrc codegen cmake torch_backend CMakeLists.txt pyproject.toml 2>/dev/null)
 
-.PHONY: demo test test-c test-python test-torch test-cuda packs wheel wheel-for-torch release test-wheel test-full test-intel-opencl test-integrations test-sanitizers bench docs pictures install setup format check-format clean help
+.PHONY: demo test test-c test-python test-torch test-cuda packs wheel wheel-for-torch release test-wheel test-full test-intel-opencl test-integrations test-sanitizers fuzz bench docs pictures install setup format check-format clean help
 
 help:
 	@echo "make demo             train a small network on the fake device, or that of TORCH_BACKEND, beside the CPU"
@@ -57,6 +57,7 @@ help:
 	@echo "make wheel PACKS=1    with the packs of 'make packs' in it"
 	@echo "make packs            the portable kernels as SPIR-V, compiled ahead for npu and vulkan, into $(PACK_FOLDER)/: many minutes of a processor"
 	@echo "make test-sanitizers  the C tests under address, undefined-behaviour and thread sanitizers"
+	@echo "make fuzz SECONDS=60  random inputs for readers of files and settings, plugins and programs, under sanitizers"
 	@echo "make bench            the benchmarks, ours beside the peer"
 	@echo "make docs             the documentation, into build/docs/html; every warning is an error"
 	@echo "make install          build and install into $(VENV)"
@@ -81,7 +82,7 @@ PYTEST = $(AS_PROCESSOR) TORCH_BACKEND_TEST_PYTHONS=$(OTHER_PYTHONS) OMP_NUM_THR
 
 # The packages of each purpose (requirements/*.txt, the second column of system-packages.txt) are installed when a
 # target first needs them.
-$(STAMPS)/system $(STAMPS)/system-test $(STAMPS)/system-docs $(STAMPS)/system-integrations $(STAMPS)/system-wheel $(STAMPS)/system-browser $(STAMPS)/system-full: system-packages.txt third_party/install-system-packages.sh
+$(STAMPS)/system $(STAMPS)/system-test $(STAMPS)/system-docs $(STAMPS)/system-integrations $(STAMPS)/system-wheel $(STAMPS)/system-browser $(STAMPS)/system-full $(STAMPS)/system-fuzz: system-packages.txt third_party/install-system-packages.sh
 	@third_party/install-system-packages.sh $(LOGS)/$(@F).log $(patsubst system-%,%,$(filter system-%,$(@F)))
 	@mkdir -p $(STAMPS) && touch $@
 
@@ -228,6 +229,12 @@ test-integrations: $(STAMPS)/install $(STAMPS)/venv-integrations $(STAMPS)/timm
 $(STAMPS)/timm: requirements/timm.txt $(STAMPS)/venv
 	@$(call logged,timm) "Python packages for timm" $(PIP) install --no-deps --upgrade --target build/timm -r $<
 	@touch $@
+
+# SECONDS=1800: time of each target; TARGETS=settings: one of them. The next run goes on where this one ends.
+fuzz: $(STAMPS)/venv $(STAMPS)/system-fuzz
+	cmake --preset fuzz -DPython_EXECUTABLE=$(abspath $(VENV_PYTHON))
+	cmake --build --preset fuzz
+	$(VENV_PYTHON) test/fuzz/fuzz.py build/fuzz --seconds $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60) $(TARGETS)
 
 # SECONDS=600: as long for each program of threads that runs for a time.
 test-sanitizers: export HAL_TEST_SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)

@@ -25,7 +25,7 @@ foreach(flag NOW NODELETE)
     refuse("it must be linked with -z now and -z nodelete, but ${flag} is missing. Build it with hal_add_plugin().")
   endif()
 endforeach()
-if(listing MATCHES "STATIC_TLS")
+if(listing MATCHES "STATIC_TLS" AND NOT FUZZER) # libFuzzer's coverage uses it, too
   refuse("it uses static thread-local storage, of which a process has little left by the time plugins are loaded. Drop \
 -ftls-model=initial-exec.")
 endif()

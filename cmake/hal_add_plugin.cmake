@@ -64,7 +64,7 @@ function(hal_add_plugin name)
     CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON C_STANDARD 11 C_STANDARD_REQUIRED ON C_EXTENSIONS OFF)
   target_link_libraries(${target} PRIVATE hal_plugin)
   add_custom_command(TARGET ${target} POST_BUILD VERBATIM COMMAND ${CMAKE_COMMAND} -DPLUGIN=$<TARGET_FILE:${target}>
-    -DNM=${CMAKE_NM} -DREADELF=${CMAKE_READELF} -P ${HAL_CHECK_PLUGIN})
+    -DNM=${CMAKE_NM} -DREADELF=${CMAKE_READELF} -DFUZZER=$<BOOL:${TORCH_BACKEND_FUZZ}> -P ${HAL_CHECK_PLUGIN})
 endfunction()
 
 function(hal_add_kernel_pack name)

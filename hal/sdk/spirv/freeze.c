@@ -129,8 +129,10 @@ static int is_definite(part_t function, part_t name) {
 /* "freeze i32 %7" becomes "add i32 %7, 0", of the same length: values keep their numbers. Returns whether it was
  * replaced. */
 static int replace(char *ir, char *at) {
-  const size_t type = strlen("freeze "), digits = strspn(at + type + 1, "0123456789");
-  if (at[type] != 'i' || !digits || !begins(at + type + 1 + digits, " %")) return 0;
+  const size_t type = strlen("freeze ");
+  if (at[type] != 'i') return 0; /* may be the end of the text */
+  const size_t digits = strspn(at + type + 1, "0123456789");
+  if (!digits || !begins(at + type + 1 + digits, " %")) return 0;
   const part_t name = name_at(at + type + 1 + digits + 1);
   if (!is_definite(function_around(ir, at), name)) return 0;
   const size_t length = (size_t)(name.text + name.length - at) - type;

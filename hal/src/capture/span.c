@@ -23,7 +23,8 @@ static inline int span_tensor(const hal_tensor_t *tensor, hal_span_t *span) {
     if (count == 0) return 0;
     overflow |= __builtin_mul_overflow(count - (count > 0), tensor->strides[d], &reach);
     int64_t *const end = reach < 0 ? &below : &above;
-    overflow |= __builtin_add_overflow(*end, reach, end) | __builtin_mul_overflow(elements, count, &elements);
+    overflow |= __builtin_add_overflow(*end, reach, end);
+    overflow |= __builtin_mul_overflow(elements, count, &elements);
   }
   if (!tensor->data) return 0;
   const uint64_t size = hal_dtype_size(tensor->dtype);

@@ -23,7 +23,8 @@ static int set_extent(const pk_rows_t *rows, uint32_t k, uint64_t n, uint32_t si
     overflow |= __builtin_mul_overflow(rows->size[d] - 1, rows->stride[k][d], &last);
     if (rows->size[d] != 1 && rows->stride[k][d] != dense) operand->plain = 0;
     int64_t *const end = last < 0 ? &low : &high;
-    overflow |= __builtin_mul_overflow(dense, rows->size[d], &dense) | __builtin_add_overflow(*end, last, end);
+    overflow |= __builtin_mul_overflow(dense, rows->size[d], &dense);
+    overflow |= __builtin_add_overflow(*end, last, end);
   }
   if (!rows) high = (int64_t)n - 1;
   return !overflow && hal_span_of_elements(operand->address, low, high, size, &operand->low, &operand->high);

@@ -2,6 +2,7 @@
    that is unknown, the text is unchanged. */
 #include <criterion/criterion.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "freeze.h"
@@ -52,6 +53,18 @@ Test(sdk_freeze, stays_where_a_value_is_undefined_or_may_be) {
       "  %c = fcmp nnan olt float 0x0, 0x0\n  %x = select i1 %c, i32 1, i32 2\n",
   };
   for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) cr_expect_eq(thawed(lines[i]), 0, "%s", lines[i]);
+}
+
+/* Found by test/fuzz/modules.c. */
+Test(sdk_freeze, a_text_that_ends_after_the_word_is_read_to_its_end) {
+  static const char ends[] = "  %y = freeze ";
+  for (size_t length = 1; length <= strlen(ends); length++) {
+    char *const text_end = malloc(length + 1); /* exact, for the sanitizer */
+    memcpy(text_end, ends, length);
+    text_end[length] = '\0';
+    cr_expect_eq(hal_thaw(text_end), 0);
+    free(text_end);
+  }
 }
 
 Test(sdk_freeze, stays_where_it_holds_no_integer) {

@@ -1,5 +1,6 @@
 /* random_program.h: random programs: operators, copies, fills, random numbers, host functions and waits over parts of
- * vectors, on two streams, with blocks that are released and allocated meanwhile. The seed determines the commands. */
+ * vectors, on two streams, with blocks that are released and allocated meanwhile. The seed determines the commands, or
+ * the bytes of `script`, if it is set. */
 #ifndef TEST_HAL_STRESS_RANDOM_PROGRAM_H_
 #define TEST_HAL_STRESS_RANDOM_PROGRAM_H_
 
@@ -140,7 +141,13 @@ static void copy(const run_t *run, const part_t *from, const part_t *to) {
 
 /* ---- commands --------------------------------------------------------------------------------------------------- */
 
-static uint32_t below(uint64_t *state, uint32_t bound) { return (uint32_t)(timed_random(state) >> 33) % bound; }
+static const uint8_t *script; /* a byte for each choice, the next of which `state` numbers */
+static size_t script_size;
+
+static uint32_t below(uint64_t *state, uint32_t bound) {
+  if (!script) return (uint32_t)(timed_random(state) >> 33) % bound;
+  return *state < script_size ? script[(*state)++] % bound : 0;
+}
 
 /* The left halves of the rows of `from` into those of `to`, which it does not overlap. */
 static void copy_columns(const run_t *run, const part_t *from, const part_t *to) {
@@ -261,8 +268,8 @@ static void part_any(part_t *part, const run_t *run, uint64_t *state, uint32_t p
 
 /* Runs the commands of a seed. At the end the first stream waits for the other, and the temporaries are released. */
 static void run_commands(run_t *run, uint64_t seed) {
-  uint64_t state = seed * 7919 + 1;
-  for (int i = 0; i < COMMANDS; i++) {
+  uint64_t state = script ? 0 : seed * 7919 + 1;
+  for (int i = 0; i < COMMANDS && !(script && state >= script_size); i++) {
     part_t a, b, r;
     const uint32_t what = below(&state, 16), pieces = 1 + below(&state, 3), kind = below(&state, 11);
     part_any(&a, run, &state, pieces), part_any(&b, run, &state, pieces), part_any(&r, run, &state, pieces);

@@ -1,0 +1,65 @@
+"""Runs the fuzz targets of a build, one after the other. What they have learned stays in BUILD/corpus, so that the next
+run goes on from there; an input that fails is BUILD/findings/<target>-*.
+
+Usage: python fuzz.py BUILD [--seconds N] [TARGET ...]
+"""
+
+import argparse
+import pathlib
+import shutil
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+SPIRV = HERE.parent / "hal/plugin"
+TARGETS = sorted(path.stem for path in HERE.glob("*.c"))
+# The most bytes of an input.
+LENGTHS = {"settings": 300, "modules": 4096, "files": 1024, "handles": 60, "programs": 400, "tables": 600}
+
+
+def seeds(target: str, build: pathlib.Path) -> list:
+    """Returns the folders with first inputs: those of the tree, and modules that spirv-as assembles."""
+    folders = [HERE / "corpus" / target] if (HERE / "corpus" / target).is_dir() else []
+    if target == "modules" and shutil.which("spirv-as"):
+        made = build / "seeds"
+        made.mkdir(parents=True, exist_ok=True)
+        for source in sorted(HERE.parent.rglob("*.spvasm")):
+            words = made / f"{source.stem}.spv"
+            subprocess.run(["spirv-as", "--target-env", "spv1.3", "-o", words, source], check=True)
+            for reader in (1, 2):
+                (made / f"{source.stem}.{reader}").write_bytes(bytes([reader]) + words.read_bytes())
+            words.unlink()
+        folders.append(made)
+    return folders
+
+
+def run(target: str, build: pathlib.Path, seconds: int) -> bool:
+    """Runs one target. Returns whether it found nothing."""
+    corpus, findings = build / "corpus" / target, build / "findings"
+    for folder in (corpus, findings):
+        folder.mkdir(parents=True, exist_ok=True)
+    command = [build / "fuzz" / f"fuzz_{target}", f"-max_total_time={seconds}", f"-max_len={LENGTHS[target]}", "-timeout=20", "-rss_limit_mb=4096",
+               "-malloc_limit_mb=1024", "-print_final_stats=1", "-verbosity=0", f"-artifact_prefix={findings}/{target}-", corpus, *seeds(target, build)]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    executed = [line.split()[-1] for line in done.stderr.splitlines() if "number_of_executed_units" in line]
+    print(f"{target}: {executed[0] if executed else 'no'} inputs in {seconds} s, {len(list(corpus.iterdir()))} kept", flush=True)
+    if done.returncode:
+        print("\n".join(line for line in done.stderr.splitlines() if not line.startswith("stat::"))[-6000:], flush=True)
+    return done.returncode == 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("build", metavar="BUILD", type=pathlib.Path)
+    parser.add_argument("targets", metavar="TARGET", nargs="*", help=f"default: all: {', '.join(TARGETS)}")
+    parser.add_argument("--seconds", type=int, default=60, help="time of each target (60)")
+    arguments = parser.parse_intermixed_args()
+    unknown = set(arguments.targets) - set(TARGETS)
+    if unknown or arguments.seconds <= 0:
+        parser.error(f"no such target: {', '.join(sorted(unknown))}" if unknown else "--seconds is a positive number")
+    good = [run(target, arguments.build.resolve(), arguments.seconds) for target in arguments.targets or TARGETS]
+    return int(not all(good))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
