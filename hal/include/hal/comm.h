@@ -205,8 +205,9 @@ HAL_API void hal_comm_destroy(hal_comm_t *comm, int64_t timeout_ns);
 
 /* Queues collectives on device memory after the work that is queued on `stream` (NULL: the current stream of the
  * device), and returns without waiting. Later work of `stream` does not wait for the collectives: see
- * hal_comm_work_wait. Collectives of a communicator run in the order of the calls; those of one call run together. SEND
- * and RECV run concurrently with them, in order for each peer and direction.
+ * hal_comm_work_wait. Collectives of a communicator run in the order of the calls; those of one call run together. The
+ * operands of one may be results of earlier ones, without a wait between them. SEND and RECV run concurrently with
+ * collectives, in order for each peer and direction.
  *
  * `done` (NULL is allowed) runs when the copies of the results are queued on hal_comm_stream, or the work has failed;
  * it does not run if the call fails. It runs on a thread of the HAL that holds no lock, or one that waits:

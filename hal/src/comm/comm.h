@@ -55,6 +55,8 @@ typedef struct hal_comm_job_s {
   hal_comm_work_t *work;
   int kind;           /* HAL_COMM_JOB_* */
   int is_on_device;   /* the transport moves device memory: nothing is staged */
+  int follows;        /* HAL_COMM_FOLLOWS_*: its operands may be results of earlier jobs */
+  uint64_t number;    /* among the jobs that order.c knows; 0 = none of them */
   hal_event_t *ready; /* the operands are on the host */
   int64_t timeout_ns;
   uint64_t *arrays; /* of the calls */
@@ -71,6 +73,24 @@ typedef struct hal_comm_lane_s {
   int woken; /* the lane's thread runs the queued jobs */
   hal_comm_job_t *first, **last;
 } hal_comm_lane_t;
+
+/* What the operands of a job follow: nothing, copies of results that are queued already, or those that earlier jobs have
+ * not queued yet. */
+enum { HAL_COMM_FOLLOWS_NOTHING, HAL_COMM_FOLLOWS_QUEUED, HAL_COMM_FOLLOWS_LATER };
+
+/* The results of a communicator's recent jobs: order.c. */
+enum { HAL_COMM_RESULTS = 64 };
+typedef struct hal_comm_order_s {
+  struct {
+    uintptr_t begin, end;
+    uint64_t job;
+  } results[HAL_COMM_RESULTS];
+  uint32_t next;      /* the result that is replaced next */
+  uint64_t jobs;      /* number of jobs */
+  uint64_t queued;    /* the copies of the results of jobs up to this one are queued on `out` */
+  uint64_t ordered;   /* work on `in` follows the results of jobs up to this one */
+  uint64_t forgotten; /* the last job of which a result was replaced */
+} hal_comm_order_t;
 
 /* Ends the waits of streams for a work (semaphore.c). */
 typedef struct hal_comm_signal_s hal_comm_signal_t;
@@ -96,6 +116,7 @@ struct hal_comm_s {
   pthread_mutex_t lock;
   pthread_cond_t ended;
   uint64_t pending; /* jobs that have not ended */
+  hal_comm_order_t order;
   int ending;
   hal_comm_signal_t *signals; /* not used by a work */
   uint32_t lane_count;
@@ -137,6 +158,15 @@ struct hal_comm_work_s {
   hal_comm_failure_t failure;
   hal_comm_signal_t *signal; /* set under the lock, before `queued`; NULL = no stream waits without the host */
 };
+
+/* ---- order.c ---- */
+
+/* Adds a job of collectives, whose calls are not staged yet, and sets what it follows. */
+void hal_comm_order_add(hal_comm_t *comm, hal_comm_job_t *job);
+/* Makes work on `in` follow the copies of results that are queued on `out`. */
+hal_status_t hal_comm_order_follow(hal_comm_t *comm);
+/* The copies of a job's results are queued. */
+void hal_comm_order_queued(hal_comm_t *comm, const hal_comm_job_t *job);
 
 /* ---- check.c ---- */
 

@@ -75,12 +75,14 @@ static hal_status_t unstage(const hal_comm_t *comm, const hal_comm_part_t *call)
 
 /* ---- lifetime ---- */
 
-/* Queues the copies of the operands after `ready`, then records `ready` after the copies. */
+/* Queues the copies of the operands after `ready` and the results that they follow, then records `ready` after the
+ * copies. Operands that stay on the device are not copied. */
 static hal_status_t stage_all(hal_comm_job_t *job) {
   hal_comm_t *const comm = job->work->comm;
-  if (comm->direct || job->is_on_device) return HAL_OK;
+  if (comm->direct || (job->is_on_device && !job->follows)) return HAL_OK;
   HAL_RETURN_IF_ERROR(hal_stream_wait_event(comm->in, job->ready));
-  for (uint32_t i = 0; i < job->count; i++) HAL_RETURN_IF_ERROR(stage(comm, &job->calls[i]));
+  if (job->follows) HAL_RETURN_IF_ERROR(hal_comm_order_follow(comm));
+  for (uint32_t i = 0; i < job->count && !job->is_on_device; i++) HAL_RETURN_IF_ERROR(stage(comm, &job->calls[i]));
   return hal_event_record(job->ready, comm->in);
 }
 
@@ -97,9 +99,10 @@ hal_status_t hal_comm_job_create(hal_comm_work_t *work, hal_stream_t *stream, co
   atomic_fetch_add(&work->references, 1);
   for (uint32_t i = 0; i < count; i++) copy_call(comm, &job->calls[i], &calls[i], &next);
   job->is_on_device = !kind && hal_comm_shm_takes_device_memory(&comm->transport, calls, count);
+  if (!comm->direct && kind != HAL_COMM_JOB_VENDOR && !hal_comm_op_is_message(calls->op)) hal_comm_order_add(comm, job);
   hal_status_t status = hal_event_create(comm->device, 0, &job->ready);
   if (!status) status = hal_event_record(job->ready, stream);
-  if (!status && kind == HAL_COMM_JOB_STAGED) status = stage_all(job);
+  if (!status && kind == HAL_COMM_JOB_STAGED && job->follows != HAL_COMM_FOLLOWS_LATER) status = stage_all(job);
   if (status)
     hal_comm_job_destroy(job);
   else
@@ -141,10 +144,8 @@ static hal_status_t transport(hal_comm_t *comm, const hal_comm_job_t *job) {
 hal_status_t hal_comm_job_run(hal_comm_job_t *job) {
   hal_comm_t *const comm = job->work->comm;
   if (job->kind == HAL_COMM_JOB_VENDOR) return hal_comm_vendor_run(job);
-  if (job->kind == HAL_COMM_JOB_LATE) {
-    HAL_RETURN_IF_ERROR(hal_comm_vendor_wait_operands(job));
-    HAL_RETURN_IF_ERROR(stage_all(job));
-  }
+  if (job->kind == HAL_COMM_JOB_LATE) HAL_RETURN_IF_ERROR(hal_comm_vendor_wait_operands(job));
+  if (job->kind == HAL_COMM_JOB_LATE || job->follows == HAL_COMM_FOLLOWS_LATER) HAL_RETURN_IF_ERROR(stage_all(job));
   HAL_RETURN_IF_ERROR(hal_comm_event_wait(job->ready, job->timeout_ns, &comm->failure, "the operands"));
   HAL_RETURN_IF_ERROR(hal_comm_failure_get(&comm->failure));
   hal_comm_log_start(job->work->log);
@@ -152,5 +153,6 @@ hal_status_t hal_comm_job_run(hal_comm_job_t *job) {
   HAL_RETURN_IF_ERROR(transport(comm, job));
   hal_comm_profile_add(job, start_ns, hal_clock_ns());
   for (uint32_t i = 0; i < job->count; i++) HAL_RETURN_IF_ERROR(unstage(comm, &job->calls[i]));
+  if (job->number) hal_comm_order_queued(comm, job);
   return hal_event_record(job->work->end, comm->out);
 }

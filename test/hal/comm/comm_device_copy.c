@@ -55,3 +55,42 @@ static void messages(int rank, int size, void *argument) {
   hal_comm_destroy(on.comm, 20 * (int64_t)SECOND);
 }
 Test(comm_device_copy, messages) { run_ranks(2, messages, NULL); }
+
+/* ---- order ---- */
+
+/* More collectives on one buffer than order.c remembers, without a wait between them; the last one reads it into
+ * another buffer. `argument`: a fault, after which operands are copied to the host. */
+static void in_order(int rank, int size, void *argument) {
+  enum { COUNT = 100001, CALLS = 70 };
+  static float numbers[COUNT], gathered[2 * COUNT];
+  on_device_t on;
+  mirror_t buffer, result;
+  hal_comm_work_t *work;
+  if (argument) CHECK(!setenv("HAL_LAYERS", "fault", 1) && !setenv("HAL_FAULT", argument, 1), "no environment");
+  open_protected();
+  on.comm = create_group("order", rank, size);
+  CHECK_OK(hal_stream_acquire(0, 0, &on.stream));
+  for (int i = 0; i < COUNT; i++) numbers[i] = 1;
+  upload(&on, &buffer, numbers, sizeof numbers), upload(&on, &result, gathered, sizeof gathered);
+  hal_collective_t call = {.op = HAL_COMM_ALL_REDUCE,
+                           .dtype = HAL_FLOAT32,
+                           .reduce = HAL_REDUCE_SUM,
+                           .send = buffer.device,
+                           .recv = buffer.device,
+                           .count = COUNT};
+  call.struct_size = sizeof call;
+  for (int i = 0; i < CALLS; i++)
+    CHECK_OK(hal_comm_submit(on.comm, on.stream, &call, 1, 20 * (int64_t)SECOND, NULL, NULL, NULL));
+  call.op = HAL_COMM_ALL_GATHER;
+  call.recv = result.device;
+  CHECK_OK(hal_comm_submit(on.comm, on.stream, &call, 1, 20 * (int64_t)SECOND, NULL, NULL, &work));
+  CHECK_OK(hal_comm_work_synchronize(work, 20 * (int64_t)SECOND));
+  hal_comm_work_release(work);
+  download(&on, &buffer, 0), download(&on, &result, 1);
+  const float expected = 0x1p70f;
+  for (int i = 0; i < 2 * COUNT; i++)
+    CHECK(gathered[i] == expected, "element %d is %g, not %g", i, (double)gathered[i], (double)expected);
+  hal_comm_destroy(on.comm, 20 * (int64_t)SECOND);
+}
+Test(comm_device_copy, operands_are_results_of_earlier_collectives) { run_ranks(2, in_order, NULL); }
+Test(comm_device_copy, the_same_with_copies_on_the_host) { run_ranks(2, in_order, "ipc_export:1"); }
