@@ -74,8 +74,8 @@ typedef struct hal_comm_lane_s {
   hal_comm_job_t *first, **last;
 } hal_comm_lane_t;
 
-/* What the operands of a job follow: nothing, copies of results that are queued already, or those that earlier jobs have
- * not queued yet. */
+/* What the operands of a job follow: nothing, copies of results that are queued already, or those that earlier jobs
+ * have not queued yet. */
 enum { HAL_COMM_FOLLOWS_NOTHING, HAL_COMM_FOLLOWS_QUEUED, HAL_COMM_FOLLOWS_LATER };
 
 /* The results of a communicator's recent jobs: order.c. */

@@ -1,6 +1,6 @@
-/* order.c: collectives of a communicator have an order, also without a wait between them: the operands of one may be the
- * results of an earlier one that has not run. Operands are copied to the host when a collective is submitted, so that
- * the copies overlap with earlier collectives, unless they are such results. */
+/* order.c: collectives of a communicator have an order, also without a wait between them: the operands of one may be
+ * the results of an earlier one that has not run. Operands are copied to the host when a collective is submitted, so
+ * that the copies overlap with earlier collectives, unless they are such results. */
 #include "comm/comm.h"
 #include "hal/status.h"
 
