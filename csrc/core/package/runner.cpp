@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/compat.h"
 #include "core/device.h"
 #include "core/stream/stream.h"
 #include "torch_backend/version.h"
@@ -207,8 +208,9 @@ std::string package_versions(int32_t device) {
   hal_registry_entry_t entry{};
   entry.struct_size = sizeof entry;
   check(hal_registry_plugin(plugin, &entry));
-  return "torch " + std::to_string(TORCH_VERSION_MAJOR) + "." + std::to_string(TORCH_VERSION_MINOR) +
-         ", torch_backend " TORCH_BACKEND_VERSION ", plugin " + entry.name + " " + entry.version;
+  return "torch " + std::to_string(TORCH_BACKEND_TORCH_VERSION / 100) + "." +
+         std::to_string(TORCH_BACKEND_TORCH_VERSION % 100) + ", torch_backend " TORCH_BACKEND_VERSION ", plugin " +
+         entry.name + " " + entry.version;
 }
 
 }  // namespace torch_backend

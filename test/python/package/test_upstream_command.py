@@ -184,7 +184,9 @@ def waited(condition, seconds=60):
 def test_no_process_outlives_a_run_that_is_ended(folder, tmp_path, number):
     started = tmp_path / "started"
     command = [sys.executable, "-P", "-m", "torch_backend", "upstream", "--plugin", "fake", "--tests", folder, "test_mine.py", "-k", "does_not_end"]
-    run = subprocess.Popen(command, env={**os.environ, "STARTED": str(started)}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    # A shell ignores SIGINT in what it runs in the background, and so do the programs that this starts.
+    run = subprocess.Popen(command, env={**os.environ, "STARTED": str(started)}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                           preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))  # fmt: skip
     pid = int(waited(lambda: started.exists() and started.read_text().endswith(".") and started.read_text()[:-1]))
     run.send_signal(number)
     assert run.wait(20) != 0

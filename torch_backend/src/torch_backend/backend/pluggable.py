@@ -20,9 +20,9 @@ class PluggableAllocator:
     Args:
         path_to_so_file: path of the library, which stays loaded.
         alloc_fn_name: name of a function `void *alloc(ssize_t size, int device, void *stream)`. It returns memory of the
-        device, aligned to 512 bytes, or NULL if there is none. `stream` is the driver's handle.
+            device, aligned to 512 bytes, or NULL if there is none. `stream` is the driver's handle.
         free_fn_name: name of a function `void free(void *address, ssize_t size, int device, void *stream)`. It is called
-        once no queued work uses the memory.
+            once no queued work uses the memory.
     """
 
     def __init__(self, path_to_so_file: str | os.PathLike, alloc_fn_name: str, free_fn_name: str):

@@ -29,7 +29,7 @@ class MemPool:
 
     Args:
         allocator: a `memory.PluggableAllocator`, or its `allocator()`, that allocates the pool's segments; by default the
-        plugin does.
+            plugin does.
         use_on_oom: free memory of the pool also serves allocations outside of it that would otherwise fail for lack
         of memory.
         no_split: each allocation has its own segment.
