@@ -180,7 +180,7 @@ def waited(condition, seconds=60):
     return found
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGTERM, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)])
 def test_no_process_outlives_a_run_that_is_ended(folder, tmp_path, number):
     started = tmp_path / "started"
     command = [sys.executable, "-P", "-m", "torch_backend", "upstream", "--plugin", "fake", "--tests", folder, "test_mine.py", "-k", "does_not_end"]
