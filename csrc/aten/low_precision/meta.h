@@ -101,14 +101,19 @@ inline at::Tensor empty_scaled_mm(const at::Tensor &self, const at::Tensor &mat2
 }
 
 // The recipes of _scaled_mm_v2 are what each scale is of: the tensor, a row, a block.
+inline void check_recipes(const at::ITensorListRef &scale_a, at::IntArrayRef recipe_a,
+                          const at::ITensorListRef &scale_b, at::IntArrayRef recipe_b) {
+  TORCH_CHECK(scale_a.size() > 0 && scale_a.size() == recipe_a.size() && scale_b.size() > 0 &&
+                  scale_b.size() == recipe_b.size(),
+              "_scaled_mm_v2: expected a recipe for each scale but got ", recipe_a.size(), " for ", scale_a.size(),
+              " and ", recipe_b.size(), " for ", scale_b.size());
+}
+
 inline at::Tensor empty_scaled_mm_v2(const at::Tensor &self, const at::Tensor &mat2, const at::ITensorListRef &scale_a,
                                      at::IntArrayRef recipe_a, at::IntArrayRef, const at::ITensorListRef &scale_b,
                                      at::IntArrayRef recipe_b, at::IntArrayRef, const OptionalTensor &bias,
                                      std::optional<c10::ScalarType> out_dtype, at::IntArrayRef, bool fast) {
-  TORCH_CHECK(
-      !scale_a.empty() && scale_a.size() == recipe_a.size() && !scale_b.empty() && scale_b.size() == recipe_b.size(),
-      "_scaled_mm_v2: expected a recipe for each scale but got ", recipe_a.size(), " for ", scale_a.size(), " and ",
-      recipe_b.size(), " for ", scale_b.size());
+  check_recipes(scale_a, recipe_a, scale_b, recipe_b);
   return empty_scaled_mm(self, mat2, scale_a.front(), scale_b.front(), bias, {}, out_dtype, fast);
 }
 

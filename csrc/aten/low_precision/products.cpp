@@ -174,13 +174,12 @@ Tensor scaled_mm_v2(const Tensor &self, const Tensor &mat2, const at::ITensorLis
                     at::IntArrayRef swizzle_a, const at::ITensorListRef &scale_b, at::IntArrayRef recipe_b,
                     at::IntArrayRef swizzle_b, const OptionalTensor &bias, std::optional<c10::ScalarType> out_dtype,
                     at::IntArrayRef contraction, bool fast) {
-  const Tensor result = empty_scaled_mm_v2(self, mat2, scale_a, recipe_a, swizzle_a, scale_b, recipe_b, swizzle_b, bias,
-                                           out_dtype, contraction, fast);
+  check_recipes(scale_a, recipe_a, scale_b, recipe_b);
   must(scale_a.size() == 1 && scale_b.size() == 1 && has_no_swizzle(swizzle_a) && has_no_swizzle(swizzle_b));
   must(contraction.empty() || contraction == at::IntArrayRef({-1, 0}) || contraction == at::IntArrayRef({1, 0}));
   must(is_of_blocks(recipe_a[0]) == is_of_blocks(recipe_b[0]) && fits(scale_a.front(), recipe_a[0], self, true) &&
        fits(scale_b.front(), recipe_b[0], mat2, false));
-  return result.copy_(scaled_mm(self, mat2, scale_a.front(), scale_b.front(), bias, {}, out_dtype, fast));
+  return scaled_mm(self, mat2, scale_a.front(), scale_b.front(), bias, {}, out_dtype, fast);
 }
 
 Tensor &scaled_mm_v2_into(const Tensor &self, const Tensor &mat2, const at::ITensorListRef &scale_a,

@@ -178,6 +178,12 @@ def test_float8_with_scales_as_on_the_cpu(device, out_dtype, scaling, has_bias):
     torch.testing.assert_close(result.cpu().float(), expected.float(), rtol=step, atol=1e-3)
 
 
+def of_elements(scale, *sizes):
+    """Returns the scale of each element of a matrix, by its index: scales are of one element, of 128 in a row, or of all."""
+    row, column = (torch.arange(size) // (size if count == 1 else 1 if count == size else 128) for size, count in zip(sizes, scale.shape))
+    return scale.double()[row][:, column]
+
+
 @pytest.mark.parametrize("blocks", ["rows, blocks", "rows, columns", "blocks, columns"])
 def test_float8_with_scales_of_blocks(device, blocks):
     """The reference is double precision: the CPU has no such scales."""
@@ -185,12 +191,6 @@ def test_float8_with_scales_of_blocks(device, blocks):
     of_a, of_b = blocks.split(", ")
     scale_a = torch.rand(96 if of_a == "rows" else 1, 3)
     scale_b = torch.rand(3, 160 if of_b == "columns" else 2)
-
-    def of_elements(scale, rows, columns):
-        """Returns the scale of each element, by its index."""
-        row = torch.arange(rows) if scale.size(0) == rows else torch.arange(rows) // 128
-        column = torch.arange(columns) if scale.size(1) == columns else torch.arange(columns) // 128
-        return scale.double()[row][:, column]
 
     exact = (a * of_elements(scale_a, 96, 288)) @ (b * of_elements(scale_b, 288, 160))
     with strict():
@@ -208,11 +208,6 @@ def test_float8_with_scales_of_recipes(device, recipe_a, recipe_b):
     of_a = {"TensorWise": (1, 1), "RowWise": (96, 1), "BlockWise1x128": (96, 3), "BlockWise128x128": (1, 3)}[recipe_a]
     of_b = {"TensorWise": (1, 1), "RowWise": (1, 160), "BlockWise1x128": (3, 160), "BlockWise128x128": (3, 2)}[recipe_b]
     scale_a, scale_b, bias = torch.rand(of_a), torch.rand(of_b), torch.randn(160)
-
-    def of_elements(scale, rows, columns):
-        row = torch.arange(rows) * 0 if scale.size(0) == 1 else torch.arange(rows) // (1 if scale.size(0) == rows else 128)
-        column = torch.arange(columns) * 0 if scale.size(1) == 1 else torch.arange(columns) // (1 if scale.size(1) == columns else 128)
-        return scale.double()[row][:, column]
 
     exact = (a * of_elements(scale_a, 96, 288)) @ (b * of_elements(scale_b, 288, 160)) + bias.double()
     recipes = getattr(ScalingType, recipe_a), getattr(ScalingType, recipe_b)
