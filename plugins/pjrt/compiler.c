@@ -133,8 +133,8 @@ static hal_status_t run_program(const void *arguments, char *why) {
     numbers += emitted->double_room * sizeof(double);
   }
   if (emitted->integer_count) spans[count++] = (pjrt_span_t){numbers, PJRT_S64, emitted->integer_room, 0};
-  const pjrt_run_t run = {queued->program->loaded, queued->program->device, count, emitted->result_count, spans,
-                          results, emitted->places};
+  const pjrt_run_t run = {
+      queued->program->loaded, queued->program->device, count, emitted->result_count, spans, results, emitted->places};
   return pjrt.opaque ? pjrt_opaque_run(&run, why) : pjrt_run(&run, &moved, why);
 }
 
@@ -181,8 +181,8 @@ static hal_status_t execute(void *state, void *executed, const hal_ir_run_t *run
     spans[i] =
         (pjrt_span_t){run->buffers[emitted->arguments[i]], emitted->types[i], emitted->counts[i], emitted->copied[i]};
   for (uint32_t k = 0; k < emitted->result_count; k++)
-    spans[count + k] = (pjrt_span_t){run->buffers[emitted->results[k]], emitted->result_types[k],
-                                     emitted->result_counts[k], 0};
+    spans[count + k] =
+        (pjrt_span_t){run->buffers[emitted->results[k]], emitted->result_types[k], emitted->result_counts[k], 0};
   write_numbers(emitted, run, (char *)(spans + count + emitted->result_count));
   const hal_status_t status = pjrt_submit(run->plugin_stream, program->name, run_program, queued, size);
   hal_host->mem_free(queued);

@@ -1,6 +1,6 @@
-/* emit_program.c: whole programs. Arguments are the buffers whose first value is read, followed by the numbers of a run.
- * A result is aliased with the argument of its buffer, so that it is written in place. If programs compute in memory of
- * the host, the buffer of each result is an argument for that reason. */
+/* emit_program.c: whole programs. Arguments are the buffers whose first value is read, followed by the numbers of a
+ * run. A result is aliased with the argument of its buffer, so that it is written in place. If programs compute in
+ * memory of the host, the buffer of each result is an argument for that reason. */
 #include <string.h>
 
 #include "emit.h"
@@ -171,12 +171,11 @@ static void put_head(emit_t *e, const emit_program_t *program) {
 }
 
 static void put_return(emit_t *e, const emit_program_t *program) {
-  emit_put(e, "    return ");
+  emit_put(e, "    return");
   for (uint32_t k = 0; k < program->result_count; k++)
-    emit_put(e, "%s%s", k ? ", " : "", emit_name(e->buffers[program->results[k]].now).s);
-  emit_put(e, " : ");
+    emit_put(e, "%s%s", k ? ", " : " ", emit_name(e->buffers[program->results[k]].now).s);
   for (uint32_t k = 0; k < program->result_count; k++)
-    emit_put(e, "%s%s", k ? ", " : "", emit_type(e->buffers[program->results[k]].now).s);
+    emit_put(e, "%s%s", k ? ", " : " : ", emit_type(e->buffers[program->results[k]].now).s);
   emit_put(e, "\n  }\n}\n");
 }
 

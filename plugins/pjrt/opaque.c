@@ -31,7 +31,7 @@ typedef struct allocation_s {
 /* All allocations by address. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static allocation_t **allocations;
-static size_t count, room;
+static size_t count, reserved;
 
 /* ---- allocations ------------------------------------------------------------------------------------------------- */
 
@@ -58,15 +58,15 @@ static allocation_t *find(const void *address) {
   return inside ? found : NULL;
 }
 
-/* Makes room for another allocation. The lock is held. */
+/* Extends the array for another allocation. The lock is held. */
 static int grow(void) {
-  if (count < room) return 1;
-  const size_t more = room ? 2 * room : 1024;
+  if (count < reserved) return 1;
+  const size_t more = reserved ? 2 * reserved : 1024;
   allocation_t **const grown = hal_host->mem_alloc(more * sizeof *grown, sizeof *grown);
   if (!grown) return 0;
   if (count) memcpy(grown, allocations, count * sizeof *grown);
   hal_host->mem_free(allocations);
-  allocations = grown, room = more;
+  allocations = grown, reserved = more;
   return 1;
 }
 

@@ -62,7 +62,7 @@ int hal_mem_held_end(hal_mem_pool_t *pool) {
   return any;
 }
 
-/* ---- memory of a plugin that pools -------------------------------------------------------------------------------- */
+/* ---- memory of a plugin that pools ------------------------------------------------------------------------------- */
 
 void hal_mem_held_leave(hal_allocator_t *allocator, hal_block_t *block) {
   block->state = HAL_MEM_HELD;

@@ -97,7 +97,9 @@ void hal_memory_release(hal_block_t *block) {
     return;
   }
   hal_queue_t *const queue = hal_stream_queue(block->stream);
-  const int is_used = queue->calls->released(queue, block->address, block->size);
+  /* The memory of a plugin that pools ends after the bytes that were requested; other blocks may follow. */
+  const size_t size = block->state == HAL_MEM_SPECIAL ? block->requested : block->size;
+  const int is_used = queue->calls->released(queue, block->address, size);
   hal_lock(&allocator->lock);
   if (is_used && block->state == HAL_MEM_PLAIN) {
     release_held(allocator, block);
