@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "emit.h"
+#include "opaque.h"
 
 enum { MAX_OPS = 4096 };
 
@@ -110,7 +111,7 @@ static void text(void *state, const void *described, char *text, size_t capacity
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
 
-/* A queued run, followed by the spans of its arguments, the numbers, and the copies of arguments. */
+/* A queued run, followed by the spans of its arguments and results, and the numbers. */
 typedef struct queued_s {
   const program_t *program;
   uint32_t argument_count; /* with the numbers */
@@ -124,16 +125,17 @@ static hal_status_t run_program(const void *arguments, char *why) {
   const queued_t *const queued = arguments;
   const emit_program_t *const emitted = &queued->program->emitted;
   pjrt_span_t *const spans = (pjrt_span_t *)(uintptr_t)(queued + 1);
-  char *numbers = (char *)(spans + queued->argument_count);
+  const pjrt_span_t *const results = spans + queued->argument_count;
+  char *numbers = (char *)(spans + queued->argument_count + emitted->result_count);
   uint32_t count = emitted->argument_count, moved;
   if (emitted->double_count) {
     spans[count++] = (pjrt_span_t){numbers, PJRT_F64, emitted->double_room, 0};
     numbers += emitted->double_room * sizeof(double);
   }
   if (emitted->integer_count) spans[count++] = (pjrt_span_t){numbers, PJRT_S64, emitted->integer_room, 0};
-  const pjrt_run_t run = {queued->program->loaded, queued->program->device, count, emitted->result_count, spans,
-                          emitted->places};
-  return pjrt_run(&run, &moved, why);
+  const pjrt_run_t run = {
+      queued->program->loaded, queued->program->device, count, emitted->result_count, spans, results, emitted->places};
+  return pjrt.opaque ? pjrt_opaque_run(&run, why) : pjrt_run(&run, &moved, why);
 }
 
 static double double_of(const hal_value_t *value) {
@@ -168,7 +170,7 @@ static hal_status_t execute(void *state, void *executed, const hal_ir_run_t *run
   const uint32_t count = emitted->argument_count + (emitted->double_count > 0) + (emitted->integer_count > 0);
   const size_t numbers = (emitted->double_count ? emitted->double_room * sizeof(double) : 0) +
                          (emitted->integer_count ? emitted->integer_room * sizeof(int64_t) : 0);
-  const size_t size = sizeof(queued_t) + count * sizeof(pjrt_span_t) + numbers;
+  const size_t size = sizeof(queued_t) + (count + emitted->result_count) * sizeof(pjrt_span_t) + numbers;
   (void)state;
   dump(program);
   queued_t *const queued = hal_host->mem_alloc(align_up(size), 16);
@@ -178,7 +180,10 @@ static hal_status_t execute(void *state, void *executed, const hal_ir_run_t *run
   for (uint32_t i = 0; i < emitted->argument_count; i++)
     spans[i] =
         (pjrt_span_t){run->buffers[emitted->arguments[i]], emitted->types[i], emitted->counts[i], emitted->copied[i]};
-  write_numbers(emitted, run, (char *)(spans + count));
+  for (uint32_t k = 0; k < emitted->result_count; k++)
+    spans[count + k] =
+        (pjrt_span_t){run->buffers[emitted->results[k]], emitted->result_types[k], emitted->result_counts[k], 0};
+  write_numbers(emitted, run, (char *)(spans + count + emitted->result_count));
   const hal_status_t status = pjrt_submit(run->plugin_stream, program->name, run_program, queued, size);
   hal_host->mem_free(queued);
   return status;

@@ -115,7 +115,7 @@ static hal_status_t start(int32_t counted) {
   pjrt.client = connection.client;
   memcpy(pjrt.devices, connection.devices, sizeof pjrt.devices);
   read_texts();
-  return pjrt_test_memory();
+  return pjrt_probe_memory();
 }
 
 hal_status_t hal_plugin_init(const char *options) {
