@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "emit.h"
+#include "opaque.h"
 
 enum { MAX_OPS = 4096 };
 
@@ -69,11 +70,24 @@ static void log_compiled(const program_t *program, int stored, int64_t ns) {
   hal_host->log(HAL_LOG_INFO, line);
 }
 
+/* Declines further programs: a loop whose shapes vary would compile in each step. */
+static hal_status_t decline(void) {
+  static atomic_int warned;
+  char line[320];
+  snprintf(line, sizeof line,
+           "pjrt: %d programs were compiled, the limit HAL_PJRT_PROGRAMS; other work runs on the portable kernels. "
+           "torch_backend.lazy.compilations() lists them: use fewer shapes, such as by padding, or set a higher limit",
+           pjrt.program_limit);
+  if (!atomic_exchange(&warned, 1)) hal_host->log(HAL_LOG_WARNING, line);
+  return pjrt_error(HAL_UNIMPLEMENTED, "%s", line);
+}
+
 static hal_status_t compile(void *state, const hal_ir_t *ir, void **out_program) {
   const compiler_t *const compiler = state;
+  static atomic_int number;
+  if (atomic_load(&number) >= pjrt.program_limit) return decline();
   program_t *const program = hal_host->mem_alloc(sizeof *program, 16);
   if (!program) return pjrt_error(HAL_RESOURCE_EXHAUSTED, "pjrt: no host memory for a program");
-  static atomic_int number;
   *program = (program_t){.device = compiler->device, .number = atomic_fetch_add(&number, 1)};
   snprintf(program->name, sizeof program->name, "program of %u operators, %.30s to %.30s", (unsigned)ir->node_count,
            hal_ir_node(ir, 0)->name, hal_ir_node(ir, ir->node_count - 1)->name);
@@ -110,7 +124,7 @@ static void text(void *state, const void *described, char *text, size_t capacity
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
 
-/* A queued run, followed by the spans of its arguments, the numbers, and the copies of arguments. */
+/* A queued run, followed by the spans of its arguments and results, and the numbers. */
 typedef struct queued_s {
   const program_t *program;
   uint32_t argument_count; /* with the numbers */
@@ -124,16 +138,17 @@ static hal_status_t run_program(const void *arguments, char *why) {
   const queued_t *const queued = arguments;
   const emit_program_t *const emitted = &queued->program->emitted;
   pjrt_span_t *const spans = (pjrt_span_t *)(uintptr_t)(queued + 1);
-  char *numbers = (char *)(spans + queued->argument_count);
+  const pjrt_span_t *const results = spans + queued->argument_count;
+  char *numbers = (char *)(spans + queued->argument_count + emitted->result_count);
   uint32_t count = emitted->argument_count, moved;
   if (emitted->double_count) {
     spans[count++] = (pjrt_span_t){numbers, PJRT_F64, emitted->double_room, 0};
     numbers += emitted->double_room * sizeof(double);
   }
   if (emitted->integer_count) spans[count++] = (pjrt_span_t){numbers, PJRT_S64, emitted->integer_room, 0};
-  const pjrt_run_t run = {queued->program->loaded, queued->program->device, count, emitted->result_count, spans,
-                          emitted->places};
-  return pjrt_run(&run, &moved, why);
+  const pjrt_run_t run = {
+      queued->program->loaded, queued->program->device, count, emitted->result_count, spans, results, emitted->places};
+  return pjrt.opaque ? pjrt_opaque_run(&run, why) : pjrt_run(&run, &moved, why);
 }
 
 static double double_of(const hal_value_t *value) {
@@ -168,7 +183,7 @@ static hal_status_t execute(void *state, void *executed, const hal_ir_run_t *run
   const uint32_t count = emitted->argument_count + (emitted->double_count > 0) + (emitted->integer_count > 0);
   const size_t numbers = (emitted->double_count ? emitted->double_room * sizeof(double) : 0) +
                          (emitted->integer_count ? emitted->integer_room * sizeof(int64_t) : 0);
-  const size_t size = sizeof(queued_t) + count * sizeof(pjrt_span_t) + numbers;
+  const size_t size = sizeof(queued_t) + (count + emitted->result_count) * sizeof(pjrt_span_t) + numbers;
   (void)state;
   dump(program);
   queued_t *const queued = hal_host->mem_alloc(align_up(size), 16);
@@ -178,7 +193,10 @@ static hal_status_t execute(void *state, void *executed, const hal_ir_run_t *run
   for (uint32_t i = 0; i < emitted->argument_count; i++)
     spans[i] =
         (pjrt_span_t){run->buffers[emitted->arguments[i]], emitted->types[i], emitted->counts[i], emitted->copied[i]};
-  write_numbers(emitted, run, (char *)(spans + count));
+  for (uint32_t k = 0; k < emitted->result_count; k++)
+    spans[count + k] =
+        (pjrt_span_t){run->buffers[emitted->results[k]], emitted->result_types[k], emitted->result_counts[k], 0};
+  write_numbers(emitted, run, (char *)(spans + count + emitted->result_count));
   const hal_status_t status = pjrt_submit(run->plugin_stream, program->name, run_program, queued, size);
   hal_host->mem_free(queued);
   return status;

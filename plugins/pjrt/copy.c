@@ -1,7 +1,7 @@
-/* copy.c: copies and fills. All memory is that of this process, so devices do not matter. */
+/* copy.c: copies and fills. All memory, or its mirror, is in this process, so devices do not matter. */
 #include <string.h>
 
-#include "pjrt.h"
+#include "opaque.h"
 
 typedef struct copy_s {
   void *dst;
@@ -10,8 +10,11 @@ typedef struct copy_s {
 } copy_t;
 
 static hal_status_t run_copy(const void *arguments, char *why) {
-  (void)why;
   const copy_t *const copy = arguments;
+  if (pjrt.opaque) {
+    const hal_status_t status = pjrt_opaque_write(copy->dst, copy->size, why);
+    return status ? status : pjrt_opaque_read(copy->dst, copy->src, copy->size, why);
+  }
   memcpy(copy->dst, copy->src, copy->size);
   return HAL_OK;
 }
@@ -31,8 +34,9 @@ typedef struct fill_s {
 
 /* Writes the pattern once, and then copies that double. */
 static hal_status_t run_fill(const void *arguments, char *why) {
-  (void)why;
   const fill_t *const fill = arguments;
+  const hal_status_t status = pjrt.opaque ? pjrt_opaque_write(fill->dst, fill->size, why) : HAL_OK;
+  if (status) return status;
   if (fill->pattern_size == 1) {
     memset(fill->dst, fill->pattern[0], fill->size);
     return HAL_OK;

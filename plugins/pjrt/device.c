@@ -32,7 +32,8 @@ static uint64_t memory_bytes(void) {
   return pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
 }
 
-/* Memory is that of this process (pjrt_test_memory), so that the host can access it and the portable kernels run. */
+/* If programs compute in memory of this process, the host can access it. Otherwise each block of the host's allocator
+ * is memory of its own, so that a kernel's use of it moves no other memory. */
 hal_status_t hal_plugin_device_info(int32_t device, hal_device_info_t *out_info) {
   const hal_status_t status = pjrt_check_device(device);
   if (status) return status;
@@ -40,12 +41,13 @@ hal_status_t hal_plugin_device_info(int32_t device, hal_device_info_t *out_info)
   hal_device_info_t info = {
       .struct_size = out_info->struct_size,
       .dialects = "native,host",
-      .flags = HAL_DEVICE_HOST_VISIBLE | HAL_DEVICE_ASYNC | HAL_DEVICE_FP64 | HAL_DEVICE_CPU,
+      .flags = (pjrt.opaque ? HAL_DEVICE_POOLED : HAL_DEVICE_HOST_VISIBLE) | HAL_DEVICE_ASYNC | HAL_DEVICE_FP64 |
+               HAL_DEVICE_CPU,
       .total_memory = memory_bytes(),
       .compute_units = cores > 0 ? (uint32_t)cores : 1,
       .subgroup_size = 1,
       .max_block_threads = PJRT_MAX_BLOCK_THREADS,
-      .base_alignment = PJRT_ALIGNMENT,
+      .base_alignment = pjrt.opaque ? PJRT_OPAQUE_ALIGNMENT : PJRT_ALIGNMENT,
   };
   write_name(device, info.name, sizeof info.name);
   snprintf((char *)info.uuid, sizeof info.uuid, "hal-pjrt-%d", (int)device);

@@ -207,10 +207,11 @@ typedef struct emit_program_s {
   char *text;
   size_t size;
   uint32_t *arguments; /* numbers of buffers */
-  uint32_t *places;    /* of the results: numbers of arguments */
+  uint32_t *results;   /* numbers of buffers */
+  uint32_t *places;    /* of the results: numbers of the arguments that are donated, or PJRT_NO_PLACE */
   uint8_t *copied;     /* of the arguments: another buffer of the program has the same memory later */
-  int32_t *types;
-  int64_t *counts;
+  int32_t *types, *result_types;
+  int64_t *counts, *result_counts;
   uint32_t argument_count, result_count;
   emit_number_t *doubles, *integers; /* arguments after those, if there are any */
   uint32_t double_count, double_room, integer_count, integer_room;

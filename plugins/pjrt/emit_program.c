@@ -1,6 +1,6 @@
-/* emit_program.c: whole programs. Arguments are the buffers whose first value is read and those of the results,
- * followed by the numbers of a run. Each result is aliased with the argument of its buffer, so that it is written in
- * place. */
+/* emit_program.c: whole programs. Arguments are the buffers whose first value is read, followed by the numbers of a
+ * run. A result is aliased with the argument of its buffer, so that it is written in place. If programs compute in
+ * memory of the host, the buffer of each result is an argument for that reason. */
 #include <string.h>
 
 #include "emit.h"
@@ -98,7 +98,9 @@ static int is_output(const emit_t *e, uint32_t buffer) {
   return (hal_ir_buffer(e->ir, buffer)->flags & HAL_IR_OUTPUT) != 0 && e->buffers[buffer].written;
 }
 
-static int is_argument(const emit_t *e, uint32_t buffer) { return e->buffers[buffer].read || is_output(e, buffer); }
+static int is_argument(const emit_t *e, uint32_t buffer) {
+  return e->buffers[buffer].read || (!pjrt.opaque && is_output(e, buffer));
+}
 
 /* An argument whose memory a later buffer reuses as a result is copied before the run, since the platform may write
  * results before it has read all arguments. */
@@ -111,20 +113,37 @@ static void mark_reused(emit_t *e, emit_program_t *program) {
   }
 }
 
-static void list_arguments(emit_t *e, emit_program_t *program) {
+static void take_lists(emit_t *e, emit_program_t *program) {
   const uint32_t count = e->ir->buffer_count;
   program->arguments = take(e, count, sizeof *program->arguments);
+  program->results = take(e, count, sizeof *program->results);
+  program->result_types = take(e, count, sizeof *program->result_types);
+  program->result_counts = take(e, count, sizeof *program->result_counts);
   program->places = take(e, count, sizeof *program->places);
   program->copied = take(e, count, sizeof *program->copied);
   program->types = take(e, count, sizeof *program->types);
   program->counts = take(e, count, sizeof *program->counts);
-  for (uint32_t b = 0; b < count && !e->status; b++) {
-    if (!is_argument(e, b)) continue;
-    const uint32_t i = program->argument_count++;
-    program->arguments[i] = b;
-    program->types[i] = e->buffers[b].type;
-    program->counts[i] = e->buffers[b].count;
-    if (is_output(e, b)) program->places[program->result_count++] = i;
+}
+
+static void list_result(const emit_t *e, emit_program_t *program, uint32_t buffer, uint32_t place) {
+  const uint32_t k = program->result_count++;
+  program->results[k] = buffer;
+  program->result_types[k] = e->buffers[buffer].type;
+  program->result_counts[k] = e->buffers[buffer].count;
+  program->places[k] = place;
+}
+
+static void list_arguments(emit_t *e, emit_program_t *program) {
+  take_lists(e, program);
+  for (uint32_t b = 0; b < e->ir->buffer_count && !e->status; b++) {
+    const uint32_t i = program->argument_count;
+    if (is_argument(e, b)) {
+      program->arguments[i] = b;
+      program->types[i] = e->buffers[b].type;
+      program->counts[i] = e->buffers[b].count;
+      program->argument_count++;
+    }
+    if (is_output(e, b)) list_result(e, program, b, is_argument(e, b) ? i : PJRT_NO_PLACE);
   }
   if (!e->status) mark_reused(e, program);
 }
@@ -136,7 +155,8 @@ static void put_head(emit_t *e, const emit_program_t *program) {
     const uint32_t b = program->arguments[i];
     emit_put(e, "%s%%b%u: tensor<%lldx%s>", i ? ", " : "", (unsigned)b, (long long)program->counts[i],
              emit_element(program->types[i]));
-    if (is_output(e, b)) emit_put(e, " {tf.aliasing_output = %u : i32}", (unsigned)results++);
+    while (results < program->result_count && program->results[results] < b) results++; /* both are in order */
+    if (is_output(e, b)) emit_put(e, " {tf.aliasing_output = %u : i32}", (unsigned)results);
   }
   const char *separator = program->argument_count ? ", " : "";
   if (e->double_count) {
@@ -146,17 +166,16 @@ static void put_head(emit_t *e, const emit_program_t *program) {
   if (e->integer_count) emit_put(e, "%s%%ni: tensor<%uxi64>", separator, (unsigned)e->integer_room);
   emit_put(e, ") -> (");
   for (uint32_t k = 0; k < program->result_count; k++)
-    emit_put(e, "%s%s", k ? ", " : "", emit_type(e->buffers[program->arguments[program->places[k]]].now).s);
+    emit_put(e, "%s%s", k ? ", " : "", emit_type(e->buffers[program->results[k]].now).s);
   emit_put(e, ") {\n");
 }
 
 static void put_return(emit_t *e, const emit_program_t *program) {
-  emit_put(e, "    return ");
+  emit_put(e, "    return");
   for (uint32_t k = 0; k < program->result_count; k++)
-    emit_put(e, "%s%s", k ? ", " : "", emit_name(e->buffers[program->arguments[program->places[k]]].now).s);
-  emit_put(e, " : ");
+    emit_put(e, "%s%s", k ? ", " : " ", emit_name(e->buffers[program->results[k]].now).s);
   for (uint32_t k = 0; k < program->result_count; k++)
-    emit_put(e, "%s%s", k ? ", " : "", emit_type(e->buffers[program->arguments[program->places[k]]].now).s);
+    emit_put(e, "%s%s", k ? ", " : " : ", emit_type(e->buffers[program->results[k]].now).s);
   emit_put(e, "\n  }\n}\n");
 }
 
@@ -207,6 +226,9 @@ hal_status_t emit_program(const hal_ir_t *ir, emit_program_t *out_program) {
 void emit_program_free(emit_program_t *program) {
   hal_host->mem_free(program->text);
   hal_host->mem_free(program->arguments);
+  hal_host->mem_free(program->results);
+  hal_host->mem_free(program->result_types);
+  hal_host->mem_free(program->result_counts);
   hal_host->mem_free(program->places);
   hal_host->mem_free(program->copied);
   hal_host->mem_free(program->types);

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "pjrt.h"
+#include "opaque.h"
 
 enum { MAX_ARGUMENTS = 16, MAX_BYTES = 4096 };
 
@@ -104,13 +104,27 @@ typedef struct launch_s {
   const hal_host_kernel_t *kernel;
   uint64_t units;
   uint32_t offsets[MAX_ARGUMENTS]; /* of the arguments in `bytes` */
+  uint32_t pointers;               /* a bit for each argument that is an address */
   uint32_t size;
   _Alignas(16) unsigned char bytes[MAX_BYTES];
 } launch_t;
 
+/* Makes the content of memory that a kernel uses that of the mirror. */
+static hal_status_t use_mirror(const launch_t *launch, char *why) {
+  hal_status_t status = HAL_OK;
+  for (uint32_t i = 0; i < launch->kernel->arg_count && !status; i++) {
+    const void *address;
+    if (!(launch->pointers >> i & 1)) continue;
+    memcpy(&address, launch->bytes + launch->offsets[i], sizeof address);
+    status = pjrt_opaque_kernel(address, why);
+  }
+  return status;
+}
+
 static hal_status_t run_launch(const void *arguments, char *why) {
-  (void)why;
   const launch_t *const launch = arguments;
+  const hal_status_t status = pjrt.opaque ? use_mirror(launch, why) : HAL_OK;
+  if (status) return status;
   const hal_host_range_t range = {0, launch->units};
   void *values[MAX_ARGUMENTS];
   for (uint32_t i = 0; i < launch->kernel->arg_count; i++)
@@ -149,6 +163,7 @@ static hal_status_t copy_arguments(launch_t *to, const hal_launch_t *launch) {
                         sizeof to->bytes);
     memcpy(to->bytes + to->size, argument->value, argument->size);
     to->offsets[i] = to->size;
+    to->pointers |= (uint32_t)(argument->kind == HAL_ARG_POINTER) << i;
     to->size += (argument->size + 15) & ~15u;
     if (to->size > sizeof to->bytes) to->size = sizeof to->bytes;
   }
@@ -167,7 +182,7 @@ hal_status_t hal_plugin_kernel_launch(hal_plugin_kernel_t *handle, hal_plugin_st
                                       const hal_launch_t *launch) {
   launch_t queued; /* not zeroed: only the bytes in use are copied */
   queued.kernel = (const hal_host_kernel_t *)(const void *)handle;
-  queued.size = 0;
+  queued.size = queued.pointers = 0;
   hal_status_t status = check_geometry(queued.kernel->name, launch);
   if (!status && has_required(launch))
     return pjrt_error(HAL_UNIMPLEMENTED, "pjrt: a launch of '%s' requires an attribute", queued.kernel->name);

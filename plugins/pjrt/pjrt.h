@@ -13,7 +13,9 @@ enum {
   PJRT_MAX_DEVICES = 64,
   PJRT_ALIGNMENT = 4096,            /* of memory_alloc */
   PJRT_BUFFER_ALIGNMENT = 64,       /* of memory that the CPU's PJRT plugin uses in place */
+  PJRT_OPAQUE_ALIGNMENT = 256,      /* of memory_alloc, if programs do not compute in it */
   PJRT_MAX_BLOCK_THREADS = 1 << 20, /* only a plausible limit */
+  PJRT_PROGRAMS = 1000,             /* the default of HAL_PJRT_PROGRAMS */
   PJRT_WHY = 256                    /* bytes of the reason of a failure, as in hal_stream_error_t */
 };
 
@@ -24,6 +26,8 @@ typedef struct pjrt_state_s {
   int32_t device_count; /* 0: not initialized */
   atomic_int forked;    /* this process is the child of one that had initialized the plugin */
   char platform[64], version[64];
+  int opaque;        /* programs do not compute in memory of the host (opaque.h) */
+  int program_limit; /* of programs that are compiled */
   int plain_options; /* the platform does not accept the options that programs are compiled with */
 } pjrt_state_t;
 
@@ -104,21 +108,51 @@ hal_status_t pjrt_compile(const char *text, size_t size, pjrt_loaded_t **out_pro
 hal_status_t pjrt_compile_cached(const char *text, size_t size, pjrt_loaded_t **out_program, int *out_stored);
 void pjrt_program_release(pjrt_loaded_t *program);
 
-/* A run of a program. Result k is written to argument `places[k]`, which the program donates. */
+/* A run of a program. */
+#define PJRT_NO_PLACE UINT32_MAX
 typedef struct pjrt_run_s {
   pjrt_loaded_t *program;
   int32_t device;
   uint32_t argument_count, result_count;
-  const pjrt_span_t *arguments;
-  const uint32_t *places;
+  const pjrt_span_t *arguments, *results;
+  const uint32_t *places; /* of the results: the argument that the program donates for it, or PJRT_NO_PLACE */
 } pjrt_run_t;
 
-/* Runs a program and waits for its end. A result that the platform has put elsewhere is copied to its place;
- * `*out_moved` is the number of such copies. After a failure `why`, PJRT_WHY bytes, has the reason. */
+/* Runs a program in memory of this process and waits for its end. A result that the platform has put elsewhere is
+ * copied to its place; `*out_moved` is the number of such copies. After a failure `why`, PJRT_WHY bytes, has the
+ * reason. */
 hal_status_t pjrt_run(const pjrt_run_t *run, uint32_t *out_moved, char *why);
 
-/* Tests whether programs compute in memory of this process: the plugin has no other kind of memory yet. */
-hal_status_t pjrt_test_memory(void);
+/* The buffers of a run; `kept` lists arguments that are not donated. */
+typedef struct pjrt_buffers_s {
+  pjrt_buffer_t **arguments, **results;
+  const int64_t *kept;
+  size_t kept_count;
+} pjrt_buffers_t;
+
+/* Begins a run. The caller waits for the event. */
+hal_status_t pjrt_execute(const pjrt_run_t *run, const pjrt_buffers_t *buffers, pjrt_event_t **out_done,
+                          pjrt_failure_t *failure);
+
+/* Waits for an event, which is destroyed. Returns its failure. */
+hal_status_t pjrt_await(pjrt_event_t *event, pjrt_failure_t *failure);
+
+void pjrt_buffer_destroy(pjrt_buffer_t *buffer); /* NULL: nothing */
+size_t pjrt_span_bytes(const pjrt_span_t *span);
+
+/* ---- opaque.c, opaque_run.c, probe.c ----------------------------------------------------------------------------- */
+
+/* Copy memory of the host to a buffer of the platform, and back; return after that. After a failure `why`, PJRT_WHY
+ * bytes, has the reason. */
+hal_status_t pjrt_upload(const pjrt_span_t *span, int32_t device, pjrt_buffer_t **out_buffer, char *why);
+hal_status_t pjrt_download(pjrt_buffer_t *buffer, void *to, size_t size, char *why);
+
+/* Memory of the device, if programs do not compute in memory of the host. NULL = the host has no memory. */
+void *pjrt_opaque_alloc(size_t size);
+void pjrt_opaque_free(void *address);
+
+/* Sets pjrt.opaque, as HAL_PJRT_MEMORY requests or as a test program of the platform shows. */
+hal_status_t pjrt_probe_memory(void);
 
 /* ---- cache.c ---- */
 

@@ -1,5 +1,6 @@
-/* run.c: programs in memory of this process. An argument is a buffer over that memory for one run, without a copy. A
- * result is written in place, because the program donates the argument that stands for its place. */
+/* run.c: programs, and their runs in memory of this process. There, an argument is a buffer over that memory for one
+ * run, without a copy, and a result is written in place, because the program donates the argument that stands for its
+ * place. opaque_run.c runs programs of platforms with other memory. */
 #include <stdio.h>
 #include <string.h>
 
@@ -49,7 +50,7 @@ void pjrt_program_release(pjrt_loaded_t *program) {
 
 /* ---- buffers ----------------------------------------------------------------------------------------------------- */
 
-static hal_status_t await(pjrt_event_t *event, pjrt_failure_t *failure) {
+hal_status_t pjrt_await(pjrt_event_t *event, pjrt_failure_t *failure) {
   pjrt_failure_t ignored;
   if (!event) return HAL_OK;
   pjrt_Event_Await_t wait = {.event = event};
@@ -75,18 +76,16 @@ static hal_status_t create_buffer(const pjrt_span_t *span, int32_t device, pjrt_
   *out_buffer = create.buffer;
   pjrt_failure_t ignored;
   pjrt_Event_Destroy_t destroy = {.event = create.done_with_host_buffer};
-  if (create.host_buffer_semantics == PJRT_ONLY_DURING_CALL) return await(create.done_with_host_buffer, failure);
+  if (create.host_buffer_semantics == PJRT_ONLY_DURING_CALL) return pjrt_await(create.done_with_host_buffer, failure);
   /* That event waits for the buffer's end. */
   if (destroy.event) pjrt_failed(pjrt.table, PJRT_CALL(pjrt.table, Event_Destroy, destroy), &ignored);
   return HAL_OK;
 }
 
-static void destroy_buffers(pjrt_buffer_t **buffers, uint32_t count) {
+void pjrt_buffer_destroy(pjrt_buffer_t *buffer) {
   pjrt_failure_t ignored;
-  for (uint32_t i = 0; i < count; i++) {
-    pjrt_Buffer_Destroy_t destroy = {.buffer = buffers[i]};
-    if (buffers[i]) pjrt_failed(pjrt.table, PJRT_CALL(pjrt.table, Buffer_Destroy, destroy), &ignored);
-  }
+  pjrt_Buffer_Destroy_t destroy = {.buffer = buffer};
+  if (buffer) pjrt_failed(pjrt.table, PJRT_CALL(pjrt.table, Buffer_Destroy, destroy), &ignored);
 }
 
 static size_t element_bytes(int type) {
@@ -97,6 +96,8 @@ static size_t element_bytes(int type) {
   return bytes[type];
 }
 
+size_t pjrt_span_bytes(const pjrt_span_t *span) { return (size_t)span->count * element_bytes(span->type); }
+
 /* Copies a result to its place, if the platform has put it elsewhere. */
 static hal_status_t place_result(pjrt_buffer_t *result, const pjrt_span_t *place, uint32_t *out_moved,
                                  pjrt_failure_t *failure) {
@@ -106,30 +107,30 @@ static hal_status_t place_result(pjrt_buffer_t *result, const pjrt_span_t *place
       pointer.buffer_pointer == (uintptr_t)place->data)
     return HAL_OK;
   ++*out_moved;
-  pjrt_Buffer_ToHostBuffer_t copy = {
-      .src = result, .dst = place->data, .dst_size = (size_t)place->count * element_bytes(place->type)};
+  pjrt_Buffer_ToHostBuffer_t copy = {.src = result, .dst = place->data, .dst_size = pjrt_span_bytes(place)};
   const hal_status_t status = pjrt_failed(pjrt.table, PJRT_CALL(pjrt.table, Buffer_ToHostBuffer, copy), failure);
-  return status ? status : await(copy.event, failure);
+  return status ? status : pjrt_await(copy.event, failure);
 }
 
 /* ---- runs -------------------------------------------------------------------------------------------------------- */
 
-static hal_status_t execute(const pjrt_run_t *run, pjrt_buffer_t **arguments, pjrt_buffer_t **results,
-                            pjrt_failure_t *failure) {
-  pjrt_execute_options_t options = {.struct_size = sizeof options};
-  pjrt_buffer_t *const *argument_list = arguments;
-  pjrt_buffer_t **result_list = results;
-  pjrt_event_t *done = NULL;
+hal_status_t pjrt_execute(const pjrt_run_t *run, const pjrt_buffers_t *buffers, pjrt_event_t **out_done,
+                          pjrt_failure_t *failure) {
+  pjrt_execute_options_t options = {.struct_size = sizeof options,
+                                    .non_donatable_input_indices = buffers->kept,
+                                    .num_non_donatable_input_indices = buffers->kept_count};
+  pjrt_buffer_t *const *argument_list = buffers->arguments;
+  pjrt_buffer_t **result_list = buffers->results;
+  *out_done = NULL;
   pjrt_LoadedExecutable_Execute_t call = {.executable = run->program,
                                           .options = &options,
                                           .argument_lists = &argument_list,
                                           .num_devices = 1,
                                           .num_args = run->argument_count,
                                           .output_lists = &result_list,
-                                          .device_complete_events = &done,
+                                          .device_complete_events = out_done,
                                           .execute_device = pjrt.devices[run->device]};
-  const hal_status_t status = pjrt_failed(pjrt.table, PJRT_CALL(pjrt.table, LoadedExecutable_Execute, call), failure);
-  return status ? status : await(done, failure);
+  return pjrt_failed(pjrt.table, PJRT_CALL(pjrt.table, LoadedExecutable_Execute, call), failure);
 }
 
 hal_status_t pjrt_run(const pjrt_run_t *run, uint32_t *out_moved, char *why) {
@@ -141,61 +142,18 @@ hal_status_t pjrt_run(const pjrt_run_t *run, uint32_t *out_moved, char *why) {
     return HAL_RESOURCE_EXHAUSTED;
   }
   memset(arguments, 0, count * sizeof *arguments);
-  pjrt_buffer_t **const results = arguments + run->argument_count;
+  const pjrt_buffers_t buffers = {arguments, arguments + run->argument_count, NULL, 0};
+  pjrt_event_t *done;
   hal_status_t status = HAL_OK;
   *out_moved = 0;
   for (uint32_t i = 0; i < run->argument_count && !status; i++)
     status = create_buffer(&run->arguments[i], run->device, &arguments[i], &failure);
-  if (!status) status = execute(run, arguments, results, &failure);
+  if (!status) status = pjrt_execute(run, &buffers, &done, &failure);
+  if (!status) status = pjrt_await(done, &failure);
   for (uint32_t k = 0; k < run->result_count && !status; k++)
-    status = place_result(results[k], &run->arguments[run->places[k]], out_moved, &failure);
-  destroy_buffers(arguments, (uint32_t)count);
+    status = place_result(buffers.results[k], &run->results[k], out_moved, &failure);
+  for (size_t i = 0; i < count; i++) pjrt_buffer_destroy(arguments[i]);
   hal_host->mem_free(arguments);
   if (status) snprintf(why, PJRT_WHY, "%.240s", failure.text);
-  return status;
-}
-
-/* ---- the test of the memory -------------------------------------------------------------------------------------- */
-
-enum { TEST_COUNT = 64 };
-
-static hal_status_t run_test(pjrt_loaded_t *program, float *memory, uint32_t *out_moved) {
-  static const uint32_t place = 1;
-  char why[PJRT_WHY] = "";
-  const pjrt_span_t spans[] = {{memory, PJRT_F32, TEST_COUNT, 0}, {memory + TEST_COUNT, PJRT_F32, TEST_COUNT, 0}};
-  const pjrt_run_t run = {program, 0, 2, 1, spans, &place};
-  for (int i = 0; i < TEST_COUNT; i++) memory[i] = (float)i, memory[TEST_COUNT + i] = -1;
-  const hal_status_t status = pjrt_run(&run, out_moved, why);
-  if (status) return pjrt_error(status, "pjrt: the platform cannot run a test program: %s", why);
-  for (int i = 0; i < TEST_COUNT; i++)
-    if (memory[TEST_COUNT + i] != (float)(2 * i))
-      return pjrt_error(HAL_DATA_LOSS, "pjrt: a test program of the platform returned %g instead of %d",
-                        (double)memory[TEST_COUNT + i], 2 * i);
-  return HAL_OK;
-}
-
-hal_status_t pjrt_test_memory(void) {
-  static const char text[] =
-      "module { func.func @main(%a: tensor<64xf32>, %to: tensor<64xf32> {tf.aliasing_output = 0 : i32}) -> "
-      "tensor<64xf32> { %0 = stablehlo.add %a, %a : tensor<64xf32> return %0 : tensor<64xf32> } }";
-  pjrt_loaded_t *program;
-  uint32_t moved = 0;
-  pjrt.plain_options = 0;
-  hal_status_t status = pjrt_compile(text, strlen(text), &program);
-  if (status) {
-    pjrt.plain_options = 1;
-    status = pjrt_compile(text, strlen(text), &program);
-  }
-  if (status) return status;
-  float *const memory = hal_host->mem_alloc(2 * TEST_COUNT * sizeof *memory, PJRT_ALIGNMENT);
-  status = memory ? run_test(program, memory, &moved)
-                  : pjrt_error(HAL_RESOURCE_EXHAUSTED, "pjrt: no host memory to test the platform");
-  hal_host->mem_free(memory);
-  pjrt_program_release(program);
-  if (!status && moved)
-    return pjrt_error(HAL_UNAVAILABLE,
-                      "pjrt: the platform '%s' does not compute in memory of the host; only platforms that do are "
-                      "supported, such as the CPU",
-                      pjrt.platform);
   return status;
 }

@@ -74,6 +74,7 @@ hal_status_t hal_lazy_flush_because(hal_lazy_t *lazy, const char *cause, int nee
   hal_stack_remember();
   hal_callbacks_defer();
   lock_queueing(lazy);
+  hal_block_t *const leaving = hal_memory_take_leaving(stream); /* before the list, which has all their uses */
   const int taken = take_list(lazy);
   if (needed) hal_lazy_begin_pieces(lazy);
   hal_memory_end_hold(stream); /* later commands come after those of the list */
@@ -82,6 +83,7 @@ hal_status_t hal_lazy_flush_because(hal_lazy_t *lazy, const char *cause, int nee
     status = submit_taken(lazy, cause);
     lazy->info.needed += needed != 0;
   }
+  hal_memory_free_leaving(stream, leaving);
   rewind_list(&lazy->list);
   const hal_lazy_failure_t failure = lazy->failure;
   if (status) hal_lazy_retain_desc(lazy);

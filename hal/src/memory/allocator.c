@@ -242,6 +242,7 @@ static hal_status_t allocate_pooled(request_t *request, hal_stream_t *stream, si
     allocator->stats.num_alloc_retries++;
     hal_mem_pending_drain(allocator, &request->ready);
     run_ready(request);
+    hal_mem_held_flush(allocator, stream);
     status = attempt_pooled(allocator, stream, request->size, requested, &address);
   }
   if (status) {

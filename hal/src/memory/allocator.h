@@ -47,6 +47,11 @@ hal_status_t hal_memory_allocate_shareable(int32_t device, hal_stream_t *stream,
  * (hal_queue_calls_t.released) become free for requests of any size. */
 void hal_memory_end_hold(hal_stream_t *stream);
 
+/* For a plugin that pools memory. The first function removes the blocks that were released while deferred work may use
+ * them; it is called before that work is taken. The second one frees them after it was queued. */
+hal_block_t *hal_memory_take_leaving(hal_stream_t *stream);
+void hal_memory_free_leaving(hal_stream_t *stream, hal_block_t *blocks);
+
 /* Finds the segment of the allocator that contains an address. Returns whether there is one. */
 int hal_allocator_segment(hal_allocator_t *allocator, const void *address, void **out_start, size_t *out_size);
 

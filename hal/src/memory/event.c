@@ -71,8 +71,12 @@ void hal_mem_free(hal_stream_t *stream, void *address) {
 }
 
 void hal_mem_free_async(hal_stream_t *stream, void *address) {
-  hal_device_t *device = stream->device;
   hal_stream_flush(stream, "memory is about to be freed");
+  hal_mem_free_queued(stream, address);
+}
+
+void hal_mem_free_queued(hal_stream_t *stream, void *address) {
+  hal_device_t *device = stream->device;
   const hal_status_t status =
       hal_call_memory_free_async(device->plugin, device->ordinal, stream->direct.handle, address);
   if (status) hal_failure_record_plugin(stream, HAL_SLOT_memory_free_async, status);

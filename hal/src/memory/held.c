@@ -62,6 +62,51 @@ int hal_mem_held_end(hal_mem_pool_t *pool) {
   return any;
 }
 
+/* ---- memory of a plugin that pools ------------------------------------------------------------------------------- */
+
+void hal_mem_held_leave(hal_allocator_t *allocator, hal_block_t *block) {
+  block->state = HAL_MEM_HELD;
+  block->next = allocator->leaving;
+  allocator->leaving = block;
+}
+
+void hal_mem_held_flush(hal_allocator_t *allocator, hal_stream_t *stream) {
+  if (!allocator->leaving) return;
+  hal_unlock(&allocator->lock);
+  hal_stream_flush(stream, "memory is about to be freed");
+  hal_lock(&allocator->lock);
+}
+
+hal_block_t *hal_memory_take_leaving(hal_stream_t *stream) {
+  hal_allocator_t *const allocator = hal_allocator_of(stream->device);
+  hal_block_t *taken = NULL;
+  if (!allocator || !allocator->pooled) return NULL;
+  hal_lock(&allocator->lock);
+  for (hal_block_t **link = &allocator->leaving; *link;) {
+    hal_block_t *const block = *link;
+    if (block->stream != stream) {
+      link = &block->next;
+      continue;
+    }
+    *link = block->next;
+    block->next = taken;
+    taken = block;
+  }
+  hal_unlock(&allocator->lock);
+  return taken;
+}
+
+void hal_memory_free_leaving(hal_stream_t *stream, hal_block_t *blocks) {
+  hal_allocator_t *const allocator = hal_allocator_of(stream->device);
+  if (!blocks) return;
+  hal_lock(&allocator->lock);
+  for (hal_block_t *next; blocks; blocks = next) {
+    next = blocks->next;
+    hal_mem_block_free_queued(allocator, blocks);
+  }
+  hal_unlock(&allocator->lock);
+}
+
 void hal_memory_end_hold(hal_stream_t *stream) {
   hal_allocator_t *const allocator = hal_allocator_of(stream->device);
   if (!allocator) return;

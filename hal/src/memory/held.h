@@ -6,6 +6,8 @@
  * command list therefore overlap completely or not at all, depending only on the order of allocations and releases.
  * hal_memory_end_hold joins the blocks when the list is taken.
  *
+ * If the plugin pools memory, a released block that deferred work may use is freed when that work is queued.
+ *
  * All functions are called with the allocator's lock held. */
 #ifndef HAL_SRC_MEMORY_HELD_H_
 #define HAL_SRC_MEMORY_HELD_H_
@@ -21,6 +23,12 @@ hal_block_t *hal_mem_held_take_slow(hal_mem_pool_t *pool, size_t size);
 static inline hal_block_t *hal_mem_held_take(hal_mem_pool_t *pool, size_t size) {
   return HAL_LIKELY(!pool->held_count) ? NULL : hal_mem_held_take_slow(pool, size);
 }
+
+/* Holds a block of a plugin that pools memory: its memory is freed when the deferred work is queued. */
+void hal_mem_held_leave(hal_allocator_t *allocator, hal_block_t *block);
+
+/* Queues a stream's deferred work if it holds such blocks. The lock is released meanwhile. */
+void hal_mem_held_flush(hal_allocator_t *allocator, hal_stream_t *stream);
 
 /* Returns the held blocks of a pool to its free blocks. Returns whether there were any. */
 int hal_mem_held_end(hal_mem_pool_t *pool);

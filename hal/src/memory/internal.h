@@ -137,6 +137,7 @@ struct hal_allocator_s {
   hal_mem_pool_t
       *pools[HAL_STREAMS_OF_DEVICE][2]; /* by stream id and kind, created on demand: the current pools of the stream */
   hal_mem_pool_t *holding;              /* pools with held blocks, by `next_holding` */
+  hal_block_t *leaving;                 /* blocks of a plugin that pools, held until deferred work is queued (held.h) */
   hal_mem_pool_t *retired;              /* private pools that ended when no allocation was possible, by `displaced` */
   hal_mem_slab_t blocks, uses;
   hal_mem_stats_t stats;
@@ -253,6 +254,8 @@ int hal_mem_stream_idle(hal_allocator_t *allocator, hal_stream_t *stream);
  * the lock. */
 void hal_mem_free(hal_stream_t *stream, void *address);
 void hal_mem_free_async(hal_stream_t *stream, void *address);
+/* As hal_mem_free_async, without a flush: the work that uses the memory is queued. */
+void hal_mem_free_queued(hal_stream_t *stream, void *address);
 void hal_mem_events_destroy(hal_allocator_t *allocator);
 
 /* ---- pending.c: released blocks that wait for events, deferred frees ----
@@ -261,6 +264,8 @@ void hal_mem_events_destroy(hal_allocator_t *allocator);
 /* Ends a released block, or makes it wait for every stream in its `uses` and, with `own`, for its own stream. A block
  * with a free_fn that ends is added to the list `*ready`. */
 void hal_mem_block_end(hal_allocator_t *allocator, hal_block_t *block, int own, hal_block_t **ready);
+/* Frees a released block of a plugin that pools, whose work is queued. */
+void hal_mem_block_free_queued(hal_allocator_t *allocator, hal_block_t *block);
 /* Records that work of `stream` uses the block. Errors: HAL_RESOURCE_EXHAUSTED. */
 hal_status_t hal_mem_block_use(hal_allocator_t *allocator, hal_block_t *block, hal_stream_t *stream);
 /* Polls the queues and ends the uses that are done. */

@@ -45,6 +45,16 @@ static void forget(hal_allocator_t *allocator, hal_block_t *block) {
   hal_mem_stat_decrease(&allocator->stats, kind, HAL_MEM_RESERVED_BYTES, (int64_t)block->size);
 }
 
+void hal_mem_block_free_queued(hal_allocator_t *allocator, hal_block_t *block) {
+  forget(allocator, block);
+  allocator->stats.num_device_free++;
+  block->state = HAL_MEM_LEAVING;
+  hal_unlock(&allocator->lock); /* the default waits for the stream */
+  hal_mem_free_queued(block->stream, block->address);
+  hal_lock(&allocator->lock);
+  hal_mem_block_forget(allocator, block);
+}
+
 /* Device memory is part of the device's statistics; host memory and actions are not. */
 static int is_counted(const hal_block_t *block) {
   return block->pool->source != HAL_MEM_ACTION && block->pool->source != HAL_MEM_HOST;

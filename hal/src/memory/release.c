@@ -35,6 +35,24 @@ static void __attribute__((noinline)) release_held(hal_allocator_t *allocator, h
   hal_mem_ready_run(ready);
 }
 
+/* Whether the memory of a released block, which deferred work may use, is freed by the next flush. The block of another
+ * stream's work waits for that stream instead. */
+static int leaves_later(const hal_block_t *block) {
+  return block->state == HAL_MEM_SPECIAL && block->pool->source == HAL_MEM_POOLED && !block->uses;
+}
+
+/* Releases such a block. Called with the lock held, which it releases. */
+static void __attribute__((noinline)) release_later(hal_allocator_t *allocator, hal_block_t *block) {
+  hal_mem_scope_t scope;
+  const int is_recorded = hal_mem_is_recorded(allocator);
+  if (is_recorded) enter_history(allocator, &scope);
+  account_release(allocator, block->pool->kind, block);
+  hal_mem_history_requested(allocator, block);
+  hal_mem_held_leave(allocator, block);
+  hal_unlock(&allocator->lock);
+  if (is_recorded) hal_mem_history_leave(allocator, &scope);
+}
+
 /* Releases a block that is not a plain cached one. Called with the lock held, which it releases. */
 static void __attribute__((noinline)) release_slow(hal_allocator_t *allocator, hal_block_t *block) {
   hal_block_t *ready = NULL;
@@ -79,10 +97,16 @@ void hal_memory_release(hal_block_t *block) {
     return;
   }
   hal_queue_t *const queue = hal_stream_queue(block->stream);
-  const int is_used = queue->calls->released(queue, block->address, block->size);
+  /* The memory of a plugin that pools ends after the bytes that were requested; other blocks may follow. */
+  const size_t size = block->state == HAL_MEM_SPECIAL ? block->requested : block->size;
+  const int is_used = queue->calls->released(queue, block->address, size);
   hal_lock(&allocator->lock);
   if (is_used && block->state == HAL_MEM_PLAIN) {
     release_held(allocator, block);
+    return;
+  }
+  if (HAL_UNLIKELY(is_used && leaves_later(block))) {
+    release_later(allocator, block);
     return;
   }
   if (HAL_UNLIKELY(block->state != HAL_MEM_PLAIN || atomic_load_explicit(&allocator->pending, memory_order_relaxed))) {

@@ -139,8 +139,9 @@ static int operand_of(const fake_work_t *work, const fake_block_t *block, uintpt
   return found;
 }
 
-static void put_place(const fake_work_t *work, const fake_block_t *block, uintptr_t address, size_t size,
-                      int is_store) {
+/* `kernel` names the access whose argument it is, where a report has two; NULL: there is one. */
+static void put_place(const fake_work_t *work, const fake_block_t *block, uintptr_t address, size_t size, int is_store,
+                      const char *kernel) {
   const uintptr_t base = (uintptr_t)block->base;
   size_t element = work->kernel ? element_size(work->kernel->name, is_store) : 0;
   uintptr_t operand = 0;
@@ -154,7 +155,8 @@ static void put_place(const fake_work_t *work, const fake_block_t *block, uintpt
   else
     put("offset %zu in the block", (size_t)(address - base));
   if (number >= 0)
-    put("; element %lld of argument %d", (long long)((intptr_t)(address - operand) / (intptr_t)element), number);
+    put("; element %lld of argument %d%s%s", (long long)((intptr_t)(address - operand) / (intptr_t)element), number,
+        kernel ? " of " : "", kernel ? kernel : "");
   else
     put("; element %lld", (long long)((intptr_t)(address - base) / (intptr_t)element));
   put(" (%zu bytes each)\n", element);
@@ -195,7 +197,7 @@ void fake_report_access(uintptr_t address, size_t size, int is_store) {
   fake_lock(&all.lock);
   if (begin(hash)) {
     put_head(is_live ? "init" : "memory", what_of(&block, found, is_live, address), &work, size, is_store);
-    if (found) put_place(&work, &block, address, size, is_store);
+    if (found) put_place(&work, &block, address, size, is_store, NULL);
     if (!found) put("  address: %p\n", (void *)address); /* NOLINT(performance-no-int-to-ptr) */
     put_stack("submitted by", stack);
     if (found) put_block(&block);
@@ -218,10 +220,10 @@ void fake_report_name(uint32_t timeline, const char *name) {
 }
 
 /* One of the two accesses. */
-static void put_side(const char *name, int is_store, const fake_race_work_t *work) {
+static void put_side(int is_store, const fake_race_work_t *work) {
   char operators[160] = "";
-  fake_sanitize_operators(name, operators, sizeof operators);
-  put("  %s: %s", name, is_store ? "write" : "read");
+  fake_sanitize_operators(work->name, operators, sizeof operators);
+  put("  %s: %s", work->name, is_store ? "write" : "read");
   if (operators[0]) put("; operator %s", operators);
   if (!work->timeline)
     put("; by the host");
@@ -236,7 +238,9 @@ static void put_side(const char *name, int is_store, const fake_race_work_t *wor
 void fake_report_race(uintptr_t address, int is_store, int was_store, const fake_race_work_t *other) {
   const fake_work_t work = fake_sanitize_work();
   const char *const name = work.kernel ? work.kernel->name : FAKE_RELEASE;
-  const fake_race_work_t own = {.name = name, .stack = work.trace->stack, .timeline = work.trace->timeline};
+  const fake_race_work_t own = {
+      .number = work.trace->number, .name = name, .stack = work.trace->stack, .timeline = work.trace->timeline};
+  const int is_later = own.number > other->number; /* which of them ran first differs between runs */
   fake_block_t block = {.number = 0};
   const int found = fake_arena_find((const void *)address, &block); /* NOLINT(performance-no-int-to-ptr) */
   const int is_release =
@@ -249,9 +253,9 @@ void fake_report_race(uintptr_t address, int is_store, int was_store, const fake
                                            : !own.timeline || !other->timeline
                                                ? "a stream and the host access the same memory without an order"
                                                : "two streams access the same memory without an order");
-    put_side(own.name, is_store, &own);
-    put_side(other->name, was_store, other);
-    if (found) put_place(&work, &block, address, 1, is_store);
+    put_side(is_later ? was_store : is_store, is_later ? other : &own);
+    put_side(is_later ? is_store : was_store, is_later ? &own : other);
+    if (found) put_place(&work, &block, address, 1, is_store, own.name);
     if (found) put_block(&block);
     end();
   }
@@ -291,7 +295,7 @@ void fake_report_damage(const fake_block_t *block, const void *address) {
         : at < base ? "memory before an allocation was overwritten"
                     : "memory after the end of an allocation was overwritten");
     put("  found when the block was released%s\n", inside ? " for other allocations" : "");
-    put_place(&none, block, at, 1, 1);
+    put_place(&none, block, at, 1, 1, NULL);
     put_block(block);
     end();
   }

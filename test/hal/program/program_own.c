@@ -144,6 +144,30 @@ Test(program_own, its_scratch_memory_is_not_memory_that_deferred_work_reads, .in
   for (size_t bytes = 512; bytes <= (size_t)4 << 20; bytes *= 2) scribbles_between(bytes);
 }
 
+/* The fixture unlucky_pooled allocates each block separately. */
+Test(program_own, memory_of_a_plugin_that_pools_is_freed_when_the_deferred_work_is_queued) {
+  hal_lazy_t *lazy;
+  hal_block_t *blocks[2];
+  hal_lazy_info_t info = {.struct_size = sizeof info};
+  hal_memory_stats_t stats = {.struct_size = sizeof stats};
+  open_fixture("unlucky_pooled");
+  assert_ok(hal_lazy_begin(NULL, NULL, &lazy));
+  for (int i = 0; i < 2; i++) assert_ok(hal_memory_allocate(0, NULL, 1000, &blocks[i]));
+  assert_ok(
+      hal_memory_copy(NULL, hal_memory_block_address(blocks[1]), 0, hal_memory_block_address(blocks[0]), 0, 1000));
+  for (int i = 0; i < 2; i++) hal_memory_release(blocks[i]);
+  assert_ok(hal_lazy_info(lazy, &info));
+  assert_ok(hal_memory_stats(0, &stats));
+  cr_expect_eq(info.flushes, 0u, "a release does not flush");
+  cr_expect_eq(stats.num_device_free, 0u);
+  cr_expect_eq(stats.allocated_bytes[0].current, 0);
+  assert_ok(hal_lazy_flush(lazy));
+  assert_ok(hal_memory_stats(0, &stats));
+  cr_expect_eq(stats.num_device_free, 2u);
+  cr_expect_eq(stats.reserved_bytes[0].current, 0);
+  assert_ok(hal_lazy_end(lazy));
+}
+
 Test(program_own, the_text_shows_lists_and_numbers, .init = setup) {
   char text[2048];
   size_t size;

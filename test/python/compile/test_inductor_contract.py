@@ -90,3 +90,52 @@ def test_code_in_cpp_compiles(overrides, tmp_path):
     done = subprocess.run(["c++", "-std=c++20", "-fsyntax-only", *(f"-I{folder}" for folder in folders), source], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert overrides.uses_gpu_cpp_wrapper() is False and overrides.cpp_scratch(0, None) is None and not overrides.cpp_kernel_launch_supports_pdl()
+
+
+@pytest.mark.slow
+@pytest.mark.host_memory("inductor's C++ kernels read and write device addresses")
+def test_the_name_of_the_device_is_a_compiler(device):
+    from torch._dynamo.backends.registry import list_backends
+    from torch._dynamo.testing import CompileCounterWithBackend
+
+    assert device in list_backends(exclude_tags=())
+    x = torch.linspace(-2, 2, 24).reshape(4, 6)
+
+    def function(x):
+        return (x.sin() * 2 + x.sum(-1, keepdim=True)).relu()
+
+    def gradient(function, x):
+        x = x.detach().requires_grad_()
+        function(x).sum().backward()
+        return x.grad.cpu()
+
+    counter = CompileCounterWithBackend(device)
+    for compiled in (torch.compile(function, backend=device), torch.compile(function, backend=counter),
+                     torch.compile(function, backend=device, options={"max_autotune": False}),
+                     torch.compile(function, backend=device, mode="max-autotune-no-cudagraphs")):  # fmt: skip
+        torch._dynamo.reset()
+        torch.testing.assert_close(compiled(x.to(device)).cpu(), function(x))
+        torch.testing.assert_close(gradient(compiled, x.to(device)), gradient(function, x))
+    assert counter.frame_count == 2, "with and without gradients"
+    with pytest.raises(Exception, match="no_such_option"):
+        torch.compile(lambda x: x.cos(), backend=device, options={"no_such_option": 1})(x.to(device))
+
+
+def test_a_compiler_that_another_package_registers_takes_precedence(run_python):
+    """As a vendor does whose compiler has the name of its device."""
+    run_python(
+        """
+import torch, torch_backend
+from torch._dynamo import register_backend
+name = torch_backend.device_name()
+called = []
+def mine(graph, inputs):
+    called.append(True)
+    return graph.forward
+register_backend(mine, name=name)
+x = torch.arange(3.0)
+assert torch.compile(lambda x: x + 1, backend=name)(x.to(name)).tolist() == [1, 2, 3]
+assert called
+""",
+        TORCH_BACKEND="fake",
+    )

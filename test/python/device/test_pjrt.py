@@ -28,18 +28,31 @@ def run(settings, tmp_path):
     return run
 
 
+# How the memory is used: as the CPU's plugin permits, and as that of platforms with a memory of their own. MIXED below
+# is the fast test of the latter.
+@pytest.fixture(params=["addressed", pytest.param("opaque", marks=pytest.mark.slow)])
+def memory(request):
+    return request.param
+
+
+@pytest.fixture
+def run_in(run, memory):
+    """As run, in both kinds of memory."""
+    return lambda script, **more: run(script, HAL_PJRT_MEMORY=memory, **more)
+
+
 def passes(done):
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
-def test_a_network_trains_as_on_the_cpu_without_a_fallback(run):
-    passes(run(driver_scripts.train_as_on_the_cpu("pjrt")))
+def test_a_network_trains_as_on_the_cpu_without_a_fallback(run_in):
+    passes(run_in(driver_scripts.train_as_on_the_cpu("pjrt")))
 
 
-def test_devices_and_streams_exchange_data(run):
+def test_devices_and_streams_exchange_data(run_in):
     script = driver_scripts.cross_devices("pjrt").replace("test double", "PJRT")
-    passes(run(script))
+    passes(run_in(script))
 
 
 def test_the_platform_determines_the_number_of_devices(run):
@@ -164,7 +177,7 @@ def kinds():
 """
 
 
-def test_networks_train_in_lazy_mode_with_the_losses_of_fake_and_one_program_for_each_step(run):
+def test_networks_train_in_lazy_mode_with_the_losses_of_fake_and_one_program_for_each_step(run_in):
     script = TRAIN + """
 for name, kind in kinds().items():
     expected = steps(*kind, "pjrt:2", 6, lambda: None)  # the first device of fake
@@ -176,7 +189,7 @@ for name, kind in kinds().items():
     assert len(compiled) <= 3, (name, compiled)
     assert not any("step 3" in line for line in compiled), (name, compiled)
 """  # fmt: skip
-    passes(run(script, TORCH_BACKEND="pjrt,fake"))
+    passes(run_in(script, TORCH_BACKEND="pjrt,fake"))
 
 
 def test_a_second_process_loads_the_program_and_compiles_a_damaged_one_again(run, settings, tmp_path):
@@ -207,9 +220,9 @@ assert torch.equal(b.cpu(), a.cpu() @ a.cpu().t() + 1)
 
 # pjrt_operators.py compares operators as programs with the portable kernels on the same device.
 @pytest.mark.slow  # half a minute
-def test_operators_as_programs_have_the_results_of_the_kernels(settings, tmp_path):
+def test_operators_as_programs_have_the_results_of_the_kernels(settings, memory, tmp_path):
     script = driver_scripts.TESTS / "device/pjrt_operators.py"
-    environment = {**os.environ, **settings, "HAL_PJRT_DEVICES": "1", "HAL_CACHE_DIR": ""}
+    environment = {**os.environ, **settings, "HAL_PJRT_DEVICES": "1", "HAL_PJRT_MEMORY": memory, "HAL_CACHE_DIR": ""}
     done = subprocess.run([sys.executable, "-P", script], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     outcome = json.loads(done.stdout)
@@ -228,3 +241,174 @@ assert b.tolist() == [8, 8, 8]
 assert "a program of 2 operators for the compiler 'pjrt', add.Tensor to sum.dim_IntList: 2 arguments, 1 results" in line, line
 """
     passes(run(script))
+
+
+# ---- memory that programs do not compute in -------------------------------------------------------------------------
+
+# Programs, kernels of the host, copies and fills use the same tensors in turn, whole and in part.
+MIXED = f"""
+{USE}
+from torch_backend import lazy
+assert not torch.pjrt.get_device_properties(0).flags & 1  # the host may not access the memory
+torch.manual_seed(0)
+
+def work(device, step):
+    x = torch.arange(24.0).reshape(4, 6).to(device)
+    large = torch.arange(1 << 19, dtype=torch.float32).to(device)  # 2 MiB
+    other = torch.ones(6, device=device)
+    out = []
+    x[1:3, ::2] *= 2  # a part of the memory
+    y = x.t() @ x
+    step()
+    y[0] += 1  # a part of a result
+    x.view(torch.int32)[0].bitwise_or_(1)  # another dtype of the same memory
+    step()
+    out += [y.clone(), x.clone(), (x > 5).nonzero()]  # the last one is a kernel of the host
+    x[2] = other
+    large[10:20] = large[30:40] * 3
+    step()
+    large.add_(1)
+    out += [x.sum(0), large[:64].clone(), large.sum()]
+    x.copy_(torch.full((4, 6), 7.0))  # from the host, over results
+    x[3].fill_(2)
+    step()
+    out += [x * 2, y.cumsum(0), x[::2]]
+    (y * 2).sum()  # nothing uses it
+    step()
+    return [t.cpu() for t in out]
+
+expected = work("cpu", lambda: None)
+for actual in (work("pjrt", lambda: None), work("pjrt:1", lambda: None)):
+    assert all(map(torch.equal, actual, expected))
+with lazy.record("pjrt:0"):
+    for _ in range(3):
+        assert all(map(torch.equal, work("pjrt:0", lambda: lazy.mark_step("pjrt:0")), expected))
+a = torch.randn(300, 300)
+first, second = a.to("pjrt:0"), a.to("pjrt:1")
+with lazy.record("pjrt:0"):
+    first = first * 2
+    lazy.mark_step("pjrt:0")
+    second.copy_(first)  # from a result of a program
+    assert torch.equal(second.cpu(), a * 2)
+del first, second
+assert torch.pjrt.memory_allocated(0) == 0, torch.pjrt.memory_allocated(0)
+"""
+
+
+def test_programs_kernels_and_copies_use_opaque_memory_in_turn(run):
+    passes(run(MIXED, HAL_PJRT_MEMORY="opaque"))
+
+
+OPAQUE_TRAIN = TRAIN + """
+torch_backend.use("pjrt")
+expected = steps(*kinds()["mlp"], "cpu", 6, lambda: None)
+before = len(lazy.compilations())
+with lazy.record("pjrt:0"):
+    losses = steps(*kinds()["mlp"], "pjrt:0", 6, lambda: lazy.mark_step("pjrt:0"))
+torch.testing.assert_close(losses, expected, rtol=1e-5, atol=1e-5)
+steps = [line for line in map(str, lazy.compilations()[before:]) if "a program of" in line]
+assert len(steps) <= 3 and not any("step 3" in line for line in steps), steps
+"""
+
+
+# No tensor that the program uses exists at its end.
+NO_RESULT = f"""
+{USE}
+from torch_backend import lazy
+a = torch.ones(3, device="pjrt")
+with lazy.record():
+    a + 1
+    lazy.mark_step()
+    assert (a * 2).tolist() == [2, 2, 2]
+"""
+
+
+def test_a_program_may_have_no_result(run):
+    done = run(NO_RESULT)
+    passes(done)
+    assert "failed" not in done.stderr, done.stderr
+
+
+def test_a_network_trains_in_opaque_memory_with_one_program_for_each_step(run):
+    passes(run(OPAQUE_TRAIN, HAL_PJRT_MEMORY="opaque"))
+
+
+def test_an_invalid_kind_of_memory_is_named(run):
+    done = run(f"{USE}; torch.ones(1, device='pjrt')", HAL_PJRT_MEMORY="some")
+    assert done.returncode and "invalid HAL_PJRT_MEMORY='some': expected 'auto', 'addressed' or 'opaque'" in done.stderr, done.stderr
+
+
+# ---- eager programs -------------------------------------------------------------------------------------------------
+
+STARTED = f"""
+{USE}
+from torch_backend import lazy
+lazy.start()
+x = torch.arange(6.0, device="pjrt")
+for _ in range(3):
+    x = (x * 2 - 1).clamp(max=40)
+    assert x.sum().item() == x.cpu().sum().item()
+with lazy.record():  # only flushes
+    y = x + 1
+lines = [line for line in map(str, lazy.compilations()) if "compiler 'pjrt'" in line]
+assert 1 <= len(lines) <= 4, lines
+lazy.stop()
+assert not lazy.is_recording()
+lazy.start()
+z = y * 3  # deferred when the process ends
+"""
+
+
+def test_a_program_is_deferred_from_the_start(run):
+    done = run(STARTED)
+    passes(done)
+    assert not done.stderr, done.stderr
+
+
+CHURN = f"""
+{USE}
+from torch_backend import lazy
+with lazy.record():
+    for count in range(1, 8):
+        assert (torch.ones(count, device="pjrt") + 1).tolist() == [2] * count
+compiled = [line for line in map(str, lazy.compilations()) if "StableHLO" in line]
+assert len(compiled) == 3, lazy.compilations()
+"""
+
+
+def test_more_programs_than_the_limit_are_not_compiled(run):
+    done = run(CHURN, HAL_PJRT_PROGRAMS="3")
+    passes(done)
+    assert done.stderr.count("3 programs were compiled, the limit HAL_PJRT_PROGRAMS; other work runs on the portable kernels") == 1, done.stderr
+    done = run(f"{USE}; torch.ones(1, device='pjrt')", HAL_PJRT_PROGRAMS="many")
+    assert done.returncode and "invalid HAL_PJRT_PROGRAMS='many': expected 0 to 2147483647" in done.stderr, done.stderr
+
+
+STEADY = TRAIN + """
+import os
+torch_backend.use("pjrt")
+
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+network, optimizer, x, target = kinds()["mlp"]
+network = network().to("pjrt")
+optimizer, x, target = optimizer(network.parameters()), x.to("pjrt"), target.to("pjrt")
+with lazy.record():
+    for step in range(3300):
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(network(x), target).backward()
+        optimizer.step()
+        lazy.mark_step()
+        if step == 300:
+            torch.accelerator.synchronize()
+            before = resident()
+torch.accelerator.synchronize()
+assert resident() - before < 4 << 20, (before, resident())
+"""
+
+
+@pytest.mark.slow
+def test_the_resident_memory_of_a_loop_does_not_grow(run_in):
+    passes(run_in(STEADY))

@@ -153,6 +153,8 @@ def test_restricted_tests_a_configuration_and_an_unused_expectation(folder):
     (["--tests", "none"], "--tests none is not a folder"), ([], "name files"), (["none.py"], "none.py does not exist"),
     (["--tests", "{folder}", "--torch", "1.2"], "the tests are those of torch 1.2"), (["--tests", "{folder}", "--jobs", "0"], "--jobs at least 1"),
     (["--tests", "{folder}", "--plugin", "none"], "none"), (["--tests", "{folder}", "--config", "none.py"], "--config none.py does not exist"),
+    (["--tests", "{folder}", "--openreg"], "no file test_*.py with tests of openreg"),
+    (["--tests", "{folder}", "test_mine.py", "--openreg", "--all"], "--openreg runs all tests of its files"),
     (["--tests", "{folder}", "--diff", "{folder}/empty.txt"], "cannot be read"), (["--tests", "{folder}", "--xfail", "{folder}/bad.txt"], "bad.txt:1"),
 ])  # fmt: skip
 def test_invalid_usage_is_one_error(folder, arguments, error):
@@ -169,6 +171,46 @@ def test_a_file_that_cannot_be_loaded_and_an_invalid_configuration_are_errors(fo
     (tmp_path / "settings.py").write_text("op_allow_list = []\n")
     done = upstream("--tests", folder, "test_mine.py", "--config", tmp_path / "settings.py")
     assert done.returncode == 1 and "defines none of op_overrides, op_allowlist, test_exclusions" in done.stdout, done.stdout + done.stderr
+
+
+_OPENREG = """
+import torch
+import torch._dynamo.testing
+import torch_openreg
+from torch.testing._internal.common_utils import TestCase
+
+import openreg_helper
+
+
+class TestOpenreg(TestCase):
+    def test_device_and_module(self):
+        self.assertEqual(torch.ones(1, device="openreg").device.type, "openreg")
+        self.assertEqual(torch.openreg.current_device(), 0)
+        self.assertEqual(openreg_helper.TYPE, "openreg")
+
+    def test_compiler(self):
+        counter = torch._dynamo.testing.CompileCounterWithBackend("openreg")
+        function = torch.compile(lambda x: x.sin() + 1, backend=counter, fullgraph=True)
+        x = torch.arange(4.0)
+        self.assertEqual(function(x.to("openreg")).cpu(), x.sin() + 1)
+        self.assertEqual(counter.frame_count, 1)
+
+    def test_fails(self):
+        self.assertEqual(torch.device("openreg:0").type, "cpu")
+"""
+
+
+@pytest.mark.slow  # it starts inductor
+def test_tests_of_openreg_run_with_the_name_of_the_device(tmp_path):
+    (tmp_path / "test_example.py").write_text(_OPENREG)
+    (tmp_path / "openreg_helper.py").write_text("TYPE = 'openreg'\n")
+    (tmp_path / "test_other.py").write_text("def test_of_something_else():\n    raise AssertionError\n")
+    done = upstream("--openreg", "--tests", tmp_path, "--json", tmp_path / "results.json")
+    assert done.returncode == 1, done.stdout + done.stderr
+    found = {name.rsplit(".", 1)[1]: test["outcome"] for name, test in json.loads((tmp_path / "results.json").read_text())["tests"].items()}
+    assert found == {"test_device_and_module": "passed", "test_compiler": "passed", "test_fails": "failed"}
+    assert "FAILED test_example.TestOpenreg.test_fails: AssertionError" in done.stdout and "'fake'" in done.stdout, done.stdout
+    assert (tmp_path / "test_example.py").read_text() == _OPENREG, "the files of the user do not change"
 
 
 def waited(condition, seconds=60):

@@ -36,6 +36,7 @@ class Plan:
     only: tuple = ()
     jobs: int = 1
     log: object = None  # a text file for what pytest prints
+    openreg: bool = False  # the files are tests of openreg: all of their tests run
     stop: threading.Event = field(default_factory=threading.Event)  # set: the processes are ended
 
 
@@ -78,7 +79,7 @@ def _process(share: _Share, plan: Plan, folder: Path, log: Path) -> subprocess.P
     has the other end of the pipe `alive` then."""
     alive, share.alive = os.pipe()
     settings = {"alive": alive, "device": plan.device, "config": plan.config, "all": plan.every, "only": list(plan.only), "done": list(share.results),
-                "share": share.share, "shares": share.shares, "log": str(log)}  # fmt: skip
+                "share": share.share, "shares": share.shares, "log": str(log), "openreg": plan.openreg}  # fmt: skip
     settings_file = folder / f"{log.stem}.settings.json"
     settings_file.write_text(json.dumps(settings))
     environment = {**os.environ, "TORCH_BACKEND_UPSTREAM": str(settings_file), "PYTORCH_TESTING_DEVICE_EXCEPT_FOR": "",

@@ -57,6 +57,10 @@ def pytest_configure(config):
         if _SETTINGS["config"]:
             PrivateUse1TestBase.set_test_configs(**_configured(_SETTINGS["config"]))
         _SETTINGS["type"] = torch._C._get_privateuse1_backend_name()
+    if _SETTINGS["openreg"]:
+        from torch_backend.cli import _upstream_openreg
+
+        _upstream_openreg.install()
 
 
 def _named(nodeid: str) -> str:
@@ -67,7 +71,7 @@ def _named(nodeid: str) -> str:
 
 def _is_selected(item) -> bool:
     """Returns whether a test is of the device, and one of those that were named."""
-    if getattr(item.cls, "device_type", None) != _SETTINGS["type"]:
+    if not _SETTINGS["openreg"] and getattr(item.cls, "device_type", None) != _SETTINGS["type"]:
         return False
     return not _SETTINGS["only"] or _named(item.nodeid) in _SETTINGS["only"]
 

@@ -13,8 +13,10 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
+from . import _upstream_openreg as openreg
 from . import _upstream_report as report
 from . import _upstream_run
 
@@ -29,6 +31,8 @@ def add_arguments(parser) -> None:
     parser.add_argument("--plugin", metavar="NAME", default=os.environ.get("TORCH_BACKEND", ""), help="a name or an absolute path; default: TORCH_BACKEND")
     parser.add_argument("-k", dest="expression", default="", help="only the tests that match this expression of pytest")
     parser.add_argument("--all", action="store_true", help="also the tests that PyTorch restricts to other devices, such as CUDA")
+    parser.add_argument("--openreg", action="store_true", help="the files are tests of openreg, PyTorch's example of an out-of-tree device; they run with"
+                        " the name of the plugin's device, all of them, and not on the CPU")  # fmt: skip
     parser.add_argument("--config", metavar="FILE.py", help="defines op_allowlist, op_overrides or test_exclusions, which PrivateUse1TestBase."
                         "set_test_configs describes")  # fmt: skip
     parser.add_argument("--xfail", metavar="FILE", help='lines "TEST reason": tests that must fail; * in TEST is any text')
@@ -51,9 +55,10 @@ def _files(arguments) -> list:
         if not path.is_file():
             raise ValueError(f"{path} does not exist" + ("; --tests names the folder of the files" if folder is None else ""))
     if not paths:
-        paths = [path for path in sorted(folder.glob("test_*.py")) if "instantiate_device_type_tests(" in path.read_text(errors="replace")]
+        word = "openreg" if arguments.openreg else "instantiate_device_type_tests("
+        paths = [path for path in sorted(folder.glob("test_*.py")) if word in path.read_text(errors="replace")]
         if not paths:
-            raise ValueError(f"{folder} has no file test_*.py with tests for any device")
+            raise ValueError(f"{folder} has no file test_*.py with tests {'of openreg' if arguments.openreg else 'for any device'}")
     stems = [path.stem for path in paths]
     if len(set(stems)) < len(stems):
         raise ValueError(f"two files have the name {next(stem for stem in stems if stems.count(stem) > 1)}.py; run them one after the other")
@@ -74,6 +79,8 @@ def _check(arguments) -> None:
         raise ValueError("name the plugin with --plugin or TORCH_BACKEND")
     if arguments.limit <= 0 or arguments.jobs < 1:
         raise ValueError("--limit is a positive number of seconds, and --jobs at least 1")
+    if arguments.openreg and (arguments.config or arguments.all):
+        raise ValueError("--openreg runs all tests of its files: --all and --config configure tests for any device")
     if arguments.config and not Path(arguments.config).is_file():
         raise ValueError(f"--config {arguments.config} does not exist")
 
@@ -104,10 +111,10 @@ def _device_type(plugin: str) -> str:
 def _run_on_both(files, arguments, device) -> tuple:
     """Runs the tests on the device, and those that fail on the CPU, too. Returns (results, results on the CPU, errors)."""
     plan = _upstream_run.Plan(arguments.plugin, arguments.expression, arguments.limit, os.path.abspath(arguments.config) if arguments.config else "",
-                              arguments.all, (), arguments.jobs, arguments.log)  # fmt: skip
+                              arguments.all, (), arguments.jobs, arguments.log, arguments.openreg)  # fmt: skip
     results, errors = _upstream_run.run(files, plan, _progress())
     bad = [test for test, result in results.items() if result.outcome in report.BAD]
-    if not bad:
+    if not bad or arguments.openreg:
         return results, {}, errors
     stems = {test.split(".", 1)[0] for test in bad}
     twins = tuple(report.on_cpu(test, device) for test in bad)
@@ -125,10 +132,12 @@ def run(arguments) -> int:
         before = report.read(arguments.diff) if arguments.diff else None
         expected = report.read_expected(arguments.xfail) if arguments.xfail else {}
         device = _device_type(arguments.plugin)
+        with tempfile.TemporaryDirectory(prefix="torch-backend-openreg.") as name:
+            files = openreg.renamed(files, device, Path(name)) if arguments.openreg else files
+            results, cpu, errors = _run_on_both(files, arguments, device)
     except ValueError as error:
         print(f"torch-backend upstream: {error}", file=sys.stderr)
         return 2
-    results, cpu, errors = _run_on_both(files, arguments, device)
     judged, unused = report.judge(results, cpu, expected, device)
     unused = [] if arguments.expression else unused
     report.show(judged, errors, unused)

@@ -11,6 +11,7 @@ from .graphs import installation as graphs
 def install() -> None:
     """Registers the device with TorchDynamo and FakeTensor, each when torch imports the module."""
     after_import("torch._dynamo.device_interface", _register_interface)
+    after_import("torch._dynamo.backends.registry", _register_compiler)
     after_import("torch._dynamo.variables.ctx_manager", _register_context)
     after_import("torch._subclasses.fake_impls", _correct_fake_tensors)
     after_import("torch.export.pt2_archive._package", _check_packages)
@@ -26,6 +27,12 @@ def _register_interface() -> None:
 
     for index in (None, *range(backend.device_count())):
         register_interface_for_device(type_name() if index is None else f"{type_name()}:{index}", Interface)
+
+
+def _register_compiler() -> None:
+    from . import backend
+
+    backend.install()
 
 
 def _register_context() -> None:
