@@ -70,11 +70,24 @@ static void log_compiled(const program_t *program, int stored, int64_t ns) {
   hal_host->log(HAL_LOG_INFO, line);
 }
 
+/* Declines further programs: a loop whose shapes vary would compile in each step. */
+static hal_status_t decline(void) {
+  static atomic_int warned;
+  char line[320];
+  snprintf(line, sizeof line,
+           "pjrt: %d programs were compiled, the limit HAL_PJRT_PROGRAMS; other work runs on the portable kernels. "
+           "torch_backend.lazy.compilations() lists them: use fewer shapes, such as by padding, or set a higher limit",
+           pjrt.program_limit);
+  if (!atomic_exchange(&warned, 1)) hal_host->log(HAL_LOG_WARNING, line);
+  return pjrt_error(HAL_UNIMPLEMENTED, "%s", line);
+}
+
 static hal_status_t compile(void *state, const hal_ir_t *ir, void **out_program) {
   const compiler_t *const compiler = state;
+  static atomic_int number;
+  if (atomic_load(&number) >= pjrt.program_limit) return decline();
   program_t *const program = hal_host->mem_alloc(sizeof *program, 16);
   if (!program) return pjrt_error(HAL_RESOURCE_EXHAUSTED, "pjrt: no host memory for a program");
-  static atomic_int number;
   *program = (program_t){.device = compiler->device, .number = atomic_fetch_add(&number, 1)};
   snprintf(program->name, sizeof program->name, "program of %u operators, %.30s to %.30s", (unsigned)ir->node_count,
            hal_ir_node(ir, 0)->name, hal_ir_node(ir, ir->node_count - 1)->name);

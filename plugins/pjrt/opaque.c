@@ -9,7 +9,10 @@
 
 #include "opaque.h"
 
-enum { MAPPED_BYTES = 1 << 20 }; /* from here on, memory is mapped, so that unused pages of a mirror are returned */
+enum {
+  MAPPED_BYTES = 1 << 20, /* from here on, memory is mapped, so that unused pages of a mirror are returned */
+  CLASSES = 64            /* more than class_of returns for less than that */
+};
 
 struct opaque_version_s {
   opaque_version_t *next;
@@ -26,12 +29,14 @@ typedef struct allocation_s {
   size_t size;
   pthread_mutex_t lock; /* guards the versions, which overlap only where none is ahead */
   opaque_version_t *versions;
+  struct allocation_s *next; /* in `released` */
 } allocation_t;
 
 /* All allocations by address. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static allocation_t **allocations;
 static size_t count, reserved;
+static allocation_t *released[CLASSES]; /* small ones, by class_of, for later tensors */
 
 /* ---- allocations ------------------------------------------------------------------------------------------------- */
 
@@ -87,24 +92,70 @@ static char *map(size_t size) {
   return mapped == MAP_FAILED ? NULL : mapped;
 }
 
-static void release_mirror(char *base, size_t size) {
-  if (base && size >= MAPPED_BYTES)
-    munmap(base, size);
-  else
-    hal_host->mem_free(base);
+/* ---- reuse of small mirrors -------------------------------------------------------------------------------------- */
+
+/* Rounds a size up to that of a class: one to eight times 256 bytes, then four sizes for each power of two. Tensors of
+ * repeated steps so have the mirrors of earlier ones, whatever the order of their releases. */
+static int class_of(size_t size, size_t *out_rounded) {
+  size_t unit = PJRT_OPAQUE_ALIGNMENT;
+  int class = 0;
+  for (; size > 8 * unit; unit *= 2) class += 4;
+  const size_t units = (size + unit - 1) / unit;
+  *out_rounded = units * unit;
+  return class + (int)units - 1;
+}
+
+/* Returns a released allocation of a class; NULL = there is none. */
+static allocation_t *take_released(int class) {
+  pthread_mutex_lock(&lock);
+  allocation_t *const taken = released[class];
+  if (taken) released[class] = taken->next;
+  pthread_mutex_unlock(&lock);
+  return taken;
+}
+
+static void put_released(allocation_t *allocation, int class) {
+  pthread_mutex_lock(&lock);
+  allocation->next = released[class];
+  released[class] = allocation;
+  pthread_mutex_unlock(&lock);
+}
+
+/* Returns an allocation that is not in the array. */
+static allocation_t *make(size_t size) {
+  size_t rounded = size;
+  allocation_t *const taken = size < MAPPED_BYTES ? take_released(class_of(size, &rounded)) : NULL;
+  allocation_t *const made = taken ? taken : hal_host->mem_alloc(sizeof *made, _Alignof(allocation_t));
+  if (!made) return NULL;
+  if (!taken) {
+    *made =
+        (allocation_t){.base = size < MAPPED_BYTES ? hal_host->mem_alloc(rounded, PJRT_OPAQUE_ALIGNMENT) : map(size)};
+    pthread_mutex_init(&made->lock, NULL);
+  }
+  made->size = size;
+  if (made->base) return made;
+  pthread_mutex_destroy(&made->lock);
+  hal_host->mem_free(made);
+  return NULL;
+}
+
+/* Ends an allocation that is not in the array. */
+static void end(allocation_t *allocation) {
+  size_t rounded;
+  if (allocation->size < MAPPED_BYTES) {
+    put_released(allocation, class_of(allocation->size, &rounded));
+    return;
+  }
+  munmap(allocation->base, allocation->size);
+  pthread_mutex_destroy(&allocation->lock);
+  hal_host->mem_free(allocation);
 }
 
 void *pjrt_opaque_alloc(size_t size) {
-  char *const base = size >= MAPPED_BYTES ? map(size) : hal_host->mem_alloc(size, PJRT_OPAQUE_ALIGNMENT);
-  allocation_t *const allocation = base ? hal_host->mem_alloc(sizeof *allocation, _Alignof(allocation_t)) : NULL;
-  if (allocation) {
-    *allocation = (allocation_t){.base = base, .size = size};
-    pthread_mutex_init(&allocation->lock, NULL);
-    if (insert(allocation)) return base;
-    pthread_mutex_destroy(&allocation->lock);
-  }
-  hal_host->mem_free(allocation);
-  release_mirror(base, size);
+  allocation_t *const allocation = make(size);
+  if (!allocation) return NULL;
+  if (insert(allocation)) return allocation->base;
+  end(allocation);
   return NULL;
 }
 
@@ -119,9 +170,8 @@ void pjrt_opaque_free(void *address) {
     next = version->next;
     pjrt_opaque_release(version);
   }
-  pthread_mutex_destroy(&allocation->lock);
-  release_mirror(allocation->base, allocation->size);
-  hal_host->mem_free(allocation);
+  allocation->versions = NULL;
+  end(allocation);
 }
 
 /* ---- versions; the lock of the allocation is held ---------------------------------------------------------------- */

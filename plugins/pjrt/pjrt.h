@@ -15,6 +15,7 @@ enum {
   PJRT_BUFFER_ALIGNMENT = 64,       /* of memory that the CPU's PJRT plugin uses in place */
   PJRT_OPAQUE_ALIGNMENT = 256,      /* of memory_alloc, if programs do not compute in it */
   PJRT_MAX_BLOCK_THREADS = 1 << 20, /* only a plausible limit */
+  PJRT_PROGRAMS = 1000,             /* the default of HAL_PJRT_PROGRAMS */
   PJRT_WHY = 256                    /* bytes of the reason of a failure, as in hal_stream_error_t */
 };
 
@@ -26,6 +27,7 @@ typedef struct pjrt_state_s {
   atomic_int forked;    /* this process is the child of one that had initialized the plugin */
   char platform[64], version[64];
   int opaque;        /* programs do not compute in memory of the host (opaque.h) */
+  int program_limit; /* of programs that are compiled */
   int plain_options; /* the platform does not accept the options that programs are compiled with */
 } pjrt_state_t;
 

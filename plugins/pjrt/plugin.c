@@ -100,6 +100,20 @@ static void read_texts(void) {
     snprintf(pjrt.version, sizeof pjrt.version, "%.*s", (int)version.platform_version_size, version.platform_version);
 }
 
+/* Reads HAL_PJRT_PROGRAMS. */
+static hal_status_t read_limit(void) {
+  const char *const setting = hal_setting("HAL_PJRT_PROGRAMS");
+  char *end = NULL;
+  pjrt.program_limit = PJRT_PROGRAMS;
+  if (!setting || !*setting) return HAL_OK;
+  const long limit = strtol(setting, &end, 10);
+  if (*end || limit < 0 || limit > INT32_MAX)
+    return pjrt_error(HAL_INVALID_ARGUMENT, "pjrt: invalid HAL_PJRT_PROGRAMS='%.40s': expected 0 to %d", setting,
+                      INT32_MAX);
+  pjrt.program_limit = (int)limit;
+  return HAL_OK;
+}
+
 static hal_status_t start(int32_t counted) {
   char why[HAL_COUNT_WHY];
   pjrt_connection_t connection;
@@ -126,6 +140,7 @@ hal_status_t hal_plugin_init(const char *options) {
     return pjrt_error(HAL_INVALID_ARGUMENT, "pjrt: unknown options '%s'; the settings are the variables HAL_PJRT_*",
                       options);
   hal_status_t status = pjrt_load(&pjrt.table);
+  if (!status) status = read_limit();
   if (!status) status = count_devices(&counted);
   if (status) return status;
   if (!fork_handled && pthread_atfork(NULL, NULL, fork_child))

@@ -4,7 +4,8 @@ Usage: HAL_PJRT_PLUGIN=PATH python pjrt_memory.py [--steps N] [--rounds N]. Runs
 all rounds (default 3) in microseconds and the ratio of opaque to addressed memory:
   mlp, transformer  a step in lazy mode, of N (default 200) without synchronization; the networks of pjrt_step.py
   eager             a call of an operator (x + 1 of 256 numbers), of 10 N without synchronization
-  program           the same operator as a program of its own: one step of lazy mode
+  deferred          the same call in lazy mode, with a step after 100 of them
+  program           the same operator as a program of its own: a step after each
 """
 
 import argparse
@@ -46,8 +47,14 @@ def measure(steps):
         kept[0] = x + 1
         lazy.mark_step("pjrt:0")
 
+    def deferred():
+        for _ in range(100):
+            kept[0] = x + 1
+        lazy.mark_step("pjrt:0")
+
     with lazy.record("pjrt:0"):
-        program()
+        deferred(), program()
+        figures["deferred"] = min(per_call(steps // 2, deferred) / 100 for _ in range(3))
         figures["program"] = min(per_call(10 * steps, program) for _ in range(3))
         for kind in (pjrt_step.mlp, pjrt_step.transformer):
             side = pjrt_step.Side(kind, "pjrt", "pjrt:0")

@@ -57,7 +57,7 @@ MACROS = {
     "erfinv_f64": (("x",), "erfinv(x)"),
     "i1e_f64": (("x",), "i1e(x)"),
     "i1_f64": (("x",), "i1_of(x, exp(PK_C(0.5) * abs(x)))"),
-    "i1_of": (("x", "root"), "abs(x) == PK_INFINITY ? x : i1e(x) * root * root"),
+    "i1_of": (("x", "root"), "abs(x) == PK_INFINITY ? PK_C(0.0) / PK_C(0.0) : i1e(x) * root * root"),
     # `exponent` limits a power of two to the normal numbers of the type, so that three of them are all that matter.
     "ldexp": (("x", "y"), "y - y != 0 ? (y != y ? y : x * maximum(y, PK_C(0.0))) : ldexp_whole(x, y, rint(y))"),
     "ldexp_whole": (("x", "y", "whole"), "scale_by(y == whole ? x : x * pow(PK_C(2.0), y - whole), whole, exponent(whole))"),

@@ -113,7 +113,7 @@ def macros():
         "i0_series": (("q",), polynomial(factorial_series(0, 48), "q")),
         "i0_far": (("y",), polynomial(hankel(0, 34, False), "y")),
         "i0e_of": (("a",), "a > PK_C(20.0) ? i0_far(PK_C(1.0) / a) / PK_SQRT_2PI / sqrt(a) : exp(-a) * i0_series(PK_C(0.25) * a * a)"),
-        "i0_of": (("a", "root"), "a == PK_INFINITY ? a : a > PK_C(20.0) ? i0_far(PK_C(1.0) / a) / PK_SQRT_2PI / sqrt(a) * root * root "
+        "i0_of": (("a", "root"), "a == PK_INFINITY ? PK_C(0.0) / PK_C(0.0) : a > PK_C(20.0) ? i0_far(PK_C(1.0) / a) / PK_SQRT_2PI / sqrt(a) * root * root "
                   ": i0_series(PK_C(0.25) * a * a)"),
         "i0e_f64": (("x",), "i0e_of(abs(x))"),
         "i0_f64": (("x",), "i0_of(abs(x), exp(PK_C(0.5) * abs(x)))"),
@@ -165,8 +165,8 @@ def macros():
             f"y{n}_far": (("x", "y", "z"), f"y{n}_waves(x, {p}, y * {q})"),
             f"y{n}_waves": (("x", "p", "q"), bessel_far(n, True)),
             f"y{n}_rest": (("x",), neumann(n)),
-            f"j{n}_of": (("a",), f"a == PK_INFINITY ? PK_C(0.0) : a < PK_C(25.0) ? j{n}_near(a) : j{n}_far(a, PK_C(1.0) / a, PK_C(1.0) / (a * a))"),
-            f"y{n}_of": (("x",), f"x == PK_INFINITY ? PK_C(0.0) : x < PK_C(25.0) ? y{n}_near(x, log(PK_C(0.5) * x) + {EULER}) "
+            f"j{n}_of": (("a",), f"a == PK_INFINITY ? PK_C(0.0) / PK_C(0.0) : a < PK_C(25.0) ? j{n}_near(a) : j{n}_far(a, PK_C(1.0) / a, PK_C(1.0) / (a * a))"),
+            f"y{n}_of": (("x",), f"x == PK_INFINITY ? PK_C(0.0) / PK_C(0.0) : x < PK_C(25.0) ? y{n}_near(x, log(PK_C(0.5) * x) + {EULER}) "
                          f": y{n}_far(x, PK_C(1.0) / x, PK_C(1.0) / (x * x))"),
             f"k{n}e_f64": (("x",), f"x == 0 ? PK_INFINITY : x == PK_INFINITY ? PK_C(0.0) : x > PK_C(2.0) ? k_integral({kind}, x) : k_near{n}(x) * exp(x)"),
             f"k{n}_f64": (("x",), f"x == 0 ? PK_INFINITY : x == PK_INFINITY ? PK_C(0.0) : x > PK_C(2.0) ? k_integral({kind}, x) * exp(-x) : k_near{n}(x)"),

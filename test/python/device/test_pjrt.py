@@ -336,3 +336,79 @@ def test_a_network_trains_in_opaque_memory_with_one_program_for_each_step(run):
 def test_an_invalid_kind_of_memory_is_named(run):
     done = run(f"{USE}; torch.ones(1, device='pjrt')", HAL_PJRT_MEMORY="some")
     assert done.returncode and "invalid HAL_PJRT_MEMORY='some': expected 'auto', 'addressed' or 'opaque'" in done.stderr, done.stderr
+
+
+# ---- eager programs -------------------------------------------------------------------------------------------------
+
+STARTED = f"""
+{USE}
+from torch_backend import lazy
+lazy.start()
+x = torch.arange(6.0, device="pjrt")
+for _ in range(3):
+    x = (x * 2 - 1).clamp(max=40)
+    assert x.sum().item() == x.cpu().sum().item()
+with lazy.record():  # only flushes
+    y = x + 1
+lines = [line for line in map(str, lazy.compilations()) if "compiler 'pjrt'" in line]
+assert 1 <= len(lines) <= 4, lines
+lazy.stop()
+assert not lazy.is_recording()
+lazy.start()
+z = y * 3  # deferred when the process ends
+"""
+
+
+def test_a_program_is_deferred_from_the_start(run):
+    done = run(STARTED)
+    passes(done)
+    assert not done.stderr, done.stderr
+
+
+CHURN = f"""
+{USE}
+from torch_backend import lazy
+with lazy.record():
+    for count in range(1, 8):
+        assert (torch.ones(count, device="pjrt") + 1).tolist() == [2] * count
+compiled = [line for line in map(str, lazy.compilations()) if "StableHLO" in line]
+assert len(compiled) == 3, lazy.compilations()
+"""
+
+
+def test_more_programs_than_the_limit_are_not_compiled(run):
+    done = run(CHURN, HAL_PJRT_PROGRAMS="3")
+    passes(done)
+    assert done.stderr.count("3 programs were compiled, the limit HAL_PJRT_PROGRAMS; other work runs on the portable kernels") == 1, done.stderr
+    done = run(f"{USE}; torch.ones(1, device='pjrt')", HAL_PJRT_PROGRAMS="many")
+    assert done.returncode and "invalid HAL_PJRT_PROGRAMS='many': expected 0 to 2147483647" in done.stderr, done.stderr
+
+
+STEADY = TRAIN + """
+import os
+torch_backend.use("pjrt")
+
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+network, optimizer, x, target = kinds()["mlp"]
+network = network().to("pjrt")
+optimizer, x, target = optimizer(network.parameters()), x.to("pjrt"), target.to("pjrt")
+with lazy.record():
+    for step in range(3300):
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(network(x), target).backward()
+        optimizer.step()
+        lazy.mark_step()
+        if step == 300:
+            torch.accelerator.synchronize()
+            before = resident()
+torch.accelerator.synchronize()
+assert resident() - before < 4 << 20, (before, resident())
+"""
+
+
+@pytest.mark.slow
+def test_the_resident_memory_of_a_loop_does_not_grow(run_in):
+    passes(run_in(STEADY))

@@ -32,6 +32,8 @@ from ._recordings import (
     operators,
     record,
     reset_metrics,
+    start,
+    stop,
     take_executions,  # noqa: F401  for torch_backend.xla
     text,
 )
@@ -39,5 +41,5 @@ from ._stats import Stats, plot, stats
 
 __all__ = [
     "Compilation", "Measurement", "Stats", "compilations", "is_recording", "mark_step", "measurements", "metrics", "operators", "plot", "record",
-    "reset_metrics", "stats", "text",
+    "reset_metrics", "start", "stats", "stop", "text",
 ]  # fmt: skip

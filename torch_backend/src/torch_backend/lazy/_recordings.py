@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import collections
 import contextlib
 import os
@@ -52,6 +53,8 @@ PERCENTS = (1, 5, 10, 20, 50, 80, 90, 95, 99)
 _lock = threading.Lock()
 # The recordings of each device, one for each stream
 _active: collections.defaultdict[int, list] = collections.defaultdict(list)
+_started: dict[int, int] = {}  # the stream of each device that `start` defers, and its block
+_blocks: dict[int, contextlib.AbstractContextManager] = {}
 _ended: collections.Counter = collections.Counter()  # the counters of recordings that have ended
 _forgotten: collections.Counter = collections.Counter()  # the counters at the last reset
 _forgotten_operators: collections.Counter = collections.Counter()
@@ -127,6 +130,10 @@ def record(device=None, *, lines: bool | None = None, fuse: bool | None = None, 
         yield
         _c().flush_kept_lazy(index)
         return
+    if _started.get(index) == torch.accelerator.current_stream(index).stream_id:
+        yield
+        mark_step(index)
+        return
     lazy = _c().begin_lazy(
         index, wants_lines() if lines is None else lines, debug_level() > 1, wants_groups() if fuse is None else fuse, limit, piece, *text_file(),
     )  # fmt: skip
@@ -137,6 +144,35 @@ def record(device=None, *, lines: bool | None = None, fuse: bool | None = None, 
     finally:
         if not _c().in_bad_fork():  # in a forked child, deferred work belongs to the parent
             _end(index, lazy)
+
+
+def start(device=None, **options) -> None:
+    """Defers work on the current stream of a device (default: the current device) from now on, as a block of `record`
+    that ends with `stop` or with the process. `options` are those of `record`, which only flushes then.
+
+    Raises:
+        RuntimeError: the stream is lazy or captured already.
+    """
+    index = _index(device)
+    block = record(index, **options)
+    block.__enter__()
+    with _lock:
+        _started[index] = torch.accelerator.current_stream(index).stream_id
+        _blocks[index] = block
+
+
+def stop(device=None) -> None:
+    """Launches the deferred work of a device (default: all devices) and ends `start`. Does nothing without it."""
+    with _lock:
+        indices = list(_blocks) if device is None else [_index(device)]
+        blocks = [_blocks.pop(index) for index in indices if index in _blocks]
+        for index in indices:
+            _started.pop(index, None)
+    for block in blocks:
+        block.__exit__(None, None, None)
+
+
+atexit.register(stop)
 
 
 def _end(index: int, lazy) -> None:
