@@ -249,3 +249,14 @@ def test_sys_maxsize_is_no_limit(device, memory):
     for _ in range(3000):
         allocate_here(device)
     assert len(memory._snapshot()["device_traces"][0]) >= 6000
+
+
+@pytest.mark.skipif(not hasattr(torch.accelerator.memory, "_snapshot"), reason="torch.accelerator.memory._snapshot is new in torch 2.15")
+def test_the_snapshot_of_the_accelerator_is_that_of_the_device(device, memory):
+    memory._record_memory_history()
+    x = torch.empty(100_000, device=device)
+    found = torch.accelerator.memory._snapshot()
+    assert found["segments"] == memory._snapshot()["segments"]
+    blocks = [block for segment in found["segments"] for block in segment["blocks"]]
+    assert [block["state"] for block in blocks if block["address"] == x.data_ptr()] == ["active_allocated"]
+    assert any(entry["action"] == "alloc" and entry["addr"] == x.data_ptr() for entry in found["device_traces"][0])
