@@ -312,6 +312,15 @@ class Gemm(Family):
         return [v for v in self._variants if v.name != "vector" or not dtype.element]
 
 
+class PackedGemm(Family):
+    """Products with weights of 4 or 8 bits, on the host by float32's engine of matrix products."""
+
+    cloned = ("f32", "f16", "bf16")
+
+    def macros(self, entry, dtype):
+        yield from runs_of(dtype)
+
+
 class Convolution(Family):
     """Convolutions: matrix products, as those of Gemm."""
 
@@ -414,6 +423,7 @@ FAMILIES = {
         Attention("attention_backward", _ATTENTION, operands=4, result="any", template="attention"),
         Gemm("gemm", [Variant("tiles", "groups", 1), Variant("vector", "groups", 1), Variant("pack", "items", 1, host=False),
                       Variant("large", "groups", 1, host=False, simt=True)], operands=2),
+        PackedGemm("packed_gemm", [Variant("tiles", "groups", 1)], operands=1),
         Family("take", [Variant("rows", "items", _BLOCKS // 4)], operands=1, result="any"),
         Family("index_offset", [Variant("rows", "items", _BLOCKS), Variant("keys", "items", 1, host=False, simt=True)], operands=1, result="any", updates=True),
         Check("check", [Variant("rows", "items", _BLOCKS)], operands=1, result="any"),

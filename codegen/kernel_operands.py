@@ -48,6 +48,7 @@ _OPERANDS = {
     "nll_backward": Operands(layout="contiguous"),
     "nonzero": Operands("bool", "contiguous"),
     "norm": Operands("number"),
+    "packed_gemm": Operands(layout="contiguous"),
     "pad": Operands("element_size", memory_format_of="self"),
     "pad_backward": Operands(memory_format_of="self"),
     "permutation": Operands("rounded", "contiguous"),

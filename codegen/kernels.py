@@ -31,7 +31,7 @@ TEMPLATES = {path.stem: f"ops/{path.parent.name}/{path.name}" for path in (Path(
 # The units whose multiplications and additions may be fused, as kernels of the host and of devices. Without fused
 # multiply-adds they take up to twice the time. Their bits differ by rounding between CPUs with and without these
 # instructions, as in every BLAS.
-_CONTRACTED = re.compile(r"(gemm|convolution|attention|lstm_cell|gru_cell)_\w+|unary_f32")
+_CONTRACTED = re.compile(r"(gemm|packed_gemm|convolution|attention|lstm_cell|gru_cell)_\w+|unary_f32")
 
 
 def is_contracted(unit_file):

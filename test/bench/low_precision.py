@@ -1,8 +1,9 @@
-"""Products of matrices of 8-bit elements on the fake device compared with CPU PyTorch in the same run, in both modes of the fake device.
+"""Products of matrices of 4 and 8-bit elements on the fake device compared with CPU PyTorch in the same run, in both modes of the fake device.
 
-Usage: python low_precision.py [--check] [--quick]. Rows: `_weight_int8pack_mm` as torchao's int8 weight-only linear layers call it, `_int_mm`,
-`_scaled_mm` of float8. Targets: 1.0 times the CPU for the weight-only layers; half of the operations a second of the device's own float32
-product for the others (column "of float32").
+Usage: python low_precision.py [--check] [--quick]. Rows: `_weight_int8pack_mm` and `_weight_int4pack_mm` as torchao's weight-only linear layers
+call them, with activations of float32 and bfloat16 and groups of 32 and 128 weights; `_int_mm`, `_scaled_mm` of float8. The CPU has its own
+packed weights of 4 bits, and its int8 product of float32 has no fast kernel. Targets: 1.0 times the CPU's int8 product of bfloat16 for the
+weight-only layers; half of the operations a second of the device's own float32 product for the others (column "of float32").
 
 Times are medians; the sides run alternately in one process. With --check the exit code is 1 if a target is missed.
 """
@@ -17,12 +18,36 @@ import sides  # noqa: E402  found by the line above
 OF_CPU, OF_FLOAT = 1.0, 0.5
 
 
-def cases(torch, quick):
-    """Yields (name, function of the operands, operands, sizes m, k, n)."""
+def packed(weights, first_is_high):
+    first, second = (weights[:, ::2], weights[:, 1::2]) if first_is_high else (weights[:, 1::2], weights[:, ::2])
+    return first << 4 | second
+
+
+def weight_cases(torch, quick):
+    """Yields the weight-only products: (name, ours, its operands, the CPU's, its operands, sizes)."""
     size = 1024 if quick else 4096
+    weight, pairs = torch.randint(-128, 128, (size, size)).to(torch.int8), torch.randint(0, 16, (size, size), dtype=torch.int32)
     for rows in (1, 32):
-        weight = torch.randint(-128, 128, (size, size)).to(torch.int8)
-        yield f"int8 weight, {rows} x {size} x {size}", torch._weight_int8pack_mm, (torch.randn(rows, size), weight, torch.rand(size)), (rows, size, size)
+        x, scales = torch.randn(rows, size), torch.rand(size)
+        for dtype, name in ((torch.float32, "float32"), (torch.bfloat16, "bfloat16")):
+            operands = x.to(dtype), weight, scales.to(dtype)
+            yield f"int8 weight, {name}, {rows} x {size} squared", torch._weight_int8pack_mm, operands, torch._weight_int8pack_mm, operands, (rows, size, size)
+        for group in (32, 128):
+            numbers, x16 = torch.rand(size // group, size, 2).bfloat16(), x.bfloat16()
+            ours = torch._convert_weight_to_int4pack(packed(pairs, True).to(torch.uint8).to("fake"), 2)
+            peer = torch._convert_weight_to_int4pack_for_cpu(pairs, 2)
+            yield (f"int4 weight, group {group}, {rows} x {size} squared", torch._weight_int4pack_mm, (x16, ours, group, numbers),
+                   torch._weight_int4pack_mm_for_cpu, (x16, peer, group, numbers), (rows, size, size))  # fmt: skip
+
+
+def cases(torch, quick):
+    """Yields the same of all products."""
+    yield from weight_cases(torch, quick)
+    for name, function, operands, sizes in square_cases(torch, quick):
+        yield name, function, operands, function, operands, sizes
+
+
+def square_cases(torch, quick):
     size = 256 if quick else 1024
     a, b = (torch.randint(-128, 128, (size, size)).to(torch.int8) for _ in range(2))
     yield f"int8, {size} cubed", torch._int_mm, (a, b), (size, size, size)
@@ -37,23 +62,25 @@ def cases(torch, quick):
 
 def child(quick):
     torch = sides.torch_with_device()
-    rows = []
-    for name, function, operands, (m, k, n) in cases(torch, quick):
+    rows, int8 = [], {}
+    for name, ours, operands, peer, of_peer, (m, k, n) in cases(torch, quick):
         wait = torch.accelerator.synchronize
         calls, rounds = (3, 3) if quick else (5, 7)
 
         def timed(device, call, operands):
-            moved = [x.to(device) for x in operands]
+            moved = [x.to(device) if isinstance(x, torch.Tensor) else x for x in operands]
             return lambda: sides.time_row(lambda: call(*moved), wait, calls)
 
-        both = timed("fake", function, operands), timed("cpu", function, operands)
+        both = timed("fake", ours, operands), timed("cpu", peer, of_peer)
         product = timed("fake", torch.mm, (torch.randn(m, k), torch.randn(k, n)))
         for run in (*both, product):
             run()
-        ours, peer = sides.alternate(*both, rounds)
-        float32, _ = sides.alternate(product, both[1], rounds)
-        rows.append({"what": name, "ours": ours, "peer": peer, "float32": float32, "weight": m < k})
-    print(json.dumps(rows))
+        seconds, of_cpu = sides.alternate(*both, rounds)
+        float32 = sides.alternate(product, lambda: 0.0, rounds)[0]
+        if "int8 weight, bfloat16" in name:
+            int8[m] = of_cpu
+        rows.append({"what": name, "ours": seconds, "peer": of_cpu, "float32": float32, "weight": "weight" in name, "m": m})
+    print(json.dumps([{**row, "int8": int8.get(row["m"])} for row in rows]))
 
 
 def main():
@@ -61,13 +88,15 @@ def main():
     if options.child:
         child(options.quick)
         return 0
-    table = sides.Table(48, 11, 11, 8, 12, 8)
-    table.head("what", "ours", "CPU torch", "ratio", "of float32", "target")
+    table = sides.Table(58, 11, 11, 8, 9, 12, 8)
+    table.head("what", "ours", "CPU torch", "ratio", "of int8", "of float32", "target")
     for mode, title in sides.MODES:
         for row in sides.run_child(__file__, *sys.argv[1:], HAL_FAKE_ASYNC=mode):
             ratio, of_float = row["ours"] / row["peer"], row["float32"] / row["ours"]
-            met = ratio <= OF_CPU if row["weight"] else of_float >= OF_FLOAT
-            table.row(f"{row['what']}, {title}", f"{row['ours'] * 1e3:.2f} ms", f"{row['peer'] * 1e3:.2f} ms", f"{ratio:.2f}", f"{of_float:.2f}",
+            of_int8 = row["ours"] / row["int8"] if row["weight"] else None
+            met = of_int8 <= OF_CPU if row["weight"] else of_float >= OF_FLOAT
+            table.row(f"{row['what']}, {title}", f"{row['ours'] * 1e3:.2f} ms", f"{row['peer'] * 1e3:.2f} ms", f"{ratio:.2f}",
+                      f"{of_int8:.2f}" if of_int8 else "", f"{of_float:.2f}",
                       f"{OF_CPU if row['weight'] else OF_FLOAT:.1f}", met=met)
     return table.exit_code(options)
 

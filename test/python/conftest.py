@@ -17,6 +17,7 @@ os.environ.pop("TORCH_DEVICE_BACKEND_AUTOLOAD", None)
 os.environ.setdefault("HAL_FAKE_DEVICES", "2")  # before the plugin is opened: device ranges are fixed then
 
 import torch
+import warm_interpreter
 
 import torch_backend
 
@@ -32,6 +33,7 @@ SEED = "TORCH_BACKEND_TEST_SEED"
 def pytest_configure(config):
     if os.environ.setdefault(SEED, "0") == "random":
         os.environ[SEED] = str(random.SystemRandom().randrange(1 << 32))  # the workers of the process inherit it
+    config.addinivalue_line("markers", "fresh_interpreter(reason): scripts need an interpreter that has not imported torch")
     config.addinivalue_line("markers", "host_memory(reason): needs device memory that the host can access; skipped with HAL_FAKE_PROTECT=1")
 
 
@@ -77,8 +79,11 @@ def module():
 
 
 @pytest.fixture
-def run_python(tmp_path):
-    """Runs a script in a fresh interpreter with only the given settings; returns the finished process."""
+def run_python(tmp_path, request):
+    """Runs a script in an interpreter of its own with only the given settings; returns the finished process. The
+    interpreter may have imported torch (warm_interpreter.py), unless the test or its file has the mark
+    `fresh_interpreter`."""
+    is_fresh = request.node.get_closest_marker("fresh_interpreter") is not None
 
     def run(script, *, timeout=120, check=True, arguments=(), **settings):
         environment = {key: value for key, value in os.environ.items() if key not in SETTINGS}
@@ -86,7 +91,10 @@ def run_python(tmp_path):
         path = tmp_path / "script.py"
         path.write_text(textwrap.dedent(script))
         command = [sys.executable, *arguments, str(path)]
-        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=timeout)
+        if is_fresh:
+            done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=timeout)
+        else:
+            done = warm_interpreter.run(command, cwd=tmp_path, env=environment, timeout=timeout)
         if check:
             assert done.returncode == 0, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import warm_interpreter
 
 TESTS = Path(__file__).resolve().parent
 CUDA_LIBRARIES = Path(os.environ.get("CUDA_MOCK", TESTS.parents[1] / "build/release/test/doubles/cuda_mock"))
@@ -153,7 +154,7 @@ def run_command(settings, folder, *words):
     """Runs the command line, without the settings of these tests, which it does not know; returns its output."""
     command = [sys.executable, "-P", "-m", "torch_backend", *words]
     known = {name: value for name, value in os.environ.items() if not name.startswith("TORCH_BACKEND_TEST_")}
-    done = subprocess.run(command, env={**known, **settings}, cwd=folder, capture_output=True, text=True, timeout=600)
+    done = warm_interpreter.run(command, env={**known, **settings}, cwd=folder, timeout=600)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

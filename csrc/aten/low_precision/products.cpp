@@ -1,16 +1,16 @@
 // products.cpp: products of matrices of 4 and 8-bit elements (_int_mm, _weight_int8pack_mm, _weight_int4pack_mm,
-// _scaled_mm), for devices whose plugin has no such operator: elements are converted to float32, in which they and
-// their products are exact.
+// _scaled_mm), for devices whose plugin has no such operator. A kernel reads weights as they are in memory. Elements of
+// other products are converted to float32, in which they and their products are exact.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/BlasBackend.h>
 #include <ATen/ops/mm.h>
-#include <ATen/ops/stack.h>
 
 #include <algorithm>
 #include <optional>
 
 #include "aten/low_precision/meta.h"
 #include "aten/prepare/call.h"
+#include "hal_op_ids.h"
 
 namespace torch_backend {
 namespace {
@@ -40,9 +40,17 @@ Tensor &int_mm_into(const Tensor &self, const Tensor &mat2, Tensor &out) {
 
 // ---- weights of 8 bits ----
 
+// Returns `result`, which the kernel computes that reads weights of 4 or 8 bits as they are, in groups of `group`.
+Tensor times_packed(const Tensor &self, const Tensor &weights, c10::ScalarType dtype, const Tensor &scales,
+                    const OptionalTensor &zeros, int64_t group, const Tensor &result) {
+  Call call(HAL_OP_ID__PACKED_WEIGHT_MM, self.device().index(), dtype);
+  call.in(self).in(weights, weights.scalar_type()).in(scales).in(zeros).put(group).out(result).must_run();
+  return result;
+}
+
 Tensor weight_int8pack_mm(const Tensor &self, const Tensor &mat2, const Tensor &scales) {
-  const Tensor result = empty_weight_int8pack_mm(self, mat2, scales);
-  return result.copy_(at::mm(self.to(at::kFloat), mat2.to(at::kFloat).t()).mul_(scales.to(at::kFloat)));
+  return times_packed(self, mat2, self.scalar_type(), scales, {}, std::max<int64_t>(self.size(1), 1),
+                      empty_weight_int8pack_mm(self, mat2, scales));
 }
 
 // ---- weights of 4 bits ----
@@ -54,35 +62,18 @@ Tensor convert_weight_to_int4pack(const Tensor &self, int64_t inner_tiles) {
   return result;
 }
 
-// Returns the weights of `n` rows, from 0 to 15, in float32 in groups: [n][k / group][group].
-Tensor weights_in_groups(const Tensor &packed, int64_t n, int64_t group, bool is_high_first) {
-  const Tensor bytes = packed.contiguous().view(at::kByte).flatten();
-  const Tensor high = bytes.bitwise_right_shift(4), low = bytes.bitwise_and(15);
-  const Tensor weights = is_high_first ? at::stack({high, low}, 1) : at::stack({low, high}, 1);
-  return weights.to(at::kFloat).view({n, bytes.numel() * 2 / std::max<int64_t>(n * group, 1), group});
-}
-
-// Returns the groups' numbers, given as [k / group][n], for weights_in_groups.
-Tensor of_groups(const Tensor &numbers) { return numbers.to(at::kFloat).t().unsqueeze(2); }
-
-Tensor times_weights(const Tensor &self, const Tensor &weights, const Tensor &result) {
-  return result.copy_(at::mm(self.to(at::kFloat), weights.view({result.size(1), self.size(1)}).t()));
-}
-
-// A weight is (q - 8) * scale + zero.
 Tensor weight_int4pack_mm(const Tensor &self, const Tensor &mat2, int64_t group, const Tensor &scales_and_zeros) {
-  const Tensor result = empty_weight_int4pack_mm(self, mat2, group, scales_and_zeros);
-  const Tensor scale = of_groups(scales_and_zeros.select(2, 0)), zero = of_groups(scales_and_zeros.select(2, 1));
-  return times_weights(self, weights_in_groups(mat2, result.size(1), group, true).sub_(8).mul_(scale).add_(zero),
-                       result);
+  return times_packed(self, mat2, self.scalar_type(), scales_and_zeros, {}, group,
+                      empty_weight_int4pack_mm(self, mat2, group, scales_and_zeros));
 }
 
-// A weight is (q - zero) * scale.
+// Scales or zeros that are not exact in self's dtype are read in float32.
 Tensor weight_int4pack_mm_with_scales_and_zeros(const Tensor &self, const Tensor &mat2, int64_t group,
                                                 const Tensor &scales, const Tensor &zeros) {
-  const Tensor result = empty_weight_int4pack_mm_with_scales_and_zeros(self, mat2, group, scales, zeros);
-  const Tensor weights = weights_in_groups(mat2, result.size(1), group, false);
-  return times_weights(self, weights.sub_(of_groups(zeros)).mul_(of_groups(scales)), result);
+  const auto dtype = self.scalar_type(), of_zeros = zeros.scalar_type();
+  const bool exact = scales.scalar_type() == dtype && (of_zeros == at::kChar || of_zeros == dtype);
+  return times_packed(self, mat2, exact ? dtype : at::kFloat, scales, zeros, group,
+                      empty_weight_int4pack_mm_with_scales_and_zeros(self, mat2, group, scales, zeros));
 }
 
 // ---- float8 with scales ----

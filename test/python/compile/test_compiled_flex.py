@@ -87,3 +87,32 @@ def test_changing_lengths(device):
         given = [x.detach() for x in operands(device, (1, 2, length, 16))]
         expected = flex_attention(*given, score_mod=lambda value, b, h, row, column: value - (row - column).abs())
         torch.testing.assert_close(compiled(*given).cpu(), expected.cpu(), rtol=1e-4, atol=1e-5)
+
+
+def paged_result(device, function):
+    """Returns the attention over keys in pages of 16 tokens that are reserved in turns, so that sequences are not
+    contiguous, and the same over the keys themselves on the CPU.
+    """
+    from torch.nn.attention.experimental._paged_attention import PagedAttention
+
+    count, heads, length, width, page = 3, 4, 64, 16, 16
+    query, key, value = (torch.randn(count, heads, length, width) for _ in range(3))
+    pages = PagedAttention(count * length // page, page, count, device=device)
+    for reserved in range(page, length + 1, page):
+        for sequence in range(count):
+            pages.reserve(torch.tensor(sequence, device=device), torch.tensor(reserved, device=device))
+    caches = [torch.zeros(1, heads, count * length, width, device=device) for _ in range(2)]
+    positions = torch.arange(length, device=device).repeat(count, 1)
+    pages.assign(torch.arange(count, device=device), positions, key.to(device), value.to(device), *caches)
+    mask = create_block_mask(causal, count, None, length, length, device=device, BLOCK_SIZE=page)
+    score = pages.get_score_mod(lambda value, batch, head, row, column: value + (column - row) * 0.05)
+    result = function(query.to(device), *caches, block_mask=pages.convert_logical_block_mask(mask), score_mod=score)
+    rows, columns = torch.arange(length)[:, None], torch.arange(length)
+    bias = ((columns - rows) * 0.05).masked_fill(rows < columns, -torch.inf)
+    return result.cpu(), torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=bias)
+
+
+@pytest.mark.parametrize("function", [flex_attention, torch.compile(flex_attention)], ids=["eager", "compiled"])
+def test_keys_and_values_in_pages(device, function):
+    result, expected = paged_result(device, function)
+    torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-5)

@@ -40,6 +40,17 @@ def trained(call):
         return [y.detach(), *(t.grad for t in operands if t.grad is not None)]
     return run
 
+def packed_products(x, weight, pairs, numbers):
+    scales, weights = numbers[0, :, 0].contiguous(), torch.stack([pairs >> 4, pairs & 15], 2).flatten(1)
+    int8 = torch._weight_int8pack_mm(x, weight, scales)
+    if x.device.type == "cpu":
+        zeros, factors = (part.t().repeat_interleave(32, 1) for part in (numbers[..., 1], numbers[..., 0]))
+        return int8, x @ ((weights - 8.0) * factors + zeros).t(), x[:1] @ ((weights - zeros) * factors).t()
+    pack = torch._convert_weight_to_int4pack
+    swapped = (pairs >> 4 | (pairs & 15) << 4).to(torch.uint8)
+    return (int8, torch._weight_int4pack_mm(x, pack(pairs, 2), 32, numbers),
+            torch._weight_int4pack_mm_with_scales_and_zeros(x[:1], pack(swapped, 2), 32, numbers[..., 0], numbers[..., 1]))
+
 q = torch.randn(2, 3, 37, 16)
 CASES = {
     "attention": (trained(lambda q: F.scaled_dot_product_attention(q, q * 2, q + 1, is_causal=True)), q),
@@ -58,6 +69,8 @@ CASES = {
     "max_pool": (trained(lambda x: F.max_pool2d(x, 3, 2)), image),
     "nll": (trained(lambda x, i: F.nll_loss(x, i[:40] % 33)), rows[0], index),
     "optimizer": (step_of_adam, x, y),
+    "packed_gemm": (packed_products, torch.randn(9, 160), torch.randint(-128, 128, (40, 160)).to(torch.int8),
+                    torch.randint(0, 256, (40, 80)).to(torch.uint8), torch.rand(5, 40, 2)),
     "pad": (lambda x, w: [trained(lambda x: F.pad(x, widths, mode))(z.contiguous(memory_format=f)) for z in (x, w, w.repeat(1, 5, 1, 1)) for f in
                           (torch.contiguous_format, torch.channels_last) for mode in ("reflect", "replicate") for widths in ((2, 1, -1, 2),)], image, weight),
     "random": (lambda x: (F.dropout(x, 0.5) != 0).float().mean().round(decimals=1), x),

@@ -341,11 +341,13 @@ def numbers_replaced(text):
     return re.sub(r"0x[0-9a-f]+", "0x", re.sub(r"\(\S*/?(?:program|script)\.py:", "(program.py:", text))
 
 
+@pytest.mark.fresh_interpreter(reason="the whole stack is compared")
 def test_the_first_program_of_the_page_has_its_report(run_python):
     done = run_python(program_of_page("init"), check=False, HAL_FAKE_SANITIZE="memory,init,leak,race", **SETTINGS)
     assert done.returncode == FOUND and numbers_replaced(program_of_page("report")) in numbers_replaced(done.stderr), done.stderr
 
 
+@pytest.mark.fresh_interpreter(reason="the whole stack is compared")
 @pytest.mark.parametrize("mark", ["memory", "leak", "race"])
 def test_the_other_programs_of_the_page_have_the_reports_that_their_comments_name(run_python, mark):
     code = program_of_page(mark)

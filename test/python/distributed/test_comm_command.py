@@ -4,13 +4,13 @@ import json
 import os
 import re
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
 import launch
 import namespaces
 import pytest
+import warm_interpreter
 from torch_backend import cli
 
 FOLDER = Path(__file__).parent
@@ -23,7 +23,7 @@ def comm(*arguments, folder=None, **settings):
     environment = {"TORCH_BACKEND": "fake", **os.environ, **settings}
     environment.pop("TORCH_DEVICE_BACKEND_AUTOLOAD", None)
     command = [sys.executable, "-P", "-m", "torch_backend", "comm", *map(str, arguments)]
-    return subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=240)
+    return warm_interpreter.run(command, env=environment, cwd=folder, timeout=240)
 
 
 @pytest.fixture(scope="module")

@@ -105,7 +105,8 @@ def groups_of(numbers, group):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("rows, n, k, group, tiles", [(1, 8, 64, 32, 4), (5, 24, 256, 64, 8), (3, 64, 96, 32, 2), (2, 16, 128, 128, 2), (0, 8, 32, 32, 2)])
+@pytest.mark.parametrize("rows, n, k, group, tiles", [(1, 8, 64, 32, 4), (5, 24, 256, 64, 8), (3, 64, 96, 32, 2), (2, 16, 128, 128, 2), (0, 8, 32, 32, 2),
+                                                      (1, 136, 2112, 32, 2), (1, 40, 96, 3, 2), (9, 40, 96, 12, 2), (200, 136, 544, 544, 2)])  # fmt: skip
 def test_weights_of_four_bits(device, dtype, rows, n, k, group, tiles):
     """The reference is double precision. The order of weights in a byte is that of CUDA, the second product's that of XPU."""
     x, (weights, scales, zeros) = torch.randn(rows, k).to(dtype), four_bits(n, k, group, dtype)
@@ -121,6 +122,31 @@ def test_weights_of_four_bits(device, dtype, rows, n, k, group, tiles):
         assert packed.shape == (n // 8, k // (tiles * 16), 32, tiles // 2) and ours.dtype == dtype
         expected = x.double() @ exact.t()
         torch.testing.assert_close(ours.cpu().double(), expected, rtol=2 * torch.finfo(dtype).eps, atol=1e-5 * float(expected.abs().max()) if rows else 0)
+
+
+def test_scales_of_another_dtype_are_not_rounded(device):
+    x, (weights, scales, _) = torch.eye(3, 64).bfloat16(), four_bits(8, 64, 32, torch.float32)
+    packed, zeros = torch._convert_weight_to_int4pack(packed_pairs(weights, False).to(device), 2), torch.full((2, 8), 8.3)
+    with strict():
+        ours = torch._weight_int4pack_mm_with_scales_and_zeros(x.to(device), packed, 32, scales.to(device), zeros.to(device))
+    expected = x.double() @ ((weights - groups_of(zeros, 32)) * groups_of(scales, 32)).t()
+    assert torch.equal(ours.cpu(), expected.bfloat16())
+
+
+@pytest.mark.parametrize("rows", [1, 5])
+def test_weights_of_views_in_deferred_work(device, rows):
+    """Operands that are not contiguous, and results that later deferred work reads."""
+    x, scales, zeros = torch.randn(128, 2 * rows), torch.rand(40, 4), torch.rand(40, 4)
+    weights, int8 = integers(0, 16, 40, 128), integers(-128, 128, 128, 40).to(torch.int8)
+    exact = (weights - 8) * groups_of(scales.t(), 32) + groups_of(zeros.t(), 32)
+    expected = x.double().t()[::2] @ exact.t(), x.double().t()[::2] @ int8.double() * scales[:, 0].double()
+    packed = torch._convert_weight_to_int4pack(packed_pairs(weights, True).to(device), 2)
+    with strict(), torch_backend.lazy.record():
+        view = x.to(device).t()[::2]
+        numbers = torch.stack([scales.to(device), zeros.to(device)]).permute(2, 1, 0)
+        ours = torch._weight_int4pack_mm(view, packed, 32, numbers) + 1, torch._weight_int8pack_mm(view, int8.to(device).t(), scales.to(device)[:, 0]) + 1
+    for mine, right in zip(ours, expected):
+        torch.testing.assert_close(mine.cpu().double(), right + 1, rtol=1e-5, atol=1e-5 * float(right.abs().max()))
 
 
 def test_weights_of_four_bits_as_the_cpus(device):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import warm_interpreter
 import torch_backend
 
 KINDS = {"reads": 1, "input": 2, "around": 3, "backward": 4, "good": 5}
@@ -43,7 +44,7 @@ def reproduce(path, plugin=None):
     """Runs a reproducer, which finds the plugin that it names automatically."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("HAL_", "TORCH_"))}
     environment.update({"TORCH_BACKEND": str(plugin)} if plugin else {}, HAL_ALLOW_UNSAFE_PLUGINS="1")
-    return subprocess.run([sys.executable, path], env=environment, cwd=path.parent, capture_output=True, text=True, timeout=120, check=False)
+    return warm_interpreter.run([sys.executable, path], env=environment, cwd=path.parent, timeout=120)
 
 
 def test_a_wrong_value_on_strided_operands_is_found_at_its_first_call_and_shown_again_by_one_file(run, crooked, tmp_path):

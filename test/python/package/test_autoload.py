@@ -5,6 +5,8 @@ import torch
 
 import torch_backend
 
+pytestmark = pytest.mark.fresh_interpreter(reason="the import of torch is what is tested")
+
 
 def test_the_environment_activates_by_import_torch_alone(run_python):
     run_python("import torch; assert torch.ones(3, device='fake').sum().item() == 3", TORCH_BACKEND="fake")

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import warm_interpreter
 
 COMMAND = [sys.executable, "-P", "-m", "torch_backend"]
 
@@ -16,7 +17,7 @@ COMMAND = [sys.executable, "-P", "-m", "torch_backend"]
 def command(*arguments, **settings):
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("HAL_", "TORCH_BACKEND"))}
     environment.pop("TORCH_DEVICE_BACKEND_AUTOLOAD", None)
-    return subprocess.run([*COMMAND, *arguments], env={**environment, **settings}, capture_output=True, text=True, timeout=120)
+    return warm_interpreter.run([*COMMAND, *arguments], env={**environment, **settings}, timeout=120)
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["info", "--help"], ["doctor", "--help"], ["smi", "--help"], ["coverage", "--help"], ["demo", "--help"]])

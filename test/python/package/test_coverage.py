@@ -4,13 +4,13 @@ operator."""
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
 
+import warm_interpreter
 import torch_backend
 
 COMMAND = [sys.executable, "-P", "-m", "torch_backend", "coverage"]
@@ -27,7 +27,7 @@ def threads(build_plugin):
 def command(*arguments, **settings):
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("HAL_", "TORCH_BACKEND"))}
     settings = {"HAL_ALLOW_UNSAFE_PLUGINS": "1", **{key: str(value) for key, value in settings.items()}}
-    return subprocess.run([*COMMAND, *map(str, arguments)], env={**environment, **settings}, capture_output=True, text=True, timeout=120)
+    return warm_interpreter.run([*COMMAND, *arguments], env={**environment, **settings}, timeout=120)
 
 
 def document(*arguments, **settings):

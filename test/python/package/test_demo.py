@@ -1,10 +1,10 @@
 """The demo fulfills its documented properties, and reports it by its exit code."""
 
 import json
-import subprocess
 import sys
 
 import pytest
+import warm_interpreter
 
 from torch_backend import demo
 
@@ -14,10 +14,7 @@ def run_demo(tmp_path, *arguments, quiet=("--quiet",), **environment):
     import os
 
     command = [sys.executable, "-P", "-m", "torch_backend.demo", *quiet, "--json", "--picture", str(tmp_path / "loss.png")]
-    return subprocess.run(
-        command + list(arguments), env={**os.environ, "TORCH_BACKEND": "fake", **environment}, capture_output=True, text=True,
-        timeout=300, cwd=tmp_path,
-    )
+    return warm_interpreter.run([*command, *arguments], env={**os.environ, "TORCH_BACKEND": "fake", **environment}, timeout=300, cwd=tmp_path)
 
 
 @pytest.mark.parametrize("asynchronous", ["0", "1"])

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import warm_interpreter
 import torch_backend
 
 FOLDER = Path(torch_backend.__file__).parent
@@ -15,8 +16,8 @@ FOLDER = Path(torch_backend.__file__).parent
 
 def verify(*arguments, **environment):
     """Runs the command and returns the completed process."""
-    return subprocess.run([sys.executable, "-P", "-m", "torch_backend", "verify", *map(str, arguments)], capture_output=True, text=True,
-                          env={**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0", **environment}, timeout=300, check=False)  # fmt: skip
+    command = [sys.executable, "-P", "-m", "torch_backend", "verify", *arguments]
+    return warm_interpreter.run(command, env={**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0", **environment}, timeout=300)
 
 
 def test_the_fake_plugin_passes_and_the_report_has_every_sentence_of_the_contract(tmp_path):

@@ -1,0 +1,306 @@
+/* packed_host.h: products with weights of 4 or 8 bits on the host, included by packed_gemm.pk. Words of 32 bits of the
+ * rows of weights are transposed in registers first: a vector then has the words of adjacent columns, of which it
+ * extracts the same bits.
+ *
+ * One row of a: the sums of a group's integers stay in registers, and are multiplied by its numbers once. More rows: a
+ * block of weights is converted to panels in the cache, once for all rows of a tile, which gemm_micro.h multiplies. */
+#include "gemm_micro.h"
+
+#define PK_STRIP_K 1024 /* depth of a block of the product of one row */
+
+/* The memory of a launch. */
+typedef struct {
+  pk_u32 words[PK_STRIP_K / 4 * PK_GEMM_N] __attribute__((aligned(64))); /* [word of a row][column] */
+  T panels[PK_GEMM_K * PK_GEMM_TILE_N] __attribute__((aligned(64)));     /* converted weights */
+  T rows[PK_GEMM_K * PK_GEMM_M] __attribute__((aligned(64)));            /* packed rows of a */
+  T sums[PK_GEMM_TILE_M * PK_GEMM_TILE_N] __attribute__((aligned(64)));
+  T product[PK_GEMM_M * PK_GEMM_N] __attribute__((aligned(64)));
+  T scale[PK_GEMM_N], zero[PK_GEMM_N], center[PK_GEMM_N]; /* of a group: w = (q - center) * scale + zero */
+} PK_NAME(packed_t);
+
+/* A product, and its operands. */
+typedef struct {
+  const pk_packed_t *s;
+  const E *a, *scales, *zeros;
+  const pk_u8 *weights;
+} PK_NAME(packed_in_t);
+
+/* Converts n contiguous elements. A constant number of them is converted in vectors as wide as those that read them:
+ * a processor forwards a write only to a read that is not wider. */
+PK_FN void PK_NAME(numbers)(T *to, const E *from, pk_i64 n) {
+#ifdef PK_IS_F16
+  pk_half_runs(PK_RUNS, 1)->widen(to, (const pk_u16 *)from, (pk_u64)n);
+#else
+  for (pk_i64 i = 0; i < n; i++) to[i] = PK_GET(from[i]);
+#endif
+}
+
+/* Reads the numbers of a group for `width` columns from j on. */
+PK_FN void PK_NAME(read_group)(const PK_NAME(packed_in_t) * in, pk_i64 group, pk_i64 j, pk_i64 width,
+                               PK_NAME(packed_t) * own) {
+  const pk_i64 at = group * in->s->n + j;
+  /* Rows of numbers are pages apart, as those of weights. */
+  for (int c = 0; c < PK_GEMM_N; c += 64 / (int)sizeof(E)) {
+    __builtin_prefetch(in->scales + (in->s->form == PK_PACKED_PAIRS ? 2 : 1) * (at + 2 * in->s->n) + c);
+    if (in->s->form == PK_PACKED_PAIRS) __builtin_prefetch(in->scales + 2 * (at + 2 * in->s->n) + PK_GEMM_N + c);
+    if (in->s->form == PK_PACKED_ZEROS) __builtin_prefetch(in->zeros + at + 2 * in->s->n + c);
+  }
+  if (in->s->form == PK_PACKED_PAIRS) {
+    T both[2 * PK_GEMM_N] __attribute__((aligned(64)));
+    if (width == PK_GEMM_N) {
+      PK_NAME(numbers)(both, in->scales + 2 * at, 2 * PK_GEMM_N);
+    } else {
+      memset(both, 0, sizeof both);
+      PK_NAME(numbers)(both, in->scales + 2 * at, 2 * width);
+    }
+    for (int c = 0; c < PK_GEMM_N; c++) own->scale[c] = both[2 * c], own->zero[c] = both[2 * c + 1];
+    return;
+  }
+  PK_NAME(numbers)(own->scale, in->scales + at, width);
+  if (in->s->form == PK_PACKED_ZEROS) PK_NAME(numbers)(own->center, in->zeros + at, width);
+}
+
+/* Returns the number of weights from k0 + k on that are in this group and in a block of `depth` from k0 on. */
+PK_FN pk_i64 PK_NAME(piece)(const pk_packed_t *s, pk_i64 group, pk_i64 k0, pk_i64 k, pk_i64 depth) {
+  const pk_i64 end = (group + 1) * s->group - k0;
+  return (end < depth ? end : depth) - k;
+}
+
+/* Sets the numbers that read_group does not. */
+PK_FN void PK_NAME(begin_groups)(pk_i64 form, PK_NAME(packed_t) * own) {
+  for (int c = 0; c < PK_GEMM_N; c++) {
+    own->scale[c] = own->zero[c] = PK_C(0.0);
+    own->center[c] = form == PK_PACKED_PAIRS ? PK_C(8.0) : PK_C(0.0);
+  }
+}
+
+/* ---- words ---- */
+
+typedef pk_u32 PK_NAME(words8) __attribute__((vector_size(32), aligned(1), may_alias));
+#define PK_WORDS_LOW(x, y) __builtin_shufflevector(x, y, 0, 8, 1, 9, 2, 10, 3, 11)
+#define PK_WORDS_HIGH(x, y) __builtin_shufflevector(x, y, 4, 12, 5, 13, 6, 14, 7, 15)
+
+/* Transposes 8 words of 8 rows, of which `columns` and `bytes` of each exist; the others are 0. */
+PK_FN void PK_NAME(square)(const pk_u8 *from, pk_i64 row, pk_i64 columns, pk_i64 bytes, pk_u32 *to) {
+  PK_NAME(words8) x[8], y[8];
+  pk_u8 edge[8 * 32];
+  if (columns < 8 || bytes < 32) {
+    memset(edge, 0, sizeof edge);
+    for (pk_i64 i = 0; i < columns && i < 8; i++)
+      memcpy(edge + 32 * i, from + i * row, bytes < 32 ? (size_t)bytes : 32);
+    from = edge;
+    row = 32;
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < 8; r++) x[r] = *(const PK_NAME(words8) *)(from + r * row);
+  PK_TURN(x, y, 8, 3, PK_WORDS_LOW, PK_WORDS_HIGH)
+#pragma GCC unroll 8
+  for (int r = 0; r < 8; r++) *(PK_NAME(words8) *)(to + r * PK_GEMM_N) = x[r];
+}
+
+/* Transposes `bytes` of each of `columns` <= PK_GEMM_N rows of weights. */
+#define PK_PREFETCHED 16 /* rows ahead: the processor does not recognize rows that are pages apart as a stream */
+PK_FN void PK_NAME(turn_words)(const pk_u8 *from, pk_i64 row, pk_i64 columns, pk_i64 bytes, pk_u32 *words) {
+  for (pk_i64 c = 0; c < PK_GEMM_N; c += 8) {
+    if (c >= columns) { /* not reached by a square */
+      for (pk_i64 w = 0; 4 * w < bytes; w++) memset(words + w * PK_GEMM_N + c, 0, 32);
+      continue;
+    }
+    for (pk_i64 b = 0; b < bytes; b += 32) {
+      if (b % 64 == 0)
+        for (int r = 0; r < 8; r++) __builtin_prefetch(from + (c + PK_PREFETCHED + r) * row + b);
+      PK_NAME(square)(from + c * row + b, row, columns - c, bytes - b, words + b / 4 * PK_GEMM_N + c);
+    }
+  }
+}
+#undef PK_WORDS_LOW
+#undef PK_WORDS_HIGH
+
+/* Defines for vectors of so many bytes:
+ * unpack: converts field `j` of a row of words to weights.
+ * strip: adds up x[k] * q[k] for `count` words of each column. */
+#define PK_FIELD(bits, w, j, lanes, numbers)                                                                       \
+  __builtin_convertvector((bits) == 4 ? (lanes)((w) >> (4 * (j)) & 15) : (lanes)((w) << (24 - 8 * ((j)&3))) >> 24, \
+                          numbers)
+#define PK_DEFINE_PACKED(bytes)                                                                                       \
+  typedef pk_u32 PK_CAT(PK_NAME(word), bytes) __attribute__((vector_size(bytes), may_alias));                         \
+  typedef pk_i32 PK_CAT(PK_NAME(lane), bytes) __attribute__((vector_size(bytes), may_alias));                         \
+  PK_FN void PK_CAT(PK_NAME(unpack_), bytes)(const int bits, const pk_u32 *words, pk_i64 rows, pk_i64 flip,           \
+                                             const PK_NAME(packed_t) * own, T * panel) {                              \
+    enum { LANES = bytes / (int)sizeof(T) };                                                                          \
+    typedef PK_CAT(PK_NAME(v), bytes) vector;                                                                         \
+    for (pk_i64 c = 0; c < PK_GEMM_N; c += LANES) {                                                                   \
+      const vector scale = *(const vector *)(own->scale + c), zero = *(const vector *)(own->zero + c);                \
+      const vector center = *(const vector *)(own->center + c);                                                       \
+      for (pk_i64 r = 0; r < rows; r++) {                                                                             \
+        const PK_CAT(PK_NAME(word), bytes) w = *(const PK_CAT(PK_NAME(word), bytes) *)(words + r * PK_GEMM_N + c);    \
+        T *const to = panel + r * (32 / bits) * PK_GEMM_N + c;                                                        \
+        _Pragma("GCC unroll 8") for (int j = 0; j < 32 / bits; j++) * (vector *)(to + (j ^ flip) * PK_GEMM_N) =       \
+            (PK_FIELD(bits, w, j, PK_CAT(PK_NAME(lane), bytes), vector) - center) * scale + zero;                     \
+      }                                                                                                               \
+    }                                                                                                                 \
+  }                                                                                                                   \
+  PK_FN void PK_CAT(PK_NAME(strip_), bytes)(const int bits, const pk_u32 *words, pk_i64 count, const T *x, T *sums) { \
+    enum { LANES = bytes / (int)sizeof(T), STEP = 2 * LANES };                                                        \
+    typedef PK_CAT(PK_NAME(v), bytes) vector;                                                                         \
+    typedef PK_CAT(PK_NAME(word), bytes) word;                                                                        \
+    for (pk_i64 c = 0; c < PK_GEMM_N; c += STEP) {                                                                    \
+      vector y[2][2] = {{{0}, {0}}, {{0}, {0}}};                                                                      \
+      for (pk_i64 r = 0; r < count; r++) {                                                                            \
+        const word *const w = (const word *)(words + r * PK_GEMM_N + c);                                              \
+        const T *const factor = x + r * (32 / bits);                                                                  \
+        _Pragma("GCC unroll 8") for (int j = 0; j < 32 / bits; j++)                                                   \
+            _Pragma("GCC unroll 2") for (int v = 0; v < 2; v++) y[j & 1][v] +=                                        \
+            factor[j] * PK_FIELD(bits, w[v], j, PK_CAT(PK_NAME(lane), bytes), vector);                                \
+      }                                                                                                               \
+      *(vector *)(sums + c) = y[0][0] + y[1][0];                                                                      \
+      *(vector *)(sums + c + LANES) = y[0][1] + y[1][1];                                                              \
+    }                                                                                                                 \
+  }
+PK_DEFINE_PACKED(64)
+PK_DEFINE_PACKED(32)
+PK_DEFINE_PACKED(16)
+#undef PK_DEFINE_PACKED
+#undef PK_FIELD
+
+/* Calls the function for vectors of the entry's instruction set. */
+#define PK_PACKED_CALL(isa, name, ...)      \
+  if ((isa) == PK_ISA_AVX512)               \
+    PK_CAT(PK_NAME(name), 64)(__VA_ARGS__); \
+  else if ((isa) == PK_ISA_AVX2)            \
+    PK_CAT(PK_NAME(name), 32)(__VA_ARGS__); \
+  else                                      \
+    PK_CAT(PK_NAME(name), 16)(__VA_ARGS__);
+
+/* ---- one row ---- */
+
+/* Sums of `depth` <= PK_STRIP_K elements of a, in pieces of a group: x has them in the order of the fields. */
+PK_FN void PK_NAME(strip_block)(const int isa, const int bits, const PK_NAME(packed_in_t) * in, pk_i64 k0, pk_i64 depth,
+                                pk_i64 column, pk_i64 width, const T *x, const T *x_sums, PK_NAME(packed_t) * own,
+                                T *total) {
+  const pk_packed_t *const s = in->s;
+  const int fields = 32 / bits;
+  T part[PK_GEMM_N] __attribute__((aligned(64)));
+  PK_NAME(turn_words)
+  (in->weights + column * s->row_bytes + k0 * bits / 8, s->row_bytes, width, (depth * bits + 7) / 8, own->words);
+  for (pk_i64 k = 0, piece, group = k0 / s->group; k < depth; k += piece, group++, x_sums++) {
+    piece = PK_NAME(piece)(s, group, k0, k, depth);
+    PK_NAME(read_group)(in, group, column, width, own);
+    PK_PACKED_CALL(isa, strip_, bits, own->words + k / fields * PK_GEMM_N, (piece + fields - 1) / fields, x + k, part)
+    for (int c = 0; c < PK_GEMM_N; c++)
+      total[c] += own->scale[c] * (part[c] - own->center[c] * *x_sums) + own->zero[c] * *x_sums;
+  }
+}
+
+/* Converts `depth` elements of a, exchanges those of a byte if `flip`, and adds up those of each piece of a group. */
+PK_FN void PK_NAME(strip_row)(const PK_NAME(packed_in_t) * in, pk_i64 k0, pk_i64 depth, pk_i64 flip, T *x, T *x_sums) {
+  PK_NAME(numbers)(x, in->a + k0, depth);
+  for (pk_i64 k = depth; k < PK_STRIP_K && k % 8; k++) x[k] = PK_C(0.0);
+  for (pk_i64 k = 0, piece, group = k0 / in->s->group; k < depth; k += piece, group++, x_sums++) {
+    T lanes[8] = {0};
+    piece = PK_NAME(piece)(in->s, group, k0, k, depth);
+    pk_i64 i = 0;
+    for (; i + 8 <= piece; i += 8)
+      for (int l = 0; l < 8; l++) lanes[l] += x[k + i + l];
+    for (; i < piece; i++) lanes[0] += x[k + i];
+    *x_sums = ((lanes[0] + lanes[4]) + (lanes[1] + lanes[5])) + ((lanes[2] + lanes[6]) + (lanes[3] + lanes[7]));
+  }
+  for (pk_i64 k = 0; flip && k < depth; k += 2) {
+    const T first = x[k];
+    x[k] = x[k + 1], x[k + 1] = first;
+  }
+}
+
+PK_FN void PK_NAME(strip)(const int isa, const int bits, const PK_NAME(packed_in_t) * in, pk_i64 column, pk_i64 columns,
+                          PK_NAME(packed_t) * own, E *result) {
+  const pk_i64 flip = in->s->form == PK_PACKED_PAIRS;
+  T x[PK_STRIP_K] __attribute__((aligned(64))), x_sums[PK_STRIP_K / 4], *const total = own->sums;
+  memset(total, 0, (size_t)(columns + PK_GEMM_N) * sizeof(T));
+  for (pk_i64 k = 0; k < in->s->k; k += PK_STRIP_K) {
+    const pk_i64 depth = in->s->k - k < PK_STRIP_K ? in->s->k - k : PK_STRIP_K;
+    PK_NAME(strip_row)(in, k, depth, flip, x, x_sums);
+    for (pk_i64 j = 0; j < columns; j += PK_GEMM_N) PK_NAME(strip_block)
+    (isa, bits, in, k, depth, column + j, columns - j < PK_GEMM_N ? columns - j : PK_GEMM_N, x, x_sums, own, total + j);
+  }
+  for (pk_i64 j = 0; j < columns; j++) result[column + j] = PK_PUT(total[j]);
+}
+
+/* ---- more rows ---- */
+
+/* Converts a block of weights to a panel. A piece of a group may begin within a word: what precedes it is kept. */
+PK_FN void PK_NAME(panel)(const int isa, const int bits, const PK_NAME(packed_in_t) * in, pk_i64 k0, pk_i64 depth,
+                          pk_i64 column, pk_i64 width, PK_NAME(packed_t) * own, T *panel) {
+  const pk_packed_t *const s = in->s;
+  const pk_i64 fields = 32 / bits, flip = s->form == PK_PACKED_PAIRS;
+  T kept[8 * PK_GEMM_N];
+  PK_NAME(turn_words)
+  (in->weights + column * s->row_bytes + k0 * bits / 8, s->row_bytes, width, (depth * bits + 7) / 8, own->words);
+  for (pk_i64 k = 0, piece, group = k0 / s->group; k < depth; k += piece, group++) {
+    const pk_i64 word = k / fields, first = k % fields;
+    T *const to = panel + word * fields * PK_GEMM_N;
+    const size_t bytes = (size_t)first * PK_GEMM_N * sizeof(T);
+    piece = PK_NAME(piece)(s, group, k0, k, depth);
+    PK_NAME(read_group)(in, group, column, width, own);
+    if (first) memcpy(kept, to, bytes);
+    PK_PACKED_CALL(isa, unpack_, bits, own->words + word * PK_GEMM_N, (first + piece + fields - 1) / fields, flip, own,
+                   to)
+    if (first) memcpy(to, kept, bytes);
+  }
+}
+
+/* Multiplies a block of `depth` of `rows` rows and the columns of a tile; adds it to the sums, or starts them. */
+PK_FN void PK_NAME(packed_block)(const int isa, const PK_NAME(packed_in_t) * in, pk_i64 row, pk_i64 rows, pk_i64 column,
+                                 pk_i64 columns, pk_i64 k0, PK_NAME(packed_t) * own) {
+  const pk_i64 k = in->s->k, depth = k - k0 < PK_GEMM_K ? k - k0 : PK_GEMM_K;
+  for (pk_i64 j = 0; j < columns; j += PK_GEMM_N) {
+    const pk_i64 width = columns - j < PK_GEMM_N ? columns - j : PK_GEMM_N;
+    if (in->s->form == PK_PACKED_EIGHT)
+      PK_NAME(panel)(isa, 8, in, k0, depth, column + j, width, own, own->panels + j * PK_GEMM_K);
+    else
+      PK_NAME(panel)(isa, 4, in, k0, depth, column + j, width, own, own->panels + j * PK_GEMM_K);
+  }
+  for (pk_i64 i = 0, step; i < rows; i += step) {
+    step = rows - i >= 8 ? 8 : rows - i >= 4 ? 4 : rows - i >= 2 ? 2 : 1;
+    PK_NAME(pack_a)(in->a + (row + i) * k + k0, k, 1, depth, step, own->rows);
+    for (pk_i64 j = 0; j < columns; j += PK_GEMM_N) {
+      T *const sums = own->sums + i * PK_GEMM_TILE_N + j;
+      PK_NAME(micro)
+      (isa, step, PK_GEMM_N, depth, own->rows, 0, own->panels + j * PK_GEMM_K, PK_GEMM_N, own->product);
+      for (pk_i64 r = 0; r < step; r++)
+        for (int c = 0; c < PK_GEMM_N; c++)
+          sums[r * PK_GEMM_TILE_N + c] =
+              k0 ? sums[r * PK_GEMM_TILE_N + c] + own->product[r * PK_GEMM_N + c] : own->product[r * PK_GEMM_N + c];
+    }
+  }
+}
+
+PK_KERNEL(PK_NAME(tiles), PACKED_GEMM_ARGS) {
+  PK_NAME(packed_t) own;
+  const PK_NAME(packed_in_t) in = {&s, a, scales, zeros, weights};
+  /* A strip multiplies whole words of a group. */
+  const int strips = s.m == 1 && (s.group % 8 == 0 || s.group == s.k);
+  PK_NAME(begin_groups)(s.form, &own);
+  PK_GROUP(g) {
+    const pk_u64 last = (g + 1) * per_group < units ? (g + 1) * per_group : units;
+    for (pk_u64 u = g * per_group; u < last; u++) {
+      const pk_i64 tile = (pk_i64)u / s.tiles.tiles_m, row = ((pk_i64)u - tile * s.tiles.tiles_m) * s.tiles.tile_m;
+      const pk_i64 column = tile * s.tiles.tile_n;
+      const pk_i64 rows = s.m - row < s.tiles.tile_m ? s.m - row : s.tiles.tile_m;
+      const pk_i64 columns = s.n - column < s.tiles.tile_n ? s.n - column : s.tiles.tile_n;
+      if (strips && s.form == PK_PACKED_EIGHT) {
+        PK_NAME(strip)(pk_isa, 8, &in, column, columns, &own, result);
+      } else if (strips) {
+        PK_NAME(strip)(pk_isa, 4, &in, column, columns, &own, result);
+      } else {
+        if (s.k == 0) memset(own.sums, 0, sizeof own.sums);
+        for (pk_i64 k = 0; k < s.k; k += PK_GEMM_K)
+          PK_NAME(packed_block)(pk_isa, &in, row, rows, column, columns, k, &own);
+        for (pk_i64 i = 0; i < rows; i++)
+          for (pk_i64 j = 0; j < columns; j++)
+            result[(row + i) * s.n + column + j] = PK_PUT(own.sums[i * PK_GEMM_TILE_N + j]);
+      }
+    }
+  }
+}
+#undef PK_PACKED_CALL
+#undef PK_STRIP_K
