@@ -254,7 +254,7 @@ torch.manual_seed(0)
 
 def work(device, step):
     x = torch.arange(24.0).reshape(4, 6).to(device)
-    large = torch.arange(1 << 19, dtype=torch.float32).to(device)  # 2 MiB
+    large = (torch.arange(1 << 19) % 7).float().to(device)  # 2 MiB, with an exact sum
     other = torch.ones(6, device=device)
     out = []
     x[1:3, ::2] *= 2  # a part of the memory
