@@ -254,7 +254,7 @@ torch.manual_seed(0)
 
 def work(device, step):
     x = torch.arange(24.0).reshape(4, 6).to(device)
-    large = torch.arange(1 << 19, dtype=torch.float32).to(device)  # 2 MiB
+    large = (torch.arange(1 << 19) % 7).float().to(device)  # 2 MiB, with an exact sum
     other = torch.ones(6, device=device)
     out = []
     x[1:3, ::2] *= 2  # a part of the memory
@@ -412,3 +412,51 @@ assert resident() - before < 4 << 20, (before, resident())
 @pytest.mark.slow
 def test_the_resident_memory_of_a_loop_does_not_grow(run_in):
     passes(run_in(STEADY))
+
+
+# ---- process groups -------------------------------------------------------------------------------------------------
+
+RANK = f"""
+{USE}
+import copy, sys
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from torch_backend import lazy
+rank, size = int(sys.argv[1]), int(sys.argv[2])
+dist.init_process_group(init_method=f"file://{{sys.argv[3]}}", rank=rank, world_size=size)
+torch.manual_seed(0)
+network = torch.nn.Sequential(torch.nn.Linear(16, 8), torch.nn.GELU(), torch.nn.Linear(8, 4), torch.nn.Linear(4, 4))
+network[3].requires_grad_(False)
+x = torch.randn(4 * size, 16)
+exact = copy.deepcopy(network).double()
+exact(x.double()).square().mean().backward()
+if sys.argv[4] == "lazy":
+    lazy.start()
+model = DistributedDataParallel(network.to("pjrt"), find_unused_parameters=True)
+model(x[4 * rank:][:4].to("pjrt")).square().mean().backward()
+gradients = torch.cat([p.grad.flatten() for p in model.parameters() if p.requires_grad])
+all_of = [torch.empty_like(gradients) for _ in range(size)]
+dist.all_gather(all_of, gradients)
+assert all(torch.equal(one, gradients) for one in all_of)
+expected = torch.cat([p.grad.flatten() for p in exact.parameters() if p.requires_grad]).float()
+torch.testing.assert_close(gradients.cpu(), expected, rtol=1e-5, atol=1e-6)
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("mode", ["eager", "lazy"])
+def test_gradients_of_data_parallel_ranks_are_equal_bit_for_bit(settings, memory, tmp_path, ranks, mode):
+    environment = {**os.environ, **settings, "HAL_PJRT_DEVICES": "1", "HAL_PJRT_MEMORY": memory, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-P", "-c", RANK]
+    started = [
+        subprocess.Popen([*command, str(rank), str(ranks), str(tmp_path / "rendezvous"), mode], env=environment, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+        for rank in range(ranks)
+    ]
+    try:
+        written = [process.communicate(timeout=240)[1] for process in started]
+    finally:
+        for process in started:
+            process.kill()
+    assert [process.returncode for process in started] == [0] * ranks, "\n".join(written)
