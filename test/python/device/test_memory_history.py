@@ -276,7 +276,7 @@ def test_the_stack_of_an_allocation(device, memory):
 
 
 def test_pictures_of_the_use_of_memory(device, memory, tmp_path, monkeypatch):
-    """The text of torch's functions of the same snapshot, which flamegraph.pl draws."""
+    """The text of torch's functions of the same snapshot, the input of flamegraph.pl."""
     from torch.cuda import _memory_viz
 
     for picture in (_memory_viz.segments, _memory_viz.memory):
