@@ -43,3 +43,22 @@ hal_status_t hal_plugin_memory_free_async(int32_t device, hal_plugin_stream_t *s
   if (status || !ptr) return status;
   return pjrt_submit(stream, "memory_free_async", run_free, &ptr, sizeof ptr);
 }
+
+/* ---- memory of the host ------------------------------------------------------------------------------------------ */
+
+/* Copies run in the threads of streams, from and to any memory of the host. So all of it is as good as page-locked. */
+hal_status_t hal_plugin_host_alloc(int32_t device, size_t size, uint32_t flags, void **out_ptr) {
+  hal_status_t status = pjrt_check_device(device);
+  if (!status) status = hal_flags_check("pjrt: host_alloc", flags, 0);
+  if (status) return status;
+  void *const ptr = hal_host->mem_alloc(size, PJRT_ALIGNMENT);
+  if (!ptr) return pjrt_error(HAL_RESOURCE_EXHAUSTED, "pjrt: no host memory for %zu bytes", size);
+  *out_ptr = ptr;
+  return HAL_OK;
+}
+
+hal_status_t hal_plugin_host_free(int32_t device, void *ptr) {
+  (void)device;
+  hal_host->mem_free(ptr);
+  return HAL_OK;
+}

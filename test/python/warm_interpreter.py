@@ -1,8 +1,9 @@
 """Interpreters that have imported torch, for scripts of tests: the import takes longer than most scripts.
 
-A server process imports torch without loading a backend and forks a child for each script. The child has the script's
+A server process imports torch without loading a backend and forks for each script. The child has the script's
 environment, folder and files; its first `import torch` loads the backend, as in a fresh interpreter. It ends like any
-interpreter. The server has no other thread and no device, so that a child inherits nothing in use.
+interpreter. The server has no other thread and no device, so that a child inherits nothing in use. Another child waits
+for it, so that several scripts may run at the same time.
 
 Programs whose settings differ from the server's run in a fresh interpreter, because libraries may read them when they are
 loaded. So do tests of the import itself, and of stacks, which have the server's frames at their end: those have the mark
@@ -13,6 +14,7 @@ import gc
 import json
 import os
 import runpy
+import select
 import signal
 import socket
 import subprocess
@@ -30,8 +32,50 @@ def early_settings(environment):
     return {name: value for name, value in environment.items() if not name.startswith(LATE)}
 
 
+class Process:
+    """A program in a warm interpreter: what subprocess.Popen has for text, without a standard input."""
+
+    def __init__(self, words, status, out, err):
+        """`status`: the pipe from which the process's number comes, and its exit code. `err` may be `out`."""
+        self.args, self.returncode = words, None
+        self._status, self._files = status, (out, err)
+        self.pid = int(self._read_status())
+
+    def _read_status(self):
+        line = self._status.readline()
+        if not line:
+            raise RuntimeError(f"the server of warm interpreters has ended: {self.args}")
+        return line
+
+    def wait(self, timeout=None):
+        if self.returncode is None:
+            if not select.select([self._status], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(self.args, timeout)
+            self.returncode = int(self._read_status())
+            self._status.close()
+        return self.returncode
+
+    def poll(self):
+        try:
+            return self.wait(0)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def kill(self):
+        if self.poll() is None:
+            os.kill(self.pid, signal.SIGKILL)
+
+    def communicate(self, timeout=None):
+        self.wait(timeout)
+        texts = []
+        for file in self._files:
+            file.seek(0)
+            texts.append(file.read().decode())
+        return tuple(texts)
+
+
 class Server:
-    """A process that has imported torch. It ends with this process."""
+    """A process that has imported torch. It ends with this process, or when it is closed."""
 
     def __init__(self, environment):
         ours, theirs = socket.socketpair()
@@ -41,63 +85,72 @@ class Server:
         self.process = subprocess.Popen(command, env=environment, pass_fds=[theirs.fileno()], cwd="/", stdout=subprocess.DEVNULL)
         theirs.close()
         self.socket = ours
-        self.lines = ours.makefile("r")
-        self.is_ready = self.lines.readline() == "ready\n"
+        self.is_ready = ours.recv(1) == b"!"
 
-    def end(self):
-        raise RuntimeError(f"the server of warm interpreters ended with {self.process.wait()}")
+    def close(self):
+        """Ends the server. Programs that it started go on."""
+        self.socket.close()
+        self.process.wait()
 
-    def run(self, words, *, cwd, env, timeout):
-        """Runs a program with its arguments; returns the completed process."""
-        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-            request = json.dumps({"words": words, "cwd": str(cwd), "env": env}).encode() + b"\n"
-            files = array.array("i", [out.fileno(), err.fileno()])
-            self.socket.sendmsg([request[:1]], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, files)])
-            self.socket.sendall(request[1:])
-            pid = int(self.lines.readline() or self.end())
-            self.socket.settimeout(timeout)
-            try:
-                code = int(self.lines.readline() or self.end())
-            except TimeoutError:
-                os.kill(pid, signal.SIGKILL)
-                self.process.kill()
-                self.process.wait()
-                raise subprocess.TimeoutExpired(words, timeout) from None
-            self.socket.settimeout(None)
-            texts = []
-            for file in (out, err):
-                file.seek(0)
-                texts.append(file.read().decode())
-        return subprocess.CompletedProcess(words, code, *texts)
+    def start(self, words, *, env, cwd, merged=False):
+        """Starts a program with its arguments, with its standard error in its output if `merged`."""
+        out = tempfile.TemporaryFile()
+        err = out if merged else tempfile.TemporaryFile()
+        status, written = os.pipe()
+        request = json.dumps({"words": words, "cwd": str(cwd), "env": env}).encode() + b"\n"
+        files = array.array("i", [out.fileno(), err.fileno(), written])
+        self.socket.sendmsg([request[:1]], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, files)])
+        self.socket.sendall(request[1:])
+        os.close(written)
+        return Process(words, os.fdopen(status, "rb", buffering=0), out, err)
 
 
 ROOM = 3
-servers, seen = {}, set()
+servers, seen = {}, set()  # by early settings; the server that was used last is the last one
 
 
 def find_server(environment):
     """Returns a server for programs with that environment, or None: use a fresh interpreter. The second program with the
     same early settings starts a server, because one program alone is as fast without it."""
     key = tuple(sorted(early_settings(environment).items()))
-    if key in servers and servers[key].is_ready and servers[key].process.poll() is not None:
-        del servers[key]
-    if key not in servers and key in seen and len(servers) < ROOM:
-        servers[key] = Server(environment)
+    server = servers.pop(key, None)
+    if server is None or (server.is_ready and server.process.poll() is not None):
+        server = Server(environment) if key in seen else None
     seen.add(key)
-    return servers[key] if key in servers and servers[key].is_ready else None
+    if server is None:
+        return None
+    servers[key] = server
+    if len(servers) > ROOM:
+        servers.pop(next(iter(servers))).close()
+    return server if server.is_ready else None
+
+
+def start(command, *, env, cwd=None, merged=False):
+    """As subprocess.Popen(command, stdout=PIPE, stderr=PIPE, text=True) for a Python program: [sys.executable, SCRIPT,
+    arguments], the same with "-P" before the script, or [sys.executable, "-P", "-m", MODULE, arguments]. Another command,
+    such as one with other options of the interpreter, runs in a fresh one. If `merged`, the standard error is written to
+    the output."""
+    words = [str(word) for word in command]
+    env = {name: str(value) for name, value in env.items()}
+    program = words[1:] if words[1] != "-P" else words[2:]
+    is_known = words[0] == sys.executable and (words[1:3] == ["-P", "-m"] or not program[0].startswith("-"))
+    server = find_server(env) if is_known else None
+    if server:
+        return server.start(words, env=env, cwd=cwd or os.getcwd(), merged=merged)
+    err = subprocess.STDOUT if merged else subprocess.PIPE
+    return subprocess.Popen(words, env=env, cwd=cwd, stdout=subprocess.PIPE, stderr=err, text=True)
 
 
 def run(command, *, env, cwd=None, timeout):
-    """As subprocess.run(command, capture_output=True, text=True) for a Python program: [sys.executable, SCRIPT,
-    arguments] or [sys.executable, "-P", "-m", MODULE, arguments]. Another command, such as one with other options of the
-    interpreter, runs in a fresh one."""
-    words = [str(word) for word in command]
-    env = {name: str(value) for name, value in env.items()}
-    is_known = words[0] == sys.executable and (words[1:3] == ["-P", "-m"] or not words[1].startswith("-"))
-    server = find_server(env) if is_known else None
-    if server:
-        return server.run(words, cwd=cwd or os.getcwd(), env=env, timeout=timeout)
-    return subprocess.run(words, env=env, cwd=cwd, capture_output=True, text=True, timeout=timeout)
+    """As subprocess.run(command, capture_output=True, text=True), for the programs of `start`."""
+    process = start(command, env=env, cwd=cwd)
+    try:
+        out, err = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        raise
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
 # ---- in the server ----
@@ -125,8 +178,8 @@ class FirstImport:
 
 
 def read_request(connection):
-    """Returns the next script and its two files, or None: the tests have ended."""
-    data, ancillary, _, _ = connection.recvmsg(1 << 20, socket.CMSG_SPACE(2 * array.array("i").itemsize))
+    """Returns the next program and its three files, or None: the tests have ended."""
+    data, ancillary, _, _ = connection.recvmsg(1 << 20, socket.CMSG_SPACE(3 * array.array("i").itemsize))
     if not data:
         return None
     files = array.array("i")
@@ -144,12 +197,13 @@ def become(request, files):
     os.chdir(request["cwd"])
     for number, file in zip((1, 2), files):
         os.dup2(file, number)
+    for file in set(files):
         os.close(file)
     sys.meta_path.insert(0, FirstImport(sys.modules.pop("torch")))
 
 
 def run_script(words):
-    sys.argv[:], sys.path[0] = words, os.path.dirname(os.path.abspath(words[0]))
+    sys.argv[:] = words
     main = types.ModuleType("__main__")
     main.__file__, main.__builtins__ = words[0], __builtins__
     sys.modules["__main__"] = main
@@ -160,7 +214,6 @@ def run_script(words):
 
 def run_module(words):
     sys.argv[:] = words
-    del sys.path[0]
     runpy.run_module(words[0], run_name="__main__", alter_sys=True)
 
 
@@ -169,9 +222,10 @@ def run_request(request, files):
         become(request, files)
         _, *words = request["words"]
         if words[0] == "-P":
-            run_module(words[2:])
+            del sys.path[0], words[0]
         else:
-            run_script(words)
+            sys.path[0] = os.path.dirname(os.path.abspath(words[0]))
+        run_module(words[1:]) if words[0] == "-m" else run_script(words)
     except Exception as error:
         frames = error.__traceback__
         while frames and frames.tb_frame.f_code.co_filename == __file__:
@@ -180,18 +234,40 @@ def run_request(request, files):
         sys.exit(1)
 
 
+def start_program(files):
+    """Forks a child that waits for the program and reports to the last file. Returns 1 in the program's process."""
+    status = files.pop()
+    if os.fork() != 0:
+        for file in [*files, status]:
+            os.close(file)
+        return 0
+    pid = os.fork()
+    if pid == 0:
+        os.close(status)
+        return 1
+    os.write(status, b"%d\n" % pid)
+    for file in (*files, 1, 2):
+        os.close(file)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    os.write(status, b"%d\n" % code)
+    os._exit(0)
+
+
+def reap():
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        pass
+
+
 def serve(connection):
-    """Forks for each request. Returns in the child, with what it must run, or None at the end of the requests."""
+    """Starts a program for each request. Returns in the program's process, with the request, or None at the end."""
     while received := read_request(connection):
-        pid = os.fork()
-        if pid == 0:
+        if start_program(received[1]):
             connection.close()
             return received
-        for file in received[1]:
-            os.close(file)
-        connection.sendall(b"%d\n" % pid)
-        _, status = os.waitpid(pid, 0)
-        connection.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
+        reap()
     return None
 
 
@@ -203,7 +279,7 @@ if __name__ == "__main__":
     gc.collect()
     gc.freeze()  # children share the memory of what is imported
     connection = socket.socket(fileno=int(sys.argv[1]))
-    connection.sendall(b"ready\n")
+    connection.sendall(b"!")
     received = serve(connection)
     if received:
         run_request(*received)

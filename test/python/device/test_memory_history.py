@@ -164,6 +164,8 @@ def test_options(device, module, memory):
     ({"max_entries": -1}, ValueError, "invalid max_entries -1"),
     ({"skip_actions": ["map"]}, ValueError, "invalid skip_actions \\['map'\\]"),
     ({"compile_context": True}, NotImplementedError, "compile_context=True"),
+    ({"record_pinned_host_memory": True}, NotImplementedError, "record_pinned_host_memory=True"),
+    ({"record_cuda": False}, NotImplementedError, "record_cuda=False"),
     ({"unknown": 1}, TypeError, "unexpected keyword argument 'unknown'"),
 ])  # fmt: skip
 def test_invalid_arguments(memory, arguments, error, message):
@@ -249,3 +251,40 @@ def test_sys_maxsize_is_no_limit(device, memory):
     for _ in range(3000):
         allocate_here(device)
     assert len(memory._snapshot()["device_traces"][0]) >= 6000
+
+
+@pytest.mark.skipif(not hasattr(torch.accelerator.memory, "_snapshot"), reason="torch.accelerator.memory._snapshot is new in torch 2.15")
+def test_the_snapshot_of_the_accelerator_is_that_of_the_device(device, memory):
+    memory._record_memory_history()
+    x = torch.empty(100_000, device=device)
+    found = torch.accelerator.memory._snapshot()
+    assert found["segments"] == memory._snapshot()["segments"]
+    blocks = [block for segment in found["segments"] for block in segment["blocks"]]
+    assert [block["state"] for block in blocks if block["address"] == x.data_ptr()] == ["active_allocated"]
+    assert any(entry["action"] == "alloc" and entry["addr"] == x.data_ptr() for entry in found["device_traces"][0])
+
+
+def test_the_stack_of_an_allocation(device, memory):
+    memory._record_memory_history(stacks="python")
+    x = allocate_here(device)
+    view = x[10:]
+    stack = memory._allocation_traceback(view.untyped_storage().data_ptr())
+    assert [frame["name"] for frame in stack][:2] == ["allocate_here", "test_the_stack_of_an_allocation"]
+    assert memory._allocation_traceback(view.data_ptr()) is None, "only the begin of an allocation"
+    memory._record_memory_history(enabled=None)
+    assert memory._allocation_traceback(x.data_ptr()) is None
+
+
+def test_pictures_of_the_use_of_memory(device, memory, tmp_path, monkeypatch):
+    """The text of torch's functions of the same snapshot, the input of flamegraph.pl."""
+    from torch.cuda import _memory_viz
+
+    for picture in (_memory_viz.segments, _memory_viz.memory):
+        monkeypatch.setattr(picture, "__defaults__", (lambda lines: lines,))  # their program is downloaded
+    memory._record_memory_history()
+    kept = allocate_here(device)
+    snapshot = memory._snapshot()
+    for save, picture in ((memory._save_segment_usage, _memory_viz.segments), (memory._save_memory_usage, _memory_viz.memory)):
+        save(tmp_path / "picture.svg", snapshot)
+        assert (tmp_path / "picture.svg").read_text() == picture(snapshot) != ""
+    assert kept.numel() == 1000

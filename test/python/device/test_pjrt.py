@@ -94,10 +94,15 @@ def test_an_invalid_setting_is_named(run, cases):
     passes(run(INVALID.format(cases=cases), TORCH_BACKEND=None))
 
 
-# More devices than the platform has are known only when it starts.
-def test_missing_devices_are_an_error_of_the_first_use(run):
-    done = run(f"{USE}; torch.ones(1, device='pjrt')", HAL_PJRT_DEVICES="64")
-    assert done.returncode and "fewer than the 64 that were counted or that HAL_PJRT_DEVICES requests" in done.stderr, done.stderr
+# What is known only when the platform starts. The devices are the fast case.
+@pytest.mark.parametrize("setting, value, message", [
+    ("HAL_PJRT_DEVICES", "64", "fewer than the 64 that were counted or that HAL_PJRT_DEVICES requests"),
+    pytest.param("HAL_PJRT_PROGRAMS", "many", "invalid HAL_PJRT_PROGRAMS='many': expected 0 to 2147483647", marks=pytest.mark.slow),
+    pytest.param("HAL_PJRT_MEMORY", "some", "invalid HAL_PJRT_MEMORY='some': expected 'auto', 'addressed' or 'opaque'", marks=pytest.mark.slow),
+])  # fmt: skip
+def test_an_invalid_setting_is_an_error_of_the_first_use(run, setting, value, message):
+    done = run(f"{USE}; torch.ones(1, device='pjrt')", **{setting: value})
+    assert done.returncode and message in done.stderr, done.stderr
 
 
 FORK = f"""
@@ -254,7 +259,7 @@ torch.manual_seed(0)
 
 def work(device, step):
     x = torch.arange(24.0).reshape(4, 6).to(device)
-    large = torch.arange(1 << 19, dtype=torch.float32).to(device)  # 2 MiB
+    large = (torch.arange(1 << 19) % 7).float().to(device)  # 2 MiB, with an exact sum
     other = torch.ones(6, device=device)
     out = []
     x[1:3, ::2] *= 2  # a part of the memory
@@ -311,31 +316,8 @@ assert len(steps) <= 3 and not any("step 3" in line for line in steps), steps
 """
 
 
-# No tensor that the program uses exists at its end.
-NO_RESULT = f"""
-{USE}
-from torch_backend import lazy
-a = torch.ones(3, device="pjrt")
-with lazy.record():
-    a + 1
-    lazy.mark_step()
-    assert (a * 2).tolist() == [2, 2, 2]
-"""
-
-
-def test_a_program_may_have_no_result(run):
-    done = run(NO_RESULT)
-    passes(done)
-    assert "failed" not in done.stderr, done.stderr
-
-
 def test_a_network_trains_in_opaque_memory_with_one_program_for_each_step(run):
     passes(run(OPAQUE_TRAIN, HAL_PJRT_MEMORY="opaque"))
-
-
-def test_an_invalid_kind_of_memory_is_named(run):
-    done = run(f"{USE}; torch.ones(1, device='pjrt')", HAL_PJRT_MEMORY="some")
-    assert done.returncode and "invalid HAL_PJRT_MEMORY='some': expected 'auto', 'addressed' or 'opaque'" in done.stderr, done.stderr
 
 
 # ---- eager programs -------------------------------------------------------------------------------------------------
@@ -352,6 +334,8 @@ with lazy.record():  # only flushes
     y = x + 1
 lines = [line for line in map(str, lazy.compilations()) if "compiler 'pjrt'" in line]
 assert 1 <= len(lines) <= 4, lines
+y + 2  # a program without a result
+lazy.mark_step()
 lazy.stop()
 assert not lazy.is_recording()
 lazy.start()
@@ -380,8 +364,6 @@ def test_more_programs_than_the_limit_are_not_compiled(run):
     done = run(CHURN, HAL_PJRT_PROGRAMS="3")
     passes(done)
     assert done.stderr.count("3 programs were compiled, the limit HAL_PJRT_PROGRAMS; other work runs on the portable kernels") == 1, done.stderr
-    done = run(f"{USE}; torch.ones(1, device='pjrt')", HAL_PJRT_PROGRAMS="many")
-    assert done.returncode and "invalid HAL_PJRT_PROGRAMS='many': expected 0 to 2147483647" in done.stderr, done.stderr
 
 
 STEADY = TRAIN + """
@@ -412,3 +394,51 @@ assert resident() - before < 4 << 20, (before, resident())
 @pytest.mark.slow
 def test_the_resident_memory_of_a_loop_does_not_grow(run_in):
     passes(run_in(STEADY))
+
+
+# ---- process groups -------------------------------------------------------------------------------------------------
+
+RANK = f"""
+{USE}
+import copy, sys
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from torch_backend import lazy
+rank, size = int(sys.argv[1]), int(sys.argv[2])
+dist.init_process_group(init_method=f"file://{{sys.argv[3]}}", rank=rank, world_size=size)
+torch.manual_seed(0)
+network = torch.nn.Sequential(torch.nn.Linear(16, 8), torch.nn.GELU(), torch.nn.Linear(8, 4), torch.nn.Linear(4, 4))
+network[3].requires_grad_(False)
+x = torch.randn(4 * size, 16)
+exact = copy.deepcopy(network).double()
+exact(x.double()).square().mean().backward()
+if sys.argv[4] == "lazy":
+    lazy.start()
+model = DistributedDataParallel(network.to("pjrt"), find_unused_parameters=True)
+model(x[4 * rank:][:4].to("pjrt")).square().mean().backward()
+gradients = torch.cat([p.grad.flatten() for p in model.parameters() if p.requires_grad])
+all_of = [torch.empty_like(gradients) for _ in range(size)]
+dist.all_gather(all_of, gradients)
+assert all(torch.equal(one, gradients) for one in all_of)
+expected = torch.cat([p.grad.flatten() for p in exact.parameters() if p.requires_grad]).float()
+torch.testing.assert_close(gradients.cpu(), expected, rtol=1e-5, atol=1e-6)
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("mode", ["eager", "lazy"])
+def test_gradients_of_data_parallel_ranks_are_equal_bit_for_bit(settings, memory, tmp_path, ranks, mode):
+    environment = {**os.environ, **settings, "HAL_PJRT_DEVICES": "1", "HAL_PJRT_MEMORY": memory, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-P", "-c", RANK]
+    started = [
+        subprocess.Popen([*command, str(rank), str(ranks), str(tmp_path / "rendezvous"), mode], env=environment, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+        for rank in range(ranks)
+    ]
+    try:
+        written = [process.communicate(timeout=240)[1] for process in started]
+    finally:
+        for process in started:
+            process.kill()
+    assert [process.returncode for process in started] == [0] * ranks, "\n".join(written)

@@ -1,10 +1,11 @@
 """Runs a function of a test file in several processes, each one rank of a process group."""
 
 import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+import warm_interpreter
 
 FOLDER = Path(__file__).parent
 
@@ -17,13 +18,8 @@ def start(program, ranks, arguments=(), environment=None):
     settings = {"TORCH_BACKEND": "fake", "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", **os.environ, **(environment or {})}
     settings.pop("TORCH_DEVICE_BACKEND_AUTOLOAD", None)
     settings["PYTHONPATH"] = os.pathsep.join(filter(None, (str(FOLDER), os.environ.get("PYTHONPATH"))))
-    return [
-        subprocess.Popen(
-            [sys.executable, "-P", FOLDER / program, str(rank), str(ranks), rendezvous.name, *arguments],
-            env=settings, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        )
-        for rank in range(ranks)
-    ]  # fmt: skip
+    commands = [[sys.executable, "-P", FOLDER / program, rank, ranks, rendezvous.name, *arguments] for rank in range(ranks)]
+    return [warm_interpreter.start(command, env=settings, merged=True) for command in commands]
 
 
 def finish(processes, timeout=240):

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+import warm_interpreter
 from other_torches import make
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -30,7 +31,7 @@ def test_python_snippet_runs(code, tmp_path):
     environment = {name: value for name, value in os.environ.items() if name != "TORCH_BACKEND"}
     script = tmp_path / "snippet.py"  # a file: processes that it starts import it
     script.write_text(code)
-    done = subprocess.run([sys.executable, "-P", str(script)], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    done = warm_interpreter.run([sys.executable, "-P", script], env=environment, cwd=tmp_path, timeout=120)
     assert done.returncode == 0, done.stderr
 
 

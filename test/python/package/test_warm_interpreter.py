@@ -3,8 +3,6 @@
 import os
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 import pytest
 import warm_interpreter
@@ -46,40 +44,63 @@ def environment():
 
 @pytest.fixture(scope="module")
 def server(environment):
-    return warm_interpreter.Server(environment)
+    server = warm_interpreter.Server(environment)
+    yield server
+    server.close()
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_a_script_ends_as_in_a_fresh_interpreter(server, environment, tmp_path, name):
+def run(server, words, environment, folder):
+    process = server.start(words, env=environment, cwd=folder)
+    return process.communicate(timeout=120), process.returncode
+
+
+def run_fresh(words, environment, folder):
+    done = subprocess.run(words, env=environment, cwd=folder, capture_output=True, text=True, timeout=120)
+    return (done.stdout, done.stderr), done.returncode
+
+
+@pytest.mark.parametrize("name, option", [*((name, []) for name in PROGRAMS), ("words", ["-P"]), ("error", ["-P"])])
+def test_a_script_ends_as_in_a_fresh_interpreter(server, environment, tmp_path, name, option):
     path = tmp_path / "script.py"
     path.write_text(PROGRAMS[name])
-    words = [sys.executable, str(path), "word"]
-    expected = subprocess.run(words, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120)
-    ours = server.run(words, env=environment, cwd=tmp_path, timeout=120)
-    assert (ours.returncode, ours.stdout) == (expected.returncode, expected.stdout), ours.stderr
-    if name != "a failed load":  # whose frames are those of the import
-        assert ours.stderr == expected.stderr
-    else:
-        assert ours.stderr.splitlines()[-1] == expected.stderr.splitlines()[-1]
+    words = [sys.executable, *option, str(path), "word"]
+    (out, err), code = run(server, words, environment, tmp_path)
+    (expected_out, expected_err), expected_code = run_fresh(words, environment, tmp_path)
+    if name == "a failed load":  # whose frames are those of the import
+        err, expected_err = err.splitlines()[-1], expected_err.splitlines()[-1]
+    assert (code, out, err) == (expected_code, expected_out, expected_err)
 
 
-def test_a_module_ends_as_in_a_fresh_interpreter(server, environment, tmp_path):
-    for words in (["--cmake-dir"], ["no-command"]):
-        command = [sys.executable, "-P", "-m", "torch_backend", *words]
-        expected = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120)
-        ours = server.run(command, env=environment, cwd=tmp_path, timeout=120)
-        assert (ours.returncode, ours.stdout, ours.stderr) == (expected.returncode, expected.stdout, expected.stderr)
+@pytest.mark.parametrize("words", [["--cmake-dir"], ["no-command"]], ids=" ".join)
+def test_a_module_ends_as_in_a_fresh_interpreter(server, environment, tmp_path, words):
+    command = [sys.executable, "-P", "-m", "torch_backend", *words]
+    assert run(server, command, environment, tmp_path) == run_fresh(command, environment, tmp_path)
 
 
-def test_a_script_that_does_not_end_is_ended(environment, tmp_path):
+def test_programs_run_at_the_same_time(server, environment, tmp_path):
     path = tmp_path / "script.py"
-    path.write_text("import os, time\nopen('pid', 'w').write(str(os.getpid()))\ntime.sleep(600)")
-    server = warm_interpreter.Server(environment)
+    path.write_text("import os, sys, time\nopen(sys.argv[1], 'w')\nwhile not os.path.exists(sys.argv[2]): time.sleep(0.01)\nprint(sys.argv[1], file=sys.stderr)")
+    processes = [server.start([sys.executable, str(path), *names], env=environment, cwd=tmp_path, merged=True) for names in ("ab", "ba")]
+    assert [process.communicate(timeout=120)[0] for process in processes] == ["a\n", "b\n"]
+
+
+def test_a_script_that_does_not_end_is_ended(server, environment, tmp_path):
+    path = tmp_path / "script.py"
+    path.write_text("import time\ntime.sleep(600)")
+    process = server.start([sys.executable, str(path)], env=environment, cwd=tmp_path)
     with pytest.raises(subprocess.TimeoutExpired):
-        server.run([sys.executable, str(path)], env=environment, cwd=tmp_path, timeout=5)
-    stat = Path(f"/proc/{(tmp_path / 'pid').read_text()}/stat")
-    for _ in range(1000):
-        if not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z":
-            return
-        time.sleep(0.01)
-    pytest.fail("the script still runs")
+        process.communicate(timeout=0.1)
+    assert process.poll() is None
+    process.kill()
+    assert process.wait(timeout=60) == -9
+
+
+def test_a_program_with_other_settings_of_libraries_has_another_server(environment, tmp_path):
+    environment = {**environment, "OMP_NUM_THREADS": "1"}
+    first = warm_interpreter.find_server(environment)
+    second = warm_interpreter.find_server(environment)
+    assert first is None and second.is_ready and warm_interpreter.find_server({**environment, "HAL_LOG": "warn"}) is second
+    path = tmp_path / "script.py"
+    path.write_text("import torch\nprint(torch.get_num_threads())")
+    assert warm_interpreter.run([sys.executable, path], env=environment, timeout=120).stdout == "1\n"
+    second.close()

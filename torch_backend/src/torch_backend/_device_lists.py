@@ -1,5 +1,5 @@
 """Functions of torch that work on the device but check a fixed list of device types: flex_attention, products of int8
-with `out_dtype`, and opcheck's test of autograd.
+with `out_dtype`, opcheck's test of autograd, and snapshots of the accelerator's memory.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ def install() -> None:
     after_import("torch.nn.attention.flex_attention", _admit_to_flex_attention)
     after_import("torch._higher_order_ops.out_dtype", _admit_to_int_mm)
     after_import("torch.testing._internal.optests.generate_tests", _admit_to_opcheck)
+    after_import("torch.accelerator.memory", _admit_to_snapshots)
 
 
 def _admit_to_flex_attention() -> None:
@@ -47,6 +48,24 @@ def _admit_to_int_mm() -> None:
         return original(op, output_dtype, args)
 
     out_dtype.is_int_mm = is_int_mm
+
+
+def _admit_to_snapshots() -> None:
+    """torch.accelerator.memory._snapshot, new in torch 2.15, returns CUDA's snapshot, which is empty, for other devices."""
+    from torch.accelerator import memory
+
+    original = getattr(memory, "_snapshot", None)
+    if original is None:
+        return
+
+    @functools.wraps(original)
+    def _snapshot(device=None, *args, **kwargs):
+        accelerator = torch.accelerator.current_accelerator()
+        if accelerator is None or accelerator.type != type_name():
+            return original(device, *args, **kwargs)
+        return torch.get_device_module(accelerator).memory._snapshot(device, *args, **kwargs)
+
+    memory._snapshot = _snapshot
 
 
 def _admit_to_opcheck() -> None:

@@ -69,7 +69,8 @@ def _legacy(
 def _record_memory_history(
     enabled: Literal["state", "all"] | None = "all", context: Literal["state", "alloc", "all"] | None = "all",
     stacks: Literal["python", "all"] = "all", max_entries: int = sys.maxsize, device: Device = None, clear_history: bool = False,
-    compile_context: bool = False, global_record_annotations: bool = False, skip_actions: Sequence[str] | None = None, **legacy,
+    compile_context: bool = False, global_record_annotations: bool = False, skip_actions: Sequence[str] | None = None,
+    record_pinned_host_memory: bool = False, record_cuda: bool = True, **legacy,
 ) -> None:  # fmt: skip
     """Records the allocations of all devices, as torch.cuda.memory._record_memory_history.
 
@@ -83,6 +84,7 @@ def _record_memory_history(
         device: has no effect, as in torch: all devices are recorded.
         clear_history: removes the events recorded so far.
         skip_actions: actions that are not recorded, such as "free_requested".
+        record_pinned_host_memory, record_cuda: torch 2.15's; only their defaults, which record the memory of devices.
     """
     if isinstance(enabled, bool):
         names = ("record_context", "trace_alloc_max_entries", "trace_alloc_record_context")
@@ -91,7 +93,11 @@ def _record_memory_history(
         return
     if legacy:
         raise TypeError(f"_record_memory_history() got an unexpected keyword argument {next(iter(legacy))!r}")
-    for what, value in (("compile_context", compile_context), ("global_record_annotations", global_record_annotations)):
+    options = {"compile_context": compile_context, "global_record_annotations": global_record_annotations,
+               "record_pinned_host_memory": record_pinned_host_memory}  # fmt: skip
+    if not record_cuda:
+        raise NotImplementedError(f"_record_memory_history(record_cuda=False): '{name()}' records the memory of devices only; leave it out")
+    for what, value in options.items():
         if value:
             raise NotImplementedError(f"_record_memory_history({what}=True): '{name()}' does not record it; leave it out")
     _check_option("enabled", enabled, ("state", "all", None))
@@ -214,6 +220,37 @@ def _snapshot(device: Device = None, augment_with_fx_traces: bool = False) -> di
 
         result = _augment_memory_snapshot_stack_traces(result)
     return result
+
+
+def _allocation_traceback(data_ptr: int) -> list[dict[str, Any]] | None:
+    """Returns the recorded stack of the allocation that begins at an address, as torch.cuda.memory._allocation_traceback of
+    torch 2.15; None if there is none.
+    """
+    for segment in memory_snapshot():
+        for block in segment["blocks"]:
+            if block["address"] == data_ptr and block["state"] == "active_allocated":
+                return block.get("frames") or None
+    return None
+
+
+def _save_segment_usage(filename: str = "output.svg", snapshot: dict | None = None) -> None:
+    """Writes the use of segments as a picture, as torch.cuda.memory._save_segment_usage. It needs flamegraph.pl."""
+    from torch.cuda._memory_viz import segments
+
+    _save(filename, segments, snapshot)
+
+
+def _save_memory_usage(filename: str = "output.svg", snapshot: dict | None = None) -> None:
+    """Writes the use of memory as a picture, as torch.cuda.memory._save_memory_usage. It needs flamegraph.pl."""
+    from torch.cuda._memory_viz import memory
+
+    _save(filename, memory, snapshot)
+
+
+def _save(filename: str, picture: Callable[[dict], str], snapshot: dict | None) -> None:
+    text = picture(_snapshot() if snapshot is None else snapshot)  # before the file is opened: it may fail
+    with open(filename, "w", encoding="utf-8") as file:
+        file.write(text)
 
 
 def _dump_snapshot(filename: str = "dump_snapshot.pickle", augment_with_fx_traces: bool = False) -> None:

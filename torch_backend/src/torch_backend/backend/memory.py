@@ -11,10 +11,13 @@ from torch_backend import _C
 
 from ._utils import Device, existing_index, name
 from .history import (
+    _allocation_traceback,  # noqa: F401
     _attach_out_of_memory_observer,  # noqa: F401
     _dump_snapshot,  # noqa: F401
     _is_history_enabled,  # noqa: F401
     _record_memory_history,  # noqa: F401
+    _save_memory_usage,  # noqa: F401
+    _save_segment_usage,  # noqa: F401
     _snapshot,  # noqa: F401
     default_fraction,
     memory_snapshot,

@@ -1,5 +1,5 @@
 """Patches libraries that choose a device by its name so that they use the device: accelerate, transformers,
-diffusers, safetensors, Lightning, peft, torchao.
+diffusers, safetensors, Lightning, peft, Ray Train, torchao.
 
 Most libraries have a list of known devices ("cuda", "npu", "musa", ...) and silently use the CPU for any other one.
 They have no public interface to extend that list, so this package changes the libraries in memory, on request only::

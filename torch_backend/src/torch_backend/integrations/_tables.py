@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from . import accelerate, deepspeed, diffusers, lightning, peft, safetensors, torchao, transformers
+from . import accelerate, deepspeed, diffusers, lightning, peft, ray, safetensors, torchao, transformers
 from ._table import Table
 
-_FILES = (accelerate, deepspeed, diffusers, lightning, peft, safetensors, torchao, transformers)
+_FILES = (accelerate, deepspeed, diffusers, lightning, peft, ray, safetensors, torchao, transformers)
 
 
 def tables() -> list[Table]:
