@@ -39,7 +39,12 @@ class Copy(Family):
                 for direction, result, operand, conversion in (("", other.memory, "pk_u8", f"{put}(pk_get_{token}(x))"),
                                                                ("to_", "pk_u8", other.memory, f"pk_put_{token}({get}(x))")):
                     prefix = f"{entry.kernel.name}_{other.token}_{direction}{token}_"
-                    macros = [("PK_PREFIX", prefix), ("PK_CLONES", "1"), ("R", result), ("A", operand), ("PK_CONVERT(x)", conversion)]
+                    macros = [("PK_PREFIX", prefix), ("PK_CLONES", "0" if other.element else "1"), ("R", result), ("A", operand), ("PK_CONVERT(x)", conversion)]
+                    if other.element:  # by float32's kernel, which has clones
+                        way = "pk_half_to_bytes" if direction else "pk_bytes_to_half"
+                        macros += runs_of(other)
+                        macros += [("PK_BY_FLOAT", f"{entry.kernel.name}_f32_{direction}{token}_contig"),
+                                   ("PK_CONVERT_RUN(out, a, n)", f"{way}(&PK_CAT(PK_BY_FLOAT, _entry), PK_RUNS, out, a, n)")]
                     yield Instance(prefix, f"{self.name}_float8", tuple(macros), self._variants)
 
     # Complex numbers of different kinds are copied as their parts, by the launcher (hal/ops/copy/copy.c).

@@ -148,6 +148,10 @@ class Reduce(Family):
     parameters = "x"
     by_parts = True
 
+    def is_cloned(self, entry, dtype):
+        """The time of norm_p is that of pow, a call for each element in every instruction set."""
+        return entry.kernel.name != "norm_p" and super().is_cloned(entry, dtype)
+
     def macros(self, entry, dtype):
         yield from runs_of(dtype)
         row = _REDUCTIONS[entry.kernel.name]

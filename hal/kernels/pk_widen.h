@@ -19,6 +19,11 @@ enum { PK_RUNS_F16 = 0, PK_RUNS_BF16 = 1, PK_RUNS_COUNT = 2 };
 /* Returns the fastest conversions of this CPU, or those of every CPU if `best` is 0, for tests. They are static. */
 const pk_half_runs_t *pk_half_runs(int dtype, int best);
 
+/* Convert n contiguous elements of half precision (PK_RUNS_*) to a type of one byte, and back, by float32's kernel of
+ * that copy. */
+void pk_half_to_bytes(const pk_host_entry_t *float32, int dtype, void *out, const void *in, pk_u64 n);
+void pk_bytes_to_half(const pk_host_entry_t *float32, int dtype, void *out, const void *in, pk_u64 n);
+
 /* The longest row that kernels of whole rows compute as float32, in their own memory: 64 KiB each. */
 #define PK_ROW_ROOM 16384
 

@@ -86,6 +86,32 @@ const pk_half_runs_t *pk_half_runs(int dtype, int best) {
 /* Elements after each run: processors treat addresses that differ by 4 KiB as equal in a search for a pending write. */
 #define PAD 16
 
+/* Calls a copy of `count` elements. */
+static void copy_run(hal_host_kernel_fn_t fn, void *out, const void *in, pk_u64 count) {
+  const hal_host_range_t items = {.begin = 0, .end = count};
+  fn(&items, (void *[]){&out, &in, &count});
+}
+
+void pk_half_to_bytes(const pk_host_entry_t *float32, int dtype, void *out, const void *in, pk_u64 n) {
+  const hal_host_kernel_fn_t fn = pk_host_entry_fn(float32);
+  float value[RUN];
+  for (pk_u64 i = 0, count; i < n; i += count) {
+    count = n - i < RUN ? n - i : RUN;
+    pk_half_runs(dtype, 1)->widen(value, (const pk_u16 *)in + i, count);
+    copy_run(fn, (pk_u8 *)out + i, value, count);
+  }
+}
+
+void pk_bytes_to_half(const pk_host_entry_t *float32, int dtype, void *out, const void *in, pk_u64 n) {
+  const hal_host_kernel_fn_t fn = pk_host_entry_fn(float32);
+  float value[RUN];
+  for (pk_u64 i = 0, count; i < n; i += count) {
+    count = n - i < RUN ? n - i : RUN;
+    copy_run(fn, value, (const pk_u8 *)in + i, count);
+    pk_half_runs(dtype, 1)->narrow((pk_u16 *)out + i, value, count);
+  }
+}
+
 /* A launch, and a run of its elements: its begin and its values. */
 typedef struct run_s {
   const pk_half_runs_t *runs;
