@@ -16,6 +16,12 @@
 #include "distributed/transport.h"
 #include "hal/hal.h"
 
+// The table of DeviceBackend's virtual functions refers to these, which an older torch lacks. Without a strong
+// reference the dynamic linker loads this library with that torch, too, and the check of versions reports it in words.
+__asm__(".weak _ZNK4c10d7Backend15incref_pyobjectEv");
+__asm__(".weak _ZNK4c10d7Backend15decref_pyobjectEv");
+__asm__(".weak _ZNK4c10d7Backend19try_incref_pyobjectEv");
+
 namespace torch_backend {
 
 // ---- lifetime ----
