@@ -5,7 +5,7 @@
  *
  * While device memory is recorded, HAL_MEM_RECORDED is set in the allocator's `pending`, which the fast paths of
  * allocation and release test anyway. So the fast paths have no instruction for the history, and recorded calls take
- * slow paths. While host memory is recorded, `host.is_recorded` is set: one test for each call.
+ * slow paths. While host memory is recorded, `host.is_recorded` is set, which each call tests.
  *
  * The caller's `capture` runs before the lock is taken (hal_mem_history_enter), its `release` after the lock was
  * released (hal_mem_history_leave). Meanwhile the stack is the calling thread's; events and blocks that are recorded by

@@ -115,7 +115,7 @@ static hal_status_t free_block(hal_allocator_t *allocator, hal_block_t *block, v
   const char *base = block->address;
   const int used = is_used(block), good = used && base == address;
   if (good) {
-    hal_mem_history_requested(allocator, block);
+    if (HAL_UNLIKELY(hal_mem_host_is_recorded(allocator))) hal_mem_history_requested(allocator, block);
     hal_mem_block_end(allocator, block, 0, &ready);
   }
   hal_mem_pending_poll(allocator, &ready);
