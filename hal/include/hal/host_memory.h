@@ -94,7 +94,7 @@ HAL_API hal_status_t hal_host_reset_accumulated_stats(int32_t device);
 /* Starts to record the page-locked host memory of a device, or changes what is recorded: the same events, stacks and
  * options as hal_memory_history_start (hal/memory.h), in a history of its own. Blocks are not divided, so each is a
  * segment; memory of hal_host_register is one, too. Stream and pool are 0, and so is `free_bytes` of OOM events, which
- * is unknown. There are no SNAPSHOT events. While a device is not recorded, the history costs two or three tests a call.
+ * is unknown. There are no SNAPSHOT events. While a device is not recorded, the history costs three tests a call.
  * Errors: as of hal_memory_history_start. Since 0.5. */
 HAL_API hal_status_t hal_host_history_start(int32_t device, const hal_memory_history_desc_t *desc);
 
