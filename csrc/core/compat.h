@@ -26,18 +26,24 @@
 #define TORCH_BACKEND_OVERRIDE_SINCE_215
 #endif
 
-// The functions of at::HostAllocator since 2.15 for history and snapshots, whose defaults do nothing: `refuse(name)`
-// throws.
+// The functions of at::HostAllocator since 2.15 for history and snapshots, by those of core/allocator/host_history.h.
 #if TORCH_BACKEND_TORCH_VERSION >= 215
-#define TORCH_BACKEND_HOST_HISTORY(refuse)                                                                      \
-  void record_history(bool enabled, c10::CachingDeviceAllocator::CreateContextFn, size_t,                       \
-                      c10::CachingDeviceAllocator::RecordContext, bool) override {                              \
-    if (enabled) refuse("record_history");                                                                      \
-  }                                                                                                             \
-  std::vector<c10::CachingDeviceAllocator::HostSegmentInfo> get_segments() override { refuse("get_segments"); } \
-  std::vector<c10::CachingDeviceAllocator::TraceEntry> get_traces() override { refuse("get_traces"); }
+#define TORCH_BACKEND_HOST_HISTORY                                                                   \
+  void record_history(bool enabled, c10::CachingDeviceAllocator::CreateContextFn create, size_t max, \
+                      c10::CachingDeviceAllocator::RecordContext when, bool clear) override {        \
+    record_host_history(enabled, create, max, when, clear);                                          \
+  }                                                                                                  \
+  bool is_history_enabled() const override { return host_history_is_recorded(); }                    \
+  std::vector<c10::CachingDeviceAllocator::HostSegmentInfo> get_segments() override {                \
+    std::vector<c10::CachingDeviceAllocator::HostSegmentInfo> infos;                                 \
+    for (const HostSegment &from : host_segments())                                                  \
+      infos.push_back({from.address, from.size, from.allocated, from.active, c10::MempoolId_t{0, 0}, \
+                       from.context_when_allocated});                                                \
+    return infos;                                                                                    \
+  }                                                                                                  \
+  std::vector<c10::CachingDeviceAllocator::TraceEntry> get_traces() override { return host_trace(); }
 #else
-#define TORCH_BACKEND_HOST_HISTORY(refuse)
+#define TORCH_BACKEND_HOST_HISTORY
 #endif
 
 // Operators that CUDA's autocast computes in float32, but AT_FORALL_FP32 does not name.

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/allocator/host_history.h"
 #include "core/pool/pool.h"
 #include "core/status.h"
 
@@ -26,20 +27,20 @@ using torch::CapturedTraceback;
 
 // ---- recording ----
 
-// A stack of the HAL is a new shared_ptr. `cpp` is the address of a bool: with the frames of C++.
+// `cpp` is the address of a bool: with the frames of C++.
 void *capture(void *cpp) {
   try {
     auto traceback = CapturedTraceback::gather(true, true, *static_cast<const bool *>(cpp));
-    return new std::shared_ptr<CapturedTraceback>(std::move(traceback));
+    return new HistoryStack(std::move(traceback));
   } catch (const std::exception &error) {
     hal_log(HAL_LOG_WARNING, "cannot record the stack of an allocation: %s", error.what());
     return nullptr;
   }
 }
 
-void release(void *stack, void *) { delete static_cast<std::shared_ptr<CapturedTraceback> *>(stack); }
-
-void start_history(int32_t device, uint32_t stacks, bool cpp, uint64_t max_events, uint32_t skip, bool clear) {
+// `pinned`: of pinned host memory; also below.
+void start_history(int32_t device, uint32_t stacks, bool cpp, uint64_t max_events, uint32_t skip, bool clear,
+                   bool pinned) {
   static bool with_cpp = true, without_cpp = false;
   if (stacks != HAL_MEMORY_STACKS_NONE && cpp) torch::unwind::unwind();  // loads what it needs
   hal_memory_history_desc_t desc{};
@@ -49,21 +50,24 @@ void start_history(int32_t device, uint32_t stacks, bool cpp, uint64_t max_event
   desc.max_events = max_events;
   desc.flags = clear ? HAL_MEMORY_HISTORY_CLEAR : 0;
   desc.capture = capture;
-  desc.release = release;
+  desc.release = release_history_stack;
   desc.user_data = cpp ? &with_cpp : &without_cpp;
-  check(hal_memory_history_start(device, &desc));
+  check(pinned ? hal_host_history_start(device, &desc) : hal_memory_history_start(device, &desc));
 }
 
-void stop_history(int32_t device) { check(hal_memory_history_stop(device)); }
+void stop_history(int32_t device, bool pinned) {
+  check(pinned ? hal_host_history_stop(device) : hal_memory_history_stop(device));
+}
 
 // ---- snapshots ----
 
 // The frames of all stacks of a snapshot. Each stack is symbolized once, and equal frames are one dictionary.
 class Frames {
  public:
-  // Adds "frames" to a dictionary when `finish` is called.
+  // Adds "frames" to a dictionary when `finish` is called; not if a program recorded stacks of a class of its own.
   void add(const void *stack, const py::dict &to) {
-    auto *traceback = static_cast<const std::shared_ptr<CapturedTraceback> *>(stack)->get();
+    auto *traceback = dynamic_cast<CapturedTraceback *>(static_cast<const HistoryStack *>(stack)->get());
+    if (traceback == nullptr) return;
     const auto [found, is_new] = index_.try_emplace(traceback, stacks_.size());
     if (is_new) stacks_.push_back(traceback);
     users_.emplace_back(found->second, to);
@@ -142,7 +146,7 @@ py::dict block_dict(const hal_memory_block_info_t &block) {
   return entry;
 }
 
-// Returns the segments of a device with their blocks.
+// Returns the segments of a device with their blocks; pinned memory has device -1, as in torch.
 py::list segments_of(int32_t device, const hal_memory_history_t *history, const py::list &none, Frames &frames) {
   py::list segments, blocks;
   py::dict segment;
@@ -178,17 +182,17 @@ py::list segments_of(int32_t device, const hal_memory_history_t *history, const 
 }
 
 // (segments, trace, number of lost events) of a device, in torch's format.
-py::tuple memory_history(int32_t device) {
+py::tuple memory_history(int32_t device, bool pinned) {
   hal_memory_history_t *copy = nullptr;
   {
     py::gil_scoped_release no_gil;
-    check(hal_memory_history_read(device, &copy));
+    check(pinned ? hal_host_history_read(device, &copy) : hal_memory_history_read(device, &copy));
   }
   const std::unique_ptr<hal_memory_history_t, decltype(&hal_memory_history_release)> history(
       copy, hal_memory_history_release);
   Frames frames;
   const py::list none;  // of blocks without a stack
-  py::list segments = segments_of(device, copy, none, frames), trace;
+  py::list segments = segments_of(pinned ? -1 : device, copy, none, frames), trace;
   for (size_t i = 0; i < hal_memory_history_events(copy); ++i) {
     hal_memory_event_t event{};
     check(hal_memory_history_event(copy, i, &event, sizeof(event)));
@@ -224,9 +228,10 @@ void bind_memory_history(py::module_ &module) {
   using torch::wrap_pybind_function;
   using torch::wrap_pybind_function_no_gil;
   module.def("start_memory_history", wrap_pybind_function_no_gil(&start_history), py::arg("device"), py::arg("stacks"),
-             py::arg("cpp"), py::arg("max_events"), py::arg("skip"), py::arg("clear"));
-  module.def("stop_memory_history", wrap_pybind_function_no_gil(&stop_history), py::arg("device"));
-  module.def("memory_history", wrap_pybind_function(&memory_history), py::arg("device"));
+             py::arg("cpp"), py::arg("max_events"), py::arg("skip"), py::arg("clear"), py::arg("pinned") = false);
+  module.def("stop_memory_history", wrap_pybind_function_no_gil(&stop_history), py::arg("device"),
+             py::arg("pinned") = false);
+  module.def("memory_history", wrap_pybind_function(&memory_history), py::arg("device"), py::arg("pinned") = false);
   module.def("attach_oom_observer", wrap_pybind_function(&attach_oom_observer), py::arg("device"), py::arg("observer"));
 }
 

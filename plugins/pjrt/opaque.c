@@ -187,14 +187,15 @@ static int overlaps(const opaque_version_t *version, size_t low, size_t high) {
 }
 
 /* Copies the versions that are ahead in a part of the allocation to the mirror. With `rest`, those that are wholly in
- * the part are left out, because it is about to be written. */
+ * the part are left out, because it is about to be written. A version that cannot be copied stays ahead, so that later
+ * reads fail, too, instead of returning the older content of the mirror. */
 static hal_status_t fetch(allocation_t *allocation, size_t low, size_t high, int rest, char *why) {
   hal_status_t status = HAL_OK;
   for (opaque_version_t *version = allocation->versions; version && !status; version = version->next) {
     if (!version->ahead || !overlaps(version, low, high)) continue;
     if (rest && version->offset >= low && version->offset + version->size <= high) continue;
     status = pjrt_download(version->buffer, allocation->base + version->offset, version->size, why);
-    version->ahead = 0;
+    if (!status) version->ahead = 0;
   }
   return status;
 }
@@ -250,7 +251,7 @@ hal_status_t pjrt_opaque_kernel(const void *address, char *why) {
   if (!allocation) return HAL_OK;
   pthread_mutex_lock(&allocation->lock);
   const hal_status_t status = allocation->versions ? fetch(allocation, 0, allocation->size, 0, why) : HAL_OK;
-  drop(allocation, 0, allocation->size);
+  if (!status) drop(allocation, 0, allocation->size);
   pthread_mutex_unlock(&allocation->lock);
   return status;
 }
@@ -261,7 +262,7 @@ hal_status_t pjrt_opaque_write(const void *address, size_t size, char *why) {
   const size_t low = (size_t)((const char *)address - allocation->base);
   pthread_mutex_lock(&allocation->lock);
   const hal_status_t status = fetch(allocation, low, low + size, 1, why);
-  drop(allocation, low, low + size);
+  if (!status) drop(allocation, low, low + size);
   pthread_mutex_unlock(&allocation->lock);
   return status;
 }
@@ -286,39 +287,46 @@ hal_status_t pjrt_opaque_read(void *to, const void *address, size_t size, char *
 
 /* ---- programs ---------------------------------------------------------------------------------------------------- */
 
-/* Returns a version of memory of the host, which is copied. */
-static opaque_version_t *upload(size_t offset, const pjrt_span_t *span, int32_t device, char *why) {
+/* Makes a version of memory of the host, which is copied. */
+static hal_status_t upload(size_t offset, const pjrt_span_t *span, int32_t device, opaque_version_t **out_version,
+                           char *why) {
   opaque_version_t *const version = make_version(offset, span, device, why);
-  if (!version || !pjrt_upload(span, device, &version->buffer, why)) return version;
-  hal_host->mem_free(version);
-  return NULL;
+  if (!version) return HAL_RESOURCE_EXHAUSTED;
+  const hal_status_t status = pjrt_upload(span, device, &version->buffer, why);
+  if (status)
+    hal_host->mem_free(version);
+  else
+    *out_version = version;
+  return status;
 }
 
 /* As upload, for a part of an allocation, which keeps the version. */
-static opaque_version_t *upload_part(allocation_t *allocation, size_t offset, const pjrt_span_t *span, int32_t device,
-                                     char *why) {
-  if (fetch(allocation, offset, offset + pjrt_span_bytes(span), 0, why)) return NULL;
-  opaque_version_t *const version = upload(offset, span, device, why);
-  if (!version) return NULL;
+static hal_status_t upload_part(allocation_t *allocation, size_t offset, const pjrt_span_t *span, int32_t device,
+                                opaque_version_t **out_version, char *why) {
+  hal_status_t status = fetch(allocation, offset, offset + pjrt_span_bytes(span), 0, why);
+  if (!status) status = upload(offset, span, device, out_version, why);
+  if (status) return status;
+  opaque_version_t *const version = *out_version;
   if (version->size == allocation->size && allocation->size >= MAPPED_BYTES) {
     drop(allocation, 0, allocation->size);
     version->ahead = 1; /* the only one, so that the mirror is not needed */
     empty_mirror(allocation, version);
   }
   push(allocation, version);
-  return version;
+  return HAL_OK;
 }
 
-opaque_version_t *pjrt_opaque_argument(const pjrt_span_t *span, int32_t device, char *why) {
+hal_status_t pjrt_opaque_argument(const pjrt_span_t *span, int32_t device, opaque_version_t **out_version, char *why) {
   allocation_t *const allocation = find(span->data);
-  if (!allocation) return upload(0, span, device, why);
+  if (!allocation) return upload(0, span, device, out_version, why);
   const size_t offset = (size_t)((char *)span->data - allocation->base);
+  hal_status_t status = HAL_OK;
   pthread_mutex_lock(&allocation->lock);
   opaque_version_t *version = find_version(allocation, offset, span, device);
-  if (!version) version = upload_part(allocation, offset, span, device, why);
-  if (version) atomic_fetch_add(&version->users, 1);
+  if (!version) status = upload_part(allocation, offset, span, device, &version, why);
+  if (!status) atomic_fetch_add(&version->users, 1), *out_version = version;
   pthread_mutex_unlock(&allocation->lock);
-  return version;
+  return status;
 }
 
 hal_status_t pjrt_opaque_claim(const pjrt_span_t *span, char *why) {

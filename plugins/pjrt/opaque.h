@@ -19,8 +19,8 @@ hal_status_t pjrt_opaque_write(const void *address, size_t size, char *why);
 /* Copies a part of an allocation, or memory of the host, to memory of the host. */
 hal_status_t pjrt_opaque_read(void *to, const void *address, size_t size, char *why);
 
-/* Returns the version of a program's argument; NULL = failed. The caller releases it. */
-opaque_version_t *pjrt_opaque_argument(const pjrt_span_t *span, int32_t device, char *why);
+/* Finds or makes the version of a program's argument, which the caller releases. */
+hal_status_t pjrt_opaque_argument(const pjrt_span_t *span, int32_t device, opaque_version_t **out_version, char *why);
 void pjrt_opaque_release(opaque_version_t *version);
 pjrt_buffer_t *pjrt_opaque_buffer(const opaque_version_t *version);
 

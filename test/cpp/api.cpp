@@ -1,6 +1,7 @@
 // api.cpp: the C++ API on two fake devices, from the installed headers. test/python/package/test_cpp_api.py builds and
 // runs it.
 #include <ATen/ATen.h>
+#include <ATen/core/CachingHostAllocator.h>
 #include <gtest/gtest.h>
 #include <hal/lazy.h>
 #include <torch_backend/torch_backend.h>
@@ -8,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 namespace tb = torch_backend;
 
@@ -238,6 +240,56 @@ TEST(Allocator, ReleasedMemoryWaitsForARecordedStream) {
   at::Tensor z = ones(0) * 100;  // must not reuse the memory that `stream` still reads
   stream.synchronize();
   EXPECT_EQ(y.cpu().max().item<float>(), 2.0f);
+}
+
+struct Context final : c10::GatheredContext {};
+
+// The functions of at::HostAllocator since torch 2.15 for history and snapshots.
+TEST(Allocator, HistoryOfPinnedMemory) {
+  const auto record = [](auto *allocator) {
+    if constexpr (!requires { allocator->get_traces(); }) {
+      GTEST_SKIP() << "at::HostAllocator has no history before torch 2.15";
+    } else {
+      using c10::CachingDeviceAllocator::RecordContext;
+      using Entry = c10::CachingDeviceAllocator::TraceEntry;
+      allocator->empty_cache();
+      const size_t before = allocator->get_segments().size();
+      EXPECT_FALSE(allocator->is_history_enabled());
+      allocator->record_history(
+          true, []() -> std::shared_ptr<c10::GatheredContext> { return std::make_shared<Context>(); }, 100,
+          RecordContext::ALL, true);
+      EXPECT_TRUE(allocator->is_history_enabled());
+      const c10::DataPtr kept = allocator->allocate(5000);
+      tb::set_device(1);
+      const auto address = reinterpret_cast<size_t>(allocator->allocate(3 << 20).get());  // freed at once
+      tb::set_device(0);
+      const auto segments = allocator->get_segments();
+      EXPECT_EQ(segments.size(), before + 2);
+      for (const auto &segment : segments) {
+        if (segment.address == reinterpret_cast<size_t>(kept.get())) {
+          EXPECT_TRUE(segment.allocated && segment.active && segment.context_when_allocated);
+          EXPECT_EQ(segment.size, 8192u);
+        } else if (segment.address == address) {
+          EXPECT_FALSE(segment.allocated || segment.active || segment.context_when_allocated);
+          EXPECT_EQ(segment.size, size_t{3} << 20);
+        }
+      }
+      std::vector<Entry::Action> actions;
+      for (const Entry &entry : allocator->get_traces()) {
+        actions.push_back(entry.action_);
+        EXPECT_EQ(entry.device_, -1);
+        EXPECT_EQ(entry.addr_, actions.size() > 2 ? address : reinterpret_cast<size_t>(kept.get()));
+        EXPECT_NE(dynamic_cast<Context *>(entry.context_.get()), nullptr);
+        EXPECT_GT(entry.time_.t_, 1700000000000000) << "microseconds";
+      }
+      EXPECT_EQ(actions, (std::vector<Entry::Action>{Entry::SEGMENT_ALLOC, Entry::ALLOC, Entry::SEGMENT_ALLOC,
+                                                     Entry::ALLOC, Entry::FREE_REQUESTED, Entry::FREE_COMPLETED}));
+      allocator->record_history(false, nullptr, 0, RecordContext::NEVER, true);
+      EXPECT_FALSE(allocator->is_history_enabled());
+      EXPECT_TRUE(allocator->get_traces().empty());
+    }
+  };
+  record(at::getHostAllocator(tb::kDeviceType));
 }
 
 TEST(Generator, SameSeedSameNumbers) {

@@ -14,7 +14,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 SPIRV = HERE.parent / "hal/plugin"
 TARGETS = sorted(path.stem for path in HERE.glob("*.c"))
 # The most bytes of an input.
-LENGTHS = {"settings": 300, "modules": 4096, "files": 1024, "handles": 60, "programs": 400, "tables": 600}
+LENGTHS = {"settings": 300, "modules": 4096, "files": 1024, "handles": 60, "page": 200, "programs": 400, "tables": 600}
 
 
 def seeds(target: str, build: pathlib.Path) -> list:

@@ -13,6 +13,7 @@ import warm_interpreter
 
 TESTS = Path(__file__).resolve().parent
 CUDA_LIBRARIES = Path(os.environ.get("CUDA_MOCK", TESTS.parents[1] / "build/release/test/doubles/cuda_mock"))
+PJRT_FAULTY = Path(os.environ.get("PJRT_FAULTY", TESTS.parents[1] / "build/release/test/doubles/pjrt_faulty/libpjrt_faulty.so"))
 NPU_DRIVER = Path(os.environ.get("ZE_CPU_DRIVER", TESTS.parents[1] / "build/release/test/doubles/ze_cpu_driver/libze_cpu_driver.so"))
 
 

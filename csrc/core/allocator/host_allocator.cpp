@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/allocator/host_history.h"
 #include "core/compat.h"
 #include "core/device.h"
 #include "core/status.h"
@@ -32,12 +33,6 @@ void add(c10::CachingAllocator::DurationStat &to, const hal_duration_t &from) {
   to.max = std::max(to.max, from.max);
   to.total += from.total;
   to.count += from.count;
-}
-
-// Refuses history and snapshots of pinned memory, with the name of the called function.
-[[noreturn, maybe_unused]] void refuse_history(const char *function) {
-  C10_THROW_ERROR(NotImplementedError, c10::str("at::HostAllocator::", function, " is not implemented for '", kDevice,
-                                                "': allocations of pinned memory are not recorded"));
 }
 
 struct HostAllocator final : at::HostAllocator {
@@ -80,7 +75,7 @@ struct HostAllocator final : at::HostAllocator {
   void reset_peak_stats() override {
     for_each_used_device([](int32_t device) { check(hal_host_reset_peak_stats(device)); });
   }
-  TORCH_BACKEND_HOST_HISTORY(refuse_history)
+  TORCH_BACKEND_HOST_HISTORY
 };
 
 }  // namespace

@@ -91,6 +91,24 @@ HAL_API hal_status_t hal_host_reset_peak_stats(int32_t device);
 /* Sets every total, count and time to zero. Errors: HAL_OUT_OF_RANGE. Since 0.1. */
 HAL_API hal_status_t hal_host_reset_accumulated_stats(int32_t device);
 
+/* Starts to record the page-locked host memory of a device, or changes what is recorded: the same events, stacks and
+ * options as hal_memory_history_start (hal/memory.h), in a history of its own. Blocks are not divided, so each is a
+ * segment; memory of hal_host_register is one, too. Stream and pool are 0, and so is `free_bytes` of OOM events, which
+ * is unknown. There are no SNAPSHOT events. While a device is not recorded, the history costs three tests a call.
+ * Errors: as of hal_memory_history_start. Since 0.5. */
+HAL_API hal_status_t hal_host_history_start(int32_t device, const hal_memory_history_desc_t *desc);
+
+/* Ends the recording, and removes all events and stacks. Errors: HAL_OUT_OF_RANGE. Since 0.5. */
+HAL_API hal_status_t hal_host_history_stop(int32_t device);
+
+/* Returns whether the page-locked host memory of a device is recorded: 1 or 0. Since 0.5. */
+HAL_API int hal_host_history_is_recorded(int32_t device);
+
+/* Copies the history of a device's page-locked host memory and its blocks: in use, cached, waiting for streams, and of
+ * hal_host_register. Without a recording there are blocks and no events. Read by the functions of hal_memory_history_t.
+ * Errors: HAL_OUT_OF_RANGE, HAL_RESOURCE_EXHAUSTED. Since 0.5. */
+HAL_API hal_status_t hal_host_history_read(int32_t device, hal_memory_history_t **out_history);
+
 #ifdef __cplusplus
 }
 #endif

@@ -128,30 +128,31 @@ PK_FN void PK_NAME(turn_words)(const pk_u8 *from, pk_i64 row, pk_i64 columns, pk
   PK_FN void PK_CAT(PK_NAME(unpack_), bytes)(const int bits, const pk_u32 *words, pk_i64 rows, pk_i64 flip,           \
                                              const PK_NAME(packed_t) * own, T * panel) {                              \
     enum { LANES = bytes / (int)sizeof(T) };                                                                          \
+    const int fields = 32 / bits; /* of a word */                                                                     \
     typedef PK_CAT(PK_NAME(v), bytes) vector;                                                                         \
     for (pk_i64 c = 0; c < PK_GEMM_N; c += LANES) {                                                                   \
       const vector scale = *(const vector *)(own->scale + c), zero = *(const vector *)(own->zero + c);                \
       const vector center = *(const vector *)(own->center + c);                                                       \
       for (pk_i64 r = 0; r < rows; r++) {                                                                             \
         const PK_CAT(PK_NAME(word), bytes) w = *(const PK_CAT(PK_NAME(word), bytes) *)(words + r * PK_GEMM_N + c);    \
-        T *const to = panel + r * (32 / bits) * PK_GEMM_N + c;                                                        \
-        _Pragma("GCC unroll 8") for (int j = 0; j < 32 / bits; j++) * (vector *)(to + (j ^ flip) * PK_GEMM_N) =       \
+        T *const to = panel + r * fields * PK_GEMM_N + c;                                                             \
+        _Pragma("GCC unroll 8") for (int j = 0; j < fields; j++) * (vector *)(to + (j ^ flip) * PK_GEMM_N) =          \
             (PK_FIELD(bits, w, j, PK_CAT(PK_NAME(lane), bytes), vector) - center) * scale + zero;                     \
       }                                                                                                               \
     }                                                                                                                 \
   }                                                                                                                   \
   PK_FN void PK_CAT(PK_NAME(strip_), bytes)(const int bits, const pk_u32 *words, pk_i64 count, const T *x, T *sums) { \
     enum { LANES = bytes / (int)sizeof(T), STEP = 2 * LANES };                                                        \
+    const int fields = 32 / bits;                                                                                     \
     typedef PK_CAT(PK_NAME(v), bytes) vector;                                                                         \
     typedef PK_CAT(PK_NAME(word), bytes) word;                                                                        \
     for (pk_i64 c = 0; c < PK_GEMM_N; c += STEP) {                                                                    \
       vector y[2][2] = {{{0}, {0}}, {{0}, {0}}};                                                                      \
       for (pk_i64 r = 0; r < count; r++) {                                                                            \
         const word *const w = (const word *)(words + r * PK_GEMM_N + c);                                              \
-        const T *const factor = x + r * (32 / bits);                                                                  \
-        _Pragma("GCC unroll 8") for (int j = 0; j < 32 / bits; j++)                                                   \
-            _Pragma("GCC unroll 2") for (int v = 0; v < 2; v++) y[j & 1][v] +=                                        \
-            factor[j] * PK_FIELD(bits, w[v], j, PK_CAT(PK_NAME(lane), bytes), vector);                                \
+        const T *const factor = x + r * fields;                                                                       \
+        _Pragma("GCC unroll 8") for (int j = 0; j < fields; j++) _Pragma("GCC unroll 2") for (int v = 0; v < 2; v++)  \
+            y[j & 1][v] += factor[j] * PK_FIELD(bits, w[v], j, PK_CAT(PK_NAME(lane), bytes), vector);                 \
       }                                                                                                               \
       *(vector *)(sums + c) = y[0][0] + y[1][0];                                                                      \
       *(vector *)(sums + c + LANES) = y[0][1] + y[1][1];                                                              \

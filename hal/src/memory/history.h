@@ -1,7 +1,11 @@
 /* history.h: the recorded events of an allocator, and the stacks of its blocks. Private to hal/src.
  *
- * While a device is recorded, HAL_MEM_RECORDED is set in the allocator's `pending`, which the fast paths of allocation
- * and release test anyway. So the fast paths have no instruction for the history, and recorded calls take slow paths.
+ * Device memory and page-locked host memory have one history each, which are recorded independently. An event belongs
+ * to the history of its block (hal_block_t.pool->source).
+ *
+ * While device memory is recorded, HAL_MEM_RECORDED is set in the allocator's `pending`, which the fast paths of
+ * allocation and release test anyway. So the fast paths have no instruction for the history, and recorded calls take
+ * slow paths. While host memory is recorded, `host.is_recorded` is set, which each call tests.
  *
  * The caller's `capture` runs before the lock is taken (hal_mem_history_enter), its `release` after the lock was
  * released (hal_mem_history_leave). Meanwhile the stack is the calling thread's; events and blocks that are recorded by
@@ -54,13 +58,12 @@ typedef struct hal_mem_segment_stack_s {
   hal_mem_stack_t *stack;
 } hal_mem_segment_stack_t;
 
-/* The history of an allocator, created when it is recorded for the first time. */
+/* A history of an allocator, created when it is recorded for the first time. */
 struct hal_mem_history_s {
   hal_memory_history_desc_t desc;
   hal_mem_ring_t ring;
   hal_mem_segment_stack_t *segments;
   size_t segment_count, segment_capacity;
-  hal_mem_stack_t *_Atomic dead; /* stacks without a reference, by `callback.next`; to be released without the lock */
 };
 
 /* A function that is observing out-of-memory errors. */
@@ -79,10 +82,16 @@ static inline int hal_mem_is_recorded(const hal_allocator_t *allocator) {
   return (atomic_load_explicit(&allocator->pending, memory_order_relaxed) & HAL_MEM_RECORDED) != 0;
 }
 
+static inline int hal_mem_host_is_recorded(const hal_allocator_t *allocator) {
+  return atomic_load_explicit(&allocator->host.is_recorded, memory_order_acquire);
+}
+
 /* Captures the thread's stack if stacks of `level` (HAL_MEMORY_STACKS_*) are recorded. Called without the lock, once
  * hal_mem_is_recorded has returned 1. Calls nest. */
 void hal_mem_history_enter(hal_allocator_t *allocator, uint32_t level, hal_mem_scope_t *out_scope);
-/* Ends hal_mem_history_enter, and releases the stacks that are no longer referenced. Called without the lock. */
+/* The same for calls that allocate or free host memory, once hal_mem_host_is_recorded has returned 1. */
+void hal_mem_host_history_enter(hal_allocator_t *allocator, uint32_t level, hal_mem_scope_t *out_scope);
+/* Ends an enter function, and releases the stacks that are no longer referenced. Called without the lock. */
 void hal_mem_history_leave(hal_allocator_t *allocator, hal_mem_scope_t *scope);
 
 static inline hal_mem_stack_t *hal_mem_stack_retain(hal_mem_stack_t *stack) {
@@ -94,7 +103,7 @@ void hal_mem_stack_drop(hal_mem_stack_t *stack, hal_mem_stack_t **dead);
 /* Releases the stacks of a list. Called without the lock. */
 void hal_mem_stacks_release(hal_mem_stack_t *dead);
 
-/* Record an event, if the allocator is recorded. The caller holds the lock. */
+/* Record an event, if the memory of the block is recorded. The caller holds the lock. */
 void hal_mem_history_allocated(hal_allocator_t *allocator, hal_block_t *block);
 void hal_mem_history_requested(hal_allocator_t *allocator, const hal_block_t *block); /* the release of a block */
 void hal_mem_history_freed(hal_allocator_t *allocator, hal_block_t *block);
@@ -105,13 +114,14 @@ void hal_mem_history_mapped(hal_allocator_t *allocator, const hal_mem_pool_t *po
                             size_t size);
 void hal_mem_history_snapshot(hal_allocator_t *allocator);
 void hal_mem_history_exhausted(hal_allocator_t *allocator, size_t size, size_t free_bytes);
+void hal_mem_host_history_exhausted(hal_allocator_t *allocator, size_t size);
 
 /* Returns the stack of a segment's allocation, NULL if it has none. The caller holds the lock. */
 hal_mem_stack_t *hal_mem_history_segment_stack(const hal_allocator_t *allocator, const hal_block_t *segment);
 
-/* Ends the recording, and removes all events and stacks. Called without the lock. */
+/* Ends both recordings, and removes all events and stacks. Called without the lock. */
 void hal_mem_history_stop(hal_allocator_t *allocator);
-/* As hal_mem_history_stop; also frees the history. */
+/* As hal_mem_history_stop; also frees the histories. */
 void hal_mem_history_destroy(hal_allocator_t *allocator);
 
 /* ---- history_oom.c ---- */
@@ -120,8 +130,10 @@ void hal_mem_observers_run(hal_allocator_t *allocator, size_t size, size_t total
 void hal_mem_observers_destroy(hal_allocator_t *allocator);
 
 /* ---- snapshot.c ---- */
-/* Lists the blocks as hal_memory_blocks; `stack` and `segment_stack` are hal_mem_stack_t without a reference. The
- * caller holds the lock. */
+/* Lists the blocks of device memory as hal_memory_blocks; `stack` and `segment_stack` are hal_mem_stack_t without a
+ * reference. The caller holds the lock. */
 size_t hal_mem_list_blocks(const hal_allocator_t *allocator, void *blocks, size_t stride, size_t capacity);
+/* The same for host memory, whose blocks are one segment each; memory of hal_host_register is last. */
+size_t hal_mem_list_host_blocks(const hal_allocator_t *allocator, void *blocks, size_t stride, size_t capacity);
 
 #endif /* HAL_SRC_MEMORY_HISTORY_H_ */

@@ -19,17 +19,20 @@ static void retain_stacks(const hal_memory_block_info_t *blocks, size_t count) {
   }
 }
 
-/* Copies blocks and events of one moment. Returns whether they fit; otherwise sets only the counts. */
-static int copy(hal_allocator_t *allocator, hal_memory_history_t *to) {
-  const hal_mem_history_t *const history = allocator->history;
+/* Copies blocks and events of one moment. Returns whether they fit; otherwise sets only the counts. As in torch, the
+ * history of host memory has no event of the copy. */
+static int copy(hal_allocator_t *allocator, int is_host, hal_memory_history_t *to) {
+  size_t (*const list)(const hal_allocator_t *, void *, size_t, size_t) =
+      is_host ? hal_mem_list_host_blocks : hal_mem_list_blocks;
+  const hal_mem_history_t *const history = is_host ? allocator->host.history : allocator->history;
   const size_t events = history ? history->ring.count : 0;
   to->event_count = events;
-  to->block_count = hal_mem_list_blocks(allocator, NULL, 0, 0);
+  to->block_count = list(allocator, NULL, 0, 0);
   if (to->block_count > to->block_capacity || events + 1 > to->event_capacity) return 0;
-  hal_mem_list_blocks(allocator, to->blocks, sizeof(*to->blocks), to->block_count);
+  list(allocator, to->blocks, sizeof(*to->blocks), to->block_count);
   retain_stacks(to->blocks, to->block_count);
   if (!history) return 1;
-  hal_mem_history_snapshot(allocator);
+  if (!is_host) hal_mem_history_snapshot(allocator);
   to->event_count = history->ring.count;
   to->lost = history->ring.lost;
   hal_mem_ring_copy(&history->ring, to->events);
@@ -53,7 +56,7 @@ static void destroy(hal_memory_history_t *history) {
   hal_free(history);
 }
 
-hal_status_t hal_memory_history_read(int32_t index, hal_memory_history_t **out_history) {
+static hal_status_t read_history(int32_t index, int is_host, hal_memory_history_t **out_history) {
   hal_device_t *device;
   HAL_RETURN_IF_ERROR(hal_device_used(index, &device));
   hal_memory_history_t *const history = hal_calloc(1, sizeof(*history));
@@ -61,7 +64,7 @@ hal_status_t hal_memory_history_read(int32_t index, hal_memory_history_t **out_h
   hal_allocator_t *const allocator = device ? hal_allocator_of(device) : NULL;
   for (int done = !device; !done;) {
     hal_lock(&allocator->lock);
-    done = copy(allocator, history);
+    done = copy(allocator, is_host, history);
     hal_unlock(&allocator->lock);
     if (!done && !reserve(history)) {
       destroy(history);
@@ -69,10 +72,18 @@ hal_status_t hal_memory_history_read(int32_t index, hal_memory_history_t **out_h
                            device->label);
     }
   }
-  if (allocator && allocator->history) /* the event of this call may have replaced one with a stack */
-    hal_mem_stacks_release(atomic_exchange(&allocator->history->dead, NULL));
+  if (allocator) /* the event of this call may have replaced one with a stack */
+    hal_mem_stacks_release(atomic_exchange(&allocator->dead_stacks, NULL));
   *out_history = history;
   return HAL_OK;
+}
+
+hal_status_t hal_memory_history_read(int32_t index, hal_memory_history_t **out_history) {
+  return read_history(index, 0, out_history);
+}
+
+hal_status_t hal_host_history_read(int32_t index, hal_memory_history_t **out_history) {
+  return read_history(index, 1, out_history);
 }
 
 void hal_memory_history_release(hal_memory_history_t *history) {

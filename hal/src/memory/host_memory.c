@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "memory/history.h"
 #include "memory/host_memory_block.h"
 #include "plugin/slots.h"
 
@@ -14,6 +15,7 @@ static hal_status_t exhausted(hal_allocator_t *allocator, size_t size, const cha
   hal_lock(&allocator->lock);
   const long long used = allocator->host.stats.active_bytes.current;
   const long long held = allocator->host.stats.allocated_bytes.current;
+  hal_mem_host_history_exhausted(allocator, size);
   hal_unlock(&allocator->lock);
   return hal_error_set(HAL_RESOURCE_EXHAUSTED,
                        "out of page-locked host memory for device %s: tried to allocate %zu bytes; %lld bytes are in "
@@ -42,22 +44,9 @@ static hal_status_t take(hal_allocator_t *allocator, size_t size, hal_block_t **
   return hal_mem_host_create(allocator, rounded, size, out_block);
 }
 
-hal_status_t hal_host_allocate(int32_t index, size_t size, void **out_address) {
-  hal_device_t *device;
+/* Allocates more than 0 bytes. */
+static hal_status_t allocate(hal_allocator_t *allocator, size_t size, void **out_address) {
   hal_block_t *block = NULL, *ready = NULL;
-  HAL_RETURN_IF_ERROR(hal_device_get(index, &device));
-  if (!size) {
-    *out_address = NULL;
-    return HAL_OK;
-  }
-  if (size > HAL_MEM_HOST_MOST) {
-    return hal_error_set(
-        HAL_RESOURCE_EXHAUSTED,
-        "hal_host_allocate: %zu bytes of host memory for device %s: no machine has so much; the size is "
-        "probably the result of an overflow or a negative number",
-        size, device->label);
-  }
-  hal_allocator_t *allocator = hal_allocator_of(device);
   hal_lock(&allocator->lock);
   hal_mem_pending_poll(allocator, &ready);
   hal_mem_host_trim(allocator, HAL_MEM_HOST_UNCACHED);
@@ -71,6 +60,29 @@ hal_status_t hal_host_allocate(int32_t index, size_t size, void **out_address) {
   if (status) return hal_error_set(status, "allocating %zu bytes of host memory: %s", size, cause);
   *out_address = address;
   return HAL_OK;
+}
+
+hal_status_t hal_host_allocate(int32_t index, size_t size, void **out_address) {
+  hal_device_t *device;
+  HAL_RETURN_IF_ERROR(hal_device_get(index, &device));
+  if (!size) {
+    *out_address = NULL;
+    return HAL_OK;
+  }
+  if (size > HAL_MEM_HOST_MOST) {
+    return hal_error_set(
+        HAL_RESOURCE_EXHAUSTED,
+        "hal_host_allocate: %zu bytes of host memory for device %s: no machine has so much; the size is "
+        "probably the result of an overflow or a negative number",
+        size, device->label);
+  }
+  hal_allocator_t *allocator = hal_allocator_of(device);
+  if (HAL_LIKELY(!hal_mem_host_is_recorded(allocator))) return allocate(allocator, size, out_address);
+  hal_mem_scope_t scope;
+  hal_mem_host_history_enter(allocator, HAL_MEMORY_STACKS_LIVE, &scope);
+  const hal_status_t status = allocate(allocator, size, out_address);
+  hal_mem_history_leave(allocator, &scope);
+  return status;
 }
 
 /* ---- by address ---- */
@@ -91,19 +103,21 @@ static hal_block_t *lock_owner(const void *address) {
 
 static int is_used(const hal_block_t *block) { return block->state == HAL_MEM_SPECIAL; }
 
-hal_status_t hal_host_free(void *address) {
-  if (!address) return HAL_OK;
-  hal_block_t *ready = NULL, *block = lock_owner(address);
-  if (!block) {
-    if (hal_life_ended()) return HAL_OK;
-    return hal_error_set(HAL_INVALID_ARGUMENT,
-                         "hal_host_free: %p is not memory of hal_host_allocate; free it by its own counterpart",
-                         address);
-  }
-  hal_allocator_t *allocator = block->pool->allocator;
+static hal_status_t not_ours(const void *address) {
+  if (hal_life_ended()) return HAL_OK;
+  return hal_error_set(HAL_INVALID_ARGUMENT,
+                       "hal_host_free: %p is not memory of hal_host_allocate; free it by its own counterpart", address);
+}
+
+/* Frees the memory at an address in a block. Called with the lock held, which it releases. */
+static hal_status_t free_block(hal_allocator_t *allocator, hal_block_t *block, void *address) {
+  hal_block_t *ready = NULL;
   const char *base = block->address;
   const int used = is_used(block), good = used && base == address;
-  if (good) hal_mem_block_end(allocator, block, 0, &ready);
+  if (good) {
+    if (HAL_UNLIKELY(hal_mem_host_is_recorded(allocator))) hal_mem_history_requested(allocator, block);
+    hal_mem_block_end(allocator, block, 0, &ready);
+  }
   hal_mem_pending_poll(allocator, &ready);
   hal_mem_host_trim(allocator, HAL_MEM_HOST_UNCACHED);
   hal_unlock(&allocator->lock);
@@ -113,6 +127,21 @@ hal_status_t hal_host_free(void *address) {
   return hal_error_set(HAL_INVALID_ARGUMENT,
                        "hal_host_free: %p is %zu bytes inside the allocation at %p; free that address", address,
                        (size_t)((const char *)address - base), (const void *)base);
+}
+
+hal_status_t hal_host_free(void *address) {
+  if (!address) return HAL_OK;
+  hal_block_t *block = lock_owner(address);
+  if (!block) return not_ours(address);
+  hal_allocator_t *const allocator = block->pool->allocator;
+  if (HAL_LIKELY(!hal_mem_host_is_recorded(allocator))) return free_block(allocator, block, address);
+  hal_mem_scope_t scope;
+  hal_unlock(&allocator->lock);
+  hal_mem_host_history_enter(allocator, HAL_MEMORY_STACKS_ALL, &scope);
+  block = lock_owner(address); /* another thread may have freed it meanwhile */
+  const hal_status_t status = block ? free_block(allocator, block, address) : not_ours(address);
+  hal_mem_history_leave(allocator, &scope);
+  return status;
 }
 
 hal_status_t hal_host_record_stream(const void *address, hal_stream_t *stream) {
@@ -171,10 +200,14 @@ hal_status_t hal_host_device_pointer(const void *address, int32_t index, void **
 
 static void empty_cache(hal_allocator_t *allocator) {
   hal_block_t *ready = NULL;
+  hal_mem_scope_t scope;
+  const int is_recorded = hal_mem_host_is_recorded(allocator);
+  if (is_recorded) hal_mem_host_history_enter(allocator, HAL_MEMORY_STACKS_ALL, &scope);
   hal_lock(&allocator->lock);
   hal_mem_pending_poll(allocator, &ready);
   hal_mem_host_trim(allocator, 0);
   hal_unlock(&allocator->lock);
+  if (is_recorded) hal_mem_history_leave(allocator, &scope);
   hal_mem_ready_run(ready);
 }
 
@@ -194,6 +227,39 @@ hal_status_t hal_host_empty_cache(int32_t index) {
 
 /* ---- memory of the caller ---- */
 
+/* Creates the record of registered memory, which the history lists; NULL if the host has no memory. */
+static hal_block_t *create_record(hal_allocator_t *allocator, void *address, size_t size) {
+  hal_lock(&allocator->lock);
+  hal_block_t *const block = hal_mem_slab_take(&allocator->blocks);
+  if (block)
+    *block = (hal_block_t){.address = address,
+                           .size = size,
+                           .requested = size,
+                           .pool = &allocator->foreign[HAL_MEM_HOST][0],
+                           .state = HAL_MEM_SPECIAL};
+  hal_unlock(&allocator->lock);
+  return block;
+}
+
+static hal_status_t register_memory(hal_allocator_t *allocator, void *address, size_t size) {
+  const hal_device_t *const device = allocator->device;
+  hal_block_t *const block = create_record(allocator, address, size);
+  if (!block) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "the host has no memory for the allocator's records");
+  const hal_status_t status =
+      hal_error_plugin(device->plugin, HAL_SLOT_host_register,
+                       hal_call_host_register(device->plugin, device->ordinal, address, size, 0));
+  hal_lock(&allocator->lock);
+  if (status) {
+    hal_mem_block_forget(allocator, block);
+  } else {
+    hal_mem_map_insert(&allocator->host.registered, block, size);
+    hal_mem_history_segment(allocator, block);
+    hal_mem_history_allocated(allocator, block);
+  }
+  hal_unlock(&allocator->lock);
+  return status;
+}
+
 hal_status_t hal_host_register(int32_t index, void *address, size_t size) {
   hal_device_t *device;
   int32_t of = 0;
@@ -204,13 +270,45 @@ hal_status_t hal_host_register(int32_t index, void *address, size_t size) {
   if (!hal_host_find(address, &of))
     return hal_error_set(HAL_INVALID_ARGUMENT, "hal_host_register: memory at %p is page-locked already, for device %s",
                          address, hal_device_label(of));
-  return hal_error_plugin(device->plugin, HAL_SLOT_host_register,
-                          hal_call_host_register(device->plugin, device->ordinal, address, size, 0));
+  hal_allocator_t *const allocator = hal_allocator_of(device);
+  hal_mem_scope_t scope;
+  const int is_recorded = hal_mem_host_is_recorded(allocator);
+  if (is_recorded) hal_mem_host_history_enter(allocator, HAL_MEMORY_STACKS_LIVE, &scope);
+  const hal_status_t status = register_memory(allocator, address, size);
+  if (is_recorded) hal_mem_history_leave(allocator, &scope);
+  return status;
+}
+
+/* Returns the record of registered memory, which only its unregistration removes; NULL if there is none. */
+static hal_block_t *find_record(hal_allocator_t *allocator, const void *address) {
+  hal_lock(&allocator->lock);
+  hal_block_t *const block = hal_mem_map_find(allocator->host.registered, (uintptr_t)address);
+  hal_unlock(&allocator->lock);
+  return block && block->address == address ? block : NULL;
+}
+
+static void end_record(hal_allocator_t *allocator, hal_block_t *block) {
+  hal_lock(&allocator->lock);
+  hal_mem_map_remove(&allocator->host.registered, block);
+  hal_mem_history_requested(allocator, block);
+  hal_mem_history_freed(allocator, block);
+  hal_mem_history_segment_freed(allocator, block);
+  hal_mem_block_forget(allocator, block);
+  hal_unlock(&allocator->lock);
 }
 
 hal_status_t hal_host_unregister(int32_t index, void *address) {
   hal_device_t *device;
   HAL_RETURN_IF_ERROR(hal_device_get(index, &device));
-  return hal_error_plugin(device->plugin, HAL_SLOT_host_unregister,
-                          hal_call_host_unregister(device->plugin, device->ordinal, address));
+  hal_allocator_t *const allocator = hal_allocator_of(device);
+  hal_mem_scope_t scope;
+  const int is_recorded = hal_mem_host_is_recorded(allocator);
+  if (is_recorded) hal_mem_host_history_enter(allocator, HAL_MEMORY_STACKS_ALL, &scope);
+  /* Found before the call, after which another thread may register the address again. */
+  hal_block_t *const block = find_record(allocator, address);
+  const hal_status_t status = hal_error_plugin(device->plugin, HAL_SLOT_host_unregister,
+                                               hal_call_host_unregister(device->plugin, device->ordinal, address));
+  if (block && !status) end_record(allocator, block);
+  if (is_recorded) hal_mem_history_leave(allocator, &scope);
+  return status;
 }

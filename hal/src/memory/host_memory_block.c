@@ -3,6 +3,7 @@
 #include "memory/host_memory_block.h"
 
 #include "base/clock.h"
+#include "memory/history.h"
 
 /* ---- size classes ---- */
 
@@ -61,6 +62,7 @@ hal_block_t *hal_mem_host_reuse(hal_allocator_t *allocator, uint32_t class, size
   if (!block) return NULL;
   allocator->host.bins[class] = block->u.bin.next;
   use(allocator, block, requested);
+  if (HAL_UNLIKELY(hal_mem_host_is_recorded(allocator))) hal_mem_history_allocated(allocator, block);
   return block;
 }
 
@@ -69,6 +71,7 @@ void hal_mem_host_return(hal_allocator_t *allocator, hal_block_t *block) {
   size_t rounded;
   uint32_t class = hal_mem_host_class(block->size, &rounded);
   if (block->size > allocator->config.pinned_max_cached_size) class = HAL_MEM_HOST_UNCACHED;
+  if (HAL_UNLIKELY(hal_mem_host_is_recorded(allocator))) hal_mem_history_freed(allocator, block);
   decrease(&host->stats.active_requests, 1);
   decrease(&host->stats.active_bytes, block->size);
   block->state = HAL_MEM_FREE;
@@ -100,6 +103,8 @@ hal_status_t hal_mem_host_create(hal_allocator_t *allocator, size_t size, size_t
   increase(&host->stats.allocations, 1);
   increase(&host->stats.allocated_bytes, size);
   use(allocator, block, requested);
+  hal_mem_history_segment(allocator, block);
+  hal_mem_history_allocated(allocator, block);
   *out_block = block;
   return HAL_OK;
 }
@@ -109,6 +114,7 @@ static void destroy(hal_allocator_t *allocator, hal_block_t *block) {
   const hal_device_t *device = allocator->device;
   hal_mem_host_t *host = &allocator->host;
   hal_mem_map_remove(&host->map, block);
+  hal_mem_history_segment_freed(allocator, block); /* before another thread can allocate the same address */
   hal_unlock(&allocator->lock);
   const int64_t started = now_us();
   const hal_status_t status = hal_call_host_free(device->plugin, device->ordinal, block->address);

@@ -101,7 +101,7 @@ struct hal_block_s {
   hal_mem_use_t *uses;
   union {
     uint64_t stamp; /* free blocks: the number of allocations of the kind at the release; held ones: their size */
-    struct hal_mem_stack_s *stack; /* blocks in use, while the allocator is recorded (history.h) */
+    struct hal_mem_stack_s *stack; /* blocks in use, while their memory is recorded (history.h) */
   };
   union {
     /* Node of the address map: first blocks of segments, and blocks of other sources. */
@@ -124,9 +124,8 @@ typedef struct hal_mem_pending_s {
 
 #define HAL_MEM_EVENT_CACHE 32
 
-#define HAL_MEM_RECORDED (UINT32_C(1) << 31) /* in `pending`: the allocator is recorded */
+#define HAL_MEM_RECORDED (UINT32_C(1) << 31) /* in `pending`: device memory is recorded */
 
-typedef struct hal_mem_history_s hal_mem_history_t;
 typedef struct hal_mem_range_s hal_mem_range_t;
 typedef struct hal_mem_custom_s hal_mem_custom_t;
 
@@ -149,7 +148,9 @@ struct hal_allocator_s {
   /* Blocks and actions that wait for events, and HAL_MEM_RECORDED: if it is not 0, allocation and release take their
    * slow paths. Read without the lock too. */
   atomic_uint pending;
-  hal_mem_history_t *history;           /* history.h */
+  hal_mem_history_t *history; /* of device memory (history.h) */
+  /* Stacks without a reference, by `callback.next`; to be released without the lock. */
+  struct hal_mem_stack_s *_Atomic dead_stacks;
   struct hal_mem_observer_s *observers; /* of out-of-memory errors, first added first */
   hal_mem_pending_t *queues;
   hal_memory_allocator_t custom; /* of the process; `allocate` NULL: none (custom/custom.h) */

@@ -100,6 +100,27 @@ size_t hal_mem_list_blocks(const hal_allocator_t *allocator, void *blocks, size_
   return list.count;
 }
 
+/* Adds the blocks of host memory of a subtree of their map, in the order of their addresses. */
+static void add_host_blocks(list_t *list, const hal_block_t *node) {
+  if (!node) return;
+  add_host_blocks(list, node->left);
+  segment_t segment = {.address = node->address, .size = node->size};
+  if (list->is_recorded && list->room) segment.stack = hal_mem_history_segment_stack(list->allocator, node);
+  add(list, &segment, node);
+  add_host_blocks(list, node->right);
+}
+
+size_t hal_mem_list_host_blocks(const hal_allocator_t *allocator, void *blocks, size_t stride, size_t capacity) {
+  list_t list = {.at = blocks,
+                 .stride = stride,
+                 .room = capacity,
+                 .allocator = allocator,
+                 .is_recorded = hal_mem_host_is_recorded(allocator)};
+  add_host_blocks(&list, allocator->host.map);
+  add_host_blocks(&list, allocator->host.registered);
+  return list.count;
+}
+
 hal_status_t hal_memory_blocks(int32_t index, hal_memory_block_info_t *blocks, size_t stride, size_t room,
                                size_t *out_count) {
   if (!out_count || (room && (!blocks || stride < sizeof(void *))))

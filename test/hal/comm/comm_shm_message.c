@@ -189,3 +189,27 @@ static void in_a_row(int rank, int size, void *argument) {
   comm.destroy(comm.context);
 }
 Test(comm_shm_message, in_a_row) { run_ranks(2, in_a_row, NULL); }
+
+/* A rank whose memory is damaged begins a message within another one. Without the check the part of the first message
+ * is kept, and a later RECV of its tag returns with bytes that were never sent. */
+static void damaged(int rank, int size, void *argument) {
+  hal_comm_transport_t comm;
+  int32_t data[4] = {0};
+  (void)argument;
+  create("damaged", rank, size, &comm);
+  if (rank == 1) {
+    hal_shm_channel_t *const channel = hal_shm_channel(comm.context, 1, 0); /* the transport begins with hal_shm_t */
+    channel->chunks[0] = (hal_shm_chunk_t){.bytes = 4, .count = 4, .tag = 1, .dtype = HAL_INT32, .first = 1};
+    channel->chunks[1] = (hal_shm_chunk_t){.bytes = 16, .count = 4, .tag = 0, .dtype = HAL_INT32, .first = 1};
+    atomic_store(&channel->sent, 2);
+    atomic_store(&board->stage, 1);
+  } else {
+    wait_stage(1);
+    CHECK_FAILS(run_one(&comm, message(HAL_COMM_RECV, 1, 0, data, 4), 20 * (int64_t)SECOND), HAL_DATA_LOSS,
+                "rank 0 received a damaged message from rank 1");
+    atomic_store(&board->stage, 2);
+  }
+  wait_stage(2);
+  comm.destroy(comm.context);
+}
+Test(comm_shm_message, that_begins_within_another_one) { run_ranks(2, damaged, NULL); }

@@ -1,41 +1,13 @@
 /* memory_history.c: recorded events, stacks, and out-of-memory observers. */
-#include <criterion/criterion.h>
-#include <stdatomic.h>
-
 #include "base/host_malloc.h"
 #include "memory/held.h"
 #include "memory/history.h"
-#include "memory_double.h"
+#include "memory_recorded.h"
 
 TestSuite(memory_history, .timeout = 60);
 
-/* ---- stacks of the test: numbers, counted ---- */
-
-static atomic_long captured, live;
-
-static void *capture(void *user_data) {
-  cr_expect_eq(user_data, &captured);
-  double_stats(0); /* takes the allocator's lock: it is free */
-  long *const stack = malloc(sizeof(*stack));
-  *stack = ++captured;
-  live++;
-  return stack;
-}
-
-static void release(void *stack, void *user_data) {
-  cr_expect_eq(user_data, &captured);
-  double_stats(0);
-  live--;
-  free(stack);
-}
-
 static void start(uint32_t stacks, uint64_t max_events) {
-  const hal_memory_history_desc_t desc = {.struct_size = sizeof(desc),
-                                          .stacks = stacks,
-                                          .max_events = max_events,
-                                          .capture = capture,
-                                          .release = release,
-                                          .user_data = &captured};
+  const hal_memory_history_desc_t desc = recorded(stacks, max_events);
   cr_assert_eq(hal_memory_history_start(0, &desc), HAL_OK, "%s", hal_error_message());
 }
 
@@ -51,35 +23,17 @@ static hal_memory_history_t *read(void) {
   return history;
 }
 
-static hal_memory_event_t event_of(const hal_memory_history_t *history, size_t index) {
-  hal_memory_event_t event;
-  cr_assert_eq(hal_memory_history_event(history, index, &event, sizeof(event)), HAL_OK, "%s", hal_error_message());
-  return event;
-}
-
-static hal_memory_block_info_t block_of(const hal_memory_history_t *history, size_t index) {
-  hal_memory_block_info_t block;
-  cr_assert_eq(hal_memory_history_block(history, index, &block, sizeof(block)), HAL_OK, "%s", hal_error_message());
-  return block;
-}
-
-/* Compares the actions of all events but the SNAPSHOT of this call with letters: a = ALLOC, r = FREE_REQUESTED,
- * f = FREE_COMPLETED, S = SEGMENT_ALLOC, F = SEGMENT_FREE, s = SNAPSHOT, o = OOM. */
+/* Compares all events but the SNAPSHOT of this call (actions_of). */
 static void expect_actions(const char *expected) {
   hal_memory_history_t *const history = read();
-  char actions[256] = "";
-  const size_t count = hal_memory_history_events(history);
-  cr_assert(count > 0 && count < sizeof(actions));
-  for (size_t i = 0; i < count; i++) actions[i] = "arfSFso"[event_of(history, i).action];
+  char actions[256];
+  snprintf(actions, sizeof(actions), "%s", actions_of(history));
+  const size_t count = strlen(actions);
+  cr_assert(count > 0);
   cr_expect_eq(actions[count - 1], 's');
   actions[count - 1] = 0;
   cr_expect_str_eq(actions, expected);
   hal_memory_history_release(history);
-}
-
-static void close_clean(void) {
-  cr_expect_eq(double_close(), 0);
-  cr_expect_eq(live, 0, "%ld of %ld stacks were not released", (long)live, (long)captured);
 }
 
 /* ---- events ---- */
@@ -336,12 +290,7 @@ Test(memory_history, no_failing_malloc_of_the_host_loses_memory_or_stacks) {
   cr_assert_eq(hal_memory_oom_observe(0, observe, &seen), HAL_OK);
   for (long nth = 1; nth <= 12; nth++) {
     hal_malloc_fail_after(nth);
-    const hal_memory_history_desc_t desc = {.struct_size = sizeof(desc),
-                                            .stacks = HAL_MEMORY_STACKS_ALL,
-                                            .max_events = 1000,
-                                            .capture = capture,
-                                            .release = release,
-                                            .user_data = &captured};
+    const hal_memory_history_desc_t desc = recorded(HAL_MEMORY_STACKS_ALL, 1000);
     const hal_status_t started = hal_memory_history_start(0, &desc);
     cr_assert(started == HAL_OK || started == HAL_RESOURCE_EXHAUSTED);
     for (int i = 0; i < 300; i++) {

@@ -13,7 +13,7 @@ MiB = 1 << 20
 
 # Keys and types of torch/csrc/cuda/Module.cpp (THCPModule_memorySnapshot), which the documented classes leave out.
 CXX = {
-    "Snapshot": {"allocator_settings": dict, "external_annotations": list},
+    "Snapshot": {"allocator_settings": dict, "external_annotations": list, "host_segments": list, "host_traces": list},  # host: since 2.15
     "Segment": {"device": int, "requested_size": int, "is_expandable": bool, "frames": list},
     "Block": {},
     "TraceEntry": {"time_us": int, "compile_context": str, "user_metadata": str},
@@ -58,7 +58,7 @@ def check_snapshot(snapshot):
     check(snapshot, classes["Snapshot"])
     frame = {key: kind for key, kind in classes["Frame"].items() if not key.startswith("fx_")}
     frames = []
-    for segment in snapshot["segments"]:
+    for segment in snapshot["segments"] + snapshot["host_segments"]:
         check(segment, classes["Segment"])
         assert segment["segment_type"] in ("small", "large")
         assert sum(block["size"] for block in segment["blocks"]) == segment["total_size"]
@@ -67,11 +67,14 @@ def check_snapshot(snapshot):
             check(block, classes["Block"])
             assert block["state"] in ("inactive", "active_allocated", "active_pending_free")
             frames += block["frames"]
-    for trace in snapshot["device_traces"]:
+    for trace in [*snapshot["device_traces"], snapshot["host_traces"]]:
         for entry in trace:
             check(entry, classes["TraceEntry"], optional=("frames", "addr", "device_free", "internal_metadata"))
             assert ("device_free" in entry) == (entry["action"] == "oom") != ("addr" in entry)
             frames += entry.get("frames", [])
+    for segment in snapshot["host_segments"]:  # as torch 2.15 lists pinned memory: one block each
+        assert [segment["device"], segment["stream"], segment["segment_type"], segment["segment_pool_id"]] == [-1, 0, "small", (0, 0)]
+        assert [block["address"] for block in segment["blocks"]] == [segment["address"]]
     for entry in frames:
         check(entry, frame)
     assert {key: type(value) for key, value in snapshot["allocator_settings"].items()}.items() >= SETTINGS.items()
@@ -164,8 +167,8 @@ def test_options(device, module, memory):
     ({"max_entries": -1}, ValueError, "invalid max_entries -1"),
     ({"skip_actions": ["map"]}, ValueError, "invalid skip_actions \\['map'\\]"),
     ({"compile_context": True}, NotImplementedError, "compile_context=True"),
-    ({"record_pinned_host_memory": True}, NotImplementedError, "record_pinned_host_memory=True"),
-    ({"record_cuda": False}, NotImplementedError, "record_cuda=False"),
+    ({"enabled": None, "record_pinned_host_memory": True}, RuntimeError, "recorded only while the history is enabled"),
+    ({"enabled": False, "record_pinned_host_memory": True}, RuntimeError, "recorded only while the history is enabled"),
     ({"unknown": 1}, TypeError, "unexpected keyword argument 'unknown'"),
 ])  # fmt: skip
 def test_invalid_arguments(memory, arguments, error, message):

@@ -82,6 +82,22 @@ def test_numbers_of_a_snapshot_written_by_hand(snapshot):
     assert row["pool"] == "2.1" and [(item["offset"], item["state"]) for item in row["blocks"]] == [(0, "pending"), (512, "inactive")]
 
 
+def test_pinned_memory_is_listed_after_the_devices(snapshot):
+    snapshot["host_segments"] = [segment(0xA000, [block(0xA000, 4096, "active_allocated", 4000, [SITE])], device=-1)]
+    snapshot["host_traces"] = [event("segment_alloc", 0xA000, 4096, 1000), event("alloc", 0xA000, 4000, 1010, frames=[SITE]),
+                               {"action": "oom", "size": 1 << 40, "device_free": 0, "time_us": 1020, "stream": 0}]  # fmt: skip
+    result = _memory_summary.summary(_snapshot.check(snapshot))
+    assert [each["device"] for each in result["devices"]] == [0, 1, "pinned host memory"]
+    pinned = result["devices"][2]
+    assert pinned["totals"] == {"reserved": 4096, "active": 4096, "pending": 0, "inactive": 0, "requested": 4000, "segments": 1, "blocks": 1}
+    assert pinned["timeline"]["points"] == [[0, 0, 0, 0], [1, 0, 0, 4096], [2, 10, 4000, 4096], [3, 20, 4000, 4096]]
+    assert [(oom["size"], oom["position"]) for oom in pinned["timeline"]["ooms"]] == [(1 << 40, 3)]
+    only = {"segments": [], "device_traces": [[]], "host_segments": snapshot["host_segments"], "host_traces": []}
+    assert [each["device"] for each in _memory_summary.summary(_snapshot.check(only))["devices"]] == ["pinned host memory"]
+    none = {"segments": [], "device_traces": [[]], "host_segments": [], "host_traces": []}
+    assert [each["device"] for each in _memory_summary.summary(_snapshot.check(none))["devices"]] == [0]
+
+
 def test_many_blocks_of_one_size_are_listed_by_their_duration():
     trace = []
     for address in range(100):
@@ -169,7 +185,10 @@ GOOD = pickle.dumps(SNAPSHOT)
     (having("frames", [{}], "device_traces", 0, 2), "key 'name' of device_traces[0][2]['frames'][0] is missing"),
     (having("name", b"x", *BLOCK, "frames", 0), "of type 'bytes': expected 'str'"),
     (having(0, None, "segments"), "invalid segments[0] of type 'NoneType': expected 'dict'"),
-], ids=range(20))  # fmt: skip
+    (having("host_segments", []), "key 'host_traces' of the snapshot is missing"),
+    ({**SNAPSHOT, "host_segments": [], "host_traces": [[]]}, "invalid host_traces[0] of type 'list': expected 'dict'"),
+    ({**SNAPSHOT, "host_segments": [{"device": -1}], "host_traces": []}, "key 'address' of host_segments[0] is missing"),
+], ids=range(23))  # fmt: skip
 def test_other_files_are_one_error_and_no_page(tmp_path, monkeypatch, capsys, content, problem):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bad.pickle").write_bytes(content if isinstance(content, bytes) else pickle.dumps(content))

@@ -320,6 +320,83 @@ def test_a_network_trains_in_opaque_memory_with_one_program_for_each_step(run):
     passes(run(OPAQUE_TRAIN, HAL_PJRT_MEMORY="opaque"))
 
 
+# ---- failures of the platform ---------------------------------------------------------------------------------------
+
+# Each call of a function of the platform fails once. The result is an error that names the work, or right; later runs
+# are right. The results of a poisoned run fail programs that use them.
+FAILURES = f"""
+{USE}
+import ctypes, os
+from torch_backend import lazy
+faulty = ctypes.CDLL(os.environ["HAL_PJRT_PLUGIN"])
+faulty.pjrt_faulty_fail.restype = ctypes.c_long
+
+def fail(function, number):
+    return faulty.pjrt_faulty_fail(function.encode(), ctypes.c_long(number))
+
+def work(device, step, rows):
+    x = torch.arange(6.0 * rows).reshape(rows, 6).to(device)
+    y = x.t() @ x
+    step()
+    y[0] += 1
+    x[1:3, ::2] *= 2
+    step()
+    found = (x > 5).nonzero()  # by a kernel of the host
+    y.add_(x.sum())
+    step()
+    return [t.cpu() for t in (x, y, found)]
+
+def right(rows):
+    with lazy.record("pjrt:0"):
+        actual = work("pjrt:0", lambda: lazy.mark_step("pjrt:0"), rows)
+    return all(map(torch.equal, actual, work("cpu", lambda: None, rows)))
+
+assert right(4)
+for function, message in (("poison", "poisoned argument"), ("LoadedExecutable_Execute", "injected failure"),
+                          ("Client_BufferFromHostBuffer", "injected failure"), ("Buffer_ToHostBuffer", "injected failure"),
+                          ("Client_Compile", "injected failure")):
+    for number in range(1, 40):
+        rows = 4 + number if function == "Client_Compile" else 4  # another shape is compiled
+        fail(function, number)
+        try:
+            assert right(rows), (function, number)
+            failed = False
+        except RuntimeError as error:
+            failed = True
+            assert message in str(error) and "out of memory" not in str(error), error
+            assert any(name in str(error) for name in ("mm to mm", "add.Tensor", "gt.Tensor", "nonzero", "memory_copy")), error
+        reached = fail("", 0) <= 0
+        assert reached or not failed, (function, number)
+        torch.pjrt.synchronize()
+        assert right(rows), (function, number)
+        if not reached:
+            break
+    print(function, number - 1)
+
+with lazy.record("pjrt:0"):
+    y = torch.arange(6.0, device="pjrt") * 2
+    lazy.mark_step("pjrt:0")
+if not torch.pjrt.get_device_properties(0).flags & 1:  # opaque memory: a part is read by way of the mirror
+    torch.pjrt.synchronize()
+    fail("Buffer_ToHostBuffer", 1)
+    for expected in ("injected failure", None):
+        try:
+            assert y[2:4].tolist() == [4, 6] and expected is None
+        except RuntimeError as error:
+            assert expected and expected in str(error), error
+"""
+
+
+@pytest.mark.parametrize("kind", ["addressed", "opaque"])
+def test_failures_of_the_platform_are_errors_and_later_runs_are_right(run, settings, kind):
+    if not driver_scripts.PJRT_FAULTY.exists():
+        pytest.skip(f"{driver_scripts.PJRT_FAULTY} is not built; run `make test-c`, or name it in PJRT_FAULTY")
+    faulty = {"PJRT_FAULTY_PLUGIN": settings["HAL_PJRT_PLUGIN"], "HAL_PJRT_PLUGIN": str(driver_scripts.PJRT_FAULTY)}
+    printed = passes(run(FAILURES, HAL_PJRT_MEMORY=kind, HAL_CACHE_DIR="", **faulty))
+    calls = {name: int(count) for name, count in map(str.split, printed.splitlines())}
+    assert len(calls) == 5 and all(calls.values()), calls  # each function failed
+
+
 # ---- eager programs -------------------------------------------------------------------------------------------------
 
 STARTED = f"""

@@ -189,18 +189,19 @@ static hal_status_t receive_chunk(hal_shm_t *shm, bracket_t *bracket, int32_t fr
   hal_shm_channel_t *const channel = hal_shm_channel(shm, from, shm->rank);
   arrival_t *const arrival = &bracket->arrivals[from];
   const uint64_t number = atomic_load_explicit(&channel->taken, memory_order_relaxed);
-  const hal_shm_chunk_t *const chunk = &channel->chunks[number % HAL_SHM_CHUNKS];
-  if (chunk->first) HAL_RETURN_IF_ERROR(begin_arrival(shm, bracket, from, chunk));
-  if ((!arrival->into && !arrival->early) || chunk->bytes > arrival->bytes - arrival->done ||
-      chunk->bytes > hal_shm_chunk_bytes(shm->size))
+  const hal_shm_chunk_t chunk = channel->chunks[number % HAL_SHM_CHUNKS]; /* the checked values are the used ones */
+  const int begins = chunk.first != 0, continues = arrival->into || arrival->early;
+  if (begins && !continues) HAL_RETURN_IF_ERROR(begin_arrival(shm, bracket, from, &chunk));
+  if (begins == continues || chunk.bytes > arrival->bytes - arrival->done ||
+      chunk.bytes > hal_shm_chunk_bytes(shm->size))
     return hal_shm_fail(shm, HAL_DATA_LOSS, "rank %d received a damaged message from rank %d", (int)shm->rank,
                         (int)from);
   unsigned char *const data = arrival->into ? arrival->into->data : arrival->early->data;
-  if (chunk->bytes)
+  if (chunk.bytes)
     HAL_RETURN_IF_ERROR(
-        hal_shm_copy(shm, data + arrival->done, hal_shm_chunk(shm, from, shm->rank, number), chunk->bytes));
+        hal_shm_copy(shm, data + arrival->done, hal_shm_chunk(shm, from, shm->rank, number), chunk.bytes));
   HAL_RETURN_IF_ERROR(hal_shm_finish(shm));
-  arrival->done += chunk->bytes;
+  arrival->done += chunk.bytes;
   atomic_store(&channel->taken, number + 1);
   hal_shm_notify_message(shm, from);
   if (arrival->done < arrival->bytes) return HAL_OK;

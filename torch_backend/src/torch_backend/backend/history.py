@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import heapq
 import os
 import pickle
 import sys
@@ -20,33 +21,47 @@ _ACTIONS = (  # HAL_MEMORY_EVENT_*
 )  # fmt: skip
 _KEPT = (1 << 63) - 1
 
-_recorded = False
+_recorded: set[bool] = set()  # what is recorded: False for the memory of devices, True for pinned host memory
 
 
-def _stop() -> None:
-    global _recorded
-    _recorded = False
+def _stop(pinned: bool) -> None:
+    _recorded.discard(pinned)
     for device in range(device_count()):
-        _C.stop_memory_history(device)
+        _C.stop_memory_history(device, pinned)
 
 
-def _start(context: str | None, stacks: str, max_entries: int, clear: bool, skip: Sequence[str]) -> None:
-    global _recorded
+def _start(
+    context: str | None, stacks: str, max_entries: int, clear: bool, skip: Sequence[str], pinned: bool, device: bool,
+) -> None:  # fmt: skip
+    """Records `pinned` host memory and memory of a `device`; ends the recording of what is False, as torch does."""
     unknown = [action for action in skip if action not in _ACTIONS]
     if unknown:
         raise ValueError(f"invalid skip_actions {unknown!r}: expected some of {', '.join(map(repr, _ACTIONS))}")
     if isinstance(max_entries, bool) or not isinstance(max_entries, int) or max_entries < 0:
         raise ValueError(f"invalid max_entries {max_entries!r}: expected a number of events, 0 or more")
     mask = sum(1 << _ACTIONS.index(action) for action in set(skip))
-    for device in range(device_count()):
-        _C.start_memory_history(device, _STACKS[context], stacks == "all", min(max_entries, _KEPT), mask, clear)
-    _recorded = True
+    for kind, wanted in ((False, device), (True, pinned)):
+        if not wanted:
+            _stop(kind)
+            continue
+        for index in range(device_count()):
+            _C.start_memory_history(index, _STACKS[context], stacks == "all", min(max_entries, _KEPT), mask, clear, kind)
+        _recorded.add(kind)
+
+
+def _end(pinned: bool) -> None:
+    """Ends all recordings, at a call whose `record_pinned_host_memory` is `pinned`."""
+    if pinned:
+        raise RuntimeError("_record_memory_history(enabled=None, record_pinned_host_memory=True): pinned memory is recorded only while "
+                           "the history is enabled; leave record_pinned_host_memory out, or pass enabled='all'")  # fmt: skip
+    _stop(False)
+    _stop(True)
 
 
 @atexit.register
 def _at_exit() -> None:
     if _recorded and not _C.in_bad_fork():
-        _stop()  # the stacks refer to objects of Python
+        _end(False)  # the stacks refer to objects of Python
 
 
 def _check_option(what: str, value, valid: tuple) -> None:
@@ -57,13 +72,14 @@ def _check_option(what: str, value, valid: tuple) -> None:
 def _legacy(
     enabled: bool, record_context: bool = True, trace_alloc_max_entries: int = 1, trace_alloc_record_context: bool = False,
     device: Device = None, record_context_cpp: bool = False, clear_history: bool = False,
+    record_pinned_host_memory: bool = False, record_cuda: bool = True,
 ) -> None:  # fmt: skip
     """The older form of torch.cuda.memory._record_memory_history."""
     if not enabled:
-        _stop()
+        _end(record_pinned_host_memory)
         return
     context = "alloc" if trace_alloc_record_context else "state" if record_context else None
-    _start(context, "all" if record_context_cpp else "python", trace_alloc_max_entries, clear_history, ())
+    _start(context, "all" if record_context_cpp else "python", trace_alloc_max_entries, clear_history, (), record_pinned_host_memory, record_cuda)
 
 
 def _record_memory_history(
@@ -84,34 +100,32 @@ def _record_memory_history(
         device: has no effect, as in torch: all devices are recorded.
         clear_history: removes the events recorded so far.
         skip_actions: actions that are not recorded, such as "free_requested".
-        record_pinned_host_memory, record_cuda: torch 2.15's; only their defaults, which record the memory of devices.
+        record_pinned_host_memory: records pinned host memory; `_snapshot` lists it as "host_segments" and "host_traces".
+            Available with every torch, as in torch 2.15.
+        record_cuda: False does not record the memory of devices, under torch 2.15's name of the argument.
     """
     if isinstance(enabled, bool):
         names = ("record_context", "trace_alloc_max_entries", "trace_alloc_record_context")
         given = {key: value for key, value, default in zip(names, (context, stacks, max_entries), ("all", "all", sys.maxsize)) if value != default}
-        _legacy(enabled, **given, clear_history=clear_history, **legacy)
+        _legacy(enabled, **given, clear_history=clear_history, record_pinned_host_memory=record_pinned_host_memory, record_cuda=record_cuda, **legacy)
         return
     if legacy:
         raise TypeError(f"_record_memory_history() got an unexpected keyword argument {next(iter(legacy))!r}")
-    options = {"compile_context": compile_context, "global_record_annotations": global_record_annotations,
-               "record_pinned_host_memory": record_pinned_host_memory}  # fmt: skip
-    if not record_cuda:
-        raise NotImplementedError(f"_record_memory_history(record_cuda=False): '{name()}' records the memory of devices only; leave it out")
-    for what, value in options.items():
+    for what, value in {"compile_context": compile_context, "global_record_annotations": global_record_annotations}.items():
         if value:
             raise NotImplementedError(f"_record_memory_history({what}=True): '{name()}' does not record it; leave it out")
     _check_option("enabled", enabled, ("state", "all", None))
     _check_option("context", context, tuple(_STACKS))
     _check_option("stacks", stacks, ("python", "all"))
     if enabled is None:
-        _stop()
+        _end(record_pinned_host_memory)
     else:
-        _start(context, stacks, max_entries if enabled == "all" else 1, clear_history, skip_actions or ())
+        _start(context, stacks, max_entries if enabled == "all" else 1, clear_history, skip_actions or (), record_pinned_host_memory, record_cuda)
 
 
 def _is_history_enabled() -> bool:
-    """Returns whether allocations are recorded."""
-    return _recorded
+    """Returns whether allocations of device memory, or of pinned host memory, are recorded."""
+    return bool(_recorded)
 
 
 # ---- allocator_settings ----
@@ -185,15 +199,16 @@ def _settings() -> dict[str, Any]:
 # ---- snapshots ----
 
 
-def _read(mempool_id: tuple[int, int] | None = None) -> tuple[list[dict], list[list[dict]]]:
+def _read(mempool_id: tuple[int, int] | None = None, pinned: bool = False) -> tuple[list[dict], list[list[dict]]]:
     segments: list[dict] = []
     traces: list[list[dict]] = []
     for device in range(device_count()):
-        own, trace, lost = _C.memory_history(device)
+        own, trace, lost = _C.memory_history(device, pinned)
         segments += [segment for segment in own if mempool_id is None or segment["segment_pool_id"] == tuple(mempool_id)]
         traces.append(trace)
         if lost:
-            warnings.warn(f"{lost} events of '{name()}:{device}' are missing in the snapshot: the host had no memory for them", stacklevel=4)
+            what = f"pinned host memory of '{name()}:{device}'" if pinned else f"'{name()}:{device}'"
+            warnings.warn(f"{lost} events of {what} are missing in the snapshot: the host had no memory for them", stacklevel=4)
     return segments, traces
 
 
@@ -209,12 +224,17 @@ def memory_snapshot(mempool_id: tuple[int, int] | None = None, include_traces: b
 def _snapshot(device: Device = None, augment_with_fx_traces: bool = False) -> dict[str, Any]:
     """Returns the segments, recorded events and settings of the allocator, as torch.cuda.memory._snapshot.
 
+    "host_segments" has the blocks of pinned host memory of all devices, and memory of `host_register`, each as a segment;
+    "host_traces" has their events, in the order of their times. In torch these are keys since 2.15.
+
     Args:
         device: has no effect, as in torch: the events are listed by device.
         augment_with_fx_traces: adds the source of the model to frames of generated FX code.
     """
     segments, traces = _read()
-    result = {"segments": segments, "device_traces": traces, "allocator_settings": _settings(), "external_annotations": []}
+    host_segments, host_traces = _read(pinned=True)
+    result = {"segments": segments, "device_traces": traces, "allocator_settings": _settings(), "external_annotations": [],
+              "host_segments": host_segments, "host_traces": list(heapq.merge(*host_traces, key=lambda event: event["time_us"]))}  # fmt: skip
     if augment_with_fx_traces:
         from torch.cuda.memory import _augment_memory_snapshot_stack_traces
 

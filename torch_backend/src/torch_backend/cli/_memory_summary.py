@@ -13,6 +13,7 @@ from ._snapshot import STATES
 
 LARGEST = 40  # blocks that the timeline shows one by one
 LISTED = 100  # blocks in a table
+PINNED = "pinned host memory"  # listed as a device, after the others
 
 _RESERVED = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
 
@@ -155,7 +156,7 @@ def segment_row(segment: dict) -> dict:
             "requested": sum(block["requested"] for block in blocks), **states, "blocks": blocks}  # fmt: skip
 
 
-def _device(index: int, segments: list[dict], trace: list[dict], stacks: Stacks) -> dict:
+def _device(index: int | str, segments: list[dict], trace: list[dict], stacks: Stacks) -> dict:
     rows = sorted((segment_row(segment) for segment in segments), key=lambda row: (-row["size"], row["address"]))
     allocated = {block["address"]: block for segment in segments for block in segment["blocks"] if block["state"] == "active_allocated"}
     live = [{"address": f"{block['address']:#x}", "size": block.get("requested_size", block["size"]), "stack": stacks.index(block.get("frames", []))}
@@ -171,11 +172,15 @@ def _device(index: int, segments: list[dict], trace: list[dict], stacks: Stacks)
 
 
 def summary(snapshot: dict) -> dict:
-    """Returns what the page shows: each device that has segments or events (device 0 if none has), and the stacks."""
+    """Returns what the page shows: each device that has segments or events, pinned host memory if it has some (device 0 if
+    nothing has), and the stacks.
+    """
     stacks = Stacks()
     by_device: dict[int, list[dict]] = {}
     for segment in snapshot["segments"]:
         by_device.setdefault(segment["device"], []).append(segment)
     traces = dict(enumerate(snapshot["device_traces"]))
-    used = sorted({*by_device, *(index for index, trace in traces.items() if any(event["action"] != "snapshot" for event in trace))}) or [0]
-    return {"devices": [_device(index, by_device.get(index, []), traces.get(index, []), stacks) for index in used], "stacks": stacks.lines}
+    used = sorted({*by_device, *(index for index, trace in traces.items() if any(event["action"] != "snapshot" for event in trace))})
+    pinned = [(PINNED, snapshot.get("host_segments", []), snapshot.get("host_traces", []))]
+    shown = [(index, by_device.get(index, []), traces.get(index, [])) for index in used] + [each for each in pinned if each[1] or each[2]]
+    return {"devices": [_device(*each, stacks) for each in shown or [(0, [], traces.get(0, []))]], "stacks": stacks.lines}

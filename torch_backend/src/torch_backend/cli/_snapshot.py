@@ -59,7 +59,7 @@ def _check_frames(owner: dict, where: str, seen: set[int]) -> None:
 
 
 def _check_segment(segment: dict, where: str, seen: set[int]) -> None:
-    for key in ("device", "address", "total_size", "stream"):
+    for key in ("address", "total_size", "stream"):
         _item(segment, key, int, where)
     if "segment_pool_id" in segment:
         pool = _item(segment, "segment_pool_id", tuple, where)
@@ -98,12 +98,17 @@ def check(snapshot: Any) -> dict:
         raise ValueError(f"it contains an object of type '{type(snapshot).__name__}': expected the dict of a snapshot")
     seen: set[int] = set()
     for segment, where in _each(_item(snapshot, "segments", list, "the snapshot"), dict, "segments"):
-        _check_segment(segment, where, seen)
-        if segment["device"] >= 4096:
+        if _item(segment, "device", int, where) >= 4096:
             raise ValueError(f"invalid {where}['device'] {segment['device']}: expected an index below 4096")
+        _check_segment(segment, where, seen)
     for trace, where in _each(_item(snapshot, "device_traces", list, "the snapshot"), list, "device_traces"):
         for event, place in _each(trace, dict, where):
             _check_event(event, place, seen)
+    if "host_segments" in snapshot or "host_traces" in snapshot:  # pinned memory, since torch 2.15; its device is -1
+        for segment, where in _each(_item(snapshot, "host_segments", list, "the snapshot"), dict, "host_segments"):
+            _check_segment(segment, where, seen)
+        for event, where in _each(_item(snapshot, "host_traces", list, "the snapshot"), dict, "host_traces"):
+            _check_event(event, where, seen)
     return snapshot
 
 
