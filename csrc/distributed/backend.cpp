@@ -102,7 +102,8 @@ hal_comm_transport_t DeviceBackend::connect(const std::string &name) {
   };
   if (getSize() == 1) return take("copies on the device, as the group has one rank");
   if (is_free || wanted == Transport::kSharedMemory) {
-    const auto store = c10::make_intrusive<c10d::PrefixStore>("device", store_);
+    const auto store =
+        c10::make_intrusive<BoundedStore>(c10::make_intrusive<c10d::PrefixStore>("device", store_), options_->timeout);
     const hal_comm_store_t table = store_table(*store);
     const hal_status_t status = hal_comm_transport_shared_memory(
         &table, name.c_str(), getRank(), getSize(), std::chrono::nanoseconds(options_->timeout).count(), &transport);

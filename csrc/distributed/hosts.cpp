@@ -1,8 +1,6 @@
 // hosts.cpp: see hosts.h.
 #include "distributed/hosts.h"
 
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
-
 #include <algorithm>
 #include <exception>
 #include <string>
@@ -65,7 +63,7 @@ class GuardedStore final : public c10d::Store {
 
 // The context of hal_comm_hosts_t, until its `release`.
 struct Connection {
-  const StorePtr store;
+  const c10::intrusive_ptr<BoundedStore> store;
   const DeviceBackend::MakeHostBackend *make;  // of the caller; until the ranks are connected
 };
 
@@ -92,8 +90,10 @@ hal_status_t connect(void *context, const char *use, int32_t rank, int32_t size,
 hal_status_t make_hosts_transport(const DeviceBackend::Members &members, const DeviceBackend::MakeHostBackend &make,
                                   milliseconds timeout, uint32_t flags, hal_comm_transport_t *transport) {
   // The store of the group is that of other groups, too, whose calls would wait for those of the transport's thread.
-  auto *connection = new Connection{c10::make_intrusive<c10d::PrefixStore>("hosts", members.store->clone()), &make};
-  const hal_comm_store_t store = store_table(*connection->store);
+  c10::intrusive_ptr<BoundedStore> own;
+  HAL_RETURN_IF_ERROR(clone_store(members.store, "hosts", timeout, &own));
+  auto *connection = new Connection{own, &make};
+  const hal_comm_store_t store = store_table(*own);
   hal_comm_hosts_t hosts{};
   hosts.struct_size = sizeof(hosts);
   hosts.store = &store;
@@ -104,7 +104,9 @@ hal_status_t make_hosts_transport(const DeviceBackend::Members &members, const D
   hosts.context = connection;
   hosts.connect = connect;
   hosts.release = [](void *context) { delete static_cast<Connection *>(context); };
-  return hal_comm_transport_hierarchical(&hosts, transport);
+  const hal_status_t status = hal_comm_transport_hierarchical(&hosts, transport);
+  own->end_limit();
+  return status;
 }
 
 }  // namespace torch_backend

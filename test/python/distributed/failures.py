@@ -1,6 +1,8 @@
-"""What a rank reports when the others do something else, or nothing: the kind of failure is the fourth argument."""
+"""What a rank reports when the others do something else, or nothing: the kind of failure is the fourth argument, the rank at fault the fifth (default 1)."""
 
 import os
+import signal
+import subprocess
 import sys
 import time
 
@@ -10,6 +12,18 @@ from ranks import RANK, begin
 from torch.nn.parallel import DistributedDataParallel
 
 KIND = sys.argv[4]
+IS_FAULTY = RANK == (int(sys.argv[5]) if len(sys.argv) > 5 else 1)
+
+
+def fail():
+    """The rank at fault ends, is late by twice the time limit, or is stopped for that time, as by a debugger."""
+    if KIND.startswith("death"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif KIND.startswith("stop"):
+        subprocess.Popen(["sh", "-c", f"sleep 6; kill -CONT {os.getpid()}"])
+        os.kill(os.getpid(), signal.SIGSTOP)
+    else:
+        time.sleep(6)
 
 
 def call(device):
@@ -34,18 +48,15 @@ def call(device):
         if RANK == 0:
             torch.accelerator.synchronize()
         dist.barrier()
-    elif KIND == "silence":
-        time.sleep(6) if RANK else dist.all_reduce(torch.ones(8, device=device))
-        return time.sleep(0)
-    elif KIND == "death":
-        os.kill(os.getpid(), 9) if RANK else dist.all_reduce(torch.ones(8, device=device))
+    elif KIND.startswith(("silence", "death", "stop")):
+        fail() if IS_FAULTY else dist.all_reduce(torch.ones(8, device=device))
     elif KIND == "abort":
         time.sleep(4) if RANK else dist.group.WORLD._get_backend(torch.device(device)).abort()
         dist.all_reduce(torch.ones(8, device=device))
     elif KIND == "hook":  # a hook runs out of memory on one rank, whose program ends
 
         def hook(_, bucket):
-            if RANK:
+            if IS_FAULTY:
                 raise torch.OutOfMemoryError("out of memory in the hook")
             return dist.all_reduce(bucket.buffer(), async_op=True).get_future().then(lambda done: done.value()[0])
 
@@ -55,7 +66,8 @@ def call(device):
 
 
 device = begin(seconds=30 if KIND == "hook" else 3)
-dist.all_reduce(torch.ones(8, device=device))  # all have joined
+if not KIND.endswith(" in the first call"):
+    dist.all_reduce(torch.ones(8, device=device))  # all have joined
 begun = time.monotonic()
 try:
     call(device)

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""fault_sweep.py [FUNCTION ...] [--settings NAME=VALUE,...] [--last N] [--shard I/N] [--results FILE]: makes each call of plugin functions fail once, in a parallel training.
+"""fault_sweep.py [FUNCTION ...] [--rank R] [--settings NAME=VALUE,...] [--last N] [--shard I/N] [--results FILE]: makes each call of plugin functions fail once,
+in a parallel training.
 
-For each function, and n = 1, 2, ... until the training makes no more calls of it, the n-th call fails on rank 1 of 2 (HAL_FAULT). Each rank has to end within
-30 s, with exit code 0, and with an error or the right weights. Without a FUNCTION: all that the training calls. --results: a file of one JSON line for each
-case; cases that are in it do not run again.
+For each function, and n = 1, 2, ... until the training makes no more calls of it, the n-th call fails on rank R of 2 (HAL_FAULT). Each rank has to end within
+30 s, with exit code 0, and with an error or the right weights. Rank 0 serves the store of the group. Without a FUNCTION: all that the training calls.
+--results: a file of one JSON line for each case; cases that are in it do not run again.
 """
 
 import argparse
@@ -42,12 +43,19 @@ def rank_of(rank, folder, settings):
         sys.exit(code)
 
 
+def runs(process):
+    """Returns whether a thread of the process runs or waits for a processor, as on a busy machine."""
+    states = [file.read_text().rpartition(")")[2].split()[0] for file in Path(f"/proc/{process}/task").glob("*/stat")]
+    return "R" in states or "D" in states
+
+
 def wait(processes, seconds):
-    """Returns the exit codes; None for one that did not end and was killed."""
+    """Returns the exit codes; None for one that did not end and was killed. One that runs has more time."""
     codes, until = dict.fromkeys(processes), time.monotonic() + seconds
     while None in codes.values():
-        over = time.monotonic() > until
+        late = time.monotonic() - until
         for process in [process for process, code in codes.items() if code is None]:
+            over = late > 0 and (late > 5 * seconds or not runs(process))
             if over:
                 os.kill(process, 9)
             ended, status = os.waitpid(process, 0 if over else os.WNOHANG)
@@ -57,13 +65,13 @@ def wait(processes, seconds):
     return list(codes.values())
 
 
-def run(settings, seconds=SECONDS):
-    """Runs the training; rank 1 has the settings. Returns for each rank how it ended, its exit code, and what it wrote."""
+def run(faulty_rank, settings, seconds=SECONDS):
+    """Runs the training; one rank has the settings. Returns for each rank how it ended, its exit code, and what it wrote."""
     folder, processes = Path(tempfile.mkdtemp()), []
     for rank in range(2):
         process = os.fork()
         if process == 0:
-            rank_of(rank, folder, settings if rank == 1 else {})
+            rank_of(rank, folder, settings if rank == faulty_rank else {})
         processes.append(process)
     codes = wait(processes, seconds)
     ends = [(folder / f"end{rank}").read_text() if (folder / f"end{rank}").exists() else "none" for rank in range(2)]
@@ -72,11 +80,11 @@ def run(settings, seconds=SECONDS):
     return ends, codes, written
 
 
-def calls_of_the_training():
-    """Returns {function: number of its calls by rank 1}, and the right end."""
-    ends, codes, written = run({"HAL_LAYERS": "trace", "HAL_LOG": "info"})
+def calls_of_the_training(rank):
+    """Returns {function: number of its calls by the rank}, and the right end."""
+    ends, codes, written = run(rank, {"HAL_LAYERS": "trace", "HAL_LOG": "info"})
     assert codes == [0, 0] and ends[0] == ends[1] and ends[0].startswith("sum "), (ends, codes, written)
-    return collections.Counter(re.findall(r"trace: fake\.([a-z0-9_]+) -> ", written[1])), ends[0]
+    return collections.Counter(re.findall(r"trace: fake\.([a-z0-9_]+) -> ", written[rank])), ends[0]
 
 
 def wrong(ends, codes, right):
@@ -92,7 +100,7 @@ def wrong(ends, codes, right):
     return ""
 
 
-def sweep(faults, right, results):
+def sweep(rank, faults, right, results):
     """Runs the cases that are not in `results`. Returns the wrong ones."""
     done = {}
     if results and results.exists():
@@ -100,7 +108,7 @@ def sweep(faults, right, results):
     for fault in faults:
         if fault not in done:
             begun = time.monotonic()
-            ends, codes, written = run({"HAL_LAYERS": "fault", "HAL_FAULT": fault})
+            ends, codes, written = run(rank, {"HAL_LAYERS": "fault", "HAL_FAULT": fault})
             done[fault] = {"fault": fault, "seconds": round(time.monotonic() - begun, 1), "ends": ends, "wrong": wrong(ends, codes, right)}
             if done[fault]["wrong"]:
                 done[fault]["written"] = [text[-2000:] for text in written]
@@ -114,17 +122,18 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("functions", nargs="*")
     parser.add_argument("--settings", default="", help="NAME=VALUE,...: of the environment of both ranks, such as HAL_FAKE_PROTECT=1")
+    parser.add_argument("--rank", type=int, choices=(0, 1), default=1, help="the rank whose calls fail; rank 0 serves the store")
     parser.add_argument("--last", type=int, default=200)
     parser.add_argument("--cases", help="the numbers of the calls that fail, separated by commas; default: 1 to --last")
     parser.add_argument("--shard", default="0/1", help="I/N: the cases with number I modulo N")
     parser.add_argument("--results", type=Path)
     arguments = parser.parse_args()
     SETTINGS.update(setting.split("=", 1) for setting in arguments.settings.split(",") if setting)
-    calls, right = calls_of_the_training()
+    calls, right = calls_of_the_training(arguments.rank)
     shard, shards = map(int, arguments.shard.split("/"))
     chosen = arguments.cases and arguments.cases.split(",")
     faults = [f"{function}:{number}" for function in arguments.functions or sorted(calls) for number in chosen or range(1, min(calls[function], arguments.last) + 1)]
-    cases = sweep(faults[shard::shards], right, arguments.results)
+    cases = sweep(arguments.rank, faults[shard::shards], right, arguments.results)
     for function in arguments.functions or sorted(calls):
         of_it = [case for case in cases if case["fault"].split(":")[0] == function]
         errors = sum(any(end.startswith("error") for end in case["ends"]) for case in of_it)

@@ -1,8 +1,9 @@
-"""Three steps of a parallel training, in which one call of the plugin fails on rank 1 (HAL_FAULT). Returns the weights' sum, or the error that ended the
+"""Three steps of a parallel training, in which one call of the plugin fails on one rank (HAL_FAULT). Returns the weights' sum, or the error that ended the
 training: both are right, a wrong sum or silence is not. fault_sweep.py runs it."""
 
 import datetime
 
+import stores
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -31,7 +32,7 @@ def result(rank, rendezvous):
         if accelerator is None:
             return "error", "no device of the plugin is available"
         timeout = datetime.timedelta(seconds=SECONDS)
-        dist.init_process_group(init_method=f"file://{rendezvous}", rank=rank, world_size=2, timeout=timeout)
+        dist.init_process_group(store=stores.tcp(rank, rendezvous, SECONDS), rank=rank, world_size=2, timeout=timeout)
         return "sum", repr(train(rank, accelerator.type))
     except Exception as error:
         return "error", f"{type(error).__name__} {str(error).splitlines()[0][:300]}"

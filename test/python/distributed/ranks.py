@@ -3,7 +3,9 @@
 import datetime
 import os
 import sys
+from pathlib import Path
 
+import stores
 import torch
 import torch.distributed as dist
 
@@ -15,7 +17,9 @@ def begin(backend=None, seconds=60, **options):
     device = torch.accelerator.current_accelerator().type
     if "TORCH_BACKEND_TEST_DEVICES" in os.environ:  # collectives libraries want a device for each rank
         torch.accelerator.set_device_index(RANK)
+    served = "TORCH_BACKEND_TEST_TCP_STORE" in os.environ  # rank 0 serves the store, instead of a file
+    place = {"store": stores.tcp(RANK, Path(RENDEZVOUS), seconds)} if served else {"init_method": f"file://{RENDEZVOUS}"}
     dist.init_process_group(
-        backend, init_method=f"file://{RENDEZVOUS}", rank=RANK, world_size=SIZE, timeout=datetime.timedelta(seconds=seconds), **options
+        backend, **place, rank=RANK, world_size=SIZE, timeout=datetime.timedelta(seconds=seconds), **options
     )
     return device

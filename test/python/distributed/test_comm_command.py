@@ -28,7 +28,8 @@ def comm(*arguments, folder=None, **settings):
 
 @pytest.fixture(scope="module")
 def measurement():
-    done = comm("bench", "--op", "all_reduce", "all_to_all", "--bytes", "1K", "64K", "1M", "--seconds", "0.05", "--json")
+    no_port = {"MASTER_ADDR": "192.0.2.1", "MASTER_PORT": "1"}  # another program could take a port before rank 0 does
+    done = comm("bench", "--op", "all_reduce", "all_to_all", "--bytes", "1K", "64K", "1M", "--seconds", "0.05", "--json", **no_port)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -48,6 +49,30 @@ def test_bench_divides_ranks_among_hosts():
     assert done.returncode == 0, done.stderr
     rows = json.loads(done.stdout)["rows"]
     assert [(row["ranks"], row["hosts"], row["bytes"], row["wrong"]) for row in rows] == [(4, 2, 1 << 10, 0), (4, 2, 1 << 20, 0)]
+
+
+# Imported by each rank at its start. The ranks of LATE_RANKS stay in `hang` once they measure.
+HANG = """
+import os, signal, sys, time
+if os.environ.get("RANK", "none") in os.environ["LATE_RANKS"]:
+    def hang(*_):
+        progress = sys.argv[sys.argv.index("--progress") + 1]
+        if os.path.exists(progress) and "repetition" in open(progress).read():
+            time.sleep(1000)
+    signal.signal(signal.SIGALRM, hang)
+    signal.setitimer(signal.ITIMER_REAL, 0.5, 0.5)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("late, words", [
+    ("1", r"rank 0 ended with 1: .*waiting for rank 1, whose last call is all_reduce"),
+    ("01", r"no rank has made progress for \d+ s: rank 0: all_reduce of 1024 bytes, repetition \d+\n.*in hang\n.*rank 1: all_reduce of 1024 bytes.*in hang\n"),
+])  # fmt: skip
+def test_bench_names_ranks_that_do_not_end(late, words, tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(HANG)
+    done = comm("bench", "--bytes", "1K", "--seconds", "100", "--timeout", "2", LATE_RANKS=late, PYTHONPATH=f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
+    assert done.returncode == 1 and re.search(words, done.stderr, re.DOTALL), done.stderr
 
 
 @pytest.mark.slow

@@ -18,11 +18,13 @@ FUNCTIONS = (
 )  # fmt: skip
 SHARED = ("ipc_export", "ipc_open", "ipc_close", "memory_alloc", "memory_copy", "stream_signal_semaphore", "stream_wait_semaphore", "semaphore_create", "stream_create",
           "stream_synchronize", "kernel_launch")  # fmt: skip
+SOME = "1,2,3,4,5,6,8,10,13,17,22,28,35,43,52,62,73,85"  # of the numbers of calls
 
 
 def sweep(*arguments, settings=""):
     """Runs the cases of functions. Returns the lines with their counts."""
-    results = ["--results", f"{RESULTS}{settings}"] if RESULTS else []
+    rank = "-rank0" if "--rank" in arguments else ""
+    results = ["--results", f"{RESULTS}{settings}{rank}"] if RESULTS else []
     command = [sys.executable, PROGRAM, *arguments, *results, *(["--settings", settings] if settings else [])]
     done = subprocess.run(command, capture_output=True, text=True, timeout=3600)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
@@ -38,6 +40,13 @@ def test_each_event_that_cannot_be_created_is_an_error_or_does_no_harm():
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_each_call_that_fails_is_an_error_or_does_no_harm(function):
     assert f"{function}: " in sweep(function)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("function", ("event_record", "event_create", "stream_wait_semaphore", "semaphore_create", "kernel_launch", "memory_copy", "device_info"))
+def test_each_call_of_rank_0_that_fails(function):
+    """It serves the store, so the other rank loses it, too."""
+    assert f"{function}: " in sweep(function, "--rank", "0", "--cases", SOME)
 
 
 @pytest.mark.slow

@@ -158,16 +158,24 @@ hal_status_t hal_hier_fail_inside(hal_hier_run_t *run, hal_status_t code) {
   return hal_hier_fail(hier, code, text);
 }
 
-/* Appends the hosts that have not reported. Returns their number; 0: this host has not reported either, or all hosts
- * have. */
-static int append_absent(hal_hier_t *hier, char *text, size_t size) {
+/* Appends the hosts that have not reported. If this host has not reported either, the store does not respond. Then, or
+ * if all hosts have reported, appends all other hosts. */
+static void append_absent(hal_hier_t *hier, char *text, size_t size) {
   int count = 0;
   for (int32_t host = 0; host < hier->at.hosts && hal_hier_watch_sees(hier->watch, hier->at.host); host++) {
     if (hal_hier_watch_sees(hier->watch, host)) continue;
     hal_text_append(text, size, "%s", count++ ? "; " : " ");
     hal_hier_append_host(&hier->at, host, text, size);
   }
-  return count;
+  if (count) return;
+  hal_text_append(text, size, " ");
+  if (hier->at.hosts == 2)
+    hal_hier_append_host(&hier->at, !hier->at.host, text, size);
+  else
+    hal_text_append(text, size, "the other hosts");
+  if (hal_hier_watch_sees(hier->watch, hier->at.host)) return;
+  hal_text_append(text, size,
+                  "; the store does not respond either: check the process that serves it, rank 0 or torchrun");
 }
 
 hal_status_t hal_hier_fail_outside(hal_hier_run_t *run, hal_status_t code) {
@@ -187,7 +195,7 @@ hal_status_t hal_hier_fail_outside(hal_hier_run_t *run, hal_status_t code) {
                     (double)run->timeout_ns / 1e9);
   else
     hal_text_append(text, sizeof text, "%s: no connection to", run->what);
-  if (!append_absent(hier, text, sizeof text)) hal_text_append(text, sizeof text, " the other hosts");
+  append_absent(hier, text, sizeof text);
   hal_text_append(text, sizeof text, " (%s)", words);
   return hal_hier_fail(hier, code, text);
 }

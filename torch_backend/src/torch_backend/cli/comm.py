@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from ._output import print_json
@@ -19,6 +20,8 @@ from ._output import print_json
 _RANKS = [2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
 _CALIBRATION = [1 << 10, 1 << 16, 1 << 20, 1 << 26]
 _TOLERANCE = 0.25  # allowed relative error of the model at 1 MiB and more
+_GRACE = 10  # seconds in which the other ranks report an error after the first one
+_IMPORT = 150  # seconds for the import of torch on a busy machine
 
 
 def _error(text) -> int:
@@ -31,7 +34,8 @@ def _error(text) -> int:
 
 # Starts the ranks of one host, with their output and exit codes in files, and waits for them.
 _HOST = """for rank in $RANKS; do
-  (RANK=$rank LOCAL_RANK=$rank "$@" > "$FOLDER/$rank.out" 2> "$FOLDER/$rank.err"; echo $? > "$FOLDER/$rank.code") &
+  (RANK=$rank LOCAL_RANK=$rank "$@" --progress "$FOLDER/$rank.progress" > "$FOLDER/$rank.out" 2> "$FOLDER/$rank.err"
+   echo $? > "$FOLDER/$rank.code") &
 done
 wait"""
 
@@ -57,6 +61,44 @@ def _end(processes: list[subprocess.Popen]) -> None:
         process.wait()
 
 
+def _codes(folder: Path, ranks: int) -> list[int | None]:
+    """Returns the exit codes of the ranks; None for a rank that runs."""
+    texts = [file.read_text() if (file := folder / f"{rank}.code").exists() else "" for rank in range(ranks)]
+    return [int(text) if text.strip() else None for text in texts]
+
+
+def _progress(folder: Path, ranks: int) -> list[str]:
+    return [file.read_text().strip() if (file := folder / f"{rank}.progress").exists() else "start" for rank in range(ranks)]
+
+
+def _wait(processes: list[subprocess.Popen], folder: Path, ranks: int, timeout: float) -> None:
+    """Waits until all ranks have ended, or the others had time to report the error of one. Raises RuntimeError with
+    what each rank does if no rank makes progress.
+    """
+    seen, since, failed = None, time.monotonic(), 0.0
+    while any(process.poll() is None for process in processes):
+        time.sleep(0.02)
+        now, codes, progress = time.monotonic(), _codes(folder, ranks), _progress(folder, ranks)
+        if (codes, progress) != seen:
+            seen, since = (codes, progress), now
+        failed = failed or (now if any(codes) else 0.0)
+        if failed and now - failed > _GRACE:
+            return
+        if now - since > max(1.25 * timeout + _GRACE, _IMPORT if {"start", "import of torch"} & set(progress) else 0):
+            raise RuntimeError(f"no rank has made progress for {now - since:.0f} s: {_places(processes, folder, codes, progress)}")
+
+
+def _places(processes: list[subprocess.Popen], folder: Path, codes: list[int | None], progress: list[str]) -> str:
+    """Ends the ranks with SIGABRT, on which they print their stacks. Returns what each rank does."""
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGABRT)
+    time.sleep(1)
+    errors = [(folder / f"{rank}.err").read_text().strip() for rank in range(len(codes))]
+    return "\n".join(f"rank {rank}: {place}{'' if code is None else f', ended with {code}'}\n{error[-3000:]}"
+                     for rank, (place, code, error) in enumerate(zip(progress, codes, errors)))  # fmt: skip
+
+
 def _check_hosts(hosts: int, ranks: int) -> None:
     if hosts == 1:
         return
@@ -78,15 +120,15 @@ def measured(arguments, ranks: int, hosts: int = 1) -> list[dict]:
     measure.dtype_of(arguments.dtype)  # before any process starts
     _check_hosts(hosts, ranks)
     command = [sys.executable, "-P", "-m", "torch_backend.distributed.measure", "--op", *arguments.op, "--bytes", *map(str, arguments.bytes),
-               "--dtype", arguments.dtype, "--seconds", str(arguments.seconds), *(["--device", arguments.device] if arguments.device else [])]  # fmt: skip
-    settings = {**os.environ, "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
+               "--dtype", arguments.dtype, "--seconds", str(arguments.seconds), "--timeout", str(arguments.timeout), *(["--device", arguments.device] if arguments.device else [])]  # fmt: skip
+    settings = {**os.environ, "WORLD_SIZE": str(ranks)}
     settings.setdefault("OMP_NUM_THREADS", "1")
     settings.setdefault("GLOO_SOCKET_IFNAME", "lo")
     with tempfile.TemporaryDirectory(prefix="torch-backend-comm-") as folder:
-        processes = _start(command, ranks, hosts, folder, settings)
+        # A file, because another program may take a port before rank 0 does.
+        processes = _start([*command, "--store", f"{folder}/store"], ranks, hosts, folder, settings)
         try:
-            for process in processes:
-                process.wait()
+            _wait(processes, Path(folder), ranks, arguments.timeout)
         finally:
             _end(processes)
         return [{**row, "hosts": hosts} for row in _rows(Path(folder), ranks)]
@@ -94,21 +136,15 @@ def measured(arguments, ranks: int, hosts: int = 1) -> list[dict]:
 
 def _rows(folder: Path, ranks: int) -> list[dict]:
     """Returns what rank 0 has written, if all ranks have ended well."""
-    codes = [int(file.read_text() or -1) if (file := folder / f"{rank}.code").exists() else -1 for rank in range(ranks)]
-    rows = (folder / "0.out").read_text()
-    failed = next((rank for rank, code in enumerate(codes) if code not in (0, 1) or (code == 1 and not rows)), None)
-    if failed is not None:
-        lines = (folder / f"{failed}.err").read_text().strip().splitlines()
-        raise RuntimeError(f"rank {failed} ended with {codes[failed]}: {lines[-1] if lines else 'it wrote nothing'}")
+    codes, rows = _codes(folder, ranks), (folder / "0.out").read_text()
+    failed = [rank for rank, code in enumerate(codes) if code not in (0, 1, None) or (code == 1 and not rows)]
+    late = [rank for rank, code in enumerate(codes) if code is None]
+    for rank in failed:
+        lines = (folder / f"{rank}.err").read_text().strip().splitlines()
+        raise RuntimeError(f"rank {rank} ended with {codes[rank]}: {lines[-1] if lines else 'it wrote nothing'}")
+    if late:
+        raise RuntimeError(f"rank {late[0]} was ended at {_progress(folder, ranks)[late[0]]}")
     return json.loads(rows)
-
-
-def _free_port() -> int:
-    import socket
-
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 def _size(count: int) -> str:
@@ -135,6 +171,11 @@ def _bench(arguments) -> int:
 # ---- simulate --------------------------------------------------------------------------------------------------------
 
 
+def _like(arguments, sizes: list[int]):
+    """Returns the arguments of a measurement of all_reduce."""
+    return argparse.Namespace(**{**vars(arguments), "op": ["all_reduce"], "bytes": sizes})
+
+
 def _host(arguments):
     """Returns the host of the model, from a file of `comm bench --json` or measured now, and the rows that it was
     fitted to.
@@ -145,7 +186,7 @@ def _host(arguments):
         document = json.loads(Path(arguments.measurement).read_text())
         cores, rows = document["cores"], [row for row in document["rows"] if row["operator"] == "all_reduce"]
     else:
-        wanted = argparse.Namespace(op=["all_reduce"], bytes=_CALIBRATION, dtype=arguments.dtype, device=arguments.device, seconds=arguments.seconds)
+        wanted = _like(arguments, _CALIBRATION)
         cores = os.cpu_count()
         most = max(8 if arguments.check else 2, min(max(arguments.ranks), arguments.ranks_per_host))
         rows = [row for ranks in (2, *([2 * cores] if 1 < cores < most else [])) for row in measured(wanted, ranks)]
@@ -168,7 +209,7 @@ def _checked(arguments, host) -> list[dict]:
     from torch_backend.distributed import model
 
     rows = []
-    wanted = argparse.Namespace(op=["all_reduce"], bytes=[1 << 20, 1 << 26], dtype=arguments.dtype, device=arguments.device, seconds=arguments.seconds)
+    wanted = _like(arguments, [1 << 20, 1 << 26])
     for ranks in (2, 3, 4, 6, 8):
         for row in measured(wanted, ranks):
             predicted = model.on_host("all_reduce", ranks, row["bytes"], host)

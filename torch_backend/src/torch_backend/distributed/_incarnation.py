@@ -34,12 +34,18 @@ def _read(store, key: str) -> str:
 def agree(store, rank: int, size: int, timeout: datetime.timedelta) -> str:
     """Returns the prefix, the same on all ranks.
 
-    Raises torch.distributed.DistStoreError if a rank does not join within the timeout.
+    Raises torch.distributed.DistStoreError if a rank does not join within the timeout, or the store's server has ended.
     """
+    from torch.distributed import DistNetworkError, DistStoreError
+
     mine = secrets.token_hex(8)
     if size == 1:
         return mine
-    return _lead(store, mine, size, _Deadline(timeout)) if rank == 0 else _follow(store, mine, rank, _Deadline(timeout))
+    try:
+        return _lead(store, mine, size, _Deadline(timeout)) if rank == 0 else _follow(store, mine, rank, _Deadline(timeout))
+    except DistNetworkError as error:
+        cause = str(error).partition("\n")[0]
+        raise DistStoreError(f"rank {rank} cannot join the group: the store does not respond ({cause}); the process that serves it, rank 0 or torchrun, has ended") from error
 
 
 def _lead(store, mine: str, size: int, deadline: _Deadline) -> str:

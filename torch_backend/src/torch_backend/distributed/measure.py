@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import faulthandler
 import json
 import os
 import statistics
@@ -37,6 +38,7 @@ def add_arguments(parser) -> None:
     parser.add_argument("--dtype", default="float32", help="data type of the elements; default float32")
     parser.add_argument("--device", help="device type; default that of the active plugin; cpu measures Gloo")
     parser.add_argument("--seconds", type=float, default=1.0, help="time for each row; default 1")
+    parser.add_argument("--timeout", type=float, default=120.0, metavar="SECONDS", help="time after which ranks that make no progress are ended; default 120")
 
 
 def size(text: str) -> int:
@@ -106,7 +108,18 @@ class _Row:
         return int((self.result.cpu().to(torch.float64) != total).sum())
 
 
-def _time(row: _Row, message: int, seconds: float, synchronize) -> tuple[float, int]:
+class _Progress:
+    """A file with what this rank does, which `torch-backend comm` reads if the ranks do not end."""
+
+    def __init__(self, path: str | None):
+        self._file = os.open(path, os.O_CREAT | os.O_WRONLY) if path else -1
+
+    def write(self, text: str) -> None:
+        if self._file >= 0:
+            os.pwrite(self._file, text.ljust(80).encode()[:80], 0)
+
+
+def _time(row: _Row, message: int, seconds: float, synchronize, progress: _Progress) -> tuple[float, int]:
     """Returns the seconds of a call, and the number of repetitions."""
     import torch
     import torch.distributed as dist
@@ -116,6 +129,7 @@ def _time(row: _Row, message: int, seconds: float, synchronize) -> tuple[float, 
     times, end = [], time.perf_counter() + seconds
     on = torch.ones(1)
     while on.item():
+        progress.write(f"{row.operator} of {message} bytes, repetition {len(times) + 1}")
         row.sent.fill_(0)  # sums in place would grow
         synchronize()
         dist.barrier()
@@ -131,7 +145,7 @@ def _time(row: _Row, message: int, seconds: float, synchronize) -> tuple[float, 
     return statistics.median(times), len(times)
 
 
-def measure(arguments) -> list[dict]:
+def measure(arguments, progress: _Progress = _Progress(None)) -> list[dict]:
     """Measures every row in the default process group. Returns a list of dictionaries: operator, bytes, dtype, ranks, seconds, repetitions,
     algorithm_bandwidth and bus_bandwidth in bytes per second, wrong elements."""
     import torch
@@ -144,7 +158,7 @@ def measure(arguments) -> list[dict]:
         for message in arguments.bytes:
             count = max(1, message // dtype.itemsize // ranks) * ranks
             row = _Row(operator, count, dtype, device, rank, ranks)
-            taken, repetitions = _time(row, message, arguments.seconds, synchronize)
+            taken, repetitions = _time(row, message, arguments.seconds, synchronize, progress)
             wrong = torch.tensor([row.wrong()])
             dist.all_reduce(wrong)
             moved = count * dtype.itemsize
@@ -156,22 +170,32 @@ def measure(arguments) -> list[dict]:
 
 def main() -> int:
     """Joins the group of torchrun's variables, measures, and prints the rows on rank 0. Returns 1 if a result was wrong."""
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    parser.add_argument("--store", help="file through which the ranks find each other; default: MASTER_ADDR and MASTER_PORT")
+    parser.add_argument("--progress", help="file for what this rank does")
+    arguments = parser.parse_args()
+    faulthandler.enable()  # SIGABRT prints the stacks
+    progress = _Progress(arguments.progress)
+    progress.write("import of torch")
     import torch
     import torch.distributed as dist
 
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-    arguments = parser.parse_args()
     accelerator = torch.accelerator.current_accelerator()
     arguments.device = arguments.device or (accelerator.type if accelerator else "cpu")
     if arguments.device != "cpu":
         torch.accelerator.set_device_index(int(os.environ.get("LOCAL_RANK", "0")) % torch.accelerator.device_count())
-    dist.init_process_group("gloo" if arguments.device == "cpu" else None, timeout=datetime.timedelta(seconds=120))
+    progress.write("init_process_group")
+    rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    place = {"init_method": f"file://{arguments.store}", "rank": rank, "world_size": ranks} if arguments.store else {}
+    dist.init_process_group("gloo" if arguments.device == "cpu" else None, timeout=datetime.timedelta(seconds=arguments.timeout), **place)
     try:
-        rows = measure(arguments)
+        rows = measure(arguments, progress)
+        progress.write("destroy_process_group")
     finally:
         dist.destroy_process_group()
-    if int(os.environ["RANK"]) == 0:
+    progress.write("end of the program")
+    if rank == 0:
         json.dump(rows, sys.stdout)
     return 1 if any(row["wrong"] for row in rows) else 0
 
