@@ -1,6 +1,7 @@
 /* stress/memory.c: eight threads on one allocator, for the thread sanitizer: allocations of all kinds, released by
  * other threads, used on other streams, adopted and deferred, while the cache is emptied, addresses are looked up, the
- * history starts, stops and is read, settings change, and streams make progress. At the end all memory must be freed. A plain program: Criterion forks. */
+ * history starts, stops and is read, settings change, and streams make progress. At the end all memory must be freed.
+ * A plain program: Criterion forks. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
 
