@@ -13,6 +13,11 @@ override TORCH :=
 endif
 # Another Python than python3, such as PYTHON=python3.13: also uses a separate environment and build.
 OTHER_PYTHON := $(filter-out python3,$(notdir $(PYTHON)))
+ifneq ($(OTHER_PYTHON),)
+ifeq ($(shell command -v $(PYTHON)),)
+$(error missing interpreter '$(PYTHON)': install it with its headers and venv, or pass the path of one, as in PYTHON=/usr/bin/python3)
+endif
+endif
 VENV ?= .venv$(OTHER_PYTHON:%=-%)$(TORCH:%=-torch-%)
 # One of each supported minor version, for which `make wheel` builds.
 TORCH_VERSIONS := 2.13.0 2.14.0 2.15.0
@@ -43,7 +48,7 @@ SOURCES := $(shell git ls-files -co --exclude-standard -- hal plugins csrc codeg
 .PHONY: demo test test-c test-python test-torch test-cuda packs wheel wheel-for-torch release test-wheel test-full test-intel-opencl test-integrations test-sanitizers fuzz bench docs pictures install setup format check-format clean help
 
 help:
-	@echo "make demo             train a small network on the fake device, or that of TORCH_BACKEND, beside the CPU"
+	@echo "make demo             train a small network on the fake device, or that of TORCH_BACKEND, and on the CPU"
 	@echo "make test             all fast tests: C (Criterion) and Python (pytest)"
 	@echo "make test-full        make test, the Python tests on protected memory, the operator database in all dtypes and modes, all kernels by device compilers, all operators on OpenCL"
 	@echo "make test-intel-opencl  the tests of OpenCL on Intel's runtime for CPUs, which it installs into build/intel-opencl (1.1 GB)"
@@ -58,7 +63,7 @@ help:
 	@echo "make packs            the portable kernels as SPIR-V, compiled ahead for npu and vulkan, into $(PACK_FOLDER)/: many minutes of a processor"
 	@echo "make test-sanitizers  the C tests under address, undefined-behaviour and thread sanitizers"
 	@echo "make fuzz SECONDS=60  random inputs for readers of files and settings, plugins and programs, under sanitizers"
-	@echo "make bench            the benchmarks, ours beside the peer"
+	@echo "make bench            the benchmarks, compared with CPU torch or a vendor's library in the same run"
 	@echo "make docs             the documentation, into build/docs/html; every warning is an error"
 	@echo "make install          build and install into $(VENV)"
 
@@ -68,6 +73,8 @@ LOGS := $(BUILD)/logs
 PROGRESS := $(PYTHON) third_party/progress.py
 logged = $(PROGRESS) --log $(LOGS)/$(1).log
 PIP := $(VENV_PYTHON) -m pip --disable-pip-version-check
+# Without compiling all of torch's Python files: the first import compiles those that it needs.
+PIP_INSTALL := $(PIP) install --no-compile
 
 # Environments in which torch_backend is installed with another version of torch: tests that are independent of torch
 # run there, too.
@@ -86,21 +93,24 @@ $(STAMPS)/system $(STAMPS)/system-test $(STAMPS)/system-docs $(STAMPS)/system-in
 	@third_party/install-system-packages.sh $(LOGS)/$(@F).log $(patsubst system-%,%,$(filter system-%,$(@F)))
 	@mkdir -p $(STAMPS) && touch $@
 
-$(STAMPS)/venv: requirements/torch.txt requirements/demo.txt $(STAMPS)/system
+# The C components need no torch, so they are compiled while pip downloads and unpacks it.
+MEANWHILE = $(if $(TORCH),,--meanwhile "exec nice third_party/compile-early.sh $(abspath $(VENV_PYTHON)) $(JOBS)" --meanwhile-log $(LOGS)/early.log)
+$(STAMPS)/venv: requirements/torch.txt requirements/build.txt requirements/demo.txt $(STAMPS)/system
 	@[ -x $(VENV_PYTHON) ] || $(call logged,venv) "virtual environment in $(VENV)" $(PYTHON) -m venv $(VENV)
-	@$(call logged,packages) "Python packages" $(PIP) install $(if $(TORCH),torch==$(TORCH),-r $<) -r requirements/demo.txt
+	@$(call logged,packages-build) "Python packages of the build" $(PIP_INSTALL) -r requirements/build.txt
+	@$(call logged,packages) $(MEANWHILE) "Python packages" $(PIP_INSTALL) $(if $(TORCH),torch==$(TORCH),-r $<) -r requirements/demo.txt
 	@mkdir -p $(STAMPS) && touch $@
 
 $(STAMPS)/venv-test $(STAMPS)/venv-docs $(STAMPS)/venv-integrations $(STAMPS)/venv-wheel: $(STAMPS)/venv-%: requirements/%.txt $(STAMPS)/venv $(STAMPS)/system-%
-	@$(call logged,packages-$*) "Python packages for $*" $(PIP) install -r $<
+	@$(call logged,packages-$*) "Python packages for $*" $(PIP_INSTALL) -r $<
 	@touch $@
 
 $(STAMPS)/venv-packs: requirements/packs.txt $(STAMPS)/venv
-	@$(call logged,packages-packs) "Python packages for packs" $(PIP) install -r $<
+	@$(call logged,packages-packs) "Python packages for packs" $(PIP_INSTALL) -r $<
 	@touch $@
 
 $(STAMPS)/install: $(STAMPS)/venv $(SOURCES)
-	@TORCH_DEVICE_BACKEND_AUTOLOAD=0 $(call logged,install) "build and install" $(PIP) install -v --no-build-isolation --no-deps $(BUILD_SETTINGS) .
+	@TORCH_DEVICE_BACKEND_AUTOLOAD=0 $(call logged,install) "build and install" $(PIP_INSTALL) -v --no-build-isolation --no-deps $(BUILD_SETTINGS) .
 	@touch $@
 
 setup: $(STAMPS)/venv-test $(STAMPS)/venv-docs
@@ -128,7 +138,7 @@ test-python: $(STAMPS)/install $(STAMPS)/venv-test $(STAMPS)/pjrt
 
 # The CPU's PJRT plugins, in folders that do not depend on the version of torch.
 $(STAMPS)/pjrt $(STAMPS)/pjrt-old: $(STAMPS)/%: requirements/%.txt $(STAMPS)/venv
-	@$(call logged,$*) "the CPU's PJRT plugin ($*)" $(PIP) install --no-deps --require-hashes --only-binary :all: --upgrade \
+	@$(call logged,$*) "the CPU's PJRT plugin ($*)" $(PIP_INSTALL) --no-deps --require-hashes --only-binary :all: --upgrade \
 	  --target build/$* -r $<
 	@touch $@
 
@@ -227,7 +237,7 @@ test-integrations: $(STAMPS)/install $(STAMPS)/venv-integrations $(STAMPS)/timm
 	$(PYTEST)/integrations test/python/training/test_mixtral.py
 
 $(STAMPS)/timm: requirements/timm.txt $(STAMPS)/venv
-	@$(call logged,timm) "Python packages for timm" $(PIP) install --no-deps --upgrade --target build/timm -r $<
+	@$(call logged,timm) "Python packages for timm" $(PIP_INSTALL) --no-deps --upgrade --target build/timm -r $<
 	@touch $@
 
 # SECONDS=1800: time of each target; TARGETS=settings: one of them. The next run goes on where this one ends.

@@ -1,22 +1,27 @@
 #!/usr/bin/env python3
 """Runs a command and shows that it is running, with or without a terminal.
 
-    progress.py [--log FILE] WHAT COMMAND...
+    progress.py [--log FILE] [--meanwhile COMMAND --meanwhile-log FILE] WHAT COMMAND...
 
 Without --log, lines of the command are printed. Lines that only report a step ("[12/680] Building ...", "Collecting
 ...") take one line of a terminal; elsewhere one of them is printed every few seconds. With --log, all output goes to
 FILE, and the screen shows the stage, a bar if the command counts its steps, and the elapsed time. If the command
 fails, the end of FILE and its path are printed. The exit code is that of the command.
+
+--meanwhile runs a second command of the shell until the first one ends. The second is terminated then, and its exit
+code is ignored: a later stage completes its work.
 """
 
 from __future__ import annotations
 
 import argparse
 import collections
+import contextlib
 import os
 import re
 import selectors
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -148,9 +153,25 @@ def run(command: list, screen: Screen, output) -> int:
     return process.wait()
 
 
+@contextlib.contextmanager
+def meanwhile(command: str, log: str):
+    """Runs the command of the shell during the block; the end of the block terminates it and its children."""
+    os.makedirs(os.path.dirname(log) or ".", exist_ok=True)
+    with open(log, "w", encoding="utf-8") as output:
+        process = subprocess.Popen(["sh", "-c", command], stdout=output, stderr=output, stdin=subprocess.DEVNULL, start_new_session=True)
+    try:
+        yield
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGTERM)
+            process.wait()
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--log", help="the file that the command's output goes to")
+    parser.add_argument("--meanwhile", metavar="COMMAND", help="a command of the shell that runs until the other one ends")
+    parser.add_argument("--meanwhile-log", metavar="FILE", default=os.devnull, help="the file that its output goes to")
     parser.add_argument("what", metavar="WHAT")
     parser.add_argument("command", metavar="COMMAND", nargs=argparse.REMAINDER)
     options = parser.parse_args()
@@ -159,7 +180,8 @@ def main() -> int:
     screen = Screen(options.what)
     screen.line(f"{options.what} ...")
     output = Logged(screen, options.log) if options.log else Printed(screen)
-    code = run(options.command, screen, output)
+    with meanwhile(options.meanwhile, options.meanwhile_log) if options.meanwhile else contextlib.nullcontext():
+        code = run(options.command, screen, output)
     output.end(code)
     screen.close()
     screen.line(f"{screen.what}: {'done in' if code == 0 else 'failed after'} {screen.elapsed:.0f} s")

@@ -202,6 +202,14 @@ py::tuple memory_history(int32_t device, bool pinned) {
   return py::make_tuple(segments, trace, hal_memory_history_lost(copy));
 }
 
+// The settings of the allocators that are not the defaults, in the format of PYTORCH_ALLOC_CONF.
+std::string memory_settings() {
+  std::string text(1024, '\0');
+  check(hal_memory_settings(text.data(), text.size()));
+  text.resize(text.find('\0'));
+  return text;
+}
+
 // ---- out-of-memory observers ----
 
 // `function` is a Python function, with a reference that is never released, as in torch.
@@ -232,6 +240,7 @@ void bind_memory_history(py::module_ &module) {
   module.def("stop_memory_history", wrap_pybind_function_no_gil(&stop_history), py::arg("device"),
              py::arg("pinned") = false);
   module.def("memory_history", wrap_pybind_function(&memory_history), py::arg("device"), py::arg("pinned") = false);
+  module.def("memory_settings", wrap_pybind_function(&memory_settings));
   module.def("attach_oom_observer", wrap_pybind_function(&attach_oom_observer), py::arg("device"), py::arg("observer"));
 }
 

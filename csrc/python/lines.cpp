@@ -33,7 +33,7 @@ std::vector<std::string> library_folders() {
 }  // namespace
 
 // The forward lines of autograd nodes, by the node's number: of the last ones, enough for one step.
-struct Forward {
+struct ForwardLine {
   uint64_t sequence = UINT64_MAX, line = 0;
 };
 
@@ -51,7 +51,7 @@ struct Lines::State {
   std::vector<std::string> texts{""};
   std::unordered_map<PyCodeObject *, bool> library;  // references the code objects, to which instructions belong
   std::array<Seen, 1 << 10> seen;                    // of the last instructions: most calls come from few of them
-  std::array<Forward, 1 << 16> forward;
+  std::array<ForwardLine, 1 << 16> forward;
 
   const std::vector<std::string> folders = library_folders();
 
@@ -109,7 +109,7 @@ struct Lines::State {
   // operator runs, and the first operator after the node is its own.
   void note_forward(uint64_t line) {
     const uint64_t next = at::sequence_number::peek();
-    Forward &of = forward[(next - 1) % forward.size()];
+    ForwardLine &of = forward[(next - 1) % forward.size()];
     if (next == 0 || of.sequence == next - 1) return;
     const std::lock_guard<std::mutex> guard(lock);
     of = {next - 1, line};
@@ -148,7 +148,7 @@ uint64_t Lines::here() {
   State &state = *state_;
   if (const auto node = torch::autograd::get_current_node()) {
     const std::lock_guard<std::mutex> lock(state.lock);
-    const Forward &forward = state.forward[node->sequence_nr() % state.forward.size()];
+    const ForwardLine &forward = state.forward[node->sequence_nr() % state.forward.size()];
     return forward.sequence == node->sequence_nr() ? forward.line : 0;
   }
   PyThreadState *const thread = PyGILState_GetThisThreadState();

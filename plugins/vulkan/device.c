@@ -10,9 +10,9 @@ enum { MOST_EXTENSIONS = 512 };
 /* ---- properties ------------------------------------------------------------------------------------------------- */
 
 /* Extensions that are enabled where the driver has them. */
-enum { NON_SEMANTIC, MEMORY_BUDGET, PCI_BUS, EXTENSIONS };
+enum { NON_SEMANTIC, MEMORY_BUDGET, PCI_BUS, HOST_MEMORY, EXTENSIONS };
 static const char *const extension_names[EXTENSIONS] = {"VK_KHR_shader_non_semantic_info", "VK_EXT_memory_budget",
-                                                        "VK_EXT_pci_bus_info"};
+                                                        "VK_EXT_pci_bus_info", "VK_EXT_external_memory_host"};
 
 static VkResult find_extensions(VkPhysicalDevice physical, int has[EXTENSIONS]) {
   uint32_t count = MOST_EXTENSIONS;
@@ -29,8 +29,11 @@ static VkResult find_extensions(VkPhysicalDevice physical, int has[EXTENSIONS]) 
 static void read_facts(vulkan_device_t *device, const int has[EXTENSIONS]) {
   VkPhysicalDevicePCIBusInfoPropertiesEXT pci = {.sType =
                                                      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PCI_BUS_INFO_PROPERTIES_EXT};
+  VkPhysicalDeviceExternalMemoryHostPropertiesEXT host = {
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_MEMORY_HOST_PROPERTIES_EXT,
+      .pNext = has[PCI_BUS] ? &pci : NULL};
   VkPhysicalDeviceVulkan12Properties facts12 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES,
-                                                .pNext = has[PCI_BUS] ? &pci : NULL};
+                                                .pNext = has[HOST_MEMORY] ? (void *)&host : host.pNext};
   VkPhysicalDeviceVulkan11Properties facts11 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES,
                                                 .pNext = &facts12};
   VkPhysicalDeviceProperties2 facts = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, .pNext = &facts11};
@@ -53,6 +56,14 @@ static void read_facts(vulkan_device_t *device, const int has[EXTENSIONS]) {
   device->timestamp_bits = family.timestampValidBits;
   device->queue_count = family.queueCount < VULKAN_MAX_QUEUES ? family.queueCount : VULKAN_MAX_QUEUES;
   device->has_budget = has[MEMORY_BUDGET];
+  device->host_alignment = host.minImportedHostPointerAlignment;
+}
+
+/* Looks up the function by which the device imports memory of the host; functions of extensions are not exported. */
+static void find_host_import(vulkan_device_t *device, const int has[EXTENSIONS]) {
+  const PFN_vkVoidFunction found =
+      has[HOST_MEMORY] ? vk.GetDeviceProcAddr(device->handle, "vkGetMemoryHostPointerPropertiesEXT") : NULL;
+  memcpy(&device->host_pointer, &found, sizeof found);
 }
 
 /* Selects the variant of the portable kernels: HAL_VULKAN_FORM, else the one for many threads: drivers for CPUs run the
@@ -217,6 +228,7 @@ hal_status_t vulkan_device_open(vulkan_device_t *device, VkPhysicalDevice physic
   if (status) return status;
   code = create_device(device, has);
   if (code) return vulkan_driver_error(code, "vulkan: cannot open device '%s'", device->facts.deviceName);
+  find_host_import(device, has);
   for (uint32_t i = 0; i < device->queue_count; i++) {
     vk.GetDeviceQueue(device->handle, device->family, i, &device->queues[i].queue);
     pthread_mutex_init(&device->queues[i].lock, NULL);

@@ -37,16 +37,29 @@ static int grow(void) {
   return 1;
 }
 
+/* Whether a segment shares addresses with its neighbors at `place`. The caller holds the lock. */
+static int overlaps(const vulkan_segment_t *segment, size_t place) {
+  const vulkan_segment_t *const before = place ? map.segments[place - 1] : NULL;
+  const vulkan_segment_t *const after = place < map.count ? map.segments[place] : NULL;
+  return (before && (uintptr_t)segment->base - (uintptr_t)before->base < before->size) ||
+         (after && (uintptr_t)after->base - (uintptr_t)segment->base < segment->size);
+}
+
 hal_status_t vulkan_map_add(vulkan_segment_t *segment) {
   pthread_rwlock_wrlock(&map.lock);
   const int fits = map.count < map.room || grow();
-  if (fits) {
-    const size_t place = place_of(segment->base);
+  const size_t place = place_of(segment->base);
+  const int taken = overlaps(segment, place);
+  if (fits && !taken) {
     memmove(map.segments + place + 1, map.segments + place, (map.count - place) * sizeof *map.segments);
     map.segments[place] = segment;
     map.count++;
   }
   pthread_rwlock_unlock(&map.lock);
+  if (taken)
+    return vulkan_error(HAL_INVALID_ARGUMENT, 0,
+                        "vulkan: %zu bytes at %p are, or have a part, in memory that is page-locked already",
+                        segment->size, (void *)segment->base);
   return fits ? HAL_OK
               : vulkan_error(HAL_RESOURCE_EXHAUSTED, 0,
                              "vulkan: no host memory for the table of segments; free some memory");

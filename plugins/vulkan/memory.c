@@ -127,9 +127,104 @@ hal_status_t hal_plugin_memory_alloc(int32_t device, size_t size, uint32_t flags
 }
 hal_status_t hal_plugin_memory_free(int32_t device, void *ptr) { return take(device, 0, ptr); }
 hal_status_t hal_plugin_host_alloc(int32_t device, size_t size, uint32_t flags, void **out_ptr) {
-  return add(device, size, flags, 1, out_ptr);
+  return add(device, size, flags, VULKAN_PINNED, out_ptr);
 }
-hal_status_t hal_plugin_host_free(int32_t device, void *ptr) { return take(device, 1, ptr); }
+hal_status_t hal_plugin_host_free(int32_t device, void *ptr) { return take(device, VULKAN_PINNED, ptr); }
+
+/* ---- host_register ---------------------------------------------------------------------------------------------- */
+
+/* Returns a type of memory for imported memory, which the host and the device access without flushes. */
+static uint32_t import_type(const vulkan_device_t *device, uint32_t allowed) {
+  const VkFlags host = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
+  if (allowed & 1u << device->host_type) return device->host_type;
+  for (uint32_t i = 0; i < device->memory.memoryTypeCount; i++)
+    if (allowed & 1u << i && (device->memory.memoryTypes[i].propertyFlags & host) == host) return i;
+  return UINT32_MAX;
+}
+
+/* Creates the buffer of `bytes` bytes at `start`. */
+static VkResult import_pages(vulkan_device_t *device, vulkan_segment_t *segment, void *start, VkDeviceSize bytes) {
+  const uint32_t kind = VK_EXTERNAL_MEMORY_HANDLE_TYPE_HOST_ALLOCATION_BIT_EXT;
+  const VkExternalMemoryBufferCreateInfo external = {.sType = VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO,
+                                                     .handleTypes = kind};
+  const VkBufferCreateInfo info = {.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
+                                   .pNext = &external,
+                                   .size = bytes,
+                                   .usage = VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT |
+                                            VK_BUFFER_USAGE_STORAGE_BUFFER_BIT};
+  VkMemoryHostPointerPropertiesEXT facts = {.sType = VK_STRUCTURE_TYPE_MEMORY_HOST_POINTER_PROPERTIES_EXT};
+  VkMemoryRequirements needs = {0};
+  VkResult code = device->host_pointer(device->handle, kind, start, &facts);
+  if (!code) code = vk.CreateBuffer(device->handle, &info, NULL, &segment->buffer);
+  if (code) return code;
+  vk.GetBufferMemoryRequirements(device->handle, segment->buffer, &needs);
+  const uint32_t type = import_type(device, facts.memoryTypeBits & needs.memoryTypeBits);
+  if (type == UINT32_MAX || needs.size > bytes) return VK_ERROR_FEATURE_NOT_PRESENT;
+  const VkImportMemoryHostPointerInfoEXT import = {
+      .sType = VK_STRUCTURE_TYPE_IMPORT_MEMORY_HOST_POINTER_INFO_EXT, .handleType = kind, .pHostPointer = start};
+  const VkMemoryAllocateInfo memory = {.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO,
+                                       .pNext = &import,
+                                       .allocationSize = bytes,
+                                       .memoryTypeIndex = type};
+  code = vk.AllocateMemory(device->handle, &memory, NULL, &segment->memory);
+  return code ? code : vk.BindBufferMemory(device->handle, segment->buffer, segment->memory, 0);
+}
+
+/* Imports the whole pages that contain the memory. */
+static hal_status_t import_memory(vulkan_device_t *device, void *ptr, size_t size, vulkan_segment_t **out_segment) {
+  const uintptr_t unit = (uintptr_t)device->host_alignment, at = (uintptr_t)ptr, start = at / unit * unit;
+  const VkDeviceSize bytes = (at - start + size + unit - 1) / unit * unit;
+  vulkan_segment_t *const segment = hal_host->mem_alloc(sizeof *segment, alignof(vulkan_segment_t));
+  if (!segment)
+    return vulkan_error(HAL_RESOURCE_EXHAUSTED, 0, "vulkan: no host memory for a segment; free some memory");
+  *segment = (vulkan_segment_t){.base = ptr,
+                                .mapped = ptr,
+                                .size = size,
+                                .shift = at - start,
+                                .device = device->ordinal,
+                                .pinned = VULKAN_REGISTERED};
+  const VkResult code = import_pages(device, segment, (void *)start, bytes);
+  if (!code) {
+    *out_segment = segment;
+    return HAL_OK;
+  }
+  vulkan_segment_destroy(segment);
+  vulkan_noticed(device, code);
+  return vulkan_driver_error(code, "vulkan: '%s' cannot page-lock %zu bytes at %p; copy them, or use host_alloc",
+                             device->facts.deviceName, size, ptr);
+}
+
+hal_status_t hal_plugin_host_register(int32_t ordinal, void *ptr, size_t size, uint32_t flags) {
+  vulkan_segment_t *segment = NULL;
+  hal_status_t status = vulkan_check_alive(ordinal);
+  if (!status) status = hal_flags_check("vulkan: host_register", flags, 0);
+  if (status) return status;
+  vulkan_device_t *const device = &vulkan.devices[ordinal];
+  if (!ptr || !size || size > PTRDIFF_MAX || (uintptr_t)ptr > UINTPTR_MAX - size)
+    return vulkan_error(HAL_INVALID_ARGUMENT, 0, "vulkan: host_register of %zu bytes at %p", size, ptr);
+  if (!device->host_pointer || !device->host_alignment)
+    return vulkan_error(HAL_UNIMPLEMENTED, 0,
+                        "vulkan: the driver of '%s' has no VK_EXT_external_memory_host, which page-locks memory of the "
+                        "program; use host_alloc",
+                        device->facts.deviceName);
+  status = import_memory(device, ptr, size, &segment);
+  if (status) return status;
+  status = vulkan_map_add(segment);
+  if (status) vulkan_segment_destroy(segment);
+  return status;
+}
+
+hal_status_t hal_plugin_host_unregister(int32_t ordinal, void *ptr) {
+  const hal_status_t status = vulkan_check_device(ordinal);
+  if (status) return status;
+  vulkan_segment_t *const segment = vulkan_map_take(ordinal, VULKAN_REGISTERED, ptr);
+  if (!segment)
+    return vulkan_error(HAL_INVALID_ARGUMENT, 0, "vulkan: %p is not the start of memory of host_register", ptr);
+  vulkan_segment_destroy(segment);
+  return HAL_OK;
+}
+
+/* ---- questions about memory ------------------------------------------------------------------------------------- */
 
 /* Launches translate the address of page-locked memory as they do addresses of the device. */
 hal_status_t hal_plugin_host_device_pointer(int32_t ordinal, void *ptr, void **out_ptr) {
@@ -137,8 +232,8 @@ hal_status_t hal_plugin_host_device_pointer(int32_t ordinal, void *ptr, void **o
   if (status) return status;
   const vulkan_segment_t *const segment = vulkan_map_find(ptr);
   if (!segment || !segment->pinned)
-    return vulkan_error(HAL_INVALID_ARGUMENT, 0, "vulkan: %p is not in page-locked memory; allocate it with host_alloc",
-                        ptr);
+    return vulkan_error(HAL_INVALID_ARGUMENT, 0,
+                        "vulkan: %p is not in page-locked memory; allocate it with host_alloc, or register it", ptr);
   if (segment->device != ordinal)
     return vulkan_error(HAL_UNIMPLEMENTED, 0,
                         "vulkan: %p is page-locked memory of device %d, which device %d cannot access", ptr,
@@ -188,7 +283,7 @@ hal_status_t vulkan_chunk_take(vulkan_device_t *device, vulkan_segment_t **out_c
   vulkan_segment_t *const chunk = device->chunks;
   if (chunk) device->chunks = chunk->next;
   pthread_mutex_unlock(&device->lock);
-  if (!chunk) return create(device, VULKAN_CHUNK, 1, out_chunk);
+  if (!chunk) return create(device, VULKAN_CHUNK, VULKAN_PINNED, out_chunk);
   chunk->next = NULL;
   *out_chunk = chunk;
   return HAL_OK;

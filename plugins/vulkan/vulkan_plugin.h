@@ -90,7 +90,7 @@ typedef struct vulkan_slot_s {
 /* An allocation: device memory, page-locked host memory, or staging memory. */
 typedef struct vulkan_segment_s {
   struct vulkan_segment_s *next; /* in a list of staging memory */
-  char *base;                    /* the address that the host uses, a multiple of VULKAN_ALIGNMENT */
+  char *base; /* the address that the host uses; of the plugin's memory, VULKAN_ALIGNMENT divides it */
   size_t size;
   char *mapped;       /* where the host accesses `base`; NULL: nowhere */
   VkDeviceSize shift; /* offset of `base` in the buffer */
@@ -99,8 +99,14 @@ typedef struct vulkan_segment_s {
   VkDeviceSize bytes; /* of `memory` */
   size_t reserved;    /* bytes of address space without permissions at `base` */
   int32_t device;     /* the owner */
-  int32_t pinned;     /* host memory */
+  int32_t pinned;     /* VULKAN_PINNED ... = host memory */
 } vulkan_segment_t;
+
+/* Host memory of host_alloc, or of the caller of host_register. */
+enum { VULKAN_PINNED = 1, VULKAN_REGISTERED = 2 };
+
+/* vkGetMemoryHostPointerPropertiesEXT */
+typedef VkResult (*vulkan_host_pointer_fn_t)(VkDevice, uint32_t, const void *, VkMemoryHostPointerPropertiesEXT *);
 
 struct vulkan_device_s {
   int32_t ordinal;
@@ -117,6 +123,8 @@ struct vulkan_device_s {
   int32_t few_wide;                /* few wide cores: HAL_DEVICE_CPU */
   int32_t has_budget;              /* VK_EXT_memory_budget */
   int32_t has_fp64;
+  vulkan_host_pointer_fn_t host_pointer; /* VK_EXT_external_memory_host; NULL: the driver has it not */
+  VkDeviceSize host_alignment;           /* of memory that it imports */
   vulkan_queue_t queues[VULKAN_MAX_QUEUES];
   atomic_uint next_queue; /* streams use the queues in turn */
   atomic_int lost;
@@ -172,7 +180,8 @@ void vulkan_cache_grew(vulkan_device_t *device);
 
 /* ---- memory (map.c, memory.c) ----------------------------------------------------------------------------------- */
 
-/* The table of segments by address. Errors of the first: HAL_RESOURCE_EXHAUSTED. The others return NULL if there is
+/* The table of segments by address. Errors of the first: HAL_RESOURCE_EXHAUSTED; HAL_INVALID_ARGUMENT = a part of the
+ * segment is in another one. The others return NULL if there is
  * none: vulkan_map_take removes the segment of `device` that begins at `base`. A segment remains valid until its owner
  * frees it, so the caller of vulkan_map_find needs no lock. */
 hal_status_t vulkan_map_add(vulkan_segment_t *segment);

@@ -139,6 +139,31 @@ typedef struct VkPhysicalDeviceMemoryBudgetPropertiesEXT {
   VkDeviceSize heapBudget[VK_MAX_MEMORY_HEAPS], heapUsage[VK_MAX_MEMORY_HEAPS];
 } VkPhysicalDeviceMemoryBudgetPropertiesEXT;
 
+typedef struct VkPhysicalDeviceExternalMemoryHostPropertiesEXT {
+  VkStructureType sType;
+  void *pNext;
+  VkDeviceSize minImportedHostPointerAlignment;
+} VkPhysicalDeviceExternalMemoryHostPropertiesEXT;
+
+typedef struct VkMemoryHostPointerPropertiesEXT {
+  VkStructureType sType;
+  void *pNext;
+  uint32_t memoryTypeBits;
+} VkMemoryHostPointerPropertiesEXT;
+
+typedef struct VkImportMemoryHostPointerInfoEXT {
+  VkStructureType sType;
+  const void *pNext;
+  uint32_t handleType;
+  void *pHostPointer;
+} VkImportMemoryHostPointerInfoEXT;
+
+typedef struct VkExternalMemoryBufferCreateInfo {
+  VkStructureType sType;
+  const void *pNext;
+  VkFlags handleTypes;
+} VkExternalMemoryBufferCreateInfo;
+
 typedef struct VkQueueFamilyProperties {
   VkFlags queueFlags;
   uint32_t queueCount, timestampValidBits, minImageTransferGranularity[3];

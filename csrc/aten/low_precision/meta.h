@@ -1,5 +1,5 @@
-// meta.h: checks of products of matrices of 4 and 8-bit elements, before a vendor's operator or products.cpp computes
-// them. Each returns the result, not computed yet.
+// meta.h: checks of products of matrices of 4 and 8-bit elements, and of groups, before a vendor's operator,
+// products.cpp or grouped.cpp computes them. Each returns the result, not computed yet.
 #pragma once
 
 #include <ATen/ops/empty.h>
@@ -115,6 +115,42 @@ inline at::Tensor empty_scaled_mm_v2(const at::Tensor &self, const at::Tensor &m
                                      std::optional<c10::ScalarType> out_dtype, at::IntArrayRef, bool fast) {
   check_recipes(scale_a, recipe_a, scale_b, recipe_b);
   return empty_scaled_mm(self, mat2, scale_a.front(), scale_b.front(), bias, {}, out_dtype, fast);
+}
+
+// Products of groups. A matrix of two dimensions has all groups, one after the other: of rows, of columns, or, if both
+// matrices have two, of the summed dimension. `offs` are the ends of the groups.
+inline at::Tensor empty_grouped_product(const char *name, const at::Tensor &self, const at::Tensor &mat2,
+                                        const OptionalTensor &offs, const OptionalTensor &bias,
+                                        c10::ScalarType out_dtype) {
+  const bool flat_a = self.dim() == 2, flat_b = mat2.dim() == 2;
+  TORCH_CHECK((flat_a || self.dim() == 3) && (flat_b || mat2.dim() == 3), name,
+              ": expected matrices of 2 or 3 dimensions but got ", self.dim(), " and ", mat2.dim());
+  TORCH_CHECK(self.size(-1) == mat2.size(-2), name, ": the matrices of ", self.sizes(), " and ", mat2.sizes(),
+              " cannot be multiplied");
+  TORCH_CHECK(is_given(offs) == (flat_a || flat_b), name, ": expected offs ",
+              flat_a || flat_b ? "for a matrix of 2 dimensions" : "to be None for matrices of 3 dimensions");
+  TORCH_CHECK(!is_given(bias), name, ": a bias is not supported; add it to the result");
+  TORCH_CHECK(!is_given(offs) || (offs->dim() == 1 && offs->scalar_type() == at::kInt), name,
+              ": expected offs to be an int32 vector");
+  const int64_t groups = is_given(offs) ? offs->size(0) : self.size(0);
+  TORCH_CHECK((flat_a || self.size(0) == groups) && (flat_b || mat2.size(0) == groups), name, ": expected ", groups,
+              " groups but got matrices of ", self.sizes(), " and ", mat2.sizes());
+  const auto options = self.options().dtype(out_dtype);
+  if (flat_a == flat_b) return at::empty({groups, self.size(-2), mat2.size(-1)}, options);
+  return at::empty({self.size(-2), mat2.size(-1)}, options);
+}
+
+inline at::Tensor empty_grouped_mm(const at::Tensor &self, const at::Tensor &mat2, const OptionalTensor &offs,
+                                   const OptionalTensor &bias, std::optional<c10::ScalarType> out_dtype) {
+  return empty_grouped_product("_grouped_mm", self, mat2, offs, bias, out_dtype.value_or(self.scalar_type()));
+}
+
+inline at::Tensor empty_scaled_grouped_mm(const at::Tensor &self, const at::Tensor &mat2, const at::Tensor &,
+                                          const at::Tensor &, const OptionalTensor &offs, const OptionalTensor &bias,
+                                          const OptionalTensor &scale_result, std::optional<c10::ScalarType> out_dtype,
+                                          bool) {
+  TORCH_CHECK(!is_given(scale_result), "_scaled_grouped_mm: scale_result is not supported; multiply the result");
+  return empty_grouped_product("_scaled_grouped_mm", self, mat2, offs, bias, out_dtype.value_or(at::kBFloat16));
 }
 
 }  // namespace torch_backend

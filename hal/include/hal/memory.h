@@ -378,6 +378,19 @@ HAL_API hal_status_t hal_memory_reset_peak_stats(int32_t device);
 /* Sets every total to zero. Errors: HAL_OUT_OF_RANGE. Since 0.1. */
 HAL_API hal_status_t hal_memory_reset_accumulated_stats(int32_t device);
 
+/* ---- settings: those of PYTORCH_ALLOC_CONF, as `key:value,key:[value,...],...` ----------------------------------- */
+
+/* Changes settings of all devices, also of those that are used later. Settings that are not named stay, and so do
+ * blocks and segments that exist. Either all settings are changed, or none. Any thread. Errors: HAL_INVALID_ARGUMENT =
+ * NULL, an unknown key, or an invalid value; HAL_UNIMPLEMENTED = a setting that cannot be changed: expandable_segments
+ * once a device was used, per_process_memory_fraction (hal_memory_set_limit), and those of other allocators.
+ * Since 0.5. */
+HAL_API hal_status_t hal_memory_configure(const char *settings);
+
+/* Writes the settings that differ from the defaults as text for hal_memory_configure, of at most `size` - 1 characters
+ * and a 0; all of them have less than 1024. Any thread. Errors: HAL_OUT_OF_RANGE = the text is longer. Since 0.5. */
+HAL_API hal_status_t hal_memory_settings(char *out_text, size_t size);
+
 #ifdef __cplusplus
 }
 #endif

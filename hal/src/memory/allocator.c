@@ -301,31 +301,25 @@ static hal_status_t find_or_make(request_t *request, hal_mem_pool_t **pools, hal
   return HAL_OK;
 }
 
-/* Returns whether pools, NULL or the current ones of a stream, are private. */
-static int is_private(hal_allocator_t *allocator, hal_mem_pool_t **pools) {
-  hal_lock(&allocator->lock);
-  const int result = pools[HAL_MEM_SMALL] && pools[HAL_MEM_SMALL]->owner;
-  hal_unlock(&allocator->lock);
-  return result;
-}
-
 enum { ALONE = 1, SHAREABLE = 2 }; /* flags of a request */
 
 /* hal_mem_allocate without the stack of the call. */
 static hal_status_t allocate_any(hal_allocator_t *allocator, hal_mem_pool_t **pools, hal_stream_t *stream, size_t size,
                                  int flags, hal_block_t **out_block) {
-  request_t request = {.allocator = allocator,
-                       .size = hal_mem_config_round(&allocator->config, size),
-                       .alone = flags & ALONE,
-                       .is_shareable = flags & SHAREABLE};
+  request_t request = {.allocator = allocator, .alone = flags & ALONE, .is_shareable = flags & SHAREABLE};
   if (!size) return allocate_empty(allocator, stream, out_block);
-  request.segment = request.size ? hal_mem_config_segment(&allocator->config, request.size) : 0;
-  if (!request.segment || request.segment > INT64_MAX) return hal_mem_error_exhausted(allocator, "allocate", size, "");
   hal_block_t *block = NULL;
-  if (allocator->custom.allocate && !is_private(allocator, pools))
-    return hal_mem_custom_allocate(allocator, stream, size, out_block);
   if (atomic_load_explicit(&hal_ipc_sent, memory_order_relaxed)) hal_mem_ipc_collect();
   hal_lock(&allocator->lock);
+  request.size = hal_mem_config_round(&allocator->config, size);
+  request.segment = request.size ? hal_mem_config_segment(&allocator->config, request.size) : 0;
+  const int is_valid = request.segment && request.segment <= INT64_MAX;
+  const int is_private = pools[HAL_MEM_SMALL] && pools[HAL_MEM_SMALL]->owner; /* NULL, or the stream's current ones */
+  if (!is_valid || (allocator->custom.allocate && !is_private)) {
+    hal_unlock(&allocator->lock);
+    return is_valid ? hal_mem_custom_allocate(allocator, stream, size, out_block)
+                    : hal_mem_error_exhausted(allocator, "allocate", size, "");
+  }
   if (atomic_load_explicit(&allocator->pending, memory_order_relaxed)) hal_mem_pending_poll(allocator, &request.ready);
   const hal_status_t status = find_or_make(&request, pools, stream, size, &block);
   if (status == HAL_RESOURCE_EXHAUSTED) allocator->stats.num_ooms++;
@@ -380,7 +374,8 @@ hal_status_t hal_memory_allocate(int32_t index, hal_stream_t *stream, size_t siz
   if (HAL_UNLIKELY(stream->device != device)) return wrong_stream(index, stream);
   hal_allocator_t *allocator = hal_allocator_of(device);
   /* The cache hit of a small request, the most frequent case: rounding cannot overflow, and nothing is pending. */
-  if (HAL_UNLIKELY(size - 1 >= HAL_MEM_SMALL_LIMIT || allocator->config.roundup_on)) {
+  const uint32_t roundup = __atomic_load_n(&allocator->config.roundup_on, __ATOMIC_RELAXED);
+  if (HAL_UNLIKELY(size - 1 >= HAL_MEM_SMALL_LIMIT || roundup)) {
     return allocate_slow(allocator, stream, size, out_block);
   }
   const size_t rounded = (size + HAL_MEM_GRANULE - 1) & ~(HAL_MEM_GRANULE - 1);

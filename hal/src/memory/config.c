@@ -13,9 +13,17 @@ typedef struct setting_s {
   const char *variable;
   const char *key, *value;
   int key_length, value_length;
+  hal_status_t *status; /* of the change at run time, whose first error it is; NULL: errors are logged */
 } setting_t;
 
 static void reject(const setting_t *setting, const char *reason) {
+  if (setting->status) {
+    if (!*setting->status)
+      *setting->status =
+          hal_error_set(HAL_INVALID_ARGUMENT, "%s: invalid setting %.*s:%.*s: %s", setting->variable,
+                        setting->key_length, setting->key, setting->value_length, setting->value, reason);
+    return;
+  }
   hal_log(HAL_LOG_WARNING, "%s: %.*s:%.*s is ignored: %s", setting->variable, setting->key_length, setting->key,
           setting->value_length, setting->value, reason);
 }
@@ -152,6 +160,15 @@ static int is_foreign(const setting_t *setting) {
   return 0;
 }
 
+static void skip_foreign(const setting_t *setting) {
+  if (!setting->status)
+    hal_log(HAL_LOG_DEBUG, "%s: %.*s is not a setting of this allocator", setting->variable, setting->key_length,
+            setting->key);
+  else if (!*setting->status)
+    *setting->status = hal_error_set(HAL_UNIMPLEMENTED, "%s: %.*s is not a setting of this allocator; leave it out",
+                                     setting->variable, setting->key_length, setting->key);
+}
+
 static void apply(const setting_t *setting, hal_mem_config_t *config) {
   if (key_is(setting, "max_split_size_mb")) {
     set_megabytes(setting, HAL_MEM_LARGE_SEGMENT / HAL_MEM_MIB - 1, "the value must be at least 20",
@@ -174,8 +191,7 @@ static void apply(const setting_t *setting, hal_mem_config_t *config) {
   } else if (key_is(setting, "expandable_segments")) {
     set_truth(setting, &config->expandable_segments);
   } else if (is_foreign(setting)) {
-    hal_log(HAL_LOG_DEBUG, "%s: %.*s is not a setting of this allocator", setting->variable, setting->key_length,
-            setting->key);
+    skip_foreign(setting);
   } else {
     reject(setting, "unknown setting");
   }
@@ -199,12 +215,12 @@ static int trimmed(const char *begin, const char *end) {
   return (int)(end - begin);
 }
 
-void hal_mem_config_parse(const char *variable, const char *text, hal_mem_config_t *out_config) {
-  defaults(out_config);
-  if (!text) return;
+/* Applies all settings of a text. */
+static void apply_all(const char *variable, const char *text, hal_status_t *status, hal_mem_config_t *config) {
   for (text = skip_spaces(text); *text; text = skip_spaces(text)) {
     const size_t length = strcspn(text, ":,");
-    setting_t setting = {.variable = variable, .key = text, .key_length = trimmed(text, text + length), .value = ""};
+    setting_t setting = {
+        .variable = variable, .key = text, .key_length = trimmed(text, text + length), .value = "", .status = status};
     text += length;
     if (*text != ':') {
       if (setting.key_length) reject(&setting, "expected key:value");
@@ -214,9 +230,20 @@ void hal_mem_config_parse(const char *variable, const char *text, hal_mem_config
     const char *value = skip_spaces(text + 1), *end = value;
     for (int depth = 0; *end && (depth > 0 || *end != ','); end++) depth += (*end == '[') - (*end == ']');
     setting.value = value, setting.value_length = trimmed(value, end);
-    apply(&setting, out_config);
+    apply(&setting, config);
     text = *end ? end + 1 : end;
   }
+}
+
+void hal_mem_config_parse(const char *variable, const char *text, hal_mem_config_t *out_config) {
+  defaults(out_config);
+  if (text) apply_all(variable, text, NULL, out_config);
+}
+
+hal_status_t hal_mem_config_change(const char *caller, const char *text, hal_mem_config_t *config) {
+  hal_status_t status = HAL_OK;
+  apply_all(caller, text, &status, config);
+  return status;
 }
 
 void hal_mem_config_load(hal_mem_config_t *out_config) {

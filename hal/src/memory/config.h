@@ -33,6 +33,10 @@ typedef struct hal_mem_config_s {
  * warning with `variable`, key and value; the other settings are used. */
 void hal_mem_config_parse(const char *variable, const char *text, hal_mem_config_t *out_config);
 
+/* Changes the settings that `text` names. Errors, with `caller` as the beginning of the message: HAL_INVALID_ARGUMENT =
+ * an unknown key or invalid value, HAL_UNIMPLEMENTED = a setting of another allocator; the first of them. */
+hal_status_t hal_mem_config_change(const char *caller, const char *text, hal_mem_config_t *config);
+
 /* Reads the settings from the environment: PYTORCH_ALLOC_CONF, or its older name PYTORCH_CUDA_ALLOC_CONF. */
 void hal_mem_config_load(hal_mem_config_t *out_config);
 

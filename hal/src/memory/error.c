@@ -29,6 +29,7 @@ typedef struct accounts_s {
   size_t size, total, free; /* total 0 = unknown */
   size_t allocated, reserved;
   size_t largest, inactive, limit; /* largest free block, inactive split bytes */
+  size_t split;                    /* max_split_size */
 } accounts_t;
 
 static size_t largest_free(hal_allocator_t *allocator) {
@@ -56,6 +57,7 @@ static accounts_t take_accounts(hal_allocator_t *allocator, size_t size) {
   accounts.inactive = (size_t)hal_mem_stat_current(&allocator->stats, HAL_MEM_INACTIVE_SPLIT_BYTES);
   accounts.largest = largest_free(allocator);
   accounts.limit = allocator->limit;
+  accounts.split = allocator->config.max_split_size;
   hal_mem_history_exhausted(allocator, size, accounts.free);
   hal_unlock(&allocator->lock);
   return accounts;
@@ -64,7 +66,7 @@ static accounts_t take_accounts(hal_allocator_t *allocator, size_t size) {
 /* Writes the advice. */
 static void advise(const hal_allocator_t *allocator, const accounts_t *accounts, char *text, size_t size) {
   const size_t unused = accounts->reserved > accounts->allocated ? accounts->reserved - accounts->allocated : 0;
-  const size_t split = allocator->config.max_split_size;
+  const size_t split = accounts->split;
   const int can_expand = allocator->device->info.virtual_granularity && !allocator->config.expandable_segments;
   char setting[64] = "expandable_segments:True";
   if (!can_expand)

@@ -140,7 +140,8 @@ struct hal_allocator_s {
   hal_mem_pool_t *retired;              /* private pools that ended when no allocation was possible, by `displaced` */
   hal_mem_slab_t blocks, uses;
   hal_mem_stats_t stats;
-  hal_mem_config_t config;
+  hal_mem_config_t config;      /* may change (settings/settings.c), so it is read with the lock held */
+  struct hal_allocator_s *next; /* settings/settings.c */
   hal_mem_pool_t foreign[HAL_MEM_SOURCES][2];
   hal_mem_host_t host;
   hal_block_t *map; /* root of the address map */

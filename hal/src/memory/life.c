@@ -5,6 +5,7 @@
 #include "memory/history.h"
 #include "memory/ipc.h"
 #include "memory/pool.h"
+#include "memory/settings/settings.h"
 
 /* Sets the limit of per_process_memory_fraction. */
 static void set_fraction(hal_allocator_t *allocator) {
@@ -30,7 +31,7 @@ hal_status_t hal_allocator_create(hal_device_t *device, hal_allocator_t **out_al
   allocator->pooled = (device->info.flags & HAL_DEVICE_POOLED) != 0;
   allocator->blocks.item_size = sizeof(hal_block_t);
   allocator->uses.item_size = sizeof(hal_mem_use_t);
-  hal_mem_config_load(&allocator->config);
+  hal_mem_settings_add(allocator);
   hal_mem_expand_setup(allocator);
   set_fraction(allocator);
   hal_mem_custom_setup(allocator);
@@ -123,6 +124,7 @@ static void free_pools(hal_mem_pool_t *pool) {
 
 void hal_allocator_destroy(hal_allocator_t *allocator) {
   if (!allocator) return;
+  hal_mem_settings_remove(allocator);
   hal_allocator_close(allocator);
   for (int id = 0; id < HAL_STREAMS_OF_DEVICE; id++) {
     for (int kind = 0; kind < 2; kind++) hal_free(allocator->pools[id][kind]);

@@ -18,14 +18,20 @@ static void enter_history(hal_allocator_t *allocator, hal_mem_scope_t *out_scope
   hal_lock(&allocator->lock);
 }
 
+/* Counts and records the release of a block. Returns whether it was recorded, so that the caller leaves `scope`. */
+static int begin_release(hal_allocator_t *allocator, hal_block_t *block, hal_mem_scope_t *out_scope) {
+  const int is_recorded = hal_mem_is_recorded(allocator);
+  if (is_recorded) enter_history(allocator, out_scope);
+  account_release(allocator, block->pool->kind, block);
+  hal_mem_history_requested(allocator, block);
+  return is_recorded;
+}
+
 /* Releases a plain block that deferred work may use; called with the lock held, which it releases. */
 static void __attribute__((noinline)) release_held(hal_allocator_t *allocator, hal_block_t *block) {
   hal_block_t *ready = NULL;
   hal_mem_scope_t scope;
-  const int is_recorded = hal_mem_is_recorded(allocator);
-  if (is_recorded) enter_history(allocator, &scope);
-  account_release(allocator, block->pool->kind, block);
-  hal_mem_history_requested(allocator, block);
+  const int is_recorded = begin_release(allocator, block, &scope);
   hal_mem_history_freed(allocator, block);
   hal_mem_held_put(block->pool, block, hal_mem_config_round(&allocator->config, block->requested));
   if (HAL_UNLIKELY(atomic_load_explicit(&allocator->pending, memory_order_relaxed)))
@@ -44,10 +50,7 @@ static int leaves_later(const hal_block_t *block) {
 /* Releases such a block. Called with the lock held, which it releases. */
 static void __attribute__((noinline)) release_later(hal_allocator_t *allocator, hal_block_t *block) {
   hal_mem_scope_t scope;
-  const int is_recorded = hal_mem_is_recorded(allocator);
-  if (is_recorded) enter_history(allocator, &scope);
-  account_release(allocator, block->pool->kind, block);
-  hal_mem_history_requested(allocator, block);
+  const int is_recorded = begin_release(allocator, block, &scope);
   hal_mem_held_leave(allocator, block);
   hal_unlock(&allocator->lock);
   if (is_recorded) hal_mem_history_leave(allocator, &scope);
@@ -58,7 +61,6 @@ static void __attribute__((noinline)) release_slow(hal_allocator_t *allocator, h
   hal_block_t *ready = NULL;
   hal_mem_scope_t scope;
   const uint32_t source = block->pool->source;
-  const int is_recorded = hal_mem_is_recorded(allocator) && source != HAL_MEM_EMPTY;
   if (block->state != HAL_MEM_SPECIAL && block->state != HAL_MEM_PLAIN) {
     hal_unlock(&allocator->lock);
     hal_log(HAL_LOG_ERROR,
@@ -66,11 +68,7 @@ static void __attribute__((noinline)) release_slow(hal_allocator_t *allocator, h
             (void *)block, allocator->device->label);
     return;
   }
-  if (is_recorded) enter_history(allocator, &scope);
-  if (source != HAL_MEM_EMPTY) {
-    account_release(allocator, block->pool->kind, block);
-    hal_mem_history_requested(allocator, block);
-  }
+  const int is_recorded = source != HAL_MEM_EMPTY && begin_release(allocator, block, &scope);
   hal_mem_block_end(allocator, block, source == HAL_MEM_ADOPTED, &ready);
   hal_mem_pending_poll(allocator, &ready);
   hal_unlock(&allocator->lock);

@@ -126,6 +126,7 @@ static void free_segments(hal_allocator_t *allocator, hal_block_t *list) {
       continue;
     }
     hal_mem_custom_t *const custom = hal_mem_custom_take(allocator, block->address);
+    const int is_oversize = block->size >= allocator->config.max_split_size; /* the setting may change meanwhile */
     hal_unlock(&allocator->lock);
     void (*const leaving)(void *) = atomic_load(&on_leaving);
     if (leaving) leaving(block->address);
@@ -137,9 +138,7 @@ static void free_segments(hal_allocator_t *allocator, hal_block_t *list) {
     const uint32_t kind = block->pool->kind;
     hal_mem_stat_decrease(&allocator->stats, kind, HAL_MEM_SEGMENT, 1);
     hal_mem_stat_decrease(&allocator->stats, kind, HAL_MEM_RESERVED_BYTES, (int64_t)block->size);
-    if (block->size >= allocator->config.max_split_size) {
-      hal_mem_stat_decrease(&allocator->stats, kind, HAL_MEM_OVERSIZE_SEGMENTS, 1);
-    }
+    if (is_oversize) hal_mem_stat_decrease(&allocator->stats, kind, HAL_MEM_OVERSIZE_SEGMENTS, 1);
     allocator->stats.num_device_free++;
     hal_mem_history_segment_freed(allocator, block);
     hal_mem_block_forget(allocator, block);

@@ -101,8 +101,8 @@ static void read_used(hal_allocator_t *allocator, hal_memory_stats_t *out_stats)
   hal_lock(&allocator->lock);
   hal_mem_stats_read(&allocator->stats, out_stats);
   hal_mem_expand_exclude(allocator, out_stats);
-  hal_unlock(&allocator->lock);
   const size_t split = allocator->config.max_split_size;
+  hal_unlock(&allocator->lock);
   out_stats->max_split_size = split == SIZE_MAX ? -1 : (int64_t)split;
 }
 

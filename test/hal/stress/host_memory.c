@@ -1,11 +1,12 @@
 /* stress/host_memory.c: four threads on the page-locked host memory of two devices, for the thread sanitizer. Each
  * thread marks its blocks, uses them on streams of both devices and frees them in its own order, while caches are
- * emptied and streams make progress. No thread may receive memory that another holds, and at the end all memory must
- * be freed. A plain program: Criterion forks. */
+ * emptied, histories start, stop and are read, and streams make progress. No thread may receive memory that another
+ * holds, and at the end all memory and stacks must be freed. A plain program: Criterion forks. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
 
 #include "../memory/memory_double.h"
+#include "recorded.h"
 
 enum { THREADS = 4, HELD = 8, STREAMS = 4 };
 
@@ -45,6 +46,20 @@ static void give(holder_t *holder, int at) {
   holder->held[at] = NULL;
 }
 
+/* Starts, reads or stops the history of a device. */
+static long change_history(uint32_t r) {
+  const int32_t device = (int32_t)(r % 2);
+  switch (r >> 1 & 7) {
+    case 0:
+      return hal_host_history_stop(device) != HAL_OK;
+    case 1:
+    case 2:
+      return record(hal_host_history_start, device, r >> 4);
+    default:
+      return read_history(hal_host_history_read, device);
+  }
+}
+
 static void *work(void *data) {
   holder_t *holder = data;
   hal_host_stats_t stats = {.struct_size = sizeof(stats)};
@@ -57,6 +72,7 @@ static void *work(void *data) {
       take(holder, at);
     }
     if (holder->random % 101 == 0) holder->wrong += hal_host_empty_cache(-1) != HAL_OK;
+    if (holder->random % 107 == 0) holder->wrong += change_history(holder->random >> 8);
     if (holder->random % 103 == 0) holder->wrong += hal_host_stats(0, &stats) || stats.active_requests.current < 0;
   }
   for (int at = 0; at < HELD; at++) {
@@ -88,7 +104,7 @@ int main(int argc, char **argv) {
   for (int id = 0; id < 2 * STREAMS; id++) double_finish(double_stream(id % 2, id / 2));
   hal_host_empty_cache(-1);
   const int64_t left = bytes_left(0) + bytes_left(1);
-  wrong += double_close();
+  wrong += double_close() + stacks;
   printf("%d threads, %ld operations each: %lld bytes left, %ld wrong\n", THREADS, operations, (long long)left, wrong);
   return left || wrong;
 }

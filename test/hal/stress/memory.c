@@ -1,11 +1,12 @@
 /* stress/memory.c: eight threads on one allocator, for the thread sanitizer: allocations of all kinds, released by
  * other threads, used on other streams, adopted and deferred, while the cache is emptied, addresses are looked up, the
- * history starts, stops and is read,
- * and streams make progress. At the end all memory must be freed. A plain program: Criterion forks. */
+ * history starts, stops and is read, settings change, and streams make progress. At the end all memory must be freed.
+ * A plain program: Criterion forks. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
 
 #include "../memory/memory_double.h"
+#include "recorded.h"
 
 enum { THREADS = 8, SLOTS = 64, STREAMS = 4 };
 
@@ -42,42 +43,6 @@ static hal_block_t *make(uint64_t r) {
   return block;
 }
 
-/* ---- history: stacks are counted ---- */
-
-static atomic_long stacks;
-
-static void *capture(void *user_data) {
-  (void)user_data;
-  atomic_fetch_add(&stacks, 1);
-  return calloc(1, 1);
-}
-
-static void release_stack(void *stack, void *user_data) {
-  (void)user_data;
-  atomic_fetch_sub(&stacks, 1);
-  free(stack);
-}
-
-static void record(uint64_t r) {
-  const hal_memory_history_desc_t desc = {.struct_size = sizeof(desc),
-                                          .stacks = (uint32_t)(r % 4),
-                                          .max_events = r % 2000,
-                                          .capture = capture,
-                                          .release = release_stack};
-  if (hal_memory_history_start(0, &desc)) atomic_fetch_add(&failures, 1);
-}
-
-static void read_history(void) {
-  hal_memory_history_t *history = NULL;
-  hal_memory_event_t event;
-  if (hal_memory_history_read(0, &history)) atomic_fetch_add(&failures, 1);
-  for (size_t i = 0; history && i < hal_memory_history_events(history); i++) {
-    hal_memory_history_event(history, i, &event, sizeof(event));
-    if (event.stack && *(volatile char *)event.stack) atomic_fetch_add(&failures, 1); /* freed or overwritten */
-  }
-  hal_memory_history_release(history);
-}
-
 static void other_calls(uint64_t r) {
   int32_t device;
   switch (r % 512) {
@@ -93,13 +58,18 @@ static void other_calls(uint64_t r) {
       if (double_stats(0).allocated_bytes[0].current < 0) atomic_fetch_add(&failures, 1);
       break;
     case 4:
-      record(r >> 9);
+      if (record(hal_memory_history_start, 0, r >> 9)) atomic_fetch_add(&failures, 1);
       break;
     case 5:
-      if (r >> 9 & 1) read_history();
+      if (r >> 9 & 1) atomic_fetch_add(&failures, read_history(hal_memory_history_read, 0));
       break;
     case 6:
       if ((r >> 9) % 8 == 0 && hal_memory_history_stop(0)) atomic_fetch_add(&failures, 1);
+      break;
+    case 7:
+      if (hal_memory_configure(r >> 9 & 1 ? "roundup_power2_divisions:4"
+                                          : "roundup_power2_divisions:0,max_split_size_mb:30"))
+        atomic_fetch_add(&failures, 1);
       break;
     case 3:
       hal_memory_find(&slots, &device);

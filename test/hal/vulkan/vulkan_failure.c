@@ -42,3 +42,9 @@ Test(vulkan_failure, exhausted_memory_is_an_error_with_the_size_and_the_device_w
   char *const memory = device_bytes(0, 64);
   assert_ok(hal_memory_fill(NULL, 0, memory, &value, 4, 64));
 }
+
+Test(vulkan_failure, a_driver_that_cannot_page_lock_memory_of_the_program_is_an_error_with_what_to_use) {
+  char mine[64];
+  open_with("VULKAN_PROXY_FUNCTIONS", "0");
+  assert_fails(hal_host_register(0, mine, sizeof mine), HAL_UNIMPLEMENTED, "use host_alloc");
+}

@@ -101,6 +101,36 @@ Test(vulkan_memory, memory_is_exhausted_with_an_error_and_usable_afterwards) {
   device_bytes(0, 1 << 20);
 }
 
+/* Memory of the program, at any address. Its neighbors are not written; memory that is page-locked already is refused,
+ * and so are other starts than those of ranges. */
+Test(vulkan_memory, of_the_program_is_page_locked_in_place) {
+  enum { SIZE = 100003, SHIFT = 77 };
+  hal_stream_t *stream;
+  char *const room = calloc(1, SIZE + 2 * SHIFT), *const mine = room + SHIFT;
+  char *const device = device_bytes(0, SIZE);
+  const hal_status_t status = hal_host_register(0, mine, SIZE);
+  if (status == HAL_UNIMPLEMENTED) cr_skip_test("the driver has no VK_EXT_external_memory_host");
+  assert_ok(status);
+  assert_ok(hal_stream_acquire(0, 0, &stream));
+  for (int i = 0; i < SIZE; i++) mine[i] = (char)(i * 7);
+  assert_ok(hal_memory_copy(stream, device, 0, mine, HAL_HOST, SIZE));
+  assert_ok(hal_memory_fill(stream, 0, device + 5, "ab", 2, 6));
+  assert_ok(hal_memory_copy(stream, mine, HAL_HOST, device, 0, SIZE));
+  assert_ok(hal_stream_synchronize(stream));
+  for (int i = 0; i < SIZE; i++) cr_assert_eq(mine[i], i >= 5 && i < 11 ? "ba"[i % 2] : (char)(i * 7), "byte %d", i);
+  for (int i = 0; i < SHIFT; i++) cr_assert(!room[i] && !mine[SIZE + i]);
+  assert_fails(hal_host_register(0, mine, SIZE), HAL_INVALID_ARGUMENT, "page-locked already");
+  assert_fails(hal_host_register(0, mine + SIZE - 1, 4), HAL_INVALID_ARGUMENT, "page-locked already");
+  assert_fails(hal_host_register(0, room, SHIFT + 1), HAL_INVALID_ARGUMENT, "page-locked already");
+  cr_assert_neq(hal_host_unregister(0, mine + 1), HAL_OK);
+  assert_ok(hal_host_register(0, room, SHIFT)); /* in the same page */
+  assert_ok(hal_host_unregister(0, room));
+  assert_ok(hal_host_unregister(0, mine));
+  assert_ok(hal_host_register(0, mine, SIZE));
+  assert_ok(hal_host_unregister(0, mine));
+  free(room);
+}
+
 Test(vulkan_memory, times_of_events_grow_with_the_work_between_them) {
   hal_stream_t *stream;
   hal_event_t *start, *end;

@@ -235,20 +235,6 @@ def test_frames_of_cpp_an_observer_that_fails_and_the_exit(run_python):
     assert done.stdout.split() == ["raised", "True", "True"] and "in the observer" in done.stderr, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(("text", "split", "threshold", "divisions"), [
-    ("", -1, 0.0, [0, 0, 0, 0]),
-    ("max_split_size_mb:30,garbage_collection_threshold:0.5,roundup_power2_divisions:[256:1,512:2,>:4]", 30 * MiB, 0.5, [1, 1, 2, 4]),
-    ("roundup_power2_divisions:8,max_split_size_mb:2,garbage_collection_threshold:x", -1, 0.0, [8, 8, 8, 8]),
-    ("expandable_segments:True,roundup_power2_divisions:[256:2,1024:4]", -1, 0.0, [2, 2, 0, 4]),
-])  # fmt: skip
-def test_the_settings_are_in_the_snapshot(memory, monkeypatch, text, split, threshold, divisions):
-    monkeypatch.setenv("PYTORCH_ALLOC_CONF", text)
-    settings = memory._snapshot()["allocator_settings"]
-    assert settings["PYTORCH_CUDA_ALLOC_CONF"] == text and settings["max_split_size"] == split
-    assert settings["garbage_collection_threshold"] == threshold and settings["expandable_segments"] is ("expandable" in text)
-    assert [settings["roundup_power2_divisions"][key] for key in ("128", "256", "512", "1024")] == divisions
-
-
 def test_sys_maxsize_is_no_limit(device, memory):
     memory._record_memory_history(context=None, max_entries=sys.maxsize, clear_history=True)
     for _ in range(3000):

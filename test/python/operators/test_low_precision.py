@@ -268,3 +268,76 @@ def test_compiled_and_in_lazy_mode(device):
     for results in (lazy, torch.compile(program)(*operands)):
         assert torch.equal(results[0].cpu(), expected[0])
         torch.testing.assert_close(results[1].cpu(), expected[1], rtol=1e-4, atol=1e-3)
+
+
+# ---- groups of matrices ---------------------------------------------------------------------------------------------
+
+OFFS = [5, 5, 24]  # the second group is empty; of 32 rows or columns eight belong to no group
+# The sizes of both matrices, and the parts of each group: of the first one, the second one and the result.
+GROUPED = {
+    "rows": ((32, 48), (3, 48, 16), lambda a, b, g, r: (a[r], b[g]), lambda out, g, r: out[r]),
+    "columns": ((3, 16, 48), (48, 32), lambda a, b, g, r: (a[g], b[:, r]), lambda out, g, r: out[:, r]),
+    "summed": ((16, 32), (32, 24), lambda a, b, g, r: (a[:, r], b[r]), lambda out, g, r: out[g]),
+    "batches": ((3, 16, 48), (3, 48, 32), lambda a, b, g, r: (a[g], b[g]), lambda out, g, r: out[g]),
+}
+
+
+def groups():
+    return [(g, slice(start, end)) for g, (start, end) in enumerate(zip([0, *OFFS], OFFS))]
+
+
+@pytest.mark.parametrize("kind", GROUPED)
+def test_products_of_groups(device, kind):
+    sizes_a, sizes_b, operands, result = GROUPED[kind]
+    a, b = torch.randn(sizes_a).bfloat16(), torch.randn(sizes_b).bfloat16()
+    offs = None if kind == "batches" else torch.tensor(OFFS, dtype=torch.int32).to(device)
+    with strict():
+        ours = torch._grouped_mm(a.to(device), b.to(device), offs=offs)
+    for g, r in groups():
+        x, y = operands(a.double(), b.double(), g, r)
+        torch.testing.assert_close(result(ours.cpu(), g, r).double(), x @ y, rtol=2**-7, atol=2**-5)
+
+
+@pytest.mark.parametrize("out_dtype", [torch.bfloat16, torch.float32, None], ids=str)
+@pytest.mark.parametrize("kind", GROUPED)
+def test_float8_products_of_groups_with_scales(device, kind, out_dtype):
+    """The reference is double precision: the CPU has no such operator."""
+    sizes_a, sizes_b, operands, result = GROUPED[kind]
+    a, b = torch.randn(sizes_a).to(FLOAT8[0]), torch.randn(sizes_b).transpose(-1, -2).contiguous().to(FLOAT8[0]).transpose(-1, -2)
+    rows, columns, times = sizes_a[-2], sizes_b[-1], 3 if kind == "summed" else 1
+    scale_a = torch.rand(3, rows) if len(sizes_a) == 3 else torch.rand(rows * times)
+    scale_b = torch.rand(3, columns) if len(sizes_b) == 3 else torch.rand(columns * times)
+    offs = None if kind == "batches" else torch.tensor(OFFS, dtype=torch.int32).to(device)
+    with strict():
+        ours = torch._scaled_grouped_mm(a.to(device), b.to(device), scale_a.to(device), scale_b.to(device), offs=offs, out_dtype=out_dtype)
+    assert ours.dtype == (out_dtype or torch.bfloat16)
+    a_of, b_of = a.double(), b.double()
+    if kind != "summed":
+        a_of, b_of = a_of * scale_a.double().unsqueeze(-1), b_of * scale_b.double().unsqueeze(-2)
+    for g, r in groups():
+        x, y = operands(a_of, b_of, g, r)
+        if kind == "summed":
+            x, y = x * scale_a.view(3, rows, 1)[g].double(), y * scale_b.view(3, 1, columns)[g].double()
+        step = 1e-5 if out_dtype == torch.float32 else 2**-7
+        torch.testing.assert_close(result(ours.cpu(), g, r).double(), x @ y, rtol=step, atol=1e-4)
+    assert kind in ("summed", "batches") or not result(ours.cpu(), 0, slice(OFFS[-1], None)).any()
+
+
+@pytest.mark.parametrize("change, error", [
+    (dict(offs=None), "_scaled_grouped_mm: expected offs for a matrix of 2 dimensions"),
+    (dict(offs=torch.tensor([3, 2, 9], dtype=torch.int32)), r"offs\[1\] is 2, expected 3 to 32"),
+    (dict(offs=torch.tensor([3, 9, 33], dtype=torch.int32)), r"offs\[2\] is 33, expected 9 to 32"),
+    (dict(offs=torch.tensor([3, 9], dtype=torch.int32)), "expected 2 groups but got matrices of"),
+    (dict(offs=torch.tensor([3, 9, 32])), "expected offs to be an int32 vector"),
+    (dict(scale_a=torch.ones(31)), r"scales of the sizes \[31\] and \[3, 16\] do not fit"),
+    (dict(scale_b=torch.ones(3, 16).to(torch.float8_e8m0fnu)), "expected a float32 scale for each row of self"),
+    (dict(bias=torch.ones(16)), "a bias is not supported"),
+    (dict(self=torch.ones(32, 48)), "expected float8 matrices but got Float"),
+    (dict(self=torch.ones(32, 40).to(FLOAT8[0])), "cannot be multiplied"),
+])  # fmt: skip
+def test_invalid_products_of_groups_are_one_error(device, change, error):
+    call = dict(self=torch.ones(32, 48).to(FLOAT8[0]), mat2=torch.ones(3, 48, 16).to(FLOAT8[0]), scale_a=torch.ones(32), scale_b=torch.ones(3, 16),
+                offs=torch.tensor(OFFS, dtype=torch.int32))  # fmt: skip
+    call = {name: value if value is None else value.to(device) for name, value in {**call, **change}.items()}
+    with strict(), pytest.raises(RuntimeError, match=error):
+        torch.ops.aten._scaled_grouped_mm(call.pop("self"), **call)

@@ -120,3 +120,46 @@ def test_wrong_lengths_are_errors_with_the_numbers(device, places):
             varlen_attn(*operands, *pair, 5, 5)
     with pytest.raises(RuntimeError, match="cum_seq_k 2"):
         varlen_attn(*operands, right, right[:2], 5, 5)
+
+
+# ---- jagged tensors -------------------------------------------------------------------------------------------------
+
+
+def jagged_inputs(dtype, heads, size, lengths=(3, 5, 1)):
+    return [[torch.randn(length, heads, size).to(dtype) for length in lengths] for _ in range(3)]
+
+
+def jagged_attention(parts, device, **options):
+    """Returns the attention of each sequence, [heads, length, size], and the gradients of the sum of its squares."""
+    operands = [torch.nested.nested_tensor(part, layout=torch.jagged, device=device).requires_grad_() for part in parts]
+    with strict():
+        result = torch.nn.functional.scaled_dot_product_attention(*(x.transpose(1, 2) for x in operands), **options)
+        result.transpose(1, 2).values().float().square().sum().backward()
+    return [x.cpu() for x in result.unbind()], [[x.cpu() for x in operand.grad.unbind()] for operand in operands]
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("options, size", [({}, 16), ({"is_causal": True}, 16), ({"is_causal": True, "scale": 0.3}, 8), ({}, 10)], ids=str)
+def test_jagged_tensors(device, dtype, options, size):
+    """The reference is double precision, one sequence after the other. torch has no causal mask for sizes that are no
+    multiple of 8.
+    """
+    parts = jagged_inputs(dtype, 2, size)
+    results, gradients = jagged_attention(parts, device, **options)
+    limits = {"rtol": 1e-5, "atol": 1e-5} if dtype == torch.float32 else {"rtol": 2**-5, "atol": 2**-4}
+    for i, result in enumerate(results):
+        operands = [part[i].double().transpose(0, 1).requires_grad_() for part in parts]
+        expected = torch.nn.functional.scaled_dot_product_attention(*operands, **options)
+        expected.square().sum().backward()
+        torch.testing.assert_close(result.double(), expected, **limits)
+        for gradient, operand in zip(gradients, operands):
+            torch.testing.assert_close(gradient[i].double().transpose(0, 1), operand.grad, **limits)
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
+def test_jagged_tensors_compiled(device):
+    q, k, v = (torch.nested.nested_tensor(part, layout=torch.jagged, device=device).transpose(1, 2) for part in jagged_inputs(torch.float32, 2, 16))
+    expected = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    compiled = torch.compile(torch.nn.functional.scaled_dot_product_attention, fullgraph=True)(q, k, v, is_causal=True)
+    torch.testing.assert_close(compiled.transpose(1, 2).values(), expected.transpose(1, 2).values(), rtol=1e-5, atol=1e-5)

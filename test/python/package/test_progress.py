@@ -58,3 +58,18 @@ def test_system_packages_are_installed_with_a_log(tmp_path, code):
     assert done.returncode == (1 if code else 0)
     assert (f"the whole output is in {log}" in done.stderr) == bool(code)
     assert "system packages: done" in done.stdout or code
+
+
+def test_a_command_that_runs_meanwhile_is_terminated_with_its_children(tmp_path):
+    log, pids = tmp_path / "early.log", tmp_path / "pids"
+    early = f"echo early; sleep 50 & echo $! $$ > {pids}; wait"
+    done = progress("--meanwhile", early, "--meanwhile-log", log, "packages", "bash", "-c", f"until [ -s {pids} ]; do sleep 0.1; done; exit 3")
+    assert done.returncode == 3 and "early" not in done.stdout and log.read_text() == "early\n"
+    for pid in pids.read_text().split():
+        status = pathlib.Path(f"/proc/{pid}/status")
+        assert not status.exists() or "State:\tZ" in status.read_text(), f"process {pid} still runs"
+
+
+def test_the_exit_code_of_a_command_that_runs_meanwhile_is_ignored(tmp_path):
+    done = progress("--meanwhile", "exit 5", "packages", "sleep", "0.2")
+    assert (done.returncode, "packages: done" in done.stdout) == (0, True)

@@ -43,6 +43,14 @@ def test_make_builds_for_a_torch_of_the_window_and_wheels_for_all():
     assert [number(minor)[1] for minor in minors] == list(range(number(oldest)[1], number(too_new)[1]))
 
 
+def test_make_names_the_cure_of_a_missing_interpreter():
+    done = subprocess.run(["make", "wheel", "PYTHON=python3.99"], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
+    assert "missing interpreter 'python3.99': install it with its headers and venv" in done.stderr
+    other = subprocess.run(["make", "-n", "help", f"PYTHON={sys.executable}"], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert other.returncode == 0, other.stderr
+
+
 def test_the_extension_comes_from_the_folder_of_the_installed_torch():
     from torch_backend import _C
 

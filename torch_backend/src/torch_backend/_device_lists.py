@@ -1,5 +1,5 @@
 """Functions of torch that work on the device but check a fixed list of device types: flex_attention, products of int8
-with `out_dtype`, opcheck's test of autograd, and snapshots of the accelerator's memory.
+with `out_dtype`, opcheck's test of autograd, snapshots of the accelerator's memory, and attention of jagged tensors.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ def install() -> None:
     after_import("torch._higher_order_ops.out_dtype", _admit_to_int_mm)
     after_import("torch.testing._internal.optests.generate_tests", _admit_to_opcheck)
     after_import("torch.accelerator.memory", _admit_to_snapshots)
+    after_import("torch.nested._internal.sdpa", _admit_to_jagged_attention)
 
 
 def _admit_to_flex_attention() -> None:
@@ -48,6 +49,22 @@ def _admit_to_int_mm() -> None:
         return original(op, output_dtype, args)
 
     out_dtype.is_int_mm = is_int_mm
+
+
+def _admit_to_jagged_attention() -> None:
+    """Attention of jagged tensors selects the attention of packed sequences, which devices have, as on CUDA: torch's
+    other implementation has no causal mask.
+    """
+    sdpa = sys.modules["torch.nested._internal.sdpa"]
+    original = sdpa.can_use_flash_attention
+
+    @functools.wraps(original)
+    def can_use_flash_attention(params, debug=False) -> bool:
+        if params.query.device.type != type_name():
+            return original(params, debug)
+        return params.attn_mask is None and params.dropout == 0
+
+    sdpa.can_use_flash_attention = can_use_flash_attention
 
 
 def _admit_to_snapshots() -> None:

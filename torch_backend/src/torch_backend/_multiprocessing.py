@@ -53,9 +53,9 @@ def _note_copies(device: torch.device) -> None:
         first, _noted = not _noted, True
     if first:
         warnings.warn(
-            f"the plugin of '{device}' does not share memory between processes, or not that of expandable segments (PYTORCH_ALLOC_CONF): tensors "
-            "that are sent to other processes are copied through host memory, and a change of a copy is not visible to the other processes. This "
-            "is reported once per process",
+            f"the plugin of '{device}' does not share memory between processes, or not that of expandable segments "
+            "(PYTORCH_ALLOC_CONF=expandable_segments:False shares it): tensors that are sent to other processes are copied through host "
+            "memory, and a change of a copy is not visible to the other processes. This is reported once per process",
             RuntimeWarning, stacklevel=2,
         )  # fmt: skip
 

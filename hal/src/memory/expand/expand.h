@@ -47,7 +47,8 @@ hal_mem_range_t *hal_mem_range_of(const hal_allocator_t *allocator, const hal_bl
 /* Sets whether segments are expandable, by the settings and the device; logs a warning, once per plugin, if they cannot
  * be. */
 void hal_mem_expand_setup(hal_allocator_t *allocator);
-/* Makes new segments of the device ordinary ones, after a failure of the plugin: the thread has its message. */
+/* Makes new segments of the device ordinary ones, after a failure of the plugin: the thread has its message. The caller
+ * holds the lock, which is released meanwhile. */
 void hal_mem_expand_refuse(hal_allocator_t *allocator);
 /* Returns the first piece that ends after `offset`; `range->count` if there is none. */
 size_t hal_mem_range_find(const hal_mem_range_t *range, size_t offset);

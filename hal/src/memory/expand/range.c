@@ -34,8 +34,10 @@ void hal_mem_expand_setup(hal_allocator_t *allocator) {
 }
 
 void hal_mem_expand_refuse(hal_allocator_t *allocator) {
-  warn_once(allocator->device, hal_error_message());
   allocator->expands = 0;
+  hal_unlock(&allocator->lock); /* a log sink belongs to the application */
+  warn_once(allocator->device, hal_error_message());
+  hal_lock(&allocator->lock);
 }
 
 /* ---- pieces ---- */

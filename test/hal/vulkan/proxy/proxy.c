@@ -1,6 +1,7 @@
 /* proxy.c: a library with the name of the Vulkan loader, whose functions call the real one (VULKAN_REAL_LOADER), except
  * for failures: VULKAN_PROXY_LOSE=n makes submission number n, and all later ones of its queue, return
- * VK_ERROR_DEVICE_LOST. VULKAN_PROXY_MEMORY=n makes allocation number n of memory fail. */
+ * VK_ERROR_DEVICE_LOST. VULKAN_PROXY_MEMORY=n makes allocation number n of memory fail.
+ * VULKAN_PROXY_FUNCTIONS=0: there are no functions of extensions. */
 #include <dlfcn.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -77,6 +78,11 @@ VULKAN_FUNCTIONS(CALL)
 #define FORWARD_void(name, parameters)   \
   EXPORT void vk##name NAMED parameters; \
   void vk##name NAMED parameters { real_##name() PASSED parameters; }
+#define FORWARD_PFN_vkVoidFunction(name, parameters)                                  \
+  EXPORT PFN_vkVoidFunction vk##name NAMED parameters;                                \
+  PFN_vkVoidFunction vk##name NAMED parameters {                                      \
+    return getenv("VULKAN_PROXY_FUNCTIONS") ? NULL : real_##name() PASSED parameters; \
+  }
 #define FORWARD_VkResult(name, parameters)                \
   EXPORT VkResult vk##name NAMED parameters;              \
   VkResult vk##name NAMED parameters {                    \

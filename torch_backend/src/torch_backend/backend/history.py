@@ -11,6 +11,8 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
+import torch
+
 from torch_backend import _C
 
 from ._utils import Device, device_count, existing_index, name
@@ -146,53 +148,47 @@ def _conf(text: str) -> dict[str, str]:
     return options
 
 
-def _number(text: str | None) -> float:
-    try:
-        return float(text or 0)
-    except ValueError:
-        return 0.0  # the allocator has warned about it and does not use it
-
-
-def _roundup(text: str | None) -> dict[str, int]:
-    """Returns roundup_power2_divisions by power of two from 1 MiB, as the allocator reads it (hal/src/memory/config.c)."""
-    steps = [0] * 16
-    if text and not text.startswith("["):
-        steps = [int(_number(text))] * 16
-    elif text:
-        last = -1
-        for size, _, value in (part.partition(":") for part in text.strip("[]").split(",")):
-            step = 15 if size.strip() == ">" else min(int(_number(size)).bit_length() - 1, 15)
-            steps[last + 1 : step + 1] = [int(_number(value)) if size.strip() == ">" or last < 0 else 0] * (step - last)
-            steps[step], last = int(_number(value)), step
-    return {str(1 << step): value for step, value in enumerate(steps)}
-
-
-def _text() -> str:
-    return os.environ.get("PYTORCH_ALLOC_CONF") or os.environ.get("PYTORCH_CUDA_ALLOC_CONF") or ""
+def _options() -> dict[str, str]:
+    """Returns the settings of the allocator that are not the defaults."""
+    return _conf(_C.memory_settings())
 
 
 def default_fraction() -> float:
     """Returns the share of a device's memory that PYTORCH_ALLOC_CONF allows the process."""
-    share = _number(_conf(_text()).get("per_process_memory_fraction"))
-    return share if 0.0 < share <= 1.0 else 1.0
+    return float(_options().get("per_process_memory_fraction", 1.0))
+
+
+def _set_allocator_settings(env: str) -> None:
+    """Changes settings of the allocator at run time, as torch.cuda.memory._set_allocator_settings: those that are named, for
+    later allocations of all devices.
+
+    Args:
+        env: text in the format of PYTORCH_ALLOC_CONF, such as "max_split_size_mb:200". `expandable_segments` is possible
+            until a device is used.
+    """
+    torch._C._accelerator_setAllocatorSettings(env)
 
 
 def _settings() -> dict[str, Any]:
-    text = _text()
-    options = _conf(text)
-    split = _number(options.get("max_split_size_mb"))
-    threshold = _number(options.get("garbage_collection_threshold"))
+    try:
+        text = torch._C._accelerator_getAllocatorSettings()  # the last ones, or the variable
+    except (RuntimeError, ValueError):  # torch refuses the variable
+        text = os.environ.get("PYTORCH_ALLOC_CONF") or os.environ.get("PYTORCH_CUDA_ALLOC_CONF") or ""
+    options = _options()
+    divisions = (part.partition(":") for part in options.get("roundup_power2_divisions", "").strip("[]").split(",") if part)
     return {
         "PYTORCH_CUDA_ALLOC_CONF": text,
         "PYTORCH_ALLOC_CONF": text,
-        "max_split_size": int(split) << 20 if split >= 20 else -1,
-        "garbage_collection_threshold": threshold if 0.0 < threshold < 1.0 else 0.0,
-        "expandable_segments": options.get("expandable_segments") in ("True", "true", "1"),
+        "max_split_size": int(options["max_split_size_mb"]) << 20 if "max_split_size_mb" in options else -1,
+        "garbage_collection_threshold": float(options.get("garbage_collection_threshold", 0.0)),
+        "expandable_segments": "expandable_segments" in options,
         "pinned_num_register_threads": 1,
         "release_lock_on_cudamalloc": False,
         "pinned_use_cuda_host_register": False,
         "graph_capture_record_stream_reuse": False,
-        "roundup_power2_divisions": _roundup(options.get("roundup_power2_divisions")),
+        "roundup_power2_divisions": {str(1 << step): 0 for step in range(16)} | {size: int(value) for size, _, value in divisions},
+        "max_round_threshold": -1,  # sizes of pinned memory are rounded to classes
+        "max_cached_size": int(options["pinned_max_cached_size_mb"]) << 20 if "pinned_max_cached_size_mb" in options else -1,
     }
 
 

@@ -18,6 +18,7 @@ from .history import (
     _record_memory_history,  # noqa: F401
     _save_memory_usage,  # noqa: F401
     _save_segment_usage,  # noqa: F401
+    _set_allocator_settings,  # noqa: F401
     _snapshot,  # noqa: F401
     default_fraction,
     memory_snapshot,

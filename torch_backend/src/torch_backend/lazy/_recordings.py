@@ -53,8 +53,8 @@ PERCENTS = (1, 5, 10, 20, 50, 80, 90, 95, 99)
 _lock = threading.Lock()
 # The recordings of each device, one for each stream
 _active: collections.defaultdict[int, list] = collections.defaultdict(list)
-_started: dict[int, int] = {}  # the stream of each device that `start` defers, and its block
-_blocks: dict[int, contextlib.AbstractContextManager] = {}
+# Of each device: the stream that `start` defers, and its block
+_started: dict[int, tuple[int, contextlib.AbstractContextManager]] = {}
 _ended: collections.Counter = collections.Counter()  # the counters of recordings that have ended
 _forgotten: collections.Counter = collections.Counter()  # the counters at the last reset
 _forgotten_operators: collections.Counter = collections.Counter()
@@ -130,7 +130,7 @@ def record(device=None, *, lines: bool | None = None, fuse: bool | None = None, 
         yield
         _c().flush_kept_lazy(index)
         return
-    if _started.get(index) == torch.accelerator.current_stream(index).stream_id:
+    if _started.get(index, (None,))[0] == torch.accelerator.current_stream(index).stream_id:
         yield
         mark_step(index)
         return
@@ -157,17 +157,14 @@ def start(device=None, **options) -> None:
     block = record(index, **options)
     block.__enter__()
     with _lock:
-        _started[index] = torch.accelerator.current_stream(index).stream_id
-        _blocks[index] = block
+        _started[index] = torch.accelerator.current_stream(index).stream_id, block
 
 
 def stop(device=None) -> None:
     """Launches the deferred work of a device (default: all devices) and ends `start`. Does nothing without it."""
     with _lock:
-        indices = list(_blocks) if device is None else [_index(device)]
-        blocks = [_blocks.pop(index) for index in indices if index in _blocks]
-        for index in indices:
-            _started.pop(index, None)
+        indices = list(_started) if device is None else [_index(device)]
+        blocks = [_started.pop(index)[1] for index in indices if index in _started]
     for block in blocks:
         block.__exit__(None, None, None)
 
