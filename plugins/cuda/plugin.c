@@ -19,7 +19,7 @@ hal_status_t cuda_check_device(int32_t device) {
   if (!cuda.device_count)
     return cuda_error(HAL_FAILED_PRECONDITION, 0, "cuda: device %d was used before init or after shutdown",
                       (int)device);
-  return cuda_error(HAL_INVALID_ARGUMENT, 0, "cuda: there is no device %d, only 0 to %d", (int)device,
+  return cuda_error(HAL_INVALID_ARGUMENT, 0, "cuda: invalid device %d: expected 0 to %d", (int)device,
                     (int)cuda.device_count - 1);
 }
 

@@ -29,7 +29,7 @@ hal_status_t fake_check_device(int32_t device) {
   if (!fake.device_count)
     return fake_error(HAL_FAILED_PRECONDITION, 0, "fake: device %d was used before init or after shutdown",
                       (int)device);
-  return fake_error(HAL_INVALID_ARGUMENT, 0, "fake: there is no device %d, only 0 to %d; set HAL_FAKE_DEVICES for more",
+  return fake_error(HAL_INVALID_ARGUMENT, 0, "fake: invalid device %d: expected 0 to %d; set HAL_FAKE_DEVICES for more",
                     (int)device, (int)fake.device_count - 1);
 }
 

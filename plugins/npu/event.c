@@ -213,7 +213,7 @@ hal_status_t hal_plugin_event_synchronize(hal_plugin_event_t *event) {
   const int32_t device = handle->device;
   npu_event_release(handle);
   npu_device_noticed(device, code);
-  return code ? npu_driver_error(code, "npu: an event's work did not end") : HAL_OK;
+  return code ? npu_driver_error(code, "npu: waiting for the work of an event failed") : HAL_OK;
 }
 
 static hal_status_t time_of(hal_plugin_event_t *event, uint64_t *out_ticks) {

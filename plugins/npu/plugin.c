@@ -18,7 +18,7 @@ hal_status_t npu_check_device(int32_t device) {
                      "start processes with 'spawn'");
   if (!npu.device_count)
     return npu_error(HAL_FAILED_PRECONDITION, 0, "npu: device %d was used before init or after shutdown", (int)device);
-  return npu_error(HAL_INVALID_ARGUMENT, 0, "npu: there is no device %d, only 0 to %d", (int)device,
+  return npu_error(HAL_INVALID_ARGUMENT, 0, "npu: invalid device %d: expected 0 to %d", (int)device,
                    (int)npu.device_count - 1);
 }
 

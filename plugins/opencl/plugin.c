@@ -18,7 +18,7 @@ hal_status_t ocl_check_device(int32_t device) {
   if (!ocl.device_count)
     return ocl_error(HAL_FAILED_PRECONDITION, 0, "opencl: device %d was used before init or after shutdown",
                      (int)device);
-  return ocl_error(HAL_INVALID_ARGUMENT, 0, "opencl: there is no device %d, only 0 to %d", (int)device,
+  return ocl_error(HAL_INVALID_ARGUMENT, 0, "opencl: invalid device %d: expected 0 to %d", (int)device,
                    (int)ocl.device_count - 1);
 }
 

@@ -18,7 +18,7 @@ hal_status_t vulkan_check_device(int32_t device) {
   if (!vulkan.device_count)
     return vulkan_error(HAL_FAILED_PRECONDITION, 0, "vulkan: device %d was used before init or after shutdown",
                         (int)device);
-  return vulkan_error(HAL_INVALID_ARGUMENT, 0, "vulkan: there is no device %d, only 0 to %d", (int)device,
+  return vulkan_error(HAL_INVALID_ARGUMENT, 0, "vulkan: invalid device %d: expected 0 to %d", (int)device,
                       (int)vulkan.device_count - 1);
 }
 

@@ -34,7 +34,7 @@ static hal_status_t append(list_t *list, const char *text, size_t length) {
                          "%s: '%.*s' is not a device's number; expected numbers separated by commas, as in 0,2",
                          list->variable, (int)length, text);
   if (number >= list->count)
-    return hal_error_set(HAL_OUT_OF_RANGE, "%s: there is no device %ld, since %s has %d; expected numbers in [0, %d)",
+    return hal_error_set(HAL_OUT_OF_RANGE, "%s: invalid device %ld: %s has %d; expected numbers in [0, %d)",
                          list->variable, number, list->name, (int)list->count, (int)list->count);
   for (int32_t i = 0; i < list->used; i++)
     if (list->ordinals[i] == number)

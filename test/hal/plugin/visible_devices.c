@@ -20,8 +20,8 @@ Test(visible_devices, invalid_lists_are_refused) {
   assert_refused("+1", HAL_INVALID_ARGUMENT, "'+1' is not a device's number");
   assert_refused("-1", HAL_INVALID_ARGUMENT, "'-1' is not a device's number");
   assert_refused("1,1", HAL_INVALID_ARGUMENT, "device 1 is listed twice");
-  assert_refused("0,3", HAL_OUT_OF_RANGE, "there is no device 3, since later has 3; expected numbers in [0, 3)");
-  assert_refused("99999999999999999999", HAL_OUT_OF_RANGE, "there is no device");
+  assert_refused("0,3", HAL_OUT_OF_RANGE, "invalid device 3: later has 3; expected numbers in [0, 3)");
+  assert_refused("99999999999999999999", HAL_OUT_OF_RANGE, "invalid device");
 }
 
 Test(visible_devices, a_plugins_own_list_takes_precedence) {

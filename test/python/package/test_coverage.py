@@ -121,7 +121,7 @@ def test_a_plugin_may_be_named_whatever_is_active(build_plugin):
     # the device type is that of the first plugin
     assert document("mm", "--plugin", "five", **both)["device"] == "fake:1"
     assert document("mm", "--device", 1, **both)["operators"]["mm"] == "fallback"
-    assert "there is no device 9" in command("--device", 9, **both).stderr
+    assert "invalid device 9" in command("--device", 9, **both).stderr
 
 
 def test_markdown_and_html_are_tables_of_the_same_rows():

@@ -45,6 +45,14 @@ def test_exactly_the_slots_that_no_source_calls_are_documented_as_not_used_yet()
     assert said == set(slots()) - called()
 
 
+@pytest.mark.parametrize("plugin", ["cuda", "npu"])
+def test_the_page_of_a_plugin_has_its_number_of_lines(plugin):
+    stated = int(re.search(r"about ([\d,]+) lines", (ROOT / f"docs/plugins/{plugin}.md").read_text())[1].replace(",", ""))
+    files = [path for path in (ROOT / "plugins" / plugin).rglob("*") if path.suffix in (".c", ".h")]
+    lines = sum(len(path.read_text().splitlines()) for path in files)
+    assert abs(stated - lines) <= lines / 10, f"docs/plugins/{plugin}.md: about {stated} lines; plugins/{plugin} has {lines}"
+
+
 def test_the_guides_promise_no_function_that_nothing_calls():
     unused = set(slots()) - called()
     for guide in [*(ROOT / "docs").glob("*.md"), *(ROOT / "docs").glob("lazy/*.md"), *(ROOT / "docs/plugins").glob("*.md"), *(ROOT / "plugins").glob("*/README.md"), ROOT / "README.md"]:

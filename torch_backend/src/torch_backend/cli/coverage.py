@@ -47,7 +47,7 @@ def _index(arguments) -> int:
     last = max(plugin.first_device + plugin.device_count for plugin in plugins)
     if arguments.device is not None:
         if not 0 <= arguments.device < last:
-            raise ValueError(f"there is no device {arguments.device}; there are {last}")
+            raise ValueError(f"invalid device {arguments.device}: expected 0 to {last - 1}")
         return arguments.device
     return next((known.first_device for known in plugins if arguments.plugin in (known.name, known.path)), 0)
 
