@@ -43,19 +43,27 @@ def rank_of(rank, folder, settings):
         sys.exit(code)
 
 
-def runs(process):
-    """Returns whether a thread of the process runs or waits for a processor, as on a busy machine."""
-    states = [file.read_text().rpartition(")")[2].split()[0] for file in Path(f"/proc/{process}/task").glob("*/stat")]
-    return "R" in states or "D" in states
+class Progress:
+    """Whether a process still uses processors: on a busy machine the import and the end of torch take long."""
+
+    def __init__(self, process):
+        self.stat, self.ticks, self.since = Path(f"/proc/{process}/stat"), -1, time.monotonic()
+
+    def has_stopped(self):
+        ticks = sum(map(int, self.stat.read_text().rpartition(")")[2].split()[11:13]))
+        if ticks != self.ticks:
+            self.ticks, self.since = ticks, time.monotonic()
+        return time.monotonic() - self.since > 10
 
 
 def wait(processes, seconds):
-    """Returns the exit codes; None for one that did not end and was killed. One that runs has more time."""
+    """Returns the exit codes; None for one that did not end and was killed. One that makes progress has more time."""
     codes, until = dict.fromkeys(processes), time.monotonic() + seconds
+    progress = {process: Progress(process) for process in processes}
     while None in codes.values():
         late = time.monotonic() - until
         for process in [process for process, code in codes.items() if code is None]:
-            over = late > 0 and (late > 5 * seconds or not runs(process))
+            over = progress[process].has_stopped() and late > 0 or late > 5 * seconds
             if over:
                 os.kill(process, 9)
             ended, status = os.waitpid(process, 0 if over else os.WNOHANG)
