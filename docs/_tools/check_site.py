@@ -1,4 +1,4 @@
-"""Checks the built site: links, and horizontal scrolling in headless Chromium at desktop and phone width; writes screenshots.
+"""Checks the built site: links, and horizontal scrolling in headless Chromium, from phone to wide screen; writes screenshots.
 
     check_site.py HTML [--browser chromium] [--screenshots FOLDER] [--only TEXT]
 
@@ -20,7 +20,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urldefrag
 
-WIDTHS = {"desktop": 1280, "phone": 390}
+WIDTHS = {"desktop": 1280, "phone": 390}  # of screenshots
+MEASURED = (*WIDTHS.values(), 768, 1010, 1600)  # each layout of the theme and of _static/site.css
 # Loads each page in a frame of each width, and writes the widths of the pages and of their widest elements as JSON.
 MEASURE = """<!doctype html><title>running</title><body><pre id=out></pre><script>
 const pages = PAGES, widths = WIDTHS, found = [];
@@ -101,7 +102,7 @@ def browser(program, folder, *arguments):
 def too_wide(program, site, pages, folder):
     """Yields a message for each page that scrolls horizontally at one of the widths."""
     measure = site / "_measure.html"
-    measure.write_text(MEASURE.replace("PAGES", json.dumps(pages)).replace("WIDTHS", json.dumps(list(WIDTHS.values()))), encoding="utf-8")
+    measure.write_text(MEASURE.replace("PAGES", json.dumps(pages)).replace("WIDTHS", json.dumps(MEASURED)), encoding="utf-8")
     server = serve(site)
     try:
         url = f"http://127.0.0.1:{server.server_port}/_measure.html"
@@ -113,8 +114,8 @@ def too_wide(program, site, pages, folder):
     if not found or not found[1]:
         raise OSError(f"{program}: the pages were not measured: {text[:300]}")
     rows = json.loads(found[1].replace("&amp;", "&").replace("&lt;", "<").replace("&gt;", ">"))
-    if len(rows) != len(pages) * len(WIDTHS):
-        raise OSError(f"{program}: {len(rows)} of {len(pages) * len(WIDTHS)} pages were measured")
+    if len(rows) != len(pages) * len(MEASURED):
+        raise OSError(f"{program}: {len(rows)} of {len(pages) * len(MEASURED)} pages were measured")
     for page, width, scrolls, client, cause in rows:
         if scrolls > client + 1:
             yield f"{page}: {scrolls} pixels at a width of {width}: {cause or 'unknown element'}"
@@ -155,7 +156,7 @@ def main() -> int:
         return 2
     for finding in findings:
         print(finding)
-    print(f"{len(pages)} pages at {len(WIDTHS)} widths: {len(findings)} findings")
+    print(f"{len(pages)} pages at {len(MEASURED)} widths: {len(findings)} findings")
     return 1 if findings else 0
 
 

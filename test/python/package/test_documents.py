@@ -105,3 +105,11 @@ def test_the_documentation_builds_without_a_warning():
     assert done.returncode == 0, done.stdout + done.stderr
     page = (ROOT / "build/docs/html/_generated/plugin-functions.html").read_text()
     assert "hal_plugin_memory_copy" in page and "hal_plugin_capture_begin" in page
+
+
+@pytest.mark.parametrize("page", [*sorted((ROOT / "docs").glob("tutorials/*.md")), *sorted((ROOT / "docs").glob("plugins/*.md"))], ids=lambda page: page.stem)
+def test_tutorials_and_pages_of_plugins_have_a_picture_with_a_source(page):
+    pictures = re.findall(r"_generated/([\w-]+)\.svg", page.read_text())
+    assert pictures, page
+    sources = (ROOT / "docs/_tools/pictures.py").read_text()
+    assert [name for name in pictures if not (ROOT / f"docs/pictures/{name}.dot").exists() and name not in sources and not (ROOT / f"docs/figures/{name}.csv").exists()] == []

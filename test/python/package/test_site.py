@@ -40,6 +40,7 @@ def test_a_wide_page_and_a_broken_link_are_found(chromium, tmp_path):
     (tmp_path / "link.html").write_text('<a href="missing.html">a</a><a href="wide.html#nowhere">b</a>')
     done = check(tmp_path)
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "wide.html: 9" in done.stdout and "at a width of 390" in done.stdout and "at a width of 1280" not in done.stdout
+    assert "wide.html: 9" in done.stdout and "at a width of 390" in done.stdout and "at a width of 768" in done.stdout
+    assert "at a width of 1010" not in done.stdout and "at a width of 1280" not in done.stdout
     assert "link.html: missing.html: no such file" in done.stdout and "#nowhere: no such place" in done.stdout
-    assert "3 findings" in done.stdout
+    assert "4 findings" in done.stdout
