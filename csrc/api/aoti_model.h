@@ -168,8 +168,8 @@ inline cudaError_t cudaEventRecord(cudaEvent_t, void *) { return HAL_OK; }
 inline cudaError_t cudaEventQuery(cudaEvent_t) { return HAL_OK; }
 inline cudaError_t cudaEventSynchronize(cudaEvent_t) { return hal_device_synchronize(hal_device_current()); }
 
-// torch 2.15 copies constants by page-locked memory and a stream of its own, if it can create one, and otherwise by
-// cudaMemcpy, as here.
+// From 2.14 on, torch copies constants by page-locked memory and a stream of its own, if it can create one, and
+// otherwise by cudaMemcpy, as here.
 using cudaStream_t = void *;
 constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2;
 enum cudaMemoryType { cudaMemoryTypeUnregistered };
@@ -177,6 +177,7 @@ struct cudaPointerAttributes {
   cudaMemoryType type;
 };
 inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t *, unsigned) { return HAL_UNIMPLEMENTED; }
+inline cudaError_t cudaStreamDestroy(cudaStream_t) { return HAL_OK; }
 inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return hal_device_synchronize(hal_device_current()); }
 inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned) { return cudaEventCreate(event); }
 inline cudaError_t cudaPointerGetAttributes(cudaPointerAttributes *, const void *) { return HAL_UNIMPLEMENTED; }
