@@ -94,8 +94,9 @@ def test_simulate_computes_more_ranks_from_a_measurement(measurement, tmp_path):
     document = json.loads(done.stdout)
     times = [row["seconds"] for row in document["rows"]]
     assert [row["ranks"] for row in document["rows"]] == [2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
-    (measured,) = [row["seconds"] for row in measurement["rows"] if row["operator"] == "all_reduce" and row["bytes"] == 1 << 20]
-    assert times[0] == pytest.approx(measured, rel=0.02) and times == sorted(times)
+    measured = {row["bytes"]: row["seconds"] for row in measurement["rows"] if row["operator"] == "all_reduce"}
+    # The model has no message that is faster than the smallest one, which may be measured slower on a busy machine.
+    assert times[0] == pytest.approx(max(measured[1 << 20], measured[min(measured)]), rel=0.02) and times == sorted(times)
     assert [row["algorithm"].split(",")[0] for row in document["rows"]] == ["shared memory"] * 3 + ["hierarchical"] * 7
     assert (tmp_path / "curve.png").read_bytes()[:4] == b"\x89PNG"
 
