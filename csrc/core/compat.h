@@ -26,8 +26,8 @@
 #define TORCH_BACKEND_OVERRIDE_SINCE_215
 #endif
 
-// The functions of at::HostAllocator since 2.15 for history and snapshots, by those of core/allocator/host_history.h.
-#if TORCH_BACKEND_TORCH_VERSION >= 215
+// The functions of at::HostAllocator since 2.14 for history and snapshots, by those of core/allocator/host_history.h.
+#if TORCH_BACKEND_TORCH_VERSION >= 214
 #define TORCH_BACKEND_HOST_HISTORY                                                                   \
   void record_history(bool enabled, c10::CachingDeviceAllocator::CreateContextFn create, size_t max, \
                       c10::CachingDeviceAllocator::RecordContext when, bool clear) override {        \

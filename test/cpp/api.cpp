@@ -244,11 +244,11 @@ TEST(Allocator, ReleasedMemoryWaitsForARecordedStream) {
 
 struct Context final : c10::GatheredContext {};
 
-// The functions of at::HostAllocator since torch 2.15 for history and snapshots.
+// The functions of at::HostAllocator since torch 2.14 for history and snapshots.
 TEST(Allocator, HistoryOfPinnedMemory) {
   const auto record = [](auto *allocator) {
     if constexpr (!requires { allocator->get_traces(); }) {
-      GTEST_SKIP() << "at::HostAllocator has no history before torch 2.15";
+      GTEST_SKIP() << "at::HostAllocator has no history before torch 2.14";
     } else {
       using c10::CachingDeviceAllocator::RecordContext;
       using Entry = c10::CachingDeviceAllocator::TraceEntry;

@@ -1,4 +1,4 @@
-// host_history.h: the history of pinned host memory. at::HostAllocator has functions for it since torch 2.15.
+// host_history.h: the history of pinned host memory. at::HostAllocator has functions for it since torch 2.14.
 #pragma once
 
 #include <c10/core/CachingDeviceAllocator.h>

@@ -194,8 +194,8 @@ Test(fake_profile, devices_collect_for_themselves) {
   must(fake_api.device_synchronize(1));
   cr_assert_eq(read_records(0), 0);
   cr_assert_eq(read_records(1), 2);
-  must_fail(fake_api.profile_enable(2, 1), HAL_INVALID_ARGUMENT, "no device 2");
-  must_fail(fake_api.profile_read(-1, keep, &records), HAL_INVALID_ARGUMENT, "no device -1");
+  must_fail(fake_api.profile_enable(2, 1), HAL_INVALID_ARGUMENT, "invalid device 2");
+  must_fail(fake_api.profile_read(-1, keep, &records), HAL_INVALID_ARGUMENT, "invalid device -1");
 }
 
 /* A kernel without a stream belongs to the device that owns its memory. */
