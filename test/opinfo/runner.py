@@ -13,6 +13,7 @@ import selectors
 import signal
 import sys
 import time
+import traceback
 
 
 class Child:
@@ -22,6 +23,7 @@ class Child:
         self.batch, self.timeout, self.expired = batch, timeout, False
         self.records = {}  # index in the batch -> records; a job is present once it has begun
         self._rest = b""
+        self.why = ""  # the exception that ended the process
         self.deadline = time.monotonic() + timeout
         sys.stdout.flush()
         sys.stderr.flush()
@@ -39,7 +41,9 @@ class Child:
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         for line in lines:
             place, record = json.loads(line)
-            if record is None:
+            if place is None:
+                self.why = record
+            elif record is None:
                 self.records[place] = []
                 self.deadline = time.monotonic() + self.timeout
             else:
@@ -60,7 +64,7 @@ class Child:
         elif status < 0:
             death = f"it died of {signal.Signals(-status).name}"
         else:
-            death = f"it left with exit code {status}" if status else ""
+            death = f"it left with exit code {status}{self.why}" if status else ""
         self.records = self.records or {0: []}  # it was terminated before it could begin
         last = len(self.records) - 1
         ended = [(self.batch[i], records, death if i == last else "") for i, records in self.records.items()]
@@ -81,6 +85,8 @@ def _live(batch, work, pipe):
             if not work(job, emit):
                 break
         code = 0
+    except BaseException:  # of the runner itself: a job's own errors are records
+        os.write(pipe, json.dumps([None, ":\n" + traceback.format_exc()]).encode() + b"\n")
     finally:
         os._exit(code)
 
