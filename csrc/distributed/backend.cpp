@@ -37,10 +37,12 @@ DeviceBackend::DeviceBackend(const Members &members, c10::intrusive_ptr<DeviceOp
 
 constexpr int64_t kSecond = 1000000000;
 
-// In a forked child Gloo's threads do not exist, and its destructor would wait for them.
+// Gloo's destructor waits for its threads, which need the interpreter's lock to release tensors. In a forked child they
+// do not exist.
 DeviceBackend::~DeviceBackend() {
   shutdown();
   if (getpid() != process_) host_.release();
+  program_.without_lock([&] { host_.reset(); });
 }
 
 // Threads of the communicator may need the interpreter's lock to end.
