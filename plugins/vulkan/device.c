@@ -126,10 +126,8 @@ static hal_status_t choose_visible(vulkan_device_t *device, int can) {
 
 /* Buffers of the plugin have one usage, so one probe shows the types that they accept. */
 static VkResult allowed_types(const vulkan_device_t *device, uint32_t *out_bits) {
-  const VkBufferCreateInfo info = {.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
-                                   .size = VULKAN_ALIGNMENT,
-                                   .usage = VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT |
-                                            VK_BUFFER_USAGE_STORAGE_BUFFER_BIT};
+  const VkBufferCreateInfo info = {
+      .sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO, .size = VULKAN_ALIGNMENT, .usage = VULKAN_BUFFER_USAGE};
   VkMemoryRequirements needs = {0};
   VkBuffer buffer;
   const VkResult code = vk.CreateBuffer(device->handle, &info, NULL, &buffer);

@@ -31,8 +31,7 @@ static VkResult count_bytes(vulkan_device_t *device, vulkan_segment_t *segment, 
 static VkResult allocate(vulkan_device_t *device, vulkan_segment_t *segment, uint32_t type) {
   const VkBufferCreateInfo info = {.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
                                    .size = segment->size + VULKAN_ALIGNMENT,
-                                   .usage = VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT |
-                                            VK_BUFFER_USAGE_STORAGE_BUFFER_BIT};
+                                   .usage = VULKAN_BUFFER_USAGE};
   VkMemoryRequirements needs = {0};
   VkResult code = vk.CreateBuffer(device->handle, &info, NULL, &segment->buffer);
   if (code) return code;
@@ -147,11 +146,8 @@ static VkResult import_pages(vulkan_device_t *device, vulkan_segment_t *segment,
   const uint32_t kind = VK_EXTERNAL_MEMORY_HANDLE_TYPE_HOST_ALLOCATION_BIT_EXT;
   const VkExternalMemoryBufferCreateInfo external = {.sType = VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO,
                                                      .handleTypes = kind};
-  const VkBufferCreateInfo info = {.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
-                                   .pNext = &external,
-                                   .size = bytes,
-                                   .usage = VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT |
-                                            VK_BUFFER_USAGE_STORAGE_BUFFER_BIT};
+  const VkBufferCreateInfo info = {
+      .sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO, .pNext = &external, .size = bytes, .usage = VULKAN_BUFFER_USAGE};
   VkMemoryHostPointerPropertiesEXT facts = {.sType = VK_STRUCTURE_TYPE_MEMORY_HOST_POINTER_PROPERTIES_EXT};
   VkMemoryRequirements needs = {0};
   VkResult code = device->host_pointer(device->handle, kind, start, &facts);

@@ -23,7 +23,9 @@ enum {
   VULKAN_COMMANDS = 32,   /* commands of one submission */
   VULKAN_CHUNK = 1 << 20, /* bytes of staging memory */
   VULKAN_FOLD = 65535,    /* blocks along the first axis, in kernels that number them along two */
-  VULKAN_ALIGNMENT = 256  /* of device memory */
+  VULKAN_ALIGNMENT = 256, /* of device memory */
+  VULKAN_BUFFER_USAGE =   /* of all buffers, so that one probe shows the types of memory that they accept */
+  VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT | VK_BUFFER_USAGE_STORAGE_BUFFER_BIT
 };
 
 typedef struct vulkan_device_s vulkan_device_t;
