@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 
 import torch
 import torch.distributed as dist
@@ -24,6 +25,18 @@ def in_a_fork():
     assert status == 0, status
 
 
+def with_work_of_gloo():
+    """The end of the group waits for Gloo's thread, which releases a tensor of Python when its work ends."""
+    global model
+    del model  # the last other owner of the group
+    if RANK == 1:
+        time.sleep(1)
+    numbers = torch.ones(3)
+    dist.all_reduce(numbers, async_op=True)
+    del numbers
+    dist.destroy_process_group()
+
+
 device = begin()
 model = DistributedDataParallel(torch.nn.Linear(4, 4).to(device))
 model(torch.ones(2, 4, device=device)).sum().backward()
@@ -39,6 +52,8 @@ elif WAY == "hook":
 elif WAY == "fork":
     in_a_fork()
     dist.destroy_process_group()
+elif WAY == "host work":
+    with_work_of_gloo()
 elif WAY == "in flight":
     dist.all_reduce(torch.ones(1 << 20, device=device), async_op=True)
 else:
