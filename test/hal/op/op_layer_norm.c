@@ -85,7 +85,7 @@ static void check(hal_dtype_t dtype, hal_dtype_t parameters, int64_t rows, int64
   free(dweight), free(dbias), sample_free(&s);
 }
 
-Test(op_layer_norm, results_and_gradients, .timeout = 60) {
+Test(op_layer_norm, results_and_gradients, .timeout = 240) {
   open_device();
   static const int64_t shapes[][2] = {{1, 1}, {3, 2}, {5, 64}, {4, 65}, {700, 33}, {2, 9001}, {1500, 7}, {130, 257}};
   for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
@@ -96,7 +96,7 @@ Test(op_layer_norm, results_and_gradients, .timeout = 60) {
 }
 
 /* Without weight and bias, their gradients still have the input's dtype. */
-Test(op_layer_norm, half_precision_takes_parameters_of_its_own_dtype_or_float32, .timeout = 60) {
+Test(op_layer_norm, half_precision_takes_parameters_of_its_own_dtype_or_float32, .timeout = 240) {
   open_device();
   static const hal_dtype_t halves[] = {HAL_FLOAT16, HAL_BFLOAT16};
   static const int64_t shapes[][2] = {{1, 1}, {5, 64}, {4, 65}, {700, 33}, {130, 257}};
