@@ -246,13 +246,13 @@ fuzz: $(STAMPS)/venv $(STAMPS)/system-fuzz
 	cmake --build --preset fuzz
 	$(VENV_PYTHON) test/fuzz/fuzz.py build/fuzz --seconds $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60) $(TARGETS)
 
-# SECONDS=600: as long for each program of threads that runs for a time.
+# SECONDS=600: each program of threads is repeated for as long.
 test-sanitizers: export HAL_TEST_SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 test-sanitizers: $(STAMPS)/venv-test
 	for preset in asan tsan; do \
 	  cmake --preset $$preset -DPython_EXECUTABLE=$(abspath $(VENV_PYTHON)); \
 	  cmake --build --preset $$preset; \
-	  ctest --test-dir build/$$preset --output-on-failure -LE slow; \
+	  ctest --test-dir build/$$preset --output-on-failure -LE slow -j $(JOBS); \
 	done
 
 bench: $(STAMPS)/install test-c

@@ -66,18 +66,24 @@ static void release_streams(hal_program_t *program) {
   program->recording = 0;
 }
 
-/* Takes the queue of a recording: the stream's previous one, if there is one. NULL = no memory. */
-static hal_recording_t *take_front(hal_program_t *program, hal_stream_t *stream) {
+/* Takes the queue of a recording: the stream's previous one, if there is one. NULL = no memory. Threads may still hold
+ * a previous one: it has no program until show_program. */
+static hal_recording_t *take_front(hal_stream_t *stream) {
   hal_queue_t *const parked = hal_queue_unpark(&stream->slots[HAL_COMPONENT_CAPTURE]);
   hal_recording_t *const front = parked ? hal_recording_of(parked) : hal_calloc(1, sizeof *front);
   if (!front) return NULL;
   if (!parked)
     front->queue.calls = &hal_program_calls; /* once: threads that hold a parked one read it without the lock */
+  return front;
+}
+
+/* Makes a program, whose members are set, that of its queue. */
+static void show_program(hal_program_t *program) {
+  hal_recording_t *const front = program->front;
   hal_lock(&front->lock);
   front->id = hal_program_new_id();
   front->program = program;
   hal_unlock(&front->lock);
-  return front;
 }
 
 /* Parks the queue of a program that is about to be freed, because threads may still use it. */
@@ -112,7 +118,7 @@ hal_status_t hal_program_begin(hal_stream_t *stream, const hal_program_desc_t *d
   if (!program) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "the host has no memory for a program");
   program->device = device;
   program->stream = stream;
-  program->front = take_front(program, stream);
+  program->front = take_front(stream);
   if (!program->front) {
     hal_free(program);
     return hal_error_set(HAL_RESOURCE_EXHAUSTED, "the host has no memory for a program");
@@ -121,6 +127,7 @@ hal_status_t hal_program_begin(hal_stream_t *stream, const hal_program_desc_t *d
   program->flags = desc && HAL_HAS_FIELD(desc, flags) ? desc->flags : 0;
   program->recording = 1;
   hal_status_t status = take_pool(device, desc, &program->pool);
+  if (!status) show_program(program);
   if (!status) status = hal_program_take_stream(program, stream);
   if (status) {
     hal_program_destroy(program);

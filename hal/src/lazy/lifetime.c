@@ -111,9 +111,11 @@ hal_status_t hal_lazy_begin(hal_stream_t *stream, const hal_lazy_desc_t *desc, h
   return HAL_OK;
 }
 
-/* Ends the recording if no command is left. Returns whether it has ended. */
+/* Ends the recording if no command is left. Returns whether it has ended. Another thread may be submitting commands,
+ * which direct work must follow: it holds `queueing`. */
 static int try_end(hal_lazy_t *lazy) {
   hal_program_t *const program = &lazy->program;
+  hal_lock_and_defer(&lazy->queueing);
   hal_program_lock(program);
   const int empty = !program->list.command_count;
   if (empty) {
@@ -121,6 +123,7 @@ static int try_end(hal_lazy_t *lazy) {
     atomic_store_explicit(&program->stream->queue, &program->stream->direct.queue, memory_order_release);
   }
   hal_program_unlock(program);
+  hal_unlock_and_run(&lazy->queueing);
   return empty;
 }
 

@@ -68,11 +68,11 @@ void fake_race_forget(void) {
 void fake_race_begin(const fake_trace_t *trace, const char *name) {
   fake_race_work_t *const entry = &all.ring[trace->number % RING];
   if (!trace->clock) return;
+  /* No part of the new work is visible before the number 0. */
   __atomic_store_n(&entry->number, 0, __ATOMIC_RELAXED);
-  atomic_thread_fence(memory_order_release);
-  entry->name = name;
-  entry->stack = trace->stack;
-  entry->timeline = trace->timeline;
+  __atomic_store_n(&entry->name, name, __ATOMIC_RELEASE);
+  __atomic_store_n(&entry->stack, trace->stack, __ATOMIC_RELEASE);
+  __atomic_store_n(&entry->timeline, trace->timeline, __ATOMIC_RELEASE);
   __atomic_store_n(&entry->number, trace->number, __ATOMIC_RELEASE);
 }
 
@@ -83,8 +83,10 @@ static int find_work(uint32_t number, fake_race_work_t *out_work) {
   if (whole > newest) whole -= period;
   const fake_race_work_t *const entry = &all.ring[whole % RING];
   if (__atomic_load_n(&entry->number, __ATOMIC_ACQUIRE) != whole) return 0;
-  *out_work = *entry;
-  atomic_thread_fence(memory_order_acquire);
+  out_work->number = whole;
+  out_work->name = __atomic_load_n(&entry->name, __ATOMIC_ACQUIRE);
+  out_work->stack = __atomic_load_n(&entry->stack, __ATOMIC_ACQUIRE);
+  out_work->timeline = __atomic_load_n(&entry->timeline, __ATOMIC_ACQUIRE);
   return __atomic_load_n(&entry->number, __ATOMIC_RELAXED) == whole;
 }
 

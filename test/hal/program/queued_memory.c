@@ -4,9 +4,11 @@
 #define _XOPEN_SOURCE 700
 #include <hal/lazy.h>
 #include <hal/program.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "device/device.h"
@@ -140,6 +142,43 @@ static void released_then_reused(int mode) {
 Test(queued_memory, a_released_block_is_reused_after_the_work) { released_then_reused(DIRECT); }
 Test(queued_memory, a_released_block_is_reused_after_deferred_work) { released_then_reused(LAZY); }
 Test(queued_memory, a_released_block_is_reused_after_a_program) { released_then_reused(CAPTURE); }
+
+/* ---- another thread that submits deferred work ---- */
+
+static void *submit(void *status) {
+  *(hal_status_t *)status = hal_device_synchronize(0);
+  return NULL;
+}
+
+static void *end_recording(void *lazy) { return hal_lazy_end(lazy) ? lazy : NULL; }
+
+/* One thread submits the work and another one ends the recording. As soon as the stream is not recorded, its work runs
+ * directly, and follows the deferred work. */
+Test(queued_memory, direct_work_follows_deferred_work_that_another_thread_submits) {
+  enum { ROUNDS = 24, STEP_NS = 400000 };
+  hal_block_t *block, *to;
+  char *const address = take(OLD, SIZE, &block), *const result = take(0, SIZE, &to);
+  for (int round = 0; round < ROUNDS; round++) {
+    hal_status_t status = HAL_INTERNAL;
+    pthread_t submitter, ender;
+    void *failed;
+    const uint8_t byte = (uint8_t)(round + 1);
+    work_t work = begin(LAZY, NULL);
+    assert_ok(hal_memory_fill(work.stream, 0, address, &byte, 1, SIZE));
+    assert_ok(hal_memory_copy(work.stream, result, 0, address, 0, SIZE));
+    cr_assert_eq(pthread_create(&submitter, NULL, submit, &status), 0);
+    nanosleep(&(struct timespec){.tv_nsec = round * STEP_NS}, NULL);
+    cr_assert_eq(pthread_create(&ender, NULL, end_recording, work.lazy), 0);
+    while (hal_stream_is_recorded(work.stream)) nanosleep(&(struct timespec){.tv_nsec = 1000}, NULL);
+    check(result, byte);
+    cr_assert_eq(pthread_join(submitter, NULL), 0);
+    cr_assert_eq(pthread_join(ender, &failed), 0);
+    cr_assert(!failed);
+    assert_ok(status);
+  }
+  hal_memory_release(block);
+  hal_memory_release(to);
+}
 
 /* ---- adopted memory ---- */
 
