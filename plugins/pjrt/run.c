@@ -23,10 +23,8 @@ hal_status_t pjrt_compile_for(const char *text, size_t size, const char *options
                                        .code_size = size,
                                        .format = "mlir",
                                        .format_size = strlen("mlir")};
-  pjrt_Client_Compile_t compile = {.client = pjrt.client,
-                                   .program = &program,
-                                   .compile_options = options,
-                                   .compile_options_size = options_size};
+  pjrt_Client_Compile_t compile = {
+      .client = pjrt.client, .program = &program, .compile_options = options, .compile_options_size = options_size};
   const hal_status_t status = pjrt_failed(pjrt.table, PJRT_CALL(pjrt.table, Client_Compile, compile), failure);
   if (!status) *out_program = compile.executable;
   return status;
@@ -35,9 +33,8 @@ hal_status_t pjrt_compile_for(const char *text, size_t size, const char *options
 hal_status_t pjrt_compile(const char *text, size_t size, pjrt_loaded_t **out_program) {
   pjrt_failure_t failure;
   const hal_status_t status =
-      pjrt.plain_options
-          ? pjrt_compile_for(text, size, plain_options, sizeof plain_options, out_program, &failure)
-          : pjrt_compile_for(text, size, exact_options, sizeof exact_options, out_program, &failure);
+      pjrt.plain_options ? pjrt_compile_for(text, size, plain_options, sizeof plain_options, out_program, &failure)
+                         : pjrt_compile_for(text, size, exact_options, sizeof exact_options, out_program, &failure);
   return status ? pjrt_failure_report("the platform cannot compile a program", &failure) : HAL_OK;
 }
 

@@ -35,7 +35,8 @@ hal_status_t hal_plugin_comm_unique_id(int32_t device, uint32_t flags, void *id,
 static hal_status_t check_id(const hal_comm_desc_t *desc) {
   comm_id_t id;
   if (!desc->id || desc->id_size != sizeof id)
-    return pjrt_error(HAL_INVALID_ARGUMENT, "pjrt: comm_create with an id of %zu bytes; expected the %zu bytes of "
+    return pjrt_error(HAL_INVALID_ARGUMENT,
+                      "pjrt: comm_create with an id of %zu bytes; expected the %zu bytes of "
                       "comm_unique_id",
                       desc->id ? desc->id_size : 0, sizeof id);
   memcpy(&id, desc->id, sizeof id);

@@ -194,9 +194,9 @@ hal_status_t comm_wait(comm_group_t *group, int32_t rank, int64_t timeout_ns) {
   int in_time = 1;
   pthread_mutex_lock(&group->lock);
   while (!group->error && group->done[rank] < group->queued[rank] && in_time) in_time = await(group, end);
-  const hal_status_t status = group->error                               ? HAL_ABORTED
+  const hal_status_t status = group->error                              ? HAL_ABORTED
                               : group->done[rank] < group->queued[rank] ? HAL_NOT_READY
-                                                                         : HAL_OK;
+                                                                        : HAL_OK;
   pthread_mutex_unlock(&group->lock);
   return status;
 }

@@ -42,8 +42,7 @@ static void put_region(emit_t *e, uint32_t reduce, int32_t type) {
 /* A reduction is computed in float32 at least, and rounded once. */
 static value_t put_reduction(emit_t *e, const comm_group_t *group, uint32_t reduce, value_t x, int scatters) {
   const int64_t count = scatters ? x.sizes[0] / group->size : x.sizes[0];
-  const value_t wide = emit_convert(e, x, emit_compute_type(x.type)),
-                reduced = emit_fresh(e, wide.type, 1, &count);
+  const value_t wide = emit_convert(e, x, emit_compute_type(x.type)), reduced = emit_fresh(e, wide.type, 1, &count);
   emit_put(e, "    %s = \"stablehlo.%s\"(%s) ", emit_name(reduced).s, scatters ? "reduce_scatter" : "all_reduce",
            emit_name(wide).s);
   put_region(e, reduce, wide.type);
@@ -61,8 +60,8 @@ static value_t put_broadcast(emit_t *e, const comm_group_t *group, const comm_ca
   emit_put(e, "    %s = stablehlo.replica_id : tensor<ui32>\n", emit_name(rank).s);
   const value_t is_root = emit_compare(e, "EQ", rank, emit_constant(e, PJRT_U32, call->peer)),
                 zero = emit_broadcast(e, emit_constant(e, x.type, 0), NULL, 1, x.sizes);
-  return put_reduction(e, group, HAL_REDUCE_SUM,
-                       emit_select(e, emit_broadcast(e, is_root, NULL, 1, x.sizes), x, zero), 0);
+  return put_reduction(e, group, HAL_REDUCE_SUM, emit_select(e, emit_broadcast(e, is_root, NULL, 1, x.sizes), x, zero),
+                       0);
 }
 
 static value_t put_exchange(emit_t *e, const comm_group_t *group, const comm_call_t *call, value_t x) {
@@ -128,8 +127,7 @@ static hal_status_t read_device_id(int32_t device, uint64_t *out_id, char *why) 
     snprintf(why, PJRT_WHY, "the platform has no numbers of devices");
     return HAL_UNIMPLEMENTED;
   }
-  hal_status_t status =
-      pjrt_failed(pjrt.table, PJRT_CALL(pjrt.table, Device_GetDescription, description), &failure);
+  hal_status_t status = pjrt_failed(pjrt.table, PJRT_CALL(pjrt.table, Device_GetDescription, description), &failure);
   id.device_description = description.device_description;
   if (!status) status = pjrt_failed(pjrt.table, PJRT_CALL(pjrt.table, DeviceDescription_Id, id), &failure);
   if (status) snprintf(why, PJRT_WHY, "the platform has no number of device %d: %.160s", (int)device, failure.text);
@@ -167,7 +165,8 @@ static hal_status_t compile(const comm_group_t *group, const comm_call_t *call, 
   hal_status_t status = e.status ? e.status : make_options(group, &options, why);
   if (!status) {
     pjrt_failure_t failure;
-    status = pjrt_compile_for(e.text.data, e.text.size, (const char *)options.bytes, options.size, out_loaded, &failure);
+    status =
+        pjrt_compile_for(e.text.data, e.text.size, (const char *)options.bytes, options.size, out_loaded, &failure);
     if (status) snprintf(why, PJRT_WHY, "the platform cannot compile it: %.200s", failure.text);
   } else if (e.status) {
     snprintf(why, PJRT_WHY, "no host memory for the text of a program");
@@ -179,8 +178,8 @@ static hal_status_t compile(const comm_group_t *group, const comm_call_t *call, 
 /* ---- the programs of a group ------------------------------------------------------------------------------------- */
 
 static int serves(const comm_program_t *program, const comm_call_t *call) {
-  return program->loaded && program->op == call->op && program->reduce == call->reduce &&
-         program->type == call->type && program->peer == call->peer && program->count == call->count;
+  return program->loaded && program->op == call->op && program->reduce == call->reduce && program->type == call->type &&
+         program->peer == call->peer && program->count == call->count;
 }
 
 /* The new program takes the place of the one that has not been used for longest. */

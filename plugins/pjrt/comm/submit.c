@@ -9,7 +9,8 @@
 #define FLOATS (BIT(FLOAT16) | BIT(BFLOAT16) | BIT(FLOAT32) | BIT(FLOAT64))
 #define COMPLEX (BIT(COMPLEX64) | BIT(COMPLEX128))
 
-/* Minima and maxima of floating-point numbers lose NaN on the CPU, so the host computes them. "Or" and "and" of bool are the maximum and the minimum of bytes. */
+/* Minima and maxima of floating-point numbers lose NaN on the CPU, so the host computes them. "Or" and "and" of bool
+ * are the maximum and the minimum of bytes. */
 static const uint64_t reduce_dtypes[16] = {[HAL_REDUCE_SUM] = INTEGERS | FLOATS | COMPLEX | BIT(BOOL),
                                            [HAL_REDUCE_PROD] = INTEGERS | FLOATS | BIT(BOOL),
                                            [HAL_REDUCE_MIN] = INTEGERS | BIT(BOOL),
@@ -94,9 +95,9 @@ static hal_status_t check_call(const hal_comm_call_t *one) {
   if (call->send_counts || call->send_displs || call->recv_counts || call->recv_displs)
     return pjrt_error(HAL_UNIMPLEMENTED, "pjrt: %s with counts for each rank is not supported", name);
   if ((uint32_t)call->dtype >= TYPES || !types[call->dtype].copied ||
-      (reduces(call->op) &&
-       (call->reduce >= 16 || !(reduce_dtypes[call->reduce] & HAL_DTYPE_BIT(call->dtype)))))
-    return pjrt_error(HAL_UNIMPLEMENTED, "pjrt: %s with reduction %u of dtype %d is not supported; comm_info lists the "
+      (reduces(call->op) && (call->reduce >= 16 || !(reduce_dtypes[call->reduce] & HAL_DTYPE_BIT(call->dtype)))))
+    return pjrt_error(HAL_UNIMPLEMENTED,
+                      "pjrt: %s with reduction %u of dtype %d is not supported; comm_info lists the "
                       "supported ones",
                       name, (unsigned)call->reduce, (int)call->dtype);
   if (call->op == HAL_COMM_BROADCAST && (call->peer < 0 || call->peer >= one->comm->group->size))
