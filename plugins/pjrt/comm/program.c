@@ -103,7 +103,7 @@ static void put_program(emit_t *e, const comm_group_t *group, const comm_call_t 
 /* ---- compilation ------------------------------------------------------------------------------------------------- */
 
 typedef struct options_s {
-  unsigned char bytes[16 + 12 * PJRT_MAX_DEVICES];
+  unsigned char bytes[96 + 12 * PJRT_MAX_DEVICES];
   size_t size;
 } options_t;
 
@@ -135,10 +135,16 @@ static hal_status_t read_device_id(int32_t device, uint64_t *out_id, char *why) 
   return status;
 }
 
+/* CompileOptionsProto: env_option_overrides (7): the CPU's replicas wait 30 minutes for each other, not 40 seconds, in
+ * which a busy machine may not have run all of them. */
+static const char patience[] =
+    "\x3a\x38\x0a\x31"
+    "xla_cpu_collective_call_terminate_timeout_seconds\x12\x03\x18\x88\x0e";
+
 /* CompileOptionsProto: executable_build_options (3) with num_replicas (4), num_partitions (5) = 1, and
  * device_assignment (9): replica_count (1), computation_count (2) = 1, computation_devices (3) of the computation:
  * replica_device_ids (1). */
-static hal_status_t make_options(const comm_group_t *group, options_t *out_options, char *why) {
+static hal_status_t make_options(const comm_group_t *group, int patient, options_t *out_options, char *why) {
   options_t ids = {.size = 0}, devices = {.size = 0}, assignment = {.size = 0}, build = {.size = 0};
   uint64_t id = 0;
   for (int32_t rank = 0; rank < group->size; rank++) {
@@ -155,22 +161,31 @@ static hal_status_t make_options(const comm_group_t *group, options_t *out_optio
   put_part(&build, 0x4a, &assignment);
   out_options->size = 0;
   put_part(out_options, 0x1a, &build);
+  if (!patient) return HAL_OK;
+  memcpy(out_options->bytes + out_options->size, patience, sizeof patience - 1);
+  out_options->size += sizeof patience - 1;
   return HAL_OK;
+}
+
+static hal_status_t compile_text(const comm_group_t *group, const emit_text_t *text, int patient,
+                                 pjrt_loaded_t **out_loaded, char *why) {
+  options_t options;
+  pjrt_failure_t failure;
+  hal_status_t status = make_options(group, patient, &options, why);
+  if (status) return status;
+  status = pjrt_compile_for(text->data, text->size, (const char *)options.bytes, options.size, out_loaded, &failure);
+  if (status) snprintf(why, PJRT_WHY, "the platform cannot compile it: %.200s", failure.text);
+  return status;
 }
 
 static hal_status_t compile(const comm_group_t *group, const comm_call_t *call, pjrt_loaded_t **out_loaded, char *why) {
   emit_t e = {.status = HAL_OK};
-  options_t options;
   put_program(&e, group, call);
-  hal_status_t status = e.status ? e.status : make_options(group, &options, why);
-  if (!status) {
-    pjrt_failure_t failure;
-    status =
-        pjrt_compile_for(e.text.data, e.text.size, (const char *)options.bytes, options.size, out_loaded, &failure);
-    if (status) snprintf(why, PJRT_WHY, "the platform cannot compile it: %.200s", failure.text);
-  } else if (e.status) {
-    snprintf(why, PJRT_WHY, "no host memory for the text of a program");
-  }
+  if (e.status) snprintf(why, PJRT_WHY, "no host memory for the text of a program");
+  /* Other platforms, and older ones of the CPU, refuse the option. */
+  hal_status_t status = e.status ? e.status : HAL_UNIMPLEMENTED;
+  if (!e.status && !pjrt.plain_options) status = compile_text(group, &e.text, 1, out_loaded, why);
+  if (!e.status && status) status = compile_text(group, &e.text, 0, out_loaded, why);
   hal_host->mem_free(e.text.data);
   return status;
 }
