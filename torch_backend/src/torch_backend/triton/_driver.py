@@ -17,6 +17,7 @@ from . import _launcher, _modules
 from ._launcher import Plan
 
 _GUIDE = "See 'Triton' in the documentation of torch_backend."
+_UNKNOWN = (1 << 31) - 1  # a limit that the plugin does not report
 _CACHE_BYTES = 256 << 20  # written between measurements, as Triton's drivers do, if the size of the cache is unknown
 
 
@@ -120,10 +121,10 @@ class Utils:
         from triton.runtime.errors import OutOfResources
 
         kernel = _modules.load(device, self._driver.dialect, name, binary, 1, 0)
-        if shared > kernel.max_shared:
+        if shared > (kernel.max_shared or _UNKNOWN):
             _modules.unload(kernel.module)
             raise OutOfResources(shared, kernel.max_shared, "shared memory")
-        return kernel.module, kernel.handle, kernel.registers, kernel.local_bytes // 4, kernel.max_threads
+        return kernel.module, kernel.handle, kernel.registers, kernel.local_bytes // 4, kernel.max_threads or _UNKNOWN
 
     def unload_module(self, module: int) -> None:
         """Waits for the module's device, then unloads the module."""
@@ -213,24 +214,55 @@ def _most_shared(driver: Driver, device: int) -> int:
     compiled = compile(ASTSource(empty, {}), target=_target(driver, device))
     kernel = _modules.load(device, driver.dialect, compiled.metadata.name, compiled.kernel, 1, 0)
     _modules.unload(kernel.module)
-    return kernel.max_shared
+    return kernel.max_shared or _UNKNOWN
 
 
 def choose() -> None:
     """Sets Triton's driver for the device, unless the program or Triton has another choice: the variable
-    TRITON_DEFAULT_BACKEND, a vendor's driver for the device, or a driver of another accelerator of torch.
+    TRITON_DEFAULT_BACKEND, or a driver of another accelerator of torch.
     """
     from triton.backends import backends
 
-    if not os.environ.get("TRITON_DEFAULT_BACKEND") and not any(one.driver.is_active() for one in backends.values()):
+    active = [one.driver for one in backends.values() if one.driver.is_active()]
+    if not os.environ.get("TRITON_DEFAULT_BACKEND") and all(issubclass(one, Driver) for one in active):
         activate()
+
+
+def target_of(device: int) -> GPUTarget:
+    """Returns the target of the active driver, which compiles for the device. Starts the device."""
+    found = active()
+    if found is None:
+        raise RuntimeError(_no_compiler(device))
+    return _target(found, device)
 
 
 def activate() -> None:
     """Sets Triton's driver to that of the device, in place of another accelerator's. Triton has one driver at a time."""
-    from triton.backends import backends
+    from triton.backends import Backend, backends
     from triton.runtime.driver import driver
 
-    known = [one.driver for one in backends.values() if issubclass(one.driver, Driver) and one.driver.is_active()]
-    usable = known or ([CudaDriver] if CudaDriver.is_active() and "nvidia" in backends else [NoCompiler])
-    driver.set_active(usable[0]())
+    from . import _compiler
+
+    of_vendors = [one for one in backends.values() if issubclass(one.driver, Driver) and one.driver.is_active()]
+    if of_vendors:
+        # Triton finds the vendor's driver by its own entry, so that of the device type is not active.
+        vendor = of_vendors[0]
+        hidden = type(vendor.driver.__name__, (vendor.driver,), {"is_active": classmethod(lambda cls: False)})
+        _compiler.register(_registry.type_name(), Backend(vendor.compiler, hidden))
+        driver.set_active(vendor.driver())
+    elif CudaDriver.is_active() and "nvidia" in backends:
+        _compiler.register(_registry.type_name(), Backend(backends["nvidia"].compiler, CudaDriver))
+        driver.set_active(CudaDriver())
+    else:
+        driver.set_active(NoCompiler())
+
+
+def active() -> Driver | None:
+    """Returns Triton's driver if it compiles for the device, else None. Starts no device."""
+    from triton.runtime.driver import driver
+
+    try:
+        found = driver.active
+    except RuntimeError:  # several drivers are active, or none
+        return None
+    return found if isinstance(found, Driver) and not isinstance(found, NoCompiler) else None
