@@ -32,6 +32,7 @@ class Driver(DriverBase):
 
     plugin = ""
     dialect = "binary"
+    compiles = True
 
     def __init__(self) -> None:
         self.utils = Utils(self)
@@ -165,6 +166,8 @@ class CudaDriver(Driver):
 class NoCompiler(Driver):
     """The driver of a device for which no installed Triton compiles: each kernel is an error with the cure."""
 
+    compiles = False
+
     def target(self, properties) -> GPUTarget:
         raise AssertionError("get_current_target raises")
 
@@ -231,7 +234,7 @@ def choose() -> None:
 def target_of(device: int) -> GPUTarget:
     """Returns the target of the active driver, which compiles for the device. Starts the device."""
     found = active()
-    if found is None:
+    if found is None or not found.compiles:
         raise RuntimeError(_no_compiler(device))
     return _target(found, device)
 
@@ -258,11 +261,11 @@ def activate() -> None:
 
 
 def active() -> Driver | None:
-    """Returns Triton's driver if it compiles for the device, else None. Starts no device."""
+    """Returns Triton's driver if it is one for the device, else None. Starts no device."""
     from triton.runtime.driver import driver
 
     try:
         found = driver.active
     except RuntimeError:  # several drivers are active, or none
         return None
-    return found if isinstance(found, Driver) and not isinstance(found, NoCompiler) else None
+    return found if isinstance(found, Driver) else None

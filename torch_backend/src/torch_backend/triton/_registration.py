@@ -22,19 +22,37 @@ def _choose() -> None:
     _driver.choose()
 
 
-def has_compiler() -> bool:
-    """Returns whether an installed Triton compiles for the device. Imports Triton if it is installed; starts no device.
+def is_installed() -> bool:
+    """Returns whether Triton is installed and its driver is the device's, also one without a compiler. Imports Triton if
+    it is installed; starts no device.
     """
-    if "triton" not in sys.modules and importlib.util.find_spec("triton") is None:
-        return False
+    return _driver_of_device() is not None
+
+
+def has_compiler() -> bool:
+    """Returns whether an installed Triton compiles for the device; otherwise as `is_installed`."""
+    found = _driver_of_device()
+    return found is not None and found.compiles
+
+
+def check(device: int) -> None:
+    """Raises RuntimeError, with the cure, if no installed Triton compiles for a device. Starts the device."""
     from . import _driver
 
-    return _driver.active() is not None
+    _driver.target_of(device)
+
+
+def _driver_of_device():
+    if "triton" not in sys.modules and importlib.util.find_spec("triton") is None:
+        return None
+    from . import _driver
+
+    return _driver.active()
 
 
 def _accept_device() -> None:
-    """torch looks for Triton on a fixed list of device types only. The answer decides whether TorchDynamo recognizes
-    kernels of Triton. Packages of AOTInductor contain no kernels of Triton for the device.
+    """torch 2.13 looks for Triton on a fixed list of device types only. The result determines whether TorchDynamo
+    recognizes kernels of Triton. Packages of AOTInductor contain no kernels of Triton for the device.
     """
     from torch.utils import _triton
 
@@ -44,7 +62,7 @@ def _accept_device() -> None:
     def has_triton() -> bool:
         virtualized = sys.modules.get("torch._inductor.virtualized")
         is_package = virtualized is not None and bool(virtualized.V.aot_compilation)
-        return original() or (not is_package and _triton.has_triton_package() and has_compiler())
+        return original() or (not is_package and _triton.has_triton_package() and is_installed())
 
     _triton.has_triton = has_triton
 
