@@ -305,3 +305,15 @@ except RuntimeError as error:
     message = str(error)
 assert "Triton cannot compile for 'fake:0'" in message and "'native,host," in message and "the device's vendor" in message, message
 """)  # fmt: skip
+
+
+def program_of_the_guide():
+    return re.search(r"```python\n(.*?)```", (HERE.parents[2] / "docs/triton.md").read_text(), re.S)[1]
+
+
+def test_the_program_of_the_guide_launches_its_kernel(run_python, settings, tmp_path):
+    record = tmp_path / "record"
+    more = {"CUDA_MOCK_CUBINS": record, "TORCHINDUCTOR_CACHE_DIR": tmp_path / "inductor"}
+    run_python(HEAD + program_of_the_guide() + "torch.accelerator.synchronize()\n", timeout=300, **{**settings, **more})
+    found = [parse(line) for line in launches(record.read_text().splitlines())]
+    assert [(launch["kernel"], launch["grid"]) for launch in found] == [("add_kernel", (4, 1, 1))] * 2

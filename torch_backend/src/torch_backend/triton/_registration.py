@@ -1,5 +1,6 @@
-"""Gives Triton a driver for the device when Triton is imported, and tells torch that there is one. This module does not
-import Triton."""
+"""Sets Triton's driver for the device when Triton is imported, and makes torch accept it. This module does not import
+Triton.
+"""
 
 from __future__ import annotations
 
