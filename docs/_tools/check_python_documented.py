@@ -15,7 +15,7 @@ from pathlib import Path
 MODULES = (
     "torch_backend", "torch_backend.ops", "torch_backend.fallback", "torch_backend.integrations", "torch_backend.distributed",
     "torch_backend.distributed.dry_run", "torch_backend.distributed.model", "torch_backend.lazy", "torch_backend.lazy.device", "torch_backend.meta",
-    "torch_backend.triton", "torch_backend.xla", "torch_backend.xla.core.xla_model", "torch_backend.xla.runtime", "torch_backend.xla.debug.metrics",
+    "torch_backend.xla", "torch_backend.xla.core.xla_model", "torch_backend.xla.runtime", "torch_backend.xla.debug.metrics",
     "torch_backend.xla.debug.metrics_saver", "torch_backend.xla.debug.profiler", "torch_backend.xla.amp", "torch_backend.xla.amp.syncfree",
     "torch_backend.xla.stablehlo", "torch_backend.xla.distributed.parallel_loader", "torch_backend.xla.distributed.data_parallel",
     "torch_backend.xla.distributed.xla_multiprocessing", "torch_backend.xla.utils.serialization", "torch_backend.xla.utils.utils",

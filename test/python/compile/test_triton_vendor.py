@@ -109,8 +109,7 @@ for call, words in ((lambda: places[(2,)](a), "acme: the operation"), (lambda: a
 """)
 
 
-def test_compiled_code_calls_kernels_and_operators_of_kernels(run):
-    run("""
+FUNCTIONS = """
 @torch.library.triton_op("mine::add", mutates_args={})
 def my_add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     out = torch.empty_like(x)
@@ -130,15 +129,27 @@ def measured(x, y):
     tuned[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](x, y, out, x.numel())
     return out * 2
 
-torch.library.opcheck(my_add, (a, b))
 expected = {operator: torch.sin(x * 2 + y) + 1, direct: (x + y) * 2, measured: (x + y) * 2}
-for function, result in expected.items():
-    for options in ({"backend": "aot_eager"}, {}, {"dynamic": True}, {"mode": "reduce-overhead"}):
-        torch._dynamo.reset()
-        compiled = torch.compile(function, fullgraph=True, **options)
-        for _ in range(3 if "mode" in options else 1):
-            torch.testing.assert_close(compiled(a, b).cpu(), result, msg=f"{function.__name__} {options}")
+"""
 
+
+@pytest.mark.parametrize("name", ["operator", "direct", "measured"])
+def test_compiled_code_calls_kernels_and_operators_of_kernels(name, run):
+    run(FUNCTIONS + f"function = {name}" + """
+for options in ({"backend": "aot_eager"}, {}, {"dynamic": True}, {"mode": "reduce-overhead"}):
+    torch._dynamo.reset()
+    compiled = torch.compile(function, fullgraph=True, **options)
+    for _ in range(3 if "mode" in options else 1):
+        torch.testing.assert_close(compiled(a, b).cpu(), expected[function], msg=f"{options}")
+""")
+
+
+def test_an_operator_of_a_kernel_is_a_correct_operator(run):
+    run(FUNCTIONS + "torch.library.opcheck(my_add, (a, b))")
+
+
+def test_code_that_cpp_launches_refuses_kernels(run):
+    run(FUNCTIONS + """
 def refused(call, words):
     torch._dynamo.reset()
     try:
