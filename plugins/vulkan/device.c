@@ -74,8 +74,8 @@ static void find_host_import(vulkan_device_t *device, const int has[EXTENSIONS])
   memcpy(&device->host_pointer, &found, sizeof found);
 }
 
-/* Reads HAL_VULKAN_SHARE, and returns the number of segments that other processes can open. Drivers for CPUs keep a file
- * open for each, so they get a quarter of the files that the process may open. */
+/* Reads HAL_VULKAN_SHARE, and returns the number of segments that other processes can open. Drivers for CPUs keep a
+ * file open for each, so they get a quarter of the files that the process may open. */
 static hal_status_t read_sharing(const vulkan_device_t *device, uint32_t *out_most) {
   const char *const wanted = hal_setting("HAL_VULKAN_SHARE");
   struct rlimit files;
