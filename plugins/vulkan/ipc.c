@@ -1,7 +1,7 @@
 /* ipc.c: memory that other processes open, by VK_KHR_external_memory_fd. The driver's file of the memory and a page
- * that describes the segment exist from the first export until the memory is freed. A handle names the page, which can only
- * be opened with the handle's nonce (hal/plugin_shared_event.h). The page names the file of the memory, so bytes of
- * unknown origin make no other file known to the driver. */
+ * that describes the segment exist from the first export until the memory is freed. A handle names the page, which can
+ * only be opened with the handle's nonce (hal/plugin_shared_event.h). The page names the file of the memory, so bytes
+ * of unknown origin make no other file known to the driver. */
 #define _GNU_SOURCE /* O_PATH, syscall */
 #include <errno.h>
 #include <fcntl.h>
