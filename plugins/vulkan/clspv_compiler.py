@@ -22,11 +22,11 @@ FOLD = 65535  # what every device of Vulkan supports (maxComputeWorkGroupCount)
 MARK = f"torch_backend.fold={FOLD}"
 MAGIC, STRING, HEADER_WORDS = 0x07230203, 7, 5
 
-# Mesa's llvmpipe 22.3.6 computes wrong numbers in a loop that has an atomic operation or a memory barrier in a condition,
-# also if no thread gets there: in a SIMD group with inactive threads the loop ends early (scatter_reduce_*). spirv-val
-# accepts the module, and the same loop with plain accesses is right, so the fault is the driver's. Portable kernels have
-# both only in reports of invalid values (pk_error.h), where the first item wins. With plain accesses the items of one
-# launch may overwrite each other's reports; one is still reported.
+# Mesa's llvmpipe 22.3.6 computes wrong numbers in a loop that has an atomic operation or a memory barrier in a
+# condition, also if no thread gets there: in a SIMD group with inactive threads the loop ends early
+# (scatter_reduce_*). spirv-val accepts the module, and the same loop with plain accesses is right, so the fault is
+# the driver's. Portable kernels have both only in reports of invalid values (pk_error.h), where the first item wins.
+# With plain accesses the items of one launch may overwrite each other's reports; one is still reported.
 PREFIX = f"""\
 #define PK_POINTER_OFFSETS 2
 #define get_group_id(dimension) (get_group_id(0) + {FOLD}u * get_group_id(1))
