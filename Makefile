@@ -208,7 +208,7 @@ test-wheel:
 # Tests that take minutes: forks, process ends and failures two hundred times under load; the Python tests with memory
 # that the host cannot access and with other random numbers; the operator database with all dtypes, modes and samples;
 # the operators in C on OpenCL with both kinds of kernels. `make test` runs a fast subset.
-test-full: test $(STAMPS)/install $(STAMPS)/pjrt-old $(STAMPS)/system-browser $(STAMPS)/system-full
+test-full: test $(STAMPS)/install $(STAMPS)/pjrt-old $(STAMPS)/triton $(STAMPS)/system-browser $(STAMPS)/system-full
 	cmake --preset release -DPython_EXECUTABLE=$(abspath $(VENV_PYTHON)) # finds what was installed since
 	ctest --test-dir build/release --output-on-failure -j $(JOBS) -L slow
 	$(VENV)/bin/pytest -q -m slow test/python
@@ -235,6 +235,10 @@ test-intel-opencl: $(STAMPS)/install $(STAMPS)/venv-test
 # rest.
 test-integrations: $(STAMPS)/install $(STAMPS)/venv-integrations $(STAMPS)/timm
 	$(PYTEST)/integrations test/python/training/test_mixtral.py
+
+$(STAMPS)/triton: requirements/triton.txt $(STAMPS)/venv
+	@$(call logged,triton) "Triton" $(PIP_INSTALL) --no-deps --upgrade --target build/triton -r $<
+	@touch $@
 
 $(STAMPS)/timm: requirements/timm.txt $(STAMPS)/venv
 	@$(call logged,timm) "Python packages for timm" $(PIP_INSTALL) --no-deps --upgrade --target build/timm -r $<

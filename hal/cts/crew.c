@@ -43,6 +43,11 @@ static void *watch(void *data) {
   return NULL;
 }
 
+void cts_crew_needs_processes(cts_crew_t *crew) {
+  if (crew->info.flags & HAL_COMM_WITHIN_PROCESS)
+    cts_skip(crew->t, "the library's ranks are threads of one process, which end together");
+}
+
 void cts_crew_lose(cts_crew_t *crew, int rank) { (void)crew, atomic_store(&is_lost[rank], 1); }
 
 void cts_crew_meet(cts_crew_t *crew) {
@@ -55,33 +60,86 @@ void cts_crew_meet(cts_crew_t *crew) {
   while (atomic_load(&board->round) == round) cts_nap(), follow(crew);
 }
 
-/* Loads the plugin, one process after the other, because they share the page. Rank 0 determines the number of ranks. */
-static void load(cts_crew_t *crew, int least, int most, uint32_t slot) {
+static void read_info(cts_crew_t *crew, uint32_t slot) {
   cts_t *const t = crew->t;
-  while (atomic_load(&crew->board->turn) != crew->rank) {
-    cts_nap(), follow(crew);
-    if (atomic_load(&crew->board->size) && crew->rank >= atomic_load(&crew->board->size)) _exit(0);
-  }
-  cts_start(t);
   if (!cts_provides(t, slot)) cts_skip(t, "the plugin does not provide %s", cts_slot_name(slot));
   crew->info.struct_size = HAL_STRUCT_SIZE(hal_comm_info_t, name);
   const hal_status_t status = cts_comm_info(t, t->device, &crew->info);
   if (status == HAL_UNAVAILABLE || status == HAL_UNIMPLEMENTED)
     cts_skip(t, "comm_info returned %s: %s", hal_status_name(status), hal_error_message());
   cts_expect(t, HAL_SLOT_comm_info, status, HAL_OK);
-  if (crew->rank == 0) {
-    const int devices = t->page->device_count, shared = (crew->info.flags & HAL_COMM_CAN_SHARE_DEVICE) != 0;
-    const int most_ranks = crew->info.max_ranks ? (int)crew->info.max_ranks : most;
-    int size = shared || devices >= most ? most : devices < least ? least : devices;
-    if (size > most_ranks) size = most_ranks;
-    if (size < least || (!shared && devices < least))
-      cts_skip(t, "%d ranks are needed, the library wants a device for each, and there %s %d", least,
-               devices == 1 ? "is" : "are", devices);
-    atomic_store(&crew->board->size, size);
+}
+
+/* Returns the number of ranks. */
+static int choose_size(const cts_crew_t *crew, int least, int most) {
+  const int devices = crew->t->page->device_count, shared = (crew->info.flags & HAL_COMM_CAN_SHARE_DEVICE) != 0;
+  const int most_ranks = crew->info.max_ranks ? (int)crew->info.max_ranks : most;
+  int size = shared || devices >= most ? most : devices < least ? least : devices;
+  if (size > most_ranks) size = most_ranks;
+  if (size < least || (!shared && devices < least))
+    cts_skip(crew->t, "%d ranks are needed, the library wants a device for each, and there %s %d", least,
+             devices == 1 ? "is" : "are", devices);
+  return size;
+}
+
+/* Loads the plugin, one process after the other, because they share the page. Rank 0 determines the number of ranks. */
+static void load(cts_crew_t *crew, int least, int most, uint32_t slot) {
+  cts_t *const t = crew->t;
+  while (atomic_load(&crew->board->turn) != crew->rank) {
+    const int size = atomic_load(&crew->board->size);
+    cts_nap(), follow(crew);
+    if (size && crew->rank >= size) _exit(0);
   }
-  crew->size = atomic_load(&crew->board->size);
+  cts_start(t);
+  read_info(crew, slot);
+  if (!crew->rank) crew->size = choose_size(crew, least, most);
+  const int threads = (crew->info.flags & HAL_COMM_WITHIN_PROCESS) != 0;
+  if (!crew->rank) atomic_store(&crew->board->size, threads ? -1 : crew->size);
+  if (crew->rank) crew->size = atomic_load(&crew->board->size);
   crew->device = t->device = (t->device + crew->rank) % t->page->device_count;
-  atomic_fetch_add(&crew->board->turn, 1);
+  if (!threads) atomic_fetch_add(&crew->board->turn, 1);
+}
+
+/* ---- threads ---- */
+
+static void (*thread_body)(cts_crew_t *crew);
+
+static void *run_rank(void *data) {
+  cts_crew_t *const crew = data;
+  cts_crew_meet(crew);
+  thread_body(crew);
+  cts_crew_meet(crew);
+  return NULL;
+}
+
+/* Runs the ranks of `first` as threads, each with its own description of the case. The first one is this thread. */
+static void run_threads(cts_crew_t *first, void (*body)(cts_crew_t *crew)) {
+  static cts_crew_t crews[CTS_CREW_MOST];
+  static cts_t cases[CTS_CREW_MOST];
+  pthread_t threads[CTS_CREW_MOST];
+  thread_body = body;
+  for (int rank = 1; rank < first->size; rank++) {
+    cts_crew_t *const crew = &crews[rank];
+    cases[rank] = *first->t;
+    cases[rank].device = (first->t->device + rank) % first->t->page->device_count;
+    crew->t = &cases[rank];
+    crew->rank = rank, crew->size = first->size, crew->device = cases[rank].device;
+    crew->info = first->info, crew->board = first->board;
+    if (pthread_create(&threads[rank], NULL, run_rank, crew))
+      cts_fail(first->t, "error of the suite: no thread can be made");
+  }
+  run_rank(first);
+  for (int rank = 1; rank < first->size; rank++) pthread_join(threads[rank], NULL);
+}
+
+/* ---- the case ---- */
+
+/* Runs rank 0. */
+static void lead(cts_crew_t *crew, void (*body)(cts_crew_t *crew)) {
+  if (crew->info.flags & HAL_COMM_WITHIN_PROCESS) return run_threads(crew, body);
+  cts_crew_meet(crew);
+  body(crew);
+  cts_crew_meet(crew);
 }
 
 void cts_crew(cts_t *t, int least, int most, uint32_t slot, void (*body)(cts_crew_t *crew)) {
@@ -106,38 +164,31 @@ void cts_crew(cts_t *t, int least, int most, uint32_t slot, void (*body)(cts_cre
   crew.rank = 0;
   if (pthread_create(&thread, NULL, watch, &crew)) cts_fail(t, "error of the suite: no thread can be made");
   load(&crew, least, most, slot);
-  cts_crew_meet(&crew);
-  body(&crew);
-  cts_crew_meet(&crew);
+  lead(&crew, body);
 }
 
 /* ---- limits ---- */
 
-static struct {
-  cts_crew_t *crew;
-  _Atomic int64_t end; /* 0 = none */
-  char what[160];
-} limit;
-
 static void *hold_to_limit(void *data) {
+  cts_crew_t *const crew = data;
   for (;; cts_nap()) {
-    const int64_t end = atomic_load(&limit.end);
-    if (end && cts_now_ns() > end) cts_fail(limit.crew->t, "%s", limit.what);
+    const int64_t end = atomic_load(&crew->limit_end);
+    if (end && cts_now_ns() > end) cts_fail(crew->t, "%s", crew->limit_what);
   }
-  return data;
+  return NULL;
 }
 
 void cts_crew_limit(cts_crew_t *crew, int64_t limit_ns, const char *what) {
   pthread_t thread;
-  atomic_store(&limit.end, 0);
-  snprintf(limit.what, sizeof limit.what, "%s", what);
-  if (!limit.crew && pthread_create(&thread, NULL, hold_to_limit, NULL))
+  const int first = !*crew->limit_what;
+  atomic_store(&crew->limit_end, 0);
+  snprintf(crew->limit_what, sizeof crew->limit_what, "%s", what);
+  if (first && pthread_create(&thread, NULL, hold_to_limit, crew))
     cts_fail(crew->t, "error of the suite: no thread can be made");
-  limit.crew = crew;
-  atomic_store(&limit.end, cts_now_ns() + limit_ns);
+  atomic_store(&crew->limit_end, cts_now_ns() + limit_ns);
 }
 
-void cts_crew_no_limit(void) { atomic_store(&limit.end, 0); }
+void cts_crew_no_limit(cts_crew_t *crew) { atomic_store(&crew->limit_end, 0); }
 
 void cts_crew_needs(cts_crew_t *crew, uint32_t flags, const char *what) {
   if ((crew->info.flags & flags) != flags) cts_skip(crew->t, "the library does not have %s", what);

@@ -123,7 +123,7 @@ hal_status_t hal_plugin_device_info(int32_t ordinal, hal_device_info_t *out_info
   snprintf(info.architecture, sizeof info.architecture, "sm_%d", device->capability);
   memcpy(info.name, device->name, sizeof info.name);
   memcpy(info.uuid, device->uuid, sizeof info.uuid);
-  snprintf(info.dialects, sizeof info.dialects, "%sptx,binary", cuda_compiler_open() ? "" : "cuda-c,");
+  snprintf(info.dialects, sizeof info.dialects, "%sptx,cubin,binary", cuda_compiler_open() ? "" : "cuda-c,");
   memcpy(out_info, &info, info.struct_size < sizeof info ? info.struct_size : sizeof info);
   return HAL_OK;
 }

@@ -1,6 +1,8 @@
-/* module.c: modules: CUDA C if there is a compiler (compile.c), PTX, and binaries of module_export. */
+/* module.c: modules: CUDA C if there is a compiler (compile.c), PTX, cubins of other compilers, and binaries of
+ * module_export. */
 #include "module.h"
 
+#include <elf.h>
 #include <hal/plugin_binary.h>
 #include <stdio.h>
 #include <string.h>
@@ -73,20 +75,39 @@ hal_status_t hal_plugin_module_export(hal_plugin_module_t *module, void *data, s
 
 /* ---- modules ---------------------------------------------------------------------------------------------------- */
 
+/* The driver receives no size: it reads up to the ends of the tables that the header names. */
+static hal_status_t check_cubin(const hal_module_desc_t *desc) {
+  Elf64_Ehdr head;
+  const size_t size = desc->size;
+  if (size >= sizeof head) {
+    memcpy(&head, desc->data, sizeof head);
+    if (memcmp(head.e_ident, ELFMAG, SELFMAG) == 0 && head.e_ident[EI_CLASS] == ELFCLASS64 && head.e_shoff <= size &&
+        head.e_phoff <= size && (size_t)head.e_shnum * head.e_shentsize <= size - head.e_shoff &&
+        (size_t)head.e_phnum * head.e_phentsize <= size - head.e_phoff)
+      return HAL_OK;
+  }
+  return cuda_error(HAL_INVALID_ARGUMENT, 0,
+                    "cuda: a module in 'cubin' of %zu bytes is not a complete ELF file of 64 bits; pass the bytes that "
+                    "ptxas or Triton wrote",
+                    size);
+}
+
 static hal_status_t create(const hal_module_desc_t *desc, hal_plugin_module_t *module) {
   const cuda_device_t *const device = &cuda.devices[module->device];
   const char *const dialect = desc->dialect ? desc->dialect : "";
   if (strcmp(dialect, "binary") == 0) return load_binary(desc, module);
-  const int ptx = strcmp(dialect, "ptx") == 0;
-  if (!ptx && strcmp(dialect, "cuda-c") != 0)
+  const int is_cubin = strcmp(dialect, "cubin") == 0, is_image = is_cubin || strcmp(dialect, "ptx") == 0;
+  if (!is_image && strcmp(dialect, "cuda-c") != 0)
     return cuda_error(HAL_UNIMPLEMENTED, 0,
-                      "cuda: unsupported dialect '%s' of a module; '%s' takes 'cuda-c', 'ptx' and 'binary'", dialect,
-                      device->name);
+                      "cuda: unsupported dialect '%s' of a module; '%s' takes 'cuda-c', 'ptx', 'cubin' and 'binary'",
+                      dialect, device->name);
   if (!desc->data || !desc->size)
     return cuda_error(HAL_INVALID_ARGUMENT, 0, "cuda: a module in '%s' has %zu bytes at %p; pass its text", dialect,
                       desc->size, desc->data);
-  const hal_status_t status = ptx ? keep_image(module, desc->data, desc->size)
-                                  : cuda_compile(device, desc, &module->image, &module->image_size);
+  hal_status_t status = is_cubin ? check_cubin(desc) : HAL_OK;
+  if (!status)
+    status = is_image ? keep_image(module, desc->data, desc->size)
+                      : cuda_compile(device, desc, &module->image, &module->image_size);
   return status ? status : build(module, dialect);
 }
 

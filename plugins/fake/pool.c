@@ -295,6 +295,20 @@ int fake_pool_start(void) {
   return pool.workers != 0;
 }
 
+/* Releases the references of a list that no worker serves any more. A thread that waits for a stream runs its work. */
+static void release_streams(stream_list_t *list) {
+  for (;;) {
+    fake_lock(&pool.lock);
+    hal_plugin_stream_t *const stream = pop_stream(list);
+    fake_unlock(&pool.lock);
+    if (!stream) return;
+    fake_lock(&stream->lock);
+    stream->listed = 0;
+    fake_unlock(&stream->lock);
+    fake_stream_unref(stream);
+  }
+}
+
 void fake_pool_stop(void) {
   fake_lock(&pool.lock);
   pool.stopping = 1;
@@ -309,6 +323,8 @@ void fake_pool_stop(void) {
   }
   const struct timespec moment = {.tv_nsec = 1000000};
   for (int i = 0; i < 1000 && atomic_load_explicit(&pool.alive, memory_order_acquire); i++) nanosleep(&moment, NULL);
+  release_streams(&pool.urgent);
+  release_streams(&pool.normal);
 }
 
 /* ---- fork: the child has none of the threads -------------------------------------------------------------------- */

@@ -142,6 +142,7 @@ PJRT_ARGUMENTS(Client_BufferFromHostBuffer, pjrt_client_t *client; const void *d
                pjrt_device_t * device; pjrt_memory_t * memory; void *device_layout;
                pjrt_event_t * done_with_host_buffer; pjrt_buffer_t * buffer;)
 PJRT_ARGUMENTS(Device_GetDescription, pjrt_device_t *device; pjrt_description_t * device_description;)
+PJRT_ARGUMENTS(DeviceDescription_Id, pjrt_description_t *device_description; int id;)
 PJRT_ARGUMENTS(DeviceDescription_Kind, pjrt_description_t *device_description; const char *device_kind;
                size_t device_kind_size;)
 PJRT_ARGUMENTS(Executable_Destroy, pjrt_executable_t *executable;)

@@ -57,11 +57,13 @@ hal_status_t pjrt_failed(const pjrt_table_t *table, pjrt_error_t *error, pjrt_fa
   return out_failure->status;
 }
 
+hal_status_t pjrt_failure_report(const char *what, const pjrt_failure_t *failure) {
+  char message[640];
+  snprintf(message, sizeof message, "pjrt: %s: %s", what, failure->text);
+  return hal_host->error_set(failure->status, failure->code, message);
+}
+
 hal_status_t pjrt_report(const char *what, pjrt_error_t *error) {
   pjrt_failure_t failure;
-  char message[640];
-  const hal_status_t status = pjrt_failed(pjrt.table, error, &failure);
-  if (!status) return HAL_OK;
-  snprintf(message, sizeof message, "pjrt: %s: %s", what, failure.text);
-  return hal_host->error_set(status, failure.code, message);
+  return pjrt_failed(pjrt.table, error, &failure) ? pjrt_failure_report(what, &failure) : HAL_OK;
 }

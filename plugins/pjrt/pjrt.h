@@ -61,6 +61,9 @@ typedef struct pjrt_failure_s {
 /* Reads and destroys an error. Returns its status; HAL_OK if there is none. */
 hal_status_t pjrt_failed(const pjrt_table_t *table, pjrt_error_t *error, pjrt_failure_t *out_failure);
 
+/* Sets the message of this thread: "pjrt: <what>: <the plugin's text>". Returns the failure's status. */
+hal_status_t pjrt_failure_report(const char *what, const pjrt_failure_t *failure);
+
 /* Sets the message of this thread for an error, which is destroyed: "pjrt: <what>: <the plugin's text>". Returns HAL_OK
  * if there is none. */
 hal_status_t pjrt_report(const char *what, pjrt_error_t *error);
@@ -106,6 +109,9 @@ typedef struct pjrt_span_s {
 hal_status_t pjrt_compile(const char *text, size_t size, pjrt_loaded_t **out_program);
 /* As pjrt_compile, but a program that an earlier process has compiled is loaded (cache.c). */
 hal_status_t pjrt_compile_cached(const char *text, size_t size, pjrt_loaded_t **out_program, int *out_stored);
+/* As pjrt_compile with other options; the failure is not set as this thread's message. */
+hal_status_t pjrt_compile_for(const char *text, size_t size, const char *options, size_t options_size,
+                              pjrt_loaded_t **out_program, pjrt_failure_t *failure);
 void pjrt_program_release(pjrt_loaded_t *program);
 
 /* A run of a program. */
@@ -137,6 +143,12 @@ hal_status_t pjrt_execute(const pjrt_run_t *run, const pjrt_buffers_t *buffers, 
 /* Waits for an event, which is destroyed. Returns its failure. */
 hal_status_t pjrt_await(pjrt_event_t *event, pjrt_failure_t *failure);
 
+/* Creates a buffer over memory of this process for one run. */
+hal_status_t pjrt_buffer_over(const pjrt_span_t *span, int32_t device, pjrt_buffer_t **out_buffer,
+                              pjrt_failure_t *failure);
+/* Copies a result to its place, if the platform has put it elsewhere: then `*out_moved` grows by 1. */
+hal_status_t pjrt_place_result(pjrt_buffer_t *result, const pjrt_span_t *place, uint32_t *out_moved,
+                               pjrt_failure_t *failure);
 void pjrt_buffer_destroy(pjrt_buffer_t *buffer); /* NULL: nothing */
 size_t pjrt_span_bytes(const pjrt_span_t *span);
 
@@ -172,6 +184,12 @@ typedef hal_status_t (*pjrt_work_fn_t)(const void *arguments, char *why);
  * immediately. `name` is valid until the work is done. */
 hal_status_t pjrt_submit(hal_plugin_stream_t *stream, const char *name, pjrt_work_fn_t run, const void *arguments,
                          size_t size);
+
+/* Creates work for a stream, to be queued later. hal_host->mem_free frees work that was not queued. */
+typedef struct pjrt_work_s pjrt_work_t;
+hal_status_t pjrt_work_new(hal_plugin_stream_t *stream, const char *name, pjrt_work_fn_t run, const void *arguments,
+                           size_t size, pjrt_work_t **out_work);
+void pjrt_work_push(hal_plugin_stream_t *stream, pjrt_work_t *work);
 
 /* Waits until all streams of a device have done their current work, and returns the first failure that was not
  * reported. */

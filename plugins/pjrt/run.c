@@ -16,21 +16,26 @@ static const char exact_options[] =
     "\x1a\x04\x20\x01\x28\x01\x20\x01\x3a\x21\x0a\x1b"
     "xla_cpu_enable_fast_min_max\x12\x02\x10";
 
-hal_status_t pjrt_compile(const char *text, size_t size, pjrt_loaded_t **out_program) {
+hal_status_t pjrt_compile_for(const char *text, size_t size, const char *options, size_t options_size,
+                              pjrt_loaded_t **out_program, pjrt_failure_t *failure) {
   const pjrt_program_text_t program = {.struct_size = sizeof program,
                                        .code = (char *)(uintptr_t)text,
                                        .code_size = size,
                                        .format = "mlir",
                                        .format_size = strlen("mlir")};
   pjrt_Client_Compile_t compile = {
-      .client = pjrt.client,
-      .program = &program,
-      .compile_options = pjrt.plain_options ? plain_options : exact_options,
-      .compile_options_size = pjrt.plain_options ? sizeof plain_options : sizeof exact_options};
-  const hal_status_t status =
-      pjrt_report("the platform cannot compile a program", PJRT_CALL(pjrt.table, Client_Compile, compile));
+      .client = pjrt.client, .program = &program, .compile_options = options, .compile_options_size = options_size};
+  const hal_status_t status = pjrt_failed(pjrt.table, PJRT_CALL(pjrt.table, Client_Compile, compile), failure);
   if (!status) *out_program = compile.executable;
   return status;
+}
+
+hal_status_t pjrt_compile(const char *text, size_t size, pjrt_loaded_t **out_program) {
+  pjrt_failure_t failure;
+  const hal_status_t status =
+      pjrt.plain_options ? pjrt_compile_for(text, size, plain_options, sizeof plain_options, out_program, &failure)
+                         : pjrt_compile_for(text, size, exact_options, sizeof exact_options, out_program, &failure);
+  return status ? pjrt_failure_report("the platform cannot compile a program", &failure) : HAL_OK;
 }
 
 hal_status_t pjrt_compile_cached(const char *text, size_t size, pjrt_loaded_t **out_program, int *out_stored) {
@@ -60,8 +65,8 @@ hal_status_t pjrt_await(pjrt_event_t *event, pjrt_failure_t *failure) {
   return status;
 }
 
-static hal_status_t create_buffer(const pjrt_span_t *span, int32_t device, pjrt_buffer_t **out_buffer,
-                                  pjrt_failure_t *failure) {
+hal_status_t pjrt_buffer_over(const pjrt_span_t *span, int32_t device, pjrt_buffer_t **out_buffer,
+                              pjrt_failure_t *failure) {
   pjrt_Client_BufferFromHostBuffer_t create = {.client = pjrt.client,
                                                .data = span->data,
                                                .type = span->type,
@@ -98,9 +103,8 @@ static size_t element_bytes(int type) {
 
 size_t pjrt_span_bytes(const pjrt_span_t *span) { return (size_t)span->count * element_bytes(span->type); }
 
-/* Copies a result to its place, if the platform has put it elsewhere. */
-static hal_status_t place_result(pjrt_buffer_t *result, const pjrt_span_t *place, uint32_t *out_moved,
-                                 pjrt_failure_t *failure) {
+hal_status_t pjrt_place_result(pjrt_buffer_t *result, const pjrt_span_t *place, uint32_t *out_moved,
+                               pjrt_failure_t *failure) {
   pjrt_Buffer_UnsafePointer_t pointer = {.buffer = result};
   if (PJRT_HAS(pjrt.table, Buffer_UnsafePointer) &&
       !pjrt_failed(pjrt.table, PJRT_CALL(pjrt.table, Buffer_UnsafePointer, pointer), failure) &&
@@ -147,11 +151,11 @@ hal_status_t pjrt_run(const pjrt_run_t *run, uint32_t *out_moved, char *why) {
   hal_status_t status = HAL_OK;
   *out_moved = 0;
   for (uint32_t i = 0; i < run->argument_count && !status; i++)
-    status = create_buffer(&run->arguments[i], run->device, &arguments[i], &failure);
+    status = pjrt_buffer_over(&run->arguments[i], run->device, &arguments[i], &failure);
   if (!status) status = pjrt_execute(run, &buffers, &done, &failure);
   if (!status) status = pjrt_await(done, &failure);
   for (uint32_t k = 0; k < run->result_count && !status; k++)
-    status = place_result(buffers.results[k], &run->results[k], out_moved, &failure);
+    status = pjrt_place_result(buffers.results[k], &run->results[k], out_moved, &failure);
   for (size_t i = 0; i < count; i++) pjrt_buffer_destroy(arguments[i]);
   hal_host->mem_free(arguments);
   if (status) snprintf(why, PJRT_WHY, "%.240s", failure.text);

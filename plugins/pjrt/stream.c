@@ -7,16 +7,18 @@
 
 #include "pjrt.h"
 
-typedef struct work_s {
+struct pjrt_work_s {
   hal_worker_item_t item; /* the first member, so that the worker's pointer is that of the whole item */
   hal_plugin_stream_t *stream;
   const char *name;
   pjrt_work_fn_t run;
   _Alignas(16) unsigned char arguments[]; /* a copy: callers may change their arguments after the call */
-} work_t;
+};
 
 struct hal_plugin_stream_s {
   struct hal_plugin_stream_s *next; /* in `streams` */
+  uint64_t number;                  /* grows with each stream */
+  int waiters;                      /* pjrt_drain waits for its work */
   int32_t device;
   hal_worker_t *worker;
   pthread_mutex_t lock;     /* guards the members below */
@@ -24,8 +26,9 @@ struct hal_plugin_stream_s {
   hal_stream_error_t error; /* the last failure */
 };
 
-static pthread_mutex_t streams_lock = PTHREAD_MUTEX_INITIALIZER;
-static hal_plugin_stream_t *streams;
+static pthread_mutex_t streams_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list, and `waiters` */
+static pthread_cond_t no_waiters = PTHREAD_COND_INITIALIZER;
+static hal_plugin_stream_t *streams; /* the last one first */
 
 /* ---- the thread ------------------------------------------------------------------------------------------------ */
 
@@ -43,7 +46,7 @@ static void note_failure(hal_plugin_stream_t *stream, const char *name, hal_stat
 }
 
 static void serve(hal_worker_item_t *item) {
-  work_t *const work = (work_t *)item;
+  pjrt_work_t *const work = (pjrt_work_t *)item;
   char why[PJRT_WHY] = "";
   const hal_status_t status = work->run(work->arguments, why);
   if (status) note_failure(work->stream, work->name, status, why);
@@ -57,16 +60,26 @@ static hal_status_t run_now(const char *name, pjrt_work_fn_t run, const void *ar
   return status ? pjrt_error(status, "pjrt: %.64s failed%s%.200s", name, *why ? ": " : "", why) : HAL_OK;
 }
 
+hal_status_t pjrt_work_new(hal_plugin_stream_t *stream, const char *name, pjrt_work_fn_t run, const void *arguments,
+                           size_t size, pjrt_work_t **out_work) {
+  if (atomic_load_explicit(&pjrt.forked, memory_order_relaxed)) return pjrt_check_device(stream->device);
+  pjrt_work_t *const work = hal_host->mem_alloc(sizeof *work + size, 16);
+  if (!work) return hal_host->error_set(HAL_RESOURCE_EXHAUSTED, 0, "pjrt: no host memory to queue work");
+  *work = (pjrt_work_t){.item.run = serve, .stream = stream, .name = name, .run = run};
+  memcpy(work->arguments, arguments, size);
+  *out_work = work;
+  return HAL_OK;
+}
+
+void pjrt_work_push(hal_plugin_stream_t *stream, pjrt_work_t *work) { hal_worker_push(stream->worker, &work->item); }
+
 hal_status_t pjrt_submit(hal_plugin_stream_t *stream, const char *name, pjrt_work_fn_t run, const void *arguments,
                          size_t size) {
+  pjrt_work_t *work = NULL;
   if (!stream) return run_now(name, run, arguments);
-  if (atomic_load_explicit(&pjrt.forked, memory_order_relaxed)) return pjrt_check_device(stream->device);
-  work_t *const work = hal_host->mem_alloc(sizeof *work + size, 16);
-  if (!work) return hal_host->error_set(HAL_RESOURCE_EXHAUSTED, 0, "pjrt: no host memory to queue work");
-  *work = (work_t){.item.run = serve, .stream = stream, .name = name, .run = run};
-  memcpy(work->arguments, arguments, size);
-  hal_worker_push(stream->worker, &work->item);
-  return HAL_OK;
+  const hal_status_t status = pjrt_work_new(stream, name, run, arguments, size, &work);
+  if (!status) pjrt_work_push(stream, work);
+  return status;
 }
 
 /* ---- waiting --------------------------------------------------------------------------------------------------- */
@@ -107,19 +120,35 @@ hal_status_t hal_plugin_stream_error(hal_plugin_stream_t *stream, hal_stream_err
   return HAL_OK;
 }
 
+/* Returns the last stream of a device before another one. */
+static hal_plugin_stream_t *find_before(int32_t device, uint64_t number) {
+  hal_plugin_stream_t *stream = streams;
+  while (stream && (stream->device != device || stream->number >= number)) stream = stream->next;
+  return stream;
+}
+
+/* Waits without the lock: work may wait for another thread, a rank of a collective, that creates a stream first. */
 hal_status_t pjrt_drain(int32_t device) {
   hal_status_t first = HAL_OK;
-  pthread_mutex_lock(&streams_lock); /* streams that are destroyed meanwhile wait here; the work itself creates none */
-  for (hal_plugin_stream_t *stream = streams; stream; stream = stream->next) {
-    if (stream->device != device) continue;
+  uint64_t number = UINT64_MAX;
+  pthread_mutex_lock(&streams_lock);
+  for (hal_plugin_stream_t *stream; (stream = find_before(device, number));) {
+    number = stream->number;
+    stream->waiters++;
+    pthread_mutex_unlock(&streams_lock);
     hal_worker_wait(stream->worker, hal_worker_queued(stream->worker));
-    if (!first) first = report(stream);
+    const hal_status_t status = first ? HAL_OK : report(stream);
+    if (!first) first = status;
+    pthread_mutex_lock(&streams_lock);
+    if (!--stream->waiters) pthread_cond_broadcast(&no_waiters);
   }
   pthread_mutex_unlock(&streams_lock);
   return first;
 }
 
 /* ---- creation and destruction ---------------------------------------------------------------------------------- */
+
+static uint64_t last_number; /* guarded by streams_lock */
 
 hal_status_t hal_plugin_stream_create(int32_t device, const hal_stream_desc_t *desc, hal_plugin_stream_t **out_stream) {
   hal_status_t status = pjrt_check_device(device);
@@ -135,6 +164,7 @@ hal_status_t hal_plugin_stream_create(int32_t device, const hal_stream_desc_t *d
   }
   pthread_mutex_init(&stream->lock, NULL);
   pthread_mutex_lock(&streams_lock);
+  stream->number = ++last_number;
   stream->next = streams, streams = stream;
   pthread_mutex_unlock(&streams_lock);
   *out_stream = stream;
@@ -147,6 +177,7 @@ hal_status_t hal_plugin_stream_destroy(hal_plugin_stream_t *stream) {
   hal_plugin_stream_t **link = &streams;
   while (*link != stream) link = &(*link)->next;
   *link = stream->next;
+  while (stream->waiters) pthread_cond_wait(&no_waiters, &streams_lock);
   pthread_mutex_unlock(&streams_lock);
   hal_worker_stop(stream->worker); /* runs the queued work */
   pthread_mutex_destroy(&stream->lock);

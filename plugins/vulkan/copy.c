@@ -98,12 +98,13 @@ static hal_status_t run_peer(vulkan_lane_t *lane, void *arguments) {
 static hal_status_t find_side(const vulkan_device_t *device, int32_t place, const void *address, size_t size,
                               side_t *out_side) {
   vulkan_segment_t *segment = vulkan_map_find(address);
-  if (place == HAL_HOST && segment && (!segment->pinned || segment->device != device->ordinal)) segment = NULL;
+  if (place == HAL_HOST && segment && (segment->kind < VULKAN_PINNED || segment->device != device->ordinal))
+    segment = NULL;
   if (place == HAL_HOST && segment && size > segment->size - (size_t)((const char *)address - segment->base))
     segment = NULL;
   *out_side = (side_t){(char *)(uintptr_t)address, segment};
   if (place == HAL_HOST) return HAL_OK;
-  if (!segment || segment->pinned || segment->device != place ||
+  if (!segment || segment->kind >= VULKAN_PINNED || segment->device != place ||
       size > segment->size - (size_t)((const char *)address - segment->base))
     return vulkan_error(HAL_INVALID_ARGUMENT, 0, "vulkan: %zu bytes at %p are not in an allocation of device %d", size,
                         address, (int)place);

@@ -2,6 +2,7 @@
 #include <hal/plugin_setting.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "vulkan_plugin.h"
 
@@ -10,9 +11,10 @@ enum { MOST_EXTENSIONS = 512 };
 /* ---- properties ------------------------------------------------------------------------------------------------- */
 
 /* Extensions that are enabled where the driver has them. */
-enum { NON_SEMANTIC, MEMORY_BUDGET, PCI_BUS, HOST_MEMORY, EXTENSIONS };
+enum { NON_SEMANTIC, MEMORY_BUDGET, PCI_BUS, HOST_MEMORY, MEMORY_FILE, EXTENSIONS };
 static const char *const extension_names[EXTENSIONS] = {"VK_KHR_shader_non_semantic_info", "VK_EXT_memory_budget",
-                                                        "VK_EXT_pci_bus_info", "VK_EXT_external_memory_host"};
+                                                        "VK_EXT_pci_bus_info", "VK_EXT_external_memory_host",
+                                                        "VK_KHR_external_memory_fd"};
 
 static VkResult find_extensions(VkPhysicalDevice physical, int has[EXTENSIONS]) {
   uint32_t count = MOST_EXTENSIONS;
@@ -49,6 +51,8 @@ static void read_facts(vulkan_device_t *device, const int has[EXTENSIONS]) {
   device->largest_allocation = facts11.maxMemoryAllocationSize;
   device->subgroup = facts11.subgroupSize;
   memcpy(device->uuid, facts11.deviceUUID, sizeof device->uuid);
+  memcpy(device->sharing_id, facts11.deviceUUID, VK_UUID_SIZE);
+  memcpy(device->sharing_id + VK_UUID_SIZE, facts11.driverUUID, VK_UUID_SIZE);
   device->uuid[VK_UUID_SIZE - 1] = (char)(device->uuid[VK_UUID_SIZE - 1] ^ device->ordinal); /* HAL_VULKAN_REPEAT */
   snprintf(device->driver, sizeof device->driver, "%.30s %.30s", facts12.driverName, facts12.driverInfo);
   memcpy(device->pci, (uint32_t[]){pci.pciDomain, pci.pciBus, pci.pciDevice, pci.pciFunction}, sizeof device->pci);
@@ -59,11 +63,46 @@ static void read_facts(vulkan_device_t *device, const int has[EXTENSIONS]) {
   device->host_alignment = host.minImportedHostPointerAlignment;
 }
 
-/* Looks up the function by which the device imports memory of the host; functions of extensions are not exported. */
+/* Functions of extensions are not exported by the loader. */
+static PFN_vkVoidFunction find_function(const vulkan_device_t *device, int is_supported, const char *name) {
+  return is_supported ? vk.GetDeviceProcAddr(device->handle, name) : NULL;
+}
+
+/* Looks up the function by which the device imports memory of the host. */
 static void find_host_import(vulkan_device_t *device, const int has[EXTENSIONS]) {
-  const PFN_vkVoidFunction found =
-      has[HOST_MEMORY] ? vk.GetDeviceProcAddr(device->handle, "vkGetMemoryHostPointerPropertiesEXT") : NULL;
+  const PFN_vkVoidFunction found = find_function(device, has[HOST_MEMORY], "vkGetMemoryHostPointerPropertiesEXT");
   memcpy(&device->host_pointer, &found, sizeof found);
+}
+
+/* Reads HAL_VULKAN_SHARE, and returns the number of segments that other processes can open. Drivers for CPUs keep a
+ * file open for each, so they get a quarter of the files that the process may open. */
+static hal_status_t read_sharing(const vulkan_device_t *device, uint32_t *out_most) {
+  const char *const wanted = hal_setting("HAL_VULKAN_SHARE");
+  struct rlimit files;
+  *out_most = UINT32_MAX / 2;
+  if (device->facts.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU && !getrlimit(RLIMIT_NOFILE, &files) &&
+      files.rlim_cur / 4 < *out_most)
+    *out_most = (uint32_t)(files.rlim_cur / 4);
+  if (!wanted || !*wanted || strcmp(wanted, "1") == 0) return HAL_OK;
+  *out_most = 0;
+  if (strcmp(wanted, "0") == 0) return HAL_OK;
+  return vulkan_error(HAL_INVALID_ARGUMENT, 0, "vulkan: HAL_VULKAN_SHARE is '%.100s'; set it to 0 or 1, or unset it",
+                      wanted);
+}
+
+/* Looks up the function by which memory of buffers becomes a file, if they can be exported and imported. */
+static void find_sharing(vulkan_device_t *device, const int has[EXTENSIONS]) {
+  const VkPhysicalDeviceExternalBufferInfo info = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_BUFFER_INFO,
+                                                   .usage = VULKAN_BUFFER_USAGE,
+                                                   .handleType = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT};
+  const VkFlags both = VK_EXTERNAL_MEMORY_FEATURE_EXPORTABLE_BIT | VK_EXTERNAL_MEMORY_FEATURE_IMPORTABLE_BIT;
+  VkExternalBufferProperties facts = {.sType = VK_STRUCTURE_TYPE_EXTERNAL_BUFFER_PROPERTIES};
+  vk.GetPhysicalDeviceExternalBufferProperties(device->physical, &info, &facts);
+  const VkFlags can = facts.externalMemoryProperties.externalMemoryFeatures;
+  const PFN_vkVoidFunction found =
+      find_function(device, has[MEMORY_FILE] && (can & both) == both && device->most_shareable, "vkGetMemoryFdKHR");
+  memcpy(&device->memory_file, &found, sizeof found);
+  device->shares_dedicated = (can & VK_EXTERNAL_MEMORY_FEATURE_DEDICATED_ONLY_BIT) != 0;
 }
 
 /* Selects the variant of the portable kernels: HAL_VULKAN_FORM, else the one for many threads: drivers for CPUs run the
@@ -124,10 +163,15 @@ static hal_status_t choose_visible(vulkan_device_t *device, int can) {
                       "vulkan: HAL_VULKAN_MEMORY is '%.100s'; set it to device or visible, or unset it", wanted);
 }
 
-/* Buffers of the plugin have one usage, so one probe shows the types that they accept. */
-static VkResult allowed_types(const vulkan_device_t *device, uint32_t *out_bits) {
-  const VkBufferCreateInfo info = {
-      .sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO, .size = VULKAN_ALIGNMENT, .usage = VULKAN_BUFFER_USAGE};
+/* Buffers of the plugin have one usage, so one probe shows the types that they accept; buffers that can be shared may
+ * accept fewer. */
+static VkResult allowed_types(const vulkan_device_t *device, int is_shareable, uint32_t *out_bits) {
+  const VkExternalMemoryBufferCreateInfo external = {.sType = VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO,
+                                                     .handleTypes = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT};
+  const VkBufferCreateInfo info = {.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
+                                   .pNext = is_shareable ? &external : NULL,
+                                   .size = VULKAN_ALIGNMENT,
+                                   .usage = VULKAN_BUFFER_USAGE};
   VkMemoryRequirements needs = {0};
   VkBuffer buffer;
   const VkResult code = vk.CreateBuffer(device->handle, &info, NULL, &buffer);
@@ -141,15 +185,16 @@ static VkResult allowed_types(const vulkan_device_t *device, uint32_t *out_bits)
 static hal_status_t choose_types(vulkan_device_t *device) {
   const VkFlags host = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT,
                 cached = host | VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
-  uint32_t allowed = 0;
-  const VkResult code = allowed_types(device, &allowed);
+  uint32_t allowed = 0, of_host = 0;
+  VkResult code = allowed_types(device, device->memory_file != NULL, &allowed);
+  if (!code) code = allowed_types(device, 0, &of_host);
   if (code) return vulkan_driver_error(code, "vulkan: cannot create a buffer of '%s'", device->facts.deviceName);
   const uint32_t shared = type_with(device, allowed, VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT | cached);
   const hal_status_t status = choose_visible(device, shared != UINT32_MAX);
   if (status) return status;
   device->device_type = device->visible ? shared : type_with(device, allowed, VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT);
-  device->host_type = type_with(device, allowed, cached);
-  if (device->host_type == UINT32_MAX) device->host_type = type_with(device, allowed, host);
+  device->host_type = type_with(device, of_host, cached);
+  if (device->host_type == UINT32_MAX) device->host_type = type_with(device, of_host, host);
   if (device->device_type == UINT32_MAX || device->host_type == UINT32_MAX)
     return vulkan_error(HAL_UNAVAILABLE, 0,
                         "vulkan: '%s' has no %s memory for buffers; choose another device with HAL_VULKAN_DEVICE",
@@ -223,10 +268,12 @@ hal_status_t vulkan_device_open(vulkan_device_t *device, VkPhysicalDevice physic
   read_facts(device, has);
   hal_status_t status = check_limits(device);
   if (!status) status = read_form(device);
+  if (!status) status = read_sharing(device, &device->most_shareable);
   if (status) return status;
   code = create_device(device, has);
   if (code) return vulkan_driver_error(code, "vulkan: cannot open device '%s'", device->facts.deviceName);
   find_host_import(device, has);
+  find_sharing(device, has);
   for (uint32_t i = 0; i < device->queue_count; i++) {
     vk.GetDeviceQueue(device->handle, device->family, i, &device->queues[i].queue);
     pthread_mutex_init(&device->queues[i].lock, NULL);

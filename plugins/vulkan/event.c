@@ -19,8 +19,9 @@ struct vulkan_record_s {
 struct hal_plugin_event_s {
   vulkan_device_t *device;
   uint32_t flags;
-  vulkan_record_t *record; /* NULL: never recorded, or in a capture; guarded by `lock`, as `mark` is */
-  vulkan_mark_t mark;      /* the place in a capture at which it was recorded */
+  vulkan_record_t *record;    /* NULL: never recorded, or in a capture; guarded by `lock`, as `mark` is */
+  vulkan_mark_t mark;         /* the place in a capture at which it was recorded */
+  hal_shared_event_t *shared; /* HAL_EVENT_INTERPROCESS; the two members above are not used then. NULL: the others */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -188,15 +189,21 @@ static hal_status_t query_record(vulkan_record_t *record) {
 
 /* ---- events ----------------------------------------------------------------------------------------------------- */
 
-hal_status_t hal_plugin_event_create(int32_t ordinal, uint32_t flags, hal_plugin_event_t **out_event) {
-  hal_status_t status = vulkan_check_device(ordinal);
-  if (!status) status = hal_flags_check("vulkan: event_create", flags, HAL_EVENT_TIMING | HAL_EVENT_BLOCKING);
+static hal_status_t check_flags(const vulkan_device_t *device, uint32_t flags) {
+  const hal_status_t status =
+      hal_flags_check("vulkan: event_create", flags, HAL_EVENT_TIMING | HAL_EVENT_BLOCKING | HAL_EVENT_INTERPROCESS);
   if (status) return status;
-  vulkan_device_t *const device = &vulkan.devices[ordinal];
+  if (flags & HAL_EVENT_TIMING && flags & HAL_EVENT_INTERPROCESS)
+    return vulkan_error(HAL_INVALID_ARGUMENT, 0,
+                        "vulkan: interprocess events do not support timing; create the event with one of the two");
   if (flags & HAL_EVENT_TIMING && !device->timestamp_bits)
     return vulkan_error(HAL_UNIMPLEMENTED, 0,
                         "vulkan: '%s' has no time stamps on its compute queues; create the event without timing",
                         device->facts.deviceName);
+  return HAL_OK;
+}
+
+static hal_status_t make_event(vulkan_device_t *device, uint32_t flags, hal_plugin_event_t **out_event) {
   hal_plugin_event_t *const event = hal_host->mem_alloc(sizeof *event, alignof(hal_plugin_event_t));
   if (!event) return vulkan_error(HAL_RESOURCE_EXHAUSTED, 0, "vulkan: no host memory for an event; free some memory");
   *event = (hal_plugin_event_t){.device = device, .flags = flags};
@@ -204,14 +211,59 @@ hal_status_t hal_plugin_event_create(int32_t ordinal, uint32_t flags, hal_plugin
   return HAL_OK;
 }
 
+hal_status_t hal_plugin_event_create(int32_t ordinal, uint32_t flags, hal_plugin_event_t **out_event) {
+  hal_plugin_event_t *event = NULL;
+  hal_status_t status = vulkan_check_device(ordinal);
+  if (!status) status = check_flags(&vulkan.devices[ordinal], flags);
+  if (!status) status = make_event(&vulkan.devices[ordinal], flags, &event);
+  if (!status && flags & HAL_EVENT_INTERPROCESS) status = hal_shared_event_make("vulkan", &event->shared);
+  if (!status)
+    *out_event = event;
+  else
+    hal_host->mem_free(event);
+  return status;
+}
+
 hal_status_t hal_plugin_event_destroy(hal_plugin_event_t *event) {
   if (!event) return HAL_OK;
   const hal_status_t status = vulkan_check_device(event->device->ordinal);
   if (status) return status;
   vulkan_record_drop(event->record);
+  hal_shared_event_release(event->shared);
   hal_host->mem_free(event);
   return HAL_OK;
 }
+
+/* ---- between processes ------------------------------------------------------------------------------------------ */
+
+hal_status_t hal_plugin_event_ipc_export(hal_plugin_event_t *event, uint32_t flags, void *handle, size_t room,
+                                         size_t *out_size) {
+  hal_status_t status = vulkan_check_device(event->device->ordinal);
+  if (!status) status = hal_flags_check("vulkan: event_ipc_export", flags, 0);
+  if (status) return status;
+  if (!event->shared)
+    return vulkan_error(HAL_INVALID_ARGUMENT, 0,
+                        "vulkan: an event that was created without HAL_EVENT_INTERPROCESS cannot be shared with other "
+                        "processes");
+  hal_shared_event_export(event->shared, handle, room, out_size);
+  return HAL_OK;
+}
+
+hal_status_t hal_plugin_event_ipc_open(int32_t ordinal, const void *handle, size_t handle_size, uint32_t flags,
+                                       hal_plugin_event_t **out_event) {
+  hal_plugin_event_t *event = NULL;
+  hal_status_t status = vulkan_check_device(ordinal);
+  if (!status) status = hal_flags_check("vulkan: event_ipc_open", flags, 0);
+  if (!status) status = make_event(&vulkan.devices[ordinal], HAL_EVENT_INTERPROCESS, &event);
+  if (!status) status = hal_shared_event_open("vulkan", handle, handle_size, &event->shared);
+  if (!status)
+    *out_event = event;
+  else
+    hal_host->mem_free(event);
+  return status;
+}
+
+/* ---- records of events ------------------------------------------------------------------------------------------ */
 
 /* Replaces the event's record; takes ownership of the reference to `record`, NULL in a capture. */
 static void set_record(hal_plugin_event_t *event, vulkan_record_t *record, vulkan_mark_t mark) {
@@ -228,6 +280,7 @@ hal_status_t hal_plugin_event_record(hal_plugin_event_t *event, hal_plugin_strea
   vulkan_slot_t *slot = NULL;
   vulkan_record_t *record = NULL;
   hal_status_t status = vulkan_check_alive(device->ordinal);
+  if (!status && event->shared) return vulkan_shared_record(event->shared, stream);
   if (!status && vulkan_is_captured(stream)) {
     set_record(event, NULL, vulkan_capture_mark(stream));
     return HAL_OK;
@@ -267,6 +320,8 @@ static vulkan_record_t *take_record(hal_plugin_event_t *event) {
 /* Failed work is done, too; its stream reports the failure. */
 hal_status_t hal_plugin_event_query(hal_plugin_event_t *event) {
   const hal_status_t status = check_event(event, "event_query");
+  if (!status && event->shared)
+    return hal_shared_event_done(event->shared, hal_shared_event_last(event->shared)) ? HAL_OK : HAL_NOT_READY;
   vulkan_record_t *const record = status ? NULL : take_record(event);
   if (!record) return status;
   const hal_status_t state = query_record(record);
@@ -276,6 +331,7 @@ hal_status_t hal_plugin_event_query(hal_plugin_event_t *event) {
 
 hal_status_t hal_plugin_event_synchronize(hal_plugin_event_t *event) {
   const hal_status_t status = check_event(event, "event_synchronize");
+  if (!status && event->shared) return vulkan_shared_wait(event->shared, NULL);
   vulkan_record_t *const record = status ? NULL : take_record(event);
   if (!record) return status;
   const VkResult code = vulkan_record_wait(record);
@@ -307,6 +363,7 @@ static hal_status_t run_wait(vulkan_lane_t *lane, void *arguments) {
 hal_status_t hal_plugin_stream_wait_event(hal_plugin_stream_t *stream, hal_plugin_event_t *event) {
   if (!stream) return hal_plugin_event_synchronize(event);
   hal_status_t status = vulkan_check_alive(stream->device->ordinal);
+  if (!status && event->shared) return vulkan_shared_wait(event->shared, stream);
   vulkan_record_t *const record = status ? NULL : take_record(event);
   const vulkan_mark_t mark = status ? (vulkan_mark_t){0} : mark_of(event);
   if (!status && VULKAN_UNLIKELY(vulkan_is_captured(stream) || mark.capture)) {

@@ -65,12 +65,12 @@ hal_status_t vulkan_map_add(vulkan_segment_t *segment) {
                              "vulkan: no host memory for the table of segments; free some memory");
 }
 
-vulkan_segment_t *vulkan_map_take(int32_t device, int32_t pinned, const void *base) {
+vulkan_segment_t *vulkan_map_take(int32_t device, int32_t kind, const void *base) {
   vulkan_segment_t *segment = NULL;
   pthread_rwlock_wrlock(&map.lock);
   const size_t place = place_of(base);
   if (place) segment = map.segments[place - 1];
-  if (segment && (segment->base != base || segment->device != device || segment->pinned != pinned)) segment = NULL;
+  if (segment && (segment->base != base || segment->device != device || segment->kind != kind)) segment = NULL;
   if (segment) {
     memmove(map.segments + place - 1, map.segments + place, (map.count - place) * sizeof *map.segments);
     map.count--;

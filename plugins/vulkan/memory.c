@@ -15,43 +15,72 @@ void vulkan_segment_destroy(vulkan_segment_t *segment) {
   vk.DestroyBuffer(device->handle, segment->buffer, NULL);
   vk.FreeMemory(device->handle, segment->memory, NULL); /* which also unmaps it */
   if (segment->reserved) munmap(segment->base, segment->reserved);
-  if (segment->bytes && !segment->pinned) atomic_fetch_sub(&device->used, segment->bytes);
+  if (segment->kind == VULKAN_OWN) {
+    atomic_fetch_sub(&device->used, segment->bytes);
+    atomic_fetch_sub(&device->shareable, (uint32_t)segment->is_shareable);
+  }
+  vulkan_export_close(segment->exported);
   hal_host->mem_free(segment);
 }
 
 /* Counts bytes of device memory. Drivers for CPUs accept allocations beyond the size of the heap that they report. */
 static VkResult count_bytes(vulkan_device_t *device, vulkan_segment_t *segment, VkDeviceSize bytes) {
-  if (segment->pinned) return VK_SUCCESS;
-  const uint64_t before = atomic_fetch_add(&device->used, bytes);
   segment->bytes = bytes;
+  if (segment->kind != VULKAN_OWN) return VK_SUCCESS;
+  const uint64_t before = atomic_fetch_add(&device->used, bytes);
   return before > device->heap_bytes || bytes > device->heap_bytes - before ? VK_ERROR_OUT_OF_DEVICE_MEMORY
                                                                             : VK_SUCCESS;
 }
 
-static VkResult allocate(vulkan_device_t *device, vulkan_segment_t *segment, uint32_t type) {
+/* Creates the segment's buffer, with the size that it has in all processes. */
+static VkResult create_buffer(const vulkan_device_t *device, vulkan_segment_t *segment, VkMemoryRequirements *needs) {
+  const VkExternalMemoryBufferCreateInfo external = {.sType = VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO,
+                                                     .handleTypes = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT};
   const VkBufferCreateInfo info = {.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
+                                   .pNext = segment->is_shareable ? &external : NULL,
                                    .size = segment->size + VULKAN_ALIGNMENT,
                                    .usage = VULKAN_BUFFER_USAGE};
-  VkMemoryRequirements needs = {0};
-  VkResult code = vk.CreateBuffer(device->handle, &info, NULL, &segment->buffer);
-  if (code) return code;
-  vk.GetBufferMemoryRequirements(device->handle, segment->buffer, &needs);
-  if (needs.size > device->largest_allocation) return VK_ERROR_OUT_OF_DEVICE_MEMORY;
-  code = count_bytes(device, segment, needs.size);
-  if (code) return code;
-  const VkMemoryAllocateInfo memory = {
-      .sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, .allocationSize = needs.size, .memoryTypeIndex = type};
-  code = vk.AllocateMemory(device->handle, &memory, NULL, &segment->memory);
+  const VkResult code = vk.CreateBuffer(device->handle, &info, NULL, &segment->buffer);
+  if (!code) vk.GetBufferMemoryRequirements(device->handle, segment->buffer, needs);
+  return code;
+}
+
+/* Allocates the memory of the buffer: new memory, or, if `file` is not -1, another process's. */
+static VkResult bind_memory(const vulkan_device_t *device, vulkan_segment_t *segment, int file) {
+  const uint32_t handle = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT;
+  const VkMemoryDedicatedAllocateInfo dedicated = {.sType = VK_STRUCTURE_TYPE_MEMORY_DEDICATED_ALLOCATE_INFO,
+                                                   .buffer = segment->buffer};
+  const void *const last = device->shares_dedicated ? &dedicated : NULL;
+  const VkExportMemoryAllocateInfo export = {
+      .sType = VK_STRUCTURE_TYPE_EXPORT_MEMORY_ALLOCATE_INFO, .pNext = last, .handleTypes = handle};
+  const VkImportMemoryFdInfoKHR import = {
+      .sType = VK_STRUCTURE_TYPE_IMPORT_MEMORY_FD_INFO_KHR, .pNext = last, .handleType = handle, .fd = file};
+  const VkMemoryAllocateInfo memory = {.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO,
+                                       .pNext = !segment->is_shareable ? NULL
+                                                : file < 0             ? (const void *)&export
+                                                                       : &import,
+                                       .allocationSize = segment->bytes,
+                                       .memoryTypeIndex = segment->type};
+  const VkResult code = vk.AllocateMemory(device->handle, &memory, NULL, &segment->memory);
   return code ? code : vk.BindBufferMemory(device->handle, segment->buffer, segment->memory, 0);
 }
 
-/* Sets the address of a segment. */
+static VkResult allocate(vulkan_device_t *device, vulkan_segment_t *segment) {
+  VkMemoryRequirements needs = {0};
+  VkResult code = create_buffer(device, segment, &needs);
+  if (code) return code;
+  if (needs.size > device->largest_allocation) return VK_ERROR_OUT_OF_DEVICE_MEMORY;
+  code = count_bytes(device, segment, needs.size);
+  return code ? code : bind_memory(device, segment, -1);
+}
+
+/* Sets the address of a segment. The offset of opened memory is that in its process. */
 static VkResult place(vulkan_device_t *device, vulkan_segment_t *segment, int is_mapped) {
   void *at = NULL;
   if (is_mapped) {
     const VkResult code = vk.MapMemory(device->handle, segment->memory, 0, VK_WHOLE_SIZE, 0, &at);
     if (code) return code;
-    segment->shift = -(uintptr_t)at & (VULKAN_ALIGNMENT - 1);
+    if (segment->kind != VULKAN_OPENED) segment->shift = -(uintptr_t)at & (VULKAN_ALIGNMENT - 1);
     segment->base = segment->mapped = (char *)at + segment->shift;
     return VK_SUCCESS;
   }
@@ -63,19 +92,38 @@ static VkResult place(vulkan_device_t *device, vulkan_segment_t *segment, int is
   return VK_SUCCESS;
 }
 
-static hal_status_t create(vulkan_device_t *device, size_t size, int32_t pinned, vulkan_segment_t **out_segment) {
+/* Returns NULL with a message if there is no memory. */
+static vulkan_segment_t *make_segment(const vulkan_device_t *device, size_t size, int32_t kind) {
+  vulkan_segment_t *const segment = hal_host->mem_alloc(sizeof *segment, alignof(vulkan_segment_t));
+  if (segment)
+    *segment = (vulkan_segment_t){.size = size, .device = device->ordinal, .kind = kind};
+  else
+    vulkan_error(HAL_RESOURCE_EXHAUSTED, 0, "vulkan: no host memory for a segment; free some memory");
+  return segment;
+}
+
+/* Returns whether other processes can open one segment more. */
+static int take_shareable(vulkan_device_t *device) {
+  if (!device->memory_file) return 0;
+  if (atomic_fetch_add(&device->shareable, 1) < device->most_shareable) return 1;
+  atomic_fetch_sub(&device->shareable, 1);
+  return 0;
+}
+
+static hal_status_t create(vulkan_device_t *device, size_t size, int32_t kind, vulkan_segment_t **out_segment) {
+  const int is_host = kind >= VULKAN_PINNED;
   if (size > device->largest_allocation || device->largest_allocation - size < VULKAN_ALIGNMENT)
     return vulkan_error(
         HAL_RESOURCE_EXHAUSTED, 0,
         "vulkan: tried to allocate %zu bytes on '%s', whose driver allocates at most %llu bytes at once "
         "(maxMemoryAllocationSize); use smaller tensors",
         size, device->facts.deviceName, (unsigned long long)device->largest_allocation);
-  vulkan_segment_t *const segment = hal_host->mem_alloc(sizeof *segment, alignof(vulkan_segment_t));
-  if (!segment)
-    return vulkan_error(HAL_RESOURCE_EXHAUSTED, 0, "vulkan: no host memory for a segment; free some memory");
-  *segment = (vulkan_segment_t){.size = size, .device = device->ordinal, .pinned = pinned};
-  VkResult code = allocate(device, segment, pinned ? device->host_type : device->device_type);
-  if (!code) code = place(device, segment, pinned || device->visible);
+  vulkan_segment_t *const segment = make_segment(device, size, kind);
+  if (!segment) return HAL_RESOURCE_EXHAUSTED;
+  segment->type = is_host ? device->host_type : device->device_type;
+  segment->is_shareable = kind == VULKAN_OWN && take_shareable(device);
+  VkResult code = allocate(device, segment);
+  if (!code) code = place(device, segment, is_host || device->visible);
   if (!code) {
     *out_segment = segment;
     return HAL_OK;
@@ -86,18 +134,51 @@ static hal_status_t create(vulkan_device_t *device, size_t size, int32_t pinned,
       code,
       "vulkan: there are no %zu bytes of %s memory for '%s', which has %llu bytes in total; free "
       "some tensors",
-      size, pinned ? "host" : "device", device->facts.deviceName, (unsigned long long)device->heap_bytes);
+      size, is_host ? "host" : "device", device->facts.deviceName, (unsigned long long)device->heap_bytes);
+}
+
+/* The type is that of another process: the driver's, but not necessarily one that this process selected. */
+static int is_type(const vulkan_device_t *device, uint32_t type, uint32_t allowed) {
+  const VkFlags host = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
+  if (type >= device->memory.memoryTypeCount || !(allowed >> type & 1)) return 0;
+  return !device->visible || (device->memory.memoryTypes[type].propertyFlags & host) == host;
+}
+
+hal_status_t vulkan_segment_open(vulkan_device_t *device, const vulkan_foreign_t *foreign, int file,
+                                 vulkan_segment_t **out_segment) {
+  VkMemoryRequirements needs = {0};
+  vulkan_segment_t *const segment = make_segment(device, foreign->size, VULKAN_OPENED);
+  if (!segment) return HAL_RESOURCE_EXHAUSTED;
+  segment->is_shareable = 1;
+  segment->shift = foreign->shift;
+  segment->bytes = foreign->bytes;
+  segment->type = foreign->type;
+  VkResult code = create_buffer(device, segment, &needs);
+  if (!code && (needs.size > foreign->bytes || !is_type(device, foreign->type, needs.memoryTypeBits)))
+    code = VK_ERROR_INVALID_EXTERNAL_HANDLE;
+  if (!code) code = bind_memory(device, segment, file);
+  if (!code) code = place(device, segment, device->visible);
+  if (!code) {
+    *out_segment = segment;
+    return HAL_OK;
+  }
+  vulkan_segment_destroy(segment);
+  vulkan_noticed(device, code);
+  return vulkan_driver_error(code,
+                             "vulkan: '%s' cannot open %zu bytes of another process; check that HAL_VULKAN_MEMORY is "
+                             "the same in both processes, and free some memory",
+                             device->facts.deviceName, (size_t)foreign->size);
 }
 
 /* ---- memory_alloc, host_alloc ----------------------------------------------------------------------------------- */
 
-static hal_status_t add(int32_t ordinal, size_t size, uint32_t flags, int32_t pinned, void **out_ptr) {
-  const char *const op = pinned ? "vulkan: host_alloc" : "vulkan: memory_alloc";
+static hal_status_t add(int32_t ordinal, size_t size, uint32_t flags, int32_t kind, void **out_ptr) {
+  const char *const op = kind == VULKAN_PINNED ? "vulkan: host_alloc" : "vulkan: memory_alloc";
   vulkan_segment_t *segment = NULL;
   hal_status_t status = vulkan_check_alive(ordinal);
   if (!status) status = hal_flags_check(op, flags, 0);
   if (!status && !size) status = vulkan_error(HAL_INVALID_ARGUMENT, 0, "%s of 0 bytes; request at least one", op);
-  if (!status) status = create(&vulkan.devices[ordinal], size, pinned, &segment);
+  if (!status) status = create(&vulkan.devices[ordinal], size, kind, &segment);
   if (status) return status;
   status = vulkan_map_add(segment);
   if (status)
@@ -107,24 +188,24 @@ static hal_status_t add(int32_t ordinal, size_t size, uint32_t flags, int32_t pi
   return status;
 }
 
-static hal_status_t take(int32_t ordinal, int32_t pinned, void *ptr) {
+static hal_status_t take(int32_t ordinal, int32_t kind, void *ptr) {
   if (!ptr) return HAL_OK;
   const hal_status_t status = vulkan_check_device(ordinal);
   if (status) return status;
-  vulkan_segment_t *const segment = vulkan_map_take(ordinal, pinned, ptr);
+  vulkan_segment_t *const segment = vulkan_map_take(ordinal, kind, ptr);
   if (!segment)
     return vulkan_error(HAL_INVALID_ARGUMENT, 0,
                         "vulkan: %s(%d, %p): this is not the start of an allocation of this device; free each once",
-                        pinned ? "host_free" : "memory_free", (int)ordinal, ptr);
+                        kind == VULKAN_PINNED ? "host_free" : "memory_free", (int)ordinal, ptr);
   vulkan_segment_destroy(segment);
   return HAL_OK;
 }
 
 hal_status_t hal_plugin_memory_alloc(int32_t device, size_t size, uint32_t flags, void **out_ptr) {
   const hal_status_t status = vulkan_capture_forbid(NULL, "memory_alloc");
-  return status ? status : add(device, size, flags, 0, out_ptr);
+  return status ? status : add(device, size, flags, VULKAN_OWN, out_ptr);
 }
-hal_status_t hal_plugin_memory_free(int32_t device, void *ptr) { return take(device, 0, ptr); }
+hal_status_t hal_plugin_memory_free(int32_t device, void *ptr) { return take(device, VULKAN_OWN, ptr); }
 hal_status_t hal_plugin_host_alloc(int32_t device, size_t size, uint32_t flags, void **out_ptr) {
   return add(device, size, flags, VULKAN_PINNED, out_ptr);
 }
@@ -170,15 +251,10 @@ static VkResult import_pages(vulkan_device_t *device, vulkan_segment_t *segment,
 static hal_status_t import_memory(vulkan_device_t *device, void *ptr, size_t size, vulkan_segment_t **out_segment) {
   const uintptr_t unit = (uintptr_t)device->host_alignment, at = (uintptr_t)ptr, start = at / unit * unit;
   const VkDeviceSize bytes = (at - start + size + unit - 1) / unit * unit;
-  vulkan_segment_t *const segment = hal_host->mem_alloc(sizeof *segment, alignof(vulkan_segment_t));
-  if (!segment)
-    return vulkan_error(HAL_RESOURCE_EXHAUSTED, 0, "vulkan: no host memory for a segment; free some memory");
-  *segment = (vulkan_segment_t){.base = ptr,
-                                .mapped = ptr,
-                                .size = size,
-                                .shift = at - start,
-                                .device = device->ordinal,
-                                .pinned = VULKAN_REGISTERED};
+  vulkan_segment_t *const segment = make_segment(device, size, VULKAN_REGISTERED);
+  if (!segment) return HAL_RESOURCE_EXHAUSTED;
+  segment->base = segment->mapped = ptr;
+  segment->shift = at - start;
   const VkResult code = import_pages(device, segment, (void *)start, bytes);
   if (!code) {
     *out_segment = segment;
@@ -227,7 +303,7 @@ hal_status_t hal_plugin_host_device_pointer(int32_t ordinal, void *ptr, void **o
   const hal_status_t status = vulkan_check_device(ordinal);
   if (status) return status;
   const vulkan_segment_t *const segment = vulkan_map_find(ptr);
-  if (!segment || !segment->pinned)
+  if (!segment || segment->kind < VULKAN_PINNED)
     return vulkan_error(HAL_INVALID_ARGUMENT, 0,
                         "vulkan: %p is not in page-locked memory; allocate it with host_alloc, or register it", ptr);
   if (segment->device != ordinal)
@@ -241,11 +317,12 @@ hal_status_t hal_plugin_host_device_pointer(int32_t ordinal, void *ptr, void **o
 hal_status_t hal_plugin_memory_pointer_info(const void *ptr, hal_pointer_info_t *out_info) {
   const vulkan_segment_t *const segment = atomic_load(&vulkan.forked) ? NULL : vulkan_map_find(ptr);
   if (!segment) return vulkan_error(HAL_NOT_FOUND, 0, "vulkan: %p is not in an allocation of this plugin", ptr);
+  const int is_host = segment->kind >= VULKAN_PINNED;
   const hal_pointer_info_t info = {.struct_size = out_info->struct_size,
                                    .base = segment->base,
                                    .size = segment->size,
-                                   .device = segment->pinned ? HAL_HOST : segment->device,
-                                   .kind = segment->pinned ? HAL_POINTER_PINNED : HAL_POINTER_DEVICE};
+                                   .device = is_host ? HAL_HOST : segment->device,
+                                   .kind = is_host ? HAL_POINTER_PINNED : HAL_POINTER_DEVICE};
   memcpy(out_info, &info, info.struct_size < sizeof info ? info.struct_size : sizeof info);
   return HAL_OK;
 }

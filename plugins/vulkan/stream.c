@@ -97,6 +97,13 @@ hal_status_t vulkan_enqueue(hal_plugin_stream_t *stream, vulkan_device_t *device
 
 /* ---- waiting ---------------------------------------------------------------------------------------------------- */
 
+static void explain(const vulkan_failure_t *failure, char *text, size_t room) {
+  if (failure->status == HAL_ABORTED && !failure->code)
+    snprintf(text, room, "the process that recorded the event has ended before its work was done");
+  else
+    snprintf(text, room, "the driver returned %s (%d)", vulkan_result_name(failure->code), (int)failure->code);
+}
+
 /* Reports the stream's failure, if there is one, and clears it; a lost device remains lost. */
 static hal_status_t take_failure(hal_plugin_stream_t *stream) {
   pthread_mutex_lock(&stream->lock);
@@ -105,10 +112,12 @@ static hal_status_t take_failure(hal_plugin_stream_t *stream) {
   stream->failure.status = HAL_OK;
   pthread_mutex_unlock(&stream->lock);
   if (VULKAN_LIKELY(!failure.status)) return vulkan_check_alive(stream->device->ordinal);
+  char why[128];
+  explain(&failure, why, sizeof why);
   return vulkan_error(failure.status, (int64_t)failure.code,
-                      "vulkan: %s%s%s failed on device %d (%s): the driver returned %s (%d); its results are undefined",
-                      failure.op, failure.kernel[0] ? " of " : "", failure.kernel, (int)stream->device->ordinal,
-                      stream->device->facts.deviceName, vulkan_result_name(failure.code), (int)failure.code);
+                      "vulkan: %s%s%s failed on device %d (%s): %s; its results are undefined", failure.op,
+                      failure.kernel[0] ? " of " : "", failure.kernel, (int)stream->device->ordinal,
+                      stream->device->facts.deviceName, why);
 }
 
 /* Waits until the commands of all work that is queued now are submitted. The worker may leave commands unsubmitted only
@@ -151,8 +160,7 @@ hal_status_t hal_plugin_stream_error(hal_plugin_stream_t *stream, hal_stream_err
       .struct_size = out_error->struct_size, .status = reported.status, .native_code = (int64_t)reported.code};
   memcpy(error.op, reported.op, sizeof error.op);
   memcpy(error.kernel, reported.kernel, sizeof error.kernel);
-  snprintf(error.message, sizeof error.message, "the driver returned %s (%d)", vulkan_result_name(reported.code),
-           (int)reported.code);
+  explain(&reported, error.message, sizeof error.message);
   memcpy(out_error, &error, error.struct_size < sizeof error ? error.struct_size : sizeof error);
   return HAL_OK;
 }

@@ -68,11 +68,21 @@ _Static_assert(sizeof(void *) == 8, "handles of Vulkan are pointers on 64-bit ma
   X(VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO, 1000207004)                                 \
   X(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PCI_BUS_INFO_PROPERTIES_EXT, 1000212000)         \
   X(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT, 1000237000)        \
+  X(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_BUFFER_INFO, 1000071002)                \
+  X(VK_STRUCTURE_TYPE_EXTERNAL_BUFFER_PROPERTIES, 1000071003)                          \
   X(VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO, 1000072000)                  \
+  X(VK_STRUCTURE_TYPE_EXPORT_MEMORY_ALLOCATE_INFO, 1000072002)                         \
+  X(VK_STRUCTURE_TYPE_IMPORT_MEMORY_FD_INFO_KHR, 1000074000)                           \
+  X(VK_STRUCTURE_TYPE_MEMORY_GET_FD_INFO_KHR, 1000074002)                              \
+  X(VK_STRUCTURE_TYPE_MEMORY_DEDICATED_ALLOCATE_INFO, 1000127001)                      \
   X(VK_STRUCTURE_TYPE_IMPORT_MEMORY_HOST_POINTER_INFO_EXT, 1000178000)                 \
   X(VK_STRUCTURE_TYPE_MEMORY_HOST_POINTER_PROPERTIES_EXT, 1000178001)                  \
   X(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_MEMORY_HOST_PROPERTIES_EXT, 1000178002) \
+  X(VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT, 1)                                   \
   X(VK_EXTERNAL_MEMORY_HANDLE_TYPE_HOST_ALLOCATION_BIT_EXT, 0x80)                      \
+  X(VK_EXTERNAL_MEMORY_FEATURE_DEDICATED_ONLY_BIT, 1)                                  \
+  X(VK_EXTERNAL_MEMORY_FEATURE_EXPORTABLE_BIT, 2)                                      \
+  X(VK_EXTERNAL_MEMORY_FEATURE_IMPORTABLE_BIT, 4)                                      \
   X(VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU, 1)                                         \
   X(VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU, 2)                                           \
   X(VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU, 3)                                            \
@@ -136,6 +146,7 @@ VULKAN_HANDLE(VkSemaphore)
 VULKAN_HANDLE(VkFence)
 VULKAN_HANDLE(VkQueryPool)
 VULKAN_HANDLE(VkBuffer)
+VULKAN_HANDLE(VkImage)
 VULKAN_HANDLE(VkDeviceMemory)
 VULKAN_HANDLE(VkShaderModule)
 VULKAN_HANDLE(VkPipeline)
@@ -200,6 +211,14 @@ VULKAN_HANDLE(VkDescriptorSet)
   Y(VkMemoryHostPointerPropertiesEXT, memoryTypeBits)                                 \
   Y(VkImportMemoryHostPointerInfoEXT, pHostPointer)                                   \
   Y(VkExternalMemoryBufferCreateInfo, handleTypes)                                    \
+  Y(VkPhysicalDeviceVulkan11Properties, driverUUID)                                   \
+  Y(VkPhysicalDeviceExternalBufferInfo, handleType)                                   \
+  Y(VkExternalMemoryProperties, compatibleHandleTypes)                                \
+  Y(VkExternalBufferProperties, externalMemoryProperties)                             \
+  Y(VkExportMemoryAllocateInfo, handleTypes)                                          \
+  Y(VkImportMemoryFdInfoKHR, fd)                                                      \
+  Y(VkMemoryGetFdInfoKHR, handleType)                                                 \
+  Y(VkMemoryDedicatedAllocateInfo, buffer)                                            \
   Y(VkMemoryHeap, flags)                                                              \
   Y(VkQueueFamilyProperties, timestampValidBits)                                      \
   Y(VkDeviceQueueCreateInfo, pQueuePriorities)                                        \
@@ -249,6 +268,8 @@ VULKAN_HANDLE(VkDescriptorSet)
   F(void, GetPhysicalDeviceProperties2, (VkPhysicalDevice, VkPhysicalDeviceProperties2 *))                             \
   F(void, GetPhysicalDeviceFeatures2, (VkPhysicalDevice, VkPhysicalDeviceFeatures2 *))                                 \
   F(void, GetPhysicalDeviceMemoryProperties2, (VkPhysicalDevice, VkPhysicalDeviceMemoryProperties2 *))                 \
+  F(void, GetPhysicalDeviceExternalBufferProperties,                                                                   \
+    (VkPhysicalDevice, const VkPhysicalDeviceExternalBufferInfo *, VkExternalBufferProperties *))                      \
   F(void, GetPhysicalDeviceQueueFamilyProperties, (VkPhysicalDevice, uint32_t *, VkQueueFamilyProperties *))           \
   F(VkResult, CreateDevice, (VkPhysicalDevice, const VkDeviceCreateInfo *, const void *, VkDevice *))                  \
   F(void, DestroyDevice, (VkDevice, const void *))                                                                     \

@@ -6,6 +6,7 @@
 #include <hal/plugin.h>
 #include <hal/plugin_flags.h>
 #include <hal/plugin_records.h>
+#include <hal/plugin_shared_event.h>
 #include <hal/plugin_worker.h>
 #include <pthread.h>
 #include <stdalign.h>
@@ -89,7 +90,21 @@ typedef struct vulkan_slot_s {
   uint32_t index;
 } vulkan_slot_t;
 
-/* An allocation: device memory, page-locked host memory, or staging memory. */
+/* The kinds of segments; host memory is from VULKAN_PINNED on. */
+enum {
+  VULKAN_OWN = 0,       /* of memory_alloc */
+  VULKAN_OPENED = 1,    /* of another process, of ipc_open */
+  VULKAN_PINNED = 2,    /* of host_alloc, or staging memory */
+  VULKAN_REGISTERED = 3 /* of the caller of host_register */
+};
+
+/* The files of an exported segment (ipc.c). */
+typedef struct vulkan_export_s {
+  int page, memory; /* the file that describes the segment, and the driver's file of its memory */
+  hal_shared_handle_t handle;
+} vulkan_export_t;
+
+/* An allocation. */
 typedef struct vulkan_segment_s {
   struct vulkan_segment_s *next; /* in a list of staging memory */
   char *base; /* the address that the host uses; of the plugin's memory, VULKAN_ALIGNMENT divides it */
@@ -101,14 +116,17 @@ typedef struct vulkan_segment_s {
   VkDeviceSize bytes; /* of `memory` */
   size_t reserved;    /* bytes of address space without permissions at `base` */
   int32_t device;     /* the owner */
-  int32_t pinned;     /* VULKAN_PINNED ... = host memory */
+  int32_t kind;       /* VULKAN_OWN ... */
+  uint32_t type;      /* index of the type of `memory` */
+  int32_t is_shareable;
+  vulkan_export_t *exported; /* NULL: not exported; guarded by the lock of ipc.c */
 } vulkan_segment_t;
-
-/* Host memory of host_alloc, or of the caller of host_register. */
-enum { VULKAN_PINNED = 1, VULKAN_REGISTERED = 2 };
 
 /* vkGetMemoryHostPointerPropertiesEXT */
 typedef VkResult (*vulkan_host_pointer_fn_t)(VkDevice, uint32_t, const void *, VkMemoryHostPointerPropertiesEXT *);
+
+/* vkGetMemoryFdKHR */
+typedef VkResult (*vulkan_memory_file_fn_t)(VkDevice, const VkMemoryGetFdInfoKHR *, int *);
 
 struct vulkan_device_s {
   int32_t ordinal;
@@ -127,13 +145,18 @@ struct vulkan_device_s {
   int32_t has_fp64;
   vulkan_host_pointer_fn_t host_pointer; /* VK_EXT_external_memory_host; NULL: the driver has it not */
   VkDeviceSize host_alignment;           /* of memory that it imports */
+  vulkan_memory_file_fn_t memory_file;   /* VK_KHR_external_memory_fd; NULL: memory is not shared between processes */
+  int32_t shares_dedicated;              /* shared memory belongs to one buffer */
+  unsigned char sharing_id[2 * VK_UUID_SIZE]; /* of the device and driver: equal where memory can be opened */
   vulkan_queue_t queues[VULKAN_MAX_QUEUES];
   atomic_uint next_queue; /* streams use the queues in turn */
   atomic_int lost;
-  VkPipelineCache cache; /* NULL: none */
-  atomic_uint unsaved;   /* number of pipelines that are not in the file of the cache */
-  _Atomic uint64_t used; /* bytes of device memory that are allocated */
-  pthread_mutex_t lock;  /* guards the members below */
+  VkPipelineCache cache;      /* NULL: none */
+  atomic_uint unsaved;        /* number of pipelines that are not in the file of the cache */
+  _Atomic uint64_t used;      /* bytes of device memory that are allocated */
+  _Atomic uint32_t shareable; /* segments that other processes can open, at most `most_shareable` */
+  uint32_t most_shareable;
+  pthread_mutex_t lock; /* guards the members below */
   hal_plugin_stream_t *streams;
   vulkan_segment_t *chunks; /* staging memory without a user */
   vulkan_lane_t *lanes;     /* of synchronous work, without a user */
@@ -184,11 +207,25 @@ void vulkan_cache_grew(vulkan_device_t *device);
 
 /* The table of segments by address. Errors of the first: HAL_RESOURCE_EXHAUSTED; HAL_INVALID_ARGUMENT = a part of the
  * segment is in another one. The others return NULL if there is
- * none: vulkan_map_take removes the segment of `device` that begins at `base`. A segment remains valid until its owner
- * frees it, so the caller of vulkan_map_find needs no lock. */
+ * none: vulkan_map_take removes the segment of `device` and `kind` that begins at `base`. A segment remains valid until
+ * its owner frees it, so the caller of vulkan_map_find needs no lock. */
 hal_status_t vulkan_map_add(vulkan_segment_t *segment);
-vulkan_segment_t *vulkan_map_take(int32_t device, int32_t pinned, const void *base);
+vulkan_segment_t *vulkan_map_take(int32_t device, int32_t kind, const void *base);
 vulkan_segment_t *vulkan_map_find(const void *ptr);
+
+/* What another process needs to open a segment: the members of that name. */
+typedef struct vulkan_foreign_s {
+  uint64_t size, shift, bytes;
+  uint32_t type;
+} vulkan_foreign_t;
+
+/* Creates a segment from another process's memory in `file`, which the driver owns after success. The caller adds it to
+ * the table. */
+hal_status_t vulkan_segment_open(vulkan_device_t *device, const vulkan_foreign_t *foreign, int file,
+                                 vulkan_segment_t **out_segment);
+
+/* Closes the files of an exported segment; NULL is allowed (ipc.c). */
+void vulkan_export_close(vulkan_export_t *exported);
 
 /* Takes VULKAN_CHUNK bytes of staging memory, which the host accesses. Returned by vulkan_chunk_give. */
 hal_status_t vulkan_chunk_take(vulkan_device_t *device, vulkan_segment_t **out_chunk);
@@ -342,6 +379,11 @@ void vulkan_record_drop(vulkan_record_t *record);
 hal_status_t vulkan_record_create(vulkan_device_t *device, vulkan_record_t **out_record);
 void vulkan_record_reach(vulkan_record_t *record, const vulkan_lane_t *lane);
 int vulkan_record_is_reached(vulkan_record_t *record);
+
+/* Events that processes share (shared.c). A record is completed by the worker of the stream when the work before it is
+ * done, and a stream that waits for one blocks in its worker. */
+hal_status_t vulkan_shared_record(hal_shared_event_t *event, hal_plugin_stream_t *stream);
+hal_status_t vulkan_shared_wait(hal_shared_event_t *event, hal_plugin_stream_t *stream);
 
 /* Makes later commands of a lane wait for a record; called by the lane's worker. */
 hal_status_t vulkan_record_await(vulkan_record_t *record, vulkan_lane_t *lane);

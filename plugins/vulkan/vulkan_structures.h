@@ -164,6 +164,50 @@ typedef struct VkExternalMemoryBufferCreateInfo {
   VkFlags handleTypes;
 } VkExternalMemoryBufferCreateInfo;
 
+typedef struct VkPhysicalDeviceExternalBufferInfo {
+  VkStructureType sType;
+  const void *pNext;
+  VkFlags flags, usage;
+  uint32_t handleType;
+} VkPhysicalDeviceExternalBufferInfo;
+
+typedef struct VkExternalMemoryProperties {
+  VkFlags externalMemoryFeatures, exportFromImportedHandleTypes, compatibleHandleTypes;
+} VkExternalMemoryProperties;
+
+typedef struct VkExternalBufferProperties {
+  VkStructureType sType;
+  void *pNext;
+  VkExternalMemoryProperties externalMemoryProperties;
+} VkExternalBufferProperties;
+
+typedef struct VkExportMemoryAllocateInfo {
+  VkStructureType sType;
+  const void *pNext;
+  VkFlags handleTypes;
+} VkExportMemoryAllocateInfo;
+
+typedef struct VkImportMemoryFdInfoKHR {
+  VkStructureType sType;
+  const void *pNext;
+  uint32_t handleType;
+  int fd;
+} VkImportMemoryFdInfoKHR;
+
+typedef struct VkMemoryGetFdInfoKHR {
+  VkStructureType sType;
+  const void *pNext;
+  VkDeviceMemory memory;
+  uint32_t handleType;
+} VkMemoryGetFdInfoKHR;
+
+typedef struct VkMemoryDedicatedAllocateInfo {
+  VkStructureType sType;
+  const void *pNext;
+  VkImage image;
+  VkBuffer buffer;
+} VkMemoryDedicatedAllocateInfo;
+
 typedef struct VkQueueFamilyProperties {
   VkFlags queueFlags;
   uint32_t queueCount, timestampValidBits, minImageTransferGranularity[3];

@@ -94,4 +94,36 @@ static inline void share_an_event(void (*open)(void)) {
   cr_assert(WIFEXITED(state) && WEXITSTATUS(state) == 0, "%d", state);
 }
 
+/* Records after a gate that never opens, until the parent kills the process. */
+static inline void end_before_the_work(void (*open)(void)) {
+  hal_stream_t *stream = NULL;
+  open();
+  record_behind_gate(&stream);
+  for (;;) nap();
+}
+
+/* A stream waits for an event of a process that ends before; later work of the stream and of the event runs. */
+static inline void wait_for_the_ended(void (*open)(void)) {
+  hal_event_t *event = NULL;
+  hal_stream_t *stream = NULL;
+  int state = 0;
+  const pid_t child = start_there(end_before_the_work, open);
+  open();
+  await(1);
+  assert_ok(hal_event_ipc_open(0, page->handle.bytes, page->handle.size, &event));
+  assert_ok(hal_stream_acquire(0, 0, &stream));
+  assert_ok(hal_stream_wait_event(stream, event));
+  cr_assert_eq(hal_stream_query(stream), HAL_NOT_READY);
+  kill(child, SIGKILL); /* it remains a zombie while the stream detects its exit */
+  assert_fails(hal_stream_synchronize(stream), HAL_ABORTED, "the process that recorded the event has ended");
+  assert_fails(hal_event_synchronize(event), HAL_ABORTED, "has ended before its work was done");
+  assert_ok(hal_event_record(event, stream)); /* anew, by this process */
+  assert_ok(hal_event_synchronize(event));
+  assert_ok(hal_stream_synchronize(stream));
+  cr_assert_eq(waitpid(child, &state, 0), child);
+  cr_assert_neq(hal_event_ipc_open(0, page->handle.bytes, page->handle.size, &event), HAL_OK,
+                "it opened the event of a process that is gone");
+  hal_event_destroy(event);
+}
+
 #endif /* TEST_HAL_SHARED_EVENT_TESTING_H_ */

@@ -108,7 +108,7 @@ static void create_on_one(cts_crew_t *crew) {
   const hal_comm_desc_t desc = cts_comm_desc(crew, 20 * CTS_SECOND);
   cts_crew_limit(crew, 40 * CTS_SECOND, "comm_create of ranks that share a device did not return");
   CTS_STATUS(crew->t, HAL_INVALID_ARGUMENT, comm_create, device, &desc, &comm);
-  cts_crew_no_limit();
+  cts_crew_no_limit(crew);
 }
 
 static void create(cts_crew_t *crew) {
@@ -129,7 +129,7 @@ static void create(cts_crew_t *crew) {
     if (desc.id_size == crew->board->id_size) continue;
     cts_crew_limit(crew, 30 * CTS_SECOND, "comm_create with an id of another size did not return");
     CTS_STATUS(crew->t, HAL_INVALID_ARGUMENT, comm_create, crew->device, &desc, &comm);
-    cts_crew_no_limit();
+    cts_crew_no_limit(crew);
   }
   if (!(crew->info.flags & HAL_COMM_CAN_SHARE_DEVICE)) create_on_one(crew);
 }
@@ -150,7 +150,7 @@ static void check_missing(cts_crew_t *crew, int64_t timeout) {
   cts_crew_limit(crew, 2 * timeout + 8 * CTS_SECOND,
                  "comm_create of a communicator with a missing rank did not return");
   CTS_STATUS(crew->t, HAL_NOT_READY, comm_create, crew->device, &desc, &comm);
-  cts_crew_no_limit();
+  cts_crew_no_limit(crew);
   CTS_CHECK(crew->t, cts_now_ns() - begin >= timeout / 2, "comm_create with a time of %.3f s returned after %.3f s",
             (double)timeout * 1e-9, (double)(cts_now_ns() - begin) * 1e-9);
 }
@@ -182,7 +182,7 @@ static hal_comm_state_t follow(cts_crew_t *crew, hal_plugin_comm_t *comm) {
   hal_comm_state_t state = cts_comm_state(crew, comm);
   cts_crew_limit(crew, 60 * CTS_SECOND, "comm_query returns CREATING for a minute, and all ranks have come");
   while (state.state == HAL_COMM_CREATING) cts_nap(), state = cts_comm_state(crew, comm);
-  cts_crew_no_limit();
+  cts_crew_no_limit(crew);
   return state;
 }
 
@@ -203,7 +203,7 @@ static void create_later(cts_crew_t *crew) {
       CTS_CHECK(crew->t, state.state == HAL_COMM_CREATING, "state %u of a communicator whose other ranks are missing",
                 (unsigned)state.state);
     }
-    cts_crew_no_limit();
+    cts_crew_no_limit(crew);
     cts_crew_meet(crew);
   }
   const hal_comm_state_t state = follow(crew, comm);

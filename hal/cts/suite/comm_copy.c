@@ -5,7 +5,7 @@
 
 enum { BLOCK = 100003, ROOM = BLOCK * CTS_CREW_MOST + 4096, EACH = 7, GAP = 3, MESSAGE = 1 << 20 };
 
-static uint8_t buffer[ROOM], expected[ROOM], got[ROOM];
+static _Thread_local uint8_t buffer[ROOM], expected[ROOM], got[ROOM];
 
 typedef struct memory_s {
   hal_plugin_stream_t *stream;
@@ -178,7 +178,7 @@ static void expect_uneven(const cts_crew_t *crew, uint32_t op, int root, int gap
 /* `hold`: a stream that waits for its gate while the caller's memory changes. */
 static void uneven_one(cts_crew_t *crew, hal_plugin_comm_t *comm, const memory_t *memory, uint32_t op, int gaps,
                        int turn, int hold) {
-  static cts_gate_t gate;
+  static _Thread_local cts_gate_t gate;
   const int root = turn % crew->size, is_root = crew->rank == root;
   const int gives = (op != HAL_COMM_SCATTER && op != HAL_COMM_BROADCAST) || is_root;
   uneven_t arrays = arrays_of(crew, op, crew->rank, gaps);
@@ -299,7 +299,7 @@ static void together(cts_crew_t *crew) {
     cts_crew_limit(crew, 20 * CTS_SECOND, "SEND and RECV of one comm_submit wait for each other");
     CTS_OK(crew->t, comm_submit, &list[0].call, 4, sizeof list[0]);
     cts_sync(crew->t, stream);
-    cts_crew_no_limit();
+    cts_crew_no_limit(crew);
     cts_noise(out, 2 * MESSAGE, (uint64_t)(100 * turn + before));
     memset(out + 2 * MESSAGE - 5, 0xA5, 5);
     cts_get(crew->t, NULL, in, recv, 2 * MESSAGE);
@@ -341,7 +341,7 @@ static void tags(cts_crew_t *crew) {
     cts_crew_limit(crew, 20 * CTS_SECOND, "messages of one comm_submit do not match by their tags");
     CTS_OK(crew->t, comm_submit, calls, 2 * COUNT, sizeof *calls);
     cts_sync(crew->t, memory.stream);
-    cts_crew_no_limit();
+    cts_crew_no_limit(crew);
     check(crew, &memory, "messages that are received in another order, by their tags");
   }
   cts_comm_end(crew, comm);

@@ -90,11 +90,11 @@ static void check_aborted(cts_crew_t *crew, waiting_t *waiting, int waited) {
   CTS_JUDGE(t, comm_destroy, "after comm_abort it does not wait");
   cts_crew_limit(crew, 20 * CTS_SECOND, "comm_destroy after comm_abort did not return");
   CTS_STATUS(t, HAL_OK, comm_destroy, waiting->comm, 60 * CTS_SECOND);
-  cts_crew_no_limit();
+  cts_crew_no_limit(crew);
 }
 
 static void abort_one(cts_crew_t *crew, int way) {
-  static waiting_t waiting;
+  static _Thread_local waiting_t waiting;
   pthread_t thread;
   cts_t *const t = crew->t;
   waiting = (waiting_t){.crew = crew, .comm = cts_comm(crew), .stream = cts_stream(t), .memory = cts_alloc(t, SIZE)};
@@ -107,7 +107,7 @@ static void abort_one(cts_crew_t *crew, int way) {
   if (pthread_create(&thread, NULL, abort_later, &waiting)) cts_fail(t, "error of the suite: no thread can be made");
   const hal_status_t status = wait_in(&waiting, way);
   pthread_join(thread, NULL);
-  cts_crew_no_limit();
+  cts_crew_no_limit(crew);
   CTS_JUDGE(t, comm_abort,
             way == ON_STREAM ? "their streams report HAL_ABORTED" : "calls that wait on the communicator");
   CTS_CHECK(t, status == HAL_ABORTED, "%s returned %s when the communicator was aborted, not ABORTED", ways[way],
@@ -137,13 +137,13 @@ static void *query_beside(void *data) {
     CTS_CHECK(waiting->crew->t, state.state == HAL_COMM_READY, "state %u during a comm_submit that waits",
               (unsigned)state.state);
   }
-  cts_crew_no_limit();
+  cts_crew_no_limit(waiting->crew);
   atomic_store(&waiting->crew->board->words[0], 1); /* the last rank may come */
   return NULL;
 }
 
 static void query(cts_crew_t *crew) {
-  static waiting_t waiting;
+  static _Thread_local waiting_t waiting;
   pthread_t thread;
   needs_sum(crew);
   waiting = (waiting_t){.crew = crew, .comm = cts_comm(crew), .memory = cts_alloc(crew->t, SIZE)};
@@ -184,8 +184,9 @@ static void check_noticed(cts_crew_t *crew, const waiting_t *waiting, int lost) 
 }
 
 static void lose_one(cts_crew_t *crew) {
-  static waiting_t waiting;
+  static _Thread_local waiting_t waiting;
   const int lost = crew->size - 1;
+  cts_crew_needs_processes(crew);
   needs_sum(crew);
   if (!cts_is_async(crew->t)) cts_skip(crew->t, "the device is not asynchronous, or has no stream_host_call");
   waiting = (waiting_t){
@@ -211,7 +212,7 @@ static void lose_one(cts_crew_t *crew) {
                  "comm_abort of a communicator whose rank was killed, or its stream, does not end");
   CTS_STATUS(crew->t, HAL_OK, comm_abort, waiting.comm, "a rank has ended");
   cts_stream_synchronize(crew->t, waiting.stream); /* reports the abort, or the failure, once */
-  cts_crew_no_limit();
+  cts_crew_no_limit(crew);
   check_usable(crew, waiting.stream, waiting.memory);
   CTS_OK(crew->t, comm_destroy, waiting.comm, 60 * CTS_SECOND);
 }

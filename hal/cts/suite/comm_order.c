@@ -6,7 +6,7 @@
 
 enum { SIZE = 40000, ROUNDS = 10, REPLAYS = 20 };
 
-static uint8_t got[SIZE * CTS_CREW_MOST], expected[SIZE * CTS_CREW_MOST];
+static _Thread_local uint8_t got[SIZE * CTS_CREW_MOST], expected[SIZE * CTS_CREW_MOST];
 
 static hal_collective_t gather(const void *send, void *recv) {
   return (hal_collective_t){.op = HAL_COMM_ALL_GATHER, .dtype = HAL_UINT8, .count = SIZE, .send = send, .recv = recv};
@@ -44,7 +44,7 @@ static void chain(cts_crew_t *crew, hal_plugin_comm_t *comm, hal_plugin_stream_t
 
 /* Rank 0 sends data that its stream copies once a gate is open. */
 static void held(cts_crew_t *crew, hal_plugin_comm_t *comm, hal_plugin_stream_t *stream) {
-  static cts_gate_t gate;
+  static _Thread_local cts_gate_t gate;
   uint8_t *const send = cts_alloc(crew->t, SIZE), *const recv = cts_alloc(crew->t, SIZE * CTS_CREW_MOST),
                  *const out = cts_pinned(crew->t, SIZE);
   cts_crew_fill(crew, send, 0x11, SIZE);
@@ -76,7 +76,7 @@ void cts_case_comm_order(cts_t *t) { cts_crew(t, 2, 3, HAL_SLOT_comm_submit, ord
 
 /* The first is held back on rank 0; the second runs on all ranks meanwhile. */
 static void apart(cts_crew_t *crew) {
-  static cts_gate_t gate;
+  static _Thread_local cts_gate_t gate;
   needs_gather(crew, 1);
   hal_plugin_comm_t *const first = cts_comm(crew), *const second = cts_comm(crew);
   hal_plugin_stream_t *const one = cts_stream(crew->t), *const other = cts_stream(crew->t);
@@ -91,7 +91,7 @@ static void apart(cts_crew_t *crew) {
   cts_comm_queue(crew, second, other, gather(send + SIZE, far));
   cts_crew_limit(crew, 60 * CTS_SECOND, "a communicator waits for another one on another stream");
   cts_sync(crew->t, other);
-  cts_crew_no_limit();
+  cts_crew_no_limit(crew);
   cts_get(crew->t, NULL, got, far, (size_t)crew->size * SIZE);
   check(crew, got, 6, "a communicator's collective during that of another one, which is held back");
   cts_crew_meet(crew);
@@ -172,7 +172,7 @@ void cts_case_comm_capture(cts_t *t) { cts_crew(t, 2, 2, HAL_SLOT_comm_submit, c
 /* ---- comm_destroy ---- */
 
 static void destroy(cts_crew_t *crew) {
-  static cts_gate_t gate;
+  static _Thread_local cts_gate_t gate;
   needs_gather(crew, 1);
   hal_plugin_comm_t *const comm = cts_comm(crew);
   hal_plugin_stream_t *const stream = cts_stream(crew->t);
@@ -192,7 +192,7 @@ static void destroy(cts_crew_t *crew) {
   if (!crew->rank) cts_gate_open(&gate);
   CTS_JUDGE(crew->t, comm_destroy, "Waits until the communicator's queued calls are done");
   CTS_OK(crew->t, comm_destroy, comm, 60 * CTS_SECOND);
-  cts_crew_no_limit();
+  cts_crew_no_limit(crew);
   cts_get(crew->t, NULL, got, recv, (size_t)crew->size * SIZE); /* the stream is not waited for */
   check(crew, got, 7, "a collective whose communicator was destroyed after it");
 }

@@ -16,7 +16,7 @@ enum { DTYPES = sizeof dtypes / sizeof *dtypes };
 static const char *const names[] = {"SUM", "PROD", "MIN", "MAX", "AVG", "BAND", "BOR", "BXOR", "PREMUL_SUM"};
 enum { REDUCTIONS = sizeof names / sizeof *names };
 
-static uint8_t operands[BYTES], got[BYTES], expected[BYTES];
+static _Thread_local uint8_t operands[BYTES], got[BYTES], expected[BYTES];
 
 static int is_listed(const cts_crew_t *crew, uint32_t reduce, hal_dtype_t dtype) {
   return (int)(crew->info.reduce_dtypes[reduce] >> dtype & 1);
@@ -245,7 +245,7 @@ void cts_case_comm_many_ranks(cts_t *t) { cts_crew(t, 3, CTS_CREW_MOST, HAL_SLOT
 
 static void scale_on_device(cts_crew_t *crew, hal_plugin_comm_t *comm, const memory_t *memory, hal_dtype_t dtype,
                             uint8_t *scale) {
-  static cts_gate_t gate;
+  static _Thread_local cts_gate_t gate;
   const int held = cts_is_async(crew->t);
   uint8_t two[8] = {0};
   write_scale(dtype, 2, two);

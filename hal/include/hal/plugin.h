@@ -256,7 +256,7 @@ typedef struct hal_stream_error_s {
  *     an array of hal_host_kernel_t (hal/plugin_kernels.h), valid as long as the module.
  *   - "c": C for the host's compiler; kernel k is the hal_host_kernel_t hal_host_kernel_k, which PK_KERNEL of the
  *     portable dialect defines.
- *   - "opencl-c", "cuda-c", "ptx", "spirv".
+ *   - "opencl-c", "cuda-c", "ptx", "cubin", "spirv".
  *   - "binary": the bytes of module_export, for the same kind of device with the same driver.
  *
  * The host loads its own portable kernels in the first of "native", "opencl-c" and "cuda-c" that the device lists: one

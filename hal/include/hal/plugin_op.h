@@ -261,6 +261,9 @@ typedef struct hal_collective_s {
 #define HAL_COMM_CAN_FLOAT32_SUM (UINT32_C(1) << 9)      /* HAL_COLLECTIVE_FLOAT32_SUM */
 #define HAL_COMM_CAN_DETERMINISTIC (UINT32_C(1) << 10)   /* HAL_COMM_DETERMINISTIC, HAL_COLLECTIVE_DETERMINISTIC */
 #define HAL_COMM_CAN_SCALE_ON_DEVICE (UINT32_C(1) << 11) /* HAL_COLLECTIVE_SCALE_ON_DEVICE */
+/* A limit: the ranks are threads of one process, with a device each. Between processes the host's collectives run.
+ * Since 0.5. */
+#define HAL_COMM_WITHIN_PROCESS (UINT32_C(1) << 12)
 
 /* The capabilities of a device's library for collectives, see comm_info. */
 typedef struct hal_comm_info_s {

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "cubin.h"
 #include "driver_api.h"
 #include "module_image.h"
 
@@ -191,7 +192,8 @@ CUresult capture_forbids(void);
 /* ---- kernels (launch.c, fibre.c) ---- */
 
 struct CUmod_st {
-  void *library;
+  void *library; /* or NULL, and `cubin` */
+  cubin_t *cubin;
   const module_image_t *image;
   CUcontext context;
   atomic_int users;

@@ -1,4 +1,5 @@
-/* module.c: modules: shared objects from compile.c, as they are ("cubin") or as text that is compiled here ("PTX"). */
+/* module.c: modules: shared objects from compile.c, as they are ("cubin") or as text that is compiled here ("PTX"), and
+ * real cubins (cubin.c). */
 #define _POSIX_C_SOURCE 200809L
 #include <dlfcn.h>
 #include <elf.h>
@@ -65,6 +66,12 @@ static CUresult open_image(CUmodule module, const void *data, size_t size, const
   return its / 10 == own / 10 && its % 10 <= own % 10 ? CUDA_SUCCESS : CUDA_ERROR_NO_BINARY_FOR_GPU;
 }
 
+static CUresult open_cubin(CUmodule module, const void *image) {
+  const CUresult code = cubin_open(image, (unsigned)setting("CUDA_MOCK_CAPABILITY", 90), &module->cubin);
+  if (!code) module->image = cubin_image(module->cubin);
+  return code;
+}
+
 /* The driver's own compiler for PTX. */
 static CUresult open_text(CUmodule module, const char *ptx, const log_t *log) {
   const unsigned architecture = (unsigned)setting("CUDA_MOCK_CAPABILITY", 90);
@@ -85,6 +92,7 @@ void module_release(CUmodule module) {
     free(function);
   }
   if (module->library) dlclose(module->library);
+  cubin_close(module->cubin);
   pthread_mutex_destroy(&module->lock);
   free(module);
 }
@@ -108,8 +116,10 @@ API CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned in
   const Elf64_Ehdr *const head = image;
   if (memcmp(image, ELFMAG, SELFMAG) != 0)
     code = open_text(made, image, &log);
+  else if (cubin_is_one(image))
+    code = open_cubin(made, image);
   else if (head->e_machine != EM_X86_64 && head->e_machine != EM_AARCH64)
-    code = CUDA_ERROR_NO_BINARY_FOR_GPU; /* a real cubin */
+    code = CUDA_ERROR_NO_BINARY_FOR_GPU;
   else
     code = open_image(made, image, size_of(head), &log);
   if (code)

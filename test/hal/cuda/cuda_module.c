@@ -1,5 +1,7 @@
 /* Tests of the CUDA plugin's modules and launches: CUDA C, PTX, binaries, arguments, shared memory, attributes,
    requirements of kernels. */
+#include <elf.h>
+
 #include "cuda_testing.h"
 
 TestSuite(cuda_module, .init = open_cuda, .fini = close_opencl);
@@ -205,6 +207,22 @@ Test(cuda_module, an_unknown_kernel_an_unknown_dialect_and_what_is_no_ptx_are_na
   assert_fails(load_text("opencl-c", "x", 1, "", &module), HAL_UNIMPLEMENTED, "unsupported dialect 'opencl-c'");
   assert_fails(load_text("ptx", "this is no PTX", 14, "", &module), HAL_INVALID_ARGUMENT,
                is_on_mock() ? "this is not PTX" : "CUDA_ERROR_INVALID_IMAGE");
+}
+
+/* The driver receives no size, so the plugin checks the tables that the header names. */
+Test(cuda_module, a_cubin_that_is_no_complete_elf_file_and_one_for_another_device_are_refused) {
+  hal_module_t *module;
+  Elf64_Ehdr head = {.e_ident = {0x7f, 'E', 'L', 'F', ELFCLASS64, ELFDATA2LSB, 1}, .e_machine = 190, .e_shoff = 64};
+  assert_fails(load_text("cubin", "this is no ELF file", 19, "", &module), HAL_INVALID_ARGUMENT, "19 bytes");
+  head.e_shnum = 1, head.e_shentsize = 64;
+  assert_fails(load_text("cubin", (const char *)&head, sizeof head, "", &module), HAL_INVALID_ARGUMENT,
+               "not a complete ELF file");
+  head.e_shnum = 0;
+  head.e_phoff = UINT64_MAX;
+  assert_fails(load_text("cubin", (const char *)&head, sizeof head, "", &module), HAL_INVALID_ARGUMENT,
+               "not a complete ELF file");
+  head.e_phoff = 0;
+  assert_fails(load_text("cubin", (const char *)&head, sizeof head, "", &module), HAL_INVALID_ARGUMENT, "CUDA_ERROR_");
 }
 
 Test(cuda_module, an_exported_module_works_and_a_foreign_or_damaged_one_is_refused) {

@@ -71,7 +71,7 @@ Test(cuda_process, the_plugins_version_names_the_drivers_file_and_the_device_nam
   cr_assert_str_eq(entry.name, "nvgpu");
   assert_ok(hal_device_info(0, &info));
   cr_assert_not_null(strstr(info.name, "test double"), "%s", info.name);
-  cr_assert_str_eq(info.dialects, "cuda-c,ptx,binary");
+  cr_assert_str_eq(info.dialects, "cuda-c,ptx,cubin,binary");
   cr_assert_eq(info.total_memory, 123000000);
   cr_assert_eq(info.flags, HAL_DEVICE_ASYNC | HAL_DEVICE_FP64 | HAL_DEVICE_RAW_POINTERS);
 }
@@ -125,7 +125,7 @@ Test(cuda_process, without_a_compiler_the_device_rejects_cuda_c_and_names_what_t
   hal_module_t *module;
   assert_ok(open_cuda_with("HAL_CUDA_NVRTC", "/nonexistent/libnvrtc.so"));
   assert_ok(hal_device_info(0, &info));
-  cr_assert_str_eq(info.dialects, "ptx,binary");
+  cr_assert_str_eq(info.dialects, "ptx,cubin,binary");
   assert_fails(load_source(0, SLOW_SOURCE, "", &module), HAL_UNAVAILABLE, "nvidia-cuda-nvrtc");
 }
 

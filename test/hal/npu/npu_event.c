@@ -8,36 +8,7 @@ TestSuite(npu_event, .init = begin_shared, .fini = close_opencl, .timeout = 120)
 
 Test(npu_event, an_event_of_one_process_is_waited_for_and_recorded_by_another) { share_an_event(open_npu); }
 
-/* Records after a gate that never opens, until the parent kills the process. */
-static void end_before_the_work(void (*open)(void)) {
-  hal_stream_t *stream = NULL;
-  open();
-  record_behind_gate(&stream);
-  for (;;) nap();
-}
-
-Test(npu_event, a_wait_for_a_process_that_has_exited_fails_and_later_work_runs) {
-  hal_event_t *event = NULL;
-  hal_stream_t *stream = NULL;
-  int state = 0;
-  const pid_t child = start_there(end_before_the_work, open_npu);
-  open_npu();
-  await(1);
-  assert_ok(hal_event_ipc_open(0, page->handle.bytes, page->handle.size, &event));
-  assert_ok(hal_stream_acquire(0, 0, &stream));
-  assert_ok(hal_stream_wait_event(stream, event));
-  cr_assert_eq(hal_stream_query(stream), HAL_NOT_READY);
-  kill(child, SIGKILL); /* it remains a zombie while the stream detects its exit */
-  assert_fails(hal_stream_synchronize(stream), HAL_ABORTED, "the process that recorded the event has ended");
-  assert_fails(hal_event_synchronize(event), HAL_ABORTED, "has ended before its work was done");
-  assert_ok(hal_event_record(event, stream)); /* anew, by this process */
-  assert_ok(hal_event_synchronize(event));
-  assert_ok(hal_stream_synchronize(stream));
-  cr_assert_eq(waitpid(child, &state, 0), child);
-  cr_assert_neq(hal_event_ipc_open(0, page->handle.bytes, page->handle.size, &event), HAL_OK,
-                "it opened the event of a process that is gone");
-  hal_event_destroy(event);
-}
+Test(npu_event, a_wait_for_a_process_that_has_exited_fails_and_later_work_runs) { wait_for_the_ended(open_npu); }
 
 Test(npu_event, invalid_handles_and_those_of_this_process_are_refused) {
   hal_event_t *event = NULL, *opened = NULL;

@@ -1,4 +1,9 @@
 /* Tests of the Vulkan plugin's failures, which proxy/proxy.c injects below it: a lost device and exhausted memory. */
+#include <unistd.h>
+
+#include "ipc_handle.h"
+#include "plugin/call.h"
+#include "plugin/plugin.h"
 #include "vulkan_testing.h"
 
 TestSuite(vulkan_failure, .fini = close_vulkan);
@@ -9,6 +14,12 @@ static void open_with(const char *setting, const char *value) {
   setenv(setting, value, 1);
   setenv("HAL_VULKAN_REPEAT", "2", 1);
   open_vulkan();
+}
+
+static hal_plugin_t *open_plugin_with(const char *setting, const char *value) {
+  open_with(setting, value);
+  device_bytes(0, 64); /* starts the driver */
+  return &hal_registry.plugins[0];
 }
 
 Test(vulkan_failure, a_lost_device_is_reported_once_and_stays_lost_and_others_work) {
@@ -47,4 +58,35 @@ Test(vulkan_failure, a_driver_that_cannot_page_lock_memory_of_the_program_is_an_
   char mine[64];
   open_with("VULKAN_PROXY_FUNCTIONS", "0");
   assert_fails(hal_host_register(0, mine, sizeof mine), HAL_UNIMPLEMENTED, "use host_alloc");
+}
+
+/* The driver's file of the memory is closed. */
+Test(vulkan_failure, memory_of_another_process_that_the_driver_does_not_import_is_an_error) {
+  hal_plugin_t *const plugin = open_plugin_with("VULKAN_PROXY_MEMORY", "0");
+  ipc_handle_t handle;
+  void *ptr = NULL, *opened = NULL;
+  assert_ok(hal_call_memory_alloc(plugin, 0, 100000, 0, &ptr));
+  const hal_status_t status = hal_call_ipc_export(plugin, 0, ptr, 0, handle.bytes, sizeof handle.bytes, &handle.size);
+  if (status == HAL_UNIMPLEMENTED) cr_skip_test("the driver shares no memory between processes");
+  const int next = dup(0);
+  close(next);
+  setenv("VULKAN_PROXY_MEMORY", "1", 1); /* the next allocation, which is the import */
+  assert_fails(
+      hal_error_plugin(plugin, HAL_SLOT_ipc_open, hal_call_ipc_open(plugin, 0, handle.bytes, handle.size, 0, &opened)),
+      HAL_RESOURCE_EXHAUSTED, "cannot open 100000 bytes of another process");
+  cr_assert_null(opened);
+  cr_assert_eq(dup(0), next, "a file was left open");
+  close(next);
+  assert_ok(hal_call_ipc_open(plugin, 0, handle.bytes, handle.size, 0, &opened));
+  assert_ok(hal_call_ipc_close(plugin, 0, opened));
+  assert_ok(hal_call_memory_free(plugin, 0, ptr));
+}
+
+Test(vulkan_failure, a_driver_that_shares_no_memory_is_an_error_with_what_it_lacks) {
+  hal_plugin_t *const plugin = open_plugin_with("VULKAN_PROXY_FUNCTIONS", "0");
+  const ipc_handle_t handle = {.size = 32};
+  void *opened = NULL;
+  assert_fails(
+      hal_error_plugin(plugin, HAL_SLOT_ipc_open, hal_call_ipc_open(plugin, 0, handle.bytes, handle.size, 0, &opened)),
+      HAL_UNIMPLEMENTED, "VK_KHR_external_memory_fd");
 }

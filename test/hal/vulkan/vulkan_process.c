@@ -76,6 +76,8 @@ static void refuses(const char *setting, const char *value) {
 
 Test(vulkan_process, an_invalid_kind_of_memory_is_refused_by_name) { refuses("HAL_VULKAN_MEMORY", "fast"); }
 
+Test(vulkan_process, an_invalid_choice_of_sharing_is_refused_by_name) { refuses("HAL_VULKAN_SHARE", "yes"); }
+
 Test(vulkan_process, an_invalid_form_of_kernels_is_refused_by_name) { refuses("HAL_VULKAN_FORM", "wide"); }
 
 static uint64_t flags_with(const char *setting, const char *value) {

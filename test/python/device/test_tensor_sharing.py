@@ -1,11 +1,12 @@
-"""Tensors of the device that processes share, in both modes of the fake device and with protected memory. sharing.py
-contains the scenarios."""
+"""Tensors of the device that processes share, in both modes of the fake device, with protected memory, and on a driver
+of Vulkan. sharing.py contains the scenarios."""
 
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import driver_scripts
 import pytest
 
 PROGRAM = Path(__file__).with_name("sharing.py")
@@ -31,6 +32,12 @@ def test_processes_that_end():
 
 def test_a_plugin_without_ipc(build_plugin):
     run("copies", plugin=str(build_plugin("five")), SHARING_KIND="five")
+
+
+@pytest.mark.parametrize("memory", ["visible", pytest.param("device", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("scenarios", ["trip", pytest.param("order,exits,loaders", marks=pytest.mark.slow)])
+def test_memory_of_a_driver_of_vulkan(memory, scenarios, tmp_path):
+    run(scenarios, **driver_scripts.vulkan_settings(tmp_path), plugin="vulkan", SHARING_KIND="vk", HAL_VULKAN_MEMORY=memory)
 
 
 @pytest.mark.slow

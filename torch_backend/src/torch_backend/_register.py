@@ -15,6 +15,7 @@ from .distributed import _backend as distributed
 from .distributed import _torch as of_torch
 from .dynamo import registration as dynamo
 from .integrations import _notice
+from .triton import _registration as triton
 
 
 def register(name: str) -> None:
@@ -39,6 +40,7 @@ def register(name: str) -> None:
     _optimizers.install(graphs.is_current_stream_capturing)
     _profiler.install(name)
     _serialization.install()
+    triton.install()
     if leaks.wanted():
         atexit.register(leaks.release_reachable, name)  # after all other functions
     atexit.register(_quiesce)

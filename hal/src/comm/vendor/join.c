@@ -4,6 +4,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/host_malloc.h"
@@ -98,6 +99,7 @@ static hal_status_t find_library(hal_comm_join_t *join, int32_t ordinal) {
     return hal_error_set(HAL_UNIMPLEMENTED, "library %s connects at most %u ranks, and the group has %d", info->name,
                          info->max_ranks, join->comm->size);
   join->own.host = host_number();
+  join->own.process = getpid();
   return join->comm->rank ? HAL_OK : make_id(join, ordinal);
 }
 
@@ -113,6 +115,12 @@ static hal_status_t compare_ranks(const hal_comm_join_t *join) {
     }
     if (first->host != other->host && !(first->info.flags & HAL_COMM_CAN_CROSS_HOSTS)) {
       snprintf(words, sizeof words, "library %s connects ranks of one host, and it runs on another one than rank 0",
+               first->info.name);
+      return refuse(join, rank, words);
+    }
+    if ((first->host != other->host || first->process != other->process) &&
+        (first->info.flags & HAL_COMM_WITHIN_PROCESS)) {
+      snprintf(words, sizeof words, "library %s connects threads of one process, and it is in another one than rank 0",
                first->info.name);
       return refuse(join, rank, words);
     }

@@ -12,6 +12,7 @@ typedef struct hal_comm_shown_s {
   hal_status_t status; /* of the step; HAL_NOT_READY = it has not ended */
   uint32_t id_size;    /* of rank 0, at the first step of connecting */
   uint64_t host;       /* a number of the machine; 0 = unknown */
+  int64_t process;     /* of the machine */
   hal_comm_info_t info;
   int32_t color, key, rank, size; /* of comm_split: the part, and this rank's position in it */
   char words[HAL_COMM_WORDS];     /* of a failure */

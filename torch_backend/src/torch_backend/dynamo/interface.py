@@ -10,6 +10,7 @@ from torch._dynamo.device_interface import DeviceInterface, caching_worker_curre
 
 from torch_backend import _builds, _hal, backend
 from torch_backend.backend import _utils
+from torch_backend.triton import _registration as _triton
 
 
 _CPU = 1 << 5  # HAL_DEVICE_CPU of hal/plugin.h
@@ -94,8 +95,9 @@ class Interface(DeviceInterface):
         return backend.current_stream(device_idx).stream_id
 
     @staticmethod
-    def get_compute_capability(device=None) -> str:
-        return ""
+    def get_compute_capability(device=None) -> int | str:
+        """Returns the architecture for which Triton compiles; "" without a Triton for the device."""
+        return _triton.architecture(_utils._get_device_index(device, optional=True))
 
     @staticmethod
     def is_bf16_supported(including_emulation: bool = False) -> bool:
@@ -107,11 +109,15 @@ class Interface(DeviceInterface):
 
     @staticmethod
     def is_triton_capable(device=None) -> bool:
-        return False
+        """Returns whether Triton is installed with a compiler for the device. Kernels of the program run then; inductor's
+        own kernels are not Triton's.
+        """
+        return _triton.has_compiler()
 
     @staticmethod
     def raise_if_triton_unavailable(device=None) -> None:
-        raise RuntimeError(f"Triton has no backend for '{_utils.name()}'; inductor uses its C++ kernels instead")
+        if not _triton.has_compiler():
+            raise RuntimeError(f"no installed Triton compiles for '{_utils.name()}': install the Triton backend of the device's vendor")
 
     @staticmethod
     def is_gpu() -> bool:

@@ -11,6 +11,8 @@ from torch._inductor.virtualized import V
 from torch_backend import backend
 from torch_backend.backend import _utils
 
+from . import _triton
+
 _HOST_VISIBLE = 1  # HAL_DEVICE_HOST_VISIBLE of hal/plugin.h
 
 
@@ -69,6 +71,11 @@ class _CallsOfDevice:
             for number, user_object in V.graph.scheduler.stream_idx_to_user_obj_idx.items():
                 self.writeline(f"{get_stream_name(number)} = get_external_object_by_index({user_object})")
         return super().codegen_cuda_stream_enter(stream_idx)
+
+    def define_user_defined_triton_kernel(self, kernel, *rest, **options):
+        _triton.check(kernel)
+        self.imports.splice("from torch_backend.inductor._triton import AsyncCompile")  # in place of torch's, which is imported before
+        return super().define_user_defined_triton_kernel(kernel, *rest, **options)
 
     def make_allocation(self, name, device, dtype, shape, stride, *rest, **options):
         """Inductor omits the index of unknown devices."""

@@ -15,6 +15,8 @@ from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
 
 from torch_backend.backend import _utils
 
+from . import _triton
+
 _WAIT = """
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/inductor/aoti_torch/utils.h>
@@ -31,6 +33,7 @@ class CppWrapperCodegen(CppWrapperCpu):
     """The CPU's wrapper with the device's tensors, operators and streams."""
 
     support = _WAIT  # C++ that precedes generated code
+    called = "cpp_wrapper"  # in error messages
 
     def __init__(self):
         super().__init__()
@@ -46,6 +49,9 @@ class CppWrapperCodegen(CppWrapperCpu):
             f"cpp_wrapper does not support streams that a function creates on '{_utils.name()}'. "
             "Set torch._inductor.config.cpp_wrapper = False."
         )
+
+    def define_user_defined_triton_kernel(self, kernel, *rest, **options):
+        _triton.refuse(kernel, self.called)
 
     def codegen_device(self, device) -> str:
         if device.type != _utils.name():

@@ -29,6 +29,7 @@ class PackageWrapperCodegen(_cpp_wrapper.CppWrapperCodegen):
     """The model class of a package. The device's index is known when the package is loaded: `this->device_idx_`."""
 
     support = _SHIMS
+    called = "a package of AOTInductor"
 
     def __init__(self):
         self.device = _utils.name()  # of the constants that the model owns

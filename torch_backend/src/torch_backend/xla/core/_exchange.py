@@ -1,7 +1,7 @@
 """Collectives of replicas under torch_xla's names.
 
-Threads of one process exchange values in shared lists (_replicas.py); processes use the collectives of
-torch.distributed (_processes.py).
+Processes use the collectives of torch.distributed (_processes.py). Threads of one process exchange objects, and tensors
+of the CPU, in shared lists (_replicas.py), and use the same collectives for tensors of the device.
 """
 
 from __future__ import annotations
@@ -41,6 +41,15 @@ def _uses_processes(groups) -> bool:
     return _devices.replication() is None and len(_ordinals(groups)) > 1
 
 
+def _group_of_threads(tensor: torch.Tensor, groups):
+    """Returns the process group of this thread, or None if a collective of the device cannot exchange the tensors of all
+    replicas: they are on the CPU, empty, or differ in their shape or dtype.
+    """
+    kinds = _devices.replication().gather((tensor.device.type, tensor.dtype, tuple(tensor.shape)))
+    exchanged = all(kind == kinds[0] for kind in kinds) and tensor.device.type != "cpu" and tensor.numel() > 0
+    return _devices.replication().group(_ordinals(groups)) if exchanged and len(_ordinals(groups)) > 1 else None
+
+
 def gather(value, groups=None) -> list:
     """Returns the values of all replicas, objects or tensors, in the order of the group. The tensors are on this
     replica's device.
@@ -50,6 +59,10 @@ def gather(value, groups=None) -> list:
         return _processes.gather(value.detach(), group) if isinstance(value, torch.Tensor) else _processes.gather_objects(value, group)
     if _devices.replication() is None:
         return [value]
+    if isinstance(value, torch.Tensor):
+        group = _group_of_threads(value, groups)
+        if group is not None:
+            return _processes.gather(value.detach(), group)
     take = (lambda one: one.to(value.device, copy=True)) if isinstance(value, torch.Tensor) else None
     values = _devices.replication().gather(value, take)
     return [values[member] for member in _ordinals(groups)]
@@ -68,6 +81,9 @@ def _device_group(tensor: torch.Tensor, groups):
     Otherwise the tensors are gathered and combined in the order of the replicas, so that all replicas get identical
     bits. Gloo's reductions do not guarantee this.
     """
+    if _devices.replication() is not None:
+        group = _group_of_threads(tensor, groups)
+        return group is not None, group
     if not _uses_processes(groups):
         return False, None
     group = _processes.group_of(_members(groups))
@@ -128,8 +144,9 @@ def _place(groups) -> int:
 def all_to_all(value: torch.Tensor, split_dimension: int, concat_dimension: int, split_count: int, groups=None, pin_layout: bool = True):
     """Splits a tensor in `split_count` equal parts, sends part i to replica i, and concatenates the received parts along `concat_dimension`."""
     parts = _parts("all_to_all", value.detach(), split_dimension, split_count, groups)
-    if _uses_processes(groups):
-        received = _processes.exchange(parts, _processes.group_of(_members(groups)))
+    on_device, group = _device_group(parts, groups)
+    if on_device or _uses_processes(groups):
+        received = _processes.exchange(parts, group)
     else:
         received = [one[_place(groups)] for one in gather(parts, groups)]
     return torch.cat(tuple(received), concat_dimension)

@@ -1,8 +1,14 @@
-"""Replicas that are threads of one process: they exchange values in a shared list."""
+"""Replicas that are threads of one process: they exchange values in a shared list, and tensors by collectives of their
+devices.
+"""
 
 from __future__ import annotations
 
 import threading
+
+import torch
+
+from torch_backend.distributed import _threads
 
 from . import _devices
 
@@ -17,6 +23,8 @@ class Replicas:
         self._values = [None] * len(self.devices)
         self._changed = threading.Condition()
         self._joined, self._arrived, self._meetings, self._left = set(), 0, 0, False
+        self._stores: dict[tuple, torch.distributed.HashStore] = {}
+        self._groups: dict[tuple, object] = {}
 
     def gather(self, value, take=None):
         """Returns the values of all replicas in their order, each converted by `take`. Raises RuntimeError if a replica
@@ -31,6 +39,17 @@ class Replicas:
         except Exception:
             self.leave()
             raise
+
+    def group(self, members: tuple):
+        """Returns the process group of this replica with others. Called after an exchange that all replicas have come to,
+        so that none of them waits in a collective for one that has left.
+        """
+        index = _devices.context.index
+        with self._changed:
+            store = self._stores.setdefault(members, torch.distributed.HashStore())
+        if (members, index) not in self._groups:
+            self._groups[members, index] = _threads.thread_group(store, members.index(index), len(members), name="replicas")
+        return self._groups[members, index]
 
     def _meet(self) -> None:
         with self._changed:

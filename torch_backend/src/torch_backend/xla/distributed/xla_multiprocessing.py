@@ -1,9 +1,10 @@
-"""Processes that train together, one for each device."""
+"""Processes, or threads, that train together, one for each device."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import threading
 
 import torch
 import torch.multiprocessing
@@ -11,6 +12,7 @@ import torch.multiprocessing
 from torch_backend import _activation, _registry
 from torch_backend.distributed import _backend
 
+from ..core import _replicas
 from ..core import xla_model as xm
 from ..utils import utils
 
@@ -53,13 +55,39 @@ def _environment(**values):
                 os.environ[key] = value
 
 
+def _run_thread(index: int, replicas, fn, args, errors: list) -> None:
+    try:
+        xm.set_replication(replicas.devices[index], replicas)
+        fn(index, *args)
+        xm.mark_step(wait=True)
+    except BaseException as error:
+        errors.append(error)
+        replicas.leave()  # the waits of the others end
+    finally:
+        with contextlib.suppress(Exception):
+            xm.set_replication(None, [])
+
+
+def _spawn_threads(count: int, fn, args) -> None:
+    replicas, errors = _replicas.Replicas(xm.get_xla_supported_devices()), []
+    threads = [threading.Thread(target=_run_thread, args=(index, replicas, fn, args, errors)) for index in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
 def spawn(fn, args=(), nprocs: int | None = None, join: bool = True, daemon: bool = False, start_method: str = "spawn"):
     """Calls `fn(index, *args)` in `nprocs` processes, by default one for each device. Each process has its own device
     as the current one, and torch.distributed with the backend of the device.
 
     `nprocs=1` calls it in this process, and returns None. `join`: waits for all processes; otherwise torch's
-    ProcessContext is returned. Raises ValueError unless the number is 1 or that of the devices, and
-    torch.multiprocessing.ProcessRaisedException with the text of an exception in a process.
+    ProcessContext is returned. `start_method="thread"`: threads of this process, for devices that one process has, such
+    as those of `pjrt`; collectives are those of xla_model, torch.distributed has no default group, and the first
+    exception of a thread is raised. Raises ValueError unless the number is 1 or that of the devices, for threads with
+    join=False, and torch.multiprocessing.ProcessRaisedException with the text of an exception in a process.
     """
     devices = len(xm.get_xla_supported_devices())
     count = devices if nprocs is None else nprocs
@@ -68,6 +96,10 @@ def spawn(fn, args=(), nprocs: int | None = None, join: bool = True, daemon: boo
         return None
     if count != devices:
         raise ValueError(f"Unsupported nprocs ({nprocs}): expected 1, or None or {devices} for one process for each device")
+    if start_method == "thread":
+        if not join:
+            raise ValueError('start_method="thread" needs join=True: threads end with the call')
+        return _spawn_threads(count, fn, args)
     plugin, name = _registry.requested(), _registry.device_name()
     with _environment(
         TORCH_BACKEND=plugin, MASTER_ADDR=os.environ.get("MASTER_ADDR", "127.0.0.1"), MASTER_PORT=os.environ.get("MASTER_PORT") or str(utils.get_free_tcp_ports()[0])
