@@ -5,7 +5,8 @@
 
 enum { BLOCK = 100003, ROOM = BLOCK * CTS_CREW_MOST + 4096, EACH = 7, GAP = 3, MESSAGE = 1 << 20 };
 
-static _Thread_local uint8_t buffer[ROOM], expected[ROOM], got[ROOM];
+/* ROOM bytes each, of the rank. Threads of plugins may have no room for them on their stacks. */
+static _Thread_local uint8_t *buffer, *expected, *got;
 
 typedef struct memory_s {
   hal_plugin_stream_t *stream;
@@ -13,6 +14,7 @@ typedef struct memory_s {
 } memory_t;
 
 static memory_t make_memory(cts_crew_t *crew) {
+  buffer = cts_host(crew->t, ROOM), expected = cts_host(crew->t, ROOM), got = cts_host(crew->t, ROOM);
   return (memory_t){cts_stream(crew->t), cts_alloc(crew->t, ROOM), cts_alloc(crew->t, ROOM)};
 }
 

@@ -6,7 +6,8 @@
 
 enum { SIZE = 40000, ROUNDS = 10, REPLAYS = 20 };
 
-static _Thread_local uint8_t got[SIZE * CTS_CREW_MOST], expected[SIZE * CTS_CREW_MOST];
+enum { ROOM = SIZE * CTS_CREW_MOST };
+static _Thread_local uint8_t *got, *expected; /* ROOM bytes each, of the rank */
 
 static hal_collective_t gather(const void *send, void *recv) {
   return (hal_collective_t){.op = HAL_COMM_ALL_GATHER, .dtype = HAL_UINT8, .count = SIZE, .send = send, .recv = recv};
@@ -19,6 +20,7 @@ static void check(cts_crew_t *crew, const uint8_t *bytes, uint64_t seed, const c
 }
 
 static void needs_gather(cts_crew_t *crew, int asynchronous) {
+  got = cts_host(crew->t, ROOM), expected = cts_host(crew->t, ROOM);
   if (!cts_crew_has_op(crew, HAL_COMM_ALL_GATHER)) cts_skip(crew->t, "the library has no ALL_GATHER");
   if (asynchronous && !cts_is_async(crew->t))
     cts_skip(crew->t, "the device is not asynchronous, or has no stream_host_call");
@@ -138,7 +140,7 @@ static void replay(cts_crew_t *crew, hal_plugin_comm_t *comm, hal_plugin_stream_
   CTS_OK(crew->t, capture_end, stream, &graph);
   CTS_OK(crew->t, graph_instantiate, graph, &exec);
   cts_get(crew->t, NULL, got, recv, (size_t)crew->size * SIZE);
-  memset(expected, 0xA5, sizeof expected);
+  memset(expected, 0xA5, ROOM);
   cts_same(crew->t, got, expected, (size_t)crew->size * SIZE, "memory that a recorded collective would write");
   for (uint64_t i = 0; i < REPLAYS; i++) {
     cts_noise(got, SIZE, (i + 20) * 10 + (uint64_t)crew->rank);

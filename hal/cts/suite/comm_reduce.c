@@ -16,7 +16,7 @@ enum { DTYPES = sizeof dtypes / sizeof *dtypes };
 static const char *const names[] = {"SUM", "PROD", "MIN", "MAX", "AVG", "BAND", "BOR", "BXOR", "PREMUL_SUM"};
 enum { REDUCTIONS = sizeof names / sizeof *names };
 
-static _Thread_local uint8_t operands[BYTES], got[BYTES], expected[BYTES];
+static _Thread_local uint8_t *operands, *got, *expected; /* BYTES each, of the rank */
 
 static int is_listed(const cts_crew_t *crew, uint32_t reduce, hal_dtype_t dtype) {
   return (int)(crew->info.reduce_dtypes[reduce] >> dtype & 1);
@@ -122,6 +122,7 @@ typedef struct memory_s {
 } memory_t;
 
 static memory_t make_memory(cts_crew_t *crew) {
+  operands = cts_host(crew->t, BYTES), got = cts_host(crew->t, BYTES), expected = cts_host(crew->t, BYTES);
   return (memory_t){cts_stream(crew->t), cts_alloc(crew->t, BYTES), cts_alloc(crew->t, BYTES)};
 }
 

@@ -48,6 +48,7 @@ hal_status_t hal_rule_before_capture_begin(hal_layer_call_t *call);
 hal_status_t hal_rule_after_capture_begin(hal_layer_call_t *call, hal_status_t status);
 hal_status_t hal_rule_before_capture_end(hal_layer_call_t *call);
 hal_status_t hal_rule_after_capture_end(hal_layer_call_t *call, hal_status_t status);
+void hal_rule_failed_capture_end(const hal_layer_call_t *call, hal_status_t status);
 hal_status_t hal_rule_after_capture_status(hal_layer_call_t *call, hal_status_t status);
 hal_status_t hal_rule_after_instantiate(hal_layer_call_t *call, hal_status_t status);
 hal_status_t hal_rule_after_extensions(hal_layer_call_t *call, hal_status_t status);

@@ -92,6 +92,12 @@ hal_status_t hal_rule_after_capture_end(hal_layer_call_t *call, hal_status_t sta
   return status;
 }
 
+/* An invalid capture has ended, too. */
+void hal_rule_failed_capture_end(const hal_layer_call_t *call, hal_status_t status) {
+  hal_live_t *const stream = stream_of(call);
+  if (stream && status == HAL_ABORTED) stream->flags = 0;
+}
+
 hal_status_t hal_rule_after_capture_status(hal_layer_call_t *call, hal_status_t status) {
   const hal_live_t *const stream = stream_of(call);
   const uint32_t told = WRITTEN(call, 0, uint32_t);

@@ -489,6 +489,7 @@ hal_status_t hal_validate_leave(hal_layer_call_t *call, hal_status_t status) {
   status = check_status(call, status);
   status = check_outs(call, status);
   hal_mutex_lock_and_defer(&validate->lives.lock);
+  if (status && rule->failed) rule->failed(call, status);
   if (!status && rule->after) status = rule->after(call, status);
   if (!status && rule->makes) status = record_made(call, validate);
   finish_ended(call, validate, status);

@@ -54,6 +54,7 @@ typedef struct hal_rule_s {
   uint32_t flags;                                                     /* known bits of the argument `flags` */
   hal_status_t (*before)(hal_layer_call_t *call);                     /* called with the lock */
   hal_status_t (*after)(hal_layer_call_t *call, hal_status_t status); /* called with the lock; returns the status */
+  void (*failed)(const hal_layer_call_t *call, hal_status_t status);  /* after a failure; called with the lock */
 } hal_rule_t;
 extern const hal_rule_t hal_rules[HAL_SLOT_COUNT];
 

@@ -134,6 +134,17 @@ Test(layer_graph, invalid_results_are_errors_of_the_plugin) {
   assert_fault("error_without_end", hal_call_stream_error(plugin, stream, &error), "stream_error", "has no NUL");
 }
 
+Test(layer_graph, a_stream_whose_capture_became_invalid_runs_its_work) {
+  hal_plugin_graph_t *graph = NULL;
+  make_all();
+  assert_ok(hal_call_capture_begin(plugin, stream, HAL_CAPTURE_GLOBAL, 0));
+  setenv("ROGUE", "invalid_capture", 1);
+  assert_fails(hal_call_capture_end(plugin, stream, &graph), HAL_ABORTED, "became invalid");
+  assert_misuse(hal_call_capture_end(plugin, stream, &graph), "capture_end", "is not being captured");
+  unsetenv("ROGUE");
+  assert_ok(hal_call_capture_begin(plugin, stream, HAL_CAPTURE_GLOBAL, 0));
+}
+
 Test(layer_graph, unbalanced_captures_and_mappings_are_misuse) {
   hal_plugin_graph_t *graph = NULL;
   hal_plugin_physical_t *physical = NULL;

@@ -311,6 +311,7 @@ hal_status_t hal_plugin_capture_status(hal_plugin_stream_t *stream, uint32_t *ou
 }
 hal_status_t hal_plugin_capture_end(hal_plugin_stream_t *stream, hal_plugin_graph_t **out_graph) {
   if (stream) stream->capture = 0;
+  if (is("invalid_capture")) return hal_host->error_set(HAL_ABORTED, 0, "the capture became invalid");
   return make(sizeof **out_graph, (void **)out_graph);
 }
 hal_status_t hal_plugin_graph_instantiate(hal_plugin_graph_t *graph, hal_plugin_graph_exec_t **out_exec) {
