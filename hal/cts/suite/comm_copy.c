@@ -5,7 +5,7 @@
 
 enum { BLOCK = 100003, ROOM = BLOCK * CTS_CREW_MOST + 4096, EACH = 7, GAP = 3, MESSAGE = 1 << 20 };
 
-/* ROOM bytes each, of the rank. Threads of plugins may have no room for them on their stacks. */
+/* Of the rank, allocated by make_memory: as arrays they would take more than the small stack of a plugin's thread. */
 static _Thread_local uint8_t *buffer, *expected, *got;
 
 typedef struct memory_s {

@@ -7,7 +7,7 @@
 enum { SIZE = 40000, ROUNDS = 10, REPLAYS = 20 };
 
 enum { ROOM = SIZE * CTS_CREW_MOST };
-static _Thread_local uint8_t *got, *expected; /* ROOM bytes each, of the rank */
+static _Thread_local uint8_t *got, *expected; /* of the rank, allocated by needs_gather */
 
 static hal_collective_t gather(const void *send, void *recv) {
   return (hal_collective_t){.op = HAL_COMM_ALL_GATHER, .dtype = HAL_UINT8, .count = SIZE, .send = send, .recv = recv};
