@@ -17,6 +17,8 @@ DEVICE = torch.accelerator.current_accelerator().type
 STORES = [dist.HashStore() for _ in range(2)]
 STEPS = 4
 checks, errors, gradients = [], [], [None] * SIZE
+torch.manual_seed(0)
+NETWORK = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4))
 
 
 def numbers(rank, count, dtype=torch.float32):
@@ -68,18 +70,13 @@ def check_other_work(rank, group):
     dist.barrier(group=group)
 
 
-def network():
-    torch.manual_seed(0)
-    return torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4))
-
-
 def samples(rank, step):
     return torch.randn(8, 16, generator=torch.Generator().manual_seed(100 * step + rank))
 
 
 def train(rank, group):
     device = f"{DEVICE}:{rank}"
-    model = DistributedDataParallel(copy.deepcopy(network()).to(device), process_group=group)
+    model = DistributedDataParallel(copy.deepcopy(NETWORK).to(device), process_group=group)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for step in range(STEPS):
         optimizer.zero_grad()
@@ -90,7 +87,7 @@ def train(rank, group):
 
 def trained_on_the_cpu():
     """Returns the gradients of one process with the samples of all ranks."""
-    model = network()
+    model = copy.deepcopy(NETWORK)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for step in range(STEPS):
         optimizer.zero_grad()

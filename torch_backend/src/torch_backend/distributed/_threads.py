@@ -4,11 +4,6 @@ from __future__ import annotations
 
 import datetime
 
-import torch
-
-from .. import _registry
-from . import _backend
-
 
 def thread_group(store, rank: int, size: int, timeout: datetime.timedelta = datetime.timedelta(minutes=30), name: str = "threads"):
     """Returns a torch.distributed.ProcessGroup for one of `size` threads of this process, each with a device of its own.
@@ -18,7 +13,11 @@ def thread_group(store, rank: int, size: int, timeout: datetime.timedelta = date
     DistributedDataParallel. It has tensors of the device and of the CPU. It ends with its last reference. The ranks
     connect in the first collective. `name`: of the group, in messages and logs. Raises ValueError for a rank outside of the group.
     """
+    import torch  # the command line imports this package without torch
     from torch.distributed import PrefixStore, ProcessGroup, distributed_c10d
+
+    from .. import _registry
+    from . import _backend
 
     if not 0 <= rank < size:
         raise ValueError(f"rank {rank} of {size} threads: expected 0 to {size - 1}")
