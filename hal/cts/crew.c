@@ -100,15 +100,19 @@ static void load(cts_crew_t *crew, int least, int most, uint32_t slot) {
   if (!threads) atomic_fetch_add(&crew->board->turn, 1);
 }
 
+/* All ranks begin and end the case together. */
+static void run_body(cts_crew_t *crew, void (*body)(cts_crew_t *crew)) {
+  cts_crew_meet(crew);
+  body(crew);
+  cts_crew_meet(crew);
+}
+
 /* ---- threads ---- */
 
 static void (*thread_body)(cts_crew_t *crew);
 
 static void *run_rank(void *data) {
-  cts_crew_t *const crew = data;
-  cts_crew_meet(crew);
-  thread_body(crew);
-  cts_crew_meet(crew);
+  run_body(data, thread_body);
   return NULL;
 }
 
@@ -134,14 +138,6 @@ static void run_threads(cts_crew_t *first, void (*body)(cts_crew_t *crew)) {
 
 /* ---- the case ---- */
 
-/* Runs rank 0. */
-static void lead(cts_crew_t *crew, void (*body)(cts_crew_t *crew)) {
-  if (crew->info.flags & HAL_COMM_WITHIN_PROCESS) return run_threads(crew, body);
-  cts_crew_meet(crew);
-  body(crew);
-  cts_crew_meet(crew);
-}
-
 void cts_crew(cts_t *t, int least, int most, uint32_t slot, void (*body)(cts_crew_t *crew)) {
   static cts_crew_t crew;
   pthread_t thread;
@@ -156,15 +152,16 @@ void cts_crew(cts_t *t, int least, int most, uint32_t slot, void (*body)(cts_cre
     memset(processes, 0, sizeof processes);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     load(&crew, least, most, slot);
-    cts_crew_meet(&crew);
-    body(&crew);
-    cts_crew_meet(&crew);
+    run_body(&crew, body);
     _exit(0);
   }
   crew.rank = 0;
   if (pthread_create(&thread, NULL, watch, &crew)) cts_fail(t, "error of the suite: no thread can be made");
   load(&crew, least, most, slot);
-  lead(&crew, body);
+  if (crew.info.flags & HAL_COMM_WITHIN_PROCESS)
+    run_threads(&crew, body);
+  else
+    run_body(&crew, body);
 }
 
 /* ---- limits ---- */

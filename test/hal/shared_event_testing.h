@@ -126,4 +126,24 @@ static inline void wait_for_the_ended(void (*open)(void)) {
   hal_event_destroy(event);
 }
 
+/* Invalid handles, and those of this process, are refused. */
+static inline void refuse_invalid_events(void (*open)(void)) {
+  hal_event_t *event = NULL, *opened = NULL;
+  ipc_handle_t handle = {.size = 64};
+  open();
+  assert_fails(hal_event_ipc_open(0, handle.bytes, handle.size, &opened), HAL_INVALID_ARGUMENT,
+               "invalid handle of 64 bytes: expected 32");
+  handle.size = 32;
+  assert_fails(hal_event_ipc_open(0, handle.bytes, handle.size, &opened), HAL_INVALID_ARGUMENT,
+               "not a handle of an event");
+  assert_ok(hal_event_create(0, HAL_EVENT_INTERPROCESS | HAL_EVENT_BLOCKING, &event));
+  assert_ok(hal_event_query(event)); /* never recorded */
+  assert_ok(hal_event_synchronize(event));
+  assert_ok(hal_event_ipc_export(event, handle.bytes, sizeof handle.bytes, &handle.size));
+  assert_fails(hal_event_ipc_open(0, handle.bytes, handle.size, &opened), HAL_INVALID_ARGUMENT,
+               "another one than this");
+  cr_assert_null(opened);
+  hal_event_destroy(event);
+}
+
 #endif /* TEST_HAL_SHARED_EVENT_TESTING_H_ */

@@ -10,24 +10,7 @@ Test(npu_event, an_event_of_one_process_is_waited_for_and_recorded_by_another) {
 
 Test(npu_event, a_wait_for_a_process_that_has_exited_fails_and_later_work_runs) { wait_for_the_ended(open_npu); }
 
-Test(npu_event, invalid_handles_and_those_of_this_process_are_refused) {
-  hal_event_t *event = NULL, *opened = NULL;
-  ipc_handle_t handle = {.size = 64};
-  open_npu();
-  assert_fails(hal_event_ipc_open(0, handle.bytes, handle.size, &opened), HAL_INVALID_ARGUMENT,
-               "invalid handle of 64 bytes: expected 32");
-  handle.size = 32;
-  assert_fails(hal_event_ipc_open(0, handle.bytes, handle.size, &opened), HAL_INVALID_ARGUMENT,
-               "not a handle of an event");
-  assert_ok(hal_event_create(0, HAL_EVENT_INTERPROCESS | HAL_EVENT_BLOCKING, &event));
-  assert_ok(hal_event_query(event)); /* never recorded */
-  assert_ok(hal_event_synchronize(event));
-  assert_ok(hal_event_ipc_export(event, handle.bytes, sizeof handle.bytes, &handle.size));
-  assert_fails(hal_event_ipc_open(0, handle.bytes, handle.size, &opened), HAL_INVALID_ARGUMENT,
-               "another one than this");
-  cr_assert_null(opened);
-  hal_event_destroy(event);
-}
+Test(npu_event, invalid_handles_and_those_of_this_process_are_refused) { refuse_invalid_events(open_npu); }
 
 Test(npu_event, streams_are_spread_over_the_queues_of_the_device) {
   open_npu();

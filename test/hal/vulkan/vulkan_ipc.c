@@ -278,22 +278,7 @@ Test(vulkan_ipc, an_event_of_one_process_is_waited_for_and_recorded_by_another) 
 Test(vulkan_ipc, a_wait_for_a_process_that_has_exited_fails_and_later_work_runs) { wait_for_the_ended(open_vulkan); }
 
 Test(vulkan_ipc, invalid_handles_of_events_and_those_of_this_process_are_refused) {
-  hal_event_t *event = NULL, *opened = NULL;
-  ipc_handle_t handle = {.size = 64};
-  open_vulkan();
-  assert_fails(hal_event_ipc_open(0, handle.bytes, handle.size, &opened), HAL_INVALID_ARGUMENT,
-               "invalid handle of 64 bytes: expected 32");
-  handle.size = 32;
-  assert_fails(hal_event_ipc_open(0, handle.bytes, handle.size, &opened), HAL_INVALID_ARGUMENT,
-               "not a handle of an event");
-  assert_ok(hal_event_create(0, HAL_EVENT_INTERPROCESS | HAL_EVENT_BLOCKING, &event));
-  assert_ok(hal_event_query(event)); /* never recorded */
-  assert_ok(hal_event_synchronize(event));
-  assert_ok(hal_event_ipc_export(event, handle.bytes, sizeof handle.bytes, &handle.size));
-  assert_fails(hal_event_ipc_open(0, handle.bytes, handle.size, &opened), HAL_INVALID_ARGUMENT,
-               "another one than this");
-  cr_assert_null(opened);
-  hal_event_destroy(event);
+  refuse_invalid_events(open_vulkan);
 }
 
 Test(vulkan_ipc, an_event_between_processes_is_not_part_of_a_graph) {
