@@ -1,10 +1,12 @@
 """What a plugin's own operator costs a call, for each operator of the database that reaches one: with a plugin that accepts all
-calls and writes nothing, and one that declines them.
+calls and writes nothing, one that declines them, and one that has no own operator.
 
-    own_composed.py --plugins FOLDER [--entries relu,layer_norm] [--limit-us 3]
+    own_composed.py --plugins FOLDER [--entries relu,layer_norm] [--limit-us 3] [--declined-us 0.2]
 
-FOLDER has libhal_takes_all.so and libhal_declines_all.so (test/hal/plugins). The peer is the CPU's operator on the same small
-operands, which also computes. A declined call includes the portable kernels or the CPU that run instead.
+FOLDER has libhal_takes_all.so, libhal_declines_all.so and libhal_five.so (test/hal/plugins). The peer is the CPU's operator on the
+same small operands, which also computes. "declined adds" is what a declined call costs for each own operator that declined it, beyond
+the same call on a device without own operators. Operators whose call in the database seeds the generators are not measured, because
+the seed costs more than the operator.
 """
 import argparse
 import json
@@ -38,6 +40,11 @@ def to(value, device):
     return value
 
 
+def seeds(op):
+    """Returns whether the database's call sets the seed of the generators."""
+    return "wrapper_set_seed" in getattr(getattr(op.op, "__code__", None), "co_names", ())
+
+
 def measure(names):
     """Yields (name, calls of own operators in a call, us of a call, us of the CPU's)."""
     import torch
@@ -46,7 +53,7 @@ def measure(names):
 
     device = torch_backend.device_name()
     for op in op_db:
-        if (names and op.name not in names) or op.variant_test_name or torch.float32 not in op.dtypes:
+        if (names and op.name not in names) or op.variant_test_name or torch.float32 not in op.dtypes or seeds(op):
             continue
         try:
             sample = next(iter(op.sample_inputs("cpu", torch.float32)))
@@ -77,25 +84,38 @@ def run(plugin, names):
     return {row[0]: row[1:] for row in json.loads(done.stdout.splitlines()[-1])}
 
 
+def added(name, calls, declined, plain):
+    """Returns the us that each declined call adds to the same operator on a device without own operators."""
+    if name not in declined or name not in plain:
+        return float("nan")
+    return (declined[name][1] - plain[name][1]) / calls
+
+
+def summary(values, limit):
+    values = sorted(values) or [0]
+    return f"the middle {values[len(values) // 2]:.2f} us, {sum(value > limit for value in values)} above {limit} us"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--plugins", type=Path)
     parser.add_argument("--entries", default="", help="names of the database, separated by commas; all by default")
     parser.add_argument("--limit-us", type=float, default=3, help="lists the operators whose own call costs more")
+    parser.add_argument("--declined-us", type=float, default=0.2, help="lists the operators that cost more when they are declined")
     parser.add_argument("--child", action="store_true")
     arguments = parser.parse_args()
     names = [name for name in arguments.entries.split(",") if name]
     if arguments.child:
         return child(names)
-    own, declined = (run(arguments.plugins.resolve() / f"libhal_{name}.so", names) for name in ("takes_all", "declines_all"))
-    rows = sorted(((name, calls, us / calls, cpu, declined.get(name, (0, 0, 0))[1]) for name, (calls, us, cpu) in own.items() if calls),
+    own, declined, plain = (run(arguments.plugins.resolve() / f"libhal_{name}.so", names) for name in ("takes_all", "declines_all", "five"))
+    rows = sorted(((name, calls, us / calls, cpu, added(name, calls, declined, plain)) for name, (calls, us, cpu) in own.items() if calls),
                   key=lambda row: -row[2])  # fmt: skip
-    print(f"{'operator':36} own calls  us each  CPU us  declined us")
-    for name, calls, us, cpu, other in rows:
-        if us > arguments.limit_us or names:
-            print(f"{name:36} {calls:9} {us:8.2f} {cpu:7.2f} {other:12.2f}")
-    middle = rows[len(rows) // 2][2] if rows else 0
-    print(f"{len(rows)} operators, the middle {middle:.2f} us, {sum(row[2] > arguments.limit_us for row in rows)} above {arguments.limit_us} us")
+    print(f"{'operator':42} own calls  us each  CPU us  declined adds, us each")
+    for name, calls, us, cpu, more in rows:
+        if us > arguments.limit_us or more > arguments.declined_us or names:
+            print(f"{name:42} {calls:9} {us:8.2f} {cpu:7.2f} {more:23.2f}")
+    print(f"{len(rows)} operators; own: {summary([row[2] for row in rows], arguments.limit_us)}; "
+          f"declined: {summary([row[4] for row in rows if row[4] == row[4]], arguments.declined_us)}")  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -100,7 +100,8 @@ void MetaKey::add(const c10::List<std::optional<at::Tensor>> &list) {
 }
 
 void MetaKey::add(const c10::Scalar &number) {
-  is_complete_ = is_complete_ && !number.isSymbolic() && !number.isUnsigned();
+  // isUnsigned() is true for every integer that is not negative, so the type is compared.
+  is_complete_ = is_complete_ && !number.isSymbolic() && number.type() != c10::ScalarType::UInt64;
   if (!is_complete_) return;
   if (number.isBoolean()) return add(number.toBool());
   if (number.isFloatingPoint()) return add(number.toDouble());

@@ -74,6 +74,10 @@ void VendorCall::add(const c10::List<std::optional<at::Tensor>> &list) {
 
 void VendorCall::add(const c10::Scalar &number) {
   if (number.isBoolean()) return add(number.toBool());
+  if (number.type() == c10::ScalarType::UInt64) {  // above the largest integer of a call: the plugin is not called
+    possible_ = false;
+    return add(number.toDouble());
+  }
   if (number.isIntegral(/*includeBool=*/false)) return add(number.toLong());
   if (number.isFloatingPoint()) return add(number.toDouble());
   const c10::complex<double> parts = number.toComplexDouble();

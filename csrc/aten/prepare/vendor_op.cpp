@@ -5,6 +5,7 @@
 #include <ATen/ops/empty_like.h>
 
 #include <algorithm>
+#include <exception>
 
 namespace torch_backend {
 
@@ -70,14 +71,17 @@ ResultShape shape_of(const at::Tensor &result) {
   return {at::DimVector(result.sizes()), at::DimVector(result.strides()), result.scalar_type()};
 }
 
-// Calls ATen's meta function of the functional overload with the shapes of these arguments.
+// Calls ATen's meta function of the functional overload with the shapes of these arguments. Some meta functions in
+// Python refuse arguments that the operator accepts, such as masked_fill a complex number without an imaginary part:
+// then the shapes are unknown, and the implementation that runs in place of the vendor's reports an error if there is
+// one.
 ResultShapes call_meta(const AtenOp &functional, c10::ArrayRef<Argument> arguments) {
   ResultShapes shapes;
   torch::jit::Stack stack;
   try {
     for (const Argument &each : arguments) each.type->push_meta(stack, each.argument);
     functional.handle().redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &stack);
-  } catch (const c10::NotImplementedError &) {
+  } catch (const std::exception &) {
     return shapes;
   }
   shapes.is_known = true;

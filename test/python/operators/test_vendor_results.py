@@ -49,6 +49,71 @@ def test_results_of_own_operators_have_the_shape_of_each_call(run_python, build_
     assert "all" in done.stdout
 
 
+REFERENCES = """
+import re, sys
+import torch, torch_backend
+from torch.testing._internal.common_methods_invocations import op_db
+from torch.utils import _pytree
+
+PYTHON = re.compile("torch/(_refs|_prims|_prims_common|_meta_registrations|_decomp)/?")
+device, calls, found = torch_backend.device_name(), 0, []
+
+def look(frame, event, argument):
+    if event == "call" and PYTHON.search(frame.f_code.co_filename):
+        found.append(op.name)
+
+for op in op_db:
+    if torch.float32 not in op.dtypes or op.name == "broadcast_shapes":  # which is a function of torch._refs itself
+        continue
+    sample = next(iter(op.sample_inputs("cpu", torch.float32)))
+    first, arguments, keywords = _pytree.tree_map_only(torch.Tensor, lambda x: x.to(device), (sample.input, sample.args, sample.kwargs))
+    try:
+        with torch.no_grad():
+            op(first, *arguments, **keywords)
+            torch_backend.ops.reset()
+            sys.setprofile(look)
+            op(first, *arguments, **keywords)
+    except Exception:  # the plugin writes no results, so operators that read them may fail
+        continue
+    finally:
+        sys.setprofile(None)
+    calls += sum(row.plugin for row in torch_backend.ops.report())
+assert calls > 500, calls
+print("in Python:", sorted(set(found)))
+"""
+
+
+def test_a_later_call_of_an_own_operator_runs_no_python_of_torch(run_python, build_plugin):
+    """torch's references of meta functions take 100 us and more: the shapes of a repeated call are remembered, whatever its numbers."""
+    done = run_python(REFERENCES, TORCH_BACKEND=build_plugin("takes_all"), HAL_ALLOW_UNSAFE_PLUGINS="1")
+    assert "in Python: []" in done.stdout, done.stdout
+
+
+NUMBERS = """
+import torch, torch_backend
+
+x, mask = torch.ones(3, 4), torch.zeros(3, 4, dtype=torch.bool)
+for number in (10, 0, -1, 2.5, float("nan"), True, 3 + 0j, 2**63, 2**64 - 1, -2**63):
+    for call in (torch.masked_fill, torch.addr, torch.eq, torch.var):
+        operands = {"masked_fill": (x, mask, number), "addr": (x, x[:, 0], x[0]), "eq": (x, number), "var": (x,)}[call.__name__]
+        options = {"addr": {"beta": number}, "var": {"correction": number}}.get(call.__name__, {})
+        results = []
+        for device in ("cpu", "five", "five"):
+            try:
+                result = call(*(o.to(device) if isinstance(o, torch.Tensor) else o for o in operands), **options)
+                results.append((result.shape, result.stride(), result.dtype))
+            except (RuntimeError, TypeError, ValueError) as error:
+                results.append(type(error))
+        assert results[1] == results[2] and results[0] == results[1], (number, call.__name__, results)
+print("all")
+"""
+
+
+def test_numbers_of_every_kind_are_remembered_apart(run_python, build_plugin):
+    done = run_python(NUMBERS, TORCH_BACKEND=build_plugin("takes_all"), HAL_ALLOW_UNSAFE_PLUGINS="1")
+    assert "all" in done.stdout
+
+
 CAPTURED = """
 import torch, torch_backend
 
