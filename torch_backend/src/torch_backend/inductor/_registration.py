@@ -14,7 +14,7 @@ from torch_backend.backend import _utils
 
 from ..dynamo.graphs.installation import install_in_inductor
 from ..dynamo.interface import plugin_versions
-from . import _builder, _flex, _triton
+from . import _builder, _flex, _layout, _triton
 from ._codegen import PythonWrapperCodegen
 from ._package import CppWrapperCodegen
 from ._overrides import Overrides
@@ -49,4 +49,5 @@ def register() -> None:
 def _install() -> None:
     install_in_inductor()
     _builder.install()
+    _layout.install()
     _triton.install()
