@@ -123,18 +123,19 @@ class Notes {
 // A stream that is lazy from now on, until `end`.
 class Lazy {
  public:
-  Lazy(int32_t device, bool lines, bool causes, bool fuse, uint32_t limit, uint32_t piece, const std::string &file,
-       bool dot)
+  // `options`: HAL_LAZY_*, limit, piece and least of a hal_lazy_desc_t.
+  Lazy(int32_t device, bool lines, bool causes, hal_lazy_desc_t options, const std::string &file, bool dot)
       : notes_(lines, causes, file, dot) {
-    hal_lazy_desc_t desc{};
-    desc.flags = fuse ? 0 : HAL_LAZY_PLAIN;
-    desc.limit = limit;
-    desc.piece = piece;
+    hal_lazy_desc_t desc = options;
     notes_.describe(desc);
     const py::gil_scoped_release no_gil;
     check(hal_device_ensure(device));
-    check(hal_lazy_begin(current_stream(static_cast<c10::DeviceIndex>(device)), &desc, &lazy_));
+    hal_stream_t *const stream = current_stream(static_cast<c10::DeviceIndex>(device));
+    stream_id_ = hal_stream_id(stream);
+    check(hal_lazy_begin(stream, &desc, &lazy_));
   }
+
+  int64_t stream_id() const { return stream_id_; }
 
   ~Lazy() {
     if (!lazy_) return;
@@ -166,12 +167,25 @@ class Lazy {
  private:
   Notes notes_;
   hal_lazy_t *lazy_ = nullptr;
+  int64_t stream_id_ = 0;
   mutable std::shared_mutex ending_;
 };
 
 std::unique_ptr<Lazy> begin(int32_t device, bool lines, bool causes, bool fuse, uint32_t limit, uint32_t piece,
                             const std::string &file, bool dot) {
-  return std::make_unique<Lazy>(device, lines, causes, fuse, limit, piece, file, dot);
+  hal_lazy_desc_t options{};
+  options.flags = fuse ? 0 : HAL_LAZY_PLAIN;
+  options.limit = limit;
+  options.piece = piece;
+  return std::make_unique<Lazy>(device, lines, causes, options, file, dot);
+}
+
+std::unique_ptr<Lazy> begin_groups(int32_t device, bool lines, bool causes, uint64_t least, const std::string &file,
+                                   bool dot) {
+  hal_lazy_desc_t options{};
+  options.flags = HAL_LAZY_GROUPS;
+  options.least = least;
+  return std::make_unique<Lazy>(device, lines, causes, options, file, dot);
 }
 
 hal_lazy_info_t info_of(hal_lazy_t *lazy) {
@@ -307,6 +321,7 @@ void reset_metrics(int32_t device) { check(hal_lazy_reset_metrics(device)); }
 void bind_lazy(py::module_ &module) {
   using torch::wrap_pybind_function;
   py::class_<Lazy>(module, "Lazy")
+      .def_property_readonly("stream_id", &Lazy::stream_id)
       .def("flush", wrap_pybind_function(&flush))
       .def("end", wrap_pybind_function(&end))
       .def("info", wrap_pybind_function(&info))
@@ -321,6 +336,8 @@ void bind_lazy(py::module_ &module) {
   module.def("is_kept_lazy", wrap_pybind_function(&is_kept), py::arg("device"));
   module.def("begin_lazy", wrap_pybind_function(&begin), py::arg("device"), py::arg("lines"), py::arg("causes"),
              py::arg("fuse"), py::arg("limit"), py::arg("piece"), py::arg("file"), py::arg("dot"));
+  module.def("begin_groups", wrap_pybind_function(&begin_groups), py::arg("device"), py::arg("lines"),
+             py::arg("causes"), py::arg("least"), py::arg("file"), py::arg("dot"));
   module.def("kept_lazy_text", wrap_pybind_function(&kept_text), py::arg("device"), py::arg("dot"));
   module.def("take_kept_compilations", wrap_pybind_function(&take_kept_compilations));
   module.def("take_kept_causes", wrap_pybind_function(&take_kept_causes));

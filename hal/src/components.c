@@ -11,6 +11,7 @@
 #include "device/profile_internal.h"
 #include "fusion/fuse.h"
 #include "hal/plugin_records.h"
+#include "lazy/lazy.h"
 #include "memory/allocator.h"
 #include "op/own.h"
 #include "op/table.h"
@@ -34,6 +35,7 @@ static void after_fork(void) {
   hal_device_after_fork();
   hal_profile_after_fork();
   hal_fuse_worker_after_fork();
+  hal_lazy_after_fork();
   hal_registry_after_fork();
 }
 

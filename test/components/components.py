@@ -71,7 +71,7 @@ COMPONENTS = {
     # The Python packages: the imports allowed in the modules of each package, also inside functions; "registry" is the
     # state that all may import.
     "registry": ([f"{PACKAGE}/_registry.py"], []),
-    "files": ([f"{PACKAGE}/{name}.py" for name in ("_builds", "_hal", "_imports", "_pictures", "_receiving")], ["registry"]),
+    "files": ([f"{PACKAGE}/{name}.py" for name in ("_builds", "_first_use", "_hal", "_imports", "_pictures", "_receiving")], ["registry"]),
     "extension": ([f"{PACKAGE}/_C", f"{PACKAGE}/_extension.py"], ["registry"]),
     "device module": ([f"{PACKAGE}/backend/"], ["extension", "files"]),
     "lazy mode": ([f"{PACKAGE}/lazy/"], ["extension", "files"]),

@@ -11,6 +11,7 @@ POSTED = "a signal handler posts it, which never waits; the only thread that wai
 
 FILES = {
     "hal/src/fusion/worker.c": RENEWED,
+    "hal/src/lazy/idle.c": RENEWED,
     "hal/src/plugin/layer_borrow.c": RENEWED,
     "hal/src/plugin/layer_live.h": RENEWED,
     "hal/src/comm/comm.h": NOT_TAKEN,

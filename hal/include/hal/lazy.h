@@ -42,6 +42,11 @@ typedef void (*hal_lazy_queueing_fn_t)(void *state, const char *cause, const cha
 /* hal_lazy_desc_t.flags */
 #define HAL_LAZY_PLAIN (1u << 0)     /* queue the commands as they were recorded, without optimization */
 #define HAL_LAZY_DESCRIBED (1u << 1) /* record the operands' dtypes and sizes for texts */
+/* Defer only groups of operators that can run as one kernel; all other work is queued at once, after the group that is
+ * deferred. A group begins with an operator over `least` elements. It ends before an operator that cannot be part of
+ * it, after 64 operators, when its results are needed, and on an asynchronous device if the program pauses for about
+ * 2 ms. A compiler of the device is not used. Since 0.5. */
+#define HAL_LAZY_GROUPS (1u << 2)
 
 typedef struct hal_lazy_desc_s { /* options of hal_lazy_begin */
   size_t struct_size;
@@ -61,6 +66,7 @@ typedef struct hal_lazy_desc_s { /* options of hal_lazy_begin */
   void *state;
   hal_lazy_origin_fn_t
       limit_origin; /* called for the warning that `limit` was reached, if `origin` is NULL; NULL: unknown */
+  uint64_t least;   /* HAL_LAZY_GROUPS: elements of an operator that begins a group; 0 = 32768. Since 0.5 */
 } hal_lazy_desc_t;
 
 /* Makes a stream lazy (NULL: current). `desc` may be NULL. Ended by hal_lazy_end. Any thread. Errors:

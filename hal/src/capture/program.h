@@ -151,7 +151,9 @@ struct hal_program_s {
   int recording, reports;   /* reports: kernels may write the stream's error record */
   hal_command_list_t list;
   atomic_uint_fast64_t recorded; /* lazy work: operators that recorded a command; also read without the lock */
-  uint32_t current_op;           /* the operator that records now */
+  /* lazy work: 1 from the first command of a list until the list was queued; also read without the lock */
+  atomic_int open;
+  uint32_t current_op; /* the operator that records now */
   uint32_t flags, stream_count;
   hal_memory_pool_t *pool;
   void ***patches; /* pointer arguments that are the address of the error record of a run's stream */

@@ -43,7 +43,7 @@ static __attribute__((noinline)) void describe_op(hal_command_list_t *list, cons
  * there is none. */
 static inline uint32_t lazy_op(hal_program_t *program, hal_recorded_op_t *recorded) {
   hal_command_list_t *const list = &program->list;
-  if (!recorded) return HAL_NO_OP;
+  if (!recorded || recorded->passes) return HAL_NO_OP;
   if (recorded->recording == program->front->id) return recorded->index;
   if (!fits((void **)&list->ops, list->op_count, &list->op_room, sizeof *list->ops)) return HAL_NO_OP;
   const int is_split = recorded->recording != 0; /* its first commands were queued meanwhile */
@@ -63,6 +63,7 @@ static inline hal_command_t *append(hal_program_t *program, hal_recorded_op_t *r
   hal_command_list_t *const list = &program->list;
   if (!fits((void **)&list->commands, list->command_count, &list->command_room, sizeof *list->commands)) return NULL;
   const uint32_t op = program->is_deferred ? lazy_op(program, recorded) : program->current_op;
+  atomic_store_explicit(&program->open, 1, memory_order_relaxed);
   hal_command_t *const command = &list->commands[list->command_count++];
   command->kind = kind;
   command->op = op;

@@ -60,6 +60,14 @@ static hal_status_t submit_taken(hal_lazy_t *lazy, const char *cause) {
   return status;
 }
 
+/* Notes that no command waits, unless one was recorded meanwhile: direct work may follow. `queueing` is held. */
+static void close_group(hal_lazy_t *lazy) {
+  hal_program_t *const program = &lazy->program;
+  hal_program_lock(program);
+  if (!program->list.command_count) atomic_store_explicit(&program->open, 0, memory_order_release);
+  hal_program_unlock(program);
+}
+
 static void lock_queueing(hal_lazy_t *lazy) {
   if (HAL_LIKELY(hal_try_lock(&lazy->queueing))) return;
   const int64_t begin = hal_metric_begin();
@@ -85,6 +93,7 @@ hal_status_t hal_lazy_flush_because(hal_lazy_t *lazy, const char *cause, int nee
   }
   hal_memory_free_leaving(stream, leaving);
   rewind_list(&lazy->list);
+  if (lazy->desc.flags & HAL_LAZY_GROUPS) close_group(lazy);
   const hal_lazy_failure_t failure = lazy->failure;
   if (status) hal_lazy_retain_desc(lazy);
   hal_unlock_and_run(&lazy->queueing);

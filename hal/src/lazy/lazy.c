@@ -17,31 +17,36 @@ static void describe(hal_queue_t *queue, uint64_t origin, char *text, size_t roo
   hal_lazy_release_desc(lazy);
 }
 
-static hal_queue_calls_t calls_table;
+static hal_queue_calls_t tables[2]; /* the second one defers only groups */
 static pthread_once_t calls_once = PTHREAD_ONCE_INIT;
 
 static void fill_calls(void) {
-  calls_table = hal_program_calls;
-  calls_table.begin_op = hal_lazy_begin_op;
-  calls_table.end_op = hal_lazy_end_op;
-  calls_table.copy = hal_lazy_record_copy;
-  calls_table.flush = calls_table.require = hal_lazy_flush_for;
-  hal_lazy_pass_on(&calls_table);
-  calls_table.describe = describe;
-  calls_table.released = hal_lazy_record_release;
+  hal_queue_calls_t *const calls = &tables[0];
+  *calls = hal_program_calls;
+  calls->begin_op = hal_lazy_begin_op;
+  calls->end_op = hal_lazy_end_op;
+  calls->copy = hal_lazy_record_copy;
+  calls->flush = calls->require = hal_lazy_flush_for;
+  hal_lazy_pass_on(calls);
+  calls->describe = describe;
+  calls->released = hal_lazy_record_release;
+  tables[1] = *calls;
+  hal_lazy_pass_most(&tables[1]);
 }
 
-const hal_queue_calls_t *hal_lazy_calls(void) {
+const hal_queue_calls_t *hal_lazy_calls(int groups) {
   pthread_once(&calls_once, fill_calls);
-  return &calls_table;
+  return &tables[groups != 0];
 }
+
+int hal_lazy_is(const hal_queue_t *queue) { return queue->calls == &tables[0] || queue->calls == &tables[1]; }
 
 hal_status_t hal_lazy_flush(hal_lazy_t *lazy) { return hal_lazy_flush_because(lazy, "hal_lazy_flush", 0); }
 
 hal_lazy_t *hal_lazy_of_stream(hal_stream_t *stream) {
   if (!stream && hal_stream_current(hal_thread.device, &stream)) return NULL;
   hal_queue_t *const queue = hal_stream_queue(stream);
-  return queue->calls == &calls_table ? hal_lazy_of(queue) : NULL;
+  return hal_lazy_is(queue) ? hal_lazy_of(queue) : NULL;
 }
 
 hal_status_t hal_lazy_info(hal_lazy_t *lazy, hal_lazy_info_t *out_info) {

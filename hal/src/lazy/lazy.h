@@ -10,7 +10,9 @@
 #include "fusion/access.h"
 #include "fusion/fuse.h"
 #include "hal/lazy.h"
+#include "hal_op_ids.h"
 #include "lazy/schedule.h"
+#include "op/internal.h"
 
 /* Bytes that a recorded copy reads, until it is done. */
 typedef struct hal_upload_s {
@@ -34,6 +36,15 @@ typedef struct hal_lazy_failure_s {
   uint32_t discarded;
 } hal_lazy_failure_t;
 
+/* A queue that defers groups, for the thread that queues them when the program pauses. */
+typedef struct hal_lazy_watched_s {
+  struct hal_lazy_s *next;
+  uint64_t id;              /* of the recording at the last tick */
+  uint32_t commands, ticks; /* at the last tick; ticks with the same commands */
+  uint32_t round;
+  int is_watched;
+} hal_lazy_watched_t;
+
 struct hal_lazy_s {
   hal_recording_t front; /* first: a lazy queue is its recording */
   hal_program_t program; /* its command list is the one that is recorded now */
@@ -56,6 +67,7 @@ struct hal_lazy_s {
   hal_schedules_t schedules;
   hal_lazy_info_t info;       /* counts; of `queueing` */
   hal_memory_pool_t *scratch; /* of the plugin's operators: the command list may still read free blocks of the stream */
+  hal_lazy_watched_t watched; /* of idle.c, under its lock or by its thread */
   int warned;
   hal_lazy_failure_t failure; /* of the last flush that failed */
   atomic_uint calls;          /* of the description's functions, due or running; they retain `desc` (listener.c) */
@@ -66,8 +78,19 @@ static inline hal_lazy_t *hal_lazy_of(hal_queue_t *queue) { return (hal_lazy_t *
 /* Returns the queue of its stream that calls the plugin. */
 static inline hal_queue_t *hal_lazy_direct(hal_lazy_t *lazy) { return &lazy->program.stream->direct.queue; }
 
-/* Returns the functions of a lazy queue (lazy.c). */
-const hal_queue_calls_t *hal_lazy_calls(void);
+/* Returns whether an operator may belong to a group. */
+static inline int hal_lazy_is_fusable(const hal_lazy_t *lazy, uint32_t op) {
+  return op < HAL_OP_ID_COUNT && lazy->elementwise >> hal_op_infos[op].family & 1;
+}
+
+/* Returns whether a queue is lazy. */
+int hal_lazy_is(const hal_queue_t *queue);
+
+/* Returns the functions of a lazy queue (lazy.c) that defers all work, or only groups. */
+const hal_queue_calls_t *hal_lazy_calls(int groups);
+
+/* Sets the functions of a lazy queue that defers only groups (group.c). */
+void hal_lazy_pass_most(hal_queue_calls_t *calls);
 
 /* Sets the functions of a lazy queue that call the plugin immediately (direct.c). */
 void hal_lazy_pass_on(hal_queue_calls_t *calls);
@@ -85,6 +108,18 @@ void hal_lazy_end_op(hal_queue_t *queue, hal_recorded_op_t *op);
 /* Records that memory was released. Returns 0 when no commands are recorded that may use it. */
 int hal_lazy_record_release(hal_queue_t *queue, const void *address, size_t size);
 
+/* ---- idle.c: queues groups for devices that have nothing else to do ---- */
+
+/* Adds or removes a lazy queue; `remove` waits for a flush of it. No HAL lock is held. */
+void hal_lazy_idle_watch(hal_lazy_t *lazy);
+void hal_lazy_idle_forget(hal_lazy_t *lazy);
+
+/* Called when a group begins. */
+void hal_lazy_idle_notice(void);
+
+/* In the child of a fork: the thread and its queues belong to the parent. */
+void hal_lazy_after_fork(void);
+
 /* ---- copy.c ---- */
 
 hal_status_t hal_lazy_record_copy(hal_queue_t *queue, void *dst, int32_t dst_device, const void *src,
@@ -101,6 +136,9 @@ void hal_lazy_discard_uploads(hal_lazy_t *lazy);
 /* Submits the recorded commands. `needed`: their results are needed now; 0 = the caller, or their number, requested the
  * flush. */
 hal_status_t hal_lazy_flush_because(hal_lazy_t *lazy, const char *cause, int needed);
+
+/* As hal_lazy_flush_because; a failure is recorded, and returned by the stream's next synchronization. */
+void hal_lazy_flush_quietly(hal_lazy_t *lazy, const char *cause);
 
 /* The same for a function of the queue that needs the results. */
 hal_status_t hal_lazy_flush_for(hal_queue_t *queue, const char *what);

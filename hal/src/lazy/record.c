@@ -3,19 +3,12 @@
 
 #include "device/failure.h"
 #include "hal/log.h"
-#include "hal_op_ids.h"
 #include "lazy/lazy.h"
 #include "op/internal.h"
 
-/* Flushes the stream; a failure is recorded and returned by the stream's next synchronization. */
-static __attribute__((noinline)) void flush_quietly(hal_lazy_t *lazy, const char *cause) {
+__attribute__((noinline)) void hal_lazy_flush_quietly(hal_lazy_t *lazy, const char *cause) {
   const hal_status_t status = hal_lazy_flush_because(lazy, cause, 0);
   if (status) hal_failure_record(lazy->program.stream, status);
-}
-
-/* Returns whether an operator may belong to a group that earlier operators began. */
-static inline int is_elementwise(const hal_lazy_t *lazy, uint32_t op) {
-  return op < HAL_OP_ID_COUNT && lazy->elementwise >> hal_op_infos[op].family & 1;
 }
 
 /* The ends of pieces depend only on the operators, not on the progress of the device, so that a repeated step has the
@@ -35,7 +28,7 @@ static void grow_piece(hal_lazy_t *lazy) {
 
 /* Flushes a stream whose limit of operators is reached. The first time, a warning is logged. */
 static __attribute__((noinline)) void flush_full(hal_lazy_t *lazy) {
-  flush_quietly(lazy, "the limit of operators");
+  hal_lazy_flush_quietly(lazy, "the limit of operators");
   hal_lock(&lazy->queueing);
   lazy->info.limits++;
   const int warn = !lazy->warned;
@@ -71,17 +64,17 @@ static __attribute__((noinline)) void flush_due(hal_lazy_t *lazy, uint64_t defer
     flush_full(lazy);
     return;
   }
-  flush_quietly(lazy, "enough for the device to begin");
+  hal_lazy_flush_quietly(lazy, "enough for the device to begin");
   grow_piece(lazy);
 }
 
 int hal_lazy_begin_op(hal_queue_t *queue, hal_recorded_op_t *op, const hal_op_call_t *call) {
   hal_lazy_t *const lazy = hal_lazy_of(queue);
-  if (HAL_UNLIKELY(lazy->programs != NULL) && op->outer) return 0;
+  if (HAL_UNLIKELY(lazy->programs != NULL) && op->outer && !op->outer->passes) return 0;
   const uint64_t recorded = atomic_load_explicit(&lazy->program.recorded, memory_order_relaxed);
   const uint64_t deferred = recorded - atomic_load_explicit(&lazy->flushed, memory_order_relaxed);
   if (HAL_UNLIKELY(deferred >= lazy->desc.limit) ||
-      (deferred >= atomic_load_explicit(&lazy->piece, memory_order_relaxed) && !is_elementwise(lazy, op->op)))
+      (deferred >= atomic_load_explicit(&lazy->piece, memory_order_relaxed) && !hal_lazy_is_fusable(lazy, op->op)))
     flush_due(lazy, deferred);
   if (lazy->desc.origin) op->origin = lazy->desc.origin(lazy->desc.state);
   if (HAL_UNLIKELY(lazy->wants_calls || !has_known_accesses(lazy, op->op))) pass_call(lazy, op, call);

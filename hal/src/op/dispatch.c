@@ -211,8 +211,50 @@ static inline hal_status_t run_recorded(const target_t *target, hal_op_call_t *c
   queue->calls->end_op(queue, &recorded);
   return status;
 }
-static __attribute__((noinline)) hal_status_t record_any(target_t target, hal_op_call_t *call) {
-  return run_recorded(&target, call, record);
+
+static inline hal_status_t run_direct(const target_t *target, hal_op_call_t *call) {
+  const hal_op_entry_t *const entry = target->entry;
+  hal_status_t status = HAL_UNIMPLEMENTED;
+  if (HAL_UNLIKELY(entry->own.fn != NULL) && !(call->flags & HAL_RUN_PORTABLE)) {
+    status = call_own(*target, call);
+    if (status != HAL_UNIMPLEMENTED) return status;
+  }
+  if (HAL_LIKELY(entry->launch != NULL)) {
+    status = launch(target, call, NULL, 0);
+    if (HAL_LIKELY(!status)) {
+      hal_op_count_one(&target->counter->portable);
+      return HAL_OK;
+    }
+  }
+  if (status == HAL_UNIMPLEMENTED) hal_op_count_one(&target->counter->unimplemented);
+  return status;
+}
+/* Returns whether the queue does not record the operator; then the target's queue is the direct one. */
+static inline int passes(target_t *target, const hal_op_call_t *call) {
+  const hal_queue_calls_t *const calls = target->queue->calls;
+  if (HAL_LIKELY(!calls->passes)) return 0;
+  const int own = target->entry->own.fn && !(call->flags & HAL_RUN_PORTABLE);
+  if (!calls->passes(target->queue, target->op, own, call)) return 0;
+  target->queue = &target->stream->direct.queue;
+  return 1;
+}
+
+static __attribute__((noinline)) hal_status_t run_elsewhere(target_t target, hal_op_call_t *call) {
+  if (!passes(&target, call)) return run_recorded(&target, call, record);
+  hal_recorded_op_t *const outer = hal_thread.recorded_op;
+  hal_thread.recorded_op = &hal_passing_op;
+  const hal_status_t status = run_direct(&target, call);
+  hal_thread.recorded_op = outer;
+  return status;
+}
+
+static hal_status_t run_own_elsewhere(target_t target, hal_op_call_t *call) {
+  if (!passes(&target, call)) return run_recorded(&target, call, record_own);
+  hal_recorded_op_t *const outer = hal_thread.recorded_op;
+  hal_thread.recorded_op = &hal_passing_op;
+  const hal_status_t status = call_own(target, call);
+  hal_thread.recorded_op = outer;
+  return status;
 }
 
 /* Whether the stream's queue is not the direct one. This is the only place that needs to know, to avoid a call per
@@ -222,22 +264,8 @@ static inline int goes_elsewhere(const target_t *target) { return target->queue 
 static inline hal_status_t run(int32_t device, uint32_t op, hal_stream_t *stream, hal_op_call_t *call) {
   target_t target;
   HAL_RETURN_IF_ERROR(prepare(device, op, stream, call, &target));
-  const hal_op_entry_t *const entry = target.entry;
-  hal_status_t status = HAL_UNIMPLEMENTED;
-  if (HAL_UNLIKELY(goes_elsewhere(&target))) return record_any(target, call);
-  if (HAL_UNLIKELY(entry->own.fn != NULL) && !(call->flags & HAL_RUN_PORTABLE)) {
-    status = call_own(target, call);
-    if (status != HAL_UNIMPLEMENTED) return status;
-  }
-  if (HAL_LIKELY(entry->launch != NULL)) {
-    status = launch(&target, call, NULL, 0);
-    if (HAL_LIKELY(!status)) {
-      hal_op_count_one(&target.counter->portable);
-      return HAL_OK;
-    }
-  }
-  if (status == HAL_UNIMPLEMENTED) hal_op_count_one(&target.counter->unimplemented);
-  return status;
+  if (HAL_UNLIKELY(goes_elsewhere(&target))) return run_elsewhere(target, call);
+  return run_direct(&target, call);
 }
 
 hal_status_t hal_op_plan(int32_t device, uint32_t op, hal_stream_t *stream, const hal_op_call_t *call) {
@@ -267,7 +295,7 @@ hal_status_t hal_op_run_own(int32_t device, uint32_t op, hal_stream_t *stream, h
   HAL_RETURN_IF_ERROR(prepare(device, op, stream, call, &target));
   call->flags &= ~HAL_RUN_PORTABLE;
   if (!target.entry->own.fn) return HAL_UNIMPLEMENTED;
-  if (HAL_UNLIKELY(goes_elsewhere(&target))) return run_recorded(&target, call, record_own);
+  if (HAL_UNLIKELY(goes_elsewhere(&target))) return run_own_elsewhere(target, call);
   if (!hal_profile_is_on()) return call_own(target, call);
   const uint32_t outer = hal_profile_begin_op(op);
   const hal_status_t status = call_own(target, call);

@@ -3,6 +3,8 @@
 #include "plugin/slots.h"
 #include "queue/queue.h"
 
+hal_recorded_op_t hal_passing_op = {.passes = 1}; /* constant: no queue records it */
+
 static hal_direct_t *direct_of(hal_queue_t *queue) { return (hal_direct_t *)queue; }
 
 /* ---- work -------------------------------------------------------------------------------------------------------- */

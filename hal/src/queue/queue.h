@@ -36,7 +36,11 @@ typedef struct hal_recorded_op_s {
   /* set if the operator is described, accepted by the compiler, or its spans are recorded; else NULL */
   const hal_op_call_t *call;
   uint8_t described, accepted, spans;
+  uint8_t passes; /* 1: it runs on the direct queue, with all its parts (hal_passing_op) */
 } hal_recorded_op_t;
+
+/* The thread's operator while it runs one that a queue does not record (`passes`). */
+extern hal_recorded_op_t hal_passing_op;
 
 /* Work that the host submits by a function, such as a collective. */
 typedef struct hal_submission_s {
@@ -51,6 +55,9 @@ typedef struct hal_submission_s {
 
 /* Errors have messages, unless stated otherwise. */
 typedef struct hal_queue_calls_s {
+  /* Returns whether the caller runs an operator on the stream's direct queue; otherwise it begins. `own`: it may be the
+   * plugin's own. NULL: all operators begin. */
+  int (*passes)(hal_queue_t *queue, uint32_t op, int own, const hal_op_call_t *call);
   /* Begins an operator, with `outer` and `op` set: the work until its end belongs to it. Operators may run others.
    * `call` may be NULL. Returns 0 if it is a part of the outer operator; then it does not end. */
   int (*begin_op)(hal_queue_t *queue, hal_recorded_op_t *op, const hal_op_call_t *call);

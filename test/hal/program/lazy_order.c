@@ -342,7 +342,8 @@ static void any_command(tensor_t *const *vectors, uint64_t *state) {
 
 /* The contents of the vectors after the commands of a seed; some of the vectors are blocks that are released and
    allocated again. */
-static void run_commands(uint64_t seed, int lazily, float *out, uint64_t *groups, uint64_t *common) {
+enum { EAGERLY, LAZILY, IN_GROUPS };
+static void run_commands(uint64_t seed, int mode, float *out, uint64_t *groups, uint64_t *common) {
   tensor_t *vectors[VECTORS];
   hal_block_t *blocks[VECTORS];
   uint64_t state = seed * 7919 + 1;
@@ -355,7 +356,7 @@ static void run_commands(uint64_t seed, int lazily, float *out, uint64_t *groups
     must(hal_memory_copy(NULL, vectors[v]->desc.data, 0, vectors[v]->host, HAL_HOST, (size_t)count * sizeof(float)));
   }
   must(hal_stream_synchronize(NULL));
-  hal_lazy_t *const lazy = lazily ? begin() : NULL;
+  hal_lazy_t *const lazy = mode == LAZILY ? begin() : mode == IN_GROUPS ? begin_groups(2 * PIECE) : NULL;
   for (int i = 0; i < COMMANDS; i++) {
     const uint32_t v = below(&state, 8 * VECTORS);
     if (v < VECTORS) { /* another block, whose first value is a sum: its earlier contents are not read */
@@ -384,14 +385,19 @@ Test(lazy_order, any_commands_over_memory_that_overlaps_have_the_results_of_eage
   enum { FLOATS = VECTORS * PIECES * PIECE };
   const uint64_t programs = random_programs(150);
   static float lazily[FLOATS], eagerly[FLOATS];
-  uint64_t groups = 0, common = 0;
+  uint64_t groups[3] = {0}, common[3] = {0};
   if (compiles()) return; /* each group is compiled separately, and some numbers round differently */
   for (uint64_t seed = 0; seed < programs; seed++) {
-    run_commands(seed, 0, eagerly, &groups, &common);
-    run_commands(seed, 1, lazily, &groups, &common);
-    for (int i = 0; i < FLOATS; i++)
-      cr_assert(lazily[i] == eagerly[i] || (isnan(lazily[i]) && isnan(eagerly[i])),
-                "seed %d: element %d is %g instead of %g", (int)seed, i, (double)lazily[i], (double)eagerly[i]);
+    run_commands(seed, EAGERLY, eagerly, groups, common);
+    for (int mode = LAZILY; mode <= IN_GROUPS; mode++) {
+      run_commands(seed, mode, lazily, &groups[mode], &common[mode]);
+      for (int i = 0; i < FLOATS; i++)
+        cr_assert(lazily[i] == eagerly[i] || (isnan(lazily[i]) && isnan(eagerly[i])),
+                  "seed %d, mode %d: element %d is %g instead of %g", (int)seed, mode, i, (double)lazily[i],
+                  (double)eagerly[i]);
+    }
   }
-  cr_expect(groups > 10 * programs && common > 10, "%d groups, %d in common", (int)groups, (int)common);
+  cr_expect(groups[LAZILY] > 10 * programs && common[LAZILY] > 10, "%d groups, %d in common", (int)groups[LAZILY],
+            (int)common[LAZILY]);
+  cr_expect_gt(groups[IN_GROUPS], 3 * programs);
 }

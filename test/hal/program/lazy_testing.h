@@ -47,6 +47,14 @@ static inline hal_lazy_t *begin_with(uint32_t flags, uint32_t limit) {
 
 static inline hal_lazy_t *begin(void) { return begin_with(0, 0); }
 
+/* Defers only groups, which operators over `least` elements begin. */
+static inline hal_lazy_t *begin_groups(uint64_t least) {
+  hal_lazy_t *lazy;
+  const hal_lazy_desc_t desc = {.struct_size = sizeof desc, .flags = HAL_LAZY_GROUPS, .least = least};
+  must(hal_lazy_begin(NULL, &desc, &lazy));
+  return lazy;
+}
+
 static inline float at(tensor_t *t, int index) {
   tensor_download(t);
   return ((float *)t->host)[index];

@@ -1,6 +1,6 @@
 /* lazy.c: threads defer work on one stream while others flush it, read its results, allocate and free, for the
  * thread sanitizer; a second stream is lazy at the same time. Each thread adds to its own numbers, so that the sums
- * show lost or repeated work. */
+ * show lost or repeated work. With the argument "groups", only groups of operators are deferred. */
 #define _POSIX_C_SOURCE 200809L
 #include <hal/hal.h>
 #include <pthread.h>
@@ -90,30 +90,33 @@ static void *work(void *argument) {
 
 /* Recordings that end while other threads wait for the device, which calls the recorder of each stream. */
 static void come_and_go(hal_stream_t *stream) {
+  static const hal_lazy_desc_t groups = {.struct_size = sizeof groups, .flags = HAL_LAZY_GROUPS, .least = 1};
   static const float one = 1;
   hal_block_t *block;
   hal_lazy_t *recording;
   CHECK_OK(hal_memory_allocate(0, stream, COUNT * sizeof(float), &block));
   for (int round = 0; round < 10 * ROUNDS; round++) {
-    CHECK_OK(hal_lazy_begin(stream, NULL, &recording));
+    CHECK_OK(hal_lazy_begin(stream, round % 3 ? NULL : &groups, &recording));
     CHECK_OK(hal_memory_fill(stream, 0, hal_memory_block_address(block), &one, sizeof one, COUNT * sizeof(float)));
     CHECK_OK(hal_lazy_end(recording));
   }
   hal_memory_release(block);
 }
 
-int main(void) {
+int main(int count, char **arguments) {
+  const hal_lazy_desc_t groups = {.struct_size = sizeof groups, .flags = HAL_LAZY_GROUPS, .least = COUNT};
+  const hal_lazy_desc_t *const desc = count > 1 && strcmp(arguments[1], "groups") == 0 ? &groups : NULL;
   pthread_t threads[THREADS];
   hal_stream_t *other;
   hal_lazy_t *second;
   CHECK_OK(hal_registry_add_path(PLUGIN_DIR));
   CHECK_OK(hal_registry_open("fake"));
   CHECK_OK(hal_op_id("add.Tensor", &add_op));
-  CHECK_OK(hal_lazy_begin(NULL, NULL, &lazy));
+  CHECK_OK(hal_lazy_begin(NULL, desc, &lazy));
   for (int i = 0; i < THREADS; i++) CHECK(pthread_create(&threads[i], NULL, work, (void *)(intptr_t)i) == 0);
   CHECK_OK(hal_stream_acquire(0, 0, &other));
   come_and_go(other);
-  CHECK_OK(hal_lazy_begin(other, NULL, &second));
+  CHECK_OK(hal_lazy_begin(other, desc, &second));
   CHECK_OK(hal_stream_set_current(other, NULL));
   work((void *)(intptr_t)2); /* its flushes belong to the first stream, its work to the second */
   CHECK_OK(hal_lazy_end(second));

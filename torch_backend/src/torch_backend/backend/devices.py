@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from torch_backend import _C
+from torch_backend import _C, _first_use
 
 from ._utils import Device, _get_device_index, current_device, device_count, existing_device, existing_index, name
 
@@ -48,6 +48,7 @@ def _lazy_init() -> None:
             "start method"
         )
     _C.initialize(_C.current_device())
+    _first_use.run()
     if not _fork_handler:
         _C.register_fork_handler()
         _fork_handler = True

@@ -25,6 +25,8 @@ from ._recordings import (
     Measurement,
     compilations,
     debug_level,  # noqa: F401  for torch_backend.xla
+    fuse,
+    is_fusing,
     is_recording,
     mark_step,
     measurements,
@@ -40,6 +42,6 @@ from ._recordings import (
 from ._stats import Stats, plot, stats
 
 __all__ = [
-    "Compilation", "Measurement", "Stats", "compilations", "is_recording", "mark_step", "measurements", "metrics", "operators", "plot", "record",
+    "Compilation", "Measurement", "Stats", "compilations", "fuse", "is_fusing", "is_recording", "mark_step", "measurements", "metrics", "operators", "plot", "record",
     "reset_metrics", "start", "stats", "stop", "text",
 ]  # fmt: skip

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import torch
 
 from .._extension import extension as _c
+from .._first_use import at_first_use
 from .._registry import device_name
 
 
@@ -55,6 +56,9 @@ _lock = threading.Lock()
 _active: collections.defaultdict[int, list] = collections.defaultdict(list)
 # Of each device: the stream that `start` defers, and its block
 _started: dict[int, tuple[int, contextlib.AbstractContextManager]] = {}
+# Of each device: the stream on which `fuse` defers groups, its recording (None while `record` has the stream), and its
+# options
+_fusing: dict[int, tuple[int, object, tuple]] = {}
 _ended: collections.Counter = collections.Counter()  # the counters of recordings that have ended
 _forgotten: collections.Counter = collections.Counter()  # the counters at the last reset
 _forgotten_operators: collections.Counter = collections.Counter()
@@ -134,6 +138,7 @@ def record(device=None, *, lines: bool | None = None, fuse: bool | None = None, 
         yield
         mark_step(index)
         return
+    fused = _suspend_fusing(index)
     lazy = _c().begin_lazy(
         index, wants_lines() if lines is None else lines, debug_level() > 1, wants_groups() if fuse is None else fuse, limit, piece, *text_file(),
     )  # fmt: skip
@@ -144,6 +149,8 @@ def record(device=None, *, lines: bool | None = None, fuse: bool | None = None, 
     finally:
         if not _c().in_bad_fork():  # in a forked child, deferred work belongs to the parent
             _end(index, lazy)
+            if fused:
+                _resume_fusing(index)
 
 
 def start(device=None, **options) -> None:
@@ -161,12 +168,79 @@ def start(device=None, **options) -> None:
 
 
 def stop(device=None) -> None:
-    """Launches the deferred work of a device (default: all devices) and ends `start`. Does nothing without it."""
+    """Launches the deferred work of a device (default: all devices) and ends `start` and `fuse`. Does nothing without
+    them.
+    """
     with _lock:
-        indices = list(_started) if device is None else [_index(device)]
+        indices = {*_started, *_fusing} if device is None else {_index(device)}
         blocks = [_started.pop(index)[1] for index in indices if index in _started]
     for block in blocks:
         block.__exit__(None, None, None)
+    for index in indices:
+        _suspend_fusing(index)
+    with _lock:
+        for index in indices:
+            _fusing.pop(index, None)
+
+
+def fuse(device=None, *, lines: bool | None = None, least: int = 0) -> None:
+    """Runs adjacent element-wise operators on large tensors as one kernel from now on, for ordinary programs: on the current
+    stream of a device (default: the current device), in every thread, until `stop` or the end of the process.
+
+    Only such groups are deferred. A group ends before an operator that cannot be part of it, when a value is needed, after
+    64 operators, and when the program pauses. All other operators run as without `fuse`. Results have equal bits, with the
+    exception of lazy mode (docs/lazy.md). Calling it again changes the options.
+
+    Args:
+        lines: records the Python line of each operator, for errors (None: if LTC_IR_DEBUG=1).
+        least: number of elements of an operator that begins a group; 0 = 32768.
+
+    Raises:
+        RuntimeError: the stream is lazy or captured already.
+    """
+    index = _index(device)
+    stop(index)
+    options = (wants_lines() if lines is None else lines, debug_level() > 1, least, *text_file())
+    lazy = _c().begin_groups(index, *options)
+    with _lock:
+        _fusing[index] = lazy.stream_id, lazy, options
+
+
+def _fuse_if_requested() -> None:
+    value = os.environ.get("TORCH_BACKEND_FUSE", "0")
+    if value not in ("0", "1"):
+        raise ValueError(f"TORCH_BACKEND_FUSE is {value!r}; use 0 or 1")
+    if value == "1" and not is_fusing():
+        fuse()
+
+
+at_first_use(_fuse_if_requested)
+
+
+def is_fusing(device=None) -> bool:
+    """Returns whether `fuse` is in use on a device (default: the current one)."""
+    with _lock:
+        return _index(device) in _fusing
+
+
+def _suspend_fusing(index: int) -> bool:
+    """Ends the recording of `fuse` on the current stream of a device. Returns whether there was one."""
+    with _lock:
+        stream, lazy, options = _fusing.get(index, (None, None, ()))
+        if lazy is None or stream != torch.accelerator.current_stream(index).stream_id:
+            return False
+        _fusing[index] = stream, None, options
+    if not _c().in_bad_fork():
+        _close(lazy)
+    return True
+
+
+def _resume_fusing(index: int) -> None:
+    """Begins the recording again that _suspend_fusing has ended, unless `stop` was called meanwhile."""
+    with _lock:
+        if index in _fusing:
+            stream, _, options = _fusing[index]
+            _fusing[index] = stream, _c().begin_groups(index, *options), options
 
 
 atexit.register(stop)
@@ -175,6 +249,11 @@ atexit.register(stop)
 def _end(index: int, lazy) -> None:
     with _lock:
         _active[index].remove(lazy)
+    _close(lazy)
+
+
+def _close(lazy) -> None:
+    """Flushes and ends a recording, and keeps its counters."""
     try:
         lazy.flush()
     finally:
@@ -182,6 +261,12 @@ def _end(index: int, lazy) -> None:
         with _lock:
             _ended.update(lazy.info())
         lazy.end()
+
+
+def _recordings() -> list:
+    """Returns the recordings of `record`, `start` and `fuse`; the caller holds the lock."""
+    fused = [lazy for _, lazy, _ in _fusing.values() if lazy is not None]
+    return [lazy for recordings in _active.values() for lazy in recordings] + fused
 
 
 def is_recording(device=None) -> bool:
@@ -226,7 +311,7 @@ def compilations() -> list[Compilation]:
     In a steady loop the list does not grow. Entries of later steps show what varies there.
     """
     with _lock:
-        lazies = [lazy for recordings in _active.values() for lazy in recordings]
+        lazies = _recordings()
     for lazy in (*lazies, None):
         _note_compilations(lazy)
     with _lock:
@@ -288,8 +373,7 @@ _COUNTS = (
 def _totals() -> collections.Counter:
     """Returns the counters since the start; the caller holds the lock."""
     total = collections.Counter(_ended)
-    lazies = [lazy for recordings in _active.values() for lazy in recordings]
-    for counts in (*(lazy.info() for lazy in lazies), *_c().kept_lazy_infos(), _c().lazy_tensor_counts()):
+    for counts in (*(lazy.info() for lazy in _recordings()), *_c().kept_lazy_infos(), _c().lazy_tensor_counts()):
         total.update(counts)
     return total
 
