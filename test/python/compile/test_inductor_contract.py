@@ -1,5 +1,6 @@
 """What inductor requires of a device of another package: registration, interface, code in Python and C++."""
 
+import copy
 import subprocess
 import sysconfig
 from pathlib import Path
@@ -139,3 +140,21 @@ assert called
 """,
         TORCH_BACKEND="fake",
     )
+
+
+def test_convolutions_keep_the_memory_format_of_the_program(device):
+    """Inductor prefers channels last, so the device would copy each operand of each convolution."""
+    torch.manual_seed(0)
+    layers = [torch.nn.Conv2d(16, 16, 3, padding=1), torch.nn.BatchNorm2d(16), torch.nn.ReLU(), torch.nn.Conv2d(16, 16, 3, padding=1)]
+    model = torch.nn.Sequential(*layers).to(device)
+    x = torch.randn(2, 16, 16, 16).to(device)
+    compiled = torch.compile(model)
+    for _ in range(2):
+        torch_backend.ops.reset()
+        result = compiled(x)
+        result.square().mean().backward()
+    assert "convolution_overrideable" in {row.op for row in torch_backend.ops.report()}
+    assert sum(row.native for row in torch_backend.ops.report() if row.op == "copy") == 0
+    torch.testing.assert_close(result.cpu(), copy.deepcopy(model).cpu()(x.cpu()), rtol=1e-4, atol=1e-4)
+    other = x.to(memory_format=torch.channels_last)
+    assert compiled(other).stride() == model(other).stride()
