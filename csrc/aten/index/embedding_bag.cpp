@@ -2,8 +2,6 @@
 // operators.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/_embedding_bag_dense_backward.h>
-#include <ATen/ops/_embedding_bag_sparse_backward.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
@@ -96,17 +94,6 @@ at::Tensor embedding_bag_backward(const at::Tensor &grad, const at::Tensor &indi
     factors = factors.div(uses.index_select(0, words));
   }
   return result.index_add_(0, words, grad.index_select(0, bags).mul(factors.unsqueeze(1)));
-}
-
-at::Tensor weight_backward(const at::Tensor &grad, const at::Tensor &indices, const at::Tensor &offsets,
-                           const at::Tensor &bags, const at::Tensor &sizes, const at::Tensor &maximum_indices,
-                           int64_t num_weights, bool scale_grad_by_freq, int64_t mode, bool sparse,
-                           const std::optional<at::Tensor> &per_sample_weights, int64_t padding_idx) {
-  if (sparse)
-    return at::_embedding_bag_sparse_backward(grad, indices, offsets, bags, sizes, num_weights, scale_grad_by_freq,
-                                              mode, per_sample_weights, padding_idx);
-  return at::_embedding_bag_dense_backward(grad, indices, bags, sizes, maximum_indices, num_weights, scale_grad_by_freq,
-                                           mode, per_sample_weights, padding_idx);
 }
 
 at::Tensor per_sample_backward(const at::Tensor &grad, const at::Tensor &weight, const at::Tensor &indices,
