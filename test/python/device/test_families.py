@@ -64,6 +64,8 @@ CASES = {
     "index": (lambda x, i, m: (x[:900][i], (x > 0.5).nonzero(), x[x > 0.5], torch.zeros(900, device=x.device).index_add(0, i, x),
                                torch.zeros(900, device=x.device).scatter_reduce(0, i, x, "amax"), m[i[:3] % 67, i[3:6] % 131], m.gather(1, i[:67, None] % 131)),
               x, index, m),
+    "int_gemm": (lambda a, b: (torch._int_mm(a, b), torch._int_mm(a.to(torch.uint8), b.t().contiguous().t()), torch._int_mm(b.t(), a.t())),
+                 torch.randint(-128, 128, (67, 131)).to(torch.int8), torch.randint(-128, 128, (131, 45)).to(torch.int8)),
     "layer_norm": (trained(lambda x: F.layer_norm(x, (33,))), rows),
     "lstm_cell": (trained(lambda x: torch.lstm_cell(x, (x[:, :11], x[:, 11:22]), *WEIGHTS[x.device.type])[1]), rows[0]),
     "max_pool": (trained(lambda x: F.max_pool2d(x, 3, 2)), image),
