@@ -86,7 +86,7 @@ hal_host_kernel_fn_t pk_host_kernel_fn(const char *name, int isa);
 #define PK_TARGET_AVX2 __attribute__((target("avx2,fma")))
 #define PK_TARGET_AVX512 __attribute__((target("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl")))
 #define PK_TARGET_AVX512_BF16 __attribute__((target("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")))
-/* PK_CLONES 3, for products of bytes: AVX512-VNNI in the entry for AVX512-BF16, because every such processor has both. */
+/* PK_CLONES 3, for products of bytes: AVX512-VNNI in the entry for AVX512-BF16; every such processor has both. */
 #define PK_TARGET_AVX512_VNNI __attribute__((target("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")))
 #define PK_ENTRIES_1(name, args)                                                 \
   PK_HOST_FN(, PK_CAT(name, _base), name, PK_ISA_BASE, args)                     \
