@@ -325,6 +325,19 @@ class PackedGemm(Family):
         yield from runs_of(dtype)
 
 
+class Dequantize(Family):
+    """Elements of 4 and 8 bits in blocks with scales, as float32."""
+
+    headers = ("pk_float8.h",)
+
+
+class IntGemm(Family):
+    """Products of 8-bit integers: with vectors of 16-bit factors, and with the processor's products of four bytes."""
+
+    def clones(self, entry, dtype):
+        return 3
+
+
 class Convolution(Family):
     """Convolutions: matrix products, as those of Gemm."""
 
@@ -428,6 +441,8 @@ FAMILIES = {
         Gemm("gemm", [Variant("tiles", "groups", 1), Variant("vector", "groups", 1), Variant("pack", "items", 1, host=False),
                       Variant("large", "groups", 1, host=False, simt=True)], operands=2),
         PackedGemm("packed_gemm", [Variant("tiles", "groups", 1)], operands=1),
+        IntGemm("int_gemm", [Variant("tiles", "groups", 1)], operands=2, result="any"),
+        Dequantize("dequantize", [Variant("blocks", "items", 2048)], operands=2, scalars=2, result="any"),
         Family("take", [Variant("rows", "items", _BLOCKS // 4)], operands=1, result="any"),
         Family("index_offset", [Variant("rows", "items", _BLOCKS), Variant("keys", "items", 1, host=False, simt=True)], operands=1, result="any", updates=True),
         Check("check", [Variant("rows", "items", _BLOCKS)], operands=1, result="any"),

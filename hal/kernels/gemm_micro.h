@@ -6,6 +6,8 @@
  * with zeros after the last column. The micro-kernel holds rows x N sums in registers: 8 x 2 vectors with AVX-512 (32
  * registers), 4 x 2 otherwise (16 registers), which hides the latency of 4 cycles of a fused multiply-add at two per
  * cycle. */
+#include "pk_words.h"
+
 #if defined(PK_CHECKED) && !defined(PK_PLAIN_FN)
 /* The compiler inserts checks of each access (plugins/fake/sanitize/access.c), except in these functions. */
 #define PK_PLAIN_FN static inline __attribute__((always_inline, unused, no_sanitize_address))
@@ -28,17 +30,6 @@ void pk_checked_write(const void *address, long size);
 typedef T PK_NAME(v64) __attribute__((vector_size(64), aligned(sizeof(T)), may_alias));
 typedef T PK_NAME(v32) __attribute__((vector_size(32), aligned(sizeof(T)), may_alias));
 typedef T PK_NAME(v16) __attribute__((vector_size(16), aligned(sizeof(T)), may_alias));
-
-/* Transposes a square of `rows` vectors: rounds of interleaving row r with row r + half (low and high return the halves
- * of the result), a perfect shuffle of the element's address bits. y is scratch memory. */
-#define PK_TURN(x, y, rows, rounds, low, high)                             \
-  _Pragma("GCC unroll 4") for (int round = 0; round < (rounds); round++) { \
-    _Pragma("GCC unroll 8") for (int r = 0; r < (rows) / 2; r++) {         \
-      y[2 * r] = low(x[r], x[r + (rows) / 2]);                             \
-      y[2 * r + 1] = high(x[r], x[r + (rows) / 2]);                        \
-    }                                                                      \
-    _Pragma("GCC unroll 16") for (int r = 0; r < (rows); r++) x[r] = y[r]; \
-  }
 
 #if PK_WIDENED /* half precision is converted during packing, once for all products that read it */
 /* Packs a block of b. */

@@ -44,7 +44,8 @@ static int cpu_isa(void) {
   if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return PK_ISA_BASE;
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
       __builtin_cpu_supports("avx512vl"))
-    return __builtin_cpu_supports("avx512bf16") ? PK_ISA_AVX512_BF16 : PK_ISA_AVX512;
+    return __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni") ? PK_ISA_AVX512_BF16
+                                                                                        : PK_ISA_AVX512;
   return PK_ISA_AVX2;
 #else
   return PK_ISA_BASE;

@@ -86,6 +86,8 @@ hal_host_kernel_fn_t pk_host_kernel_fn(const char *name, int isa);
 #define PK_TARGET_AVX2 __attribute__((target("avx2,fma")))
 #define PK_TARGET_AVX512 __attribute__((target("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl")))
 #define PK_TARGET_AVX512_BF16 __attribute__((target("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")))
+/* PK_CLONES 3, for products of bytes: AVX512-VNNI in the entry for AVX512-BF16; every such processor has both. */
+#define PK_TARGET_AVX512_VNNI __attribute__((target("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")))
 #define PK_ENTRIES_1(name, args)                                                 \
   PK_HOST_FN(, PK_CAT(name, _base), name, PK_ISA_BASE, args)                     \
   PK_HOST_FN(PK_TARGET_AVX2, PK_CAT(name, _avx2), name, PK_ISA_AVX2, args)       \
@@ -105,8 +107,19 @@ hal_host_kernel_fn_t pk_host_kernel_fn(const char *name, int isa);
                                                 PK_COUNT(args),                                                   \
                                                 {PK_CAT(name, _base), PK_CAT(name, _avx2), PK_CAT(name, _avx512), \
                                                  PK_CAT(name, _bf16), PK_CAT(name, _amx), PK_CAT(name, _model)}};
+#define PK_ENTRIES_3(name, args)                                                         \
+  PK_HOST_FN(, PK_CAT(name, _base), name, PK_ISA_BASE, args)                             \
+  PK_HOST_FN(PK_TARGET_AVX2, PK_CAT(name, _avx2), name, PK_ISA_AVX2, args)               \
+  PK_HOST_FN(PK_TARGET_AVX512, PK_CAT(name, _avx512), name, PK_ISA_AVX512, args)         \
+  PK_HOST_FN(PK_TARGET_AVX512_VNNI, PK_CAT(name, _vnni), name, PK_ISA_AVX512_BF16, args) \
+  extern const pk_host_entry_t PK_CAT(name, _entry);                                     \
+  const pk_host_entry_t PK_CAT(name, _entry) = {                                         \
+      PK_STRING(name),                                                                   \
+      PK_COUNT(args),                                                                    \
+      {PK_CAT(name, _base), PK_CAT(name, _avx2), PK_CAT(name, _avx512), PK_CAT(name, _vnni)}};
 #else
 #define PK_ENTRIES_1 PK_ENTRIES_0
+#define PK_ENTRIES_3 PK_ENTRIES_0
 #define PK_ENTRIES_2(name, args)                                   \
   PK_HOST_FN(, PK_CAT(name, _base), name, PK_ISA_BASE, args)       \
   PK_HOST_FN(, PK_CAT(name, _model), name, PK_ISA_AMX_MODEL, args) \

@@ -2,9 +2,12 @@
  * rows of weights are transposed in registers first: a vector then has the words of adjacent columns, of which it
  * extracts the same bits.
  *
- * One row of a: the sums of a group's integers stay in registers, and are multiplied by its numbers once. More rows: a
- * block of weights is converted to panels in the cache, once for all rows of a tile, which gemm_micro.h multiplies. */
+ * One row of a: the sums of a group's integers stay in registers, and are multiplied by its numbers once. With AVX2 and
+ * AVX-512, weights of 8 bits whose rows are one group are not transposed. More rows: a block of weights is converted to
+ * panels in the cache, once for all rows of a tile, which gemm_micro.h multiplies. */
 #include "gemm_micro.h"
+
+_Static_assert(PK_GEMM_N == PK_WORDS_N, "a panel has the words of as many columns");
 
 #define PK_STRIP_K 1024 /* depth of a block of the product of one row */
 
@@ -74,48 +77,6 @@ PK_FN void PK_NAME(begin_groups)(pk_i64 form, PK_NAME(packed_t) * own) {
   }
 }
 
-/* ---- words ---- */
-
-typedef pk_u32 PK_NAME(words8) __attribute__((vector_size(32), aligned(1), may_alias));
-#define PK_WORDS_LOW(x, y) __builtin_shufflevector(x, y, 0, 8, 1, 9, 2, 10, 3, 11)
-#define PK_WORDS_HIGH(x, y) __builtin_shufflevector(x, y, 4, 12, 5, 13, 6, 14, 7, 15)
-
-/* Transposes 8 words of 8 rows, of which `columns` and `bytes` of each exist; the others are 0. */
-PK_FN void PK_NAME(square)(const pk_u8 *from, pk_i64 row, pk_i64 columns, pk_i64 bytes, pk_u32 *to) {
-  PK_NAME(words8) x[8], y[8];
-  pk_u8 edge[8 * 32];
-  if (columns < 8 || bytes < 32) {
-    memset(edge, 0, sizeof edge);
-    for (pk_i64 i = 0; i < columns && i < 8; i++)
-      memcpy(edge + 32 * i, from + i * row, bytes < 32 ? (size_t)bytes : 32);
-    from = edge;
-    row = 32;
-  }
-#pragma GCC unroll 8
-  for (int r = 0; r < 8; r++) x[r] = *(const PK_NAME(words8) *)(from + r * row);
-  PK_TURN(x, y, 8, 3, PK_WORDS_LOW, PK_WORDS_HIGH)
-#pragma GCC unroll 8
-  for (int r = 0; r < 8; r++) *(PK_NAME(words8) *)(to + r * PK_GEMM_N) = x[r];
-}
-
-/* Transposes `bytes` of each of `columns` <= PK_GEMM_N rows of weights. */
-#define PK_PREFETCHED 16 /* rows ahead: the processor does not recognize rows that are pages apart as a stream */
-PK_FN void PK_NAME(turn_words)(const pk_u8 *from, pk_i64 row, pk_i64 columns, pk_i64 bytes, pk_u32 *words) {
-  for (pk_i64 c = 0; c < PK_GEMM_N; c += 8) {
-    if (c >= columns) { /* not reached by a square */
-      for (pk_i64 w = 0; 4 * w < bytes; w++) memset(words + w * PK_GEMM_N + c, 0, 32);
-      continue;
-    }
-    for (pk_i64 b = 0; b < bytes; b += 32) {
-      if (b % 64 == 0)
-        for (int r = 0; r < 8; r++) __builtin_prefetch(from + (c + PK_PREFETCHED + r) * row + b);
-      PK_NAME(square)(from + c * row + b, row, columns - c, bytes - b, words + b / 4 * PK_GEMM_N + c);
-    }
-  }
-}
-#undef PK_WORDS_LOW
-#undef PK_WORDS_HIGH
-
 /* Defines for vectors of so many bytes:
  * unpack: converts field `j` of a row of words to weights.
  * strip: adds up x[k] * q[k] for `count` words of each column. */
@@ -182,8 +143,8 @@ PK_FN void PK_NAME(strip_block)(const int isa, const int bits, const PK_NAME(pac
   const pk_packed_t *const s = in->s;
   const int fields = 32 / bits;
   T part[PK_GEMM_N] __attribute__((aligned(64)));
-  PK_NAME(turn_words)
-  (in->weights + column * s->row_bytes + k0 * bits / 8, s->row_bytes, width, (depth * bits + 7) / 8, own->words);
+  pk_words_turn(in->weights + column * s->row_bytes + k0 * bits / 8, s->row_bytes, width, (depth * bits + 7) / 8,
+                own->words);
   for (pk_i64 k = 0, piece, group = k0 / s->group; k < depth; k += piece, group++, x_sums++) {
     piece = PK_NAME(piece)(s, group, k0, k, depth);
     PK_NAME(read_group)(in, group, column, width, own);
@@ -226,6 +187,90 @@ PK_FN void PK_NAME(strip)(const int isa, const int bits, const PK_NAME(packed_in
   for (pk_i64 j = 0; j < columns; j++) result[column + j] = PK_PUT(total[j]);
 }
 
+#ifdef PK_HAS_CLONES
+#include <immintrin.h>
+
+/* Defines for an instruction set with vectors of so many bytes the products of x and of PK_DOTS rows of weights of 8
+ * bits, which are `row` apart. CONVERT reads weights as floats. The lanes of all sets are those of 64 bytes, so that
+ * sums have one order. */
+#define PK_DOTS 4
+#define PK_DOTS_LANES 16
+#define PK_DEFINE_DOTS(name, attribute, bytes, CONVERT)                                                               \
+  attribute static __attribute__((noinline)) void PK_CAT(PK_NAME(dots_), name)(const pk_u8 *w, pk_i64 row,            \
+                                                                               pk_i64 depth, const T *x, T *sums) {   \
+    enum { LANES = bytes / (int)sizeof(T), PARTS = PK_DOTS_LANES / LANES };                                           \
+    typedef PK_CAT(PK_NAME(v), bytes) vector;                                                                         \
+    vector y[PK_DOTS][PARTS];                                                                                         \
+    _Pragma("GCC unroll 4") for (int c = 0; c < PK_DOTS; c++) _Pragma("GCC unroll 4") for (int p = 0; p < PARTS; p++) \
+        y[c][p] = (vector){0};                                                                                        \
+    for (pk_i64 k = 0; k < depth; k += PK_DOTS_LANES) _Pragma("GCC unroll 4") for (int p = 0; p < PARTS; p++) {       \
+        const vector factor = *(const vector *)(x + k + p * LANES);                                                   \
+        _Pragma("GCC unroll 4") for (int c = 0; c < PK_DOTS; c++) y[c][p] +=                                          \
+            factor * (vector)CONVERT((const __m128i *)(w + c * row + k + p * LANES));                                 \
+      }                                                                                                               \
+    for (int c = 0; c < PK_DOTS; c++) {                                                                               \
+      T lanes[PK_DOTS_LANES];                                                                                         \
+      memcpy(lanes, y[c], sizeof lanes);                                                                              \
+      for (int step = PK_DOTS_LANES / 2; step; step /= 2)                                                             \
+        for (int l = 0; l < step; l++) lanes[l] += lanes[l + step];                                                   \
+      sums[c] = lanes[0];                                                                                             \
+    }                                                                                                                 \
+  }
+#define PK_CONVERT_64(from) _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(from)))
+#define PK_CONVERT_32(from) _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(from)))
+PK_DEFINE_DOTS(avx512, PK_TARGET_AVX512, 64, PK_CONVERT_64)
+PK_DEFINE_DOTS(avx2, PK_TARGET_AVX2, 32, PK_CONVERT_32)
+#undef PK_DEFINE_DOTS
+#undef PK_CONVERT_64
+#undef PK_CONVERT_32
+#define PK_DOTS_CALL(isa) ((isa) == PK_ISA_AVX2 ? PK_NAME(dots_avx2) : PK_NAME(dots_avx512))
+
+/* Adds the products of `depth` elements and of up to PK_DOTS rows of weights: the last elements and rows are copied, so
+ * that complete vectors are read. */
+#define PK_DOTS_K 4096 /* depth of a block */
+PK_FN void PK_NAME(dots_block)(const int isa, const pk_u8 *w, pk_i64 row, pk_i64 rows, pk_i64 depth, const T *x,
+                               T *total) {
+  const pk_i64 whole = rows == PK_DOTS ? depth & -PK_DOTS_LANES : 0;
+  T part[PK_DOTS];
+  if (whole) {
+    PK_DOTS_CALL(isa)(w, row, whole, x, part);
+    for (int c = 0; c < PK_DOTS; c++) total[c] += part[c];
+  }
+  for (pk_i64 k = whole; k < depth; k += 64) {
+    pk_u8 edge[PK_DOTS * 64] = {0};
+    const pk_i64 count = depth - k < 64 ? depth - k : 64;
+    for (pk_i64 c = 0; c < rows; c++) memcpy(edge + 64 * c, w + c * row + k, (size_t)count);
+    PK_DOTS_CALL(isa)(edge, 64, (count + PK_DOTS_LANES - 1) & -PK_DOTS_LANES, x + k, part);
+    for (pk_i64 c = 0; c < rows; c++) total[c] += part[c];
+  }
+}
+
+/* The product of one row and weights of 8 bits whose rows are one group each, which are read in the order of memory. */
+PK_FN void PK_NAME(dots)(const int isa, const PK_NAME(packed_in_t) * in, pk_i64 column, pk_i64 columns, E *result) {
+  const pk_packed_t *const s = in->s;
+  T x[PK_DOTS_K + 64] __attribute__((aligned(64))), total[PK_GEMM_TILE_N], scale[PK_GEMM_TILE_N];
+  memset(total, 0, sizeof total);
+  for (pk_i64 k = 0; k < s->k; k += PK_DOTS_K) {
+    const pk_i64 depth = s->k - k < PK_DOTS_K ? s->k - k : PK_DOTS_K;
+    PK_NAME(numbers)(x, in->a + k, depth);
+    memset(x + depth, 0, 64 * sizeof *x);
+    for (pk_i64 j = 0; j < columns; j += PK_DOTS) PK_NAME(dots_block)
+    (isa, in->weights + (column + j) * s->row_bytes + k, s->row_bytes, columns - j < PK_DOTS ? columns - j : PK_DOTS,
+     depth, x, total + j);
+  }
+  PK_NAME(numbers)(scale, in->scales + column, columns);
+  for (pk_i64 j = 0; j < columns; j++) result[column + j] = PK_PUT(total[j] * scale[j]);
+}
+#undef PK_DOTS
+#undef PK_DOTS_LANES
+#undef PK_DOTS_K
+#undef PK_DOTS_CALL
+#else
+PK_FN void PK_NAME(dots)(const int isa, const PK_NAME(packed_in_t) * in, pk_i64 column, pk_i64 columns, E *result) {
+  (void)isa, (void)in, (void)column, (void)columns, (void)result;
+}
+#endif
+
 /* ---- more rows ---- */
 
 /* Converts a block of weights to a panel. A piece of a group may begin within a word: what precedes it is kept. */
@@ -234,8 +279,8 @@ PK_FN void PK_NAME(panel)(const int isa, const int bits, const PK_NAME(packed_in
   const pk_packed_t *const s = in->s;
   const pk_i64 fields = 32 / bits, flip = s->form == PK_PACKED_PAIRS;
   T kept[8 * PK_GEMM_N];
-  PK_NAME(turn_words)
-  (in->weights + column * s->row_bytes + k0 * bits / 8, s->row_bytes, width, (depth * bits + 7) / 8, own->words);
+  pk_words_turn(in->weights + column * s->row_bytes + k0 * bits / 8, s->row_bytes, width, (depth * bits + 7) / 8,
+                own->words);
   for (pk_i64 k = 0, piece, group = k0 / s->group; k < depth; k += piece, group++) {
     const pk_i64 word = k / fields, first = k % fields;
     T *const to = panel + word * fields * PK_GEMM_N;
@@ -280,6 +325,7 @@ PK_KERNEL(PK_NAME(tiles), PACKED_GEMM_ARGS) {
   const PK_NAME(packed_in_t) in = {&s, a, scales, zeros, weights};
   /* A strip multiplies whole words of a group. */
   const int strips = s.m == 1 && (s.group % 8 == 0 || s.group == s.k);
+  const int dots = pk_isa != PK_ISA_BASE && s.m == 1 && s.form == PK_PACKED_EIGHT && s.group >= s.k;
   PK_NAME(begin_groups)(s.form, &own);
   PK_GROUP(g) {
     const pk_u64 last = (g + 1) * per_group < units ? (g + 1) * per_group : units;
@@ -288,7 +334,9 @@ PK_KERNEL(PK_NAME(tiles), PACKED_GEMM_ARGS) {
       const pk_i64 column = tile * s.tiles.tile_n;
       const pk_i64 rows = s.m - row < s.tiles.tile_m ? s.m - row : s.tiles.tile_m;
       const pk_i64 columns = s.n - column < s.tiles.tile_n ? s.n - column : s.tiles.tile_n;
-      if (strips && s.form == PK_PACKED_EIGHT) {
+      if (dots) {
+        PK_NAME(dots)(pk_isa, &in, column, columns, result);
+      } else if (strips && s.form == PK_PACKED_EIGHT) {
         PK_NAME(strip)(pk_isa, 8, &in, column, columns, &own, result);
       } else if (strips) {
         PK_NAME(strip)(pk_isa, 4, &in, column, columns, &own, result);

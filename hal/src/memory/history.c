@@ -256,12 +256,11 @@ static int is_recorded(const recording_t *recording) {
 
 static void set_recorded(const recording_t *recording, int recorded) {
   atomic_uint *const pending = &recording->allocator->pending;
-  if (recording->is_host)
-    atomic_store_explicit(&recording->allocator->host.is_recorded, recorded, memory_order_release);
-  else if (recorded)
-    atomic_fetch_or_explicit(pending, HAL_MEM_RECORDED, memory_order_relaxed);
+  const unsigned bit = recording->is_host ? HAL_MEM_HOST_RECORDED : HAL_MEM_RECORDED;
+  if (recorded)
+    atomic_fetch_or_explicit(pending, bit, memory_order_relaxed);
   else
-    atomic_fetch_and_explicit(pending, ~HAL_MEM_RECORDED, memory_order_relaxed);
+    atomic_fetch_and_explicit(pending, ~bit, memory_order_relaxed);
 }
 
 /* Applies a function to the blocks in use of a subtree of an address map, whose depth is small (map.c). */

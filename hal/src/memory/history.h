@@ -3,9 +3,9 @@
  * Device memory and page-locked host memory have one history each, which are recorded independently. An event belongs
  * to the history of its block (hal_block_t.pool->source).
  *
- * While device memory is recorded, HAL_MEM_RECORDED is set in the allocator's `pending`, which the fast paths of
- * allocation and release test anyway. So the fast paths have no instruction for the history, and recorded calls take
- * slow paths. While host memory is recorded, `host.is_recorded` is set, which each call tests.
+ * While device memory is recorded, HAL_MEM_RECORDED is set in the allocator's `pending`, and HAL_MEM_HOST_RECORDED
+ * while host memory is. The fast paths of allocation and release test `pending` anyway. So they have no instruction for
+ * the history, and recorded calls take slow paths.
  *
  * The caller's `capture` runs before the lock is taken (hal_mem_history_enter), its `release` after the lock was
  * released (hal_mem_history_leave). Meanwhile the stack is the calling thread's; events and blocks that are recorded by
@@ -83,7 +83,7 @@ static inline int hal_mem_is_recorded(const hal_allocator_t *allocator) {
 }
 
 static inline int hal_mem_host_is_recorded(const hal_allocator_t *allocator) {
-  return atomic_load_explicit(&allocator->host.is_recorded, memory_order_acquire);
+  return (atomic_load_explicit(&allocator->pending, memory_order_relaxed) & HAL_MEM_HOST_RECORDED) != 0;
 }
 
 /* Captures the thread's stack if stacks of `level` (HAL_MEMORY_STACKS_*) are recorded. Called without the lock, once

@@ -24,13 +24,20 @@ static hal_status_t exhausted(hal_allocator_t *allocator, size_t size, const cha
                        allocator->device->label, size, used, held - used, cause);
 }
 
+/* Returns a cached block, whose allocation it records; NULL if there is none. */
+static hal_block_t *reuse(hal_allocator_t *allocator, uint32_t class, size_t size) {
+  hal_block_t *const block = hal_mem_host_reuse(allocator, class, size);
+  if (block) hal_mem_history_allocated(allocator, block);
+  return block;
+}
+
 /* Takes a cached block, or a new one. If memory is exhausted, it first waits for all streams that use blocks and frees
  * all cached blocks. The caller holds the lock, which is released while waiting. */
 static hal_status_t take(hal_allocator_t *allocator, size_t size, hal_block_t **out_block) {
   hal_block_t *ready = NULL;
   size_t rounded;
   const uint32_t class = hal_mem_host_class(size, &rounded);
-  *out_block = hal_mem_host_reuse(allocator, class, size);
+  *out_block = reuse(allocator, class, size);
   if (*out_block) return HAL_OK;
   const hal_status_t status = hal_mem_host_create(allocator, rounded, size, out_block);
   if (status != HAL_RESOURCE_EXHAUSTED) return status;
@@ -38,7 +45,7 @@ static hal_status_t take(hal_allocator_t *allocator, size_t size, hal_block_t **
   hal_unlock(&allocator->lock);
   hal_mem_ready_run(ready); /* may also free host memory */
   hal_lock(&allocator->lock);
-  *out_block = hal_mem_host_reuse(allocator, class, size);
+  *out_block = reuse(allocator, class, size);
   if (*out_block) return HAL_OK;
   hal_mem_host_trim(allocator, 0);
   return hal_mem_host_create(allocator, rounded, size, out_block);
@@ -51,15 +58,31 @@ static hal_status_t allocate(hal_allocator_t *allocator, size_t size, void **out
   hal_mem_pending_poll(allocator, &ready);
   hal_mem_host_trim(allocator, HAL_MEM_HOST_UNCACHED);
   const hal_status_t status = take(allocator, size, &block);
-  char cause[256];
-  snprintf(cause, sizeof(cause), "%s", status ? hal_error_message() : "");
-  void *address = status ? NULL : block->address;
+  char cause[256] = "";
+  if (status) snprintf(cause, sizeof(cause), "%s", hal_error_message());
   hal_unlock(&allocator->lock);
   hal_mem_ready_run(ready);
   if (status == HAL_RESOURCE_EXHAUSTED) return exhausted(allocator, size, cause);
   if (status) return hal_error_set(status, "allocating %zu bytes of host memory: %s", size, cause);
-  *out_address = address;
+  *out_address = block->address; /* the caller's until it is freed */
   return HAL_OK;
+}
+
+/* hal_host_allocate without the cache hit. */
+static hal_status_t __attribute__((noinline))
+allocate_slow(hal_allocator_t *allocator, size_t size, void **out_address) {
+  if (HAL_LIKELY(!hal_mem_host_is_recorded(allocator))) return allocate(allocator, size, out_address);
+  hal_mem_scope_t scope;
+  hal_mem_host_history_enter(allocator, HAL_MEMORY_STACKS_LIVE, &scope);
+  const hal_status_t status = allocate(allocator, size, out_address);
+  hal_mem_history_leave(allocator, &scope);
+  return status;
+}
+
+/* Whether no block waits for events, none is about to be freed, and nothing is recorded. The caller holds the lock. */
+static inline int is_quiet(const hal_allocator_t *allocator) {
+  return HAL_LIKELY(!atomic_load_explicit(&allocator->pending, memory_order_relaxed) &&
+                    !allocator->host.bins[HAL_MEM_HOST_UNCACHED]);
 }
 
 hal_status_t hal_host_allocate(int32_t index, size_t size, void **out_address) {
@@ -77,12 +100,14 @@ hal_status_t hal_host_allocate(int32_t index, size_t size, void **out_address) {
         size, device->label);
   }
   hal_allocator_t *allocator = hal_allocator_of(device);
-  if (HAL_LIKELY(!hal_mem_host_is_recorded(allocator))) return allocate(allocator, size, out_address);
-  hal_mem_scope_t scope;
-  hal_mem_host_history_enter(allocator, HAL_MEMORY_STACKS_LIVE, &scope);
-  const hal_status_t status = allocate(allocator, size, out_address);
-  hal_mem_history_leave(allocator, &scope);
-  return status;
+  size_t rounded;
+  const uint32_t class = hal_mem_host_class(size, &rounded);
+  hal_lock(&allocator->lock);
+  hal_block_t *const block = is_quiet(allocator) ? hal_mem_host_reuse(allocator, class, size) : NULL;
+  hal_unlock(&allocator->lock);
+  if (HAL_UNLIKELY(!block)) return allocate_slow(allocator, size, out_address);
+  *out_address = block->address; /* the caller's until it is freed */
+  return HAL_OK;
 }
 
 /* ---- by address ---- */
@@ -115,7 +140,7 @@ static hal_status_t free_block(hal_allocator_t *allocator, hal_block_t *block, v
   const char *base = block->address;
   const int used = is_used(block), good = used && base == address;
   if (good) {
-    if (HAL_UNLIKELY(hal_mem_host_is_recorded(allocator))) hal_mem_history_requested(allocator, block);
+    hal_mem_history_requested(allocator, block);
     hal_mem_block_end(allocator, block, 0, &ready);
   }
   hal_mem_pending_poll(allocator, &ready);
@@ -129,11 +154,9 @@ static hal_status_t free_block(hal_allocator_t *allocator, hal_block_t *block, v
                        (size_t)((const char *)address - base), (const void *)base);
 }
 
-hal_status_t hal_host_free(void *address) {
-  if (!address) return HAL_OK;
-  hal_block_t *block = lock_owner(address);
-  if (!block) return not_ours(address);
-  hal_allocator_t *const allocator = block->pool->allocator;
+/* hal_host_free for a block that other streams use, is recorded, or is not to be freed. Called with the lock held,
+ * which it releases. */
+static hal_status_t __attribute__((noinline)) free_slow(hal_allocator_t *allocator, hal_block_t *block, void *address) {
   if (HAL_LIKELY(!hal_mem_host_is_recorded(allocator))) return free_block(allocator, block, address);
   hal_mem_scope_t scope;
   hal_unlock(&allocator->lock);
@@ -142,6 +165,19 @@ hal_status_t hal_host_free(void *address) {
   const hal_status_t status = block ? free_block(allocator, block, address) : not_ours(address);
   hal_mem_history_leave(allocator, &scope);
   return status;
+}
+
+hal_status_t hal_host_free(void *address) {
+  if (!address) return HAL_OK;
+  hal_block_t *const block = lock_owner(address);
+  if (!block) return not_ours(address);
+  hal_allocator_t *const allocator = block->pool->allocator;
+  if (HAL_UNLIKELY(!is_used(block) || block->address != address || block->uses || !is_quiet(allocator)))
+    return free_slow(allocator, block, address);
+  hal_mem_host_return(allocator, block);
+  hal_mem_host_trim(allocator, HAL_MEM_HOST_UNCACHED);
+  hal_unlock(&allocator->lock);
+  return HAL_OK;
 }
 
 hal_status_t hal_host_record_stream(const void *address, hal_stream_t *stream) {

@@ -62,7 +62,6 @@ hal_block_t *hal_mem_host_reuse(hal_allocator_t *allocator, uint32_t class, size
   if (!block) return NULL;
   allocator->host.bins[class] = block->u.bin.next;
   use(allocator, block, requested);
-  if (HAL_UNLIKELY(hal_mem_host_is_recorded(allocator))) hal_mem_history_allocated(allocator, block);
   return block;
 }
 
@@ -71,7 +70,6 @@ void hal_mem_host_return(hal_allocator_t *allocator, hal_block_t *block) {
   size_t rounded;
   uint32_t class = hal_mem_host_class(block->size, &rounded);
   if (block->size > allocator->config.pinned_max_cached_size) class = HAL_MEM_HOST_UNCACHED;
-  if (HAL_UNLIKELY(hal_mem_host_is_recorded(allocator))) hal_mem_history_freed(allocator, block);
   decrease(&host->stats.active_requests, 1);
   decrease(&host->stats.active_bytes, block->size);
   block->state = HAL_MEM_FREE;

@@ -6,8 +6,6 @@
 #ifndef HAL_SRC_HOST_MEMORY_INTERNAL_H_
 #define HAL_SRC_HOST_MEMORY_INTERNAL_H_
 
-#include <stdatomic.h>
-
 #include "device/device.h"
 #include "hal/host_memory.h"
 #include "hal/memory.h"
@@ -27,8 +25,7 @@ typedef struct hal_mem_host_s {
   hal_block_t *registered;                     /* by address: memory of hal_host_register, for the history only */
   hal_block_t *bins[HAL_MEM_HOST_CLASSES + 1]; /* free blocks by class, the last freed first */
   hal_host_stats_t stats;
-  hal_mem_history_t *history; /* history.h; never NULL while `is_recorded` */
-  atomic_int is_recorded;     /* written with the lock held; also read without it */
+  hal_mem_history_t *history; /* history.h; never NULL while HAL_MEM_HOST_RECORDED is set */
 } hal_mem_host_t;
 
 /* Returns the class of a size from 1 to HAL_MEM_HOST_MOST and the size of its blocks. */

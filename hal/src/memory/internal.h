@@ -124,7 +124,9 @@ typedef struct hal_mem_pending_s {
 
 #define HAL_MEM_EVENT_CACHE 32
 
-#define HAL_MEM_RECORDED (UINT32_C(1) << 31) /* in `pending`: device memory is recorded */
+/* In `pending`: device memory is recorded, page-locked host memory is. */
+#define HAL_MEM_RECORDED (UINT32_C(1) << 31)
+#define HAL_MEM_HOST_RECORDED (UINT32_C(1) << 30)
 
 typedef struct hal_mem_range_s hal_mem_range_t;
 typedef struct hal_mem_custom_s hal_mem_custom_t;
@@ -146,8 +148,8 @@ struct hal_allocator_s {
   hal_mem_host_t host;
   hal_block_t *map; /* root of the address map */
   size_t limit;     /* hal_memory_set_limit; 0 = none */
-  /* Blocks and actions that wait for events, and HAL_MEM_RECORDED: if it is not 0, allocation and release take their
-   * slow paths. Read without the lock too. */
+  /* Blocks and actions that wait for events, HAL_MEM_RECORDED and HAL_MEM_HOST_RECORDED: if it is not 0, allocation
+   * and release take their slow paths. Read without the lock too. */
   atomic_uint pending;
   hal_mem_history_t *history; /* of device memory (history.h) */
   /* Stacks without a reference, by `callback.next`; to be released without the lock. */

@@ -177,9 +177,10 @@ void hal_allocator_trim(hal_allocator_t *allocator) {
 
 uint64_t hal_allocator_blocks(hal_allocator_t *allocator) {
   hal_lock(&allocator->lock);
-  const int64_t blocks = hal_mem_stat_current(&allocator->stats, HAL_MEM_ALLOCATION) +
-                         allocator->host.stats.active_requests.current + allocator->empty_count +
-                         (atomic_load_explicit(&allocator->pending, memory_order_relaxed) & ~HAL_MEM_RECORDED);
+  const int64_t blocks =
+      hal_mem_stat_current(&allocator->stats, HAL_MEM_ALLOCATION) + allocator->host.stats.active_requests.current +
+      allocator->empty_count +
+      (atomic_load_explicit(&allocator->pending, memory_order_relaxed) & ~(HAL_MEM_RECORDED | HAL_MEM_HOST_RECORDED));
   hal_unlock(&allocator->lock);
   return (uint64_t)blocks;
 }

@@ -89,6 +89,7 @@ static void finish(hal_allocator_t *allocator, hal_block_t *block, hal_block_t *
       hal_mem_block_forget(allocator, block);
       return;
     case HAL_MEM_HOST:
+      hal_mem_history_freed(allocator, block);
       hal_mem_host_return(allocator, block);
       return;
     case HAL_MEM_ADOPTED:

@@ -51,6 +51,14 @@ def packed_products(x, weight, pairs, numbers):
     return (int8, torch._weight_int4pack_mm(x, pack(pairs, 2), 32, numbers),
             torch._weight_int4pack_mm_with_scales_and_zeros(x[:1], pack(swapped, 2), 32, numbers[..., 0], numbers[..., 1]))
 
+def float4_product(codes, scales):
+    if codes.device.type == "cpu":
+        numbers = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+        a = torch.cat([numbers, -numbers])[codes.long()] * scales.float().repeat_interleave(16, 1)
+        return a @ a.t()
+    a, kind = (codes[:, ::2] | codes[:, 1::2] << 4).view(torch.float4_e2m1fn_x2), F.ScalingType.BlockWise1x16
+    return F.scaled_mm(a, a.t(), scales, kind, scales, kind, output_dtype=torch.float32)
+
 q = torch.randn(2, 3, 37, 16)
 CASES = {
     "attention": (trained(lambda q: F.scaled_dot_product_attention(q, q * 2, q + 1, is_causal=True)), q),
@@ -59,11 +67,14 @@ CASES = {
     "columns": (trained(lambda x: F.fold(F.unfold(x, 3, padding=1), (17, 19), 3, padding=1)), image),
     "convolution": (trained(lambda x, w: F.conv2d(x, w, stride=2, padding=1)), image, weight),
     "copy": (lambda m, i: (m.t().contiguous(), m.half(), i.float(), torch.cat([m, m], 1)), m, index),
+    "dequantize": (float4_product, torch.randint(0, 16, (67, 176), dtype=torch.uint8), torch.rand(67, 11).to(torch.float8_e4m3fn)),
     "elementwise": (lambda x, y: (x + y, torch.where(x > y, x, y), torch.addcmul(x, x, y), x.tanh(), torch.zeros_like(x)), x, y),
     "gemm": (lambda m: (m @ m.t(), torch.addmm(m[:, 0], m, m.t())), m),
     "index": (lambda x, i, m: (x[:900][i], (x > 0.5).nonzero(), x[x > 0.5], torch.zeros(900, device=x.device).index_add(0, i, x),
                                torch.zeros(900, device=x.device).scatter_reduce(0, i, x, "amax"), m[i[:3] % 67, i[3:6] % 131], m.gather(1, i[:67, None] % 131)),
               x, index, m),
+    "int_gemm": (lambda a, b: (torch._int_mm(a, b), torch._int_mm(a.to(torch.uint8), b.t().contiguous().t()), torch._int_mm(b.t(), a.t())),
+                 torch.randint(-128, 128, (67, 131)).to(torch.int8), torch.randint(-128, 128, (131, 45)).to(torch.int8)),
     "layer_norm": (trained(lambda x: F.layer_norm(x, (33,))), rows),
     "lstm_cell": (trained(lambda x: torch.lstm_cell(x, (x[:, :11], x[:, 11:22]), *WEIGHTS[x.device.type])[1]), rows[0]),
     "max_pool": (trained(lambda x: F.max_pool2d(x, 3, 2)), image),
