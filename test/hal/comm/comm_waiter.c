@@ -145,7 +145,9 @@ static void fail_later_events(void) {
   begin();
 }
 
-Test(comm_waiter, works_use_the_events_of_works_that_have_ended, .init = fail_later_events) {
+TestSuite(comm_waiter_events, .init = fail_later_events, .fini = end, .timeout = 120);
+
+Test(comm_waiter_events, works_use_those_of_works_that_have_ended) {
   for (int i = 0; i < 50; i++) finish(submit(i % 2 ? HAL_COMM_CALLER_WAITS : 0, COUNT, NULL));
 }
 
