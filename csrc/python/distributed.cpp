@@ -76,8 +76,8 @@ class Interpreter {
   const PyGILState_STATE state_;
 };
 
-// Returns the innermost frames of the calling thread's Python program, without those of torch.distributed's wrappers, as
-// a text that is valid until the thread's next call.
+// Returns the innermost frames of the calling thread's Python program, without those of torch.distributed's wrappers.
+// The text is valid until the thread's next call.
 const char *stack() {
   constexpr int kFrames = 16;
   static thread_local std::string text;  // keeps its memory, because the allocation costs more than the rest
