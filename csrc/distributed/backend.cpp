@@ -239,7 +239,7 @@ void DeviceBackend::release_stashes() {
 
 // Submits the collectives under the lock. Returns nullptr for a part of a bracket.
 c10::intrusive_ptr<DeviceWork> DeviceBackend::queue(Submission &&submission, int device) {
-  std::string stack = program_.stack ? program_.stack() : std::string();  // takes the interpreter's lock
+  const char *const stack = program_.stack ? program_.stack() : "";  // takes the interpreter's lock
   const std::lock_guard<std::mutex> guard(lock_);
   operations_++;
   if (bracket_) {
@@ -256,7 +256,7 @@ c10::intrusive_ptr<DeviceWork> DeviceBackend::queue(Submission &&submission, int
   uint64_t &sequence = is_pair ? pair_sequence_ : sequence_;
   auto work = c10::make_intrusive<DeviceWork>(getRank(), submission.op, device, submission.outputs, submission.finish(),
                                               submission.blocks || route_.blocks, hooks_);
-  const LogEntry entry(submission, log_group_, getRank(), is_pair, sequence + 1, operations_, std::move(stack));
+  const LogEntry entry(submission, log_group_, getRank(), is_pair, sequence + 1, operations_, stack);
   DeviceWork::submit(work, comm, submission.calls, timeout, std::move(submission.stash), sequence + 1, entry.get());
   sequence++;
   for (auto &extension : extensions_)

@@ -45,9 +45,9 @@ class DeviceBackend final : public c10d::Backend {
   struct Program {
     MakeHostBackend make_host_backend;
     WithoutLock without_lock;
-    // Returns the stack of the calling thread in the format of the log of collectives (hal/comm.h). An empty function:
-    // stacks are not recorded.
-    std::function<std::string()> stack;
+    // Returns the stack of the calling thread in the format of the log of collectives (hal/comm.h), valid until the
+    // thread's next call. An empty function: stacks are not recorded.
+    std::function<const char *()> stack;
   };
 
   struct DeviceOptions final : Options {

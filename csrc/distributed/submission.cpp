@@ -77,8 +77,14 @@ const char *name_of(c10d::OpType op) {
 
 }  // namespace
 
+Shape Submission::shape_of(const at::Tensor &tensor) {
+  Shape shape{tensor.scalar_type(), {}};
+  shape.sizes.append(tensor.sizes().begin(), tensor.sizes().end());
+  return shape;
+}
+
 Shape Submission::shape_of(const TensorList &tensors) {
-  Shape shape{tensors[0].scalar_type(), tensors[0].sizes().vec()};
+  Shape shape = shape_of(tensors[0]);
   if (tensors.size() == 1) return shape;
   const bool is_even = std::all_of(tensors.begin(), tensors.end(),
                                    [&](const auto &tensor) { return tensor.sizes().equals(tensors[0].sizes()); });
@@ -99,15 +105,15 @@ std::string Submission::name(int rank) const {
 std::string Submission::logged_name(int rank) const { return "gloo:" + name(rank); }
 
 LogEntry::LogEntry(const Submission &submission, uint32_t group, int rank, bool is_pair, uint64_t sequence,
-                   uint64_t operation, std::string stack)
-    : name_(submission.logged_name(rank)), stack_(std::move(stack)) {
+                   uint64_t operation, const char *stack)
+    : name_(submission.logged_name(rank)) {
   for (const auto *shapes : {&submission.inputs_logged, &submission.outputs_logged})
     for (const auto &shape : *shapes)
       tensors_.push_back(
           {static_cast<hal_dtype_t>(shape.dtype), static_cast<uint32_t>(shape.sizes.size()), shape.sizes.data()});
   entry_.struct_size = sizeof(entry_);
   entry_.group = group, entry_.is_message = is_pair, entry_.sequence = sequence, entry_.operation = operation;
-  entry_.name = name_.c_str(), entry_.stack = stack_.c_str();
+  entry_.name = name_.c_str(), entry_.stack = stack;
   entry_.input_count = static_cast<uint32_t>(submission.inputs_logged.size());
   entry_.output_count = static_cast<uint32_t>(submission.outputs_logged.size());
   entry_.tensors = tensors_.data();

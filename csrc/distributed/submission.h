@@ -4,6 +4,8 @@
 #include <torch/csrc/distributed/c10d/Types.hpp>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
+#include <c10/util/SmallVector.h>
+
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -17,8 +19,9 @@ namespace torch_backend {
 // The type and sizes of a tensor, for the log of collectives.
 struct Shape {
   c10::ScalarType dtype;
-  std::vector<int64_t> sizes;
+  c10::SmallVector<int64_t, 5> sizes;
 };
+using Shapes = c10::SmallVector<Shape, 1>;
 
 struct Submission {
   c10d::OpType op = c10d::OpType::UNKNOWN;
@@ -30,7 +33,7 @@ struct Submission {
   std::vector<std::shared_ptr<std::vector<uint64_t>>> arrays;
   std::vector<std::shared_ptr<double>> scales;
   std::vector<std::function<void()>> copies;
-  std::vector<Shape> inputs_logged, outputs_logged;
+  Shapes inputs_logged, outputs_logged;
 
   explicit Submission(c10d::OpType op) : op(op) {}
   // `options` are those of the call, of any of torch's types for them.
@@ -56,8 +59,8 @@ struct Submission {
   // Returns its name in the log, as torch's analyzer of flight recorder dumps knows it.
   std::string logged_name(int rank) const;
   // Notes the shape of an operand or result that the functions above have not seen.
-  void log_input(const at::Tensor &tensor) { inputs_logged.push_back({tensor.scalar_type(), tensor.sizes().vec()}); }
-  void log_output(const at::Tensor &tensor) { outputs_logged.push_back({tensor.scalar_type(), tensor.sizes().vec()}); }
+  void log_input(const at::Tensor &tensor) { inputs_logged.push_back(shape_of(tensor)); }
+  void log_output(const at::Tensor &tensor) { outputs_logged.push_back(shape_of(tensor)); }
   // Appends what another call brought.
   void take(Submission &&other);
   // Returns a function that copies results to where the caller wants them; empty where they are there already.
@@ -65,6 +68,7 @@ struct Submission {
 
  private:
   void copy_to(const at::Tensor &tensor, const at::Tensor &memory);
+  static Shape shape_of(const at::Tensor &tensor);
   // Returns the shape of a tensor; several are one, as the memory for them is.
   static Shape shape_of(const TensorList &tensors);
 };
@@ -73,13 +77,13 @@ struct Submission {
 class LogEntry {
  public:
   LogEntry(const Submission &submission, uint32_t group, int rank, bool is_pair, uint64_t sequence, uint64_t operation,
-           std::string stack);
-  // Valid as long as this object and the submission.
+           const char *stack);
+  // Valid as long as this object, the submission and the text of the stack.
   const hal_comm_entry_t *get() const { return &entry_; }
 
  private:
-  const std::string name_, stack_;
-  std::vector<hal_comm_tensor_t> tensors_;
+  const std::string name_;
+  c10::SmallVector<hal_comm_tensor_t, 2> tensors_;
   hal_comm_entry_t entry_{};
 };
 

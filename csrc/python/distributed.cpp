@@ -64,21 +64,36 @@ const std::string &line_of(PyFrameObject *frame) {
   return (*lines)[place] = std::move(line);
 }
 
+// The interpreter's lock, by the functions of Python: py::gil_scoped_acquire takes more time.
+class Interpreter {
+ public:
+  Interpreter() : state_(PyGILState_Ensure()) {}
+  Interpreter(const Interpreter &) = delete;
+  Interpreter &operator=(const Interpreter &) = delete;
+  ~Interpreter() { PyGILState_Release(state_); }
+
+ private:
+  const PyGILState_STATE state_;
+};
+
 // Returns the innermost frames of the calling thread's Python program, without those of torch.distributed's wrappers.
-std::string stack() {
+// The text is valid until the thread's next call.
+const char *stack() {
   constexpr int kFrames = 16;
-  if (!Py_IsInitialized()) return {};
-  const py::gil_scoped_acquire lock;
-  std::string text;
-  text.reserve(static_cast<size_t>(kFrames) * 96);
-  auto *frame = reinterpret_cast<PyObject *>(PyEval_GetFrame());  // borrowed
-  auto held = py::reinterpret_borrow<py::object>(frame);
-  for (int i = 0; held && i < kFrames; i++) {
-    auto *const current = reinterpret_cast<PyFrameObject *>(held.ptr());
-    text += line_of(current);
-    held = py::reinterpret_steal<py::object>(reinterpret_cast<PyObject *>(PyFrame_GetBack(current)));
+  static thread_local std::string text;  // keeps its memory, because the allocation costs more than the rest
+  text.clear();
+  if (!Py_IsInitialized()) return text.c_str();
+  const Interpreter lock;
+  auto *frame = PyEval_GetFrame();
+  Py_XINCREF(frame);
+  for (int i = 0; frame != nullptr && i < kFrames; i++) {
+    text += line_of(frame);
+    PyFrameObject *const outer = PyFrame_GetBack(frame);
+    Py_DECREF(frame);
+    frame = outer;
   }
-  return text;
+  Py_XDECREF(frame);
+  return text.c_str();
 }
 
 // Sets the size of the log, the file written when a group fails (empty: none), and the signal that triggers the writing

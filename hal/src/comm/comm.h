@@ -51,7 +51,7 @@ typedef struct hal_comm_part_s {
 enum { HAL_COMM_JOB_STAGED, HAL_COMM_JOB_LATE, HAL_COMM_JOB_VENDOR };
 
 typedef struct hal_comm_job_s {
-  struct hal_comm_job_s *next;
+  struct hal_comm_job_s *next; /* in the lane, or in the communicator's spare ones */
   hal_comm_work_t *work;
   int kind;           /* HAL_COMM_JOB_* */
   int is_on_device;   /* the transport moves device memory: nothing is staged */
@@ -92,6 +92,14 @@ typedef struct hal_comm_order_s {
   uint64_t forgotten; /* the last job of which a result was replaced */
 } hal_comm_order_t;
 
+/* Works, and jobs of one call, that the next ones reuse with their events: drivers create events slowly. */
+enum { HAL_COMM_SPARE = 32 };
+typedef struct hal_comm_spare_s {
+  hal_comm_work_t *works; /* linked by watched_next */
+  hal_comm_job_t *jobs;
+  uint32_t work_count, job_count; /* at most HAL_COMM_SPARE */
+} hal_comm_spare_t;
+
 /* Ends the waits of streams for a work (semaphore.c). */
 typedef struct hal_comm_signal_s hal_comm_signal_t;
 
@@ -119,6 +127,7 @@ struct hal_comm_s {
   hal_comm_order_t order;
   int ending;
   hal_comm_signal_t *signals; /* not used by a work */
+  hal_comm_spare_t spare;
   uint32_t lane_count;
   char name[64];
   hal_comm_lane_t lanes[]; /* 1 + 2 * size */
@@ -155,8 +164,8 @@ struct hal_comm_work_s {
   int64_t deadline_ns;
   hal_comm_work_t *watched_next;
   hal_comm_waiter_t *waiters; /* streams that wait for it; under the communicator's lock */
-  hal_comm_failure_t failure;
-  hal_comm_signal_t *signal; /* set under the lock, before `queued`; NULL = no stream waits without the host */
+  hal_comm_signal_t *signal;  /* set under the lock, before `queued`; NULL = no stream waits without the host */
+  hal_comm_failure_t failure; /* the last field, because its text is not cleared */
 };
 
 /* ---- order.c ---- */
@@ -222,6 +231,18 @@ int hal_comm_alone_copies(const hal_comm_t *comm, const hal_collective_t *calls,
 /* Queues checked calls as copies, after the work of `stream`. */
 hal_status_t hal_comm_alone_push(hal_comm_work_t *work, hal_stream_t *stream, const hal_collective_t *calls,
                                  uint32_t count);
+
+/* ---- spare.c ---- */
+
+/* Returns a work with an event and one reference, or a job of one call with an event, and zeroed fields. NULL: none is
+ * spare. */
+hal_comm_work_t *hal_comm_spare_take_work(hal_comm_t *comm);
+hal_comm_job_t *hal_comm_spare_take_job(hal_comm_t *comm);
+/* Keeps a work or job for later, or frees it. */
+void hal_comm_spare_put_work(hal_comm_t *comm, hal_comm_work_t *work);
+void hal_comm_spare_put_job(hal_comm_t *comm, hal_comm_job_t *job);
+/* Frees all. No other thread uses the communicator. */
+void hal_comm_spare_destroy(hal_comm_t *comm);
 
 /* ---- work.c ---- */
 

@@ -125,6 +125,7 @@ static void initialize(hal_comm_t *comm, const hal_comm_config_t *config, uint32
 static void free_comm(hal_comm_t *comm) {
   if (!hal_life_ended()) hal_stream_give_back(comm->owned);
   hal_comm_signals_destroy(comm);
+  hal_comm_spare_destroy(comm);
   hal_comm_lanes_destroy(comm);
   pthread_cond_destroy(&comm->ended);
   pthread_mutex_destroy(&comm->lock);

@@ -15,7 +15,9 @@
 
 /* ---- the descriptors ---- */
 
-static hal_comm_job_t *allocate(uint32_t count, uint64_t numbers) {
+static hal_comm_job_t *allocate(hal_comm_t *comm, uint32_t count, uint64_t numbers) {
+  hal_comm_job_t *const spare = count == 1 && !numbers ? hal_comm_spare_take_job(comm) : NULL;
+  if (spare) return spare;
   hal_comm_job_t *const job = hal_calloc(1, sizeof *job + count * sizeof *job->calls);
   uint64_t *const arrays = numbers ? hal_malloc(numbers * sizeof *arrays) : NULL;
   if (!job || (numbers && !arrays)) {
@@ -89,7 +91,7 @@ static hal_status_t stage_all(hal_comm_job_t *job) {
 hal_status_t hal_comm_job_create(hal_comm_work_t *work, hal_stream_t *stream, const hal_collective_t *calls,
                                  uint32_t count, int kind, hal_comm_job_t **out_job) {
   hal_comm_t *const comm = work->comm;
-  hal_comm_job_t *const job = allocate(count, hal_comm_array_numbers(comm, calls, count));
+  hal_comm_job_t *const job = allocate(comm, count, hal_comm_array_numbers(comm, calls, count));
   if (!job) return HAL_RESOURCE_EXHAUSTED;
   uint64_t *next = job->arrays;
   job->work = work;
@@ -100,7 +102,7 @@ hal_status_t hal_comm_job_create(hal_comm_work_t *work, hal_stream_t *stream, co
   for (uint32_t i = 0; i < count; i++) copy_call(comm, &job->calls[i], &calls[i], &next);
   job->is_on_device = !kind && hal_comm_shm_takes_device_memory(&comm->transport, calls, count);
   if (!comm->direct && kind != HAL_COMM_JOB_VENDOR && !hal_comm_op_is_message(calls->op)) hal_comm_order_add(comm, job);
-  hal_status_t status = hal_event_create(comm->device, 0, &job->ready);
+  hal_status_t status = job->ready ? HAL_OK : hal_event_create(comm->device, 0, &job->ready);
   if (!status) status = hal_event_record(job->ready, stream);
   if (!status && kind == HAL_COMM_JOB_STAGED && job->follows != HAL_COMM_FOLLOWS_LATER) status = stage_all(job);
   if (status)
@@ -111,15 +113,14 @@ hal_status_t hal_comm_job_create(hal_comm_work_t *work, hal_stream_t *stream, co
 }
 
 void hal_comm_job_destroy(hal_comm_job_t *job) {
+  hal_comm_work_t *const work = job->work;
   for (uint32_t i = 0; i < job->count; i++) {
     hal_host_free(job->calls[i].staged);
     hal_host_free(job->calls[i].staged_result);
   }
-  hal_event_destroy(job->ready);
-  if (job->kind) atomic_fetch_sub(&job->work->comm->vendor->on_lane, 1);
-  hal_comm_work_release(job->work);
-  hal_free(job->arrays);
-  hal_free(job);
+  if (job->kind) atomic_fetch_sub(&work->comm->vendor->on_lane, 1);
+  hal_comm_spare_put_job(work->comm, job);
+  hal_comm_work_release(work);
 }
 
 /* ---- running ---- */

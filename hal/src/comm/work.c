@@ -13,14 +13,20 @@
 #include "device/failure.h"
 #include "hal/status.h"
 
-hal_status_t hal_comm_work_create(hal_comm_t *comm, int64_t timeout_ns, hal_comm_work_t **out_work) {
+static hal_status_t make(const hal_comm_t *comm, hal_comm_work_t **out_work) {
   hal_comm_work_t *const work = hal_calloc(1, sizeof *work);
   if (!work) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory for a collective");
   const hal_status_t status = hal_event_create(comm->device, 0, &work->end);
-  if (status) {
+  if (status)
     hal_free(work);
-    return status;
-  }
+  else
+    *out_work = work;
+  return status;
+}
+
+hal_status_t hal_comm_work_create(hal_comm_t *comm, int64_t timeout_ns, hal_comm_work_t **out_work) {
+  hal_comm_work_t *work = hal_comm_spare_take_work(comm);
+  if (!work) HAL_RETURN_IF_ERROR(make(comm, &work));
   atomic_init(&work->references, 1);
   work->timeout_ns = timeout_ns > 0 ? timeout_ns : comm->timeout_ns;
   work->comm = comm;
@@ -38,14 +44,14 @@ void hal_comm_work_release(hal_comm_work_t *work) {
   if (!work) return;
   hal_comm_work_start(work);
   if (atomic_fetch_sub(&work->references, 1) != 1) return;
-  hal_event_destroy(work->end);
+  hal_comm_t *const comm = work->comm;
   for (hal_comm_waiter_t *waiter = work->waiters, *next; waiter; waiter = next) {
     next = waiter->next;
     hal_free(waiter);
   }
   hal_comm_signal_release(work);
-  hal_comm_release(work->comm);
-  hal_free(work);
+  hal_comm_spare_put_work(comm, work);
+  hal_comm_release(comm);
 }
 
 const char *hal_comm_work_text(const hal_comm_work_t *work, char text[HAL_COMM_WHAT]) {

@@ -137,6 +137,20 @@ static void finish(hal_comm_work_t *work) {
   hal_comm_work_release(work);
 }
 
+/* ---- events ---- */
+
+static void fail_later_events(void) {
+  setenv("HAL_LAYERS", "fault", 1);
+  setenv("HAL_FAULT", "event_create:9,event_create:10,event_create:11", 1);
+  begin();
+}
+
+TestSuite(comm_waiter_events, .init = fail_later_events, .fini = end, .timeout = 120);
+
+Test(comm_waiter_events, works_use_those_of_works_that_have_ended) {
+  for (int i = 0; i < 50; i++) finish(submit(i % 2 ? HAL_COMM_CALLER_WAITS : 0, COUNT, NULL));
+}
+
 /* ---- `done` that waits for later works ---- */
 
 typedef struct nested_s {

@@ -139,8 +139,11 @@ def main():
     SETTINGS.update(setting.split("=", 1) for setting in arguments.settings.split(",") if setting)
     calls, right = calls_of_the_training(arguments.rank)
     shard, shards = map(int, arguments.shard.split("/"))
-    chosen = arguments.cases and arguments.cases.split(",")
-    faults = [f"{function}:{number}" for function in arguments.functions or sorted(calls) for number in chosen or range(1, min(calls[function], arguments.last) + 1)]
+    chosen = arguments.cases and [int(number) for number in arguments.cases.split(",")]
+    faults = [
+        f"{function}:{number}" for function in arguments.functions or sorted(calls) for number in chosen or range(1, arguments.last + 1)
+        if number <= calls[function]  # a call that the training does not make cannot fail
+    ]  # fmt: skip
     cases = sweep(arguments.rank, faults[shard::shards], right, arguments.results)
     for function in arguments.functions or sorted(calls):
         of_it = [case for case in cases if case["fault"].split(":")[0] == function]

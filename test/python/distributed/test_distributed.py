@@ -1,6 +1,5 @@
 """torch.distributed on the device. Each program of this folder runs as several processes, one rank each."""
 
-import json
 import os
 import re
 import subprocess
@@ -23,15 +22,6 @@ def test_collectives(transport):
 @pytest.mark.parametrize("ranks, settings", [(3, {}), (4, INLINE), (2, {"HAL_FAKE_PROTECT": "1"})], ids=str)
 def test_collectives_of_more_ranks_and_other_modes(ranks, settings):
     launch.run("collectives.py", ranks, environment=settings)
-
-
-@pytest.mark.parametrize("fault, through_host", [("", False), pytest.param("ipc_open:1", True, marks=pytest.mark.slow)])
-def test_device_memory_does_not_pass_through_the_host(fault, through_host):
-    """If the plugin shares memory between processes. A rank that cannot open it shows that the copies are counted."""
-    settings = {"HAL_FAKE_PROTECT": "1", "HAL_FAKE_ASYNC": "1", **({"HAL_LAYERS": "fault", "HAL_FAULT": fault} if fault else {})}
-    counts = json.loads(launch.run("device_memory.py", 2, environment=settings).splitlines()[-1])
-    assert bool(counts["HtoD"]) == bool(counts["DtoH"]) == through_host, counts
-    assert counts["DtoD"] > 0
 
 
 def test_parallel_training_compared_with_the_cpu():

@@ -1,6 +1,5 @@
 """Collectives of torch.distributed in the library of the device's plugin: `cuda` with NCCL, on the libraries that stand in for NVIDIA's."""
 
-import json
 import re
 import sys
 from pathlib import Path
@@ -85,15 +84,3 @@ def test_order_and_hooks(settings):
 def test_an_unknown_provider_is_an_error(settings):
     codes, written = launch.finish(launch.start("failures.py", 1, ["silence"], {**settings, "TORCH_BACKEND_COLLECTIVES": "nccl"}))
     assert codes[0] and "use auto, plugin, shm, hierarchical or gloo" in written[0], written
-
-
-@pytest.fixture(scope="module")
-def without_library(tmp_path_factory):
-    """Settings of `cuda` without NCCL: collectives in shared memory, on device memory that the driver shares between processes."""
-    return driver_scripts.cuda_settings(driver_scripts.kernels(tmp_path_factory, "cuda"))
-
-
-@pytest.mark.slow
-def test_without_a_library_the_ranks_share_device_memory(without_library):
-    counts = json.loads(re.findall("^{.*}$", launch.run("device_memory.py", 2, environment=without_library), re.MULTILINE)[-1])
-    assert counts["HtoD"] == counts["DtoH"] == 0 and counts["DtoD"] > 0, counts

@@ -11,7 +11,7 @@
 
 /* Version of this layout and of the meaning of its words; incremented with every change of either. The join refuses
  * other versions. */
-#define HAL_SHM_VERSION UINT32_C(4)
+#define HAL_SHM_VERSION UINT32_C(5)
 
 enum {
   HAL_SHM_RANKS = HAL_COMM_SHM_MAX_RANKS,
@@ -82,10 +82,13 @@ typedef struct hal_shm_entry_s {
 
 enum { HAL_SHM_ABSENT = 0, HAL_SHM_PRESENT = 1, HAL_SHM_LEFT = 2 };
 
+#define HAL_SHM_WAITS_FOR_ALL UINT64_C(0xff) /* greater than each rank + 1 */
+
 typedef struct hal_shm_rank_s {
   _Alignas(HAL_SHM_LINE) _Atomic uint64_t counters[HAL_SHM_COUNTERS];
-  /* What the rank sleeps for: 0 = it does not; target << 16 | counter << 8 | rank + 1. The rank that satisfies
-   * it increments `bell` and wakes the sleeper. Only one thread of a rank waits for counters at a time. */
+  /* What the rank sleeps for: 0 = it does not; target << 16 | counter << 8 | rank + 1, or HAL_SHM_WAITS_FOR_ALL = all
+   * other ranks. The last rank that satisfies it increments `bell` and wakes the sleeper. Only one thread of a rank
+   * waits for counters at a time. */
   _Alignas(HAL_SHM_LINE) _Atomic uint64_t waits;
   _Atomic uint32_t bell;
   /* The number of threads that sleep until messages can progress; too high after one was killed. */

@@ -3,7 +3,8 @@
  * A rank first spins, if each rank can have a processor. Then it sleeps on its bell, in slices. In each slice it checks
  * whether the processes of the ranks that it waits for still run. It writes what it waits for before it reads the
  * counters a last time. A rank that sets a counter reads afterwards what the others wait for. These accesses are
- * sequentially consistent, so one of the two sees the other. */
+ * sequentially consistent, so one of the two sees the other. A rank that waits for all others is woken once, by the
+ * last of them: each wake of a rank that has to sleep again costs two thread switches. */
 #define _POSIX_C_SOURCE 200809L
 #include <string.h>
 
@@ -17,7 +18,8 @@ static const int64_t slice_ns = 100 * 1000 * 1000; /* between two checks of the 
 typedef struct wait_s {
   hal_shm_set_t (*lacking)(hal_shm_t *, void *);
   void *context;
-  int counter; /* of the counters, -1 for messages */
+  hal_shm_set_t ranks; /* that the wait is for; 0 for messages */
+  int counter;         /* of the counters, -1 for messages */
   uint64_t target;
 } wait_t;
 
@@ -36,16 +38,25 @@ static void ring(_Atomic uint32_t *bell) {
   hal_shm_wake(bell);
 }
 
+static int is_below(const hal_shm_t *shm, int32_t rank, uint64_t counter, uint64_t target) {
+  return atomic_load(&hal_shm_page(shm, rank)->counters[counter]) < target;
+}
+
+/* Returns whether the wait of another rank ends with the counters of this one. `waits`: as hal_shm_rank_t describes. */
+static int ends_wait(const hal_shm_t *shm, int32_t sleeper, uint64_t waits) {
+  const uint64_t who = waits & 0xff, counter = waits >> 8 & 0xff, target = waits >> 16;
+  if (!who || counter >= HAL_SHM_COUNTERS) return 0;
+  if (who != HAL_SHM_WAITS_FOR_ALL && who != (uint64_t)shm->rank + 1) return 0;
+  if (is_below(shm, shm->rank, counter, target)) return 0;
+  for (int32_t rank = 0; who == HAL_SHM_WAITS_FOR_ALL && rank < shm->size; rank++)
+    if (rank != sleeper && is_below(shm, rank, counter, target)) return 0;
+  return 1;
+}
+
 void hal_shm_notify(hal_shm_t *shm) {
-  const hal_shm_rank_t *const own = hal_shm_page(shm, shm->rank);
   for (int32_t rank = 0; rank < shm->size; rank++) {
     hal_shm_rank_t *const page = hal_shm_page(shm, rank);
-    const uint64_t waits = atomic_load(&page->waits);
-    if ((waits & 0xff) != (uint64_t)shm->rank + 1) continue;
-    const uint64_t counter = waits >> 8 & 0xff;
-    if (counter < HAL_SHM_COUNTERS &&
-        atomic_load_explicit(&own->counters[counter], memory_order_relaxed) >= waits >> 16)
-      ring(&page->bell);
+    if (rank != shm->rank && ends_wait(shm, rank, atomic_load(&page->waits))) ring(&page->bell);
   }
 }
 
@@ -108,13 +119,15 @@ static hal_status_t time_is_over(hal_shm_t *shm, hal_shm_set_t ranks) {
 
 /* ---- waiting ---- */
 
-/* Publishes what this thread waits for, the first rank that is missing, where the other ranks find it. */
-static void announce(hal_shm_rank_t *own, const wait_t *wait, hal_shm_set_t ranks) {
+/* Publishes what this thread waits for, where the other ranks find it: all of them, or the first rank that is missing.
+ */
+static void announce(const hal_shm_t *shm, hal_shm_rank_t *own, const wait_t *wait, hal_shm_set_t ranks) {
   if (wait->counter < 0) {
     atomic_fetch_add(&own->message_sleepers, 1);
   } else {
-    atomic_store(&own->waits,
-                 wait->target << 16 | (uint64_t)wait->counter << 8 | ((uint64_t)__builtin_ctzll(ranks) + 1));
+    const uint64_t who =
+        wait->ranks == hal_shm_others(shm) ? HAL_SHM_WAITS_FOR_ALL : (uint64_t)__builtin_ctzll(ranks) + 1;
+    atomic_store(&own->waits, wait->target << 16 | (uint64_t)wait->counter << 8 | who);
   }
 }
 
@@ -142,7 +155,7 @@ static hal_status_t sleep_once(hal_shm_t *shm, const wait_t *wait, hal_shm_set_t
   hal_shm_rank_t *const own = hal_shm_page(shm, shm->rank);
   _Atomic uint32_t *const bell = wait->counter < 0 ? &own->message_bell : &own->bell;
   const uint32_t rung = atomic_load_explicit(bell, memory_order_acquire);
-  announce(own, wait, *ranks);
+  announce(shm, own, wait, *ranks);
   const hal_status_t status = sleep_announced(shm, wait, bell, rung, ranks);
   withdraw(own, wait);
   if (status || !*ranks) return status;
@@ -181,19 +194,18 @@ static hal_shm_set_t lacking_counters(hal_shm_t *shm, void *context) {
   hal_shm_set_t lacking = 0;
   for (hal_shm_set_t left = wanted->ranks; left; left &= left - 1) {
     const int32_t rank = (int32_t)__builtin_ctzll(left);
-    const hal_shm_rank_t *const page = hal_shm_page(shm, rank);
-    if (atomic_load(&page->counters[wanted->counter]) < wanted->target) lacking |= HAL_SHM_BIT(rank);
+    if (is_below(shm, rank, (uint64_t)wanted->counter, wanted->target)) lacking |= HAL_SHM_BIT(rank);
   }
   return lacking;
 }
 
 hal_status_t hal_shm_wait_counter(hal_shm_t *shm, hal_shm_set_t ranks, int counter, uint64_t target) {
   counters_t wanted = {ranks, counter, target};
-  const wait_t wait = {lacking_counters, &wanted, counter, target};
+  const wait_t wait = {lacking_counters, &wanted, ranks, counter, target};
   return wait_for(shm, &wait);
 }
 
 hal_status_t hal_shm_wait_message(hal_shm_t *shm, hal_shm_set_t (*lacking)(hal_shm_t *, void *), void *context) {
-  const wait_t wait = {lacking, context, -1, 0};
+  const wait_t wait = {lacking, context, 0, -1, 0};
   return wait_for(shm, &wait);
 }
