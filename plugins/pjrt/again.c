@@ -66,18 +66,22 @@ static void report(const pjrt_again_t *again, int stored, int64_t ns, hal_status
   hal_host->log(status ? HAL_LOG_WARNING : HAL_LOG_INFO, line);
 }
 
+static int is_cancelled(const pjrt_again_t *again) {
+  pthread_mutex_lock(&lock);
+  const int cancelled = again->cancelled || again->number <= cancelled_number;
+  pthread_mutex_unlock(&lock);
+  return cancelled;
+}
+
 static void compile(hal_worker_item_t *item) {
   pjrt_again_t *const again = (pjrt_again_t *)item;
   pjrt_failure_t failure = {.status = HAL_OK};
   pjrt_loaded_t *loaded = NULL;
   int stored = 0;
-  pthread_mutex_lock(&lock);
-  const int cancelled = again->cancelled || again->number <= cancelled_number;
-  pthread_mutex_unlock(&lock);
-  if (!cancelled) {
+  if (!is_cancelled(again)) {
     const int64_t begin = pjrt_now_ns();
     const hal_status_t status = pjrt_compile_cached(again->text, again->size, PJRT_FULL, &loaded, &stored, &failure);
-    report(again, stored, pjrt_now_ns() - begin, status, &failure);
+    if (!is_cancelled(again)) report(again, stored, pjrt_now_ns() - begin, status, &failure);
   }
   pthread_mutex_lock(&lock);
   again->loaded = loaded;
@@ -89,12 +93,14 @@ static void compile(hal_worker_item_t *item) {
 
 /* ---- compilations ------------------------------------------------------------------------------------------------ */
 
-/* Returns the thread's queue. NULL = there is none, which is logged. */
+/* Returns the thread's queue. NULL = there is none, which is logged. At the end of the process, the platform's library
+ * destroys objects that a compilation uses. It was loaded before the thread was started, so the function is called
+ * earlier. */
 static hal_worker_t *start_worker(void) {
   static const char line[] = "pjrt: no thread to compile programs again: they remain at low optimization";
   pthread_mutex_lock(&lock);
-  const hal_status_t status = worker ? HAL_OK : hal_worker_start(&worker);
-  hal_worker_t *const started = status ? NULL : worker;
+  if (!worker && atexit(pjrt_again_cancel) == 0 && hal_worker_start(&worker)) worker = NULL;
+  hal_worker_t *const started = worker;
   pthread_mutex_unlock(&lock);
   if (!started) hal_host->log(HAL_LOG_WARNING, line);
   return started;
@@ -138,6 +144,7 @@ void pjrt_again_release(pjrt_again_t *again) {
 }
 
 void pjrt_again_cancel(void) {
+  if (atomic_load(&pjrt.forked)) return; /* the thread is the parent's */
   pthread_mutex_lock(&lock);
   cancelled_number = last_number;
   hal_worker_t *const started = worker;
