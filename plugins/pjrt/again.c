@@ -1,5 +1,6 @@
-/* again.c: programs that are compiled twice (HAL_PJRT_OPTIMIZE=rising): first at a low level of optimization, which takes
- * less time, and again in a thread of this file when they have run often. The thread holds no lock while it compiles. */
+/* again.c: programs that are compiled twice (HAL_PJRT_OPTIMIZE=rising): first at a low level of optimization, which
+ * takes less time, and again in a thread of this file when they have run often. The thread holds no lock while it
+ * compiles. */
 #include <hal/plugin_setting.h>
 #include <hal/plugin_worker.h>
 #include <limits.h>

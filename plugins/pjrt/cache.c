@@ -133,8 +133,8 @@ static int write_all(int file, const char *data, size_t size) {
   return 1;
 }
 
-/* Another thread or process may write the same file: each writes its own and renames it. A failure is not reported, because the
- * program is compiled again then. */
+/* Another thread or process may write the same file: each writes its own and renames it. A failure is not reported,
+ * because the program is compiled again then. */
 static void write_file(const char *name, const char *data, size_t size) {
   static atomic_uint number;
   char part[2 * NAME_BYTES];

@@ -1,5 +1,5 @@
-/* constants.c: the numbers of a program's runs as buffers of the platform. Most runs of a loop have those of the previous
- * run, so the program keeps them. */
+/* constants.c: the numbers of a program's runs as buffers of the platform. Most runs of a loop have those of the
+ * previous run, so the program keeps them. */
 #include <string.h>
 
 #include "pjrt.h"

@@ -230,7 +230,8 @@ typedef struct pjrt_constants_s {
 hal_status_t pjrt_constants_create(pjrt_constants_t *constants, int64_t doubles, int64_t integers);
 void pjrt_constants_destroy(pjrt_constants_t *constants);
 /* Returns buffers with the numbers of a run, the doubles first. After the run the caller returns them by
- * pjrt_constants_put, or destroys them by pjrt_constants_drop. After a failure `why`, PJRT_WHY bytes, has the reason. */
+ * pjrt_constants_put, or destroys them by pjrt_constants_drop. After a failure `why`, PJRT_WHY bytes, has the
+ * reason. */
 hal_status_t pjrt_constants_take(pjrt_constants_t *constants, const void *numbers, int32_t device,
                                  pjrt_buffer_t **buffers, char *why);
 void pjrt_constants_put(pjrt_constants_t *constants, const void *numbers, pjrt_buffer_t **buffers);
@@ -247,8 +248,8 @@ typedef hal_status_t (*pjrt_work_fn_t)(const void *arguments, char *why);
 hal_status_t pjrt_submit(hal_plugin_stream_t *stream, const char *name, pjrt_work_fn_t run, const void *arguments,
                          size_t size);
 
-/* Creates work for a stream, to be queued later, with a copy of `arguments` if they are not NULL. hal_host->mem_free frees
- * work that was not queued. */
+/* Creates work for a stream, to be queued later, with a copy of `arguments` if they are not NULL. hal_host->mem_free
+ * frees work that was not queued. */
 typedef struct pjrt_work_s pjrt_work_t;
 hal_status_t pjrt_work_new(hal_plugin_stream_t *stream, const char *name, pjrt_work_fn_t run, const void *arguments,
                            size_t size, pjrt_work_t **out_work);

@@ -129,7 +129,7 @@ static void push_frees(hal_plugin_stream_t *stream) {
   if (work) pjrt_work_push(stream, work);
 }
 
-/* Returns the frees that wait, with room for another one; NULL = no memory. */
+/* Returns the frees that wait, which are never all that fit; NULL = no memory. */
 static pjrt_work_t *frees_of(hal_plugin_stream_t *stream) {
   if (!stream->frees &&
       pjrt_work_new(stream, "memory_free_async", run_frees, NULL, sizeof(frees_t), &stream->frees) == HAL_OK)

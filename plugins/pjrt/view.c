@@ -1,7 +1,7 @@
-/* view.c: views, which are buffers of the platform over memory of this process, and the constants of programs. A view has
- * no content of its own, so a stream keeps it after a run, for the next run that uses the same memory. The result of a
- * run is the next view of the memory that it was written to. A view of memory that was freed is never used: it remains
- * until another one needs its place. */
+/* view.c: views, which are buffers of the platform over memory of this process. A view has no content of its own, so a
+ * stream keeps it after a run, for the next run that uses the same memory. The result of a run is the next view of the
+ * memory that it was written to. A view of memory that was freed is used again only after that memory was allocated
+ * again. */
 #include <string.h>
 
 #include "pjrt.h"
