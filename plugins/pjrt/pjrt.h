@@ -30,7 +30,7 @@ typedef struct pjrt_state_s {
   int opaque;        /* programs do not compute in memory of the host (opaque.h) */
   int program_limit; /* of programs that are compiled */
   int plain_options; /* the platform does not accept the options that programs are compiled with */
-  int rising;        /* programs are compiled at low optimization first (again.c) */
+  int rising;        /* programs are compiled at low optimization first (program/again.c) */
   uint32_t hot;      /* number of runs after which they are compiled again */
 } pjrt_state_t;
 
@@ -98,7 +98,7 @@ typedef struct pjrt_connection_s {
 hal_status_t pjrt_connect(const pjrt_table_t *table, pjrt_connection_t *out_connection, char *why);
 void pjrt_disconnect(const pjrt_table_t *table, pjrt_connection_t *connection);
 
-/* ---- run.c ---- */
+/* ---- program/run.c ---- */
 
 /* An argument of a program: memory of this process, seen as one dimension of elements. */
 typedef struct pjrt_span_s {
@@ -115,7 +115,7 @@ typedef enum pjrt_level_e { PJRT_FULL, PJRT_LOW } pjrt_level_t;
 /* Compiles StableHLO text for any device of the client. The failure is not set as this thread's message. */
 hal_status_t pjrt_compile(const char *text, size_t size, pjrt_level_t level, pjrt_loaded_t **out_program,
                           pjrt_failure_t *failure);
-/* As pjrt_compile, but a program that an earlier process has compiled is loaded (cache.c). */
+/* As pjrt_compile, but a program that an earlier process has compiled is loaded (program/cache.c). */
 hal_status_t pjrt_compile_cached(const char *text, size_t size, pjrt_level_t level, pjrt_loaded_t **out_program,
                                  int *out_stored, pjrt_failure_t *failure);
 /* As pjrt_compile, with other options. */
@@ -123,7 +123,7 @@ hal_status_t pjrt_compile_for(const char *text, size_t size, const char *options
                               pjrt_loaded_t **out_program, pjrt_failure_t *failure);
 void pjrt_program_release(pjrt_loaded_t *program);
 
-/* ---- view.c ---- */
+/* ---- program/view.c ---- */
 
 /* The views that a stream keeps. One thread at a time uses them. */
 typedef struct pjrt_views_s pjrt_views_t;
@@ -136,7 +136,7 @@ hal_status_t pjrt_views_take(pjrt_views_t *views, const pjrt_span_t *span, int32
 /* Keeps a view of memory whose run has ended without a failure, or destroys it. */
 void pjrt_views_put(pjrt_views_t *views, const pjrt_span_t *span, int32_t device, pjrt_buffer_t *buffer);
 
-/* ---- runs of programs, run.c ---- */
+/* ---- runs of programs, program/run.c ---- */
 
 /* A run of a program. */
 #define PJRT_NO_PLACE UINT32_MAX
@@ -192,7 +192,7 @@ size_t pjrt_opaque_size(const void *address); /* of an allocation; more than all
 /* Sets pjrt.opaque, as HAL_PJRT_MEMORY requests or as a test program of the platform shows. */
 hal_status_t pjrt_probe_memory(void);
 
-/* ---- cache.c ---- */
+/* ---- program/cache.c ---- */
 
 /* Loads a stored program; NULL = there is none that fits. */
 pjrt_loaded_t *pjrt_cache_load(const char *text, size_t size, pjrt_level_t level);
@@ -200,7 +200,7 @@ pjrt_loaded_t *pjrt_cache_load(const char *text, size_t size, pjrt_level_t level
 /* Stores a program for later processes. */
 void pjrt_cache_store(const char *text, size_t size, pjrt_level_t level, pjrt_loaded_t *program);
 
-/* ---- again.c ---- */
+/* ---- program/again.c ---- */
 
 /* Reads HAL_PJRT_OPTIMIZE and HAL_PJRT_HOT. */
 hal_status_t pjrt_again_read(void);
@@ -217,7 +217,7 @@ int pjrt_again_has_ended(pjrt_again_t *again); /* whether pjrt_again_wait does n
 /* Cancels those that have not begun, and waits for the one that runs. */
 void pjrt_again_cancel(void);
 
-/* ---- constants.c ---- */
+/* ---- program/constants.c ---- */
 
 /* The numbers of a program's last run, as buffers of f64 and of i64. */
 typedef struct pjrt_constants_s {

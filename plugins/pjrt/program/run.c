@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "pjrt.h"
+#include "../pjrt.h"
 
 enum { FEW_BUFFERS = 64 }; /* of a run, without an allocation */
 

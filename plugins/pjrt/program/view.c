@@ -4,7 +4,7 @@
  * again. */
 #include <string.h>
 
-#include "pjrt.h"
+#include "../pjrt.h"
 
 enum { VIEWS = 1024 }; /* of a stream: more than the buffers of most training steps */
 

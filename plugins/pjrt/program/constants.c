@@ -2,7 +2,7 @@
  * previous run, so the program keeps them. */
 #include <string.h>
 
-#include "pjrt.h"
+#include "../pjrt.h"
 
 static size_t bytes_of(const pjrt_constants_t *constants) {
   size_t bytes = 0;

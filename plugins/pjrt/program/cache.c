@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "pjrt.h"
+#include "../pjrt.h"
 
 enum { FOLDER_BYTES = 1024, NAME_BYTES = 64, MOST_BYTES = 256 << 20 };
 

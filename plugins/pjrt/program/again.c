@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pjrt.h"
+#include "../pjrt.h"
 
 enum { NAME_BYTES = 96 };
 
