@@ -145,9 +145,13 @@ static hal_status_t compile(void *state, const hal_ir_t *ir, void **out_program)
 static void text(void *state, const void *described, char *text, size_t capacity) {
   const program_t *const program = described;
   (void)state;
+  char level[64] = "";
+  if (program->level == PJRT_LOW)
+    snprintf(level, sizeof level, ", at low optimization for %u runs", 2 * (unsigned)pjrt.hot);
   if (capacity)
-    snprintf(text, capacity, "%u arguments, %u results, %zu bytes of StableHLO",
-             (unsigned)program->emitted.argument_count, (unsigned)program->emitted.result_count, program->emitted.size);
+    snprintf(text, capacity, "%u arguments, %u results, %zu bytes of StableHLO%s",
+             (unsigned)program->emitted.argument_count, (unsigned)program->emitted.result_count, program->emitted.size,
+             level);
 }
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */

@@ -440,8 +440,8 @@ def test_a_hot_program_is_compiled_again_and_both_are_stored(run, memory, tmp_pa
         low, again, _ = rising(run, "run(12)", HAL_CACHE_DIR=str(tmp_path / "cache"), HAL_PJRT_MEMORY=memory)
         assert (low, again) == ([word], [word])
     assert len(list((tmp_path / "cache/pjrt").glob("*.program"))) == 2
-    low, again, _ = rising(run, "run(3)", HAL_CACHE_DIR="")
-    assert (low, again) == (["compiled"], [])
+    low, again, done = rising(run, "run(3); print(*lazy.compilations())", HAL_CACHE_DIR="")
+    assert (low, again) == (["compiled"], []) and "at low optimization for 8 runs" in done.stdout, done.stdout
 
 
 def test_a_program_that_cannot_be_compiled_again_remains_at_low_optimization(run, faulty):
