@@ -1,5 +1,5 @@
 /* compiler.c: the compiler of whole programs: graphs of operators become StableHLO text, which the platform compiles.
- * Programs run in the thread of their stream. */
+ * Programs run in the thread of their stream, except for very short ones. */
 #include <hal/plugin_setting.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,7 +8,11 @@
 #include "emit.h"
 #include "opaque.h"
 
-enum { MAX_OPS = 4096 };
+enum {
+  MAX_OPS = 4096,
+  SHORT_NS = 10000, /* a run that takes less is faster in the calling thread than waking the stream's thread */
+  FEW_BYTES = 4096  /* of a run in the calling thread */
+};
 
 /* A device's compiler. */
 typedef struct compiler_s {
@@ -20,6 +24,11 @@ typedef struct compiler_s {
 typedef struct program_s {
   emit_program_t emitted;
   pjrt_loaded_t *loaded;
+  pjrt_constants_t constants;
+  atomic_int is_short; /* the last run took less than SHORT_NS */
+  pjrt_level_t level;  /* of `loaded` */
+  uint32_t runs;       /* counted until the second compilation is used */
+  pjrt_again_t *again; /* the second compilation; NULL: it has not begun */
   int32_t device;
   int number;    /* in this process */
   char name[96]; /* for messages */
@@ -65,8 +74,8 @@ static void dump(const program_t *program) {
 
 static void log_compiled(const program_t *program, int stored, int64_t ns) {
   char line[256];
-  snprintf(line, sizeof line, "pjrt: %s a %s in %.1f ms", stored ? "loaded" : "compiled", program->name,
-           (double)ns * 1e-6);
+  snprintf(line, sizeof line, "pjrt: %s a %s in %.1f ms%s", stored ? "loaded" : "compiled", program->name,
+           (double)ns * 1e-6, program->level == PJRT_LOW ? ", at low optimization" : "");
   hal_host->log(HAL_LOG_INFO, line);
 }
 
@@ -82,6 +91,34 @@ static hal_status_t decline(void) {
   return pjrt_error(HAL_UNIMPLEMENTED, "%s", line);
 }
 
+/* Compiles the text of a program, at a low level first if that is requested and the platform can. */
+static hal_status_t compile_text(program_t *program) {
+  const emit_program_t *const emitted = &program->emitted;
+  pjrt_failure_t failure;
+  int stored = 0;
+  const int64_t begin = pjrt_now_ns();
+  program->level = pjrt.rising && !pjrt.plain_options ? PJRT_LOW : PJRT_FULL;
+  hal_status_t status =
+      pjrt_compile_cached(emitted->text, emitted->size, program->level, &program->loaded, &stored, &failure);
+  if (status && program->level == PJRT_LOW) {
+    program->level = PJRT_FULL;
+    status = pjrt_compile_cached(emitted->text, emitted->size, PJRT_FULL, &program->loaded, &stored, &failure);
+  }
+  if (status) return pjrt_failure_report("the platform cannot compile a program", &failure);
+  log_compiled(program, stored, pjrt_now_ns() - begin);
+  return HAL_OK;
+}
+
+static void destroy(void *state, void *destroyed) {
+  program_t *const program = destroyed;
+  (void)state;
+  pjrt_again_release(program->again);
+  pjrt_constants_destroy(&program->constants);
+  pjrt_program_release(program->loaded);
+  emit_program_free(&program->emitted);
+  hal_host->mem_free(program);
+}
+
 static hal_status_t compile(void *state, const hal_ir_t *ir, void **out_program) {
   const compiler_t *const compiler = state;
   static atomic_int number;
@@ -93,62 +130,90 @@ static hal_status_t compile(void *state, const hal_ir_t *ir, void **out_program)
            hal_ir_node(ir, 0)->name, hal_ir_node(ir, ir->node_count - 1)->name);
   hal_status_t status = emit_program(ir, &program->emitted);
   if (!status) dump(program);
-  int stored = 0;
-  const int64_t begin = pjrt_now_ns();
-  if (!status) status = pjrt_compile_cached(program->emitted.text, program->emitted.size, &program->loaded, &stored);
-  if (!status) {
-    log_compiled(program, stored, pjrt_now_ns() - begin);
+  if (!status)
+    status =
+        pjrt_constants_create(&program->constants, program->emitted.double_count ? program->emitted.double_room : 0,
+                              program->emitted.integer_count ? program->emitted.integer_room : 0);
+  if (!status) status = compile_text(program);
+  if (status)
+    destroy(state, program);
+  else
     *out_program = program;
-    return HAL_OK;
-  }
-  emit_program_free(&program->emitted);
-  hal_host->mem_free(program);
   return status;
-}
-
-static void destroy(void *state, void *destroyed) {
-  program_t *const program = destroyed;
-  (void)state;
-  pjrt_program_release(program->loaded);
-  emit_program_free(&program->emitted);
-  hal_host->mem_free(program);
 }
 
 static void text(void *state, const void *described, char *text, size_t capacity) {
   const program_t *const program = described;
   (void)state;
+  char level[64] = "";
+  if (program->level == PJRT_LOW)
+    snprintf(level, sizeof level, ", at low optimization for %u runs", 2 * (unsigned)pjrt.hot);
   if (capacity)
-    snprintf(text, capacity, "%u arguments, %u results, %zu bytes of StableHLO",
-             (unsigned)program->emitted.argument_count, (unsigned)program->emitted.result_count, program->emitted.size);
+    snprintf(text, capacity, "%u arguments, %u results, %zu bytes of StableHLO%s",
+             (unsigned)program->emitted.argument_count, (unsigned)program->emitted.result_count, program->emitted.size,
+             level);
 }
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
 
-/* A queued run, followed by the spans of its arguments and results, and the numbers. */
+/* A run, followed by the spans of its arguments and results, and the numbers. */
 typedef struct queued_s {
-  const program_t *program;
+  program_t *program;
+  pjrt_views_t *views;
+  int again;               /* runs the second compilation */
   uint32_t argument_count; /* with the numbers */
 } queued_t;
 
-static size_t align_up(size_t size) {
-  return (size + PJRT_BUFFER_ALIGNMENT - 1) & ~(size_t)(PJRT_BUFFER_ALIGNMENT - 1);
+static size_t bytes_of(const emit_program_t *emitted, uint32_t argument_count) {
+  const size_t numbers = (emitted->double_count ? emitted->double_room * sizeof(double) : 0) +
+                         (emitted->integer_count ? emitted->integer_room * sizeof(int64_t) : 0);
+  return sizeof(queued_t) + (argument_count + emitted->result_count) * sizeof(pjrt_span_t) + numbers;
+}
+
+/* The program of a run that is due for the second compilation waits for it. The run is always the same one, so that
+ * results do not depend on the time that compiling takes. */
+static pjrt_loaded_t *loaded_of(const queued_t *queued) {
+  pjrt_loaded_t *const again = queued->again ? pjrt_again_wait(queued->program->again) : NULL;
+  return again ? again : queued->program->loaded;
+}
+
+/* Runs a program whose numbers are in buffers. */
+static hal_status_t run_spans(const queued_t *queued, pjrt_buffer_t *const *buffers, char *why) {
+  program_t *const program = queued->program;
+  const emit_program_t *const emitted = &program->emitted;
+  pjrt_span_t *const spans = (pjrt_span_t *)(uintptr_t)(queued + 1);
+  uint32_t count = emitted->argument_count, moved;
+  for (int kind = 0; kind < 2; kind++)
+    if (buffers[kind]) spans[count++] = (pjrt_span_t){NULL, PJRT_PRED, 0, 0, buffers[kind]};
+  const pjrt_run_t run = {.program = loaded_of(queued),
+                          .device = program->device,
+                          .argument_count = count,
+                          .result_count = emitted->result_count,
+                          .arguments = spans,
+                          .results = spans + queued->argument_count,
+                          .places = emitted->places,
+                          .views = queued->views};
+  if (pjrt.opaque) return pjrt_opaque_run(&run, why);
+  const int64_t begin = pjrt_now_ns();
+  const hal_status_t status = pjrt_run(&run, &moved, why);
+  atomic_store_explicit(&program->is_short, pjrt_now_ns() - begin < SHORT_NS, memory_order_relaxed);
+  return status;
 }
 
 static hal_status_t run_program(const void *arguments, char *why) {
   const queued_t *const queued = arguments;
-  const emit_program_t *const emitted = &queued->program->emitted;
-  pjrt_span_t *const spans = (pjrt_span_t *)(uintptr_t)(queued + 1);
-  const pjrt_span_t *const results = spans + queued->argument_count;
-  char *numbers = (char *)(spans + queued->argument_count + emitted->result_count);
-  uint32_t count = emitted->argument_count, moved;
-  if (emitted->double_count) {
-    spans[count++] = (pjrt_span_t){numbers, PJRT_F64, emitted->double_room, 0};
-    numbers += emitted->double_room * sizeof(double);
-  }
-  if (emitted->integer_count) spans[count++] = (pjrt_span_t){numbers, PJRT_S64, emitted->integer_room, 0};
-  const pjrt_run_t run = {
-      queued->program->loaded, queued->program->device, count, emitted->result_count, spans, results, emitted->places};
-  return pjrt.opaque ? pjrt_opaque_run(&run, why) : pjrt_run(&run, &moved, why);
+  pjrt_constants_t *const constants = &queued->program->constants;
+  const pjrt_span_t *const spans = (const pjrt_span_t *)(const void *)(queued + 1);
+  const void *const numbers = spans + queued->argument_count + queued->program->emitted.result_count;
+  pjrt_buffer_t *buffers[2];
+  hal_status_t status = pjrt_constants_take(constants, numbers, queued->program->device, buffers, why);
+  if (status) return status;
+  status = run_spans(queued, buffers, why);
+  if (status)
+    pjrt_constants_drop(buffers);
+  else
+    pjrt_constants_put(constants, numbers, buffers);
+  return status;
 }
 
 static double double_of(const hal_value_t *value) {
@@ -177,29 +242,58 @@ static void write_numbers(const emit_program_t *emitted, const hal_ir_run_t *run
     integers[i] = integer_of(run->calls[emitted->integers[i].node], emitted->integers[i].argument);
 }
 
+/* Counts a run. Returns whether it is one of the second compilation, which has begun half of its runs earlier. */
+static int count_run(program_t *program) {
+  if (program->level == PJRT_FULL) return 0;
+  if (program->again && program->runs >= 2 * pjrt.hot) return 1;
+  if (++program->runs == pjrt.hot)
+    program->again = pjrt_again_start(program->emitted.text, program->emitted.size, program->name);
+  return 0;
+}
+
+/* Writes a run, for which `queued` has enough bytes. */
+static void write_run(program_t *program, const hal_ir_run_t *run, uint32_t argument_count, queued_t *queued) {
+  const emit_program_t *const emitted = &program->emitted;
+  *queued = (queued_t){program, pjrt_stream_views(run->plugin_stream), count_run(program), argument_count};
+  pjrt_span_t *const spans = (pjrt_span_t *)(void *)(queued + 1), *const results = spans + argument_count;
+  for (uint32_t i = 0; i < emitted->argument_count; i++)
+    spans[i] = (pjrt_span_t){run->buffers[emitted->arguments[i]], emitted->types[i], emitted->counts[i],
+                             emitted->copied[i], NULL};
+  for (uint32_t k = 0; k < emitted->result_count; k++)
+    results[k] =
+        (pjrt_span_t){run->buffers[emitted->results[k]], emitted->result_types[k], emitted->result_counts[k], 0, NULL};
+  write_numbers(emitted, run, (char *)(results + emitted->result_count));
+}
+
+/* Whether a run is so short that it runs in the calling thread. */
+static int runs_now(const program_t *program, hal_plugin_stream_t *stream, size_t size) {
+  if (!stream) return 1;
+  if (size > FEW_BYTES || !atomic_load_explicit(&program->is_short, memory_order_relaxed)) return 0;
+  return pjrt_is_idle(stream) && (!program->again || pjrt_again_has_ended(program->again));
+}
+
 static hal_status_t execute(void *state, void *executed, const hal_ir_run_t *run) {
-  const program_t *const program = executed;
+  program_t *const program = executed;
   const emit_program_t *const emitted = &program->emitted;
   const uint32_t count = emitted->argument_count + (emitted->double_count > 0) + (emitted->integer_count > 0);
-  const size_t numbers = (emitted->double_count ? emitted->double_room * sizeof(double) : 0) +
-                         (emitted->integer_count ? emitted->integer_room * sizeof(int64_t) : 0);
-  const size_t size = sizeof(queued_t) + (count + emitted->result_count) * sizeof(pjrt_span_t) + numbers;
+  const size_t size = bytes_of(emitted, count);
+  _Alignas(16) unsigned char few[FEW_BYTES];
+  pjrt_work_t *work;
   (void)state;
   dump(program);
-  queued_t *const queued = hal_host->mem_alloc(align_up(size), 16);
-  if (!queued) return pjrt_error(HAL_RESOURCE_EXHAUSTED, "pjrt: no host memory to run a program");
-  *queued = (queued_t){program, count};
-  pjrt_span_t *const spans = (pjrt_span_t *)(void *)(queued + 1);
-  for (uint32_t i = 0; i < emitted->argument_count; i++)
-    spans[i] =
-        (pjrt_span_t){run->buffers[emitted->arguments[i]], emitted->types[i], emitted->counts[i], emitted->copied[i]};
-  for (uint32_t k = 0; k < emitted->result_count; k++)
-    spans[count + k] =
-        (pjrt_span_t){run->buffers[emitted->results[k]], emitted->result_types[k], emitted->result_counts[k], 0};
-  write_numbers(emitted, run, (char *)(spans + count + emitted->result_count));
-  const hal_status_t status = pjrt_submit(run->plugin_stream, program->name, run_program, queued, size);
-  hal_host->mem_free(queued);
-  return status;
+  if (runs_now(program, run->plugin_stream, size)) {
+    queued_t *const queued = size <= sizeof few ? (queued_t *)(void *)few : hal_host->mem_alloc(size, 16);
+    if (!queued) return pjrt_error(HAL_RESOURCE_EXHAUSTED, "pjrt: no host memory to run a program");
+    write_run(program, run, count, queued);
+    const hal_status_t status = pjrt_run_now(run->plugin_stream, program->name, run_program, queued);
+    if ((void *)queued != few) hal_host->mem_free(queued);
+    return status;
+  }
+  const hal_status_t status = pjrt_work_new(run->plugin_stream, program->name, run_program, NULL, size, &work);
+  if (status) return status;
+  write_run(program, run, count, pjrt_work_arguments(work));
+  pjrt_work_push(run->plugin_stream, work);
+  return HAL_OK;
 }
 
 hal_status_t hal_plugin_program_compiler(int32_t device, hal_compiler_t *out_compiler) {

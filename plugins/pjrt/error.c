@@ -40,7 +40,7 @@ static hal_status_t status_of(int code) {
 }
 
 hal_status_t pjrt_failed(const pjrt_table_t *table, pjrt_error_t *error, pjrt_failure_t *out_failure) {
-  *out_failure = (pjrt_failure_t){.status = HAL_OK};
+  out_failure->status = HAL_OK; /* the text is read only after a failure, and calls are many */
   if (!error) return HAL_OK;
   pjrt_Error_Message_t message = {.error = error};
   pjrt_Error_GetCode_t code = {.error = error};

@@ -1,7 +1,5 @@
 /* memory.c: device memory, which is memory of this process. Programs read and write it in place, or it is the mirror of
  * the platform's memory (opaque.c). */
-#include <string.h>
-
 #include "pjrt.h"
 
 hal_status_t hal_plugin_memory_alloc(int32_t device, size_t size, uint32_t flags, void **out_ptr) {
@@ -31,17 +29,10 @@ hal_status_t hal_plugin_memory_free(int32_t device, void *ptr) {
   return HAL_OK;
 }
 
-static hal_status_t run_free(const void *arguments, char *why) {
-  void *ptr;
-  (void)why;
-  memcpy(&ptr, arguments, sizeof ptr);
-  return hal_plugin_memory_free(0, ptr);
-}
-
 hal_status_t hal_plugin_memory_free_async(int32_t device, hal_plugin_stream_t *stream, void *ptr) {
   const hal_status_t status = pjrt_check_device(device);
   if (status || !ptr) return status;
-  return pjrt_submit(stream, "memory_free_async", run_free, &ptr, sizeof ptr);
+  return stream ? pjrt_submit_free(stream, ptr, pjrt_opaque_size(ptr)) : hal_plugin_memory_free(device, ptr);
 }
 
 /* ---- memory of the host ------------------------------------------------------------------------------------------ */

@@ -159,6 +159,11 @@ void *pjrt_opaque_alloc(size_t size) {
   return NULL;
 }
 
+size_t pjrt_opaque_size(const void *address) {
+  const allocation_t *const allocation = find(address);
+  return allocation ? allocation->size : SIZE_MAX / 2;
+}
+
 void pjrt_opaque_free(void *address) {
   allocation_t *const allocation = find(address);
   if (!allocation) return;

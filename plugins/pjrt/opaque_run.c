@@ -43,6 +43,8 @@ typedef struct opaque_run_s {
 static hal_status_t prepare(const pjrt_run_t *run, opaque_run_t *to, char *why) {
   hal_status_t status = HAL_OK;
   for (uint32_t i = 0; i < run->argument_count; i++) {
+    to->buffers.arguments[i] = run->arguments[i].constant;
+    if (to->buffers.arguments[i]) continue;
     status = pjrt_opaque_argument(&run->arguments[i], run->device, &to->versions[i], why);
     if (status) return status;
     to->buffers.arguments[i] = pjrt_opaque_buffer(to->versions[i]);

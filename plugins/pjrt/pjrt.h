@@ -16,6 +16,7 @@ enum {
   PJRT_OPAQUE_ALIGNMENT = 256,      /* of memory_alloc, if programs do not compute in it */
   PJRT_MAX_BLOCK_THREADS = 1 << 20, /* only a plausible limit */
   PJRT_PROGRAMS = 1000,             /* the default of HAL_PJRT_PROGRAMS */
+  PJRT_HOT = 32,                    /* the default of HAL_PJRT_HOT */
   PJRT_WHY = 256                    /* bytes of the reason of a failure, as in hal_stream_error_t */
 };
 
@@ -29,6 +30,8 @@ typedef struct pjrt_state_s {
   int opaque;        /* programs do not compute in memory of the host (opaque.h) */
   int program_limit; /* of programs that are compiled */
   int plain_options; /* the platform does not accept the options that programs are compiled with */
+  int rising;        /* programs are compiled at low optimization first (program/again.c) */
+  uint32_t hot;      /* number of runs after which they are compiled again */
 } pjrt_state_t;
 
 extern pjrt_state_t pjrt;
@@ -95,24 +98,45 @@ typedef struct pjrt_connection_s {
 hal_status_t pjrt_connect(const pjrt_table_t *table, pjrt_connection_t *out_connection, char *why);
 void pjrt_disconnect(const pjrt_table_t *table, pjrt_connection_t *connection);
 
-/* ---- run.c ---- */
+/* ---- program/run.c ---- */
 
 /* An argument of a program: memory of this process, seen as one dimension of elements. */
 typedef struct pjrt_span_s {
   void *data;
   int type; /* PJRT_F32 ... */
   int64_t count;
-  int copied; /* the program gets a copy of the memory */
+  int copied;              /* the program gets a copy of the memory */
+  pjrt_buffer_t *constant; /* instead of the memory: a buffer that the caller keeps; NULL = none */
 } pjrt_span_t;
 
-/* Compiles StableHLO text for any device of the client. The failure's message is the platform's. */
-hal_status_t pjrt_compile(const char *text, size_t size, pjrt_loaded_t **out_program);
-/* As pjrt_compile, but a program that an earlier process has compiled is loaded (cache.c). */
-hal_status_t pjrt_compile_cached(const char *text, size_t size, pjrt_loaded_t **out_program, int *out_stored);
-/* As pjrt_compile with other options; the failure is not set as this thread's message. */
+/* How far a program is optimized. */
+typedef enum pjrt_level_e { PJRT_FULL, PJRT_LOW } pjrt_level_t;
+
+/* Compiles StableHLO text for any device of the client. The failure is not set as this thread's message. */
+hal_status_t pjrt_compile(const char *text, size_t size, pjrt_level_t level, pjrt_loaded_t **out_program,
+                          pjrt_failure_t *failure);
+/* As pjrt_compile, but a program that an earlier process has compiled is loaded (program/cache.c). */
+hal_status_t pjrt_compile_cached(const char *text, size_t size, pjrt_level_t level, pjrt_loaded_t **out_program,
+                                 int *out_stored, pjrt_failure_t *failure);
+/* As pjrt_compile, with other options. */
 hal_status_t pjrt_compile_for(const char *text, size_t size, const char *options, size_t options_size,
                               pjrt_loaded_t **out_program, pjrt_failure_t *failure);
 void pjrt_program_release(pjrt_loaded_t *program);
+
+/* ---- program/view.c ---- */
+
+/* The views that a stream keeps. One thread at a time uses them. */
+typedef struct pjrt_views_s pjrt_views_t;
+pjrt_views_t *pjrt_views_create(void);        /* NULL = the host has no memory, so that nothing is kept */
+void pjrt_views_destroy(pjrt_views_t *views); /* NULL: nothing */
+
+/* Returns a view of memory: a kept one, which is the caller's from now on, or a new one. */
+hal_status_t pjrt_views_take(pjrt_views_t *views, const pjrt_span_t *span, int32_t device, pjrt_buffer_t **out_buffer,
+                             pjrt_failure_t *failure);
+/* Keeps a view of memory whose run has ended without a failure, or destroys it. */
+void pjrt_views_put(pjrt_views_t *views, const pjrt_span_t *span, int32_t device, pjrt_buffer_t *buffer);
+
+/* ---- runs of programs, program/run.c ---- */
 
 /* A run of a program. */
 #define PJRT_NO_PLACE UINT32_MAX
@@ -122,6 +146,7 @@ typedef struct pjrt_run_s {
   uint32_t argument_count, result_count;
   const pjrt_span_t *arguments, *results;
   const uint32_t *places; /* of the results: the argument that the program donates for it, or PJRT_NO_PLACE */
+  pjrt_views_t *views;    /* of the stream; NULL = none are kept */
 } pjrt_run_t;
 
 /* Runs a program in memory of this process and waits for its end. A result that the platform has put elsewhere is
@@ -162,17 +187,55 @@ hal_status_t pjrt_download(pjrt_buffer_t *buffer, void *to, size_t size, char *w
 /* Memory of the device, if programs do not compute in memory of the host. NULL = the host has no memory. */
 void *pjrt_opaque_alloc(size_t size);
 void pjrt_opaque_free(void *address);
+size_t pjrt_opaque_size(const void *address); /* of an allocation; more than all batches of frees for other memory */
 
 /* Sets pjrt.opaque, as HAL_PJRT_MEMORY requests or as a test program of the platform shows. */
 hal_status_t pjrt_probe_memory(void);
 
-/* ---- cache.c ---- */
+/* ---- program/cache.c ---- */
 
 /* Loads a stored program; NULL = there is none that fits. */
-pjrt_loaded_t *pjrt_cache_load(const char *text, size_t size);
+pjrt_loaded_t *pjrt_cache_load(const char *text, size_t size, pjrt_level_t level);
 
 /* Stores a program for later processes. */
-void pjrt_cache_store(const char *text, size_t size, pjrt_loaded_t *program);
+void pjrt_cache_store(const char *text, size_t size, pjrt_level_t level, pjrt_loaded_t *program);
+
+/* ---- program/again.c ---- */
+
+/* Reads HAL_PJRT_OPTIMIZE and HAL_PJRT_HOT. */
+hal_status_t pjrt_again_read(void);
+
+/* The second compilation of a program, in another thread. */
+typedef struct pjrt_again_s pjrt_again_t;
+/* Starts it, with a copy of the text. NULL = there is no memory or no thread. `name` is for messages. */
+pjrt_again_t *pjrt_again_start(const char *text, size_t size, const char *name);
+/* Waits for its end. Returns the program, which pjrt_again_release releases; NULL = it failed or was cancelled. */
+pjrt_loaded_t *pjrt_again_wait(pjrt_again_t *again);
+/* Cancels it if it has not begun, without waiting; NULL: nothing. */
+void pjrt_again_release(pjrt_again_t *again);
+int pjrt_again_has_ended(pjrt_again_t *again); /* whether pjrt_again_wait does not wait */
+/* Cancels those that have not begun, and waits for the one that runs. */
+void pjrt_again_cancel(void);
+
+/* ---- program/constants.c ---- */
+
+/* The numbers of a program's last run, as buffers of f64 and of i64. */
+typedef struct pjrt_constants_s {
+  int exists;
+  int64_t counts[2];
+  pthread_mutex_t lock;   /* guards the members below */
+  void *numbers;          /* of `kept` */
+  pjrt_buffer_t *kept[2]; /* NULL: none */
+} pjrt_constants_t;
+hal_status_t pjrt_constants_create(pjrt_constants_t *constants, int64_t doubles, int64_t integers);
+void pjrt_constants_destroy(pjrt_constants_t *constants);
+/* Returns buffers with the numbers of a run, the doubles first. After the run the caller returns them by
+ * pjrt_constants_put, or destroys them by pjrt_constants_drop. After a failure `why`, PJRT_WHY bytes, has the
+ * reason. */
+hal_status_t pjrt_constants_take(pjrt_constants_t *constants, const void *numbers, int32_t device,
+                                 pjrt_buffer_t **buffers, char *why);
+void pjrt_constants_put(pjrt_constants_t *constants, const void *numbers, pjrt_buffer_t **buffers);
+void pjrt_constants_drop(pjrt_buffer_t **buffers);
 
 /* ---- stream.c ---- */
 
@@ -185,11 +248,26 @@ typedef hal_status_t (*pjrt_work_fn_t)(const void *arguments, char *why);
 hal_status_t pjrt_submit(hal_plugin_stream_t *stream, const char *name, pjrt_work_fn_t run, const void *arguments,
                          size_t size);
 
-/* Creates work for a stream, to be queued later. hal_host->mem_free frees work that was not queued. */
+/* Creates work for a stream, to be queued later, with a copy of `arguments` if they are not NULL. hal_host->mem_free
+ * frees work that was not queued. */
 typedef struct pjrt_work_s pjrt_work_t;
 hal_status_t pjrt_work_new(hal_plugin_stream_t *stream, const char *name, pjrt_work_fn_t run, const void *arguments,
                            size_t size, pjrt_work_t **out_work);
 void pjrt_work_push(hal_plugin_stream_t *stream, pjrt_work_t *work);
+/* The arguments of work, which the caller writes before it queues the work, if pjrt_work_new got none. */
+void *pjrt_work_arguments(pjrt_work_t *work);
+
+/* Whether all work of a stream is done: then pjrt_run_now may run more in the calling thread. */
+int pjrt_is_idle(hal_plugin_stream_t *stream);
+/* Runs work in the calling thread. A failure is that of the stream, as of queued work; with a NULL stream, of the call.
+ */
+hal_status_t pjrt_run_now(hal_plugin_stream_t *stream, const char *name, pjrt_work_fn_t run, const void *arguments);
+
+/* Queues the end of a block of memory, which may wait for more of them. */
+hal_status_t pjrt_submit_free(hal_plugin_stream_t *stream, void *address, size_t size);
+
+/* The views of a stream, for the work that it runs; NULL = none are kept. */
+pjrt_views_t *pjrt_stream_views(hal_plugin_stream_t *stream);
 
 /* Waits until all streams of a device have done their current work, and returns the first failure that was not
  * reported. */

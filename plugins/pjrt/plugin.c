@@ -141,6 +141,7 @@ hal_status_t hal_plugin_init(const char *options) {
                       options);
   hal_status_t status = pjrt_load(&pjrt.table);
   if (!status) status = read_limit();
+  if (!status) status = pjrt_again_read();
   if (!status) status = count_devices(&counted);
   if (status) return status;
   if (!fork_handled && pthread_atfork(NULL, NULL, fork_child))
@@ -156,6 +157,7 @@ hal_status_t hal_plugin_shutdown(uint32_t flags) {
   const hal_status_t status = hal_flags_check("pjrt: shutdown", flags, 0);
   if (status) return status;
   if (atomic_load(&pjrt.forked)) return HAL_OK;
+  pjrt_again_cancel(); /* first: queued runs may wait for it */
   for (int32_t i = 0; i < pjrt.device_count; i++) hal_plugin_device_synchronize(i);
   return HAL_OK;
 }

@@ -36,7 +36,8 @@ static hal_status_t test_opaque(pjrt_run_t *run) {
   char why[PJRT_WHY] = "";
   float *const memory = pjrt_opaque_alloc(2 * TEST_COUNT * sizeof *memory);
   if (!memory) return pjrt_error(HAL_RESOURCE_EXHAUSTED, "pjrt: no host memory to test the platform");
-  const pjrt_span_t spans[] = {{memory, PJRT_F32, TEST_COUNT, 0}, {memory + TEST_COUNT, PJRT_F32, TEST_COUNT, 0}};
+  const pjrt_span_t spans[] = {{memory, PJRT_F32, TEST_COUNT, 0, NULL},
+                               {memory + TEST_COUNT, PJRT_F32, TEST_COUNT, 0, NULL}};
   run->arguments = spans, run->results = spans + 1;
   const hal_status_t status = run_opaque(run, memory, why);
   pjrt_opaque_free(memory);
@@ -48,7 +49,8 @@ static int computes_in_place(pjrt_run_t *run, char *why) {
   uint32_t moved = 0;
   float *const memory = hal_host->mem_alloc(2 * TEST_COUNT * sizeof *memory, PJRT_ALIGNMENT);
   if (!memory) return 0;
-  const pjrt_span_t spans[] = {{memory, PJRT_F32, TEST_COUNT, 0}, {memory + TEST_COUNT, PJRT_F32, TEST_COUNT, 0}};
+  const pjrt_span_t spans[] = {{memory, PJRT_F32, TEST_COUNT, 0, NULL},
+                               {memory + TEST_COUNT, PJRT_F32, TEST_COUNT, 0, NULL}};
   run->arguments = spans, run->results = spans + 1;
   const hal_status_t status = run_addressed(run, memory, &moved, why);
   const int placed = !status && !moved;
@@ -61,11 +63,12 @@ static hal_status_t compile_test(pjrt_loaded_t **out_program) {
   static const char text[] =
       "module { func.func @main(%a: tensor<64xf32>, %to: tensor<64xf32> {tf.aliasing_output = 0 : i32}) -> "
       "tensor<64xf32> { %0 = stablehlo.add %a, %a : tensor<64xf32> return %0 : tensor<64xf32> } }";
+  pjrt_failure_t failure;
   pjrt.plain_options = 0;
-  const hal_status_t status = pjrt_compile(text, strlen(text), out_program);
-  if (!status) return status;
+  if (!pjrt_compile(text, strlen(text), PJRT_FULL, out_program, &failure)) return HAL_OK;
   pjrt.plain_options = 1;
-  return pjrt_compile(text, strlen(text), out_program);
+  if (!pjrt_compile(text, strlen(text), PJRT_FULL, out_program, &failure)) return HAL_OK;
+  return pjrt_failure_report("the platform cannot compile a test program", &failure);
 }
 
 /* Reads HAL_PJRT_MEMORY. */

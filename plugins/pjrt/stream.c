@@ -15,15 +15,24 @@ struct pjrt_work_s {
   _Alignas(16) unsigned char arguments[]; /* a copy: callers may change their arguments after the call */
 };
 
+enum { FREES = 64, FREE_BYTES = 4 << 20 }; /* blocks that are freed together, and their bytes */
+typedef struct frees_s {
+  uint32_t count;
+  size_t bytes;
+  void *addresses[FREES];
+} frees_t;
+
 struct hal_plugin_stream_s {
   struct hal_plugin_stream_s *next; /* in `streams` */
   uint64_t number;                  /* grows with each stream */
   int waiters;                      /* pjrt_drain waits for its work */
   int32_t device;
   hal_worker_t *worker;
+  pjrt_views_t *views;
   pthread_mutex_t lock;     /* guards the members below */
   hal_status_t failure;     /* not reported yet */
   hal_stream_error_t error; /* the last failure */
+  pjrt_work_t *frees;       /* not queued yet; NULL: none */
 };
 
 static pthread_mutex_t streams_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list, and `waiters` */
@@ -53,11 +62,22 @@ static void serve(hal_worker_item_t *item) {
   hal_host->mem_free(work);
 }
 
-/* Runs work of the synchronous stream. */
-static hal_status_t run_now(const char *name, pjrt_work_fn_t run, const void *arguments) {
-  char why[PJRT_WHY] = "";
+int pjrt_is_idle(hal_plugin_stream_t *stream) {
+  if (!stream) return 1;
+  const uint64_t done = hal_worker_done(stream->worker);
+  return done == hal_worker_queued(stream->worker);
+}
+
+pjrt_views_t *pjrt_stream_views(hal_plugin_stream_t *stream) { return stream ? stream->views : NULL; }
+
+hal_status_t pjrt_run_now(hal_plugin_stream_t *stream, const char *name, pjrt_work_fn_t run, const void *arguments) {
+  char why[PJRT_WHY];
+  why[0] = '\0';
   const hal_status_t status = run(arguments, why);
-  return status ? pjrt_error(status, "pjrt: %.64s failed%s%.200s", name, *why ? ": " : "", why) : HAL_OK;
+  if (!status) return HAL_OK;
+  if (!stream) return pjrt_error(status, "pjrt: %.64s failed%s%.200s", name, *why ? ": " : "", why);
+  note_failure(stream, name, status, why);
+  return HAL_OK;
 }
 
 hal_status_t pjrt_work_new(hal_plugin_stream_t *stream, const char *name, pjrt_work_fn_t run, const void *arguments,
@@ -66,20 +86,70 @@ hal_status_t pjrt_work_new(hal_plugin_stream_t *stream, const char *name, pjrt_w
   pjrt_work_t *const work = hal_host->mem_alloc(sizeof *work + size, 16);
   if (!work) return hal_host->error_set(HAL_RESOURCE_EXHAUSTED, 0, "pjrt: no host memory to queue work");
   *work = (pjrt_work_t){.item.run = serve, .stream = stream, .name = name, .run = run};
-  memcpy(work->arguments, arguments, size);
+  if (arguments) memcpy(work->arguments, arguments, size);
   *out_work = work;
   return HAL_OK;
 }
+
+void *pjrt_work_arguments(pjrt_work_t *work) { return work->arguments; }
 
 void pjrt_work_push(hal_plugin_stream_t *stream, pjrt_work_t *work) { hal_worker_push(stream->worker, &work->item); }
 
 hal_status_t pjrt_submit(hal_plugin_stream_t *stream, const char *name, pjrt_work_fn_t run, const void *arguments,
                          size_t size) {
   pjrt_work_t *work = NULL;
-  if (!stream) return run_now(name, run, arguments);
+  if (!stream) return pjrt_run_now(NULL, name, run, arguments);
   const hal_status_t status = pjrt_work_new(stream, name, run, arguments, size, &work);
   if (!status) pjrt_work_push(stream, work);
   return status;
+}
+
+/* ---- frees ------------------------------------------------------------------------------------------------------ */
+
+/* A step of a training loop frees a hundred small blocks, so they are queued together. */
+
+static hal_status_t run_frees(const void *arguments, char *why) {
+  const frees_t *const frees = arguments;
+  (void)why;
+  for (uint32_t i = 0; i < frees->count; i++) hal_plugin_memory_free(0, frees->addresses[i]);
+  return HAL_OK;
+}
+
+static pjrt_work_t *take_frees(hal_plugin_stream_t *stream) {
+  pjrt_work_t *const work = stream->frees;
+  stream->frees = NULL;
+  return work;
+}
+
+/* Queues the frees that wait for more of them. */
+static void push_frees(hal_plugin_stream_t *stream) {
+  pthread_mutex_lock(&stream->lock);
+  pjrt_work_t *const work = take_frees(stream);
+  pthread_mutex_unlock(&stream->lock);
+  if (work) pjrt_work_push(stream, work);
+}
+
+/* Returns the frees that wait, which are never all that fit; NULL = no memory. */
+static pjrt_work_t *frees_of(hal_plugin_stream_t *stream) {
+  if (!stream->frees &&
+      pjrt_work_new(stream, "memory_free_async", run_frees, NULL, sizeof(frees_t), &stream->frees) == HAL_OK)
+    *(frees_t *)pjrt_work_arguments(stream->frees) = (frees_t){.count = 0};
+  return stream->frees;
+}
+
+hal_status_t pjrt_submit_free(hal_plugin_stream_t *stream, void *address, size_t size) {
+  pthread_mutex_lock(&stream->lock);
+  pjrt_work_t *work = frees_of(stream);
+  const int found = work != NULL;
+  if (work) {
+    frees_t *const frees = pjrt_work_arguments(work);
+    frees->addresses[frees->count++] = address;
+    frees->bytes += size;
+    work = frees->count == FREES || frees->bytes > FREE_BYTES ? take_frees(stream) : NULL;
+  }
+  pthread_mutex_unlock(&stream->lock);
+  if (work) pjrt_work_push(stream, work);
+  return found ? HAL_OK : HAL_RESOURCE_EXHAUSTED;
 }
 
 /* ---- waiting --------------------------------------------------------------------------------------------------- */
@@ -97,6 +167,7 @@ static hal_status_t report(hal_plugin_stream_t *stream) {
 hal_status_t hal_plugin_stream_synchronize(hal_plugin_stream_t *stream) {
   if (!stream) return HAL_OK;
   if (atomic_load_explicit(&pjrt.forked, memory_order_relaxed)) return pjrt_check_device(stream->device);
+  push_frees(stream);
   hal_worker_wait(stream->worker, hal_worker_queued(stream->worker));
   return report(stream);
 }
@@ -136,6 +207,7 @@ hal_status_t pjrt_drain(int32_t device) {
     number = stream->number;
     stream->waiters++;
     pthread_mutex_unlock(&streams_lock);
+    push_frees(stream);
     hal_worker_wait(stream->worker, hal_worker_queued(stream->worker));
     const hal_status_t status = first ? HAL_OK : report(stream);
     if (!first) first = status;
@@ -162,6 +234,7 @@ hal_status_t hal_plugin_stream_create(int32_t device, const hal_stream_desc_t *d
     hal_host->mem_free(stream);
     return status;
   }
+  stream->views = pjrt.opaque ? NULL : pjrt_views_create();
   pthread_mutex_init(&stream->lock, NULL);
   pthread_mutex_lock(&streams_lock);
   stream->number = ++last_number;
@@ -179,7 +252,9 @@ hal_status_t hal_plugin_stream_destroy(hal_plugin_stream_t *stream) {
   *link = stream->next;
   while (stream->waiters) pthread_cond_wait(&no_waiters, &streams_lock);
   pthread_mutex_unlock(&streams_lock);
+  push_frees(stream);
   hal_worker_stop(stream->worker); /* runs the queued work */
+  pjrt_views_destroy(stream->views);
   pthread_mutex_destroy(&stream->lock);
   hal_host->mem_free(stream);
   return HAL_OK;

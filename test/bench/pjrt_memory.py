@@ -1,7 +1,7 @@
 """Training steps and single operators of the plugin pjrt in both kinds of memory (HAL_PJRT_MEMORY).
 
 Usage: HAL_PJRT_PLUGIN=PATH python pjrt_memory.py [--steps N] [--rounds N]. Runs a process for each kind in turn, and prints the least of
-all rounds (default 3) in microseconds and the ratio of opaque to addressed memory:
+all rounds (default 3) in microseconds, in elapsed time and in that of all processors, and the ratios of opaque to addressed memory:
   mlp, transformer  a step in lazy mode, of N (default 200) without synchronization; the networks of pjrt_step.py
   eager             a call of an operator (x + 1 of 256 numbers), of 10 N without synchronization
   deferred          the same call in lazy mode, with a step after 100 of them
@@ -27,13 +27,16 @@ KINDS = ("addressed", "opaque")
 
 
 def per_call(count, call):
-    """Returns the microseconds of a call, of `count` without synchronization."""
-    torch.accelerator.synchronize("pjrt:0")
-    begin = time.perf_counter()
-    for _ in range(count):
-        call()
-    torch.accelerator.synchronize("pjrt:0")
-    return (time.perf_counter() - begin) / count * 1e6
+    """Returns the microseconds of a call, of `count` without synchronization: elapsed, and of all processors. The least of three."""
+    times = []
+    for _ in range(3):
+        torch.accelerator.synchronize("pjrt:0")
+        begin, used = time.perf_counter(), time.process_time()
+        for _ in range(count):
+            call()
+        torch.accelerator.synchronize("pjrt:0")
+        times.append((time.perf_counter() - begin, time.process_time() - used))
+    return [min(column) / count * 1e6 for column in zip(*times)]
 
 
 def measure(steps):
@@ -41,7 +44,7 @@ def measure(steps):
     torch_backend.use("pjrt")
     x = torch.ones(256, device="pjrt")
     kept = [None]  # an unused result is not computed
-    figures = {"eager": min(per_call(10 * steps, lambda: x + 1) for _ in range(3))}
+    figures = {"eager": per_call(10 * steps, lambda: x + 1)}
 
     def program():
         kept[0] = x + 1
@@ -54,12 +57,12 @@ def measure(steps):
 
     with lazy.record("pjrt:0"):
         deferred(), program()
-        figures["deferred"] = min(per_call(steps // 2, deferred) / 100 for _ in range(3))
-        figures["program"] = min(per_call(10 * steps, program) for _ in range(3))
+        figures["deferred"] = [one / 100 for one in per_call(steps // 2, deferred)]
+        figures["program"] = per_call(10 * steps, program)
         for kind in (pjrt_step.mlp, pjrt_step.transformer):
             side = pjrt_step.Side(kind, "pjrt", "pjrt:0")
             side.run(5, False)
-            figures[kind.__name__] = min(side.run(steps, False) for _ in range(3))
+            figures[kind.__name__] = per_call(steps, side.step)
     return figures
 
 
@@ -80,10 +83,12 @@ def main():
             command = [sys.executable, "-P", __file__, "--child", "--steps", str(options.steps)]
             done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
             for name, figure in json.loads(done.stdout).items():
-                least[kind][name] = min(figure, least[kind].get(name, figure))
-    for name, figure in least["addressed"].items():
+                least[kind][name] = list(map(min, figure, least[kind].get(name, figure)))
+    for name, addressed in least["addressed"].items():
         opaque = least["opaque"][name]
-        print(f"{name}: addressed {figure:.1f} us, opaque {opaque:.1f} us ({opaque / figure:.2f})")
+        ratios = [one / other for one, other in zip(opaque, addressed)]
+        print(f"{name}: addressed {addressed[0]:.1f} us, opaque {opaque[0]:.1f} us ({ratios[0]:.2f}); "
+              f"of processors {addressed[1]:.1f} us, {opaque[1]:.1f} us ({ratios[1]:.2f})")  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ typedef struct lifetime_s {
   uint32_t end;     /* index after the last command that accesses it */
   uint32_t earlier; /* 1 + the number of the previous lifetime of the same memory; 0 = none */
   uint32_t buffer;  /* HAL_IR_NO_BUFFER until its first use is assigned */
+  int released;     /* the memory was released after its last use: the buffer is dead after the graph */
 } lifetime_t;
 
 typedef struct making_s {
@@ -162,8 +163,10 @@ static void end_lifetimes(making_t *making, uint32_t number) {
   const span_t *const last = making->spans + making->span_count;
   if (!making->span_count) return;
   for (span_t *span = span_at(making, low); span < last && span->low < high; span++) {
-    const lifetime_t *const lifetime = span->current ? &making->lifetimes[span->current - 1] : NULL;
-    if (lifetime && lifetime->end <= number && low <= lifetime->low && lifetime->high <= high) span->current = 0;
+    lifetime_t *const lifetime = span->current ? &making->lifetimes[span->current - 1] : NULL;
+    if (!lifetime || lifetime->end > number || low > lifetime->low || lifetime->high > high) continue;
+    lifetime->released = 1;
+    span->current = 0;
   }
 }
 
@@ -196,6 +199,7 @@ static void place(making_t *making, hal_ir_use_t *use) {
     graph->buffers[lifetime->buffer] = (hal_ir_buffer_t){.size = (uint64_t)(lifetime->high - lifetime->low),
                                                          .first_value = NO_VALUE,
                                                          .last_value = NO_VALUE,
+                                                         .flags = lifetime->released ? 0 : HAL_IR_OUTPUT,
                                                          .reuses = earlier ? earlier->buffer + 1 : 0};
   }
   use->buffer = lifetime->buffer;
@@ -229,29 +233,6 @@ static void write_value(making_t *making, uint32_t op, hal_ir_use_t *use) {
   use->value = graph->ir.value_count++;
   if (buffer->first_value == NO_VALUE) buffer->first_value = use->value;
   buffer->last_value = use->value;
-}
-
-/* Finds the buffers that are dead after the graph: their memory was released after their last use. */
-static void find_outputs(making_t *making, uint32_t begin, uint32_t end) {
-  hal_ir_graph_t *const graph = making->graph;
-  uint32_t *const last = take(making, graph->ir.buffer_count, sizeof *last);
-  if (making->status) return;
-  for (uint32_t n = 0; n < graph->ir.node_count; n++) {
-    const hal_ir_node_t *const node = &graph->nodes[n];
-    for (uint32_t k = 0; k < node->read_count; k++)
-      if (node->reads[k].buffer != HAL_IR_NO_BUFFER) last[node->reads[k].buffer] = graph->ends[n];
-    for (uint32_t k = 0; k < node->write_count; k++)
-      if (node->writes[k].buffer != HAL_IR_NO_BUFFER) last[node->writes[k].buffer] = graph->ends[n];
-  }
-  for (uint32_t b = 0; b < graph->ir.buffer_count; b++) graph->buffers[b].flags |= HAL_IR_OUTPUT;
-  for (uint32_t i = begin; i < end; i++) {
-    const hal_command_t *const command = &making->list->commands[i];
-    if (command->kind != HAL_COMMAND_FREED) continue;
-    const char *const low = command->u.freed.address, *const high = low + command->u.freed.size;
-    for (uint32_t b = 0; b < graph->ir.buffer_count; b++)
-      if (last[b] <= i && low <= graph->addresses[b] && graph->addresses[b] + graph->buffers[b].size <= high)
-        graph->buffers[b].flags &= ~HAL_IR_OUTPUT;
-  }
 }
 
 /* ---- graphs ------------------------------------------------------------------------------------------------------ */
@@ -312,7 +293,6 @@ hal_status_t hal_ir_make(hal_arena_t *arena, const hal_command_list_t *list, uin
     for (uint32_t k = 0; k < node->write_count; k++)
       write_value(&making, node->op, (hal_ir_use_t *)(uintptr_t)&node->writes[k]);
   }
-  find_outputs(&making, begin, end);
   out_graph->ir.nodes = out_graph->nodes;
   out_graph->ir.buffers = out_graph->buffers;
   return making.status;

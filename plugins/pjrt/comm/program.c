@@ -167,6 +167,16 @@ static hal_status_t make_options(const comm_group_t *group, int patient, options
   return HAL_OK;
 }
 
+/* The devices are a part of the options, so the text names them: it identifies a stored program. */
+static void put_devices(emit_t *e, const comm_group_t *group) {
+  char why[PJRT_WHY];
+  uint64_t id = 0;
+  emit_put(e, "// devices");
+  for (int32_t rank = 0; rank < group->size; rank++)
+    if (!read_device_id(group->devices[rank], &id, why)) emit_put(e, " %llu", (unsigned long long)id);
+  emit_put(e, "\n");
+}
+
 static hal_status_t compile_text(const comm_group_t *group, const emit_text_t *text, int patient,
                                  pjrt_loaded_t **out_loaded, char *why) {
   options_t options;
@@ -180,12 +190,16 @@ static hal_status_t compile_text(const comm_group_t *group, const emit_text_t *t
 
 static hal_status_t compile(const comm_group_t *group, const comm_call_t *call, pjrt_loaded_t **out_loaded, char *why) {
   emit_t e = {.status = HAL_OK};
+  put_devices(&e, group);
   put_program(&e, group, call);
   if (e.status) snprintf(why, PJRT_WHY, "no host memory for the text of a program");
   /* Other platforms, and older ones of the CPU, refuse the option. */
   hal_status_t status = e.status ? e.status : HAL_UNIMPLEMENTED;
-  if (!e.status && !pjrt.plain_options) status = compile_text(group, &e.text, 1, out_loaded, why);
+  pjrt_loaded_t *const stored = e.status ? NULL : pjrt_cache_load(e.text.data, e.text.size, PJRT_FULL);
+  if (stored) *out_loaded = stored, status = HAL_OK;
+  if (!e.status && status && !pjrt.plain_options) status = compile_text(group, &e.text, 1, out_loaded, why);
   if (!e.status && status) status = compile_text(group, &e.text, 0, out_loaded, why);
+  if (!status && !stored) pjrt_cache_store(e.text.data, e.text.size, PJRT_FULL, *out_loaded);
   hal_host->mem_free(e.text.data);
   return status;
 }

@@ -45,8 +45,8 @@ static int overlap(const pjrt_span_t *a, const pjrt_span_t *b) {
 static void set_spans(const comm_group_t *group, const comm_call_t *call, replica_t *replica) {
   void *const from = call->send ? call->send : call->recv;
   const int reads = call->op != HAL_COMM_BROADCAST || call->rank == call->peer;
-  replica->argument = (pjrt_span_t){reads ? from : call->recv, call->type, comm_argument_count(group, call), 0};
-  replica->result = (pjrt_span_t){call->recv, call->type, comm_result_count(group, call), 0};
+  replica->argument = (pjrt_span_t){reads ? from : call->recv, call->type, comm_argument_count(group, call), 0, NULL};
+  replica->result = (pjrt_span_t){call->recv, call->type, comm_result_count(group, call), 0, NULL};
 }
 
 /* ---- memory of the host ------------------------------------------------------------------------------------------ */

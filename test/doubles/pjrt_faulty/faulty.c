@@ -5,7 +5,8 @@
  *   "poison", 2               the second run of a program fails after its start. Its results are poisoned: reads of
  *                             them fail, and so do programs that use them, whose results are poisoned, too
  *
- * The plugins of platforms fail in these ways; the CPU's plugin could not be made to. */
+ * The plugins of platforms fail in these ways; the CPU's plugin could not be made to. pjrt_faulty_delay makes each
+ * compilation longer. */
 #define _POSIX_C_SOURCE 200809L /* strdup */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -13,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "api.h"
 
@@ -21,6 +23,7 @@ enum { INTERNAL = 13, POISONED = 4096, TABLE_BYTES = 8192 };
 static const pjrt_table_t *real;
 static _Atomic(const char *) fault; /* the function, or "poison" */
 static atomic_long left;            /* its calls until the one that fails, with that one */
+static atomic_long delay_ms;        /* before each compilation */
 static const char injected[] = "injected failure", poison[] = "poisoned argument";
 
 /* An error of this file is the address of its message. */
@@ -77,6 +80,9 @@ static pjrt_error_t *Error_Destroy(void *arguments) {
 }
 
 static pjrt_error_t *Client_Compile(void *arguments) {
+  const long delay = atomic_load(&delay_ms);
+  const struct timespec time = {.tv_sec = delay / 1000, .tv_nsec = delay % 1000 * 1000000};
+  if (delay) nanosleep(&time, NULL);
   return fails("Client_Compile") ? fail(injected) : real->Client_Compile(arguments);
 }
 
@@ -162,6 +168,10 @@ long pjrt_faulty_fail(const char *function, long number) {
   atomic_store(&fault, strdup(function));
   return before;
 }
+
+/* Makes each compilation from now on longer. */
+EXPORTED void pjrt_faulty_delay(long milliseconds);
+void pjrt_faulty_delay(long milliseconds) { atomic_store(&delay_ms, milliseconds); }
 
 EXPORTED const pjrt_table_t *GetPjrtApi(void);
 const pjrt_table_t *GetPjrtApi(void) {

@@ -3,8 +3,10 @@ forks are errors that name their cause."""
 
 import json
 import os
+import re
 import subprocess
 import sys
+import time
 
 import driver_scripts
 import pytest
@@ -98,6 +100,8 @@ def test_an_invalid_setting_is_named(run, cases):
 @pytest.mark.parametrize("setting, value, message", [
     ("HAL_PJRT_DEVICES", "64", "fewer than the 64 that were counted or that HAL_PJRT_DEVICES requests"),
     pytest.param("HAL_PJRT_PROGRAMS", "many", "invalid HAL_PJRT_PROGRAMS='many': expected 0 to 2147483647", marks=pytest.mark.slow),
+    pytest.param("HAL_PJRT_OPTIMIZE", "some", "invalid HAL_PJRT_OPTIMIZE='some': expected 'whole' or 'rising'", marks=pytest.mark.slow),
+    pytest.param("HAL_PJRT_HOT", "0", "invalid HAL_PJRT_HOT='0': expected 1 to 1073741823", marks=pytest.mark.slow),
     pytest.param("HAL_PJRT_MEMORY", "some", "invalid HAL_PJRT_MEMORY='some': expected 'auto', 'addressed' or 'opaque'", marks=pytest.mark.slow),
 ])  # fmt: skip
 def test_an_invalid_setting_is_an_error_of_the_first_use(run, setting, value, message):
@@ -387,14 +391,131 @@ if not torch.pjrt.get_device_properties(0).flags & 1:  # opaque memory: a part i
 """
 
 
-@pytest.mark.parametrize("kind", ["addressed", "opaque"])
-def test_failures_of_the_platform_are_errors_and_later_runs_are_right(run, settings, kind):
+@pytest.fixture
+def faulty(settings):
+    """Settings of a plugin that fails as the script requests, and of no stored programs."""
     if not driver_scripts.PJRT_FAULTY.exists():
         pytest.skip(f"{driver_scripts.PJRT_FAULTY} is not built; run `make test-c`, or name it in PJRT_FAULTY")
-    faulty = {"PJRT_FAULTY_PLUGIN": settings["HAL_PJRT_PLUGIN"], "HAL_PJRT_PLUGIN": str(driver_scripts.PJRT_FAULTY)}
-    printed = passes(run(FAILURES, HAL_PJRT_MEMORY=kind, HAL_CACHE_DIR="", **faulty))
+    return {"PJRT_FAULTY_PLUGIN": settings["HAL_PJRT_PLUGIN"], "HAL_PJRT_PLUGIN": str(driver_scripts.PJRT_FAULTY), "HAL_CACHE_DIR": ""}
+
+
+@pytest.mark.parametrize("kind", ["addressed", "opaque"])
+def test_failures_of_the_platform_are_errors_and_later_runs_are_right(run, faulty, kind):
+    printed = passes(run(FAILURES, HAL_PJRT_MEMORY=kind, **faulty))
     calls = {name: int(count) for name, count in map(str.split, printed.splitlines())}
     assert len(calls) == 5 and all(calls.values()), calls  # each function failed
+
+
+# ---- programs that are compiled again --------------------------------------------------------------------------------
+
+# A program at low optimization. The fourth run begins a second compilation, which the ninth and later runs use.
+RISING = f"""
+{USE}
+import ctypes, os
+from torch_backend import lazy
+faulty = ctypes.CDLL(os.environ["HAL_PJRT_PLUGIN"])
+torch.manual_seed(0)
+a = torch.randn(64, 64)
+x = a.to("pjrt")
+
+def run(rounds, count=64):
+    with lazy.record():
+        for round in range(rounds):
+            y = (x[:count] @ x * (round / 64)).tanh().sum(1)
+            torch.testing.assert_close(y.cpu(), (a[:count] @ a * (round / 64)).tanh().sum(1), rtol=1e-5, atol=1e-4)
+"""
+AGAIN = re.compile(r"pjrt: (compiled|loaded) a program of \d+ operators, .* again in")
+LOW = re.compile(r"pjrt: (compiled|loaded) a program of \d+ operators, .*, at low optimization")
+
+
+def rising(run, script, **more):
+    """Runs a script whose hot programs are compiled again; returns the words of both kinds of compilations."""
+    done = run(RISING + script, HAL_PJRT_OPTIMIZE="rising", HAL_LOG="info", **{"HAL_PJRT_HOT": "4", **more})
+    passes(done)
+    return LOW.findall(done.stderr), AGAIN.findall(done.stderr), done
+
+
+def test_a_hot_program_is_compiled_again_and_both_are_stored(run, memory, tmp_path):
+    for word in ("compiled", "loaded"):
+        low, again, _ = rising(run, "run(12)", HAL_CACHE_DIR=str(tmp_path / "cache"), HAL_PJRT_MEMORY=memory)
+        assert (low, again) == ([word], [word])
+    assert len(list((tmp_path / "cache/pjrt").glob("*.program"))) == 2
+    low, again, done = rising(run, "run(3); print(*lazy.compilations())", HAL_CACHE_DIR="")
+    assert (low, again) == (["compiled"], []) and "at low optimization for 8 runs" in done.stdout, done.stdout
+
+
+def test_a_program_that_cannot_be_compiled_again_remains_at_low_optimization(run, faulty):
+    script = """
+run(1)
+faulty.pjrt_faulty_fail(b"Client_Compile", ctypes.c_long(1))
+run(20)
+"""
+    low, again, done = rising(run, script, **faulty)
+    assert (low, again) == (["compiled"], []) and "cannot be compiled again, and remains at low optimization: injected failure" in done.stderr, done.stderr
+
+
+# The process ends in the first of five second compilations.
+ENDS = """
+for count in range(1, 6):
+    run(3, count)
+faulty.pjrt_faulty_delay(ctypes.c_long(2000))
+for count in range(1, 6):
+    run(1, count)
+import time
+begin = time.monotonic()
+torch.pjrt.synchronize()
+assert time.monotonic() - begin < 1  # no run waits for it
+print(time.time())
+"""
+
+
+def test_a_process_that_ends_waits_for_one_compilation_at_most(run, faulty):
+    low, again, done = rising(run, ENDS, **faulty)
+    assert len(low) == 5 and not again, (low, again)
+    assert time.time() - float(done.stdout) < 6  # all of them take ten seconds
+
+
+# ---- short programs --------------------------------------------------------------------------------------------------
+
+# Programs that take less than some microseconds run in the calling thread if their stream is idle. Here they alternate
+# with longer ones, kernels of the host, copies and events, on memory that is freed and used again.
+SHORT = f"""
+{USE}
+import random
+from torch_backend import lazy
+random.seed(0)
+torch.manual_seed(0)
+
+def work(device, step):
+    state = [torch.arange(64.0, device=device), torch.ones(64, 64, device=device)]
+    random.seed(1)
+    for turn in range(300):
+        kind = random.randrange(8)
+        if kind < 3:
+            state[0] = (state[0] * random.choice((0.5, 0.25)) + turn) % 97
+        elif kind == 3:
+            state[1] = (state[1] @ state[1].t()).remainder_(5)  # exact
+        elif kind == 4:
+            state[0] = torch.cat([state[0][random.choice((3, 8, 16)):], torch.full((80,), float(turn), device=device)])[:64].clone()
+        elif kind == 5:
+            state[1][turn % 64].copy_(state[0].nonzero().flatten()[:1].float().sum())  # a kernel of the host
+        elif kind == 6:
+            state[0].view(torch.int32)[:4].bitwise_and_(-2)
+        else:
+            state[1][:, 0].add_(state[0].remainder(7).floor())
+        if random.randrange(2):
+            step()
+    return [one.cpu() for one in state]
+
+expected = work("cpu", lambda: None)
+with lazy.record("pjrt:0"):
+    actual = work("pjrt:0", lambda: lazy.mark_step("pjrt:0"))
+assert all(map(torch.equal, actual, expected)), [(one - other).abs().max() for one, other in zip(actual, expected)]
+"""
+
+
+def test_short_programs_keep_the_order_of_their_stream(run_in):
+    passes(run_in(SHORT))
 
 
 # ---- eager programs -------------------------------------------------------------------------------------------------

@@ -44,3 +44,13 @@ def test_a_rank_outside_of_the_group_is_refused(run_python):
         check=False, TORCH_BACKEND="fake",
     )  # fmt: skip
     assert done.returncode and "ValueError: rank 2 of 2 threads: expected 0 to 1" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_second_process_loads_the_programs_of_collectives(tmp_path):
+    def written():
+        run(2, driver_scripts.pjrt_settings(tmp_path, HAL_PJRT_DEVICES="2"))
+        return {file.name: file.stat().st_mtime_ns for file in tmp_path.glob("pjrt/*.program")}
+
+    first = written()
+    assert len(first) > 5 and written() == first

@@ -52,6 +52,9 @@ _MEASURED = {  # in the order of hal/lazy.h: the unit of each sample
 PERCENTS = (1, 5, 10, 20, 50, 80, 90, 95, 99)
 
 _lock = threading.Lock()
+_named: dict[str, int] = {}  # the indices of names such as "fake:0", which programs use in each step
+_kept = False  # the device type "lazy" is enabled
+_explains = False  # a recording collects the causes of flushes
 # The recordings of each device, one for each stream
 _active: collections.defaultdict[int, list] = collections.defaultdict(list)
 # Of each device: the stream that `start` defers, and its block
@@ -74,11 +77,17 @@ def _index(device) -> int:
         return _c().current_device()
     if isinstance(device, int):
         return device
-    device = torch.device(device)
+    if isinstance(device, str) and device in _named:
+        return _named[device]
+    text, device = device, torch.device(device)
     name = device_name()
     if device.type not in (name, "lazy"):
         raise ValueError(f"lazy mode supports devices of type '{name}', got '{device}'")
-    return _c().current_device() if device.index is None else device.index
+    if device.index is None:
+        return _c().current_device()
+    if isinstance(text, str):
+        _named[text] = device.index
+    return device.index
 
 
 def wants_lines() -> bool:
@@ -129,6 +138,7 @@ def record(device=None, *, lines: bool | None = None, fuse: bool | None = None, 
         RuntimeError: the stream is lazy or captured already; or deferred work failed to launch: the message has the
         device's error, the operator and its line, and later work is discarded.
     """
+    global _explains
     index = _index(device)
     if _c().is_kept_lazy(index):  # recorded by the device type "lazy" until the process ends
         yield
@@ -143,6 +153,7 @@ def record(device=None, *, lines: bool | None = None, fuse: bool | None = None, 
         index, wants_lines() if lines is None else lines, debug_level() > 1, wants_groups() if fuse is None else fuse, limit, piece, *text_file(),
     )  # fmt: skip
     with _lock:
+        _explains |= debug_level() > 1
         _active[index].append(lazy)
     try:
         yield
@@ -289,7 +300,7 @@ def mark_step(device=None, wait: bool = False) -> None:
             lazy.flush()
         finally:
             _note_compilations(lazy)
-    for index in indices:
+    for index in indices if _kept or wait else ():
         try:
             _c().flush_kept_lazy(index)
         finally:
@@ -298,11 +309,21 @@ def mark_step(device=None, wait: bool = False) -> None:
             _c().synchronize(index)
 
 
+def note_kept() -> None:
+    """Called before the device type "lazy" is enabled, which has recordings of its own."""
+    global _kept, _explains
+    with _lock:
+        _kept, _explains = True, _explains or debug_level() > 1
+
+
 def _note_compilations(lazy) -> None:
     """Collects the compilations of a recording; None: of the device type "lazy"."""
     with _lock:
-        _compilations.extend(Compilation(_steps, *one) for one in (lazy.take_compilations() if lazy else _c().take_kept_compilations()))
-        _executions.extend((_steps, cause) for cause in (lazy.take_causes() if lazy else _c().take_kept_causes()))
+        taken = lazy.take_compilations() if lazy else _c().take_kept_compilations()
+        if taken:
+            _compilations.extend(Compilation(_steps, *one) for one in taken)
+        if _explains:
+            _executions.extend((_steps, cause) for cause in (lazy.take_causes() if lazy else _c().take_kept_causes()))
 
 
 def compilations() -> list[Compilation]:

@@ -46,6 +46,7 @@ def enable(*, lines: bool | None = None) -> None:
         _absent._destroy()
         _absent = None
     lines = _recordings.wants_lines() if lines is None else lines
+    _recordings.note_kept()
     _C.enable_lazy_device(lines, _recordings.debug_level() > 1, _recordings.wants_groups(), *_recordings.text_file())
     _install_opaque()
     _install_autocast()

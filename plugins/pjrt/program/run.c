@@ -4,7 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "pjrt.h"
+#include "../pjrt.h"
+
+enum { FEW_BUFFERS = 64 }; /* of a run, without an allocation */
 
 /* ---- programs ---------------------------------------------------------------------------------------------------- */
 
@@ -15,6 +17,13 @@ static const char plain_options[] = {0x1a, 4, 0x20, 1, 0x28, 1, 0x20, 1};
 static const char exact_options[] =
     "\x1a\x04\x20\x01\x28\x01\x20\x01\x3a\x21\x0a\x1b"
     "xla_cpu_enable_fast_min_max\x12\x02\x10";
+
+/* The same at a low level of optimization. */
+static const char low_options[] =
+    "\x1a\x04\x20\x01\x28\x01\x20\x01\x3a\x21\x0a\x1b"
+    "xla_cpu_enable_fast_min_max\x12\x02\x10\x00\x3a\x24\x0a\x1e"
+    "xla_backend_optimization_level\x12\x02\x18\x00\x3a\x27\x0a\x21"
+    "xla_llvm_disable_expensive_passes\x12\x02\x10\x01";
 
 hal_status_t pjrt_compile_for(const char *text, size_t size, const char *options, size_t options_size,
                               pjrt_loaded_t **out_program, pjrt_failure_t *failure) {
@@ -30,20 +39,20 @@ hal_status_t pjrt_compile_for(const char *text, size_t size, const char *options
   return status;
 }
 
-hal_status_t pjrt_compile(const char *text, size_t size, pjrt_loaded_t **out_program) {
-  pjrt_failure_t failure;
-  const hal_status_t status =
-      pjrt.plain_options ? pjrt_compile_for(text, size, plain_options, sizeof plain_options, out_program, &failure)
-                         : pjrt_compile_for(text, size, exact_options, sizeof exact_options, out_program, &failure);
-  return status ? pjrt_failure_report("the platform cannot compile a program", &failure) : HAL_OK;
+hal_status_t pjrt_compile(const char *text, size_t size, pjrt_level_t level, pjrt_loaded_t **out_program,
+                          pjrt_failure_t *failure) {
+  if (level == PJRT_LOW) return pjrt_compile_for(text, size, low_options, sizeof low_options - 1, out_program, failure);
+  return pjrt.plain_options ? pjrt_compile_for(text, size, plain_options, sizeof plain_options, out_program, failure)
+                            : pjrt_compile_for(text, size, exact_options, sizeof exact_options, out_program, failure);
 }
 
-hal_status_t pjrt_compile_cached(const char *text, size_t size, pjrt_loaded_t **out_program, int *out_stored) {
-  pjrt_loaded_t *const stored = pjrt_cache_load(text, size);
-  const hal_status_t status = stored ? HAL_OK : pjrt_compile(text, size, out_program);
+hal_status_t pjrt_compile_cached(const char *text, size_t size, pjrt_level_t level, pjrt_loaded_t **out_program,
+                                 int *out_stored, pjrt_failure_t *failure) {
+  pjrt_loaded_t *const stored = pjrt_cache_load(text, size, level);
+  const hal_status_t status = stored ? HAL_OK : pjrt_compile(text, size, level, out_program, failure);
   *out_stored = stored != NULL;
   if (stored) *out_program = stored;
-  if (!stored && !status) pjrt_cache_store(text, size, *out_program);
+  if (!stored && !status) pjrt_cache_store(text, size, level, *out_program);
   return status;
 }
 
@@ -137,10 +146,51 @@ hal_status_t pjrt_execute(const pjrt_run_t *run, const pjrt_buffers_t *buffers, 
   return pjrt_failed(pjrt.table, PJRT_CALL(pjrt.table, LoadedExecutable_Execute, call), failure);
 }
 
+/* The buffers of a run in memory of this process, and of its results. */
+static hal_status_t prepare(const pjrt_run_t *run, pjrt_buffer_t **arguments, pjrt_failure_t *failure) {
+  hal_status_t status = HAL_OK;
+  for (uint32_t i = 0; i < run->argument_count && !status; i++) {
+    arguments[i] = run->arguments[i].constant;
+    if (!arguments[i]) status = pjrt_views_take(run->views, &run->arguments[i], run->device, &arguments[i], failure);
+  }
+  return status;
+}
+
+/* Keeps the views that are still valid: those of arguments that were not donated, and those of results in their places.
+ */
+static hal_status_t finish(const pjrt_run_t *run, pjrt_buffer_t **arguments, pjrt_buffer_t **results,
+                           uint32_t *out_moved, pjrt_failure_t *failure) {
+  hal_status_t status = HAL_OK;
+  for (uint32_t k = 0; k < run->result_count && !status; k++) {
+    const uint32_t before = *out_moved, place = run->places[k];
+    status = pjrt_place_result(results[k], &run->results[k], out_moved, failure);
+    if (place != PJRT_NO_PLACE) {
+      pjrt_buffer_destroy(arguments[place]);
+      arguments[place] = NULL;
+    }
+    if (status || *out_moved != before) continue;
+    pjrt_views_put(run->views, &run->results[k], run->device, results[k]);
+    results[k] = NULL;
+  }
+  for (uint32_t i = 0; i < run->argument_count && !status; i++) {
+    if (!arguments[i] || run->arguments[i].constant) continue;
+    pjrt_views_put(run->views, &run->arguments[i], run->device, arguments[i]);
+    arguments[i] = NULL;
+  }
+  return status;
+}
+
+static void release(const pjrt_run_t *run, pjrt_buffer_t **arguments, pjrt_buffer_t **results) {
+  for (uint32_t i = 0; i < run->argument_count; i++)
+    if (!run->arguments[i].constant) pjrt_buffer_destroy(arguments[i]);
+  for (uint32_t k = 0; k < run->result_count; k++) pjrt_buffer_destroy(results[k]);
+}
+
 hal_status_t pjrt_run(const pjrt_run_t *run, uint32_t *out_moved, char *why) {
-  pjrt_failure_t failure = {.status = HAL_OK};
+  pjrt_failure_t failure; /* not zeroed: each call writes it */
+  pjrt_buffer_t *few[FEW_BUFFERS];
   const size_t count = (size_t)run->argument_count + run->result_count;
-  pjrt_buffer_t **const arguments = hal_host->mem_alloc((count ? count : 1) * sizeof *arguments, sizeof *arguments);
+  pjrt_buffer_t **const arguments = count <= FEW_BUFFERS ? few : hal_host->mem_alloc(count * sizeof *few, sizeof *few);
   if (!arguments) {
     snprintf(why, PJRT_WHY, "no host memory for %zu buffers", count);
     return HAL_RESOURCE_EXHAUSTED;
@@ -148,16 +198,13 @@ hal_status_t pjrt_run(const pjrt_run_t *run, uint32_t *out_moved, char *why) {
   memset(arguments, 0, count * sizeof *arguments);
   const pjrt_buffers_t buffers = {arguments, arguments + run->argument_count, NULL, 0};
   pjrt_event_t *done;
-  hal_status_t status = HAL_OK;
   *out_moved = 0;
-  for (uint32_t i = 0; i < run->argument_count && !status; i++)
-    status = pjrt_buffer_over(&run->arguments[i], run->device, &arguments[i], &failure);
+  hal_status_t status = prepare(run, arguments, &failure);
   if (!status) status = pjrt_execute(run, &buffers, &done, &failure);
   if (!status) status = pjrt_await(done, &failure);
-  for (uint32_t k = 0; k < run->result_count && !status; k++)
-    status = pjrt_place_result(buffers.results[k], &run->results[k], out_moved, &failure);
-  for (size_t i = 0; i < count; i++) pjrt_buffer_destroy(arguments[i]);
-  hal_host->mem_free(arguments);
+  if (!status) status = finish(run, arguments, buffers.results, out_moved, &failure);
+  release(run, arguments, buffers.results);
+  if (arguments != few) hal_host->mem_free(arguments);
   if (status) snprintf(why, PJRT_WHY, "%.240s", failure.text);
   return status;
 }

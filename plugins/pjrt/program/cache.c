@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "pjrt.h"
+#include "../pjrt.h"
 
 enum { FOLDER_BYTES = 1024, NAME_BYTES = 64, MOST_BYTES = 256 << 20 };
 
@@ -51,22 +51,24 @@ static int open_folder(int make) {
 }
 
 /* Two 64-bit FNV-1a hashes with different beginnings. */
-static void write_name(const char *text, size_t size, char *name) {
+static void write_name(const char *text, size_t size, pjrt_level_t level, char *name) {
   uint64_t hash[2] = {UINT64_C(0xcbf29ce484222325), UINT64_C(0x84222325cbf29ce4)};
   for (size_t i = 0; i < size; i++)
     for (int k = 0; k < 2; k++) hash[k] = (hash[k] ^ (unsigned char)text[i]) * UINT64_C(0x100000001b3);
-  snprintf(name, NAME_BYTES, "%016llx%016llx.program", (unsigned long long)hash[0], (unsigned long long)hash[1]);
+  snprintf(name, NAME_BYTES, "%016llx%016llx%s.program", (unsigned long long)hash[0], (unsigned long long)hash[1],
+           level == PJRT_LOW ? ".low" : "");
 }
 
 /* Programs contain machine code for the instruction sets of this processor, whose names differ where the sets do. */
-static void write_maker(size_t text_size, char maker[HAL_BINARY_MAKER]) {
+static void write_maker(size_t text_size, pjrt_level_t level, char maker[HAL_BINARY_MAKER]) {
   char line[256] = "", model[128] = "";
   FILE *const file = fopen("/proc/cpuinfo", "re");
   while (file && fgets(line, sizeof line, file))
     if (sscanf(line, "model name : %127[^\n]", model) == 1) break;
   if (file) fclose(file);
   snprintf(maker, HAL_BINARY_MAKER, "%s %.120s, API %d.%d, options %d, %zu bytes of text, %s", pjrt.platform,
-           pjrt.version, pjrt.table->major_version, pjrt.table->minor_version, pjrt.plain_options, text_size, model);
+           pjrt.version, pjrt.table->major_version, pjrt.table->minor_version,
+           level == PJRT_LOW ? 2 : pjrt.plain_options, text_size, model);
 }
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
@@ -97,16 +99,16 @@ static char *read_file(const char *name, size_t *out_size) {
   return NULL;
 }
 
-pjrt_loaded_t *pjrt_cache_load(const char *text, size_t size) {
+pjrt_loaded_t *pjrt_cache_load(const char *text, size_t size, pjrt_level_t level) {
   char name[NAME_BYTES], maker[HAL_BINARY_MAKER];
   size_t file_size = 0;
   const void *bytes;
   pjrt_failure_t failure;
   if (!PJRT_HAS(pjrt.table, Executable_DeserializeAndLoad)) return NULL;
-  write_name(text, size, name);
+  write_name(text, size, level, name);
   char *const data = read_file(name, &file_size);
   if (!data) return NULL;
-  write_maker(size, maker);
+  write_maker(size, level, maker);
   const hal_module_desc_t sealed = {
       .struct_size = sizeof sealed, .dialect = "binary", .options = "", .data = data, .size = file_size};
   pjrt_Executable_DeserializeAndLoad_t load = {.client = pjrt.client};
@@ -131,13 +133,14 @@ static int write_all(int file, const char *data, size_t size) {
   return 1;
 }
 
-/* Another process may write the same file: each writes its own and renames it. A failure is not reported, because the
- * program is compiled again then. */
+/* Another thread or process may write the same file: each writes its own and renames it. A failure is not reported,
+ * because the program is compiled again then. */
 static void write_file(const char *name, const char *data, size_t size) {
+  static atomic_uint number;
   char part[2 * NAME_BYTES];
   const int folder = open_folder(1);
   if (folder < 0) return;
-  snprintf(part, sizeof part, "%s.%ld", name, (long)getpid());
+  snprintf(part, sizeof part, "%s.%ld.%u", name, (long)getpid(), atomic_fetch_add(&number, 1));
   const int file = openat(folder, part, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (file >= 0) {
     const int whole = write_all(file, data, size);
@@ -146,20 +149,21 @@ static void write_file(const char *name, const char *data, size_t size) {
   close(folder);
 }
 
-static void seal_and_write(const char *text, size_t size, const pjrt_Executable_Serialize_t *serialized) {
+static void seal_and_write(const char *text, size_t size, pjrt_level_t level,
+                           const pjrt_Executable_Serialize_t *serialized) {
   char name[NAME_BYTES], maker[HAL_BINARY_MAKER];
   const size_t bytes = serialized->serialized_bytes_size;
   char *const data = hal_host->mem_alloc(HAL_BINARY_SEAL + bytes, 16);
   if (!data) return;
   memcpy(data + HAL_BINARY_SEAL, serialized->serialized_bytes, bytes);
-  write_name(text, size, name);
-  write_maker(size, maker);
+  write_name(text, size, level, name);
+  write_maker(size, level, maker);
   hal_binary_seal(data, bytes, maker);
   write_file(name, data, HAL_BINARY_SEAL + bytes);
   hal_host->mem_free(data);
 }
 
-void pjrt_cache_store(const char *text, size_t size, pjrt_loaded_t *program) {
+void pjrt_cache_store(const char *text, size_t size, pjrt_level_t level, pjrt_loaded_t *program) {
   pjrt_failure_t failure;
   pjrt_LoadedExecutable_GetExecutable_t get = {.loaded_executable = program};
   if (!PJRT_HAS(pjrt.table, LoadedExecutable_GetExecutable) || !PJRT_HAS(pjrt.table, Executable_Serialize) ||
@@ -168,7 +172,7 @@ void pjrt_cache_store(const char *text, size_t size, pjrt_loaded_t *program) {
   if (pjrt_failed(pjrt.table, PJRT_CALL(pjrt.table, LoadedExecutable_GetExecutable, get), &failure)) return;
   pjrt_Executable_Serialize_t serialize = {.executable = get.executable};
   if (!pjrt_failed(pjrt.table, PJRT_CALL(pjrt.table, Executable_Serialize, serialize), &failure)) {
-    seal_and_write(text, size, &serialize);
+    seal_and_write(text, size, level, &serialize);
     if (serialize.serialized_executable_deleter)
       serialize.serialized_executable_deleter(serialize.serialized_executable);
   }
