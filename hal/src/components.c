@@ -45,6 +45,7 @@ const hal_life_hooks_t hal_life_hooks = {.after_fork = after_fork};
 
 /* Memory of one device may wait for streams of another, so all devices are drained first. */
 static void close_devices(void) {
+  hal_lazy_idle_close();
   for (int32_t i = 0; i < hal_registry.device_count; i++)
     hal_device_drain(&hal_devices[i], "hal_registry_close", "closing");
   for (int32_t i = 0; i < hal_registry.device_count; i++) hal_device_close(&hal_devices[i]);

@@ -126,23 +126,32 @@ static void start(void) {
 void hal_lazy_idle_watch(hal_lazy_t *lazy) {
   if (!(lazy->program.device->info.flags & HAL_DEVICE_ASYNC)) return; /* the program's thread would run it */
   pthread_mutex_lock(&watcher.lock);
-  lazy->watched = (hal_lazy_watched_t){.next = watcher.first, .is_watched = 1, .round = watcher.round};
+  lazy->watched = (hal_lazy_watched_t){.next = watcher.first, .round = watcher.round};
   watcher.first = lazy;
   if (!watcher.running && !watcher.ending) start();
   pthread_mutex_unlock(&watcher.lock);
 }
 
 void hal_lazy_idle_forget(hal_lazy_t *lazy) {
-  if (!lazy->watched.is_watched) return;
+  if (!(lazy->desc.flags & HAL_LAZY_GROUPS)) return;
   pthread_mutex_lock(&watcher.lock);
   for (hal_lazy_t **link = &watcher.first; *link; link = &(*link)->watched.next) {
     if (*link != lazy) continue;
     *link = lazy->watched.next;
     break;
   }
-  lazy->watched.is_watched = 0;
   while (watcher.busy == lazy) pthread_cond_wait(&watcher.changed, &watcher.lock);
   pthread_cond_broadcast(&watcher.changed); /* the thread ends with the last queue */
+  pthread_mutex_unlock(&watcher.lock);
+}
+
+void hal_lazy_idle_close(void) {
+  pthread_mutex_lock(&watcher.lock);
+  for (hal_lazy_t *lazy; (lazy = watcher.first);) {
+    watcher.first = lazy->watched.next;
+  }
+  while (watcher.busy) pthread_cond_wait(&watcher.changed, &watcher.lock);
+  pthread_cond_broadcast(&watcher.changed); /* the thread ends */
   pthread_mutex_unlock(&watcher.lock);
 }
 

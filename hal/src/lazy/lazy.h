@@ -42,7 +42,6 @@ typedef struct hal_lazy_watched_s {
   uint64_t id;              /* of the recording at the last tick */
   uint32_t commands, ticks; /* at the last tick; ticks with the same commands */
   uint32_t round;
-  int is_watched;
 } hal_lazy_watched_t;
 
 struct hal_lazy_s {
@@ -113,6 +112,9 @@ int hal_lazy_record_release(hal_queue_t *queue, const void *address, size_t size
 /* Adds or removes a lazy queue; `remove` waits for a flush of it. No HAL lock is held. */
 void hal_lazy_idle_watch(hal_lazy_t *lazy);
 void hal_lazy_idle_forget(hal_lazy_t *lazy);
+
+/* Called before devices are closed: removes all queues, and waits for a flush that is running. */
+void hal_lazy_idle_close(void);
 
 /* Called when a group begins. */
 void hal_lazy_idle_notice(void);

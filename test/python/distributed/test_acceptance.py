@@ -19,7 +19,7 @@ CHECKS = {
                                         f"{HERE}/programs.py::pipeline_interleaved", f"{HERE}/programs.py::pipeline_zero_bubble"]),
     7: ("ways of training", [f"{HERE}/test_distributed.py::test_parallel_training_compared_with_the_cpu", f"{HERE}/test_programs.py::test_programs_of_two_ranks",
                              f"{HERE}/test_programs.py::test_programs_of_four_ranks", f"{HERE}/programs.py::context_parallel"]),
-    8: ("no copy through the host, no wait of it", [f"{HERE}/test_distributed.py::test_device_memory_does_not_pass_through_the_host",
+    8: ("no copy through the host, no wait of it", [f"{HERE}/test_device_memory.py::test_device_memory_does_not_pass_through_the_host",
                                                     "test/hal/comm/comm_device_copy.c::Test", "test/hal/comm/comm_device_failure.c::Test", f"{HERE}/plugin_library.py::check_waits", f"{HERE}/order.py::check_enqueue", f"{HERE}/order.py::check_profile"]),
     9: ("races", [f"{HERE}/test_distributed.py::test_no_collective_reads_memory_before_it_is_ready",
                   f"{HERE}/test_distributed.py::test_waits_that_a_plugin_ignores_are_found"]),
