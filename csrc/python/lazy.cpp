@@ -180,10 +180,10 @@ std::unique_ptr<Lazy> begin(int32_t device, bool lines, bool causes, bool fuse, 
   return std::make_unique<Lazy>(device, lines, causes, options, file, dot);
 }
 
-std::unique_ptr<Lazy> begin_groups(int32_t device, bool lines, bool causes, uint64_t least, const std::string &file,
-                                   bool dot) {
+std::unique_ptr<Lazy> begin_groups(int32_t device, bool lines, bool causes, uint64_t least, bool busy,
+                                   const std::string &file, bool dot) {
   hal_lazy_desc_t options{};
-  options.flags = HAL_LAZY_GROUPS;
+  options.flags = HAL_LAZY_GROUPS | (busy ? HAL_LAZY_BUSY : 0);
   options.least = least;
   return std::make_unique<Lazy>(device, lines, causes, options, file, dot);
 }
@@ -337,7 +337,7 @@ void bind_lazy(py::module_ &module) {
   module.def("begin_lazy", wrap_pybind_function(&begin), py::arg("device"), py::arg("lines"), py::arg("causes"),
              py::arg("fuse"), py::arg("limit"), py::arg("piece"), py::arg("file"), py::arg("dot"));
   module.def("begin_groups", wrap_pybind_function(&begin_groups), py::arg("device"), py::arg("lines"),
-             py::arg("causes"), py::arg("least"), py::arg("file"), py::arg("dot"));
+             py::arg("causes"), py::arg("least"), py::arg("busy"), py::arg("file"), py::arg("dot"));
   module.def("kept_lazy_text", wrap_pybind_function(&kept_text), py::arg("device"), py::arg("dot"));
   module.def("take_kept_compilations", wrap_pybind_function(&take_kept_compilations));
   module.def("take_kept_causes", wrap_pybind_function(&take_kept_causes));

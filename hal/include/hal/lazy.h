@@ -47,6 +47,9 @@ typedef void (*hal_lazy_queueing_fn_t)(void *state, const char *cause, const cha
  * it, after 64 operators, when its results are needed, and on an asynchronous device if the program pauses for about
  * 2 ms. A compiler of the device is not used. Since 0.5. */
 #define HAL_LAZY_GROUPS (1u << 2)
+/* With HAL_LAZY_GROUPS: a group begins only while an asynchronous device is busy, so that an idle one starts at once.
+ * The groups of a program depend on the time then. Since 0.5. */
+#define HAL_LAZY_BUSY (1u << 3)
 
 typedef struct hal_lazy_desc_s { /* options of hal_lazy_begin */
   size_t struct_size;

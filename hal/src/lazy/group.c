@@ -37,14 +37,20 @@ static __attribute__((noinline)) int joins(hal_lazy_t *lazy, int fusable) {
   return 0;
 }
 
-/* The ends of groups depend only on the operators, except for those of idle.c. */
+/* Returns whether the device has nothing else to do, and the operator must not wait. */
+static int is_needed(hal_lazy_t *lazy) {
+  if (!(lazy->desc.flags & HAL_LAZY_BUSY) || !(lazy->program.device->info.flags & HAL_DEVICE_ASYNC)) return 0;
+  return hal_direct_poll(&lazy->program.stream->direct) == HAL_OK;
+}
+
+/* Without HAL_LAZY_BUSY, the ends of groups depend only on the operators, except for those of idle.c. */
 static int passes(hal_queue_t *queue, uint32_t op, int own, const hal_op_call_t *call) {
   hal_lazy_t *const lazy = hal_lazy_of(queue);
   const hal_recorded_op_t *const outer = hal_thread.recorded_op;
   if (outer) return outer->passes;
   const int fusable = !own && hal_lazy_is_fusable(lazy, op);
   if (HAL_UNLIKELY(is_open(lazy)) && joins(lazy, fusable)) return 0;
-  if (HAL_LIKELY(!fusable || !is_large(lazy, call))) return 1;
+  if (HAL_LIKELY(!fusable || !is_large(lazy, call)) || is_needed(lazy)) return 1;
   hal_lazy_idle_notice();
   return 0;
 }

@@ -178,3 +178,26 @@ Test(lazy_groups, an_invalid_call_is_an_error_at_once) {
   must(hal_lazy_end(lazy));
   cr_expect_eq(at(r, 3), 2);
 }
+
+static void wait_a_moment(void *data) {
+  const struct timespec moment = {.tv_nsec = 50000000};
+  (void)data;
+  nanosleep(&moment, NULL);
+}
+
+Test(lazy_groups, with_the_flag_a_group_begins_only_while_the_device_is_busy) {
+  const hal_lazy_desc_t desc = {.struct_size = sizeof desc, .flags = HAL_LAZY_GROUPS | HAL_LAZY_BUSY, .least = COUNT};
+  tensor_t *const a = floats(1, 0), *const r = floats(0, 0);
+  hal_device_info_t device = {.struct_size = sizeof device};
+  hal_lazy_t *lazy;
+  must(hal_device_info(0, &device));
+  must(hal_lazy_begin(NULL, &desc, &lazy));
+  must(hal_stream_synchronize(NULL));
+  add(a, a, 1, r);
+  cr_expect_eq(pending(lazy), device.flags & HAL_DEVICE_ASYNC ? 0 : 1, "idle");
+  must(hal_stream_host_call(NULL, wait_a_moment, NULL));
+  add(r, a, 1, r);
+  cr_expect_eq(pending(lazy), 1, "busy");
+  must(hal_lazy_end(lazy));
+  cr_expect_eq(at(r, 3), 3);
+}

@@ -194,7 +194,7 @@ def stop(device=None) -> None:
             _fusing.pop(index, None)
 
 
-def fuse(device=None, *, lines: bool | None = None, least: int = 0) -> None:
+def fuse(device=None, *, lines: bool | None = None, least: int = 0, busy: bool = True) -> None:
     """Runs adjacent element-wise operators on large tensors as one kernel from now on, for ordinary programs: on the current
     stream of a device (default: the current device), in every thread, until `stop` or the end of the process.
 
@@ -205,13 +205,15 @@ def fuse(device=None, *, lines: bool | None = None, least: int = 0) -> None:
     Args:
         lines: records the Python line of each operator, for errors (None: if LTC_IR_DEBUG=1).
         least: number of elements of an operator that begins a group; 0 = 32768.
+        busy: groups begin only while an asynchronous device is busy, so that an idle one starts at once. False: the groups
+        of a program do not depend on the time.
 
     Raises:
         RuntimeError: the stream is lazy or captured already.
     """
     index = _index(device)
     stop(index)
-    options = (wants_lines() if lines is None else lines, debug_level() > 1, least, *text_file())
+    options = (wants_lines() if lines is None else lines, debug_level() > 1, least, busy, *text_file())
     lazy = _c().begin_groups(index, *options)
     with _lock:
         _fusing[index] = lazy.stream_id, lazy, options
