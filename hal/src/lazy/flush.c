@@ -78,8 +78,7 @@ static void lock_queueing(hal_lazy_t *lazy) {
 hal_status_t hal_lazy_flush_because(hal_lazy_t *lazy, const char *cause, int needed) {
   hal_stream_t *const stream = lazy->program.stream;
   if (submitting_here == lazy) return HAL_OK;
-  if (lazy->desc.flags & HAL_LAZY_GROUPS && !atomic_load_explicit(&lazy->program.open, memory_order_acquire))
-    return HAL_OK;
+  if (lazy->groups && !atomic_load_explicit(&lazy->program.open, memory_order_acquire)) return HAL_OK;
   HAL_RETURN_IF_ERROR(hal_device_check_alive(lazy->program.device));
   hal_stack_remember();
   hal_callbacks_defer();
@@ -95,7 +94,7 @@ hal_status_t hal_lazy_flush_because(hal_lazy_t *lazy, const char *cause, int nee
   }
   hal_memory_free_leaving(stream, leaving);
   rewind_list(&lazy->list);
-  if (lazy->desc.flags & HAL_LAZY_GROUPS) close_group(lazy);
+  if (lazy->groups) close_group(lazy);
   const hal_lazy_failure_t failure = lazy->failure;
   if (status) hal_lazy_retain_desc(lazy);
   hal_unlock_and_run(&lazy->queueing);

@@ -133,7 +133,7 @@ void hal_lazy_idle_watch(hal_lazy_t *lazy) {
 }
 
 void hal_lazy_idle_forget(hal_lazy_t *lazy) {
-  if (!(lazy->desc.flags & HAL_LAZY_GROUPS)) return;
+  if (!lazy->groups) return;
   pthread_mutex_lock(&watcher.lock);
   for (hal_lazy_t **link = &watcher.first; *link; link = &(*link)->watched.next) {
     if (*link != lazy) continue;

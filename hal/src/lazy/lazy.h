@@ -54,6 +54,7 @@ struct hal_lazy_s {
   hal_programs_t *programs;     /* of the device's compiler; NULL = it has none */
   atomic_uint piece;            /* operators after which the next one that is not element-wise flushes */
   int wants_calls;              /* calls are described, or compiled */
+  int groups;                   /* constant: only groups are deferred (group.c) */
   hal_lazy_desc_t desc;
   hal_command_list_observer_t observer; /* calls the description's `compiled` */
   hal_lock_t queueing;     /* of all that follows: held while a list is submitted, in the order of recording */

@@ -58,12 +58,14 @@ static hal_queue_t *unpark(hal_stream_t *stream, const hal_queue_calls_t *calls)
 
 /* Returns an empty recording: the stream's previous one of the same kind, if there is one. NULL = no memory. */
 static hal_lazy_t *take(hal_stream_t *stream, const hal_lazy_desc_t *desc) {
-  const hal_queue_calls_t *const calls = hal_lazy_calls(desc && desc->flags & HAL_LAZY_GROUPS);
+  const int groups = desc && desc->flags & HAL_LAZY_GROUPS;
+  const hal_queue_calls_t *const calls = hal_lazy_calls(groups);
   hal_queue_t *const parked = unpark(stream, calls);
   if (parked) return hal_lazy_of(parked);
   hal_lazy_t *const lazy = hal_calloc(1, sizeof *lazy);
   if (!lazy) return NULL;
   lazy->front.queue.calls = calls;
+  lazy->groups = groups;
   lazy->front.program = &lazy->program;
   lazy->program.front = &lazy->front;
   lazy->program.is_deferred = 1;
@@ -121,7 +123,7 @@ hal_status_t hal_lazy_begin(hal_stream_t *stream, const hal_lazy_desc_t *desc, h
                          "stream %lld of device %s is %s already; end that first, or use another stream",
                          (long long)stream->id, stream->device->label, hal_lazy_is(found) ? "lazy" : "being recorded");
   }
-  if (lazy->desc.flags & HAL_LAZY_GROUPS) hal_lazy_idle_watch(lazy);
+  if (lazy->groups) hal_lazy_idle_watch(lazy);
   *out_lazy = lazy;
   return HAL_OK;
 }
