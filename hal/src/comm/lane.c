@@ -1,8 +1,8 @@
 /* lane.c: runs the jobs of a lane in order, on the lane's thread or on a thread that waits for them. */
 #define _GNU_SOURCE /* pthread_setname_np */
-#include <signal.h>
 #include <string.h>
 
+#include "base/thread.h"
 #include "comm/comm.h"
 #include "comm/log.h"
 #include "hal/status.h"
@@ -60,13 +60,8 @@ static void *lane_main(void *argument) {
   return NULL;
 }
 
-/* The program's own threads handle its signals. */
 static int start(hal_comm_lane_t *lane) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  const int error = pthread_create(&lane->thread, NULL, lane_main, lane);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  const int error = hal_thread_start(&lane->thread, lane_main, lane);
   lane->started = !error;
   return error;
 }

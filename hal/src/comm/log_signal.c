@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/lock.h"
+#include "base/thread.h"
 #include "comm/log.h"
 #include "comm/log_internal.h"
 #include "hal/log.h"
@@ -41,15 +42,9 @@ static void *write_on_request(void *unused) {
 /* The caller holds the lock. The thread exists until the process ends, because the signal may arrive at any time. */
 static int start_thread(void) {
   if (on_signal.process == getpid()) return 0;
-  pthread_t thread;
-  sigset_t all, before;
   sem_init(&on_signal.requests, 0, 0);
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  const int error = pthread_create(&thread, NULL, write_on_request, NULL);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  const int error = hal_thread_start(NULL, write_on_request, NULL);
   if (error) return error;
-  pthread_detach(thread);
   on_signal.process = getpid();
   return 0;
 }

@@ -2,13 +2,13 @@
  * compile. */
 #define _GNU_SOURCE /* gettid */
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/thread.h"
 #include "fusion/emit.h"
 #include "hal/host_memory.h"
 #include "hal/log.h"
@@ -126,20 +126,11 @@ static void end(void) {
 
 static void watch_end(void) { atexit(end); }
 
-/* Starts the thread, which blocks all signals, because they belong to the program. The caller holds the lock. */
+/* The caller holds the lock. */
 static void start(void) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
-  pthread_attr_t attributes;
-  pthread_t thread;
-  sigset_t all, old;
   pthread_once(&once, watch_end);
-  if (pthread_attr_init(&attributes)) return;
-  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &old);
-  worker.running = pthread_create(&thread, &attributes, run, NULL) == 0;
-  pthread_sigmask(SIG_SETMASK, &old, NULL);
-  pthread_attr_destroy(&attributes);
+  worker.running = hal_thread_start(NULL, run, NULL) == 0;
 }
 
 void hal_fuse_worker_push(hal_fuse_t *fuse, hal_fuse_plan_t *plan, const char *name, char *text) {

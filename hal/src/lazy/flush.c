@@ -78,7 +78,7 @@ static void lock_queueing(hal_lazy_t *lazy) {
 hal_status_t hal_lazy_flush_because(hal_lazy_t *lazy, const char *cause, int needed) {
   hal_stream_t *const stream = lazy->program.stream;
   if (submitting_here == lazy) return HAL_OK;
-  if (lazy->groups && !atomic_load_explicit(&lazy->program.open, memory_order_acquire)) return HAL_OK;
+  if (lazy->groups && !hal_lazy_is_open(lazy)) return HAL_OK;
   HAL_RETURN_IF_ERROR(hal_device_check_alive(lazy->program.device));
   hal_stack_remember();
   hal_callbacks_defer();

@@ -5,15 +5,6 @@
 
 enum { MOST = 64 /* operators of a group; longer ones do not run faster */ };
 
-/* Returns whether commands are recorded, or are being queued. Work that is passed on must wait for them. */
-static inline int is_open(const hal_lazy_t *lazy) {
-  return atomic_load_explicit(&lazy->program.open, memory_order_acquire);
-}
-
-static inline void end_group(hal_lazy_t *lazy, const char *cause) {
-  if (is_open(lazy)) hal_lazy_flush_quietly(lazy, cause);
-}
-
 static uint64_t elements_of(const hal_tensor_t *tensor) {
   uint64_t count = 1;
   for (int32_t d = 0; tensor && d < tensor->ndim; d++) count *= (uint64_t)tensor->sizes[d];
@@ -49,7 +40,7 @@ static int passes(hal_queue_t *queue, uint32_t op, int own, const hal_op_call_t 
   const hal_recorded_op_t *const outer = hal_thread.recorded_op;
   if (outer) return outer->passes;
   const int fusable = !own && hal_lazy_is_fusable(lazy, op);
-  if (HAL_UNLIKELY(is_open(lazy)) && joins(lazy, fusable)) return 0;
+  if (HAL_UNLIKELY(hal_lazy_is_open(lazy)) && joins(lazy, fusable)) return 0;
   if (HAL_LIKELY(!fusable || !is_large(lazy, call)) || is_needed(lazy)) return 1;
   hal_lazy_idle_notice();
   return 0;
@@ -62,7 +53,7 @@ static int is_recorded(const hal_recorded_op_t *op) { return op && !op->passes; 
 
 static hal_queue_t *pass(hal_queue_t *queue, const char *what) {
   hal_lazy_t *const lazy = hal_lazy_of(queue);
-  end_group(lazy, what);
+  hal_lazy_flush_quietly(lazy, what);
   return hal_lazy_direct(lazy);
 }
 

@@ -1,13 +1,13 @@
 /* idle.c: queues the groups of streams whose program pauses (HAL_LAZY_GROUPS), so that the device does not wait for
  * deferred work while the program does something else. One thread per process, which exists while such streams do, and
  * sleeps while no group begins. */
-#define _POSIX_C_SOURCE 200809L /* nanosleep, sigset_t */
+#define _POSIX_C_SOURCE 200809L /* nanosleep */
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "base/life.h"
+#include "base/thread.h"
 #include "lazy/lazy.h"
 
 enum {
@@ -59,7 +59,7 @@ static int tick(void) {
   watcher.round++;
   for (hal_lazy_t *lazy; !watcher.ending && (lazy = next_of_round());) {
     lazy->watched.round = watcher.round;
-    if (!atomic_load_explicit(&lazy->program.open, memory_order_acquire)) continue;
+    if (!hal_lazy_is_open(lazy)) continue;
     any = 1;
     watcher.busy = lazy;
     pthread_mutex_unlock(&watcher.lock);
@@ -84,8 +84,11 @@ static void *run(void *nothing) {
   int quiet = 0;
   pthread_mutex_lock(&watcher.lock);
   while (watcher.first && !watcher.ending) {
-    if (quiet >= QUIET) sleep_until_begun();
-    quiet = tick() ? 0 : quiet >= QUIET ? 0 : quiet + 1;
+    if (quiet == QUIET) {
+      sleep_until_begun();
+      quiet = 0;
+    }
+    quiet = tick() ? 0 : quiet + 1;
     pthread_mutex_unlock(&watcher.lock);
     nanosleep(&moment, NULL);
     pthread_mutex_lock(&watcher.lock);
@@ -106,21 +109,11 @@ static void end(void) {
 
 static void watch_end(void) { atexit(end); }
 
-/* Starts the thread, which blocks all signals, because they belong to the program. Without it, groups are queued later.
- * The lock is held. */
+/* Starts the thread. Without it, groups are queued later. The lock is held. */
 static void start(void) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
-  pthread_attr_t attributes;
-  pthread_t thread;
-  sigset_t all, old;
   pthread_once(&once, watch_end);
-  if (pthread_attr_init(&attributes)) return;
-  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &old);
-  watcher.running = pthread_create(&thread, &attributes, run, NULL) == 0;
-  pthread_sigmask(SIG_SETMASK, &old, NULL);
-  pthread_attr_destroy(&attributes);
+  watcher.running = hal_thread_start(NULL, run, NULL) == 0;
 }
 
 void hal_lazy_idle_watch(hal_lazy_t *lazy) {
@@ -147,9 +140,7 @@ void hal_lazy_idle_forget(hal_lazy_t *lazy) {
 
 void hal_lazy_idle_close(void) {
   pthread_mutex_lock(&watcher.lock);
-  for (hal_lazy_t *lazy; (lazy = watcher.first);) {
-    watcher.first = lazy->watched.next;
-  }
+  watcher.first = NULL;
   while (watcher.busy) pthread_cond_wait(&watcher.changed, &watcher.lock);
   pthread_cond_broadcast(&watcher.changed); /* the thread ends */
   pthread_mutex_unlock(&watcher.lock);

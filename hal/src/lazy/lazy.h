@@ -83,6 +83,11 @@ static inline int hal_lazy_is_fusable(const hal_lazy_t *lazy, uint32_t op) {
   return op < HAL_OP_ID_COUNT && lazy->elementwise >> hal_op_infos[op].family & 1;
 }
 
+/* Returns whether commands are recorded, or are being queued. Work that a queue passes on must wait for them. */
+static inline int hal_lazy_is_open(const hal_lazy_t *lazy) {
+  return atomic_load_explicit(&lazy->program.open, memory_order_acquire);
+}
+
 /* Returns whether a queue is lazy. */
 int hal_lazy_is(const hal_queue_t *queue);
 

@@ -239,20 +239,13 @@ static inline int passes(target_t *target, const hal_op_call_t *call) {
   return 1;
 }
 
-static __attribute__((noinline)) hal_status_t run_elsewhere(target_t target, hal_op_call_t *call) {
-  if (!passes(&target, call)) return run_recorded(&target, call, record);
+/* `own`: only the plugin's own operator. */
+static __attribute__((noinline)) hal_status_t run_elsewhere(target_t target, hal_op_call_t *call, int own) {
+  if (!passes(&target, call))
+    return own ? run_recorded(&target, call, record_own) : run_recorded(&target, call, record);
   hal_recorded_op_t *const outer = hal_thread.recorded_op;
   hal_thread.recorded_op = &hal_passing_op;
-  const hal_status_t status = run_direct(&target, call);
-  hal_thread.recorded_op = outer;
-  return status;
-}
-
-static hal_status_t run_own_elsewhere(target_t target, hal_op_call_t *call) {
-  if (!passes(&target, call)) return run_recorded(&target, call, record_own);
-  hal_recorded_op_t *const outer = hal_thread.recorded_op;
-  hal_thread.recorded_op = &hal_passing_op;
-  const hal_status_t status = call_own(target, call);
+  const hal_status_t status = own ? call_own(target, call) : run_direct(&target, call);
   hal_thread.recorded_op = outer;
   return status;
 }
@@ -264,7 +257,7 @@ static inline int goes_elsewhere(const target_t *target) { return target->queue 
 static inline hal_status_t run(int32_t device, uint32_t op, hal_stream_t *stream, hal_op_call_t *call) {
   target_t target;
   HAL_RETURN_IF_ERROR(prepare(device, op, stream, call, &target));
-  if (HAL_UNLIKELY(goes_elsewhere(&target))) return run_elsewhere(target, call);
+  if (HAL_UNLIKELY(goes_elsewhere(&target))) return run_elsewhere(target, call, 0);
   return run_direct(&target, call);
 }
 
@@ -295,7 +288,7 @@ hal_status_t hal_op_run_own(int32_t device, uint32_t op, hal_stream_t *stream, h
   HAL_RETURN_IF_ERROR(prepare(device, op, stream, call, &target));
   call->flags &= ~HAL_RUN_PORTABLE;
   if (!target.entry->own.fn) return HAL_UNIMPLEMENTED;
-  if (HAL_UNLIKELY(goes_elsewhere(&target))) return run_own_elsewhere(target, call);
+  if (HAL_UNLIKELY(goes_elsewhere(&target))) return run_elsewhere(target, call, 1);
   if (!hal_profile_is_on()) return call_own(target, call);
   const uint32_t outer = hal_profile_begin_op(op);
   const hal_status_t status = call_own(target, call);

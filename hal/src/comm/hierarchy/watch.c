@@ -3,13 +3,13 @@
 #include "comm/hierarchy/watch.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 #include "base/clock.h"
 #include "base/host_malloc.h"
+#include "base/thread.h"
 #include "comm/hierarchy/internal.h"
 
 static const int64_t look_ns = 200 * 1000 * 1000; /* between two looks; longer with many ranks */
@@ -161,16 +161,12 @@ hal_hier_watch_t *hal_hier_watch_create(const hal_hier_store_t *store, void (*re
 }
 
 hal_status_t hal_hier_watch_start(hal_hier_watch_t *watch, hal_hier_t *hier) {
-  sigset_t all, before;
   watch->hosts = hier->at.hosts, watch->host = hier->at.host, watch->ranks = hier->at.size;
   watch->present = hal_calloc((size_t)watch->hosts, sizeof *watch->present);
   if (!watch->present) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory for %d hosts", watch->hosts);
   watch->hier = hier;
   atomic_fetch_add(&watch->references, 1);
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before); /* the program's own threads handle its signals */
-  const int error = pthread_create(&watch->thread, NULL, watch_main, watch);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  const int error = hal_thread_start(&watch->thread, watch_main, watch);
   watch->started = !error;
   if (!error) return HAL_OK;
   atomic_fetch_sub(&watch->references, 1);

@@ -2,12 +2,12 @@
  * work is queued, it sleeps without a limit. Otherwise it sleeps until the next deadline or for a slice, then queries
  * the library and the transport for failures. */
 #define _GNU_SOURCE /* pthread_setname_np */
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/life.h"
+#include "base/thread.h"
 #include "comm/log.h"
 #include "comm/vendor/vendor.h"
 #include "hal/status.h"
@@ -229,24 +229,12 @@ static void initialize(void) {
   pthread_condattr_destroy(&attributes);
 }
 
-/* The program's own threads handle its signals. */
-static int start(void) {
-  pthread_t thread;
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  const int error = pthread_create(&thread, NULL, watch_main, NULL);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
-  if (!error) pthread_detach(thread);
-  return error;
-}
-
 hal_status_t hal_comm_watch_begin(hal_comm_vendor_t *vendor) {
   pthread_once(&watch.once, initialize);
   pthread_mutex_lock(&watch.lock);
   vendor->next = watch.first;
   watch.first = vendor;
-  const int error = watch.has_thread ? 0 : start();
+  const int error = watch.has_thread ? 0 : hal_thread_start(NULL, watch_main, NULL);
   if (!error) watch.has_thread = 1;
   if (error) watch.first = vendor->next;
   pthread_mutex_unlock(&watch.lock);
