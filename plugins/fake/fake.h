@@ -452,9 +452,12 @@ int fake_launch_fails(void);
 hal_status_t fake_launch_inject(hal_plugin_stream_t *stream, const hal_host_kernel_t *kernel);
 
 /* ---- pool.c, parallel.c: the worker threads of the process ------------------------------------------------------ */
-/* Computes a launch on the calling thread and on idle workers. `owner` may be NULL. */
+/* Computes a launch on the calling thread and on idle workers. `owner` may be NULL. Launches of the same `code` and
+ * number of units are expected to take as long as the last one. */
 void fake_run_parallel(hal_plugin_stream_t *owner, const hal_host_kernel_t *kernel, const hal_host_range_t *range,
-                       void *const *args);
+                       void *const *args, uintptr_t code);
+/* Prepares the plugin's extensions (host_parallel.c), after the settings. */
+void fake_host_parallel_init(void);
 /* Ends the workers; waits at most one second for them. */
 void fake_pool_stop(void);
 void fake_pool_fork_prepare(void);
@@ -480,7 +483,7 @@ static inline void fake_run(hal_plugin_stream_t *owner, const hal_host_kernel_t 
   if (FAKE_LIKELY(units < 2 * (uint64_t)kernel->grain || fake.settings.threads == 1))
     fake_compute(owner, kernel, range, args);
   else
-    fake_run_parallel(owner, kernel, range, args);
+    fake_run_parallel(owner, kernel, range, args, (uintptr_t)kernel);
 }
 
 #endif /* HAL_FAKE_H_ */

@@ -25,8 +25,8 @@
  * upper half identifies the launch. Replacing an entry only makes the other launch unknown again. */
 static _Atomic uint64_t known[KNOWN_LAUNCHES];
 
-static uint64_t hash_of(const hal_host_kernel_t *kernel, uint64_t units) {
-  const uint64_t hash = ((uint64_t)(uintptr_t)kernel ^ units << 20) * UINT64_C(0x9E3779B97F4A7C15);
+static uint64_t hash_of(uintptr_t code, uint64_t units) {
+  const uint64_t hash = ((uint64_t)code ^ units << 20) * UINT64_C(0x9E3779B97F4A7C15);
   return hash ^ hash >> 32;
 }
 
@@ -111,9 +111,9 @@ static void wait_for_helpers(fake_parallel_t *launch) {
 }
 
 void fake_run_parallel(hal_plugin_stream_t *owner, const hal_host_kernel_t *kernel, const hal_host_range_t *range,
-                       void *const *args) {
+                       void *const *args, uintptr_t code) {
   const uint64_t units = range->end - range->begin;
-  const uint64_t threads = fake.settings.threads, hash = hash_of(kernel, units);
+  const uint64_t threads = fake.settings.threads, hash = hash_of(code, units);
   fake_parallel_t launch = {.kernel = kernel, .args = args, .first = range->begin, .units = units, .owner = owner};
   launch.part = step_of(kernel, units / (threads * PARTS_PER_THREAD) + 1);
   double ns = 0;

@@ -103,6 +103,7 @@ hal_status_t hal_plugin_init(const char *options) {
   if (sanitize.classes & FAKE_SANITIZE_RACE) atomic_store_explicit(&fake.keep_names, 1, memory_order_relaxed);
   fake.settings = settings;
   fake.device_count = count;
+  fake_host_parallel_init();
   return HAL_OK;
 }
 

@@ -1,5 +1,6 @@
 /* plugin_records.h: for plugins: the buffer of profile records that profile_enable and profile_read use, linked from
- * libhal_plugin.a into plugins that use it; and the call stacks of the program, for the reports of a plugin. */
+ * libhal_plugin.a into plugins that use it; and extensions: the call stacks of the program, lost memory, threads for
+ * code of the program. */
 #ifndef HAL_PLUGIN_RECORDS_H_
 #define HAL_PLUGIN_RECORDS_H_
 
@@ -85,6 +86,22 @@ typedef struct hal_lost_blocks_s {
   hal_extension_t base;
   void (*lost)(int32_t device, const void *address); /* of memory_alloc_async */
 } hal_lost_blocks_t;
+
+/* Computes one part of a computation; `data` is the caller's. Must not call the HAL. Since 0.5. */
+typedef void (*hal_host_part_fn_t)(void *data, uint64_t part);
+
+/* The name of a plugin's extension hal_host_parallel_t. Since 0.5. */
+#define HAL_HOST_PARALLEL "hal.host_parallel"
+/* A plugin's extension "hal.host_parallel". The host finds it by hal_registry_extension. Since 0.5. */
+typedef struct hal_host_parallel_s {
+  hal_extension_t base;
+  /* Calls `fn(data, part)` once for each part from 0 to `parts` - 1, on the calling thread and on others, in any order,
+   * and returns after the last one. Parts must not wait for each other: one thread may compute all of them. Any thread
+   * may call it, also from a function of stream_host_call. */
+  void (*run)(hal_host_part_fn_t fn, void *data, uint64_t parts);
+  uint32_t threads; /* that compute at the same time, including the caller; at least 1 */
+  uint32_t reserved;
+} hal_host_parallel_t;
 
 #ifdef __cplusplus
 }

@@ -63,9 +63,14 @@ HAL_API HAL_MUST_USE hal_status_t hal_stream_query(hal_stream_t *stream);
 HAL_API HAL_MUST_USE hal_status_t hal_stream_wait_event(hal_stream_t *stream, hal_event_t *event);
 
 /* Calls `fn(user_data)` on some thread once the work queued so far is done; later work waits for it. `fn` must not call
- * the HAL, nor wait for another stream's function, because one thread may call the functions of all streams. Errors:
- * HAL_INVALID_ARGUMENT = no function. Since 0.1. */
+ * the HAL (except hal_stream_fail), nor wait for another stream's function, because one thread may call the functions
+ * of all streams. Errors: HAL_INVALID_ARGUMENT = no function. Since 0.1. */
 HAL_API hal_status_t hal_stream_host_call(hal_stream_t *stream, hal_host_fn_t fn, void *user_data);
+
+/* Records that work of the stream has failed. A function of hal_stream_host_call may call it, as the only function of
+ * the HAL; the failure is reported once, by the stream's next synchronization or query, as one of the device's work.
+ * `message` is copied; NULL = a general text. HAL_OK and a NULL stream change nothing. Any thread. Since 0.5. */
+HAL_API void hal_stream_fail(hal_stream_t *stream, hal_status_t status, const char *message);
 
 /* Returns the vendor's own handle (a CUstream, a cl_command_queue), NULL if there is none; borrowed. Work that the
  * caller queues on it is in order with the stream's other work, and synchronization, queries and events of the stream

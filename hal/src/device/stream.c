@@ -301,6 +301,11 @@ hal_status_t hal_stream_host_call(hal_stream_t *stream, hal_host_fn_t fn, void *
   return queue->calls->host_call(queue, fn, user_data);
 }
 
+void hal_stream_fail(hal_stream_t *stream, hal_status_t status, const char *message) {
+  if (!stream || !status) return;
+  hal_failure_record(stream, hal_error_set(status, "%s", message ? message : "a function of the program failed"));
+}
+
 int32_t hal_stream_is_recorded(hal_stream_t *stream) {
   if (resolve(&stream)) return 0;
   hal_queue_t *const queue = hal_stream_queue(stream);

@@ -44,9 +44,8 @@ static void lost(int32_t device, const void *address) {
 static const hal_lost_blocks_t lost_blocks = {
     .base = {.struct_size = HAL_STRUCT_SIZE(hal_lost_blocks_t, lost), .name = HAL_LOST_BLOCKS}, .lost = lost};
 
-hal_status_t hal_plugin_extensions(const hal_extension_t **out_first) {
-  *out_first = fake_sanitizes(FAKE_SANITIZE_LEAK) ? &lost_blocks.base : NULL;
-  return HAL_OK;
+const hal_extension_t *fake_sanitize_extension(void) {
+  return fake_sanitizes(FAKE_SANITIZE_LEAK) ? &lost_blocks.base : NULL;
 }
 
 /* Handlers that the program registered before this one do not run if there is an exit code. */

@@ -54,6 +54,8 @@ static inline int fake_sanitizes(uint32_t class) { return (fake_sanitize.classes
 /* ---- sanitize.c: start, stacks and the work of threads ---- */
 /* Starts the checks after the settings were read. */
 hal_status_t fake_sanitize_init(const fake_sanitize_settings_t *settings);
+/* Returns the plugin's extension that reports lost memory; NULL = without this check. */
+const hal_extension_t *fake_sanitize_extension(void);
 const void *fake_sanitize_stack(void); /* of the calling thread; NULL = unknown */
 /* As hal_stacks_t. */
 int fake_sanitize_is_unchecked(void);

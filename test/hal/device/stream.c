@@ -172,6 +172,55 @@ Test(stream, host_calls_run_once_with_and_without_streams) {
   }
 }
 
+/* What a host function reports. */
+typedef struct failing_s {
+  hal_stream_t *stream;
+  hal_status_t status;
+  const char *message;
+} failing_t;
+
+static void fail(void *user_data) {
+  const failing_t *const failing = user_data;
+  char text[64];
+  snprintf(text, sizeof text, "%s", failing->message ? failing->message : "");
+  hal_stream_fail(failing->stream, failing->status, failing->message ? text : NULL);
+  memset(text, 'x', sizeof text - 1); /* the message was copied */
+}
+
+Test(stream, a_failure_of_a_host_function_is_reported_once) {
+  hal_stream_t *stream, *other;
+  hal_event_t *event;
+  open_fixture("tally");
+  assert_ok(hal_stream_acquire(0, 0, &stream));
+  assert_ok(hal_stream_acquire(0, 0, &other));
+  failing_t failing = {stream, HAL_INVALID_ARGUMENT, "index 7 is out of range"};
+  assert_ok(hal_stream_host_call(stream, fail, &failing));
+  assert_fails(hal_stream_synchronize(stream), HAL_INVALID_ARGUMENT, "index 7 is out of range");
+  assert_ok(hal_stream_synchronize(stream));
+  failing.message = NULL;
+  assert_ok(hal_stream_host_call(stream, fail, &failing));
+  assert_fails(hal_stream_query(stream), HAL_INVALID_ARGUMENT, "a function of the program failed");
+  assert_ok(hal_stream_query(stream));
+  /* a stream that waits for the work reports it, too */
+  failing.message = "index 8";
+  assert_ok(hal_event_create(0, 0, &event));
+  assert_ok(hal_stream_host_call(stream, fail, &failing));
+  assert_ok(hal_event_record(event, stream));
+  assert_ok(hal_stream_wait_event(other, event));
+  assert_fails(hal_stream_synchronize(other), HAL_INVALID_ARGUMENT, "index 8");
+  assert_ok(hal_stream_synchronize(stream));
+  hal_event_destroy(event);
+}
+
+Test(stream, success_and_no_stream_are_no_failures) {
+  hal_stream_t *stream;
+  open_fixture("tally");
+  assert_ok(hal_stream_acquire(0, 0, &stream));
+  hal_stream_fail(stream, HAL_OK, "nothing");
+  hal_stream_fail(NULL, HAL_INTERNAL, "nothing");
+  assert_ok(hal_stream_synchronize(stream));
+}
+
 Test(stream, a_wait_for_an_event_of_another_plugin_never_hands_the_handle_over) {
   hal_stream_t *streams[3];
   hal_event_t *events[3];

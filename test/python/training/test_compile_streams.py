@@ -73,9 +73,9 @@ def test_kernels_do_not_swap_with_events(device):
     x = torch.randn(64, 8, device=device)
     _, code = run_and_get_code(torch.compile(events_and_reductions, backend="inductor"), x)
     lines = [line.strip() for line in "\n".join(code).splitlines()]
-    calls = [line for line in lines if line.startswith(("torch.ops.streams.", "run_on_host("))]
+    calls = [line for line in lines if line.startswith(("torch.ops.streams.", "queue_on_host("))]
     recorded = next(i for i, line in enumerate(calls) if "record_event" in line)
-    assert any(line.startswith("run_on_host(") for line in calls[:recorded]), calls
+    assert any(line.startswith("queue_on_host(") for line in calls[:recorded]), calls
 
 
 def test_the_device_module_is_found_by_its_name(device, module):
@@ -148,7 +148,7 @@ def test_generated_code_checks_again_whether_the_host_can_access_the_memory(run_
     torch_backend.use("fake")
     from torch_backend.inductor._host import run_on_host
     try:
-        run_on_host(0, print, "ran")
+        run_on_host(0, print, "print", "ran")
     except RuntimeError as error:
         print(error)
     """

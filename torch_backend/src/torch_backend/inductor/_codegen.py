@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import functools
+
 import torch
+from torch._inductor import config
 from torch._inductor.codegen import wrapper
-from torch._inductor.codegen.cpp import CppScheduling
+from torch._inductor.codegen.cpp import CppScheduling, WorkSharing
 from torch._inductor.stream_utils import get_stream_name
 from torch._inductor.virtualized import V
 
 from torch_backend import backend
 from torch_backend.backend import _utils
 
-from . import _triton
+from . import _threads, _triton
 
+_ATOMICS_PAY = 8  # threads from which parallel additions to the same elements are faster than serial ones
 _HOST_VISIBLE = 1  # HAL_DEVICE_HOST_VISIBLE of hal/plugin.h
 
 
@@ -26,13 +30,62 @@ class HostScheduling(CppScheduling):
 
     def codegen_node(self, node):
         # Inductor derives the language from the current device; for unknown devices it assumes Triton.
-        with V.graph.set_current_device(torch.device("cpu")):
+        threads = {"cpp.threads": _parts_of(node)} if _of_device_threads() else {}
+        with V.graph.set_current_device(torch.device("cpu")), config.patch(threads):
             result = super().codegen_node(node)
+        if threads:
+            self.kernel_group.ws.close()  # code of the next node may be serial
         # Kernels are collected and written together, before the next operator of a device. Calls without a device, such
         # as recording an event, would run before them.
         if any(other.is_extern() and other.get_device() is None for other in self.scheduler.nodes):
             self.flush()
         return result
+
+    def reset_kernel_group(self):
+        super().reset_kernel_group()
+        if _of_device_threads():
+            self.kernel_group.ws = self.kernel_group.stack.enter_context(_SeparateLoops(self.kernel_group.loops_code))
+
+    def define_kernel(self, src_code, nodes, kernel_args=None):
+        own = _threads.use(src_code) if _of_device_threads() else None
+        name = super().define_kernel(own or _threads.without(src_code), nodes, kernel_args)
+        if own:
+            V.graph.wrapper_code.queued_kernels.add(name)
+        return name
+
+
+def _of_device_threads() -> bool:
+    """Returns whether the device's threads compute the kernels of the current graph: its calls are Python."""
+    return not V.graph.cpp_wrapper and _threads.threads() > 0
+
+
+def _parts_of(node) -> int:
+    """Returns into how many parts the loops of a node are split. Parts that add to the same elements need atomic
+    additions, which take several times as long as others.
+    """
+    adds = any(write.mode == "atomic_add" for one in node.get_nodes() for write in one.read_writes.writes if hasattr(write, "mode"))
+    return 1 if adds and _threads.threads() < _ATOMICS_PAY else _threads.parts()
+
+
+class _SeparateLoops(WorkSharing):
+    """A parallel region for each loop, so that no part of a loop waits for another part within a region."""
+
+    def parallel(self, threads):
+        self.close()
+        super().parallel(threads)
+
+    def single(self):
+        self.close()
+        return False
+
+    def close(self):
+        ended = self.in_parallel
+        super().close()
+        if ended:
+            self.code.writeline(_threads.END_LOOP)
+
+    def __exit__(self, *error):
+        self.close()
 
 
 def _keep_loops_of_this_device(scheduler) -> None:
@@ -54,11 +107,15 @@ class _CallsOfDevice:
     """The lines of generated Python that are specific to the device, for the wrapper of a graph and for those of its
     subgraphs.
 
-    A kernel that runs on the host runs immediately. Before each one, the code waits for the operators queued on the
-    stream.
+    A kernel that runs on the device's threads is queued on the stream. Other kernels run on the host immediately: before
+    each one, the code waits for the operators queued on the stream.
     """
 
     _streams_named = False
+
+    @functools.cached_property
+    def queued_kernels(self) -> set[str]:
+        return set()
 
     def codegen_cuda_stream_enter(self, stream_idx):
         """Inductor defines stream names where it enters a device, but only for its own devices."""
@@ -84,7 +141,8 @@ class _CallsOfDevice:
 
     def _generate_kernel_call_helper(self, kernel_name, call_args, *, device=None, triton=True, **options):
         if device is not None and device.type == _utils.name() and not triton:
-            self.writeline(f"run_on_host({', '.join([str(device.index or 0), kernel_name, *call_args])})")
+            call = "queue_on_host" if kernel_name in self.queued_kernels else "run_on_host"
+            self.writeline(f"{call}({', '.join([str(device.index or 0), kernel_name, repr(kernel_name), *call_args])})")
             return
         super()._generate_kernel_call_helper(kernel_name, call_args, device=device, triton=triton, **options)
 
@@ -100,7 +158,7 @@ class PythonWrapperCodegen(_CallsOfDevice, wrapper.PythonWrapperCodegen):
 
     def write_header(self) -> None:
         super().write_header()
-        self.imports.splice("from torch_backend.inductor._host import run_on_host")
+        self.imports.splice("from torch_backend.inductor._host import queue_on_host, run_on_host")
         self.imports.splice("from torch_backend.inductor._launch import compile_kernel")
 
 

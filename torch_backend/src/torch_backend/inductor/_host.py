@@ -11,13 +11,23 @@ import torch
 from torch_backend import _C
 
 from ..dynamo.graphs.recording import host_kernels
+from . import _threads
 from ._codegen import check_host_visible
 
 # The calls that the program's own captures have recorded. When their graphs end is not known.
 _of_captures = None
 
 
-def run_on_host(index: int, kernel, *arguments) -> None:
+def queue_on_host(index: int, kernel, name: str, *arguments) -> None:
+    """Queues a kernel that the device's threads compute on the current stream of a device. A check in it that fails is
+    reported as failures of the device's operators are: if streams are asynchronous, by the next synchronization.
+    """
+    check_host_visible(index)
+    if not _C.queue_host_kernel(index, _address_with_threads(kernel), name, *arguments):
+        run_on_host(index, kernel, name, *arguments)
+
+
+def run_on_host(index: int, kernel, name: str, *arguments) -> None:
     """Runs a kernel at once, after the current stream of a device. While the stream is being captured, the kernel
     becomes a command of the graph.
     """
@@ -28,7 +38,7 @@ def run_on_host(index: int, kernel, *arguments) -> None:
         kernel(*arguments)
         return
     calls = host_kernels() or _calls_of_captures()
-    calls.queue(_address(kernel), kernel.__name__, *arguments)
+    calls.queue(_address(kernel), name, *arguments)
 
 
 def _calls_of_captures() -> _C.HostKernels:
@@ -39,8 +49,17 @@ def _calls_of_captures() -> _C.HostKernels:
 
 
 @functools.lru_cache(maxsize=None)
+def _address_with_threads(kernel) -> int:
+    _threads.attach(_library(kernel))
+    return _address(kernel)
+
+
+@functools.lru_cache(maxsize=None)
 def _address(kernel) -> int:
     """Returns the address of the C function that a generated Python function calls."""
+    return ctypes.cast(_library(kernel).kernel, ctypes.c_void_p).value
+
+
+def _library(kernel) -> ctypes.CDLL:
     module = kernel.__self__
-    file = getattr(module, "__file__", None) or sys.modules[module.__name__].__file__
-    return ctypes.cast(ctypes.CDLL(file).kernel, ctypes.c_void_p).value
+    return ctypes.CDLL(getattr(module, "__file__", None) or sys.modules[module.__name__].__file__)

@@ -13,7 +13,7 @@ from torch._inductor.virtualized import V
 from torch_backend import backend
 from torch_backend.backend import _utils
 
-from . import _extern
+from . import _extern, _threads
 from ._codegen import HostScheduling, host_visible
 from ._launch import has_fp64, takes_source
 from ._source import OperatorScheduling, SourceScheduling
@@ -55,7 +55,10 @@ class SourceKernels(Way):
 class HostKernels(Way):
     """Fused C++ kernels that the host runs on the device's memory; they express all operators."""
 
-    name = "C++ on the host"
+    @property
+    def name(self) -> str:
+        return f"C++ on the host, {_threads.threads()} threads of the device"
+
     place = "host"
     scheduling = HostScheduling
 

@@ -1,0 +1,143 @@
+"""The device's threads for inductor's C++ kernels, in place of OpenMP's.
+
+OpenMP's threads belong to the thread that calls a kernel, wait actively for milliseconds after each loop and take the
+cores from the device's own threads. A plugin with the extension "hal.host_parallel" (hal/plugin_records.h)
+computes the loops with the threads that also compute its operators. GCC translates "omp parallel" and "omp for" to
+calls of a few functions, and a kernel's file defines them itself.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+
+from torch._inductor import cpp_builder, exc
+
+from torch_backend import _C, backend
+
+# Parts of a loop for each thread: a thread that starts late then does less.
+_PARTS_PER_THREAD = 4
+
+_PREFIX = "#include <torch/csrc/inductor/cpp_prefix.h>\n"
+_PRAGMA = re.compile(r"^\s*#pragma omp (.*?)\s*$", re.MULTILINE)
+# A part of a loop must not wait for another one, as "barrier" and "single" do.
+_KNOWN_PRAGMA = re.compile(r"parallel num_threads\(\d+\)|for( collapse\(\d+\))?|simd( simdlen\(\d+\))?")
+
+_DEFINITIONS = r"""
+// Converts a mask of 4 or 8 bytes an element to bools. With ATen's conversion, kernels that store masks take 3 to 8
+// times as long.
+#if defined(CPU_CAPABILITY_AVX2) || defined(CPU_CAPABILITY_AVX512)
+#include <cstring>
+template <typename T, int N>
+struct at::vec::VecMaskTo<bool, 1, T, N, std::enable_if_t<sizeof(T) == 4 || sizeof(T) == 8>> {
+  static inline VecMask<bool, 1> apply(const VecMask<T, N> &mask) {
+    using bits_t = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;
+    constexpr int size = VectorizedN<T, N>::size();
+    static_assert(size <= Vectorized<bool>::size());
+    __at_align__ bits_t bits[size];
+    __at_align__ bool result[Vectorized<bool>::size()] = {};
+    VectorizedN<T, N>(mask).store(bits);
+    for (int i = 0; i < size; i++) result[i] = bits[i] != 0;
+    return Vectorized<bool>::loadu(result);
+  }
+};
+#endif
+// The device's threads compute the parts of a loop. An exception must not leave a loop, nor GOMP_parallel: a failed
+// check leaves its part by longjmp (the memory of local buffers is not freed), and the code after the loop throws.
+#include <setjmp.h>
+#include <stdexcept>
+namespace {
+struct hal_loop { void (*body)(void *); void *data; std::atomic<const char *> failure; };
+struct hal_part { hal_loop *loop; int index, count; jmp_buf end; };
+void (*hal_run)(void (*)(void *, uint64_t), void *, uint64_t);
+thread_local hal_part *hal_current;
+thread_local const char *hal_failure;
+void hal_end_loop() {
+  if (C10_LIKELY(!hal_failure)) return;
+  const char *const failure = hal_failure;
+  hal_failure = nullptr;
+  throw std::runtime_error(failure);
+}
+struct hal_parts { hal_loop *loop; unsigned count; };
+void hal_run_part(void *data, uint64_t index) {
+  const hal_parts &parts = *static_cast<hal_parts *>(data);
+  hal_part part;
+  part.loop = parts.loop;
+  part.index = (int)index;
+  part.count = (int)parts.count;
+  hal_current = &part;
+  if (!setjmp(part.end)) part.loop->body(part.loop->data);
+  hal_current = nullptr;
+}
+[[noreturn]] void hal_fail(const char *message) {
+  if (!hal_current) throw std::runtime_error(message);
+  hal_current->loop->failure.store(message);
+  longjmp(hal_current->end, 1);
+}
+inline const char *hal_text() { return "a check failed"; }
+template <class... Rest> const char *hal_text(const char *text, const Rest &...) { return text; }
+}  // namespace
+#undef TORCH_CHECK
+#define TORCH_CHECK(condition, ...) do { if (C10_UNLIKELY(!(condition))) hal_fail(hal_text(__VA_ARGS__)); } while (0)
+#define HAL_HIDDEN __attribute__((visibility("hidden")))
+extern "C" {
+HAL_HIDDEN void GOMP_parallel(void (*body)(void *), void *data, unsigned count, unsigned) {
+  hal_loop loop{body, data, {nullptr}};
+  hal_parts parts{&loop, count};
+  if (hal_run) hal_run(hal_run_part, &parts, count);
+  else for (unsigned i = 0; i < count; i++) hal_run_part(&parts, i);
+  hal_failure = loop.failure.load();
+}
+HAL_HIDDEN void GOMP_barrier() {}
+HAL_HIDDEN int omp_get_thread_num() noexcept { return hal_current ? hal_current->index : 0; }
+HAL_HIDDEN int omp_get_num_threads() noexcept { return hal_current ? hal_current->count : 1; }
+__attribute__((visibility("default"))) void torch_backend_use_threads(void (*run)(void (*)(void *, uint64_t), void *, uint64_t)) {
+  hal_run = run;
+}
+}
+"""
+
+
+@functools.cache
+def threads() -> int:
+    """Returns how many threads of the device compute kernels on the host; 0 if a device does not offer its threads, or if
+    the compiler is not GCC. Starts the devices.
+    """
+    try:
+        if not cpp_builder.is_gcc():
+            return 0
+    except exc.InvalidCxxCompiler:  # code from a cache needs none
+        return 0
+    return min((_C.host_threads(index)[1] for index in range(backend.device_count())), default=0)
+
+
+# Written after each loop.
+END_LOOP = "hal_end_loop();"
+
+
+def parts() -> int:
+    """Returns into how many parts a loop is split."""
+    return 1 if threads() == 1 else threads() * _PARTS_PER_THREAD
+
+
+def use(source: str) -> str | None:
+    """Returns the source of a kernel with the definitions; None if its loops need OpenMP."""
+    known = all(_KNOWN_PRAGMA.fullmatch(pragma) for pragma in _PRAGMA.findall(source))
+    return source.replace(_PREFIX, _PREFIX + _DEFINITIONS, 1) if known and _PREFIX in source else None
+
+
+def without(source: str) -> str:
+    """Returns the source of a kernel whose loops need OpenMP."""
+    return source.replace(END_LOOP, "")
+
+
+def attach(library) -> None:
+    """Makes a loaded kernel (a ctypes.CDLL) use the device's threads."""
+    library.torch_backend_use_threads(_run())
+
+
+@functools.cache
+def _run():
+    import ctypes
+
+    return ctypes.c_void_p(_C.host_threads(0)[0])
