@@ -23,6 +23,7 @@ PLOTS = {
     "small-operators": ("time of fake / time of CPU torch (less is better)", 1),
     "large-operators": ("time of fake / time of CPU torch (less is better)", 1),
     "products": ("GFLOP/s of fake / GFLOP/s of CPU torch (more is better)", 1),
+    "models": ("ratio of times of models, forward and training (less is better)", 1),
     "training": ("time of a training step: fake / CPU torch (less is better)", 1),
     "lazy": ("time of lazy mode / time of what it is compared with (less is better)", 1),
     "lazy-recording": ("microseconds to record one operator on 16 floats (less is better)", None),

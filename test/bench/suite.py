@@ -1,18 +1,20 @@
 """About 30 small models, forward passes and training steps, in eager mode, as graphs, in lazy mode and compiled, compared
 with CPU PyTorch in the same mode and run.
 
-Usage: python suite.py [--check] [--quick] [--only NAME ...] [--shard I/N] [--results FILE] [--plugin NAME]. The models
+Usage: python suite.py [--check] [--quick] [--only NAME ...] [--shard I/N] [--results FILE] [--csv FILE] [--plugin NAME]. The models
 are those of shared/suite_models.py: images, detection, transformers, sequences, recommendation, graphs; those of the
 package transformers only if it is installed. The table has milliseconds a step; then the geometric mean and the five
 worst of each ratio: eager mode, graphs and lazy mode to CPU PyTorch's eager mode, compiled to CPU PyTorch's compiled and
 to eager mode. --quick measures six models, --shard the I-th of N parts. With --results each measured model is appended
-to the file, and models that it has are not measured again. With --check the exit code is 1 if a geometric mean is above
+to the file, and models that it has are not measured again. --csv writes the means and the five worst as a file of
+docs/figures, which the documentation's plots are made from. With --check the exit code is 1 if a geometric mean is above
 its target, or if a result differs from the CPU's.
 
 A process measures a model. Times are medians of rows of steps with one synchronization each; the sides alternate. A
 training step is forward, backward and SGD. Each side uses all cores.
 """
 
+import csv
 import json
 import math
 import os
@@ -151,6 +153,26 @@ def title(row):
     return row["model"] + {True: ", training", False: ", forward", None: ""}[row["trains"]]
 
 
+def ratios(rows, ours, theirs):
+    """Returns the ratios of two ways with their models, the worst one first."""
+    return sorted(((row["times"][ours] / row["times"][theirs], title(row)) for row in rows if {ours, theirs} <= row["times"].keys()), reverse=True)
+
+
+def write_csv(path, rows):
+    """Writes what the documentation shows: of each ratio the geometric mean, and the range of the five worst."""
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        out = csv.writer(file, lineterminator="\n")
+        out.writerow(("what", "script", "low", "high", "target", "note"))
+        for name, (ours, theirs, target) in RATIOS.items():
+            found = ratios(rows, ours, theirs)
+            if not found:
+                continue
+            mean = f"{statistics.geometric_mean(ratio for ratio, _ in found):.2f}"
+            out.writerow((f"{name}, geometric mean", "suite.py", mean, mean, target or "", f"{len(found)} rows"))
+            worst = found[:WORST]
+            out.writerow((f"{name}, the five worst", "suite.py", f"{worst[-1][0]:.2f}", f"{worst[0][0]:.2f}", "", "; ".join(which for _, which in worst)))
+
+
 def report(rows, table):
     """Prints the rows, the ratios and the errors."""
     print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores; milliseconds a step")
@@ -159,12 +181,12 @@ def report(rows, table):
         times = row["times"]
         table.row(title(row), *(f"{times[way] * 1e3:.2f}" if way in times else "-" for way in WAYS), met=False if row["errors"] else None)
     for name, (ours, theirs, target) in RATIOS.items():
-        ratios = sorted(((row["times"][ours] / row["times"][theirs], title(row)) for row in rows if {ours, theirs} <= row["times"].keys()), reverse=True)
-        if not ratios:
+        found = ratios(rows, ours, theirs)
+        if not found:
             continue
-        mean = statistics.geometric_mean(ratio for ratio, _ in ratios)
-        table.row(name, f"{mean:.2f}", f"of {len(ratios)}", "", "target", target or "-", "", met=None if target is None else mean <= target)
-        print("  worst: " + "; ".join(f"{which} {ratio:.2f}" for ratio, which in ratios[:WORST]))
+        mean = statistics.geometric_mean(ratio for ratio, _ in found)
+        table.row(name, f"{mean:.2f}", f"of {len(found)}", "", "target", target or "-", "", met=None if target is None else mean <= target)
+        print("  worst: " + "; ".join(f"{which} {ratio:.2f}" for ratio, which in found[:WORST]))
     for row in rows:
         for way, error in row["errors"].items():
             print(f"  {title(row)}, {way}: {error}")
@@ -175,13 +197,17 @@ def main() -> int:
     parser.add_argument("names", nargs="*", help="with --child: the model that this process measures")
     parser.add_argument("--only", nargs="*", help="models to measure")
     parser.add_argument("--shard", default="1/1", help="the part I of N parts to measure, as I/N")
+    parser.add_argument("--csv", help="a file of docs/figures, which is written")
     parser.add_argument("--results", help="a file of measured models, which is continued")
     options = parser.parse_args()
     if options.child:
         child(options.names[0], 3 if options.quick else 9, options.plugin)
         return 0
     table = sides.Table(34, 10, 10, 10, 10, 11, 14)
-    report(run(options), table)
+    rows = run(options)
+    report(rows, table)
+    if options.csv:
+        write_csv(options.csv, rows)
     return table.exit_code(options)
 
 

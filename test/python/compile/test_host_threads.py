@@ -7,6 +7,8 @@ import torch
 from torch import nn
 from torch._inductor.utils import run_and_get_code
 
+from torch_backend.inductor import _threads
+
 MANY = 1 << 17  # elements that several threads compute
 
 pytestmark = [pytest.mark.host_memory("inductor's C++ kernels read and write device addresses"), pytest.mark.usefixtures("fresh_dynamo")]
@@ -25,7 +27,9 @@ def agree(function, device, *given, tolerance=1e-5):
 def test_no_kernel_uses_openmp(device):
     x = torch.randn(MANY, device=device)
     _, code = run_and_get_code(torch.compile(lambda x: (x.sin() + 1).sum()), x)
-    assert any("#pragma omp parallel" in source and "void GOMP_parallel" in source for source in code)
+    assert any("void GOMP_parallel" in source for source in code)
+    if _threads.threads() > 1:
+        assert any("#pragma omp parallel" in source for source in code)
     calls = [line.strip() for source in code for line in source.splitlines() if "_on_host(" in line]
     assert calls
     assert all(line.startswith("queue_on_host(") for line in calls), calls
