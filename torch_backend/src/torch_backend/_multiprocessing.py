@@ -226,7 +226,7 @@ def _own_reducer(reduce, own):
     """Returns a reducer that calls `own` for storages of the device, and torch's reducer for all others."""
 
     @functools.wraps(reduce)
-    def choose(value):
+    def choose(value, /):
         return own(value) if _is_ours(value) else reduce(value)
 
     return choose
@@ -238,7 +238,7 @@ def _checked_reduce(reduce):
     """
 
     @functools.wraps(reduce)
-    def checked(value):
+    def checked(value, /):
         if value.device.type == "lazy":
             raise _refusal(value.device)
         return reduce(value)

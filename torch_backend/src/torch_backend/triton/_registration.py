@@ -60,10 +60,10 @@ def _accept_device() -> None:
     original = _triton.has_triton
 
     @functools.wraps(original)
-    def has_triton() -> bool:
+    def has_triton(**options) -> bool:  # torch 2.15 has the option `include_cpu`
         virtualized = sys.modules.get("torch._inductor.virtualized")
         is_package = virtualized is not None and bool(virtualized.V.aot_compilation)
-        return original() or (not is_package and _triton.has_triton_package() and is_installed())
+        return original(**options) or (not is_package and _triton.has_triton_package() and is_installed())
 
     _triton.has_triton = has_triton
 
