@@ -44,8 +44,8 @@ struct Submission {
 
   // Returns a tensor whose elements are read in the order of its sizes.
   at::Tensor operand(const at::Tensor &tensor);
-  // Does so for an operand whose memory may overlap that of `result`: it is copied, unless it starts `in_place` elements
-  // after the result. No position is in place without a value.
+  // Does so for an operand whose memory may overlap that of `result`: it is copied, unless it starts `in_place`
+  // elements after the result. No position is in place without a value.
   at::Tensor operand(const at::Tensor &tensor, const at::Tensor &result, std::optional<int64_t> in_place);
   // Returns memory for a result with the sizes of `tensor`: its own, or some that is copied there.
   at::Tensor result(const at::Tensor &tensor);

@@ -1,6 +1,9 @@
 """Unusual arguments of collectives: memory that overlaps or has other strides on other ranks, tensors of two devices, errors inside a bracket, tensors of
 inference mode. Each is computed right, or is an error before anything is sent. The group works on."""
 
+import os
+from datetime import timedelta
+
 import torch
 import torch.distributed as dist
 from ranks import RANK, SIZE, begin
@@ -193,6 +196,23 @@ def check_no_dimensions(device):
     refused(ValueError, "has no dimensions", lambda: dist.all_to_all_single(torch.zeros((), device=device), x), device)
     dist.all_reduce(x)
     assert x.item() == 3.0
+
+
+def check_tag_that_is_not_sent(device):
+    """The error names both tags. Gloo waits for the receiver of a message, and does not know what the other rank does."""
+    group = dist.new_group(timeout=timedelta(seconds=1))
+    x, over_gloo, text = torch.ones(3, device=device), os.environ.get("TORCH_BACKEND_COLLECTIVES") == "gloo", ""
+    try:
+        dist.send(x, 1, group, tag=4) if RANK == 0 else dist.recv(x, 0, group, tag=5)
+        torch.accelerator.synchronize()
+    except RuntimeError as error:
+        text = str(error)
+    dist.barrier()
+    if RANK == 1 or over_gloo:
+        assert ("3 elements, from rank 0, tag 5)" if RANK else "3 elements, to rank 1, tag 4)") in text, text
+    if not over_gloo:
+        assert text == "" if RANK == 0 else "(float32, 3 elements, rank 1, tag 4)" in text, text
+    dist.destroy_process_group(group)
 
 
 def main():
