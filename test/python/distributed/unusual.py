@@ -215,6 +215,21 @@ def check_tag_that_is_not_sent(device):
     dist.destroy_process_group(group)
 
 
+def check_cpu_tensor_on_one_rank(device):
+    group = dist.new_group(timeout=timedelta(seconds=1))
+    x = torch.ones(3, device=device if RANK == 0 else "cpu")
+    words = "did not join" if RANK == 0 else "rank 1 of 2 cannot connect to the other ranks for a collective of CPU tensors"
+    try:
+        dist.all_reduce(x, group=group)
+        torch.accelerator.synchronize()
+    except RuntimeError as error:
+        assert words in str(error) or os.environ.get("TORCH_BACKEND_COLLECTIVES") == "gloo" and RANK == 0, error
+    else:
+        raise AssertionError("no error")
+    dist.barrier()
+    dist.destroy_process_group(group)
+
+
 def main():
     device = begin()
     checks = [check for name, check in globals().items() if name.startswith("check_")]
