@@ -215,6 +215,19 @@ def check_tag_that_is_not_sent(device):
     dist.destroy_process_group(group)
 
 
+def check_types_without_reductions(device):
+    for dtype, name in ((torch.uint16, "uint16"), (torch.float8_e4m3fn, "float8_e4m3fn")):
+        x = torch.full((3,), RANK + 1.0).to(dtype).to(device)
+        refused(NotImplementedError, f"reduction SUM (0) of {name} is not supported; ", lambda: dist.all_reduce(x), device)
+        dist.broadcast(x, 1)
+        same(x.float(), torch.full((3,), 2.0))
+
+
+def check_timeouts_that_are_not_positive(device):
+    for seconds in (0, -1):
+        refused(ValueError, f"timeout of a process group: {seconds} s", lambda: dist.new_group(timeout=timedelta(seconds=seconds)), device)
+
+
 def check_cpu_tensor_on_one_rank(device):
     group = dist.new_group(timeout=timedelta(seconds=1))
     x = torch.ones(3, device=device if RANK == 0 else "cpu")

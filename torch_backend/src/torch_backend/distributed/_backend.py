@@ -79,6 +79,8 @@ def _create(name: str, options, process_group_options=None):
     """Returns the backend of a new group. `options`: torch's DistributedBackendOptions."""
     from torch.distributed import PrefixStore
 
+    if options.timeout.total_seconds() <= 0:
+        raise ValueError(f"invalid timeout of a process group: {options.timeout.total_seconds():g} s; pass a positive datetime.timedelta")
     ranks = list(options.global_ranks_in_group) or list(range(options.group_size))
     store = PrefixStore(name, options.store)
     fresh = _incarnation.agree(store, options.group_rank, options.group_size, options.timeout)
