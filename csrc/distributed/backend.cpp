@@ -332,22 +332,4 @@ void DeviceBackend::waitForPendingWorks() {
   throw c10::DistBackendError({__func__, __FILE__, __LINE__}, text);
 }
 
-// ---- brackets ----
-void DeviceBackend::startCoalescing() {
-  const std::lock_guard<std::mutex> guard(lock_);
-  TORCH_CHECK(!bracket_, "startCoalescing: the previous bracket was not ended");
-  bracket_ = std::make_unique<Submission>(c10d::OpType::COALESCED);
-}
-
-WorkPtr DeviceBackend::endCoalescing() {
-  std::unique_ptr<Submission> bracket;
-  {
-    const std::lock_guard<std::mutex> guard(lock_);
-    TORCH_CHECK(bracket_, "endCoalescing: there is no bracket");
-    bracket = std::move(bracket_);
-  }
-  if (bracket->calls.empty()) return nullptr;
-  return submit(std::move(*bracket), bracket_device_);
-}
-
 }  // namespace torch_backend

@@ -114,8 +114,11 @@ class DeviceBackend final : public c10d::Backend {
   WorkPtr barrier(const c10d::BarrierOptions &options) override;
   void monitoredBarrier(const c10d::BarrierOptions &options, bool wait_for_all) override;
 
+  // ---- brackets.cpp ----
   void startCoalescing() override;
   WorkPtr endCoalescing() override;
+  // Ends a bracket, if one is open, without running its calls of device tensors.
+  void discard_bracket();
 
   // Returns the number of collectives of device tensors so far. A bracket counts as one; send and recv have a number of
   // their own.
@@ -190,6 +193,8 @@ class DeviceBackend final : public c10d::Backend {
            (route_.registers_memory ? HAL_COMM_REGISTER_MEMORY : 0);
   }
   std::chrono::milliseconds timeout_of(const Submission &submission);
+  // Returns a work of CPU tensors. If a bracket is open, its end waits for this work, too.
+  WorkPtr on_host(WorkPtr work);
   void describe_group();
   void release_stashes();
   hal_comm_t *communicator_of(int device);
@@ -218,6 +223,7 @@ class DeviceBackend final : public c10d::Backend {
   std::list<std::shared_ptr<Stash>> stashes_;
   std::unique_ptr<Submission> bracket_;  // between startCoalescing and endCoalescing
   int bracket_device_ = -1;
+  std::vector<WorkPtr> bracket_works_;  // of CPU tensors
   bool is_shut_down_ = false;
   uint64_t sequence_ = 0, pair_sequence_ = 0;  // of collectives; of send and recv
   uint64_t operations_ = 0;                    // calls of both kinds, also those inside a bracket

@@ -61,7 +61,7 @@ std::vector<int64_t> counts_of(const TensorList &tensors) {
 // ---- collectives ----
 WorkPtr DeviceBackend::broadcast(TensorList &tensors, const c10d::BroadcastOptions &options) {
   const at::Tensor &tensor = only(tensors, "broadcast");
-  if (is_on_host(tensor)) return host().broadcast(tensors, options);
+  if (is_on_host(tensor)) return on_host(host().broadcast(tensors, options));
   check_dense(tensor, "broadcast");
   Submission work(OpType::BROADCAST, options);
   const at::Tensor memory = work.in_place(tensor);
@@ -73,13 +73,13 @@ WorkPtr DeviceBackend::broadcast(TensorList &tensors, const c10d::BroadcastOptio
 
 WorkPtr DeviceBackend::allreduce(TensorList &tensors, const c10d::AllreduceOptions &options) {
   const at::Tensor &tensor = only(tensors, "all_reduce");
-  if (is_on_host(tensor)) return host().allreduce(tensors, options);
+  if (is_on_host(tensor)) return on_host(host().allreduce(tensors, options));
   return reduce_all(tensors, options, OpType::ALLREDUCE);
 }
 
 WorkPtr DeviceBackend::allreduce_coalesced(TensorList &tensors, const c10d::AllreduceCoalescedOptions &options) {
   TORCH_CHECK_VALUE(!tensors.empty(), "all_reduce_coalesced: no tensor");
-  if (is_on_host(tensors[0])) return host().allreduce_coalesced(tensors, options);
+  if (is_on_host(tensors[0])) return on_host(host().allreduce_coalesced(tensors, options));
   return reduce_all(tensors, options, OpType::ALLREDUCE_COALESCED);
 }
 
@@ -96,7 +96,7 @@ WorkPtr DeviceBackend::reduce_all(const TensorList &tensors, const c10d::Allredu
 
 WorkPtr DeviceBackend::reduce(TensorList &tensors, const c10d::ReduceOptions &options) {
   const at::Tensor &tensor = only(tensors, "reduce");
-  if (is_on_host(tensor)) return host().reduce(tensors, options);
+  if (is_on_host(tensor)) return on_host(host().reduce(tensors, options));
   check_dense(tensor, "reduce");
   Submission work(OpType::REDUCE, options);
   const bool is_root = getRank() == options.rootRank;
@@ -111,7 +111,7 @@ WorkPtr DeviceBackend::reduce(TensorList &tensors, const c10d::ReduceOptions &op
 WorkPtr DeviceBackend::allgather(std::vector<TensorList> &outputs, TensorList &inputs,
                                  const c10d::AllgatherOptions &options) {
   const at::Tensor &input = only(inputs, "all_gather");
-  if (is_on_host(input)) return host().allgather(outputs, inputs, options);
+  if (is_on_host(input)) return on_host(host().allgather(outputs, inputs, options));
   const TensorList &list = only(outputs, "all_gather");
   check_dense(input, "all_gather");
   check_list(list, getSize(), input, "all_gather");
@@ -125,7 +125,7 @@ WorkPtr DeviceBackend::allgather(std::vector<TensorList> &outputs, TensorList &i
 }
 
 WorkPtr DeviceBackend::_allgather_base(at::Tensor &output, at::Tensor &input, const c10d::AllgatherOptions &options) {
-  if (is_on_host(input)) return host()._allgather_base(output, input, options);
+  if (is_on_host(input)) return on_host(host()._allgather_base(output, input, options));
   TensorList outputs{output}, inputs{input};
   return gather_all(outputs, inputs, options, OpType::_ALLGATHER_BASE);
 }
@@ -134,7 +134,7 @@ WorkPtr DeviceBackend::allgather_into_tensor_coalesced(TensorList &outputs, Tens
                                                        const c10d::AllgatherOptions &options) {
   TORCH_CHECK_VALUE(!inputs.empty() && inputs.size() == outputs.size(),
                     "all_gather_into_tensor_coalesced: ", inputs.size(), " inputs and ", outputs.size(), " outputs");
-  if (is_on_host(inputs[0])) return host().allgather_into_tensor_coalesced(outputs, inputs, options);
+  if (is_on_host(inputs[0])) return on_host(host().allgather_into_tensor_coalesced(outputs, inputs, options));
   return gather_all(outputs, inputs, options, OpType::COALESCED);
 }
 
@@ -147,8 +147,9 @@ WorkPtr DeviceBackend::gather_all(const TensorList &outputs, const TensorList &i
     TORCH_CHECK_VALUE(outputs[i].numel() == inputs[i].numel() * getSize(), "all_gather_into_tensor: the output has ",
                       outputs[i].numel(), " elements; it must have those of the input, ", inputs[i].numel(),
                       ", for each of ", getSize(), " ranks");
-    work.calls.push_back(
-        collective(HAL_COMM_ALL_GATHER, work.operand(inputs[i]), work.result(outputs[i]), inputs[i].numel()));
+    const at::Tensor result = work.result(outputs[i]);
+    const at::Tensor operand = work.operand(inputs[i], result, getRank() * inputs[i].numel());
+    work.calls.push_back(collective(HAL_COMM_ALL_GATHER, operand, result, inputs[i].numel()));
   }
   return submit(std::move(work), inputs[0].get_device());
 }
@@ -159,7 +160,7 @@ WorkPtr DeviceBackend::allgather_coalesced(std::vector<TensorList> &outputs, Ten
   TORCH_CHECK_VALUE(!inputs.empty() && outputs.size() == static_cast<size_t>(getSize()),
                     "all_gather_coalesced: ", inputs.size(), " inputs, and ", outputs.size(), " lists of outputs for ",
                     getSize(), " ranks");
-  if (is_on_host(inputs[0])) return host().allgather_coalesced(outputs, inputs, options);
+  if (is_on_host(inputs[0])) return on_host(host().allgather_coalesced(outputs, inputs, options));
   Submission work(OpType::ALLGATHER_COALESCED, options);
   for (const auto i : c10::irange(inputs.size())) {
     TensorList list;
@@ -184,7 +185,7 @@ WorkPtr DeviceBackend::gather_into_tensor(at::Tensor &output, at::Tensor &input,
     if (is_root) outputs.push_back(output.view({getSize(), -1}).unbind());
     if (is_root)
       for (auto &part : outputs[0]) part = part.view(input.sizes());
-    return host().gather(outputs, inputs, options);
+    return on_host(host().gather(outputs, inputs, options));
   }
   check_dense(input, "gather_single");
   Submission work(OpType::GATHER, options);
@@ -204,7 +205,7 @@ WorkPtr DeviceBackend::gather_into_tensor(at::Tensor &output, at::Tensor &input,
 WorkPtr DeviceBackend::gather(std::vector<TensorList> &outputs, TensorList &inputs,
                               const c10d::GatherOptions &options) {
   const at::Tensor &input = only(inputs, "gather");
-  if (is_on_host(input)) return host().gather(outputs, inputs, options);
+  if (is_on_host(input)) return on_host(host().gather(outputs, inputs, options));
   check_dense(input, "gather");
   Submission work(OpType::GATHER, options);
   hal_collective_t call = collective(HAL_COMM_GATHER, work.operand(input), at::Tensor(), input.numel());
@@ -227,7 +228,7 @@ WorkPtr DeviceBackend::gather(std::vector<TensorList> &outputs, TensorList &inpu
 WorkPtr DeviceBackend::scatter(TensorList &outputs, std::vector<TensorList> &inputs,
                                const c10d::ScatterOptions &options) {
   const at::Tensor &output = only(outputs, "scatter");
-  if (is_on_host(output)) return host().scatter(outputs, inputs, options);
+  if (is_on_host(output)) return on_host(host().scatter(outputs, inputs, options));
   check_dense(output, "scatter");
   Submission work(OpType::SCATTER, options);
   hal_collective_t call = collective(HAL_COMM_SCATTER, at::Tensor(), work.result(output), output.numel());
@@ -250,7 +251,7 @@ WorkPtr DeviceBackend::scatter(TensorList &outputs, std::vector<TensorList> &inp
 WorkPtr DeviceBackend::reduce_scatter(TensorList &outputs, std::vector<TensorList> &inputs,
                                       const c10d::ReduceScatterOptions &options) {
   const at::Tensor &output = only(outputs, "reduce_scatter");
-  if (is_on_host(output)) return host().reduce_scatter(outputs, inputs, options);
+  if (is_on_host(output)) return on_host(host().reduce_scatter(outputs, inputs, options));
   const TensorList &list = only(inputs, "reduce_scatter");
   check_dense(output, "reduce_scatter");
   check_list(list, getSize(), output, "reduce_scatter");
@@ -266,7 +267,7 @@ WorkPtr DeviceBackend::reduce_scatter(TensorList &outputs, std::vector<TensorLis
 
 WorkPtr DeviceBackend::_reduce_scatter_base(at::Tensor &output, at::Tensor &input,
                                             const c10d::ReduceScatterOptions &options) {
-  if (is_on_host(input)) return host()._reduce_scatter_base(output, input, options);
+  if (is_on_host(input)) return on_host(host()._reduce_scatter_base(output, input, options));
   return reduce_and_scatter({output}, {input}, options, OpType::_REDUCE_SCATTER_BASE);
 }
 
@@ -274,7 +275,7 @@ WorkPtr DeviceBackend::reduce_scatter_tensor_coalesced(TensorList &outputs, Tens
                                                        const c10d::ReduceScatterOptions &options) {
   TORCH_CHECK_VALUE(!inputs.empty() && inputs.size() == outputs.size(),
                     "reduce_scatter_tensor_coalesced: ", inputs.size(), " inputs and ", outputs.size(), " outputs");
-  if (is_on_host(inputs[0])) return host().reduce_scatter_tensor_coalesced(outputs, inputs, options);
+  if (is_on_host(inputs[0])) return on_host(host().reduce_scatter_tensor_coalesced(outputs, inputs, options));
   return reduce_and_scatter(outputs, inputs, options, OpType::REDUCE_SCATTER_TENSOR_COALESCED);
 }
 
@@ -287,8 +288,9 @@ WorkPtr DeviceBackend::reduce_and_scatter(const TensorList &outputs, const Tenso
     TORCH_CHECK_VALUE(inputs[i].numel() == outputs[i].numel() * getSize(), "reduce_scatter_tensor: the input has ",
                       inputs[i].numel(), " elements; it must have those of the output, ", outputs[i].numel(),
                       ", for each of ", getSize(), " ranks");
-    work.calls.push_back(
-        collective(HAL_COMM_REDUCE_SCATTER, work.operand(inputs[i]), work.result(outputs[i]), outputs[i].numel()));
+    const at::Tensor result = work.result(outputs[i]);
+    const at::Tensor operand = work.operand(inputs[i], result, -getRank() * outputs[i].numel());
+    work.calls.push_back(collective(HAL_COMM_REDUCE_SCATTER, operand, result, outputs[i].numel()));
     work.set_reduction(work.calls.back(), options.reduceOp);
   }
   return submit(std::move(work), inputs[0].get_device());
@@ -297,7 +299,9 @@ WorkPtr DeviceBackend::reduce_and_scatter(const TensorList &outputs, const Tenso
 // Returns the number of elements for each rank, in whole rows; the same for all ranks if there are no splits.
 static std::vector<int64_t> elements_by_rank(const at::Tensor &tensor, const std::vector<int64_t> &splits, int size,
                                              const char *side) {
-  const int64_t rows = tensor.dim() ? tensor.size(0) : 0;
+  TORCH_CHECK_VALUE(tensor.dim() > 0, "all_to_all_single: the ", side,
+                    " has no dimensions, so it has no rows for the ranks; pass a tensor with at least one dimension");
+  const int64_t rows = tensor.size(0);
   if (splits.empty()) {
     TORCH_CHECK_VALUE(rows % size == 0, "all_to_all_single: the ", rows, " rows of the ", side, " do not divide by ",
                       size, " ranks; pass split sizes");
@@ -316,13 +320,15 @@ static std::vector<int64_t> elements_by_rank(const at::Tensor &tensor, const std
 
 WorkPtr DeviceBackend::alltoall_base(at::Tensor &output, at::Tensor &input, std::vector<int64_t> &output_splits,
                                      std::vector<int64_t> &input_splits, const c10d::AllToAllOptions &options) {
-  if (is_on_host(input)) return host().alltoall_base(output, input, output_splits, input_splits, options);
+  if (is_on_host(input)) return on_host(host().alltoall_base(output, input, output_splits, input_splits, options));
   check_dense(input, "all_to_all_single"), check_dense(output, "all_to_all_single");
   check_same_type(input, output, "all_to_all_single");
   const auto sent = elements_by_rank(input, input_splits, getSize(), "input");
   const auto received = elements_by_rank(output, output_splits, getSize(), "output");
   Submission work(OpType::ALLTOALL_BASE, options);
-  hal_collective_t call = collective(HAL_COMM_ALL_TO_ALL, work.operand(input), work.result(output), sent[0]);
+  const at::Tensor result = work.result(output);
+  const at::Tensor operand = work.operand(input, result, std::nullopt);
+  hal_collective_t call = collective(HAL_COMM_ALL_TO_ALL, operand, result, sent[0]);
   set_exchange(work, call, sent, received);
   return submit(std::move(work), input.get_device());
 }
@@ -338,7 +344,7 @@ void DeviceBackend::set_exchange(Submission &work, hal_collective_t &call, const
 
 WorkPtr DeviceBackend::alltoall(TensorList &outputs, TensorList &inputs, const c10d::AllToAllOptions &options) {
   TORCH_CHECK_VALUE(!inputs.empty(), "all_to_all: no tensor");
-  if (is_on_host(inputs[0])) return host().alltoall(outputs, inputs, options);
+  if (is_on_host(inputs[0])) return on_host(host().alltoall(outputs, inputs, options));
   check_list(inputs, getSize(), inputs[0], "all_to_all");
   check_list(outputs, getSize(), inputs[0], "all_to_all");
   Submission work(OpType::ALLTOALL, options);
@@ -351,7 +357,7 @@ WorkPtr DeviceBackend::alltoall(TensorList &outputs, TensorList &inputs, const c
 // ---- pairs, barriers ----
 WorkPtr DeviceBackend::send(TensorList &tensors, int destination, int tag) {
   const at::Tensor &tensor = only(tensors, "send");
-  if (is_on_host(tensor)) return host().send(tensors, destination, tag);
+  if (is_on_host(tensor)) return on_host(host().send(tensors, destination, tag));
   check_dense(tensor, "send");
   Submission work(OpType::SEND);
   work.calls.push_back(collective(HAL_COMM_SEND, work.operand(tensor), at::Tensor(), tensor.numel()));
@@ -361,7 +367,7 @@ WorkPtr DeviceBackend::send(TensorList &tensors, int destination, int tag) {
 
 WorkPtr DeviceBackend::recv(TensorList &tensors, int source, int tag) {
   const at::Tensor &tensor = only(tensors, "recv");
-  if (is_on_host(tensor)) return host().recv(tensors, source, tag);
+  if (is_on_host(tensor)) return on_host(host().recv(tensors, source, tag));
   check_dense(tensor, "recv");
   Submission work(OpType::RECV);
   work.calls.push_back(collective(HAL_COMM_RECV, at::Tensor(), work.result(tensor), tensor.numel()));
@@ -373,7 +379,7 @@ WorkPtr DeviceBackend::recvAnysource(TensorList &tensors, int tag) {
   const at::Tensor &tensor = only(tensors, "recv");
   TORCH_CHECK_NOT_IMPLEMENTED(
       is_on_host(tensor), "recv without a source is not supported on the device; name `src`, or receive a CPU tensor");
-  return host().recvAnysource(tensors, tag);
+  return on_host(host().recvAnysource(tensors, tag));
 }
 
 WorkPtr DeviceBackend::barrier(const c10d::BarrierOptions &options) {

@@ -1,8 +1,10 @@
 // submission.cpp: see submission.h.
 #include "distributed/submission.h"
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <c10/core/InferenceMode.h>
 
 #include <algorithm>
 #include <cstring>
@@ -123,13 +125,31 @@ LogEntry::LogEntry(const Submission &submission, uint32_t group, int rank, bool 
   if (submission.op == c10d::OpType::COALESCED) entry_.flags |= HAL_COMM_IS_ORDERED;
 }
 
+void Submission::check_device(c10::Device other) {
+  TORCH_CHECK_VALUE(!device || *device == other, name_of(op), ": tensors are on ", *device, " and ", other,
+                    "; move all tensors of the call to one device");
+  device = other;
+}
+
 at::Tensor Submission::operand(const at::Tensor &tensor) {
+  check_device(tensor.device());
   log_input(tensor);
   stash.push_back(tensor.resolve_conj().resolve_neg().contiguous());
   return stash.back();
 }
 
+at::Tensor Submission::operand(const at::Tensor &tensor, const at::Tensor &result, std::optional<int64_t> in_place) {
+  const at::Tensor memory = operand(tensor);
+  const auto start = [](const at::Tensor &one) { return reinterpret_cast<uintptr_t>(one.const_data_ptr()); };
+  const uintptr_t first = start(memory), second = start(result);
+  const bool overlaps = first < second + result.nbytes() && second < first + memory.nbytes();
+  const bool is_in_place = in_place && static_cast<int64_t>(first - second) == *in_place * result.element_size();
+  if (overlaps && !is_in_place) stash.back() = memory.clone();
+  return stash.back();
+}
+
 at::Tensor Submission::result(const at::Tensor &tensor) {
+  check_device(tensor.device());
   log_output(tensor);
   outputs.push_back(tensor);
   stash.push_back(tensor);
@@ -140,8 +160,9 @@ at::Tensor Submission::result(const at::Tensor &tensor) {
 }
 
 at::Tensor Submission::in_place(const at::Tensor &tensor) {
+  check_device(tensor.device());
   log_output(tensor);
-  if (tensor.is_non_overlapping_and_dense() && !tensor.is_conj() && !tensor.is_neg()) {
+  if (tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg()) {
     log_input(tensor);
     outputs.push_back(tensor);
     stash.push_back(tensor);
@@ -154,6 +175,7 @@ at::Tensor Submission::in_place(const at::Tensor &tensor) {
 }
 
 at::Tensor Submission::results(const TensorList &tensors) {
+  for (const auto &tensor : tensors) check_device(tensor.device());
   outputs_logged.push_back(shape_of(tensors));
   int64_t count = 0;
   for (const auto &tensor : tensors) count += tensor.numel();
@@ -169,15 +191,22 @@ at::Tensor Submission::results(const TensorList &tensors) {
 
 at::Tensor Submission::operands(const TensorList &tensors) {
   TensorList flat;
+  for (const auto &tensor : tensors) check_device(tensor.device());
   for (const auto &tensor : tensors) flat.push_back(tensor.reshape({-1}));
   const at::Tensor memory = operand(at::cat(flat));
   inputs_logged.back() = shape_of(tensors);
   return memory;
 }
 
+// The copy may run on another thread. A tensor of inference mode can be written only in this mode.
 void Submission::copy_to(const at::Tensor &tensor, const at::Tensor &memory) {
+  at::assert_no_internal_overlap(tensor);
   stash.push_back(memory);
-  copies.emplace_back([tensor, memory] { tensor.copy_(memory); });
+  copies.emplace_back([tensor, memory] {
+    std::optional<c10::InferenceMode> mode;
+    if (tensor.is_inference()) mode.emplace();
+    tensor.copy_(memory);
+  });
 }
 
 void Submission::set_blocks(const uint64_t *&counts, const uint64_t *&displs, const std::vector<int64_t> &sizes,
@@ -194,6 +223,7 @@ void Submission::set_blocks(const uint64_t *&counts, const uint64_t *&displs, co
 }
 
 void Submission::take(Submission &&other) {
+  if (other.device) check_device(*other.device);
   const auto move_to = [](auto &to, auto &from) {
     to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
   };

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,7 @@ struct Submission {
   std::vector<std::shared_ptr<double>> scales;
   std::vector<std::function<void()>> copies;
   Shapes inputs_logged, outputs_logged;
+  std::optional<c10::Device> device;  // of its tensors
 
   explicit Submission(c10d::OpType op) : op(op) {}
   // `options` are those of the call, of any of torch's types for them.
@@ -42,9 +44,13 @@ struct Submission {
 
   // Returns a tensor whose elements are read in the order of its sizes.
   at::Tensor operand(const at::Tensor &tensor);
+  // Does so for an operand whose memory may overlap that of `result`: it is copied, unless it starts `in_place`
+  // elements after the result. No position is in place without a value.
+  at::Tensor operand(const at::Tensor &tensor, const at::Tensor &result, std::optional<int64_t> in_place);
   // Returns memory for a result with the sizes of `tensor`: its own, or some that is copied there.
   at::Tensor result(const at::Tensor &tensor);
-  // Returns a tensor that is read and written element by element, in the order of its memory where it has no gaps.
+  // Returns memory that is read and written element by element. It has the order of the sizes on all ranks, which may
+  // have different strides.
   at::Tensor in_place(const at::Tensor &tensor);
   // Returns one block of memory for the elements of several results.
   at::Tensor results(const TensorList &tensors);
@@ -68,6 +74,8 @@ struct Submission {
 
  private:
   void copy_to(const at::Tensor &tensor, const at::Tensor &memory);
+  // Throws ValueError unless all tensors of a call, or of a bracket, are on one device.
+  void check_device(c10::Device device);
   static Shape shape_of(const at::Tensor &tensor);
   // Returns the shape of a tensor; several are one, as the memory for them is.
   static Shape shape_of(const TensorList &tensors);

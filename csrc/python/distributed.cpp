@@ -128,6 +128,7 @@ void bind_class() {
     device.def_property_readonly("options", &DeviceBackend::getBackendOptions)
         .def("perform_nocolor_split", &DeviceBackend::perform_nocolor_split, py::arg("device"))
         .def("comm_split_count", &DeviceBackend::comm_split_count)
+        .def("_discard_bracket", &DeviceBackend::discard_bracket, released)
         .def("get_error", &DeviceBackend::getError, released)
         .def("_add_ephemeral_timeout", &DeviceBackend::addEphemeralTimeout, py::arg("timeout"), released)
         .def(

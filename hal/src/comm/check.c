@@ -99,8 +99,9 @@ static hal_status_t check_reduction(const hal_collective_t *call) {
   if (!reduces(call->reduce, call->dtype))
     return hal_error_set(
         HAL_UNIMPLEMENTED,
-        "%s: reduction %s (%u) of %s is not supported; floating-point and complex types have SUM, PROD and "
-        "AVG, real ones also MIN, MAX and PREMUL_SUM, integers and bool SUM, PROD, MIN, MAX, BAND, BOR and BXOR",
+        "%s: reduction %s (%u) of %s is not supported; float16, bfloat16, float32, float64 and complex types have SUM, "
+        "PROD and AVG, real ones also MIN, MAX and PREMUL_SUM; uint8, signed integers and bool have SUM, PROD, MIN, "
+        "MAX and bitwise reductions",
         hal_comm_ops[call->op].name, reduction_name(call->reduce), call->reduce, hal_dtype_name(call->dtype));
   if (call->reduce == HAL_REDUCE_PREMUL_SUM && !call->scale)
     return hal_error_set(HAL_INVALID_ARGUMENT, "%s: PREMUL_SUM needs `scale`, a number on the host",

@@ -25,7 +25,7 @@
 #include "hal/event.h"
 
 #define HAL_COMM_MESSAGE 1024 /* bytes of a failure's text, as of any error's */
-#define HAL_COMM_WHAT 160     /* bytes of a work's text */
+#define HAL_COMM_WHAT 224     /* bytes of a work's text */
 
 /* A failure and its text, for all threads. Only the first failure is stored. `set` is written last. */
 typedef struct hal_comm_failure_s {
@@ -153,7 +153,8 @@ struct hal_comm_work_s {
   uint64_t sequence;     /* the work's number in its group, as the caller counts */
   struct {
     uint64_t sequence, count;
-    uint32_t op, calls;
+    uint32_t op, calls, tag;
+    int32_t peer;
     hal_dtype_t dtype;
   } what;            /* of the first call, for hal_comm_work_text */
   uint32_t jobs;     /* jobs that have not ended; under the communicator's lock */

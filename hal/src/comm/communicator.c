@@ -343,6 +343,7 @@ hal_status_t hal_comm_submit_logged(hal_comm_t *comm, hal_stream_t *stream, cons
   const uint64_t sequence = atomic_fetch_add(&comm->sequence, 1) + 1;
   work->what.sequence = sequence, work->what.calls = count;
   work->what.op = calls->op, work->what.dtype = calls->dtype, work->what.count = calls->count;
+  work->what.peer = calls->peer, work->what.tag = calls->tag;
   work->flags = flags;
   work->log = entry && entry->name ? hal_comm_log_add(entry, work->timeout_ns)
                                    : hal_comm_log_calls(comm, calls, count, sequence, work->timeout_ns);

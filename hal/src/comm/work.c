@@ -56,12 +56,15 @@ void hal_comm_work_release(hal_comm_work_t *work) {
 
 const char *hal_comm_work_text(const hal_comm_work_t *work, char text[HAL_COMM_WHAT]) {
   const hal_comm_t *const comm = work->comm;
-  char more[32] = "";
+  char more[32] = "", peer[48] = "";
   if (work->what.calls > 1) snprintf(more, sizeof more, " and %u more", work->what.calls - 1);
-  snprintf(text, HAL_COMM_WHAT, "%s%s #%llu of group '%s' (rank %d of %d, %s, %llu elements)",
+  if (hal_comm_op_is_message(work->what.op))
+    snprintf(peer, sizeof peer, ", %s rank %d, tag %u", work->what.op == HAL_COMM_SEND ? "to" : "from", work->what.peer,
+             work->what.tag);
+  snprintf(text, HAL_COMM_WHAT, "%s%s #%llu of group '%s' (rank %d of %d, %s, %llu elements%s)",
            hal_comm_op_name(work->what.op), more, (unsigned long long)work->what.sequence, comm->name, comm->rank,
            comm->size, hal_dtype_size(work->what.dtype) ? hal_dtype_name(work->what.dtype) : "-",
-           (unsigned long long)work->what.count);
+           (unsigned long long)work->what.count, peer);
   return text;
 }
 

@@ -172,6 +172,23 @@ Test(comm_shm_message, mismatch_after_another_tag) {
   run_ranks(2, mismatch, &how);
 }
 
+/* A RECV of a tag that is not sent names the peer's message with its tag. */
+static void other_tag(int rank, int size, void *argument) {
+  hal_comm_transport_t comm;
+  int32_t data = 0;
+  (void)argument;
+  create("other_tag", rank, size, &comm);
+  if (rank == 0) CHECK_OK(run_one(&comm, message(HAL_COMM_SEND, 1, 4, &data, 1), 20 * (int64_t)SECOND));
+  if (rank == 0) atomic_store(&board->stage, 1);
+  wait_stage(rank ? 1 : 2);
+  if (rank == 1)
+    CHECK_FAILS(run_one(&comm, message(HAL_COMM_RECV, 0, 5, &data, 1), SECOND / 2), HAL_NOT_READY,
+                "its last message is send #1 (int32, 1 elements, rank 1, tag 4)");
+  if (rank == 1) atomic_store(&board->stage, 2);
+  comm.destroy(comm.context);
+}
+Test(comm_shm_message, a_tag_that_is_not_sent) { run_ranks(2, other_tag, NULL); }
+
 /* RECVs that wait are compared with the messages for them, of any size: a thousand in a row. */
 static void in_a_row(int rank, int size, void *argument) {
   enum { MOST = 3000, TIMES = 1000 };

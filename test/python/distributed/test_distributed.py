@@ -18,6 +18,13 @@ def test_collectives(transport):
     launch.run("collectives.py", 2, environment={"TORCH_BACKEND_COLLECTIVES": transport})
 
 
+@pytest.mark.parametrize("settings", [{"TORCH_BACKEND_COLLECTIVES": "shm"}, pytest.param({"TORCH_BACKEND_COLLECTIVES": "gloo"}, marks=pytest.mark.slow),
+                                      pytest.param(INLINE, marks=pytest.mark.slow)], ids=str)  # fmt: skip
+def test_unusual_arguments(settings):
+    """They are computed right, or refused before anything is sent."""
+    launch.run("unusual.py", 2, environment=settings)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("ranks, settings", [(3, {}), (4, INLINE), (2, {"HAL_FAKE_PROTECT": "1"})], ids=str)
 def test_collectives_of_more_ranks_and_other_modes(ranks, settings):

@@ -60,7 +60,11 @@ def test_losses_are_those_of_the_cpu_with_gloo(library, program, tmp_path_factor
     folder = tmp_path_factory.mktemp("two_ranks")
     theirs = on_the_cpu("deepspeed 1" if library == "deepspeed" else program, folder)
     ours = run(program, folder, TORCH_BACKEND="fake", HAL_FAKE_DEVICES="2")
-    assert len(ours) == 6 and ours.isfinite().all()
+    assert len(ours) == 20 and ours.isfinite().all()
+    if library == "transformers":
+        # Also norms of gradients. Steps of AdamW amplify the rounding: on the CPU float32 is 2e-5 from float64.
+        torch.testing.assert_close(ours[:, 1], theirs[:, 1], rtol=1e-4, atol=1e-4)
+        ours, theirs = ours[:, 0], theirs[:, 0]
     torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6)
 
 

@@ -14,7 +14,7 @@ from torch import nn
 
 ON_CPU = os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD") == "0"
 RANK = int(os.environ["RANK"])
-STEPS = 6
+STEPS = 20
 
 
 def network():

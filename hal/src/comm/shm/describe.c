@@ -56,7 +56,8 @@ void hal_shm_append_last(const hal_shm_t *shm, int32_t rank, char *text, size_t 
   if (!messages) return;
   const uint64_t last = atomic_load_explicit(&page->message, memory_order_relaxed);
   const uint64_t count = atomic_load_explicit(&page->message_count, memory_order_relaxed);
-  hal_text_append(text, size, ", and its last message is %s #%llu (%s, %llu elements, rank %d)",
+  hal_text_append(text, size, ", and its last message is %s #%llu (%s, %llu elements, rank %d, tag %u)",
                   hal_comm_op_name((uint32_t)(last & 0xff)), (unsigned long long)messages,
-                  hal_dtype_name((hal_dtype_t)(last >> 8 & 0xff)), (unsigned long long)count, (int)(last >> 16 & 0xff));
+                  hal_dtype_name((hal_dtype_t)(last >> 8 & 0xff)), (unsigned long long)count, (int)(last >> 16 & 0xff),
+                  (unsigned)(last >> 32));
 }

@@ -293,7 +293,7 @@ static void add(hal_shm_t *shm, bracket_t *bracket, const hal_collective_t *desc
                   .bytes = desc->count * size,
                   .data = is_send ? (unsigned char *)(uintptr_t)desc->send : desc->recv};
   bracket->left++;
-  const uint64_t what = desc->op | (uint64_t)desc->dtype << 8 | (uint64_t)desc->peer << 16;
+  const uint64_t what = desc->op | (uint64_t)desc->dtype << 8 | (uint64_t)desc->peer << 16 | (uint64_t)desc->tag << 32;
   atomic_store_explicit(&page->message, what, memory_order_relaxed);
   atomic_store_explicit(&page->message_count, desc->count, memory_order_relaxed);
   atomic_fetch_add_explicit(&page->messages, 1, memory_order_release);

@@ -24,9 +24,17 @@ _OF_TORCH = {"fake", "gloo", "mpi", "nccl", "ucc", "xccl"}
 
 def _host_backend(use: str, store, rank: int, size: int, timeout):
     """Returns a Gloo group of the same ranks. `use` separates the addresses in the store."""
-    from torch.distributed import PrefixStore, ProcessGroupGloo
+    from torch.distributed import DistBackendError, PrefixStore, ProcessGroupGloo
 
-    return ProcessGroupGloo(PrefixStore(use, store), rank, size, timeout)
+    try:
+        return ProcessGroupGloo(PrefixStore(use, store), rank, size, timeout)
+    except RuntimeError as error:
+        if use != "cpu":
+            raise
+        raise DistBackendError(
+            f"rank {rank} of {size} cannot connect to the other ranks for a collective of CPU tensors (timeout {timeout.total_seconds():g} s): {error}; "
+            "check that all ranks call it with CPU tensors"
+        ) from error
 
 
 def _recorder_is_on() -> bool:
@@ -71,6 +79,8 @@ def _create(name: str, options, process_group_options=None):
     """Returns the backend of a new group. `options`: torch's DistributedBackendOptions."""
     from torch.distributed import PrefixStore
 
+    if options.timeout.total_seconds() <= 0:
+        raise ValueError(f"invalid timeout of a process group: {options.timeout.total_seconds():g} s; pass a positive datetime.timedelta")
     ranks = list(options.global_ranks_in_group) or list(range(options.group_size))
     store = PrefixStore(name, options.store)
     fresh = _incarnation.agree(store, options.group_rank, options.group_size, options.timeout)

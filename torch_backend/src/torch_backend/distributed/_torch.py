@@ -5,6 +5,7 @@ Source: torch.distributed.distributed_c10d and torch.nn.parallel.distributed.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 import types
@@ -60,6 +61,31 @@ def _with_a_host_leg(function):
     return monitored_barrier
 
 
+def _with_an_end(function):
+    """Wraps _coalescing_manager. torch does not end its bracket after an error: later collectives of the group would be
+    added to the bracket, and would never run.
+    """
+
+    @functools.wraps(function)
+    @contextlib.contextmanager
+    def _coalescing_manager(group=None, device=None, async_ops=False):
+        from torch.distributed import distributed_c10d as c10d
+
+        joined = c10d._get_default_group() if group is None else group
+        try:
+            with function(joined, device, async_ops) as manager:
+                yield manager
+        except BaseException:
+            c10d._world.pg_coalesce_state.pop(joined, None)
+            is_group = device and isinstance(joined, c10d.ProcessGroup)
+            backend = _backend_of(joined, torch.device(device)) if is_group else None
+            if _backend.is_ours(backend):
+                backend._discard_bracket()
+            raise
+
+    return _coalescing_manager
+
+
 def _for_all_devices(function, device: str):
     """Wraps shrink_group: torch registers the new backend for one type of device. The device's backend supports both."""
 
@@ -103,6 +129,7 @@ def install(device: str) -> None:
     wrapped = {
         "init_process_group": _with_a_name(distributed_c10d.init_process_group),
         "monitored_barrier": _with_a_host_leg(distributed_c10d.monitored_barrier),
+        "_coalescing_manager": _with_an_end(distributed_c10d._coalescing_manager),
         "shrink_group": _for_all_devices(distributed_c10d.shrink_group, device),
     }
     for module in (torch.distributed, distributed_c10d, device_mesh):
