@@ -17,6 +17,7 @@ enum {
 /* A device's compiler. */
 typedef struct compiler_s {
   int32_t device;
+  atomic_ullong again; /* second compilations that succeeded */
   /* The operators by number, filled by the first look-up: NULL, &refused, or the operator. */
   _Atomic(const emit_operator_t *) operators[MAX_OPS];
 } compiler_t;
@@ -25,13 +26,14 @@ typedef struct program_s {
   emit_program_t emitted;
   pjrt_loaded_t *loaded;
   pjrt_constants_t constants;
-  atomic_int is_short; /* the last run took less than SHORT_NS */
-  pjrt_level_t level;  /* of `loaded` */
-  uint32_t runs;       /* counted until the second compilation is used */
-  pjrt_again_t *again; /* the second compilation; NULL: it has not begun */
-  int32_t site;        /* of `loaded` */
-  int number;          /* in this process */
-  char name[96];       /* for messages */
+  atomic_int is_short;  /* the last run took less than SHORT_NS */
+  pjrt_level_t level;   /* of `loaded` */
+  uint32_t runs;        /* counted until the second compilation is used */
+  pjrt_again_t *again;  /* the second compilation; NULL: it has not begun */
+  int32_t site;         /* of `loaded` */
+  atomic_ullong *count; /* of second compilations */
+  int number;           /* in this process */
+  char name[96];        /* for messages */
 } program_t;
 
 static compiler_t compilers[PJRT_MAX_DEVICES];
@@ -121,12 +123,12 @@ static void destroy(void *state, void *destroyed) {
 }
 
 static hal_status_t compile(void *state, const hal_ir_t *ir, void **out_program) {
-  const compiler_t *const compiler = state;
+  compiler_t *const compiler = state;
   static atomic_int number;
   if (atomic_load(&number) >= pjrt.program_limit) return decline();
   program_t *const program = hal_host->mem_alloc(sizeof *program, 16);
   if (!program) return pjrt_error(HAL_RESOURCE_EXHAUSTED, "pjrt: no host memory for a program");
-  *program = (program_t){.site = compiler->device, .number = atomic_fetch_add(&number, 1)};
+  *program = (program_t){.site = compiler->device, .count = &compiler->again, .number = atomic_fetch_add(&number, 1)};
   snprintf(program->name, sizeof program->name, "program of %u operators, %.30s to %.30s", (unsigned)ir->node_count,
            hal_ir_node(ir, 0)->name, hal_ir_node(ir, ir->node_count - 1)->name);
   hal_status_t status = emit_program(ir, &program->emitted);
@@ -249,7 +251,8 @@ static int count_run(program_t *program) {
   if (program->level == PJRT_FULL) return 0;
   if (program->again && program->runs >= 2 * pjrt.hot) return 1;
   if (++program->runs == pjrt.hot)
-    program->again = pjrt_again_start(program->emitted.text, program->emitted.size, program->site, program->name);
+    program->again =
+        pjrt_again_start(program->emitted.text, program->emitted.size, program->site, program->count, program->name);
   return 0;
 }
 
@@ -298,10 +301,16 @@ static hal_status_t execute(void *state, void *executed, const hal_ir_run_t *run
   return HAL_OK;
 }
 
+static uint64_t again(void *state) {
+  compiler_t *const compiler = state;
+  return atomic_load(&compiler->again);
+}
+
 hal_status_t hal_plugin_program_compiler(int32_t device, hal_compiler_t *out_compiler) {
   const hal_status_t status = pjrt_check_device(device);
   if (status) return status;
   compilers[device].device = device;
+  atomic_store(&compilers[device].again, 0);
   HAL_SET_FIELD(out_compiler, name, "pjrt");
   if (hal_host->minor >= 5) HAL_SET_FIELD(out_compiler, flags, HAL_COMPILER_WHOLE); /* unknown to older hosts */
   HAL_SET_FIELD(out_compiler, state, &compilers[device]);
@@ -310,5 +319,6 @@ hal_status_t hal_plugin_program_compiler(int32_t device, hal_compiler_t *out_com
   HAL_SET_FIELD(out_compiler, execute, execute);
   HAL_SET_FIELD(out_compiler, text, text);
   HAL_SET_FIELD(out_compiler, destroy, destroy);
+  if (hal_host->minor >= 5) HAL_SET_FIELD(out_compiler, again, again);
   return HAL_OK;
 }

@@ -224,8 +224,9 @@ hal_status_t pjrt_again_read(void);
 
 /* The second compilation of a program, in another thread. */
 typedef struct pjrt_again_s pjrt_again_t;
-/* Starts it, with a copy of the text. NULL = there is no memory or no thread. `name` is for messages. */
-pjrt_again_t *pjrt_again_start(const char *text, size_t size, int32_t site, const char *name);
+/* Starts it, with a copy of the text. If it succeeds, `*count` grows by 1. NULL = there is no memory or no thread.
+ * `name` is for messages. */
+pjrt_again_t *pjrt_again_start(const char *text, size_t size, int32_t site, atomic_ullong *count, const char *name);
 /* Waits for its end. Returns the program, which pjrt_again_release releases; NULL = it failed or was cancelled. */
 pjrt_loaded_t *pjrt_again_wait(pjrt_again_t *again);
 /* Cancels it if it has not begun, without waiting; NULL: nothing. */

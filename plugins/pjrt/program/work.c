@@ -8,9 +8,9 @@
 
 #include "../emit.h"
 
-/* How many multiplications of a matrix product take as long as an element of other operators, and as a multiplication
- * of a convolution, on the CPU. */
-enum { OF_ELEMENT = 16, OF_CONVOLUTION = 16 };
+/* How many multiplications of a matrix product take as long as an element of other operators on the CPU, and as a
+ * multiplication in a convolution's gradients, which XLA does not compute as products. */
+enum { OF_ELEMENT = 100, OF_GRADIENT = 16 };
 
 /* The limit for one of two processors. With more of them, smaller operators are faster in several threads. */
 static double default_limit(void) {
@@ -38,28 +38,29 @@ static double elements_of(const hal_tensor_t *tensor) {
 }
 
 /* A product: each element of a tensor is a sum of as many multiplications as `weight` has elements in its dimension
- * `along` (-1: the last one), or in all dimensions except that one. */
+ * `along` (negative: from the end), or in all dimensions except that one. */
 typedef struct product_s {
   const char *name;
   int32_t tensor; /* an argument; -1: the result */
   int32_t weight; /* an argument */
   int32_t along, except;
+  double times; /* multiplications of a matrix product for each one */
 } product_t;
-static const product_t products[] = {{"mm", -1, 0, -1, 0},
-                                     {"bmm", -1, 0, -1, 0},
-                                     {"addmm", -1, 1, -1, 0},
-                                     {"baddbmm", -1, 1, -1, 0},
-                                     {"convolution_overrideable", -1, 1, 0, 1},
-                                     {"convolution_backward_overrideable", 0, 2, 0, 1},
-                                     {"_scaled_dot_product_fused_attention_overrideable", 0, 1, -2, 0},
-                                     {"_scaled_dot_product_fused_attention_overrideable_backward", 0, 2, -2, 0}};
+static const product_t products[] = {{"mm", -1, 0, -1, 0, 1},
+                                     {"bmm", -1, 0, -1, 0, 1},
+                                     {"addmm", -1, 1, -1, 0, 1},
+                                     {"baddbmm", -1, 1, -1, 0, 1},
+                                     {"convolution_overrideable", -1, 1, 0, 1, 1},
+                                     {"convolution_backward_overrideable", 0, 2, 0, 1, OF_GRADIENT},
+                                     {"_scaled_dot_product_fused_attention_overrideable", 0, 1, -2, 0, 1},
+                                     {"_scaled_dot_product_fused_attention_overrideable_backward", 0, 2, -2, 0, 1}};
 
 /* Operators are only estimated after they were accepted, so the arguments are tensors. */
 static double work_of_product(const product_t *product, const hal_op_call_t *call) {
   const hal_tensor_t *const weight = call->args[product->weight].u.t;
   const hal_tensor_t *const tensor = product->tensor < 0 ? call->results[0] : call->args[product->tensor].u.t;
   const double along = (double)weight->sizes[product->along < 0 ? weight->ndim + product->along : product->along];
-  return elements_of(tensor) * (product->except ? OF_CONVOLUTION * elements_of(weight) / along : along);
+  return product->times * elements_of(tensor) * (product->except ? elements_of(weight) / along : along);
 }
 
 static double work_of(const hal_ir_node_t *node) {

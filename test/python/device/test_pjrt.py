@@ -437,8 +437,17 @@ def rising(run, script, **more):
 
 
 def test_a_hot_program_is_compiled_again_and_both_are_stored(run, memory, tmp_path):
+    script = """
+from torch_backend.xla.debug import metrics
+run(3)
+assert lazy.metrics()["again"] == 0 and "SecondCompile" not in metrics.counter_names()
+run(9)
+assert lazy.metrics()["again"] == 1 and metrics.counter_value("SecondCompile") == 1
+lazy.reset_metrics()
+assert lazy.metrics()["again"] == 0
+"""
     for word in ("compiled", "loaded"):
-        low, again, _ = rising(run, "run(12)", HAL_CACHE_DIR=str(tmp_path / "cache"), HAL_PJRT_MEMORY=memory)
+        low, again, _ = rising(run, script, HAL_CACHE_DIR=str(tmp_path / "cache"), HAL_PJRT_MEMORY=memory)
         assert (low, again) == ([word], [word])
     assert len(list((tmp_path / "cache/pjrt").glob("*.program"))) == 2
     low, again, done = rising(run, "run(3); print(*lazy.compilations())", HAL_CACHE_DIR="")
@@ -561,7 +570,7 @@ for line in map(str, lazy.compilations()):
 
 
 def test_a_program_without_large_operators_runs_in_one_thread(run_in):
-    printed = passes(run_in(SINGLE, HAL_PJRT_SMALL=None)).split()
+    printed = passes(run_in(SINGLE, HAL_PJRT_SMALL="16000000")).split()
     assert printed[:2] == ["threads", "1"] and {"single", "all"} == set(printed[2:]), printed
     printed = passes(run_in(SINGLE, HAL_PJRT_SMALL="0")).split()
     assert printed[:2] == ["threads", "0"] and {"all"} == set(printed[2:]), printed
