@@ -454,6 +454,17 @@ assert lazy.metrics()["again"] == 0
     assert (low, again) == (["compiled"], []) and "at low optimization for 8 runs" in done.stdout, done.stdout
 
 
+OLD_PLUGIN = driver_scripts.TESTS.parents[1] / "build/pjrt-old/xla_plugins/xla_cpu_pjrt/xla_cpu_pjrt.so"
+
+
+@pytest.mark.slow
+def test_an_older_platform_has_low_optimization_and_a_client_of_one_thread(run):
+    if not OLD_PLUGIN.exists():
+        pytest.skip(f"{OLD_PLUGIN} does not exist; `make test-full` installs it")
+    low, again, done = rising(run, "run(12); print(*lazy.compilations())", HAL_PJRT_PLUGIN=str(OLD_PLUGIN), HAL_CACHE_DIR="")
+    assert (low, again) == (["compiled"], ["compiled"]) and "in one thread, at low optimization for 8 runs" in done.stdout, done.stdout
+
+
 def test_a_program_that_cannot_be_compiled_again_remains_at_low_optimization(run, faulty):
     script = """
 run(1)
