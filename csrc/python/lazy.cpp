@@ -18,6 +18,7 @@
 #include "core/lazy/tensor.h"
 #include "core/status.h"
 #include "core/stream/stream.h"
+#include "hal/compiler.h"
 #include "hal/lazy.h"
 #include "hal/log.h"
 #include "hal/op.h"
@@ -295,6 +296,14 @@ py::dict metric(int32_t device, uint32_t number) {
   return result;
 }
 
+// Returns how many programs the device's compiler has compiled a second time.
+uint64_t compiled_again(int32_t device) {
+  hal_compiler_info_t info{};
+  info.struct_size = sizeof(info);
+  check(hal_compiler_info(device, &info));
+  return info.again;
+}
+
 // Returns how often each operator was deferred.
 std::map<std::string, uint64_t> op_counts() {
   std::map<std::string, uint64_t> result;
@@ -342,6 +351,7 @@ void bind_lazy(py::module_ &module) {
   module.def("take_kept_compilations", wrap_pybind_function(&take_kept_compilations));
   module.def("take_kept_causes", wrap_pybind_function(&take_kept_causes));
   module.def("lazy_metric", wrap_pybind_function(&metric), py::arg("device"), py::arg("metric"));
+  module.def("compiled_again", wrap_pybind_function(&compiled_again), py::arg("device"));
   module.def("lazy_op_counts", wrap_pybind_function(&op_counts));
   module.def("lazy_tensor_counts", wrap_pybind_function(&tensor_counts));
   module.def("reset_lazy_metrics", wrap_pybind_function(&reset_metrics), py::arg("device"));

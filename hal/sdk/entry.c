@@ -39,7 +39,7 @@ _Static_assert(sizeof(hal_ir_buffer_t) == 24, "ABI: hal_ir_buffer_t");
 _Static_assert(HAL_STRUCT_SIZE(hal_ir_node_t, writes) == 56, "ABI: hal_ir_node_t");
 _Static_assert(HAL_STRUCT_SIZE(hal_ir_t, reserved) == 48, "ABI: hal_ir_t");
 _Static_assert(HAL_STRUCT_SIZE(hal_ir_run_t, plugin_stream) == 40, "ABI: hal_ir_run_t");
-_Static_assert(HAL_STRUCT_SIZE(hal_compiler_t, destroy) == 72, "ABI: hal_compiler_t");
+_Static_assert(HAL_STRUCT_SIZE(hal_compiler_t, again) == 80, "ABI: hal_compiler_t");
 _Static_assert(HAL_STRUCT_SIZE(hal_random_t, random_state) == 80, "ABI: hal_random_t");
 _Static_assert(HAL_STRUCT_SIZE(hal_kernel_info_t, blocks_per_unit) == 40, "ABI: hal_kernel_info_t");
 _Static_assert(HAL_STRUCT_SIZE(hal_stream_error_t, message) == 440, "ABI: hal_stream_error_t");

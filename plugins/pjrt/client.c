@@ -20,12 +20,13 @@ static hal_status_t list_devices(const pjrt_table_t *table, pjrt_connection_t *c
   return HAL_UNAVAILABLE;
 }
 
-hal_status_t pjrt_connect(const pjrt_table_t *table, pjrt_connection_t *out_connection, char *why) {
-  static pjrt_options_t options; /* a client may keep the names. Clients are created one at a time */
+hal_status_t pjrt_connect(const pjrt_table_t *table, int single, pjrt_connection_t *out_connection, char *why) {
+  static pjrt_options_t of_kind[2]; /* a client may keep the names. Clients are created one at a time */
+  pjrt_options_t *const options = &of_kind[single];
   *out_connection = (pjrt_connection_t){.count = 0};
-  hal_status_t status = pjrt_options_read(&options, why);
+  hal_status_t status = pjrt_options_read(options, single, why);
   if (status) return status;
-  pjrt_Client_Create_t create = {.create_options = options.options, .num_options = options.count};
+  pjrt_Client_Create_t create = {.create_options = options->options, .num_options = options->count};
   pjrt_failure_t failure;
   if (pjrt_failed(table, PJRT_CALL(table, Client_Create, create), &failure)) {
     snprintf(why, HAL_COUNT_WHY, "pjrt: the platform's client cannot be created: %s", failure.text);

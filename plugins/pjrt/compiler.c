@@ -17,6 +17,7 @@ enum {
 /* A device's compiler. */
 typedef struct compiler_s {
   int32_t device;
+  atomic_ullong again; /* second compilations that succeeded */
   /* The operators by number, filled by the first look-up: NULL, &refused, or the operator. */
   _Atomic(const emit_operator_t *) operators[MAX_OPS];
 } compiler_t;
@@ -25,13 +26,14 @@ typedef struct program_s {
   emit_program_t emitted;
   pjrt_loaded_t *loaded;
   pjrt_constants_t constants;
-  atomic_int is_short; /* the last run took less than SHORT_NS */
-  pjrt_level_t level;  /* of `loaded` */
-  uint32_t runs;       /* counted until the second compilation is used */
-  pjrt_again_t *again; /* the second compilation; NULL: it has not begun */
-  int32_t device;
-  int number;    /* in this process */
-  char name[96]; /* for messages */
+  atomic_int is_short;  /* the last run took less than SHORT_NS */
+  pjrt_level_t level;   /* of `loaded` */
+  uint32_t runs;        /* counted until the second compilation is used */
+  pjrt_again_t *again;  /* the second compilation; NULL: it has not begun */
+  int32_t site;         /* of `loaded` */
+  atomic_ullong *count; /* of second compilations */
+  int number;           /* in this process */
+  char name[96];        /* for messages */
 } program_t;
 
 static compiler_t compilers[PJRT_MAX_DEVICES];
@@ -98,11 +100,12 @@ static hal_status_t compile_text(program_t *program) {
   int stored = 0;
   const int64_t begin = pjrt_now_ns();
   program->level = pjrt.rising && !pjrt.plain_options ? PJRT_LOW : PJRT_FULL;
-  hal_status_t status =
-      pjrt_compile_cached(emitted->text, emitted->size, program->level, &program->loaded, &stored, &failure);
+  hal_status_t status = pjrt_compile_cached(emitted->text, emitted->size, program->level, program->site,
+                                            &program->loaded, &stored, &failure);
   if (status && program->level == PJRT_LOW) {
     program->level = PJRT_FULL;
-    status = pjrt_compile_cached(emitted->text, emitted->size, PJRT_FULL, &program->loaded, &stored, &failure);
+    status = pjrt_compile_cached(emitted->text, emitted->size, PJRT_FULL, program->site, &program->loaded, &stored,
+                                 &failure);
   }
   if (status) return pjrt_failure_report("the platform cannot compile a program", &failure);
   log_compiled(program, stored, pjrt_now_ns() - begin);
@@ -120,15 +123,16 @@ static void destroy(void *state, void *destroyed) {
 }
 
 static hal_status_t compile(void *state, const hal_ir_t *ir, void **out_program) {
-  const compiler_t *const compiler = state;
+  compiler_t *const compiler = state;
   static atomic_int number;
   if (atomic_load(&number) >= pjrt.program_limit) return decline();
   program_t *const program = hal_host->mem_alloc(sizeof *program, 16);
   if (!program) return pjrt_error(HAL_RESOURCE_EXHAUSTED, "pjrt: no host memory for a program");
-  *program = (program_t){.device = compiler->device, .number = atomic_fetch_add(&number, 1)};
+  *program = (program_t){.site = compiler->device, .count = &compiler->again, .number = atomic_fetch_add(&number, 1)};
   snprintf(program->name, sizeof program->name, "program of %u operators, %.30s to %.30s", (unsigned)ir->node_count,
            hal_ir_node(ir, 0)->name, hal_ir_node(ir, ir->node_count - 1)->name);
   hal_status_t status = emit_program(ir, &program->emitted);
+  if (!status && pjrt_is_small(ir)) program->site = pjrt_single_of(compiler->device);
   if (!status) dump(program);
   if (!status)
     status =
@@ -149,9 +153,9 @@ static void text(void *state, const void *described, char *text, size_t capacity
   if (program->level == PJRT_LOW)
     snprintf(level, sizeof level, ", at low optimization for %u runs", 2 * (unsigned)pjrt.hot);
   if (capacity)
-    snprintf(text, capacity, "%u arguments, %u results, %zu bytes of StableHLO%s",
+    snprintf(text, capacity, "%u arguments, %u results, %zu bytes of StableHLO%s%s",
              (unsigned)program->emitted.argument_count, (unsigned)program->emitted.result_count, program->emitted.size,
-             level);
+             program->site < PJRT_MAX_DEVICES ? "" : ", in one thread", level);
 }
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
@@ -186,7 +190,7 @@ static hal_status_t run_spans(const queued_t *queued, pjrt_buffer_t *const *buff
   for (int kind = 0; kind < 2; kind++)
     if (buffers[kind]) spans[count++] = (pjrt_span_t){NULL, PJRT_PRED, 0, 0, buffers[kind]};
   const pjrt_run_t run = {.program = loaded_of(queued),
-                          .device = program->device,
+                          .site = program->site,
                           .argument_count = count,
                           .result_count = emitted->result_count,
                           .arguments = spans,
@@ -206,7 +210,7 @@ static hal_status_t run_program(const void *arguments, char *why) {
   const pjrt_span_t *const spans = (const pjrt_span_t *)(const void *)(queued + 1);
   const void *const numbers = spans + queued->argument_count + queued->program->emitted.result_count;
   pjrt_buffer_t *buffers[2];
-  hal_status_t status = pjrt_constants_take(constants, numbers, queued->program->device, buffers, why);
+  hal_status_t status = pjrt_constants_take(constants, numbers, queued->program->site, buffers, why);
   if (status) return status;
   status = run_spans(queued, buffers, why);
   if (status)
@@ -247,7 +251,8 @@ static int count_run(program_t *program) {
   if (program->level == PJRT_FULL) return 0;
   if (program->again && program->runs >= 2 * pjrt.hot) return 1;
   if (++program->runs == pjrt.hot)
-    program->again = pjrt_again_start(program->emitted.text, program->emitted.size, program->name);
+    program->again =
+        pjrt_again_start(program->emitted.text, program->emitted.size, program->site, program->count, program->name);
   return 0;
 }
 
@@ -296,10 +301,16 @@ static hal_status_t execute(void *state, void *executed, const hal_ir_run_t *run
   return HAL_OK;
 }
 
+static uint64_t again(void *state) {
+  compiler_t *const compiler = state;
+  return atomic_load(&compiler->again);
+}
+
 hal_status_t hal_plugin_program_compiler(int32_t device, hal_compiler_t *out_compiler) {
   const hal_status_t status = pjrt_check_device(device);
   if (status) return status;
   compilers[device].device = device;
+  atomic_store(&compilers[device].again, 0);
   HAL_SET_FIELD(out_compiler, name, "pjrt");
   if (hal_host->minor >= 5) HAL_SET_FIELD(out_compiler, flags, HAL_COMPILER_WHOLE); /* unknown to older hosts */
   HAL_SET_FIELD(out_compiler, state, &compilers[device]);
@@ -308,5 +319,6 @@ hal_status_t hal_plugin_program_compiler(int32_t device, hal_compiler_t *out_com
   HAL_SET_FIELD(out_compiler, execute, execute);
   HAL_SET_FIELD(out_compiler, text, text);
   HAL_SET_FIELD(out_compiler, destroy, destroy);
+  if (hal_host->minor >= 5) HAL_SET_FIELD(out_compiler, again, again);
   return HAL_OK;
 }

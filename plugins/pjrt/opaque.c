@@ -19,7 +19,7 @@ struct opaque_version_s {
   pjrt_buffer_t *buffer;
   size_t offset, size; /* bytes of the allocation */
   int type;            /* PJRT_F32 ... */
-  int32_t device;
+  int32_t site;
   int ahead;        /* the mirror is older */
   atomic_int users; /* its allocation, and programs */
 };
@@ -230,22 +230,22 @@ static void empty_mirror(const allocation_t *allocation, const opaque_version_t 
 }
 
 static opaque_version_t *find_version(const allocation_t *allocation, size_t offset, const pjrt_span_t *span,
-                                      int32_t device) {
+                                      int32_t site) {
   const size_t size = pjrt_span_bytes(span);
   for (opaque_version_t *version = allocation->versions; version; version = version->next)
-    if (version->offset == offset && version->size == size && version->type == span->type && version->device == device)
+    if (version->offset == offset && version->size == size && version->type == span->type && version->site == site)
       return version;
   return NULL;
 }
 
-static opaque_version_t *make_version(size_t offset, const pjrt_span_t *span, int32_t device, char *why) {
+static opaque_version_t *make_version(size_t offset, const pjrt_span_t *span, int32_t site, char *why) {
   opaque_version_t *const version = hal_host->mem_alloc(sizeof *version, _Alignof(opaque_version_t));
   if (!version) {
     snprintf(why, PJRT_WHY, "no host memory for a buffer");
     return NULL;
   }
-  *version = (opaque_version_t){
-      .offset = offset, .size = pjrt_span_bytes(span), .type = span->type, .device = device, .users = 1};
+  *version =
+      (opaque_version_t){.offset = offset, .size = pjrt_span_bytes(span), .type = span->type, .site = site, .users = 1};
   return version;
 }
 
@@ -293,11 +293,11 @@ hal_status_t pjrt_opaque_read(void *to, const void *address, size_t size, char *
 /* ---- programs ---------------------------------------------------------------------------------------------------- */
 
 /* Makes a version of memory of the host, which is copied. */
-static hal_status_t upload(size_t offset, const pjrt_span_t *span, int32_t device, opaque_version_t **out_version,
+static hal_status_t upload(size_t offset, const pjrt_span_t *span, int32_t site, opaque_version_t **out_version,
                            char *why) {
-  opaque_version_t *const version = make_version(offset, span, device, why);
+  opaque_version_t *const version = make_version(offset, span, site, why);
   if (!version) return HAL_RESOURCE_EXHAUSTED;
-  const hal_status_t status = pjrt_upload(span, device, &version->buffer, why);
+  const hal_status_t status = pjrt_upload(span, site, &version->buffer, why);
   if (status)
     hal_host->mem_free(version);
   else
@@ -306,10 +306,10 @@ static hal_status_t upload(size_t offset, const pjrt_span_t *span, int32_t devic
 }
 
 /* As upload, for a part of an allocation, which keeps the version. */
-static hal_status_t upload_part(allocation_t *allocation, size_t offset, const pjrt_span_t *span, int32_t device,
+static hal_status_t upload_part(allocation_t *allocation, size_t offset, const pjrt_span_t *span, int32_t site,
                                 opaque_version_t **out_version, char *why) {
   hal_status_t status = fetch(allocation, offset, offset + pjrt_span_bytes(span), 0, why);
-  if (!status) status = upload(offset, span, device, out_version, why);
+  if (!status) status = upload(offset, span, site, out_version, why);
   if (status) return status;
   opaque_version_t *const version = *out_version;
   if (version->size == allocation->size && allocation->size >= MAPPED_BYTES) {
@@ -321,14 +321,14 @@ static hal_status_t upload_part(allocation_t *allocation, size_t offset, const p
   return HAL_OK;
 }
 
-hal_status_t pjrt_opaque_argument(const pjrt_span_t *span, int32_t device, opaque_version_t **out_version, char *why) {
+hal_status_t pjrt_opaque_argument(const pjrt_span_t *span, int32_t site, opaque_version_t **out_version, char *why) {
   allocation_t *const allocation = find(span->data);
-  if (!allocation) return upload(0, span, device, out_version, why);
+  if (!allocation) return upload(0, span, site, out_version, why);
   const size_t offset = (size_t)((char *)span->data - allocation->base);
   hal_status_t status = HAL_OK;
   pthread_mutex_lock(&allocation->lock);
-  opaque_version_t *version = find_version(allocation, offset, span, device);
-  if (!version) status = upload_part(allocation, offset, span, device, &version, why);
+  opaque_version_t *version = find_version(allocation, offset, span, site);
+  if (!version) status = upload_part(allocation, offset, span, site, &version, why);
   if (!status) atomic_fetch_add(&version->users, 1), *out_version = version;
   pthread_mutex_unlock(&allocation->lock);
   return status;
@@ -352,10 +352,10 @@ void pjrt_opaque_restore(const pjrt_span_t *span, opaque_version_t *version) {
 
 pjrt_buffer_t *pjrt_opaque_buffer(const opaque_version_t *version) { return version->buffer; }
 
-hal_status_t pjrt_opaque_result(const pjrt_span_t *span, int32_t device, pjrt_buffer_t *buffer, char *why) {
+hal_status_t pjrt_opaque_result(const pjrt_span_t *span, int32_t site, pjrt_buffer_t *buffer, char *why) {
   allocation_t *const allocation = find(span->data);
   opaque_version_t *const version =
-      allocation ? make_version((size_t)((char *)span->data - allocation->base), span, device, why) : NULL;
+      allocation ? make_version((size_t)((char *)span->data - allocation->base), span, site, why) : NULL;
   if (!version) {
     pjrt_buffer_destroy(buffer);
     return allocation ? HAL_RESOURCE_EXHAUSTED : HAL_INTERNAL;

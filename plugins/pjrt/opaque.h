@@ -20,7 +20,7 @@ hal_status_t pjrt_opaque_write(const void *address, size_t size, char *why);
 hal_status_t pjrt_opaque_read(void *to, const void *address, size_t size, char *why);
 
 /* Finds or makes the version of a program's argument, which the caller releases. */
-hal_status_t pjrt_opaque_argument(const pjrt_span_t *span, int32_t device, opaque_version_t **out_version, char *why);
+hal_status_t pjrt_opaque_argument(const pjrt_span_t *span, int32_t site, opaque_version_t **out_version, char *why);
 void pjrt_opaque_release(opaque_version_t *version);
 pjrt_buffer_t *pjrt_opaque_buffer(const opaque_version_t *version);
 
@@ -34,7 +34,7 @@ int pjrt_opaque_donates(const opaque_version_t *version);
 void pjrt_opaque_restore(const pjrt_span_t *span, opaque_version_t *version);
 
 /* Makes a program's result, which the allocation owns from now on, the content of a part of it. */
-hal_status_t pjrt_opaque_result(const pjrt_span_t *span, int32_t device, pjrt_buffer_t *buffer, char *why);
+hal_status_t pjrt_opaque_result(const pjrt_span_t *span, int32_t site, pjrt_buffer_t *buffer, char *why);
 
 /* Runs a program, as pjrt_run. */
 hal_status_t pjrt_opaque_run(const pjrt_run_t *run, char *why);

@@ -5,15 +5,15 @@
 
 #include "opaque.h"
 
-hal_status_t pjrt_upload(const pjrt_span_t *span, int32_t device, pjrt_buffer_t **out_buffer, char *why) {
+hal_status_t pjrt_upload(const pjrt_span_t *span, int32_t site, pjrt_buffer_t **out_buffer, char *why) {
   pjrt_failure_t failure;
-  pjrt_Client_BufferFromHostBuffer_t create = {.client = pjrt.client,
+  pjrt_Client_BufferFromHostBuffer_t create = {.client = pjrt_client_of(site),
                                                .data = span->data,
                                                .type = span->type,
                                                .dims = &span->count,
                                                .num_dims = 1,
                                                .host_buffer_semantics = PJRT_ONLY_DURING_CALL,
-                                               .device = pjrt.devices[device]};
+                                               .device = pjrt.devices[site]};
   hal_status_t status = pjrt_failed(pjrt.table, PJRT_CALL(pjrt.table, Client_BufferFromHostBuffer, create), &failure);
   if (!status) {
     *out_buffer = create.buffer;
@@ -45,7 +45,7 @@ static hal_status_t prepare(const pjrt_run_t *run, opaque_run_t *to, char *why) 
   for (uint32_t i = 0; i < run->argument_count; i++) {
     to->buffers.arguments[i] = run->arguments[i].constant;
     if (to->buffers.arguments[i]) continue;
-    status = pjrt_opaque_argument(&run->arguments[i], run->device, &to->versions[i], why);
+    status = pjrt_opaque_argument(&run->arguments[i], run->site, &to->versions[i], why);
     if (status) return status;
     to->buffers.arguments[i] = pjrt_opaque_buffer(to->versions[i]);
   }
@@ -76,7 +76,7 @@ static hal_status_t execute(const pjrt_run_t *run, opaque_run_t *with, char *why
   status = pjrt_await(done, &failure);
   if (status) snprintf(why, PJRT_WHY, "%.240s", failure.text);
   for (uint32_t k = 0; k < run->result_count; k++) {
-    const hal_status_t stored = pjrt_opaque_result(&run->results[k], run->device, with->buffers.results[k], why);
+    const hal_status_t stored = pjrt_opaque_result(&run->results[k], run->site, with->buffers.results[k], why);
     if (!status) status = stored;
   }
   return status;

@@ -36,9 +36,9 @@ static void set_value(pjrt_named_t *option, char *value) {
   option->value_size = strlen(value);
 }
 
-hal_status_t pjrt_options_read(pjrt_options_t *options, char *why) {
+/* Reads the pairs of HAL_PJRT_OPTIONS. */
+static hal_status_t read_setting(pjrt_options_t *options, char *why) {
   const char *const setting = hal_setting("HAL_PJRT_OPTIONS");
-  options->count = 0;
   if (!setting || !*setting) return HAL_OK;
   if (strlen(setting) >= sizeof options->text) {
     snprintf(why, HAL_COUNT_WHY, "pjrt: HAL_PJRT_OPTIONS has %zu characters, more than %zu", strlen(setting),
@@ -60,5 +60,29 @@ hal_status_t pjrt_options_read(pjrt_options_t *options, char *why) {
     *option = (pjrt_named_t){.struct_size = sizeof *option, .name = pair, .name_size = strlen(pair)};
     set_value(option, value + 1);
   }
+  return HAL_OK;
+}
+
+/* Returns the option of a name, a new one if there is none; NULL = there are too many. */
+static pjrt_named_t *option_of(pjrt_options_t *options, const char *name) {
+  for (size_t i = 0; i < options->count; i++)
+    if (strcmp(options->options[i].name, name) == 0) return &options->options[i];
+  return options->count < PJRT_MAX_OPTIONS ? &options->options[options->count++] : NULL;
+}
+
+static void set(pjrt_options_t *options, const char *name, char *value) {
+  pjrt_named_t *const option = option_of(options, name);
+  if (!option) return;
+  *option = (pjrt_named_t){.struct_size = sizeof *option, .name = name, .name_size = strlen(name)};
+  set_value(option, value);
+}
+
+hal_status_t pjrt_options_read(pjrt_options_t *options, int single, char *why) {
+  static char one[] = "1", no[] = "false";
+  options->count = 0;
+  const hal_status_t status = read_setting(options, why);
+  if (status || !single) return status;
+  set(options, "cpu_device_count", one);
+  set(options, "asynchronous", no);
   return HAL_OK;
 }

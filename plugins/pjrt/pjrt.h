@@ -17,21 +17,24 @@ enum {
   PJRT_MAX_BLOCK_THREADS = 1 << 20, /* only a plausible limit */
   PJRT_PROGRAMS = 1000,             /* the default of HAL_PJRT_PROGRAMS */
   PJRT_HOT = 32,                    /* the default of HAL_PJRT_HOT */
+  PJRT_SMALL = 16000000,            /* the default of HAL_PJRT_SMALL with two processors */
   PJRT_WHY = 256                    /* bytes of the reason of a failure, as in hal_stream_error_t */
 };
 
 typedef struct pjrt_state_s {
   const pjrt_table_t *table;
   pjrt_client_t *client;
-  pjrt_device_t *devices[PJRT_MAX_DEVICES];
-  int32_t device_count; /* 0: not initialized */
-  atomic_int forked;    /* this process is the child of one that had initialized the plugin */
+  pjrt_client_t *singles[PJRT_MAX_DEVICES];     /* clients of one thread; NULL: not created (program/single.c) */
+  pjrt_device_t *devices[2 * PJRT_MAX_DEVICES]; /* by site: the devices of `client`, then those of `singles` */
+  int32_t device_count;                         /* 0: not initialized */
+  atomic_int forked;                            /* this process is the child of one that had initialized the plugin */
   char platform[64], version[64];
   int opaque;        /* programs do not compute in memory of the host (opaque.h) */
   int program_limit; /* of programs that are compiled */
   int plain_options; /* the platform does not accept the options that programs are compiled with */
   int rising;        /* programs are compiled at low optimization first (program/again.c) */
   uint32_t hot;      /* number of runs after which they are compiled again */
+  double small;      /* most work of an operator in a program that runs in one thread (program/work.c) */
 } pjrt_state_t;
 
 extern pjrt_state_t pjrt;
@@ -83,8 +86,9 @@ typedef struct pjrt_options_s {
   char text[2048]; /* names and strings */
 } pjrt_options_t;
 
-/* Reads HAL_PJRT_OPTIONS. After a failure `why`, HAL_COUNT_WHY bytes, has the reason. */
-hal_status_t pjrt_options_read(pjrt_options_t *options, char *why);
+/* Reads HAL_PJRT_OPTIONS; `single`: with the options of a client for one device of the CPU. After a failure `why`,
+ * HAL_COUNT_WHY bytes, has the reason. */
+hal_status_t pjrt_options_read(pjrt_options_t *options, int single, char *why);
 
 /* ---- client.c ---- */
 
@@ -94,9 +98,22 @@ typedef struct pjrt_connection_s {
   int32_t count;
 } pjrt_connection_t;
 
-/* Creates a client with the options of the settings. After a failure `why`, HAL_COUNT_WHY bytes, has the reason. */
-hal_status_t pjrt_connect(const pjrt_table_t *table, pjrt_connection_t *out_connection, char *why);
+/* Creates a client with the options of the settings; `single`: one of a single device of the CPU, whose runs return
+ * when they have ended. One thread at a time. After a failure `why`, HAL_COUNT_WHY bytes, has the reason. */
+hal_status_t pjrt_connect(const pjrt_table_t *table, int single, pjrt_connection_t *out_connection, char *why);
 void pjrt_disconnect(const pjrt_table_t *table, pjrt_connection_t *connection);
+
+/* ---- program/work.c, program/single.c ---- */
+
+/* Reads HAL_PJRT_SMALL. */
+hal_status_t pjrt_work_read(void);
+/* Whether a program has no large operator. */
+int pjrt_is_small(const hal_ir_t *ir);
+
+/* A site is a device's number, or that of the same device by its client of one thread. Buffers and programs belong to a
+ * site. Returns the second one, whose client is created if necessary, or the first one if there is no other. */
+int32_t pjrt_single_of(int32_t device);
+pjrt_client_t *pjrt_client_of(int32_t site);
 
 /* ---- program/run.c ---- */
 
@@ -112,14 +129,14 @@ typedef struct pjrt_span_s {
 /* How far a program is optimized. */
 typedef enum pjrt_level_e { PJRT_FULL, PJRT_LOW } pjrt_level_t;
 
-/* Compiles StableHLO text for any device of the client. The failure is not set as this thread's message. */
-hal_status_t pjrt_compile(const char *text, size_t size, pjrt_level_t level, pjrt_loaded_t **out_program,
+/* Compiles StableHLO text for any device of a site's client. The failure is not set as this thread's message. */
+hal_status_t pjrt_compile(const char *text, size_t size, pjrt_level_t level, int32_t site, pjrt_loaded_t **out_program,
                           pjrt_failure_t *failure);
 /* As pjrt_compile, but a program that an earlier process has compiled is loaded (program/cache.c). */
-hal_status_t pjrt_compile_cached(const char *text, size_t size, pjrt_level_t level, pjrt_loaded_t **out_program,
-                                 int *out_stored, pjrt_failure_t *failure);
+hal_status_t pjrt_compile_cached(const char *text, size_t size, pjrt_level_t level, int32_t site,
+                                 pjrt_loaded_t **out_program, int *out_stored, pjrt_failure_t *failure);
 /* As pjrt_compile, with other options. */
-hal_status_t pjrt_compile_for(const char *text, size_t size, const char *options, size_t options_size,
+hal_status_t pjrt_compile_for(const char *text, size_t size, const char *options, size_t options_size, int32_t site,
                               pjrt_loaded_t **out_program, pjrt_failure_t *failure);
 void pjrt_program_release(pjrt_loaded_t *program);
 
@@ -131,10 +148,10 @@ pjrt_views_t *pjrt_views_create(void);        /* NULL = the host has no memory, 
 void pjrt_views_destroy(pjrt_views_t *views); /* NULL: nothing */
 
 /* Returns a view of memory: a kept one, which is the caller's from now on, or a new one. */
-hal_status_t pjrt_views_take(pjrt_views_t *views, const pjrt_span_t *span, int32_t device, pjrt_buffer_t **out_buffer,
+hal_status_t pjrt_views_take(pjrt_views_t *views, const pjrt_span_t *span, int32_t site, pjrt_buffer_t **out_buffer,
                              pjrt_failure_t *failure);
 /* Keeps a view of memory whose run has ended without a failure, or destroys it. */
-void pjrt_views_put(pjrt_views_t *views, const pjrt_span_t *span, int32_t device, pjrt_buffer_t *buffer);
+void pjrt_views_put(pjrt_views_t *views, const pjrt_span_t *span, int32_t site, pjrt_buffer_t *buffer);
 
 /* ---- runs of programs, program/run.c ---- */
 
@@ -142,7 +159,7 @@ void pjrt_views_put(pjrt_views_t *views, const pjrt_span_t *span, int32_t device
 #define PJRT_NO_PLACE UINT32_MAX
 typedef struct pjrt_run_s {
   pjrt_loaded_t *program;
-  int32_t device;
+  int32_t site;
   uint32_t argument_count, result_count;
   const pjrt_span_t *arguments, *results;
   const uint32_t *places; /* of the results: the argument that the program donates for it, or PJRT_NO_PLACE */
@@ -169,7 +186,7 @@ hal_status_t pjrt_execute(const pjrt_run_t *run, const pjrt_buffers_t *buffers, 
 hal_status_t pjrt_await(pjrt_event_t *event, pjrt_failure_t *failure);
 
 /* Creates a buffer over memory of this process for one run. */
-hal_status_t pjrt_buffer_over(const pjrt_span_t *span, int32_t device, pjrt_buffer_t **out_buffer,
+hal_status_t pjrt_buffer_over(const pjrt_span_t *span, int32_t site, pjrt_buffer_t **out_buffer,
                               pjrt_failure_t *failure);
 /* Copies a result to its place, if the platform has put it elsewhere: then `*out_moved` grows by 1. */
 hal_status_t pjrt_place_result(pjrt_buffer_t *result, const pjrt_span_t *place, uint32_t *out_moved,
@@ -181,7 +198,7 @@ size_t pjrt_span_bytes(const pjrt_span_t *span);
 
 /* Copy memory of the host to a buffer of the platform, and back; return after that. After a failure `why`, PJRT_WHY
  * bytes, has the reason. */
-hal_status_t pjrt_upload(const pjrt_span_t *span, int32_t device, pjrt_buffer_t **out_buffer, char *why);
+hal_status_t pjrt_upload(const pjrt_span_t *span, int32_t site, pjrt_buffer_t **out_buffer, char *why);
 hal_status_t pjrt_download(pjrt_buffer_t *buffer, void *to, size_t size, char *why);
 
 /* Memory of the device, if programs do not compute in memory of the host. NULL = the host has no memory. */
@@ -195,10 +212,10 @@ hal_status_t pjrt_probe_memory(void);
 /* ---- program/cache.c ---- */
 
 /* Loads a stored program; NULL = there is none that fits. */
-pjrt_loaded_t *pjrt_cache_load(const char *text, size_t size, pjrt_level_t level);
+pjrt_loaded_t *pjrt_cache_load(const char *text, size_t size, pjrt_level_t level, int32_t site);
 
 /* Stores a program for later processes. */
-void pjrt_cache_store(const char *text, size_t size, pjrt_level_t level, pjrt_loaded_t *program);
+void pjrt_cache_store(const char *text, size_t size, pjrt_level_t level, int32_t site, pjrt_loaded_t *program);
 
 /* ---- program/again.c ---- */
 
@@ -207,8 +224,9 @@ hal_status_t pjrt_again_read(void);
 
 /* The second compilation of a program, in another thread. */
 typedef struct pjrt_again_s pjrt_again_t;
-/* Starts it, with a copy of the text. NULL = there is no memory or no thread. `name` is for messages. */
-pjrt_again_t *pjrt_again_start(const char *text, size_t size, const char *name);
+/* Starts it, with a copy of the text. If it succeeds, `*count` grows by 1. NULL = there is no memory or no thread.
+ * `name` is for messages. */
+pjrt_again_t *pjrt_again_start(const char *text, size_t size, int32_t site, atomic_ullong *count, const char *name);
 /* Waits for its end. Returns the program, which pjrt_again_release releases; NULL = it failed or was cancelled. */
 pjrt_loaded_t *pjrt_again_wait(pjrt_again_t *again);
 /* Cancels it if it has not begun, without waiting; NULL: nothing. */
@@ -232,7 +250,7 @@ void pjrt_constants_destroy(pjrt_constants_t *constants);
 /* Returns buffers with the numbers of a run, the doubles first. After the run the caller returns them by
  * pjrt_constants_put, or destroys them by pjrt_constants_drop. After a failure `why`, PJRT_WHY bytes, has the
  * reason. */
-hal_status_t pjrt_constants_take(pjrt_constants_t *constants, const void *numbers, int32_t device,
+hal_status_t pjrt_constants_take(pjrt_constants_t *constants, const void *numbers, int32_t site,
                                  pjrt_buffer_t **buffers, char *why);
 void pjrt_constants_put(pjrt_constants_t *constants, const void *numbers, pjrt_buffer_t **buffers);
 void pjrt_constants_drop(pjrt_buffer_t **buffers);

@@ -48,7 +48,7 @@ static hal_status_t count(int32_t *out_count, char *why) {
     snprintf(why, HAL_COUNT_WHY, "pjrt: the PJRT plugin cannot be loaded");
     return status;
   }
-  status = pjrt_connect(table, &connection, why);
+  status = pjrt_connect(table, 0, &connection, why);
   if (status) return status;
   *out_count = connection.count;
   pjrt_disconnect(table, &connection);
@@ -117,7 +117,7 @@ static hal_status_t read_limit(void) {
 static hal_status_t start(int32_t counted) {
   char why[HAL_COUNT_WHY];
   pjrt_connection_t connection;
-  const hal_status_t status = pjrt_connect(pjrt.table, &connection, why);
+  const hal_status_t status = pjrt_connect(pjrt.table, 0, &connection, why);
   if (status) return pjrt_error(status, "%s", why);
   if (connection.count < counted) {
     pjrt_disconnect(pjrt.table, &connection);
@@ -127,7 +127,7 @@ static hal_status_t start(int32_t counted) {
                       (int)connection.count, (int)counted);
   }
   pjrt.client = connection.client;
-  memcpy(pjrt.devices, connection.devices, sizeof pjrt.devices);
+  memcpy(pjrt.devices, connection.devices, sizeof connection.devices);
   read_texts();
   return pjrt_probe_memory();
 }
@@ -142,6 +142,7 @@ hal_status_t hal_plugin_init(const char *options) {
   hal_status_t status = pjrt_load(&pjrt.table);
   if (!status) status = read_limit();
   if (!status) status = pjrt_again_read();
+  if (!status) status = pjrt_work_read();
   if (!status) status = count_devices(&counted);
   if (status) return status;
   if (!fork_handled && pthread_atfork(NULL, NULL, fork_child))

@@ -65,9 +65,9 @@ static hal_status_t compile_test(pjrt_loaded_t **out_program) {
       "tensor<64xf32> { %0 = stablehlo.add %a, %a : tensor<64xf32> return %0 : tensor<64xf32> } }";
   pjrt_failure_t failure;
   pjrt.plain_options = 0;
-  if (!pjrt_compile(text, strlen(text), PJRT_FULL, out_program, &failure)) return HAL_OK;
+  if (!pjrt_compile(text, strlen(text), PJRT_FULL, 0, out_program, &failure)) return HAL_OK;
   pjrt.plain_options = 1;
-  if (!pjrt_compile(text, strlen(text), PJRT_FULL, out_program, &failure)) return HAL_OK;
+  if (!pjrt_compile(text, strlen(text), PJRT_FULL, 0, out_program, &failure)) return HAL_OK;
   return pjrt_failure_report("the platform cannot compile a test program", &failure);
 }
 

@@ -1,11 +1,12 @@
 """Training steps on the plugin pjrt in lazy mode, compared with CPU torch and with fake in the same run.
 
-Usage: HAL_PJRT_PLUGIN=PATH python pjrt_step.py [--steps N] [--memory N]. A step is forward, backward and a fused optimizer:
+Usage: HAL_PJRT_PLUGIN=PATH python pjrt_step.py [--steps N] [--realtime] [--memory N]. A step is forward, backward and a fused optimizer:
   mlp          256-256-256-10, batch 32, SGD with momentum
   transformer  one layer of 64 numbers and 4 heads, batch 8 x 16, AdamW
 Each side runs N steps (default 200) without synchronization, and as many with one after each step; the sides alternate, and the
 figure is the least of five runs. Prints the number of compiled programs. With --memory, only pjrt runs N steps of `mlp`; prints the
-resident memory of the process at ten points.
+resident memory of the process at ten points (HAL_PJRT_MEMORY selects the kind of memory). With --realtime, all threads have
+real-time priority while a side runs, so that the figures are those of an idle machine; this requires the rights of root.
 """
 
 import argparse
@@ -17,6 +18,13 @@ import torch_backend
 from torch_backend import lazy
 
 SIDES = ("cpu", "fake", "pjrt")
+realtime = False
+
+
+def set_policy(policy):
+    """Sets how all threads of this process are scheduled."""
+    for thread in os.listdir("/proc/self/task"):
+        os.sched_setscheduler(int(thread), policy, os.sched_param(1 if policy == os.SCHED_RR else 0))
 
 
 def mlp():
@@ -62,6 +70,8 @@ class Side:
             lazy.mark_step(self.device)
 
     def run(self, steps, every):
+        if realtime:
+            set_policy(os.SCHED_RR)
         self.synchronize()
         begin = time.perf_counter()
         for _ in range(steps):
@@ -69,7 +79,11 @@ class Side:
             if every:
                 self.synchronize()
         self.synchronize()
-        return (time.perf_counter() - begin) / steps * 1e6
+        used = (time.perf_counter() - begin) / steps * 1e6
+        if realtime:
+            set_policy(os.SCHED_OTHER)
+            time.sleep(0.05)  # other processes have waited
+        return used
 
 
 def measure(kind, steps):
@@ -106,10 +120,13 @@ def watch_memory(steps):
 
 
 def main():
+    global realtime
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--memory", type=int, metavar="N", help="run N steps and print the resident memory")
+    parser.add_argument("--realtime", action="store_true", help="measure at real-time priority, on a machine that is in use")
     options = parser.parse_args()
+    realtime = options.realtime
     os.environ["HAL_PJRT_DEVICES"] = "1"
     torch_backend.use("pjrt,fake")
     print(f"load {os.getloadavg()[0]:.1f}, {torch.get_num_threads()} threads of CPU torch")

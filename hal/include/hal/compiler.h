@@ -32,6 +32,7 @@ typedef struct hal_compiler_info_s {
   uint64_t refused;
   uint64_t executed; /* programs, and the operators in them */
   uint64_t operators;
+  uint64_t again; /* second compilations of programs, by the compiler itself. Since 0.5 */
 } hal_compiler_info_t;
 
 /* Returns the counts of a device's compiler since it was set; zeros without a compiler. The caller sets

@@ -129,6 +129,10 @@ typedef struct hal_compiler_s {
 
   /* Destroys a program that is no longer queued. */
   void (*destroy)(void *state, void *program);
+
+  /* Returns how many programs it has compiled a second time since it was set, such as at a higher optimization after
+   * they had run often. NULL: none. Since 0.5. */
+  uint64_t (*again)(void *state);
 } hal_compiler_t;
 
 #ifdef __cplusplus

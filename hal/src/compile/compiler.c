@@ -165,7 +165,9 @@ hal_status_t hal_compiler_info(int32_t device, hal_compiler_info_t *out_info) {
   HAL_RETURN_IF_ERROR(hal_device_get(device, &found));
   hal_device_compiler_t *const slot = slot_of(found);
   hal_lock(&slot->lock);
-  if (slot->programs) info = slot->programs->info;
+  hal_programs_t *const programs = slot->programs;
+  if (programs) info = programs->info;
+  if (programs && programs->compiler.again) info.again = programs->compiler.again(programs->compiler.state);
   hal_unlock(&slot->lock);
   info.struct_size = out_info->struct_size < sizeof info ? out_info->struct_size : sizeof info;
   memcpy(out_info, &info, info.struct_size);

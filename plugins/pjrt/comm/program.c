@@ -183,7 +183,7 @@ static hal_status_t compile_text(const comm_group_t *group, const emit_text_t *t
   pjrt_failure_t failure;
   hal_status_t status = make_options(group, patient, &options, why);
   if (status) return status;
-  status = pjrt_compile_for(text->data, text->size, (const char *)options.bytes, options.size, out_loaded, &failure);
+  status = pjrt_compile_for(text->data, text->size, (const char *)options.bytes, options.size, 0, out_loaded, &failure);
   if (status) snprintf(why, PJRT_WHY, "the platform cannot compile it: %.200s", failure.text);
   return status;
 }
@@ -195,11 +195,11 @@ static hal_status_t compile(const comm_group_t *group, const comm_call_t *call, 
   if (e.status) snprintf(why, PJRT_WHY, "no host memory for the text of a program");
   /* Other platforms, and older ones of the CPU, refuse the option. */
   hal_status_t status = e.status ? e.status : HAL_UNIMPLEMENTED;
-  pjrt_loaded_t *const stored = e.status ? NULL : pjrt_cache_load(e.text.data, e.text.size, PJRT_FULL);
+  pjrt_loaded_t *const stored = e.status ? NULL : pjrt_cache_load(e.text.data, e.text.size, PJRT_FULL, 0);
   if (stored) *out_loaded = stored, status = HAL_OK;
   if (!e.status && status && !pjrt.plain_options) status = compile_text(group, &e.text, 1, out_loaded, why);
   if (!e.status && status) status = compile_text(group, &e.text, 0, out_loaded, why);
-  if (!status && !stored) pjrt_cache_store(e.text.data, e.text.size, PJRT_FULL, *out_loaded);
+  if (!status && !stored) pjrt_cache_store(e.text.data, e.text.size, PJRT_FULL, 0, *out_loaded);
   hal_host->mem_free(e.text.data);
   return status;
 }

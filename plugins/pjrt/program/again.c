@@ -17,6 +17,8 @@ struct pjrt_again_s {
   int users;              /* the program, and the queued item */
   int cancelled, ended;
   uint64_t number;
+  int32_t site;
+  atomic_ullong *count;  /* of those that succeeded */
   pjrt_loaded_t *loaded; /* NULL: not compiled */
   char name[NAME_BYTES]; /* of the program */
   size_t size;
@@ -81,9 +83,11 @@ static void compile(hal_worker_item_t *item) {
   int stored = 0;
   if (!is_cancelled(again)) {
     const int64_t begin = pjrt_now_ns();
-    const hal_status_t status = pjrt_compile_cached(again->text, again->size, PJRT_FULL, &loaded, &stored, &failure);
+    const hal_status_t status =
+        pjrt_compile_cached(again->text, again->size, PJRT_FULL, again->site, &loaded, &stored, &failure);
     if (!is_cancelled(again)) report(again, stored, pjrt_now_ns() - begin, status, &failure);
   }
+  if (loaded) atomic_fetch_add(again->count, 1);
   pthread_mutex_lock(&lock);
   again->loaded = loaded;
   again->ended = 1;
@@ -107,11 +111,11 @@ static hal_worker_t *start_worker(void) {
   return started;
 }
 
-pjrt_again_t *pjrt_again_start(const char *text, size_t size, const char *name) {
+pjrt_again_t *pjrt_again_start(const char *text, size_t size, int32_t site, atomic_ullong *count, const char *name) {
   hal_worker_t *const started = start_worker();
   pjrt_again_t *const again = started ? hal_host->mem_alloc(sizeof *again + size, _Alignof(pjrt_again_t)) : NULL;
   if (!again) return NULL;
-  *again = (pjrt_again_t){.item.run = compile, .users = 2, .size = size};
+  *again = (pjrt_again_t){.item.run = compile, .users = 2, .site = site, .count = count, .size = size};
   snprintf(again->name, sizeof again->name, "%s", name);
   memcpy(again->text, text, size);
   pthread_mutex_lock(&lock);

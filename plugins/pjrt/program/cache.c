@@ -51,12 +51,12 @@ static int open_folder(int make) {
 }
 
 /* Two 64-bit FNV-1a hashes with different beginnings. */
-static void write_name(const char *text, size_t size, pjrt_level_t level, char *name) {
+static void write_name(const char *text, size_t size, pjrt_level_t level, int32_t site, char *name) {
   uint64_t hash[2] = {UINT64_C(0xcbf29ce484222325), UINT64_C(0x84222325cbf29ce4)};
   for (size_t i = 0; i < size; i++)
     for (int k = 0; k < 2; k++) hash[k] = (hash[k] ^ (unsigned char)text[i]) * UINT64_C(0x100000001b3);
-  snprintf(name, NAME_BYTES, "%016llx%016llx%s.program", (unsigned long long)hash[0], (unsigned long long)hash[1],
-           level == PJRT_LOW ? ".low" : "");
+  snprintf(name, NAME_BYTES, "%016llx%016llx%s%s.program", (unsigned long long)hash[0], (unsigned long long)hash[1],
+           level == PJRT_LOW ? ".low" : "", site < PJRT_MAX_DEVICES ? "" : ".single");
 }
 
 /* Programs contain machine code for the instruction sets of this processor, whose names differ where the sets do. */
@@ -99,19 +99,19 @@ static char *read_file(const char *name, size_t *out_size) {
   return NULL;
 }
 
-pjrt_loaded_t *pjrt_cache_load(const char *text, size_t size, pjrt_level_t level) {
+pjrt_loaded_t *pjrt_cache_load(const char *text, size_t size, pjrt_level_t level, int32_t site) {
   char name[NAME_BYTES], maker[HAL_BINARY_MAKER];
   size_t file_size = 0;
   const void *bytes;
   pjrt_failure_t failure;
   if (!PJRT_HAS(pjrt.table, Executable_DeserializeAndLoad)) return NULL;
-  write_name(text, size, level, name);
+  write_name(text, size, level, site, name);
   char *const data = read_file(name, &file_size);
   if (!data) return NULL;
   write_maker(size, level, maker);
   const hal_module_desc_t sealed = {
       .struct_size = sizeof sealed, .dialect = "binary", .options = "", .data = data, .size = file_size};
-  pjrt_Executable_DeserializeAndLoad_t load = {.client = pjrt.client};
+  pjrt_Executable_DeserializeAndLoad_t load = {.client = pjrt_client_of(site)};
   if (hal_binary_open("pjrt", &sealed, maker, &bytes, &load.serialized_executable_size) == HAL_OK) {
     load.serialized_executable = bytes;
     if (pjrt_failed(pjrt.table, PJRT_CALL(pjrt.table, Executable_DeserializeAndLoad, load), &failure))
@@ -149,21 +149,21 @@ static void write_file(const char *name, const char *data, size_t size) {
   close(folder);
 }
 
-static void seal_and_write(const char *text, size_t size, pjrt_level_t level,
+static void seal_and_write(const char *text, size_t size, pjrt_level_t level, int32_t site,
                            const pjrt_Executable_Serialize_t *serialized) {
   char name[NAME_BYTES], maker[HAL_BINARY_MAKER];
   const size_t bytes = serialized->serialized_bytes_size;
   char *const data = hal_host->mem_alloc(HAL_BINARY_SEAL + bytes, 16);
   if (!data) return;
   memcpy(data + HAL_BINARY_SEAL, serialized->serialized_bytes, bytes);
-  write_name(text, size, level, name);
+  write_name(text, size, level, site, name);
   write_maker(size, level, maker);
   hal_binary_seal(data, bytes, maker);
   write_file(name, data, HAL_BINARY_SEAL + bytes);
   hal_host->mem_free(data);
 }
 
-void pjrt_cache_store(const char *text, size_t size, pjrt_level_t level, pjrt_loaded_t *program) {
+void pjrt_cache_store(const char *text, size_t size, pjrt_level_t level, int32_t site, pjrt_loaded_t *program) {
   pjrt_failure_t failure;
   pjrt_LoadedExecutable_GetExecutable_t get = {.loaded_executable = program};
   if (!PJRT_HAS(pjrt.table, LoadedExecutable_GetExecutable) || !PJRT_HAS(pjrt.table, Executable_Serialize) ||
@@ -172,7 +172,7 @@ void pjrt_cache_store(const char *text, size_t size, pjrt_level_t level, pjrt_lo
   if (pjrt_failed(pjrt.table, PJRT_CALL(pjrt.table, LoadedExecutable_GetExecutable, get), &failure)) return;
   pjrt_Executable_Serialize_t serialize = {.executable = get.executable};
   if (!pjrt_failed(pjrt.table, PJRT_CALL(pjrt.table, Executable_Serialize, serialize), &failure)) {
-    seal_and_write(text, size, level, &serialize);
+    seal_and_write(text, size, level, site, &serialize);
     if (serialize.serialized_executable_deleter)
       serialize.serialized_executable_deleter(serialize.serialized_executable);
   }

@@ -45,7 +45,7 @@ static int take(pjrt_constants_t *constants, const void *numbers, pjrt_buffer_t 
   return fits;
 }
 
-hal_status_t pjrt_constants_take(pjrt_constants_t *constants, const void *numbers, int32_t device,
+hal_status_t pjrt_constants_take(pjrt_constants_t *constants, const void *numbers, int32_t site,
                                  pjrt_buffer_t **buffers, char *why) {
   static const int types[] = {PJRT_F64, PJRT_S64};
   hal_status_t status = HAL_OK;
@@ -53,7 +53,7 @@ hal_status_t pjrt_constants_take(pjrt_constants_t *constants, const void *number
   if (take(constants, numbers, buffers)) return HAL_OK;
   for (int kind = 0; kind < 2 && !status; kind++) {
     const pjrt_span_t span = {(void *)(uintptr_t)from, types[kind], constants->counts[kind], 0, NULL};
-    if (span.count) status = pjrt_upload(&span, device, &buffers[kind], why);
+    if (span.count) status = pjrt_upload(&span, site, &buffers[kind], why);
     if (status) buffers[kind] = NULL;
     from += pjrt_span_bytes(&span);
   }

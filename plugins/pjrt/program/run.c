@@ -25,34 +25,40 @@ static const char low_options[] =
     "xla_backend_optimization_level\x12\x02\x18\x00\x3a\x27\x0a\x21"
     "xla_llvm_disable_expensive_passes\x12\x02\x10\x01";
 
-hal_status_t pjrt_compile_for(const char *text, size_t size, const char *options, size_t options_size,
+hal_status_t pjrt_compile_for(const char *text, size_t size, const char *options, size_t options_size, int32_t site,
                               pjrt_loaded_t **out_program, pjrt_failure_t *failure) {
   const pjrt_program_text_t program = {.struct_size = sizeof program,
                                        .code = (char *)(uintptr_t)text,
                                        .code_size = size,
                                        .format = "mlir",
                                        .format_size = strlen("mlir")};
-  pjrt_Client_Compile_t compile = {
-      .client = pjrt.client, .program = &program, .compile_options = options, .compile_options_size = options_size};
+  pjrt_Client_Compile_t compile = {.client = pjrt_client_of(site),
+                                   .program = &program,
+                                   .compile_options = options,
+                                   .compile_options_size = options_size};
   const hal_status_t status = pjrt_failed(pjrt.table, PJRT_CALL(pjrt.table, Client_Compile, compile), failure);
   if (!status) *out_program = compile.executable;
   return status;
 }
 
-hal_status_t pjrt_compile(const char *text, size_t size, pjrt_level_t level, pjrt_loaded_t **out_program,
+hal_status_t pjrt_compile(const char *text, size_t size, pjrt_level_t level, int32_t site, pjrt_loaded_t **out_program,
                           pjrt_failure_t *failure) {
-  if (level == PJRT_LOW) return pjrt_compile_for(text, size, low_options, sizeof low_options - 1, out_program, failure);
-  return pjrt.plain_options ? pjrt_compile_for(text, size, plain_options, sizeof plain_options, out_program, failure)
-                            : pjrt_compile_for(text, size, exact_options, sizeof exact_options, out_program, failure);
+  const char *options = exact_options;
+  size_t options_size = sizeof exact_options;
+  if (level == PJRT_LOW)
+    options = low_options, options_size = sizeof low_options - 1;
+  else if (pjrt.plain_options)
+    options = plain_options, options_size = sizeof plain_options;
+  return pjrt_compile_for(text, size, options, options_size, site, out_program, failure);
 }
 
-hal_status_t pjrt_compile_cached(const char *text, size_t size, pjrt_level_t level, pjrt_loaded_t **out_program,
-                                 int *out_stored, pjrt_failure_t *failure) {
-  pjrt_loaded_t *const stored = pjrt_cache_load(text, size, level);
-  const hal_status_t status = stored ? HAL_OK : pjrt_compile(text, size, level, out_program, failure);
+hal_status_t pjrt_compile_cached(const char *text, size_t size, pjrt_level_t level, int32_t site,
+                                 pjrt_loaded_t **out_program, int *out_stored, pjrt_failure_t *failure) {
+  pjrt_loaded_t *const stored = pjrt_cache_load(text, size, level, site);
+  const hal_status_t status = stored ? HAL_OK : pjrt_compile(text, size, level, site, out_program, failure);
   *out_stored = stored != NULL;
   if (stored) *out_program = stored;
-  if (!stored && !status) pjrt_cache_store(text, size, level, *out_program);
+  if (!stored && !status) pjrt_cache_store(text, size, level, site, *out_program);
   return status;
 }
 
@@ -74,15 +80,15 @@ hal_status_t pjrt_await(pjrt_event_t *event, pjrt_failure_t *failure) {
   return status;
 }
 
-hal_status_t pjrt_buffer_over(const pjrt_span_t *span, int32_t device, pjrt_buffer_t **out_buffer,
+hal_status_t pjrt_buffer_over(const pjrt_span_t *span, int32_t site, pjrt_buffer_t **out_buffer,
                               pjrt_failure_t *failure) {
-  pjrt_Client_BufferFromHostBuffer_t create = {.client = pjrt.client,
+  pjrt_Client_BufferFromHostBuffer_t create = {.client = pjrt_client_of(site),
                                                .data = span->data,
                                                .type = span->type,
                                                .dims = &span->count,
                                                .num_dims = span->count ? 1 : 0,
                                                .host_buffer_semantics = PJRT_MUTABLE_ZERO_COPY,
-                                               .device = pjrt.devices[device]};
+                                               .device = pjrt.devices[site]};
   const int aligned = (uintptr_t)span->data % PJRT_BUFFER_ALIGNMENT == 0;
   if (!aligned || !span->count || span->copied) create.host_buffer_semantics = PJRT_ONLY_DURING_CALL;
   hal_status_t status = pjrt_failed(pjrt.table, PJRT_CALL(pjrt.table, Client_BufferFromHostBuffer, create), failure);
@@ -142,7 +148,7 @@ hal_status_t pjrt_execute(const pjrt_run_t *run, const pjrt_buffers_t *buffers, 
                                           .num_args = run->argument_count,
                                           .output_lists = &result_list,
                                           .device_complete_events = out_done,
-                                          .execute_device = pjrt.devices[run->device]};
+                                          .execute_device = pjrt.devices[run->site]};
   return pjrt_failed(pjrt.table, PJRT_CALL(pjrt.table, LoadedExecutable_Execute, call), failure);
 }
 
@@ -151,7 +157,7 @@ static hal_status_t prepare(const pjrt_run_t *run, pjrt_buffer_t **arguments, pj
   hal_status_t status = HAL_OK;
   for (uint32_t i = 0; i < run->argument_count && !status; i++) {
     arguments[i] = run->arguments[i].constant;
-    if (!arguments[i]) status = pjrt_views_take(run->views, &run->arguments[i], run->device, &arguments[i], failure);
+    if (!arguments[i]) status = pjrt_views_take(run->views, &run->arguments[i], run->site, &arguments[i], failure);
   }
   return status;
 }
@@ -169,12 +175,12 @@ static hal_status_t finish(const pjrt_run_t *run, pjrt_buffer_t **arguments, pjr
       arguments[place] = NULL;
     }
     if (status || *out_moved != before) continue;
-    pjrt_views_put(run->views, &run->results[k], run->device, results[k]);
+    pjrt_views_put(run->views, &run->results[k], run->site, results[k]);
     results[k] = NULL;
   }
   for (uint32_t i = 0; i < run->argument_count && !status; i++) {
     if (!arguments[i] || run->arguments[i].constant) continue;
-    pjrt_views_put(run->views, &run->arguments[i], run->device, arguments[i]);
+    pjrt_views_put(run->views, &run->arguments[i], run->site, arguments[i]);
     arguments[i] = NULL;
   }
   return status;

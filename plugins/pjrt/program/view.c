@@ -12,7 +12,7 @@ typedef struct view_s {
   void *data;
   int64_t count;
   int type;
-  int32_t device;
+  int32_t site;
   pjrt_buffer_t *buffer; /* NULL: none */
 } view_t;
 
@@ -41,23 +41,23 @@ void pjrt_views_destroy(pjrt_views_t *views) {
   hal_host->mem_free(views);
 }
 
-hal_status_t pjrt_views_take(pjrt_views_t *views, const pjrt_span_t *span, int32_t device, pjrt_buffer_t **out_buffer,
+hal_status_t pjrt_views_take(pjrt_views_t *views, const pjrt_span_t *span, int32_t site, pjrt_buffer_t **out_buffer,
                              pjrt_failure_t *failure) {
   view_t *const view = views && is_kept(span) ? place_of(views, span) : NULL;
   if (!view || !view->buffer || view->data != span->data || view->count != span->count || view->type != span->type ||
-      view->device != device)
-    return pjrt_buffer_over(span, device, out_buffer, failure);
+      view->site != site)
+    return pjrt_buffer_over(span, site, out_buffer, failure);
   *out_buffer = view->buffer;
   view->buffer = NULL;
   return HAL_OK;
 }
 
-void pjrt_views_put(pjrt_views_t *views, const pjrt_span_t *span, int32_t device, pjrt_buffer_t *buffer) {
+void pjrt_views_put(pjrt_views_t *views, const pjrt_span_t *span, int32_t site, pjrt_buffer_t *buffer) {
   if (!views || !is_kept(span)) {
     pjrt_buffer_destroy(buffer);
     return;
   }
   view_t *const view = place_of(views, span);
   pjrt_buffer_destroy(view->buffer);
-  *view = (view_t){span->data, span->count, span->type, device, buffer};
+  *view = (view_t){span->data, span->count, span->type, site, buffer};
 }

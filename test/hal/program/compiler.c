@@ -228,6 +228,11 @@ static void destroy(void *self, void *program) {
   state.destroyed++;
 }
 
+static uint64_t again(void *self) {
+  (void)self;
+  return state.destroyed + 7u;
+}
+
 static hal_compiler_t compiler_of(uint32_t flags) {
   return (hal_compiler_t){.struct_size = sizeof(hal_compiler_t),
                           .flags = flags,
@@ -236,7 +241,8 @@ static hal_compiler_t compiler_of(uint32_t flags) {
                           .compile = compile,
                           .execute = execute,
                           .text = text,
-                          .destroy = destroy};
+                          .destroy = destroy,
+                          .again = again};
 }
 
 static void set_compiler(uint32_t flags) {
@@ -272,7 +278,7 @@ Test(compiler, a_run_is_a_graph_of_values_and_its_program_computes_the_results) 
                    state.graph);
   for (int i = 0; i < 2; i++) cr_expect_eq(read_vector(&s)[9], -(10 + 6) * 10.0f);
   const hal_compiler_info_t info = info_now();
-  cr_expect(info.compiled == 1 && info.refused == 0 && info.executed == 1 && info.operators == 3);
+  cr_expect(info.compiled == 1 && info.refused == 0 && info.executed == 1 && info.operators == 3 && info.again == 7);
   assert_ok(hal_lazy_end(lazy));
 }
 

@@ -101,6 +101,7 @@ def test_an_invalid_setting_is_named(run, cases):
     ("HAL_PJRT_DEVICES", "64", "fewer than the 64 that were counted or that HAL_PJRT_DEVICES requests"),
     pytest.param("HAL_PJRT_PROGRAMS", "many", "invalid HAL_PJRT_PROGRAMS='many': expected 0 to 2147483647", marks=pytest.mark.slow),
     pytest.param("HAL_PJRT_OPTIMIZE", "some", "invalid HAL_PJRT_OPTIMIZE='some': expected 'whole' or 'rising'", marks=pytest.mark.slow),
+    pytest.param("HAL_PJRT_SMALL", "few", "invalid HAL_PJRT_SMALL='few': expected a number of multiplications, 0 or more", marks=pytest.mark.slow),
     pytest.param("HAL_PJRT_HOT", "0", "invalid HAL_PJRT_HOT='0': expected 1 to 1073741823", marks=pytest.mark.slow),
     pytest.param("HAL_PJRT_MEMORY", "some", "invalid HAL_PJRT_MEMORY='some': expected 'auto', 'addressed' or 'opaque'", marks=pytest.mark.slow),
 ])  # fmt: skip
@@ -436,12 +437,32 @@ def rising(run, script, **more):
 
 
 def test_a_hot_program_is_compiled_again_and_both_are_stored(run, memory, tmp_path):
+    script = """
+from torch_backend.xla.debug import metrics
+run(3)
+assert lazy.metrics()["again"] == 0 and "SecondCompile" not in metrics.counter_names()
+run(9)
+assert lazy.metrics()["again"] == 1 and metrics.counter_value("SecondCompile") == 1
+lazy.reset_metrics()
+assert lazy.metrics()["again"] == 0
+"""
     for word in ("compiled", "loaded"):
-        low, again, _ = rising(run, "run(12)", HAL_CACHE_DIR=str(tmp_path / "cache"), HAL_PJRT_MEMORY=memory)
+        low, again, _ = rising(run, script, HAL_CACHE_DIR=str(tmp_path / "cache"), HAL_PJRT_MEMORY=memory)
         assert (low, again) == ([word], [word])
     assert len(list((tmp_path / "cache/pjrt").glob("*.program"))) == 2
     low, again, done = rising(run, "run(3); print(*lazy.compilations())", HAL_CACHE_DIR="")
     assert (low, again) == (["compiled"], []) and "at low optimization for 8 runs" in done.stdout, done.stdout
+
+
+OLD_PLUGIN = driver_scripts.TESTS.parents[1] / "build/pjrt-old/xla_plugins/xla_cpu_pjrt/xla_cpu_pjrt.so"
+
+
+@pytest.mark.slow
+def test_an_older_platform_has_low_optimization_and_a_client_of_one_thread(run):
+    if not OLD_PLUGIN.exists():
+        pytest.skip(f"{OLD_PLUGIN} does not exist; `make test-full` installs it")
+    low, again, done = rising(run, "run(12); print(*lazy.compilations())", HAL_PJRT_PLUGIN=str(OLD_PLUGIN), HAL_CACHE_DIR="")
+    assert (low, again) == (["compiled"], ["compiled"]) and "in one thread, at low optimization for 8 runs" in done.stdout, done.stdout
 
 
 def test_a_program_that_cannot_be_compiled_again_remains_at_low_optimization(run, faulty):
@@ -516,6 +537,56 @@ assert all(map(torch.equal, actual, expected)), [(one - other).abs().max() for o
 
 def test_short_programs_keep_the_order_of_their_stream(run_in):
     passes(run_in(SHORT))
+
+
+# ---- programs that run in one thread ---------------------------------------------------------------------------------
+
+# Small programs have a client of their own, with one thread. Programs of both clients use each other's results.
+SINGLE = f"""
+{USE}
+import os
+from torch_backend import lazy
+
+def threads():  # of the platform, for parts of operators
+    return sum("XLAEigen" in open(f"/proc/self/task/{{thread}}/comm").read() for thread in os.listdir("/proc/self/task"))
+
+def work(device, mark):
+    torch.manual_seed(0)
+    small, large = torch.randn(64, 64).to(device), torch.randn(512, 512).to(device)
+    for _ in range(3):
+        small = (small @ small.t() / 64).softmax(1) - small
+        mark()
+        large[:64, :64] += small
+        large = (large @ large.t() / 512).tanh()
+        mark()
+        small = small + large[:64, 64:128]
+        mark()
+    return small.cpu(), large.cpu()
+
+torch.ones(1, device="pjrt:0")
+before = threads(), os.sched_getaffinity(0)
+assert before[0], "the platform's threads have other names"
+with lazy.record("pjrt:0"):
+    x = torch.ones(8, 8, device="pjrt:0")
+    assert (x @ x).sum().item() == 512
+    print("threads", threads() - before[0])
+    actual = work("pjrt:0", lambda: lazy.mark_step("pjrt:0"))
+assert all(os.sched_getaffinity(int(thread)) == before[1] for thread in os.listdir("/proc/self/task"))
+for one, other in zip(actual, work("cpu", lambda: None)):
+    torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+for line in map(str, lazy.compilations()):
+    if "compiler 'pjrt'" in line:
+        print("single" if ", in one thread" in line else "all")
+"""
+
+
+def test_a_program_without_large_operators_runs_in_one_thread(run_in):
+    printed = passes(run_in(SINGLE, HAL_PJRT_SMALL="16000000")).split()
+    assert printed[:2] == ["threads", "1"] and {"single", "all"} == set(printed[2:]), printed
+    printed = passes(run_in(SINGLE, HAL_PJRT_SMALL="0")).split()
+    assert printed[:2] == ["threads", "0"] and {"all"} == set(printed[2:]), printed
+    printed = passes(run_in(SINGLE, HAL_PJRT_SMALL="200000000")).split()
+    assert printed[:2] == ["threads", "1"] and {"single"} == set(printed[2:]), printed
 
 
 # ---- eager programs -------------------------------------------------------------------------------------------------

@@ -388,8 +388,8 @@ def measurements() -> dict[str, Measurement]:
 
 
 _COUNTS = (
-    "recorded", "flushes", "limits", "needed", "queued", "fused", "groups", "dropped", "common", "held", "compiled", "cached", "programs", "pending",
-    "created", "destroyed",
+    "recorded", "flushes", "limits", "needed", "queued", "fused", "groups", "dropped", "common", "held", "compiled", "again", "cached", "programs",
+    "pending", "created", "destroyed",
 )  # fmt: skip
 
 
@@ -398,6 +398,7 @@ def _totals() -> collections.Counter:
     total = collections.Counter(_ended)
     for counts in (*(lazy.info() for lazy in _recordings()), *_c().kept_lazy_infos(), _c().lazy_tensor_counts()):
         total.update(counts)
+    total["again"] = sum(_c().compiled_again(index) for index in range(_c().device_count()) if _c().is_initialized(index))
     return total
 
 
@@ -417,7 +418,8 @@ def metrics() -> dict[str, int]:
     `needed`: flushes because results were needed. `queued`: calls of the plugin. `fused`: operators that were
     combined into `groups` of one kernel. `dropped`: operators whose results were unused. `common`: operators that
     share the result of an equal one. `held`: results that the program referenced when they were queued. `compiled`
-    and `cached`: groups. `programs`: programs that the device's compiler ran. `pending`: operators that are deferred
+    and `cached`: groups. `programs`: programs that the device's compiler ran; `again`: those that it compiled a second
+    time. `pending`: operators that are deferred
     now. `created` and `destroyed`: tensors of the device type "lazy". `steps`: steps marked.
     """
     with _lock:

@@ -14,7 +14,8 @@ __all__ = [
 ]  # fmt: skip
 
 _COUNTERS = {
-    "MarkStep": "steps", "UncachedCompile": "compiled", "CachedCompile": "cached", "RecordedOps": "recorded", "SyncedOps": "queued", "FusedOps": "fused",
+    "MarkStep": "steps", "UncachedCompile": "compiled", "CachedCompile": "cached", "SecondCompile": "again", "RecordedOps": "recorded",
+    "SyncedOps": "queued", "FusedOps": "fused",
     "DroppedOps": "dropped", "Syncs": "flushes", "NeededSyncs": "needed", "LimitSyncs": "limits", "SyncedTensorsWithIR": "held",
     "CreateLtcTensor": "created", "DestroyLtcTensor": "destroyed",
 }  # fmt: skip
