@@ -2,6 +2,7 @@
 1k, 1M and 16M elements in float32 and half precision, and transposed operands.
 
     python test/bench/kernel_elementwise.py [--threads N] [--only NAME ...] [--sizes N ...] [--dtypes NAME ...]
+        [--processor-time]
 
 Both sides write into an existing result (out=) if the operator supports it, and use the same number of threads. They
 run alternately; the time of each is the best of its rounds. HAL_FAKE_ASYNC=0 or 1 selects the mode of the fake device.
@@ -18,8 +19,13 @@ parser.add_argument("--threads", type=int, default=1, help="threads of both side
 parser.add_argument("--only", nargs="*", help="operators to measure")
 parser.add_argument("--sizes", nargs="*", type=int, default=[16, 1024, 1 << 20, 1 << 24], help="numbers of elements")
 parser.add_argument("--dtypes", nargs="*", default=["float32", "float16", "bfloat16"], help="dtypes of the operands")
+parser.add_argument("--processor-time", action="store_true", help="one thread, inline, and its processor time: for a machine under load")
 options = parser.parse_args()
+if options.processor_time:
+    os.environ["HAL_FAKE_ASYNC"] = "0"
+    options.threads = 1
 os.environ.setdefault("HAL_FAKE_THREADS", str(options.threads))
+clock = time.thread_time if options.processor_time else time.perf_counter
 
 import torch  # noqa: E402  the settings above are read at import
 import torch_backend  # noqa: E402
@@ -63,16 +69,16 @@ RANDOM = ["uniform_", "normal_", "exponential_", "bernoulli_"]
 def best(call, synchronize, seconds=0.06):
     """The best time of one call in seconds; each round makes enough calls for 20 us."""
     call(), synchronize()
-    start = time.perf_counter()
+    start = clock()
     call(), synchronize()
-    calls = max(1, int(20e-6 / max(1e-9, time.perf_counter() - start)) * 4)
-    fastest, end = float("inf"), time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        start = time.perf_counter()
+    calls = max(1, int(20e-6 / max(1e-9, clock() - start)) * 4)
+    fastest, end = float("inf"), clock() + seconds
+    while clock() < end:
+        start = clock()
         for _ in range(calls):
             call()
         synchronize()
-        fastest = min(fastest, (time.perf_counter() - start) / calls)
+        fastest = min(fastest, (clock() - start) / calls)
     return fastest
 
 

@@ -1,7 +1,7 @@
 """Convolutions (of ResNet's shapes, depthwise, of one channel), pooling, interpolation and padding compared with CPU
 PyTorch in the same run.
 
-    python test/bench/kernel_images.py [--threads N] [--only NAME ...]
+    python test/bench/kernel_images.py [--threads N] [--only NAME ...] [--processor-time]
 
 The rounds are those of kernel_elementwise.py.
 """
@@ -17,6 +17,7 @@ import torch.nn.functional as F  # noqa: E402
 # batch, channels, side of the image, channels of the result, side of the window, stride, padding, groups
 CONVOLUTIONS = [(4, 3, 224, 64, 7, 2, 3, 1), (8, 64, 56, 64, 3, 1, 1, 1), (8, 64, 56, 256, 1, 1, 0, 1), (8, 128, 28, 128, 3, 1, 1, 1),
                 (8, 256, 14, 256, 3, 1, 1, 1), (8, 512, 7, 512, 3, 1, 1, 1), (8, 128, 28, 128, 3, 1, 1, 128),
+                (8, 256, 14, 256, 3, 1, 1, 256),
                 (8, 512, 7, 512, 3, 1, 1, 512), (64, 1, 28, 6, 5, 1, 2, 1)]  # fmt: skip
 
 IMAGES = {
@@ -68,8 +69,9 @@ def of_images(function, shape, order, is_backward):
 
 def main():
     for shape in CONVOLUTIONS:
+        kind = "depthwise" if shape[-1] > 1 else "convolution"
         for step, build in convolution(*shape).items():
-            if not options.only or "convolution" in options.only:
+            if not options.only or kind in options.only:
                 compare(f"conv {'x'.join(map(str, shape))} {step}", build)
     for name, function in IMAGES.items():
         if not options.only or name in options.only:

@@ -1,17 +1,23 @@
-"""Products of matrices in bfloat16 and float32 compared with CPU PyTorch in the same run, both with all cores: GFLOP/s
-of each side.
+"""Products of matrices compared with CPU PyTorch in the same run, both with all cores: GFLOP/s of each side.
 
-Usage: python kernel_products.py [--check] [--quick] [--one-thread]. Targets, as ratios to the CPU's GFLOP/s: float32
-0.95, bfloat16 0.5. The first line prints the instruction sets that both sides use for bfloat16 products.
+Usage: python kernel_products.py [--check] [--quick] [--one-thread] [--rows NAME ...] [--dtypes NAME ...] [--avx2].
+Targets, as ratios to the CPU's GFLOP/s: float32 and float64 0.95, bfloat16 0.5. The first line prints the instruction
+sets that both sides use for bfloat16 products.
+
+--rows selects groups of shapes: layers (default), sizes (squares of 64 to 4096), batched, skinny. --dtypes selects from
+bfloat16 and float32 (both by default) and float64. With --avx2 both sides are restricted to AVX2, the device by
+HAL_HOST_ISA, the CPU by the settings of ATen, oneDNN and MKL; HAL_HOST_ISA=avx2 alone restricts the device.
 
 With --one-thread each side has one thread, inline, and its processor time is measured: for a machine under load.
 
 The sides run alternately, with a pause before each and a call that is not timed; a time is the median of the best
-calls. With --check the exit code is 1 if a target is missed.
+calls; under load, --best takes the best of all rounds. With --check the exit code is 1 if a target is missed.
 """
 
 import json
+import math
 import re
+import statistics
 import subprocess
 import sys
 import time
@@ -20,39 +26,48 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent / "shared"))
 import sides  # noqa: E402  found by the line above
 
-TARGETS = {"bfloat16": 0.5, "float32": 0.95}
-# m, n, k of the result m x n; in three layouts each: those of a layer's output, of its weight in torch.nn.Linear, and
-# of its gradient.
-SHAPES = ((256, 256, 256), (512, 512, 512), (1024, 1024, 1024), (2048, 2048, 512), (64, 1024, 1024), (1000, 500, 700))
+TARGETS = {"bfloat16": 0.5, "float32": 0.95, "float64": 0.95}
+# m, n, k of the result m x n, and the number of products of a batch; in three layouts each: those of a layer's output,
+# of its weight in torch.nn.Linear, and of its gradient.
+SHAPES = {
+    "layers": ((256, 256, 256), (512, 512, 512), (1024, 1024, 1024), (2048, 2048, 512), (64, 1024, 1024), (1000, 500, 700)),
+    "sizes": tuple((n, n, n) for n in (64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 4096)),
+    "batched": ((32, 32, 32, 256), (64, 64, 64, 64), (128, 64, 128, 32), (197, 197, 64, 24), (256, 256, 256, 16)),
+    "skinny": ((8, 1024, 1024), (16, 1024, 1024), (1024, 8, 1024), (1024, 16, 1024), (1024, 1024, 8), (1024, 1024, 16),
+               (32, 4096, 64), (128, 10, 512), (13, 777, 301), (4096, 64, 64)),
+}  # fmt: skip
+PEER_AVX2 = {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2"}
 WAYS = ("a @ b", "a @ w.t()", "g.t() @ x")
 
 
 def operands(torch, device, shape, way, dtype):
     """Both factors, one of them transposed as `way` selects, and the result."""
-    m, n, k = shape
+    m, n, k, *batch = shape
     generator = torch.Generator().manual_seed(1)
-    a = torch.rand((k, m) if way == "g.t() @ x" else (m, k), generator=generator) - 0.5
-    b = torch.rand((n, k) if way == "a @ w.t()" else (k, n), generator=generator) - 0.5
+    a = torch.rand((*batch, k, m) if way == "g.t() @ x" else (*batch, m, k), generator=generator) - 0.5
+    b = torch.rand((*batch, n, k) if way == "a @ w.t()" else (*batch, k, n), generator=generator) - 0.5
     a, b = (x.to(dtype).to(device) for x in (a, b))
-    return a.t() if way == "g.t() @ x" else a, b.t() if way == "a @ w.t()" else b, torch.empty(m, n, dtype=dtype, device=device)
+    out = torch.empty(*batch, m, n, dtype=dtype, device=device)
+    return a.mT if way == "g.t() @ x" else a, b.mT if way == "a @ w.t()" else b, out
 
 
-def child(rounds, one_thread):
+def child(options):
     """Measures every row in this process's mode and prints them as JSON."""
     torch = sides.torch_with_device()
-    clock = time.thread_time if one_thread else time.perf_counter
-    if one_thread:
+    clock = time.thread_time if options.one_thread else time.perf_counter
+    if options.one_thread:
         torch.set_num_threads(1)
     rows = []
-    for dtype in TARGETS:
-        for shape in SHAPES:
-            calls = max(1, round(2e8 / (shape[0] * shape[1] * shape[2])))
+    for dtype in options.dtypes:
+        for shape in (shape for name in options.rows for shape in SHAPES[name]):
+            flops = 2e-9 * math.prod(shape)
+            calls = max(1, round(0.4 / flops))
             for way in WAYS:
                 both = [(operands(torch, device, shape, way, getattr(torch, dtype)), sides.synchronizer(torch, device)) for device in ("fake", "cpu")]
-                times = [lambda x=x, wait=wait: min([sides.time_row(lambda: torch.mm(x[0], x[1], out=x[2]), wait, calls, clock) for _ in range(4)][1:])
+                function = torch.mm if len(shape) == 3 else torch.bmm
+                times = [lambda x=x, wait=wait: min([sides.time_row(lambda: function(x[0], x[1], out=x[2]), wait, calls, clock) for _ in range(4)][1:])
                          for x, wait in both]  # fmt: skip
-                ours, peer = sides.alternate(*times, rounds)
-                flops = 2e-9 * shape[0] * shape[1] * shape[2]
+                ours, peer = sides.alternate(*times, 3 if options.quick else 7, choose=min if options.best else statistics.median)
                 rows.append({"what": f"{way} {'x'.join(map(str, shape))}", "dtype": dtype, "ours": flops / ours, "peer": flops / peer})
     print(json.dumps(rows))
 
@@ -79,16 +94,22 @@ def main() -> int:
     """Prints the rows of both modes; returns the exit code."""
     parser = sides.parser(__doc__)
     parser.add_argument("--one-thread", action="store_true", help="measure the processor time of one thread each, inline")
+    parser.add_argument("--rows", nargs="+", choices=SHAPES, default=["layers"], help="groups of shapes (layers)")
+    parser.add_argument("--dtypes", nargs="+", choices=TARGETS, default=["bfloat16", "float32"], help="bfloat16 float32")
+    parser.add_argument("--avx2", action="store_true", help="restrict both sides to AVX2")
+    parser.add_argument("--best", action="store_true", help="take the best round of each side, not the median")
     options = parser.parse_args()
     if options.child:
-        child(3 if options.quick else 7, options.one_thread)
+        child(options)
         return 0
     print(form())
     table = sides.Table(28, 10, 10, 10, 8, 8)
-    threads = {"HAL_FAKE_THREADS": "1"} if options.one_thread else {}
+    settings = {"HAL_FAKE_THREADS": "1"} if options.one_thread else {}
+    if options.avx2:
+        settings |= {"HAL_HOST_ISA": "avx2", **PEER_AVX2}
     for mode, title in sides.MODES[: 1 if options.one_thread else 2]:
         table.head(title, "dtype", "fake", "cpu", "of it", "target")
-        for row in sides.run_child(__file__, *sys.argv[1:], HAL_FAKE_ASYNC=mode, **threads):
+        for row in sides.run_child(__file__, *sys.argv[1:], HAL_FAKE_ASYNC=mode, **settings):
             ratio, target = row["ours"] / row["peer"], TARGETS[row["dtype"]]
             table.row(row["what"], row["dtype"], f"{row['ours']:.0f}", f"{row['peer']:.0f}", f"{ratio:.2f}", f"{target:.2f}", met=ratio >= target)
     return table.exit_code(options)

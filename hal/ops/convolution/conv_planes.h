@@ -43,10 +43,30 @@ PK_FN pk_conv_band_t pk_conv_band(const pk_conv_t *s, pk_u64 *rest) {
 #ifdef PK_HOST
 #define PK_CONV_LANES (64 / (int)sizeof(T))
 #ifdef PK_IS_F64
-typedef pk_i64 PK_NAME(bits64) __attribute__((vector_size(64), aligned(sizeof(T)), may_alias));
+#define PK_BITS pk_i64
 #else
-typedef pk_i32 PK_NAME(bits64) __attribute__((vector_size(64), aligned(sizeof(T)), may_alias));
+#define PK_BITS pk_i32
 #endif
+typedef PK_BITS PK_NAME(bits64) __attribute__((vector_size(64), aligned(sizeof(T)), may_alias));
+typedef PK_BITS PK_NAME(bits32) __attribute__((vector_size(32), aligned(sizeof(T)), may_alias));
+typedef PK_BITS PK_NAME(bits16) __attribute__((vector_size(16), aligned(sizeof(T)), may_alias));
+typedef PK_BITS PK_NAME(bit);
+#undef PK_BITS
+
+/* Copies a row in pieces of constant size, the last of which may overlap the one before: a call of memcpy takes longer
+ * than a row of a small image. */
+PK_FN void PK_NAME(copy_row)(T *to, const T *from, pk_i64 n) {
+#define PK_PIECES(size)                                  \
+  if (n >= (size)) {                                     \
+    for (pk_i64 i = 0; i < n; i += (size)) {             \
+      const pk_i64 j = i + (size) <= n ? i : n - (size); \
+      memcpy(to + j, from + j, (size) * sizeof(T));      \
+    }                                                    \
+    return;                                              \
+  }
+  PK_PIECES(16) PK_PIECES(8) PK_PIECES(4) PK_PIECES(2) PK_PIECES(1)
+#undef PK_PIECES
+}
 
 /* Copies phase (py, px) of the plane at `image`. */
 PK_FN void PK_NAME(fill_phase)(const pk_conv_t *s, const T *image, const pk_conv_band_t *b, pk_i64 py, pk_i64 px,
@@ -56,19 +76,15 @@ PK_FN void PK_NAME(fill_phase)(const pk_conv_t *s, const T *image, const pk_conv
   const pk_i64 reach = first < w->in[2] ? (w->in[2] - first + step - 1) / step : 0;
   const pk_i64 end = reach < b->wide ? reach : b->wide, from = first < 0 ? pk_window_up(-first, step) : 0,
                begin = from < end ? from : end;
+  memset(phase, 0, (size_t)(b->high * b->wide) * sizeof(T)); /* once, not edge by edge */
   for (pk_i64 y = 0; y < b->high; y++, phase += b->wide) {
     const pk_i64 at = (b->y + y) * w->step[1] - w->pad[1] + py;
-    if (at < 0 || at >= w->in[1]) {
-      for (pk_i64 x = 0; x < b->wide; x++) phase[x] = 0;
-      continue;
-    }
+    if (at < 0 || at >= w->in[1]) continue;
     const T *const row = image + at * s->image.space[1];
-    for (pk_i64 x = 0; x < begin; x++) phase[x] = 0;
     if (step == 1)
-      for (pk_i64 x = begin; x < end; x++) phase[x] = row[first + x];
+      PK_NAME(copy_row)(phase + begin, row + first + begin, end - begin);
     else
       for (pk_i64 x = begin; x < end; x++) phase[x] = row[first + x * step];
-    for (pk_i64 x = end; x < b->wide; x++) phase[x] = 0;
   }
 }
 
@@ -93,18 +109,36 @@ PK_FN void PK_NAME(find_places)(const pk_window_t *w, const pk_conv_band_t *b, p
 }
 
 /* Adds the contributions of `count` positions of the window to `n` elements of `sums`, and to those that pad the last
- * block. */
-PK_FN void PK_NAME(add_places)(const T *phases, const pk_i64 *places, pk_i64 count, const T *weight, pk_i64 n,
-                               T *sums) {
-  for (pk_i64 i = 0; i < n; i += 4 * PK_CONV_LANES) {
-    PK_NAME(v64) *const to = (PK_NAME(v64) *)(sums + i);
-    PK_NAME(v64) x0 = to[0], x1 = to[1], x2 = to[2], x3 = to[3];
-    for (pk_i64 k = 0; k < count; k++) {
-      const PK_NAME(v64) *const p = (const PK_NAME(v64) *)(phases + places[k] + i);
-      x0 += weight[k] * p[0], x1 += weight[k] * p[1], x2 += weight[k] * p[2], x3 += weight[k] * p[3];
-    }
-    to[0] = x0, to[1] = x1, to[2] = x2, to[3] = x3;
+ * block of `vectors` vectors. */
+#define PK_DEFINE_PLACES(bytes, vectors)                                                                               \
+  PK_FN void PK_CAT(PK_NAME(add_places_), bytes)(const T *phases, const pk_i64 *places, pk_i64 count, const T *weight, \
+                                                 pk_i64 n, T *sums) {                                                  \
+    enum { LANES = bytes / (int)sizeof(T) };                                                                           \
+    typedef PK_CAT(PK_NAME(v), bytes) vector;                                                                          \
+    for (pk_i64 i = 0; i < n; i += vectors * LANES) {                                                                  \
+      vector x[vectors];                                                                                               \
+      _Pragma("GCC unroll 8") for (int v = 0; v < vectors; v++) x[v] = *(const vector *)(sums + i + v * LANES);        \
+      for (pk_i64 k = 0; k < count; k++) {                                                                             \
+        const T *const p = phases + places[k] + i;                                                                     \
+        _Pragma("GCC unroll 8") for (int v = 0; v < vectors; v++) x[v] +=                                              \
+            weight[k] * *(const vector *)(p + v * LANES);                                                              \
+      }                                                                                                                \
+      _Pragma("GCC unroll 8") for (int v = 0; v < vectors; v++) * (vector *)(sums + i + v * LANES) = x[v];             \
+    }                                                                                                                  \
   }
+PK_DEFINE_PLACES(64, 4)
+PK_DEFINE_PLACES(32, 8)
+PK_DEFINE_PLACES(16, 8)
+#undef PK_DEFINE_PLACES
+
+PK_FN void PK_NAME(add_places)(const int isa, const T *phases, const pk_i64 *places, pk_i64 count, const T *weight,
+                               pk_i64 n, T *sums) {
+  if (isa == PK_ISA_AVX512)
+    PK_CAT(PK_NAME(add_places_), 64)(phases, places, count, weight, n, sums);
+  else if (isa == PK_ISA_AVX2)
+    PK_CAT(PK_NAME(add_places_), 32)(phases, places, count, weight, n, sums);
+  else
+    PK_CAT(PK_NAME(add_places_), 16)(phases, places, count, weight, n, sums);
 }
 
 PK_KERNEL(PK_NAME(planes), CONV_PLANES_ARGS) {
@@ -127,14 +161,15 @@ PK_KERNEL(PK_NAME(planes), CONV_PLANES_ARGS) {
         if (z < 0 || z >= w->in[0]) continue;
         PK_NAME(fill_phases)(&s, image + pk_volume_at(&s.image, batch, first + c, z, 0), &b, phases);
         PK_NAME(add_places)
-        (phases, places, in_plane, weight + ((channel * w->channels + c) * w->size[0] + kz) * in_plane, end, sums);
+        (pk_isa, phases, places, in_plane, weight + ((channel * w->channels + c) * w->size[0] + kz) * in_plane, end,
+         sums);
       }
     }
     const pk_i64 step = s.grid.space[2];
     T *to = grid + pk_volume_at(&s.grid, batch, channel, b.z, b.y) + b.x * step;
     for (pk_i64 y = 0; y < b.height; y++, to += s.grid.space[1]) {
       if (step == 1)
-        for (pk_i64 x = 0; x < b.width; x++) to[x] = sums[y * b.wide + x];
+        PK_NAME(copy_row)(to, sums + y * b.wide, b.width);
       else
         for (pk_i64 x = 0; x < b.width; x++) to[x * step] = sums[y * b.wide + x];
     }
@@ -143,29 +178,56 @@ PK_KERNEL(PK_NAME(planes), CONV_PLANES_ARGS) {
 
 /* Copies a band of the grid, with rows of complete vectors. */
 PK_FN void PK_NAME(fill_band)(const pk_conv_t *s, const T *grid, const pk_conv_band_t *b, pk_i64 stride, T *band) {
+  memset(band, 0, (size_t)(b->height * stride) * sizeof(T));
   for (pk_i64 y = 0; y < b->height; y++, band += stride, grid += s->grid.space[1]) {
-    for (pk_i64 x = 0; x < b->width; x++) band[x] = grid[x * s->grid.space[2]];
-    for (pk_i64 x = b->width; x < stride; x++) band[x] = 0;
+    if (s->grid.space[2] == 1)
+      PK_NAME(copy_row)(band, grid, b->width);
+    else
+      for (pk_i64 x = 0; x < b->width; x++) band[x] = grid[x * s->grid.space[2]];
   }
 }
 
-/* Adds the products of a band with the elements at `count` positions of the window, to one vector each. Elements after
- * the end of a row do not belong to it, and may be infinite: they are masked. */
-PK_FN void PK_NAME(add_products)(const T *phases, const pk_i64 *places, int count, const pk_conv_band_t *b,
-                                 const T *band, pk_i64 stride, PK_NAME(v64) * sums) {
-  PK_NAME(bits64) all, last;
-  for (int l = 0; l < PK_CONV_LANES; l++) all[l] = -1, last[l] = stride - PK_CONV_LANES + l < b->width ? -1 : 0;
-  PK_NAME(v64) x[4];
-  for (int k = 0; k < count; k++) x[k] = sums[k];
-  for (pk_i64 y = 0; y < b->height; y++) {
-    for (pk_i64 i = 0; i < stride; i += PK_CONV_LANES) {
-      const PK_NAME(v64) g = *(const PK_NAME(v64) *)(band + y * stride + i);
-      const PK_NAME(bits64) mask = i + PK_CONV_LANES < stride ? all : last;
-      for (int k = 0; k < count; k++)
-        x[k] += g * (PK_NAME(v64))(*(const PK_NAME(bits64) *)(phases + places[k] + y * b->wide + i) & mask);
-    }
+/* Adds the products of a band with the elements at `count` positions of the window, to PK_CONV_LANES elements each.
+ * Elements after the end of a row do not belong to it, and may be infinite: they are masked. */
+#define PK_DEFINE_PRODUCTS(bytes)                                                                                   \
+  PK_FN void PK_CAT(PK_NAME(add_products_), bytes)(const T *phases, const pk_i64 *places, const int count,          \
+                                                   const pk_conv_band_t *b, const T *band, pk_i64 stride,           \
+                                                   PK_NAME(v64) * sums) {                                           \
+    enum { LANES = bytes / (int)sizeof(T), PARTS = 64 / bytes };                                                    \
+    typedef PK_CAT(PK_NAME(v), bytes) vector;                                                                       \
+    typedef PK_CAT(PK_NAME(bits), bytes) bits;                                                                      \
+    PK_NAME(bit) last[PK_CONV_LANES];                                                                               \
+    vector x[4][PARTS];                                                                                             \
+    for (int l = 0; l < PK_CONV_LANES; l++) last[l] = stride - PK_CONV_LANES + l < b->width ? -1 : 0;               \
+    _Pragma("GCC unroll 4") for (int k = 0; k < count; k++) _Pragma("GCC unroll 4") for (int v = 0; v < PARTS; v++) \
+        x[k][v] = ((const vector *)(sums + k))[v];                                                                  \
+    for (pk_i64 y = 0; y < b->height; y++) {                                                                        \
+      for (pk_i64 i = 0; i < stride; i += PK_CONV_LANES) {                                                          \
+        const int whole = i + PK_CONV_LANES < stride;                                                               \
+        const T *const g = band + y * stride + i, *const p = phases + y * b->wide + i;                              \
+        _Pragma("GCC unroll 4") for (int v = 0; v < PARTS; v++) {                                                   \
+          const bits mask = whole ? ~(bits){0} : *(const bits *)(last + v * LANES);                                 \
+          _Pragma("GCC unroll 4") for (int k = 0; k < count; k++) x[k][v] +=                                        \
+              *(const vector *)(g + v * LANES) * (vector)(*(const bits *)(p + places[k] + v * LANES) & mask);       \
+        }                                                                                                           \
+      }                                                                                                             \
+    }                                                                                                               \
+    _Pragma("GCC unroll 4") for (int k = 0; k < count; k++)                                                         \
+        _Pragma("GCC unroll 4") for (int v = 0; v < PARTS; v++)((vector *)(sums + k))[v] = x[k][v];                 \
   }
-  for (int k = 0; k < count; k++) sums[k] = x[k];
+PK_DEFINE_PRODUCTS(64)
+PK_DEFINE_PRODUCTS(32)
+PK_DEFINE_PRODUCTS(16)
+#undef PK_DEFINE_PRODUCTS
+
+PK_FN void PK_NAME(add_products)(const int isa, const T *phases, const pk_i64 *places, const int count,
+                                 const pk_conv_band_t *b, const T *band, pk_i64 stride, PK_NAME(v64) * sums) {
+  if (isa == PK_ISA_AVX512)
+    PK_CAT(PK_NAME(add_products_), 64)(phases, places, count, b, band, stride, sums);
+  else if (isa == PK_ISA_AVX2)
+    PK_CAT(PK_NAME(add_products_), 32)(phases, places, count, b, band, stride, sums);
+  else
+    PK_CAT(PK_NAME(add_products_), 16)(phases, places, count, b, band, stride, sums);
 }
 
 PK_KERNEL(PK_NAME(planes_slope), CONV_PLANES_SLOPE_ARGS) {
@@ -195,8 +257,9 @@ PK_KERNEL(PK_NAME(planes_slope), CONV_PLANES_SLOPE_ARGS) {
         PK_NAME(fill_band)
         (&s, grid + pk_volume_at(&s.grid, batch, channel, b.z, b.y) + b.x * s.grid.space[2], &b, stride, band);
         pk_i64 k = 0;
-        for (; k + 4 <= in_plane; k += 4) PK_NAME(add_products)(phases, places + k, 4, &b, band, stride, sums + k);
-        for (; k < in_plane; k++) PK_NAME(add_products)(phases, places + k, 1, &b, band, stride, sums + k);
+        for (; k + 4 <= in_plane; k += 4)
+          PK_NAME(add_products)(pk_isa, phases, places + k, 4, &b, band, stride, sums + k);
+        for (; k < in_plane; k++) PK_NAME(add_products)(pk_isa, phases, places + k, 1, &b, band, stride, sums + k);
       }
       for (pk_i64 k = 0; k < in_plane; k++) { /* image by image, so that the rounding of a long sum stays small */
         T total = 0;

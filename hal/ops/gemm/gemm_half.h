@@ -27,15 +27,13 @@ PK_FN void PK_NAME(gather)(T *sums, const T *x, pk_i64 rows, pk_i64 width, int f
     for (pk_i64 j = 0; j < width; j++) sums[j] = first ? x[j] : sums[j] + x[j];
 }
 
-/* Returns the number of rows of `left` that a micro-kernel computes. */
-PK_FN pk_i64 PK_NAME(micro_rows)(pk_i64 left) { return left >= 8 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1; }
-
 PK_FN void PK_NAME(block_converted)(const int pk_isa, const pk_gemm_t *s, const PK_NAME(half_block_t) * block,
                                     PK_NAME(half_t) * own) {
   PK_NAME(pack_b)(block->b, s->b_row, s->b_col, block->depth, block->columns, own->panels);
   for (pk_i64 i = 0, rows; i < block->rows; i += rows) {
-    rows = PK_NAME(micro_rows)(block->rows - i);
-    PK_NAME(pack_a)(block->a + i * s->a_row, s->a_row, s->a_col, block->depth, rows, own->rows);
+    rows = PK_NAME(strip_rows)(pk_isa, block->rows - i);
+    PK_NAME(pack_a)
+    (PK_GEMM_STRIP(pk_isa), block->a + i * s->a_row, s->a_row, s->a_col, block->depth, rows, own->rows);
     for (pk_i64 j = 0; j < block->columns; j += PK_GEMM_N) {
       const pk_i64 width = block->columns - j < PK_GEMM_N ? block->columns - j : PK_GEMM_N;
       PK_NAME(micro)
@@ -85,7 +83,7 @@ PK_FN void PK_NAME(block_in_pairs)(const int pk_isa, const pk_gemm_t *s, const P
   const pk_packing_t packing = {s->a_row, s->a_col, PK_PAIRS, 0};
   PK_NAME(pack_panels)(pk_isa, s, block, own);
   for (pk_i64 i = 0, rows; i < block->rows; i += rows) {
-    rows = PK_NAME(micro_rows)(block->rows - i);
+    rows = PK_NAME(strip_rows)(pk_isa, block->rows - i);
     if (i % PK_PAIRS == 0) PK_NAME(pack_rows_of_a)(pk_isa, s, block, i, &packing, own);
     for (pk_i64 j = 0; j < block->columns; j += PK_GEMM_N) {
       const pk_i64 width = block->columns - j < PK_GEMM_N ? block->columns - j : PK_GEMM_N;

@@ -306,8 +306,8 @@ PK_FN void PK_NAME(packed_block)(const int isa, const PK_NAME(packed_in_t) * in,
       PK_NAME(panel)(isa, 4, in, k0, depth, column + j, width, own, own->panels + j * PK_GEMM_K);
   }
   for (pk_i64 i = 0, step; i < rows; i += step) {
-    step = rows - i >= 8 ? 8 : rows - i >= 4 ? 4 : rows - i >= 2 ? 2 : 1;
-    PK_NAME(pack_a)(in->a + (row + i) * k + k0, k, 1, depth, step, own->rows);
+    step = PK_NAME(strip_rows)(isa, rows - i);
+    PK_NAME(pack_a)(PK_GEMM_STRIP(isa), in->a + (row + i) * k + k0, k, 1, depth, step, own->rows);
     for (pk_i64 j = 0; j < columns; j += PK_GEMM_N) {
       T *const sums = own->sums + i * PK_GEMM_TILE_N + j;
       PK_NAME(micro)

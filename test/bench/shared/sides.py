@@ -52,14 +52,15 @@ def time_row(call, synchronize, calls, clock=time.perf_counter):
     return (clock() - begin) / calls
 
 
-def alternate(ours, peer, rounds, pause=PAUSE):
-    """Runs two functions that return seconds alternately, each after a pause; returns the median of each."""
+def alternate(ours, peer, rounds, pause=PAUSE, choose=statistics.median):
+    """Runs two functions that return seconds alternately, each after a pause; returns the median of each, or what
+    `choose` selects."""
     samples = ([], [])
     for _ in range(rounds):
         for function, seconds in zip((ours, peer), samples):
             time.sleep(pause)
             seconds.append(function())
-    return statistics.median(samples[0]), statistics.median(samples[1])
+    return choose(samples[0]), choose(samples[1])
 
 
 # ---- the evaluating process ----
