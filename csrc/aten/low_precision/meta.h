@@ -105,8 +105,8 @@ inline void check_recipes(const char *name, const at::ITensorListRef &scale_a, a
                           const at::ITensorListRef &scale_b, at::IntArrayRef recipe_b) {
   TORCH_CHECK(scale_a.size() > 0 && scale_a.size() == recipe_a.size() && scale_b.size() > 0 &&
                   scale_b.size() == recipe_b.size(),
-              name, ": expected a recipe for each scale but got ", recipe_a.size(), " for ", scale_a.size(),
-              " and ", recipe_b.size(), " for ", scale_b.size());
+              name, ": expected a recipe for each scale but got ", recipe_a.size(), " for ", scale_a.size(), " and ",
+              recipe_b.size(), " for ", scale_b.size());
 }
 
 inline at::Tensor empty_scaled_mm_v2(const at::Tensor &self, const at::Tensor &mat2, const at::ITensorListRef &scale_a,

@@ -123,7 +123,7 @@ bool gather(const Operands &operands, c10::ArrayRef<KernelArgument> arguments, h
 namespace {
 
 bool run(uint32_t op, uint64_t dtypes, bool bool_result, const at::Tensor *given, at::Tensor &made,
-                   c10::ArrayRef<KernelArgument> arguments) {
+         c10::ArrayRef<KernelArgument> arguments) {
   Operands operands;
   hal_value_t values[kMaxBroadcastArguments];
   if (arguments.size() > kMaxBroadcastArguments || !collect(operands, arguments)) return false;

@@ -122,8 +122,8 @@ inline KernelArgument number(const std::optional<c10::Scalar> &scalar) {
 // The general path that follows does not call the plugin again with the same operands, and does not allocate a result
 // if the operator has no portable kernel.
 extern thread_local uint32_t fast_path_declined;
-C10_NOINLINE bool not_called();              // sets it to kNoOp, returns false
-C10_NOINLINE bool was_declined(uint32_t op); // sets it to `op`, returns false
+C10_NOINLINE bool not_called();               // sets it to kNoOp, returns false
+C10_NOINLINE bool was_declined(uint32_t op);  // sets it to `op`, returns false
 
 // Returns false if the operator cannot run natively on these operands whatever the meta function returns, so that
 // nothing is allocated in vain: no kernel on the device, an operand that is not strided, a floating dtype without a

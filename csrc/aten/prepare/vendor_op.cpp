@@ -105,14 +105,14 @@ class RememberedCall {
     if (C10_LIKELY(key_.is_complete())) shapes_ = remembered_shapes(key_);
   }
 
-  // Returns whether the device's plugin declines the call.
-  bool is_declined(c10::DeviceIndex device) const {
-    return shapes_ && (shapes_->declined.load(std::memory_order_relaxed) & bit(device)) != 0;
+  // Returns whether the device's plugin declines the call, with new results or in place.
+  bool is_declined(c10::DeviceIndex device, bool in_place = false) const {
+    return shapes_ && (shapes_->declined.load(std::memory_order_relaxed) & bit(device, in_place)) != 0;
   }
-  void decline(c10::DeviceIndex device) {
-    if (!bit(device) || !key_.is_complete()) return;
+  void decline(c10::DeviceIndex device, bool in_place = false) {
+    if (!bit(device, in_place) || !key_.is_complete()) return;
     if (!shapes_) remember(std::make_shared<const ResultShapes>());
-    shapes_->declined.fetch_or(bit(device), std::memory_order_relaxed);
+    shapes_->declined.fetch_or(bit(device, in_place), std::memory_order_relaxed);
   }
 
   // Returns the shapes of the results.
@@ -125,8 +125,9 @@ class RememberedCall {
   }
 
  private:
-  uint64_t bit(c10::DeviceIndex device) const {
-    return key_.is_aligned() && device < 64 ? UINT64_C(1) << static_cast<unsigned>(device) : 0;
+  // The bits of calls in place are the upper half.
+  uint64_t bit(c10::DeviceIndex device, bool in_place) const {
+    return key_.is_aligned() && device < 32 ? UINT64_C(1) << (device + (in_place ? 32 : 0)) : 0;
   }
   void remember(std::shared_ptr<const ResultShapes> shapes) {
     shapes_ = std::move(shapes);
@@ -163,10 +164,19 @@ bool shown(VendorCall &call, const VendorOp &op, c10::ArrayRef<Argument> argumen
   return call.is_supported(op.number);
 }
 
-// Fills results that the caller has passed; the arguments are those of the functional overload.
-bool fill_given(VendorCall &call, const VendorOp &op, c10::ArrayRef<Argument> arguments, const Results &filled) {
+// Fills results that the caller has passed; the arguments are those of the functional overload. `in_place`: the results
+// are among them, so a decline is remembered.
+bool fill_given(const VendorOp &op, c10::DeviceIndex device, c10::ArrayRef<Argument> shown_arguments,
+                c10::ArrayRef<Argument> arguments, const Results &filled, bool in_place) {
   RememberedCall remembered(*op.functional, arguments);
-  return fit(remembered.shapes(), filled) && fill(call, op.number, filled);
+  if (in_place && remembered.is_declined(device, true)) return false;
+  VendorCall call;
+  const bool supported = shown(call, op, shown_arguments);
+  if (supported && !fit(remembered.shapes(), filled)) return false;
+  if (supported && fill(call, op.number, filled)) return true;
+  const bool alike = supported ? call.declines_alike() : call.is_possible();
+  if (in_place && alike) remembered.decline(device, true);
+  return false;
 }
 
 // Calls the plugin with new results, whose shapes ATen's meta function determines; `further` are the arguments that are
@@ -246,12 +256,13 @@ bool call_vendor_op(const VendorOp &op, c10::DeviceIndex device, c10::ArrayRef<A
   Results written;
   for (const uint8_t index : op.mutated) arguments[index].type->list(written, arguments[index].argument);
   if (op.kind == OverloadKind::kMakes && results.empty()) return run_new(op, device, arguments, written, results);
+  if (op.kind == OverloadKind::kInplace || op.kind == OverloadKind::kOut) {
+    const bool in_place = op.kind == OverloadKind::kInplace;
+    const size_t inputs = arguments.size() - (in_place ? 0 : written.size());
+    return fill_given(op, device, arguments, arguments.slice(0, inputs), written, in_place);
+  }
   VendorCall call;
   if (!shown(call, op, arguments)) return false;
-  if (op.kind == OverloadKind::kInplace || op.kind == OverloadKind::kOut) {
-    const size_t inputs = arguments.size() - (op.kind == OverloadKind::kOut ? written.size() : 0);
-    return fill_given(call, op, arguments.slice(0, inputs), written);
-  }
   if (!results.empty() && !are_made(results)) return false;
   for (const at::Tensor &result : results) call.add_result(result);
   for (const at::Tensor &result : written) call.add_result(result);
@@ -289,9 +300,8 @@ bool make_outputs(const VendorOp &op, c10::DeviceIndex device, c10::ArrayRef<Arg
                   size_t count) {
   Results made;
   if (outputs.given(0)) {
-    VendorCall call;
     for (size_t i = 0; i < count; i++) made.push_back(outputs[static_cast<int64_t>(i)]);
-    return shown(call, op, arguments) && fill_given(call, op, arguments, made);
+    return fill_given(op, device, arguments, arguments, made, false);
   }
   if (!run_new(op, device, arguments, {}, made)) return false;
   give(outputs, made);

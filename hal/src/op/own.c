@@ -19,7 +19,8 @@
 /* An operator with flags of a later minor version is not used, because this host does not know their meaning. */
 static hal_status_t check_descriptor(const hal_device_t *device, const hal_op_own_t *own) {
   const char *const name = device->plugin->info.name;
-  const uint32_t unknown = own->flags & ~(HAL_OP_CAPTURABLE | HAL_OP_RANDOM_STATE | HAL_OP_NEVER_DECLINES | HAL_OP_DECLINES_ALIKE);
+  const uint32_t unknown =
+      own->flags & ~(HAL_OP_CAPTURABLE | HAL_OP_RANDOM_STATE | HAL_OP_NEVER_DECLINES | HAL_OP_DECLINES_ALIKE);
   if (unknown)
     return hal_error_set(
         HAL_UNIMPLEMENTED,

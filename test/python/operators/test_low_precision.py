@@ -352,7 +352,7 @@ def test_invalid_products_of_groups_are_one_error(device, change, error):
     (dict(scale_recipe_a=[ScalingType.RowWise, ScalingType.TensorWise]), "expected a recipe for each scale but got 2 for 1 and 1 for 1"),
     (dict(swizzle_a=SwizzleType.SWIZZLE_32_4_4), r"expected scales without a swizzle but got \[1\] and \[\]"),
     (dict(contraction_dim=[0, 1]), r"expected contraction_dim to be empty or \[-1, -2\] but got \[0, 1\]"),
-    (dict(bias=torch.ones(16)), "_scaled_grouped_mm_v2: a bias is not supported"),
+    (dict(bias=torch.ones(16)), "a bias is not supported"),
     (dict(offs=None), "expected offs for a matrix of 2 dimensions"),
 ])  # fmt: skip
 def test_invalid_recipes_of_groups_are_one_error(device, change, error):
