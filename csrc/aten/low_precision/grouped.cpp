@@ -1,5 +1,5 @@
-// grouped.cpp: products of groups of matrices (_grouped_mm, _scaled_grouped_mm and _v2), for devices whose plugin has no
-// such operator: one product for each group, after the ends of the groups are read from the device.
+// grouped.cpp: products of groups of matrices (_grouped_mm, _scaled_grouped_mm and _v2), for devices whose plugin has
+// no such operator: one product for each group, after the ends of the groups are read from the device.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/BlasBackend.h>
 #include <ATen/ops/_grouped_mm_compositeexplicitautograd_dispatch.h>

@@ -134,8 +134,8 @@ bool may_run_natively(uint32_t op, c10::ArrayRef<KernelArgument> arguments);
 // iterator.
 void check_one_device(const Outputs &outputs, c10::ArrayRef<KernelArgument> arguments);
 
-// Returns a number as ATen's kernels in `dtype` convert it: any number for bool becomes one, a complex number for a real
-// dtype becomes its real part. Throws the error of these kernels if it has an imaginary part.
+// Returns a number as ATen's kernels in `dtype` convert it: any number for bool becomes one, a complex number for a
+// real dtype becomes its real part. Throws the error of these kernels if it has an imaginary part.
 c10::Scalar as_number_of(const c10::Scalar &scalar, c10::ScalarType dtype);
 
 // The two parts of a complex number, which must exist as long as the value that points to them.
