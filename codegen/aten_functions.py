@@ -192,17 +192,23 @@ def _vendor_call(operator, native):
     if operator.indices is None:
         return []
     lines = ["  Declined declined;", f"  if (operands.has_vendor_op({operator.entry.id})) {{"]
-    lines += [f"    const Argument arguments[] = {{{', '.join(f'argument({name})' for name in names(native))}}};", "    Results results;"]
+    lines += [f"    const Argument arguments[] = {{{', '.join(f'argument({name})' for name in names(native))}}};"]
     kind = _kind(operator, native)
-    if operator.entry.meta and kind == "kMakes":
-        lines += [f"    append(results, {qualified(operator.entry.meta)}({', '.join(names(native))}));"]
+    made = [f"append(results, {qualified(operator.entry.meta)}({', '.join(names(native))}));"] if operator.entry.meta and kind == "kMakes" else []
     if kind == "kMakes":
         values = [f"std::move(results[{i}])" for i in range(len(native.func.returns))]
         done = f"return {values[0]};" if len(values) == 1 else f"return {{{', '.join(values)}}};"
     else:
         done = returned(native)
-    lines += [f"    if (call_vendor_op({vendor_op(operator)}, operands.device(), arguments, results)) {done}"]
+    called = ["Results results;", *made, f"if (call_vendor_op({vendor_op(operator)}, operands.device(), arguments, results)) {done}"]
+    lines += _unless_declined(operator, called) if made else [f"    {line}" for line in called]
     return [*lines, f"    declined.set({operator.entry.id});", "  }"]
+
+
+def _unless_declined(operator, lines):
+    """Writes lines that allocate results, for calls that the plugin is not known to decline."""
+    condition = f"    if (!is_declined({vendor_op(operator)}, operands.device(), arguments)) {{"
+    return [condition, *(f"      {line}" for line in lines), "    }"]
 
 
 def _shared_vendor_call(operator, given):
@@ -215,8 +221,9 @@ def _shared_vendor_call(operator, given):
     if operator.is_structured:
         done = f"fill_outputs({vendor_op(operator)}, arguments, outputs, {count})"
     elif operator.entry.meta:
-        lines += ["    Results made;", f"    append(made, {qualified(operator.entry.meta)}({', '.join(a.name for a in given)}));"]
-        done = f"fill_made({vendor_op(operator)}, arguments, outputs, std::move(made))"
+        made = ["Results made;", f"append(made, {qualified(operator.entry.meta)}({', '.join(a.name for a in given)}));",
+                f"if (fill_made({vendor_op(operator)}, operands.device(), arguments, outputs, std::move(made))) return true;"]
+        return [*lines, *_unless_declined(operator, made), f"    declined.set({number});", "  }"]
     else:
         done = f"make_outputs({vendor_op(operator)}, operands.device(), arguments, outputs, {count})"
     return [*lines, f"    if ({done}) return true;", f"    declined.set({number});", "  }"]

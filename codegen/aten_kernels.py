@@ -231,6 +231,10 @@ def _overload(op, native):
     return [*lines, f"  if (general_{op.identifier}(outputs, {inputs})) {returned(native)}", f"  {fallback(native)}", "}"]
 
 
+def _is_number(op, name):
+    return any(is_scalar(a) for a in op.arguments if not isinstance(a, Number) and a.name == name)
+
+
 def _reduced(op, native):
     """A loss: its elements, then their mean or sum."""
     if not op.reduces:
@@ -242,11 +246,14 @@ def _reduced(op, native):
 
 
 def _other_operator(op, native):
-    """Forwards a call without an optional operand or number to the operator that has none."""
+    """Forwards a call without an optional operand or number to the operator that has none. That operator's meta function
+    also promotes the result by a complex number, so calls with one are not forwarded.
+    """
     lines = []
     for absent, other in op.absent.items():
         optional = [name for name in op.absent if name != absent]
         present = "".join(f" && {name}.has_value()" for name in optional)
+        present += "".join(f" && !{name}->isComplex()" for name in optional if _is_number(op, name))
         listed = ", ".join(f"*{name}" if name in optional else name for name in names(native) if name != absent)
         overload = next((each for each in other.natives if each.func.kind() is native.func.kind()), None)
         if overload:

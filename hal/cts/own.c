@@ -212,6 +212,13 @@ static void queue_operand(cts_t *t, cts_gate_t *gate, hal_plugin_stream_t *strea
 }
 
 /* Calls an operator and checks the whole memory of its result: the elements, and the memory between them. */
+/* The host does not repeat such a call. */
+static void check_declined(cts_t *t, const char *name, const hal_op_own_t *own, const hal_op_call_t *call) {
+  if (!(own->flags & HAL_OP_DECLINES_ALIKE)) return;
+  CTS_CHECK(t, own->fn(own->state, call) == HAL_UNIMPLEMENTED,
+            "%s accepts a call that it has declined before, but its descriptor has HAL_OP_DECLINES_ALIKE", name);
+}
+
 void cts_own_check(cts_t *t, int which, const hal_op_own_t *own, hal_dtype_t dtype, const cts_shape_t *shape,
                    cts_layout_t to, cts_layout_t from, cts_layout_t other, uint32_t flags, int how) {
   static cts_gate_t gate;
@@ -248,6 +255,7 @@ void cts_own_check(cts_t *t, int which, const hal_op_own_t *own, hal_dtype_t dty
             hal_status_name(status), hal_error_message());
   CTS_CHECK(t, status == HAL_OK || !((own->query && !said) || (own->flags & HAL_OP_NEVER_DECLINES)),
             "%s declined a call that its descriptor accepts", cts_own_ops[which].name);
+  if (status) check_declined(t, cts_own_ops[which].name, own, &call);
   cts_sync(t, stream);
   uint8_t *const got = cts_host(t, ROOM * 8);
   cts_get(t, NULL, got, (uint8_t *)result.tensor.data - (size_t)result.layout.first * result.size, ROOM * result.size);

@@ -1,8 +1,9 @@
 """Products of matrices of 4 and 8-bit elements on the fake device compared with CPU PyTorch in the same run, in both modes of the fake device.
 
 Usage: python low_precision.py [--check] [--quick]. Rows: `_weight_int8pack_mm` and `_weight_int4pack_mm` as torchao's weight-only linear layers
-call them, with activations of float32 and bfloat16 and groups of 32 and 128 weights; `_int_mm`, `_scaled_mm` of float8. The CPU has its own
-packed weights of 4 bits, and its int8 product of float32 has no fast kernel. Targets: 1.0 times the CPU's int8 product of bfloat16 for the
+call them, with activations of float32 and bfloat16 and groups of 32 and 128 weights; `_int_mm`, `_scaled_mm` of float8 and of float4 (nvfp4, mxfp4).
+The CPU has its own packed weights of 4 bits, its int8 product of float32 has no fast kernel, and it has no product of float4: there its
+side is the product in float32. Targets: 1.0 times the CPU's int8 product of bfloat16 for the
 weight-only layers; half of the operations a second of the device's own float32 product for the others (column "of float32").
 
 Times are medians; the sides run alternately in one process. With --check the exit code is 1 if a target is missed.
@@ -45,6 +46,7 @@ def cases(torch, quick):
     yield from weight_cases(torch, quick)
     for name, function, operands, sizes in square_cases(torch, quick):
         yield name, function, operands, function, operands, sizes
+    yield from float4_cases(torch, quick)
 
 
 def square_cases(torch, quick):
@@ -58,6 +60,20 @@ def square_cases(torch, quick):
 
     float8 = torch.float8_e4m3fn
     yield f"float8, {size} cubed", scaled, (a.to(float8), b.to(float8).t(), one), (size, size, size)
+
+
+def float4_cases(torch, quick):
+    """Yields products of float4 with scales of blocks of 16 and 32. The CPU has none; its side is the product in float32."""
+    size = 256 if quick else 1024
+    for name, scale, block in (("nvfp4", torch.float8_e4m3fn, 16), ("mxfp4", torch.float8_e8m0fnu, 32)):
+        a, b = (torch.randint(0, 256, (size, size // 2), dtype=torch.uint8).view(torch.float4_e2m1fn_x2) for _ in range(2))
+        scales = torch.ones(size * size // block).to(scale)
+
+        def product(a, b, of_a, of_b):
+            return torch._scaled_mm(a, b, of_a, of_b, out_dtype=torch.float32)
+
+        floats = torch.randn(size, size), torch.randn(size, size)
+        yield f"{name}, {size} cubed", product, (a, b.t(), scales, scales), torch.mm, floats, (size, size, size)
 
 
 def child(quick):

@@ -1,15 +1,17 @@
 """What a plugin's own operator costs a call, for each operator of the database that reaches one: with a plugin that accepts all
-calls and writes nothing, one that declines them, and one that has no own operator.
+calls and writes nothing, and one that declines them.
 
-    own_composed.py --plugins FOLDER [--entries relu,layer_norm] [--limit-us 3] [--declined-us 0.2]
+    own_composed.py --plugins FOLDER [--entries relu,layer_norm] [--limit-us 3] [--declined-us 0.2] [--owns alike]
 
-FOLDER has libhal_takes_all.so, libhal_declines_all.so and libhal_five.so (test/hal/plugins). The peer is the CPU's operator on the
+FOLDER has libhal_takes_all.so, libhal_owns_all.so and libhal_five.so (test/hal/plugins). The peer is the CPU's operator on the
 same small operands, which also computes. "declined adds" is what a declined call costs for each own operator that declined it, beyond
-the same call on a device without own operators. Operators whose call in the database seeds the generators are not measured, because
-the seed costs more than the operator.
+the same call on a device without own operators: on a device with portable kernels (fake) and on one without (five). --owns alike: the
+operators have the flag HAL_OP_DECLINES_ALIKE; once: they do not. Operators whose call in the database seeds the generators are not
+measured, because the seed costs more than the operator.
 """
 import argparse
 import json
+import math
 import os
 import subprocess
 import sys
@@ -75,8 +77,8 @@ def child(names):
     print(json.dumps(list(measure(names))))
 
 
-def run(plugin, names):
-    environment = {**os.environ, "TORCH_BACKEND": str(plugin), "HAL_ALLOW_UNSAFE_PLUGINS": "1"}
+def run(plugin, names, **settings):
+    environment = {**os.environ, "TORCH_BACKEND": str(plugin), "HAL_ALLOW_UNSAFE_PLUGINS": "1", "HAL_FAKE_ASYNC": "0", **settings}
     done = subprocess.run([sys.executable, "-P", __file__, "--child", "--entries", ",".join(names)], env=environment, capture_output=True,
                           text=True, check=False)  # fmt: skip
     if done.returncode:
@@ -84,11 +86,11 @@ def run(plugin, names):
     return {row[0]: row[1:] for row in json.loads(done.stdout.splitlines()[-1])}
 
 
-def added(name, calls, declined, plain):
-    """Returns the us that each declined call adds to the same operator on a device without own operators."""
-    if name not in declined or name not in plain:
-        return float("nan")
-    return (declined[name][1] - plain[name][1]) / calls
+def declined(folder, base, names, owns):
+    """Returns by name the us that a declined call adds to the same operator on a device without own operators."""
+    plugin = folder / "libhal_owns_all.so"
+    plain, ours = run(plugin, names, OWNS_BASE=str(base)), run(plugin, names, OWNS_BASE=str(base), OWNS=owns)
+    return {name: ours[name][1] - plain[name][1] for name in ours if name in plain}
 
 
 def summary(values, limit):
@@ -102,20 +104,31 @@ def main():
     parser.add_argument("--entries", default="", help="names of the database, separated by commas; all by default")
     parser.add_argument("--limit-us", type=float, default=3, help="lists the operators whose own call costs more")
     parser.add_argument("--declined-us", type=float, default=0.2, help="lists the operators that cost more when they are declined")
+    parser.add_argument("--owns", choices=("alike", "once"), default="alike", help="whether a decline is constant by the operators' flag")
     parser.add_argument("--child", action="store_true")
     arguments = parser.parse_args()
     names = [name for name in arguments.entries.split(",") if name]
     if arguments.child:
         return child(names)
-    own, declined, plain = (run(arguments.plugins.resolve() / f"libhal_{name}.so", names) for name in ("takes_all", "declines_all", "five"))
-    rows = sorted(((name, calls, us / calls, cpu, added(name, calls, declined, plain)) for name, (calls, us, cpu) in own.items() if calls),
-                  key=lambda row: -row[2])  # fmt: skip
-    print(f"{'operator':42} own calls  us each  CPU us  declined adds, us each")
-    for name, calls, us, cpu, more in rows:
-        if us > arguments.limit_us or more > arguments.declined_us or names:
-            print(f"{name:42} {calls:9} {us:8.2f} {cpu:7.2f} {more:23.2f}")
-    print(f"{len(rows)} operators; own: {summary([row[2] for row in rows], arguments.limit_us)}; "
-          f"declined: {summary([row[4] for row in rows if row[4] == row[4]], arguments.declined_us)}")  # fmt: skip
+    report(arguments, names)
+    return None
+
+
+def report(arguments, names):
+    import torch_backend
+
+    folder, fake = arguments.plugins.resolve(), Path(torch_backend.__file__).parent / "plugins/libhal_fake.so"
+    own = run(folder / "libhal_takes_all.so", names)
+    with_kernels, without = (declined(folder, base, names, arguments.owns) for base in (fake, folder / "libhal_five.so"))
+    rows = sorted(((name, calls, us / calls, cpu, *(side[name] / calls if name in side else math.nan for side in (with_kernels, without)))
+                   for name, (calls, us, cpu) in own.items() if calls), key=lambda row: -row[2])  # fmt: skip
+    print(f"{'operator':42} own calls  us each  CPU us  declined adds, us each: with kernels  without")
+    for name, calls, us, cpu, more, fallback in rows:
+        if us > arguments.limit_us or max(more, fallback) > arguments.declined_us or names:
+            print(f"{name:42} {calls:9} {us:8.2f} {cpu:7.2f} {more:36.2f} {fallback:8.2f}")
+    print(f"{len(rows)} operators; own: {summary([row[2] for row in rows], arguments.limit_us)}")
+    for which, column in (("with kernels", 4), ("without kernels", 5)):
+        print(f"declined, {which}: {summary([row[column] for row in rows if not math.isnan(row[column])], arguments.declined_us)}")
 
 
 if __name__ == "__main__":

@@ -84,11 +84,12 @@ bool index_reduce(Outputs &outputs, const at::Tensor &self, int64_t dim, const a
 }
 
 bool index_add(const Outputs &outputs, const at::Tensor &self, int64_t dim, const at::Tensor &index,
-               const at::Tensor &source, const at::Scalar &alpha) {
+               const at::Tensor &source, const at::Scalar &factor) {
   const at::Tensor &result = outputs.start(0, self);
   if (index.numel() == 0 || source.numel() == 0) return true;
   // The meta function does not change the source of a tensor of 0 or 1 dimensions, which has 0 or 1 dimensions itself.
   const at::Tensor rows = self.dim() <= 1 ? source.reshape(-1) : source;
+  const c10::Scalar alpha = as_number_of(factor, self.scalar_type());
   const at::Tensor src = (alpha.equal(1) ? rows : rows.mul(alpha)).to(self.scalar_type());
   dim = at::maybe_wrap_dim(dim, self.dim());
   return combine_into(HAL_OP_ID_INDEX_REDUCE_LINES, result, dim, spread(index, dim, src.sizes()), src,

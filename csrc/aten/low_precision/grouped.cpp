@@ -1,9 +1,11 @@
-// grouped.cpp: products of groups of matrices (_grouped_mm, _scaled_grouped_mm), for devices whose plugin has no such
-// operator: one product for each group, after the ends of the groups are read from the device.
+// grouped.cpp: products of groups of matrices (_grouped_mm, _scaled_grouped_mm and _v2), for devices whose plugin has
+// no such operator: one product for each group, after the ends of the groups are read from the device.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/BlasBackend.h>
 #include <ATen/ops/_grouped_mm_compositeexplicitautograd_dispatch.h>
 #include <ATen/ops/mm.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "aten/low_precision/meta.h"
@@ -87,6 +89,28 @@ Tensor scaled_grouped_mm(const Tensor &self, const Tensor &mat2, const Tensor &s
     part_of(result, group, flat_a ? 0 : 1, range).copy_(product);
   }
   return result;
+}
+
+// A scale for each row of self and each column of mat2, as _scaled_grouped_mm has them.
+Tensor scaled_grouped_mm_v2(const Tensor &self, const Tensor &mat2, const at::ITensorListRef &scale_a,
+                            at::IntArrayRef recipe_a, at::IntArrayRef swizzle_a, const at::ITensorListRef &scale_b,
+                            at::IntArrayRef recipe_b, at::IntArrayRef swizzle_b, const OptionalTensor &offs,
+                            const OptionalTensor &bias, std::optional<c10::ScalarType> out_dtype,
+                            at::IntArrayRef contraction, bool fast) {
+  const char *const name = "_scaled_grouped_mm_v2";
+  check_recipes(name, scale_a, recipe_a, scale_b, recipe_b);
+  const auto row_wise = static_cast<int64_t>(at::blas::ScalingType::RowWise);
+  const auto is_row_wise = [&](at::IntArrayRef recipe) { return recipe.size() == 1 && recipe[0] == row_wise; };
+  const auto is_plain = [](at::IntArrayRef swizzle) {
+    return std::all_of(swizzle.begin(), swizzle.end(), [](int64_t kind) { return kind == 0; });
+  };
+  TORCH_CHECK(is_row_wise(recipe_a) && is_row_wise(recipe_b), name, ": expected the recipe RowWise (", row_wise,
+              ") for both matrices but got ", recipe_a, " and ", recipe_b);
+  TORCH_CHECK(is_plain(swizzle_a) && is_plain(swizzle_b), name, ": expected scales without a swizzle but got ",
+              swizzle_a, " and ", swizzle_b);
+  TORCH_CHECK(contraction.empty() || contraction == at::IntArrayRef({-1, -2}), name,
+              ": expected contraction_dim to be empty or [-1, -2] but got ", contraction);
+  return scaled_grouped_mm(self, mat2, scale_a.front(), scale_b.front(), offs, bias, {}, out_dtype, fast);
 }
 
 }  // namespace

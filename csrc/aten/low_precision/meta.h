@@ -100,20 +100,20 @@ inline at::Tensor empty_scaled_mm(const at::Tensor &self, const at::Tensor &mat2
   return at::empty({self.size(0), mat2.size(1)}, self.options().dtype(out_dtype.value_or(self.scalar_type())));
 }
 
-// The recipes of _scaled_mm_v2 are what each scale is of: the tensor, a row, a block.
-inline void check_recipes(const at::ITensorListRef &scale_a, at::IntArrayRef recipe_a,
+// The recipes of _scaled_mm_v2 and _scaled_grouped_mm_v2 are what each scale is of: the tensor, a row, a block.
+inline void check_recipes(const char *name, const at::ITensorListRef &scale_a, at::IntArrayRef recipe_a,
                           const at::ITensorListRef &scale_b, at::IntArrayRef recipe_b) {
   TORCH_CHECK(scale_a.size() > 0 && scale_a.size() == recipe_a.size() && scale_b.size() > 0 &&
                   scale_b.size() == recipe_b.size(),
-              "_scaled_mm_v2: expected a recipe for each scale but got ", recipe_a.size(), " for ", scale_a.size(),
-              " and ", recipe_b.size(), " for ", scale_b.size());
+              name, ": expected a recipe for each scale but got ", recipe_a.size(), " for ", scale_a.size(), " and ",
+              recipe_b.size(), " for ", scale_b.size());
 }
 
 inline at::Tensor empty_scaled_mm_v2(const at::Tensor &self, const at::Tensor &mat2, const at::ITensorListRef &scale_a,
                                      at::IntArrayRef recipe_a, at::IntArrayRef, const at::ITensorListRef &scale_b,
                                      at::IntArrayRef recipe_b, at::IntArrayRef, const OptionalTensor &bias,
                                      std::optional<c10::ScalarType> out_dtype, at::IntArrayRef, bool fast) {
-  check_recipes(scale_a, recipe_a, scale_b, recipe_b);
+  check_recipes("_scaled_mm_v2", scale_a, recipe_a, scale_b, recipe_b);
   return empty_scaled_mm(self, mat2, scale_a.front(), scale_b.front(), bias, {}, out_dtype, fast);
 }
 
@@ -151,6 +151,17 @@ inline at::Tensor empty_scaled_grouped_mm(const at::Tensor &self, const at::Tens
                                           bool) {
   TORCH_CHECK(!is_given(scale_result), "_scaled_grouped_mm: scale_result is not supported; multiply the result");
   return empty_grouped_product("_scaled_grouped_mm", self, mat2, offs, bias, out_dtype.value_or(at::kBFloat16));
+}
+
+inline at::Tensor empty_scaled_grouped_mm_v2(const at::Tensor &self, const at::Tensor &mat2,
+                                             const at::ITensorListRef &scale_a, at::IntArrayRef recipe_a,
+                                             at::IntArrayRef, const at::ITensorListRef &scale_b,
+                                             at::IntArrayRef recipe_b, at::IntArrayRef, const OptionalTensor &offs,
+                                             const OptionalTensor &bias, std::optional<c10::ScalarType> out_dtype,
+                                             at::IntArrayRef, bool) {
+  const char *const name = "_scaled_grouped_mm_v2";
+  check_recipes(name, scale_a, recipe_a, scale_b, recipe_b);
+  return empty_grouped_product(name, self, mat2, offs, bias, out_dtype.value_or(at::kBFloat16));
 }
 
 }  // namespace torch_backend

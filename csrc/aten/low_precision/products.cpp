@@ -251,7 +251,7 @@ Tensor scaled_mm_v2(const Tensor &self, const Tensor &mat2, const at::ITensorLis
                     at::IntArrayRef swizzle_a, const at::ITensorListRef &scale_b, at::IntArrayRef recipe_b,
                     at::IntArrayRef swizzle_b, const OptionalTensor &bias, std::optional<c10::ScalarType> out_dtype,
                     at::IntArrayRef contraction, bool fast) {
-  check_recipes(scale_a, recipe_a, scale_b, recipe_b);
+  check_recipes("_scaled_mm_v2", scale_a, recipe_a, scale_b, recipe_b);
   must(contraction.empty() || contraction == at::IntArrayRef({-1, 0}) || contraction == at::IntArrayRef({1, 0}));
   if (is_float4(self) || is_float4(mat2) || has_small_blocks(recipe_a[0]) || has_small_blocks(recipe_b[0]))
     return finished(product_of_recipes(self, mat2, scale_a, recipe_a, swizzle_a, scale_b, recipe_b, swizzle_b), bias,

@@ -120,8 +120,10 @@ bool gather(const Operands &operands, c10::ArrayRef<KernelArgument> arguments, h
 
 }  // namespace
 
-bool run_broadcast(uint32_t op, uint64_t dtypes, bool bool_result, const at::Tensor *given, at::Tensor &made,
-                   c10::ArrayRef<KernelArgument> arguments) {
+namespace {
+
+bool run(uint32_t op, uint64_t dtypes, bool bool_result, const at::Tensor *given, at::Tensor &made,
+         c10::ArrayRef<KernelArgument> arguments) {
   Operands operands;
   hal_value_t values[kMaxBroadcastArguments];
   if (arguments.size() > kMaxBroadcastArguments || !collect(operands, arguments)) return false;
@@ -134,9 +136,17 @@ bool run_broadcast(uint32_t op, uint64_t dtypes, bool bool_result, const at::Ten
   if (given ? !accepts_result(operands, *given, dtype) : !make_result(operands, dtype, result)) return false;
   const hal_tensor_t descriptor = describe(given ? *given : result);
   const hal_tensor_t *const results[] = {&descriptor};
-  if (!run_op(reference.device, op, {values, arguments.size()}, results)) return false;
+  if (!run_op(reference.device, op, {values, arguments.size()}, results)) return was_declined(op);
   if (!given) made = std::move(result);
   return true;
+}
+
+}  // namespace
+
+bool run_broadcast(uint32_t op, uint64_t dtypes, bool bool_result, const at::Tensor *given, at::Tensor &made,
+                   c10::ArrayRef<KernelArgument> arguments) {
+  not_called();
+  return run(op, dtypes, bool_result, given, made, arguments);
 }
 
 }  // namespace torch_backend

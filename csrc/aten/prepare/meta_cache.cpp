@@ -87,6 +87,7 @@ void MetaKey::add(const at::Tensor &tensor) {
   add_head(kTensor, static_cast<uint64_t>(tensor.scalar_type()) | sizes.size() << 8);
   words_.append(sizes.begin(), sizes.end());
   words_.append(strides.begin(), strides.end());
+  addresses_ |= reinterpret_cast<uintptr_t>(describe(tensor).data);
 }
 
 void MetaKey::add(const at::ITensorListRef &list) {

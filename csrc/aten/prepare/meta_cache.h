@@ -1,6 +1,7 @@
 // meta_cache.h: remembers the results of ATen's meta functions: sizes, strides and dtype of an operator's results. Many
 // of these functions are Python and take up to milliseconds. Their results depend only on the sizes, strides and dtypes
-// of the tensors, on the other arguments and on the default dtype.
+// of the tensors, on the other arguments and on the default dtype. For the same calls it remembers which plugins have
+// declined them.
 #pragma once
 
 #include <ATen/core/IListRef.h>
@@ -12,6 +13,7 @@
 #include <c10/util/SmallVector.h>
 
 #include <array>
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -55,12 +57,15 @@ class MetaKey {
 
   // Returns whether all arguments are part of the key. Nothing is remembered for other calls, and for very long keys.
   bool is_complete() const { return is_complete_ && words_.size() <= kMostWords; }
+  // Returns whether the addresses of all tensors have the alignment on which a plugin's operator may depend.
+  bool is_aligned() const { return (addresses_ & (kAlignment - 1)) == 0; }
   size_t words() const { return words_.size(); }
   size_t hash() const;
   bool operator==(const MetaKey &other) const { return words_ == other.words_; }
 
  private:
   static constexpr size_t kMostWords = 16384;
+  static constexpr uintptr_t kAlignment = 256;  // hal_op_query_fn_t
 
   void add_none();
   void add_head(uint64_t tag, uint64_t detail = 0) { words_.push_back(tag | detail << 8); }
@@ -69,6 +74,7 @@ class MetaKey {
 
   c10::SmallVector<uint64_t, 32> words_;
   bool is_complete_ = true;
+  uintptr_t addresses_ = 0;  // the bits that occur in them
 };
 
 struct ResultShape {
@@ -76,10 +82,12 @@ struct ResultShape {
   c10::ScalarType dtype = c10::ScalarType::Undefined;  // Undefined: there is no such result
 };
 
-// The results of one call. `is_known`: there is a meta function for the arguments.
+// The results of one call. `is_determined`: the meta function was called. `is_known`: there is one for the arguments.
 struct ResultShapes {
-  bool is_known = false;
+  bool is_determined = false, is_known = false;
   c10::SmallVector<ResultShape, 2> results;
+  // The devices (bit = index) whose plugin declines the call if all addresses are aligned.
+  mutable std::atomic<uint64_t> declined{0};
 };
 
 // Returns the shapes that were remembered for a complete key; NULL if there are none. Any thread.

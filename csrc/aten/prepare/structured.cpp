@@ -1,6 +1,7 @@
 // structured.cpp: results, operands and numbers of the generated operators outside of the fast path.
 #include "aten/prepare/structured.h"
 
+#include <ATen/Dispatch.h>
 #include <ATen/native/Resize.h>
 
 #include <cfloat>
@@ -8,6 +9,15 @@
 #include <limits>
 
 namespace torch_backend {
+
+thread_local uint32_t fast_path_declined = kNoOp;
+
+bool not_called() { return was_declined(kNoOp); }
+
+bool was_declined(uint32_t op) {
+  fast_path_declined = op;
+  return false;
+}
 
 namespace {
 
@@ -77,11 +87,18 @@ void Outputs::put(int64_t index, at::Tensor result) {
   out.copy_(result);
 }
 
-bool may_run_natively(uint32_t op, c10::ArrayRef<KernelArgument> arguments) {
+namespace {
+
+// Returns the dtypes in which an operator may still run.
+uint64_t dtypes_after_fast_path(c10::DeviceIndex device, uint32_t op) {
+  return C10_UNLIKELY(fast_path_declined == op) ? hal_op_portable_dtypes(device, op) : hal_op_dtypes(device, op);
+}
+
+bool has_native_dtypes(uint32_t op, c10::ArrayRef<KernelArgument> arguments) {
   uint64_t dtypes = 0;
   for (const KernelArgument &argument : arguments)
     if (argument.tensor && is_device_tensor(*argument.tensor))
-      dtypes |= hal_op_dtypes(argument.tensor->device().index(), op);
+      dtypes |= dtypes_after_fast_path(argument.tensor->device().index(), op);
   if (!dtypes) return false;
   for (const KernelArgument &argument : arguments) {
     if (!argument.tensor) continue;
@@ -93,6 +110,14 @@ bool may_run_natively(uint32_t op, c10::ArrayRef<KernelArgument> arguments) {
     if (!any && !kernel_dtype(dtypes, dtype)) return false;
   }
   return true;
+}
+
+}  // namespace
+
+bool may_run_natively(uint32_t op, c10::ArrayRef<KernelArgument> arguments) {
+  if (C10_LIKELY(has_native_dtypes(op, arguments))) return true;
+  fast_path_declined = kNoOp;
+  return false;
 }
 
 void check_one_device(const Outputs &outputs, c10::ArrayRef<KernelArgument> arguments) {
@@ -128,6 +153,12 @@ bool fits_integer(int64_t number, c10::ScalarType dtype) {
 
 }  // namespace
 
+c10::Scalar as_number_of(const c10::Scalar &scalar, c10::ScalarType dtype) {
+  if (dtype != c10::kBool && (!scalar.isComplex() || c10::isComplexType(dtype))) return scalar;
+  return AT_DISPATCH_ALL_TYPES_AND3(c10::kBool, c10::kHalf, c10::kBFloat16, dtype, "number",
+                                    [&] { return c10::Scalar(scalar.to<scalar_t>()); });
+}
+
 std::optional<hal_value_t> number_value(const c10::Scalar &scalar, c10::ScalarType dtype, NumberParts &parts) {
   const bool floating = c10::isFloatingType(dtype) || c10::isComplexType(dtype);
   switch (scalar.type()) {
@@ -149,6 +180,7 @@ std::optional<hal_value_t> number_value(const c10::Scalar &scalar, c10::ScalarTy
     }
     case c10::ScalarType::ComplexDouble: {
       const c10::complex<double> number = scalar.toComplexDouble();
+      if (!c10::isComplexType(dtype) && number.imag() == 0) return number_value(number.real(), dtype, parts);
       if (!c10::isComplexType(dtype) || !fits_floating(number.real(), dtype) || !fits_floating(number.imag(), dtype))
         return std::nullopt;
       parts = {number.real(), number.imag()};

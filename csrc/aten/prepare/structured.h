@@ -118,6 +118,13 @@ inline KernelArgument number(const std::optional<c10::Scalar> &scalar) {
   return {nullptr, scalar ? &*scalar : nullptr, false, false};
 }
 
+// Set when a fast path returns false: the operator whose call the plugin's own operator has declined there, or kNoOp.
+// The general path that follows does not call the plugin again with the same operands, and does not allocate a result
+// if the operator has no portable kernel.
+extern thread_local uint32_t fast_path_declined;
+C10_NOINLINE bool not_called();               // sets it to kNoOp, returns false
+C10_NOINLINE bool was_declined(uint32_t op);  // sets it to `op`, returns false
+
 // Returns false if the operator cannot run natively on these operands whatever the meta function returns, so that
 // nothing is allocated in vain: no kernel on the device, an operand that is not strided, a floating dtype without a
 // kernel.
@@ -127,11 +134,15 @@ bool may_run_natively(uint32_t op, c10::ArrayRef<KernelArgument> arguments);
 // iterator.
 void check_one_device(const Outputs &outputs, c10::ArrayRef<KernelArgument> arguments);
 
+// Returns a number as ATen's kernels in `dtype` convert it: any number for bool becomes one, a complex number for a
+// real dtype becomes its real part. Throws the error of these kernels if it has an imaginary part.
+c10::Scalar as_number_of(const c10::Scalar &scalar, c10::ScalarType dtype);
+
 // The two parts of a complex number, which must exist as long as the value that points to them.
 using NumberParts = std::array<double, 2>;
 
 // Returns a number for a kernel that computes in `dtype`; nullopt if the value is out of range (the CPU kernel then
-// decides). Complex numbers are stored in `parts`.
+// decides). Complex numbers are stored in `parts`; without an imaginary part they are also numbers of real dtypes.
 std::optional<hal_value_t> number_value(const c10::Scalar &scalar, c10::ScalarType dtype, NumberParts &parts);
 
 }  // namespace torch_backend

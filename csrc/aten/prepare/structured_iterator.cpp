@@ -4,6 +4,8 @@
 
 #include <ATen/ops/scalar_tensor.h>
 
+#include <utility>
+
 #include "aten/prepare/vendor_op.h"
 
 namespace torch_backend {
@@ -65,11 +67,12 @@ bool call_vendor_op_elementwise(uint32_t op, const at::Tensor &result, c10::Arra
 bool run_elementwise(uint32_t op, std::optional<c10::ScalarType> common, bool bool_result, const Outputs &outputs,
                      c10::ArrayRef<KernelArgument> arguments) {
   const at::Tensor &result = outputs[0];
+  const bool called = std::exchange(fast_path_declined, kNoOp) == op;
   TORCH_INTERNAL_ASSERT(arguments.size() <= kMaxArguments);
   if (C10_UNLIKELY(at::has_internal_overlap(result) == at::MemOverlap::Yes)) return false;  // if ATen allows it
   Declined declined;
   if (C10_UNLIKELY(hal_op_own_dtypes(result.device().index(), op) != 0)) {
-    if (call_vendor_op_elementwise(op, result, arguments)) return true;
+    if (!called && call_vendor_op_elementwise(op, result, arguments)) return true;
     declined.set(op);
   }
   const auto promoted = common_dtype(common, arguments);

@@ -190,11 +190,12 @@ struct Elementwise {
     Call<sizeof...(Rest)> call;
     if (C10_UNLIKELY(!accepts(reference, self) || !call.gather(reference, self, rest...)))
       return broadcast(nullptr, result, self, rest...);
-    if (call.template has_number<Rest...>() && C10_UNLIKELY(!dense::has_default_strides(reference.impl))) return false;
+    if (call.template has_number<Rest...>() && C10_UNLIKELY(!dense::has_default_strides(reference.impl)))
+      return not_called();
     at::Tensor made =
         make_dense(reference.sizes, reference.impl->numel(), bool_result ? c10::ScalarType::Bool : reference.dtype,
                    bool_result ? 1 : reference.itemsize, reference.device);
-    if (C10_UNLIKELY(!call.run(*this, reference, dense::base_of(made.unsafeGetTensorImpl())))) return false;
+    if (C10_UNLIKELY(!call.run(*this, reference, dense::base_of(made.unsafeGetTensorImpl())))) return was_declined(op);
     result = std::move(made);
     return true;
   }
@@ -210,8 +211,8 @@ struct Elementwise {
                        call.gather(reference, self, rest...);
     if (C10_LIKELY(dense)) {
       const c10::TensorImpl *impl = result.unsafeGetTensorImpl();
-      return call.run(*this, reference,
-                      dense::base_of(impl) + impl->storage_offset() * static_cast<int64_t>(impl->itemsize()));
+      void *const data = dense::base_of(impl) + impl->storage_offset() * static_cast<int64_t>(impl->itemsize());
+      return C10_LIKELY(call.run(*this, reference, data)) || was_declined(op);
     }
     at::Tensor unused;
     return broadcast(&result, unused, self, rest...);

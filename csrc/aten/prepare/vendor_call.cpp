@@ -149,8 +149,10 @@ bool VendorCall::run(uint32_t op) {
   call.offset = philox_.offset;
   call.random_state = philox_.state;
   const hal_status_t status = hal_op_run_own(first_->device().index(), op, nullptr, &call);
-  if (status != HAL_OK && status != HAL_UNIMPLEMENTED) throw_work_status(status);
-  return status == HAL_OK;
+  if (C10_LIKELY(status == HAL_OK)) return true;
+  if (status != HAL_UNIMPLEMENTED) throw_work_status(status);
+  declines_alike_ = (call.flags & HAL_RUN_DECLINED_ALIKE) != 0;
+  return false;
 }
 
 }  // namespace torch_backend

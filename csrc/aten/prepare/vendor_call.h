@@ -66,6 +66,9 @@ class VendorCall {
   // Sets the state of the generator, for operators that generate random numbers.
   void set_state(PhiloxState philox) { philox_ = philox; }
 
+  // Returns whether all arguments and results can be passed to a plugin.
+  bool is_possible() const { return possible_; }
+
   // Returns whether the plugin has the operator for the dtype of the first operand or, without one, of the first
   // result.
   bool is_supported(uint32_t op) const;
@@ -77,6 +80,10 @@ class VendorCall {
   // Throws on every other failure.
   bool run(uint32_t op);
 
+  // After `run` has returned false: whether the plugin declines every call with these shapes, strides, dtypes, numbers
+  // and alignments.
+  bool declines_alike() const { return declines_alike_; }
+
  private:
   static constexpr size_t kUsual = 12;
 
@@ -84,7 +91,7 @@ class VendorCall {
   void add_none() { values_.push_back(none_value()); }
   size_t add_operand(const at::Tensor &tensor);
 
-  bool possible_ = true;
+  bool possible_ = true, declines_alike_ = false;
   PhiloxState philox_{0, 0, nullptr};
   const at::Tensor *first_ = nullptr;
   c10::SmallVector<const void *, kUsual> storages_;  // of the operands

@@ -75,14 +75,16 @@ ResultShape shape_of(const at::Tensor &result) {
 // Python refuse arguments that the operator accepts, such as masked_fill a complex number without an imaginary part:
 // then the shapes are unknown, and the implementation that runs in place of the vendor's reports an error if there is
 // one.
-ResultShapes call_meta(const AtenOp &functional, c10::ArrayRef<Argument> arguments) {
-  ResultShapes shapes;
+std::shared_ptr<const ResultShapes> call_meta(const AtenOp &functional, c10::ArrayRef<Argument> arguments) {
+  auto found = std::make_shared<ResultShapes>();
+  ResultShapes &shapes = *found;
+  shapes.is_determined = true;
   torch::jit::Stack stack;
   try {
     for (const Argument &each : arguments) each.type->push_meta(stack, each.argument);
     functional.handle().redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &stack);
   } catch (const std::exception &) {
-    return shapes;
+    return found;
   }
   shapes.is_known = true;
   for (const c10::IValue &result : stack) {
@@ -91,29 +93,60 @@ ResultShapes call_meta(const AtenOp &functional, c10::ArrayRef<Argument> argumen
     else
       shapes.results.push_back(result.isTensor() ? shape_of(result.toTensor()) : ResultShape());
   }
-  return shapes;
+  return found;
 }
 
-// Returns the shapes of the results of the functional overload for these arguments.
-std::shared_ptr<const ResultShapes> shapes_for(const AtenOp &functional, c10::ArrayRef<Argument> arguments) {
-  MetaKey key(functional);
-  for (const Argument &each : arguments) each.type->add_to_key(key, each.argument);
-  std::shared_ptr<const ResultShapes> shapes = key.is_complete() ? remembered_shapes(key) : nullptr;
-  if (C10_LIKELY(shapes != nullptr)) return shapes;
-  shapes = std::make_shared<const ResultShapes>(call_meta(functional, arguments));
-  if (key.is_complete()) remember_shapes(std::move(key), shapes);
-  return shapes;
-}
+// What is remembered of a call, with the arguments of the functional overload.
+class RememberedCall {
+ public:
+  RememberedCall(const AtenOp &functional, c10::ArrayRef<Argument> arguments)
+      : functional_(functional), arguments_(arguments), key_(functional) {
+    for (const Argument &each : arguments) each.type->add_to_key(key_, each.argument);
+    if (C10_LIKELY(key_.is_complete())) shapes_ = remembered_shapes(key_);
+  }
+
+  // Returns whether the device's plugin declines the call, with new results or in place.
+  bool is_declined(c10::DeviceIndex device, bool in_place = false) const {
+    return shapes_ && (shapes_->declined.load(std::memory_order_relaxed) & bit(device, in_place)) != 0;
+  }
+  void decline(c10::DeviceIndex device, bool in_place = false) {
+    if (!bit(device, in_place) || !key_.is_complete()) return;
+    if (!shapes_) remember(std::make_shared<const ResultShapes>());
+    shapes_->declined.fetch_or(bit(device, in_place), std::memory_order_relaxed);
+  }
+
+  // Returns the shapes of the results.
+  const ResultShapes &shapes() {
+    if (C10_LIKELY(shapes_ && shapes_->is_determined)) return *shapes_;
+    const uint64_t declined = shapes_ ? shapes_->declined.load(std::memory_order_relaxed) : 0;
+    remember(call_meta(functional_, arguments_));
+    shapes_->declined.fetch_or(declined, std::memory_order_relaxed);
+    return *shapes_;
+  }
+
+ private:
+  // The bits of calls in place are the upper half.
+  uint64_t bit(c10::DeviceIndex device, bool in_place) const {
+    return key_.is_aligned() && device < 32 ? UINT64_C(1) << (device + (in_place ? 32 : 0)) : 0;
+  }
+  void remember(std::shared_ptr<const ResultShapes> shapes) {
+    shapes_ = std::move(shapes);
+    if (key_.is_complete()) remember_shapes(key_, shapes_);
+  }
+
+  const AtenOp &functional_;
+  const c10::ArrayRef<Argument> arguments_;
+  MetaKey key_;
+  std::shared_ptr<const ResultShapes> shapes_;
+};
 
 // Allocates results on the device with the shapes that ATen's meta function determines; returns false if there is none.
-bool allocate_results(const AtenOp &functional, c10::ArrayRef<Argument> arguments, c10::DeviceIndex device,
-                      Results &results) {
-  const std::shared_ptr<const ResultShapes> shapes = shapes_for(functional, arguments);
-  for (const ResultShape &shape : shapes->results)
+bool allocate_results(const ResultShapes &shapes, c10::DeviceIndex device, Results &results) {
+  for (const ResultShape &shape : shapes.results)
     results.push_back(shape.dtype == c10::ScalarType::Undefined
                           ? at::Tensor()
                           : make_empty_strided(shape.sizes, shape.strides, shape.dtype, device));
-  return shapes->is_known;
+  return shapes.is_known;
 }
 
 // Resizes passed results (out=, in index). Returns false if the plugin cannot fill them.
@@ -131,9 +164,38 @@ bool shown(VendorCall &call, const VendorOp &op, c10::ArrayRef<Argument> argumen
   return call.is_supported(op.number);
 }
 
-// Fills results that the caller has passed; the arguments are those of the functional overload.
-bool fill_given(VendorCall &call, const VendorOp &op, c10::ArrayRef<Argument> arguments, const Results &filled) {
-  return fit(*shapes_for(*op.functional, arguments), filled) && fill(call, op.number, filled);
+// Fills results that the caller has passed; the arguments are those of the functional overload. `in_place`: the results
+// are among them, so a decline is remembered.
+bool fill_given(const VendorOp &op, c10::DeviceIndex device, c10::ArrayRef<Argument> shown_arguments,
+                c10::ArrayRef<Argument> arguments, const Results &filled, bool in_place) {
+  RememberedCall remembered(*op.functional, arguments);
+  if (in_place && remembered.is_declined(device, true)) return false;
+  VendorCall call;
+  const bool supported = shown(call, op, shown_arguments);
+  if (supported && !fit(remembered.shapes(), filled)) return false;
+  if (supported && fill(call, op.number, filled)) return true;
+  const bool alike = supported ? call.declines_alike() : call.is_possible();
+  if (in_place && alike) remembered.decline(device, true);
+  return false;
+}
+
+// Calls the plugin with new results, whose shapes ATen's meta function determines; `further` are the arguments that are
+// results, too.
+bool run_new(const VendorOp &op, c10::DeviceIndex device, c10::ArrayRef<Argument> arguments, const Results &further,
+             Results &results) {
+  RememberedCall remembered(*op.functional, arguments);
+  if (remembered.is_declined(device)) return false;
+  VendorCall call;
+  if (!shown(call, op, arguments)) {
+    if (call.is_possible()) remembered.decline(device);  // for its dtypes
+    return false;
+  }
+  if (!allocate_results(remembered.shapes(), device, results)) return false;
+  for (const at::Tensor &result : results) call.add_result(result);
+  for (const at::Tensor &result : further) call.add_result(result);
+  if (C10_LIKELY(call.run(op.number))) return true;
+  if (call.declines_alike()) remembered.decline(device);
+  return false;
 }
 
 }  // namespace
@@ -191,21 +253,27 @@ void count_composed_call(uint32_t op) {
 }
 
 bool call_vendor_op(const VendorOp &op, c10::DeviceIndex device, c10::ArrayRef<Argument> arguments, Results &results) {
-  VendorCall call;
-  if (!shown(call, op, arguments)) return false;
   Results written;
   for (const uint8_t index : op.mutated) arguments[index].type->list(written, arguments[index].argument);
+  if (op.kind == OverloadKind::kMakes && results.empty()) return run_new(op, device, arguments, written, results);
   if (op.kind == OverloadKind::kInplace || op.kind == OverloadKind::kOut) {
-    const size_t inputs = arguments.size() - (op.kind == OverloadKind::kOut ? written.size() : 0);
-    return fill_given(call, op, arguments.slice(0, inputs), written);
+    const bool in_place = op.kind == OverloadKind::kInplace;
+    const size_t inputs = arguments.size() - (in_place ? 0 : written.size());
+    return fill_given(op, device, arguments, arguments.slice(0, inputs), written, in_place);
   }
+  VendorCall call;
+  if (!shown(call, op, arguments)) return false;
   if (!results.empty() && !are_made(results)) return false;
-  if (op.kind == OverloadKind::kMakes && results.empty() &&
-      !allocate_results(*op.functional, arguments, device, results))
-    return false;
   for (const at::Tensor &result : results) call.add_result(result);
   for (const at::Tensor &result : written) call.add_result(result);
-  return call.run(op.number);
+  if (C10_LIKELY(call.run(op.number))) return true;
+  if (call.declines_alike() && op.kind == OverloadKind::kMakes)
+    RememberedCall(*op.functional, arguments).decline(device);
+  return false;
+}
+
+bool is_declined(const VendorOp &op, c10::DeviceIndex device, c10::ArrayRef<Argument> arguments) {
+  return RememberedCall(*op.functional, arguments).is_declined(device);
 }
 
 bool fill_outputs(const VendorOp &op, c10::ArrayRef<Argument> arguments, Outputs &outputs, size_t count) {
@@ -216,26 +284,26 @@ bool fill_outputs(const VendorOp &op, c10::ArrayRef<Argument> arguments, Outputs
   return fill(call, op.number, filled);
 }
 
-bool fill_made(const VendorOp &op, c10::ArrayRef<Argument> arguments, Outputs &outputs, Results made) {
+bool fill_made(const VendorOp &op, c10::DeviceIndex device, c10::ArrayRef<Argument> arguments, Outputs &outputs,
+               Results made) {
   VendorCall call;
-  if (!shown(call, op, arguments) || !are_made(made) || !are_alike(made, outputs) || !fill(call, op.number, made))
+  if (!shown(call, op, arguments) || !are_made(made) || !are_alike(made, outputs)) return false;
+  if (!fill(call, op.number, made)) {
+    if (call.declines_alike()) RememberedCall(*op.functional, arguments).decline(device);
     return false;
+  }
   give(outputs, made);
   return true;
 }
 
 bool make_outputs(const VendorOp &op, c10::DeviceIndex device, c10::ArrayRef<Argument> arguments, Outputs &outputs,
                   size_t count) {
-  VendorCall call;
-  if (!shown(call, op, arguments)) return false;
   Results made;
   if (outputs.given(0)) {
     for (size_t i = 0; i < count; i++) made.push_back(outputs[static_cast<int64_t>(i)]);
-    return fill_given(call, op, arguments, made);
+    return fill_given(op, device, arguments, arguments, made, false);
   }
-  if (!allocate_results(*op.functional, arguments, device, made)) return false;
-  for (const at::Tensor &result : made) call.add_result(result);
-  if (!call.run(op.number)) return false;
+  if (!run_new(op, device, arguments, {}, made)) return false;
   give(outputs, made);
   return true;
 }

@@ -150,11 +150,16 @@ struct VendorOp {
 // resized. Returns false if the plugin has declined.
 bool call_vendor_op(const VendorOp &op, c10::DeviceIndex device, c10::ArrayRef<Argument> arguments, Results &results);
 
+// Returns whether the plugin is known to decline the call, with the arguments of an overload that makes its results.
+// Then no results need to be allocated for it.
+bool is_declined(const VendorOp &op, c10::DeviceIndex device, c10::ArrayRef<Argument> arguments);
+
 // The same with the arguments of the functional overload, for `count` outputs, which ATen's meta function has
 // allocated:
 bool fill_outputs(const VendorOp &op, c10::ArrayRef<Argument> arguments, Outputs &outputs, size_t count);
 // The same with results that a function of csrc/aten has allocated, which become the outputs:
-bool fill_made(const VendorOp &op, c10::ArrayRef<Argument> arguments, Outputs &outputs, Results made);
+bool fill_made(const VendorOp &op, c10::DeviceIndex device, c10::ArrayRef<Argument> arguments, Outputs &outputs,
+               Results made);
 // The same without any allocated result:
 bool make_outputs(const VendorOp &op, c10::DeviceIndex device, c10::ArrayRef<Argument> arguments, Outputs &outputs,
                   size_t count);

@@ -112,8 +112,9 @@ bool inner_product(Outputs &outputs, const at::Tensor &self, const at::Tensor &o
 
 // addr: computes the sum of a matrix and of the outer product of two vectors, which ATen has expanded as a column and a
 // row.
-void add_outer(at::TensorIterator &it, const c10::Scalar &beta, const c10::Scalar &alpha) {
+void add_outer(at::TensorIterator &it, const c10::Scalar &of_self, const c10::Scalar &of_products) {
   const at::Tensor products = it.tensor(2).mul(it.tensor(3));
+  const c10::Scalar beta = as_number_of(of_self, it.dtype()), alpha = as_number_of(of_products, it.dtype());
   it.tensor(0).copy_(beta.equal(0) ? products.mul(alpha) : it.tensor(1).mul(beta).add(products, alpha));
 }
 

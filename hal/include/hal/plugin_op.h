@@ -115,6 +115,9 @@ typedef hal_status_t (*hal_op_query_fn_t)(void *state, const hal_op_call_t *call
 /* reads call->random_state; without the flag such calls go to the portable kernel */
 #define HAL_OP_RANDOM_STATE (UINT32_C(1) << 1)
 #define HAL_OP_NEVER_DECLINES (UINT32_C(1) << 2) /* accepts every call that matches this descriptor: needs no query */
+/* `fn` declines a call only because of shapes, strides, dtypes, numbers, flags, or the alignment of addresses up to 256
+ * bytes, and declines such a call always: the host may remember that it declined, and not call it again. Since 0.5 */
+#define HAL_OP_DECLINES_ALIKE (UINT32_C(1) << 3)
 
 /* The result of op_find: a plugin's own operator, and which calls it accepts. A call with a tensor of another dtype or
  * layout goes directly to the portable kernel. The host zeroes the struct before the call; a descriptor without a

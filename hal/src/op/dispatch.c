@@ -283,15 +283,23 @@ hal_status_t hal_op_run(int32_t device, uint32_t op, hal_stream_t *stream, hal_o
   return hal_profile_is_on() ? run_profiled(device, op, stream, call) : run(device, op, stream, call);
 }
 
+/* What a recording declines depends on the recording too, so only direct calls report that a decline is constant. */
+static hal_status_t call_own_only(target_t target, hal_op_call_t *call) {
+  const hal_status_t status = call_own(target, call);
+  if (status == HAL_UNIMPLEMENTED && hal_op_own_declines_alike(&target.entry->own, call))
+    call->flags |= HAL_RUN_DECLINED_ALIKE;
+  return status;
+}
+
 hal_status_t hal_op_run_own(int32_t device, uint32_t op, hal_stream_t *stream, hal_op_call_t *call) {
   target_t target;
   HAL_RETURN_IF_ERROR(prepare(device, op, stream, call, &target));
-  call->flags &= ~HAL_RUN_PORTABLE;
+  call->flags &= ~(HAL_RUN_PORTABLE | HAL_RUN_DECLINED_ALIKE);
   if (!target.entry->own.fn) return HAL_UNIMPLEMENTED;
   if (HAL_UNLIKELY(goes_elsewhere(&target))) return run_elsewhere(target, call, 1);
-  if (!hal_profile_is_on()) return call_own(target, call);
+  if (!hal_profile_is_on()) return call_own_only(target, call);
   const uint32_t outer = hal_profile_begin_op(op);
-  const hal_status_t status = call_own(target, call);
+  const hal_status_t status = call_own_only(target, call);
   hal_profile_end_op(outer);
   return status;
 }

@@ -19,7 +19,8 @@
 /* An operator with flags of a later minor version is not used, because this host does not know their meaning. */
 static hal_status_t check_descriptor(const hal_device_t *device, const hal_op_own_t *own) {
   const char *const name = device->plugin->info.name;
-  const uint32_t unknown = own->flags & ~(HAL_OP_CAPTURABLE | HAL_OP_RANDOM_STATE | HAL_OP_NEVER_DECLINES);
+  const uint32_t unknown =
+      own->flags & ~(HAL_OP_CAPTURABLE | HAL_OP_RANDOM_STATE | HAL_OP_NEVER_DECLINES | HAL_OP_DECLINES_ALIKE);
   if (unknown)
     return hal_error_set(
         HAL_UNIMPLEMENTED,
@@ -191,6 +192,11 @@ hal_status_t hal_op_own_call_kept(const hal_op_own_t *own, const char *name, hal
   if (status == HAL_OK || status == HAL_UNIMPLEMENTED) return status;
   hal_error_plugin(device->plugin, HAL_SLOT_op_find, status);
   return hal_error_prefix(status, "%s: ", name);
+}
+
+int hal_op_own_declines_alike(const hal_op_own_t *own, const hal_op_call_t *call) {
+  if (HAL_HAS_FIELD(call, random_state) && call->random_state) return 0;
+  return own->flags & HAL_OP_DECLINES_ALIKE || !lets_through(own, call);
 }
 
 hal_status_t hal_op_own_query(const hal_op_own_t *own, const hal_device_t *device, hal_op_call_t *call) {

@@ -34,6 +34,10 @@ hal_status_t hal_op_own_call(const hal_op_own_t *own, const char *name, hal_stre
 hal_status_t hal_op_own_call_kept(const hal_op_own_t *own, const char *name, hal_stream_t *stream, hal_op_call_t *call,
                                   hal_op_kept_t *kept);
 
+/* Returns whether the plugin's op, which has declined a call, declines every call of these shapes, strides, dtypes,
+ * numbers and alignments: by its descriptor or by its flag. */
+int hal_op_own_declines_alike(const hal_op_own_t *own, const hal_op_call_t *call);
+
 /* Returns the verdict: HAL_OK = the plugin's op accepts the call, HAL_UNIMPLEMENTED = it declines, HAL_NOT_READY = it
  * decides when it is called. */
 hal_status_t hal_op_own_query(const hal_op_own_t *own, const hal_device_t *device, hal_op_call_t *call);

@@ -126,6 +126,25 @@ Test(op_own, a_plugin_sees_the_arguments_that_it_knows) {
   cr_assert(taken("test::strided"));
 }
 
+/* Calls only the plugin's operator, which declines; returns whether it declines such calls always. */
+static int declines_alike(const char *name) {
+  call.flags = HAL_RUN_DECLINED_ALIKE; /* of an earlier call */
+  cr_assert_eq(hal_op_run_own(0, op_of(name), NULL, &call), HAL_UNIMPLEMENTED);
+  return (call.flags & HAL_RUN_DECLINED_ALIKE) != 0;
+}
+
+Test(op_own, a_decline_is_constant_by_the_flag_and_by_the_descriptor) {
+  static const uint64_t state[2] = {1, 2};
+  cr_assert(declines_alike("test::declines_alike"));
+  cr_assert_not(declines_alike("test::declines"));
+  call.random_state = state; /* only in this call */
+  cr_assert_not(declines_alike("test::declines_alike"));
+  call.random_state = NULL;
+  tensor.dtype = HAL_BFLOAT16;
+  cr_assert(declines_alike("test::dense32"));
+  cr_assert_not(declines_alike("test::declines"));
+}
+
 /* input, weight, bias, eps, followed by normalized_shape of the portable kernel. */
 Test(op_own, further_arguments_are_for_the_plugin) {
   uint32_t op = 0;

@@ -4,7 +4,7 @@
  *
  * Lists of operators, separated by commas: MAKER_DECLINES: operators that decline every call ("*" means all);
  * MAKER_WATCHES: additional operators that log their calls and decline them; MAKER_HAS: additional operators of
- * maker_sized.c.
+ * maker_sized.c; MAKER_ALIKE: operators with the flag HAL_OP_DECLINES_ALIKE.
  *
  * The base runs inline (HAL_FAKE_ASYNC=0): operators compute when they are called. */
 #define _POSIX_C_SOURCE 200809L
@@ -136,6 +136,7 @@ static hal_status_t find(int32_t device, const char *name, hal_op_own_t *out_op)
   out_op->state = (void *)(uintptr_t) operator;
   out_op->dtypes = HAL_ALL_DTYPES;
   out_op->layouts = HAL_TAKES_ALL;
+  out_op->flags = lists("MAKER_ALIKE", name) ? HAL_OP_DECLINES_ALIKE : 0;
   return HAL_OK;
 }
 

@@ -84,6 +84,8 @@ static const struct {
     {"test::even", {.fn = run_even, .query = query_even, .dtypes = HAL_ALL_DTYPES, .layouts = HAL_TAKES_ALL}},
     {"test::always", {.fn = run, .flags = HAL_OP_NEVER_DECLINES, .dtypes = HAL_ALL_DTYPES, .layouts = HAL_TAKES_ALL}},
     {"test::declines", {.fn = decline, .dtypes = HAL_ALL_DTYPES, .layouts = HAL_TAKES_ALL}},
+    {"test::declines_alike",
+     {.fn = decline, .flags = HAL_OP_DECLINES_ALIKE, .dtypes = HAL_DTYPE_BIT(HAL_FLOAT32), .layouts = HAL_TAKES_ALL}},
     {"test::scratch", {.fn = run_scratch, .dtypes = HAL_ALL_DTYPES, .layouts = HAL_TAKES_ALL}},
     {"test::scribbles",
      {.fn = run_scribbles, .flags = HAL_OP_NEVER_DECLINES, .dtypes = HAL_ALL_DTYPES, .layouts = HAL_TAKES_ALL}},

@@ -43,6 +43,26 @@ def test_quantized_layers_compute_as_on_the_cpu(device, native, config, rows):
     torch.testing.assert_close(result.cpu(), expected, rtol=2**-6, atol=2**-8)
 
 
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("shape", [(256,), (5, 256), (2, 3, 256)])
+@pytest.mark.parametrize("granularity", [quantization.PerRow(), quantization.PerTensor()], ids=str)
+def test_weights_of_eight_bits_are_read_by_their_operator(device, granularity, shape, bias):
+    """The reference is double precision with the numbers that the weights stand for."""
+    import torch_backend
+
+    layer, x = torch.nn.Linear(256, 128, bias=bias).to(device), torch.randn(shape)
+    quantization.quantize_(layer, quantization.Int8WeightOnlyConfig(granularity=granularity))
+    weight = layer.weight.qdata.cpu().double() * layer.weight.scale.cpu().double()
+    expected = torch.nn.functional.linear(x.double(), weight, layer.bias.cpu().double() if bias else None)
+    torch_backend.ops.reset()
+    with torch.no_grad():
+        torch.testing.assert_close(layer(x.to(device)).cpu().double(), expected, rtol=1e-5, atol=1e-4)
+    assert {row.op: row.native for row in torch_backend.ops.report()}.get("_packed_weight_mm") == 1
+    ours = x.to(device).requires_grad_()
+    layer(ours).sum().backward()
+    torch.testing.assert_close(ours.grad.cpu().double(), weight.sum(0).expand(shape), rtol=1e-4, atol=1e-4)
+
+
 def of_four_bits(packed):
     """Returns the weight that a tensor of torchao represents, in float32, and half the distance of neighbors."""
     data, group = packed.qdata.cpu().view(torch.uint8), packed.block_size[1]

@@ -6,6 +6,7 @@ import torch
 import torch_backend
 import torch_backend.lazy
 from native_reference import strict
+from torch.nn.functional import ScalingType, SwizzleType
 
 FLOAT8 = [torch.float8_e4m3fn, torch.float8_e5m2]
 
@@ -310,6 +311,9 @@ def test_float8_products_of_groups_with_scales(device, kind, out_dtype):
     offs = None if kind == "batches" else torch.tensor(OFFS, dtype=torch.int32).to(device)
     with strict():
         ours = torch._scaled_grouped_mm(a.to(device), b.to(device), scale_a.to(device), scale_b.to(device), offs=offs, out_dtype=out_dtype)
+        rows_of = dict(scale_recipe_a=ScalingType.RowWise, scale_recipe_b=ScalingType.RowWise, offs=offs, output_dtype=out_dtype)
+        second = torch.nn.functional.scaled_grouped_mm(a.to(device), b.to(device), scale_a.to(device), scale_b=scale_b.to(device), **rows_of)
+    assert torch.equal(ours.cpu(), second.cpu())
     assert ours.dtype == (out_dtype or torch.bfloat16)
     a_of, b_of = a.double(), b.double()
     if kind != "summed":
@@ -341,3 +345,19 @@ def test_invalid_products_of_groups_are_one_error(device, change, error):
     call = {name: value if value is None else value.to(device) for name, value in {**call, **change}.items()}
     with strict(), pytest.raises(RuntimeError, match=error):
         torch.ops.aten._scaled_grouped_mm(call.pop("self"), **call)
+
+
+@pytest.mark.parametrize("change, error", [
+    (dict(scale_recipe_b=ScalingType.BlockWise1x32), r"_scaled_grouped_mm_v2: expected the recipe RowWise \(1\) for both matrices but got \[1\] and \[3\]"),
+    (dict(scale_recipe_a=[ScalingType.RowWise, ScalingType.TensorWise]), "expected a recipe for each scale but got 2 for 1 and 1 for 1"),
+    (dict(swizzle_a=SwizzleType.SWIZZLE_32_4_4), r"expected scales without a swizzle but got \[1\] and \[\]"),
+    (dict(contraction_dim=[0, 1]), r"expected contraction_dim to be empty or \[-1, -2\] but got \[0, 1\]"),
+    (dict(bias=torch.ones(16)), "a bias is not supported"),
+    (dict(offs=None), "expected offs for a matrix of 2 dimensions"),
+])  # fmt: skip
+def test_invalid_recipes_of_groups_are_one_error(device, change, error):
+    call = dict(mat_a=torch.ones(32, 48).to(FLOAT8[0]), mat_b=torch.ones(3, 48, 16).to(FLOAT8[0]), scale_a=torch.ones(32), scale_b=torch.ones(3, 16),
+                scale_recipe_a=ScalingType.RowWise, scale_recipe_b=ScalingType.RowWise, offs=torch.tensor(OFFS, dtype=torch.int32))  # fmt: skip
+    call = {name: value.to(device) if isinstance(value, torch.Tensor) else value for name, value in {**call, **change}.items()}
+    with strict(), pytest.raises(RuntimeError, match=error):
+        torch.nn.functional.scaled_grouped_mm(**call)

@@ -1,0 +1,94 @@
+"""A plugin's own operator that declines by shapes, dtypes and numbers alone (HAL_OP_DECLINES_ALIKE): the host remembers
+the call. The plugin is maker, which logs each call of its operators, with the portable kernels of fake."""
+
+from textwrap import dedent
+
+from maker import run  # noqa: F401, a fixture
+
+CALLED = ["native_layer_norm", "masked_fill.Scalar", "relu", "native_batch_norm"]
+WATCHES = {"MAKER_WATCHES": ",".join(CALLED), "MAKER_DECLINES": "*"}
+REPEATED = """
+def results(device):
+    torch.manual_seed(0)
+    x, weight = torch.randn(4, 6).to(device), torch.randn(6).to(device)
+    yield torch.nn.functional.layer_norm(x, (6,), weight, weight)
+    yield x.masked_fill(x > 0, 2)
+    yield x.relu()
+    yield torch.batch_norm(x, weight, weight, None, None, True, 0.1, 1e-5, False)
+
+for _ in range(3):
+    for ours, theirs in zip(results("maker"), results("cpu")):
+        torch.testing.assert_close(ours.cpu(), theirs)
+"""
+
+
+def counts(calls):
+    assert all(call["declined"] for call in calls)
+    return {name: sum(call["op"] == name for call in calls) for name in CALLED}
+
+
+def test_a_declined_call_is_not_repeated(run):  # noqa: F811
+    assert counts(run(REPEATED, MAKER_ALIKE="*", **WATCHES)) == dict.fromkeys(CALLED, 1)
+
+
+def test_without_the_flag_each_call_is_passed_to_the_plugin(run):  # noqa: F811
+    assert counts(run(REPEATED, **WATCHES)) == dict.fromkeys(CALLED, 3)
+
+
+def test_calls_that_differ_are_passed_to_the_plugin(run):  # noqa: F811
+    """Each line differs from all before it in something on which a decline may depend."""
+    calls = run(
+        dedent("""
+        x = torch.randn(4, 6).to("maker")
+        mask = x > 0
+        for program in (
+            lambda: x.masked_fill(mask, 2),
+            lambda: x.masked_fill(mask, 3),  # a number
+            lambda: x.masked_fill(mask, 2.0),  # its type
+            lambda: x.masked_fill(mask[:, :1], 2),  # a shape
+            lambda: x.t().masked_fill(mask.t(), 2),  # strides
+            lambda: x.double().masked_fill(mask, 2),  # a dtype
+        ):
+            for _ in range(2):
+                ours = program()
+                x, mask, before = x.cpu(), mask.cpu(), (x, mask)
+                same(ours, program())
+                x, mask = before
+        """),
+        MAKER_ALIKE="*", **WATCHES,
+    )  # fmt: skip
+    assert counts(calls)["masked_fill.Scalar"] == 6
+
+
+def test_unaligned_operands_are_passed_to_the_plugin(run):  # noqa: F811
+    """A decline may depend on the alignment, so calls with another one are neither remembered nor found."""
+    calls = run(
+        dedent("""
+        x = torch.randn(65).to("maker")
+        for _ in range(3):
+            same(x[1:].relu(), x.cpu()[1:].relu())
+        same(x[:64].relu(), x.cpu()[:64].relu())
+        same(x[1:].relu(), x.cpu()[1:].relu())
+        same(x[:64].relu(), x.cpu()[:64].relu())
+        """),
+        MAKER_ALIKE="*", **WATCHES,
+    )  # fmt: skip
+    assert counts(calls)["relu"] == 5
+
+
+def test_what_a_capture_declines_is_not_remembered(run):  # noqa: F811
+    """Without a query the host records the portable kernel, whatever the operator would do when it is called."""
+    calls = run(
+        dedent("""
+        x = torch.randn(4, 6).to("maker")
+        graph = torch.accelerator.Graph()
+        with torch.maker.graph(graph):
+            y = x.relu()
+        graph.replay()
+        same(y, x.cpu().relu())
+        same(x.relu(), x.cpu().relu())
+        same(x.relu(), x.cpu().relu())
+        """),
+        MAKER_ALIKE="*", **WATCHES,
+    )  # fmt: skip
+    assert counts(calls)["relu"] == 1
