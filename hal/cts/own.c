@@ -211,7 +211,6 @@ static void queue_operand(cts_t *t, cts_gate_t *gate, hal_plugin_stream_t *strea
   cts_gate_open_later(gate);
 }
 
-/* Calls an operator and checks the whole memory of its result: the elements, and the memory between them. */
 /* The host does not repeat such a call. */
 static void check_declined(cts_t *t, const char *name, const hal_op_own_t *own, const hal_op_call_t *call) {
   if (!(own->flags & HAL_OP_DECLINES_ALIKE)) return;
@@ -219,6 +218,7 @@ static void check_declined(cts_t *t, const char *name, const hal_op_own_t *own, 
             "%s accepts a call that it has declined before, but its descriptor has HAL_OP_DECLINES_ALIKE", name);
 }
 
+/* Calls an operator and checks the whole memory of its result: the elements, and the memory between them. */
 void cts_own_check(cts_t *t, int which, const hal_op_own_t *own, hal_dtype_t dtype, const cts_shape_t *shape,
                    cts_layout_t to, cts_layout_t from, cts_layout_t other, uint32_t flags, int how) {
   static cts_gate_t gate;
