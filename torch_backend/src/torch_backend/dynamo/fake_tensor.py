@@ -1,7 +1,7 @@
 """Corrects FakeTensor where it does not describe the device's results.
 
-torch decides memory formats by a list of its own devices. Its meta functions of fused recurrent cells are missing or
-fail.
+torch decides memory formats by a list of its own devices. Its meta functions of fused recurrent cells and of grouped
+products by recipes are missing or fail.
 """
 
 from __future__ import annotations
@@ -115,7 +115,17 @@ def _gru_cell_backward(grad_hy, workspace, has_bias):
     return state.new_empty((rows, 3 * width)), state.new_empty((rows, 3 * width)), state.new_empty((rows, width)), *bias
 
 
+def _scaled_grouped_mm_v2(
+    self, mat2, scale_a, recipe_a, swizzle_a, scale_b, recipe_b, swizzle_b, offs=None, bias=None, out_dtype=None, contraction_dim=(), use_fast_accum=False
+):
+    shape = self.shape[-2], mat2.shape[-1]
+    if self.dim() == mat2.dim():
+        shape = (self.shape[0] if offs is None else offs.shape[0], *shape)
+    return self.new_empty(shape, dtype=out_dtype or torch.bfloat16)
+
+
 _IMPLEMENTATIONS = {
+    "_scaled_grouped_mm_v2": _scaled_grouped_mm_v2,
     "_thnn_fused_lstm_cell": _lstm_cell,
     "_thnn_fused_gru_cell": _gru_cell,
     "_thnn_fused_gru_cell_backward": _gru_cell_backward,
