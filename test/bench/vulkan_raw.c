@@ -5,9 +5,9 @@
  *
  * A row is the time of one launch: the best of several rounds, in which the sides run alternately. "launch + wait" is
  * one launch and a wait, "burst" is 200 launches and a wait, divided by 200. Directly: one command buffer for a burst,
- * with a barrier, new descriptors and push constants for each launch, and a barrier for the host, submitted once. The row "fixed" has the same
- * descriptors for all launches, as only a program with fixed buffers can. With --check the exit code is 1 if a launch
- * through the HAL takes more than 3 us beyond the direct one. */
+ * with a barrier, new descriptors and push constants for each launch, and a barrier for the host, submitted once. The
+ * column "fixed" has the same descriptors for all launches, as only a program with fixed buffers can. With --check the
+ * exit code is 1 if a launch through the HAL takes more than 3 us beyond the direct one. */
 #define _POSIX_C_SOURCE 200809L
 #include <dlfcn.h>
 #include <stdio.h>
