@@ -40,7 +40,7 @@ def test_a_kernel_is_queued(device):
     compiled, matrix = torch.compile(lambda x: x.sin() + 1), torch.full((1500, 1500), 1 / 1500, device=device)
     compiled(matrix)
     x = matrix
-    for _ in range(8):
+    for _ in range(16):
         x = x @ matrix
     if torch.accelerator.current_stream().query():
         pytest.skip("streams are not asynchronous")
