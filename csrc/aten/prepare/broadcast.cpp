@@ -118,10 +118,6 @@ bool gather(const Operands &operands, c10::ArrayRef<KernelArgument> arguments, h
   return true;
 }
 
-}  // namespace
-
-namespace {
-
 bool run(uint32_t op, uint64_t dtypes, bool bool_result, const at::Tensor *given, at::Tensor &made,
          c10::ArrayRef<KernelArgument> arguments) {
   Operands operands;

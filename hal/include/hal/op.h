@@ -66,8 +66,8 @@ HAL_API HAL_MUST_USE hal_status_t hal_op_run(int32_t device, uint32_t op, hal_st
 
 /* Calls only the plugin's own op, with the user's original operands; otherwise as hal_op_run. If the op declines, the
  * caller prepares other operands (casts, copies) and runs them with HAL_RUN_PORTABLE; it may remember a decline with
- * HAL_RUN_DECLINED_ALIKE. Errors: HAL_UNIMPLEMENTED = the
- * plugin has no such op or it declined, no result was written; those of hal_op_run. Since 0.2. */
+ * HAL_RUN_DECLINED_ALIKE. Errors: HAL_UNIMPLEMENTED = the plugin has no such op or it declined, no result was written;
+ * those of hal_op_run. Since 0.2. */
 HAL_API hal_status_t hal_op_run_own(int32_t device, uint32_t op, hal_stream_t *stream, hal_op_call_t *call);
 
 /* The implementation that runs a call. */

@@ -35,6 +35,15 @@ def test_no_kernel_uses_openmp(device):
     assert all(line.startswith("queue_on_host(") for line in calls), calls
 
 
+def test_other_parallel_code_keeps_openmp():
+    """Code whose parts wait for each other, and loops without the line that reports a failed check."""
+    head = "#include <torch/csrc/inductor/cpp_prefix.h>\n#pragma omp parallel num_threads(8)\n{\n"
+    assert "void GOMP_parallel" in _threads.use(f"{head}#pragma omp for\n}}\n{_threads.END_LOOP}")
+    assert _threads.use(f"{head}#pragma omp for\n}}\n") is None
+    for waits in ("barrier", "single", "critical"):
+        assert _threads.use(f"{head}#pragma omp {waits}\n}}\n{_threads.END_LOOP}") is None
+
+
 def test_a_kernel_is_queued(device):
     """The call returns before the device has done earlier work, on whose result it depends."""
     compiled, matrix = torch.compile(lambda x: x.sin() + 1), torch.full((1500, 1500), 1 / 1500, device=device)

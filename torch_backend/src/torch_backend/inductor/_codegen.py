@@ -63,7 +63,7 @@ def _parts_of(node) -> int:
     """Returns into how many parts the loops of a node are split. Parts that add to the same elements need atomic
     additions, which take several times as long as others.
     """
-    adds = any(write.mode == "atomic_add" for one in node.get_nodes() for write in one.read_writes.writes if hasattr(write, "mode"))
+    adds = any(getattr(write, "mode", None) == "atomic_add" for one in node.get_nodes() for write in one.read_writes.writes)
     return 1 if adds and _threads.threads() < _ATOMICS_PAY else _threads.parts()
 
 

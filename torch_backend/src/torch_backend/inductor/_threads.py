@@ -8,6 +8,7 @@ calls of a few functions, and a kernel's file defines them itself.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import re
 
@@ -21,13 +22,16 @@ _PARTS_PER_THREAD = 4
 _PREFIX = "#include <torch/csrc/inductor/cpp_prefix.h>\n"
 _PRAGMA = re.compile(r"^\s*#pragma omp (.*?)\s*$", re.MULTILINE)
 # A part of a loop must not wait for another one, as "barrier" and "single" do.
+_PARALLEL = "#pragma omp parallel "
 _KNOWN_PRAGMA = re.compile(r"parallel num_threads\(\d+\)|for( collapse\(\d+\))?|simd( simdlen\(\d+\))?")
+
+# Written after each loop: reports a check that has failed in it.
+END_LOOP = "hal_end_loop();"
 
 _DEFINITIONS = r"""
 // Converts a mask of 4 or 8 bytes an element to bools. With ATen's conversion, kernels that store masks take 3 to 8
 // times as long.
 #if defined(CPU_CAPABILITY_AVX2) || defined(CPU_CAPABILITY_AVX512)
-#include <cstring>
 template <typename T, int N>
 struct at::vec::VecMaskTo<bool, 1, T, N, std::enable_if_t<sizeof(T) == 4 || sizeof(T) == 8>> {
   static inline VecMask<bool, 1> apply(const VecMask<T, N> &mask) {
@@ -47,8 +51,8 @@ struct at::vec::VecMaskTo<bool, 1, T, N, std::enable_if_t<sizeof(T) == 4 || size
 #include <setjmp.h>
 #include <stdexcept>
 namespace {
-struct hal_loop { void (*body)(void *); void *data; std::atomic<const char *> failure; };
-struct hal_part { hal_loop *loop; int index, count; jmp_buf end; };
+struct hal_loop { void (*body)(void *); void *data; int count; std::atomic<const char *> failure; };
+struct hal_part { hal_loop *loop; int index; jmp_buf end; };
 void (*hal_run)(void (*)(void *, uint64_t), void *, uint64_t);
 thread_local hal_part *hal_current;
 thread_local const char *hal_failure;
@@ -58,13 +62,10 @@ void hal_end_loop() {
   hal_failure = nullptr;
   throw std::runtime_error(failure);
 }
-struct hal_parts { hal_loop *loop; unsigned count; };
 void hal_run_part(void *data, uint64_t index) {
-  const hal_parts &parts = *static_cast<hal_parts *>(data);
   hal_part part;
-  part.loop = parts.loop;
+  part.loop = static_cast<hal_loop *>(data);
   part.index = (int)index;
-  part.count = (int)parts.count;
   hal_current = &part;
   if (!setjmp(part.end)) part.loop->body(part.loop->data);
   hal_current = nullptr;
@@ -82,15 +83,14 @@ template <class... Rest> const char *hal_text(const char *text, const Rest &...)
 #define HAL_HIDDEN __attribute__((visibility("hidden")))
 extern "C" {
 HAL_HIDDEN void GOMP_parallel(void (*body)(void *), void *data, unsigned count, unsigned) {
-  hal_loop loop{body, data, {nullptr}};
-  hal_parts parts{&loop, count};
-  if (hal_run) hal_run(hal_run_part, &parts, count);
-  else for (unsigned i = 0; i < count; i++) hal_run_part(&parts, i);
+  hal_loop loop{body, data, (int)count, {nullptr}};
+  if (hal_run) hal_run(hal_run_part, &loop, count);
+  else for (unsigned i = 0; i < count; i++) hal_run_part(&loop, i);
   hal_failure = loop.failure.load();
 }
 HAL_HIDDEN void GOMP_barrier() {}
 HAL_HIDDEN int omp_get_thread_num() noexcept { return hal_current ? hal_current->index : 0; }
-HAL_HIDDEN int omp_get_num_threads() noexcept { return hal_current ? hal_current->count : 1; }
+HAL_HIDDEN int omp_get_num_threads() noexcept { return hal_current ? hal_current->loop->count : 1; }
 __attribute__((visibility("default"))) void torch_backend_use_threads(void (*run)(void (*)(void *, uint64_t), void *, uint64_t)) {
   hal_run = run;
 }
@@ -111,19 +111,18 @@ def threads() -> int:
     return min((_C.host_threads(index)[1] for index in range(backend.device_count())), default=0)
 
 
-# Written after each loop.
-END_LOOP = "hal_end_loop();"
-
-
 def parts() -> int:
     """Returns into how many parts a loop is split."""
     return 1 if threads() == 1 else threads() * _PARTS_PER_THREAD
 
 
 def use(source: str) -> str | None:
-    """Returns the source of a kernel with the definitions; None if its loops need OpenMP."""
+    """Returns the source of a kernel with the definitions; None if its loops need OpenMP, or are those of a template of
+    torch, after which no failed check would be reported.
+    """
     known = all(_KNOWN_PRAGMA.fullmatch(pragma) for pragma in _PRAGMA.findall(source))
-    return source.replace(_PREFIX, _PREFIX + _DEFINITIONS, 1) if known and _PREFIX in source else None
+    reported = source.count(_PARALLEL) == source.count(END_LOOP)
+    return source.replace(_PREFIX, _PREFIX + _DEFINITIONS, 1) if known and reported and _PREFIX in source else None
 
 
 def without(source: str) -> str:
@@ -131,13 +130,11 @@ def without(source: str) -> str:
     return source.replace(END_LOOP, "")
 
 
-def attach(library) -> None:
-    """Makes a loaded kernel (a ctypes.CDLL) use the device's threads."""
+def attach(library: ctypes.CDLL) -> None:
+    """Makes a loaded kernel use the device's threads."""
     library.torch_backend_use_threads(_run())
 
 
 @functools.cache
 def _run():
-    import ctypes
-
     return ctypes.c_void_p(_C.host_threads(0)[0])
