@@ -8,6 +8,12 @@
 #define pk_exp_wide(x) PK_CAT(pk_exp_wide_, PK_TOKEN)(x)
 
 #if defined(PK_OWN_MATH) || defined(PK_CPU_VECTOR)
+#ifndef PK_SPREAD
+#define PK_SPREAD(REAL, x) ((REAL)(x)) /* a number, or a vector of equal numbers */
+#endif
+#ifndef PK_MADD
+#define PK_MADD(x, y, z) ((x) * (y) + (z)) /* in one instruction where the compiler may contract it */
+#endif
 #define PK_SINGLE_ROUNDER 12582912.0f /* 1.5 * 2^23: adding it rounds to an integer, which is then in the low bits */
 #define PK_SINGLE_ROUNDER_BITS 0x4b400000u
 #define PK_LN2_HIGH 0.693359375f /* 10 bits, so that n times it is exact */
@@ -19,13 +25,13 @@
  * and subnormal results. */
 #define PK_DEFINE_SINGLE_EXP(suffix, REAL, WORD, AS_WORD, AS_REAL)                                      \
   PK_FN REAL pk_single_exp_rest##suffix(REAL r) {                                                       \
-    REAL p = 1.9875691500e-4f;                                                                          \
-    p = p * r + 1.3981999507e-3f;                                                                       \
-    p = p * r + 8.3334519073e-3f;                                                                       \
-    p = p * r + 4.1665795894e-2f;                                                                       \
-    p = p * r + 1.6666665459e-1f;                                                                       \
-    p = p * r + 5.0000001201e-1f;                                                                       \
-    return p * (r * r) + r;                                                                             \
+    REAL p = PK_SPREAD(REAL, 1.9875691500e-4f);                                                         \
+    p = PK_MADD(p, r, 1.3981999507e-3f);                                                                \
+    p = PK_MADD(p, r, 8.3334519073e-3f);                                                                \
+    p = PK_MADD(p, r, 4.1665795894e-2f);                                                                \
+    p = PK_MADD(p, r, 1.6666665459e-1f);                                                                \
+    p = PK_MADD(p, r, 5.0000001201e-1f);                                                                \
+    return PK_MADD(p, r * r, r);                                                                        \
   }                                                                                                     \
   PK_FN REAL pk_single_exp_part##suffix(REAL x, WORD *out_n) {                                          \
     const REAL shifted = x * 1.44269504088896341f + PK_SINGLE_ROUNDER, n = shifted - PK_SINGLE_ROUNDER; \
@@ -34,8 +40,8 @@
   }                                                                                                     \
   PK_FN REAL pk_single_exp##suffix(REAL x) {                                                            \
     WORD n;                                                                                             \
-    const REAL y = x > 89.0f ? (REAL)89.0f : x; /* infinity from 88.73 on */                            \
-    const REAL p = pk_single_exp_part##suffix(y < -104.0f ? (REAL)-104.0f : y, &n) + 1.0f;              \
+    const REAL y = x > 89.0f ? PK_SPREAD(REAL, 89.0f) : x; /* infinity from 88.73 on */                 \
+    const REAL p = pk_single_exp_part##suffix(y < -104.0f ? PK_SPREAD(REAL, -104.0f) : y, &n) + 1.0f;   \
     const WORD whole = n + 256u, half_n = whole >> 1;                                                   \
     return p * AS_REAL((half_n - 1u) << 23) * AS_REAL((whole - half_n - 1u) << 23);                     \
   }
@@ -45,6 +51,7 @@ PK_DEFINE_SINGLE_EXP(_vector, float16, uint16, as_uint16, as_float16)
 #endif
 #endif
 
+#ifndef PK_CPP
 #ifdef PK_HOST
 /* The same function of double: ln 2 in two parts, the first of 32 bits; the error of Taylor's series to r^13 is 4e-18
  * at |r| = ln(2) / 2. */
@@ -88,4 +95,5 @@ PK_FN double16 pk_exp_vector_f64(double16 x) { return exp(x); }
 #endif
 #endif
 
+#endif /* PK_CPP */
 #endif /* PK_EXP_H_ */

@@ -14,7 +14,7 @@ from torch._inductor.virtualized import V
 from torch_backend import backend
 from torch_backend.backend import _utils
 
-from . import _threads, _triton
+from . import _functions, _threads, _triton
 
 _ATOMICS_PAY = 8  # threads from which parallel additions to the same elements are faster than serial ones
 _HOST_VISIBLE = 1  # HAL_DEVICE_HOST_VISIBLE of hal/plugin.h
@@ -23,10 +23,7 @@ _HOST_VISIBLE = 1  # HAL_DEVICE_HOST_VISIBLE of hal/plugin.h
 class HostScheduling(CppScheduling):
     """Fuses operators into C++ kernels, as for the CPU."""
 
-    def __init__(self, scheduler):
-        super().__init__(scheduler)
-        if scheduler is not None:
-            _keep_loops_of_this_device(scheduler)
+    kernel_proxy_cls = _functions.KernelProxy
 
     def codegen_node(self, node):
         # Inductor derives the language from the current device; for unknown devices it assumes Triton.
@@ -47,6 +44,7 @@ class HostScheduling(CppScheduling):
             self.kernel_group.ws = self.kernel_group.stack.enter_context(_SeparateLoops(self.kernel_group.loops_code))
 
     def define_kernel(self, src_code, nodes, kernel_args=None):
+        src_code = _functions.define(src_code)
         own = _threads.use(src_code) if _of_device_threads() else None
         name = super().define_kernel(own or _threads.without(src_code), nodes, kernel_args)
         if own:
@@ -86,21 +84,6 @@ class _SeparateLoops(WorkSharing):
 
     def __exit__(self, *error):
         self.close()
-
-
-def _keep_loops_of_this_device(scheduler) -> None:
-    """C++ code generation cannot express one reordering of loops. The scheduler exempts "cpu" from it; this exempts the
-    device, too.
-    """
-    reindex = getattr(scheduler, "_try_reindex_pointwise_for_reduction", None)
-    if reindex is None:  # this version of torch does not have the reordering
-        return
-
-    def kept(first, second) -> bool:
-        ours = any(node.get_device() is not None and node.get_device().type == _utils.name() for node in (first, second))
-        return not ours and reindex(first, second)
-
-    scheduler._try_reindex_pointwise_for_reduction = kept
 
 
 class _CallsOfDevice:

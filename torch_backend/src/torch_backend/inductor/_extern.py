@@ -39,6 +39,15 @@ _DOUBLE = (
     *(getattr(_aten, f"special_modified_bessel_{kind}") for kind in ("i0", "i1", "k0", "k1")),
     *(getattr(_aten, f"special_scaled_modified_bessel_{kind}") for kind in ("k0", "k1")),
 )
+# Operators that inductor decomposes into atomic additions.
+NOT_DECOMPOSED = (_aten.max_pool2d_with_indices_backward.default,)
+
+
+def is_slower_in_loops(node: torch.fx.Node) -> bool:
+    """Returns whether the device's operator is faster than inductor's C++ loops. A convolution that is called adds its
+    bias; inductor adds it in a loop of its own.
+    """
+    return node.target in NOT_DECOMPOSED or node.target is _aten.convolution.default and node.args[2] is not None
 
 
 def is_ours(node: torch.fx.Node) -> bool:

@@ -14,11 +14,11 @@ from torch_backend.backend import _utils
 
 from ..dynamo.graphs.installation import install_in_inductor
 from ..dynamo.interface import plugin_versions
-from . import _builder, _flex, _layout, _triton
+from . import _builder, _cpu_choices, _flex, _layout, _triton
 from ._codegen import PythonWrapperCodegen
 from ._package import CppWrapperCodegen
 from ._overrides import Overrides
-from ._ways import Scheduling, way, way_of_device
+from ._ways import Scheduling, computes_on_host, way, way_of_device
 
 
 class DevicePass(CustomGraphModulePass):
@@ -50,4 +50,5 @@ def _install() -> None:
     install_in_inductor()
     _builder.install()
     _layout.install()
+    _cpu_choices.install(computes_on_host)
     _triton.install()

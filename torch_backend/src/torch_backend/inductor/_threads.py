@@ -29,8 +29,8 @@ _KNOWN_PRAGMA = re.compile(r"parallel num_threads\(\d+\)|for( collapse\(\d+\))?|
 END_LOOP = "hal_end_loop();"
 
 _DEFINITIONS = r"""
-// Converts a mask of 4 or 8 bytes an element to bools. With ATen's conversion, kernels that store masks take 3 to 8
-// times as long.
+// Converts a mask of 4 or 8 bytes an element to bools, and bools to a mask. With ATen's conversions, kernels that store
+// masks take 3 to 8 times as long, and those that read them up to 7 times.
 #if defined(CPU_CAPABILITY_AVX2) || defined(CPU_CAPABILITY_AVX512)
 template <typename T, int N>
 struct at::vec::VecMaskTo<bool, 1, T, N, std::enable_if_t<sizeof(T) == 4 || sizeof(T) == 8>> {
@@ -45,6 +45,21 @@ struct at::vec::VecMaskTo<bool, 1, T, N, std::enable_if_t<sizeof(T) == 4 || size
     return Vectorized<bool>::loadu(result);
   }
 };
+template <> template <>
+inline at::vec::VecMask<float, 1> at::vec::VecMask<float, 1>::from<const bool>(const bool *bools, int count) {
+  constexpr int size = Vectorized<float>::size();
+  typedef int8_t bytes_t __attribute__((vector_size(size)));
+  typedef int32_t words_t __attribute__((vector_size(4 * size)));
+  bytes_t bytes{};
+  if (C10_LIKELY(count == size)) memcpy(&bytes, bools, size);
+  else memcpy(&bytes, bools, count);
+  const words_t mask = __builtin_convertvector(bytes, words_t) != 0;
+  return c10::bit_cast<Vectorized<float>>(mask);
+}
+template <> template <>
+inline at::vec::VecMask<float, 1> at::vec::VecMask<float, 1>::from<const bool>(const bool *bools) {
+  return from(bools, Vectorized<float>::size());
+}
 #endif
 // The device's threads compute the parts of a loop. An exception must not leave a loop, nor GOMP_parallel: a failed
 // check leaves its part by longjmp (the memory of local buffers is not freed), and the code after the loop throws.

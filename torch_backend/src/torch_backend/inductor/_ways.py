@@ -66,7 +66,7 @@ class HostKernels(Way):
         return host_visible(index)
 
     def mark(self, gm: torch.fx.GraphModule) -> None:
-        pass
+        _extern.keep_extern(gm, lambda node: _extern.is_ours(node) and _extern.is_slower_in_loops(node))
 
 
 class Operators(Way):
@@ -101,6 +101,11 @@ def way() -> Way:
     """Returns the way of all devices together, because inductor has one per device type."""
     ways = {way_of_device(index) for index in range(backend.device_count())}
     return ways.pop() if len(ways) == 1 else _WAYS[-1]
+
+
+def computes_on_host() -> bool:
+    """Returns whether the kernels of all devices are C++ on the host."""
+    return isinstance(way(), HostKernels)
 
 
 class Scheduling(BaseScheduling):
