@@ -193,7 +193,7 @@ bool queue_once(int32_t device, uintptr_t address, const std::string &name, cons
   hal_status_t status = HAL_OK;
   {
     const py::gil_scoped_release no_gil;
-    status = hal_stream_host_call(one->stream, run_queued, one.get());
+    status = hal_stream_host_kernel(one->stream, name.c_str(), run_queued, one.get());
   }
   const std::string failure = std::exchange(queueing, Queueing()).failure;
   if (status == HAL_OK) one.release();  // run_queued owns it

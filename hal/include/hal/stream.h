@@ -67,6 +67,12 @@ HAL_API HAL_MUST_USE hal_status_t hal_stream_wait_event(hal_stream_t *stream, ha
  * of all streams. Errors: HAL_INVALID_ARGUMENT = no function. Since 0.1. */
 HAL_API hal_status_t hal_stream_host_call(hal_stream_t *stream, hal_host_fn_t fn, void *user_data);
 
+/* Calls a kernel that the host computes for the device: as hal_stream_host_call, and while a profile runs, the call is
+ * a record of kind HAL_PROFILE_KERNEL with that name. `name` is copied, at most 95 bytes. Calls of a captured graph
+ * have no records. Errors: HAL_INVALID_ARGUMENT = no name or no function; HAL_RESOURCE_EXHAUSTED = no memory for the
+ * record. Since 0.5. */
+HAL_API hal_status_t hal_stream_host_kernel(hal_stream_t *stream, const char *name, hal_host_fn_t fn, void *user_data);
+
 /* Records that work of the stream has failed. A function of hal_stream_host_call may call it, as the only function of
  * the HAL; the failure is reported once, by the stream's next synchronization or query, as one of the device's work.
  * `message` is copied; NULL = a general text. HAL_OK and a NULL stream change nothing. Any thread. Since 0.5. */

@@ -23,7 +23,8 @@ static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
 /* The record of a work's calls, without times; its group is the communicator's own text. */
 static hal_profile_activity_t record_of(const hal_comm_work_t *work, uint32_t op, uint32_t count, uint64_t bytes) {
-  return (hal_profile_activity_t){.name = count > 1 ? "coalesced" : hal_comm_op_name(op),
+  return (hal_profile_activity_t){.kind = HAL_PROFILE_COLLECTIVE,
+                                  .name = count > 1 ? "coalesced" : hal_comm_op_name(op),
                                   .bytes = bytes,
                                   .stream = hal_stream_id(work->comm->out),
                                   .device = work->comm->device,
@@ -40,7 +41,7 @@ void hal_comm_profile_add(const hal_comm_job_t *job, int64_t start_ns, int64_t e
   hal_profile_activity_t activity = record_of(work, job->calls->on_host.op, job->count, bytes);
   activity.start_ns = start_ns;
   activity.end_ns = end_ns;
-  hal_profile_add_collective(&activity, work->launch);
+  hal_profile_add_timed(&activity, work->launch);
 }
 
 /* ---- collectives of a library ---- */
@@ -67,7 +68,7 @@ static void note_start(void *data) {
 static void note_end(void *data) {
   hal_comm_row_t *const row = data;
   row->activity.end_ns = hal_clock_ns();
-  hal_profile_add_collective(&row->activity, row->launch);
+  hal_profile_add_timed(&row->activity, row->launch);
   release(row);
 }
 

@@ -1,5 +1,5 @@
-/* profile_host.c: records of work that the host did for a device: operators that it computed, and collectives that it
- * ran. They are stored here until hal_profile_read. */
+/* profile_host.c: records of work that the host did for a device: operators and kernels that it computed, and
+ * collectives that it ran. They are stored here until hal_profile_read. */
 #include <stdio.h>
 #include <string.h>
 
@@ -67,16 +67,15 @@ hal_status_t hal_profile_host_op(int32_t device, const char *op, int64_t start_n
   return HAL_OK;
 }
 
-void hal_profile_add_collective(const hal_profile_activity_t *activity, uint64_t launch) {
+void hal_profile_add_timed(const hal_profile_activity_t *activity, uint64_t launch) {
   if (!hal_profile_is_on()) return;
   const hal_profile_launch_t found = hal_profile_find_launch(launch);
   hal_profile_activity_t record = *activity;
   record.struct_size = sizeof record;
-  record.kind = HAL_PROFILE_COLLECTIVE;
   record.correlation = found.correlation;
   record.launch = found.number, record.launch_thread = found.thread;
   record.launch_start_ns = found.start_ns, record.launch_end_ns = found.end_ns;
-  add(&record, activity->name, activity->group);
+  add(&record, activity->name, activity->group ? activity->group : "");
 }
 
 uint64_t hal_profile_read_host(hal_profile_fn_t fn, void *user_data) {
@@ -87,10 +86,9 @@ uint64_t hal_profile_read_host(hal_profile_fn_t fn, void *user_data) {
   hal_unlock(&host.lock);
   for (uint64_t i = 0; i < count; i++) {
     hal_profile_activity_t *const activity = &list[i].activity;
-    const int is_collective = activity->kind == HAL_PROFILE_COLLECTIVE;
     activity->name = list[i].name;
-    activity->op = is_collective ? "" : list[i].name;
-    activity->group = is_collective ? list[i].group : NULL;
+    activity->op = activity->kind == HAL_PROFILE_HOST_OP ? list[i].name : "";
+    activity->group = activity->kind == HAL_PROFILE_COLLECTIVE ? list[i].group : NULL;
     hal_callback_check();
     fn(user_data, activity);
   }

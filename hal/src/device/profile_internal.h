@@ -61,12 +61,12 @@ void hal_profile_launch_after_fork(void);
 /* Returns the launch of a record's number, all zeros if there is none. */
 hal_profile_launch_t hal_profile_find_launch(uint64_t correlation);
 
-/* Adds the record of a collective to a running profile, with `kind` and struct_size as in hal_profile_activity_t.
- * `launch` is the number that hal_profile_correlation returned to the submitting thread; it determines the launch
- * fields of the record. Names are copied, at most 95 and 63 bytes. Any thread. profile_host.c. */
-void hal_profile_add_collective(const hal_profile_activity_t *activity, uint64_t launch);
+/* Adds the record of a collective, or of a kernel that the host computed, to a running profile, with struct_size as in
+ * hal_profile_activity_t. `launch` is the number that hal_profile_correlation returned to the submitting thread; it
+ * determines the launch fields of the record. Names are copied, at most 95 and 63 bytes. Any thread. profile_host.c. */
+void hal_profile_add_timed(const hal_profile_activity_t *activity, uint64_t launch);
 
-/* Reports and frees the records of hal_profile_host_op and hal_profile_add_collective; returns the number of those that
+/* Reports and frees the records of hal_profile_host_op and hal_profile_add_timed; returns the number of those that
  * did not fit. profile_host.c. */
 uint64_t hal_profile_read_host(hal_profile_fn_t fn, void *user_data);
 void hal_profile_forget_host(void);

@@ -384,6 +384,37 @@ Test(profile, a_record_without_a_launch_keeps_its_operator_and_number) {
   assert_ok(hal_profile_stop());
 }
 
+static void count_call(void *user_data) { ++*(int *)user_data; }
+
+Test(profile, a_kernel_of_the_host_has_a_record_with_its_name) {
+  int calls = 0;
+  hal_stream_t *stream;
+  open_fake();
+  assert_ok(hal_stream_acquire(0, 0, &stream));
+  assert_ok(hal_stream_host_kernel(stream, "before", count_call, &calls));
+  assert_ok(hal_profile_start());
+  assert_ok(hal_profile_push(5));
+  assert_ok(hal_stream_host_kernel(stream, "fused", count_call, &calls));
+  hal_profile_pop();
+  assert_ok(hal_stream_host_kernel(NULL, "current", count_call, &calls));
+  assert_ok(hal_profile_stop());
+  cr_assert_eq(calls, 3);
+  cr_assert_eq(read_all(), 2);
+  for (int i = 0; i < 2; i++) {
+    const hal_profile_activity_t *const found = &seen.list[i];
+    const int is_fused = strcmp(seen.names[i], "fused") == 0;
+    cr_assert(is_fused || strcmp(seen.names[i], "current") == 0, "%s", seen.names[i]);
+    cr_assert_str_eq(seen.ops[i], "");
+    cr_assert_eq(found->kind, HAL_PROFILE_KERNEL);
+    cr_assert_eq(found->stream, is_fused ? hal_stream_id(stream) : 0);
+    cr_assert_eq(found->correlation, is_fused ? 5 : 0);
+    cr_assert_eq(found->launch_thread, syscall(SYS_gettid));
+    cr_assert(found->launch_start_ns <= found->start_ns && found->start_ns <= found->end_ns);
+  }
+  assert_fails(hal_stream_host_kernel(stream, NULL, count_call, &calls), HAL_INVALID_ARGUMENT, "missing name");
+  assert_fails(hal_stream_host_kernel(stream, "none", NULL, &calls), HAL_INVALID_ARGUMENT, "missing function");
+}
+
 Test(profile, stopping_takes_no_failure_away) {
   setenv("HAL_FAKE_FAULT", "2", 1);
   open_fake();

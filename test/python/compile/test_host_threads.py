@@ -126,6 +126,16 @@ def test_a_division_by_zero_is_an_error(device):
         torch.get_device_module(device).synchronize()
 
 
+def test_kernels_have_rows_in_the_profile(device):
+    compiled, x = torch.compile(lambda x: x.sin() + 1), torch.randn(MANY, device=device)
+    compiled(x)
+    with torch.profiler.profile(activities=list(torch.profiler.supported_activities())) as profile:
+        compiled(x)
+        torch.get_device_module(device).synchronize()
+    rows = [event.name for event in profile.events() if event.device_type != torch.autograd.DeviceType.CPU]
+    assert any(name.startswith("cpp_fused") and "sin" in name for name in rows), rows
+
+
 def test_a_tensor_of_the_cpu_takes_part(device):
     """Its memory is not freed in the order of the stream, so the kernel runs at once."""
     x, scale = torch.randn(MANY), torch.tensor(3.0)
