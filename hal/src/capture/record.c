@@ -301,6 +301,11 @@ static hal_status_t record_host_call(hal_queue_t *queue, hal_host_fn_t fn, void 
   return hal_program_leave(program, HAL_OK);
 }
 
+static hal_status_t refuse_host_call_once(hal_queue_t *queue, hal_host_fn_t fn, void *user_data) {
+  (void)queue, (void)fn, (void)user_data;
+  return HAL_NOT_READY;
+}
+
 static hal_status_t record_submission(hal_queue_t *queue, const hal_submission_t *submission) {
   hal_program_t *program;
   HAL_RETURN_IF_ERROR(hal_program_enter(queue, &program));
@@ -462,6 +467,7 @@ const hal_queue_calls_t hal_program_calls = {.begin_op = begin_op,
                                              .random = record_random,
                                              .own_op = record_own_op,
                                              .host_call = record_host_call,
+                                             .host_call_once = refuse_host_call_once,
                                              .submission = record_submission,
                                              .record_event = record_event,
                                              .wait_event = wait_event,

@@ -30,6 +30,7 @@ static void run(void *data) {
   hal_free(call);
 }
 
+/* Queues a call with a record. HAL_NOT_READY: the stream is captured. */
 static hal_status_t queue_timed(hal_stream_t *stream, const char *name, hal_host_fn_t fn, void *user_data) {
   timed_call_t *const call = hal_malloc(sizeof *call);
   if (!call)
@@ -38,9 +39,10 @@ static hal_status_t queue_timed(hal_stream_t *stream, const char *name, hal_host
   *call = (timed_call_t){
       .fn = fn, .user_data = user_data, .stream = hal_stream_id(stream), .device = hal_stream_device(stream)};
   snprintf(call->name, sizeof call->name, "%s", name);
+  hal_queue_t *const queue = hal_stream_queue(stream);
   hal_profile_begin_call();
   call->launch = hal_profile_correlation();
-  const hal_status_t status = hal_stream_host_call(stream, run, call);
+  const hal_status_t status = queue->calls->host_call_once(queue, run, call);
   hal_profile_end_call();
   if (status) hal_free(call);
   return status;
@@ -50,9 +52,9 @@ hal_status_t hal_stream_host_kernel(hal_stream_t *stream, const char *name, hal_
   if (!name || !fn)
     return hal_error_set(HAL_INVALID_ARGUMENT, "hal_stream_host_kernel: missing %s; pass it",
                          name ? "function" : "name of the kernel");
+  if (!hal_profile_is_on()) return hal_stream_host_call(stream, fn, user_data);
   if (!stream) HAL_RETURN_IF_ERROR(hal_stream_current(hal_thread.device, &stream));
-  hal_queue_t *const queue = hal_stream_queue(stream);
-  /* A graph runs a recorded call many times, and its records are those of the plugin. */
-  if (!hal_profile_is_on() || queue->calls->is_recording(queue)) return hal_stream_host_call(stream, fn, user_data);
-  return queue_timed(stream, name, fn, user_data);
+  HAL_RETURN_IF_ERROR(hal_device_check_alive(stream->device));
+  const hal_status_t status = queue_timed(stream, name, fn, user_data);
+  return status == HAL_NOT_READY ? hal_stream_host_call(stream, fn, user_data) : status;
 }

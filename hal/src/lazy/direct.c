@@ -49,6 +49,7 @@ static hal_status_t query(hal_queue_t *queue) { return hal_direct_calls.query(ha
 void hal_lazy_pass_on(hal_queue_calls_t *calls) {
   calls->own_op = own_op;
   calls->host_call = host_call;
+  calls->host_call_once = host_call;
   calls->submission = submission;
   calls->record_event = record_event; /* an event of a lazy stream is the plugin's, never a recorded one */
   calls->wait_event = wait_event;

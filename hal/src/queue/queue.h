@@ -81,6 +81,9 @@ typedef struct hal_queue_calls_s {
   hal_status_t (*own_op)(hal_queue_t *queue, const void *own, const char *name, const hal_op_call_t *call,
                          hal_status_t verdict);
   hal_status_t (*host_call)(hal_queue_t *queue, hal_host_fn_t fn, void *user_data);
+  /* As host_call, of a function that may run once only. HAL_NOT_READY, without a message: a recording would call it in
+   * each of its runs. */
+  hal_status_t (*host_call_once)(hal_queue_t *queue, hal_host_fn_t fn, void *user_data);
   /* HAL_OK: each run of the recording submits the work; HAL_NOT_READY, without a message: the caller submits it now. */
   hal_status_t (*submission)(hal_queue_t *queue, const hal_submission_t *submission);
   /* `*out_recording` != 0: the event is a position in that recording. The plugin's status, without a message. */

@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "hal/program.h"
 #include "support.h"
 
 typedef struct seen_s {
@@ -411,6 +412,16 @@ Test(profile, a_kernel_of_the_host_has_a_record_with_its_name) {
     cr_assert_eq(found->launch_thread, syscall(SYS_gettid));
     cr_assert(found->launch_start_ns <= found->start_ns && found->start_ns <= found->end_ns);
   }
+  assert_ok(hal_profile_start()); /* a graph runs the call many times, without records */
+  hal_program_t *program;
+  assert_ok(hal_program_begin(stream, NULL, &program));
+  assert_ok(hal_stream_host_kernel(stream, "captured", count_call, &calls));
+  assert_ok(hal_program_end(program));
+  for (int i = 0; i < 2; i++) assert_ok(hal_program_run(program, stream));
+  assert_ok(hal_stream_synchronize(stream));
+  assert_ok(hal_profile_stop());
+  cr_assert_eq(calls, 5);
+  hal_program_destroy(program);
   assert_fails(hal_stream_host_kernel(stream, NULL, count_call, &calls), HAL_INVALID_ARGUMENT, "missing name");
   assert_fails(hal_stream_host_kernel(stream, "none", NULL, &calls), HAL_INVALID_ARGUMENT, "missing function");
 }
