@@ -1,14 +1,15 @@
 """Products of matrices of 4 and 8-bit elements on the fake device compared with CPU PyTorch in the same run, in both modes of the fake device.
 
 Usage: python low_precision.py [--check] [--quick]. Rows: `_weight_int8pack_mm` and `_weight_int4pack_mm` as torchao's weight-only linear layers
-call them, with activations of float32 and bfloat16 and groups of 32 and 128 weights; `_int_mm`, `_scaled_mm` of float8 and of float4 (nvfp4, mxfp4).
+call them, with activations of float32 and bfloat16 and groups of 32 and 128 weights; those layers themselves, if torchao is installed; `_int_mm`, `_scaled_mm` of float8 and of float4 (nvfp4, mxfp4).
 The CPU has its own packed weights of 4 bits, its int8 product of float32 has no fast kernel, and it has no product of float4: there its
 side is the product in float32. Targets: 1.0 times the CPU's int8 product of bfloat16 for the
-weight-only layers; half of the operations a second of the device's own float32 product for the others (column "of float32").
+weight-only products, 1.0 times the same layer on the CPU for layers; half of the operations a second of the device's own float32 product for the others (column "of float32").
 
 Times are medians; the sides run alternately in one process. With --check the exit code is 1 if a target is missed.
 """
 
+import importlib.util
 import json
 import sys
 from pathlib import Path
@@ -41,9 +42,33 @@ def weight_cases(torch, quick):
                    torch._weight_int4pack_mm_for_cpu, (x16, peer, group, numbers), (rows, size, size))  # fmt: skip
 
 
+def layer_cases(torch, quick):
+    """Yields linear layers that torchao has quantized to weights of 8 bits; nothing without torchao."""
+    if not importlib.util.find_spec("torchao"):
+        return
+    from torchao.quantization import Int8WeightOnlyConfig, quantize_
+
+    from torch_backend import integrations
+
+    integrations.enable("torchao")
+
+    @torch.no_grad()
+    def linear(x, weight):
+        return torch.nn.functional.linear(x, weight)
+
+    size = 1024 if quick else 4096
+    for rows in (1, 32):
+        for dtype, name in ((torch.float32, "float32"), (torch.bfloat16, "bfloat16")):
+            layer = torch.nn.Linear(size, size, bias=False, dtype=dtype)
+            quantize_(layer, Int8WeightOnlyConfig())
+            operands = torch.randn(rows, size, dtype=dtype), layer.weight
+            yield f"torchao's int8 layer, {name}, {rows} x {size} squared", linear, operands, linear, operands, (rows, size, size)
+
+
 def cases(torch, quick):
-    """Yields the same of all products."""
+    """Yields the same of all products and layers."""
     yield from weight_cases(torch, quick)
+    yield from layer_cases(torch, quick)
     for name, function, operands, sizes in square_cases(torch, quick):
         yield name, function, operands, function, operands, sizes
     yield from float4_cases(torch, quick)
@@ -95,8 +120,10 @@ def child(quick):
         float32 = sides.alternate(product, lambda: 0.0, rounds)[0]
         if "int8 weight, bfloat16" in name:
             int8[m] = of_cpu
-        rows.append({"what": name, "ours": seconds, "peer": of_cpu, "float32": float32, "weight": "weight" in name, "m": m})
-    print(json.dumps([{**row, "int8": int8.get(row["m"])} for row in rows]))
+        is_layer = "layer" in name
+        rows.append({"what": name, "ours": seconds, "peer": of_cpu, "float32": float32, "weight": is_layer or "weight" in name,
+                     "int8": of_cpu if is_layer else None, "m": m})  # fmt: skip
+    print(json.dumps([{**row, "int8": row["int8"] or int8.get(row["m"])} for row in rows]))
 
 
 def main():
