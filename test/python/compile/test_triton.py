@@ -234,6 +234,72 @@ assert seen == [("enter", "add_kernel"), ("exit", "add_kernel")], seen
 """)
 
 
+GENERATED = {
+    "pointwise": "lambda x: (x * 2 + 1).relu()",
+    "functions": "lambda x: x.exp() + x.tanh() + torch.nn.functional.gelu(x)",
+    "sums": "lambda x: (x.sum(), x.sum(0), x.mean(-1), x.var(-1), x.amax(-1), x.argmax(-1))",
+    "softmax": "lambda x: x.softmax(-1).log()",
+    "layer norm": "lambda x: torch.nn.functional.layer_norm(x, (96,))",
+    "scan": "lambda x: x.cumsum(-1)",
+    "random numbers": "lambda x: torch.nn.functional.dropout(x, 0.5)",
+    "halves": "lambda x: x.half() * 2 + x.bfloat16().float()",
+    "indices": "lambda x: x[x.argmax(-1)] + x.gather(1, x.argsort(-1))",
+    "a transposed sum": "lambda x: x.t().contiguous() + x.view(96, 64)",
+}
+
+
+@pytest.mark.parametrize("name", GENERATED)
+def test_inductor_generates_kernels_on_request(name, run):
+    """The kernels of a graph are those of the generated code, with the addresses of the tensors and a grid that covers them."""
+    run(f"""
+import re
+from torch._inductor.utils import run_and_get_code
+x = tensor(64, 96)
+function = {GENERATED[name]}
+_, (code, *_) = run_and_get_code(torch.compile(function), x)
+names = set(re.findall(r"^(triton_\\w+) = async_compile", code, re.M))
+assert names and "= compile_kernel(" not in code, code
+lines = [line for line in record.new_lines() if line.startswith("launch ")]
+assert {{line.split()[1] for line in lines}} == names, (lines, names)
+assert any(x.data_ptr().to_bytes(8, "little").hex() in line for line in lines), lines
+for line in lines:
+    if "triton_poi" in line and "grid=1," not in line:
+        assert all(int(one) >= 1 for one in re.search(r"grid=([\\d,]+)", line)[1].split(","))
+""", TORCH_BACKEND_INDUCTOR_TRITON="1")
+
+
+def test_generated_kernels_of_a_training_step(run):
+    run("""
+layer = torch.nn.Sequential(torch.nn.Linear(96, 32), torch.nn.GELU(), torch.nn.LayerNorm(32), torch.nn.Dropout(0.1)).to(DEVICE)
+step = torch.compile(lambda x: layer(x).square().mean())
+for _ in range(2):
+    step(tensor(64, 96)).backward()
+lines = [line.split()[1] for line in record.new_lines() if line.startswith("launch triton_")]
+assert any("backward" in line for line in lines) and any("gelu" in line for line in lines), lines
+assert all(parameter.grad is not None for parameter in layer.parameters())
+""", TORCH_BACKEND_INDUCTOR_TRITON="1")
+
+
+def test_generated_kernels_need_a_launcher_in_python_and_a_valid_setting(run):
+    run("""
+x = tensor(64)
+import torch._inductor.config as config
+try:
+    with config.patch(cpp_wrapper=True):
+        torch.compile(lambda x: x + 1)(x)
+    raise SystemExit("cpp_wrapper has no launcher")
+except Exception as error:
+    assert "unset TORCH_BACKEND_INDUCTOR_TRITON" in str(error), error
+""", TORCH_BACKEND_INDUCTOR_TRITON="1")
+    run("""
+try:
+    torch.compile(lambda x: x + 1)(tensor(64))
+    raise SystemExit("the value is not valid")
+except Exception as error:
+    assert "TORCH_BACKEND_INDUCTOR_TRITON is 'yes'; use 0 or 1" in str(error), error
+""", TORCH_BACKEND_INDUCTOR_TRITON="yes")
+
+
 def test_a_graph_repeats_launches_and_threads_do_not_mix_their_arguments(run):
     run("""
 import threading

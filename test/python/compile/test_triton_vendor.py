@@ -144,6 +144,35 @@ for options in ({"backend": "aot_eager"}, {}, {"dynamic": True}, {"mode": "reduc
 """)
 
 
+GENERATED = {
+    "arithmetic": "lambda x, y: (x * 2 + y) / (y * y + 1) - 3",
+    "comparisons": "lambda x, y: torch.where(x > y, x.relu(), y.abs() * 0.5)",
+    "several results": "lambda x, y: (x + y, x - y, (x * y).neg())",
+    "views": "lambda x, y: x.view(10, 100)[2:7] * 2 + y.view(10, 100)[:5]",
+}
+
+
+@pytest.mark.parametrize("name", GENERATED)
+def test_kernels_that_inductor_generates_have_the_cpus_results(name, run):
+    run(f"""
+from torch._inductor.utils import run_and_get_code
+function = {GENERATED[name]}
+result, (code, *_) = run_and_get_code(torch.compile(function), a, b)
+assert "async_compile.triton(" in code and "  queue_on_host(" not in code
+torch.testing.assert_close([one.cpu() for one in torch.utils._pytree.tree_leaves(result)], torch.utils._pytree.tree_leaves(function(x, y)))
+""", TORCH_BACKEND_INDUCTOR_TRITON="1")
+
+
+def test_without_the_vendors_backend_generated_kernels_are_an_error_with_the_cure(run):
+    run("""
+try:
+    torch.compile(lambda x: x + 1)(a)
+    raise SystemExit("Triton has no compiler for the device")
+except Exception as error:
+    assert "TORCH_BACKEND_INDUCTOR_TRITON=1" in str(error) and "the device's vendor" in str(error), error
+""", with_vendor=False, TORCH_BACKEND_INDUCTOR_TRITON="1")
+
+
 def test_an_operator_of_a_kernel_is_a_correct_operator(run):
     run(FUNCTIONS + "torch.library.opcheck(my_add, (a, b))")
 

@@ -110,7 +110,7 @@ class Interface(DeviceInterface):
     @staticmethod
     def is_triton_capable(device=None) -> bool:
         """Returns whether Triton is installed with a compiler for the device. Kernels of the program run then; inductor's
-        own kernels are not Triton's.
+        own kernels are Triton's on request only.
         """
         return _triton.has_compiler()
 

@@ -95,6 +95,7 @@ class _CallsOfDevice:
     """
 
     _streams_named = False
+    _compiles_in_process = False
 
     @functools.cached_property
     def queued_kernels(self) -> set[str]:
@@ -112,9 +113,19 @@ class _CallsOfDevice:
                 self.writeline(f"{get_stream_name(number)} = get_external_object_by_index({user_object})")
         return super().codegen_cuda_stream_enter(stream_idx)
 
+    def write_triton_header_once(self) -> None:
+        super().write_triton_header_once()
+        self._compile_in_process()
+
+    def _compile_in_process(self) -> None:
+        """Imports a class in place of torch's, which is imported before."""
+        if not self._compiles_in_process:
+            self._compiles_in_process = True
+            self.imports.splice("from torch_backend.inductor._triton import AsyncCompile")
+
     def define_user_defined_triton_kernel(self, kernel, *rest, **options):
         _triton.check(kernel)
-        self.imports.splice("from torch_backend.inductor._triton import AsyncCompile")  # in place of torch's, which is imported before
+        self._compile_in_process()
         return super().define_user_defined_triton_kernel(kernel, *rest, **options)
 
     def make_allocation(self, name, device, dtype, shape, stride, *rest, **options):

@@ -13,7 +13,7 @@ from torch_backend.backend import _utils
 _aten = torch.ops.aten
 
 # Operators whose kernels on the device add in a fixed order; fused kernels would add in a random order.
-_ORDERED = (
+ORDERED = (
     _aten.index_put,
     _aten._unsafe_index_put,
     _aten._unsafe_masked_index_put_accumulate,
@@ -104,7 +104,7 @@ def use_operators_of_libtorch(gm: torch.fx.GraphModule) -> None:
 
 def without_kernel(fp64: bool) -> set[torch._ops.OpOverloadPacket]:
     """Returns the operators that kernels from source cannot express; `fp64` is whether the device computes in float64."""
-    return {*_ORDERED, *_MISSING} if fp64 else {*_ORDERED, *_MISSING, *_DOUBLE}
+    return {*ORDERED, *_MISSING} if fp64 else {*ORDERED, *_MISSING, *_DOUBLE}
 
 
 def keep_extern(gm: torch.fx.GraphModule, is_called: Callable[[torch.fx.Node], bool]) -> None:

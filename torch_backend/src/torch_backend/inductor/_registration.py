@@ -6,6 +6,7 @@ import functools
 import json
 
 from torch._inductor.codegen.common import register_backend_for_device, register_device_op_overrides
+from torch._inductor.codegen.triton import TritonScheduling
 from torch._inductor.codegen.wrapper_fxir import WrapperFxCodegen
 from torch._inductor.custom_graph_pass import CustomGraphModulePass
 
@@ -42,7 +43,8 @@ def register() -> None:
     name = _utils.name()
     _install()
     register_device_op_overrides(name, Overrides())
-    register_backend_for_device(name, Scheduling, PythonWrapperCodegen, CppWrapperCodegen, WrapperFxCodegen, DevicePass())
+    scheduling = TritonScheduling if _triton.generates() else Scheduling
+    register_backend_for_device(name, scheduling, PythonWrapperCodegen, CppWrapperCodegen, WrapperFxCodegen, DevicePass())
 
 
 @functools.lru_cache(maxsize=1)

@@ -1,8 +1,13 @@
-"""Kernels of Triton that a program calls in compiled code. Inductor's own kernels for the device are not Triton's."""
+"""Kernels of Triton in compiled code: those that a program calls and, on request (TORCH_BACKEND_INDUCTOR_TRITON=1), those
+that inductor generates.
+"""
 
 from __future__ import annotations
 
-from torch._inductor import async_compile
+import functools
+import os
+
+from torch._inductor import async_compile, config
 from torch._inductor.runtime import benchmarking
 from torch._inductor.virtualized import V
 
@@ -20,6 +25,19 @@ class AsyncCompile(async_compile.AsyncCompile):
         return False
 
 
+@functools.lru_cache(maxsize=1)
+def generates() -> bool:
+    """Returns whether inductor generates kernels of Triton for the device.
+
+    Raises:
+        ValueError: the variable of the environment is neither 0 nor 1.
+    """
+    value = os.environ.get("TORCH_BACKEND_INDUCTOR_TRITON", "0")
+    if value not in ("0", "1"):
+        raise ValueError(f"TORCH_BACKEND_INDUCTOR_TRITON is {value!r}; use 0 or 1")
+    return value == "1"
+
+
 def install() -> None:
     """Called once, when inductor first uses the device. Inductor measures configurations of an autotuned kernel."""
     benchmarking.register_benchmarker(_utils.name(), _measure, override=True)
@@ -34,6 +52,19 @@ def name_of(kernel) -> str:
     while not isinstance(name := getattr(kernel, "__name__", None), str):
         kernel = kernel.fn
     return name
+
+
+def check_generated(index: int) -> None:
+    """Raises RuntimeError if no installed Triton compiles for a device, and NotImplementedError if kernels of Triton
+    cannot be called: C++ has no launcher for them.
+    """
+    try:
+        _registration.check(index)
+    except RuntimeError as error:
+        raise RuntimeError(f"TORCH_BACKEND_INDUCTOR_TRITON=1: {error}") from None
+    if config.cpp_wrapper or V.aot_compilation:
+        raise NotImplementedError("cpp_wrapper and packages of AOTInductor cannot contain kernels of Triton, because these are launched from Python: "
+                                  "unset TORCH_BACKEND_INDUCTOR_TRITON")  # fmt: skip
 
 
 def check(kernel) -> None:

@@ -1,4 +1,6 @@
-"""How inductor computes a graph on the device: kernels from source, kernels on the host, or operators one by one."""
+"""How inductor computes a graph on the device: kernels of Triton, kernels from source, kernels on the host, or operators
+one by one.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +9,14 @@ import functools
 import warnings
 
 import torch
+from torch._inductor.codegen.triton import TritonScheduling
 from torch._inductor.scheduler import BaseScheduling
 from torch._inductor.virtualized import V
 
 from torch_backend import backend
 from torch_backend.backend import _utils
 
-from . import _extern, _threads
+from . import _extern, _threads, _triton
 from ._codegen import HostScheduling, host_visible
 from ._launch import has_fp64, takes_source
 from ._source import OperatorScheduling, SourceScheduling
@@ -52,6 +55,22 @@ class SourceKernels(Way):
         _extern.keep_extern(gm, lambda node: node.target.overloadpacket in missing)
 
 
+class TritonKernels(Way):
+    """Fused kernels of Triton, whose compiler is that of the device's vendor. Scheduled by inductor itself."""
+
+    name = "kernels of Triton"
+    place = "device"
+    scheduling = TritonScheduling
+
+    def takes(self, index: int) -> bool:
+        return _triton.generates()
+
+    def mark(self, gm: torch.fx.GraphModule) -> None:
+        for index in range(backend.device_count()):
+            _triton.check_generated(index)
+        _extern.keep_extern(gm, lambda node: node.target.overloadpacket in _extern.ORDERED)
+
+
 class HostKernels(Way):
     """Fused C++ kernels that the host runs on the device's memory; they express all operators."""
 
@@ -88,8 +107,9 @@ class Operators(Way):
         _extern.keep_extern(gm, lambda node: _extern.is_ours(node) or node.target.overloadpacket in missing)
 
 
-# In the order of preference: a GPU that shares its memory with the host is faster than the host.
-_WAYS = (SourceKernels(), HostKernels(), Operators())
+# In the order of preference; Triton's are on request only. A GPU that shares its memory with the host is faster than
+# the host.
+_WAYS = (TritonKernels(), SourceKernels(), HostKernels(), Operators())
 
 
 def way_of_device(index: int) -> Way:
