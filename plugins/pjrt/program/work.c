@@ -8,9 +8,9 @@
 
 #include "../emit.h"
 
-/* How many multiplications of a matrix product take as long as an element of other operators on the CPU, and as a
- * multiplication in a convolution's gradients, which XLA does not compute as products. */
-enum { OF_ELEMENT = 100, OF_GRADIENT = 16 };
+/* How many multiplications of a matrix product take as long as an element of other operators on the CPU, and the number
+ * of gradients of a convolution. */
+enum { OF_ELEMENT = 100, OF_GRADIENT = 2 };
 
 /* The limit for one of two processors. With more of them, smaller operators are faster in several threads. */
 static double default_limit(void) {
