@@ -45,9 +45,10 @@ void emit_put(emit_t *e, const char *format, ...) {
 static const struct {
   const char *name;
   int32_t bytes;
-} elements[] = {[PJRT_PRED] = {"i1", 1},  [PJRT_S8] = {"i8", 1},   [PJRT_S16] = {"i16", 2},  [PJRT_S32] = {"i32", 4},
-                [PJRT_S64] = {"i64", 8},  [PJRT_U8] = {"ui8", 1},  [PJRT_U16] = {"ui16", 2}, [PJRT_U32] = {"ui32", 4},
-                [PJRT_U64] = {"ui64", 8}, [PJRT_F16] = {"f16", 2}, [PJRT_F32] = {"f32", 4},  [PJRT_F64] = {"f64", 8},
+} elements[] = {[PJRT_PRED] = {"i1", 1},   [PJRT_S8] = {"i8", 1},         [PJRT_S16] = {"i16", 2},
+                [PJRT_S32] = {"i32", 4},   [PJRT_S64] = {"i64", 8},       [PJRT_U8] = {"ui8", 1},
+                [PJRT_U16] = {"ui16", 2},  [PJRT_U32] = {"ui32", 4},      [PJRT_U64] = {"ui64", 8},
+                [PJRT_F16] = {"f16", 2},   [PJRT_F32] = {"f32", 4},       [PJRT_F64] = {"f64", 8},
                 [PJRT_BF16] = {"bf16", 2}, [PJRT_F8E5M2] = {"f8E5M2", 1}, [PJRT_F8E4M3FN] = {"f8E4M3FN", 1}};
 
 const char *emit_element(int32_t type) { return elements[type].name; }

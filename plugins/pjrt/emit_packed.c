@@ -1,6 +1,6 @@
-/* emit_packed.c: products with weights of 4 or 8 bits. args: self (m x k); weights, n rows of k: int8, or words of int32
- * with 8 weights each; scales; zeros; group. Scales and zeros are [k / group][n]; without zeros, those of 4 bits are
- * pairs of scale and zero. */
+/* emit_packed.c: products with weights of 4 or 8 bits. args: self (m x k); weights, n rows of k: int8, or words of
+ * int32 with 8 weights each; scales; zeros; group. Scales and zeros are [k / group][n]; without zeros, those of 4 bits
+ * are pairs of scale and zero. */
 #include "emit.h"
 
 #define BINARY(op, a, b) emit_binary(e, "stablehlo." op, a, b)

@@ -310,7 +310,8 @@ static void attention_backward(emit_t *e) {
   const value_t scaled = emit_binary(e, "stablehlo.multiply", of_scores, at.scale);
   emit_write(e, 0, emit_multiply(e, scaled, at.key, 0));
   if (emit_wants(e, 1))
-    emit_write(e, 1, add_heads(e, emit_multiply(e, transposed(e, scaled), at.query, 0), emit_result_shape(e, 1).sizes[1]));
+    emit_write(e, 1,
+               add_heads(e, emit_multiply(e, transposed(e, scaled), at.query, 0), emit_result_shape(e, 1).sizes[1]));
   if (emit_wants(e, 2))
     emit_write(e, 2, add_heads(e, emit_multiply(e, transposed(e, weights), g, 0), emit_result_shape(e, 2).sizes[1]));
   emit_write(e, 3, of_scores);

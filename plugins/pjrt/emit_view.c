@@ -5,8 +5,8 @@
 
 #include "emit.h"
 
-/* A tensor in elements of its buffer. Its strides are not negative: a dimension that is reversed, as those of copies for
- * flip are, begins at its last element. */
+/* A tensor in elements of its buffer. Its strides are not negative: a dimension that is reversed, as those of copies
+ * for flip are, begins at its last element. */
 typedef struct view_s {
   uint32_t buffer;
   int32_t type;

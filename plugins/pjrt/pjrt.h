@@ -166,8 +166,8 @@ void pjrt_flights_destroy(pjrt_flights_t *flights); /* waits for the runs; NULL:
 /* Adds a run, whose event it owns from now on. If there are too many, waits for the first one. */
 void pjrt_flights_add(pjrt_flights_t *flights, pjrt_event_t *done, const char *name);
 /* Waits for all runs, in their order, and reports their failures. NULL: nothing. */
-void pjrt_flights_settle(pjrt_flights_t *flights);
-/* Whether all runs have ended, without waiting, as far as the platform can tell. NULL: they have. */
+void pjrt_flights_wait(pjrt_flights_t *flights);
+/* Whether all runs have ended, without waiting, as far as the platform reports it. NULL: they have. */
 int pjrt_flights_ended(pjrt_flights_t *flights);
 
 /* ---- runs of programs, program/run.c ---- */
@@ -179,8 +179,8 @@ typedef struct pjrt_run_s {
   int32_t site;
   uint32_t argument_count, result_count;
   const pjrt_span_t *arguments, *results;
-  const uint32_t *places; /* of the results: the argument that the program donates for it, or PJRT_NO_PLACE */
-  pjrt_views_t *views;    /* of the stream; NULL = none are kept */
+  const uint32_t *places;  /* of the results: the argument that the program donates for it, or PJRT_NO_PLACE */
+  pjrt_views_t *views;     /* of the stream; NULL = none are kept */
   pjrt_flights_t *flights; /* of the stream, in opaque memory: the run is not awaited; NULL = it is */
   const char *name;        /* for a failure after that; copied */
 } pjrt_run_t;

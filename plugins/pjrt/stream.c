@@ -12,7 +12,7 @@ struct pjrt_work_s {
   hal_plugin_stream_t *stream;
   const char *name;
   pjrt_work_fn_t run;
-  int overlaps; /* it may run before earlier runs of programs have ended */
+  int overlaps;                           /* it may run before earlier runs of programs have ended */
   _Alignas(16) unsigned char arguments[]; /* a copy: callers may change their arguments after the call */
 };
 
@@ -59,10 +59,10 @@ static void note_failure(hal_plugin_stream_t *stream, const char *name, hal_stat
 static void serve(hal_worker_item_t *item) {
   pjrt_work_t *const work = (pjrt_work_t *)item;
   char why[PJRT_WHY] = "";
-  if (!work->overlaps) pjrt_flights_settle(work->stream->flights);
+  if (!work->overlaps) pjrt_flights_wait(work->stream->flights);
   const hal_status_t status = work->run(work->arguments, why);
   if (status) {
-    pjrt_flights_settle(work->stream->flights); /* an earlier run may have caused it */
+    pjrt_flights_wait(work->stream->flights); /* an earlier run may have caused it */
     note_failure(work->stream, work->name, status, why);
   }
   hal_host->mem_free(work);
@@ -181,7 +181,7 @@ hal_status_t hal_plugin_stream_synchronize(hal_plugin_stream_t *stream) {
   if (atomic_load_explicit(&pjrt.forked, memory_order_relaxed)) return pjrt_check_device(stream->device);
   push_frees(stream);
   hal_worker_wait(stream->worker, hal_worker_queued(stream->worker));
-  pjrt_flights_settle(stream->flights);
+  pjrt_flights_wait(stream->flights);
   return report(stream);
 }
 
@@ -190,7 +190,7 @@ hal_status_t hal_plugin_stream_query(hal_plugin_stream_t *stream) {
   if (atomic_load_explicit(&pjrt.forked, memory_order_relaxed)) return pjrt_check_device(stream->device);
   const uint64_t queued = hal_worker_queued(stream->worker);
   if (hal_worker_done(stream->worker) < queued || !pjrt_flights_ended(stream->flights)) return HAL_NOT_READY;
-  pjrt_flights_settle(stream->flights);
+  pjrt_flights_wait(stream->flights);
   return report(stream);
 }
 
@@ -224,7 +224,7 @@ hal_status_t pjrt_drain(int32_t device) {
     pthread_mutex_unlock(&streams_lock);
     push_frees(stream);
     hal_worker_wait(stream->worker, hal_worker_queued(stream->worker));
-    pjrt_flights_settle(stream->flights);
+    pjrt_flights_wait(stream->flights);
     const hal_status_t status = first ? HAL_OK : report(stream);
     if (!first) first = status;
     pthread_mutex_lock(&streams_lock);

@@ -30,7 +30,7 @@ pjrt_flights_t *pjrt_flights_create(hal_plugin_stream_t *stream, pjrt_failed_fn_
 }
 
 /* Waits for the first run. The lock is held. */
-static void settle_first(pjrt_flights_t *flights) {
+static void wait_first(pjrt_flights_t *flights) {
   flight_t *const flight = &flights->flights[flights->first];
   pjrt_failure_t failure;
   char why[PJRT_WHY];
@@ -42,30 +42,30 @@ static void settle_first(pjrt_flights_t *flights) {
   flights->failed(flights->stream, flight->name, status, why);
 }
 
-void pjrt_flights_settle(pjrt_flights_t *flights) {
+void pjrt_flights_wait(pjrt_flights_t *flights) {
   if (!flights) return;
   pthread_mutex_lock(&flights->lock);
-  while (flights->count) settle_first(flights);
+  while (flights->count) wait_first(flights);
   pthread_mutex_unlock(&flights->lock);
 }
 
 void pjrt_flights_destroy(pjrt_flights_t *flights) {
   if (!flights) return;
-  pjrt_flights_settle(flights);
+  pjrt_flights_wait(flights);
   pthread_mutex_destroy(&flights->lock);
   hal_host->mem_free(flights);
 }
 
 void pjrt_flights_add(pjrt_flights_t *flights, pjrt_event_t *done, const char *name) {
   pthread_mutex_lock(&flights->lock);
-  if (flights->count == MOST_FLIGHTS) settle_first(flights);
+  if (flights->count == MOST_FLIGHTS) wait_first(flights);
   flight_t *const flight = &flights->flights[(flights->first + flights->count++) % MOST_FLIGHTS];
   flight->done = done;
   snprintf(flight->name, sizeof flight->name, "%s", name);
   pthread_mutex_unlock(&flights->lock);
 }
 
-/* Whether a run has ended. A platform that cannot tell is awaited. */
+/* Whether a run has ended. A platform without that query is awaited. */
 static int has_ended(const flight_t *flight) {
   pjrt_failure_t failure;
   pjrt_Event_IsReady_t query = {.event = flight->done};
