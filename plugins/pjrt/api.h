@@ -126,6 +126,7 @@ PJRT_ARGUMENTS(Error_Message, const pjrt_error_t *error; const char *message; si
 PJRT_ARGUMENTS(Error_GetCode, const pjrt_error_t *error; int code;)
 PJRT_ARGUMENTS(Plugin_Initialize, )
 PJRT_ARGUMENTS(Event_Destroy, pjrt_event_t *event;)
+PJRT_ARGUMENTS(Event_IsReady, pjrt_event_t *event; bool is_ready;)
 PJRT_ARGUMENTS(Event_Await, pjrt_event_t *event;)
 PJRT_ARGUMENTS(Client_Create, const pjrt_named_t *create_options; size_t num_options; void *callbacks[4];
                pjrt_client_t * client;)

@@ -164,6 +164,7 @@ static void text(void *state, const void *described, char *text, size_t capacity
 typedef struct queued_s {
   program_t *program;
   pjrt_views_t *views;
+  pjrt_flights_t *flights;
   int again;               /* runs the second compilation */
   uint32_t argument_count; /* with the numbers */
 } queued_t;
@@ -196,7 +197,9 @@ static hal_status_t run_spans(const queued_t *queued, pjrt_buffer_t *const *buff
                           .arguments = spans,
                           .results = spans + queued->argument_count,
                           .places = emitted->places,
-                          .views = queued->views};
+                          .views = queued->views,
+                          .flights = queued->flights,
+                          .name = program->name};
   if (pjrt.opaque) return pjrt_opaque_run(&run, why);
   const int64_t begin = pjrt_now_ns();
   const hal_status_t status = pjrt_run(&run, &moved, why);
@@ -259,7 +262,8 @@ static int count_run(program_t *program) {
 /* Writes a run, for which `queued` has enough bytes. */
 static void write_run(program_t *program, const hal_ir_run_t *run, uint32_t argument_count, queued_t *queued) {
   const emit_program_t *const emitted = &program->emitted;
-  *queued = (queued_t){program, pjrt_stream_views(run->plugin_stream), count_run(program), argument_count};
+  *queued = (queued_t){program, pjrt_stream_views(run->plugin_stream), pjrt_stream_flights(run->plugin_stream),
+                       count_run(program), argument_count};
   pjrt_span_t *const spans = (pjrt_span_t *)(void *)(queued + 1), *const results = spans + argument_count;
   for (uint32_t i = 0; i < emitted->argument_count; i++)
     spans[i] = (pjrt_span_t){run->buffers[emitted->arguments[i]], emitted->types[i], emitted->counts[i],
@@ -297,6 +301,7 @@ static hal_status_t execute(void *state, void *executed, const hal_ir_run_t *run
   const hal_status_t status = pjrt_work_new(run->plugin_stream, program->name, run_program, NULL, size, &work);
   if (status) return status;
   write_run(program, run, count, pjrt_work_arguments(work));
+  pjrt_work_overlap(work);
   pjrt_work_push(run->plugin_stream, work);
   return HAL_OK;
 }

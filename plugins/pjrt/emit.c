@@ -45,17 +45,19 @@ void emit_put(emit_t *e, const char *format, ...) {
 static const struct {
   const char *name;
   int32_t bytes;
-} elements[] = {[PJRT_PRED] = {"i1", 1},  [PJRT_S8] = {"i8", 1},   [PJRT_S16] = {"i16", 2},  [PJRT_S32] = {"i32", 4},
-                [PJRT_S64] = {"i64", 8},  [PJRT_U8] = {"ui8", 1},  [PJRT_U16] = {"ui16", 2}, [PJRT_U32] = {"ui32", 4},
-                [PJRT_U64] = {"ui64", 8}, [PJRT_F16] = {"f16", 2}, [PJRT_F32] = {"f32", 4},  [PJRT_F64] = {"f64", 8},
-                [PJRT_BF16] = {"bf16", 2}};
+} elements[] = {[PJRT_PRED] = {"i1", 1},   [PJRT_S8] = {"i8", 1},         [PJRT_S16] = {"i16", 2},
+                [PJRT_S32] = {"i32", 4},   [PJRT_S64] = {"i64", 8},       [PJRT_U8] = {"ui8", 1},
+                [PJRT_U16] = {"ui16", 2},  [PJRT_U32] = {"ui32", 4},      [PJRT_U64] = {"ui64", 8},
+                [PJRT_F16] = {"f16", 2},   [PJRT_F32] = {"f32", 4},       [PJRT_F64] = {"f64", 8},
+                [PJRT_BF16] = {"bf16", 2}, [PJRT_F8E5M2] = {"f8E5M2", 1}, [PJRT_F8E4M3FN] = {"f8E4M3FN", 1}};
 
 const char *emit_element(int32_t type) { return elements[type].name; }
 int32_t emit_bytes(int32_t type) { return elements[type].bytes; }
-int emit_is_float(int32_t type) {
-  return type == PJRT_F32 || type == PJRT_F64 || type == PJRT_F16 || type == PJRT_BF16;
+static int is_low(int32_t type) {
+  return type == PJRT_F16 || type == PJRT_BF16 || type == PJRT_F8E5M2 || type == PJRT_F8E4M3FN;
 }
-int32_t emit_compute_type(int32_t type) { return type == PJRT_F16 || type == PJRT_BF16 ? PJRT_F32 : type; }
+int emit_is_float(int32_t type) { return type == PJRT_F32 || type == PJRT_F64 || is_low(type); }
+int32_t emit_compute_type(int32_t type) { return is_low(type) ? PJRT_F32 : type; }
 
 int32_t emit_type_of(hal_dtype_t dtype) {
   switch (dtype) {
@@ -79,6 +81,10 @@ int32_t emit_type_of(hal_dtype_t dtype) {
       return PJRT_F64;
     case HAL_BFLOAT16:
       return PJRT_BF16;
+    case HAL_FLOAT8_E5M2:
+      return PJRT_F8E5M2;
+    case HAL_FLOAT8_E4M3FN:
+      return PJRT_F8E4M3FN;
     default:
       return 0;
   }
@@ -189,9 +195,17 @@ value_t emit_select(emit_t *e, value_t condition, value_t a, value_t b) {
   return v;
 }
 
+/* Returns the nearest of the numbers that float8_e4m3fn has, as torch does: XLA makes larger ones NaN. */
+static value_t saturated(emit_t *e, value_t a) {
+  if (!emit_is_float(a.type)) a = emit_convert(e, a, PJRT_F32);
+  const value_t above = emit_binary(e, "stablehlo.maximum", a, emit_fill(e, -448, a));
+  return emit_binary(e, "stablehlo.minimum", above, emit_fill(e, 448, a));
+}
+
 value_t emit_convert(emit_t *e, value_t a, int32_t type) {
   if (a.type == type) return a;
   if (type == PJRT_PRED) return emit_compare(e, "NE", a, emit_fill(e, 0, a)); /* all numbers but 0, not their low bit */
+  if (type == PJRT_F8E4M3FN) a = saturated(e, a);
   const value_t v = emit_fresh(e, type, a.rank, a.sizes);
   emit_put(e, "    %s = stablehlo.convert %s : (%s) -> %s\n", emit_name(v).s, emit_name(a).s, emit_type(a).s,
            emit_type(v).s);
@@ -271,6 +285,13 @@ value_t emit_concatenate(emit_t *e, const value_t *parts, int count, int dim) {
   emit_put(e, ", dim = %d : (", dim);
   for (int i = 0; i < count; i++) emit_put(e, "%s%s", i ? ", " : "", emit_type(parts[i]).s);
   emit_put(e, ") -> %s\n", emit_type(v).s);
+  return v;
+}
+
+value_t emit_reverse(emit_t *e, value_t a, const int64_t *dims, int count) {
+  const value_t v = emit_fresh(e, a.type, a.rank, a.sizes);
+  emit_put(e, "    %s = stablehlo.reverse %s, dims = [%s] : %s\n", emit_name(v).s, emit_name(a).s,
+           emit_list(dims, count).s, emit_type(v).s);
   return v;
 }
 

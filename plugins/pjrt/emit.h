@@ -74,7 +74,7 @@ const emit_operator_t *emit_find(const char *name);
 extern const emit_operator_t emit_reduce_operators[], emit_product_operators[], emit_norm_operators[],
     emit_loss_operators[], emit_update_operators[], emit_move_operators[], emit_spatial_operators[],
     emit_resample_operators[], emit_recurrent_operators[], emit_scan_operators[], emit_random_operators[],
-    emit_columns_operators[];
+    emit_columns_operators[], emit_packed_operators[];
 
 /* ---- helpers of operators in several files ----------------------------------------------------------------------- */
 
@@ -108,6 +108,9 @@ value_t emit_scatter(emit_t *e, value_t a, value_t index, value_t source, int di
 const char *emit_expression_find(const char *name, int *out_operands);
 void emit_expression(emit_t *e);
 
+/* a [..., m, k] times b [..., k, n], or b [..., n, k] if `turned`; leading dimensions are equal (emit_product.c). */
+value_t emit_multiply(emit_t *e, value_t a, value_t b, int turned);
+
 /* Returns `count` words of Philox, of the present operator's seed and offset (emit_random.c). */
 value_t emit_philox(emit_t *e, int64_t count);
 
@@ -130,7 +133,7 @@ int32_t emit_type_of(hal_dtype_t dtype); /* PJRT_F32 ...; 0 = unsupported */
 int32_t emit_bytes(int32_t type);
 int emit_is_float(int32_t type);
 
-/* Returns the type in which an operator computes operands of a type: float32 for half precision. */
+/* Returns the type in which an operator computes operands of a type: float32 for half precision and 8 bits. */
 int32_t emit_compute_type(int32_t type);
 
 /* ---- single operators of StableHLO (emit.c) ---------------------------------------------------------------------- */
@@ -151,6 +154,7 @@ value_t emit_broadcast(emit_t *e, value_t a, const int64_t *dims, int rank, cons
 value_t emit_like(emit_t *e, value_t scalar, value_t shape); /* broadcasts a scalar */
 value_t emit_fill(emit_t *e, double number, value_t shape);  /* a constant of a value's type and shape */
 value_t emit_slice(emit_t *e, value_t a, const int64_t *from, const int64_t *to);
+value_t emit_reverse(emit_t *e, value_t a, const int64_t *dims, int count);
 value_t emit_iota(emit_t *e, int32_t type, int rank, const int64_t *sizes, int dim);
 value_t emit_concatenate(emit_t *e, const value_t *parts, int count, int dim);
 

@@ -7,7 +7,7 @@
 /* ---- matrix products --------------------------------------------------------------------------------------------- */
 
 /* a [..., m, k] times b [..., k, n], or b [..., n, k] if `turned`; leading dimensions are equal. */
-static value_t multiply(emit_t *e, value_t a, value_t b, int turned) {
+value_t emit_multiply(emit_t *e, value_t a, value_t b, int turned) {
   const int rank = a.rank, batch = rank - 2;
   int64_t sizes[EMIT_RANK], dims[EMIT_RANK];
   memcpy(sizes, a.sizes, sizeof sizes);
@@ -56,11 +56,11 @@ static int takes_addmm(const hal_op_call_t *call) {
          takes_product(call, 1);
 }
 
-static void mm(emit_t *e) { emit_write(e, 0, multiply(e, emit_read(e, 0), emit_read(e, 1), 0)); }
+static void mm(emit_t *e) { emit_write(e, 0, emit_multiply(e, emit_read(e, 0), emit_read(e, 1), 0)); }
 
 /* beta * self + alpha * mat1 @ mat2; with beta 0, NaN in self is ignored. */
 static void addmm(emit_t *e) {
-  const value_t product = multiply(e, emit_read(e, 1), emit_read(e, 2), 0);
+  const value_t product = emit_multiply(e, emit_read(e, 1), emit_read(e, 2), 0);
   const value_t self = emit_read_as(e, 0, product.type);
   const value_t beta = emit_number(e, 3, product.type), alpha = emit_number(e, 4, product.type);
   const value_t scaled = emit_binary(e, "stablehlo.multiply", self, emit_like(e, beta, self));
@@ -69,6 +69,20 @@ static void addmm(emit_t *e) {
   const value_t bias = emit_select(e, ignored, emit_fill(e, 0, scaled), scaled);
   const value_t weighted = emit_binary(e, "stablehlo.multiply", product, emit_like(e, alpha, product));
   emit_write(e, 0, emit_binary(e, "stablehlo.add", weighted, spread_bias(e, bias, product)));
+}
+
+static int takes_int_mm(const hal_op_call_t *call) {
+  return call->args[0].tag == HAL_VALUE_TENSOR && call->args[1].tag == HAL_VALUE_TENSOR &&
+         call->args[0].u.t->dtype == HAL_INT8 && call->args[1].u.t->dtype == HAL_INT8;
+}
+
+/* Bytes multiplied into int32. */
+static void int_mm(emit_t *e) {
+  const value_t a = emit_read(e, 0), b = emit_read(e, 1);
+  const value_t v = emit_fresh(e, PJRT_S32, 2, (int64_t[]){a.sizes[0], b.sizes[1]});
+  emit_put(e, "    %s = stablehlo.dot_general %s, %s, contracting_dims = [1] x [0] : (%s, %s) -> %s\n", emit_name(v).s,
+           emit_name(a).s, emit_name(b).s, emit_type(a).s, emit_type(b).s, emit_type(v).s);
+  emit_write(e, 0, v);
 }
 
 /* ---- convolutions ------------------------------------------------------------------------------------------------ */
@@ -106,7 +120,6 @@ static int takes_convolution_backward(const hal_op_call_t *call) { return takes_
 /* A window: per spatial dimension the padding on both sides, the stride, and the dilation of both operands. */
 typedef struct window_s {
   int64_t low[3], high[3], stride[3], lhs[3], rhs[3];
-  int reversed;
 } window_t;
 
 static void put_dims(emit_t *e, const char *lead, int spatial) {
@@ -129,11 +142,6 @@ static value_t convolve(emit_t *e, value_t a, value_t w, const char *const dims[
     emit_put(e, "%s[%lld, %lld]", d ? ", " : "", (long long)window->low[d], (long long)window->high[d]);
   emit_put(e, "], lhs_dilate = [%s], rhs_dilate = [%s]", emit_list(window->lhs, spatial).s,
            emit_list(window->rhs, spatial).s);
-  if (window->reversed) {
-    emit_put(e, ", reverse = [");
-    for (int d = 0; d < spatial; d++) emit_put(e, "%strue", d ? ", " : "");
-    emit_put(e, "]");
-  }
   emit_put(e,
            "} {batch_group_count = %lld : i64, feature_group_count = %lld : i64, precision_config = "
            "[#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]} : (%s, %s) -> %s\n",
@@ -158,7 +166,7 @@ static value_t swap_groups(emit_t *e, value_t w, int64_t groups) {
 
 /* The convolution of `a`, whose result has the spatial sizes of `shape`. */
 static value_t forward(emit_t *e, value_t a, value_t w, const convolution_t *c, value_t shape) {
-  window_t window = {.reversed = 0};
+  window_t window;
   for (int d = 0; d < c->spatial; d++) {
     window.low[d] = c->padding[d], window.stride[d] = c->stride[d], window.lhs[d] = 1, window.rhs[d] = c->dilation[d];
     const int64_t reach = c->dilation[d] * (w.sizes[d + 2] - 1);
@@ -167,9 +175,11 @@ static value_t forward(emit_t *e, value_t a, value_t w, const convolution_t *c, 
   return convolve(e, a, w, forward_dims, &window, c->spatial, c->groups, 1, shape);
 }
 
-/* The gradient of a convolution's input, of the shape `a`: the transposed convolution of `g`. */
+/* The gradient of a convolution's input, of the shape `a`: the transposed convolution of `g`. The weight is reversed
+ * by an operator of its own, because XLA compiles a convolution with a reversed window for the CPU to plain loops,
+ * which take up to 36 times as long. */
 static value_t gradient_of_input(emit_t *e, value_t g, value_t a, value_t w, const convolution_t *c) {
-  window_t window = {.reversed = 1};
+  window_t window;
   for (int d = 0; d < c->spatial; d++) {
     const int64_t reach = c->dilation[d] * (w.sizes[d + 2] - 1);
     const int64_t spread = (g.sizes[d + 2] - 1) * c->stride[d] + 1;
@@ -177,11 +187,12 @@ static value_t gradient_of_input(emit_t *e, value_t g, value_t a, value_t w, con
     window.low[d] = reach - c->padding[d];
     window.high[d] = a.sizes[d + 2] - spread - window.low[d] + reach;
   }
-  return convolve(e, g, swap_groups(e, w, c->groups), input_dims, &window, c->spatial, c->groups, 1, a);
+  const value_t weight = emit_reverse(e, swap_groups(e, w, c->groups), (int64_t[]){2, 3, 4}, c->spatial);
+  return convolve(e, g, weight, input_dims, &window, c->spatial, c->groups, 1, a);
 }
 
 static value_t gradient_of_weight(emit_t *e, value_t g, value_t a, value_t w, const convolution_t *c) {
-  window_t window = {.reversed = 0};
+  window_t window;
   for (int d = 0; d < c->spatial; d++) {
     const int64_t spread = (g.sizes[d + 2] - 1) * c->stride[d] + 1;
     window.stride[d] = c->dilation[d], window.lhs[d] = 1, window.rhs[d] = c->stride[d];
@@ -247,7 +258,7 @@ static attention_t read_attention(emit_t *e, uint32_t first, uint32_t causal) {
   const int64_t heads = at.query.sizes[1];
   at.key = repeat_heads(e, read_wide(e, first + 1), heads);
   at.value = repeat_heads(e, read_wide(e, first + 2), heads);
-  const value_t product = multiply(e, at.query, at.key, 1);
+  const value_t product = emit_multiply(e, at.query, at.key, 1);
   at.scale = emit_like(e, emit_number(e, causal + 1, product.type), product);
   at.scores = emit_binary(e, "stablehlo.multiply", product, at.scale);
   if (emit_has(e, first + 3))
@@ -277,7 +288,7 @@ static void attention(emit_t *e) {
   const value_t shifted = emit_binary(e, "stablehlo.subtract", at.scores, emit_spread(e, origin, at.scores, 8));
   const value_t powers = emit_unary(e, "stablehlo.exponential", shifted), total = emit_reduce(e, powers, "add", 0, 8);
   const value_t divisor = emit_select(e, none, emit_fill(e, 1, total), total);
-  const value_t product = multiply(e, powers, at.value, 0);
+  const value_t product = emit_multiply(e, powers, at.value, 0);
   emit_write(e, 0, emit_binary(e, "stablehlo.divide", product, emit_spread(e, divisor, product, 8)));
   const value_t log = emit_binary(e, "stablehlo.add", emit_unary(e, "stablehlo.log", total), origin);
   emit_write(e, 1, log);
@@ -292,16 +303,17 @@ static void attention_backward(emit_t *e) {
   log = emit_select(e, none, emit_fill(e, 0, log), log);
   const value_t weights = emit_unary(
       e, "stablehlo.exponential", emit_binary(e, "stablehlo.subtract", at.scores, emit_spread(e, log, at.scores, 8)));
-  const value_t of_weights = multiply(e, g, at.value, 1);
+  const value_t of_weights = emit_multiply(e, g, at.value, 1);
   const value_t share = emit_reduce(e, emit_binary(e, "stablehlo.multiply", g, out), "add", 0, 8);
   const value_t centered = emit_binary(e, "stablehlo.subtract", of_weights, emit_spread(e, share, of_weights, 8));
   const value_t of_scores = emit_binary(e, "stablehlo.multiply", weights, centered);
   const value_t scaled = emit_binary(e, "stablehlo.multiply", of_scores, at.scale);
-  emit_write(e, 0, multiply(e, scaled, at.key, 0));
+  emit_write(e, 0, emit_multiply(e, scaled, at.key, 0));
   if (emit_wants(e, 1))
-    emit_write(e, 1, add_heads(e, multiply(e, transposed(e, scaled), at.query, 0), emit_result_shape(e, 1).sizes[1]));
+    emit_write(e, 1,
+               add_heads(e, emit_multiply(e, transposed(e, scaled), at.query, 0), emit_result_shape(e, 1).sizes[1]));
   if (emit_wants(e, 2))
-    emit_write(e, 2, add_heads(e, multiply(e, transposed(e, weights), g, 0), emit_result_shape(e, 2).sizes[1]));
+    emit_write(e, 2, add_heads(e, emit_multiply(e, transposed(e, weights), g, 0), emit_result_shape(e, 2).sizes[1]));
   emit_write(e, 3, of_scores);
 }
 
@@ -310,6 +322,7 @@ const emit_operator_t emit_product_operators[] = {
     {"bmm", takes_mm, mm},
     {"addmm", takes_addmm, addmm},
     {"baddbmm", takes_addmm, addmm},
+    {"_int_mm", takes_int_mm, int_mm},
     {"convolution_overrideable", takes_convolution, convolution},
     {"convolution_backward_overrideable", takes_convolution_backward, convolution_backward},
     {"_scaled_dot_product_fused_attention_overrideable", takes_attention, attention},

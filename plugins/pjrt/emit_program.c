@@ -13,7 +13,8 @@ const emit_operator_t *emit_find(const char *name) {
   static const emit_operator_t *const lists[] = {
       emit_reduce_operators,    emit_product_operators, emit_norm_operators,    emit_loss_operators,
       emit_update_operators,    emit_move_operators,    emit_spatial_operators, emit_resample_operators,
-      emit_recurrent_operators, emit_scan_operators,    emit_random_operators,  emit_columns_operators};
+      emit_recurrent_operators, emit_scan_operators,    emit_random_operators,  emit_columns_operators,
+      emit_packed_operators};
   int operands = 0;
   for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
     for (const emit_operator_t *one = lists[i]; one->name; one++)
@@ -25,7 +26,7 @@ static int takes_tensor(const hal_tensor_t *tensor, int is_result) {
   if (!tensor) return 1;
   if (!emit_type_of(tensor->dtype) || tensor->ndim > EMIT_RANK) return 0;
   for (int32_t d = 0; d < tensor->ndim; d++) {
-    if (tensor->sizes[d] == 0 || tensor->strides[d] < 0) return 0;
+    if (tensor->sizes[d] == 0) return 0;
     if (is_result && tensor->strides[d] == 0 && tensor->sizes[d] != 1) return 0; /* repeated elements */
   }
   return 1;

@@ -83,21 +83,14 @@ static void nansum(emit_t *e) {
 
 /* ---- norms ------------------------------------------------------------------------------------------------------- */
 
-static void norm_zero(emit_t *e) {
-  const value_t a = read_wide(e, 0);
-  const value_t ones = emit_convert(e, emit_compare(e, "NE", a, emit_fill(e, 0, a)), a.type);
-  emit_write(e, 0, sum_of(e, ones, mask_of(e, 1, a)));
-}
+static value_t read_absolute(emit_t *e) { return emit_unary(e, "stablehlo.abs", read_wide(e, 0)); }
 
-static void norm_one(emit_t *e) {
-  const value_t a = emit_unary(e, "stablehlo.abs", read_wide(e, 0));
-  emit_write(e, 0, sum_of(e, a, mask_of(e, 1, a)));
+static value_t zero_norm(emit_t *e, value_t a, uint32_t mask) {
+  return sum_of(e, emit_convert(e, emit_compare(e, "NE", a, emit_fill(e, 0, a)), a.type), mask);
 }
 
 /* Squares of large numbers overflow, so they are divided by the largest one. */
-static void norm_two(emit_t *e) {
-  const value_t a = emit_unary(e, "stablehlo.abs", read_wide(e, 0));
-  const uint32_t mask = mask_of(e, 1, a);
+static value_t two_norm(emit_t *e, value_t a, uint32_t mask) {
   const value_t largest = emit_reduce(e, a, "maximum", 0, mask), zero = emit_fill(e, 0, largest);
   const value_t infinity = emit_fill(e, INFINITY, largest), one = emit_fill(e, 1, largest);
   const value_t special =
@@ -105,31 +98,78 @@ static void norm_two(emit_t *e) {
   const value_t scale = emit_select(e, special, one, largest);
   const value_t scaled = emit_binary(e, "stablehlo.divide", a, emit_spread(e, scale, a, mask));
   const value_t squares = sum_of(e, emit_binary(e, "stablehlo.multiply", scaled, scaled), mask);
-  emit_write(e, 0, emit_binary(e, "stablehlo.multiply", scale, emit_unary(e, "stablehlo.sqrt", squares)));
+  return emit_binary(e, "stablehlo.multiply", scale, emit_unary(e, "stablehlo.sqrt", squares));
 }
 
-static void norm_p(emit_t *e) {
-  const value_t a = emit_unary(e, "stablehlo.abs", read_wide(e, 0)), order = emit_number(e, 2, a.type);
-  const value_t total = sum_of(e, emit_binary(e, "stablehlo.power", a, emit_like(e, order, a)), mask_of(e, 1, a));
+static value_t norm_of_order(emit_t *e, value_t a, uint32_t mask, value_t order) {
+  const value_t total = sum_of(e, emit_binary(e, "stablehlo.power", a, emit_like(e, order, a)), mask);
   const value_t inverse = emit_binary(e, "stablehlo.divide", emit_fill(e, 1, total), emit_like(e, order, total));
-  emit_write(e, 0, emit_binary(e, "stablehlo.power", total, inverse));
+  return emit_binary(e, "stablehlo.power", total, inverse);
 }
 
+static void norm_zero(emit_t *e) {
+  const value_t a = read_absolute(e);
+  emit_write(e, 0, zero_norm(e, a, mask_of(e, 1, a)));
+}
+static void norm_one(emit_t *e) {
+  const value_t a = read_absolute(e);
+  emit_write(e, 0, sum_of(e, a, mask_of(e, 1, a)));
+}
+static void norm_two(emit_t *e) {
+  const value_t a = read_absolute(e);
+  emit_write(e, 0, two_norm(e, a, mask_of(e, 1, a)));
+}
+static void norm_p(emit_t *e) {
+  const value_t a = read_absolute(e);
+  emit_write(e, 0, norm_of_order(e, a, mask_of(e, 1, a), emit_number(e, 2, a.type)));
+}
 static void norm_largest(emit_t *e) {
-  const value_t a = emit_unary(e, "stablehlo.abs", read_wide(e, 0));
+  const value_t a = read_absolute(e);
   emit_write(e, 0, extreme(e, a, mask_of(e, 1, a), 1));
 }
-
 static void norm_smallest(emit_t *e) {
-  const value_t a = emit_unary(e, "stablehlo.abs", read_wide(e, 0));
+  const value_t a = read_absolute(e);
   emit_write(e, 0, extreme(e, a, mask_of(e, 1, a), -1));
 }
 
-/* A call of another order is not part of a program: numbers are not part of a graph's identity. */
+/* Writes a branch of stablehlo.case: norm number `kind`. */
+static void put_norm(emit_t *e, int kind, value_t a, uint32_t mask, value_t order) {
+  emit_put(e, "%s{\n", kind ? ", " : "");
+  const value_t v = kind == 0   ? two_norm(e, a, mask)
+                    : kind == 1 ? sum_of(e, a, mask)
+                    : kind == 2 ? zero_norm(e, a, mask)
+                    : kind == 5 ? norm_of_order(e, a, mask, order)
+                                : extreme(e, a, mask, kind == 3 ? 1 : -1);
+  emit_put(e, "    stablehlo.return %s : %s\n    }", emit_name(v).s, emit_type(v).s);
+}
+
+/* self, dim, ord: a number of the run, so the program has all norms and runs the one that it selects. */
+static void vector_norm(emit_t *e) {
+  static const double orders[] = {2, 1, 0, INFINITY, -INFINITY};
+  enum { NAMED = sizeof orders / sizeof *orders };
+  const hal_value_t *const given = e->node->call->arg_count > 2 ? emit_argument(e, 2) : NULL;
+  if (!given || given->tag == HAL_VALUE_NONE) {
+    norm_two(e);
+    return;
+  }
+  const value_t a = read_absolute(e), order = emit_number(e, 2, a.type);
+  const uint32_t mask = mask_of(e, 1, a);
+  value_t kind = emit_constant(e, PJRT_S32, NAMED), result = a;
+  for (int i = 0; i < NAMED; i++)
+    kind = emit_select(e, emit_compare(e, "EQ", order, emit_constant(e, a.type, orders[i])),
+                       emit_constant(e, PJRT_S32, i), kind);
+  result.rank = emit_kept_sizes(a, mask, result.sizes);
+  const value_t v = emit_fresh(e, result.type, result.rank, result.sizes);
+  emit_put(e, "    %s = \"stablehlo.case\"(%s) (", emit_name(v).s, emit_name(kind).s);
+  for (int i = 0; i <= NAMED; i++) put_norm(e, i, a, mask, order);
+  emit_put(e, ") : (tensor<i32>) -> %s\n", emit_type(v).s);
+  emit_write(e, 0, v);
+}
+
+/* An order may be a number or absent. */
 static int takes_norm(const hal_op_call_t *call) {
-  const hal_value_t *const order = call->arg_count > 2 ? &call->args[2] : NULL;
-  if (!order || order->tag == HAL_VALUE_NONE) return 1;
-  return order->tag == HAL_VALUE_DOUBLE ? order->u.d == 2.0 : order->tag == HAL_VALUE_INT && order->u.i == 2;
+  const uint32_t tag = call->arg_count > 2 ? call->args[2].tag : HAL_VALUE_NONE;
+  return tag == HAL_VALUE_NONE || tag == HAL_VALUE_DOUBLE || tag == HAL_VALUE_INT;
 }
 
 /* ---- pairs: self, other, center, dim, divisor -------------------------------------------------------------------- */
@@ -348,7 +388,7 @@ const emit_operator_t emit_reduce_operators[] = {{"sum.dim_IntList", NULL, sum},
                                                  {"norm_p", NULL, norm_p},
                                                  {"norm_largest", NULL, norm_largest},
                                                  {"norm_smallest", NULL, norm_smallest},
-                                                 {"linalg_vector_norm", takes_norm, norm_two},
+                                                 {"linalg_vector_norm", takes_norm, vector_norm},
                                                  {"centered_dot", NULL, centered_dot},
                                                  {"mean_about", NULL, mean_about},
                                                  {"var_about", NULL, var_about},

@@ -257,7 +257,7 @@ static void adaptive_max_pool(emit_t *e) {
 
 /* ---- padding: self, padding, the last dimension first ------------------------------------------------------------ */
 
-/* Returns the element that each position of a padded dimension shows. */
+/* Returns the element that each position of a padded dimension shows; a negative padding removes elements. */
 static value_t padded_index(emit_t *e, int64_t size, int64_t before, int64_t after, int reflects) {
   const int64_t count = before + size + after;
   const value_t place = emit_iota(e, PJRT_S64, 1, &count, 0);
@@ -303,8 +303,6 @@ static void pad_backward(emit_t *e) {
 static int takes_pad_of(const hal_value_t *list, const hal_tensor_t *tensor) {
   if (list->tag != HAL_VALUE_INT_LIST || list->count / 2 > (uint32_t)tensor->ndim || tensor->ndim + 1 > EMIT_RANK)
     return 0;
-  for (uint32_t i = 0; i < list->count; i++)
-    if (list->u.il[i] < 0) return 0;
   return 1;
 }
 static int takes_pad(const hal_op_call_t *call) { return takes_pad_of(&call->args[1], call->args[0].u.t); }

@@ -5,12 +5,15 @@
 
 #include "emit.h"
 
-/* A tensor in elements of its buffer. */
+/* A tensor in elements of its buffer. Its strides are not negative: a dimension that is reversed, as those of copies
+ * for flip are, begins at its last element. */
 typedef struct view_s {
   uint32_t buffer;
   int32_t type;
   int rank;
   int64_t offset, sizes[EMIT_RANK], strides[EMIT_RANK];
+  int64_t reversed[EMIT_RANK]; /* dimensions */
+  int reversed_count;
 } view_t;
 
 static int64_t count_of(const view_t *v) {
@@ -34,6 +37,10 @@ static view_t view_of(emit_t *e, const hal_ir_use_t *use) {
   for (int d = 0; d < v.rank; d++) {
     v.sizes[d] = tensor->sizes[d];
     v.strides[d] = tensor->sizes[d] == 1 ? 0 : tensor->strides[d];
+    if (v.strides[d] >= 0) continue;
+    v.offset += (v.sizes[d] - 1) * v.strides[d];
+    v.strides[d] = -v.strides[d];
+    v.reversed[v.reversed_count++] = d;
   }
   const emit_buffer_t *const buffer = &e->buffers[v.buffer];
   if (emit_bytes(buffer->type) != bytes || use->offset % (uint64_t)bytes)
@@ -180,9 +187,14 @@ static value_t read_view(emit_t *e, const view_t *v) {
   return emit_bits(e, read_flat(e, buffer->now, buffer->count, v), v->type);
 }
 
+/* Reverses the dimensions of a view that have negative strides. */
+static value_t turn_back(emit_t *e, value_t value, const view_t *v) {
+  return v->reversed_count ? emit_reverse(e, value, v->reversed, v->reversed_count) : value;
+}
+
 static value_t read_use(emit_t *e, const hal_ir_use_t *use) {
   const view_t v = view_of(e, use);
-  return e->status ? emit_constant(e, v.type, 0) : read_view(e, &v);
+  return e->status ? emit_constant(e, v.type, 0) : turn_back(e, read_view(e, &v), &v);
 }
 
 /* Returns the number of the use of a tensor argument. */
@@ -305,7 +317,7 @@ void emit_write(emit_t *e, uint32_t result, value_t value) {
   int order[EMIT_RANK];
   const int n = list_dims(&v, order);
   const int64_t count = count_of(&v);
-  value = emit_reshape(e, emit_convert(e, value, v.type), v.rank, v.sizes);
+  value = turn_back(e, emit_reshape(e, emit_convert(e, value, v.type), v.rank, v.sizes), &v);
   if (!is_dense(&v, order, n)) {
     scatter(e, &v, value);
     return;

@@ -1,5 +1,6 @@
 /* opaque_run.c: runs of programs in memory of the platform. An argument that has a result in its place is donated, so
- * that the result is its next version. */
+ * that the result is its next version. The versions may be used before the run has ended: the platform orders its
+ * runs, and copies wait for them. */
 #include <stdio.h>
 #include <string.h>
 
@@ -73,7 +74,10 @@ static hal_status_t execute(const pjrt_run_t *run, opaque_run_t *with, char *why
     snprintf(why, PJRT_WHY, "%.240s", failure.text);
     return status;
   }
-  status = pjrt_await(done, &failure);
+  if (run->flights)
+    pjrt_flights_add(run->flights, done, run->name);
+  else
+    status = pjrt_await(done, &failure);
   if (status) snprintf(why, PJRT_WHY, "%.240s", failure.text);
   for (uint32_t k = 0; k < run->result_count; k++) {
     const hal_status_t stored = pjrt_opaque_result(&run->results[k], run->site, with->buffers.results[k], why);

@@ -153,6 +153,23 @@ hal_status_t pjrt_views_take(pjrt_views_t *views, const pjrt_span_t *span, int32
 /* Keeps a view of memory whose run has ended without a failure, or destroys it. */
 void pjrt_views_put(pjrt_views_t *views, const pjrt_span_t *span, int32_t site, pjrt_buffer_t *buffer);
 
+/* ---- program/flight.c ---- */
+
+/* The runs of a stream that have begun and were not awaited, a bounded number. Any thread. */
+typedef struct pjrt_flights_s pjrt_flights_t;
+/* Receives the failure of a run that was not awaited. */
+typedef void (*pjrt_failed_fn_t)(hal_plugin_stream_t *stream, const char *name, hal_status_t status, const char *why);
+/* NULL = the host has no memory: runs are awaited. */
+pjrt_flights_t *pjrt_flights_create(hal_plugin_stream_t *stream, pjrt_failed_fn_t failed);
+void pjrt_flights_destroy(pjrt_flights_t *flights); /* waits for the runs; NULL: nothing */
+
+/* Adds a run, whose event it owns from now on. If there are too many, waits for the first one. */
+void pjrt_flights_add(pjrt_flights_t *flights, pjrt_event_t *done, const char *name);
+/* Waits for all runs, in their order, and reports their failures. NULL: nothing. */
+void pjrt_flights_wait(pjrt_flights_t *flights);
+/* Whether all runs have ended, without waiting, as far as the platform reports it. NULL: they have. */
+int pjrt_flights_ended(pjrt_flights_t *flights);
+
 /* ---- runs of programs, program/run.c ---- */
 
 /* A run of a program. */
@@ -162,8 +179,10 @@ typedef struct pjrt_run_s {
   int32_t site;
   uint32_t argument_count, result_count;
   const pjrt_span_t *arguments, *results;
-  const uint32_t *places; /* of the results: the argument that the program donates for it, or PJRT_NO_PLACE */
-  pjrt_views_t *views;    /* of the stream; NULL = none are kept */
+  const uint32_t *places;  /* of the results: the argument that the program donates for it, or PJRT_NO_PLACE */
+  pjrt_views_t *views;     /* of the stream; NULL = none are kept */
+  pjrt_flights_t *flights; /* of the stream, in opaque memory: the run is not awaited; NULL = it is */
+  const char *name;        /* for a failure after that; copied */
 } pjrt_run_t;
 
 /* Runs a program in memory of this process and waits for its end. A result that the platform has put elsewhere is
@@ -272,6 +291,8 @@ typedef struct pjrt_work_s pjrt_work_t;
 hal_status_t pjrt_work_new(hal_plugin_stream_t *stream, const char *name, pjrt_work_fn_t run, const void *arguments,
                            size_t size, pjrt_work_t **out_work);
 void pjrt_work_push(hal_plugin_stream_t *stream, pjrt_work_t *work);
+/* Declares that work may run before earlier runs of programs have ended: other work waits for them. */
+void pjrt_work_overlap(pjrt_work_t *work);
 /* The arguments of work, which the caller writes before it queues the work, if pjrt_work_new got none. */
 void *pjrt_work_arguments(pjrt_work_t *work);
 
@@ -286,6 +307,8 @@ hal_status_t pjrt_submit_free(hal_plugin_stream_t *stream, void *address, size_t
 
 /* The views of a stream, for the work that it runs; NULL = none are kept. */
 pjrt_views_t *pjrt_stream_views(hal_plugin_stream_t *stream);
+/* The runs of a stream that are not awaited; NULL = all are. */
+pjrt_flights_t *pjrt_stream_flights(hal_plugin_stream_t *stream);
 
 /* Waits until all streams of a device have done their current work, and returns the first failure that was not
  * reported. */

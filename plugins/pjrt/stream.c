@@ -12,6 +12,7 @@ struct pjrt_work_s {
   hal_plugin_stream_t *stream;
   const char *name;
   pjrt_work_fn_t run;
+  int overlaps;                           /* it may run before earlier runs of programs have ended */
   _Alignas(16) unsigned char arguments[]; /* a copy: callers may change their arguments after the call */
 };
 
@@ -29,6 +30,7 @@ struct hal_plugin_stream_s {
   int32_t device;
   hal_worker_t *worker;
   pjrt_views_t *views;
+  pjrt_flights_t *flights;  /* NULL: runs are awaited */
   pthread_mutex_t lock;     /* guards the members below */
   hal_status_t failure;     /* not reported yet */
   hal_stream_error_t error; /* the last failure */
@@ -57,8 +59,12 @@ static void note_failure(hal_plugin_stream_t *stream, const char *name, hal_stat
 static void serve(hal_worker_item_t *item) {
   pjrt_work_t *const work = (pjrt_work_t *)item;
   char why[PJRT_WHY] = "";
+  if (!work->overlaps) pjrt_flights_wait(work->stream->flights);
   const hal_status_t status = work->run(work->arguments, why);
-  if (status) note_failure(work->stream, work->name, status, why);
+  if (status) {
+    pjrt_flights_wait(work->stream->flights); /* an earlier run may have caused it */
+    note_failure(work->stream, work->name, status, why);
+  }
   hal_host->mem_free(work);
 }
 
@@ -69,6 +75,8 @@ int pjrt_is_idle(hal_plugin_stream_t *stream) {
 }
 
 pjrt_views_t *pjrt_stream_views(hal_plugin_stream_t *stream) { return stream ? stream->views : NULL; }
+
+pjrt_flights_t *pjrt_stream_flights(hal_plugin_stream_t *stream) { return stream ? stream->flights : NULL; }
 
 hal_status_t pjrt_run_now(hal_plugin_stream_t *stream, const char *name, pjrt_work_fn_t run, const void *arguments) {
   char why[PJRT_WHY];
@@ -90,6 +98,8 @@ hal_status_t pjrt_work_new(hal_plugin_stream_t *stream, const char *name, pjrt_w
   *out_work = work;
   return HAL_OK;
 }
+
+void pjrt_work_overlap(pjrt_work_t *work) { work->overlaps = 1; }
 
 void *pjrt_work_arguments(pjrt_work_t *work) { return work->arguments; }
 
@@ -132,8 +142,10 @@ static void push_frees(hal_plugin_stream_t *stream) {
 /* Returns the frees that wait, which are never all that fit; NULL = no memory. */
 static pjrt_work_t *frees_of(hal_plugin_stream_t *stream) {
   if (!stream->frees &&
-      pjrt_work_new(stream, "memory_free_async", run_frees, NULL, sizeof(frees_t), &stream->frees) == HAL_OK)
+      pjrt_work_new(stream, "memory_free_async", run_frees, NULL, sizeof(frees_t), &stream->frees) == HAL_OK) {
     *(frees_t *)pjrt_work_arguments(stream->frees) = (frees_t){.count = 0};
+    pjrt_work_overlap(stream->frees); /* runs keep the buffers that they use */
+  }
   return stream->frees;
 }
 
@@ -169,6 +181,7 @@ hal_status_t hal_plugin_stream_synchronize(hal_plugin_stream_t *stream) {
   if (atomic_load_explicit(&pjrt.forked, memory_order_relaxed)) return pjrt_check_device(stream->device);
   push_frees(stream);
   hal_worker_wait(stream->worker, hal_worker_queued(stream->worker));
+  pjrt_flights_wait(stream->flights);
   return report(stream);
 }
 
@@ -176,7 +189,9 @@ hal_status_t hal_plugin_stream_query(hal_plugin_stream_t *stream) {
   if (!stream) return HAL_OK;
   if (atomic_load_explicit(&pjrt.forked, memory_order_relaxed)) return pjrt_check_device(stream->device);
   const uint64_t queued = hal_worker_queued(stream->worker);
-  return hal_worker_done(stream->worker) < queued ? HAL_NOT_READY : report(stream);
+  if (hal_worker_done(stream->worker) < queued || !pjrt_flights_ended(stream->flights)) return HAL_NOT_READY;
+  pjrt_flights_wait(stream->flights);
+  return report(stream);
 }
 
 hal_status_t hal_plugin_stream_error(hal_plugin_stream_t *stream, hal_stream_error_t *out_error) {
@@ -209,6 +224,7 @@ hal_status_t pjrt_drain(int32_t device) {
     pthread_mutex_unlock(&streams_lock);
     push_frees(stream);
     hal_worker_wait(stream->worker, hal_worker_queued(stream->worker));
+    pjrt_flights_wait(stream->flights);
     const hal_status_t status = first ? HAL_OK : report(stream);
     if (!first) first = status;
     pthread_mutex_lock(&streams_lock);
@@ -235,6 +251,7 @@ hal_status_t hal_plugin_stream_create(int32_t device, const hal_stream_desc_t *d
     return status;
   }
   stream->views = pjrt.opaque ? NULL : pjrt_views_create();
+  stream->flights = pjrt.opaque ? pjrt_flights_create(stream, note_failure) : NULL;
   pthread_mutex_init(&stream->lock, NULL);
   pthread_mutex_lock(&streams_lock);
   stream->number = ++last_number;
@@ -254,6 +271,7 @@ hal_status_t hal_plugin_stream_destroy(hal_plugin_stream_t *stream) {
   pthread_mutex_unlock(&streams_lock);
   push_frees(stream);
   hal_worker_stop(stream->worker); /* runs the queued work */
+  pjrt_flights_destroy(stream->flights);
   pjrt_views_destroy(stream->views);
   pthread_mutex_destroy(&stream->lock);
   hal_host->mem_free(stream);

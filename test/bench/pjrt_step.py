@@ -1,9 +1,10 @@
 """Training steps on the plugin pjrt in lazy mode, compared with CPU torch and with fake in the same run.
 
-Usage: HAL_PJRT_PLUGIN=PATH python pjrt_step.py [--steps N] [--realtime] [--memory N]. A step is forward, backward and a fused optimizer:
+Usage: HAL_PJRT_PLUGIN=PATH python pjrt_step.py [--steps N] [--only NAME] [--realtime] [--memory N]. A step is forward, backward and a fused optimizer:
   mlp          256-256-256-10, batch 32, SGD with momentum
   transformer  one layer of 64 numbers and 4 heads, batch 8 x 16, AdamW
-Each side runs N steps (default 200) without synchronization, and as many with one after each step; the sides alternate, and the
+  block        a residual block of 64 channels, batch 4 x 28 x 28, SGD with momentum
+Each side runs N steps (default 200; a tenth of them for `block`) without synchronization, and as many with one after each step; the sides alternate, and the
 figure is the least of five runs. Prints the number of compiled programs. With --memory, only pjrt runs N steps of `mlp`; prints the
 resident memory of the process at ten points (HAL_PJRT_MEMORY selects the kind of memory). With --realtime, all threads have
 real-time priority while a side runs, so that the figures are those of an idle machine; this requires the rights of root.
@@ -45,6 +46,24 @@ class Transformer(torch.nn.Module):
 def transformer():
     words = torch.randint(0, 100, (2, 8, 16))
     return Transformer(), words[0], words[1], lambda p: torch.optim.AdamW(p, lr=0.001, fused=True)
+
+
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = (torch.nn.Conv2d(64, 64, 3, padding=1, bias=False) for _ in range(2))
+        self.norms, self.head = torch.nn.ModuleList(torch.nn.BatchNorm2d(64) for _ in range(2)), torch.nn.Linear(64, 10)
+
+    def forward(self, x):
+        y = self.norms[0](self.first(x)).relu()
+        return self.head((self.norms[1](self.second(y)) + x).relu().mean((2, 3)))
+
+
+def block():
+    return Block(), torch.randn(4, 64, 28, 28), torch.randint(0, 10, (4,)), lambda p: torch.optim.SGD(p, lr=0.01, momentum=0.9, fused=True)
+
+
+KINDS = (mlp, transformer, block)
 
 
 class Side:
@@ -123,6 +142,7 @@ def main():
     global realtime
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--only", choices=[kind.__name__ for kind in KINDS], help="measure only this step")
     parser.add_argument("--memory", type=int, metavar="N", help="run N steps and print the resident memory")
     parser.add_argument("--realtime", action="store_true", help="measure at real-time priority, on a machine that is in use")
     options = parser.parse_args()
@@ -133,8 +153,9 @@ def main():
     if options.memory:
         watch_memory(options.memory)
         return
-    for kind in (mlp, transformer):
-        measure(kind, options.steps)
+    for kind in KINDS:
+        if options.only in (None, kind.__name__):
+            measure(kind, options.steps if kind is not block else max(1, options.steps // 10))
 
 
 if __name__ == "__main__":

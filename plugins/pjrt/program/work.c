@@ -8,9 +8,9 @@
 
 #include "../emit.h"
 
-/* How many multiplications of a matrix product take as long as an element of other operators on the CPU, and as a
- * multiplication in a convolution's gradients, which XLA does not compute as products. */
-enum { OF_ELEMENT = 100, OF_GRADIENT = 16 };
+/* How many multiplications of a matrix product take as long as an element of other operators on the CPU, and the number
+ * of gradients of a convolution. */
+enum { OF_ELEMENT = 100, OF_GRADIENT = 2 };
 
 /* The limit for one of two processors. With more of them, smaller operators are faster in several threads. */
 static double default_limit(void) {
@@ -50,6 +50,8 @@ static const product_t products[] = {{"mm", -1, 0, -1, 0, 1},
                                      {"bmm", -1, 0, -1, 0, 1},
                                      {"addmm", -1, 1, -1, 0, 1},
                                      {"baddbmm", -1, 1, -1, 0, 1},
+                                     {"_int_mm", -1, 0, -1, 0, 1},
+                                     {"_packed_weight_mm", -1, 0, -1, 0, 1},
                                      {"convolution_overrideable", -1, 1, 0, 1, 1},
                                      {"convolution_backward_overrideable", 0, 2, 0, 1, OF_GRADIENT},
                                      {"_scaled_dot_product_fused_attention_overrideable", 0, 1, -2, 0, 1},

@@ -18,12 +18,13 @@ import special
 # Functions with an instruction of the same name.
 FUNCTIONS = {"abs": 1, "sign": 1, "maximum": 2, "minimum": 2, "exp": 1, "expm1": 1, "log": 1, "log1p": 1, "sqrt": 1, "sin": 1, "cos": 1,
              "tan": 1, "tanh": 1, "sigmoid": 1, "erf": 1, "erfc": 1, "floor": 1, "ceil": 1, "trunc": 1, "rint": 1, "pow": 2, "atan2": 2,
-             "asin": 1, "acos": 1, "atan": 1, "sinh": 1, "cosh": 1, "asinh": 1, "acosh": 1, "atanh": 1, "lgamma": 1, "digamma": 1,
+             "asin": 1, "acos": 1, "sinh": 1, "cosh": 1, "asinh": 1, "acosh": 1, "atanh": 1, "lgamma": 1, "digamma": 1,
              "erfinv": 1, "nextafter": 2, "copysign": 2, "signbit": 1, "remainder_of_c": 2, "div_int": 2, "shl": 2, "shr": 2,
-             "i1e": 1, "exponent": 1, "pow2": 1}  # fmt: skip
+             "i1e": 1, "exponent": 1, "pow2": 1, "opaque": 1}  # fmt: skip
 
 # Functions as expressions, by their parameters. `is_float` and `is_int` select a variant by the operator's type.
 MACROS = {
+    "atan": (("x",), "atan2(x, opaque(PK_C(1.0)))"),
     "log2": (("x",), "log(x) * PK_C(1.4426950408889634074)"),
     "log10": (("x",), "log(x) * PK_C(0.43429448190325182765)"),
     "exp2": (("x",), "pow(PK_C(2.0), x)"),

@@ -85,6 +85,12 @@ case("lerp", lambda a, b, c: a.lerp(b, 0.3) + a.lerp(b, c), A, B, C)
 case("where", torch.where, MASK, A, B)
 case("clamp", lambda a: a.clamp(-0.5, 0.7) + a.clamp_min(0.1) + a.clamp_max(0.2), A)
 case("pow of a number", lambda a: a**2 + a**3 + a**0.5, POSITIVE)
+case("atan of many elements", torch.atan, real(20, 20, low=-20, high=20))
+case("pad with negative sizes", lambda a: F.pad(a, (-1, 2, 1, -2), "replicate") + F.pad(a, (-1, 2, 1, -2), "reflect"), IMAGE)
+case("flip", lambda a: a.flip(0, 1) + a.flip(1).t().flip(0)[0, 0], A)
+case("copy to reversed rows", lambda a: torch.zeros_like(a).copy_(a.flip(0)).rot90(2), A)
+for dtype in (torch.float8_e4m3fn, torch.float8_e5m2):
+    case(f"{dtype}", lambda a, d=dtype: (a * 300).to(d).float() + a.half().to(d).half().float(), A)
 case("broadcast", lambda a, b: a[:, None] * b[None, :, :1], A, B)
 for name in ("gelu silu mish elu leaky_relu hardswish hardsigmoid hardtanh softplus logsigmoid softshrink hardshrink selu celu").split():
     case(name, lambda a, f=getattr(F, name): f(a), A)
@@ -108,11 +114,14 @@ case("argmax with NaN", lambda a: a.argmax(0) + a.argmin(0), SPECIAL)
 for name in "amax amin argmax argmin".split():
     case(f"{name} of int64", getattr(torch, name), torch.tensor([[3, -(2**63), 2**63 - 1], [5, 5, 2]]))
 case("var_mean", lambda a: sum(torch.var_mean(a, 1)), A)
-case("norm", lambda a: torch.linalg.vector_norm(a, 2, 1), A)  # other orders run on their kernels
+for order in (2, 1, 0, 3.5, -1, INF, -INF):  # numbers of a run: one program has all norms
+    case(f"norm {order}", lambda a, o=order: torch.linalg.vector_norm(a, o, 1), A)
+case("cdist", lambda a, b: torch.cdist(a, b) + torch.cdist(a, b, 1.5), A, B)
 case("softmax", lambda a: a.softmax(1) + a.log_softmax(0), A)
 case("softmax backward", lambda a, b: torch.autograd.grad((a.requires_grad_().softmax(1) * b).sum(), a)[0], A, B)
 case("log_softmax backward", lambda a, b: torch.autograd.grad((a.requires_grad_().log_softmax(1) * b).sum(), a)[0], A, B)
 case("mm", torch.mm, real(6, 5), real(5, 7))
+case("_int_mm", torch._int_mm, whole(32, 16, low=-99, high=99, dtype=torch.int8), whole(16, 24, low=-99, high=99, dtype=torch.int8))
 case("mm of transposed", lambda a, b: a.t() @ b.t(), real(5, 6), real(7, 5))
 case("bmm", torch.bmm, real(3, 6, 5), real(3, 5, 7))
 case("addmm", lambda a, b, c: torch.addmm(a, b, c, beta=0.5, alpha=2), real(7), real(6, 5), real(5, 7))

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import driver_scripts
 import pytest
@@ -398,6 +399,47 @@ def faulty(settings):
     if not driver_scripts.PJRT_FAULTY.exists():
         pytest.skip(f"{driver_scripts.PJRT_FAULTY} is not built; run `make test-c`, or name it in PJRT_FAULTY")
     return {"PJRT_FAULTY_PLUGIN": settings["HAL_PJRT_PLUGIN"], "HAL_PJRT_PLUGIN": str(driver_scripts.PJRT_FAULTY), "HAL_CACHE_DIR": ""}
+
+
+# Runs in opaque memory are queued without waiting for the previous ones, whose failure is known later.
+ASYNCHRONOUS = f"""
+{USE}
+import ctypes, os
+from torch_backend import lazy
+faulty = ctypes.CDLL(os.environ["HAL_PJRT_PLUGIN"])
+
+def work(poisoned):
+    x = torch.ones(600, 600, device="pjrt:0")
+    torch.pjrt.synchronize()
+    if poisoned:
+        faulty.pjrt_faulty_fail(b"poison", ctypes.c_long(1))
+    for step in (lambda x: x @ x, torch.cos, lambda x: x.sort().values) + (torch.sin,) * 20:
+        x = step(x)
+        lazy.mark_step("pjrt:0")
+    torch.pjrt.synchronize()
+    return x.cpu()
+
+with lazy.record("pjrt:0"):
+    expected = work(False)
+    try:
+        work(True)
+        raise SystemExit("no error")
+    except RuntimeError as error:
+        assert "program of 1 operators, mm to mm failed: poisoned argument" in str(error), error
+    assert torch.equal(work(False), expected)
+"""
+
+
+def test_a_failure_in_opaque_memory_is_that_of_the_first_program_that_failed(run, faulty):
+    passes(run(ASYNCHRONOUS, HAL_PJRT_MEMORY="opaque", HAL_PJRT_SMALL="0", **faulty))
+
+
+@pytest.mark.slow
+def test_at_least_400_operator_entries_are_computed_by_programs(settings):
+    script = Path(__file__).resolve().parents[2] / "opinfo/programs.py"
+    done = subprocess.run([sys.executable, script, "--samples", "1", "--slots", "2", "--least", "400"], env={**os.environ, **settings},
+                          capture_output=True, text=True, timeout=3600)  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("kind", ["addressed", "opaque"])
