@@ -278,12 +278,37 @@ static hal_status_t push_at_once(hal_comm_work_t *work, push_t push, hal_stream_
   return HAL_OK;
 }
 
-static hal_status_t push_work(hal_comm_work_t *work, hal_stream_t *stream, const hal_collective_t *calls,
-                              uint32_t count) {
+static hal_status_t push_sorted(hal_comm_work_t *work, hal_stream_t *stream, const hal_collective_t *calls,
+                                uint32_t count) {
   if (work->comm->vendor) return push_at_once(work, hal_comm_vendor_push, stream, calls, count);
   if (hal_comm_alone_copies(work->comm, calls, count))
     return push_at_once(work, hal_comm_alone_push, stream, calls, count);
   return push_by_transport(work, stream, calls, count);
+}
+
+static int is_sorted(const hal_collective_t *calls, uint32_t count) {
+  for (uint32_t i = 1; i < count; i++)
+    if (hal_comm_op_is_message(calls[i - 1].op) && !hal_comm_op_is_message(calls[i].op)) return 0;
+  return 1;
+}
+
+/* The collectives of a bracket precede its SEND and RECV, so that they are one job. A rank may have other SEND and RECV
+ * between them than the other ranks, whose collectives would otherwise be other jobs. */
+static hal_status_t push_work(hal_comm_work_t *work, hal_stream_t *stream, const hal_collective_t *calls,
+                              uint32_t count) {
+  uint32_t next = 0;
+  if (is_sorted(calls, count)) return push_sorted(work, stream, calls, count);
+  hal_collective_t *const sorted = hal_calloc(count, sizeof *sorted);
+  if (!sorted) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory for %u collectives", count);
+  for (int is_message = 0; is_message <= 1; is_message++)
+    for (uint32_t i = 0; i < count; i++) {
+      const size_t size = calls[i].struct_size;
+      if (hal_comm_op_is_message(calls[i].op) != is_message) continue;
+      memcpy(&sorted[next++], &calls[i], size < sizeof *sorted ? size : sizeof *sorted);
+    }
+  const hal_status_t status = push_sorted(work, stream, sorted, count);
+  hal_free(sorted);
+  return status;
 }
 
 /* Reads the flags of an entry. The entry of an older caller has none. */

@@ -20,10 +20,14 @@ static char *copy_text(const char *text) {
   return copy;
 }
 
+/* The entry never refers to freed memory, also in a process that another thread forks meanwhile. The caller holds the
+ * lock. */
 static void clear(hal_comm_log_entry_t *entry) {
-  hal_free(entry->stack);
-  hal_free(entry->numbers);
+  hal_comm_log_stack_t *const stack = entry->stack;
+  int64_t *const numbers = entry->numbers != entry->few ? entry->numbers : NULL;
   memset(entry, 0, sizeof *entry);
+  hal_comm_log_stack_release(stack);
+  hal_free(numbers);
 }
 
 /* The caller holds the lock. */
@@ -32,6 +36,7 @@ static void drop_entries(void) {
   for (uint32_t i = 0; log->entries && i < log->capacity; i++) clear(&log->entries[i]);
   hal_free(log->entries);
   log->entries = NULL;
+  hal_comm_log_stacks_clear();
 }
 
 hal_status_t hal_comm_log_configure(uint32_t entries, const char *file) {
@@ -124,39 +129,35 @@ static void copy_tensors(int64_t *to, const hal_comm_entry_t *from) {
   }
 }
 
-/* If memory is exhausted, the entry omits what it cannot copy. */
-static hal_comm_log_entry_t make(const hal_comm_entry_t *from, int64_t timeout_ns) {
-  hal_comm_log_entry_t made = {.group = from->group, .is_message = from->is_message, .sequence = from->sequence};
-  made.operation = from->operation;
-  made.timeout_ms = timeout_ns / 1000000;
-  made.created_ns = hal_comm_log_now();
-  if (from->name) memcpy(made.name, from->name, strnlen(from->name, sizeof made.name - 1));
-  if (from->stack && *from->stack) made.stack = copy_text(from->stack);
+/* Fills an empty entry. If memory is exhausted, the entry omits what it cannot copy. The caller holds the lock. */
+static void fill(hal_comm_log_entry_t *to, const hal_comm_entry_t *from, int64_t timeout_ns) {
   const size_t count = numbers_of(from);
-  if (count && (made.numbers = hal_malloc(count * sizeof *made.numbers))) {
-    copy_tensors(made.numbers, from);
-    made.input_count = from->input_count;
-    made.output_count = from->output_count;
-  }
-  return made;
+  to->group = from->group, to->is_message = from->is_message, to->sequence = from->sequence;
+  to->operation = from->operation;
+  to->timeout_ms = timeout_ns / 1000000;
+  to->created_ns = hal_comm_log_now();
+  if (from->name) memcpy(to->name, from->name, strnlen(from->name, sizeof to->name - 1));
+  to->stack = hal_comm_log_stack_take(from->stack);
+  to->numbers = count <= HAL_COMM_LOG_NUMBERS ? to->few : hal_malloc(count * sizeof *to->numbers);
+  if (!count || !to->numbers) return;
+  copy_tensors(to->numbers, from);
+  to->input_count = from->input_count;
+  to->output_count = from->output_count;
 }
 
 uint64_t hal_comm_log_add(const hal_comm_entry_t *entry, int64_t timeout_ns) {
   hal_comm_log_t *const log = &hal_comm_log;
+  uint64_t number = 0;
   if (!log->capacity) return 0;
-  hal_comm_log_entry_t made = make(entry, timeout_ns);
   hal_lock(&log->lock);
   if (!log->entries && log->capacity) log->entries = hal_calloc(log->capacity, sizeof *log->entries);
   if (log->entries) {
     hal_comm_log_entry_t *const place = &log->entries[log->last % log->capacity];
-    const hal_comm_log_entry_t before = *place;
-    made.number = ++log->last;
-    *place = made;
-    made = before;
+    clear(place);
+    fill(place, entry, timeout_ns);
+    number = place->number = ++log->last;
   }
-  const uint64_t number = log->entries ? log->last : 0;
   hal_unlock(&log->lock);
-  clear(&made);
   return number;
 }
 

@@ -111,7 +111,7 @@ static void add_entry(hal_pickle_t *to, const hal_comm_log_entry_t *entry) {
   add_bool(to, "retired", (int)entry->retired);
   add_integer(to, "timeout_ms", entry->timeout_ms);
   add_bool(to, "is_p2p", (int)entry->is_message);
-  add_frames(to, entry->stack);
+  add_frames(to, entry->stack ? entry->stack->text : NULL);
   hal_pickle_close_dict(to);
 }
 

@@ -10,10 +10,11 @@
 #include <unistd.h>
 
 #include "comm/log.h"
+#include "comm/log_internal.h"
 #include "hal/status.h"
 
 static char file[64];
-static char content[1 << 16];
+static char content[1 << 18];
 static size_t size;
 
 static void begin(void) { snprintf(file, sizeof file, "/tmp/hal-comm-log-%ld", (long)getpid()); }
@@ -69,6 +70,50 @@ Test(comm_log, keeps_the_last_entries) {
   read_log();
   cr_assert(memmem(content, size, "X\x09\0\0\0completed", 14));
   cr_assert(memmem(content, size, "X\x07\0\0\0started", 12) && memmem(content, size, "X\x09\0\0\0scheduled", 14));
+}
+
+static void add_with_stack(uint32_t group, const char *stack, uint32_t dims, const int64_t *sizes) {
+  const hal_comm_tensor_t tensors[2] = {{HAL_FLOAT32, dims, sizes}, {HAL_FLOAT32, dims, sizes}};
+  const hal_comm_entry_t entry = {.struct_size = sizeof entry,
+                                  .group = group,
+                                  .sequence = 1,
+                                  .name = "gloo:all_reduce",
+                                  .stack = stack,
+                                  .input_count = 1,
+                                  .output_count = 1,
+                                  .tensors = tensors};
+  hal_comm_log_add(&entry, 1000000);
+}
+
+/* Stacks of one length, more of them than the log remembers, and tensors of more sizes than an entry has room for. */
+Test(comm_log, entries_share_equal_stacks) {
+  enum { STACKS = 50, ENTRIES = 2 * STACKS };
+  const uint64_t rank = 0;
+  const int64_t sizes[7] = {1, 1, 1, 1, 1, 1, 12345};
+  uint32_t group;
+  char stack[32];
+  cr_assert_eq(hal_comm_log_configure(ENTRIES, NULL), HAL_OK);
+  cr_assert_eq(hal_comm_log_group("dp", "data parallel", &rank, 1, &group), HAL_OK);
+  for (int round = 0; round < 3; round++)
+    for (int i = 0; i < ENTRIES; i++) {
+      snprintf(stack, sizeof stack, "line%02d\ttrain.py\t7\n", i / 2);
+      add_with_stack(group, stack, i % 8, sizes);
+    }
+  const hal_comm_log_entry_t *const entries = hal_comm_log.entries;
+  for (int i = 0; i < ENTRIES; i += 2) cr_assert_eq(entries[i].stack, entries[i + 1].stack, "entry %d", i);
+  cr_assert_neq(entries[0].stack, entries[2].stack);
+  read_log();
+  for (int i = 0; i < STACKS; i++) {
+    snprintf(stack, sizeof stack, "line%02d", i);
+    cr_assert(has(stack), "%s", stack);
+  }
+  cr_assert(
+      has("\x8a\x08"
+          "90")); /* 12345 as an integer of 8 bytes */
+  add_with_stack(group, NULL, 0, NULL);
+  add_with_stack(group, "", 0, NULL);
+  cr_assert(!entries[0].stack && !entries[1].stack);
+  cr_assert_eq(hal_comm_log_configure(0, NULL), HAL_OK); /* frees all */
 }
 
 Test(comm_log, may_be_off) {

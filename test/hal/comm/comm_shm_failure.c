@@ -28,6 +28,34 @@ Test(comm_shm_failure, a_root_is_out_of_range) {
   check_mismatch(&shared_memory, &mismatch);
 }
 
+/* The collectives that both brackets have are the same: only the lengths differ. */
+static void differ_in_length(int rank, int size, void *argument) {
+  const uint32_t *const lengths = argument; /* of rank 1, and of the others */
+  hal_comm_transport_t comm;
+  hal_collective_t calls[3] = {sum_of(3), sum_of(4), sum_of(5)};
+  char own[2][96];
+  (void)size;
+  for (int i = 0; i < 3; i++) calls[i].struct_size = sizeof calls[i];
+  for (int i = 0; i < 2; i++) {
+    snprintf(own[i], sizeof own[i], "a bracket of %u collectives that begins with", (unsigned)lengths[i]);
+    if (lengths[i] == 1) snprintf(own[i], sizeof own[i], "one collective,");
+  }
+  create("length", rank, size, &comm);
+  CHECK_OK(comm.run(comm.context, calls, 3, 20 * (int64_t)SECOND));
+  memset(result, 0x5a, sizeof result);
+  const int64_t start = hal_clock_ns();
+  const hal_status_t status = comm.run(comm.context, calls, lengths[rank != 1], 20 * (int64_t)SECOND);
+  CHECK(seconds_since(start) < 1, "the error comes after %.3f s", seconds_since(start));
+  CHECK_FAILS(status, HAL_INVALID_ARGUMENT, own[0], own[1], "all_reduce #4 (sum, float32, 3 elements)",
+              "rank 1 called");
+  for (size_t i = 0; i < sizeof result; i++) CHECK(((unsigned char *)result)[i] == 0x5a, "data has moved");
+  comm.destroy(comm.context);
+}
+Test(comm_shm_failure, brackets_differ_in_length) {
+  uint32_t lengths[][2] = {{2, 3}, {3, 2}, {1, 3}, {2, 1}};
+  for (int i = 0; i < 4; i++) run_three(differ_in_length, lengths[i]);
+}
+
 static void too_many(int rank, int size, void *argument) {
   hal_comm_transport_t comm;
   const uint64_t count = *(const uint64_t *)argument;

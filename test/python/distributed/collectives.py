@@ -5,8 +5,8 @@ import torch.distributed as dist
 from ranks import RANK, SIZE, begin
 
 FLOATING = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-INTEGRAL = (torch.uint8, torch.int8, torch.int32, torch.int64)
-COPIED = (torch.bool, torch.int16, torch.complex64, torch.float8_e4m3fn)
+INTEGRAL = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool)
+COPIED = (torch.complex64, torch.float8_e4m3fn)
 SIZES = (0, 1, 7, 1000, 70001)
 
 
@@ -18,9 +18,19 @@ def made(rank, size, dtype, seed=0):
     return torch.randint(0, 2 if dtype == torch.bool else 4, (size,), generator=generator).to(dtype)
 
 
+def place_in_order(x):
+    """Returns the place of each number among the numbers of its type, which has 16 bits."""
+    bits = x.view(torch.int16).int()
+    return torch.where(bits < 0, -32768 - bits, bits)
+
+
 def same(result, expected, exact=True):
+    """`exact`: the same bits. Otherwise sums of 16-bit types are at most one rounding apart."""
     result = result.cpu()
-    if exact or not result.dtype.is_floating_point:
+    if not exact and result.dtype in (torch.float16, torch.bfloat16):
+        far = (place_in_order(result) - place_in_order(expected)).abs() > 1
+        assert result.dtype == expected.dtype and not far.any(), (result[far], expected[far])
+    elif exact or not (result.dtype.is_floating_point or result.dtype.is_complex):
         assert result.dtype == expected.dtype and torch.equal(result.view(torch.uint8), expected.view(torch.uint8)), (result, expected)
     else:
         torch.testing.assert_close(result, expected)
@@ -29,7 +39,8 @@ def same(result, expected, exact=True):
 def reduced(inputs, op):
     """Returns the reduction in double precision, rounded once."""
     dtype = inputs[0].dtype
-    wide = torch.stack([x.to(torch.float64 if dtype.is_floating_point else torch.int64) for x in inputs])
+    kind = torch.complex128 if dtype.is_complex else torch.float64 if dtype.is_floating_point else torch.int64
+    wide = torch.stack([x.to(kind) for x in inputs])
     if op == dist.ReduceOp.SUM:
         return wide.sum(0).to(dtype)
     if op == dist.ReduceOp.AVG:
@@ -47,9 +58,11 @@ def reduced(inputs, op):
 
 
 def check_reductions(device):
-    for dtype in FLOATING + INTEGRAL:
-        ops = [dist.ReduceOp.SUM, dist.ReduceOp.PRODUCT, dist.ReduceOp.MIN, dist.ReduceOp.MAX]
-        ops += [dist.ReduceOp.AVG] if dtype.is_floating_point else [dist.ReduceOp.BAND, dist.ReduceOp.BOR, dist.ReduceOp.BXOR]
+    real = [dist.ReduceOp.SUM, dist.ReduceOp.PRODUCT, dist.ReduceOp.MIN, dist.ReduceOp.MAX]
+    bits = [dist.ReduceOp.BAND, dist.ReduceOp.BOR, dist.ReduceOp.BXOR]
+    for dtype in (*FLOATING, *INTEGRAL, torch.complex64):  # of complex numbers torch itself refuses the others
+        ops = [dist.ReduceOp.SUM] if dtype.is_complex else list(real)
+        ops += [dist.ReduceOp.AVG] if dtype.is_floating_point or dtype.is_complex else bits
         for number, op in enumerate(ops):
             for size in SIZES if op == dist.ReduceOp.SUM else (1000,):
                 inputs = [made(rank, size, dtype, number) for rank in range(SIZE)]

@@ -38,6 +38,11 @@ def call(device):
         x = torch.ones(10 + RANK, dtype=(torch.float32, torch.int32)[RANK], device=device)
         dist.recv(x, 0) if RANK else dist.send(x, 1)
         dist.all_reduce(x)
+    elif KIND == "brackets":  # what both ranks call is the same
+        with dist._coalescing_manager(device=torch.device(device)):
+            for _ in range(3 - RANK):
+                dist.broadcast(torch.ones(8, device=device), 0)
+        torch.accelerator.synchronize()  # the stream waits for the bracket
     elif KIND == "late":  # a failure after a wait() that has returned
         work = dist.all_reduce(torch.ones(8 + RANK, device=device), async_op=True)
         try:

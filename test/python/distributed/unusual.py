@@ -141,6 +141,26 @@ def check_failed_brackets(device):
     same(x, torch.full((2,), 2.0))
 
 
+def check_brackets_of_collectives_and_messages(device):
+    """A rank may have messages between the collectives of a bracket, the others after or before them."""
+    group = dist.group.WORLD
+    for orders in (("csc", "ccr"), ("scc", "crc"), ("csrc", "rccs"), ("ccs", "rcc")):
+        sums, parts = [], [torch.full((5,), RANK + 10.0, device=device), torch.zeros(5, device=device)]
+        group._start_coalescing(torch.device(device))
+        for kind in orders[RANK]:
+            if kind == "c":
+                sums.append(torch.full((3,), 10.0 ** len(sums) * (RANK + 1), device=device))
+                group.allreduce([sums[-1]])
+            elif kind == "s":
+                group.send(parts[:1], OTHER, 0)
+            else:
+                group.recv(parts[1:], OTHER, 0)
+        group._end_coalescing(torch.device(device)).wait()
+        same(torch.stack(sums), torch.tensor([[3.0] * 3, [30.0] * 3]))
+        if "r" in orders[RANK]:
+            same(parts[1], torch.full((5,), OTHER + 10.0))
+
+
 def check_brackets_of_cpu_tensors(device):
     """The work of a bracket is done when all of its calls are, also those that Gloo runs."""
     for places in (["cpu"] * 4, [device, "cpu"] * 2, ["cpu", device] * 2):

@@ -68,13 +68,37 @@ def test_losses_are_those_of_the_cpu_with_gloo(library, program, tmp_path_factor
     torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.skipif(importlib.util.find_spec("accelerate") is None, reason="accelerate is not installed: make test-integrations")
-def test_accelerates_own_script_passes_with_two_processes(tmp_path):
-    environment = {**os.environ, **COMMON, "TORCH_BACKEND": "fake", "TORCH_BACKEND_INTEGRATIONS": "1", "HAL_FAKE_DEVICES": "2"}
-    for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "NODE_RANK", "TORCH_DEVICE_BACKEND_AUTOLOAD"):
-        environment.pop(name, None)
-    command = [sys.executable, "-P", "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--main_process_port", free_port(),
-               "-m", "accelerate.test_utils.scripts.test_script"]  # fmt: skip
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-5000:]
-    assert "Num processes: 2" in done.stdout and "Device: fake:1" in done.stdout and "Training integration test" in done.stdout
+def accelerate(folder, command, *arguments):
+    """Runs a command of accelerate with the configuration that `accelerate config default` writes on a machine with two devices. Returns what it wrote."""
+    if importlib.util.find_spec("accelerate") is None:
+        pytest.skip("accelerate is not installed: make test-integrations")
+    # `accelerate test` starts the program accelerate-launch.
+    scripts = [Path(sys.executable).parent, Path(importlib.util.find_spec("accelerate").origin).parents[1] / "bin"]
+    environment = {name: value for name, value in os.environ.items() if name != "TORCH_DEVICE_BACKEND_AUTOLOAD"}
+    environment.update(GLOO_SOCKET_IFNAME="lo", OMP_NUM_THREADS="1", TORCH_BACKEND="fake", TORCH_BACKEND_INTEGRATIONS="1", HAL_FAKE_DEVICES="2",
+                       PATH=os.pathsep.join([*map(str, scripts), os.environ["PATH"]]))  # fmt: skip
+    configuration = folder / "default.json"
+
+    def run_command(*words):
+        line = [sys.executable, "-P", "-m", "accelerate.commands.accelerate_cli", *map(str, words)]
+        done = subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True, timeout=600)
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-5000:]
+        return done.stdout
+
+    run_command("config", "default", "--config_file", configuration)
+    settings = json.loads(configuration.read_text())
+    assert settings["num_processes"] == 2 and not settings["use_cpu"], settings
+    configuration.write_text(json.dumps({**settings, "main_process_port": int(free_port())}))
+    return run_command(command, "--config_file", configuration, *arguments)
+
+
+def test_accelerate_test_passes_with_two_processes(tmp_path):
+    written = accelerate(tmp_path, "test")
+    assert "Num processes: 2" in written and "Device: fake:0" in written and "Device: fake:1" in written
+    assert "Test is a success!" in written
+
+
+def test_accelerate_launch_starts_a_program_that_trains_as_on_the_cpu(tmp_path):
+    written = accelerate(tmp_path, "launch", PROGRAM, "accelerate_ddp")
+    ours = torch.tensor(json.loads(written.strip().splitlines()[-1]), dtype=torch.float64)
+    torch.testing.assert_close(ours, on_the_cpu("accelerate_ddp", tmp_path), rtol=1e-6, atol=1e-6)

@@ -1,5 +1,6 @@
 /* call.c: the beginning of a collective. Before data moves, every rank publishes its call, waits for the calls of the
  * others and compares them. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/dtype.h"
@@ -8,7 +9,7 @@
 
 static uint64_t fingerprint(const hal_shm_entry_t *entry) {
   const uint64_t words[] = {entry->op,      entry->reduce, (uint64_t)entry->dtype, (uint64_t)entry->root,
-                            entry->refused, entry->count};
+                            entry->refused, entry->count,  entry->length};
   uint64_t hash = UINT64_C(0xcbf29ce484222325); /* FNV-1a of words, with one final mix, because it is only compared */
   for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
     hash = (hash ^ words[i]) * UINT64_C(0x9e3779b97f4a7c15) ^ hash >> 29;
@@ -25,6 +26,7 @@ static void show(hal_shm_t *shm, hal_shm_call_t *call) {
   entry->refused = (uint32_t)call->refused;
   entry->uneven = (uint32_t)call->uneven;
   entry->count = call->count;
+  entry->length = shm->length;
   if (call->reduce == HAL_REDUCE_PREMUL_SUM && call->scale)
     memcpy(entry->scale, call->scale, call->dtype == HAL_FLOAT64 ? sizeof(double) : sizeof(float));
   if (call->uneven) {
@@ -79,6 +81,26 @@ static hal_status_t differ(hal_shm_t *shm, int32_t one, int32_t other, uint64_t 
                       (int)one, first, (int)other, second);
 }
 
+static void describe_bracket(const hal_shm_entry_t *entry, char *out, size_t size) {
+  char what[HAL_SHM_WHAT];
+  hal_shm_describe_entry(entry, what, sizeof what);
+  if (entry->length == 1)
+    snprintf(out, size, "one collective, %s", what);
+  else
+    snprintf(out, size, "a bracket of %u collectives that begins with %s", (unsigned)entry->length, what);
+}
+
+/* Without this comparison the rank with the longer bracket would wait for its timeout. */
+static hal_status_t differ_in_length(hal_shm_t *shm, int32_t other, uint64_t sequence) {
+  char first[HAL_SHM_WHAT + 64], second[HAL_SHM_WHAT + 64];
+  describe_bracket(entry_of(shm, 0, sequence), first, sizeof first);
+  describe_bracket(entry_of(shm, other, sequence), second, sizeof second);
+  return hal_shm_fail(shm, HAL_INVALID_ARGUMENT,
+                      "the calls do not match: rank 0 called %s, rank %d called %s; all ranks have to call the same "
+                      "collectives in the same order",
+                      first, (int)other, second);
+}
+
 /* Compares the counts of all pairs of ranks. Every rank compares all of them, so that all return the same error. The
  * block that a rank has for itself needs no round. */
 static hal_status_t compare_blocks(hal_shm_t *shm, hal_shm_call_t *call) {
@@ -106,6 +128,7 @@ static hal_status_t compare(hal_shm_t *shm, hal_shm_call_t *call) {
   for (int32_t rank = 1; rank < shm->size; rank++) {
     const hal_shm_entry_t *const entry = entry_of(shm, rank, call->sequence);
     if (entry->fingerprint == first->fingerprint && entry->uneven == first->uneven) continue;
+    if (entry->length != first->length) return differ_in_length(shm, rank, call->sequence);
     const int same = entry->op == first->op && entry->reduce == first->reduce && entry->dtype == first->dtype &&
                      entry->root == first->root && entry->refused == first->refused;
     if (!same || first->op == HAL_COMM_ALL_REDUCE || first->op == HAL_COMM_REDUCE || first->op == HAL_COMM_BROADCAST)

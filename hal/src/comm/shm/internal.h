@@ -61,6 +61,7 @@ typedef struct hal_shm_s {
   unsigned char *const *regions; /* with a device: the device memory of each rank, with its slots and chunks */
   const hal_shm_call_t *call;    /* the collective that runs, or NULL; for messages */
   const char *activity;          /* what runs if `call` is NULL, for messages */
+  uint32_t length;               /* collectives that this call runs */
   uint64_t sequence, round;      /* collectives and rounds so far */
   uint64_t running; /* HAL_SHM_JOIN; the collective that runs or is checked, + HAL_SHM_JOIN; 0: something else */
   int64_t deadline_ns;

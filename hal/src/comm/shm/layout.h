@@ -11,7 +11,7 @@
 
 /* Version of this layout and of the meaning of its words; incremented with every change of either. The join refuses
  * other versions. */
-#define HAL_SHM_VERSION UINT32_C(5)
+#define HAL_SHM_VERSION UINT32_C(6)
 
 enum {
   HAL_SHM_RANKS = HAL_COMM_SHM_MAX_RANKS,
@@ -75,6 +75,7 @@ typedef struct hal_shm_entry_s {
   int32_t dtype, root;
   uint32_t refused; /* 1: this rank does not implement the call */
   uint32_t uneven;  /* 1: the two arrays below have the counts, and `count` has not */
+  uint32_t length;  /* collectives of the bracket, without its SEND and RECV */
   uint64_t count;
   uint8_t scale[8]; /* of PREMUL_SUM: each rank has its own */
   uint64_t give[HAL_SHM_RANKS], take[HAL_SHM_RANKS];

@@ -72,16 +72,16 @@ static hal_status_t run_all(hal_shm_t *shm, const hal_collective_t *calls, uint3
   return hal_shm_run_messages(shm, calls, count);
 }
 
-/* An invalid struct counts as one: check_all refuses it. */
-static int has_collectives(const hal_collective_t *calls, uint32_t count) {
-  for (uint32_t i = 0; i < count; i++) {
-    if (!HAL_HAS_FIELD(calls, scale) || !hal_comm_op_is_message(hal_shm_call_at(calls, i)->op)) return 1;
-  }
-  return 0;
+/* Returns the number of collectives without SEND and RECV. An invalid struct counts as one: check_all refuses it. */
+static uint32_t count_collectives(const hal_collective_t *calls, uint32_t count) {
+  uint32_t collectives = 0;
+  for (uint32_t i = 0; i < count; i++)
+    collectives += !HAL_HAS_FIELD(calls, scale) || !hal_comm_op_is_message(hal_shm_call_at(calls, i)->op);
+  return collectives;
 }
 
 static hal_status_t run_bracket(transport_t *transport, hal_shm_t *shm, const hal_collective_t *calls, uint32_t count) {
-  if (!has_collectives(calls, count)) return run_all(shm, calls, count);
+  if (!(shm->length = count_collectives(calls, count))) return run_all(shm, calls, count);
   shm->sequence = transport->sequence;
   shm->round = transport->round;
   const hal_status_t status = run_all(shm, calls, count);

@@ -3,7 +3,11 @@
 `torchrun --max-restarts` restarts the ranks with the store of the attempt that failed, which still has the addresses
 of processes that have ended. Rank 0 makes a random prefix. Every rank writes a random number to the store, and rank
 0 repeats these numbers in its reply. A rank accepts a reply only if it has the rank's own number, so the reply
-belongs to the same attempt, and confirms it. Rank 0 writes replies until all ranks of this attempt have confirmed.
+belongs to the same attempt, and confirms it. Rank 0 writes replies until all ranks of this attempt have confirmed,
+and then its verdict, for which they wait: all ranks have the same result.
+
+What belongs to this attempt and does not match is an error at once: other world sizes, other versions. Keys that may be
+those of an earlier attempt are used only for the text of an error.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ import datetime
 import secrets
 import time
 
+FORMAT = "2"  # of the replies; a number, changed with their meaning
 PAUSE = 0.001  # seconds between two reads of the store, doubled up to LONGEST
 LONGEST = 0.05
 
@@ -26,6 +31,10 @@ class _Deadline:
         self._pause = min(2 * self._pause, LONGEST)
         return time.monotonic() < self._end
 
+    def expect(self) -> None:
+        """The next key is expected soon: the next intervals are short."""
+        self._pause = PAUSE
+
 
 def _read(store, key: str) -> str:
     return store.get(key).decode() if store.check([key]) else ""
@@ -34,46 +43,117 @@ def _read(store, key: str) -> str:
 def agree(store, rank: int, size: int, timeout: datetime.timedelta) -> str:
     """Returns the prefix, the same on all ranks.
 
-    Raises torch.distributed.DistStoreError if a rank does not join within the timeout, or the store's server has ended.
+    Raises torch.distributed.DistStoreError if a rank does not join within the timeout, if the ranks have different
+    world sizes or versions of this package, or if the store's server has ended.
     """
     from torch.distributed import DistNetworkError, DistStoreError
 
+    if not 0 <= rank < size:
+        raise ValueError(f"rank {rank} is outside 0..{size - 1}: a process group of {size} ranks needs RANK from 0 to WORLD_SIZE - 1")
     mine = secrets.token_hex(8)
     if size == 1:
         return mine
     try:
-        return _lead(store, mine, size, _Deadline(timeout)) if rank == 0 else _follow(store, mine, rank, _Deadline(timeout))
+        return _lead(store, mine, size, _Deadline(timeout)) if rank == 0 else _follow(store, mine, rank, size, _Deadline(timeout))
     except DistNetworkError as error:
         cause = str(error).partition("\n")[0]
         raise DistStoreError(f"rank {rank} cannot join the group: the store does not respond ({cause}); the process that serves it, rank 0 or torchrun, has ended") from error
 
 
 def _lead(store, mine: str, size: int, deadline: _Deadline) -> str:
-    replied = None
+    replied, others = None, range(1, size)
+    store.set("hello/0", mine)
     while True:
-        hellos = [mine] + [_read(store, f"hello/{rank}") for rank in range(1, size)]
+        hellos = [mine] + [_read(store, f"hello/{rank}") for rank in others]
         if hellos != replied:
-            store.set("reply", ",".join(hellos))
+            store.set("reply", f"{FORMAT}:{size}:{','.join(hellos)}")
             replied = hellos
-        missing = [rank for rank in range(1, size) if _read(store, f"confirmed/{rank}") != mine]
+        confirmed = [_read(store, f"confirmed/{rank}") for rank in others]
+        for rank, text in zip(others, confirmed):
+            if mine in text and text != f"{mine}:{size}":
+                raise _refuse(store, mine, _difference(rank, text.partition(":"), mine, size))
+        missing = [rank for rank, text in zip(others, confirmed) if mine not in text]
         if not missing:
+            store.set("verdict", f"{mine}:")
             return mine
+        _note_twin(store, 0, mine)
         if not deadline.wait():
-            raise _late(f"rank {', '.join(map(str, missing))} of {size} did not join the group within {deadline.seconds:g} s")
+            late = f"rank {', '.join(map(str, missing))} of {size} did not join the group within {deadline.seconds:g} s"
+            raise _refuse(store, mine, late + (_twins(store, hellos) or HINT))
 
 
-def _follow(store, mine: str, rank: int, deadline: _Deadline) -> str:
+def _follow(store, mine: str, rank: int, size: int, deadline: _Deadline) -> str:
+    leader = ""
     store.set(f"hello/{rank}", mine)
     while True:
-        reply = _read(store, "reply").split(",")
-        if rank < len(reply) and reply[rank] == mine:
-            store.set(f"confirmed/{rank}", reply[0])
-            return reply[0]
+        reply = _read(store, "reply")
+        form, _, rest = reply.partition(":")
+        theirs, _, hellos = rest.partition(":")
+        if mine in reply and form != FORMAT:
+            raise _error(_difference(rank, ("", "", ""), "", size))
+        if mine in hellos and hellos.split(",")[0] != leader:
+            leader = hellos.split(",")[0]
+            store.set(f"confirmed/{rank}", f"{leader}:{size}")
+            deadline.expect()
+        verdict, _, text = _read(store, "verdict").partition(":") if leader else ("", "", "")
+        if leader and verdict == leader:
+            if text:
+                raise _error(text)
+            return leader
+        if _note_twin(store, rank, mine):
+            raise _error(f"another process has joined the group as rank {rank}{UNIQUE}")
         if not deadline.wait():
-            raise _late(f"rank 0 did not reply to rank {rank} within {deadline.seconds:g} s of joining the group")
+            raise _error(_late_confirmed(store, size, leader, deadline.seconds) if leader else _late(rank, size, theirs, hellos, deadline.seconds))
 
 
-def _late(text: str) -> Exception:
+def _note_twin(store, rank: int, mine: str) -> bool:
+    """Returns whether another process has joined as this rank, and notes for rank 0 which one."""
+    other = _read(store, f"hello/{rank}")
+    if other == mine:
+        return False
+    store.set(f"twin/{rank}", other)
+    return True
+
+
+# ---- texts ----
+HINT = ": check that it runs, and that all ranks create the same groups in the same order"
+UNIQUE = ": give each process its own rank (RANK, or the argument `rank`)"
+
+
+def _twins(store, hellos: list) -> str:
+    """Returns the ranks that two processes of this attempt have; empty if there are none."""
+    twins = [rank for rank, hello in enumerate(hellos) if hello and (_read(store, f"twin/{rank}") == hello or (rank == 0 and _read(store, "hello/0") != hello))]
+    return f"; two processes have joined as rank {', '.join(map(str, twins))}{UNIQUE}" if twins else ""
+
+
+def _difference(rank: int, confirmed: tuple, mine: str, size: int) -> str:
+    if confirmed[0] == mine and confirmed[2].isdigit():
+        return f"rank 0 has a world size of {size}, rank {rank} has one of {confirmed[2]}: pass the same number (WORLD_SIZE, or the argument `world_size`) to all processes"
+    return f"rank 0 and rank {rank} have different versions of torch_backend: install one version for all processes"
+
+
+def _late_confirmed(store, size: int, leader: str, seconds: float) -> str:
+    missing = [str(rank) for rank in range(1, size) if leader not in _read(store, f"confirmed/{rank}")]
+    return f"rank {', '.join(missing or ['0'])} of {size} did not join the group within {seconds:g} s{HINT}"
+
+
+def _late(rank: int, size: int, theirs: str, hellos: str, seconds: float) -> str:
+    text = f"rank 0 did not reply to rank {rank} within {seconds:g} s of joining the group"
+    if theirs.isdigit() and theirs != str(size):
+        return f"{text}; its last reply is for {theirs} ranks, and the world size of this process is {size}{HINT}"
+    tokens = hellos.split(",")
+    if rank < len(tokens) and tokens[rank]:
+        return f"{text}; its last reply is to another process that joined as rank {rank}{UNIQUE}"
+    return text + HINT
+
+
+def _error(text: str) -> Exception:
     from torch.distributed import DistStoreError
 
-    return DistStoreError(f"{text}: check that it runs, and that all ranks create the same groups in the same order")
+    return DistStoreError(text)
+
+
+def _refuse(store, mine: str, text: str) -> Exception:
+    """Returns the error of the group, which the other ranks of this attempt get, too."""
+    store.set("verdict", f"{mine}:{text}")
+    return _error(text)
