@@ -17,17 +17,25 @@ struct hal_worker_s {
   hal_worker_item_t *first, **last;
   uint64_t queued, done;
   int waiters, pushers, stop;
+  int is_held; /* another thread runs an item, between hal_worker_begin and hal_worker_end */
 };
 
 /* The thread serves a worker. It never waits to queue an item: that worker may be waiting for this one. */
 static _Thread_local int is_worker;
+
+/* The caller holds the lock. */
+static void count_done(hal_worker_t *worker) {
+  worker->done++;
+  if (worker->waiters) pthread_cond_broadcast(&worker->ended);
+  if (worker->pushers && worker->queued - worker->done <= DEPTH / 2) pthread_cond_broadcast(&worker->room);
+}
 
 static void *serve(void *argument) {
   hal_worker_t *const worker = argument;
   is_worker = 1;
   pthread_mutex_lock(&worker->lock);
   for (;;) {
-    while (!worker->first && !worker->stop) pthread_cond_wait(&worker->wake, &worker->lock);
+    while (worker->is_held || (!worker->first && !worker->stop)) pthread_cond_wait(&worker->wake, &worker->lock);
     hal_worker_item_t *const item = worker->first;
     if (!item) break; /* to stop, and all items are done */
     worker->first = item->next;
@@ -35,9 +43,7 @@ static void *serve(void *argument) {
     pthread_mutex_unlock(&worker->lock);
     item->run(item); /* which frees it */
     pthread_mutex_lock(&worker->lock);
-    worker->done++;
-    if (worker->waiters) pthread_cond_broadcast(&worker->ended);
-    if (worker->pushers && worker->queued - worker->done <= DEPTH / 2) pthread_cond_broadcast(&worker->room);
+    count_done(worker);
   }
   pthread_mutex_unlock(&worker->lock);
   return NULL;
@@ -86,9 +92,26 @@ uint64_t hal_worker_push(hal_worker_t *worker, hal_worker_item_t *item) {
   *worker->last = item;
   worker->last = &item->next;
   const uint64_t number = ++worker->queued;
-  pthread_cond_signal(&worker->wake);
+  if (!worker->is_held) pthread_cond_signal(&worker->wake); /* else hal_worker_end wakes the thread */
   pthread_mutex_unlock(&worker->lock);
   return number;
+}
+
+uint64_t hal_worker_begin(hal_worker_t *worker) {
+  pthread_mutex_lock(&worker->lock);
+  const int is_idle = worker->queued == worker->done;
+  const uint64_t number = is_idle ? ++worker->queued : 0;
+  if (is_idle) worker->is_held = 1;
+  pthread_mutex_unlock(&worker->lock);
+  return number;
+}
+
+void hal_worker_end(hal_worker_t *worker) {
+  pthread_mutex_lock(&worker->lock);
+  worker->is_held = 0;
+  count_done(worker);
+  if (worker->first) pthread_cond_signal(&worker->wake);
+  pthread_mutex_unlock(&worker->lock);
 }
 
 uint64_t hal_worker_done(hal_worker_t *worker) {

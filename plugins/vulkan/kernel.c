@@ -333,6 +333,7 @@ hal_status_t hal_plugin_kernel_launch(hal_plugin_kernel_t *kernel, hal_plugin_st
                                 .kernel = kernel->name->text,
                                 .buffers = kernel->signature.bindings,
                                 .is_recordable = 1,
+                                .is_short = 1,
                                 .measured = 1,
                                 .kind = HAL_PROFILE_KERNEL};
   launch_t work;

@@ -58,6 +58,17 @@ static void serve(hal_worker_item_t *item) {
   hal_host->mem_free(work);
 }
 
+/* Records and submits work on the calling thread if the stream has no other work. Only for CPUs: a submission to their
+ * drivers is short, and waking the worker takes longer and needs a core. Returns whether the stream was idle. */
+static int serve_at_once(hal_plugin_stream_t *stream, work_t *work) {
+  if (stream->device->facts.deviceType != VK_PHYSICAL_DEVICE_TYPE_CPU) return 0;
+  if (vulkan_timeline_query(stream->lane->timeline, atomic_load(&stream->lane->submitted))) return 0;
+  if (!hal_worker_begin(stream->worker)) return 0;
+  serve(&work->item);
+  hal_worker_end(stream->worker);
+  return 1;
+}
+
 /* Runs work of the synchronous stream. */
 static hal_status_t run_now(vulkan_device_t *device, work_t *work) {
   vulkan_lane_t *lane;
@@ -87,7 +98,7 @@ hal_status_t vulkan_enqueue(hal_plugin_stream_t *stream, vulkan_device_t *device
   if (label.measured) work->noted = hal_records_note(&device->profile, &work->correlation);
   memcpy(work->arguments, arguments, size);
   if (VULKAN_LIKELY(stream != NULL)) {
-    hal_worker_push(stream->worker, &work->item);
+    if (!label.is_short || !serve_at_once(stream, work)) hal_worker_push(stream->worker, &work->item);
     return HAL_OK;
   }
   const hal_status_t status = run_now(device, work);

@@ -330,7 +330,8 @@ typedef struct vulkan_captured_s {
 
 /* A worker thread keeps the order of host and device work: it records commands and submits them when no work is
  * queued after them. So nothing is submitted that waits for something that is not submitted yet, and streams that share
- * a queue cannot block each other. */
+ * a queue cannot block each other. On CPUs, the calling thread takes the place of an idle stream's worker for a
+ * launch. */
 struct hal_plugin_stream_s {
   hal_plugin_stream_t *next, *previous; /* in the device's list */
   vulkan_device_t *device;
@@ -348,6 +349,7 @@ typedef struct vulkan_label_s {
   const char *kernel;       /* or NULL; valid as long as its module */
   uint32_t buffers;         /* storage buffers of a kernel */
   int32_t is_recordable;    /* a graph can contain it */
+  int32_t is_short;         /* recording it waits for nothing and copies nothing */
   int32_t measured;         /* profiles record it, with the members below */
   uint32_t kind, direction; /* HAL_PROFILE_*, HAL_COPY_* */
   uint64_t bytes;

@@ -16,7 +16,8 @@ namespace torch_backend {
 namespace {
 
 constexpr size_t kMostWords = 1 << 20;  // of all keys
-constexpr size_t kWordsOfShapes = 32;   // estimate of the memory that a key's shapes use
+constexpr c10::DispatchKeySet kAnyLazyBits({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative});
+constexpr size_t kWordsOfShapes = 32;  // estimate of the memory that a key's shapes use
 
 // The type of an argument, before its value: keys of different arguments are never equal.
 enum Tag : uint64_t {
@@ -31,7 +32,8 @@ enum Tag : uint64_t {
   kText,
   kTensors,
   kInts,
-  kDoubles
+  kDoubles,
+  kResult
 };
 
 struct Hash {
@@ -57,6 +59,13 @@ MetaKey::MetaKey(const AtenOp &functional) {
   add(c10::get_default_dtype_as_scalartype());
 }
 
+MetaKey::MetaKey(uint32_t op) { words_.push_back(op); }  // smaller than an address
+
+void MetaKey::add_result(const at::Tensor &result) {
+  add_head(kResult);
+  add(result);
+}
+
 void MetaKey::add_none() { add_head(kNone); }
 
 void MetaKey::add_bytes(const void *bytes, size_t size) {
@@ -76,14 +85,16 @@ void MetaKey::add_number(const at::Tensor &tensor) {
 
 void MetaKey::add(const at::Tensor &tensor) {
   if (!tensor.defined()) return add_none();
-  const bool is_plain = tensor.layout() == c10::kStrided && !tensor.is_conj() && !tensor.is_neg() &&
-                        !tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides();
-  if (!is_plain || (tensor.device().type() != kDevice && !(tensor.is_cpu() && tensor.dim() == 0))) {
+  const c10::TensorImpl *const impl = tensor.unsafeGetTensorImpl();
+  const bool is_plain = (impl->key_set() & kAnyLazyBits).empty() && tensor.layout() == c10::kStrided &&
+                        !impl->has_symbolic_sizes_strides();
+  const bool is_ours = impl->device_type() == kDevice;
+  if (!is_plain || (!is_ours && !(tensor.is_cpu() && tensor.dim() == 0))) {
     is_complete_ = false;
     return;
   }
-  if (tensor.device().type() != kDevice) return add_number(tensor);
-  const c10::IntArrayRef sizes = tensor.sizes(), strides = tensor.strides();
+  if (!is_ours) return add_number(tensor);
+  const c10::IntArrayRef sizes = impl->sizes(), strides = impl->strides();
   add_head(kTensor, static_cast<uint64_t>(tensor.scalar_type()) | sizes.size() << 8);
   words_.append(sizes.begin(), sizes.end());
   words_.append(strides.begin(), strides.end());
@@ -141,22 +152,67 @@ void MetaKey::add(std::string_view text) {
 }
 
 size_t MetaKey::hash() const {
+  constexpr uint64_t kFirst = UINT64_C(0x9E3779B97F4A7C15), kSecond = UINT64_C(0xE7037ED1A0B428DB);
+  const auto mix = [](uint64_t a, uint64_t b) {
+    const unsigned __int128 product = static_cast<unsigned __int128>(a) * b;
+    return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
+  };
   uint64_t hash = words_.size();
-  for (const uint64_t word : words_) {
-    hash = (hash ^ word) * UINT64_C(0x9E3779B97F4A7C15);
-    hash ^= hash >> 29;
-  }
-  return hash;
+  size_t at = 0;
+  for (; at + 1 < words_.size(); at += 2) hash = mix(words_[at] ^ hash ^ kFirst, words_[at + 1] ^ kSecond);
+  return at < words_.size() ? mix(words_[at] ^ hash ^ kFirst, kSecond) : hash;
 }
 
+namespace {
+
+// The latest keys of one thread, which it finds without a lock.
+class LatestKeys {
+ public:
+  struct Entry {
+    std::optional<MetaKey> key;
+    std::shared_ptr<const ResultShapes> shapes;
+  };
+
+  // Returns the place of a key; NULL for long keys, which would use much memory in each thread.
+  Entry *place(const MetaKey &key) {
+    if (key.words() > kLongest) return nullptr;
+    if (C10_UNLIKELY(!entries_)) entries_ = std::make_unique<Entries>();
+    return &(*entries_)[key.hash() % kEntries];
+  }
+
+ private:
+  static constexpr size_t kEntries = 256, kLongest = 64;
+  using Entries = std::array<Entry, kEntries>;
+  std::unique_ptr<Entries> entries_;
+};
+
+thread_local LatestKeys latest_keys;
+
+void keep(LatestKeys::Entry *place, const MetaKey &key, const std::shared_ptr<const ResultShapes> &shapes) {
+  if (!place) return;
+  place->key = key;
+  place->shapes = shapes;
+}
+
+}  // namespace
+
 std::shared_ptr<const ResultShapes> remembered_shapes(const MetaKey &key) {
-  const std::lock_guard<std::mutex> guard(cache().lock);
-  const auto found = cache().shapes.find(key);
-  return found == cache().shapes.end() ? nullptr : found->second;
+  LatestKeys::Entry *const place = latest_keys.place(key);
+  if (C10_LIKELY(place && place->key && *place->key == key)) return place->shapes;
+  std::shared_ptr<const ResultShapes> shapes;
+  {
+    const std::lock_guard<std::mutex> guard(cache().lock);
+    const auto found = cache().shapes.find(key);
+    if (found == cache().shapes.end()) return nullptr;
+    shapes = found->second;
+  }
+  keep(place, key, shapes);
+  return shapes;
 }
 
 void remember_shapes(MetaKey key, std::shared_ptr<const ResultShapes> shapes) {
   decltype(Cache::shapes) forgotten;  // destroyed without the lock
+  keep(latest_keys.place(key), key, shapes);
   const std::lock_guard<std::mutex> guard(cache().lock);
   if (cache().words > kMostWords) {
     cache().shapes.swap(forgotten);

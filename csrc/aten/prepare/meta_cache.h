@@ -26,6 +26,8 @@ namespace torch_backend {
 class MetaKey {
  public:
   explicit MetaKey(const AtenOp &functional);
+  // The same of an operator's number, whose arguments are those of the frozen list. There is no meta function.
+  explicit MetaKey(uint32_t op);
 
   // Adds an argument of the functional overload.
   void add(const at::Tensor &tensor);
@@ -60,6 +62,8 @@ class MetaKey {
   // Returns whether the addresses of all tensors have the alignment on which a plugin's operator may depend.
   bool is_aligned() const { return (addresses_ & (kAlignment - 1)) == 0; }
   size_t words() const { return words_.size(); }
+  // Adds a result that the caller has passed. A plugin that declines may look at it; a meta function does not.
+  void add_result(const at::Tensor &result);
   size_t hash() const;
   bool operator==(const MetaKey &other) const { return words_ == other.words_; }
 
@@ -90,7 +94,8 @@ struct ResultShapes {
   mutable std::atomic<uint64_t> declined{0};
 };
 
-// Returns the shapes that were remembered for a complete key; NULL if there are none. Any thread.
+// Returns the shapes that were remembered for a complete key; NULL if there are none. Any thread. Each thread finds its
+// own latest keys without a lock, so shapes that another thread has replaced may be returned: what they say stays true.
 std::shared_ptr<const ResultShapes> remembered_shapes(const MetaKey &key);
 
 // Remembers shapes for a complete key. When about 8 MB are in use, all are forgotten first.

@@ -96,13 +96,25 @@ std::shared_ptr<const ResultShapes> call_meta(const AtenOp &functional, c10::Arr
   return found;
 }
 
-// What is remembered of a call, with the arguments of the functional overload.
+// Adds a passed result to what a decline may depend on. Returns false if that is not enough: an operand may share memory
+// with the result, which a temporary replaces then (fill). Only those of dense results have the same strides.
+bool add_given(MetaKey &key, const at::Tensor &result) {
+  key.add_result(result);
+  return !result.defined() || result.is_non_overlapping_and_dense();
+}
+
+// What is remembered of a call, with the arguments of the functional overload. `given`: results that the caller has
+// passed, if they are not among the arguments. Such a call shares no declines with others.
 class RememberedCall {
  public:
-  RememberedCall(const AtenOp &functional, c10::ArrayRef<Argument> arguments)
-      : functional_(functional), arguments_(arguments), key_(functional) {
-    for (const Argument &each : arguments) each.type->add_to_key(key_, each.argument);
-    if (C10_LIKELY(key_.is_complete())) shapes_ = remembered_shapes(key_);
+  RememberedCall(const AtenOp &functional, c10::ArrayRef<Argument> arguments, c10::ArrayRef<at::Tensor> given = {})
+      : functional_(&functional), arguments_(arguments), key_(functional) {
+    find(given);
+  }
+  // With the arguments of the frozen list and all results: there are no shapes to remember.
+  RememberedCall(uint32_t op, c10::ArrayRef<Argument> arguments, c10::ArrayRef<at::Tensor> results)
+      : arguments_(arguments), key_(op) {
+    find(results);
   }
 
   // Returns whether the device's plugin declines the call, with new results or in place.
@@ -110,21 +122,26 @@ class RememberedCall {
     return shapes_ && (shapes_->declined.load(std::memory_order_relaxed) & bit(device, in_place)) != 0;
   }
   void decline(c10::DeviceIndex device, bool in_place = false) {
-    if (!bit(device, in_place) || !key_.is_complete()) return;
+    if (!bit(device, in_place) || !key_.is_complete() || !is_usual_) return;
     if (!shapes_) remember(std::make_shared<const ResultShapes>());
     shapes_->declined.fetch_or(bit(device, in_place), std::memory_order_relaxed);
   }
 
-  // Returns the shapes of the results.
+  // Returns the shapes of the results. Only with a functional overload.
   const ResultShapes &shapes() {
     if (C10_LIKELY(shapes_ && shapes_->is_determined)) return *shapes_;
     const uint64_t declined = shapes_ ? shapes_->declined.load(std::memory_order_relaxed) : 0;
-    remember(call_meta(functional_, arguments_));
+    remember(call_meta(*functional_, arguments_));
     shapes_->declined.fetch_or(declined, std::memory_order_relaxed);
     return *shapes_;
   }
 
  private:
+  void find(c10::ArrayRef<at::Tensor> given) {
+    for (const Argument &each : arguments_) each.type->add_to_key(key_, each.argument);
+    for (const at::Tensor &result : given) is_usual_ = is_usual_ && add_given(key_, result);
+    if (C10_LIKELY(key_.is_complete() && is_usual_)) shapes_ = remembered_shapes(key_);
+  }
   // The bits of calls in place are the upper half.
   uint64_t bit(c10::DeviceIndex device, bool in_place) const {
     return key_.is_aligned() && device < 32 ? UINT64_C(1) << (device + (in_place ? 32 : 0)) : 0;
@@ -134,9 +151,10 @@ class RememberedCall {
     if (key_.is_complete()) remember_shapes(key_, shapes_);
   }
 
-  const AtenOp &functional_;
+  const AtenOp *functional_ = nullptr;
   const c10::ArrayRef<Argument> arguments_;
   MetaKey key_;
+  bool is_usual_ = true;  // passed results are dense
   std::shared_ptr<const ResultShapes> shapes_;
 };
 
@@ -165,17 +183,19 @@ bool shown(VendorCall &call, const VendorOp &op, c10::ArrayRef<Argument> argumen
 }
 
 // Fills results that the caller has passed; the arguments are those of the functional overload. `in_place`: the results
-// are among them, so a decline is remembered.
+// are among them.
 bool fill_given(const VendorOp &op, c10::DeviceIndex device, c10::ArrayRef<Argument> shown_arguments,
                 c10::ArrayRef<Argument> arguments, const Results &filled, bool in_place) {
-  RememberedCall remembered(*op.functional, arguments);
-  if (in_place && remembered.is_declined(device, true)) return false;
+  RememberedCall remembered(*op.functional, arguments, in_place ? c10::ArrayRef<at::Tensor>() : filled);
+  if (remembered.is_declined(device, in_place)) return false;
   VendorCall call;
   const bool supported = shown(call, op, shown_arguments);
-  if (supported && !fit(remembered.shapes(), filled)) return false;
+  std::optional<RememberedCall> others;  // those without `filled`, which has no influence on the shapes
+  if (supported && !in_place) others.emplace(*op.functional, arguments);
+  if (supported && !fit((others ? *others : remembered).shapes(), filled)) return false;
   if (supported && fill(call, op.number, filled)) return true;
   const bool alike = supported ? call.declines_alike() : call.is_possible();
-  if (in_place && alike) remembered.decline(device, true);
+  if (alike) remembered.decline(device, in_place);
   return false;
 }
 
@@ -240,12 +260,23 @@ thread_local uint32_t vendor_answered = kNoOp;  // the operator for which a func
 
 bool call_vendor_op(uint32_t op, c10::ArrayRef<Argument> arguments, c10::ArrayRef<at::Tensor> results,
                     PhiloxState philox) {
+  std::optional<RememberedCall> remembered;  // not of random numbers, whose state differs in each call
+  const auto made = std::find_if(results.begin(), results.end(), [](const at::Tensor &each) { return each.defined(); });
+  const c10::DeviceIndex device = made == results.end() ? c10::DeviceIndex(0) : made->device().index();
+  if (made != results.end() && !philox.seed && !philox.offset && !philox.state)
+    remembered.emplace(op, arguments, results);
+  if (remembered && remembered->is_declined(device)) return false;
   VendorCall call;
   for (const Argument &each : arguments) each.type->show(call, each.argument);
   call.set_state(philox);
-  if (!call.is_supported(op) || !fill(call, op, results)) return false;
-  vendor_answered = op;
-  return true;
+  const bool supported = call.is_supported(op);
+  if (supported && fill(call, op, results)) {
+    vendor_answered = op;
+    return true;
+  }
+  const bool alike = supported ? call.declines_alike() : call.is_possible();
+  if (remembered && alike) remembered->decline(device);
+  return false;
 }
 
 void count_composed_call(uint32_t op) {
@@ -277,11 +308,21 @@ bool is_declined(const VendorOp &op, c10::DeviceIndex device, c10::ArrayRef<Argu
 }
 
 bool fill_outputs(const VendorOp &op, c10::ArrayRef<Argument> arguments, Outputs &outputs, size_t count) {
-  VendorCall call;
-  if (!shown(call, op, arguments)) return false;
-  Results filled;
+  Results filled, given;
   for (size_t i = 0; i < count; i++) filled.push_back(outputs[static_cast<int64_t>(i)]);
-  return fill(call, op.number, filled);
+  for (size_t i = 0; i < count; i++)
+    if (outputs.given(i)) given.push_back(*outputs.given(i));
+  const c10::DeviceIndex device = filled[0].device().index();
+  RememberedCall remembered(*op.functional, arguments, given);
+  if (remembered.is_declined(device)) return false;
+  VendorCall call;
+  if (shown(call, op, arguments)) {
+    if (fill(call, op.number, filled)) return true;
+    if (call.declines_alike()) remembered.decline(device);
+  } else if (call.is_possible()) {  // for its dtypes
+    remembered.decline(device);
+  }
+  return false;
 }
 
 bool fill_made(const VendorOp &op, c10::DeviceIndex device, c10::ArrayRef<Argument> arguments, Outputs &outputs,

@@ -37,6 +37,14 @@ uint64_t hal_worker_queued(hal_worker_t *worker);
  * Thread-safe. Since 0.2. */
 void hal_worker_wait(hal_worker_t *worker, uint64_t number);
 
+/* Begins an item that the calling thread runs itself. Returns its number, which is the next one, or 0 if an item is
+ * queued or running: then use hal_worker_push. The worker runs no item until the caller has called hal_worker_end,
+ * before which it waits for no other item of this worker. Thread-safe. Since 0.5. */
+uint64_t hal_worker_begin(hal_worker_t *worker);
+
+/* Ends the item that hal_worker_begin has begun: it is done. Thread-safe. Since 0.5. */
+void hal_worker_end(hal_worker_t *worker);
+
 /* Runs the items that are still queued, ends the thread and releases the worker; NULL is allowed. No other thread may
  * use the worker then. Since 0.2. */
 void hal_worker_stop(hal_worker_t *worker);

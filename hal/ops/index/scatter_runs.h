@@ -19,13 +19,19 @@ PK_KERNEL(PK_NAME(PK_CAT(PK_VARIANT, _runs)), SCATTER_RUNS_ARGS) {
       for (j++; j < end && key[j] == begun; j++) sum = PK_JOIN(sum, values[(pk_i64)from[j] * how.b_step]);
       partial[i] = sum;
     }
-    while (j < end && key[j] < (pk_u64)how.bound) {
-      const pk_u64 at = key[j];
-      PK_GLOBAL E *const to = out + offset[0] + (pk_i64)at * how.step;
-      E sum = *to;
-      for (; j < end && key[j] == at; j++) sum = PK_JOIN(sum, values[(pk_i64)from[j] * how.b_step]);
-      *to = sum;
+    PK_GLOBAL E *const to = out + offset[0];
+    pk_u64 at = (pk_u64)how.bound; /* of `sum`; `bound`: none */
+    E sum = PK_PUT((T)0);
+    for (; j < end; j++) { /* one loop for all runs, because clspv crashes on a loop in a loop that share their limit */
+      const pk_u64 next = key[j];
+      if (next != at) {
+        if (at < (pk_u64)how.bound) to[(pk_i64)at * how.step] = sum;
+        at = next;
+        if (at < (pk_u64)how.bound) sum = to[(pk_i64)at * how.step];
+      }
+      if (at < (pk_u64)how.bound) sum = PK_JOIN(sum, values[(pk_i64)from[j] * how.b_step]);
     }
+    if (at < (pk_u64)how.bound) to[(pk_i64)at * how.step] = sum;
   }
 }
 

@@ -131,6 +131,72 @@ Test(tools, a_worker_that_is_stopped_does_what_is_queued_and_what_that_queues) {
   hal_worker_stop(NULL);
 }
 
+/* ---- a thread that takes the place of a worker ---- */
+
+Test(tools, a_thread_runs_an_item_in_place_of_a_worker_that_has_none) {
+  hal_worker_t *worker;
+  cr_assert_eq(hal_worker_start(&worker), HAL_OK);
+  cr_assert_eq(hal_worker_begin(worker), 1);
+  cr_assert_eq(hal_worker_begin(worker), 0); /* one thread at a time */
+  cr_assert_eq(push(worker, 7, 0, NULL), 2);
+  nanosleep(&(struct timespec){.tv_nsec = 50000000L}, NULL);
+  cr_assert_eq(atomic_load(&ran), 0); /* the queued item follows the one of this thread */
+  cr_assert_eq(hal_worker_done(worker), 0);
+  hal_worker_end(worker);
+  hal_worker_wait(worker, 2);
+  cr_assert_eq(order[0], 7);
+  cr_assert_eq(hal_worker_begin(worker), 3);
+  hal_worker_end(worker);
+  cr_assert_eq(hal_worker_done(worker), 3);
+  hal_worker_stop(worker);
+}
+
+Test(tools, a_worker_with_items_is_not_replaced) {
+  hal_worker_t *worker;
+  cr_assert_eq(hal_worker_start(&worker), HAL_OK);
+  push(worker, 0, 300, NULL); /* runs, or is still queued */
+  cr_assert_eq(hal_worker_begin(worker), 0);
+  hal_worker_wait(worker, 1);
+  cr_assert_eq(hal_worker_begin(worker), 2);
+  hal_worker_end(worker);
+  hal_worker_stop(worker);
+}
+
+/* Threads that run an item themselves or queue it, whichever is possible. */
+enum { SHARING = 4, SHARED_ITEMS = 500 };
+static int shared_total; /* only items access it */
+
+static void add_one(hal_worker_item_t *item) {
+  shared_total++;
+  free(item);
+}
+
+static void *share(void *worker) {
+  for (int i = 0; i < SHARED_ITEMS; i++) {
+    hal_worker_item_t *const item = malloc(sizeof *item);
+    *item = (hal_worker_item_t){.run = add_one};
+    if (hal_worker_begin(worker)) {
+      item->run(item);
+      hal_worker_end(worker);
+    } else {
+      hal_worker_push(worker, item);
+    }
+  }
+  return NULL;
+}
+
+Test(tools, items_of_threads_and_of_their_worker_never_run_at_the_same_time) {
+  hal_worker_t *worker;
+  pthread_t threads[SHARING];
+  cr_assert_eq(hal_worker_start(&worker), HAL_OK);
+  for (int i = 0; i < SHARING; i++) cr_assert_eq(pthread_create(&threads[i], NULL, share, worker), 0);
+  for (int i = 0; i < SHARING; i++) pthread_join(threads[i], NULL);
+  hal_worker_wait(worker, SHARING * SHARED_ITEMS);
+  cr_assert_eq(hal_worker_done(worker), SHARING * SHARED_ITEMS);
+  cr_assert_eq(shared_total, SHARING * SHARED_ITEMS);
+  hal_worker_stop(worker);
+}
+
 /* ---- the queue of a worker has a limit ---- */
 
 enum { DEPTH = 1024 };

@@ -92,3 +92,58 @@ def test_what_a_capture_declines_is_not_remembered(run):  # noqa: F811
         MAKER_ALIKE="*", **WATCHES,
     )  # fmt: skip
     assert counts(calls)["relu"] == 1
+
+
+def test_declined_structured_operators_are_remembered(run):  # noqa: F811
+    """cumsum, and softmax in place of a reduction, have ATen's meta functions; results are new, passed or in place."""
+    calls = run(
+        dedent("""
+        x, y = torch.randn(4, 6), torch.randn(4, 6)
+        ours, out = x.to("maker"), y.to("maker")
+        for _ in range(3):
+            same(ours.cumsum(0), x.cumsum(0))
+            same(ours.softmax(1), x.softmax(1))
+        for _ in range(3):
+            torch.cumsum(ours, 0, out=out)
+            same(out, x.cumsum(0))
+        for _ in range(3):
+            same(out.clone().cumsum_(0), x.cumsum(0).cumsum(0))
+        """),
+        MAKER_ALIKE="*", MAKER_WATCHES="cumsum,_softmax", MAKER_DECLINES="*",
+    )  # fmt: skip
+    assert [call["op"] for call in calls] == ["cumsum", "_softmax", "cumsum", "cumsum"]
+
+
+def test_passed_results_that_differ_are_passed_to_the_plugin(run):  # noqa: F811
+    """A decline may depend on the layout of a passed result. One that is not dense is never remembered, because a
+    temporary replaces it if an operand shares its memory."""
+    calls = run(
+        dedent("""
+        x = torch.randn(4, 6)
+        ours, wide = x.to("maker"), torch.zeros(4, 12).to("maker")
+        outs = (lambda: torch.zeros(4, 6).to("maker"), lambda: torch.zeros(6, 4).to("maker").t(),
+                lambda: torch.zeros(5).to("maker").resize_(4, 6)[:, :], lambda: wide[:, ::2])
+        for make in outs:
+            for _ in range(2):
+                out = make()
+                torch.cumsum(ours, 0, out=out)
+                torch.testing.assert_close(out.cpu(), x.cumsum(0))
+        """),
+        MAKER_ALIKE="*", MAKER_WATCHES="cumsum", MAKER_DECLINES="*",
+    )  # fmt: skip
+    assert [call["results"][0]["strides"] for call in calls] == [[6, 1], [1, 4], [12, 2], [12, 2]]
+
+
+def test_passed_results_of_other_operators_are_remembered(run):  # noqa: F811
+    calls = run(
+        dedent("""
+        x, index = torch.randn(4, 6), torch.tensor([2, 0])
+        ours, ours_index = x.to("maker"), index.to("maker")
+        out = torch.zeros(2, 6).to("maker")
+        for _ in range(3):
+            torch.index_select(ours, 0, ours_index, out=out)
+            same(out, x.index_select(0, index))
+        """),
+        MAKER_ALIKE="*", MAKER_WATCHES="index_select", MAKER_DECLINES="*",
+    )  # fmt: skip
+    assert len(calls) == 1
