@@ -36,7 +36,6 @@ SHAPES = {
     "skinny": ((8, 1024, 1024), (16, 1024, 1024), (1024, 8, 1024), (1024, 16, 1024), (1024, 1024, 8), (1024, 1024, 16),
                (32, 4096, 64), (128, 10, 512), (13, 777, 301), (4096, 64, 64)),
 }  # fmt: skip
-PEER_AVX2 = {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2"}
 WAYS = ("a @ b", "a @ w.t()", "g.t() @ x")
 
 
@@ -106,7 +105,7 @@ def main() -> int:
     table = sides.Table(28, 10, 10, 10, 8, 8)
     settings = {"HAL_FAKE_THREADS": "1"} if options.one_thread else {}
     if options.avx2:
-        settings |= {"HAL_HOST_ISA": "avx2", **PEER_AVX2}
+        settings |= sides.AVX2
     for mode, title in sides.MODES[: 1 if options.one_thread else 2]:
         table.head(title, "dtype", "fake", "cpu", "of it", "target")
         for row in sides.run_child(__file__, *sys.argv[1:], HAL_FAKE_ASYNC=mode, **settings):

@@ -9,8 +9,9 @@ HAL_OP_LAUNCHER(queue_conv_planes, items, CONV_PLANES_ARGS)
 HAL_OP_LAUNCHER(queue_conv_planes_slope, items, CONV_PLANES_SLOPE_ARGS)
 
 /* Products per position of a window above which a matrix product is faster: with 4 x 4 channels per group it takes a
- * third of the time. */
-enum { MOST_PRODUCTS = 2, ROOM = PK_CONV_ROOM, MOST_PLACES = PK_CONV_PLACES, VECTOR = 64 };
+ * third of the time. If one of both numbers of channels is 1, the host's matrix product takes longer, because it unfolds
+ * an image that few rows read. */
+enum { MOST_PRODUCTS = 2, MOST_PRODUCTS_OF_ONE = 16, ROOM = PK_CONV_ROOM, MOST_PLACES = PK_CONV_PLACES, VECTOR = 64 };
 
 static int64_t reach(const pk_window_t *w, int d) { return w->size[d] > 1 ? (w->size[d] - 1) * w->dilation[d] : 0; }
 
@@ -28,8 +29,9 @@ static int fits(const pk_window_t *w, int64_t height, int64_t width, int64_t lan
 int hal_op_conv_cut_planes(const hal_op_context_t *context, pk_conv_t *p, hal_dtype_t dtype) {
   const pk_window_t *const w = &p->window;
   const int64_t lanes = VECTOR / hal_op_dtype_size(dtype);
-  if (p->rows * w->channels > MOST_PRODUCTS || w->size[1] > MOST_PLACES || w->size[2] > MOST_PLACES ||
-      w->size[1] * w->size[2] > MOST_PLACES || !fits(w, 1, 1, lanes))
+  const int is_one = hal_op_is_host(context) && (p->rows == 1 || w->channels == 1);
+  if (p->rows * w->channels > (is_one ? MOST_PRODUCTS_OF_ONE : MOST_PRODUCTS) || w->size[1] > MOST_PLACES ||
+      w->size[2] > MOST_PLACES || w->size[1] * w->size[2] > MOST_PLACES || !fits(w, 1, 1, lanes))
     return 0;
   int64_t height = 1, width = 1; /* one position per thread on devices with many threads */
   if (hal_op_units_per_group(context, 1) > 1) {

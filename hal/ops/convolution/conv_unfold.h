@@ -134,6 +134,22 @@ PK_FN void PK_NAME(clear_run)(const PK_NAME(run_t) * run, pk_i64 channels, T *ta
 }
 #undef PK_PIECES
 
+/* Copies a row of PK_CONV_SHORT adjacent windows for each of `channels` channels, if all of them contain the position in
+ * the image; returns whether they do. Most positions of most panels are of this kind. */
+#define PK_CONV_SHORT 16
+PK_FN int PK_NAME(copy_short)(const pk_conv_t *s, const T *image, const pk_conv_line_t *l, const pk_i64 *place,
+                              pk_i64 channels, T *target, pk_i64 row) {
+  const pk_window_t *const w = &s->window;
+  pk_i64 at[3];
+  for (int d = 0; d < 3; d++) at[d] = place[d] * w->dilation[d] - w->pad[d];
+  const pk_i64 z = l->z * w->step[0] + at[0], y = l->y * w->step[1] + at[1], x = l->x + at[2];
+  if (z < 0 || z >= w->in[0] || y < 0 || y >= w->in[1] || x < 0 || x + PK_CONV_SHORT > w->in[2]) return 0;
+  image += pk_volume_at(&s->image, l->batch, 0, z, y) + x;
+  for (pk_i64 c = 0; c < channels; c++)
+    memcpy(target + c * row, image + c * s->image.channel, PK_CONV_SHORT * sizeof(T));
+  return 1;
+}
+
 /* Unfolds rows [row0, row1) of columns [first, first + count) to `target`, whose rows are `stride` apart, with zeros in
  * columns [count, padded); `image` is channel 0 of the group. */
 PK_FN void PK_NAME(unfold)(const pk_conv_t *s, const T *image, pk_i64 first, pk_i64 count, pk_i64 padded, pk_i64 row0,
@@ -145,12 +161,14 @@ PK_FN void PK_NAME(unfold)(const pk_conv_t *s, const T *image, pk_i64 first, pk_
   const pk_i64 places = pk_conv_places(w), step = w->step[2] * s->image.space[2];
   const pk_i32 n = PK_NAME(lines)(w, first, count, lines);
   const pk_i64 channel0 = row0 / places, skipped = row0 - channel0 * places, all = row1 - channel0 * places;
+  const int is_short = n == 1 && count == PK_CONV_SHORT && padded == count && step == 1;
   pk_i64 place[3] = {0, 0, 0};
   for (pk_i64 q = 0; q < places; q++) {
     /* rows c * positions + q, counted from channel0: those in [skipped, all) */
     const pk_i64 c0 = q < skipped ? 1 : 0, c1 = q < all ? (all - q + places - 1) / places : 0, channels = c1 - c0;
-    if (channels > 0) {
-      T *const row = target + (c0 * places + q - skipped) * stride;
+    T *const row = target + (c0 * places + q - skipped) * stride;
+    if (channels > 0 && !(is_short && PK_NAME(copy_short)(s, image + (channel0 + c0) * s->image.channel, lines, place,
+                                                          channels, row, places * stride))) {
       PK_NAME(find_runs)(s, image + (channel0 + c0) * s->image.channel, lines, n, count, padded, place, &runs);
       for (pk_i32 i = 0; i < runs.copied_count; i++)
         PK_NAME(copy_run)(runs.copied + i, step, s->image.channel, channels, row, places * stride);
@@ -159,3 +177,4 @@ PK_FN void PK_NAME(unfold)(const pk_conv_t *s, const T *image, pk_i64 first, pk_
     for (int d = 2; d >= 0 && ++place[d] == w->size[d] && d > 0; d--) place[d] = 0;
   }
 }
+#undef PK_CONV_SHORT

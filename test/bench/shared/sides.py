@@ -15,6 +15,8 @@ import sys
 import time
 
 MODES = (("0", "inline"), ("1", "asynchronous"))  # HAL_FAKE_ASYNC and its name in the tables
+# Settings that restrict both sides to AVX2: the device, then ATen, oneDNN and MKL.
+AVX2 = {"HAL_HOST_ISA": "avx2", "ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2"}
 # Seconds before a side is timed: OpenMP's threads spin for milliseconds after the CPU's calls and must not occupy a
 # core of the device.
 PAUSE = 0.05
