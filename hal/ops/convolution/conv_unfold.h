@@ -134,8 +134,8 @@ PK_FN void PK_NAME(clear_run)(const PK_NAME(run_t) * run, pk_i64 channels, T *ta
 }
 #undef PK_PIECES
 
-/* Copies a row of PK_CONV_SHORT adjacent windows for each of `channels` channels, if all of them contain the position in
- * the image; returns whether they do. Most positions of most panels are of this kind. */
+/* Copies a row of PK_CONV_SHORT adjacent windows for each of `channels` channels, if all of them contain the position
+ * in the image; returns whether they do. Most positions of most panels are of this kind. */
 #define PK_CONV_SHORT 16
 PK_FN int PK_NAME(copy_short)(const pk_conv_t *s, const T *image, const pk_conv_line_t *l, const pk_i64 *place,
                               pk_i64 channels, T *target, pk_i64 row) {

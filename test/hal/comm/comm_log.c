@@ -85,7 +85,7 @@ static void add_with_stack(uint32_t group, const char *stack, uint32_t dims, con
   hal_comm_log_add(&entry, 1000000);
 }
 
-/* Stacks of one length, more of them than the log remembers, and tensors of more sizes than an entry has room for. */
+/* Stacks of one length, more of them than the log remembers, and tensors of more sizes than an entry can contain. */
 Test(comm_log, entries_share_equal_stacks) {
   enum { STACKS = 50, ENTRIES = 2 * STACKS };
   const uint64_t rank = 0;

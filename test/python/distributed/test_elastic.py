@@ -99,7 +99,7 @@ def test_different_world_sizes_are_an_error_of_every_rank_at_once():
 
 def test_a_rank_that_two_processes_have_is_named_by_all():
     found, _ = join((0, 3), (1, 3), (1, 3))
-    assert all("joined as rank 1: give each process its own rank" in text for text in found[1:]) or "as rank 1" in found[0], found
+    assert all("joined as rank 1: start each process with its own rank" in text for text in found[1:]) or "as rank 1" in found[0], found
     assert "rank 2 of 3 did not join" in found[0] and "two processes have joined as rank 1" in found[0], found
     found, _ = join((0, 2), (0, 2))
     assert all("two processes have joined as rank 0" in text for text in found), found

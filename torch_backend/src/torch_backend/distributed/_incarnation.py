@@ -117,7 +117,7 @@ def _note_twin(store, rank: int, mine: str) -> bool:
 
 # ---- texts ----
 HINT = ": check that it runs, and that all ranks create the same groups in the same order"
-UNIQUE = ": give each process its own rank (RANK, or the argument `rank`)"
+UNIQUE = ": start each process with its own rank (RANK, or the argument `rank`)"
 
 
 def _twins(store, hellos: list) -> str:
