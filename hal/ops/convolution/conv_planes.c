@@ -9,8 +9,8 @@ HAL_OP_LAUNCHER(queue_conv_planes, items, CONV_PLANES_ARGS)
 HAL_OP_LAUNCHER(queue_conv_planes_slope, items, CONV_PLANES_SLOPE_ARGS)
 
 /* Products per position of a window above which a matrix product is faster: with 4 x 4 channels per group it takes a
- * third of the time. If one of both numbers of channels is 1, the host's matrix product takes longer, because it unfolds
- * an image that few rows read. */
+ * third of the time. If one of both numbers of channels is 1, the host's matrix product takes longer, because it
+ * unfolds an image that few rows read. */
 enum { MOST_PRODUCTS = 2, MOST_PRODUCTS_OF_ONE = 16 };
 enum { ROOM = PK_CONV_ROOM, MOST_PLACES = PK_CONV_PLACES, VECTOR = 64 };
 
