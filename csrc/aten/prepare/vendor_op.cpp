@@ -96,8 +96,8 @@ std::shared_ptr<const ResultShapes> call_meta(const AtenOp &functional, c10::Arr
   return found;
 }
 
-// Adds a passed result to what a decline may depend on. Returns false if that is not enough: an operand may share memory
-// with the result, which a temporary replaces then (fill). Only those of dense results have the same strides.
+// Adds a passed result to what a decline may depend on. Returns false if that is not enough: an operand may share
+// memory with the result, which a temporary replaces then (fill). Only those of dense results have the same strides.
 bool add_given(MetaKey &key, const at::Tensor &result) {
   key.add_result(result);
   return !result.defined() || result.is_non_overlapping_and_dense();
