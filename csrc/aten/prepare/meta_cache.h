@@ -95,7 +95,7 @@ struct ResultShapes {
 };
 
 // Returns the shapes that were remembered for a complete key; NULL if there are none. Any thread. Each thread finds its
-// own latest keys without a lock, so shapes that another thread has replaced may be returned: what they say stays true.
+// own latest keys without a lock, so shapes that another thread has replaced may be returned. They remain valid.
 std::shared_ptr<const ResultShapes> remembered_shapes(const MetaKey &key);
 
 // Remembers shapes for a complete key. When about 8 MB are in use, all are forgotten first.
