@@ -4,7 +4,8 @@
 of processes that have ended. Rank 0 makes a random prefix. Every rank writes a random number to the store, and rank
 0 repeats these numbers in its reply. A rank accepts a reply only if it has the rank's own number, so the reply
 belongs to the same attempt, and confirms it. Rank 0 writes replies until all ranks of this attempt have confirmed,
-and then its verdict, for which they wait: all ranks have the same result.
+and then its verdict, for which they wait: all ranks have the same result. Rank 0 may serve the store and end soon, so
+it waits until they have read the verdict.
 
 What belongs to this attempt and does not match is an error at once: other world sizes, other versions. Keys that may be
 those of an earlier attempt are used only for the text of an error.
@@ -19,6 +20,7 @@ import time
 FORMAT = "2"  # of the replies; a number, changed with their meaning
 PAUSE = 0.001  # seconds between two reads of the store, doubled up to LONGEST
 LONGEST = 0.05
+READ = 5.0  # seconds in which a rank that has confirmed reads the verdict
 
 
 class _Deadline:
@@ -71,15 +73,24 @@ def _lead(store, mine: str, size: int, deadline: _Deadline) -> str:
         confirmed = [_read(store, f"confirmed/{rank}") for rank in others]
         for rank, text in zip(others, confirmed):
             if mine in text and text != f"{mine}:{size}":
-                raise _refuse(store, mine, _difference(rank, text.partition(":"), mine, size))
+                raise _refuse(store, mine, confirmed, _difference(rank, text.partition(":"), mine, size))
         missing = [rank for rank, text in zip(others, confirmed) if mine not in text]
         if not missing:
-            store.set("verdict", f"{mine}:")
+            _announce(store, mine, confirmed, "")
             return mine
         _note_twin(store, 0, mine)
         if not deadline.wait():
             late = f"rank {', '.join(map(str, missing))} of {size} did not join the group within {deadline.seconds:g} s"
-            raise _refuse(store, mine, late + (_twins(store, hellos) or HINT))
+            raise _refuse(store, mine, confirmed, late + (_twins(store, hellos) or HINT))
+
+
+def _announce(store, mine: str, confirmed: list, text: str) -> None:
+    """Writes the verdict, an error or "", and waits until the ranks that have confirmed have read it."""
+    store.set("verdict", f"{mine}:{text}")
+    deadline = _Deadline(datetime.timedelta(seconds=READ))
+    readers = [rank for rank, confirmation in enumerate(confirmed, 1) if mine in confirmation]
+    while any(_read(store, f"read/{rank}") != mine for rank in readers) and deadline.wait():
+        pass
 
 
 def _follow(store, mine: str, rank: int, size: int, deadline: _Deadline) -> str:
@@ -97,6 +108,7 @@ def _follow(store, mine: str, rank: int, size: int, deadline: _Deadline) -> str:
             deadline.expect()
         verdict, _, text = _read(store, "verdict").partition(":") if leader else ("", "", "")
         if leader and verdict == leader:
+            store.set(f"read/{rank}", leader)
             if text:
                 raise _error(text)
             return leader
@@ -153,7 +165,7 @@ def _error(text: str) -> Exception:
     return DistStoreError(text)
 
 
-def _refuse(store, mine: str, text: str) -> Exception:
+def _refuse(store, mine: str, confirmed: list, text: str) -> Exception:
     """Returns the error of the group, which the other ranks of this attempt get, too."""
-    store.set("verdict", f"{mine}:{text}")
+    _announce(store, mine, confirmed, text)
     return _error(text)
