@@ -83,3 +83,20 @@ def test_a_concatenation_is_copies(device):
     compiled = torch.compile(lambda x, y: torch.cat([x, y.transpose(1, 2).sin().transpose(1, 2).reshape(8, 4, 32)], 1) + 1)
     torch.testing.assert_close(compiled(x, y).cpu(), (torch.cat([x.cpu(), y.cpu().sin().reshape(8, 4, 32)], 1) + 1))
     assert "masked" not in code_of(lambda x, y: torch.cat([x, y.reshape(8, 4, 32)], 1) + 1, x, y)
+
+
+TRANSPOSED = {
+    "sum": lambda x, y: (x.transpose(1, 2) + y).sum(-1),
+    "layer norm": lambda x, y: F.layer_norm(x.transpose(1, 2) + y, (64,)),
+    "variance and sum": lambda x, y: ((x.transpose(1, 2) + y).var(-1), x.transpose(1, 2) + y),
+    "maximum": lambda x, y: (x.transpose(1, 2) + y).tanh().amax((0, 1)),
+}
+
+
+@pytest.mark.parametrize("name", TRANSPOSED)
+def test_reductions_of_transposed_operands(name, device):
+    """Their loops are tiles of vectors."""
+    function, x, y = TRANSPOSED[name], torch.randn(8, 64, 16), torch.randn(8, 16, 64)
+    found = torch.utils._pytree.tree_leaves(torch.compile(function)(x.to(device), y.to(device)))
+    for ours, theirs in zip(found, torch.utils._pytree.tree_leaves(function(x.double(), y.double()))):
+        torch.testing.assert_close(ours.cpu().double(), theirs, rtol=1e-5, atol=1e-5)

@@ -147,7 +147,7 @@ class _VectorKernel(cpp.CppVecKernel):
     overrides = _VectorOperators
 
 
-class _TileKernel(cpp.CppTile2DKernel):
+class _TileKernel(cpp.CppTile2DKernel, _VectorKernel):  # inductor requires that it is one
     overrides = _TileOperators
 
 
