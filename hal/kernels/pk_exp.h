@@ -45,7 +45,9 @@
     const WORD whole = n + 256u, half_n = whole >> 1;                                                   \
     return p * AS_REAL((half_n - 1u) << 23) * AS_REAL((whole - half_n - 1u) << 23);                     \
   }
+#ifndef PK_CPP
 PK_DEFINE_SINGLE_EXP(, float, pk_u32, pk_bits_of_float, pk_float_of_bits)
+#endif
 #ifdef PK_CPU_VECTOR
 PK_DEFINE_SINGLE_EXP(_vector, float16, uint16, as_uint16, as_float16)
 #endif

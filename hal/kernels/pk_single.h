@@ -75,6 +75,7 @@
     const REAL e = pk_single_expm1_part##suffix(p * b - b, &scale);                                     \
     return pk_with_sign##suffix((1.0f - scale) - scale * e, x);                                         \
   }
+#ifndef PK_CPP
 PK_DEFINE_SINGLE(, float, pk_u32, pk_bits_of_float, pk_float_of_bits)
 
 #define pk_exp_f32 pk_single_exp
@@ -82,6 +83,7 @@ PK_DEFINE_SINGLE(, float, pk_u32, pk_bits_of_float, pk_float_of_bits)
 #define pk_tanh_f32 pk_single_tanh
 #define pk_sigmoid_f32 pk_single_sigmoid
 #define pk_erf_f32 pk_single_erf
+#endif
 
 #endif /* PK_OWN_MATH */
 #endif /* PK_SINGLE_H_ */

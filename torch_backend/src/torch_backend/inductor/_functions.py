@@ -14,9 +14,10 @@ from torch._inductor.codegen import cpp
 
 from torch_backend import _builds
 
+from ._threads import PREFIX
+
 NAMES = ("expm1", "log", "log1p", "tanh", "sigmoid", "erf")
 
-_PREFIX = "#include <torch/csrc/inductor/cpp_prefix.h>\n"
 _CALL = re.compile(rf"\bhal_(?:{'|'.join(NAMES)})\(")
 
 # GCC's vectors have C's operators, so that the text of the two headers also defines functions of vectors.
@@ -35,7 +36,6 @@ typedef uint32_t hal_words __attribute__((vector_size(sizeof(hal_aten))));
 #define PK_SPREAD(REAL, x) (REAL{} + (x))
 // Inductor's kernels are compiled without contraction.
 #define PK_MADD(x, y, z) hal_madd(x, y, z)
-PK_FN float hal_madd(float x, float y, float z) { return x * y + z; }
 PK_FN hal_floats hal_madd(hal_floats x, hal_floats y, hal_floats z) {
   const auto aten = [](hal_floats v) { return c10::bit_cast<hal_aten>(v); };
   return c10::bit_cast<hal_floats>(at::vec::fmadd(aten(x), aten(y), aten(z)));
@@ -43,24 +43,16 @@ PK_FN hal_floats hal_madd(hal_floats x, hal_floats y, hal_floats z) {
 PK_FN hal_floats hal_madd(hal_floats x, hal_floats y, float z) { return hal_madd(x, y, PK_SPREAD(hal_floats, z)); }
 PK_FN hal_words hal_bits(hal_floats x) { return (hal_words)x; }
 PK_FN hal_floats hal_of_bits(hal_words x) { return (hal_floats)x; }
-PK_FN pk_u32 pk_bits_of_float(float x) { return c10::bit_cast<pk_u32>(x); }
-PK_FN float pk_float_of_bits(pk_u32 x) { return c10::bit_cast<float>(x); }
-PK_FN float pk_abs_of_float(float x) { return pk_float_of_bits(pk_bits_of_float(x) & 0x7fffffffu); }
 PK_FN hal_floats pk_abs_of_float_vector(hal_floats x) { return hal_of_bits(hal_bits(x) & 0x7fffffffu); }
-PK_FN float pk_with_sign(float x, float sign) {
-  return pk_float_of_bits((pk_bits_of_float(x) & 0x7fffffffu) | (pk_bits_of_float(sign) & 0x80000000u));
-}
 PK_FN hal_floats pk_with_sign_vector(hal_floats x, hal_floats sign) {
   return hal_of_bits((hal_bits(x) & 0x7fffffffu) | (hal_bits(sign) & 0x80000000u));
 }
-template <class REAL> PK_FN REAL hal_log_ends(REAL x, REAL y) {
+PK_FN hal_floats pk_log_ends_vector(hal_floats x, hal_floats y) {
   const float infinity = std::numeric_limits<float>::infinity();
-  const REAL z = x < infinity ? y : x;  // infinity, NaN
-  const REAL w = x == 0.0f ? PK_SPREAD(REAL, -infinity) : z;
-  return x < 0.0f ? PK_SPREAD(REAL, std::numeric_limits<float>::quiet_NaN()) : w;
+  const hal_floats z = x < infinity ? y : x;  // infinity, NaN
+  const hal_floats w = x == 0.0f ? PK_SPREAD(hal_floats, -infinity) : z;
+  return x < 0.0f ? PK_SPREAD(hal_floats, std::numeric_limits<float>::quiet_NaN()) : w;
 }
-PK_FN float pk_log_ends(float x, float y) { return hal_log_ends(x, y); }
-PK_FN hal_floats pk_log_ends_vector(hal_floats x, hal_floats y) { return hal_log_ends(x, y); }
 """
 
 # expm1: where x rounds to no multiple of ln 2, e^x - 1 is the polynomial; elsewhere the difference has no cancellation.
@@ -115,9 +107,9 @@ def define(source: str) -> str:
     """Returns the source of a kernel with the definitions of the functions that it calls."""
     if not _CALL.search(source):
         return source
-    if _PREFIX not in source:
-        source = _PREFIX + source
-    return source.replace(_PREFIX, _PREFIX + _definitions(), 1)
+    if PREFIX not in source:
+        source = PREFIX + source
+    return source.replace(PREFIX, PREFIX + _definitions(), 1)
 
 
 class _Functions:

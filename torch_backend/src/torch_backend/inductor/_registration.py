@@ -43,6 +43,7 @@ def register() -> None:
     name = _utils.name()
     _install()
     register_device_op_overrides(name, Overrides())
+    # Inductor recognizes kernels of Triton by the class, so `Scheduling` cannot select it.
     scheduling = TritonScheduling if _triton.generates() else Scheduling
     register_backend_for_device(name, scheduling, PythonWrapperCodegen, CppWrapperCodegen, WrapperFxCodegen, DevicePass())
 

@@ -19,7 +19,7 @@ from torch_backend import _C, backend
 # Parts of a loop for each thread: a thread that starts late then does less.
 _PARTS_PER_THREAD = 4
 
-_PREFIX = "#include <torch/csrc/inductor/cpp_prefix.h>\n"
+PREFIX = "#include <torch/csrc/inductor/cpp_prefix.h>\n"
 _PRAGMA = re.compile(r"^\s*#pragma omp (.*?)\s*$", re.MULTILINE)
 # A part of a loop must not wait for another one, as "barrier" and "single" do.
 _PARALLEL = "#pragma omp parallel "
@@ -137,7 +137,7 @@ def use(source: str) -> str | None:
     """
     known = all(_KNOWN_PRAGMA.fullmatch(pragma) for pragma in _PRAGMA.findall(source))
     reported = source.count(_PARALLEL) == source.count(END_LOOP)
-    return source.replace(_PREFIX, _PREFIX + _DEFINITIONS, 1) if known and reported and _PREFIX in source else None
+    return source.replace(PREFIX, PREFIX + _DEFINITIONS, 1) if known and reported and PREFIX in source else None
 
 
 def without(source: str) -> str:
