@@ -11,7 +11,8 @@
 HAL_OP_LAUNCHER(queue_max_pool_rows, loops, MAX_POOL_ROWS_ARGS)
 HAL_OP_LAUNCHER(queue_max_pool_backward_rows, loops, MAX_POOL_BACKWARD_ROWS_ARGS)
 
-#define LEAST_BAND 8 /* rows */
+#define LEAST_BAND 8   /* rows */
+#define FEWEST_LANES 4 /* channels */
 
 /* Reads the lists from argument `first` on, or computes adaptive windows. */
 static hal_status_t read_window(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t first,
@@ -38,6 +39,17 @@ static hal_status_t check_indices(const hal_op_context_t *context, const hal_ten
   return hal_op_invalid(context, "the indices have dtype %s; expected int64", hal_op_dtype_name(indices->dtype));
 }
 
+/* Returns the number of adjacent channels that an item computes: all on devices with few cores if channels are last.
+ * The kernel counts their positions in 32 bits. */
+static int64_t forward_lanes(const hal_op_context_t *context, const hal_op_volume_t *input,
+                             const hal_op_volume_t *output, const hal_op_volume_t *places) {
+  const int last = input->strides.channel == 1 && output->strides.channel == 1 && places->strides.channel == 1;
+  int64_t plane;
+  if (hal_op_target(context)->form == HAL_FORM_SIMT || !last || input->channels < FEWEST_LANES) return 1;
+  if (__builtin_mul_overflow(input->space[0] * input->space[1], input->space[2], &plane) || plane > INT32_MAX) return 1;
+  return input->channels;
+}
+
 hal_status_t hal_op_launch_max_pool(hal_op_context_t *context, const hal_op_call_t *call) {
   const hal_tensor_t *self, *values, *indices;
   hal_op_volume_t input, output, places;
@@ -61,8 +73,10 @@ hal_status_t hal_op_launch_max_pool(hal_op_context_t *context, const hal_op_call
 
   void *v = values->data, *q = indices->data;
   const void *a = self->data;
-  uint64_t n = (uint64_t)(numel / output.space[2]);
-  return queue_max_pool_rows(context, kernel, n, v, q, a, n, &window, &output.strides, &places.strides, &input.strides);
+  int64_t lanes = forward_lanes(context, &input, &output, &places);
+  uint64_t n = (uint64_t)(numel / output.space[2] / lanes);
+  return queue_max_pool_rows(context, kernel, n, v, q, a, n, &window, &output.strides, &places.strides, &input.strides,
+                             lanes);
 }
 
 /* How many rows of the input's gradient an item of the backward computes, for how many adjacent channels. Results do

@@ -7,7 +7,8 @@
 
 #define MAX_POOL_ROWS_ARGS(X)                                                                              \
   X(OUT, E, values), X(OUT, pk_i64, indices), X(IN, E, a), X(VALUE, pk_u64, n), X(STRUCT, pk_window_t, w), \
-      X(STRUCT, pk_volume_t, of_values), X(STRUCT, pk_volume_t, of_indices), X(STRUCT, pk_volume_t, of_a)
+      X(STRUCT, pk_volume_t, of_values), X(STRUCT, pk_volume_t, of_indices), X(STRUCT, pk_volume_t, of_a), \
+      X(VALUE, pk_i64, lanes)
 
 #define MAX_POOL_BACKWARD_ROWS_ARGS(X)                                                                     \
   X(OUT, E, out), X(IN, E, grad), X(IN, pk_i64, indices), X(VALUE, pk_u64, n), X(STRUCT, pk_window_t, w),  \

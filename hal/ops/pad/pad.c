@@ -60,6 +60,7 @@ static hal_status_t walk_kept(const hal_op_context_t *context, const hal_tensor_
     break;
   }
   hal_op_dims_merge(&kept);
+  p->lanes = !p->columns && kept.count && kept.dim[0].stride[1] == 1 ? kept.dim[0].size : 1;
   *out_places = (uint64_t)hal_op_dims_numel(&kept);
   return hal_op_dims_rows(&kept, out_rows);
 }

@@ -6,12 +6,15 @@
 #include "kernels/pk_window.h"
 
 /* Three spatial dimensions of an image, and of the padded one, each with its strides. `columns` of a kept dimension
- * that is contiguous in both are computed together; if that is 0, the last spatial dimension is. */
+ * that is contiguous in both are computed together; if that is 0, the last spatial dimension is. `lanes` positions of a
+ * kept dimension that is contiguous in the operand alone are adjacent items of the backward: they read the same lines
+ * of the cache. */
 typedef struct {
   pk_i64 reflects; /* 0 = the edge is replicated */
   pk_i64 in[3], out[3], before[3];
   pk_i64 of_in[3], of_out[3];
   pk_i64 columns, column_in, column_out;
+  pk_i64 lanes; /* 1 = none */
 } pk_pad_t;
 
 #define PAD_ROWS_ARGS(X)                                                                                 \

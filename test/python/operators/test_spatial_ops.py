@@ -67,6 +67,19 @@ def test_max_pool_of_other_dimensions():
     compare(lambda x: F.max_pool2d(x, 2), image((0, 3, 4, 4)))
 
 
+@pytest.mark.parametrize("channels", [3, 5, 64, 130])
+def test_max_pool_of_channels_that_are_last(channels):
+    """Fewer channels than the least number for which they are computed together, and more than one run of them."""
+    x = image((2, channels, 9, 11), view=VIEWS["channels last"])
+    x[0, :, 3, 4], x[1, -1, 5, 5:8] = float("nan"), float("-inf")
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+        for options in ({"kernel_size": 3, "stride": 2, "padding": 1}, {"kernel_size": 2, "dilation": 3, "stride": 1}):
+            compare(lambda x: F.max_pool2d(x, return_indices=True, **options), x.to(dtype))
+        compare(lambda x: F.adaptive_max_pool2d(x, (4, 3), return_indices=True), x.to(dtype))
+    volume = image((2, channels, 4, 6, 5)).to(memory_format=torch.channels_last_3d)
+    compare(lambda x: F.max_pool3d(x, 3, 2, 1, return_indices=True), volume)
+
+
 def test_max_pool_of_special_values(device):
     x = image((1, 2, 6, 6))
     x[0, 0, 1, 1] = x[0, 0, 1, 2] = x[0, 1, 3, 4] = float("nan")
@@ -199,7 +212,9 @@ def test_padding(mode, dtype):
              ((2, 3, 4, 5, 6), (1, 2, 3, 0, 2, 1)), ((3, 4, 5, 6), (1, 0, 0, 2, 0, 3)), ((0, 3, 7), (1, 1))]  # fmt: skip
     for shape, padding in cases:
         compare(lambda x: F.pad(x, padding, mode), image(shape, torch.float64).to(dtype))
-    compare(lambda x: F.pad(x, (1, 1, 2, 2), mode), image((2, 3, 5, 6), dtype=torch.float64, view=VIEWS["channels last"]))
+    for channels in (3, 9, 70):  # fewer than are computed as columns, one strip of columns, and several
+        for padding in ((1, 1, 2, 2), (0, 3, 1, 0), (-1, 2, 0, -2)):
+            compare(lambda x: F.pad(x, padding, mode), image((2, channels, 5, 6), dtype=torch.float64, view=VIEWS["channels last"]))
 
 
 def test_constant_and_circular_padding():
