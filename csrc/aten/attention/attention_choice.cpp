@@ -5,9 +5,9 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/Context.h>
 #include <ATen/native/transformers/attention.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include "aten/attention/attention.h"
+#include "aten/prepare/transforms.h"
 
 namespace torch_backend {
 namespace {
@@ -48,14 +48,6 @@ bool is_supported(const Tensor &query, const Tensor &key, const Tensor &value, c
   if (!is_given(mask)) return true;
   return mask->device() == query.device() && broadcasts(*mask, query, key);
 }
-
-// Returns whether vmap, grad, jvp or another transform of functorch is active. torch's installed headers do not show
-// which one it is, or whether it is nested.
-bool is_in_functorch() {
-  return c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::FuncTorchDynamicLayerBackMode);
-}
-
-bool has_tangent(const Tensor &tensor) { return tensor._fw_grad(/*level=*/0).defined(); }
 
 // Returns whether torch transforms the call, and has no rule to transform the fused operator.
 bool is_transformed(const Tensor &query, const Tensor &key, const Tensor &value, const OptionalTensor &mask) {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "aten/prepare/operand.h"
+#include "aten/prepare/transforms.h"
 
 namespace torch_backend {
 namespace {
@@ -34,7 +35,6 @@ struct CellOperands {
   }
 };
 
-bool has_tangent_of_cell(const Tensor &tensor) { return tensor._fw_grad(/*level=*/0).defined(); }
 bool wants_gradient(const Tensor &tensor) { return tensor.requires_grad(); }
 
 std::tuple<Tensor, Tensor, Tensor> pointwise(const CellOperands &o) {
@@ -73,7 +73,7 @@ std::tuple<Tensor, Tensor, Tensor> lstm_cell_of_autograd(c10::DispatchKeySet key
                                                          const OptionalTensor &hidden_bias) {
   using Op = at::_ops::_thnn_fused_lstm_cell;
   const CellOperands operands = {input_gates, hidden_gates, cx, input_bias, hidden_bias};
-  if (operands.any(has_tangent_of_cell)) return pointwise(operands);
+  if (operands.any(has_tangent)) return pointwise(operands);
   if (needs_no_graph(operands))
     return Op::redispatch(keys & c10::after_autograd_keyset, input_gates, hidden_gates, cx, input_bias, hidden_bias);
   const torch::jit::Stack results = call_autograd<Op>(keys, operands);
@@ -85,7 +85,7 @@ std::tuple<Tensor, Tensor> gru_cell_of_autograd(c10::DispatchKeySet keys, const 
                                                 const OptionalTensor &input_bias, const OptionalTensor &hidden_bias) {
   using Op = at::_ops::_thnn_fused_gru_cell;
   const CellOperands operands = {input_gates, hidden_gates, hx, input_bias, hidden_bias};
-  if (operands.any(has_tangent_of_cell)) return pointwise_gated(operands);
+  if (operands.any(has_tangent)) return pointwise_gated(operands);
   if (needs_no_graph(operands))
     return Op::redispatch(keys & c10::after_autograd_keyset, input_gates, hidden_gates, hx, input_bias, hidden_bias);
   const torch::jit::Stack results = call_autograd<Op>(keys, operands);

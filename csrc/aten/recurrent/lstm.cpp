@@ -1,16 +1,13 @@
 // lstm.cpp: an LSTM over dense sequences. On every device but the CPU, ATen multiplies by the input's weights once per
-// step. Here one product serves all steps, and it adds the biases. The backward pass has two products less per step,
-// and no sums of the biases' gradients. It is composed of differentiable operators, so it needs no formula of its own.
+// step. Here one product serves all steps, and it adds the biases; lstm_direction.cpp computes the steps.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/_thnn_fused_lstm_cell.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/dropout.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/lstm_native.h>
 #include <ATen/ops/lstm_ops.h>
-#include <ATen/ops/mm.h>
 #include <ATen/ops/stack.h>
 #include <torch/library.h>
 
@@ -19,6 +16,7 @@
 #include <vector>
 
 #include "aten/prepare/op_call.h"
+#include "aten/recurrent/lstm_direction.h"
 #include "hal_op_ids.h"
 
 namespace torch_backend {
@@ -67,20 +65,6 @@ bool is_regular(const Tensor &input, at::TensorList hx, at::TensorList params, b
   return true;
 }
 
-// Runs one direction of a layer. Returns the states of all steps, then the last h and c.
-std::tuple<Tensor, Tensor, Tensor> run_direction(const Tensor &input, const Weights &weights, Tensor h, Tensor c,
-                                                 bool backwards) {
-  const std::vector<Tensor> gates = at::linear(input, weights.input, weights.bias).unbind(0);
-  const Tensor hidden = weights.hidden.t();
-  std::vector<Tensor> states(gates.size());
-  for (size_t i = 0; i < gates.size(); i++) {
-    const size_t step = backwards ? gates.size() - 1 - i : i;
-    std::tie(h, c, std::ignore) = at::_thnn_fused_lstm_cell(gates[step], at::mm(h, hidden), c);
-    states[step] = h;
-  }
-  return {at::stack(states, 0), std::move(h), std::move(c)};
-}
-
 // Returns results for the plugin's own operator; undefined ones if there is dropout, or if ATen reports an error.
 std::tuple<Tensor, Tensor, Tensor> empty_lstm(const Tensor &input, at::TensorList hx, at::TensorList params,
                                               bool has_biases, int64_t layers, double dropout, bool train,
@@ -106,7 +90,8 @@ std::tuple<Tensor, Tensor, Tensor> lstm(const Tensor &input, at::TensorList hx, 
     for (size_t d = 0; d < directions; d++) {
       const size_t i = first + d;
       const Weights weights = weights_of(params, i, has_biases);
-      std::tie(results[d], last_h[i], last_c[i]) = run_direction(states, weights, h[i], c[i], d == 1);
+      const Tensor gates = at::linear(states, weights.input, weights.bias);
+      std::tie(results[d], last_h[i], last_c[i]) = lstm_direction(gates, weights.hidden, h[i], c[i], d == 1);
     }
     states = bidirectional ? at::cat({results[0], results[1]}, -1) : results[0];
     if (dropout != 0 && train && first + directions < h.size()) states = at::dropout(states, dropout, true);

@@ -207,6 +207,58 @@ def test_lstm_passes_gradgradcheck(device):
     assert torch.autograd.gradgradcheck(lambda x: network(x)[0], (x,))
 
 
+@pytest.mark.parametrize("wanted", ["input", "state", "weights", "hidden weight"])
+@pytest.mark.parametrize("loss", [lambda o, h, c: c[0].sum(), lambda o, h, c: h[-1].square().sum(), lambda o, h, c: o[2].sin().sum()],
+                         ids=["cell", "state", "step"])  # fmt: skip
+def test_lstm_with_gradients_of_some_operands(device, wanted, loss):
+    torch.manual_seed(0)
+    network, state, x = torch.nn.LSTM(5, 7, bidirectional=True), torch.randn(2, 2, 3, 7), torch.randn(6, 3, 5)
+    found = []
+    for place in ("cpu", device):
+        network.to(place).requires_grad_(wanted == "weights")
+        leaf, h, c = x.to(place).detach(), *state.to(place).detach().unbind()
+        of = {"input": [leaf], "state": [h, c], "weights": [*network.parameters()], "hidden weight": [network.weight_hh_l0]}[wanted]
+        for tensor in of:
+            tensor.requires_grad_()
+        results, (last_h, last_c) = network(leaf, (h, c))
+        found.append(torch.autograd.grad(loss(results, last_h, last_c), of, allow_unused=True, materialize_grads=True))
+        network.requires_grad_(False)
+    for ours, theirs in zip(*reversed(found), strict=True):
+        torch.testing.assert_close(ours.cpu(), theirs, rtol=1e-4, atol=1e-6)
+
+
+def test_second_gradients_of_lstm_are_the_cpus(device):
+    torch.manual_seed(0)
+    network, x, found = torch.nn.LSTM(3, 4, num_layers=2, bidirectional=True).double(), torch.randn(5, 2, 3).double(), []
+    for place in ("cpu", device):
+        network.to(place).zero_grad(set_to_none=True)
+        leaf = x.to(place).detach().requires_grad_()
+        first = torch.autograd.grad(network(leaf)[0].sin().sum(), [leaf, *network.parameters()], create_graph=True)
+        sum(grad.square().sum() for grad in first).backward()
+        found.append([grad.cpu().clone() for grad in (leaf.grad, *(p.grad for p in network.parameters()))])
+    for ours, theirs in zip(*reversed(found), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-12)
+
+
+def test_backward_of_lstm_runs_twice_and_finds_changed_weights(device):
+    network, x = torch.nn.LSTM(5, 7).to(device), torch.randn(6, 3, 5, device=device)
+    loss = network(x)[0].square().sum()
+    first, second = (torch.autograd.grad(loss, [*network.parameters()], retain_graph=True) for _ in range(2))
+    assert all(torch.equal(a, b) for a, b in zip(first, second))
+    with torch.no_grad():
+        network.weight_hh_l0.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+def test_backward_of_lstm_multiplies_once_per_step_and_once_for_the_weight(device):
+    network, x = torch.nn.LSTM(5, 7).to(device), torch.randn(6, 3, 5, device=device)
+    result = network(x)[0]
+    torch_backend.ops.reset()
+    result.backward(torch.ones_like(result))
+    assert sum(row.native for row in torch_backend.ops.report() if row.op == "mm") == 6 + 1 + 1  # steps, weight, input's weight
+
+
 def test_lstm_without_steps_is_refused_and_without_samples_is_not(device):
     network = torch.nn.LSTM(5, 7).to(device)
     with pytest.raises(RuntimeError, match="sequence length to be larger than 0"):
