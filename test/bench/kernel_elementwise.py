@@ -2,7 +2,7 @@
 1k, 1M and 16M elements in float32 and half precision, and transposed operands.
 
     python test/bench/kernel_elementwise.py [--threads N] [--only NAME ...] [--sizes N ...] [--dtypes NAME ...]
-        [--processor-time] [--avx2]
+        [--processor-time] [--avx2] [--rounds N]
 
 Both sides write into an existing result (out=) if the operator supports it, and use the same number of threads. They
 run alternately; the time of each is the best of its rounds. HAL_FAKE_ASYNC=0 or 1 selects the mode of the fake device.
@@ -26,6 +26,7 @@ parser.add_argument("--sizes", nargs="*", type=int, default=[16, 1024, 1 << 20, 
 parser.add_argument("--dtypes", nargs="*", default=["float32", "float16", "bfloat16"], help="dtypes of the operands")
 parser.add_argument("--processor-time", action="store_true", help="one thread, inline, and its processor time: for a machine under load")
 parser.add_argument("--avx2", action="store_true", help="restrict both sides to AVX2")
+parser.add_argument("--rounds", type=int, default=4, help="rounds of each side; more of them where other work slows some (default 4)")
 options = parser.parse_args()
 if options.avx2:
     os.environ.update(AVX2)
@@ -98,7 +99,7 @@ def lines(x):
 def compare(name, build):
     """Prints the times of build(device)() on both sides."""
     ours, theirs = build("fake"), build("cpu")
-    rounds = [(best(ours, torch.fake.synchronize), best(theirs, lambda: None)) for _ in range(4)]
+    rounds = [(best(ours, torch.fake.synchronize), best(theirs, lambda: None)) for _ in range(options.rounds)]
     mine, cpu = min(r[0] for r in rounds), min(r[1] for r in rounds)
     RATIOS[name] = mine / cpu
     print(f"{name:34s} {mine * 1e6:11.2f} us  CPU {cpu * 1e6:11.2f} us  ratio {mine / cpu:5.2f}", flush=True)

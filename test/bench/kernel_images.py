@@ -1,7 +1,7 @@
 """Convolutions (of ResNet's shapes, depthwise, of one channel), pooling, interpolation and padding compared with CPU
 PyTorch in the same run.
 
-    python test/bench/kernel_images.py [--threads N] [--only NAME ...] [--processor-time] [--avx2]
+    python test/bench/kernel_images.py [--threads N] [--only NAME ...] [--processor-time] [--avx2] [--rounds N]
 
 The rounds are those of kernel_elementwise.py.
 """

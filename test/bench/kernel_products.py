@@ -1,6 +1,7 @@
 """Products of matrices compared with CPU PyTorch in the same run, both with all cores: GFLOP/s of each side.
 
-Usage: python kernel_products.py [--check] [--quick] [--one-thread] [--rows NAME ...] [--dtypes NAME ...] [--avx2].
+Usage: python kernel_products.py [--check] [--quick] [--one-thread] [--rows NAME ...] [--dtypes NAME ...] [--avx2]
+    [--best] [--rounds N].
 Targets, as ratios to the CPU's GFLOP/s: float32 and float64 0.95, bfloat16 0.5. The first line prints the instruction
 sets that both sides use for bfloat16 products.
 
@@ -60,13 +61,13 @@ def child(options):
     for dtype in options.dtypes:
         for shape in (shape for name in options.rows for shape in SHAPES[name]):
             flops = 2e-9 * math.prod(shape)
-            calls = max(1, round(0.4 / flops))
+            calls = max(1, round((0.1 if options.best else 0.4) / flops))
             for way in WAYS:
                 both = [(operands(torch, device, shape, way, getattr(torch, dtype)), sides.synchronizer(torch, device)) for device in ("fake", "cpu")]
                 function = torch.mm if len(shape) == 3 else torch.bmm
                 times = [lambda x=x, wait=wait: min([sides.time_row(lambda: function(x[0], x[1], out=x[2]), wait, calls, clock) for _ in range(4)][1:])
                          for x, wait in both]  # fmt: skip
-                ours, peer = sides.alternate(*times, 3 if options.quick else 7, choose=min if options.best else statistics.median)
+                ours, peer = sides.alternate(*times, options.rounds or (3 if options.quick else 7), choose=min if options.best else statistics.median)
                 rows.append({"what": f"{way} {'x'.join(map(str, shape))}", "dtype": dtype, "ours": flops / ours, "peer": flops / peer})
     print(json.dumps(rows))
 
@@ -97,6 +98,7 @@ def main() -> int:
     parser.add_argument("--dtypes", nargs="+", choices=TARGETS, default=["bfloat16", "float32"], help="bfloat16 float32")
     parser.add_argument("--avx2", action="store_true", help="restrict both sides to AVX2")
     parser.add_argument("--best", action="store_true", help="take the best round of each side, not the median")
+    parser.add_argument("--rounds", type=int, help="rounds of each side (7; 3 with --quick)")
     options = parser.parse_args()
     if options.child:
         child(options)

@@ -1,6 +1,6 @@
 """LSTM and GRU layers, forward and with the backward pass, compared with CPU PyTorch in the same run.
 
-    python test/bench/kernel_recurrent.py [--threads N] [--only NAME ...] [--processor-time] [--avx2]
+    python test/bench/kernel_recurrent.py [--threads N] [--only NAME ...] [--processor-time] [--avx2] [--rounds N]
 
 Names: LSTM, GRU. The rounds are those of kernel_elementwise.py. Target: at most the CPU's time.
 """
