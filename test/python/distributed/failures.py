@@ -51,6 +51,8 @@ def call(device):
         if RANK == 0:
             torch.accelerator.synchronize()
         dist.barrier()
+    elif KIND.startswith("interface"):
+        dist.all_reduce(torch.ones(8, device=device))
     elif KIND.startswith(("silence", "death", "stop")):
         fail() if IS_FAULTY else dist.all_reduce(torch.ones(8, device=device))
     elif KIND == "abort":
@@ -68,6 +70,8 @@ def call(device):
         model(torch.ones(2, 8, device=device)).sum().backward()
 
 
+if KIND.startswith("interface") and IS_FAULTY:
+    os.environ["GLOO_SOCKET_IFNAME"] = "missing0"
 device = begin(seconds=30 if KIND == "hook" else 3)
 if not KIND.endswith(" in the first call"):
     dist.all_reduce(torch.ones(8, device=device))  # all have joined

@@ -46,11 +46,11 @@ typedef struct join_s {
   hal_shm_t *shm;
   const hal_comm_store_t *store;
   const char *name;
-  offer_t offer; /* own offer, or the last one that was read; version 0: none */
-  int replied;   /* this rank has replied to `offer`; else the offer is from an earlier attempt */
-  int file;      /* of rank 0 */
-  int64_t start; /* of this process */
-  int32_t pid;   /* as /proc shows it */
+  offer_t offer;                 /* own offer, or the last one that was read; version 0: none */
+  int replied;                   /* this rank has replied to `offer`; else the offer is from an earlier attempt */
+  int file;                      /* of rank 0 */
+  int64_t start;                 /* of this process */
+  int32_t pid;                   /* as /proc shows it */
   int64_t begun_ns, reported_ns; /* the time of the last report since the beginning; 0 = none */
 } join_t;
 
