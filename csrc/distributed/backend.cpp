@@ -6,6 +6,7 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include <algorithm>
+#include <cstdlib>
 #include <optional>
 #include <utility>
 
@@ -164,6 +165,18 @@ hal_comm_t *DeviceBackend::make_communicator(int device, const ConnectLibrary &c
   return nullptr;
 }
 
+// Warns if a process that a launcher started uses another device than its own: then the ranks of a host share one.
+void DeviceBackend::check_local_rank(int device) {
+  const char *const text = std::getenv("LOCAL_RANK");
+  if (text == nullptr || *text == '\0' || getBoundDeviceId()) return;
+  char *end = nullptr;
+  const long local_rank = std::strtol(text, &end, 10);
+  if (*end != '\0' || local_rank == device || local_rank < 0 || local_rank >= hal_device_count()) return;
+  TORCH_WARN_ONCE("rank ", getRank(), " uses ", kDevice, ":", device, ", and LOCAL_RANK is ", local_rank,
+                  "; call torch.accelerator.set_device_index(int(os.environ[\"LOCAL_RANK\"])) before the first tensor, "
+                  "or pass device_id to init_process_group");
+}
+
 // The caller holds the lock.
 hal_comm_t *DeviceBackend::communicator_of(int device) {
   TORCH_CHECK(!is_shut_down_, "the process group '", getGroupUid(), "' was shut down");
@@ -171,6 +184,7 @@ hal_comm_t *DeviceBackend::communicator_of(int device) {
                     ":", device_, ", but a tensor is on ", kDevice, ":", device,
                     "; set the device of the process before its first collective, or make another group");
   if (comm_ == nullptr) {
+    check_local_rank(device);
     comm_ =
         make_communicator(device, [&](hal_comm_t *comm) { return hal_comm_connect_library(comm, library_flags(), 0); });
     device_ = device;

@@ -181,6 +181,7 @@ class DeviceBackend final : public c10d::Backend {
   WorkPtr first_barrier(const c10d::BarrierOptions &options);
   hal_status_t connect_library(hal_comm_t *comm, const std::string &name, const ConnectLibrary &connect);
   hal_comm_t *make_communicator(int device, const ConnectLibrary &connect);
+  void check_local_rank(int device);
   // Creates the communicator of a group that is derived from another group.
   void begin(int device, const ConnectLibrary &connect);
   void shrink_library(DeviceBackend &made, const std::vector<int> &left, bool aborts);

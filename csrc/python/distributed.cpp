@@ -15,6 +15,7 @@
 
 #include "core/status.h"
 #include "distributed/backend.h"
+#include "hal/log.h"
 #include "place.h"
 
 namespace py = pybind11;
@@ -180,6 +181,8 @@ void bind_distributed(py::module_ &module) {
              py::arg("registers_memory"), py::arg("blocks"), py::arg("global_ranks"), py::arg("records_stacks"),
              py::arg("make_host_backend"));
   module.def("configure_collectives_log", &configure_log, py::arg("entries"), py::arg("file"), py::arg("signal"));
+  module.def(
+      "log_warning", [](const std::string &text) { hal_log(HAL_LOG_WARNING, "%s", text.c_str()); }, py::arg("text"));
   module.def("ms_since_collectives_abort", &ms_since_abort);
   module.def("write_collectives_log", &write_log, py::arg("file"), py::call_guard<py::gil_scoped_release>());
 }

@@ -6,6 +6,7 @@
 #include <sys/mount.h>
 
 #include "comm_testing.h"
+#include "hal/log.h"
 
 static void check_sum(hal_comm_transport_t *comm, int size) {
   int32_t one = 1, sum = 0;
@@ -85,23 +86,46 @@ Test(comm_shm_join, attempts_in_new_processes) {
 
 /* ---- ranks that are missing or wrong ---- */
 
+/* The last line of the log in this rank, and the number of lines. */
+static struct {
+  int count;
+  char line[512];
+} logged;
+
+static void note_line(int32_t level, const char *message, void *user_data) {
+  (void)user_data;
+  if (level > HAL_LOG_WARNING) return;
+  logged.count++;
+  snprintf(logged.line, sizeof logged.line, "%s", message);
+}
+
+/* A join that lasts is logged after half of its time, by rank 0, or by the others if rank 0 is missing. */
+static void check_logged(int is_reported, const char *text) {
+  CHECK(logged.count == is_reported && (!is_reported || strstr(logged.line, text)), "%d lines are logged: '%s'",
+        logged.count, logged.line);
+}
+
 static void miss_one(int rank, int size, void *argument) {
   hal_comm_transport_t comm;
   const int64_t start = hal_clock_ns();
   (void)argument;
   if (rank == 2) return;
+  hal_log_set_sink(note_line, NULL);
   CHECK_FAILS(hal_comm_shm_create(&test_store, "miss", rank, size, SECOND / 2, &comm), HAL_NOT_READY,
               "communicator 'miss': rank 2 did not join within 0.500 s");
   CHECK((double)(hal_clock_ns() - start) / 1e9 < 1.5, "it took %.3f s", (double)(hal_clock_ns() - start) / 1e9);
+  check_logged(rank == 0, "communicator 'miss': rank 2 did not join yet; rank 0 waits for 0.");
 }
 Test(comm_shm_join, a_rank_is_missing) { run_ranks(4, miss_one, NULL); }
 
 static void miss_first(int rank, int size, void *argument) {
   hal_comm_transport_t comm;
   (void)argument;
-  if (rank)
-    CHECK_FAILS(hal_comm_shm_create(&test_store, "first", rank, size, SECOND / 4, &comm), HAL_NOT_READY,
-                "rank 0 did not join");
+  if (!rank) return;
+  hal_log_set_sink(note_line, NULL);
+  CHECK_FAILS(hal_comm_shm_create(&test_store, "first", rank, size, SECOND / 4, &comm), HAL_NOT_READY,
+              "rank 0 did not join");
+  check_logged(1, "communicator 'first': rank 0 did not join yet; rank 1 waits for 0.");
 }
 Test(comm_shm_join, the_first_rank_is_missing) { run_ranks(2, miss_first, NULL); }
 

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import sys
 import time
 
@@ -16,11 +15,10 @@ IS_FAULTY = RANK == (int(sys.argv[5]) if len(sys.argv) > 5 else 1)
 
 
 def fail():
-    """The rank at fault ends, is late by twice the time limit, or is stopped for that time, as by a debugger."""
+    """The rank at fault ends, is late by twice the time limit, or is stopped, as by a debugger, until the test resumes it."""
     if KIND.startswith("death"):
         os.kill(os.getpid(), signal.SIGKILL)
     elif KIND.startswith("stop"):
-        subprocess.Popen(["sh", "-c", f"sleep 6; kill -CONT {os.getpid()}"])
         os.kill(os.getpid(), signal.SIGSTOP)
     else:
         time.sleep(6)
@@ -53,6 +51,8 @@ def call(device):
         if RANK == 0:
             torch.accelerator.synchronize()
         dist.barrier()
+    elif KIND.startswith("interface"):
+        dist.all_reduce(torch.ones(8, device=device))
     elif KIND.startswith(("silence", "death", "stop")):
         fail() if IS_FAULTY else dist.all_reduce(torch.ones(8, device=device))
     elif KIND == "abort":
@@ -70,6 +70,8 @@ def call(device):
         model(torch.ones(2, 8, device=device)).sum().backward()
 
 
+if KIND.startswith("interface") and IS_FAULTY:
+    os.environ["GLOO_SOCKET_IFNAME"] = "missing0"
 device = begin(seconds=30 if KIND == "hook" else 3)
 if not KIND.endswith(" in the first call"):
     dist.all_reduce(torch.ones(8, device=device))  # all have joined

@@ -160,7 +160,7 @@ def check_other_timeouts(device):
     backend, x = backend_of(device, group), torch.ones(8, device=device)
     dist.all_reduce(x, group=group)
     backend.set_timeout(timedelta(seconds=1))
-    backend._add_ephemeral_timeout(timedelta(seconds=30))
+    dist.distributed_c10d._add_ephemeral_timeout_for_all_pgs(timedelta(seconds=30))
     work = dist.all_reduce(x, group=group, async_op=True) if RANK == 0 else time.sleep(2)
     work = work or dist.all_reduce(x, group=group, async_op=True)
     work.wait()  # rank 1 came after the timeout, within its extension

@@ -3,6 +3,7 @@ function and what to use instead. A name that the table lacks fails."""
 
 import inspect
 import os
+import warnings
 from datetime import timedelta
 
 import torch
@@ -10,6 +11,7 @@ import torch.distributed as dist
 import torch.distributed._symmetric_memory as symmetric
 from ranks import RANK, SIZE, begin
 from torch.distributed import distributed_c10d
+from torch.distributed.fsdp import fully_shard
 
 OTHER = 1 - RANK
 SUM = 3.0  # of the ranks' values 1 and 2
@@ -191,7 +193,8 @@ def barrier(device):
 
 
 def groups(device):
-    for group in (dist.new_group([0, 1]), dist.new_subgroups(2)[0], dist.new_subgroups_by_enumeration([[0, 1]])[0]):
+    assert torch.accelerator.device_count() == 2  # as many ranks has a group of new_subgroups()
+    for group in (dist.new_group([0, 1]), dist.new_subgroups(2)[0], dist.new_subgroups()[0], dist.new_subgroups_by_enumeration([[0, 1]])[0]):
         x = value(device)
         dist.all_reduce(x, group=group)
         holds(x, SUM)
@@ -226,6 +229,27 @@ def supports_complex(device):
     x = torch.full((3,), complex(RANK, 1), device=device)
     dist.all_reduce(x)
     assert x.cpu().tolist() == [1 + 2j] * 3
+
+
+def set_timeout_of_torch_2_13(device):
+    """Which dist.breakpoint calls, and training libraries, with each torch."""
+    group = dist.new_group()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        distributed_c10d._set_pg_timeout(timedelta(seconds=80), group)
+    assert group._get_backend(torch.device(device)).options._timeout == timedelta(seconds=80)
+    dist.destroy_process_group(group)
+
+
+def differentiable(device):
+    """torch.distributed.nn.functional: results and gradients, of the sum of the ranks' squared results."""
+    from torch.distributed.nn import functional
+
+    x = value(device, (2, 2)).requires_grad_()
+    gathered = functional._all_gather_base(torch.empty(4, 2, device=device), x)
+    holds(gathered.detach(), 1, 2)
+    (gathered.square().sum() * (RANK + 1)).backward()
+    holds(x.grad, 2 * (RANK + 1) * SUM)  # both ranks have the whole result
 
 
 def set_timeout(device):
@@ -272,6 +296,9 @@ def symmetric_functions(device):
     }
     for call in memory.values():
         refused(words, call)
+    sharded = fully_shard(torch.nn.Linear(2, 2).to(device))
+    if hasattr(sharded, "set_symm_mem_for_comm"):
+        refused(words, sharded.set_symm_mem_for_comm)
     with_handle = {"put_signal", "wait_signal", "get", "reduce_scatter_offset", "all_to_all_nd"}  # of memory that is refused
     of_triton = {"reduce_partials", "triton_reduce_partials_first_dim"}
     symmetric.enable_symm_mem_for_group(name)
@@ -322,6 +349,9 @@ def main():
             done.add(WORKS[name])
             print("passed", WORKS[name].__name__, name, flush=True)
     assert len(present) > 50, present
+    for check in (set_timeout_of_torch_2_13, differentiable):
+        check(device)
+        print("passed", check.__name__, flush=True)
     known = symmetric_functions(device)
     functions = {name for name, one in vars(symmetric).items()
                  if not name.startswith("_") and inspect.isroutine(one) and one.__module__ == symmetric.__name__}  # fmt: skip

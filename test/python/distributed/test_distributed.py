@@ -114,6 +114,14 @@ def test_a_rank_that_ends_is_named_at_once():
     assert error_of(written[0])[0] <= 1 and re.search("rank 1.*has ended", written[0], re.DOTALL), written[0]
 
 
+def test_an_interface_that_one_rank_does_not_have_is_an_error_of_all_with_the_setting():
+    codes, written = launch.finish(launch.start("failures.py", 2, ["interface in the first call"], {"TORCH_BACKEND_COLLECTIVES": "gloo"}))
+    assert codes == [0, 0], written
+    for text in written:
+        assert "rank 1" in text and "GLOO_SOCKET_IFNAME is 'missing0': set it to the network interface" in text, text
+        assert error_of(text)[0] < 2, text  # the timeout is 3 s
+
+
 def test_abort_ends_all_ranks():
     _, written = launch.finish(launch.start("failures.py", 2, ["abort"]))
     assert all("abort" in text and "no error" not in text for text in written), written

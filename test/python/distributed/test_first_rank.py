@@ -1,7 +1,12 @@
 """Rank 0 is the rank at fault, and serves the store over TCP: the others report what is missing, within the time limit."""
 
+import contextlib
 import datetime
+import os
 import re
+import signal
+import time
+from pathlib import Path
 
 import launch
 import pytest
@@ -14,13 +19,28 @@ NO_STORE = r"the store at 127.0.0.1:\d+ does not respond \(.*\); the process tha
 slow = pytest.mark.slow
 
 
+def resume(process, seconds):
+    """Resumes a process that stops itself, after some time. Returns whether it was stopped before it ended."""
+    while process.poll() is None:
+        with contextlib.suppress(OSError):  # it may end meanwhile
+            if Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T":
+                time.sleep(seconds)
+                os.kill(process.pid, signal.SIGCONT)
+                return True
+        time.sleep(0.01)
+    return False
+
+
 def run(kind, ranks, settings):
     """Returns what the ranks other than 0 report, and after how many seconds."""
-    codes, written = launch.finish(launch.start("failures.py", ranks, [kind, "0"], {**TCP, **settings}), timeout=90)
+    processes = launch.start("failures.py", ranks, [kind, "0"], {**TCP, **settings})
+    is_faulty = resume(processes[0], 6) if kind.startswith("stop") else True
+    codes, written = launch.finish(processes, timeout=90)
+    assert is_faulty and codes[0] == (-9 if kind.startswith("death") else 0), (codes, written)
     assert codes[1:] == [0] * (ranks - 1), written  # the device computes on
     found = [re.search(r"Error after (\d+\.\d) s: (.*?)^at ", text, re.DOTALL | re.MULTILINE) for text in written[1:]]
     assert all(found), written
-    return [(float(one[1]), one[2]) for one in found]
+    return [(float(one[1]), one[2], f"rank 0: {codes[0]}, {written[0]}") for one in found]
 
 
 @pytest.mark.parametrize("kind, words, least, most", [
@@ -33,9 +53,9 @@ def run(kind, ranks, settings):
 ])  # fmt: skip
 @pytest.mark.parametrize("ranks", [2, pytest.param(3, marks=slow)])
 def test_in_shared_memory(kind, words, least, most, ranks):
-    for seconds, text in run(kind, ranks, {"TORCH_BACKEND_COLLECTIVES": "shm"}):
-        assert re.search(words, text), text
-        assert least <= seconds <= most, (seconds, text)
+    for seconds, text, first in run(kind, ranks, {"TORCH_BACKEND_COLLECTIVES": "shm"}):
+        assert re.search(words, text), (text, first)
+        assert least <= seconds <= most, (seconds, text, first)
 
 
 @slow
@@ -50,16 +70,16 @@ def test_in_shared_memory(kind, words, least, most, ranks):
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_over_gloo(kind, words, least, most, ranks):
     found = run(kind, ranks, {"TORCH_BACKEND_COLLECTIVES": "gloo"})
-    assert any(re.search(words, text) for _, text in found), found
-    for seconds, text in found:
-        assert "rank 0" in text, text
-        assert least <= seconds <= most, (seconds, text)
+    assert any(re.search(words, text) for _, text, _ in found), found
+    for seconds, text, first in found:
+        assert "rank 0" in text, (text, first)
+        assert least <= seconds <= most, (seconds, text, first)
 
 
 @slow
 @pytest.mark.parametrize("transport", ["shm", "gloo"])
 def test_an_error_in_a_hook_of_rank_0_ends_the_others(transport):
-    ((seconds, text),) = run("hook", 2, {"TORCH_BACKEND_COLLECTIVES": transport})
+    ((seconds, text, _),) = run("hook", 2, {"TORCH_BACKEND_COLLECTIVES": transport})
     assert re.search(r"rank 0 \(pid \d+\) has (ended|destroyed)|no connection to rank 0", text), text
     assert seconds < 28, "the time limit is 30 s"
 

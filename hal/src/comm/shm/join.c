@@ -18,11 +18,13 @@
 #include "base/clock.h"
 #include "comm/shm/internal.h"
 #include "comm/shm/system.h"
+#include "hal/log.h"
 
 enum { KEY = 384, TEXT = 512 };
 static const int64_t glance_ns = 1000 * 1000;      /* for keys that may be missing */
 static const long stale_ns = 10 * 1000 * 1000;     /* until an offer of an earlier attempt is read again */
 static const int64_t pause_ns = 100 * 1000 * 1000; /* between two reads of other keys */
+static const int64_t report_ns = INT64_C(10) * 1000 * 1000 * 1000;
 
 typedef struct offer_s {
   char magic[8];
@@ -44,11 +46,12 @@ typedef struct join_s {
   hal_shm_t *shm;
   const hal_comm_store_t *store;
   const char *name;
-  offer_t offer; /* own offer, or the last one that was read; version 0: none */
-  int replied;   /* this rank has replied to `offer`; else the offer is from an earlier attempt */
-  int file;      /* of rank 0 */
-  int64_t start; /* of this process */
-  int32_t pid;   /* as /proc shows it */
+  offer_t offer;                 /* own offer, or the last one that was read; version 0: none */
+  int replied;                   /* this rank has replied to `offer`; else the offer is from an earlier attempt */
+  int file;                      /* of rank 0 */
+  int64_t start;                 /* of this process */
+  int32_t pid;                   /* as /proc shows it */
+  int64_t begun_ns, reported_ns; /* the time of the last report since the beginning; 0 = none */
 } join_t;
 
 static hal_status_t key_of(const join_t *join, const uint8_t *nonce, const char *last, char *out) {
@@ -154,11 +157,31 @@ static hal_status_t check_refusal(const join_t *join) {
   return found && word.code ? fail_by_word(&word) : HAL_OK;
 }
 
-static hal_status_t missing(const join_t *join, hal_shm_set_t ranks, const char *what) {
-  char list[TEXT / 2] = "";
+/* Writes the ranks as "1, 2". Returns their number. */
+static int list_of(const join_t *join, hal_shm_set_t ranks, char list[TEXT / 2]) {
   int count = 0;
+  *list = '\0';
   for (int32_t rank = 0; rank < join->shm->size; rank++)
-    if (ranks & HAL_SHM_BIT(rank)) hal_text_append(list, sizeof list, "%s%d", count++ ? ", " : "", (int)rank);
+    if (ranks & HAL_SHM_BIT(rank)) hal_text_append(list, TEXT / 2, "%s%d", count++ ? ", " : "", (int)rank);
+  return count;
+}
+
+/* Logs which ranks a long join waits for: after 10 s or half of its time, and each time its duration has doubled. */
+static void report(join_t *join, hal_shm_set_t ranks) {
+  const int64_t half = join->shm->timeout_ns / 2, first = half < report_ns ? half : report_ns;
+  const int64_t waited = hal_clock_ns() - join->begun_ns;
+  char list[TEXT / 2];
+  if (!ranks || !left_of(join) || waited < (join->reported_ns ? 2 * join->reported_ns : first)) return;
+  join->reported_ns = waited;
+  const int count = list_of(join, ranks, list);
+  hal_log(HAL_LOG_WARNING, "communicator '%s': rank%s %s did not join yet; rank %d waits for %.3g s of %.3g s",
+          join->shm->name, count == 1 ? "" : "s", list, (int)join->shm->rank, (double)waited / 1e9,
+          (double)join->shm->timeout_ns / 1e9);
+}
+
+static hal_status_t missing(const join_t *join, hal_shm_set_t ranks, const char *what) {
+  char list[TEXT / 2];
+  const int count = list_of(join, ranks, list);
   return hal_error_set(HAL_NOT_READY, "rank%s %s did not %s within %.3f s; start %s, or increase the timeout",
                        count == 1 ? "" : "s", list, what, (double)join->shm->timeout_ns / 1e9,
                        count == 1 ? "it" : "them");
@@ -185,6 +208,7 @@ static hal_status_t collect(join_t *join) {
     HAL_RETURN_IF_ERROR(check_refusal(join));
     if (waiting) HAL_RETURN_IF_ERROR(check_rival(join));
     if (join->shm->header) HAL_RETURN_IF_ERROR(hal_shm_failed(join->shm));
+    report(join, waiting);
     if (waiting && !left_of(join)) return missing(join, waiting, "join");
   }
   return first ? fail_by_word(&refused) : HAL_OK;
@@ -301,6 +325,7 @@ static hal_status_t join_as_other(join_t *join) {
           read_key(join, join->offer.nonce, "verdict", wait_of(join), &verdict, sizeof verdict, &found));
     if (found) return verdict.code ? fail_by_word(&verdict) : HAL_OK;
     if (join->shm->header) HAL_RETURN_IF_ERROR(hal_shm_failed(join->shm));
+    if (!join->replied) report(join, HAL_SHM_BIT(0)); /* else rank 0 reports the ranks that are missing */
     if (!left_of(join)) return time_is_over(join);
   }
 }
@@ -337,6 +362,7 @@ static hal_status_t meet(join_t *join) {
 
 hal_status_t hal_shm_join(hal_shm_t *shm, const hal_comm_store_t *store, const char *name) {
   join_t join = {.shm = shm, .store = store, .name = name, .file = -1, .pid = hal_shm_own_pid()};
+  join.begun_ns = hal_clock_ns();
   join.start = join.pid > 0 ? hal_shm_process_start(join.pid) : -1;
   /* Without /proc the other ranks cannot see this process, and `meet` fails. */
   shm->running = HAL_SHM_JOIN;

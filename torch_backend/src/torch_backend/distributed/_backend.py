@@ -30,10 +30,13 @@ def _host_backend(use: str, store, rank: int, size: int, timeout):
         return ProcessGroupGloo(PrefixStore(use, store), rank, size, timeout)
     except RuntimeError as error:
         if use != "cpu":
-            raise
+            interface = os.environ.get("GLOO_SOCKET_IFNAME")
+            cause, _, rest = str(error).partition("\n")
+            setting = f"GLOO_SOCKET_IFNAME is {interface!r}" if interface else "GLOO_SOCKET_IFNAME is not set"
+            raise DistBackendError(f"{cause}; {setting}: set it to the network interface that connects the hosts\n{rest}") from error
         raise DistBackendError(
             f"rank {rank} of {size} cannot connect to the other ranks for a collective of CPU tensors (timeout {timeout.total_seconds():g} s): {error}; "
-            "check that all ranks call it with CPU tensors"
+            "check that all ranks call it with CPU tensors, and GLOO_SOCKET_IFNAME"
         ) from error
 
 

@@ -8,7 +8,7 @@ and then its verdict, for which they wait: all ranks have the same result. Rank 
 it waits until they have read the verdict.
 
 What belongs to this attempt and does not match is an error at once: other world sizes, other versions. Keys that may be
-those of an earlier attempt are used only for the text of an error.
+those of an earlier attempt are used only for the text of an error. A long join is reported in the log while it lasts.
 """
 
 from __future__ import annotations
@@ -17,21 +17,33 @@ import datetime
 import secrets
 import time
 
+from .._extension import extension
+
 FORMAT = "2"  # of the replies; a number, changed with their meaning
 PAUSE = 0.001  # seconds between two reads of the store, doubled up to LONGEST
 LONGEST = 0.05
 READ = 5.0  # seconds in which a rank that has confirmed reads the verdict
+REPORT = 10.0  # seconds until a join that lasts is logged, at most half of its time; doubled with each line
 
 
 class _Deadline:
     def __init__(self, timeout: datetime.timedelta):
         self._end, self._pause, self.seconds = time.monotonic() + timeout.total_seconds(), PAUSE, timeout.total_seconds()
+        self._report = min(REPORT, self.seconds / 2)
 
     def wait(self) -> bool:
         """Sleeps for the next interval. Returns whether there is time left."""
         time.sleep(self._pause)
         self._pause = min(2 * self._pause, LONGEST)
         return time.monotonic() < self._end
+
+    def report(self, describe) -> None:
+        """Logs what `describe` returns if the join lasts long."""
+        waited = self.seconds - (self._end - time.monotonic())
+        if not self._report <= waited < self.seconds:
+            return
+        self._report = 2 * waited
+        extension().log_warning(f"{describe()}; waiting for {waited:.3g} s of {self.seconds:g} s")
 
     def expect(self) -> None:
         """The next key is expected soon: the next intervals are short."""
@@ -79,8 +91,9 @@ def _lead(store, mine: str, size: int, deadline: _Deadline) -> str:
             _announce(store, mine, confirmed, "")
             return mine
         _note_twin(store, 0, mine)
+        deadline.report(lambda: f"rank {_list(missing)} of {size} did not join the group yet")
         if not deadline.wait():
-            late = f"rank {', '.join(map(str, missing))} of {size} did not join the group within {deadline.seconds:g} s"
+            late = f"rank {_list(missing)} of {size} did not join the group within {deadline.seconds:g} s"
             raise _refuse(store, mine, confirmed, late + (_twins(store, hellos) or HINT))
 
 
@@ -114,6 +127,8 @@ def _follow(store, mine: str, rank: int, size: int, deadline: _Deadline) -> str:
             return leader
         if _note_twin(store, rank, mine):
             raise _error(f"another process has joined the group as rank {rank}{UNIQUE}")
+        if not leader:  # else rank 0 reports which ranks are missing
+            deadline.report(lambda: f"rank {rank} of {size} has no reply from rank 0 yet")
         if not deadline.wait():
             raise _error(_late_confirmed(store, size, leader, deadline.seconds) if leader else _late(rank, size, theirs, hellos, deadline.seconds))
 
@@ -135,7 +150,7 @@ UNIQUE = ": start each process with its own rank (RANK, or the argument `rank`)"
 def _twins(store, hellos: list) -> str:
     """Returns the ranks that two processes of this attempt have; empty if there are none."""
     twins = [rank for rank, hello in enumerate(hellos) if hello and (_read(store, f"twin/{rank}") == hello or (rank == 0 and _read(store, "hello/0") != hello))]
-    return f"; two processes have joined as rank {', '.join(map(str, twins))}{UNIQUE}" if twins else ""
+    return f"; two processes have joined as rank {_list(twins)}{UNIQUE}" if twins else ""
 
 
 def _difference(rank: int, confirmed: tuple, mine: str, size: int) -> str:
@@ -144,9 +159,13 @@ def _difference(rank: int, confirmed: tuple, mine: str, size: int) -> str:
     return f"rank 0 and rank {rank} have different versions of torch_backend: install one version for all processes"
 
 
+def _list(ranks) -> str:
+    return ", ".join(map(str, ranks))
+
+
 def _late_confirmed(store, size: int, leader: str, seconds: float) -> str:
-    missing = [str(rank) for rank in range(1, size) if leader not in _read(store, f"confirmed/{rank}")]
-    return f"rank {', '.join(missing or ['0'])} of {size} did not join the group within {seconds:g} s{HINT}"
+    missing = [rank for rank in range(1, size) if leader not in _read(store, f"confirmed/{rank}")]
+    return f"rank {_list(missing or [0])} of {size} did not join the group within {seconds:g} s{HINT}"
 
 
 def _late(rank: int, size: int, theirs: str, hellos: str, seconds: float) -> str:

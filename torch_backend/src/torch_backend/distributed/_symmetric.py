@@ -41,6 +41,24 @@ def _workspace(function, devices: tuple[str, ...]):
     return get_symm_mem_workspace
 
 
+def _of_fsdp(function, devices: tuple[str, ...]):
+    """Wraps FSDPModule.set_symm_mem_for_comm, whose memory is allocated in the first forward pass."""
+
+    @functools.wraps(function)
+    def set_symm_mem_for_comm(self, *args, **kwargs):
+        if found := {parameter.device.type for parameter in self.parameters()} & set(devices):
+            raise NotImplementedError(f"set_symm_mem_for_comm: symmetric memory is not supported on the device type '{found.pop()}'; FSDP works without it")
+        return function(self, *args, **kwargs)
+
+    return set_symm_mem_for_comm
+
+
+def install_in_fsdp(module, device: str) -> None:
+    """Wraps a method of torch.distributed.fsdp.FSDPModule, after the import of that module."""
+    if function := getattr(module.FSDPModule, "set_symm_mem_for_comm", None):
+        module.FSDPModule.set_symm_mem_for_comm = _of_fsdp(function, (device, "lazy"))
+
+
 def install_functions(module, device: str) -> None:
     """Wraps what torch.distributed._symmetric_memory has in addition to the class, after its import."""
     module.get_symm_mem_workspace = _workspace(module.get_symm_mem_workspace, (device, "lazy"))

@@ -103,6 +103,77 @@ def _for_all_devices(function, device: str):
     return shrink_group
 
 
+def _with_our_timeout(function):
+    """Wraps _set_pg_timeout, which dist.breakpoint and training libraries call: torch sets the timeouts of Gloo and NCCL,
+    and ignores other backends with a warning.
+    """
+
+    @functools.wraps(function)
+    def _set_pg_timeout(timeout, group=None):
+        from torch.distributed import distributed_c10d as c10d
+
+        joined = c10d._get_default_group() if group is None else group
+        backend = _backend_of(joined, torch.device("cpu")) if isinstance(joined, c10d.ProcessGroup) else None
+        if not _backend.is_ours(backend):
+            return function(timeout, group)
+        backend.set_timeout(timeout)
+
+    return _set_pg_timeout
+
+
+def _for_our_groups(function):
+    """Wraps _add_ephemeral_timeout_for_all_pgs, which extends the timeouts of NCCL only."""
+
+    @functools.wraps(function)
+    def _add_ephemeral_timeout_for_all_pgs(timeout):
+        from torch.distributed import distributed_c10d as c10d
+
+        function(timeout)
+        for group in c10d._world.pg_map:
+            backend = _backend_of(group, torch.device("cpu"))
+            if _backend.is_ours(backend):
+                backend._add_ephemeral_timeout(timeout)
+
+    return _add_ephemeral_timeout_for_all_pgs
+
+
+def _by_device_count(function):
+    """Wraps new_subgroups: without `group_size` a group has the ranks of one host, as many as it has devices. torch counts
+    those of CUDA.
+    """
+
+    @functools.wraps(function)
+    def new_subgroups(group_size=None, *args, **kwargs):
+        return function(torch.accelerator.device_count() if group_size is None else group_size, *args, **kwargs)
+
+    return new_subgroups
+
+
+def _gathered_backward(function):
+    """Wraps the backward pass of torch.distributed.nn.functional._all_gather_base, which knows NCCL and XCCL only."""
+
+    @functools.wraps(function)
+    def backward(ctx, gradient):
+        from torch.distributed import distributed_c10d as c10d
+
+        joined = c10d._get_default_group() if ctx.group is None else ctx.group
+        if not _backend.is_ours(_backend_of(joined, gradient.device)) or gradient.device.type == "cpu":
+            return function(ctx, gradient)
+        size = torch.distributed.get_world_size(joined)
+        if gradient.shape[0] % size:
+            raise RuntimeError(f"_all_gather_base: the gradient of the result has {gradient.shape[0]} rows, which {size} ranks cannot divide")
+        part = gradient.new_empty((gradient.shape[0] // size, *gradient.shape[1:]))
+        c10d.reduce_scatter_single(part, gradient.contiguous(), c10d.ReduceOp.SUM, joined)
+        return None, part, None
+
+    return staticmethod(backward)
+
+
+def _install_autograd(module) -> None:
+    kind = module._AllGatherBase
+    kind.backward = _gathered_backward(kind.backward)
+
+
 def _for_bfloat16(function, device: str):
     """Wraps DistributedDataParallel._check_comm_hook, which rejects the hooks that compress to bfloat16 if the backend
     is not NCCL or XCCL.
@@ -131,6 +202,9 @@ def install(device: str) -> None:
         "monitored_barrier": _with_a_host_leg(distributed_c10d.monitored_barrier),
         "_coalescing_manager": _with_an_end(distributed_c10d._coalescing_manager),
         "shrink_group": _for_all_devices(distributed_c10d.shrink_group, device),
+        "new_subgroups": _by_device_count(distributed_c10d.new_subgroups),
+        "_set_pg_timeout": _with_our_timeout(distributed_c10d._set_pg_timeout),
+        "_add_ephemeral_timeout_for_all_pgs": _for_our_groups(distributed_c10d._add_ephemeral_timeout_for_all_pgs),
     }
     for module in (torch.distributed, distributed_c10d, device_mesh):
         for name, function in wrapped.items():
@@ -140,4 +214,7 @@ def install(device: str) -> None:
     name = "torch.distributed._symmetric_memory"
     after_import(name, lambda: _symmetric.install_functions(sys.modules[name], device))
     after_import("torch.distributed.tensor", _attention.install)
+    after_import("torch.distributed.fsdp", lambda: _symmetric.install_in_fsdp(sys.modules["torch.distributed.fsdp"], device))
+    autograd = "torch.distributed.nn.functional"
+    after_import(autograd, lambda: _install_autograd(sys.modules[autograd]))
     DistributedDataParallel._check_comm_hook = _for_bfloat16(DistributedDataParallel._check_comm_hook, device)
