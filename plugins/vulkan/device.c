@@ -50,6 +50,8 @@ static void read_facts(vulkan_device_t *device, const int has[EXTENSIONS]) {
   device->memory = memory.memoryProperties;
   device->largest_allocation = facts11.maxMemoryAllocationSize;
   device->subgroup = facts11.subgroupSize;
+  if (facts11.subgroupSupportedStages & VK_SHADER_STAGE_COMPUTE_BIT)
+    device->subgroup_operations = facts11.subgroupSupportedOperations;
   memcpy(device->uuid, facts11.deviceUUID, sizeof device->uuid);
   memcpy(device->sharing_id, facts11.deviceUUID, VK_UUID_SIZE);
   memcpy(device->sharing_id + VK_UUID_SIZE, facts11.driverUUID, VK_UUID_SIZE);
@@ -252,6 +254,7 @@ static VkResult create_device(vulkan_device_t *device, const int has[EXTENSIONS]
                                    .enabledExtensionCount = count,
                                    .ppEnabledExtensionNames = enabled};
   device->has_fp64 = (int32_t)can.features.shaderFloat64;
+  device->capabilities = vulkan_capabilities(&want.features, &want11, &want12, device->subgroup_operations);
   return vk.CreateDevice(device->physical, &info, NULL, &device->handle);
 }
 

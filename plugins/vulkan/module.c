@@ -35,6 +35,8 @@ static hal_status_t create(const hal_module_desc_t *desc, hal_plugin_module_t *m
   if (module->words[0] != MAGIC)
     return vulkan_error(HAL_INVALID_ARGUMENT, 0, "vulkan: a module in 'spirv-vulkan' begins with 0x%x instead of 0x%x",
                         (unsigned)module->words[0], MAGIC);
+  const hal_status_t status = vulkan_check_capabilities(module->device, module->words, module->word_count);
+  if (status) return status;
   module->fold = read_fold(module);
   const VkShaderModuleCreateInfo info = {
       .sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO, .codeSize = desc->size, .pCode = module->words};

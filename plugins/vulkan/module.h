@@ -1,4 +1,4 @@
-/* module.h: modules and kernels; implemented in module.c, kernel.c and pipeline_cache.c. */
+/* module.h: modules and kernels; implemented in module.c, capability.c, kernel.c and pipeline_cache.c. */
 #ifndef MODULE_H_
 #define MODULE_H_
 
@@ -36,6 +36,9 @@ struct hal_plugin_module_s {
   pthread_mutex_t lock; /* guards the list */
   hal_plugin_kernel_t *kernels;
 };
+
+/* Returns HAL_UNIMPLEMENTED, with the name of the feature, if a module requires what the device lacks. */
+hal_status_t vulkan_check_capabilities(const vulkan_device_t *device, const uint32_t *words, size_t count);
 
 /* Creates a kernel of a module. Errors: HAL_NOT_FOUND. */
 hal_status_t vulkan_kernel_create(hal_plugin_module_t *module, const char *name, hal_plugin_kernel_t **out_kernel);

@@ -182,6 +182,7 @@ VULKAN_HANDLE(VkDescriptorSet)
   Y(VkPhysicalDeviceProperties2, properties)                                          \
   Y(VkPhysicalDeviceVulkan11Properties, deviceUUID)                                   \
   Y(VkPhysicalDeviceVulkan11Properties, subgroupSize)                                 \
+  Y(VkPhysicalDeviceVulkan11Properties, subgroupSupportedOperations)                  \
   Y(VkPhysicalDeviceVulkan11Properties, maxPerSetDescriptors)                         \
   Y(VkPhysicalDeviceVulkan11Properties, maxMemoryAllocationSize)                      \
   Y(VkPhysicalDeviceVulkan12Properties, driverName)                                   \

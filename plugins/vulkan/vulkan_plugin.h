@@ -143,6 +143,8 @@ struct vulkan_device_s {
   int32_t few_wide;                /* few wide cores: HAL_DEVICE_CPU */
   int32_t has_budget;              /* VK_EXT_memory_budget */
   int32_t has_fp64;
+  uint32_t subgroup_operations;          /* of compute shaders: bits of subgroupSupportedOperations */
+  uint32_t capabilities;                 /* what modules may require (capability.c) */
   vulkan_host_pointer_fn_t host_pointer; /* VK_EXT_external_memory_host; NULL: the driver has it not */
   VkDeviceSize host_alignment;           /* of memory that it imports */
   vulkan_memory_file_fn_t memory_file;   /* VK_KHR_external_memory_fd; NULL: memory is not shared between processes */
@@ -193,6 +195,10 @@ void vulkan_watch_lost(int32_t device, VkResult code);
 /* Opens a device and reads its properties. Closed by vulkan_device_close, also after a failure. */
 hal_status_t vulkan_device_open(vulkan_device_t *device, VkPhysicalDevice physical, int32_t ordinal);
 void vulkan_device_close(vulkan_device_t *device);
+
+/* Returns the capabilities that these enabled features provide (capability.c). */
+uint32_t vulkan_capabilities(const VkPhysicalDeviceFeatures *all, const VkPhysicalDeviceVulkan11Features *all11,
+                             const VkPhysicalDeviceVulkan12Features *all12, uint32_t subgroup_operations);
 
 /* Returns the largest number of blocks along the first axis. */
 uint32_t vulkan_largest_grid(const vulkan_device_t *device);

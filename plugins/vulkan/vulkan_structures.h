@@ -65,7 +65,8 @@ typedef struct VkPhysicalDeviceVulkan11Properties {
   uint8_t deviceUUID[VK_UUID_SIZE], driverUUID[VK_UUID_SIZE], deviceLUID[8];
   uint32_t deviceNodeMask;
   VkBool32 deviceLUIDValid;
-  uint32_t subgroupSize, reserved_subgroups[3], reserved_views[4], maxPerSetDescriptors;
+  uint32_t subgroupSize, subgroupSupportedStages, subgroupSupportedOperations, reserved_subgroup, reserved_views[4],
+      maxPerSetDescriptors;
   VkDeviceSize maxMemoryAllocationSize;
 } VkPhysicalDeviceVulkan11Properties;
 

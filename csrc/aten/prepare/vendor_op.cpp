@@ -119,9 +119,12 @@ class RememberedCall {
 
   // Returns whether the device's plugin declines the call, with new results or in place.
   bool is_declined(c10::DeviceIndex device, bool in_place = false) const {
-    return shapes_ && (shapes_->declined.load(std::memory_order_relaxed) & bit(device, in_place)) != 0;
+    return shapes_ && is_usual_ && (shapes_->declined.load(std::memory_order_relaxed) & bit(device, in_place)) != 0;
   }
-  void decline(c10::DeviceIndex device, bool in_place = false) {
+  // Remembers that the plugin has declined the call, if it declines all calls like it: always for their dtypes
+  // (`supported` is false), else by the operator's flag.
+  void note_decline(const VendorCall &call, bool supported, c10::DeviceIndex device, bool in_place = false) {
+    if (!(supported ? call.declines_alike() : call.is_possible())) return;
     if (!bit(device, in_place) || !key_.is_complete() || !is_usual_) return;
     if (!shapes_) remember(std::make_shared<const ResultShapes>());
     shapes_->declined.fetch_or(bit(device, in_place), std::memory_order_relaxed);
@@ -139,8 +142,8 @@ class RememberedCall {
  private:
   void find(c10::ArrayRef<at::Tensor> given) {
     for (const Argument &each : arguments_) each.type->add_to_key(key_, each.argument);
-    for (const at::Tensor &result : given) is_usual_ = is_usual_ && add_given(key_, result);
-    if (C10_LIKELY(key_.is_complete() && is_usual_)) shapes_ = remembered_shapes(key_);
+    for (const at::Tensor &result : given) is_usual_ = add_given(key_, result) && is_usual_;
+    if (C10_LIKELY(key_.is_complete())) shapes_ = remembered_shapes(key_);
   }
   // The bits of calls in place are the upper half.
   uint64_t bit(c10::DeviceIndex device, bool in_place) const {
@@ -154,7 +157,7 @@ class RememberedCall {
   const AtenOp *functional_ = nullptr;
   const c10::ArrayRef<Argument> arguments_;
   MetaKey key_;
-  bool is_usual_ = true;  // passed results are dense
+  bool is_usual_ = true;  // passed results are dense; declines of other calls are not remembered, but shapes are
   std::shared_ptr<const ResultShapes> shapes_;
 };
 
@@ -190,12 +193,9 @@ bool fill_given(const VendorOp &op, c10::DeviceIndex device, c10::ArrayRef<Argum
   if (remembered.is_declined(device, in_place)) return false;
   VendorCall call;
   const bool supported = shown(call, op, shown_arguments);
-  std::optional<RememberedCall> others;  // those without `filled`, which has no influence on the shapes
-  if (supported && !in_place) others.emplace(*op.functional, arguments);
-  if (supported && !fit((others ? *others : remembered).shapes(), filled)) return false;
+  if (supported && !fit(remembered.shapes(), filled)) return false;
   if (supported && fill(call, op.number, filled)) return true;
-  const bool alike = supported ? call.declines_alike() : call.is_possible();
-  if (alike) remembered.decline(device, in_place);
+  remembered.note_decline(call, supported, device, in_place);
   return false;
 }
 
@@ -206,15 +206,14 @@ bool run_new(const VendorOp &op, c10::DeviceIndex device, c10::ArrayRef<Argument
   RememberedCall remembered(*op.functional, arguments);
   if (remembered.is_declined(device)) return false;
   VendorCall call;
-  if (!shown(call, op, arguments)) {
-    if (call.is_possible()) remembered.decline(device);  // for its dtypes
-    return false;
+  const bool supported = shown(call, op, arguments);
+  if (supported) {
+    if (!allocate_results(remembered.shapes(), device, results)) return false;
+    for (const at::Tensor &result : results) call.add_result(result);
+    for (const at::Tensor &result : further) call.add_result(result);
+    if (C10_LIKELY(call.run(op.number))) return true;
   }
-  if (!allocate_results(remembered.shapes(), device, results)) return false;
-  for (const at::Tensor &result : results) call.add_result(result);
-  for (const at::Tensor &result : further) call.add_result(result);
-  if (C10_LIKELY(call.run(op.number))) return true;
-  if (call.declines_alike()) remembered.decline(device);
+  remembered.note_decline(call, supported, device);
   return false;
 }
 
@@ -274,8 +273,7 @@ bool call_vendor_op(uint32_t op, c10::ArrayRef<Argument> arguments, c10::ArrayRe
     vendor_answered = op;
     return true;
   }
-  const bool alike = supported ? call.declines_alike() : call.is_possible();
-  if (remembered && alike) remembered->decline(device);
+  if (remembered) remembered->note_decline(call, supported, device);
   return false;
 }
 
@@ -299,7 +297,7 @@ bool call_vendor_op(const VendorOp &op, c10::DeviceIndex device, c10::ArrayRef<A
   for (const at::Tensor &result : written) call.add_result(result);
   if (C10_LIKELY(call.run(op.number))) return true;
   if (call.declines_alike() && op.kind == OverloadKind::kMakes)
-    RememberedCall(*op.functional, arguments).decline(device);
+    RememberedCall(*op.functional, arguments).note_decline(call, true, device);
   return false;
 }
 
@@ -316,12 +314,9 @@ bool fill_outputs(const VendorOp &op, c10::ArrayRef<Argument> arguments, Outputs
   RememberedCall remembered(*op.functional, arguments, given);
   if (remembered.is_declined(device)) return false;
   VendorCall call;
-  if (shown(call, op, arguments)) {
-    if (fill(call, op.number, filled)) return true;
-    if (call.declines_alike()) remembered.decline(device);
-  } else if (call.is_possible()) {  // for its dtypes
-    remembered.decline(device);
-  }
+  const bool supported = shown(call, op, arguments);
+  if (supported && fill(call, op.number, filled)) return true;
+  remembered.note_decline(call, supported, device);
   return false;
 }
 
@@ -330,7 +325,7 @@ bool fill_made(const VendorOp &op, c10::DeviceIndex device, c10::ArrayRef<Argume
   VendorCall call;
   if (!shown(call, op, arguments) || !are_made(made) || !are_alike(made, outputs)) return false;
   if (!fill(call, op.number, made)) {
-    if (call.declines_alike()) RememberedCall(*op.functional, arguments).decline(device);
+    if (call.declines_alike()) RememberedCall(*op.functional, arguments).note_decline(call, true, device);
     return false;
   }
   give(outputs, made);

@@ -1,10 +1,19 @@
-/* Tests of the Vulkan plugin's failures, which proxy/proxy.c injects below it: a lost device and exhausted memory. */
+/* Tests of the Vulkan plugin's failures, which proxy/proxy.c injects below it: a lost device, exhausted memory, and
+ * devices that lack a feature. */
 #include <unistd.h>
 
 #include "ipc_handle.h"
 #include "plugin/call.h"
 #include "plugin/plugin.h"
 #include "vulkan_testing.h"
+
+#ifdef ADD_NUMBER_SPIRV
+static const uint32_t words[] = {
+#include ADD_NUMBER_SPIRV
+};
+#else
+static const uint32_t words[] = {0};
+#endif
 
 TestSuite(vulkan_failure, .fini = close_vulkan);
 
@@ -89,4 +98,43 @@ Test(vulkan_failure, a_driver_that_shares_no_memory_is_an_error_with_what_it_lac
   assert_fails(
       hal_error_plugin(plugin, HAL_SLOT_ipc_open, hal_call_ipc_open(plugin, 0, handle.bytes, handle.size, 0, &opened)),
       HAL_UNIMPLEMENTED, "VK_KHR_external_memory_fd");
+}
+
+/* ---- devices that lack a feature --------------------------------------------------------------------------------- */
+
+Test(vulkan_failure, a_device_without_what_the_plugin_requires_is_named_with_what_it_lacks) {
+  if (!getenv("VULKAN_PROXY")) cr_skip_test("runs over the proxy only");
+  setenv("VULKAN_PROXY_LACKS", "timelineSemaphore", 1);
+  assert_ok(hal_registry_add_path(PLUGIN_DIR));
+  const hal_status_t status = hal_registry_open("vulkan");
+  if (strstr(hal_error_message(), "install the driver")) cr_skip_test("no driver: %s", hal_error_message());
+  assert_fails(status, HAL_UNAVAILABLE, "does not support timeline semaphores");
+  cr_assert_eq(hal_device_count(), 0);
+}
+
+/* The driver does not see the module, which requires Int64. */
+Test(vulkan_failure, a_module_that_requires_a_missing_feature_is_refused_by_its_name) {
+  if (sizeof words == sizeof *words) cr_skip_test("no spirv-as");
+  hal_plugin_t *const plugin = open_plugin_with("VULKAN_PROXY_LACKS", "shaderInt64");
+  hal_module_desc_t desc = {
+      .struct_size = sizeof desc, .dialect = "spirv-vulkan", .options = "", .data = words, .size = sizeof words};
+  hal_plugin_module_t *module = NULL;
+  assert_fails(hal_error_plugin(plugin, HAL_SLOT_module_load, hal_call_module_load(plugin, 0, &desc, &module)),
+               HAL_UNIMPLEMENTED, "requires shaderInt64, which");
+  cr_assert_null(module);
+}
+
+Test(vulkan_failure, a_module_that_requires_a_capability_which_is_not_enabled_is_refused_by_its_number) {
+  enum { CAPABILITY_AT = 6, INT64_ATOMICS = 12 };
+  uint32_t changed[sizeof words / sizeof *words];
+  if (sizeof words == sizeof *words) cr_skip_test("no spirv-as");
+  hal_plugin_t *const plugin = open_plugin_with("VULKAN_PROXY_LACKS", "");
+  memcpy(changed, words, sizeof words);
+  changed[CAPABILITY_AT] = INT64_ATOMICS;
+  hal_module_desc_t desc = {
+      .struct_size = sizeof desc, .dialect = "spirv-vulkan", .options = "", .data = changed, .size = sizeof changed};
+  hal_plugin_module_t *module = NULL;
+  assert_fails(hal_error_plugin(plugin, HAL_SLOT_module_load, hal_call_module_load(plugin, 0, &desc, &module)),
+               HAL_UNIMPLEMENTED, "capability 12");
+  cr_assert_null(module);
 }

@@ -57,3 +57,32 @@ def test_loops_that_report_invalid_indices_compute_the_cpus_numbers(tmp_path):
     environment = {**os.environ, **settings, "TORCH_BACKEND": plugin}
     done = subprocess.run([sys.executable, "-P", "-c", SCATTER], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=600)
     assert done.stdout.strip() == "done", done.stdout + done.stderr
+
+
+# ---- the compiler of the pack ----
+# A module of SPIR-V with one string, which the compiler's first runs do not write.
+CRASHES = """
+import os, signal, struct
+def compile(text):
+    with open("runs", "a+") as file:
+        file.write("x")
+        file.flush()
+        file.seek(0)
+        if len(file.read()) <= int(os.environ["CRASHES"]):
+            os.kill(os.getpid(), signal.SIGSEGV)
+    return struct.pack("<8I", 0x07230203, 0x10000, 0, 2, 0, 3 << 16 | 7, 1, 0)
+"""
+
+
+@pytest.mark.parametrize(("crashes", "runs"), [(0, 1), (3, 4), (100, 8)])
+def test_a_compiler_that_ends_by_a_signal_runs_again(tmp_path, crashes, runs):
+    (tmp_path / "pyclspv.py").write_text(CRASHES)
+    (tmp_path / "kernel.cl").write_text("")
+    command = [sys.executable, "-P", ROOT / "plugins/vulkan/clspv_compiler.py", "kernel.cl", "kernel.spv"]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "CRASHES": str(crashes), "HAL_PACK_KERNEL": "add_f32_contig"}
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert len((tmp_path / "runs").read_text()) == runs
+    if crashes < 8:
+        assert done.returncode == 0 and b"torch_backend.fold=" in (tmp_path / "kernel.spv").read_bytes(), done.stderr
+    else:
+        assert done.returncode == 1 and "ended by signal 11 in each of 8 runs" in done.stderr, done.stderr

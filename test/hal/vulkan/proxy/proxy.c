@@ -1,7 +1,8 @@
 /* proxy.c: a library with the name of the Vulkan loader, whose functions call the real one (VULKAN_REAL_LOADER), except
  * for failures: VULKAN_PROXY_LOSE=n makes submission number n, and all later ones of its queue, return
  * VK_ERROR_DEVICE_LOST. VULKAN_PROXY_MEMORY=n makes allocation number n of memory fail.
- * VULKAN_PROXY_FUNCTIONS=0: there are no functions of extensions. */
+ * VULKAN_PROXY_FUNCTIONS=0: there are no functions of extensions. VULKAN_PROXY_LACKS=shaderInt64 or timelineSemaphore:
+ * devices lack that feature. */
 #include <dlfcn.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -37,6 +38,18 @@
 #define PASSED_8 (p0, p1, p2, p3, p4, p5, p6, p7)
 #define PASSED_10 (p0, p1, p2, p3, p4, p5, p6, p7, p8, p9)
 
+/* The second parameter; NULL if there is none. */
+#define SECOND(...) JOIN(SECOND_, COUNT(__VA_ARGS__))
+#define SECOND_1 NULL
+#define SECOND_2 (void *)(uintptr_t)p1
+#define SECOND_3 SECOND_2
+#define SECOND_4 SECOND_2
+#define SECOND_5 SECOND_2
+#define SECOND_6 SECOND_2
+#define SECOND_7 SECOND_2
+#define SECOND_8 SECOND_2
+#define SECOND_10 SECOND_2
+
 static void *find(const char *name) {
   static void *_Atomic library;
   if (!library) library = dlopen(VULKAN_REAL_LOADER, RTLD_NOW | RTLD_LOCAL);
@@ -63,6 +76,17 @@ static VkResult failure_of(const char *name, const void *first) {
   return VK_SUCCESS;
 }
 
+/* Changes what a function without a result has written to `second`, its second argument. */
+static void change(const char *name, void *second) {
+  const char *const lacks = getenv("VULKAN_PROXY_LACKS");
+  VkPhysicalDeviceFeatures2 *const features = second;
+  if (!lacks || strcmp(name, "GetPhysicalDeviceFeatures2") != 0) return;
+  if (strcmp(lacks, "shaderInt64") == 0) features->features.shaderInt64 = VK_FALSE;
+  for (VkPhysicalDeviceVulkan12Features *each = features->pNext; each; each = each->pNext)
+    if (each->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES && strcmp(lacks, "timelineSemaphore") == 0)
+      each->timelineSemaphore = VK_FALSE;
+}
+
 #define CALL(type, name, parameters)             \
   typedef type(*name##_fn) parameters;           \
   static inline name##_fn real_##name(void) {    \
@@ -77,7 +101,10 @@ VULKAN_FUNCTIONS(CALL)
 #define FORWARD(type, name, parameters) FORWARD_##type(name, parameters)
 #define FORWARD_void(name, parameters)   \
   EXPORT void vk##name NAMED parameters; \
-  void vk##name NAMED parameters { real_##name() PASSED parameters; }
+  void vk##name NAMED parameters {       \
+    real_##name() PASSED parameters;     \
+    change(#name, SECOND parameters);    \
+  }
 #define FORWARD_PFN_vkVoidFunction(name, parameters)                                  \
   EXPORT PFN_vkVoidFunction vk##name NAMED parameters;                                \
   PFN_vkVoidFunction vk##name NAMED parameters {                                      \
