@@ -178,8 +178,10 @@ class Values {
     const IntArray sizes = tensor.sizes(), strides = tensor.strides();
     void *data = nullptr;
     require(torch_get_mutable_data_ptr(tensor.get(), &data));
+    int32_t plugin = 0, ordinal = 0;
+    hal_device_locate(tensor.get_device_index(), &plugin, &ordinal);  // not of a tensor of the host
     return &described_.emplace_back(hal_tensor_t{sizeof(hal_tensor_t), data, sizes.data(), strides.data(),
-                                                 static_cast<int32_t>(sizes.size()), dtype_of(tensor), 0, 0});
+                                                 static_cast<int32_t>(sizes.size()), dtype_of(tensor), ordinal, 0});
   }
 
  private:

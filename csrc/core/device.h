@@ -5,6 +5,8 @@
 #include <c10/core/Device.h>
 #include <c10/core/DispatchKeySet.h>
 
+#include <array>
+
 #include "core/status.h"
 #include "hal/hal.h"
 
@@ -20,6 +22,20 @@ Index index_or_current(Index device) {
   if (device == -1) return static_cast<Index>(hal_device_current());
   if (C10_UNLIKELY(device < 0)) check(hal_device_ensure(device));  // throws the error for an index out of range
   return device;
+}
+
+inline std::array<int32_t, HAL_MAX_DEVICES> list_ordinals() {
+  std::array<int32_t, HAL_MAX_DEVICES> ordinals{};
+  int32_t plugin = 0;
+  for (int32_t device = 0; device < hal_device_count(); ++device)
+    check(hal_device_locate(device, &plugin, &ordinals[static_cast<size_t>(device)]));
+  return ordinals;
+}
+
+// Returns the plugin's number of a device, as in hal_tensor_t. The devices of a process do not change.
+inline int32_t ordinal_of(int32_t device) {
+  static const std::array<int32_t, HAL_MAX_DEVICES> ordinals = list_ordinals();
+  return device < 0 ? 0 : ordinals[static_cast<size_t>(device)];
 }
 
 // Calls `function` with the index of each device that was used in this process.

@@ -33,7 +33,8 @@ static uint64_t memory_bytes(void) {
 }
 
 /* If programs compute in memory of this process, the host can access it. Otherwise each block of the host's allocator
- * is memory of its own, so that a kernel's use of it moves no other memory. */
+ * is memory of its own, so that a kernel's use of it moves no other memory, and work is deferred, so that the platform
+ * computes it and not the host. */
 hal_status_t hal_plugin_device_info(int32_t device, hal_device_info_t *out_info) {
   const hal_status_t status = pjrt_check_device(device);
   if (status) return status;
@@ -41,8 +42,8 @@ hal_status_t hal_plugin_device_info(int32_t device, hal_device_info_t *out_info)
   hal_device_info_t info = {
       .struct_size = out_info->struct_size,
       .dialects = "native,host",
-      .flags = (pjrt.opaque ? HAL_DEVICE_POOLED : HAL_DEVICE_HOST_VISIBLE) | HAL_DEVICE_ASYNC | HAL_DEVICE_FP64 |
-               HAL_DEVICE_CPU,
+      .flags = (pjrt.opaque ? HAL_DEVICE_POOLED | HAL_DEVICE_DEFERRED : HAL_DEVICE_HOST_VISIBLE) | HAL_DEVICE_ASYNC |
+               HAL_DEVICE_FP64 | HAL_DEVICE_CPU,
       .total_memory = memory_bytes(),
       .compute_units = cores > 0 ? (uint32_t)cores : 1,
       .subgroup_size = 1,

@@ -1,6 +1,5 @@
 /* loader.c: the shared object of a platform, opened at run time, and the version of its table of functions. */
 #include <dlfcn.h>
-#include <hal/plugin_setting.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -55,6 +54,12 @@ static hal_status_t check_table(const char *path, const pjrt_table_t *table) {
 static hal_status_t open_file(const char *path, const pjrt_table_t **out_table) {
   /* The object is never closed: its threads and handlers would crash. */
   void *const library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  const int machine = library ? -1 : pjrt_other_machine(path); /* dlopen reports that the file does not exist */
+  if (machine >= 0)
+    return pjrt_error(HAL_UNAVAILABLE,
+                      "pjrt: HAL_PJRT_PLUGIN=%.300s is for another processor (machine %d of ELF); install the package "
+                      "for this one",
+                      path, machine);
   if (!library) return pjrt_error(HAL_UNAVAILABLE, "pjrt: HAL_PJRT_PLUGIN cannot be opened: %.600s", dlerror());
   void *const symbol = dlsym(library, "GetPjrtApi");
   if (!symbol)
@@ -75,17 +80,11 @@ static hal_status_t open_file(const char *path, const pjrt_table_t **out_table) 
 
 hal_status_t pjrt_load(const pjrt_table_t **out_table) {
   hal_status_t status = HAL_OK;
+  char path[PJRT_PATH];
   pthread_mutex_lock(&lock);
   if (!loaded) {
-    const char *const path = hal_setting("HAL_PJRT_PLUGIN");
-    if (!path || path[0] != '/')
-      status = pjrt_error(HAL_UNAVAILABLE,
-                          "pjrt: %s%.300s; set HAL_PJRT_PLUGIN to the absolute path of a PJRT plugin, a shared object "
-                          "with the function GetPjrtApi",
-                          path && *path ? "HAL_PJRT_PLUGIN is not an absolute path: " : "HAL_PJRT_PLUGIN is not set",
-                          path ? path : "");
-    else
-      status = open_file(path, &loaded);
+    status = pjrt_find_plugin(path);
+    if (!status) status = open_file(path, &loaded);
   }
   *out_table = loaded;
   pthread_mutex_unlock(&lock);

@@ -46,9 +46,19 @@ hal_status_t pjrt_check_device(int32_t device);
 
 int64_t pjrt_now_ns(void);
 
+/* ---- packages.c ---- */
+
+enum { PJRT_PATH = 4096 };
+
+/* Writes the path of the PJRT plugin, PJRT_PATH bytes: HAL_PJRT_PLUGIN, which is a path or a known platform whose
+ * package is installed; without it the only known package. */
+hal_status_t pjrt_find_plugin(char *path);
+/* Returns the machine of ELF that a shared object is for; -1 = this one, or it is unknown. */
+int pjrt_other_machine(const char *path);
+
 /* ---- loader.c ---- */
 
-/* Opens the file that HAL_PJRT_PLUGIN names and checks its table of functions, once. */
+/* Opens the PJRT plugin and checks its table of functions, once. */
 hal_status_t pjrt_load(const pjrt_table_t **out_table);
 
 /* Whether the plugin's table has a slot: an older one ends before it, and a platform may leave it empty. */
@@ -295,6 +305,29 @@ void pjrt_work_push(hal_plugin_stream_t *stream, pjrt_work_t *work);
 void pjrt_work_overlap(pjrt_work_t *work);
 /* The arguments of work, which the caller writes before it queues the work, if pjrt_work_new got none. */
 void *pjrt_work_arguments(pjrt_work_t *work);
+
+/* ---- program/awaited.c ---- */
+
+/* The programs of a stream between two synchronizations. The stream's lock guards it. */
+typedef struct pjrt_awaited_s {
+  uint32_t count; /* since the last synchronization */
+  uint32_t usual; /* in the interval before it */
+  uint32_t equal; /* consecutive intervals with that number, after whose last program the caller waited at once */
+  int64_t ended;  /* when the last program was queued, or had run */
+} pjrt_awaited_t;
+
+/* Notes a program. Returns whether the caller will probably wait for it at once. */
+int pjrt_awaited_begin(pjrt_awaited_t *awaited);
+/* Notes that the program was queued, or has run. */
+void pjrt_awaited_end(pjrt_awaited_t *awaited, int64_t now);
+/* Notes a synchronization. */
+void pjrt_awaited_note(pjrt_awaited_t *awaited, int64_t now);
+
+/* ---- stream.c ---- */
+
+/* The same for a stream. */
+int pjrt_stream_begin_program(hal_plugin_stream_t *stream);
+void pjrt_stream_end_program(hal_plugin_stream_t *stream);
 
 /* Whether all work of a stream is done: then pjrt_run_now may run more in the calling thread. */
 int pjrt_is_idle(hal_plugin_stream_t *stream);

@@ -35,6 +35,7 @@ struct hal_plugin_stream_s {
   hal_status_t failure;     /* not reported yet */
   hal_stream_error_t error; /* the last failure */
   pjrt_work_t *frees;       /* not queued yet; NULL: none */
+  pjrt_awaited_t awaited;
 };
 
 static pthread_mutex_t streams_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list, and `waiters` */
@@ -72,6 +73,20 @@ int pjrt_is_idle(hal_plugin_stream_t *stream) {
   if (!stream) return 1;
   const uint64_t done = hal_worker_done(stream->worker);
   return done == hal_worker_queued(stream->worker);
+}
+
+int pjrt_stream_begin_program(hal_plugin_stream_t *stream) {
+  pthread_mutex_lock(&stream->lock);
+  const int awaited = pjrt_awaited_begin(&stream->awaited);
+  pthread_mutex_unlock(&stream->lock);
+  return awaited;
+}
+
+void pjrt_stream_end_program(hal_plugin_stream_t *stream) {
+  const int64_t now = pjrt_now_ns();
+  pthread_mutex_lock(&stream->lock);
+  pjrt_awaited_end(&stream->awaited, now);
+  pthread_mutex_unlock(&stream->lock);
 }
 
 pjrt_views_t *pjrt_stream_views(hal_plugin_stream_t *stream) { return stream ? stream->views : NULL; }
@@ -131,9 +146,11 @@ static pjrt_work_t *take_frees(hal_plugin_stream_t *stream) {
   return work;
 }
 
-/* Queues the frees that wait for more of them. */
-static void push_frees(hal_plugin_stream_t *stream) {
+/* Begins a synchronization: queues the frees that wait for more of them. */
+static void begin_wait(hal_plugin_stream_t *stream) {
+  const int64_t now = pjrt_now_ns();
   pthread_mutex_lock(&stream->lock);
+  pjrt_awaited_note(&stream->awaited, now);
   pjrt_work_t *const work = take_frees(stream);
   pthread_mutex_unlock(&stream->lock);
   if (work) pjrt_work_push(stream, work);
@@ -179,7 +196,7 @@ static hal_status_t report(hal_plugin_stream_t *stream) {
 hal_status_t hal_plugin_stream_synchronize(hal_plugin_stream_t *stream) {
   if (!stream) return HAL_OK;
   if (atomic_load_explicit(&pjrt.forked, memory_order_relaxed)) return pjrt_check_device(stream->device);
-  push_frees(stream);
+  begin_wait(stream);
   hal_worker_wait(stream->worker, hal_worker_queued(stream->worker));
   pjrt_flights_wait(stream->flights);
   return report(stream);
@@ -222,7 +239,7 @@ hal_status_t pjrt_drain(int32_t device) {
     number = stream->number;
     stream->waiters++;
     pthread_mutex_unlock(&streams_lock);
-    push_frees(stream);
+    begin_wait(stream);
     hal_worker_wait(stream->worker, hal_worker_queued(stream->worker));
     pjrt_flights_wait(stream->flights);
     const hal_status_t status = first ? HAL_OK : report(stream);
@@ -269,7 +286,7 @@ hal_status_t hal_plugin_stream_destroy(hal_plugin_stream_t *stream) {
   *link = stream->next;
   while (stream->waiters) pthread_cond_wait(&no_waiters, &streams_lock);
   pthread_mutex_unlock(&streams_lock);
-  push_frees(stream);
+  begin_wait(stream);
   hal_worker_stop(stream->worker); /* runs the queued work */
   pjrt_flights_destroy(stream->flights);
   pjrt_views_destroy(stream->views);

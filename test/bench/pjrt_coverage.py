@@ -5,30 +5,23 @@ composed of others, or runs on the CPU; its parts are counted. With --list, prin
 """
 
 import argparse
-import re
 import sys
 from collections import Counter, defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "plugins/pjrt/tools")]
-import expressions  # noqa: E402  found by the line above
-
-
-def emitted():
-    """Returns the names in the tables of plugins/pjrt/emit_*.c."""
-    files = (ROOT / "plugins/pjrt").glob("emit_*.c")
-    return {name for file in files for name in re.findall(r'\{"([\w.]+)",\s*\w+,\s*\w+\}', file.read_text())}
+import emissions  # noqa: E402  found by the line above
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--list", action="store_true", help="the operators that are not compiled, by family")
     options = parser.parse_args()
-    programs = {entry.name for entry, program in expressions.programs(ROOT / "codegen") if program}
+    found, programs = emissions.compiled(ROOT / "codegen")
     import entries
 
-    found, table = programs | emitted(), entries.load()
+    table = entries.load()
     kernels = [entry for entry in table if entry.kernel]
     families, missing = Counter(), defaultdict(list)
     for entry in kernels:

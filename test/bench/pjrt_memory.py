@@ -79,7 +79,7 @@ def main():
     least = {kind: {} for kind in KINDS}
     for _ in range(options.rounds):
         for kind in KINDS:
-            environment = {**os.environ, "HAL_PJRT_MEMORY": kind, "HAL_PJRT_DEVICES": "1"}
+            environment = {**os.environ, "HAL_PJRT_MEMORY": kind, "HAL_PJRT_DEVICES": "1", "TORCH_BACKEND_DEFER": "0"}
             command = [sys.executable, "-P", __file__, "--child", "--steps", str(options.steps)]
             done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
             for name, figure in json.loads(done.stdout).items():

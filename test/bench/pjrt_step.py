@@ -1,6 +1,6 @@
 """Training steps on the plugin pjrt in lazy mode, compared with CPU torch and with fake in the same run.
 
-Usage: HAL_PJRT_PLUGIN=PATH python pjrt_step.py [--steps N] [--only NAME] [--realtime] [--memory N]. A step is forward, backward and a fused optimizer:
+Usage: HAL_PJRT_PLUGIN=PATH python pjrt_step.py [--steps N] [--only NAME] [--realtime] [--memory N] [--parts]. A step is forward, backward and a fused optimizer:
   mlp          256-256-256-10, batch 32, SGD with momentum
   transformer  one layer of 64 numbers and 4 heads, batch 8 x 16, AdamW
   block        a residual block of 64 channels, batch 4 x 28 x 28, SGD with momentum
@@ -8,9 +8,12 @@ Each side runs N steps (default 200; a tenth of them for `block`) without synchr
 figure is the least of five runs. Prints the number of compiled programs. With --memory, only pjrt runs N steps of `mlp`; prints the
 resident memory of the process at ten points (HAL_PJRT_MEMORY selects the kind of memory). With --realtime, all threads have
 real-time priority while a side runs, so that the figures are those of an idle machine; this requires the rights of root.
+With --parts, only synchronized steps are run, and their parts are printed: recording, the flush (mark_step) and the wait, and
+of these the runs of programs, which need the plugin test/doubles/pjrt_faulty as HAL_PJRT_PLUGIN (PJRT_FAULTY_PLUGIN: PATH).
 """
 
 import argparse
+import ctypes
 import os
 import time
 
@@ -81,12 +84,15 @@ class Side:
             torch.accelerator.synchronize(self.device)
 
     def step(self):
+        self.compute()
+        if self.name == "pjrt":
+            lazy.mark_step(self.device)
+
+    def compute(self):
         self.optimizer.zero_grad()
         loss = torch.nn.functional.cross_entropy(self.net(self.x), self.target)
         loss.backward()
         self.optimizer.step()
-        if self.name == "pjrt":
-            lazy.mark_step(self.device)
 
     def run(self, steps, every):
         if realtime:
@@ -121,6 +127,39 @@ def measure(kind, steps):
     print(f"{kind.__name__}: {len(programs)} programs so far")
 
 
+def run_time():
+    """Returns a function that returns the nanoseconds of the platform's runs since its last call, 0 if they are unknown."""
+    function = getattr(ctypes.CDLL(os.environ["HAL_PJRT_PLUGIN"]), "pjrt_faulty_run_ns", None)
+    if function is None:
+        return lambda: 0
+    function.restype = ctypes.c_longlong
+    return function
+
+
+def measure_parts(kind, steps):
+    """Prints the parts of the fastest synchronized step, in microseconds, and CPU torch's fastest step."""
+    cpu, side, taken, rows = Side(kind, "cpu", "cpu"), Side(kind, "pjrt", "pjrt:0"), run_time(), []
+    with lazy.record("pjrt:0"):
+        for _ in range(5):
+            cpu.run(20, False), side.run(20, True)
+            for _ in range(steps):
+                taken()
+                times = [time.perf_counter_ns()]
+                side.compute()
+                times.append(time.perf_counter_ns())
+                lazy.mark_step("pjrt:0")
+                times.append(time.perf_counter_ns())
+                side.synchronize()
+                times.append(time.perf_counter_ns())
+                began = time.perf_counter_ns()
+                cpu.step()
+                rows.append([b - a for a, b in zip(times, times[1:])] + [taken(), times[-1] - times[0], time.perf_counter_ns() - began])
+    recording, flush, wait, runs, step = (part / 1000 for part in min(rows, key=lambda row: row[4])[:5])
+    cpus = min(row[5] for row in rows) / 1000
+    print(f"{kind.__name__}, synchronized: CPU torch {cpus:.0f} us, pjrt {step:.0f} us ({step / cpus:.2f}): recording {recording:.0f}, flush {flush:.0f}, "
+          f"wait {wait:.0f}; of the last two {runs:.0f} are runs of programs, {flush + wait - runs:.0f} are not")  # fmt: skip
+
+
 def resident():
     """Returns the resident memory of this process in MiB."""
     with open("/proc/self/statm") as file:
@@ -145,6 +184,7 @@ def main():
     parser.add_argument("--only", choices=[kind.__name__ for kind in KINDS], help="measure only this step")
     parser.add_argument("--memory", type=int, metavar="N", help="run N steps and print the resident memory")
     parser.add_argument("--realtime", action="store_true", help="measure at real-time priority, on a machine that is in use")
+    parser.add_argument("--parts", action="store_true", help="print the parts of synchronized steps")
     options = parser.parse_args()
     realtime = options.realtime
     os.environ["HAL_PJRT_DEVICES"] = "1"
@@ -155,7 +195,8 @@ def main():
         return
     for kind in KINDS:
         if options.only in (None, kind.__name__):
-            measure(kind, options.steps if kind is not block else max(1, options.steps // 10))
+            run = measure_parts if options.parts else measure
+            run(kind, options.steps if kind is not block else max(1, options.steps // 10))
 
 
 if __name__ == "__main__":

@@ -80,7 +80,7 @@ C10_ALWAYS_INLINE hal_tensor_t describe_at(const Reference &reference, void *dat
           reference.strides,
           static_cast<int32_t>(reference.sizes.size()),
           static_cast<int32_t>(dtype),
-          0,
+          ordinal_of(reference.device),
           0};
 }
 C10_ALWAYS_INLINE hal_tensor_t describe_like(const Reference &reference, const c10::TensorImpl *impl,

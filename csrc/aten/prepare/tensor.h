@@ -21,7 +21,7 @@ inline hal_tensor_t describe(const at::Tensor &tensor) {
           impl->strides().data(),
           static_cast<int32_t>(impl->dim()),
           static_cast<int32_t>(tensor.scalar_type()),
-          0,
+          ordinal_of(impl->device().index()),
           0};
 }
 

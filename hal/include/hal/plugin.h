@@ -80,18 +80,18 @@ typedef struct hal_plugin_info_s { /* the result of info */
 #define HAL_PLUGIN_ON_REQUEST (UINT32_C(1) << 0) /* never chosen automatically, only if the user names it */
 
 /* hal_device_info_t.flags */
-#define HAL_DEVICE_HOST_VISIBLE \
-  (UINT64_C(1) << 0)                          /* the host may read and write device addresses when no work is queued */
-#define HAL_DEVICE_UNIFIED (UINT64_C(1) << 1) /* the device may use any host address, such as malloc's */
-#define HAL_DEVICE_ASYNC (UINT64_C(1) << 2)   /* work on streams runs asynchronously */
-#define HAL_DEVICE_FP64 (UINT64_C(1) << 3)    /* computes in double precision */
-#define HAL_DEVICE_POOLED \
-  (UINT64_C(1) << 4)                      /* the plugin pools memory itself: the host's caching allocator is not used */
-#define HAL_DEVICE_CPU (UINT64_C(1) << 5) /* few wide cores: kernels are launched with large blocks per item */
+#define HAL_DEVICE_HOST_VISIBLE (UINT64_C(1) << 0) /* the host may use device addresses when no work is queued */
+#define HAL_DEVICE_UNIFIED (UINT64_C(1) << 1)      /* the device may use any host address, such as malloc's */
+#define HAL_DEVICE_ASYNC (UINT64_C(1) << 2)        /* work on streams runs asynchronously */
+#define HAL_DEVICE_FP64 (UINT64_C(1) << 3)         /* computes in double precision */
+#define HAL_DEVICE_POOLED (UINT64_C(1) << 4) /* the plugin pools memory: the host's caching allocator is not used */
+#define HAL_DEVICE_CPU (UINT64_C(1) << 5)    /* few wide cores: kernels are launched with large blocks per item */
 #define HAL_DEVICE_RAW_POINTERS \
   (UINT64_C(1) << 6) /* device addresses may also be in values, structs and device memory. Not used yet */
 #define HAL_DEVICE_FIRST_BLOCK \
   (UINT64_C(1) << 7) /* launches accept HAL_LAUNCH_FIRST_BLOCK: the host divides those beyond max_grid. Since 0.5 */
+/* Only programs of its compiler run on the device: torch_backend defers work from the first use on. Since 0.5 */
+#define HAL_DEVICE_DEFERRED (UINT64_C(1) << 8)
 
 typedef struct hal_device_info_s { /* the result of device_info */
   size_t struct_size;

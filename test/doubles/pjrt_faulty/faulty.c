@@ -6,7 +6,8 @@
  *                             them fail, and so do programs that use them, whose results are poisoned, too
  *
  * The plugins of platforms fail in these ways; the CPU's plugin could not be made to. pjrt_faulty_delay makes each
- * compilation longer. */
+ * compilation longer. PJRT_FAULTY_VERSION is the version that the table has ("0.60"; "none": there is no table), and
+ * PJRT_FAULTY_MISSING the functions that it lacks, separated by commas. */
 #define _POSIX_C_SOURCE 200809L /* strdup */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -58,6 +59,16 @@ static int replace(const void *object, const void *with) {
 }
 
 static int is_poisoned(const void *object) { return object && replace(object, object); }
+
+/* ---- time -------------------------------------------------------------------------------------------------------- */
+
+static atomic_llong run_ns; /* of runs of programs, and of waiting for their events */
+
+static long long now_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * 1000000000LL + now.tv_nsec;
+}
 
 /* ---- functions of the table -------------------------------------------------------------------------------------- */
 
@@ -127,12 +138,16 @@ static pjrt_error_t *LoadedExecutable_Execute(void *arguments) {
   if (fails("LoadedExecutable_Execute")) return fail(injected);
   int poisons = fails("poison");
   for (size_t i = 0; i < call->num_args; i++) poisons |= is_poisoned(call->argument_lists[0][i]);
+  const long long begin = now_ns();
   pjrt_error_t *const error = real->LoadedExecutable_Execute(arguments);
+  atomic_fetch_add(&run_ns, now_ns() - begin);
   return error || !poisons ? error : poison_run(call);
 }
 
 static pjrt_error_t *Event_Await(void *arguments) {
+  const long long begin = now_ns();
   pjrt_error_t *const error = real->Event_Await(arguments);
+  atomic_fetch_add(&run_ns, now_ns() - begin);
   return error || !is_poisoned(((pjrt_Event_Await_t *)arguments)->event) ? error : fail(poison);
 }
 
@@ -157,6 +172,22 @@ static const pjrt_table_t *open_real(void) {
   return get();
 }
 
+static int is_named(const char *list, const char *name) {
+  const size_t size = strlen(name);
+  for (const char *at = list; at && (at = strstr(at, name)); at += size)
+    if ((at == list || at[-1] == ',') && (at[size] == ',' || !at[size])) return 1;
+  return 0;
+}
+
+/* Removes the functions that the program names. */
+static void remove_slots(pjrt_table_t *table) {
+  const char *const missing = getenv("PJRT_FAULTY_MISSING");
+#define REMOVE(slot) \
+  if (is_named(missing, #slot)) table->slot = NULL;
+  PJRT_SLOTS(REMOVE)
+#undef REMOVE
+}
+
 #define EXPORTED __attribute__((visibility("default")))
 
 /* Lets the call with that number, from now on, fail. The name is copied; the copy is never freed. Returns the number of
@@ -172,6 +203,10 @@ long pjrt_faulty_fail(const char *function, long number) {
 /* Makes each compilation from now on longer. */
 EXPORTED void pjrt_faulty_delay(long milliseconds);
 void pjrt_faulty_delay(long milliseconds) { atomic_store(&delay_ms, milliseconds); }
+
+/* Returns the time of runs since the last call, for benchmarks. */
+EXPORTED long long pjrt_faulty_run_ns(void);
+long long pjrt_faulty_run_ns(void) { return atomic_exchange(&run_ns, 0); }
 
 EXPORTED const pjrt_table_t *GetPjrtApi(void);
 const pjrt_table_t *GetPjrtApi(void) {
@@ -192,5 +227,8 @@ const pjrt_table_t *GetPjrtApi(void) {
   ours.table.LoadedExecutable_Execute = LoadedExecutable_Execute;
   ours.table.Event_Await = Event_Await;
   ours.table.Event_Destroy = Event_Destroy;
-  return &ours.table;
+  remove_slots(&ours.table);
+  const char *const version = getenv("PJRT_FAULTY_VERSION");
+  if (!version) return &ours.table;
+  return sscanf(version, "%d.%d", &ours.table.major_version, &ours.table.minor_version) == 2 ? &ours.table : NULL;
 }

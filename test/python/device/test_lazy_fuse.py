@@ -173,6 +173,30 @@ def test_the_setting_begins_with_the_first_tensor(run_python):
     assert refused.returncode and "TORCH_BACKEND_FUSE is 'yes'; use 0 or 1" in refused.stderr
 
 
+def test_work_is_deferred_from_the_first_use_on_request(run_python):
+    script = """
+        import torch, torch_backend
+        from torch_backend import lazy
+        assert not torch.fake.is_initialized()
+        x = torch.ones(4, device="fake") + 1
+        print(lazy.is_recording(), lazy.is_recording(1), lazy.is_fusing(), lazy.metrics()["pending"] > 0)
+        with lazy.record(limit=1000):
+            y = x * 2
+        assert y.tolist() == [4] * 4
+        lazy.stop()
+        print(lazy.is_recording())
+        with lazy.record():
+            assert (y + 1).tolist() == [5] * 4
+        print(lazy.is_recording())
+    """
+    for more in ({}, {"TORCH_BACKEND_FUSE": "1"}):
+        done = run_python(script, TORCH_BACKEND="fake", TORCH_BACKEND_DEFER="1", HAL_FAKE_DEVICES="2", **more)
+        assert done.stdout.split() == ["True", "True", "False", "True", "False", "False"], done.stdout
+    assert run_python(script, TORCH_BACKEND="fake", HAL_FAKE_DEVICES="2").stdout.split()[0] == "False"
+    refused = run_python(script, TORCH_BACKEND="fake", TORCH_BACKEND_DEFER="yes", check=False)
+    assert refused.returncode and "TORCH_BACKEND_DEFER is 'yes'; use 0 or 1" in refused.stderr
+
+
 def test_own_operators_are_called_at_once(run_python, build_plugin):
     done = run_python("""
         import torch, torch_backend

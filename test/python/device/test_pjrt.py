@@ -41,7 +41,7 @@ def memory(request):
 @pytest.fixture
 def run_in(run, memory):
     """As run, in both kinds of memory."""
-    return lambda script, **more: run(script, HAL_PJRT_MEMORY=memory, **more)
+    return lambda script, **more: run(script, HAL_PJRT_MEMORY=memory, TORCH_BACKEND_DEFER="0", **more)
 
 
 def passes(done):
@@ -69,6 +69,69 @@ def test_another_library_is_not_a_pjrt_plugin(run):
     assert done.returncode and f"HAL_PJRT_PLUGIN={library} is not a PJRT plugin: it lacks the function GetPjrtApi" in done.stderr
 
 
+def test_a_plugin_for_another_processor_is_named(run, settings, tmp_path):
+    library = subprocess.run([sys.executable, "-c", "import _ctypes; print(_ctypes.__file__)"], capture_output=True, text=True, check=True).stdout.strip()
+    content = bytearray(Path(library).read_bytes())
+    content[18:20] = (243).to_bytes(2, "little")  # RISC-V
+    other = tmp_path / "plugin.so"
+    other.write_bytes(content)
+    done = run(USE, HAL_PJRT_PLUGIN=str(other))
+    assert done.returncode and f"HAL_PJRT_PLUGIN={other} is for another processor (machine 243 of ELF)" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("more, message", [
+    ({"PJRT_FAULTY_VERSION": "none"}, "returned no table of functions"),
+    ({"PJRT_FAULTY_VERSION": "0.69"}, "has version 0.69 of the PJRT C API, expected 0.70 or a later 0.x"),
+    ({"PJRT_FAULTY_VERSION": "1.0"}, "has version 1.0 of the PJRT C API, expected 0.70 or a later 0.x"),
+    ({"PJRT_FAULTY_MISSING": "Client_Compile"}, "lacks the function Client_Compile"),
+])  # fmt: skip
+def test_a_platform_of_another_version_is_refused(run, faulty, more, message):
+    done = run(USE, **faulty, **more)
+    assert done.returncode and message in done.stderr, done.stderr
+
+
+# Functions that a platform may lack.
+OPTIONAL = ("Client_PlatformName", "Client_PlatformVersion", "Device_GetDescription", "DeviceDescription_Kind", "Event_IsReady", "Executable_Destroy",
+            "Executable_Serialize", "Executable_DeserializeAndLoad", "LoadedExecutable_GetExecutable", "Buffer_UnsafePointer")  # fmt: skip
+
+
+def test_a_platform_may_lack_functions(run, faulty, tmp_path):
+    script = f"""
+{USE}
+from torch_backend import lazy
+x = torch.arange(6.0).reshape(2, 3)
+with lazy.record():
+    y = x.to("pjrt") @ x.t().to("pjrt")
+    lazy.mark_step()
+    z = y.tanh()
+assert torch.equal(y.cpu(), x @ x.t()) and torch.allclose(z.cpu(), (x @ x.t()).tanh())
+assert torch.pjrt.current_stream().query()
+assert sum("compiler 'pjrt'" in line for line in map(str, lazy.compilations())) == 2
+"""
+    passes(run(script, PJRT_FAULTY_MISSING=",".join(OPTIONAL), **{**faulty, "HAL_CACHE_DIR": str(tmp_path)}, HAL_PJRT_MEMORY="opaque"))
+    done = run(script, PJRT_FAULTY_MISSING=",".join(OPTIONAL), **faulty, HAL_PJRT_MEMORY="addressed")
+    assert done.returncode and "does not compute in memory of the host" in done.stderr, done.stderr
+
+
+# Packages of the platforms, as pip installs them.
+def test_the_plugin_of_an_installed_package_is_found(run, settings, tmp_path):
+    def install(folder, file):
+        path = tmp_path / folder / file
+        path.parent.mkdir(parents=True)
+        path.symlink_to(settings["HAL_PJRT_PLUGIN"])
+
+    install("one", "lammps_jax_pjrt_cpu/pjrt_c_api_cpu_plugin.so")
+    install("two", "jax_plugins/xla_rocm7/xla_rocm_plugin.so")
+    def path(*folders):
+        return os.pathsep.join([*(str(tmp_path / folder) for folder in folders), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
+
+    script = f"{USE}; assert (torch.ones(2, device='pjrt') + 1).tolist() == [2, 2]"
+    for folders, name in ((["one"], None), (["one"], "cpu"), (["one", "two"], "rocm")):
+        passes(run(script, HAL_PJRT_PLUGIN=name, PYTHONPATH=path(*folders)))
+    done = run(USE, HAL_PJRT_PLUGIN=None, PYTHONPATH=path("one", "two"))
+    assert done.returncode and "packages of several platforms are installed: cpu, rocm; set it to one of them" in done.stderr, done.stderr
+
+
 # A process tries one setting after the other, until one is valid.
 INVALID = """
 import os, torch, torch_backend
@@ -86,8 +149,9 @@ for setting, value, message in {cases}:
 
 
 @pytest.mark.parametrize("cases", [
-    [("HAL_PJRT_PLUGIN", "", "HAL_PJRT_PLUGIN is not set"),
-     ("HAL_PJRT_PLUGIN", "libother.so", "HAL_PJRT_PLUGIN is not an absolute path: libother.so"),
+    [("HAL_PJRT_PLUGIN", "", "HAL_PJRT_PLUGIN is not set, and no package of cpu, tpu, cuda, rocm, oneapi, xpu, tt, neuron is installed"),
+     ("HAL_PJRT_PLUGIN", "libother.so", "HAL_PJRT_PLUGIN is not an absolute path: libother.so, and not a known platform: cpu, tpu"),
+     ("HAL_PJRT_PLUGIN", "tt", "HAL_PJRT_PLUGIN is tt, and no package of it is installed"),
      ("HAL_PJRT_PLUGIN", "/missing/plugin.so", "/missing/plugin.so: cannot open shared object file"),
      ("HAL_PJRT_DEVICES", "some", "invalid HAL_PJRT_DEVICES='some': expected 1 to 64"),
      ("HAL_PJRT_OPTIONS", "cpu_device_count", "invalid HAL_PJRT_OPTIONS at 'cpu_device_count': expected at most 32 pairs name=value")],
@@ -233,11 +297,27 @@ assert torch.equal(b.cpu(), a.cpu() @ a.cpu().t() + 1)
 @pytest.mark.slow  # half a minute
 def test_operators_as_programs_have_the_results_of_the_kernels(settings, memory, tmp_path):
     script = driver_scripts.TESTS / "device/pjrt_operators.py"
-    environment = {**os.environ, **settings, "HAL_PJRT_DEVICES": "1", "HAL_PJRT_MEMORY": memory, "HAL_CACHE_DIR": ""}
+    environment = {**os.environ, **settings, "HAL_PJRT_DEVICES": "1", "HAL_PJRT_MEMORY": memory, "HAL_CACHE_DIR": "", "TORCH_BACKEND_DEFER": "0"}
     done = subprocess.run([sys.executable, "-P", script], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     outcome = json.loads(done.stdout)
     assert outcome["cases"] > 250 and not outcome["wrong"] and not outcome["separate"], outcome
+
+
+def test_each_device_runs_programs(run_in):
+    script = f"""
+{USE}
+from torch_backend import lazy
+a = torch.arange(12.0).reshape(3, 4)
+for device in ("pjrt:0", "pjrt:1"):
+    lazy.reset_metrics()
+    x = a.to(device)
+    with lazy.record(device):
+        y = (x @ x.t() + 1).relu()
+    assert torch.equal(y.cpu(), (a @ a.t() + 1).relu())
+    assert lazy.metrics()["programs"] == 1, (device, lazy.metrics(), lazy.compilations())
+"""
+    passes(run_in(script))
 
 
 def test_a_program_is_reported_with_its_operators(run):
@@ -307,7 +387,8 @@ assert torch.pjrt.memory_allocated(0) == 0, torch.pjrt.memory_allocated(0)
 
 
 def test_programs_kernels_and_copies_use_opaque_memory_in_turn(run):
-    passes(run(MIXED, HAL_PJRT_MEMORY="opaque"))
+    passes(run(MIXED, HAL_PJRT_MEMORY="opaque", TORCH_BACKEND_DEFER="0"))  # eager kernels, then programs
+    passes(run(MIXED, HAL_PJRT_MEMORY="opaque"))  # programs only
 
 
 OPAQUE_TRAIN = TRAIN + """
@@ -431,7 +512,7 @@ with lazy.record("pjrt:0"):
 
 
 def test_a_failure_in_opaque_memory_is_that_of_the_first_program_that_failed(run, faulty):
-    passes(run(ASYNCHRONOUS, HAL_PJRT_MEMORY="opaque", HAL_PJRT_SMALL="0", **faulty))
+    passes(run(ASYNCHRONOUS, HAL_PJRT_MEMORY="opaque", HAL_PJRT_SMALL="0", TORCH_BACKEND_DEFER="0", **faulty))
 
 
 @pytest.mark.slow
@@ -444,7 +525,7 @@ def test_at_least_400_operator_entries_are_computed_by_programs(settings):
 
 @pytest.mark.parametrize("kind", ["addressed", "opaque"])
 def test_failures_of_the_platform_are_errors_and_later_runs_are_right(run, faulty, kind):
-    printed = passes(run(FAILURES, HAL_PJRT_MEMORY=kind, **faulty))
+    printed = passes(run(FAILURES, HAL_PJRT_MEMORY=kind, TORCH_BACKEND_DEFER="0", **faulty))
     calls = {name: int(count) for name, count in map(str.split, printed.splitlines())}
     assert len(calls) == 5 and all(calls.values()), calls  # each function failed
 
@@ -660,6 +741,39 @@ def test_a_program_is_deferred_from_the_start(run):
     assert not done.stderr, done.stderr
 
 
+# Devices that compute only by programs: eager code becomes programs without a call.
+DEFERRED = f"""
+{USE}
+from torch_backend import lazy
+a = torch.arange(12.0).reshape(3, 4)
+x = a.to("pjrt")
+assert lazy.is_recording(0) and lazy.is_recording(1)
+y = (x @ x.t() + 1).relu()
+assert lazy.metrics()["pending"] > 0
+assert torch.equal(y.cpu(), (a @ a.t() + 1).relu())
+counts = lazy.metrics()
+assert counts["programs"] == 1 and counts["queued"] <= 3, counts  # the program, and copies
+with lazy.record(piece=1):
+    assert torch.equal((y.sum() + y.cumsum(0)).cpu(), (a @ a.t() + 1).relu().sum() + (a @ a.t() + 1).relu().cumsum(0))
+assert lazy.is_recording()
+lazy.start(limit=100)
+(y + 1).cpu()
+lazy.stop()
+assert not lazy.is_recording(0) and not lazy.is_recording(1)
+before = lazy.metrics()["recorded"]
+y + 1
+assert lazy.metrics()["recorded"] == before
+"""
+
+
+def test_eager_programs_run_on_devices_that_compute_only_by_programs(run):
+    passes(run(DEFERRED, HAL_PJRT_MEMORY="opaque"))
+    script = f"{USE}; from torch_backend import lazy; torch.ones(2, device='pjrt'); assert lazy.is_recording() is {{wanted}}"
+    passes(run(script.format(wanted=False), HAL_PJRT_MEMORY="opaque", TORCH_BACKEND_DEFER="0"))
+    passes(run(script.format(wanted=False), HAL_PJRT_MEMORY="addressed"))
+    passes(run(script.format(wanted=True), HAL_PJRT_MEMORY="addressed", TORCH_BACKEND_DEFER="1"))
+
+
 CHURN = f"""
 {USE}
 from torch_backend import lazy
@@ -741,7 +855,7 @@ dist.destroy_process_group()
 @pytest.mark.parametrize("ranks", [2, 4])
 @pytest.mark.parametrize("mode", ["eager", "lazy"])
 def test_gradients_of_data_parallel_ranks_are_equal_bit_for_bit(settings, memory, tmp_path, ranks, mode):
-    environment = {**os.environ, **settings, "HAL_PJRT_DEVICES": "1", "HAL_PJRT_MEMORY": memory, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, **settings, "HAL_PJRT_DEVICES": "1", "HAL_PJRT_MEMORY": memory, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "TORCH_BACKEND_DEFER": "0"}
     command = [sys.executable, "-P", "-c", RANK]
     started = [
         subprocess.Popen([*command, str(rank), str(ranks), str(tmp_path / "rendezvous"), mode], env=environment, cwd=tmp_path, stderr=subprocess.PIPE, text=True)

@@ -14,6 +14,7 @@ import torch
 
 from .._extension import extension as _c
 from .._first_use import at_first_use
+from .._first_use import run as run_first_use
 from .._registry import device_name
 
 
@@ -49,6 +50,7 @@ _MEASURED = {  # in the order of hal/lazy.h: the unit of each sample
     "queue_time": 1e-9, "compile_time": 1e-9, "lock_time": 1e-9, "upload_time": 1e-9, "download_time": 1e-9, "commands": 1, "upload_bytes": 1,
     "download_bytes": 1,
 }  # fmt: skip
+_DEFERRED = 1 << 8  # HAL_DEVICE_DEFERRED
 PERCENTS = (1, 5, 10, 20, 50, 80, 90, 95, 99)
 
 _lock = threading.Lock()
@@ -59,6 +61,7 @@ _explains = False  # a recording collects the causes of flushes
 _active: collections.defaultdict[int, list] = collections.defaultdict(list)
 # Of each device: the stream that `start` defers, and its block
 _started: dict[int, tuple[int, contextlib.AbstractContextManager]] = {}
+_automatic: set[int] = set()  # devices of `_started` whose work is deferred without a call of `start`
 # Of each device: the stream on which `fuse` defers groups, its recording (None while `record` has the stream), and its
 # options
 _fusing: dict[int, tuple[int, object, tuple]] = {}
@@ -138,16 +141,26 @@ def record(device=None, *, lines: bool | None = None, fuse: bool | None = None, 
         RuntimeError: the stream is lazy or captured already; or deferred work failed to launch: the message has the
         device's error, the operator and its line, and later work is discarded.
     """
-    global _explains
     index = _index(device)
+    run_first_use()  # otherwise the first tensor inside begins what is requested for the whole program
+    with _record(index, lines, fuse, limit, piece):
+        yield
+
+
+@contextlib.contextmanager
+def _record(index: int, lines: bool | None = None, fuse: bool | None = None, limit: int = 0, piece: int = 0) -> Iterator[None]:
+    global _explains
     if _c().is_kept_lazy(index):  # recorded by the device type "lazy" until the process ends
         yield
         _c().flush_kept_lazy(index)
         return
-    if _started.get(index, (None,))[0] == torch.accelerator.current_stream(index).stream_id:
+    if _is_started(index) and index not in _automatic:
         yield
         mark_step(index)
         return
+    automatic = _is_started(index)
+    if automatic:
+        stop(index)
     fused = _suspend_fusing(index)
     lazy = _c().begin_lazy(
         index, wants_lines() if lines is None else lines, debug_level() > 1, wants_groups() if fuse is None else fuse, limit, piece, *text_file(),
@@ -160,18 +173,29 @@ def record(device=None, *, lines: bool | None = None, fuse: bool | None = None, 
     finally:
         if not _c().in_bad_fork():  # in a forked child, deferred work belongs to the parent
             _end(index, lazy)
+            if automatic:
+                _start_automatically(index)
             if fused:
                 _resume_fusing(index)
+
+
+def _is_started(index: int) -> bool:
+    return index in _started and _started[index][0] == torch.accelerator.current_stream(index).stream_id
 
 
 def start(device=None, **options) -> None:
     """Defers work on the current stream of a device (default: the current device) from now on, as a block of `record`
     that ends with `stop` or with the process. `options` are those of `record`, which only flushes then.
 
+    A device that computes only by programs, and any device with TORCH_BACKEND_DEFER=1, begins so; `start` changes the options.
+
     Raises:
         RuntimeError: the stream is lazy or captured already.
     """
     index = _index(device)
+    run_first_use()
+    if index in _automatic:
+        stop(index)
     block = record(index, **options)
     block.__enter__()
     with _lock:
@@ -185,6 +209,7 @@ def stop(device=None) -> None:
     with _lock:
         indices = {*_started, *_fusing} if device is None else {_index(device)}
         blocks = [_started.pop(index)[1] for index in indices if index in _started]
+        _automatic.difference_update(indices)
     for block in blocks:
         block.__exit__(None, None, None)
     for index in indices:
@@ -212,6 +237,7 @@ def fuse(device=None, *, lines: bool | None = None, least: int = 0, busy: bool =
         RuntimeError: the stream is lazy or captured already.
     """
     index = _index(device)
+    run_first_use()
     stop(index)
     options = (wants_lines() if lines is None else lines, debug_level() > 1, least, busy, *text_file())
     lazy = _c().begin_groups(index, *options)
@@ -219,11 +245,34 @@ def fuse(device=None, *, lines: bool | None = None, least: int = 0, busy: bool =
         _fusing[index] = lazy.stream_id, lazy, options
 
 
+def _start_automatically(index: int) -> None:
+    block = _record(index)
+    block.__enter__()
+    with _lock:
+        if _active[index]:  # otherwise the device type "lazy" defers the stream
+            _started[index] = _active[index][-1].stream_id, block
+            _automatic.add(index)
+
+
+def _defer_if_requested() -> None:
+    """Defers work from now on, the first use of a device, if the environment requests it or the device wants it."""
+    value = os.environ.get("TORCH_BACKEND_DEFER", "")
+    if value not in ("", "0", "1"):
+        raise ValueError(f"TORCH_BACKEND_DEFER is {value!r}; use 0 or 1")
+    wants = lambda index: value == "1" or not value and _c().device_properties(index)["flags"] & _DEFERRED  # noqa: E731
+    if wants(_c().current_device()):
+        for index in filter(wants, range(_c().device_count())):
+            _start_automatically(index)
+
+
+at_first_use(_defer_if_requested)
+
+
 def _fuse_if_requested() -> None:
     value = os.environ.get("TORCH_BACKEND_FUSE", "0")
     if value not in ("0", "1"):
         raise ValueError(f"TORCH_BACKEND_FUSE is {value!r}; use 0 or 1")
-    if value == "1" and not is_fusing():
+    if value == "1" and not is_fusing() and not _automatic:
         fuse()
 
 
