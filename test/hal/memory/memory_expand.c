@@ -416,6 +416,33 @@ Test(memory_expand, a_failure_of_a_virtual_function_changes_nothing) {
   cr_assert_eq(virtual_close(), 0);
 }
 
+static int warnings;
+static void count_warnings(int32_t level, const char *message, void *data) {
+  (void)message, (void)data;
+  warnings += level <= HAL_LOG_WARNING;
+}
+
+/* The addresses of such a request cannot be reserved, which says nothing about other requests. */
+Test(memory_expand, a_request_larger_than_the_device_leaves_segments_expandable) {
+  hal_log_set_sink(count_warnings, NULL);
+  cr_assert_eq(virtual_open(1, GRANULE), HAL_OK);
+  double_.total = 100 * MIB;
+  hal_devices[0].info.total_memory = 100 * MIB;
+  hal_block_t *block = NULL;
+  for (int round = 0; round < 2; round++) { /* without a range, and with one */
+    cr_expect_eq(hal_memory_allocate(0, NULL, (size_t)1 << 50, &block), HAL_RESOURCE_EXHAUSTED);
+    cr_expect_not_null(strstr(hal_error_message(), "ut of memory"), "%s", hal_error_message());
+    hal_memory_release(take(12 * MIB));
+    block = take(30 * MIB);
+    cr_expect_eq(double_.calls[HAL_SLOT_memory_alloc], 0);
+    hal_memory_release(block);
+  }
+  cr_expect_eq(double_stats(0).num_ooms, 2);
+  cr_expect_eq(warnings, 0);
+  hal_log_set_sink(NULL, NULL);
+  cr_assert_eq(virtual_close(), 0);
+}
+
 Test(memory_expand, memory_that_cannot_be_unmapped_stays_reserved_and_is_used_again) {
   hal_log_set_sink(quiet, NULL);
   cr_assert_eq(virtual_open(1, GRANULE), HAL_OK);

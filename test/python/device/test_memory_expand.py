@@ -78,6 +78,13 @@ OUT_OF_MEMORY = """
     else:
         raise AssertionError("there is no such memory")
     assert torch.fake.memory_stats()["num_alloc_retries"] == 2
+    del large, middle
+    torch.fake.empty_cache()
+    try:
+        torch.empty(1 << 50, dtype=torch.uint8, device="fake")  # more addresses than there are
+    except torch.OutOfMemoryError:
+        later = torch.ones(2 << 20, dtype=torch.uint8, device="fake")
+    assert [segment["is_expandable"] for segment in torch.fake.memory_snapshot()] == [True]
 """
 
 FORK = """

@@ -249,6 +249,12 @@ static size_t range_size(const hal_allocator_t *allocator, size_t size) {
   return __builtin_add_overflow(total, total / 8 + unit, &total) ? 0 : total - total % unit;
 }
 
+/* Returns whether a request is larger than the memory of the device, as far as that is known. */
+static int exceeds_device(const hal_allocator_t *allocator, size_t size) {
+  const uint64_t total = allocator->device->info.total_memory;
+  return total && size > total;
+}
+
 /* Creates the two blocks of a large range: its addresses, and the last block, which is never mapped. */
 static hal_status_t add_blocks(hal_allocator_t *allocator, hal_mem_range_t *range) {
   hal_block_t *const first = hal_mem_slab_take(&allocator->blocks);
@@ -300,6 +306,7 @@ hal_status_t hal_mem_range_create(hal_mem_pool_t *pool, size_t size, hal_mem_ran
   hal_status_t status = reserve(allocator, bytes, &address);
   if (status) {
     hal_free(range);
+    if (exceeds_device(allocator, size)) return HAL_RESOURCE_EXHAUSTED; /* the device may still have ranges */
     hal_mem_expand_refuse(allocator);
     return HAL_UNIMPLEMENTED;
   }
