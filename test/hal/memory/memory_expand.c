@@ -422,7 +422,7 @@ static void count_warnings(int32_t level, const char *message, void *data) {
   warnings += level <= HAL_LOG_WARNING;
 }
 
-/* The addresses of such a request cannot be reserved, which says nothing about other requests. */
+/* The addresses of such a request cannot be reserved, which does not concern other requests. */
 Test(memory_expand, a_request_larger_than_the_device_leaves_segments_expandable) {
   hal_log_set_sink(count_warnings, NULL);
   cr_assert_eq(virtual_open(1, GRANULE), HAL_OK);
