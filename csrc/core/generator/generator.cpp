@@ -159,8 +159,10 @@ PhiloxState reserve_philox(const std::optional<at::Generator> &generator, c10::D
                 impl->device(), "'");
     if (C10_UNLIKELY(impl->fixed().has_value())) return *impl->fixed();
     state = impl->state();
-  } else {
-    check(hal_generator_default(index, &state));
+  } else {  // not the HAL's: graphsafe_set_state may have given the default generator another state
+    state = static_cast<const PhiloxGenerator *>(
+                default_generator(static_cast<c10::DeviceIndex>(index)).unsafeGetGeneratorImpl())
+                ->state();
   }
   hal_draw_t draw{};
   hal_stream_t *stream = nullptr;

@@ -86,6 +86,33 @@ def test_outputs_that_the_program_keeps_remain_right(device, recorded, replays):
     assert replays
 
 
+def test_copies_of_outputs_have_the_strides_of_the_outputs(device, recorded, replays):
+    def function(x):
+        return (x * 2).sin()[:, ::2], (x.sum(1, keepdim=True) * 2).expand(6, 8), (x * 3).t()
+
+    run = recorded(function)
+    kept = []
+    for _ in range(8):
+        x = torch.randn(6, 8, device=device)
+        kept.append((x, run(x)))
+        assert [one.stride() for one in kept[-1][1]] == [one.stride() for one in function(x)]
+    assert replays
+    for x, outputs in kept:
+        for found, expected in zip(outputs, function(x)):
+            close(found, expected)
+
+
+def test_memory_of_an_output_remains_right_without_its_tensor(device, recorded, replays):
+    run = recorded(torch.sin)
+    kept = []
+    for _ in range(6):
+        x = torch.randn(30, device=device)
+        kept.append((x, run(x).untyped_storage()))
+    assert replays
+    for x, memory in kept:
+        close(torch.empty(0, device=device).set_(memory, 0, (30,)), x.sin())
+
+
 def test_all_large_outputs_kept(device, recorded):
     run = recorded(lambda x: x + 1)
     kept = [(x, run(x)) for x in (torch.randn(40_000, device=device) for _ in range(10))]

@@ -122,6 +122,19 @@ def test_clone_and_graphsafe_state(device):
     assert other.initial_seed() == 11
 
 
+def test_operators_use_the_graphsafe_state_of_the_default_generator(device, module):
+    default = module.default_generators[0]
+    own, other = default.graphsafe_get_state(), default.clone_state().manual_seed(77)
+    expected = torch.rand(9, device=device, generator=default.clone_state().manual_seed(77))
+    default.graphsafe_set_state(other)
+    try:
+        found = torch.rand(9, device=device)
+    finally:
+        default.graphsafe_set_state(own)
+    assert torch.equal(found.cpu(), expected.cpu())
+    assert other.get_offset() > 0
+
+
 def test_generators_are_pickled_and_copied_by_their_state(device):
     generator = torch.Generator(device=f"{device}:1").manual_seed(13)
     generator.set_offset(5)

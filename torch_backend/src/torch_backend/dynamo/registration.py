@@ -15,6 +15,7 @@ def install() -> None:
     after_import("torch._dynamo.variables.ctx_manager", _register_context)
     after_import("torch._subclasses.fake_impls", _correct_fake_tensors)
     after_import("torch.export.pt2_archive._package", _check_packages)
+    after_import("torch._prims.rng_prims", _extend_random_operators)
     graphs.install()
 
 
@@ -54,3 +55,9 @@ def _check_packages() -> None:
     from . import packages
 
     packages.install()
+
+
+def _extend_random_operators() -> None:
+    from . import recomputed_random
+
+    recomputed_random.install()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Sequence
@@ -36,6 +37,11 @@ def _flat(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.as_strided((extent if tensor.numel() else 0,), (1,))
 
 
+def _clone(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns a copy with the same strides, which generated backward passes check."""
+    return _flat(tensor).clone().as_strided(tensor.shape, tensor.stride())
+
+
 def _place(tensor: torch.Tensor, start: torch.Tensor) -> tuple:
     """Returns sizes, strides and the distance of a tensor from another one of the same memory."""
     return tensor.shape, tensor.stride(), tensor.storage_offset() - start.storage_offset()
@@ -55,22 +61,27 @@ class _Memory:
     def __init__(self, tensor: torch.Tensor):
         self._tensor = tensor.detach()
         self._storage = tensor.untyped_storage()
-        self._users = 0
+        self._users = (0, 0)
         _manage(self, tensor)
+
+    def _count(self) -> tuple[int, int]:
+        """Returns the number of tensors, and of references to the one Python object that torch has for the storage."""
+        return torch._C._storage_Use_Count(self._storage._cdata), sys.getrefcount(self._storage)
 
     def count_users(self) -> None:
         """Called when only the recording refers to the memory."""
-        self._users = torch._C._storage_Use_Count(self._storage._cdata)
+        self._users = self._count()
 
     def is_free(self) -> bool:
-        """Returns whether no tensor of the program refers to the memory."""
-        return torch._C._storage_Use_Count(self._storage._cdata) <= self._users
+        """Returns whether no tensor or storage of the program refers to the memory."""
+        tensors, references = self._count()
+        return tensors <= self._users[0] and references <= self._users[1]
 
     def is_small(self) -> bool:
         return self._storage.nbytes() <= KEPT_BYTES
 
     def tensor(self, clone: bool) -> torch.Tensor:
-        return self._tensor.clone() if clone else self._tensor.detach()
+        return _clone(self._tensor) if clone else self._tensor.detach()
 
 
 def _forget(address: int) -> None:

@@ -1,0 +1,61 @@
+"""Random operators that a compiled backward pass computes again: the mask of a dropout is the one of the forward pass,
+which the outputs show."""
+
+import pytest
+import torch
+from torch.utils.checkpoint import checkpoint
+
+WAYS = {
+    "aot_eager": {"backend": "aot_eager"},
+    "cudagraphs": {"backend": "cudagraphs"},
+    "inductor": {"backend": "inductor"},
+    "reduce-overhead": {"mode": "reduce-overhead"},
+}
+
+
+@pytest.fixture(params=WAYS)
+def block(request, device):
+    """A compiled layer and dropout with a checkpoint, and its weight."""
+    layer = torch.nn.Linear(4, 4).to(device)
+
+    def function(x):
+        return checkpoint(lambda y: torch.nn.functional.dropout(layer(y), 0.5), x, use_reentrant=False)
+
+    return torch.compile(function, **WAYS[request.param]), layer.weight
+
+
+def forward(run, device):
+    x = torch.ones(16, 4, device=device, requires_grad=True)
+    return x, run(x)
+
+
+def check(x, output, weight):
+    expected = (output != 0).float().cpu() * 2 @ weight.cpu()
+    torch.testing.assert_close(x.grad.cpu(), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_backward_pass_has_the_mask_of_its_forward_pass(device, block):
+    run, weight = block
+    outputs = []
+    for _ in range(5):
+        x, output = forward(run, device)
+        output.sum().backward()
+        check(x, output, weight)
+        outputs.append(output.detach())
+    assert not torch.equal(outputs[-1] != 0, outputs[-2] != 0)
+
+
+def test_two_forward_passes_before_their_backward_passes(device, block):
+    run, weight = block
+    first, second = forward(run, device), forward(run, device)
+    for x, output in (second, first):
+        output.sum().backward()
+        check(x, output, weight)
+
+
+def test_the_generator_continues_after_the_backward_pass(device, module, block):
+    run, _ = block
+    _, output = forward(run, device)
+    state = module.get_rng_state()
+    output.sum().backward()
+    assert torch.equal(module.get_rng_state(), state)
