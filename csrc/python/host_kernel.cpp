@@ -7,6 +7,7 @@
 #include <torch/csrc/autograd/python_variable.h>
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <exception>
@@ -70,9 +71,21 @@ std::string message_of(const std::exception_ptr &error) {
 
 // ---- calls of captures --------------------------------------------------------------------------------------------
 
-// Calls of kernels that a capture has recorded. They must exist as long as the capture's graph.
+// Calls of kernels that captures have recorded. A graph that is destroyed completes its replays later: if the owner
+// counts replays, the calls exist until the last of them has run.
 class HostKernels {
  public:
+  // Called before each replay of the graph. A call that is not made, because the replay fails, is never freed.
+  void begin_replay() {
+    is_counted_.store(true, std::memory_order_relaxed);
+    references_.fetch_add(static_cast<int64_t>(calls_.size()), std::memory_order_relaxed);
+  }
+
+  // Called by the owner, and by each counted call that has run. The last one frees the object.
+  void release() {
+    if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+  }
+
   // Queues a kernel on the current stream: its address, and its arguments, tensors and integers.
   void queue(uintptr_t address, const std::string &name, const py::args &args) {
     TORCH_CHECK_VALUE(args.size() <= kMostValues, "kernel '", name, "' has ", args.size(),
@@ -117,6 +130,7 @@ class HostKernels {
     } catch (...) {
       one->owner->fail(one->name + ": " + message_of(std::current_exception()));
     }
+    if (one->owner->is_counted_.load(std::memory_order_relaxed)) one->owner->release();
   }
 
   void fail(std::string message) {
@@ -124,9 +138,15 @@ class HostKernels {
     if (failure_.empty()) failure_ = std::move(message);
   }
 
+  std::atomic<int64_t> references_{1};  // of the owner, and of the calls of replays that have not run
+  std::atomic<bool> is_counted_{false};
   std::deque<Call> calls_;  // addresses of its elements do not change
   std::mutex lock_;
   std::string failure_;
+};
+
+struct ReleaseKernels {
+  void operator()(HostKernels *kernels) const { kernels->release(); }
 };
 
 void queue(HostKernels &kernels, uintptr_t address, const std::string &name, const py::args &args) {
@@ -220,8 +240,9 @@ std::pair<uintptr_t, uint32_t> host_threads(int32_t device) {
 }  // namespace
 
 void bind_host_kernels(py::module_ &module) {
-  py::class_<HostKernels>(module, "HostKernels")
+  py::class_<HostKernels, std::unique_ptr<HostKernels, ReleaseKernels>>(module, "HostKernels")
       .def(py::init())
+      .def("begin_replay", &HostKernels::begin_replay)
       .def("queue", torch::wrap_pybind_function(&queue))
       .def("take_failure", &HostKernels::take_failure);
   module.def("queue_host_kernel", torch::wrap_pybind_function(&queue_once));

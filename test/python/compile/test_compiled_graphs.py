@@ -2,13 +2,18 @@
 on. All results are compared with the same calls without a compiler."""
 
 import copy
+import ctypes
+import gc
 import logging
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 import torch
+from torch_backend._extension import extension
+from torch_backend.backend.graphs import Graph, graph as capture
 
 WAYS = {"inductor": {"mode": "reduce-overhead"}, "cudagraphs": {"backend": "cudagraphs"}}
 
@@ -100,6 +105,39 @@ def test_copies_of_outputs_have_the_strides_of_the_outputs(device, recorded, rep
     for x, outputs in kept:
         for found, expected in zip(outputs, function(x)):
             close(found, expected)
+
+
+def test_a_graph_that_is_destroyed_completes_its_replays(device):
+    """Its kernels on the host are called after the program has dropped the graph: here a function that sleeps."""
+    kernels, graph, x = extension().HostKernels(), Graph(), torch.ones(1000, device=device)
+    sleep = ctypes.cast(ctypes.CDLL(None).usleep, ctypes.c_void_p).value
+    with capture(graph):
+        for _ in range(30):
+            kernels.queue(sleep, "sleep", 3000)
+            y = x + 1
+    start = time.monotonic()
+    for _ in range(2):
+        kernels.begin_replay()
+        graph.replay()
+    del kernels, graph
+    overwritten = [bytes(1104 + 8 * i) for i in range(20) for _ in range(40)]  # memory of freed calls
+    assert torch.equal(y.cpu(), torch.full((1000,), 2.0))
+    assert time.monotonic() - start >= 2 * 30 * 0.003, "the replays were not completed"
+    del overwritten
+
+
+def test_regions_with_replays_in_flight_are_dropped(device):
+    def function(x):
+        return (x * 2).sin()[:, ::2], (x.sum(1, keepdim=True) * 2).expand(x.shape)
+
+    for _ in range(8):
+        run = torch.compile(function, mode="reduce-overhead")
+        with torch.no_grad():
+            kept = [run(torch.randn(300, 800, device=device)) for _ in range(6)]
+        del run, kept
+        torch._dynamo.reset()
+        gc.collect()
+    torch.accelerator.synchronize()
 
 
 def test_memory_of_an_output_remains_right_without_its_tensor(device, recorded, replays):

@@ -112,11 +112,6 @@ class Recording:
         self._flat = [_flat(one) for one in self._buffers]
         self._capture(model, given)
 
-    def __del__(self):
-        # The graph waits for its replays, which call kernels with the arguments that `_kernels` keeps.
-        if (graph := getattr(self, "_graph", None)) is not None:
-            graph.reset()
-
     def _capture(self, model: Callable, given: list) -> None:
         _capturing.kernels = self._kernels
         try:
@@ -161,11 +156,15 @@ class Recording:
     def run(self, inputs: list, cloned: Sequence[int]) -> list:
         """Replays the graph. `cloned` are the numbers of the outputs that are returned as copies. Empties `inputs`."""
         stream = torch.accelerator.current_stream()
-        if self._stream is not None and self._stream != stream:
-            stream.wait_stream(self._stream)
-        self._stream = stream
+        if self._stream != stream:
+            if self._stream is not None:
+                stream.wait_stream(self._stream)
+            for buffer in self._buffers:
+                buffer.record_stream(stream)
+            self._stream = stream
         for flat, place in zip(self._flat, self._copied):
             flat.copy_(_flat(inputs[place]))
+        self._kernels.begin_replay()
         self._graph.replay()
         for buffer, place in zip(self._buffers, self._copied):
             if place in self._returned:
