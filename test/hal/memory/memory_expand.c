@@ -416,14 +416,9 @@ Test(memory_expand, a_failure_of_a_virtual_function_changes_nothing) {
   cr_assert_eq(virtual_close(), 0);
 }
 
-static int warnings;
-static void count_warnings(int32_t level, const char *message, void *data) {
-  (void)message, (void)data;
-  warnings += level <= HAL_LOG_WARNING;
-}
-
 /* The addresses of such a request cannot be reserved, which does not concern other requests. */
 Test(memory_expand, a_request_larger_than_the_device_leaves_segments_expandable) {
+  warnings = 0;
   hal_log_set_sink(count_warnings, NULL);
   cr_assert_eq(virtual_open(1, GRANULE), HAL_OK);
   double_.total = 100 * MIB;
