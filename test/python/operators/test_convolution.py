@@ -240,6 +240,42 @@ def test_second_gradients_of_lstm_are_the_cpus(device):
         torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("backward", ["outside", "inside", "second"])
+def test_lstm_under_autocast_is_that_of_the_cast_network(device, dtype, backward):
+    torch.manual_seed(0)
+    network, x, state = torch.nn.LSTM(5, 7, num_layers=2, bidirectional=True), torch.randn(6, 3, 5), torch.randn(2, 4, 3, 7)
+    expected = [x.to(dtype).double().requires_grad_(), *(p.detach().to(dtype).double().requires_grad_() for p in network.parameters())]
+    with torch.no_grad():
+        cast = copy.deepcopy(network).to(dtype).double()
+    result, _ = torch.func.functional_call(cast, dict(zip(dict(cast.named_parameters()), expected[1:])), (expected[0], tuple(state.to(dtype).double())))
+    network.to(device)
+    leaves = [x.to(device).requires_grad_(), *network.parameters()]
+    with torch.autocast(device, dtype=dtype):
+        ours, (h, c) = network(leaves[0], tuple(state.to(device)))
+        assert {ours.dtype, h.dtype, c.dtype} == {dtype}
+        inside = torch.autograd.grad(ours.float().square().sum(), leaves, retain_graph=True) if backward == "inside" else None
+    second = backward == "second"
+    found = inside or torch.autograd.grad(ours.float().square().sum(), leaves, create_graph=second)
+    truth = torch.autograd.grad(result.square().sum(), expected, create_graph=second)
+    if second:
+        found, truth = (torch.autograd.grad(sum(g.square().sum() for g in first), of) for first, of in ((found, leaves), (truth, expected)))
+    torch.testing.assert_close(ours.cpu().double(), result, rtol=0.03, atol=0.03)
+    for mine, theirs in zip(found, truth, strict=True):
+        assert mine.dtype is torch.float32
+        assert (mine.cpu().double() - theirs).norm() <= 0.03 * theirs.norm()
+
+
+def test_lstm_outside_autocast_has_its_backward_pass_inside(device):
+    network, x = torch.nn.LSTM(5, 7).to(device), torch.randn(6, 3, 5, device=device)
+    loss = network(x)[0].square().sum()
+    expected = torch.autograd.grad(loss, [*network.parameters()], retain_graph=True)
+    with torch.autocast(device, dtype=torch.bfloat16):
+        found = torch.autograd.grad(loss, [*network.parameters()])
+    for ours, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0.03, atol=0.3)
+
+
 def test_backward_of_lstm_runs_twice_and_finds_changed_weights(device):
     network, x = torch.nn.LSTM(5, 7).to(device), torch.randn(6, 3, 5, device=device)
     loss = network(x)[0].square().sum()

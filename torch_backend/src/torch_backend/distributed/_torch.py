@@ -153,17 +153,17 @@ def _gathered_backward(function):
     """Wraps the backward pass of torch.distributed.nn.functional._all_gather_base, which knows NCCL and XCCL only."""
 
     @functools.wraps(function)
-    def backward(ctx, gradient):
+    def backward(ctx, grad_output):
         from torch.distributed import distributed_c10d as c10d
 
         joined = c10d._get_default_group() if ctx.group is None else ctx.group
-        if not _backend.is_ours(_backend_of(joined, gradient.device)) or gradient.device.type == "cpu":
-            return function(ctx, gradient)
+        if not _backend.is_ours(_backend_of(joined, grad_output.device)) or grad_output.device.type == "cpu":
+            return function(ctx, grad_output)
         size = torch.distributed.get_world_size(joined)
-        if gradient.shape[0] % size:
-            raise RuntimeError(f"_all_gather_base: the gradient of the result has {gradient.shape[0]} rows, which {size} ranks cannot divide")
-        part = gradient.new_empty((gradient.shape[0] // size, *gradient.shape[1:]))
-        c10d.reduce_scatter_single(part, gradient.contiguous(), c10d.ReduceOp.SUM, joined)
+        if grad_output.shape[0] % size:
+            raise RuntimeError(f"_all_gather_base: the gradient of the result has {grad_output.shape[0]} rows, which {size} ranks cannot divide")
+        part = grad_output.new_empty((grad_output.shape[0] // size, *grad_output.shape[1:]))
+        c10d.reduce_scatter_single(part, grad_output.contiguous(), c10d.ReduceOp.SUM, joined)
         return None, part, None
 
     return staticmethod(backward)
