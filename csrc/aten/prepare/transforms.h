@@ -1,5 +1,5 @@
-// transforms.h: whether torch transforms a call: functorch (vmap, grad, jvp) and forward-mode AD. Operators without
-// rules for these run as operators that have them.
+// transforms.h: whether torch transforms a call: functorch (vmap, grad, jvp), forward-mode AD and autograd. Operators
+// without rules for these run as operators that have them.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,5 +15,8 @@ inline bool is_in_functorch() {
 
 // Returns whether a tensor has a tangent of forward-mode AD.
 inline bool has_tangent(const at::Tensor &tensor) { return tensor._fw_grad(/*level=*/0).defined(); }
+
+// Returns whether a tensor is an operand of a graph of autograd.
+inline bool wants_gradient(const at::Tensor &tensor) { return tensor.requires_grad(); }
 
 }  // namespace torch_backend

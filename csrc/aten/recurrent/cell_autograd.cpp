@@ -35,8 +35,6 @@ struct CellOperands {
   }
 };
 
-bool wants_gradient(const Tensor &tensor) { return tensor.requires_grad(); }
-
 std::tuple<Tensor, Tensor, Tensor> pointwise(const CellOperands &o) {
   const std::vector<Tensor> gates = o.from_input().add(o.from_hidden()).chunk(4, 1);
   const Tensor input = gates[0].sigmoid(), forget = gates[1].sigmoid(), cell = gates[2].tanh(),

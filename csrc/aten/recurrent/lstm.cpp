@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "aten/prepare/op_call.h"
+#include "aten/prepare/transforms.h"
 #include "aten/recurrent/lstm_direction.h"
 #include "hal_op_ids.h"
 
@@ -107,9 +108,9 @@ static std::tuple<Tensor, Tensor, Tensor> lstm_of_autograd(const Tensor &input, 
                                                            at::TensorList params, bool has_biases, int64_t layers,
                                                            double dropout, bool train, bool bidirectional,
                                                            bool batch_first) {
-  const auto wants = [](const Tensor &tensor) { return tensor.requires_grad(); };
-  const bool gradients = at::GradMode::is_enabled() && (wants(input) || std::any_of(hx.begin(), hx.end(), wants) ||
-                                                        std::any_of(params.begin(), params.end(), wants));
+  const bool gradients =
+      at::GradMode::is_enabled() && (wants_gradient(input) || std::any_of(hx.begin(), hx.end(), wants_gradient) ||
+                                     std::any_of(params.begin(), params.end(), wants_gradient));
   if (gradients || !is_plain(input) || !has_vendor_op(input.device().index(), HAL_OP_ID_LSTM_INPUT))
     return torch_backend::lstm(input, hx, params, has_biases, layers, dropout, train, bidirectional, batch_first);
   const at::AutoDispatchBelowADInplaceOrView below;

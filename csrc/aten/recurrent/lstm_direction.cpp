@@ -1,12 +1,10 @@
 // lstm_direction.cpp: one direction of a layer of an LSTM. With gradients it is one node of autograd: its backward pass
 // multiplies once per step, by the weight, and computes the gradient of the weight as one product of all steps. Nodes
 // for each operator of each step would compute that gradient as a product and a sum per step. A gradient that is itself
-// differentiated is that of the single operators. Under autocast the operands of the node are cast, not those of the
-// single operators: its backward pass, which runs without autocast, needs operands of one dtype.
+// differentiated is that of the single operators.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include "aten/recurrent/lstm_direction.h"
 
-#include <ATen/autocast_mode.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/_thnn_fused_lstm_cell.h>
 #include <ATen/ops/_thnn_fused_lstm_cell_backward_impl.h>
@@ -48,17 +46,6 @@ struct Run {
   Tensor states, h, c;
   std::vector<Tensor> cells, workspaces;
 };
-
-// The operators of a node are called with operands that are cast already, in a backward pass within autocast too.
-struct WithoutAutocast {
-  const c10::impl::ExcludeDispatchKeyGuard guard{c10::DispatchKey::AutocastPrivateUse1};
-};
-
-// Returns the operand that autocast gives to the cell: in autocast's dtype.
-Tensor autocast_operand(const Tensor &tensor) {
-  if (!at::autocast::is_autocast_enabled(at::kPrivateUse1)) return tensor;
-  return at::autocast::cached_cast(at::autocast::get_autocast_dtype(at::kPrivateUse1), tensor, at::kPrivateUse1);
-}
 
 Run run_steps(const Operands &o) {
   const std::vector<Tensor> gates = o.gates.unbind(0);
@@ -145,7 +132,8 @@ class Direction : public torch::autograd::Function<Direction> {
     const Operands o = {saved[0], saved[1], saved[2], saved[3], context->saved_data["backwards"].toBool()};
     if (std::none_of(grads.begin(), grads.end(), [](const Tensor &grad) { return grad.defined(); }))
       return variable_list(5);
-    const WithoutAutocast without;
+    // The operands have one dtype (autocast.cpp); autocast would cast some of them if this runs within it.
+    const c10::impl::ExcludeDispatchKeyGuard without_autocast(c10::DispatchKey::AutocastPrivateUse1);
     if (at::GradMode::is_enabled()) return differentiable_gradients(o, grads);
     const at::AutoDispatchBelowADInplaceOrView below;
     const auto cells = saved.begin() + 5, workspaces = cells + (saved.end() - cells) / 2;
@@ -159,13 +147,10 @@ class Direction : public torch::autograd::Function<Direction> {
 std::tuple<Tensor, Tensor, Tensor> lstm_direction(const Tensor &gates, const Tensor &weight, const Tensor &h,
                                                   const Tensor &c, bool backwards) {
   const Operands operands = {gates, weight, h, c, backwards};
-  const bool one_node = at::GradMode::is_enabled() &&
-                        operands.any([](const Tensor &tensor) { return tensor.requires_grad(); }) &&
-                        !is_in_functorch() && !operands.any(has_tangent);
+  const bool one_node =
+      at::GradMode::is_enabled() && operands.any(wants_gradient) && !is_in_functorch() && !operands.any(has_tangent);
   if (one_node) {
-    const Tensor cast[] = {autocast_operand(gates), autocast_operand(weight), autocast_operand(h), autocast_operand(c)};
-    const WithoutAutocast without;
-    const variable_list results = Direction::apply(cast[0], cast[1], cast[2], cast[3], backwards);
+    const variable_list results = Direction::apply(gates, weight, h, c, backwards);
     return {results[0], results[1], results[2]};
   }
   Run run = run_steps(operands);

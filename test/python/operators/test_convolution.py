@@ -241,22 +241,23 @@ def test_second_gradients_of_lstm_are_the_cpus(device):
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("kind", [torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN])
 @pytest.mark.parametrize("backward", ["outside", "inside", "second"])
-def test_lstm_under_autocast_is_that_of_the_cast_network(device, dtype, backward):
+def test_recurrent_networks_under_autocast_are_cast_as_a_whole(device, kind, dtype, backward):
     torch.manual_seed(0)
-    network, x, state = torch.nn.LSTM(5, 7, num_layers=2, bidirectional=True), torch.randn(6, 3, 5), torch.randn(2, 4, 3, 7)
-    expected = [x.to(dtype).double().requires_grad_(), *(p.detach().to(dtype).double().requires_grad_() for p in network.parameters())]
-    with torch.no_grad():
-        cast = copy.deepcopy(network).to(dtype).double()
-    result, _ = torch.func.functional_call(cast, dict(zip(dict(cast.named_parameters()), expected[1:])), (expected[0], tuple(state.to(dtype).double())))
+    network, x, h = kind(5, 7, num_layers=2, bidirectional=True), torch.randn(6, 3, 5), torch.randn(4, 3, 7)
+    cast = copy.deepcopy(network).to(dtype).double()
+    leaf, state = x.to(dtype).double().requires_grad_(), h.to(dtype).double()
+    result, _ = cast(leaf, (state, state) if kind is torch.nn.LSTM else state)
     network.to(device)
-    leaves = [x.to(device).requires_grad_(), *network.parameters()]
+    leaves, expected, state = [x.to(device).requires_grad_(), *network.parameters()], [leaf, *cast.parameters()], h.to(device)
     with torch.autocast(device, dtype=dtype):
-        ours, (h, c) = network(leaves[0], tuple(state.to(device)))
-        assert {ours.dtype, h.dtype, c.dtype} == {dtype}
-        inside = torch.autograd.grad(ours.float().square().sum(), leaves, retain_graph=True) if backward == "inside" else None
+        ours, last = network(leaves[0], (state, state) if kind is torch.nn.LSTM else state)
+        assert ours.dtype is dtype and all(one.dtype is dtype for one in (last if isinstance(last, tuple) else [last]))
+        loss = ours.float().square().sum()
+        inside = torch.autograd.grad(loss, leaves, retain_graph=True) if backward == "inside" else None
     second = backward == "second"
-    found = inside or torch.autograd.grad(ours.float().square().sum(), leaves, create_graph=second)
+    found = inside or torch.autograd.grad(loss, leaves, create_graph=second)
     truth = torch.autograd.grad(result.square().sum(), expected, create_graph=second)
     if second:
         found, truth = (torch.autograd.grad(sum(g.square().sum() for g in first), of) for first, of in ((found, leaves), (truth, expected)))
