@@ -163,6 +163,7 @@ struct hal_comm_work_s {
   /* Used for a vendor's library (vendor/watch.c). */
   atomic_int is_watched; /* the library has a part of the work, and its end was not observed yet */
   int64_t deadline_ns;
+  uint64_t position; /* on `out`, among the works of the library (failure.h) */
   hal_comm_work_t *watched_next;
   hal_comm_waiter_t *waiters; /* streams that wait for it; under the communicator's lock */
   hal_comm_signal_t *signal;  /* set under the lock, before `queued`; NULL = no stream waits without the host */
@@ -322,6 +323,8 @@ void hal_comm_profile_end_row(hal_comm_row_t *row);
 void hal_comm_signal_raise(hal_comm_work_t *work);
 /* Records a later failure of a vendor's library for these streams. The caller holds the communicator's lock. */
 void hal_comm_signal_fail(const hal_comm_work_t *work, hal_status_t status);
+/* Returns whether the stream waits for the work without the host. */
+int hal_comm_signal_holds(const hal_comm_work_t *work, const hal_stream_t *stream);
 /* Returns the signal of a work to the communicator, before the work is freed. */
 void hal_comm_signal_release(hal_comm_work_t *work);
 void hal_comm_signals_destroy(hal_comm_t *comm);

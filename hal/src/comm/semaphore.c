@@ -110,7 +110,8 @@ hal_status_t hal_comm_work_wait_stream(hal_comm_work_t *work, hal_stream_t *stre
   if (!stream) HAL_RETURN_IF_ERROR(hal_stream_current(comm->device, &stream));
   if (hal_stream_device(stream) != comm->device) return hal_comm_work_wait(work, stream, 0);
   /* The stream also gets the failures of the copies of results. */
-  int next = hal_failure_follow(stream, comm->out, 0) ? enter(work, stream, &fresh) : WAIT_HOST;
+  int next =
+      hal_failure_follow(stream, (hal_followed_t){.stream = comm->out}) ? enter(work, stream, &fresh) : WAIT_HOST;
   if (next == NEED_SIGNAL) {
     status = create(comm, &fresh);
     if (!status) next = enter(work, stream, &fresh);
@@ -127,6 +128,12 @@ hal_status_t hal_comm_work_wait_stream(hal_comm_work_t *work, hal_stream_t *stre
 /* Stores the failure in the records of the streams. */
 static void record_failure(const hal_comm_signal_t *signal, hal_status_t status) {
   for (uint32_t i = 0; i < signal->count; i++) hal_comm_work_fail_stream(signal->streams[i], status);
+}
+
+int hal_comm_signal_holds(const hal_comm_work_t *work, const hal_stream_t *stream) {
+  for (uint32_t i = 0; work->signal && i < work->signal->count; i++)
+    if (work->signal->streams[i] == stream) return 1;
+  return 0;
 }
 
 void hal_comm_signal_fail(const hal_comm_work_t *work, hal_status_t status) {

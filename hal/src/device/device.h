@@ -35,11 +35,12 @@ typedef struct hal_failure_s {
   char message[HAL_FAILURE_BYTES]; /* with operator, kernel, plugin and native code */
 } hal_failure_t;
 
-/* The streams whose work a stream has waited for since its last query, with the marks: failure.h. */
+/* The streams whose work a stream has waited for since its last query, with the marks and positions: failure.h. */
 #define HAL_FOLLOWS (2 * HAL_STREAMS_OF_DEVICE)
 typedef struct hal_followed_s {
   hal_stream_t *stream;
-  uint64_t mark;
+  uint64_t mark, position;
+  uint64_t waits; /* how often the entry was written */
 } hal_followed_t;
 typedef struct hal_follow_s {
   hal_lock_t lock;
@@ -59,7 +60,8 @@ struct hal_stream_s {
   _Atomic(void *) slots[HAL_COMPONENTS]; /* slot.h: queues that recorded the stream, for its next recordings */
   hal_failure_t failure;
   hal_follow_t follows;
-  atomic_int hides_aborts; /* its owner reports aborted work (failure.h) */
+  atomic_int hides_aborts;   /* its owner reports aborted work (failure.h) */
+  _Atomic uint64_t position; /* number of works that its owner has queued and may abort (failure.h) */
 };
 
 struct hal_device_s {

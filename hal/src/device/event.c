@@ -90,7 +90,7 @@ static hal_status_t record_on(hal_event_t *event, hal_stream_t *stream, hal_queu
   uint64_t recording = 0;
   hal_stream_flush(stream, "hal_event_record"); /* before the mark: deferred work is part of the event */
   /* first: work that is queued meanwhile is not part of the event */
-  const uint64_t mark = hal_kernel_error_mark(stream);
+  const uint64_t mark = hal_kernel_error_mark(stream), position = hal_failure_position(stream);
   hal_status_t status = queue->calls->record_event(queue, event->handle, &recording);
   if (recording) { /* a position in the recording: nothing is queued */
     atomic_store_explicit(&event->stream, stream, memory_order_relaxed);
@@ -103,6 +103,7 @@ static hal_status_t record_on(hal_event_t *event, hal_stream_t *stream, hal_queu
   atomic_store_explicit(&event->recorded, 1, memory_order_relaxed);
   atomic_store_explicit(&event->queried, 0, memory_order_relaxed);
   atomic_store_explicit(&event->mark, mark, memory_order_relaxed);
+  atomic_store_explicit(&event->position, position, memory_order_relaxed);
   atomic_store_explicit(&event->stream, stream, memory_order_release);
   return HAL_OK;
 }

@@ -10,9 +10,9 @@ struct hal_event_s {
   uint32_t flags;      /* HAL_EVENT_* */
   atomic_int recorded; /* recorded at least once */
   atomic_int queried;  /* the stream was queried for a failure since the last record was done */
-  /* The stream of the last record, and its hal_kernel_error_mark then. */
+  /* The stream of the last record, and its hal_kernel_error_mark and position then. */
   _Atomic(hal_stream_t *) stream;
-  _Atomic uint64_t mark;
+  _Atomic uint64_t mark, position;
   _Atomic uint64_t recording; /* the recording in which the event is a position (queue/queue.h); 0 = none */
 };
 

@@ -118,66 +118,92 @@ void hal_failure_show_aborts(hal_stream_t *stream) {
 
 /* ---- streams that waited for others ------------------------------------------------------------------------------ */
 
-/* The caller holds the lock. */
-static int follow(hal_follow_t *follows, hal_stream_t *other, uint64_t mark) {
+/* Returns the place of a stream in the list; the count if it is not there. The caller holds the lock. */
+static uint32_t place_of(const hal_follow_t *follows, const hal_stream_t *other) {
   const uint32_t count = atomic_load_explicit(&follows->count, memory_order_relaxed);
   uint32_t i = 0;
   while (i < count && follows->of[i].stream != other) i++;
+  return i;
+}
+
+/* The caller holds the lock. */
+static int follow(hal_follow_t *follows, hal_followed_t other) {
+  const uint32_t i = place_of(follows, other.stream);
   if (i == HAL_FOLLOWS) return 0;
-  if (i == count || follows->of[i].mark < mark) follows->of[i].mark = mark;
-  follows->of[i].stream = other;
-  if (i == count) atomic_store_explicit(&follows->count, count + 1, memory_order_release);
+  hal_followed_t *const entry = &follows->of[i];
+  if (i == atomic_load_explicit(&follows->count, memory_order_relaxed)) {
+    *entry = other;
+    atomic_store_explicit(&follows->count, i + 1, memory_order_release);
+  }
+  if (entry->mark < other.mark) entry->mark = other.mark;
+  if (entry->position < other.position) entry->position = other.position;
+  entry->waits++;
   return 1;
 }
 
-/* Moves or copies the list. */
-static uint32_t read_follows(hal_follow_t *follows, int clear, hal_followed_t out_of[HAL_FOLLOWS]) {
+/* Removes a stream whose work is done, unless the entry was written meanwhile, for later work. */
+static void unfollow(hal_follow_t *follows, hal_followed_t other) {
+  hal_lock(&follows->lock);
+  const uint32_t i = place_of(follows, other.stream);
+  const uint32_t count = atomic_load_explicit(&follows->count, memory_order_relaxed);
+  if (i < count && follows->of[i].waits == other.waits) {
+    follows->of[i] = follows->of[count - 1];
+    atomic_store_explicit(&follows->count, count - 1, memory_order_relaxed);
+  }
+  hal_unlock(&follows->lock);
+}
+
+static uint32_t read_follows(hal_follow_t *follows, hal_followed_t out_of[HAL_FOLLOWS]) {
+  if (!atomic_load_explicit(&follows->count, memory_order_acquire)) return 0;
   hal_lock(&follows->lock);
   const uint32_t count = atomic_load_explicit(&follows->count, memory_order_relaxed);
   memcpy(out_of, follows->of, count * sizeof *out_of);
-  if (clear) atomic_store_explicit(&follows->count, 0, memory_order_relaxed);
   hal_unlock(&follows->lock);
   return count;
 }
 
-int hal_failure_follow(hal_stream_t *stream, hal_stream_t *other, uint64_t mark) {
+int hal_failure_follow(hal_stream_t *stream, hal_followed_t other) {
   hal_followed_t of[HAL_FOLLOWS];
-  if (stream == other) return 1;
+  if (stream == other.stream) return 1;
   /* Work that the other stream waited for was also done before. */
-  uint32_t count = 0;
-  if (atomic_load_explicit(&other->follows.count, memory_order_acquire)) count = read_follows(&other->follows, 0, of);
+  const uint32_t count = read_follows(&other.stream->follows, of);
   hal_lock(&stream->follows.lock);
-  int fits = follow(&stream->follows, other, mark);
+  int fits = follow(&stream->follows, other);
   for (uint32_t i = 0; fits && i < count; i++)
-    if (of[i].stream != stream) fits = follow(&stream->follows, of[i].stream, of[i].mark);
+    if (of[i].stream != stream) fits = follow(&stream->follows, of[i]);
   hal_unlock(&stream->follows.lock);
   return fits;
+}
+
+void hal_failure_each_follower(const hal_stream_t *other, uint64_t position, void (*call)(void *, hal_stream_t *),
+                               void *context) {
+  hal_followed_t of[HAL_FOLLOWS];
+  for (int32_t device = 0; device < HAL_MAX_DEVICES; device++)
+    for (int id = 0; id < HAL_STREAMS_OF_DEVICE; id++) {
+      hal_stream_t *const stream = hal_stream_at(&hal_devices[device], id);
+      const uint32_t count = stream && stream != other ? read_follows(&stream->follows, of) : 0;
+      uint32_t i = 0;
+      while (i < count && !(of[i].stream == other && of[i].position >= position)) i++;
+      if (i < count) call(context, stream);
+    }
 }
 
 /* Reports a failure of the work that the stream has waited for: one now, the others later. */
 static hal_status_t report_followed(hal_stream_t *stream) {
   hal_followed_t of[HAL_FOLLOWS];
   taken_t failure;
-  const uint32_t count = read_follows(&stream->follows, 1, of);
-  hal_status_t result = HAL_OK;
+  const uint32_t count = read_follows(&stream->follows, of);
   for (uint32_t i = 0; i < count; i++) {
     hal_stream_t *const other = of[i].stream;
-    int done = !result && hal_device_is_alive(other->device) && hal_failure_ask(other) != HAL_NOT_READY;
-    if (!result) {
-      const hal_status_t reported = hal_kernel_error_collect(other, of[i].mark, HAL_OK);
-      if (reported) hal_failure_record(other, reported);
-      if (take(&other->failure, &failure)) {
-        result = hal_error_set(failure.status, "%s (work of stream %lld of device %s, which stream %lld waited for)",
-                               failure.message, (long long)other->id, other->device->label, (long long)stream->id);
-        done = 0; /* there may be further failures */
-      }
-    }
-    if (done) continue;
-    hal_lock(&stream->follows.lock);
-    follow(&stream->follows, other, of[i].mark);
-    hal_unlock(&stream->follows.lock);
+    const int done = hal_device_is_alive(other->device) && hal_failure_ask(other) != HAL_NOT_READY;
+    const hal_status_t reported = hal_kernel_error_collect(other, of[i].mark, HAL_OK);
+    if (reported) hal_failure_record(other, reported);
+    if (take(&other->failure, &failure)) /* there may be further failures: the entry remains */
+      return hal_error_set(failure.status, "%s (work of stream %lld of device %s, which stream %lld waited for)",
+                           failure.message, (long long)other->id, other->device->label, (long long)stream->id);
+    if (done) unfollow(&stream->follows, of[i]);
   }
-  return result;
+  return HAL_OK;
 }
 
 /* ---- delivery ---------------------------------------------------------------------------------------------------- */

@@ -51,7 +51,22 @@ void hal_failure_show_aborts(hal_stream_t *stream);
 
 /* Records that the stream has waited for work of another stream, whose failure will also be the stream's. 0 = the table
  * is full, and the caller must wait for that work. */
-int hal_failure_follow(hal_stream_t *stream, hal_stream_t *other, uint64_t mark);
+int hal_failure_follow(hal_stream_t *stream, hal_followed_t other);
+
+/* Counts a work that the owner of the stream queues next and may abort. Returns its position. */
+static inline uint64_t hal_failure_next_position(hal_stream_t *stream) {
+  return atomic_fetch_add(&stream->position, 1) + 1;
+}
+
+/* Returns the position of the last such work: an event that is recorded now is after it. */
+static inline uint64_t hal_failure_position(const hal_stream_t *stream) {
+  return atomic_load_explicit(&stream->position, memory_order_acquire);
+}
+
+/* Calls a function for each stream that has waited for the work at that position of another stream, or for later work
+ * of it, and has not observed its end. */
+void hal_failure_each_follower(const hal_stream_t *other, uint64_t position, void (*call)(void *, hal_stream_t *),
+                               void *context);
 
 /* Called if the plugin did not record an event: see below. */
 hal_status_t hal_stream_record_again(hal_stream_t *stream, hal_plugin_event_t *event, hal_status_t status);

@@ -288,8 +288,11 @@ hal_status_t hal_stream_wait_event(hal_stream_t *stream, hal_event_t *event) {
   }
   hal_stream_t *const other = atomic_load_explicit(&event->stream, memory_order_acquire);
   HAL_RETURN_IF_ERROR(queue->calls->wait_event(queue, event->handle));
-  if (!other || hal_failure_follow(stream, other, atomic_load_explicit(&event->mark, memory_order_relaxed)))
-    return HAL_OK;
+  if (!other) return HAL_OK;
+  const hal_followed_t of = {.stream = other,
+                             .mark = atomic_load_explicit(&event->mark, memory_order_relaxed),
+                             .position = atomic_load_explicit(&event->position, memory_order_relaxed)};
+  if (hal_failure_follow(stream, of)) return HAL_OK;
   return hal_event_synchronize(event); /* the table is full: the failure is reported now */
 }
 

@@ -211,6 +211,50 @@ Test(comm_vendor_failure, a_rank_that_is_killed_is_named_at_once) {
   for (int rank = 0; rank < 3; rank++) join_rank(rank, pids[rank], rank == 2 ? SIGKILL : 0);
 }
 
+/* Returns a new stream that waits for an event on another stream, as consumers of a future do. */
+static hal_stream_t *stream_after(hal_stream_t *other) {
+  hal_stream_t *after = NULL;
+  hal_event_t *event = NULL;
+  CHECK_OK(hal_stream_acquire(0, 0, &after));
+  CHECK_OK(hal_event_create(0, 0, &event));
+  CHECK_OK(hal_event_record(event, other));
+  CHECK_OK(hal_stream_wait_event(after, event));
+  hal_event_destroy(event);
+  return after;
+}
+
+static void wait_for_events(int rank, int size, void *unused) {
+  (void)unused;
+  join_library(rank, size, 0);
+  float *const data = float_on_device(1);
+  finish(submit(sum_at(data), 0));
+  if (rank == 1) {
+    wait_stage(1);
+    hal_comm_abort(comm, "it does not come");
+  } else {
+    hal_stream_t *const before = stream_after(hal_comm_stream(comm));
+    hal_comm_work_t *const work = submit(sum_at(data), 0);
+    hal_stream_t *const after = stream_after(hal_comm_stream(comm)), *const behind = stream_after(after);
+    hal_stream_t *const both = stream_after(hal_comm_stream(comm));
+    CHECK_OK(hal_comm_work_wait(work, both, 0));
+    CHECK(hal_stream_query(after) == HAL_NOT_READY && hal_stream_query(behind) == HAL_NOT_READY, "nothing waits");
+    atomic_store(&board->stage, 1);
+    CHECK_FAILS(hal_stream_synchronize(behind), HAL_ABORTED, "all_reduce #2 of group 'dp'", "it does not come");
+    CHECK_FAILS(hal_stream_synchronize(after), HAL_ABORTED, "all_reduce #2 of group 'dp'", "it does not come");
+    CHECK_FAILS(hal_stream_synchronize(both), HAL_ABORTED, "all_reduce #2 of group 'dp'");
+    CHECK(!strstr(hal_error_message(), "and then"), "twice: %s", hal_error_message());
+    CHECK_OK(hal_stream_synchronize(before));
+    CHECK_OK(hal_stream_synchronize(after));
+    CHECK_OK(hal_stream_synchronize(behind));
+    hal_comm_work_release(work);
+  }
+  check_device();
+  hal_comm_destroy(comm, 10 * (int64_t)SECOND);
+}
+Test(comm_vendor_failure, streams_that_wait_for_events_after_a_work_get_its_failure) {
+  run_ranks(2, wait_for_events, NULL);
+}
+
 static void *abort_later(void *unused) {
   sleep_ms(200);
   hal_comm_abort(comm, "the test ends it");

@@ -92,7 +92,7 @@ def calls_of_the_training(rank):
     """Returns {function: number of its calls by the rank}, and the right end."""
     ends, codes, written = run(rank, {"HAL_LAYERS": "trace", "HAL_LOG": "info"})
     assert codes == [0, 0] and ends[0] == ends[1] and ends[0].startswith("sum "), (ends, codes, written)
-    return collections.Counter(re.findall(r"trace: fake\.([a-z0-9_]+) -> ", written[rank])), ends[0]
+    return collections.Counter(re.findall(r"trace: \w+\.([a-z0-9_]+) -> ", written[rank])), ends[0]
 
 
 def wrong(ends, codes, right):
@@ -138,6 +138,8 @@ def main():
     arguments = parser.parse_args()
     SETTINGS.update(setting.split("=", 1) for setting in arguments.settings.split(",") if setting)
     calls, right = calls_of_the_training(arguments.rank)
+    if missing := set(arguments.functions) - set(calls):
+        parser.error(f"the training does not call {', '.join(sorted(missing))}; it calls {', '.join(sorted(calls))}")
     shard, shards = map(int, arguments.shard.split("/"))
     chosen = arguments.cases and [int(number) for number in arguments.cases.split(",")]
     faults = [

@@ -31,6 +31,7 @@ def result(rank, rendezvous):
         accelerator = torch.accelerator.current_accelerator(check_available=True)
         if accelerator is None:
             return "error", "no device of the plugin is available"
+        torch.accelerator.set_device_index(rank % torch.accelerator.device_count())
         timeout = datetime.timedelta(seconds=SECONDS)
         dist.init_process_group(store=stores.tcp(rank, rendezvous, SECONDS), rank=rank, world_size=2, timeout=timeout)
         return "sum", repr(train(rank, accelerator.type))

@@ -1,6 +1,8 @@
 """Collectives of torch.distributed in the library of the device's plugin: `cuda` with NCCL, on the libraries that stand in for NVIDIA's."""
 
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -79,6 +81,25 @@ def test_one_device_for_two_ranks_is_refused_or_served_by_the_host(settings):
 def test_order_and_hooks(settings):
     """Also that a failure after the submission reaches those who wait for the group."""
     launch.run("order.py", 2, ["all"], settings)
+
+
+def sweep(settings, *arguments):
+    """Makes calls of the library fail in a training of two ranks."""
+    ours = {**os.environ, **{name: value for name, value in settings.items() if name != "TORCH_BACKEND_TEST_DEVICES"}}
+    command = [sys.executable, Path(__file__).with_name("fault_sweep.py"), *arguments, "--settings", "TORCH_BACKEND=cuda"]
+    done = subprocess.run(command, env=ours, capture_output=True, text=True, timeout=1800)
+    assert done.returncode == 0 and ", 0 wrong" in done.stdout and " 0 cases" not in done.stdout, done.stdout[-6000:] + done.stderr[-3000:]
+
+
+def test_the_last_collective_of_a_program_fails(settings):
+    """Only the weights are read after it, on the streams that wait for it by events of futures."""
+    sweep(settings, "comm_submit", "--cases", "8")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("function", ["comm_submit", "comm_create", "comm_info", "comm_query", "comm_destroy"])
+def test_each_call_of_the_library_that_fails_is_an_error_or_does_no_harm(settings, function):
+    sweep(settings, function)
 
 
 def test_an_unknown_provider_is_an_error(settings):

@@ -10,6 +10,7 @@
 #include "base/thread.h"
 #include "comm/log.h"
 #include "comm/vendor/vendor.h"
+#include "device/failure.h"
 #include "hal/status.h"
 #include "plugin/call.h"
 
@@ -45,6 +46,7 @@ void hal_comm_watch_add(hal_comm_vendor_t *vendor, hal_comm_work_t *work) {
   if (atomic_exchange(&work->is_watched, 1)) return;
   if (__builtin_add_overflow(hal_clock_ns(), work->timeout_ns, &work->deadline_ns)) work->deadline_ns = INT64_MAX;
   const int64_t deadline_ns = work->deadline_ns;
+  work->position = hal_failure_next_position(comm->out);
   atomic_fetch_add(&work->references, 1);
   pthread_mutex_lock(&comm->lock);
   work->watched_next = NULL;
