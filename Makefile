@@ -208,7 +208,7 @@ test-wheel:
 # Tests that take minutes: forks, process ends and failures two hundred times under load; the Python tests with memory
 # that the host cannot access and with other random numbers; the operator database with all dtypes, modes and samples;
 # the operators in C on OpenCL with both kinds of kernels. `make test` runs a fast subset.
-test-full: test $(STAMPS)/install $(STAMPS)/pjrt-old $(STAMPS)/triton $(STAMPS)/system-browser $(STAMPS)/system-full
+test-full: test $(STAMPS)/install $(STAMPS)/pjrt-old $(STAMPS)/triton $(STAMPS)/venv-packs $(STAMPS)/system-browser $(STAMPS)/system-full
 	cmake --preset release -DPython_EXECUTABLE=$(abspath $(VENV_PYTHON)) # finds what was installed since
 	ctest --test-dir build/release --output-on-failure -j $(JOBS) -L slow
 	$(VENV)/bin/pytest -q -m slow test/python

@@ -10,6 +10,8 @@ address. A device may limit a grid to 65535 blocks in each direction: the number
 module states that, which the plugin reads. The conformance suite's kernels are compiled as they are: their grids have three
 dimensions, and their operands begin at aligned addresses.
 
+clspv truncates the masks of fabs and copysign of double to 32 bits, also in its library, such as in log: mend_masks.
+
 On some kernels clspv accesses invalid memory, and ends by a signal in some runs only. It runs in a process of its own, and
 again in another one after a signal, so that the kernels of a pack depend less on chance.
 """
@@ -24,7 +26,11 @@ ATTEMPTS = 8
 ATTEMPT = "--attempt"  # the first argument of a process that compiles
 FOLD = 65535  # what every device of Vulkan supports (maxComputeWorkGroupCount)
 MARK = f"torch_backend.fold={FOLD}"
-MAGIC, STRING, HEADER_WORDS = 0x07230203, 7, 5
+MAGIC, HEADER_WORDS, BOUND = 0x07230203, 5, 3
+STRING, TYPE_INT, TYPE_FLOAT, TYPE_VECTOR, CONSTANT, COMPOSITE, BITCAST, OR, AND = 7, 21, 22, 23, 43, 44, 124, 197, 199  # instructions
+
+# The masks that clspv writes, and those that fabs and copysign of double need.
+MASKS = {0x7FFFFFFF: 0x7FFFFFFFFFFFFFFF, 0xFFFFFFFF80000000: 0x8000000000000000}
 
 # Mesa's llvmpipe 22.3.6 computes wrong numbers in a loop that has an atomic operation or a memory barrier in a
 # condition, also if no thread gets there: in a SIMD group with inactive threads the loop ends early
@@ -51,20 +57,63 @@ def define(option):
     return f"#define {match[1]} {match[2] or 1}\n" if match else ""
 
 
-def mark(module):
-    """Returns the module with MARK as its first string. Strings precede names and types, and follow OpSource."""
-    words = list(struct.unpack(f"<{len(module) // 4}I", module))
+def instructions(words):
+    """Yields the place of each instruction, its number, and its operands."""
     at = HEADER_WORDS
-    while words[at] & 0xFFFF != STRING:
-        at += words[at] >> 16
-        if at >= len(words):
-            sys.exit("clspv wrote no reflection")
+    while at < len(words):
+        length = words[at] >> 16
+        yield at, words[at] & 0xFFFF, words[at + 1 : at + length]
+        at += length
+
+
+def mark(words):
+    """Inserts MARK as the first string. Strings precede names and types, and follow OpSource."""
+    at = next((at for at, number, _ in instructions(words) if number == STRING), None)
+    if at is None:
+        sys.exit("clspv wrote no reflection")
     text = MARK.encode() + b"\0"
     text += b"\0" * (-len(text) % 4)
-    string = [(2 + len(text) // 4) << 16 | STRING, words[3], *struct.unpack(f"<{len(text) // 4}I", text)]
-    words[3] += 1  # the bound of ids
-    words[at:at] = string
-    return struct.pack(f"<{len(words)}I", *words)
+    words[at:at] = [(2 + len(text) // 4) << 16 | STRING, words[BOUND], *struct.unpack(f"<{len(text) // 4}I", text)]
+    words[BOUND] += 1
+
+
+def mend_masks(words):
+    """Replaces the masks with which a module accesses the bits of doubles. Others of 64 bits remain."""
+    doubles, longs, values, bits = set(), set(), set(), set()  # ids of types, then of results
+    masks, uses = {}, []
+    for at, number, operands in instructions(words):
+        if number in (TYPE_FLOAT, TYPE_INT) and operands[1] == 64:
+            (doubles if number == TYPE_FLOAT else longs).add(operands[0])
+        elif number == TYPE_VECTOR:
+            for types in (doubles, longs):
+                if operands[1] in types:
+                    types.add(operands[0])
+        elif number == CONSTANT and operands[0] in longs and operands[2] | operands[3] << 32 in MASKS:
+            masks[operands[1]] = at
+        elif number == COMPOSITE and operands[0] in longs and set(operands[2:]) <= masks.keys():
+            masks[operands[1]] = at
+        elif operands and operands[0] in doubles:
+            values.add(operands[1])
+        elif number == BITCAST and operands[0] in longs and operands[2] in values:
+            bits.add(operands[1])
+        elif number in (AND, OR) and not bits.isdisjoint(operands[2:]):
+            bits.add(operands[1])
+            uses += [place for place in (at + 3, at + 4) if number == AND and words[place] in masks]
+    if not uses:
+        return
+    mended, added = {}, []
+    for mask, at in masks.items():
+        head, kind, _, *operands = words[at : at + (words[at] >> 16)]
+        is_number = head & 0xFFFF == CONSTANT
+        value = MASKS[operands[0] | operands[1] << 32] if is_number else 0
+        mended[mask] = words[BOUND]
+        added += [head, kind, words[BOUND], *((value & 0xFFFFFFFF, value >> 32) if is_number else (mended[part] for part in operands))]
+        words[BOUND] += 1
+    for place in uses:
+        words[place] = mended[words[place]]
+    last = max(masks.values())
+    end = last + (words[last] >> 16)
+    words[end:end] = added
 
 
 def compile_once(source, output, options):
@@ -80,8 +129,12 @@ def compile_once(source, output, options):
     module = pyclspv.compile(prefix + text)
     if len(module) < 4 * HEADER_WORDS or struct.unpack_from("<I", module)[0] != MAGIC:
         sys.exit("clspv wrote no module")
+    words = list(struct.unpack(f"<{len(module) // 4}I", module))
+    mend_masks(words)
+    if not of_suite:
+        mark(words)
     with open(output, "wb") as file:
-        file.write(module if of_suite else mark(module))
+        file.write(struct.pack(f"<{len(words)}I", *words))
 
 
 def main():
