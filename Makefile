@@ -166,7 +166,7 @@ $(PACK_FOLDER)/libhal_npu.pack: $(STAMPS)/install $(STAMPS)/system-test
 	$(VENV_PYTHON) -P -m torch_backend pack --form $(PACK_FORM) --jobs $(JOBS) --output $@
 # clspv fails on some kernels, which run on the CPU then: hal-pack lists them and ends with 1.
 CLSPV := $(abspath $(VENV_PYTHON)) -P $(CURDIR)/plugins/vulkan/clspv_compiler.py
-$(PACK_FOLDER)/libhal_vulkan.pack: $(STAMPS)/install $(STAMPS)/venv-packs plugins/vulkan/clspv_compiler.py
+$(PACK_FOLDER)/libhal_vulkan.pack: $(STAMPS)/install $(STAMPS)/venv-packs $(STAMPS)/system-test plugins/vulkan/clspv_compiler.py
 	@mkdir -p $(@D)
 	$(VENV_PYTHON) -P -m torch_backend pack --dialect spirv-vulkan --compiler "$(CLSPV)" --jobs $(JOBS) --output $@ || [ -s $@ ]
 # Packs next to the installed plugins.

@@ -10,7 +10,7 @@ address. A device may limit a grid to 65535 blocks in each direction: the number
 module states that, which the plugin reads. The conformance suite's kernels are compiled as they are: their grids have three
 dimensions, and their operands begin at aligned addresses.
 
-clspv truncates the masks of fabs and copysign of double to 32 bits, also in its library, such as in log: mend_masks.
+If spirv-val is on PATH (Debian: spirv-tools), it checks each module.
 
 On some kernels clspv accesses invalid memory, and ends by a signal in some runs only. It runs in a process of its own, and
 again in another one after a signal, so that the kernels of a pack depend less on chance.
@@ -18,6 +18,7 @@ again in another one after a signal, so that the kernels of a pack depend less o
 
 import os
 import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -44,6 +45,21 @@ PREFIX = f"""\
 #define atomic_cmpxchg(word, expected, wanted) (*(word))
 #define atomic_xchg(word, value) (*(word) = (value))
 #define mem_fence(flags) (void)0
+"""
+# clspv truncates the masks of fabs and copysign of double to 32 bits. In its library, such as in log, only mend_masks
+# can correct that. It is too late if clspv has applied a mask to a constant, so the kernels have functions of their
+# own. They access the upper halves, because LLVM replaces operations on the whole number by fabs and copysign again.
+WITH_DOUBLE = """\
+static __attribute__((overloadable)) float pk_own_fabs(float x) { return fabs(x); }
+static __attribute__((overloadable)) double pk_own_fabs(double x) {
+  return as_double((uint2)(as_uint2(x).x, as_uint2(x).y & 0x7fffffffu));
+}
+static __attribute__((overloadable)) float pk_own_copysign(float x, float y) { return copysign(x, y); }
+static __attribute__((overloadable)) double pk_own_copysign(double x, double y) {
+  return as_double((uint2)(as_uint2(x).x, (as_uint2(x).y & 0x7fffffffu) | (as_uint2(y).y & 0x80000000u)));
+}
+#define fabs(x) pk_own_fabs(x)
+#define copysign(x, y) pk_own_copysign(x, y)
 """
 WITHOUT_DOUBLE = """\
 #undef cl_khr_fp64
@@ -124,6 +140,8 @@ def compile_once(source, output, options):
     prefix = "".join(map(define, options)) + ("" if of_suite else PREFIX)
     if os.environ.get("HAL_PACK_FP64") == "0":
         prefix += WITHOUT_DOUBLE
+    elif not of_suite:
+        prefix += WITH_DOUBLE
     with open(source, encoding="utf-8") as file:
         text = file.read()
     module = pyclspv.compile(prefix + text)
@@ -135,6 +153,18 @@ def compile_once(source, output, options):
         mark(words)
     with open(output, "wb") as file:
         file.write(struct.pack(f"<{len(words)}I", *words))
+    validate(output)
+
+
+def validate(path):
+    """Ends the program if the module is invalid. Some of clspv's are, which a driver rejects or computes wrong."""
+    validator = shutil.which("spirv-val")
+    if validator is None:
+        return
+    done = subprocess.run([validator, "--target-env", "vulkan1.2", path], capture_output=True, text=True, check=False)
+    if done.returncode:
+        os.unlink(path)
+        sys.exit(f"clspv wrote an invalid module: {' '.join((done.stdout + done.stderr).split())[:200]}")
 
 
 def main():

@@ -47,14 +47,50 @@ print("done")
 """
 
 
+@pytest.fixture
+def run_with(tmp_path):
+    """Compiles a pack of kernels next to a copy of the plugin, and runs a script with it."""
+
+    def run(kernels, script):
+        settings = driver_scripts.vulkan_settings(tmp_path)
+        plugin = shutil.copy(Path(torch_backend.__file__).parent / "plugins/libhal_vulkan.so", tmp_path)
+        driver_scripts.vulkan_pack(tmp_path / "libhal_vulkan.pack", kernels)
+        environment = {**os.environ, **settings, "TORCH_BACKEND": plugin}
+        done = subprocess.run([sys.executable, "-P", "-c", script], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=600)
+        assert done.stdout.strip() == "done", done.stdout + done.stderr
+
+    return run
+
+
 @pytest.mark.slow
-def test_loops_that_report_invalid_indices_compute_the_cpus_numbers(tmp_path):
-    settings = driver_scripts.vulkan_settings(tmp_path)
-    plugin = shutil.copy(Path(torch_backend.__file__).parent / "plugins/libhal_vulkan.so", tmp_path)
-    driver_scripts.vulkan_pack(tmp_path / "libhal_vulkan.pack", KERNELS)
-    environment = {**os.environ, **settings, "TORCH_BACKEND": plugin}
-    done = subprocess.run([sys.executable, "-P", "-c", SCATTER], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=600)
-    assert done.stdout.strip() == "done", done.stdout + done.stderr
+def test_loops_that_report_invalid_indices_compute_the_cpus_numbers(run_with):
+    run_with(KERNELS, SCATTER)
+
+
+# ---- double precision ----
+DOUBLES = """
+import torch, torch_backend
+from torch_backend import fallback
+
+torch.manual_seed(0)
+one = [torch.abs, torch.log, torch.sin, torch.asin, torch.erf, torch.erfinv, torch.lgamma, torch.digamma]
+a = torch.cat([torch.randn(60).double() * 10.0**power for power in range(-6, 4)] + [torch.tensor([0.0, -0.0, 1.0, -1.0, float("inf"), -float("inf"), float("nan")])])
+a = a.double()
+x, b, y = a.to("vk"), a.roll(7), a.roll(7).to("vk")
+for function in one:
+    torch.testing.assert_close(function(x).cpu(), function(a), equal_nan=True, rtol=1e-11, atol=1e-11, msg=lambda m: f"{function}: {m}")
+assert torch.equal(torch.copysign(x, y).cpu().view(torch.int64), torch.copysign(a, b).view(torch.int64))
+torch.testing.assert_close(torch.lgamma(x.float()).cpu(), torch.lgamma(a.float()), equal_nan=True)  # in double, too
+names = {f"aten::{function.__name__}" for function in (*one, torch.copysign)}
+assert not [row for row in fallback.report() if row.op.split(".")[0] in names], fallback.report()
+print("done")
+"""
+
+
+@pytest.mark.slow
+def test_functions_of_doubles_are_the_cpus(run_with):
+    names = ("abs", "log", "sin", "asin", "erf", "erfinv", "lgamma", "digamma", "copysign")
+    run_with([*(f"{name}_f64_*" for name in names), "lgamma_f32_*", "copy_f64_f32*"], DOUBLES)
 
 
 # ---- the compiler of the pack ----
@@ -77,13 +113,24 @@ def test_a_compiler_that_ends_by_a_signal_runs_again(tmp_path, crashes, runs):
     (tmp_path / "pyclspv.py").write_text(CRASHES)
     (tmp_path / "kernel.cl").write_text("")
     command = [sys.executable, "-P", ROOT / "plugins/vulkan/clspv_compiler.py", "kernel.cl", "kernel.spv"]
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "CRASHES": str(crashes), "HAL_PACK_KERNEL": "add_f32_contig"}
+    environment = {**os.environ, "PATH": "", "PYTHONPATH": str(tmp_path), "CRASHES": str(crashes), "HAL_PACK_KERNEL": "add_f32_contig"}
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert len((tmp_path / "runs").read_text()) == runs
     if crashes < 8:
         assert done.returncode == 0 and b"torch_backend.fold=" in (tmp_path / "kernel.spv").read_bytes(), done.stderr
     else:
         assert done.returncode == 1 and "ended by signal 11 in each of 8 runs" in done.stderr, done.stderr
+
+
+def test_an_invalid_module_is_not_written(tmp_path):
+    if shutil.which("spirv-val") is None:
+        pytest.skip("needs spirv-tools")
+    (tmp_path / "pyclspv.py").write_text(CRASHES)  # a module without a memory model
+    (tmp_path / "kernel.cl").write_text("")
+    command = [sys.executable, "-P", ROOT / "plugins/vulkan/clspv_compiler.py", "kernel.cl", "kernel.spv"]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "CRASHES": "0", "HAL_PACK_KERNEL": "add_f32_contig"}
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1 and "clspv wrote an invalid module: error: " in done.stderr and not (tmp_path / "kernel.spv").exists()
 
 
 # A function with the masks of clspv's fabs and copysign of double, for numbers and vectors, and those of integers.
