@@ -49,6 +49,8 @@ PREFIX = f"""\
 # clspv truncates the masks of fabs and copysign of double to 32 bits. In its library, such as in log, only mend_masks
 # can correct that. It is too late if clspv has applied a mask to a constant, so the kernels have functions of their
 # own. They access the upper halves, because LLVM replaces operations on the whole number by fabs and copysign again.
+# clspv's sin, cos and tan of float reduce the angle by operations that must be fused (fma). Vulkan does not guarantee
+# that, and in llvmpipe they are not: the error is 1e-3 near 1e4. The angle is reduced in double, up to 1e7.
 WITH_DOUBLE = """\
 static __attribute__((overloadable)) float pk_own_fabs(float x) { return fabs(x); }
 static __attribute__((overloadable)) double pk_own_fabs(double x) {
@@ -60,6 +62,35 @@ static __attribute__((overloadable)) double pk_own_copysign(double x, double y) 
 }
 #define fabs(x) pk_own_fabs(x)
 #define copysign(x, y) pk_own_copysign(x, y)
+static int pk_own_turn(float x, double* s, double* c) {
+  const double k = rint(x * 0.6366197723675814), r = ((x - k * 1.5707963109016418) - k * 1.5893254712295857e-08) - k * 6.123233995736766e-17, z = r * r;
+  *s = r + r * z * (-1.0 / 6 + z * (1.0 / 120 + z * (-1.0 / 5040 + z * (1.0 / 362880 - z * (1.0 / 39916800 - z / 6227020800.0)))));
+  *c = 1.0 - z * (0.5 - z * (1.0 / 24 - z * (1.0 / 720 - z * (1.0 / 40320 - z * (1.0 / 3628800 - z / 479001600.0)))));
+  return (int)k & 3;
+}
+static __attribute__((overloadable)) float pk_own_sin(float x) {
+  double s, c;
+  if (fabs(x) < 1e-4f || fabs(x) >= 1e7f) return fabs(x) < 1e-4f ? x : sin(x);
+  const int turn = pk_own_turn(x, &s, &c);
+  return (float)((turn & 1 ? c : s) * (turn & 2 ? -1.0 : 1.0));
+}
+static __attribute__((overloadable)) float pk_own_cos(float x) {
+  double s, c;
+  if (fabs(x) >= 1e7f) return cos(x);
+  const int turn = pk_own_turn(x, &s, &c);
+  return (float)((turn & 1 ? s : c) * ((turn + 1) & 2 ? -1.0 : 1.0));
+}
+static __attribute__((overloadable)) float pk_own_tan(float x) {
+  double s, c;
+  if (fabs(x) < 1e-4f || fabs(x) >= 1e7f) return fabs(x) < 1e-4f ? x : tan(x);
+  return (float)(pk_own_turn(x, &s, &c) & 1 ? -c / s : s / c);
+}
+static __attribute__((overloadable)) double pk_own_sin(double x) { return sin(x); }
+static __attribute__((overloadable)) double pk_own_cos(double x) { return cos(x); }
+static __attribute__((overloadable)) double pk_own_tan(double x) { return tan(x); }
+#define sin(x) pk_own_sin(x)
+#define cos(x) pk_own_cos(x)
+#define tan(x) pk_own_tan(x)
 """
 WITHOUT_DOUBLE = """\
 #undef cl_khr_fp64

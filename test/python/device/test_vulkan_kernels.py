@@ -81,7 +81,11 @@ for function in one:
     torch.testing.assert_close(function(x).cpu(), function(a), equal_nan=True, rtol=1e-11, atol=1e-11, msg=lambda m: f"{function}: {m}")
 assert torch.equal(torch.copysign(x, y).cpu().view(torch.int64), torch.copysign(a, b).view(torch.int64))
 torch.testing.assert_close(torch.lgamma(x.float()).cpu(), torch.lgamma(a.float()), equal_nan=True)  # in double, too
-names = {f"aten::{function.__name__}" for function in (*one, torch.copysign)}
+a = torch.cat([torch.linspace(-10, 10, 4001), torch.randn(500) * 1e3, torch.randn(500) * 1e6])  # angles of float
+x = a.to("vk")
+for function in (torch.sin, torch.cos, torch.tan):
+    torch.testing.assert_close(function(x).cpu(), function(a), rtol=1e-6, atol=1e-7, msg=lambda m: f"{function}: {m}")
+names = {f"aten::{function.__name__}" for function in (*one, torch.copysign, torch.cos, torch.tan)}
 assert not [row for row in fallback.report() if row.op.split(".")[0] in names], fallback.report()
 print("done")
 """
@@ -90,7 +94,7 @@ print("done")
 @pytest.mark.slow
 def test_functions_of_doubles_are_the_cpus(run_with):
     names = ("abs", "log", "sin", "asin", "erf", "erfinv", "lgamma", "digamma", "copysign")
-    run_with([*(f"{name}_f64_*" for name in names), "lgamma_f32_*", "copy_f64_f32*"], DOUBLES)
+    run_with([*(f"{name}_f64_*" for name in names), "sin_f32_*", "cos_f32_*", "tan_f32_*", "lgamma_f32_*", "copy_f64_f32*"], DOUBLES)
 
 
 # ---- the compiler of the pack ----
