@@ -117,8 +117,10 @@ def vulkan_pack(path, kernels):
 def package_with_pack(folder, kernels):
     """Copies the installed package, as `make wheel PACKS=1` builds it: with a pack of these kernels for Vulkan. Returns the
     settings of processes that import the copy; they must be fresh interpreters."""
-    package = folder / "torch_backend"
-    shutil.copytree(Path(torch_backend.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__", "*.pack"))
+    package, installed = folder / "torch_backend", Path(torch_backend.__file__).parent
+    for record in installed.parent.glob("torch_backend-*.dist-info"):
+        shutil.copytree(record, folder / record.name)
+    shutil.copytree(installed, package, ignore=shutil.ignore_patterns("__pycache__", "*.pack"))
     vulkan_pack(package / "plugins/libhal_vulkan.pack", kernels)
     return {"PYTHONPATH": str(folder)}
 

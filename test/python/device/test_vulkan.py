@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import driver_scripts
 import pytest
@@ -131,7 +132,7 @@ def test_a_second_process_compiles_nothing(with_pack, tmp_path):
     caches = {name: str(tmp_path / name.lower()) for name in ("HAL_CACHE_DIR", "MESA_SHADER_CACHE_DIR", "XDG_CACHE_HOME")}
 
     def files():
-        return {path: path.stat().st_size for name in caches.values() for path in tmp_path.glob(f"{name}/**/*") if path.is_file()}
+        return {path: path.stat().st_size for name in caches.values() for path in Path(name).rglob("*") if path.is_file()}
 
     run_demo({**with_pack, **caches}, tmp_path, "--epochs", "1")
     first = files()
