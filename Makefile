@@ -166,7 +166,7 @@ $(PACK_FOLDER)/libhal_npu.pack: $(STAMPS)/install $(STAMPS)/system-test
 	$(VENV_PYTHON) -P -m torch_backend pack --form $(PACK_FORM) --jobs $(JOBS) --output $@
 # clspv fails on some kernels, which run on the CPU then: hal-pack lists them and ends with 1.
 CLSPV := $(abspath $(VENV_PYTHON)) -P $(CURDIR)/plugins/vulkan/clspv_compiler.py
-$(PACK_FOLDER)/libhal_vulkan.pack: $(STAMPS)/install $(STAMPS)/venv-packs plugins/vulkan/clspv_compiler.py
+$(PACK_FOLDER)/libhal_vulkan.pack: $(STAMPS)/install $(STAMPS)/venv-packs $(STAMPS)/system-test plugins/vulkan/clspv_compiler.py
 	@mkdir -p $(@D)
 	$(VENV_PYTHON) -P -m torch_backend pack --dialect spirv-vulkan --compiler "$(CLSPV)" --jobs $(JOBS) --output $@ || [ -s $@ ]
 # Packs next to the installed plugins.
@@ -208,7 +208,7 @@ test-wheel:
 # Tests that take minutes: forks, process ends and failures two hundred times under load; the Python tests with memory
 # that the host cannot access and with other random numbers; the operator database with all dtypes, modes and samples;
 # the operators in C on OpenCL with both kinds of kernels. `make test` runs a fast subset.
-test-full: test $(STAMPS)/install $(STAMPS)/pjrt-old $(STAMPS)/triton $(STAMPS)/system-browser $(STAMPS)/system-full
+test-full: test $(STAMPS)/install $(STAMPS)/pjrt-old $(STAMPS)/triton $(STAMPS)/venv-packs $(STAMPS)/system-browser $(STAMPS)/system-full
 	cmake --preset release -DPython_EXECUTABLE=$(abspath $(VENV_PYTHON)) # finds what was installed since
 	ctest --test-dir build/release --output-on-failure -j $(JOBS) -L slow
 	$(VENV)/bin/pytest -q -m slow test/python

@@ -105,28 +105,42 @@ static VkResult create_pipeline(const hal_plugin_kernel_t *kernel, const uint32_
   return vk.CreateComputePipelines(module->device->handle, module->device->cache, 1, &info, NULL, out_pipeline);
 }
 
+/* A kernel that the driver cannot compile runs elsewhere: its operator is computed by the CPU fallback. */
+static hal_status_t report_pipeline(const hal_plugin_kernel_t *kernel, const uint32_t block[3], VkResult code) {
+  const hal_status_t status = vulkan_status(code);
+  const int is_unusable = status == HAL_RESOURCE_EXHAUSTED || status == HAL_UNAVAILABLE;
+  return vulkan_error(is_unusable ? status : HAL_UNIMPLEMENTED, (int64_t)code,
+                      "vulkan: cannot compile '%s' for blocks of %u x %u x %u threads: the driver returned %s (%d)",
+                      kernel->name->text, (unsigned)block[0], (unsigned)block[1], (unsigned)block[2],
+                      vulkan_result_name(code), (int)code);
+}
+
+/* Creates the pipeline number `i` of a kernel. The caller holds the kernel's lock. */
+static VkResult add_pipeline(hal_plugin_kernel_t *kernel, const uint32_t block[3], uint32_t i) {
+  if (i == VULKAN_PIPELINES) return VK_ERROR_TOO_MANY_OBJECTS;
+  if (kernel->refusal) return kernel->refusal;
+  const VkResult code = create_pipeline(kernel, block, &kernel->pipelines[i].pipeline);
+  const hal_status_t status = vulkan_status(code);
+  if (status && status != HAL_RESOURCE_EXHAUSTED && status != HAL_UNAVAILABLE) kernel->refusal = code;
+  if (code) return code;
+  memcpy(kernel->pipelines[i].block, block, sizeof kernel->pipelines[i].block);
+  kernel->pipeline_count++;
+  return VK_SUCCESS;
+}
+
 /* Returns the pipeline for a size of blocks, which is compiled at its first launch. */
 static hal_status_t pipeline_for(hal_plugin_kernel_t *kernel, const uint32_t block[3], VkPipeline *out_pipeline) {
   uint32_t i = 0;
-  int is_new = 0;
   VkResult code = VK_SUCCESS;
   pthread_mutex_lock(&kernel->lock);
-  while (i < kernel->pipeline_count && memcmp(kernel->pipelines[i].block, block, sizeof kernel->pipelines[i].block))
-    i++;
-  if (i == VULKAN_PIPELINES) {
-    code = VK_ERROR_TOO_MANY_OBJECTS;
-  } else if (i == kernel->pipeline_count) {
-    code = create_pipeline(kernel, block, &kernel->pipelines[i].pipeline);
-    if (!code) memcpy(kernel->pipelines[i].block, block, sizeof kernel->pipelines[i].block);
-    if (!code) kernel->pipeline_count++, is_new = 1;
-  }
+  const uint32_t count = kernel->pipeline_count;
+  while (i < count && memcmp(kernel->pipelines[i].block, block, sizeof kernel->pipelines[i].block)) i++;
+  if (i == count) code = add_pipeline(kernel, block, i);
   if (!code) *out_pipeline = kernel->pipelines[i].pipeline;
   pthread_mutex_unlock(&kernel->lock);
-  if (is_new) vulkan_cache_grew(kernel->module->device);
+  if (!code && i == count) vulkan_cache_grew(kernel->module->device);
   vulkan_noticed(kernel->module->device, code);
-  return code ? vulkan_driver_error(code, "vulkan: cannot compile '%s' for blocks of %u x %u x %u threads",
-                                    kernel->name->text, (unsigned)block[0], (unsigned)block[1], (unsigned)block[2])
-              : HAL_OK;
+  return code ? report_pipeline(kernel, block, code) : HAL_OK;
 }
 
 /* ---- launches --------------------------------------------------------------------------------------------------- */

@@ -25,6 +25,7 @@ struct hal_plugin_kernel_s {
   pthread_mutex_t lock; /* guards the members below */
   vulkan_pipeline_t pipelines[VULKAN_PIPELINES];
   uint32_t pipeline_count;
+  VkResult refusal; /* why the driver cannot compile the kernel; VK_SUCCESS: unknown */
 };
 
 struct hal_plugin_module_s {

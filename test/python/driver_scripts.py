@@ -1,8 +1,10 @@
 """Scripts that tests of plugins of vendors' drivers run in separate processes, with the name of the device type in
 them; tests of other files; and the operator database."""
 
+import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 import warm_interpreter
+
+import torch_backend
 
 TESTS = Path(__file__).resolve().parent
 CUDA_LIBRARIES = Path(os.environ.get("CUDA_MOCK", TESTS.parents[1] / "build/release/test/doubles/cuda_mock"))
@@ -94,6 +98,31 @@ def vulkan_settings(folder, **more):
     settings = {"TORCH_BACKEND": "vulkan", "HAL_CACHE_DIR": str(folder), **more}
     require_device("vulkan", "vk", settings)
     return settings
+
+
+CLSPV = TESTS.parents[1] / "plugins/vulkan/clspv_compiler.py"
+
+
+def vulkan_pack(path, kernels):
+    """Compiles kernels with these names into a pack; skips without a compiler. Kernels on which clspv fails are missing."""
+    if importlib.util.find_spec("pyclspv") is None:
+        pytest.skip("no pyclspv here (requirements/packs.txt)")
+    package = Path(torch_backend.__file__).parent
+    command = [package / "bin/hal-pack", "--dialect", "spirv-vulkan", "--fp64", "yes", "--quiet", "--output", path, "--kernels", ",".join(kernels),
+               "--compiler", f"{sys.executable} -P {CLSPV}"]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1800)
+    assert path.is_file(), done.stdout + done.stderr
+
+
+def package_with_pack(folder, kernels):
+    """Copies the installed package, as `make wheel PACKS=1` builds it: with a pack of these kernels for Vulkan. Returns the
+    settings of processes that import the copy; they must be fresh interpreters."""
+    package, installed = folder / "torch_backend", Path(torch_backend.__file__).parent
+    for record in installed.parent.glob("torch_backend-*.dist-info"):
+        shutil.copytree(record, folder / record.name)
+    shutil.copytree(installed, package, ignore=shutil.ignore_patterns("__pycache__", "*.pack"))
+    vulkan_pack(package / "plugins/libhal_vulkan.pack", kernels)
+    return {"PYTHONPATH": str(folder)}
 
 
 PJRT_PLUGIN = Path(os.environ.get("HAL_PJRT_PLUGIN", TESTS.parents[1] / "build/pjrt/lammps_jax_pjrt_cpu/pjrt_c_api_cpu_plugin.so"))

@@ -1,7 +1,7 @@
 """Ends a process many times and reports how each ended.
 
 Usage: python -X faulthandler exits.py, in a folder with job.json: {"bodies": [source, ...], "exits": n, "seconds":
-limit of each, "setup": source}. After the setup this process forks n children, two at a time. Each runs one of the
+limit of each, "setup": source, "plugin": name}. After the setup this process forks n children, two at a time. Each runs one of the
 bodies in turn and then exits like any script, at the end of this file. They share the import of torch, which takes
 longer than all else; none inherits a device in use, unless the setup uses it. Prints a JSON list of {"number", "code",
 "late", "stderr"}, with code as in subprocess.
@@ -49,7 +49,7 @@ def reap():
             ends.append({"number": number, "code": code, "late": late, "stderr": stderr_of(number).read_text(errors="replace")})
 
 
-torch_backend.use("fake")
+torch_backend.use(job["plugin"])
 exec(job["setup"])
 for number in range(job["exits"]):
     while len(running) == AT_ONCE:

@@ -125,7 +125,7 @@ typedef struct hal_device_info_s { /* the result of device_info */
   uint32_t max_grid[3];       /* blocks of a launch along each axis */
   uint32_t binding_alignment; /* of the addresses in a launch, in bytes: a power of two, at most base_alignment */
   uint64_t max_threads;       /* highest number of a thread along an axis: (first block + grid) * block threads */
-  uint64_t max_binding;       /* bytes from the address in a launch that a kernel can access */
+  uint64_t max_binding;       /* bytes from the address in a launch that a kernel can access; none before it */
 } hal_device_info_t;
 
 /* hal_device_info_t.known */

@@ -112,7 +112,17 @@ static __attribute__((noinline)) hal_status_t check_operands(const hal_op_contex
   return HAL_OK;
 }
 
-/* Returns the bytes from a tensor's address to its end; strides are not negative in torch, others count as no limit. */
+/* Returns whether a tensor has elements before its address: strides are negative in `flip`. */
+static int begins_before(const hal_tensor_t *tensor) {
+  int is_before = 0;
+  for (int32_t d = 0; d < tensor->ndim; d++) {
+    if (tensor->sizes[d] == 0) return 0;
+    is_before |= tensor->sizes[d] > 1 && tensor->strides[d] < 0;
+  }
+  return is_before;
+}
+
+/* Returns the bytes from a tensor's address to its end. */
 static uint64_t extent_of(const hal_tensor_t *tensor) {
   uint64_t last = 0;
   for (int32_t d = 0; d < tensor->ndim; d++) {
@@ -124,7 +134,13 @@ static uint64_t extent_of(const hal_tensor_t *tensor) {
 
 static hal_status_t check_extent(const hal_op_context_t *context, const hal_tensor_t *tensor) {
   const uint64_t most = context->device->info.max_binding;
-  if (!tensor || extent_of(tensor) <= most) return HAL_OK;
+  if (!tensor) return HAL_OK;
+  if (HAL_UNLIKELY(begins_before(tensor)))
+    return hal_error_set(HAL_UNIMPLEMENTED,
+                         "%s: an operand with a negative stride, but kernels of device %s access memory only from an "
+                         "address on (max_binding in device_info)",
+                         hal_op_error_name(context->called), context->device->label);
+  if (extent_of(tensor) <= most) return HAL_OK;
   return hal_error_set(HAL_UNIMPLEMENTED,
                        "%s: an operand of %llu bytes, but kernels of device %s access at most %llu from an address "
                        "(max_binding in device_info)",

@@ -117,6 +117,37 @@ Test(op_grid, operands_larger_than_a_binding_are_declined) {
   check_declined("an operand of 120044 bytes, but kernels of device fake:0 access at most 65536 from an address");
 }
 
+/* Adds a vector whose elements precede its address, and one of a single element, whose stride does not matter. */
+static void check_reversed(int is_declined) {
+  const int64_t sizes[] = {COUNT};
+  tensor_t *a = numbers_new(1, sizes, 1), *b = numbers_new(1, sizes, 0);
+  const float last = (COUNT - 1) % 97;
+  a->strides[0] = -1, a->desc.data = (float *)a->desc.data + COUNT - 1;
+  cr_assert_eq(add(b, a, b), is_declined ? HAL_UNIMPLEMENTED : HAL_OK);
+  if (is_declined)
+    cr_assert(strstr(hal_error_message(), "an operand with a negative stride, but kernels of device fake:0"), "%s",
+              hal_error_message());
+  tensor_download(b);
+  for (int64_t i = 0; i < COUNT; i++) cr_assert_eq(at(b, i), is_declined ? 0.0f : (float)((COUNT - 1 - i) % 97));
+  a->sizes[0] = b->sizes[0] = 1;
+  must(add(b, a, b));
+  b->sizes[0] = COUNT;
+  tensor_download(b);
+  cr_assert_eq(at(b, 0), is_declined ? last : 2 * last);
+  tensor_free(a), tensor_free(b);
+}
+
+Test(op_grid, operands_with_elements_before_their_address_are_read) {
+  open_device();
+  check_reversed(0);
+}
+
+Test(op_grid, operands_with_elements_before_their_address_are_declined_where_kernels_access_ranges) {
+  setenv("HAL_FAKE_MAX_BINDING", "1000000", 1);
+  open_device();
+  check_reversed(1);
+}
+
 /* The host does not know how much of its arguments a program's kernel accesses. */
 Test(op_grid, a_programs_kernel_receives_no_address_whose_memory_exceeds_a_binding) {
   const int64_t sizes[] = {COUNT};

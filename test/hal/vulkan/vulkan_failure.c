@@ -138,3 +138,35 @@ Test(vulkan_failure, a_module_that_requires_a_capability_which_is_not_enabled_is
                HAL_UNIMPLEMENTED, "capability 12");
   cr_assert_null(module);
 }
+
+/* Launches the kernel twice; the proxy loses the device if the driver compiles it again. */
+static void launch_uncompiled(const char *code, hal_status_t expected, const char *text, hal_status_t second) {
+  const hal_module_desc_t desc = {
+      .struct_size = sizeof desc, .dialect = "spirv-vulkan", .options = "", .data = words, .size = sizeof words};
+  hal_module_t *module;
+  hal_kernel_t *kernel;
+  const int32_t number = 1;
+  const uint32_t count = 16;
+  if (sizeof words == sizeof *words) cr_skip_test("no spirv-as");
+  open_with("VULKAN_PROXY_COMPILER", code);
+  char *const memory = device_bytes(0, 64);
+  const hal_arg_t args[] = {{&memory, sizeof memory, HAL_ARG_POINTER},
+                            {&memory, sizeof memory, HAL_ARG_POINTER},
+                            {&number, sizeof number, HAL_ARG_VALUE},
+                            {&count, sizeof count, HAL_ARG_VALUE}};
+  const hal_launch_t launch = {
+      .struct_size = sizeof launch, .grid = {1, 1, 1}, .block = {16, 1, 1}, .arg_count = 4, .args = args};
+  assert_ok(hal_module_load(0, &desc, &module));
+  assert_ok(hal_kernel_get(module, "add_number", &kernel));
+  assert_fails(hal_kernel_launch(kernel, NULL, &launch), expected, text);
+  assert_fails(hal_kernel_launch(kernel, NULL, &launch), second, "add_number");
+  hal_module_unload(module);
+}
+
+Test(vulkan_failure, a_kernel_that_the_driver_cannot_compile_is_declined_without_another_attempt) {
+  launch_uncompiled("-13", HAL_UNIMPLEMENTED, "the driver returned VK_ERROR_UNKNOWN (-13)", HAL_UNIMPLEMENTED);
+}
+
+Test(vulkan_failure, a_kernel_that_is_not_compiled_for_want_of_memory_is_compiled_at_the_next_launch) {
+  launch_uncompiled("-2", HAL_RESOURCE_EXHAUSTED, "the driver returned VK_ERROR_OUT_OF_DEVICE_MEMORY", HAL_UNAVAILABLE);
+}

@@ -1,11 +1,12 @@
 """A process exits cleanly after any last action: many exits of each kind, of children that were forked before the
-device was used."""
+device was used. On the fake device and on a driver of Vulkan."""
 
 import json
 import re
 import time
 from pathlib import Path
 
+import driver_scripts
 import pytest
 
 HARNESS = Path(__file__).parents[1].joinpath("exits.py").read_text()
@@ -85,6 +86,8 @@ SYS_EXIT = "\nsys.exit(3)\n"
 EXCEPTION = "\nraise ValueError('last')\n"
 TRACEBACK = r"Traceback \(most recent call last\):\n(?: .*\n)+ValueError: last\n"
 
+OS_EXIT = "\nos._exit(4)\n"  # without the exit handlers of Python and of the C library
+
 # name: (body, exit code, regular expression of the whole stderr)
 ENDINGS = {
     "the end": (LIVE_TENSORS, 0, ""),
@@ -94,6 +97,7 @@ ENDINGS = {
     "daemons": (ENDLESS, 0, ""),
     "exception with daemons": (ENDLESS + EXCEPTION, 1, TRACEBACK),
     "last thread": (LAST_THREAD + LIVE_TENSORS, 0, ""),
+    "os._exit": (LIVE_TENSORS + OS_EXIT, 4, ""),
 }
 
 
@@ -101,8 +105,8 @@ ENDINGS = {
 def ends(run_python, tmp_path):
     """Runs bodies in turn in `exits` children; returns the outcome of each."""
 
-    def run(*bodies, exits, setup="", seconds=120, **settings):
-        job = {"bodies": bodies, "exits": exits, "setup": setup, "seconds": seconds}
+    def run(*bodies, exits, setup="", seconds=120, plugin="fake", **settings):
+        job = {"bodies": bodies, "exits": exits, "setup": setup, "seconds": seconds, "plugin": plugin}
         (tmp_path / "job.json").write_text(json.dumps(job))
         done = run_python(HARNESS, arguments=("-X", "faulthandler"), timeout=seconds * exits, HAL_FAKE_DEVICES=2, **settings)
         found = json.loads(done.stdout)
@@ -185,3 +189,47 @@ def test_an_interpreter_of_its_own_ends_as_the_children_do(run_python, ending, a
     settings = {"TORCH_BACKEND": "fake", "HAL_FAKE_DEVICES": 2, "HAL_FAKE_ASYNC": asynchronous, "HAL_FAKE_DELAY": 200}
     done = run_python("import os, sys, torch" + body, check=False, **settings)
     assert done.returncode == code and re.fullmatch(words, done.stderr), done.stderr
+
+
+# ---- a driver of Vulkan ----
+# Copies and fills that a driver for CPUs executes for some tenths of a second, and work of operators: on the device
+# with a pack of kernels, else on the CPU.
+VULKAN_WORK = """
+BYTES = 1 << 21
+kept = [torch.empty(2 * BYTES, device=f"vk:{i}", dtype=torch.uint8) for i in (0, 1)]
+numbers = torch.ones(1000, device="vk:1") * 1.5
+pinned = torch.empty(BYTES, dtype=torch.uint8, pin_memory=True)
+stream, event = torch.vk.Stream(), torch.vk.Event()
+with torch.vk.stream(stream):
+    for _ in range(60):
+        kept[0].zero_()
+        kept[0][:BYTES].copy_(kept[0][BYTES:])
+        pinned.copy_(kept[0][:BYTES], non_blocking=True)
+    event.record()
+assert "cpu" not in torch.vk.get_device_name() or not event.query(), "the stream's work was over before the exit"
+torch.kept = kept, numbers, pinned, stream, event, torch.Generator(device="vk")
+"""
+
+
+def on_vulkan(body):
+    return body.replace("torch.fake", "torch.vk").replace('"fake', '"vk')
+
+
+VULKAN_ENDINGS = {
+    "a live tensor": ("torch.kept = torch.ones(1000, device='vk')", 0, ""),
+    "the end": (VULKAN_WORK, 0, ""),
+    "after backward": (VULKAN_WORK + on_vulkan(BACKWARD), 0, ""),
+    "sys.exit": (VULKAN_WORK + SYS_EXIT, 3, ""),
+    "exception": (VULKAN_WORK + EXCEPTION, 1, TRACEBACK),
+    "os._exit": (VULKAN_WORK + OS_EXIT, 4, ""),
+    "daemons": (VULKAN_WORK + on_vulkan(ENDLESS), 0, ""),
+    "last thread": (on_vulkan(LAST_THREAD) + VULKAN_WORK, 0, ""),
+}
+
+
+@pytest.mark.parametrize(("exits", "memory"), [(24, "visible"), pytest.param(200, "device", marks=pytest.mark.slow)])
+def test_exits_with_live_tensors_and_running_streams_on_a_driver_of_vulkan(ends, tmp_path, exits, memory):
+    settings = driver_scripts.vulkan_settings(tmp_path, HAL_VULKAN_REPEAT="2", HAL_VULKAN_MEMORY=memory)
+    bodies, codes, words = zip(*VULKAN_ENDINGS.values())
+    found = ends(*bodies, exits=exits, plugin="vulkan", **settings)
+    assert not faults(found, tuple(zip(codes, words)))

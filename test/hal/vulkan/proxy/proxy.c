@@ -1,6 +1,7 @@
 /* proxy.c: a library with the name of the Vulkan loader, whose functions call the real one (VULKAN_REAL_LOADER), except
  * for failures: VULKAN_PROXY_LOSE=n makes submission number n, and all later ones of its queue, return
  * VK_ERROR_DEVICE_LOST. VULKAN_PROXY_MEMORY=n makes allocation number n of memory fail.
+ * VULKAN_PROXY_COMPILER=code: this is the result of the first pipeline, and the device is lost at the second.
  * VULKAN_PROXY_FUNCTIONS=0: there are no functions of extensions. VULKAN_PROXY_LACKS=shaderInt64 or timelineSemaphore:
  * devices lack that feature. */
 #include <dlfcn.h>
@@ -63,7 +64,7 @@ static int fails(const char *setting, atomic_int *count) {
   return wanted && atomic_fetch_add(count, 1) + 1 == wanted;
 }
 
-static atomic_int submissions, allocations;
+static atomic_int submissions, allocations, pipelines;
 static _Atomic(void *) lost_queue;
 
 /* What a function returns in place of the real one: VK_SUCCESS = it is called. `first` is its first argument. */
@@ -73,6 +74,8 @@ static VkResult failure_of(const char *name, const void *first) {
   if (strcmp(name, "QueueSubmit") == 0 && first == lost_queue) return VK_ERROR_DEVICE_LOST;
   if (strcmp(name, "AllocateMemory") == 0 && fails("VULKAN_PROXY_MEMORY", &allocations))
     return VK_ERROR_OUT_OF_DEVICE_MEMORY;
+  if (strcmp(name, "CreateComputePipelines") == 0 && getenv("VULKAN_PROXY_COMPILER"))
+    return atomic_fetch_add(&pipelines, 1) ? VK_ERROR_DEVICE_LOST : (VkResult)atoi(getenv("VULKAN_PROXY_COMPILER"));
   return VK_SUCCESS;
 }
 

@@ -42,7 +42,7 @@ def collect() -> dict:
         free, total = module.mem_get_info(index)
         result["devices"].append({"device": f"{torch_backend.device_name()}:{index}", "name": properties.name,
                                   "free_memory": free, "total_memory": total, "architecture": properties.architecture,
-                                  "driver_version": properties.driver_version, "firmware_version": properties.firmware_version,
+                                  "dialects": properties.dialects, "driver_version": properties.driver_version, "firmware_version": properties.firmware_version,
                                   "numa_node": properties.numa_node, "partition_index": properties.partition_index,
                                   "kernels": _C.kernel_stats(index)})  # fmt: skip
     return result
@@ -54,11 +54,18 @@ def _facts(device: dict) -> str:
     return ", ".join(facts + [f"{name.replace('_', ' ')} {device[name]}" for name in ("numa_node", "partition_index") if device[name] >= 0])
 
 
-def _kernels(stats: dict) -> str:
+def _without_kernels(dialects: str) -> str:
+    """Returns the reason why a device has no portable kernels."""
+    if dialects:
+        return f"none, no pack next to the plugin has modules in {' or '.join(dialects.split(','))}; create one with torch-backend pack"
+    return "none, the device loads no modules"
+
+
+def _kernels(stats: dict, dialects: str) -> str:
     """Returns the source of a device's portable kernels as text."""
     packed = f"{stats['packed']} in this process from the pack {stats['pack']}" if stats["pack"] else ""
     if stats["dialect"] in ("", "native"):
-        return "portable kernels: " + (packed or ("compiled into the plugin" if stats["dialect"] else "none, the device loads no modules"))
+        return "portable kernels: " + (packed or ("compiled into the plugin" if stats["dialect"] else _without_kernels(dialects)))
     kept = f"cached in {stats['cache']}" if stats["cache"] else "not cached (HAL_CACHE_DIR is empty)"
     return (f"portable kernels: {packed and packed + '; others '}compiled from {stats['dialect']} at first use, {kept}; in this process {stats['compiled']} compiled in "
             f"{stats['compile_seconds']:.1f} s, {stats['loaded']} loaded from the cache, {stats['refused']} refused")
@@ -78,7 +85,7 @@ def show(info: dict) -> None:
         print(f"device {device['device']}: {device['name']}, {device['free_memory']} of {device['total_memory']} bytes free")
         if _facts(device):
             print(f"  {_facts(device)}")
-        print(f"  {_kernels(device['kernels'])}")
+        print(f"  {_kernels(device['kernels'], device['dialects'])}")
     for line in info["problems"]:
         print(f"problem: {line}")
     for line in info["skipped"]:
