@@ -25,7 +25,8 @@ def compile_graph(model: torch.fx.GraphModule, inputs):
         if reason := reason_against(devices, part):
             skip(reason)
             return call
-        static = () if is_backward else range(num_fw_fixed_arguments(len(inputs), len(part_inputs)))
+        count = sum(not isinstance(one, torch.Generator) for one in part_inputs)  # generators are the last inputs
+        static = () if is_backward else range(num_fw_fixed_arguments(len(inputs), count))
         index = next((device.index for device in devices if device.index is not None), 0)
         locate = functools.partial(failed_operator, part)
         return Region(call, static, find_input_mutations(part.graph), index, skip, is_backward, locate)
