@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -350,6 +351,47 @@ def test_a_region_that_runs_without_graphs_reports_why(device, module, caplog, r
             close(torch.cat([one.reshape(-1).cpu() for one in found]), torch.cat([one.reshape(-1).cpu() for one in expected]))
     assert not replays
     assert sentence in caplog.text
+
+
+def host_reads(x, index):
+    """Returns one of the operators that read a tensor of the device on the host, or that the CPU computes."""
+    if index == "cond":
+        return torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))  # cond
+    if index == "while_loop":
+        start = torch.zeros((), dtype=torch.int64, device=x.device)
+        return torch._higher_order_ops.while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x * 2), (start, x))[1]  # while_loop
+    if index == "nested":
+        return torch.compiler.nested_compile_region(lambda x: torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,)))(x)  # nested
+    if index == "fft":
+        return torch.fft.rfft(x).abs()  # fft
+    return x + torch.arange(4).to(x.device)  # cpu
+
+
+NAMES = {"cond": "cond", "while_loop": "while_loop", "nested": "cond", "fft": "aten._fft_r2c.default", "cpu": "arange"}
+
+
+@pytest.mark.parametrize("index", NAMES)
+def test_a_region_that_runs_without_graphs_names_the_operator_and_its_line(device, caplog, replays, index):
+    run = torch.compile(host_reads, backend="cudagraphs")
+    x = torch.randn(4, device=device)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(4):
+            close(run(x, index), host_reads(x, index))
+    assert not replays
+    lines = Path(__file__).read_text().splitlines()
+    number = next(number for number, line in enumerate(lines, 1) if line.endswith(f"# {index}"))
+    [record] = [one for one in caplog.records if "skipping graphs due to" in one.getMessage()]
+    assert f"{__file__}:{number}: {lines[number - 1].strip().partition('  #')[0]}" in record.getMessage()
+    assert NAMES[index] in record.getMessage()
+
+
+def test_a_condition_that_is_a_number_is_recorded(device, recorded, replays):
+    run = recorded(lambda x: torch.cond(x.shape[0] > 2, torch.sin, torch.cos, (x,)), dynamic=True)
+    for _ in range(4):
+        for size in (3, 5, 2):
+            x = torch.randn(size, device=device)
+            close(run(x), x.sin() if size > 2 else x.cos())
+    assert replays
 
 
 def test_an_error_of_a_kernel_on_the_host_is_raised_by_a_later_call(device):

@@ -252,7 +252,10 @@ def test_an_operator_that_cannot_be_compiled_is_named(device, tmp_path):
 
     class Network(nn.Module):
         def forward(self, x):
-            return x + torch.ops.package_test.made(x, x.device)
+            return x + torch.ops.package_test.made(x, x.device)  # the line
 
-    with pytest.raises(Exception, match=r"AOTInductor cannot compile package_test.made"):
+    lines = Path(__file__).read_text().splitlines()
+    number = next(number for number, line in enumerate(lines, 1) if line.endswith(")  # the line"))
+    message = rf"AOTInductor cannot compile package_test.made[^\n]*\nIn the code for package_test.made.default at {re.escape(__file__)}:{number}: "
+    with pytest.raises(Exception, match=message):
         compiled(Network(), torch.randn(3, device=device), tmp_path, dynamic=False)

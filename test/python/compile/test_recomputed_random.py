@@ -59,3 +59,32 @@ def test_the_generator_continues_after_the_backward_pass(device, module, block):
     state = module.get_rng_state()
     output.sum().backward()
     assert torch.equal(module.get_rng_state(), state)
+
+
+def test_a_backward_pass_that_keeps_its_graph_runs_twice(device, block):
+    from torch._functorch import config
+
+    run, weight = block
+    with config.patch(donated_buffer=False):
+        forward(run, device)
+        x, output = forward(run, device)
+        for _ in range(2):
+            x.grad = None
+            output.sum().backward(retain_graph=True)
+            check(x, output, weight)
+
+
+@pytest.mark.parametrize("block", ["cudagraphs", "reduce-overhead"], indirect=True)
+def test_regions_with_graphs_are_replayed(device, module, block):
+    run, weight = block
+    replays, masks = [], []
+    handle = module.register_graph_replay_start_hook(lambda *_: replays.append(1))
+    for _ in range(16):
+        x, output = forward(run, device)
+        output.sum().backward()
+        check(x, output, weight)
+        masks.append(output != 0)
+        del output
+    handle.remove()
+    assert len(replays) >= 16, "both passes are graphs"
+    assert not any(torch.equal(one, other) for number, one in enumerate(masks) for other in masks[:number])

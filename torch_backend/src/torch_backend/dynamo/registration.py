@@ -16,6 +16,7 @@ def install() -> None:
     after_import("torch._subclasses.fake_impls", _correct_fake_tensors)
     after_import("torch.export.pt2_archive._package", _check_packages)
     after_import("torch._prims.rng_prims", _extend_random_operators)
+    after_import("torch._functorch.partitioners", _pass_generators)
     graphs.install()
 
 
@@ -61,3 +62,9 @@ def _extend_random_operators() -> None:
     from . import recomputed_random
 
     recomputed_random.install()
+
+
+def _pass_generators() -> None:
+    from .graphs import random
+
+    random.install()

@@ -15,7 +15,7 @@ from torch_backend.backend import _utils
 
 from ..dynamo.graphs.installation import install_in_inductor
 from ..dynamo.interface import plugin_versions
-from . import _builder, _cpu_choices, _flex, _layout, _triton
+from . import _builder, _cpu_choices, _failures, _flex, _layout, _triton
 from ._codegen import PythonWrapperCodegen
 from ._package import CppWrapperCodegen
 from ._overrides import Overrides
@@ -54,4 +54,5 @@ def _install() -> None:
     _builder.install()
     _layout.install()
     _cpu_choices.install(computes_on_host)
+    _failures.install()
     _triton.install()

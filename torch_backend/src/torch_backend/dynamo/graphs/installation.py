@@ -27,7 +27,6 @@ def install_in_inductor() -> None:
 def _accept_device() -> None:
     """torch records graphs of devices of type cuda only."""
     from torch._inductor import cudagraph_utils
-    from torch._inductor.utils import get_first_incompatible_cudagraph_node
     from torch._inductor.virtualized import V
 
     original = cudagraph_utils.check_lowering_disable_cudagraph
@@ -36,7 +35,7 @@ def _accept_device() -> None:
     def check(device_node_mapping, *args, **kwargs):
         if not any(device.type == type_name() for device in device_node_mapping):
             return original(device_node_mapping, *args, **kwargs)
-        reason = reason_against(device_node_mapping, get_first_incompatible_cudagraph_node(V.graph.module))
+        reason = reason_against(device_node_mapping, V.graph.module)
         if reason:  # torch is silent about devices other than cuda
             cudagraph_utils.cudagraphs_log.warning(reason)
         return reason

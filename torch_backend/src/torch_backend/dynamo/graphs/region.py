@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from .choice import sentence
 from .recording import Recording, is_managed
 
 COPIES = 4  # recordings for the same inputs, whose outputs the program uses at the same time
@@ -23,14 +24,22 @@ class Region:
       another input is fixed until it changes; from then on the input is copied at each call.
     - Outputs lie in memory of the graph. While the program uses an output, the next call uses another recording, and
       from then on a small output is copied. With `COPIES` recordings in use, a call runs without a graph.
-    - `skip` is called once with the reason, when the region runs without graphs.
+    - `skip` is called once with the reason, when the region runs without graphs. `locate` returns the operator that has
+      raised an error, with its line.
     """
 
     def __init__(
-        self, model: Callable, static: Sequence[int], mutated: Sequence[int], device_index: int, skip: Callable[[str], None], is_backward: bool = False
+        self,
+        model: Callable,
+        static: Sequence[int],
+        mutated: Sequence[int],
+        device_index: int,
+        skip: Callable[[str], None],
+        is_backward: bool = False,
+        locate: Callable[[BaseException], str] = lambda error: "",
     ):
         self._boxed_call = True  # torch copies it to the function that it wraps around this object
-        self._model, self._device_index, self._skip = model, device_index, skip
+        self._model, self._device_index, self._skip, self._locate = model, device_index, skip, locate
         # The tensors that the forward pass saved are static if it runs as a graph, else nothing is known about them.
         self._static = frozenset() if is_backward else frozenset(static)
         self._mutated = frozenset(mutated)
@@ -49,7 +58,7 @@ class Region:
         try:
             recordings = self._local.recordings
         except AttributeError:
-            recordings = self._local.recordings = _Recordings(self._static, self._mutated)
+            recordings = self._local.recordings = _Recordings(self._static, self._mutated, self._locate)
         with torch.no_grad() if torch.is_grad_enabled() else contextlib.nullcontext():
             try:
                 recording = recordings.find(self._model, inputs)
@@ -66,7 +75,7 @@ class Region:
     def _give_up(self, recordings: _Recordings, reason: str) -> None:
         self._reason = reason
         recordings.clear()
-        self._skip(f"skipping graphs due to {reason}")
+        self._skip(sentence(reason))
 
 
 def _has_value(one) -> bool:
@@ -81,8 +90,8 @@ class _Unsupported(RuntimeError):
 class _Recordings:
     """The recordings of a region, of one thread."""
 
-    def __init__(self, static: frozenset[int], mutated: frozenset[int]):
-        self._static, self._mutated = static, mutated
+    def __init__(self, static: frozenset[int], mutated: frozenset[int], locate: Callable[[BaseException], str]):
+        self._static, self._mutated, self._locate = static, mutated, locate
         self._varying: set[int] = set()  # the places of the inputs that are copied
         self._by_key: dict[tuple, list[Recording]] = {}
         self._waiting: dict[tuple, None] = {}
@@ -139,12 +148,13 @@ class _Recordings:
         if sum(map(len, self._by_key.values())) >= RECORDINGS:
             raise _Unsupported(f"{RECORDINGS} different combinations of integers and addresses of parameters")
         for place, one in enumerate(inputs):
-            if not isinstance(one, (torch.Tensor, int, float, bool, type(None))):
+            if not isinstance(one, (torch.Tensor, torch.Generator, int, float, bool, type(None))):
                 raise _Unsupported(f"input {place}, a {type(one).__name__}")
         copied = [place for place in sorted(self._varying) if not is_managed(inputs[place])]
         try:
             recording = Recording(model, inputs, copied, self._mutated)
         except (RuntimeError, NotImplementedError) as error:
-            raise _Unsupported(f"work that cannot be recorded: {error}") from error
+            operator = self._locate(error)
+            raise _Unsupported(f"work that cannot be recorded{f' ({operator})' if operator else ''}: {error}") from error
         recordings.append(recording)
         return recording

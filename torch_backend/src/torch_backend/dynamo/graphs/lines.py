@@ -1,0 +1,36 @@
+"""The program's lines of the operators in a graph of torch.fx, for messages."""
+
+from __future__ import annotations
+
+import os
+import re
+import traceback
+
+import torch
+
+_FRAME = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+), in [^\n]*(?:\n +(?P<code>[^\n]+))?')
+_TORCH = os.path.dirname(torch.__file__) + os.sep
+_GENERATED = "<eval_with_key>"  # the start of the file names that torch.fx gives to its code
+
+
+def line_of(node: torch.fx.Node) -> str:
+    """Returns " at <file>:<line>: <code>" of an operator, or of the first one with a line that uses it; "" if there is
+    none. Lines of torch count only if the program has none.
+    """
+    trace = next((trace for one in (node, *node.users) if (trace := one.meta.get("stack_trace"))), "")
+    frames = list(_FRAME.finditer(trace))
+    if not frames:
+        return ""
+    frame = next((one for one in reversed(frames) if not one["file"].startswith(_TORCH)), frames[-1])
+    code = f": {frame['code'].strip()}" if frame["code"] else ""
+    return f" at {frame['file']}:{frame['line']}{code}"
+
+
+def failed_operator(gm: torch.fx.GraphModule, error: BaseException) -> str:
+    """Returns name and line of the operator that has raised an error in the graph's code; "" if it is unknown."""
+    for frame in traceback.extract_tb(error.__traceback__):
+        if frame.filename.startswith(_GENERATED) and frame.line:
+            name = frame.line.partition("=")[0].partition(":")[0].strip()
+            node = next((node for node in gm.graph.nodes if node.name == name), None)
+            return "" if node is None else f"{node.target}{line_of(node)}"
+    return ""
