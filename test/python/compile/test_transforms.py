@@ -142,3 +142,13 @@ def test_log_sigmoid_of_any_rank(device, shape):
             continue
         assert not isinstance(ours, Exception), f"{transform.__name__}: {ours}"
         torch.testing.assert_close(pytree.tree_leaves(ours), pytree.tree_leaves(expected))
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_higher_order_operators_under_autocast(device, backend):
+    x = torch.randn(4, 4)
+    run = torch.compile(lambda x: torch.cond(x.sum() > -100, lambda x: x @ x, lambda x: x @ x + 1, (x,)), backend=backend)
+    with torch.autocast(device, torch.bfloat16):
+        result = run(x.to(device))
+    assert result.dtype == torch.bfloat16
+    torch.testing.assert_close(result.float().cpu(), x @ x, rtol=3e-2, atol=3e-2)

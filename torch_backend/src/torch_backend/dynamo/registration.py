@@ -18,6 +18,22 @@ def install() -> None:
     after_import("torch._prims.rng_prims", _extend_random_operators)
     after_import("torch._functorch.partitioners", _pass_generators)
     graphs.install()
+    _pass_autocast()
+
+
+def _pass_autocast() -> None:
+    """Higher-order operators, such as flex_attention and cond, run under autocast: torch skips the keys of autocast for
+    its own devices only.
+    """
+    from torch import _ops
+    from torch._C import DispatchKey
+
+    key = DispatchKey.AutocastPrivateUse1
+    if key not in _ops._HIGHER_ORDER_OP_DEFAULT_FALLTHROUGH_DISPATCH_KEYS:
+        _ops._HIGHER_ORDER_OP_DEFAULT_FALLTHROUGH_DISPATCH_KEYS.append(key)
+    for operator in _ops._higher_order_ops.values():
+        if key not in operator.py_kernels:
+            operator.fallthrough(key)
 
 
 def _register_interface() -> None:
