@@ -212,8 +212,13 @@ def test_a_page_is_replaced_as_a_whole_or_not_at_all(snapshot, tmp_path, monkeyp
     file.write_bytes(pickle.dumps(snapshot))
     page.write_text("before")
     for arguments, problem in [([str(file), "--output", str(file)], "would replace the snapshot"), ([str(tmp_path / "none")], "No such file"),
-                               ([str(file), "--output", str(tmp_path / "none/page.html")], "No such file")]:  # fmt: skip
-        assert cli.main(["memory", "view", *arguments]) == 1 and problem in capsys.readouterr().err
+                               ([str(file), "--output", str(tmp_path / "none/page.html")],
+                                f"{tmp_path}/none/page.html cannot be written: No such file or directory; create the folder {tmp_path}/none"),
+                               ([str(file), "--output", str(tmp_path)], f"{tmp_path} cannot be written: Is a directory; choose another --output"),
+                               ([str(file), "--output", str(page / "x.html")], f"{page}/x.html cannot be written: Not a directory; choose")]:  # fmt: skip
+        assert cli.main(["memory", "view", *arguments]) == 1
+        printed = capsys.readouterr().err
+        assert problem in printed and len(printed.splitlines()) == 1 and ".tmp" not in printed
 
     def full(*_):
         raise OSError(28, "No space left on device")

@@ -154,3 +154,28 @@ def test_scales_of_blocks_of_128_in_torchs_order(device):
         with strict():
             ours = scaled_mm(a.to(device), b.to(device).t(), scale_a.to(device), kind_a, scale_b.to(device), kind_b, output_dtype=torch.float32)
         torch.testing.assert_close(ours.cpu().double(), expected, rtol=1e-5, atol=1e-3)
+
+
+def compiled_calls(device):
+    """Returns calls whose scales inductor's own lowering of the operator drops, or refuses."""
+    a, scale_a, _ = operand("nvfp4", 20, 64)
+    b, scale_b, _ = operand("nvfp4", 12, 64)
+    x, y = torch.randn(256, 384).to(E4M3).to(device), torch.randn(136, 384).to(E4M3).to(device)
+    half, two = torch.tensor(0.5).to(device), [ScalingType.BlockWise1x16, ScalingType.TensorWise]
+    plain, tiles, rows = [s.to(device) for s in (scale_a, scale_b)], [tiled(s).to(device) for s in (scale_a, scale_b)], torch.rand(256, 3).to(device)
+    swizzle = [SwizzleType.SWIZZLE_32_4_4, SwizzleType.NO_SWIZZLE]
+    a, b = a.to(device), b.to(device).t()
+    return {
+        "blocks": lambda: scaled_mm(a, b, plain[0], two[0], plain[1], two[0], output_dtype=torch.float32),
+        "two levels": lambda: scaled_mm(a, b, [plain[0], half], two, [plain[1], half], two, output_dtype=torch.float32),
+        "tiles": lambda: scaled_mm(a, b, [tiles[0], half], two, [tiles[1], half], two, swizzle, swizzle, output_dtype=torch.float32),
+        "blocks of 128": lambda: scaled_mm(x, y.t(), rows, ScalingType.BlockWise1x128, rows[:136], ScalingType.BlockWise1x128, output_dtype=torch.float32),
+        "scale of the result": lambda: torch._scaled_mm(x, y.t(), half, half, scale_result=half * 0.01, out_dtype=E4M3).float(),
+        "rows of mat2": lambda: torch._scaled_mm(x, y.t().contiguous(), half, half, out_dtype=torch.float32),
+    }
+
+
+@pytest.mark.parametrize("name", ["blocks", "two levels", "tiles", "blocks of 128", "scale of the result", "rows of mat2"])
+def test_compiled_products_have_all_their_scales(device, name):
+    call = compiled_calls(device)[name]
+    assert torch.equal(torch.compile(lambda: call() + 1)(), call() + 1)

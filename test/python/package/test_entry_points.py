@@ -176,6 +176,17 @@ def test_quantized_tensors_are_refused_with_the_device_type(device, call):
     assert "backend" not in str(caught.value)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.int8], ids=str)
+@pytest.mark.parametrize("name", ["SparseSemiStructuredTensorCUTLASS", "SparseSemiStructuredTensorCUSPARSELT"])
+def test_two_of_four_sparse_tensors_are_refused_with_a_cure(device, name, dtype):
+    dense = torch.tensor([0, 0, 1, 1]).tile((128, 32)).to(dtype).to(device)
+    for call in (torch.sparse.to_sparse_semi_structured, getattr(torch.sparse, name).from_dense):
+        with pytest.raises(NotImplementedError, match=f"2:4 sparse tensors are not supported on '{device}': .*Use the dense tensor, .*torchao"):
+            call(dense)
+    with pytest.raises(RuntimeError, match="Only CUDA tensors"):
+        torch.sparse.to_sparse_semi_structured(dense.cpu())
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_errors_name_the_kind_of_a_tensor(device):
     """The layout of a quantized or nested tensor is also Strided: all errors use the names of csrc/core/tensor_kind.h.

@@ -1,5 +1,6 @@
 """Functions of torch that work on the device but check a fixed list of device types: flex_attention, products of int8
 with `out_dtype`, opcheck's test of autograd, snapshots of the accelerator's memory, and attention of jagged tensors.
+2:4 sparse tensors, whose products torch has for CUDA only, are refused by an error that names what to use.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ def install() -> None:
     after_import("torch.testing._internal.optests.generate_tests", _admit_to_opcheck)
     after_import("torch.accelerator.memory", _admit_to_snapshots)
     after_import("torch.nested._internal.sdpa", _admit_to_jagged_attention)
+    after_import("torch.sparse.semi_structured", _refuse_semi_structured)
 
 
 def _admit_to_flex_attention() -> None:
@@ -65,6 +67,23 @@ def _admit_to_jagged_attention() -> None:
         return params.attn_mask is None and params.dropout == 0
 
     sdpa.can_use_flash_attention = can_use_flash_attention
+
+
+def _refuse_semi_structured() -> None:
+    from torch.sparse.semi_structured import SparseSemiStructuredTensor
+
+    original = SparseSemiStructuredTensor._validate_device_dim_dtype_shape.__func__
+
+    @functools.wraps(original)
+    def _validate_device_dim_dtype_shape(cls, original_tensor) -> None:
+        if original_tensor.device.type == type_name():
+            raise NotImplementedError(
+                f"2:4 sparse tensors are not supported on '{type_name()}': torch implements their products for CUDA only. Use the dense tensor, "
+                "whose pruned elements are zero, or torchao's weights of 4 and 8 bits."
+            )
+        original(cls, original_tensor)
+
+    SparseSemiStructuredTensor._validate_device_dim_dtype_shape = classmethod(_validate_device_dim_dtype_shape)
 
 
 def _admit_to_snapshots() -> None:

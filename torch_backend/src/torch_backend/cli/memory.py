@@ -33,7 +33,18 @@ def page(summary: dict) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    """Writes a file that is complete or not there."""
+    """Writes a file that is complete or not there.
+
+    Raises ValueError with the path and the cure.
+    """
+    try:
+        _write_whole(path, text)
+    except OSError as error:
+        cure = f"create the folder {path.parent} or choose" if isinstance(error, FileNotFoundError) else "choose"
+        raise ValueError(f"{path} cannot be written: {error.strerror or error}; {cure} another --output") from None
+
+
+def _write_whole(path: Path, text: str) -> None:
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with open(handle, "w", encoding="utf-8") as file:

@@ -39,6 +39,8 @@ _DOUBLE = (
     *(getattr(_aten, f"special_modified_bessel_{kind}") for kind in ("i0", "i1", "k0", "k1")),
     *(getattr(_aten, f"special_scaled_modified_bessel_{kind}") for kind in ("k0", "k1")),
 )
+# Operators that inductor's lowering calls without some arguments: scale_result, recipes and second scales.
+_SCALED = tuple(getattr(_aten, name) for name in ("_scaled_mm", "_scaled_mm_v2") if hasattr(_aten, name))
 # Operators that inductor decomposes into atomic additions.
 NOT_DECOMPOSED = (_aten.max_pool2d_with_indices_backward.default,)
 
@@ -55,6 +57,10 @@ def is_ours(node: torch.fx.Node) -> bool:
     values = node.meta.get("val")
     values = values if isinstance(values, (list, tuple)) else (values,)
     return any(isinstance(value, torch.Tensor) and value.device.type == _utils.name() for value in values)
+
+
+def _is_scaled(node: torch.fx.Node) -> bool:
+    return node.target.overloadpacket in _SCALED and is_ours(node)
 
 
 # After this pass, inductor turns the first line's operators into loops, in new nodes without the mark. It writes the
@@ -111,6 +117,6 @@ def keep_extern(gm: torch.fx.GraphModule, is_called: Callable[[torch.fx.Node], b
     """Marks the operators that inductor calls instead of fusing them, in a graph and its subgraphs."""
     for part in gm.modules():
         for node in part.graph.nodes if isinstance(part, torch.fx.GraphModule) else ():
-            if isinstance(node.target, torch._ops.OpOverload) and is_called(node):
+            if isinstance(node.target, torch._ops.OpOverload) and (is_called(node) or _is_scaled(node)):
                 node.meta["should_fallback"] = True
                 node.target = _OPAQUE.get(node.target, node.target)
