@@ -1,4 +1,4 @@
-// tensor_kind.h: the name of a tensor's kind in error messages.
+// tensor_kind.h: the name of a tensor's kind, and what to use instead of it, in error messages.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,6 +7,11 @@
 #include <string>
 
 namespace torch_backend {
+
+// The cure in error messages about quantized tensors.
+constexpr const char *kInsteadOfQuantized =
+    "Quantize on the CPU and call dequantize() before the copy to the device, use torch.ao.quantization's fake "
+    "quantization, or torchao, whose weights of 4 and 8 bits run on all devices.";
 
 // Returns "quantized" or "nested" for such tensors, whose layout is also Strided; else the layout: "Strided", "Sparse",
 // "Jagged".

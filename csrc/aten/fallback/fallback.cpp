@@ -10,12 +10,15 @@
 #include <torch/library.h>
 
 #include <ctime>
+#include <string>
+#include <string_view>
 
 #include "aten/fallback/fallback_info.h"
 #include "aten/fallback/fallback_random.h"
 #include "aten/fallback/fallback_route.h"
 #include "aten/fallback/fallback_scope.h"
 #include "aten/prepare/fallback_call.h"
+#include "core/tensor_kind.h"
 
 namespace torch_backend {
 namespace {
@@ -144,16 +147,32 @@ class ProfiledFallback {
   at::RecordFunction guard_{at::RecordScope::FUNCTION};
 };
 
-constexpr const char *kNoSymmetricMemory =
-    " Symmetric memory is not supported; use the collectives of torch.distributed.";
+constexpr const char *kInsteadOfSparse =
+    "2:4 sparse tensors are not supported; use dense tensors whose pruned elements are zero, or torchao's weights of 4 "
+    "and 8 bits.";
+
+// Families of operators that torch has for one vendor's devices, or for quantized tensors, and what to use instead.
+constexpr struct {
+  const char *prefix, *cure;
+} kInstead[] = {
+    {"symm_mem::", "Symmetric memory is not supported; use the collectives of torch.distributed."},
+    {"aten::_sparse_semi_structured_", kInsteadOfSparse},
+    {"aten::_cslt_", kInsteadOfSparse},
+    {"quantized::", kInsteadOfQuantized},
+};
+
+std::string instead_of(std::string_view op) {
+  for (const auto &[prefix, cure] : kInstead)
+    if (op.rfind(prefix, 0) == 0) return std::string(" ") + cure;
+  return {};
+}
 
 // Checked once per operator. If the kernel is unregistered later, redispatch reports it.
 void check_cpu_kernel(const c10::OperatorHandle &op, OpInfo &info, c10::DispatchKey key) {
   if (C10_LIKELY(info.kernel_key.load(std::memory_order_relaxed) == key)) return;
   TORCH_CHECK_NOT_IMPLEMENTED(op.hasComputedKernelForDispatchKey(key), "The operator '", op_name(info),
                               "' has no kernel for device type '", c10::get_privateuse1_backend(),
-                              "', and there is no kernel for ", key, " to fall back to.",
-                              op_name(info).rfind("symm_mem::", 0) == 0 ? kNoSymmetricMemory : "");
+                              "', and there is no kernel for ", key, " to fall back to.", instead_of(op_name(info)));
   info.kernel_key.store(key, std::memory_order_relaxed);
 }
 

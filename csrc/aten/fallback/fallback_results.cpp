@@ -47,7 +47,8 @@ at::Tensor FallbackScope::to_device(const at::Tensor &result, bool exclusive) {
   }
   TORCH_CHECK_NOT_IMPLEMENTED(result.layout() == c10::kStrided && !result.is_quantized() && !result.is_nested(),
                               "The operator '", op_, "' returns a ", tensor_kind(result),
-                              " tensor, which device type '", kDevice, "' does not support.");
+                              " tensor, which device type '", kDevice, "' does not support. ",
+                              result.is_quantized() ? kInsteadOfQuantized : "");
   StorageRef mapped = device_storage(result.storage().unsafeGetStorageImpl(), exclusive);
   if (!mapped) return result;
   return make_alias(std::move(mapped), c10::DispatchKey::PrivateUse1, result);

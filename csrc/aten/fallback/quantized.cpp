@@ -6,15 +6,15 @@
 #include <torch/library.h>
 
 #include "core/device.h"
+#include "core/tensor_kind.h"
 
 namespace torch_backend {
 namespace {
 
 void refuse_quantized(const c10::OperatorHandle &op, torch::jit::Stack *) {
   TORCH_CHECK_NOT_IMPLEMENTED(false, "The operator '", op.operator_name().name,
-                              "' has a quantized tensor on device type '", kDevice,
-                              "', which does not support them. Call dequantize() on the CPU before the copy to '",
-                              kDevice, "', or use torch.ao.quantization's fake quantization.");
+                              "' has a quantized tensor on device type '", kDevice, "', which does not support them. ",
+                              kInsteadOfQuantized);
 }
 
 }  // namespace

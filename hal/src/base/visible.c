@@ -2,6 +2,7 @@
 #include "base/visible.h"
 
 #include <ctype.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,17 +26,21 @@ static const char *value_of(const char *name, char variable[VARIABLE_BYTES]) {
   return getenv(variable);
 }
 
-/* Appends the entry at `text`, which ends at a comma or the end of the list. */
+static bool is_blank(char c) { return c == ' ' || c == '\t'; }
+
+/* Appends the entry at `text`, which ends at a comma or the end of the list. Blanks around its number are ignored. */
 static hal_status_t append(list_t *list, const char *text, size_t length) {
   char *end;
-  const long number = isdigit((unsigned char)*text) ? strtol(text, &end, 10) : -1;
+  for (; length && is_blank(*text); length--) text++;
+  while (length && is_blank(text[length - 1])) length--;
+  const long number = length && isdigit((unsigned char)*text) ? strtol(text, &end, 10) : -1;
   if (number < 0 || end != text + length)
     return hal_error_set(HAL_INVALID_ARGUMENT,
                          "%s: '%.*s' is not a device's number; expected numbers separated by commas, as in 0,2",
                          list->variable, (int)length, text);
   if (number >= list->count)
-    return hal_error_set(HAL_OUT_OF_RANGE, "%s: invalid device %ld: %s has %d; expected numbers in [0, %d)",
-                         list->variable, number, list->name, (int)list->count, (int)list->count);
+    return hal_error_set(HAL_OUT_OF_RANGE, "%s: invalid device %.*s: %s has %d; expected numbers in [0, %d)",
+                         list->variable, (int)length, text, list->name, (int)list->count, (int)list->count);
   for (int32_t i = 0; i < list->used; i++)
     if (list->ordinals[i] == number)
       return hal_error_set(HAL_INVALID_ARGUMENT, "%s: device %ld is listed twice; name each device once",

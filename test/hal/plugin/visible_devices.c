@@ -16,12 +16,21 @@ Test(visible_devices, invalid_lists_are_refused) {
   assert_refused("all", HAL_INVALID_ARGUMENT, "HAL_VISIBLE_DEVICES: 'all' is not a device's number");
   assert_refused("0,", HAL_INVALID_ARGUMENT, "'' is not a device's number");
   assert_refused("0,,1", HAL_INVALID_ARGUMENT, "'' is not a device's number");
-  assert_refused("0 ,1", HAL_INVALID_ARGUMENT, "'0 ' is not a device's number");
+  assert_refused("0 , ,1", HAL_INVALID_ARGUMENT, "'' is not a device's number");
+  assert_refused(" ", HAL_INVALID_ARGUMENT, "'' is not a device's number");
+  assert_refused("0 1", HAL_INVALID_ARGUMENT, "'0 1' is not a device's number");
+  assert_refused("0,\n1", HAL_INVALID_ARGUMENT, "is not a device's number");
   assert_refused("+1", HAL_INVALID_ARGUMENT, "'+1' is not a device's number");
   assert_refused("-1", HAL_INVALID_ARGUMENT, "'-1' is not a device's number");
   assert_refused("1,1", HAL_INVALID_ARGUMENT, "device 1 is listed twice");
   assert_refused("0,3", HAL_OUT_OF_RANGE, "invalid device 3: later has 3; expected numbers in [0, 3)");
-  assert_refused("99999999999999999999", HAL_OUT_OF_RANGE, "invalid device");
+  assert_refused("99999999999999999999", HAL_OUT_OF_RANGE, "invalid device 99999999999999999999: later has 3");
+}
+
+Test(visible_devices, blanks_around_numbers_are_ignored) {
+  setenv("HAL_VISIBLE_DEVICES", " 2 ,\t0", 1);
+  assert_ok(hal_registry_open(FIXTURE("later")));
+  cr_assert_eq(hal_device_count(), 2);
 }
 
 Test(visible_devices, a_plugins_own_list_takes_precedence) {

@@ -173,7 +173,13 @@ def test_a_sparse_gradient_reaches_the_optimizer(device):
 def test_quantized_tensors_are_refused_with_the_device_type(device, call):
     with pytest.raises(NotImplementedError, match=rf"quantized tensor\b.* device type '{device}'") as caught:
         call(torch.ones(4, 4, device=device))
-    assert "backend" not in str(caught.value)
+    assert "backend" not in str(caught.value) and "call dequantize() before the copy to the device" in str(caught.value)
+
+
+@pytest.mark.parametrize("call", [lambda x: torch._cslt_compress(x.half()), torch.ops.aten._sparse_semi_structured_tile])
+def test_operators_of_two_of_four_sparse_tensors_are_refused_with_a_cure(device, call):
+    with pytest.raises(NotImplementedError, match="2:4 sparse tensors are not supported; use dense tensors"):
+        call(torch.ones(4, 4, device=device))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.int8], ids=str)

@@ -29,7 +29,7 @@ def sentence(reason: str) -> str:
 
 
 def reason_against(device_node_mapping, gm) -> str | None:
-    """Returns a sentence why a graph of torch.fx cannot be recorded, with the operator and the program's line; None if it
+    """Returns the reason why a graph of torch.fx cannot be recorded, with the operator and the program's line; None if it
     can.
     """
     from .lines import line_of

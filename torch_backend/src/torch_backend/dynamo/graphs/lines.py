@@ -10,7 +10,7 @@ import torch
 
 _FRAME = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+), in [^\n]*(?:\n +(?P<code>[^\n]+))?')
 _TORCH = os.path.dirname(torch.__file__) + os.sep
-_GENERATED = "<eval_with_key>"  # the start of the file names that torch.fx gives to its code
+_GENERATED = "<eval_with_key>"  # the start of the file names of the code of torch.fx
 
 
 def line_of(node: torch.fx.Node) -> str:
