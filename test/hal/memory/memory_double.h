@@ -11,17 +11,25 @@
 
 #include "memory/internal.h"
 
-enum { DOUBLE_STREAMS = 8, DOUBLE_SEGMENTS = 4096, DOUBLE_USES = 256, DOUBLE_DEVICES = 2 };
+enum { DOUBLE_STREAMS = 8, DOUBLE_SEGMENTS = 4096, DOUBLE_USES = 256, DOUBLE_WAITS = 256, DOUBLE_DEVICES = 2 };
+enum { DOUBLE_ALL_STREAMS = DOUBLE_DEVICES * DOUBLE_STREAMS };
+
+/* For each stream the mark up to which its work is done before something else. */
+typedef struct double_clock_s {
+  uint64_t of[DOUBLE_ALL_STREAMS];
+} double_clock_t;
 
 struct hal_plugin_stream_s {
   uint64_t queued, done; /* work items */
   int held;              /* waiting does not complete the work: another thread must */
   hal_status_t failure;  /* asynchronous, not yet reported */
+  double_clock_t after;  /* what the next work item waits for */
 };
 
 struct hal_plugin_event_s {
   hal_plugin_stream_t *stream;
   uint64_t mark;
+  double_clock_t after;
 };
 
 typedef struct double_use_s {
@@ -30,6 +38,12 @@ typedef struct double_use_s {
   const char *begin;
   size_t size;
 } double_use_t;
+
+/* Work items of a stream after `position` wait for a mark of another stream. */
+typedef struct double_dependency_s {
+  hal_plugin_stream_t *stream, *other;
+  uint64_t position, mark;
+} double_dependency_t;
 
 static struct {
   pthread_mutex_t lock;
@@ -42,6 +56,8 @@ static struct {
   } segments[DOUBLE_SEGMENTS];
   size_t live_count, live_bytes, total; /* total: the memory of the device; 0 = no limit */
   double_use_t uses[DOUBLE_USES];
+  double_dependency_t waits[DOUBLE_WAITS];
+  int wait_count;
   int use_count, violations, live_events;
   int fail_after[HAL_SLOT_COUNT]; /* the n-th call from now on fails; 0 = none */
   hal_status_t fail_with;
@@ -71,8 +87,21 @@ static hal_status_t double_enter(uint32_t slot) {
     return result_;                        \
   } while (0)
 
-/* Waits for a mark of a stream. The caller holds the lock. */
+static int double_number(const hal_plugin_stream_t *stream) { return (int)(stream - &double_.handles[0][0]); }
+
+static void double_forget_done_waits(void) {
+  int kept = 0;
+  for (int i = 0; i < double_.wait_count; i++)
+    if (double_.waits[i].other->done < double_.waits[i].mark) double_.waits[kept++] = double_.waits[i];
+  double_.wait_count = kept;
+}
+
+/* Waits for a mark of a stream, and first for what its work waits for. The caller holds the lock. */
 static void double_wait(hal_plugin_stream_t *stream, uint64_t mark) {
+  for (int i = 0; stream->done < mark && i < double_.wait_count; i++) {
+    const double_dependency_t wait = double_.waits[i];
+    if (wait.stream == stream && wait.position < mark) double_wait(wait.other, wait.mark);
+  }
   while (stream->held && stream->done < mark) pthread_cond_wait(&double_.changed, &double_.lock);
   if (stream->done < mark) stream->done = mark;
 }
@@ -194,6 +223,21 @@ static hal_status_t double_event_record(hal_plugin_event_t *event, hal_plugin_st
   DOUBLE_ENTER(event_record)
   event->stream = stream;
   event->mark = stream->queued;
+  event->after = stream->after;
+  event->after.of[double_number(stream)] = stream->queued;
+  DOUBLE_LEAVE(HAL_OK);
+}
+
+static hal_status_t double_stream_wait_event(hal_plugin_stream_t *stream, hal_plugin_event_t *event) {
+  DOUBLE_ENTER(stream_wait_event)
+  if (!event->stream) DOUBLE_LEAVE(HAL_OK);
+  for (int i = 0; i < DOUBLE_ALL_STREAMS; i++)
+    if (stream->after.of[i] < event->after.of[i]) stream->after.of[i] = event->after.of[i];
+  if (double_.wait_count == DOUBLE_WAITS) double_forget_done_waits();
+  if (double_.wait_count == DOUBLE_WAITS) double_wait(event->stream, event->mark);
+  if (event->stream->done < event->mark && event->stream != stream) /* the wait is a work item, too */
+    double_.waits[double_.wait_count++] = (double_dependency_t){
+        .stream = stream, .other = event->stream, .position = stream->queued++, .mark = event->mark};
   DOUBLE_LEAVE(HAL_OK);
 }
 
@@ -208,13 +252,33 @@ static hal_status_t double_event_synchronize(hal_plugin_event_t *event) {
   DOUBLE_LEAVE(HAL_OK);
 }
 
+static void double_forget_done_uses(void) {
+  int kept = 0;
+  for (int i = 0; i < double_.use_count; i++)
+    if (double_.uses[i].stream->done < double_.uses[i].mark) double_.uses[kept++] = double_.uses[i];
+  double_.use_count = kept;
+}
+
 /* Queues one work item that uses `size` bytes at `address`. */
 DOUBLE_FN void double_enqueue(hal_stream_t *stream, const void *address, size_t size) {
   pthread_mutex_lock(&double_.lock);
   hal_plugin_stream_t *handle = stream->direct.handle;
-  double_.uses[double_.use_count++ % DOUBLE_USES] =
+  if (double_.use_count == DOUBLE_USES) double_forget_done_uses();
+  double_.uses[double_.use_count < DOUBLE_USES ? double_.use_count++ : 0] =
       (double_use_t){.stream = handle, .mark = ++handle->queued, .begin = address, .size = size};
-  if (double_.use_count > DOUBLE_USES) double_.use_count = DOUBLE_USES;
+  pthread_mutex_unlock(&double_.lock);
+}
+
+/* Finishes the next work item of a stream, unless it waits for another one. */
+DOUBLE_FN void double_advance(hal_stream_t *stream) {
+  pthread_mutex_lock(&double_.lock);
+  hal_plugin_stream_t *const handle = stream->direct.handle;
+  int is_ready = handle->done < handle->queued;
+  for (int i = 0; i < double_.wait_count; i++) {
+    const double_dependency_t *const wait = &double_.waits[i];
+    if (wait->stream == handle && wait->position <= handle->done && wait->other->done < wait->mark) is_ready = 0;
+  }
+  handle->done += (uint64_t)is_ready;
   pthread_mutex_unlock(&double_.lock);
 }
 
@@ -246,7 +310,8 @@ DOUBLE_FN hal_status_t double_open(int32_t devices, uint64_t flags) {
   static uint64_t provided[HAL_SLOT_COUNT / 64 + 1];
   static const uint32_t own[] = {HAL_SLOT_memory_alloc_async, HAL_SLOT_memory_free_async,  HAL_SLOT_host_alloc,
                                  HAL_SLOT_host_free,          HAL_SLOT_stream_synchronize, HAL_SLOT_stream_query,
-                                 HAL_SLOT_event_record,       HAL_SLOT_event_synchronize,  HAL_SLOT_event_query};
+                                 HAL_SLOT_event_record,       HAL_SLOT_event_synchronize,  HAL_SLOT_event_query,
+                                 HAL_SLOT_stream_wait_event};
   for (size_t i = 0; i < sizeof own / sizeof *own; i++) provided[own[i] / 64] |= UINT64_C(1) << (own[i] % 64);
   if (plugin->api.virtual_reserve) /* memory_virtual.h */
     provided[HAL_SLOT_virtual_reserve / 64] |= UINT64_C(1) << (HAL_SLOT_virtual_reserve % 64);
@@ -254,6 +319,7 @@ DOUBLE_FN hal_status_t double_open(int32_t devices, uint64_t flags) {
   plugin->api.provided_words = sizeof provided / sizeof provided[0];
   plugin->api.stream_synchronize = double_stream_synchronize;
   plugin->api.stream_query = double_stream_query;
+  plugin->api.stream_wait_event = double_stream_wait_event;
   plugin->api.event_create = double_event_create;
   plugin->api.event_destroy = double_event_destroy;
   plugin->api.event_record = double_event_record;
