@@ -1,5 +1,5 @@
-/* handles.c: handles of shared memory whose bytes another process has changed. A handle is 8 bytes of the input for
- * each change: offset, mask. The one that is not changed can be opened once. */
+/* handles.c: handles of shared memory and of events whose bytes another process has changed. Three bytes of the input
+ * are a change: offset, mask. The handle of memory that is not changed can be opened once. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +30,30 @@ static void open_handle(const void *handle, size_t size) {
   hal_memory_release(block);
 }
 
+static void change(uint8_t *handle, size_t length, const uint8_t *data, size_t size) {
+  for (; size >= 3; data += 3, size -= 3) handle[(data[0] | (size_t)data[1] << 8) % length] ^= data[2];
+}
+
+/* Opens a handle of an event, in this process, and uses the event if that succeeds. */
+static void share_event(const uint8_t *data, size_t size) {
+  uint8_t handle[HAL_MEMORY_SHARE_BYTES];
+  size_t length = 0;
+  hal_event_t *event = NULL, *opened = NULL;
+  require(hal_event_create(0, HAL_EVENT_INTERPROCESS, &event) == HAL_OK);
+  require(hal_event_record(event, NULL) == HAL_OK);
+  require(hal_event_ipc_export(event, handle, sizeof handle, &length) == HAL_OK && length <= sizeof handle);
+  change(handle, length, data, size);
+  if (hal_event_ipc_open(0, handle, size ? length - data[0] % length : length, &opened) == HAL_OK) {
+    (void)!hal_stream_wait_event(NULL, opened);
+    (void)!hal_event_query(opened);
+    (void)!hal_event_record(opened, NULL);
+    (void)!hal_event_synchronize(opened);
+  }
+  hal_event_destroy(opened);
+  hal_event_destroy(event);
+  (void)!hal_stream_synchronize(NULL);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   uint8_t handle[HAL_MEMORY_SHARE_BYTES], changed[HAL_MEMORY_SHARE_BYTES];
@@ -40,12 +64,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   require(hal_memory_allocate(0, NULL, 4096, &block) == HAL_OK);
   require(hal_memory_share(block, NULL, released, &count, handle, sizeof handle, &length) == HAL_OK);
   memcpy(changed, handle, length);
-  for (; size >= 3; data += 3, size -= 3) changed[(data[0] | (size_t)data[1] << 8) % length] ^= data[2];
+  change(changed, length, data, size);
   open_handle(changed, size ? length - data[0] % length : length);
   if (hal_memory_decline(changed, length) != HAL_OK) (void)!hal_memory_decline(handle, length);
   (void)!hal_memory_decline(handle, length);
   hal_memory_collect_shared();
   require(count <= 1);
   hal_memory_release(block);
+  share_event(data, size);
   return 0;
 }

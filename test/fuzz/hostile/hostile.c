@@ -1,44 +1,10 @@
-/* hostile.c: a plugin whose structs and results have the fuzzer's bytes (tables.c). Its memory is real. FUZZ_BYTES is
- * "address size" of the bytes, in this process. */
+/* hostile.c: a plugin whose structs and results have the fuzzer's bytes (tables.c). Its memory is real. */
 #define _POSIX_C_SOURCE 200809L
-#include <hal/plugin.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-static const uint8_t *bytes;
-static size_t left;
-
-static void take(void *out, size_t size) {
-  const size_t count = size < left ? size : left;
-  memset(out, 0, size);
-  if (count) memcpy(out, bytes, count);
-  bytes += count;
-  left -= count;
-}
-
-static uint8_t take_byte(void) {
-  uint8_t byte;
-  take(&byte, 1);
-  return byte;
-}
-
-/* Mostly HAL_OK; otherwise any number. */
-static hal_status_t take_status(void) {
-  const uint8_t kind = take_byte();
-  hal_status_t status = HAL_OK;
-  if (kind > 240) take(&status, sizeof status);
-  if (kind > 250) return hal_host->error_set(status, kind, kind & 1 ? "%s%n: hostile" : "hostile");
-  return status;
-}
+#include "bytes.h"
 
 hal_status_t hal_plugin_info(hal_plugin_info_t *out_info) {
   static char name[48], text[48];
-  unsigned long long address = 0;
-  const char *const where = getenv("FUZZ_BYTES");
-  left = 0;
-  if (where && sscanf(where, "%llx %zu", &address, &left) == 2) bytes = (const uint8_t *)(uintptr_t)address;
+  find_bytes();
   const uint8_t kind = take_byte();
   snprintf(name, sizeof name, "hostile");
   if (kind & 1) take(name, sizeof name - 1);
