@@ -202,6 +202,18 @@ static int is_setting(const char *text) {
   return fprintf(stderr, "hal-cts: --fault \"%s\" is not NAME=VALUE\n", text), 0;
 }
 
+/* Checks before the run that a report can be written after it. */
+static int is_output(const char *path) {
+  const char *const name = strrchr(path, '/');
+  const int length = name ? (int)(name - path) : 0;
+  char folder[PATH_MAX];
+  snprintf(folder, sizeof folder, "%.*s", name ? (length ? length : 1) : 1, name ? path : ".");
+  if (!access(folder, W_OK | X_OK)) return 1;
+  return fprintf(stderr, "hal-cts: %s cannot be written: %s; create its folder, or choose another file\n", path,
+                 strerror(errno)),
+         0;
+}
+
 /* The options that are not settings of the run. */
 typedef struct wish_s {
   const char *plugin, *html, *junit, *json;
@@ -240,13 +252,13 @@ static int read_option(int option, wish_t *wish) {
       good = read_number(optarg, 0, 125, &number), skip_code = (int)number;
       break;
     case 'r':
-      wish->html = optarg;
+      wish->html = optarg, good = is_output(optarg);
       break;
     case 'j':
-      wish->junit = optarg;
+      wish->junit = optarg, good = is_output(optarg);
       break;
     case 'J':
-      wish->json = optarg;
+      wish->json = optarg, good = is_output(optarg);
       break;
     case 'u':
       good = read_list(optarg, &run.unsupported, &run.unsupported_count);

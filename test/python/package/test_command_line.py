@@ -32,6 +32,16 @@ def test_wrong_usage_exits_with_2(arguments):
     assert done.returncode == 2 and "usage:" in done.stderr
 
 
+@pytest.mark.parametrize("arguments", [["demo", "--picture"], ["upstream", "test_x.py", "--json"], ["comm", "simulate", "--plot"], ["verify", "fake", "--json"],
+                                       ["verify", "fake", "--junit"], ["verify", "fake", "--report"]], ids=" ".join)  # fmt: skip
+def test_a_file_that_cannot_be_written_is_reported_before_the_work(arguments, tmp_path):
+    missing = tmp_path / "missing" / "file"
+    done = command(*arguments, str(missing))
+    assert done.returncode == 2 and f"{missing} cannot be written: " in done.stderr, done.stderr
+    assert "create" in done.stderr and "choose another file" in done.stderr
+    assert "Traceback" not in done.stderr and "passed" not in done.stdout
+
+
 def test_the_folder_for_cmake_is_one_line_however_narrow_the_terminal():
     done = command("--cmake-dir", COLUMNS="20")
     (folder,) = done.stdout.splitlines()

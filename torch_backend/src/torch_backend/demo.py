@@ -17,6 +17,8 @@ import sys
 import time
 from dataclasses import dataclass, field
 
+from .cli._output import output_file
+
 MIN_ACCURACY = 0.93  # or that of the CPU, less the tolerance, if it is lower after few epochs
 ACCURACY_TOLERANCE = 0.03
 MIN_NATIVE_SHARE = 0.60
@@ -221,7 +223,7 @@ def parse_arguments(argv):
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--lr", type=float, default=0.1, help="learning rate")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--picture", default="demo-loss.png", help="file for the loss curves")
+    parser.add_argument("--picture", default="demo-loss.png", type=output_file, help="file for the loss curves")
     parser.add_argument("--json", action="store_true", help="print the results as JSON")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
     args = parser.parse_args(argv)

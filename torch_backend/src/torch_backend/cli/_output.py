@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import sys
@@ -13,6 +14,29 @@ _CODES = {"red": 31, "green": 32, "yellow": 33}
 def print_json(document) -> None:
     """Prints a document as JSON."""
     print(json.dumps(document, indent=1))
+
+
+def check_output(path: str) -> None:
+    """Checks before the work that a file can be written after it.
+
+    ValueError: the folder does not exist or cannot be written, or the path is a folder; with the cure.
+    """
+    folder = Path(path).resolve().parent
+    if not path or Path(path).is_dir():
+        raise ValueError(f"{path!r} is a folder; choose a file")
+    if not folder.is_dir():
+        raise ValueError(f"{path} cannot be written: create the folder {folder}, or choose another file")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise ValueError(f"{path} cannot be written: you may not write to {folder}; choose another file")
+
+
+def output_file(text: str) -> str:
+    """The type of an option of argparse: a file to write, which `check_output` accepts."""
+    try:
+        check_output(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
 
 
 def read_results(path, program: str, layout: int, command: str) -> dict:

@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from ._output import print_json
+from ._output import output_file, print_json
 
 _RANKS = [2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
 _CALIBRATION = [1 << 10, 1 << 16, 1 << 20, 1 << 26]
@@ -332,7 +332,7 @@ def add_arguments(parser) -> None:
     simulate.add_argument("--network-bandwidth", type=_number, default=12.5, metavar="GB/S", help="bandwidth of a host in one direction in GB/s; default 12.5")
     simulate.add_argument("--measurement", metavar="FILE", help="output of `comm bench --ranks 2 --json`; default: measured now")
     simulate.add_argument("--check", action="store_true", help="also measures 2 to 8 ranks of this host; exit code 1 if the error of the model exceeds 25 %%")
-    simulate.add_argument("--plot", metavar="FILE", help="file for a plot of the curves, with matplotlib")
+    simulate.add_argument("--plot", metavar="FILE", type=output_file, help="file for a plot of the curves, with matplotlib")
     simulate.set_defaults(action=_simulate)
     dry = parts.add_parser("dry-run", help="runs a program as one rank of many, in one process: reports its device memory, and the bytes of its collectives")
     dry.add_argument("--world-size", type=_positive, required=True, help="number of ranks of the group")

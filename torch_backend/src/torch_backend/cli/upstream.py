@@ -19,6 +19,7 @@ from pathlib import Path
 from . import _upstream_openreg as openreg
 from . import _upstream_report as report
 from . import _upstream_run
+from ._output import output_file
 
 _NEEDS = ("pytest", "expecttest", "numpy")
 
@@ -38,7 +39,7 @@ def add_arguments(parser) -> None:
     parser.add_argument("--xfail", metavar="FILE", help='lines "TEST reason": tests that must fail; * in TEST is any text')
     parser.add_argument("--limit", metavar="SECONDS", type=float, default=300.0, help="time of one test (300)")
     parser.add_argument("--jobs", metavar="N", type=int, default=1, help="processes that run at a time (1)")
-    parser.add_argument("--json", metavar="FILE", help="write the results for programs")
+    parser.add_argument("--json", metavar="FILE", type=output_file, help="write the results for programs")
     parser.add_argument("--diff", metavar="OLD.json", help="compare with an earlier run; the exit code is 1 only if something is worse")
     parser.add_argument("--log", metavar="FILE", type=argparse.FileType("w"), help="write what pytest prints")
 

@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 from . import _program, _verify_diff
+from ._output import check_output
 
 
 def _folders() -> list:
@@ -53,6 +54,8 @@ def _run(options: list) -> int:
 def _run_and_compare(options: list, old: str) -> int:
     """Runs the suite and compares with an earlier run. Returns 1 if something is worse, or else 0; 2: invalid usage."""
     before, kept = _verify_diff.read(old), _take(options, "--json")
+    if kept is not None:
+        check_output(kept)
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "new.json")
         code = _run([*options, "--json", path])
