@@ -10,8 +10,7 @@ namespace torch_backend {
 
 // The cure in error messages about quantized tensors.
 constexpr const char *kInsteadOfQuantized =
-    "Quantize on the CPU and call dequantize() before the copy to the device, use torch.ao.quantization's fake "
-    "quantization, or torchao, whose weights of 4 and 8 bits run on all devices.";
+    "Quantize on the CPU and call dequantize() before the copy to the device, or use fake quantization or torchao.";
 
 // Returns "quantized" or "nested" for such tensors, whose layout is also Strided; else the layout: "Strided", "Sparse",
 // "Jagged".
