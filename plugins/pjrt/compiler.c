@@ -274,23 +274,22 @@ static void write_run(program_t *program, const hal_ir_run_t *run, uint32_t argu
   write_numbers(emitted, run, (char *)(results + emitted->result_count));
 }
 
-/* Whether a run is in the calling thread: a short one, or one of a single thread that the caller will wait for. Other
- * runs would keep other threads from queueing programs of the device. */
-static int runs_now(const program_t *program, hal_plugin_stream_t *stream, size_t size, int awaited) {
+/* Whether a run is in the calling thread: a short one. Other runs would keep other threads from queueing programs of
+ * the device. */
+static int runs_now(const program_t *program, hal_plugin_stream_t *stream, size_t size) {
   if (!stream) return 1;
   const int is_short = size <= FEW_BYTES && atomic_load_explicit(&program->is_short, memory_order_relaxed);
-  if (!is_short && !(awaited && program->site >= PJRT_MAX_DEVICES)) return 0;
-  return pjrt_is_idle(stream) && (!program->again || pjrt_again_has_ended(program->again));
+  return is_short && pjrt_is_idle(stream) && (!program->again || pjrt_again_has_ended(program->again));
 }
 
-/* Runs a program, or queues it; `awaited`: the caller will probably wait for it. */
-static hal_status_t start(program_t *program, const hal_ir_run_t *run, int awaited) {
+/* Runs a program, or queues it. */
+static hal_status_t start(program_t *program, const hal_ir_run_t *run) {
   const emit_program_t *const emitted = &program->emitted;
   const uint32_t count = emitted->argument_count + (emitted->double_count > 0) + (emitted->integer_count > 0);
   const size_t size = bytes_of(emitted, count);
   _Alignas(16) unsigned char few[FEW_BYTES];
   pjrt_work_t *work;
-  if (runs_now(program, run->plugin_stream, size, awaited)) {
+  if (runs_now(program, run->plugin_stream, size)) {
     queued_t *const queued = size <= sizeof few ? (queued_t *)(void *)few : hal_host->mem_alloc(size, 16);
     if (!queued) return pjrt_error(HAL_RESOURCE_EXHAUSTED, "pjrt: no host memory to run a program");
     write_run(program, run, count, queued);
@@ -307,13 +306,9 @@ static hal_status_t start(program_t *program, const hal_ir_run_t *run, int await
 }
 
 static hal_status_t execute(void *state, void *executed, const hal_ir_run_t *run) {
-  hal_plugin_stream_t *const stream = run->plugin_stream;
   (void)state;
   dump(executed);
-  if (!stream) return start(executed, run, 0);
-  const hal_status_t status = start(executed, run, pjrt_stream_begin_program(stream));
-  pjrt_stream_end_program(stream);
-  return status;
+  return start(executed, run);
 }
 
 static uint64_t again(void *state) {

@@ -306,28 +306,7 @@ void pjrt_work_overlap(pjrt_work_t *work);
 /* The arguments of work, which the caller writes before it queues the work, if pjrt_work_new got none. */
 void *pjrt_work_arguments(pjrt_work_t *work);
 
-/* ---- program/awaited.c ---- */
-
-/* The programs of a stream between two synchronizations. The stream's lock guards it. */
-typedef struct pjrt_awaited_s {
-  uint32_t count; /* since the last synchronization */
-  uint32_t usual; /* in the interval before it */
-  uint32_t equal; /* consecutive intervals with that number, after whose last program the caller waited at once */
-  int64_t ended;  /* when the last program was queued, or had run */
-} pjrt_awaited_t;
-
-/* Notes a program. Returns whether the caller will probably wait for it at once. */
-int pjrt_awaited_begin(pjrt_awaited_t *awaited);
-/* Notes that the program was queued, or has run. */
-void pjrt_awaited_end(pjrt_awaited_t *awaited, int64_t now);
-/* Notes a synchronization. */
-void pjrt_awaited_note(pjrt_awaited_t *awaited, int64_t now);
-
 /* ---- stream.c ---- */
-
-/* The same for a stream. */
-int pjrt_stream_begin_program(hal_plugin_stream_t *stream);
-void pjrt_stream_end_program(hal_plugin_stream_t *stream);
 
 /* Whether all work of a stream is done: then pjrt_run_now may run more in the calling thread. */
 int pjrt_is_idle(hal_plugin_stream_t *stream);

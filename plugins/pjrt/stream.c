@@ -35,7 +35,6 @@ struct hal_plugin_stream_s {
   hal_status_t failure;     /* not reported yet */
   hal_stream_error_t error; /* the last failure */
   pjrt_work_t *frees;       /* not queued yet; NULL: none */
-  pjrt_awaited_t awaited;
 };
 
 static pthread_mutex_t streams_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list, and `waiters` */
@@ -73,20 +72,6 @@ int pjrt_is_idle(hal_plugin_stream_t *stream) {
   if (!stream) return 1;
   const uint64_t done = hal_worker_done(stream->worker);
   return done == hal_worker_queued(stream->worker);
-}
-
-int pjrt_stream_begin_program(hal_plugin_stream_t *stream) {
-  pthread_mutex_lock(&stream->lock);
-  const int awaited = pjrt_awaited_begin(&stream->awaited);
-  pthread_mutex_unlock(&stream->lock);
-  return awaited;
-}
-
-void pjrt_stream_end_program(hal_plugin_stream_t *stream) {
-  const int64_t now = pjrt_now_ns();
-  pthread_mutex_lock(&stream->lock);
-  pjrt_awaited_end(&stream->awaited, now);
-  pthread_mutex_unlock(&stream->lock);
 }
 
 pjrt_views_t *pjrt_stream_views(hal_plugin_stream_t *stream) { return stream ? stream->views : NULL; }
@@ -148,9 +133,7 @@ static pjrt_work_t *take_frees(hal_plugin_stream_t *stream) {
 
 /* Begins a synchronization: queues the frees that wait for more of them. */
 static void begin_wait(hal_plugin_stream_t *stream) {
-  const int64_t now = pjrt_now_ns();
   pthread_mutex_lock(&stream->lock);
-  pjrt_awaited_note(&stream->awaited, now);
   pjrt_work_t *const work = take_frees(stream);
   pthread_mutex_unlock(&stream->lock);
   if (work) pjrt_work_push(stream, work);
