@@ -7,6 +7,7 @@ Usage: python fuzz.py BUILD [--seconds N] [--keep] [TARGET ...]
 """
 
 import argparse
+import os
 import pathlib
 import shutil
 import subprocess
@@ -19,7 +20,10 @@ TARGETS = sorted(path.stem for path in HERE.glob("*.c"))
 # The most bytes of an input.
 LENGTHS = {"settings": 300, "modules": 4096, "files": 1024, "handles": 60, "page": 200, "programs": 400, "slots": 600, "tables": 600}
 KEPT = 24_000
-FORKING = {"slots", "tables"}  # each input has a process
+# Without limits of memory: inputs of the first two have a process each, and another process may announce a message of any
+# size.
+UNLIMITED = {"slots", "tables", "page"}
+os.environ.setdefault("ASAN_OPTIONS", "allocator_may_return_null=1")  # as malloc
 
 
 def seeds(target: str, build: pathlib.Path) -> list:
@@ -48,7 +52,7 @@ def options(target: str, build: pathlib.Path) -> list:
     """Returns the program of a target and its options for every use."""
     # The thread that watches the memory may hold a lock of the allocator when the target forks: the child would wait
     # forever.
-    limits = ["-rss_limit_mb=0"] if target in FORKING else ["-rss_limit_mb=4096", "-malloc_limit_mb=1024"]
+    limits = ["-rss_limit_mb=0"] if target in UNLIMITED else ["-rss_limit_mb=4096", "-malloc_limit_mb=1024"]
     return [build / "fuzz" / f"fuzz_{target}", f"-max_len={LENGTHS[target]}", "-timeout=20", *limits, "-verbosity=0"]
 
 

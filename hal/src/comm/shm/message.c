@@ -175,12 +175,18 @@ static hal_status_t make_early(hal_shm_t *shm, int32_t from, const hal_shm_chunk
   return HAL_OK;
 }
 
+static hal_status_t damaged(hal_shm_t *shm, int32_t from) {
+  return hal_shm_fail(shm, HAL_DATA_LOSS, "rank %d received a damaged message from rank %d", (int)shm->rank, (int)from);
+}
+
 static hal_status_t begin_arrival(hal_shm_t *shm, bracket_t *bracket, int32_t from, const hal_shm_chunk_t *chunk) {
   arrival_t *const arrival = &bracket->arrivals[from];
   message_t *const recv = find_recv(bracket, from, chunk->tag);
   const message_t sent = {.dtype = chunk->dtype, .count = chunk->count, .tag = chunk->tag};
+  uint64_t bytes;
+  if (__builtin_mul_overflow(chunk->count, hal_dtype_size(chunk->dtype), &bytes)) return damaged(shm, from);
   if (recv && !are_alike(&sent, recv)) return differ(shm, from, shm->rank, &sent, recv);
-  *arrival = (arrival_t){.into = recv, .bytes = chunk->count * hal_dtype_size(chunk->dtype)};
+  *arrival = (arrival_t){.into = recv, .bytes = bytes};
   if (recv) recv->begun = 1;
   return recv ? HAL_OK : make_early(shm, from, chunk, arrival->bytes, &arrival->early);
 }
@@ -194,8 +200,7 @@ static hal_status_t receive_chunk(hal_shm_t *shm, bracket_t *bracket, int32_t fr
   if (begins && !continues) HAL_RETURN_IF_ERROR(begin_arrival(shm, bracket, from, &chunk));
   if (begins == continues || chunk.bytes > arrival->bytes - arrival->done ||
       chunk.bytes > hal_shm_chunk_bytes(shm->size))
-    return hal_shm_fail(shm, HAL_DATA_LOSS, "rank %d received a damaged message from rank %d", (int)shm->rank,
-                        (int)from);
+    return damaged(shm, from);
   unsigned char *const data = arrival->into ? arrival->into->data : arrival->early->data;
   if (chunk.bytes)
     HAL_RETURN_IF_ERROR(
