@@ -20,8 +20,8 @@ TARGETS = sorted(path.stem for path in HERE.glob("*.c"))
 # The most bytes of an input.
 LENGTHS = {"settings": 300, "modules": 4096, "files": 1024, "handles": 60, "page": 200, "programs": 400, "slots": 600, "tables": 600}
 KEPT = 24_000
-# Without limits of memory: inputs of the first two have a process each, and another process may announce a message of any
-# size.
+# Without limits of memory: inputs of the first two have a process each, and another process may announce a message of
+# any size.
 UNLIMITED = {"slots", "tables", "page"}
 os.environ.setdefault("ASAN_OPTIONS", "allocator_may_return_null=1")  # as malloc
 
