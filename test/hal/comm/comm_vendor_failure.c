@@ -227,7 +227,8 @@ static void wait_for_events(int rank, int size, void *unused) {
   (void)unused;
   join_library(rank, size, 0);
   float *const data = float_on_device(1);
-  finish(submit(sum_at(data), 0));
+  hal_comm_work_t *const first = submit(sum_at(data), 0);
+  CHECK_OK(hal_comm_work_synchronize(first, 0));
   if (rank == 1) {
     wait_stage(1);
     hal_comm_abort(comm, "it does not come");
@@ -237,6 +238,7 @@ static void wait_for_events(int rank, int size, void *unused) {
     hal_stream_t *const after = stream_after(hal_comm_stream(comm)), *const behind = stream_after(after);
     hal_stream_t *const both = stream_after(hal_comm_stream(comm));
     CHECK_OK(hal_comm_work_wait(work, both, 0));
+    CHECK_OK(hal_comm_work_wait(first, after, 0)); /* is done: it does not replace the wait for the event */
     CHECK(hal_stream_query(after) == HAL_NOT_READY && hal_stream_query(behind) == HAL_NOT_READY, "nothing waits");
     atomic_store(&board->stage, 1);
     CHECK_FAILS(hal_stream_synchronize(behind), HAL_ABORTED, "all_reduce #2 of group 'dp'", "it does not come");
@@ -248,6 +250,7 @@ static void wait_for_events(int rank, int size, void *unused) {
     CHECK_OK(hal_stream_synchronize(behind));
     hal_comm_work_release(work);
   }
+  hal_comm_work_release(first);
   check_device();
   hal_comm_destroy(comm, 10 * (int64_t)SECOND);
 }

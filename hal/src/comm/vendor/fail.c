@@ -36,11 +36,11 @@ static int waits_for(const hal_comm_work_t *work, const hal_stream_t *stream) {
   return waiter != NULL || hal_comm_signal_holds(work, stream);
 }
 
-/* Fails a stream that waits for an event after the works, such as one of a future, and not for a work itself. */
+/* Fails a stream that waits for an event after the works, such as one of a future, and for none of them itself. */
 static void fail_follower(void *context, hal_stream_t *stream) {
   const failing_t *const failing = context;
   for (const hal_comm_work_t *work = failing->vendor->first; work; work = work->watched_next)
-    if (waits_for(work, stream)) return;
+    if (atomic_load(&work->failure.set) && waits_for(work, stream)) return;
   hal_comm_work_fail_stream(stream, hal_error_set(failing->status, "%s", failing->message));
 }
 
