@@ -14,8 +14,6 @@
 #define PK_PLAIN_FN static inline __attribute__((always_inline, unused, no_sanitize_address))
 #define PK_PLAIN_ENTRY static __attribute__((noinline, unused, no_sanitize_address))
 int pk_checked_has(const void *address); /* returns whether it is device memory */
-void pk_checked_read(const void *address, long size);
-void pk_checked_write(const void *address, long size);
 #endif
 
 #define PK_GEMM_M 12 /* maximum number of rows of a strip */
@@ -354,9 +352,9 @@ PK_FN void PK_NAME(check_operands)(pk_i64 rows, pk_i64 width, pk_i64 depth, cons
   const int along = col == 1;
   if (pk_checked_has(a))
     for (pk_i64 i = 0; i < (along ? rows : depth); i++)
-      pk_checked_read(a + i * (along ? row : col), (along ? depth : rows) * (pk_i64)sizeof(T));
+      pk_checked_read(a + i * (along ? row : col), (along ? depth : rows) * (pk_i64)sizeof(T), sizeof(T));
   if (pk_checked_has(panel))
-    for (pk_i64 k = 0; k < depth; k++) pk_checked_read(panel + k * step, width * (pk_i64)sizeof(T));
+    for (pk_i64 k = 0; k < depth; k++) pk_checked_read(panel + k * step, width * (pk_i64)sizeof(T), sizeof(T));
 }
 
 /* The product is not device memory, nor is a packed a (row 0). */
@@ -370,8 +368,8 @@ PK_FN void PK_NAME(micro_full)(const int isa, pk_i64 rows, pk_i64 depth, const T
                                const T *panel, pk_i64 step, int add, T *result, pk_i64 target) {
   PK_NAME(check_operands)(rows, PK_GEMM_N, depth, a, row, col, panel, step);
   for (pk_i64 i = 0; i < rows; i++) {
-    if (add) pk_checked_read(result + i * target, PK_GEMM_N * sizeof(T));
-    pk_checked_write(result + i * target, PK_GEMM_N * sizeof(T));
+    if (add) pk_checked_read(result + i * target, PK_GEMM_N * sizeof(T), sizeof(T));
+    pk_checked_write(result + i * target, PK_GEMM_N * sizeof(T), sizeof(T));
   }
   PK_NAME(plain_micro_full)(isa, rows, depth, a, row, col, panel, step, add, result, target);
 }

@@ -52,6 +52,20 @@
 #define PK_UNROLLED
 #endif
 
+/* Functions that access all elements of ranges. The instances of a sanitizer (PK_CHECKED) check the ranges once, and
+ * the loops run without the checks that the compiler inserts before each access. */
+#if defined(PK_CHECKED)
+#define PK_RANGE_FN static __attribute__((noinline, unused, no_sanitize_address))
+#define PK_READS(p, n) pk_checked_read(p, (long)(n) * (long)sizeof *(p), sizeof *(p))
+#define PK_WRITES(p, n) pk_checked_write(p, (long)(n) * (long)sizeof *(p), sizeof *(p))
+void pk_checked_read(const void *address, long size, long element);
+void pk_checked_write(const void *address, long size, long element);
+#else
+#define PK_RANGE_FN PK_FN
+#define PK_READS(p, n) ((void)0)
+#define PK_WRITES(p, n) ((void)0)
+#endif
+
 #if defined(PK_OPENCL)
 #define PK_ITEM(i, n)                \
   const pk_u64 i = get_global_id(0); \

@@ -105,11 +105,11 @@ HOOKS = {"hal_host_api", "hal_life_hooks", "hal_registry_hooks", "hal_device_hoo
 # Operators as data: the lines of code (without blank lines, comments or directives) in the folders of csrc/aten that
 # have operators' functions, except functions that entries name by `meta`, `precomputed` and `fallback_if`. The number
 # may only shrink; a decrease by OPERATOR_SLACK lines lowers it. Operators for which ATen has no function to reuse raise
-# it by their functions: _int_mm, _weight_int8pack_mm and _scaled_mm by 66, attention of packed sequences by 129,
-# nonzero_static, whose elements ATen's function reads by the host, by 8, products with weights of 4 bits and
+# it by their functions: _int_mm, _weight_int8pack_mm and _scaled_mm by 66, attention of packed sequences with dropout
+# by 161, nonzero_static, whose elements ATen's function reads by the host, by 8, products with weights of 4 bits and
 # _scaled_mm_v2 by 70, _scaled_grouped_mm by 59, _scaled_mm of float4 and of small blocks by 73, LSTM as one node of
 # autograd by 105.
-OPERATOR_COMPONENT, MOST_OPERATOR_LINES, OPERATOR_SLACK = "aten", 4192, 20
+OPERATOR_COMPONENT, MOST_OPERATOR_LINES, OPERATOR_SLACK = "aten", 4224, 20
 
 # Only the implementations know which queue a stream has (hal/src/queue/queue.h). No other file compares a queue or its
 # table, or queries the kind of recording or whether a stream has a handle. The exceptions of each file:

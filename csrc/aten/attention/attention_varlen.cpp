@@ -6,6 +6,8 @@
 #include <ATen/ops/_scaled_dot_product_fused_attention_overrideable_backward.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -42,8 +44,42 @@ Lengths bounds_of(const char *name, const OptionalTensor &cumulative, int64_t ro
   Lengths bounds = read(*cumulative);
   TORCH_CHECK(
       !bounds.empty() && bounds.front() == 0 && bounds.back() <= rows && std::is_sorted(bounds.begin(), bounds.end()),
-      "_flash_attention_forward: ", name, " is ", bounds, "; expected increasing numbers from 0 to ", rows);
+      "_flash_attention_forward: ", name, " is ", bounds, "; expected increasing numbers from 0 to ", rows,
+      ", without gaps between sequences (contiguous() removes those of a jagged tensor)");
   return bounds;
+}
+
+// Reads how many keys of each sequence are used.
+Lengths used_of(const OptionalTensor &numbers, const Lengths &keys, int64_t pages) {
+  if (!is_given(numbers)) return {};
+  Lengths used = read(*numbers);
+  for (size_t i = 0; i < used.size() && (pages || i + 1 < keys.size()); i++) {
+    const int64_t most = pages ? pages : keys[i + 1] - keys[i];
+    TORCH_CHECK(used[i] >= 0 && used[i] <= most, "_flash_attention_forward: seqused_k[", i, "] is ", used[i],
+                "; expected a number of keys in [0, ", most, "]");
+  }
+  return used;
+}
+
+// Seed and offset of the dropout mask of a sequence. The masks of all sequences follow one another.
+struct Masks {
+  int64_t seed = 0, offset = 0;
+  bool begun = false;
+
+  // Advances to the next sequence after a call with its own state, which must be that of this sequence.
+  void follow(const Tensor &of_seed, const Tensor &of_offset, int64_t weights, Masks &first) {
+    const int64_t its_seed = of_seed.item<int64_t>(), its_offset = of_offset.item<int64_t>();
+    if (!begun) first = *this = {its_seed, its_offset, true};
+    TORCH_CHECK_NOT_IMPLEMENTED(its_seed == seed && its_offset == offset,
+                                "_flash_attention_forward: dropout is not supported with the plugin's own attention, "
+                                "whose masks do not follow one another");
+    advance(weights);
+  }
+  void advance(int64_t weights) { offset += (weights + 3) / 4; /* as reserve_words */ }
+};
+
+Tensor saved(const Masks &masks, const Tensor &like) {
+  return at::tensor({masks.seed, masks.offset}, at::kLong).view(at::kUInt64).to(like.device());
 }
 
 // Keys or values: rows of packed sequences, or pages that a table assigns to sequences.
@@ -96,16 +132,15 @@ Forward varlen_attention(const Tensor &query, const Tensor &key, const Tensor &v
                          const OptionalTensor &seqused_k, const OptionalTensor &alibi_slopes,
                          const OptionalTensor &block_table, std::optional<int64_t>) {
   const bool paged = is_given(block_table);
-  TORCH_CHECK_NOT_IMPLEMENTED(dropout == 0 && !is_given(alibi_slopes),
-                              "_flash_attention_forward: dropout and alibi_slopes are not supported on '", kDevice,
-                              "'");
+  TORCH_CHECK_NOT_IMPLEMENTED(!is_given(alibi_slopes), "_flash_attention_forward: alibi_slopes are not supported on '",
+                              kDevice, "'");
   TORCH_CHECK(query.dim() == 3 && key.dim() == (paged ? 4 : 3) && (!paged || is_given(seqused_k)),
               "_flash_attention_forward: expected a query of 3 dimensions, keys of 3, and with a block_table keys of 4 "
               "and seqused_k; got ",
               query.dim(), " and ", key.dim(), " dimensions");
   const Lengths queries = bounds_of("cum_seq_q", cum_seq_q, query.size(0));
   const Lengths keys = paged ? Lengths() : bounds_of("cum_seq_k", cum_seq_k, key.size(0));
-  const Lengths used = is_given(seqused_k) ? read(*seqused_k) : Lengths();
+  const Lengths used = used_of(seqused_k, keys, paged ? block_table->size(-1) * key.size(1) : 0);
   TORCH_CHECK((paged || keys.size() == queries.size()) && (used.empty() || used.size() + 1 == queries.size()),
               "_flash_attention_forward: cum_seq_q has ", queries.size(), " numbers, cum_seq_k ", keys.size(),
               ", seqused_k ", used.size());
@@ -113,15 +148,18 @@ Forward varlen_attention(const Tensor &query, const Tensor &key, const Tensor &v
   Tensor result = at::zeros({query.size(0), query.size(1), value.size(-1)}, query.options());
   Tensor logarithms = at::zeros({query.size(1), query.size(0)}, query.options().dtype(at::kFloat)).fill_(-INFINITY);
   const Rows all_keys{key, block_table}, all_values{value, block_table};
+  Masks first, masks;
   for_each_sequence(queries, keys, used, paged, [&](size_t i, int64_t row, int64_t rows, int64_t from, int64_t length) {
     if (rows == 0 || length == 0) return;
     const auto part = at::_scaled_dot_product_fused_attention_overrideable(
         by_head(query.narrow(0, row, rows)), by_head(all_keys.of(i, from, length)),
-        by_head(all_values.of(i, from, length)), bias_of(query, rows, length, window), 0.0, false, false, scale);
+        by_head(all_values.of(i, from, length)), bias_of(query, rows, length, window), dropout, false, false, scale);
     result.narrow(0, row, rows).copy_(by_row(std::get<0>(part)));
     logarithms.narrow(1, row, rows).copy_(std::get<1>(part).squeeze(0));
+    if (dropout > 0) masks.follow(std::get<6>(part), std::get<7>(part), query.size(1) * rows * length, first);
   });
-  const Tensor state = at::zeros({2}, query.options().dtype(at::kUInt64)), none = at::empty({0}, query.options());
+  const Tensor state = dropout > 0 ? saved(first, query) : at::zeros({2}, query.options().dtype(at::kUInt64));
+  const Tensor none = at::empty({0}, query.options());
   return {result, logarithms, state, at::empty({}, query.options().dtype(at::kUInt64)), none};
 }
 
@@ -140,15 +178,16 @@ Tensor varlen_attention_into(Tensor &out, const Tensor &query, const Tensor &key
 std::tuple<Tensor, Tensor, Tensor> varlen_attention_backward(
     const Tensor &grad, const Tensor &query, const Tensor &key, const Tensor &value, const Tensor &out,
     const Tensor &logsumexp, const Tensor &cum_seq_q, const Tensor &cum_seq_k, c10::SymInt, c10::SymInt, double dropout,
-    bool causal, const Tensor &, const Tensor &, std::optional<double> scale, std::optional<c10::SymInt> left,
+    bool causal, const Tensor &state, const Tensor &, std::optional<double> scale, std::optional<c10::SymInt> left,
     std::optional<c10::SymInt> right) {
-  TORCH_CHECK_NOT_IMPLEMENTED(dropout == 0, "_flash_attention_backward: dropout is not supported on '", kDevice, "'");
   const Lengths queries = bounds_of("cum_seq_q", cum_seq_q, query.size(0));
   const Lengths keys = bounds_of("cum_seq_k", cum_seq_k, key.size(0));
   const Window window = window_of(causal, left, right);
   Tensor grads[] = {at::zeros(query.sizes(), query.options()), at::zeros(key.sizes(), key.options()),
                     at::zeros(value.sizes(), value.options())};
-  const Tensor seed = at::zeros({}, query.options().dtype(at::kLong));
+  const Lengths first = dropout > 0 ? read(state.view(at::kLong)) : Lengths{0, 0};
+  TORCH_CHECK(first.size() == 2, "_flash_attention_backward: expected a rng_state of 2 numbers but got ", first.size());
+  Masks masks{first[0], first[1]};
   for_each_sequence(queries, keys, {}, false, [&](size_t, int64_t row, int64_t rows, int64_t from, int64_t length) {
     if (rows == 0 || length == 0) return;
     const OptionalTensor bias = bias_of(query, rows, length, window);
@@ -156,7 +195,9 @@ std::tuple<Tensor, Tensor, Tensor> varlen_attention_backward(
         by_head(grad.narrow(0, row, rows)), by_head(query.narrow(0, row, rows)), by_head(key.narrow(0, from, length)),
         by_head(value.narrow(0, from, length)), bias.value_or(Tensor()), {true, true, true, false},
         by_head(out.narrow(0, row, rows)), logsumexp.narrow(1, row, rows).unsqueeze(0), Tensor(), Tensor(), rows,
-        length, 0.0, false, seed, seed, scale);
+        length, dropout, false, at::scalar_tensor(masks.seed, at::kLong), at::scalar_tensor(masks.offset, at::kLong),
+        scale);
+    masks.advance(query.size(1) * rows * length);
     grads[0].narrow(0, row, rows).copy_(by_row(std::get<0>(part)));
     grads[1].narrow(0, from, length).copy_(by_row(std::get<1>(part)));
     grads[2].narrow(0, from, length).copy_(by_row(std::get<2>(part)));

@@ -63,6 +63,7 @@ struct Reference {
   const int64_t *strides;
   c10::ScalarType dtype;
   c10::DeviceIndex device;
+  int32_t ordinal;  // the plugin's number of the device
   int64_t itemsize;
 };
 
@@ -80,7 +81,7 @@ C10_ALWAYS_INLINE hal_tensor_t describe_at(const Reference &reference, void *dat
           reference.strides,
           static_cast<int32_t>(reference.sizes.size()),
           static_cast<int32_t>(dtype),
-          ordinal_of(reference.device),
+          reference.ordinal,
           0};
 }
 C10_ALWAYS_INLINE hal_tensor_t describe_like(const Reference &reference, const c10::TensorImpl *impl,
@@ -237,6 +238,7 @@ struct Elementwise {
     reference.impl = impl;
     reference.dtype = self.scalar_type();
     reference.device = impl->device().index();
+    reference.ordinal = ordinal_of(reference.device);
     reference.sizes = impl->sizes();
     reference.strides = impl->strides().data();
     reference.itemsize = static_cast<int64_t>(impl->itemsize());

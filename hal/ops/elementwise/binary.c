@@ -38,7 +38,8 @@ static const hal_op_forms_t forms_s = {HAL_BINARY_VARIANT_CONTIG_S, HAL_BINARY_V
                                        rows_line_s};
 
 /* The fast path: 1 = the call was launched, 0 = it needs the general path. */
-static inline int launch_dense(hal_op_context_t *context, const hal_op_call_t *call, hal_status_t *out_status) {
+static inline __attribute__((always_inline)) int launch_dense(hal_op_context_t *context, const hal_op_call_t *call,
+                                                              hal_status_t *out_status) {
   const hal_op_info_t *info = context->info;
   const hal_value_t *left = &call->args[0], *right = &call->args[1];
   const hal_tensor_t *result = call->results[0];

@@ -20,7 +20,8 @@ static hal_status_t rows_line(hal_op_context_t *context, hal_plugin_kernel_t *ke
 static const hal_op_forms_t forms = {HAL_UNARY_VARIANT_CONTIG, HAL_UNARY_VARIANT_ROWS, contig_line, rows_line};
 
 /* The fast path: 1 = the call was launched, 0 = it needs the general path. */
-static inline int launch_dense(hal_op_context_t *context, const hal_op_call_t *call, hal_status_t *out_status) {
+static inline __attribute__((always_inline)) int launch_dense(hal_op_context_t *context, const hal_op_call_t *call,
+                                                              hal_status_t *out_status) {
   const hal_op_info_t *info = context->info;
   const hal_value_t *self = &call->args[0];
   const hal_tensor_t *result = call->results[0];

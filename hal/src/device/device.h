@@ -122,16 +122,21 @@ hal_status_t hal_device_start(int32_t device, hal_device_t **out_device);
 /* Slow path of hal_device_get: checks the index, initializes the plugin and the device. */
 hal_status_t hal_device_prepare(int32_t device, hal_device_t **out_device);
 
-/* Returns a ready device. */
-static inline hal_status_t hal_device_get(int32_t device, hal_device_t **out_device) {
+/* Returns a device that was used before; NULL: there is none, or it was not used. */
+static inline hal_device_t *hal_device_find_ready(int32_t device) {
   /* Devices past the count are never ready, so the constant bound is sufficient, and the count is not read while a
    * thread may open plugins. */
-  if (HAL_LIKELY((uint32_t)device < HAL_MAX_DEVICES &&
-                 atomic_load_explicit(&hal_devices[device].ready, memory_order_acquire))) {
-    *out_device = &hal_devices[device];
-    return HAL_OK;
-  }
-  return hal_device_prepare(device, out_device);
+  const int is_ready =
+      (uint32_t)device < HAL_MAX_DEVICES && atomic_load_explicit(&hal_devices[device].ready, memory_order_acquire);
+  return HAL_LIKELY(is_ready) ? &hal_devices[device] : NULL;
+}
+
+/* Returns a ready device. */
+static inline hal_status_t hal_device_get(int32_t device, hal_device_t **out_device) {
+  hal_device_t *const found = hal_device_find_ready(device);
+  if (HAL_UNLIKELY(!found)) return hal_device_prepare(device, out_device);
+  *out_device = found;
+  return HAL_OK;
 }
 
 /* Returns the data of a component for a ready device. */

@@ -51,9 +51,18 @@ static const hal_op_entry_t *entry_of(int32_t device, uint32_t op) {
                                                : hal_op_defined_entry(owner, op);
 }
 
-uint64_t hal_op_dtypes(int32_t device, uint32_t op) {
+static __attribute__((noinline)) uint64_t find_dtypes(int32_t device, uint32_t op) {
   const hal_op_entry_t *entry = entry_of(device, op);
   return !entry ? 0 : entry->own.dtypes | entry->portable;
+}
+
+/* Every call of an operator calls this first. Without other calls in it, it has no stack frame. */
+uint64_t hal_op_dtypes(int32_t device, uint32_t op) {
+  const hal_device_t *const owner = hal_device_find_ready(device);
+  if (HAL_UNLIKELY(!owner || op >= HAL_OP_BUILTIN_COUNT)) return find_dtypes(device, op);
+  const hal_op_entry_t *const entry = &hal_op_table_of(owner)->entries[op];
+  const int is_known = atomic_load_explicit(&entry->known, memory_order_acquire);
+  return HAL_LIKELY(is_known) ? entry->own.dtypes | entry->portable : find_dtypes(device, op);
 }
 
 uint64_t hal_op_portable_dtypes(int32_t device, uint32_t op) {

@@ -8,7 +8,19 @@
 
 #include "hal/plugin_kernels.h"
 
-enum { FAKE_CELL_BYTES = 4, FAKE_CELL_MASK = 15, FAKE_CELL_SET = 16, FAKE_KNOWN = 32, FAKE_THREADS = 4096 };
+enum {
+  FAKE_CELL_BYTES = 4,
+  FAKE_CELL_MASK = 15,
+  FAKE_CELL_SET = 16,
+  FAKE_KNOWN = 32,
+  FAKE_RANGES = 64,
+  FAKE_THREADS = 4096
+};
+
+typedef struct fake_range_s {
+  uintptr_t address;
+  size_t size; /* bytes; 0: no range */
+} fake_range_t;
 
 /* The last write of four bytes, and the last reads (race.c). */
 typedef struct fake_cells_s {
@@ -25,6 +37,7 @@ typedef struct fake_thread_s {
   uint32_t from, to;          /* the cell before and after the last shared read */
   uint32_t known[FAKE_KNOWN]; /* cells of work that comes before, without bytes */
   const struct fake_work_s *work;
+  fake_range_t ranges[FAKE_RANGES]; /* that the work has read, by a hash of the address */
 } fake_thread_t;
 
 typedef struct fake_access_s {

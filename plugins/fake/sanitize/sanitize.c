@@ -105,6 +105,7 @@ fake_thread_t *fake_sanitize_thread(void) {
 const fake_work_t *fake_sanitize_enter(fake_thread_t *thread, const fake_work_t *work) {
   const fake_work_t *const outer = thread->work;
   thread->work = work;
+  memset(thread->ranges, 0, sizeof thread->ranges);
   thread->is_compared = fake_races() && work && work->trace && work->trace->clock;
   if (!thread->is_compared) return outer;
   thread->mine = (uint32_t)work->trace->number << 5;
@@ -147,7 +148,8 @@ fake_work_t fake_sanitize_work(void) {
 }
 
 void fake_sanitize_fork_child(void) {
-  memset(threads, 0, sizeof threads);
+  for (uint32_t i = 0; i < FAKE_THREADS; i++) /* the others are zero, and mostly have no pages */
+    if (threads[i].thread) memset(&threads[i], 0, sizeof threads[i]);
   atomic_store(&used, 0);
   fake_clock_fork_child();
   fake_race_fork_child();

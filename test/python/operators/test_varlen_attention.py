@@ -163,3 +163,52 @@ def test_jagged_tensors_compiled(device):
     expected = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
     compiled = torch.compile(torch.nn.functional.scaled_dot_product_attention, fullgraph=True)(q, k, v, is_causal=True)
     torch.testing.assert_close(compiled.transpose(1, 2).values(), expected.transpose(1, 2).values(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
+@pytest.mark.parametrize("causal", [False, True])
+def test_dropout_of_jagged_tensors(device, causal):
+    """With unit matrices as values the result is the weights after dropout, and so the masks. With these masks, results
+    and gradients are those of double precision.
+    """
+    lengths, size, p = (40, 24, 1), 40, 0.3
+    parts = jagged_inputs(torch.float32, 2, size, lengths)
+    options = {"is_causal": causal, "dropout_p": p}
+    torch.manual_seed(5)
+    weights, _ = jagged_attention([*parts[:2], [torch.eye(n, size)[:, None].expand(n, 2, size).contiguous() for n in lengths]], device, **options)
+    torch.manual_seed(5)
+    results, gradients = jagged_attention(parts, device, **options)
+    torch.manual_seed(5)
+    again, _ = jagged_attention(parts, device, **options)
+    masks = [(weight[..., : weight.size(1)] != 0).double() / (1 - p) for weight in weights]
+    for i, mask in enumerate(masks):
+        query, key, value = operands = [part[i].double().transpose(0, 1).requires_grad_() for part in parts]
+        scores = query @ key.mT * size**-0.5
+        if causal:
+            scores = scores.masked_fill(~torch.ones(scores.shape[-2:], dtype=torch.bool).tril(), float("-inf"))
+        expected = scores.softmax(-1) * mask @ value
+        expected.square().sum().backward()
+        torch.testing.assert_close(results[i].double(), expected, rtol=1e-4, atol=1e-4)
+        for gradient, operand in zip(gradients, operands):
+            torch.testing.assert_close(gradient[i].double().transpose(0, 1), operand.grad, rtol=1e-4, atol=1e-4)
+        assert torch.equal(results[i], again[i])
+    places = torch.ones(24, 24, dtype=torch.bool).tril() if causal else torch.ones(24, 24, dtype=torch.bool)
+    share = (masks[1][:, places] != 0).double().mean()
+    assert abs(share - (1 - p)) < 0.1, share
+    assert not torch.equal(masks[0][:, :24, :24], masks[1])
+
+
+def test_dropout_of_packed_sequences_moves_the_generator(device):
+    q, places = packed((3, 5)).to(device), cumulative((3, 5)).to(device)
+    call = lambda: torch.ops.aten._flash_attention_forward(q, q, q, places, places, 5, 5, 0.5, False, False)[0].cpu()  # noqa: E731
+    torch.manual_seed(1)
+    first, second = call(), call()
+    torch.manual_seed(1)
+    assert torch.equal(call(), first) and not torch.equal(first, second)
+
+
+@pytest.mark.parametrize("used", [[-1, 2], [3, 6]], ids=str)
+def test_wrong_numbers_of_used_keys_are_errors_with_the_number(device, used):
+    q, places = packed((3, 5)).to(device), cumulative((3, 5)).to(device)
+    with pytest.raises(RuntimeError, match=rf"seqused_k\[\d\] is {next(x for x, most in zip(used, (3, 5)) if not 0 <= x <= most)}; expected a number of keys in \[0, \d\]"):
+        varlen_attn(q, q, q, places, places, 5, 5, seqused_k=torch.tensor(used, dtype=torch.int32).to(device))

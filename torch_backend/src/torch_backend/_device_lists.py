@@ -64,7 +64,7 @@ def _admit_to_jagged_attention() -> None:
     def can_use_flash_attention(params, debug=False) -> bool:
         if params.query.device.type != type_name():
             return original(params, debug)
-        return params.attn_mask is None and params.dropout == 0
+        return params.attn_mask is None
 
     sdpa.can_use_flash_attention = can_use_flash_attention
 
