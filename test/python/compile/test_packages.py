@@ -246,13 +246,13 @@ def test_small_weights_are_kept_on_request(device, tmp_path):
 @pytest.mark.slow
 def test_an_operator_that_cannot_be_compiled_is_named(device, tmp_path):
     library = torch.library.Library("package_test", "FRAGMENT")
-    library.define("made(Tensor x, Device device) -> Tensor")
-    library.impl("made", lambda x, device: torch.ones(3, device=device), "CompositeExplicitAutograd")
-    torch.library.register_fake("package_test::made", lambda x, device: torch.empty(3, device=device), lib=library)
+    library.define("made(Tensor x, Device device, complex z) -> Tensor")
+    library.impl("made", lambda x, device, z: torch.ones(3, device=device), "CompositeExplicitAutograd")
+    torch.library.register_fake("package_test::made", lambda x, device, z: torch.empty(3, device=device), lib=library)
 
     class Network(nn.Module):
         def forward(self, x):
-            return x + torch.ops.package_test.made(x, x.device)  # the line
+            return x + torch.ops.package_test.made(x, x.device, 1j)  # the line
 
     lines = Path(__file__).read_text().splitlines()
     number = next(number for number, line in enumerate(lines, 1) if line.endswith(")  # the line"))

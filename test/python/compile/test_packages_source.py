@@ -22,6 +22,10 @@ def settings(tmp_path_factory):
 
 
 NETWORK = """
+import copy
+import json
+import zipfile
+
 import torch
 from torch import nn
 import torch_backend
@@ -53,7 +57,6 @@ def close(ours, theirs):
 
 def test_kernels_from_source(run_python, settings):
     run_python(NETWORK + """
-import copy
 x = torch.rand(8, 16)
 loaded = compile_package(copy.deepcopy(network).to(device), x.to(device))
 for batch in (8, 2, 77):
@@ -126,3 +129,53 @@ for y in expected:
     close(loaded(x[:len(y)].to(device)), y)
 """, timeout=900, TORCH_BACKEND="fake", **settings)  # fmt: skip
     check_program(program, tmp_path, "fake", **settings)
+
+
+def test_operators_of_a_device_without_kernels(run_python):
+    """They include those for which torch has no C function, and small constants, which are not written into loops."""
+    run_python(NETWORK + """
+@torch.library.custom_op("package_test::made", mutates_args=())
+def made(x: torch.Tensor, device: torch.device, factor: float) -> torch.Tensor:
+    return (x * factor).to(device)
+
+@made.register_fake
+def _(x, device, factor):
+    return torch.empty_like(x, device=device)
+
+class Operators(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+        self.register_buffer("number", torch.tensor(2.5))
+
+    def forward(self, x, i):
+        n, device = x.shape[0], x.device
+        return {
+            "factories": [torch.full((n, 2), 2.5, device=device), torch.zeros(n, dtype=torch.int32, device=device), torch.ones((), device=device),
+                          torch.full((2,), n / 2, device=device), torch.scalar_tensor(n, device=device), torch.tensor([1, 2, 3], device=device),
+                          torch.full((2,), True, device=device), torch.full((2,), -float("inf"), dtype=torch.bfloat16, device=device)],
+            "ranges": [torch.arange(n, device=device), torch.arange(1, 2 * n + 3, 2, device=device), torch.arange(0, 1, 0.25, device=device),
+                       torch.linspace(0, 1, 5, device=device)],
+            "numbers": [1 - x, i + 1, i ** 2, 2 ** i, torch.add(i, i, alpha=n), x.clamp(0, n), x.masked_fill(x > 0, 0.5), (2 ** 53 + 1) * i],
+            "constants": [self.linear(x), x * self.number, self.number, self.linear.bias, self.linear.bias.cpu() + 1],
+            "renamed": [torch.select_scatter(x, x[0], 0, 1), *torch._foreach_add([x, x + 1], 2.0), x.view(torch.int32), x.double()],
+            "custom": made(x, device, 1.5),
+            "random": [torch.rand(n, device=device), torch.randint(3, 5, (n,), device=device)],
+        }
+
+operators = Operators().requires_grad_(False)
+x, i = torch.randn(6, 4), torch.arange(6)
+loaded = compile_package(copy.deepcopy(operators).to(device), x.to(device), i.to(device))
+for batch in (6, 9):
+    x, i = torch.randn(batch, 4), torch.arange(batch)
+    ours, theirs = loaded(x.to(device), i.to(device)), operators(x, i)
+    for numbers, low, high in zip(ours.pop("random"), (0, 3), (1, 4)):
+        assert numbers.shape == (batch,) and (numbers >= low).all() and (numbers <= high).all(), numbers
+    theirs.pop("random")
+    ours = torch.utils._pytree.tree_map(torch.Tensor.cpu, ours)
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+
+nodes = [name for name in zipfile.ZipFile("model.pt2").namelist() if name.endswith("wrapper.json")]
+names = {node["node"]["target"] for name in nodes for node in json.loads(zipfile.ZipFile("model.pt2").read(name))["nodes"]}
+assert names == {"package_test::made"}, f"C++ programs have no operators that are defined in Python: {names}"
+""", timeout=900, TORCH_BACKEND="fake", HAL_FAKE_PROTECT=1)  # fmt: skip

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import functools
 import pathlib
+import re
 
 import torch
 from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
 
 from torch_backend.backend import _utils
 
-from . import _triton
+from . import _boxed, _triton
 
 _WAIT = """
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -82,6 +83,17 @@ class CppWrapperCodegen(CppWrapperCpu):
             device = torch.device("cpu")
         super()._generate_kernel_call_helper(kernel_name, call_args, device=device, triton=triton, **options)
 
+    def _generate_fallback_kernel_jit(self, buf_name, python_kernel_name, get_args, op_overload, raw_args, output_args, outputs):
+        if not _boxed.names_device(raw_args) or not self.call_boxed(op_overload, raw_args, output_args, outputs):
+            super()._generate_fallback_kernel_jit(buf_name, python_kernel_name, get_args, op_overload, raw_args, output_args, outputs)
+
+    def call_boxed(self, operator, raw_args, names, outputs) -> bool:
+        """Writes a call by the dispatcher if possible; returns whether it was."""
+        if not _boxed.supports(operator, raw_args, outputs):
+            return False
+        self.writelines(_boxed.lines(self, operator, raw_args, names, outputs))
+        return True
+
     def _define_shim(self, name: str, kernel: str) -> None:
         """Writes the C function for an operator, once per program."""
         if name in self._shims:
@@ -122,5 +134,27 @@ def _shims() -> dict[str, tuple[str, str]]:
         text = gen_aoti_c_shim.gen_c_shim(function, versions, groups, None, parsed.backend_indices, False, False)
         if text:
             name = text.partition("aoti_torch_aten_")[2].partition("(")[0]
-            found[name] = (function.root_name, text)
+            found[name] = _callable(function, _with_scalars(text, function))
     return found
+
+
+def _with_scalars(text: str, function) -> str:
+    """Replaces the types of numbers. torch's functions take all of them as double, which makes results of integers
+    floating-point.
+    """
+    for argument in function.func.arguments.flat_non_out:
+        if str(argument.type) == "Scalar":
+            text = text.replace(f"double {argument.name},", f"const c10::Scalar& {argument.name},")
+    return text
+
+
+def _callable(function, text: str) -> tuple[str, str]:
+    """Returns header and source of a C function. torch's source calls operators as functions, also those that are only
+    methods of tensors.
+    """
+    from torchgen.model import Variant
+
+    if Variant.function in function.variants:
+        return function.root_name, text
+    call = rf"at::(symint::)?{function.func.name.name}(<c10::SymInt>)?\("
+    return f"{function.root_name}_ops", re.sub(call, f"at::_ops::{function.func.name.unambiguous_name()}::call(", text)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import add, mul
 
 import torch
-from torch._inductor import lowering
+from torch._inductor import inductor_prims, lowering
 from torch._inductor.fx_passes import post_grad
 
 from torch_backend.backend import _utils
 
-_aten = torch.ops.aten
+_aten, _prims = torch.ops.aten, torch.ops.prims
 
 # Operators whose kernels on the device add in a fixed order; fused kernels would add in a random order.
 ORDERED = (
@@ -83,6 +84,11 @@ def _opaque(operator: torch._ops.OpOverload) -> torch._ops.OpOverload:
     return getattr(getattr(torch.ops.torch_backend_inductor, name), overload)
 
 
+def name_of(operator: torch._ops.OpOverload) -> str:
+    """Returns the name of an operator under which C++ programs have it."""
+    return operator._schema.name.replace(f"{_library.ns}::", "aten::")
+
+
 _OPAQUE = {operator: _opaque(operator) for operator in _REWRITTEN}
 
 
@@ -97,15 +103,59 @@ def write_loops(gm: torch.fx.GraphModule) -> None:
 
 
 def use_operators_of_libtorch(gm: torch.fx.GraphModule) -> None:
-    """Replaces conversions by an operator that C++ programs have; torch defines inductor's own in Python. Inductor knows
-    the operator only as one that it decomposes.
-    """
-    if _aten._to_copy.default not in lowering.lowerings:
-        lowering.make_fallback(_aten._to_copy.default, warn=False, override_decomp=True)
+    """Replaces operators that torch defines in Python by operators that C++ programs have."""
+    for operator in (_aten._to_copy.default, _aten.arange.start_step):
+        if operator not in lowering.lowerings:  # inductor knows them only as operators that it decomposes
+            lowering.make_fallback(operator, warn=False, override_decomp=True)
     for part in gm.modules():
         for node in part.graph.nodes if isinstance(part, torch.fx.GraphModule) else ():
-            if node.target is torch.ops.prims.convert_element_type.default:
+            if node.target is _prims.convert_element_type.default:
                 node.target, node.args, node.kwargs = _aten._to_copy.default, node.args[:1], {"dtype": node.args[1]}
+            elif node.target is _prims.device_put.default and is_ours(node.args[0]) and node.args[0].op == "get_attr":
+                # Inductor would read the constant in loops of the other device.
+                node.target, node.args, node.kwargs = _aten._to_copy.default, node.args[:1], {"device": node.args[1]}
+                node.meta["should_fallback"] = True
+            elif node.target is _prims.iota.default and is_ours(node):
+                _write_arange(node)
+            elif node.target in _RANDOM and is_ours(node):
+                _RANDOM[node.target](node)
+        for node in reversed(part.graph.nodes) if isinstance(part, torch.fx.GraphModule) else ():
+            if node.target in _SEEDS and not node.users:
+                part.graph.erase_node(node)
+
+
+def _write_arange(node: torch.fx.Node) -> None:
+    (length,), numbers = node.args, dict(node.kwargs)
+    start, step = numbers.pop("start"), numbers.pop("step")
+    numbers.pop("requires_grad")
+    with node.graph.inserting_before(node):
+        end = _number(node.graph, add, start, _number(node.graph, mul, length, step))
+    node.target, node.args, node.kwargs = _aten.arange.start_step, (start, end, step), numbers
+
+
+def _write_random(node: torch.fx.Node) -> None:
+    size, seed, mode = node.args
+    target = {"rand": _aten.rand.default, "randn": _aten.randn.default}[mode]
+    node.target, node.args, node.kwargs = target, (size,), {"dtype": torch.float32, "device": seed.meta["val"].device}
+
+
+def _write_randint(node: torch.fx.Node) -> None:
+    *numbers, seed = node.args
+    node.target, node.args, node.kwargs = _aten.randint.low, tuple(numbers), {"dtype": torch.int64, "device": seed.meta["val"].device}
+
+
+# Inductor's operators that generate random numbers from seeds of a kernel.
+_RANDOM = {inductor_prims.random: _write_random, inductor_prims.randint: _write_randint}
+_SEEDS = (inductor_prims.seed, inductor_prims.seeds, inductor_prims.lookup_seed)
+
+
+def _number(graph: torch.fx.Graph, function: Callable, *args):
+    """Returns a number, or a node that computes it of symbolic numbers."""
+    if not any(isinstance(arg, torch.fx.Node) for arg in args):
+        return function(*args)
+    node = graph.call_function(function, args)
+    node.meta["val"] = function(*(arg.meta["val"] if isinstance(arg, torch.fx.Node) else arg for arg in args))
+    return node
 
 
 def without_kernel(fp64: bool) -> set[torch._ops.OpOverloadPacket]:

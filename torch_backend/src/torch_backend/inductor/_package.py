@@ -14,7 +14,7 @@ from torch._inductor.virtualized import V
 from torch_backend import _C, backend
 from torch_backend.backend import _utils
 
-from . import _cpp_wrapper
+from . import _boxed, _cpp_wrapper, _extern
 
 # torch's headers for devices are replaced by this one.
 HEADER = "torch_backend/aoti_model.h"
@@ -96,10 +96,16 @@ class PackageWrapperCodegen(_cpp_wrapper.CppWrapperCodegen):
         return write(f"{_C.package_versions(indices[0])}\n{way().place}\n", "torch_backend", extra="package")[1]
 
     def generate_fallback_kernel_with_runtime_lookup_aot(self, op_overload, raw_args, *rest, **options) -> None:
-        if any(isinstance(arg, torch.device) and arg.type == _utils.name() for arg in raw_args):
+        if self.call_boxed(op_overload, raw_args, *rest):
+            # The last of these nodes describes the call. If it stays, the runner looks up the operator when the package
+            # is loaded.
+            if _extern.name_of(op_overload).startswith("aten::"):
+                V.extern_kernel_nodes.pop()
+            return
+        if _boxed.names_device(raw_args):
             raise NotImplementedError(
-                f"AOTInductor cannot compile {op_overload} for '{_utils.name()}': torch has no C function for it, and runs such operators "
-                "on cpu and cuda only if they have a device as an argument. Pass its result to the program as an input."
+                f"AOTInductor cannot compile {op_overload} for '{_utils.name()}': torch has no C function for it, and its schema has types that "
+                "a call by the dispatcher does not support. Pass its result to the program as an input."
             )
         raw_args = self._named_args(op_overload, raw_args)
         super().generate_fallback_kernel_with_runtime_lookup_aot(op_overload, raw_args, *rest, **options)

@@ -15,11 +15,11 @@ from torch_backend.backend import _utils
 
 from ..dynamo.graphs.installation import install_in_inductor
 from ..dynamo.interface import plugin_versions
-from . import _builder, _cpu_choices, _failures, _flex, _layout, _triton
+from . import _builder, _constants, _cpu_choices, _failures, _flex, _layout, _triton
 from ._codegen import PythonWrapperCodegen
 from ._package import CppWrapperCodegen
 from ._overrides import Overrides
-from ._ways import Scheduling, computes_on_host, way, way_of_device
+from ._ways import Scheduling, calls_operators, computes_on_host, way, way_of_device
 
 
 class DevicePass(CustomGraphModulePass):
@@ -53,6 +53,7 @@ def _install() -> None:
     install_in_inductor()
     _builder.install()
     _layout.install()
+    _constants.install(calls_operators)
     _cpu_choices.install(computes_on_host)
     _failures.install()
     _triton.install()

@@ -128,6 +128,11 @@ def computes_on_host() -> bool:
     return isinstance(way(), HostKernels)
 
 
+def calls_operators() -> bool:
+    """Returns whether the devices have no kernels, so that the graph's operators run one by one."""
+    return isinstance(way(), Operators)
+
+
 class Scheduling(BaseScheduling):
     """The scheduling of the device's way. Inductor requires a class."""
 
