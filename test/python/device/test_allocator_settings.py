@@ -18,6 +18,7 @@ print(json.dumps(torch.fake.memory._snapshot()["allocator_settings"]))
     ("", -1, 0.0, [0, 0, 0, 0]),
     ("max_split_size_mb:30,garbage_collection_threshold:0.5,roundup_power2_divisions:[256:1,512:2,>:4]", 30 * MiB, 0.5, [1, 1, 2, 4]),
     ("roundup_power2_divisions:8,max_split_size_mb:2,garbage_collection_threshold:x", -1, 0.0, [8, 8, 8, 8]),
+    (f"max_split_size_mb:{10**30}", -1, 0.0, [0, 0, 0, 0]),
     ("expandable_segments:True,roundup_power2_divisions:[256:2,1024:4]", -1, 0.0, [2, 2, 0, 4]),
 ])  # fmt: skip
 def test_the_settings_are_in_the_snapshot(run_python, text, split, threshold, divisions):

@@ -227,6 +227,13 @@ def test_a_fraction_of_the_memory_is_a_limit(run_python):
             pass
         else:
             raise SystemExit("200 MiB of a quarter of 512 MiB")
+        torch.fake.set_per_process_memory_fraction(1e-300)  # less than a byte is not "no limit"
+        try:
+            torch.empty(1, device="fake")
+        except torch.OutOfMemoryError:
+            pass
+        else:
+            raise SystemExit("a byte of 1e-300 of 512 MiB")
         torch.fake.set_per_process_memory_fraction(1.0)
         torch.empty(200 << 20, dtype=torch.uint8, device="fake")
         """,

@@ -137,3 +137,11 @@ def test_missing_files_and_functions_are_named(module, library):
         module.memory.PluggableAllocator("/no_such/library.so", "allocate", "release")
     with pytest.raises(ValueError, match="no function 'allocat'"):
         module.memory.PluggableAllocator(library, "allocat", "release")
+    for function in ("_name", "__class__", "", "a\0b", "\udcff"):  # attributes of Python's object are no functions
+        with pytest.raises(ValueError, match="has no function"):
+            module.memory.PluggableAllocator(library, "allocate", function)
+    for function in (None, b"allocate", 1):
+        with pytest.raises(TypeError, match=f"expected the name of a function of .*, got {function!r}"):
+            module.memory.PluggableAllocator(library, function, "release")
+    with pytest.raises(TypeError, match="expected a MemPool, got 'x'"), module.use_mem_pool("x"):
+        pass

@@ -146,7 +146,7 @@ def test_context(device, module, memory, context, live, alloc, free):
 
 
 def test_options(device, module, memory):
-    memory._record_memory_history("state", stacks="python", clear_history=True)
+    memory._record_memory_history("state", stacks="python", clear_history=1)
     kept = allocate_here(device)
     assert len(memory._snapshot()["device_traces"][0]) == 1  # as torch: max_entries is 1
     memory._record_memory_history(context=None, max_entries=5, skip_actions=["free_requested", "snapshot"], clear_history=True)
@@ -169,7 +169,10 @@ def test_options(device, module, memory):
     ({"compile_context": True}, NotImplementedError, "compile_context=True"),
     ({"enabled": None, "record_pinned_host_memory": True}, RuntimeError, "recorded only while the history is enabled"),
     ({"enabled": False, "record_pinned_host_memory": True}, RuntimeError, "recorded only while the history is enabled"),
-    ({"unknown": 1}, TypeError, "unexpected keyword argument 'unknown'"),
+    ({"unknown": 1}, TypeError, "_record_memory_history\\(\\) got an unexpected keyword argument 'unknown'"),
+    ({"enabled": True, "unknown": 1}, TypeError, "_record_memory_history\\(\\) got an unexpected keyword argument 'unknown'"),
+    ({"skip_actions": "alloc"}, TypeError, "invalid skip_actions 'alloc': expected a list of actions"),
+    ({"skip_actions": 5}, TypeError, "invalid skip_actions 5: expected a list of actions"),
 ])  # fmt: skip
 def test_invalid_arguments(memory, arguments, error, message):
     with pytest.raises(error, match=message):

@@ -102,9 +102,12 @@ def test_a_recorded_program_has_the_peak_of_its_run(run_python, tmp_path, capsys
     (b"", "the file is empty"),
     (b"\x80\x04nonsense", "not a snapshot"),
     (pickle.dumps({"segments": [], "device_traces": [[{"action": "alloc", "size": -1, "addr": 1}]]}), "invalid device_traces[0][0]['size'] -1"),
-    (pickle.dumps({"segments": [], "device_traces": [[event("alloc", 1, 100, stream="x")]]}), "invalid 'stream' 'x'"),
+    (pickle.dumps({"segments": [], "device_traces": [[event("alloc", 1, 100, stream="x")]]}), "trace.pickle: not a trace of the allocator: invalid 'stream' 'x'"),
+    (pickle.dumps({"segments": [], "device_traces": [[], [event("alloc", 1, 100, stream=10**5000)]]}),
+     "invalid 'stream' of type 'int' or 'pool_id' (0, 0): expected an integer, and a tuple of integers, in event 0 of device 1; write the file with"),
+    (pickle.dumps({"segments": [], "device_traces": [[event("alloc", 1, 100, pool_id=(1 << 64,))]]}), "'pool_id' (18446744073709551616,)"),
     (pickle.dumps({"segments": [], "device_traces": [[]]}), "no allocations were recorded"),
-], ids=["empty", "no-pickle", "size", "stream", "no-events"])  # fmt: skip
+], ids=["empty", "no-pickle", "size", "stream", "long-stream", "pool", "no-events"])  # fmt: skip
 def test_a_corrupt_trace_is_one_error(tmp_path, capsys, content, part):
     file = tmp_path / "trace.pickle"
     file.write_bytes(content)

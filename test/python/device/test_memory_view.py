@@ -188,7 +188,20 @@ GOOD = pickle.dumps(SNAPSHOT)
     (having("host_segments", []), "key 'host_traces' of the snapshot is missing"),
     ({**SNAPSHOT, "host_segments": [], "host_traces": [[]]}, "invalid host_traces[0] of type 'list': expected 'dict'"),
     ({**SNAPSHOT, "host_segments": [{"device": -1}], "host_traces": []}, "key 'address' of host_segments[0] is missing"),
-], ids=range(23))  # fmt: skip
+    (having("size", 10**5000, *BLOCK), "invalid segments[0]['blocks'][1]['size'] of type 'int': expected an integer from 0"),
+    (having("line", -(10**5000), *BLOCK, "frames", 0), "['frames'][0]['line'] of type 'int': expected an integer from 0"),
+    (having("segment_pool_id", (10**5000, 0), "segments", 0), "invalid segments[0]['segment_pool_id'] of type 'int'"),
+    (GOOD[:2] + b"]}\x8c\x06device" + b")" + b"\x85" * 100_000 + b"sa}\x8c\x08segments" + b"K\x01s.", "invalid 'segments' of type 'int'"),
+    (GOOD[:2] + b"}\x8c\x08segments]}\x8c\x06device)" + b"\x85" * 100_000 + b"sas.", "invalid segments[0]['device'] of type 'tuple'"),
+    (GOOD[:2] + b"})" + b"\x85" * 5_000_000 + b"K\x01s.", "a corrupt one (reading it ended with exit code"),  # the key's hash overflows the stack
+    (GOOD[:2] + b"}r\xff\xff\xff\x7f.", "a corrupt one (it needs more memory than a snapshot of its size)"),  # entry 2^31 of the memo
+    (GOOD[:2] + b"\x8e" + (1 << 40).to_bytes(8, "little"), "a corrupt one (it needs more memory"),
+    (b"Fxx\n.", "a corrupt one (could not convert string to float: 'xx ')"),
+    (b"L" + b"9" * 5000 + b"L\n.", "a corrupt one (Exceeds the limit"),
+    (having("address", 0x11FF, *BLOCK), "invalid segments[0]['blocks'][1]['address'] 0x11ff of a block of 512 bytes: expected one from 0x1200"),
+    (having("address", 0x2000, *BLOCK), "invalid segments[0]['blocks'][1]['address'] 0x2000"),
+    (having("segments", 1), "invalid 'segments' of type 'int': expected 'list'"),
+], ids=range(36))  # fmt: skip
 def test_other_files_are_one_error_and_no_page(tmp_path, monkeypatch, capsys, content, problem):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bad.pickle").write_bytes(content if isinstance(content, bytes) else pickle.dumps(content))
@@ -200,11 +213,25 @@ def test_other_files_are_one_error_and_no_page(tmp_path, monkeypatch, capsys, co
 
 
 def test_a_snapshot_that_ends_anywhere_is_an_error(tmp_path):
-    file = tmp_path / "cut.pickle"
+    path = tmp_path / "cut.pickle"
     for length in range(len(GOOD)):
-        file.write_bytes(GOOD[:length])
-        with pytest.raises(_snapshot.SnapshotError, match="truncated|empty|corrupt"):
-            _snapshot.read(file)
+        path.write_bytes(GOOD[:length])
+        with path.open("rb") as file, pytest.raises(ValueError, match="truncated|empty|corrupt"):
+            _snapshot.load(file)
+
+
+@pytest.mark.parametrize("action", ["view", "replay"])
+@pytest.mark.parametrize(("path", "problem"), [
+    ("", ". cannot be read: Is a directory"), (".", ". cannot be read: Is a directory"), ("none", "none cannot be read: No such file"),
+    ("x" * 300, "x cannot be read: File name too long"), ("a\0b", "embedded null byte"), ("/proc/self/mem", "/proc/self/mem: not a snapshot of the allocator: "),
+    ("/dev/zero", "/dev/zero: not a snapshot of the allocator: it is no pickle"),
+])  # fmt: skip
+def test_a_path_that_is_no_snapshot_is_one_error_with_the_cure(tmp_path, monkeypatch, capsys, action, path, problem):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["memory", action, path]) == 1
+    out, error = capsys.readouterr()
+    assert out == "" and error.count("\n") == 1 and problem in error and "write the file with torch.<name>.memory._dump_snapshot" in error
+    assert not os.listdir(tmp_path)
 
 
 def test_a_page_is_replaced_as_a_whole_or_not_at_all(snapshot, tmp_path, monkeypatch, capsys):

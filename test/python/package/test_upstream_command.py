@@ -155,11 +155,16 @@ def test_restricted_tests_a_configuration_and_an_unused_expectation(folder):
     (["--tests", "{folder}", "--plugin", "none"], "none"), (["--tests", "{folder}", "--config", "none.py"], "--config none.py does not exist"),
     (["--tests", "{folder}", "--openreg"], "no file test_*.py with tests of openreg"),
     (["--tests", "{folder}", "test_mine.py", "--openreg", "--all"], "--openreg runs all tests of its files"),
+    (["--tests", "{folder}", "--limit", "nan"], "--limit is a positive number of seconds"),
+    (["--tests", "{folder}", "--diff", "{folder}/deep.json"], "deep.json cannot be read: maximum recursion depth"),
+    (["--tests", "{folder}", "--diff", "{folder}/errors.json"], 'errors.json is damaged: "errors" is not a table'),
     (["--tests", "{folder}", "--diff", "{folder}/empty.txt"], "cannot be read"), (["--tests", "{folder}", "--xfail", "{folder}/bad.txt"], "bad.txt:1"),
 ])  # fmt: skip
 def test_invalid_usage_is_one_error(folder, arguments, error):
     (folder / "bad.txt").write_text("test_without_a_reason\n")
     (folder / "empty.txt").write_text("")
+    (folder / "deep.json").write_text("[" * 100_000)
+    (folder / "errors.json").write_text('{"program": "torch-backend upstream", "layout": 1, "tests": {}, "errors": null}')
     done = upstream(*(argument.format(folder=folder) for argument in arguments))
     assert (done.returncode, done.stdout) == (2, "") and error in done.stderr, done.stderr
 

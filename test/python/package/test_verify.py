@@ -123,11 +123,15 @@ def test_a_new_finding_is_worse_and_a_known_one_is_not(tmp_path):
     (b'{"program": "hal-cts", "layout": 99}', "layout 99"), (b'{"program": "hal-cts", "layout": 1, "cases": [1], "levels": []}', "is damaged"),
     (b'{"program": "hal-cts", "layout": 1, "cases": {"a": {}}, "levels": []}', "is damaged"),
     (b'{"program": "hal-cts", "layout": 1, "cases": {}, "levels": [1]}', "is damaged"),
+    (b'{"program": "hal-cts", "layout": 1, "cases": {}, "levels": [{"name": [], "state": "reached"}]}', "is damaged"),
+    (b'{"program": "hal-cts", "layout": 1, "cases": {}, "levels": [], "selected": null}', '"selected" is not a table of texts'),
+    (b'{"program": "hal-cts", "layout": 1, "cases": {}, "levels": [], "plugin": {"name": 5}}', '"plugin" is not a table of texts'),
+    (b"[" * 100_000, "cannot be read: maximum recursion depth"), (b"9" * 5000, "cannot be read: Exceeds the limit"),
 ])  # fmt: skip
 def test_a_file_that_is_no_earlier_run_is_refused_before_the_suite_runs(tmp_path, content, error):
     old = tmp_path / "old.json"
     if content is not None:
         old.write_bytes(content)
     done = verify(FOLDER / "plugins" / "libhal_fake.so", "--case", "load.loads", "--diff", old)
-    assert (done.returncode, done.stdout) == (2, "") and str(old) in done.stderr and error in done.stderr
+    assert (done.returncode, done.stdout) == (2, "") and str(old) in done.stderr and error in done.stderr and len(done.stderr.splitlines()) == 1
     assert verify(FOLDER / "plugins" / "libhal_fake.so", "--diff").returncode == 2

@@ -8,7 +8,7 @@ import os
 import pickle
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
 import torch
@@ -22,6 +22,7 @@ _ACTIONS = (  # HAL_MEMORY_EVENT_*
     "alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "snapshot", "oom", "segment_map", "segment_unmap",
 )  # fmt: skip
 _KEPT = (1 << 63) - 1
+_LEGACY = ("record_context", "trace_alloc_max_entries", "trace_alloc_record_context", "record_context_cpp")
 
 _recorded: set[bool] = set()  # what is recorded: False for the memory of devices, True for pinned host memory
 
@@ -36,6 +37,9 @@ def _start(
     context: str | None, stacks: str, max_entries: int, clear: bool, skip: Sequence[str], pinned: bool, device: bool,
 ) -> None:  # fmt: skip
     """Records `pinned` host memory and memory of a `device`; ends the recording of what is False, as torch does."""
+    if isinstance(skip, str) or not isinstance(skip, Iterable):
+        raise TypeError(f"invalid skip_actions {skip!r:.60}: expected a list of actions, such as ['free_requested']")
+    skip = list(skip)
     unknown = [action for action in skip if action not in _ACTIONS]
     if unknown:
         raise ValueError(f"invalid skip_actions {unknown!r}: expected some of {', '.join(map(repr, _ACTIONS))}")
@@ -47,7 +51,7 @@ def _start(
             _stop(kind)
             continue
         for index in range(device_count()):
-            _C.start_memory_history(index, _STACKS[context], stacks == "all", min(max_entries, _KEPT), mask, clear, kind)
+            _C.start_memory_history(index, _STACKS[context], stacks == "all", min(max_entries, _KEPT), mask, bool(clear), kind)
         _recorded.add(kind)
 
 
@@ -109,6 +113,9 @@ def _record_memory_history(
     if isinstance(enabled, bool):
         names = ("record_context", "trace_alloc_max_entries", "trace_alloc_record_context")
         given = {key: value for key, value, default in zip(names, (context, stacks, max_entries), ("all", "all", sys.maxsize)) if value != default}
+        unknown = [key for key in legacy if key not in _LEGACY]
+        if unknown:
+            raise TypeError(f"_record_memory_history() got an unexpected keyword argument {unknown[0]!r}")
         _legacy(enabled, **given, clear_history=clear_history, record_pinned_host_memory=record_pinned_host_memory, record_cuda=record_cuda, **legacy)
         return
     if legacy:
@@ -172,7 +179,7 @@ def _set_allocator_settings(env: str) -> None:
 def _settings() -> dict[str, Any]:
     try:
         text = torch._C._accelerator_getAllocatorSettings()  # the last ones, or the variable
-    except (RuntimeError, ValueError):  # torch refuses the variable
+    except (IndexError, RuntimeError, ValueError):  # torch refuses the variable; IndexError: a number out of range
         text = os.environ.get("PYTORCH_ALLOC_CONF") or os.environ.get("PYTORCH_CUDA_ALLOC_CONF") or ""
     options = _options()
     divisions = (part.partition(":") for part in options.get("roundup_power2_divisions", "").strip("[]").split(",") if part)

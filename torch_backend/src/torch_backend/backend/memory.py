@@ -160,7 +160,7 @@ def set_per_process_memory_fraction(fraction: float, device: Device = None) -> N
         raise ValueError(f"Invalid fraction value: {fraction}. Allowed range: (0, 1]")
     index = existing_index(device)
     total = _C.memory_capacity(index)  # raises if the capacity is unknown
-    _C.set_memory_limit(index, 0 if fraction == 1.0 else int(total * fraction))
+    _C.set_memory_limit(index, 0 if fraction == 1.0 else max(int(total * fraction), 1))  # 0 is no limit
     _fractions[index] = float(fraction)
 
 

@@ -36,10 +36,12 @@ class PluggableAllocator:
 
 
 def _address(library: ctypes.CDLL, path, function: str) -> int:
+    if not isinstance(function, str):
+        raise TypeError(f"expected the name of a function of '{path}', got {function!r}")
     try:
-        return ctypes.cast(getattr(library, function), ctypes.c_void_p).value
-    except AttributeError:
-        raise ValueError(f"'{path}' has no function '{function}'") from None
+        return ctypes.cast(library[function], ctypes.c_void_p).value  # attributes of the library are also those of Python's object
+    except (AttributeError, ValueError):
+        raise ValueError(f"'{path}' has no function {function!r}") from None
 
 
 def raw_allocator(allocator) -> _C.PluggableAllocator:

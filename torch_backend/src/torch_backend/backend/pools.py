@@ -61,6 +61,8 @@ def use_mem_pool(pool: MemPool, device: Device = None) -> Iterator[None]:
     Raises:
         RuntimeError: the stream allocates from a pool already, or the pool belongs to another device.
     """
+    if not isinstance(pool, MemPool):
+        raise TypeError(f"use_mem_pool: expected a MemPool, got {pool!r:.60}")
     stream = pool._pool.begin(existing_index(device))
     try:
         yield

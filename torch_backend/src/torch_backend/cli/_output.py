@@ -46,8 +46,9 @@ def read_results(path, program: str, layout: int, command: str) -> dict:
     """
     try:
         document = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ValueError(f"{path} cannot be read: {error}") from None
+    except (OSError, RecursionError, ValueError) as error:  # ValueError: no UTF-8, no JSON, a number that is too long
+        raise ValueError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}; "
+                         f"name a file that `torch-backend {command} --json FILE` wrote") from None  # fmt: skip
     if not isinstance(document, dict) or document.get("program") != program:
         raise ValueError(f"{path} is not a result of `torch-backend {command} --json FILE`")
     if document.get("layout") != layout:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ._caching_policy import TorchPolicy
+from ._snapshot import shown
 
 POLICIES = ("PyTorch (simulated)", "this allocator", "expandable segments")
 _SETTINGS = {"this allocator": "expandable_segments:False", "expandable segments": "expandable_segments:True"}
@@ -41,8 +42,9 @@ class Result(NamedTuple):
 
 def _numbers(event: dict, where: str) -> tuple[int, tuple]:
     stream, pool = event.get("stream", 0), event.get("pool_id", event.get("segment_pool_id", (0, 0)))
-    if not isinstance(stream, int) or not isinstance(pool, (tuple, list)) or not all(isinstance(part, int) for part in pool):
-        raise ValueError(f"invalid 'stream' {stream!r:.40} or 'pool_id' {pool!r:.40} of {where}: expected an integer, and a tuple of integers")
+    parts = [stream, *pool] if isinstance(pool, (tuple, list)) else [None]
+    if not all(isinstance(part, int) and abs(part) < 1 << 64 for part in parts):
+        raise ValueError(f"invalid 'stream' {shown(stream)} or 'pool_id' {shown(pool)}: expected an integer, and a tuple of integers, in {where}")
     return stream, tuple(pool)
 
 

@@ -100,6 +100,8 @@ def read(path) -> dict:
         raise ValueError(f'{path} is damaged: "tests" is not a table. Run `upstream --json` again')
     if not all(isinstance(test, dict) and test.get("outcome") in COLUMNS for test in found["tests"].values()):
         raise ValueError(f'{path} is damaged: a test has no outcome of {", ".join(COLUMNS)}. Run `upstream --json` again')
+    if not isinstance(found.get("errors", {}), dict):
+        raise ValueError(f'{path} is damaged: "errors" is not a table. Run `upstream --json` again')
     return found
 
 

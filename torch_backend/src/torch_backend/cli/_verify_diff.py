@@ -18,8 +18,12 @@ def read(path) -> dict:
     cases, levels = document.get("cases"), document.get("levels")
     if not isinstance(cases, dict) or not all(isinstance(case, dict) and isinstance(case.get("verdict"), str) for case in cases.values()):
         raise ValueError(f"{path} is damaged: \"cases\" is not a table of verdicts. Run `verify --json` again")
-    if not isinstance(levels, list) or not all(isinstance(level, dict) and {"name", "state"} <= level.keys() for level in levels):
+    if not isinstance(levels, list) or not all(isinstance(level, dict) and isinstance(level.get("name"), str) and "state" in level for level in levels):
         raise ValueError(f"{path} is damaged: \"levels\" is not a list of states. Run `verify --json` again")
+    for key in ("selected", "plugin"):
+        texts = document.get(key, {})
+        if not isinstance(texts, dict) or not all(text is None or isinstance(text, str) for text in texts.values()):
+            raise ValueError(f"{path} is damaged: \"{key}\" is not a table of texts. Run `verify --json` again")
     return document
 
 

@@ -58,13 +58,23 @@ def _write_whole(path: Path, text: str) -> None:
         raise
 
 
+def _is_same(first: Path, second: Path) -> bool:
+    try:
+        return first.samefile(second)
+    except OSError:
+        return False
+
+
 def _replay_file(source: Path) -> dict[int, tuple[list, dict]]:
     """Returns the steps and the results of each device with a trace."""
     snapshot = _snapshot.read(source)
     found = {}
     for device, trace in enumerate(snapshot["device_traces"]):
         segments = [segment for segment in snapshot["segments"] if segment["device"] == device]
-        steps = _replay.operations(trace, segments) if trace else []
+        try:
+            steps = _replay.operations(trace, segments) if trace else []
+        except ValueError as error:
+            raise ValueError(f"{source}: not a trace of the allocator: {error} of device {device}; {_snapshot.CURE}") from None
         if steps:
             found[device] = (steps, _replay.replay(steps))
     if not found:
@@ -75,7 +85,7 @@ def _replay_file(source: Path) -> dict[int, tuple[list, dict]]:
 def _run_replay(arguments) -> int:
     try:
         found = _replay_file(Path(arguments.file))
-    except (OSError, ValueError) as error:
+    except ValueError as error:
         print(f"torch-backend memory replay: {error}", file=sys.stderr)
         return 1
     if arguments.json:
@@ -95,13 +105,13 @@ def run(arguments) -> int:
 
 def _run_view(arguments) -> int:
     source = Path(arguments.file)
-    output = Path(arguments.output) if arguments.output else source.with_suffix(".html")
     try:
-        if output.exists() and source.exists() and output.samefile(source):
-            raise ValueError(f"{output}: the page would replace the snapshot; choose another --output")
         summary = _memory_summary.summary(_snapshot.read(source))
+        output = Path(arguments.output) if arguments.output else source.with_suffix(".html")
+        if _is_same(output, source):
+            raise ValueError(f"{output}: the page would replace the snapshot; choose another --output")
         _write(output, page({"file": source.name, **summary}))
-    except (OSError, ValueError) as error:
+    except ValueError as error:
         print(f"torch-backend memory view: {error}", file=sys.stderr)
         return 1
     print(output)

@@ -78,7 +78,7 @@ def _check(arguments) -> None:
         raise ValueError(f"the tests are those of torch {wanted}, and torch {installed} is installed: install torch {wanted}, or take the tests of {installed}")
     if not arguments.plugin:
         raise ValueError("name the plugin with --plugin or TORCH_BACKEND")
-    if arguments.limit <= 0 or arguments.jobs < 1:
+    if not arguments.limit > 0 or arguments.jobs < 1:  # not: NaN
         raise ValueError("--limit is a positive number of seconds, and --jobs at least 1")
     if arguments.openreg and (arguments.config or arguments.all):
         raise ValueError("--openreg runs all tests of its files: --all and --config configure tests for any device")
