@@ -101,7 +101,8 @@ void set_memory_fraction(double fraction, c10::DeviceIndex device) {
   const c10::DeviceIndex index = index_or_current(device);
   size_t total = 0;
   check(hal_memory_capacity(index, &total));
-  check(hal_memory_set_limit(index, fraction == 1.0 ? 0 : static_cast<size_t>(fraction * static_cast<double>(total))));
+  const auto limit = static_cast<size_t>(fraction * static_cast<double>(total));
+  check(hal_memory_set_limit(index, fraction == 1.0 ? 0 : std::max<size_t>(limit, 1)));  // 0 is no limit
 }
 
 }  // namespace torch_backend

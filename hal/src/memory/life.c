@@ -16,6 +16,7 @@ static void set_fraction(hal_allocator_t *allocator) {
   if (hal_call_memory_info(device->plugin, device->ordinal, &free_bytes, &total))
     total = (size_t)device->info.total_memory;
   allocator->limit = (size_t)(fraction * (double)total);
+  if (total && !allocator->limit) allocator->limit = 1; /* 0 is no limit */
   if (!total)
     hal_log(HAL_LOG_WARNING,
             "PYTORCH_ALLOC_CONF: per_process_memory_fraction is ignored: the memory of device %s is unknown",

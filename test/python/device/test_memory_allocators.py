@@ -36,6 +36,9 @@ void *null(ssize_t size, int device, void *stream) { return (void)size, (void)de
 void *odd(ssize_t size, int device, void *stream) { return (void)size, (void)device, (void)stream, (void *)(uintptr_t)0x10001; }
 static char host[1 << 20] __attribute__((aligned(4096)));
 void *foreign(ssize_t size, int device, void *stream) { return (void)size, (void)device, (void)stream, host; }
+
+void *given;
+void *return_given(ssize_t size, int device, void *stream) { return (void)size, (void)device, (void)stream, given; }
 void nothing(void *address, ssize_t size, int device, void *stream) { (void)address, (void)size, (void)device, (void)stream, releases++; }
 """
 
@@ -130,6 +133,42 @@ def test_invalid_results_are_one_error_each(run_python, library):
     assert "aligned" in lines[1] or "0x10001" in lines[1], lines
     assert "not memory of that device" in lines[2], lines
     assert lines[3] == "2", "what is not NULL is returned to the allocator"
+
+
+@pytest.mark.parametrize("protect", ["0", "1"])
+def test_memory_of_another_device_and_blocks_that_are_too_short_are_refused(run_python, library, protect):
+    """Without protection `fake` accepts any address of the host, but not memory that is known to be another's."""
+    done = run_python(f"""
+        import ctypes
+        import torch
+
+        given = ctypes.c_void_p.in_dll(ctypes.CDLL({str(library)!r}), "given")
+        other = torch.ones(3 << 20, device="fake:1")
+        for address in (other.data_ptr(), torch.fake.caching_allocator_alloc(4096, 0)):
+            given.value = address
+            pool = torch.fake.MemPool(torch.fake.memory.PluggableAllocator({str(library)!r}, "return_given", "nothing"))
+            with torch.fake.use_mem_pool(pool):
+                try:
+                    torch.ones(16 << 20, device="fake:0")
+                except RuntimeError as error:
+                    print("not memory of that device" in str(error))
+            del pool
+        assert torch.ones(3, device="fake:0").sum().item() == 3 and torch.fake.memory_reserved() < 16 << 20
+    """, TORCH_BACKEND="fake", HAL_FAKE_DEVICES="2", HAL_FAKE_PROTECT=protect)  # fmt: skip
+    assert done.stdout.split() == ["True", "True"], done.stdout
+
+
+@pytest.mark.parametrize("fraction", ["1e-300", "1e-12"])
+def test_a_fraction_of_less_than_a_byte_is_not_without_a_limit(run_python, fraction):
+    done = run_python("""
+        import torch
+
+        try:
+            torch.ones(1, device="fake")
+        except torch.OutOfMemoryError:
+            print("refused")
+    """, TORCH_BACKEND="fake", PYTORCH_ALLOC_CONF=f"per_process_memory_fraction:{fraction}")  # fmt: skip
+    assert done.stdout.split() == ["refused"]
 
 
 def test_missing_files_and_functions_are_named(module, library):

@@ -57,6 +57,14 @@ def test_factories_have_the_values_of_the_cpu(device, make):
     torch.testing.assert_close(ours.cpu(), theirs, rtol=0, atol=1e-7)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("length, periodic, beta", [(0, True, 12.0), (1, False, 3.0), (2, False, 12.0), (33, True, 12.0), (64, False, 0.0)])
+def test_kaiser_window(device, dtype, length, periodic, beta):
+    ours = torch.kaiser_window(length, periodic, beta, dtype=dtype, device=device)
+    assert ours.device.type == device and ours.dtype == dtype
+    torch.testing.assert_close(ours.cpu(), torch.kaiser_window(length, periodic, beta, dtype=dtype), rtol=1e-5, atol=1e-6)
+
+
 def test_like_factories_stay_on_the_device(device):
     x = torch.ones(2, 3, device=f"{device}:1", dtype=torch.float64)
     for y in (torch.zeros_like(x), torch.empty_like(x), x.new_zeros(2), x.new_tensor([1.0]), x.new_full((2,), 3.0)):

@@ -23,13 +23,25 @@ static void release(const hal_memory_allocator_t *calls, hal_stream_t *stream, v
   calls->release(calls->user_data, address, size, stream->device->index, native_of(stream));
 }
 
-/* Returns whether memory is that of the device, as far as the plugin reports it. */
-static int is_of_device(const hal_device_t *device, const void *address) {
+/* Whether the byte of an address is the device's. */
+typedef enum { OWNER_UNKNOWN, OWNER_DEVICE, OWNER_OTHER } owner_t;
+
+static owner_t owner_of(const hal_device_t *device, const void *address) {
   hal_pointer_info_t info = {.struct_size = sizeof info, .device = HAL_HOST};
-  if (device->info.flags & HAL_DEVICE_RAW_POINTERS) return 1;
-  if (!hal_slot_is_provided(&device->plugin->api, HAL_SLOT_memory_pointer_info)) return 1;
-  if (hal_call_memory_pointer_info(device->plugin, address, &info)) return 0;
-  return info.device == device->ordinal;
+  if (!hal_slot_is_provided(&device->plugin->api, HAL_SLOT_memory_pointer_info)) return OWNER_UNKNOWN;
+  if (hal_call_memory_pointer_info(device->plugin, address, &info)) return OWNER_UNKNOWN;
+  return info.device == device->ordinal ? OWNER_DEVICE : OWNER_OTHER;
+}
+
+/* Returns whether memory is that of the device, as far as the plugin reports it. A device that accepts any address also
+ * accepts memory that its plugin does not know, but not the memory of another device, nor a block that ends too early.
+ */
+static int is_of_device(const hal_device_t *device, const char *first, size_t size) {
+  const int accepts_any = (device->info.flags & HAL_DEVICE_RAW_POINTERS) != 0 ||
+                          !hal_slot_is_provided(&device->plugin->api, HAL_SLOT_memory_pointer_info);
+  const owner_t owner = owner_of(device, first);
+  if (owner != owner_of(device, first + size - 1)) return 0;
+  return owner == OWNER_DEVICE || (owner == OWNER_UNKNOWN && accepts_any);
 }
 
 static hal_status_t check(const hal_device_t *device, const void *address, size_t size) {
@@ -40,8 +52,7 @@ static hal_status_t check(const hal_device_t *device, const void *address, size_
     return hal_error_set(HAL_INVALID_ARGUMENT,
                          "the program's allocator returned %p for %zu bytes of device %s; align memory to %zu bytes",
                          address, size, device->label, alignment);
-  if (__builtin_add_overflow((uintptr_t)address, size, &end) || !is_of_device(device, address) ||
-      !is_of_device(device, (const char *)address + size - 1))
+  if (__builtin_add_overflow((uintptr_t)address, size, &end) || !is_of_device(device, address, size))
     return hal_error_set(HAL_INVALID_ARGUMENT,
                          "the program's allocator returned %p for %zu bytes of device %s, which is not memory of that "
                          "device; return memory of the driver, or of hal_memory_raw_allocate",
