@@ -1,5 +1,6 @@
-/* slots.c: a plugin whose streams, events, modules, operators, graphs, handles and virtual memory return the fuzzer's
- * numbers (hostile/slots.c): each call of the host works or is an error, and no object is used after its end. */
+/* slots.c: a plugin whose streams, events, modules, operators, graphs, handles, virtual memory and collectives library
+ * return the fuzzer's numbers (hostile/slots.c, hostile/comms.c): each call of the host works or is an error, and no
+ * object is used after its end. */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 #include <hal/lazy.h>
 #include <hal/profile.h>
@@ -7,11 +8,14 @@
 #include <hal/sensor.h>
 
 #include "hostile/child.h"
+#include "other_rank.h"
 
 enum { STREAMS = 3, FLOATS = 64 };
+#define MILLISECONDS(count) ((int64_t)(count)*1000000)
 
 static hal_stream_t *streams[STREAMS];
 static hal_block_t *blocks[STREAMS];
+static other_rank_t other;
 
 static void begin(int32_t device) {
   for (int i = 0; i < STREAMS; i++) {
@@ -170,6 +174,62 @@ static void use_reports(int32_t device) {
   (void)!hal_device_processes(device, count_process, &count);
 }
 
+/* ---- collectives ---- */
+
+static void count_done(void *data, hal_status_t status) {
+  (void)status;
+  __atomic_fetch_add((int *)data, 1, __ATOMIC_RELAXED);
+}
+
+static hal_comm_t *make_comm(int32_t device, const char *name) {
+  hal_comm_t *comm = NULL;
+  const hal_comm_config_t config = {.struct_size = sizeof config,
+                                    .device = device,
+                                    .size = 2,
+                                    .timeout_ns = MILLISECONDS(20),
+                                    .name = name,
+                                    .transport = {.struct_size = sizeof config.transport,
+                                                  .context = &other,
+                                                  .name = "other",
+                                                  .run = other_run,
+                                                  .abort = other_abort,
+                                                  .destroy = other_destroy}};
+  return hal_comm_create(&config, &comm) == HAL_OK ? comm : NULL;
+}
+
+static void use_collectives(hal_comm_t *comm) {
+  static const uint32_t ops[] = {HAL_COMM_ALL_REDUCE, HAL_COMM_BROADCAST, HAL_COMM_ALL_GATHER, HAL_COMM_SEND,
+                                 HAL_COMM_REDUCE_SCATTER};
+  int done = 0, submitted = 0;
+  for (size_t i = 0; i < sizeof ops / sizeof *ops && blocks[0] && blocks[1]; i++) {
+    hal_comm_work_t *work = NULL;
+    const hal_collective_t call = {.struct_size = sizeof call,
+                                   .op = ops[i],
+                                   .dtype = HAL_FLOAT32,
+                                   .peer = ops[i] == HAL_COMM_SEND,
+                                   .send = hal_memory_block_address(blocks[0]),
+                                   .recv = ops[i] == HAL_COMM_SEND ? NULL : hal_memory_block_address(blocks[1]),
+                                   .count = FLOATS / 2};
+    if (hal_comm_submit(comm, streams[0], &call, 1, 0, count_done, &done, &work) != HAL_OK) continue;
+    submitted++;
+    (void)!hal_comm_work_wait(work, streams[0], 0);
+    (void)!hal_comm_work_query(work);
+    if (i % 2) (void)!hal_comm_work_synchronize(work, MILLISECONDS(20));
+    hal_comm_work_release(work);
+  }
+  (void)!hal_stream_synchronize(streams[0]);
+  hal_comm_destroy(comm, MILLISECONDS(20));
+  require(__atomic_load_n(&done, __ATOMIC_RELAXED) <= submitted);
+}
+
+static void use_library(int32_t device) {
+  hal_comm_t *const comm = make_comm(device, "first"), *const child = make_comm(device, "child");
+  if (comm) (void)!hal_comm_connect_library(comm, HAL_COMM_REGISTER_MEMORY, MILLISECONDS(20));
+  if (comm && child) (void)!hal_comm_split_library(comm, 0, 0, child, 0, MILLISECONDS(20));
+  if (child) use_collectives(child);
+  if (comm) use_collectives(comm);
+}
+
 static void use_device(int32_t device) {
   begin(device);
   use_events(device);
@@ -177,6 +237,7 @@ static void use_device(int32_t device) {
   use_modules(device);
   use_handles(device);
   use_reports(device);
+  use_library(device);
   end(device);
 }
 
@@ -184,5 +245,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   setenv("PYTORCH_ALLOC_CONF", "expandable_segments:True", 1);
   setenv("HAL_CACHE_DIR", "", 1);
+  other = (other_rank_t){data, size};
   return run_input(HOSTILE "/libhal_slots.so", data, size, use_device);
 }

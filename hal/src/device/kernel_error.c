@@ -35,10 +35,8 @@ static hal_status_t create(hal_device_t *device) {
   hal_lock_and_defer(&device->lock);
   if (atomic_load(&device->kernel_errors)) goto cleanup; /* another thread was first */
   status = hal_call_memory_alloc(device->plugin, device->ordinal, size, 0, &records);
-  if (status) {
-    hal_error_plugin(device->plugin, HAL_SLOT_memory_alloc, status);
-    goto cleanup;
-  }
+  status = hal_error_plugin_made(device->plugin, HAL_SLOT_memory_alloc, status, records);
+  if (status) goto cleanup;
   status = hal_call_memory_fill(device->plugin, NULL, device->ordinal, records, zero, sizeof zero, size);
   if (status) {
     hal_error_plugin(device->plugin, HAL_SLOT_memory_fill, status);

@@ -223,9 +223,9 @@ static hal_status_t attempt_pooled(hal_allocator_t *allocator, hal_stream_t *str
   if (hal_mem_over_capacity(allocator, size)) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "%s", "");
   allocator->in_flight += size;
   hal_unlock(&allocator->lock);
-  const hal_status_t status = hal_error_plugin(
-      device->plugin, HAL_SLOT_memory_alloc_async,
-      hal_call_memory_alloc_async(device->plugin, device->ordinal, stream->direct.handle, requested, 0, out_address));
+  hal_status_t status =
+      hal_call_memory_alloc_async(device->plugin, device->ordinal, stream->direct.handle, requested, 0, out_address);
+  status = hal_error_plugin_made(device->plugin, HAL_SLOT_memory_alloc_async, status, *out_address);
   hal_lock(&allocator->lock);
   allocator->in_flight -= size;
   return status;

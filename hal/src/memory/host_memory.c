@@ -227,7 +227,7 @@ hal_status_t hal_host_device_pointer(const void *address, int32_t index, void **
   if (status == HAL_UNIMPLEMENTED)
     return hal_error_set(status, "kernels of device %s cannot access host memory; copy it with hal_memory_copy",
                          device->label);
-  if (status) return hal_error_plugin(device->plugin, HAL_SLOT_host_device_pointer, status);
+  HAL_RETURN_IF_ERROR(hal_error_plugin_made(device->plugin, HAL_SLOT_host_device_pointer, status, found));
   *out_address = found;
   return HAL_OK;
 }

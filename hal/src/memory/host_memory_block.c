@@ -87,8 +87,8 @@ hal_status_t hal_mem_host_create(hal_allocator_t *allocator, size_t size, size_t
   if (!block) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "the host has no memory for the allocator's records");
   hal_unlock(&allocator->lock); /* locking pages takes long */
   const int64_t started = now_us();
-  const hal_status_t status = hal_error_plugin(device->plugin, HAL_SLOT_host_alloc,
-                                               hal_call_host_alloc(device->plugin, device->ordinal, size, 0, &address));
+  hal_status_t status = hal_call_host_alloc(device->plugin, device->ordinal, size, 0, &address);
+  status = hal_error_plugin_made(device->plugin, HAL_SLOT_host_alloc, status, address);
   hal_lock(&allocator->lock);
   if (status) {
     hal_mem_block_forget(allocator, block);

@@ -128,10 +128,10 @@ static hal_status_t open_segment(hal_device_t *device, const hal_ipc_message_t *
     if (!segment) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "the host has no memory for a segment's record");
     hal_status_t status =
         hal_call_ipc_open(device->plugin, device->ordinal, message->handles, message->memory_size, 0, &address);
-    if (!status && !address) status = HAL_INTERNAL;
+    status = hal_error_plugin_made(device->plugin, HAL_SLOT_ipc_open, status, address);
     if (status) {
       hal_free(segment);
-      return hal_error_plugin(device->plugin, HAL_SLOT_ipc_open, status);
+      return status;
     }
     *segment =
         (segment_t){.next = state.segments, .device = device, .address = address, .handle_size = message->memory_size};

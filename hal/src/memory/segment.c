@@ -21,9 +21,8 @@ int hal_mem_over_capacity(const hal_allocator_t *allocator, size_t size) {
 }
 
 static hal_status_t call_plugin(const hal_device_t *device, size_t size, void **out_address) {
-  hal_status_t status = hal_call_memory_alloc(device->plugin, device->ordinal, size, 0, out_address);
-  if (!status && !*out_address) status = HAL_INTERNAL;
-  return hal_error_plugin(device->plugin, HAL_SLOT_memory_alloc, status);
+  const hal_status_t status = hal_call_memory_alloc(device->plugin, device->ordinal, size, 0, out_address);
+  return hal_error_plugin_made(device->plugin, HAL_SLOT_memory_alloc, status, *out_address);
 }
 
 /* Allocates memory of the plugin, or of the pool's allocator, without the lock. */

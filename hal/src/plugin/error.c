@@ -14,6 +14,13 @@ hal_status_t hal_error_plugin(const hal_plugin_t *plugin, uint32_t slot, hal_sta
                        hal_status_name(status), (int)status);
 }
 
+hal_status_t hal_error_plugin_made(const hal_plugin_t *plugin, uint32_t slot, hal_status_t status, const void *made) {
+  if (status || made) return hal_error_plugin(plugin, slot, status);
+  hal_error_set(HAL_INTERNAL, "returned HAL_OK, and NULL as the result");
+  return hal_error_prefix(HAL_INTERNAL, "%s, %s: ", plugin->info.name ? plugin->info.name : "plugin",
+                          hal_registry_slot_name(slot));
+}
+
 void hal_error_report(const hal_plugin_t *plugin, uint32_t slot, hal_status_t status) {
   if (status == HAL_OK) return;
   hal_error_plugin(plugin, slot, status);

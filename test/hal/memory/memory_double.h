@@ -61,6 +61,7 @@ static struct {
   int use_count, violations, live_events;
   int fail_after[HAL_SLOT_COUNT]; /* the n-th call from now on fails; 0 = none */
   hal_status_t fail_with;
+  int is_null; /* memory has no address, and there is no error */
   int calls[HAL_SLOT_COUNT];
 } double_ = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER, .fail_with = HAL_INTERNAL};
 
@@ -109,6 +110,7 @@ static void double_wait(hal_plugin_stream_t *stream, uint64_t mark) {
 /* Creates a segment. The caller holds the lock. */
 static hal_status_t double_acquire(size_t size, void **out_ptr) {
   size_t i = 0;
+  if (double_.is_null) return HAL_OK;
   if (double_.total && (size > double_.total || double_.live_bytes > double_.total - size)) {
     return hal_host->error_set(HAL_RESOURCE_EXHAUSTED, 0, "double: it does not fit");
   }

@@ -196,6 +196,27 @@ Test(memory_limits, a_plugins_own_error_is_passed_on) {
   cr_assert_eq(double_close(), 0);
 }
 
+static void expect_no_address(hal_status_t status) {
+  cr_expect_eq(status, HAL_INTERNAL);
+  cr_expect_not_null(strstr(hal_error_message(), "NULL as the result"), "%s", hal_error_message());
+}
+
+Test(memory_limits, success_without_an_address_is_an_error) {
+  for (int is_pooled = 0; is_pooled < 2; is_pooled++) {
+    hal_block_t *block = NULL;
+    void *address = NULL;
+    cr_assert_eq(double_open(1, is_pooled ? HAL_DEVICE_POOLED : 0), HAL_OK);
+    double_.is_null = 1;
+    expect_no_address(hal_memory_allocate(0, NULL, 1000, &block));
+    expect_no_address(hal_memory_raw_allocate(0, 1000, &address));
+    expect_no_address(hal_host_allocate(0, 1000, &address));
+    double_.is_null = 0;
+    hal_memory_release(take(1000));
+    cr_expect_eq(double_stats(0).reserved_bytes[HAL_POOL_ALL].current, is_pooled ? 0 : (int64_t)2 << 20);
+    cr_assert_eq(double_close(), 0);
+  }
+}
+
 Test(memory_limits, no_failing_malloc_of_the_host_loses_memory) {
   hal_block_t *block[300];
   cr_assert_eq(double_open(1, 0), HAL_OK);

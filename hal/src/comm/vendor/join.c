@@ -55,7 +55,9 @@ hal_status_t hal_comm_join_exchange(hal_comm_join_t *join) {
     return status;
   }
   for (int32_t rank = 0; rank < meeting->size; rank++) {
-    const hal_comm_shown_t *const shown = &join->all[rank];
+    hal_comm_shown_t *const shown = &join->all[rank];
+    shown->words[sizeof shown->words - 1] = shown->info.name[sizeof shown->info.name - 1] =
+        '\0'; /* of other processes */
     if (shown->status && shown->status != HAL_NOT_READY) return refuse(join, rank, shown->words);
     if (shown->status) status = HAL_NOT_READY;
   }
@@ -146,10 +148,11 @@ static hal_status_t create(hal_comm_join_t *join, int32_t ordinal) {
   hal_comm_desc_t desc = hal_comm_join_desc(join, &vendor->info);
   desc.id = join->id, desc.id_size = join->all[0].id_size;
   desc.rank = join->comm->rank, desc.size = join->comm->size;
-  const hal_status_t status = hal_call_comm_create(vendor->plugin, ordinal, &desc, &vendor->handle);
+  hal_status_t status = hal_call_comm_create(vendor->plugin, ordinal, &desc, &vendor->handle);
+  status = hal_error_plugin_made(vendor->plugin, HAL_SLOT_comm_create, status, vendor->handle);
   if (!status) return hal_comm_watch_begin(vendor);
   vendor->handle = NULL;
-  return hal_error_plugin(vendor->plugin, HAL_SLOT_comm_create, status);
+  return status;
 }
 
 /* Returns the state of the creation on this rank; HAL_NOT_READY = it has not ended. */
@@ -184,6 +187,8 @@ static hal_status_t connect_ranks(hal_comm_join_t *join, int32_t ordinal) {
   hal_comm_join_show(join, find_library(join, ordinal));
   HAL_RETURN_IF_ERROR(hal_comm_join_exchange(join));
   HAL_RETURN_IF_ERROR(compare_ranks(join));
+  if (!join->all[0].id_size || join->all[0].id_size > sizeof join->id)
+    return refuse(join, 0, "the size of its id is invalid");
   join->vendor->info = join->own.info;
   const hal_status_t status = run_transport(join, broadcast);
   if (status) {

@@ -250,7 +250,7 @@ hal_status_t hal_memory_raw_allocate(int32_t index, size_t size, void **out_addr
                          (void *)out_address);
   HAL_RETURN_IF_ERROR(hal_device_get(index, &device));
   const hal_status_t status = hal_call_memory_alloc(device->plugin, device->ordinal, size, 0, &address);
-  if (status) return hal_error_plugin(device->plugin, HAL_SLOT_memory_alloc, status);
+  HAL_RETURN_IF_ERROR(hal_error_plugin_made(device->plugin, HAL_SLOT_memory_alloc, status, address));
   *out_address = address;
   return HAL_OK;
 }

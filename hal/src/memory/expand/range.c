@@ -100,10 +100,10 @@ static hal_status_t create_all(const hal_device_t *device, hal_mem_piece_t *piec
   for (size_t i = 0; i < count; i++) {
     hal_status_t status =
         hal_call_virtual_create(device->plugin, device->ordinal, pieces[i].size, HAL_HANDLE_NONE, &pieces[i].memory);
-    if (!status && !pieces[i].memory) status = HAL_INTERNAL;
+    status = hal_error_plugin_made(device->plugin, HAL_SLOT_virtual_create, status, pieces[i].memory);
     if (!status) continue;
     pieces[i].memory = NULL;
-    return hal_error_plugin(device->plugin, HAL_SLOT_virtual_create, status);
+    return status;
   }
   return HAL_OK;
 }
@@ -289,8 +289,7 @@ static hal_status_t reserve(hal_allocator_t *allocator, size_t size, char **out_
   void *address = NULL;
   hal_unlock(&allocator->lock);
   hal_status_t status = hal_call_virtual_reserve(device->plugin, device->ordinal, size, &address);
-  if (!status && !address) status = HAL_INTERNAL;
-  hal_error_plugin(device->plugin, HAL_SLOT_virtual_reserve, status);
+  status = hal_error_plugin_made(device->plugin, HAL_SLOT_virtual_reserve, status, address);
   hal_lock(&allocator->lock);
   *out_address = address;
   return status;
