@@ -28,7 +28,6 @@ typedef enum { OWNER_UNKNOWN, OWNER_DEVICE, OWNER_OTHER } owner_t;
 
 static owner_t owner_of(const hal_device_t *device, const void *address) {
   hal_pointer_info_t info = {.struct_size = sizeof info, .device = HAL_HOST};
-  if (!hal_slot_is_provided(&device->plugin->api, HAL_SLOT_memory_pointer_info)) return OWNER_UNKNOWN;
   if (hal_call_memory_pointer_info(device->plugin, address, &info)) return OWNER_UNKNOWN;
   return info.device == device->ordinal ? OWNER_DEVICE : OWNER_OTHER;
 }
@@ -37,8 +36,8 @@ static owner_t owner_of(const hal_device_t *device, const void *address) {
  * accepts memory that its plugin does not know, but not the memory of another device, nor a block that ends too early.
  */
 static int is_of_device(const hal_device_t *device, const char *first, size_t size) {
-  const int accepts_any = (device->info.flags & HAL_DEVICE_RAW_POINTERS) != 0 ||
-                          !hal_slot_is_provided(&device->plugin->api, HAL_SLOT_memory_pointer_info);
+  if (!hal_slot_is_provided(&device->plugin->api, HAL_SLOT_memory_pointer_info)) return 1;
+  const int accepts_any = (device->info.flags & HAL_DEVICE_RAW_POINTERS) != 0;
   const owner_t owner = owner_of(device, first);
   if (owner != owner_of(device, first + size - 1)) return 0;
   return owner == OWNER_DEVICE || (owner == OWNER_UNKNOWN && accepts_any);
