@@ -43,6 +43,19 @@ std::optional<int64_t> stream_of_native(int32_t device, uintptr_t handle) {
   return std::nullopt;
 }
 
+// Returns the id of a stream of normal priority that no other caller gets until give_back_stream.
+int64_t take_stream(int32_t device) {
+  hal_stream_t *stream = nullptr;
+  check(hal_stream_take(device, 0, &stream));
+  return hal_stream_id(stream);
+}
+
+void give_back_stream(int32_t device, int64_t id) {
+  hal_stream_t *stream = nullptr;
+  check(hal_stream_from_id(device, id, &stream));
+  hal_stream_give_back(stream);
+}
+
 void set_mode(int32_t mode) { sync_debug_mode.store(static_cast<SyncDebugMode>(mode), std::memory_order_relaxed); }
 
 }  // namespace
@@ -52,6 +65,8 @@ void bind_streams(py::module_ &module) {
   module.def("sleep_on_stream", wrap_pybind_function_no_gil(&sleep_on_stream), py::arg("device"),
              py::arg("nanoseconds"));
   module.def("stream_of_native", wrap_pybind_function_no_gil(&stream_of_native), py::arg("device"), py::arg("handle"));
+  module.def("take_stream", wrap_pybind_function_no_gil(&take_stream), py::arg("device"));
+  module.def("give_back_stream", wrap_pybind_function_no_gil(&give_back_stream), py::arg("device"), py::arg("id"));
   module.def("set_sync_debug_mode", &set_mode, py::arg("mode"));
   module.def("sync_debug_mode", [] { return static_cast<int32_t>(sync_debug_mode.load(std::memory_order_relaxed)); });
 }

@@ -18,6 +18,7 @@
 
 #include "core/compat.h"
 #include "core/device.h"
+#include "core/package/constants.h"
 #include "core/stream/stream.h"
 #include "torch_backend/version.h"
 
@@ -30,17 +31,25 @@ using Update = decltype(&AOTInductorModelContainerUpdateConstantBuffer);
 
 c10::Device device_at(int32_t index) { return c10::Device(kDevice, static_cast<c10::DeviceIndex>(index)); }
 
-// Compares the requirements of the generated code with this process. They are two lines of a file in the package: the
-// versions, and where its kernels run.
-void check_package(const std::string &library, int32_t device) {
+// Calls a function with the lines of the file that the compiler has added to the package: the versions, where its
+// kernels run, and the layouts of its constants.
+template <typename Function>
+void read_file(const std::string &library, Function &&call) {
   const std::filesystem::path folder = std::filesystem::path(library).parent_path();
-  std::string versions, kernels;
   for (const auto &entry : std::filesystem::directory_iterator(folder)) {
     if (entry.path().extension() != ".torch_backend") continue;
     std::ifstream file(entry.path());
-    std::getline(file, versions);
-    std::getline(file, kernels);
+    std::string line;
+    for (size_t number = 0; std::getline(file, line); ++number) call(number, line);
   }
+}
+
+// Compares the requirements of the generated code with this process.
+void check_package(const std::string &library, int32_t device) {
+  std::string versions, kernels;
+  read_file(library, [&](size_t number, const std::string &line) {
+    if (number < 2) (number == 0 ? versions : kernels) = line;
+  });
   const char *const again = "Compile it again with torch._inductor.aoti_compile_and_package.";
   TORCH_CHECK(!versions.empty(), "the package of '", library,
               "' has no file with the versions for which it was compiled. ", again);
@@ -56,8 +65,10 @@ void check_package(const std::string &library, int32_t device) {
 struct Container {
   int32_t device;
   Update update, update_from_cpu;
+  decltype(&AOTInductorModelContainerUpdateUserManagedConstantBuffer) use_tensors;
   decltype(&AOTInductorModelContainerUpdateInactiveConstantBuffer) update_inactive;
   decltype(&AOTInductorModelContainerRunConstantFolding) fold;
+  std::shared_ptr<const Constants> constants;
 };
 
 class Containers {
@@ -85,24 +96,36 @@ Containers &containers() {
   return *containers;
 }
 
+// Returns the tensors of a call of torch's class, which passes its map.
+Given given(const Container &container, AOTInductorConstantMapHandle map, bool uses_tensors = false) {
+  return Given(*container.constants, *reinterpret_cast<const torch::inductor::TensorConstantMap *>(map), uses_tensors);
+}
+
 AOTIRuntimeError update(AOTInductorModelContainerHandle handle, AOTInductorConstantMapHandle constants, bool inactive,
                         bool all) {
   const Container container = containers().find(handle);
   const c10::DeviceGuard guard(device_at(container.device));
-  return container.update(handle, constants, inactive, all);
+  return container.update(handle, given(container, constants).handle(), inactive, all);
+}
+
+AOTIRuntimeError use_tensors(AOTInductorModelContainerHandle handle, AOTInductorConstantMapHandle constants,
+                             bool inactive, bool all) {
+  const Container container = containers().find(handle);
+  const c10::DeviceGuard guard(device_at(container.device));
+  return container.use_tensors(handle, given(container, constants, /*uses_tensors=*/true).handle(), inactive, all);
 }
 
 AOTIRuntimeError update_from_cpu(AOTInductorModelContainerHandle handle, AOTInductorConstantMapHandle constants,
                                  bool inactive, bool all) {
   const Container container = containers().find(handle);
   const c10::DeviceGuard guard(device_at(container.device));
-  return container.update_from_cpu(handle, constants, inactive, all);
+  return container.update_from_cpu(handle, given(container, constants).handle(), inactive, all);
 }
 
 AOTIRuntimeError update_inactive(AOTInductorModelContainerHandle handle, AOTInductorConstantMapHandle constants) {
   const Container container = containers().find(handle);
   const c10::DeviceGuard guard(device_at(container.device));
-  return container.update_inactive(handle, constants);
+  return container.update_inactive(handle, given(container, constants).handle());
 }
 
 AOTIRuntimeError fold(AOTInductorModelContainerHandle handle, bool inactive, AOTInductorStreamHandle stream,
@@ -117,8 +140,11 @@ class Runner final : public Base {
  public:
   Runner(const std::string &library, size_t models, int32_t device, const std::string &folder, bool single_threaded)
       : Base(library, models, "cuda:" + std::to_string(device), folder, single_threaded), device_(device) {
-    containers().add(container_handle_, {device, update_constant_buffer_func_, update_constant_buffer_from_cpu_func_,
-                                         update_inactive_constant_buffer_func_, run_const_fold_func_});
+    containers().add(container_handle_,
+                     {device, update_constant_buffer_func_, update_constant_buffer_from_cpu_func_,
+                      update_user_managed_constant_buffer_func_, update_inactive_constant_buffer_func_,
+                      run_const_fold_func_, std::make_shared<const Constants>(read_constants(library))});
+    update_user_managed_constant_buffer_func_ = &use_tensors;
     update_constant_buffer_func_ = &update;
     if (update_constant_buffer_from_cpu_func_ != nullptr) update_constant_buffer_from_cpu_func_ = &update_from_cpu;
     update_inactive_constant_buffer_func_ = &update_inactive;
@@ -138,6 +164,17 @@ class Runner final : public Base {
     note(current_stream(device_));
     if (!complete_.load(std::memory_order_acquire)) check_constants();
     return Base::run_impl(inputs, nullptr);
+  }
+
+  Constants read_constants(const std::string &library) {
+    Constants constants;
+    const auto dtypes = getConstantNamesToDtypes();
+    for (const auto &[name, original] : getConstantNamesToOriginalFQNs())
+      constants[name] = {original, static_cast<at::ScalarType>(dtypes.at(name)), {}, {}};
+    read_file(library, [&](size_t number, const std::string &line) {
+      if (number >= 2) read_layout(line, constants);
+    });
+    return constants;
   }
 
   // Generated code reads constants without a check.

@@ -72,6 +72,12 @@ HAL_API hal_status_t hal_registry_offer(hal_extension_t *extension);
 HAL_API hal_status_t hal_registry_extension(int32_t index, const char *name, size_t least,
                                             const hal_extension_t **out_extension);
 
+/* Checks that a file is a complete shared object for this machine, and needs no sanitizer runtime that the process
+ * lacks: for libraries that a program loads itself, since dlopen of a truncated file ends the process. Needs no open
+ * registry. Any thread. Errors: HAL_NOT_FOUND, HAL_INCOMPATIBLE, HAL_FAILED_PRECONDITION = it cannot be read. Since
+ * 0.5. */
+HAL_API hal_status_t hal_registry_check_library(const char *path);
+
 /* Returns why plugins were skipped at open, one per line; "" if none was skipped. Valid until the process ends. Since
  * 0.1. */
 HAL_API const char *hal_registry_report(void);

@@ -18,8 +18,8 @@ typedef struct hal_event_s hal_event_t;
 
 /* Streams per device and priority in the pools; further requests are served round robin. The number is that of c10. */
 #define HAL_STREAMS_PER_POOL 32
-/* The highest id of a stream: the default stream, the two pools, and the streams of communicators (hal/comm.h). */
-#define HAL_MAX_STREAM_ID (6 * HAL_STREAMS_PER_POOL)
+/* The highest id of a stream: the default stream, the two pools, and the streams that have one owner. */
+#define HAL_MAX_STREAM_ID (7 * HAL_STREAMS_PER_POOL)
 
 /* Returns the device's default stream; borrowed. Errors: as hal_device_ensure. Since 0.1. */
 HAL_API hal_status_t hal_stream_default(int32_t device, hal_stream_t **out_stream);
@@ -27,6 +27,17 @@ HAL_API hal_status_t hal_stream_default(int32_t device, hal_stream_t **out_strea
 /* Returns a stream from the pool. `priority` 0 is normal, -1 is high; other values are clamped to these. Borrowed.
  * Errors: as hal_device_ensure, HAL_RESOURCE_EXHAUSTED. Since 0.1. */
 HAL_API hal_status_t hal_stream_acquire(int32_t device, int32_t priority, hal_stream_t **out_stream);
+
+/* Returns a stream that no other caller gets, from this function or from hal_stream_acquire, until
+ * hal_stream_give_back: for work that other streams' users must not see, such as recording a program. `priority` as
+ * above. If all such streams of the priority have owners (32, or 128 of high priority), returns a shared one of the
+ * pool and logs a line. Any thread. Errors: as hal_stream_acquire. Since 0.5. */
+HAL_API hal_status_t hal_stream_take(int32_t device, int32_t priority, hal_stream_t **out_stream);
+
+/* Ends the ownership; does nothing for a shared stream and for NULL. The stream remains for the next owner, because ids
+ * are valid until the process ends; the caller has to wait for its work or to order the next owner's work after it. Any
+ * thread. Since 0.5. */
+HAL_API void hal_stream_give_back(hal_stream_t *stream);
 
 /* Returns the stream with this id; borrowed. Errors: HAL_NOT_FOUND. Since 0.1. */
 HAL_API hal_status_t hal_stream_from_id(int32_t device, int64_t id, hal_stream_t **out_stream);

@@ -17,9 +17,9 @@
 typedef struct hal_device_s hal_device_t;
 
 /* Two pools whose streams are shared, normal and high, then the pools of streams that have one owner
- * (hal_stream_take). */
+ * (hal_stream_take): one normal, the others high, for communicators. */
 #define HAL_STREAM_SHARED_POOLS 2
-#define HAL_STREAM_OWNED_POOLS 4
+#define HAL_STREAM_OWNED_POOLS 5
 #define HAL_STREAM_POOLS (HAL_STREAM_SHARED_POOLS + HAL_STREAM_OWNED_POOLS)
 /* The default stream and the streams of the pools, by id. */
 #define HAL_STREAMS_OF_DEVICE (1 + HAL_STREAM_POOLS * HAL_STREAMS_PER_POOL)
@@ -60,8 +60,10 @@ struct hal_stream_s {
   _Atomic(void *) slots[HAL_COMPONENTS]; /* slot.h: queues that recorded the stream, for its next recordings */
   hal_failure_t failure;
   hal_follow_t follows;
-  atomic_int hides_aborts;   /* its owner reports aborted work (failure.h) */
-  _Atomic uint64_t position; /* number of works that its owner has queued and may abort (failure.h) */
+  atomic_int hides_aborts;       /* its owner reports aborted work (failure.h) */
+  _Atomic uint64_t position;     /* number of works that its owner has queued and may abort (failure.h) */
+  _Atomic uint64_t aborted_from; /* the position of the first work that was aborted; 0 = none */
+  hal_failure_t aborted;         /* its failure */
 };
 
 struct hal_device_s {
@@ -165,14 +167,6 @@ static inline hal_stream_t *hal_stream_at(hal_device_t *device, int64_t id) {
 
 /* Initializes a stream whose queue calls the plugin; the memory need not be zeroed. */
 void hal_stream_initialize(hal_stream_t *stream, hal_device_t *device, hal_plugin_stream_t *handle);
-
-/* Returns a stream of high priority that no other caller gets until hal_stream_give_back. If all HAL_STREAM_OWNED_POOLS
- * * HAL_STREAMS_PER_POOL streams have owners, returns a shared one of the pool and logs a line. Errors: as
- * hal_stream_acquire. */
-hal_status_t hal_stream_take(int32_t device, hal_stream_t **out_stream);
-/* Ends the ownership; does nothing for a shared stream and for NULL. The plugin's stream remains for the next owner,
- * because ids of streams are valid until the process ends. */
-void hal_stream_give_back(hal_stream_t *stream);
 
 /* Returns the stream's queue, for one call of the HAL. */
 static inline hal_queue_t *hal_stream_queue(const hal_stream_t *stream) {

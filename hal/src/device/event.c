@@ -20,6 +20,7 @@ static hal_event_t *make(hal_device_t *device, uint32_t flags) {
   atomic_init(&event->queried, 0);
   atomic_init(&event->stream, NULL);
   atomic_init(&event->mark, 0);
+  atomic_init(&event->position, 0);
   atomic_init(&event->recording, 0);
   return event;
 }
@@ -132,6 +133,7 @@ static inline hal_status_t finish(hal_event_t *event, uint32_t slot, hal_status_
   if (!status && !atomic_load_explicit(&event->queried, memory_order_relaxed)) {
     atomic_store_explicit(&event->queried, 1, memory_order_relaxed); /* a second call by another thread is harmless */
     hal_failure_ask(stream);
+    HAL_RETURN_IF_ERROR(hal_failure_aborted(stream, atomic_load_explicit(&event->position, memory_order_relaxed)));
   }
   return hal_failure_deliver(stream, atomic_load_explicit(&event->mark, memory_order_relaxed), slot, status);
 }

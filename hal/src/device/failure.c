@@ -53,6 +53,12 @@ static hal_status_t report_lost(hal_device_t *device) {
   return hal_error_set(HAL_UNAVAILABLE, "device %s is lost; start a new process: %s", device->label, message);
 }
 
+static void forget_aborted(hal_stream_t *stream) {
+  taken_t failure;
+  atomic_store(&stream->aborted_from, 0);
+  take(&stream->aborted, &failure);
+}
+
 void hal_failure_forget(hal_device_t *device) {
   taken_t failure;
   take(&device->lost, &failure);
@@ -60,6 +66,7 @@ void hal_failure_forget(hal_device_t *device) {
     hal_stream_t *const stream = hal_stream_at(device, id);
     if (!stream) continue;
     take(&stream->failure, &failure);
+    forget_aborted(stream);
     atomic_store_explicit(&stream->follows.count, 0, memory_order_relaxed);
     atomic_store_explicit(&stream->checked, atomic_load(&stream->reporters), memory_order_relaxed);
   }
@@ -114,6 +121,7 @@ void hal_failure_show_aborts(hal_stream_t *stream) {
   hal_failure_ask(stream); /* the plugin reports an abort once */
   hal_error_restore(&saved);
   atomic_store(&stream->hides_aborts, 0);
+  forget_aborted(stream);
 }
 
 /* ---- streams that waited for others ------------------------------------------------------------------------------ */
@@ -186,6 +194,21 @@ void hal_failure_each_follower(const hal_stream_t *other, uint64_t position, voi
       while (i < count && !(of[i].stream == other && of[i].position >= position)) i++;
       if (i < count) call(context, stream);
     }
+}
+
+void hal_failure_abort_from(hal_stream_t *stream, uint64_t position, hal_status_t status) {
+  if (atomic_load_explicit(&stream->aborted_from, memory_order_relaxed)) return;
+  put(&stream->aborted, status);
+  atomic_store_explicit(&stream->aborted_from, position, memory_order_release);
+}
+
+hal_status_t hal_failure_aborted_slow(hal_stream_t *stream) {
+  char message[HAL_FAILURE_BYTES];
+  hal_lock(&stream->aborted.lock);
+  const hal_status_t status = stream->aborted.status;
+  memcpy(message, stream->aborted.message, sizeof message);
+  hal_unlock(&stream->aborted.lock);
+  return hal_error_set(status, "%s", message);
 }
 
 /* Reports a failure of the work that the stream has waited for: one now, the others later. */

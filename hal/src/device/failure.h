@@ -63,6 +63,17 @@ static inline uint64_t hal_failure_position(const hal_stream_t *stream) {
   return atomic_load_explicit(&stream->position, memory_order_acquire);
 }
 
+/* The work at a position of the stream, and all later work, is aborted; the calling thread has the message. Events that
+ * are recorded after it report the failure, each record once. The first call counts. */
+void hal_failure_abort_from(hal_stream_t *stream, uint64_t position, hal_status_t status);
+
+/* Returns the failure of aborted work of the stream up to a position. */
+HAL_MUST_USE hal_status_t hal_failure_aborted_slow(hal_stream_t *stream);
+HAL_MUST_USE static inline hal_status_t hal_failure_aborted(hal_stream_t *stream, uint64_t position) {
+  const uint64_t from = atomic_load_explicit(&stream->aborted_from, memory_order_acquire);
+  return HAL_LIKELY(!from || position < from) ? HAL_OK : hal_failure_aborted_slow(stream);
+}
+
 /* Calls a function for each stream that has waited for the work at that position of another stream, or for later work
  * of it, and has not observed its end. */
 void hal_failure_each_follower(const hal_stream_t *other, uint64_t position, void (*call)(void *, hal_stream_t *),

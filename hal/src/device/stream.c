@@ -12,6 +12,11 @@
 
 enum { POOL_NORMAL = 0, POOL_HIGH = 1 };
 
+/* The first owned pool has normal priority, the others have high priority. */
+enum { OWNED_HIGH = 1 };
+
+static int32_t priority_of(int pool) { return pool == POOL_NORMAL || pool == HAL_STREAM_SHARED_POOLS ? 0 : -1; }
+
 static int64_t pool_id(int pool, uint32_t slot) { return 1 + (int64_t)pool * HAL_STREAMS_PER_POOL + slot; }
 
 /* Replaces NULL by the thread's current stream of its current device. Streams outlive their devices: then this fails
@@ -82,7 +87,7 @@ static hal_status_t fill_slot(hal_device_t *device, int pool, uint32_t slot, hal
   if (!stream)
     return hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory while making a stream of device %s",
                          device->label);
-  const int32_t priority = pool == POOL_NORMAL ? 0 : -1;
+  const int32_t priority = priority_of(pool);
   const hal_status_t status = create_handle(device, priority, &handle);
   if (status) {
     hal_free(stream);
@@ -103,20 +108,22 @@ static hal_status_t create_in_pool(hal_device_t *device, int pool, uint32_t slot
   return status;
 }
 
-/* Returns the first free slot of the owned pools, -1 if there is none. The caller holds the device's lock. */
-static int find_free(const hal_device_t *device) {
-  for (int pool = 0; pool < HAL_STREAM_OWNED_POOLS; pool++)
+/* Returns the first free slot of the owned pools of a priority, -1 if there is none. The caller holds the device's
+ * lock. */
+static int find_free(const hal_device_t *device, int32_t priority) {
+  const int end = priority < 0 ? HAL_STREAM_OWNED_POOLS : OWNED_HIGH;
+  for (int pool = priority < 0 ? OWNED_HIGH : 0; pool < end; pool++)
     if (~device->owned[pool]) return pool * HAL_STREAMS_PER_POOL + __builtin_ctz(~device->owned[pool]);
   return -1;
 }
 
 _Static_assert(HAL_STREAMS_PER_POOL == 32, "the owners of a pool are the bits of one number");
 
-hal_status_t hal_stream_take(int32_t device, hal_stream_t **out_stream) {
+hal_status_t hal_stream_take(int32_t device, int32_t priority, hal_stream_t **out_stream) {
   hal_device_t *found;
   HAL_RETURN_IF_ERROR(hal_device_get(device, &found));
   hal_lock_and_defer(&found->lock);
-  const int place = find_free(found);
+  const int place = find_free(found, priority);
   const int pool = place / HAL_STREAMS_PER_POOL, slot = place % HAL_STREAMS_PER_POOL;
   hal_status_t status = HAL_OK;
   if (place >= 0) status = fill_slot(found, HAL_STREAM_SHARED_POOLS + pool, (uint32_t)slot, out_stream);
@@ -128,10 +135,10 @@ hal_status_t hal_stream_take(int32_t device, hal_stream_t **out_stream) {
   hal_unlock_and_run(&found->lock);
   if (place >= 0) return status;
   hal_log(HAL_LOG_WARNING,
-          "device %s: all %d streams for one owner are in use; a further one shares its stream. Destroy communicators "
-          "that are not used",
-          found->label, HAL_STREAM_OWNED_POOLS * HAL_STREAMS_PER_POOL);
-  return hal_stream_acquire(device, -1, out_stream);
+          "device %s: all streams of priority %d for one owner are in use; a further owner shares its stream. Destroy "
+          "communicators that are not used, and end recordings",
+          found->label, priority < 0 ? -1 : 0);
+  return hal_stream_acquire(device, priority, out_stream);
 }
 
 void hal_stream_give_back(hal_stream_t *stream) {

@@ -53,14 +53,14 @@ static hal_status_t check_header(image_t *image) {
   if (!read_at(image, 0, &image->header, sizeof image->header) || memcmp(header->e_ident, ELFMAG, SELFMAG))
     return hal_error_set(HAL_INCOMPATIBLE,
                          "%s is not a shared object (it has %llu bytes and no ELF header); build or copy "
-                         "the plugin again",
+                         "it again",
                          image->path, (unsigned long long)image->size);
   const int machine = own_machine();
   if (header->e_ident[EI_CLASS] != own_class || header->e_ident[EI_DATA] != ELFDATA2LSB ||
       (machine != EM_NONE && header->e_machine != machine))
     return hal_error_set(HAL_INCOMPATIBLE,
                          "%s is built for another processor (ELF machine %d, this process is %d); build "
-                         "the plugin for this machine",
+                         "it for this machine",
                          image->path, header->e_machine, machine);
   if (header->e_type != ET_DYN)
     return hal_error_set(HAL_INCOMPATIBLE, "%s is an ELF file but not a shared object (type %d); link it with -shared",
@@ -71,7 +71,7 @@ static hal_status_t check_header(image_t *image) {
 static hal_status_t truncated(const image_t *image) {
   return hal_error_set(HAL_INCOMPATIBLE,
                        "%s is damaged or truncated (%llu bytes, its headers need more); build or copy "
-                       "the plugin again",
+                       "it again",
                        image->path, (unsigned long long)image->size);
 }
 
@@ -126,11 +126,10 @@ static hal_status_t check_sanitizers(const image_t *image) {
     if (!read_at(image, offset, name, room < sizeof name ? (size_t)room : sizeof name - 1)) return truncated(image);
     for (size_t r = 0; r < sizeof runtimes / sizeof runtimes[0]; r++)
       if (strncmp(name, runtimes[r].library, strlen(runtimes[r].library)) == 0 && !(present & runtimes[r].bit))
-        return hal_error_set(
-            HAL_INCOMPATIBLE,
-            "%s was built with the %s sanitizer and this process was not; build the plugin without it, or "
-            "start the program with LD_PRELOAD=%s",
-            image->path, runtimes[r].name, name);
+        return hal_error_set(HAL_INCOMPATIBLE,
+                             "%s was built with the %s sanitizer and this process was not; build it without that, or "
+                             "start the program with LD_PRELOAD=%s",
+                             image->path, runtimes[r].name, name);
   }
   return HAL_OK;
 }
@@ -143,8 +142,7 @@ hal_status_t hal_file_check_elf(const char *path) {
   struct stat info;
   hal_status_t status = HAL_OK;
   if (fstat(image.file, &info) || !S_ISREG(info.st_mode)) {
-    status = hal_error_set(HAL_INCOMPATIBLE, "%s is not a regular file; expected the path of a plugin's shared object",
-                           path);
+    status = hal_error_set(HAL_INCOMPATIBLE, "%s is not a regular file; expected the path of a shared object", path);
   } else {
     image.size = (uint64_t)info.st_size;
     status = check_header(&image);

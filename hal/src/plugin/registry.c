@@ -13,6 +13,7 @@
 #include "hal/log.h"
 #include "hal/status.h"
 #include "plugin/call.h"
+#include "plugin/file_check.h"
 #include "plugin/hooks.h"
 #include "plugin/layer.h"
 #include "plugin/layer_validate.h"
@@ -196,6 +197,12 @@ hal_status_t hal_registry_open(const char *list) {
 }
 
 int32_t hal_registry_is_open(void) { return atomic_load(&hal_registry.open); }
+
+hal_status_t hal_registry_check_library(const char *path) {
+  if (!path || !path[0])
+    return hal_error_set(HAL_INVALID_ARGUMENT, "hal_registry_check_library: pass the path of a library");
+  return hal_file_check_elf(path);
+}
 
 const char *hal_registry_report(void) { return report; }
 

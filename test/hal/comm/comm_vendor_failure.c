@@ -211,13 +211,18 @@ Test(comm_vendor_failure, a_rank_that_is_killed_is_named_at_once) {
   for (int rank = 0; rank < 3; rank++) join_rank(rank, pids[rank], rank == 2 ? SIGKILL : 0);
 }
 
+static hal_event_t *event_on(hal_stream_t *stream) {
+  hal_event_t *event = NULL;
+  CHECK_OK(hal_event_create(0, 0, &event));
+  CHECK_OK(hal_event_record(event, stream));
+  return event;
+}
+
 /* Returns a new stream that waits for an event on another stream, as consumers of a future do. */
 static hal_stream_t *stream_after(hal_stream_t *other) {
   hal_stream_t *after = NULL;
-  hal_event_t *event = NULL;
+  hal_event_t *const event = event_on(other);
   CHECK_OK(hal_stream_acquire(0, 0, &after));
-  CHECK_OK(hal_event_create(0, 0, &event));
-  CHECK_OK(hal_event_record(event, other));
   CHECK_OK(hal_stream_wait_event(after, event));
   hal_event_destroy(event);
   return after;
@@ -234,9 +239,11 @@ static void wait_for_events(int rank, int size, void *unused) {
     hal_comm_abort(comm, "it does not come");
   } else {
     hal_stream_t *const before = stream_after(hal_comm_stream(comm));
+    hal_event_t *const early = event_on(hal_comm_stream(comm));
     hal_comm_work_t *const work = submit(sum_at(data), 0);
     hal_stream_t *const after = stream_after(hal_comm_stream(comm)), *const behind = stream_after(after);
     hal_stream_t *const both = stream_after(hal_comm_stream(comm));
+    hal_event_t *const late = event_on(hal_comm_stream(comm));
     CHECK_OK(hal_comm_work_wait(work, both, 0));
     CHECK_OK(hal_comm_work_wait(first, after, 0)); /* is done: it does not replace the wait for the event */
     CHECK(hal_stream_query(after) == HAL_NOT_READY && hal_stream_query(behind) == HAL_NOT_READY, "nothing waits");
@@ -248,6 +255,13 @@ static void wait_for_events(int rank, int size, void *unused) {
     CHECK_OK(hal_stream_synchronize(before));
     CHECK_OK(hal_stream_synchronize(after));
     CHECK_OK(hal_stream_synchronize(behind));
+    CHECK_FAILS(hal_event_synchronize(late), HAL_ABORTED, "all_reduce #2 of group 'dp'", "it does not come");
+    CHECK_OK(hal_event_synchronize(late));
+    CHECK_OK(hal_event_synchronize(early));
+    CHECK_OK(hal_event_record(late, before)); /* a new record has nothing to report */
+    CHECK_OK(hal_event_synchronize(late));
+    hal_event_destroy(early);
+    hal_event_destroy(late);
     hal_comm_work_release(work);
   }
   hal_comm_work_release(first);

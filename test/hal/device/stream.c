@@ -67,6 +67,38 @@ Test(stream, pools_return_32_streams_per_priority_and_then_reuse_them) {
   }
 }
 
+Test(stream, a_taken_stream_has_one_owner) {
+  hal_stream_t *taken[HAL_STREAMS_PER_POOL], *other;
+  open_fixture("tally");
+  for (int priority = 0; priority >= -1; priority--) {
+    for (int i = 0; i < HAL_STREAMS_PER_POOL; i++) {
+      assert_ok(hal_stream_take(0, priority, &taken[i]));
+      cr_assert_eq(hal_stream_priority(taken[i]), priority);
+      for (int j = 0; j < i; j++) cr_assert_neq(taken[i], taken[j]);
+    }
+    for (int i = 0; i < 2 * HAL_STREAMS_PER_POOL; i++) {
+      assert_ok(hal_stream_acquire(0, priority, &other));
+      for (int j = 0; j < HAL_STREAMS_PER_POOL; j++) cr_assert_neq(other, taken[j]);
+    }
+    hal_stream_give_back(taken[5]);
+    assert_ok(hal_stream_take(0, priority, &other));
+    cr_assert_eq(other, taken[5]);
+    for (int i = 0; i < HAL_STREAMS_PER_POOL; i++) hal_stream_give_back(taken[i]);
+  }
+  hal_stream_give_back(NULL);
+}
+
+Test(stream, more_owners_than_streams_share_one_of_the_pool) {
+  hal_stream_t *taken[HAL_STREAMS_PER_POOL], *shared, *found;
+  open_fixture("tally");
+  for (int i = 0; i < HAL_STREAMS_PER_POOL; i++) assert_ok(hal_stream_take(0, 0, &taken[i]));
+  assert_ok(hal_stream_take(0, 0, &shared));
+  assert_ok(hal_stream_from_id(0, 1, &found));
+  cr_assert_eq(shared, found);
+  hal_stream_give_back(shared); /* does nothing */
+  for (int i = 0; i < HAL_STREAMS_PER_POOL; i++) hal_stream_give_back(taken[i]);
+}
+
 Test(stream, other_priorities_are_clamped) {
   hal_stream_t *stream;
   open_fixture("tally");

@@ -170,6 +170,16 @@ Test(registry, a_file_cut_short_is_refused) {
   assert_refused(copy_part(FIXTURE("tally"), 0.4, "libhal_tally.so"), HAL_INCOMPATIBLE, "damaged or truncated");
 }
 
+Test(registry, libraries_of_the_program_are_checked) {
+  assert_ok(hal_registry_check_library(FIXTURE("tally")));
+  assert_fails(hal_registry_check_library(copy_part(FIXTURE("tally"), 0.4, "libhal_tally.so")), HAL_INCOMPATIBLE,
+               "damaged or truncated");
+  assert_fails(hal_registry_check_library("/nonexistent/liballoc.so"), HAL_NOT_FOUND, "/nonexistent/liballoc.so");
+  assert_fails(hal_registry_check_library("/tmp"), HAL_INCOMPATIBLE, "not a regular file");
+  assert_fails(hal_registry_check_library(""), HAL_INVALID_ARGUMENT, "pass the path");
+  assert_fails(hal_registry_check_library(NULL), HAL_INVALID_ARGUMENT, "pass the path");
+}
+
 Test(registry, a_plugin_for_another_processor_is_refused) {
   const char *const path = copy_part(FIXTURE("five"), 1, "libhal_five.so");
   const int file = open(path, O_WRONLY);

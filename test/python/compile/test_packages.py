@@ -90,6 +90,43 @@ def test_weights_are_updated_and_released(folder, reference, device, module):
     assert module.memory_allocated(1) == before
 
 
+def test_weights_of_any_layout_are_accepted(folder, reference, device):
+    x, model = torch.randn(4, 16), load(folder)
+    layouts = {
+        "part of a larger tensor": lambda value: torch.stack([torch.full_like(value, float("nan")), value, torch.full_like(value, float("nan"))])[1],
+        "other strides": lambda value: value.t().contiguous().t(),
+        "gaps": lambda value: value.repeat_interleave(2, -1)[..., ::2],
+    }
+    for user_managed in (False, True):
+        for name, layout in layouts.items():
+            reference.load_state_dict({key: torch.randn_like(value) for key, value in reference.state_dict().items()})
+            weights = {key: layout(value.to(device)) for key, value in reference.state_dict().items()}
+            if user_managed and name != "part of a larger tensor":
+                with pytest.raises(RuntimeError, match="constant '.*' of the package has strides .*leave out user_managed"):
+                    model.load_constants(weights, check_full_update=True, user_managed=True)
+            else:
+                model.load_constants(weights, check_full_update=True, user_managed=user_managed)
+                close(model(x.to(device)), reference(x))
+
+
+def test_weights_of_another_shape_or_dtype_are_refused(folder, reference, device):
+    x, model = torch.randn(4, 16), load(folder)
+    weights = {key: value.to(device) for key, value in reference.state_dict().items()}
+    model.load_constants(weights, check_full_update=True)
+    key = next(key for key in weights if key.endswith("weight"))
+    for other, words in (
+        (weights[key].t(), rf"'{key}' of the package has shape \[.*\], and the given tensor has \["),
+        (weights[key][:-1], rf"'{key}' of the package has shape"),
+        (weights[key].flatten(), rf"'{key}' of the package has shape"),
+        (weights[key].bfloat16(), rf"'{key}' of the package has dtype Float, and the given tensor has BFloat16"),
+        (weights[key].int(), rf"'{key}' of the package has dtype Float, and the given tensor has Int"),
+    ):
+        for user_managed in (False, True):
+            with pytest.raises(RuntimeError, match=words):
+                model.load_constants({**weights, key: other}, check_full_update=True, user_managed=user_managed)
+    close(model(x.to(device)), reference(x))
+
+
 def test_inputs_on_another_device_are_named(folder, device):
     model = load(folder)
     with pytest.raises(RuntimeError, match="input '.*' of the package must be on device 0 .*, but it is on the CPU"):

@@ -419,6 +419,60 @@ def test_other_threads_work_while_one_captures(device, module):
     assert results == [[1000.0 * count for count in range(20)]] and y[0] == 2
 
 
+def test_streams_of_other_threads_are_never_the_captured_one(device, module):
+    x, graph, results = torch.ones(1000, device=device), torch.accelerator.Graph(), []
+    early = [module.Stream() for _ in range(40)]  # more than the pool has: all of its streams are in use
+
+    def work():
+        for count, stream in enumerate(early + [module.Stream() for _ in range(40)]):
+            stream.wait_stream(module.current_stream())
+            with module.stream(stream):
+                results.append((x * count).sum().item())
+
+    with module.graph(graph):
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        y = x + 1
+    graph.replay()
+    assert results == [1000.0 * count for count in range(80)] and y[0] == 2
+
+
+def test_threads_capture_at_the_same_time(device, module):
+    x, barrier, results = torch.ones(1000, device=device), threading.Barrier(3), {}
+
+    def work(number):
+        graph = torch.accelerator.Graph()
+        with module.graph(graph):
+            barrier.wait(60)
+            y = x * number
+            barrier.wait(60)
+        graph.replay()
+        results[number] = y.sum().item()
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(3)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert results == {number: 1000.0 * number for number in range(3)}
+
+
+def test_captures_in_turn_share_memory(device, module):
+    x, pool, graphs = torch.ones(1 << 20, device=device), module.graph_pool_handle(), []
+    for count in range(3):
+        graphs.append(torch.accelerator.Graph())
+        with module.graph(graphs[-1], pool=pool):
+            y = (x * count).sum()
+        if count == 0:
+            before = module.memory_reserved()
+    assert module.memory_reserved() == before
+    for count, graph in enumerate(graphs):
+        graph.replay()
+        if count == 2:
+            assert y.item() == 2 * (1 << 20)
+
+
 def test_dumps_name_operators(device, tmp_path):
     x, graph = torch.ones(5, device=device), torch.accelerator.Graph()
     graph.enable_debug_mode()

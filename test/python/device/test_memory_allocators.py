@@ -171,6 +171,18 @@ def test_a_fraction_of_less_than_a_byte_is_not_without_a_limit(run_python, fract
     assert done.stdout.split() == ["refused"]
 
 
+def test_damaged_libraries_are_refused_before_they_are_loaded(module, library, tmp_path):
+    whole = library.read_bytes()
+    for share in (0, 1, 30, 60):
+        (tmp_path / "short.so").write_bytes(whole[: len(whole) * share // 100])
+        with pytest.raises(OSError, match="short.so"):
+            module.memory.PluggableAllocator(tmp_path / "short.so", "allocate", "release")
+    (tmp_path / "text.so").write_text("not a library " * 1000)
+    for path in (tmp_path / "text.so", tmp_path):
+        with pytest.raises(OSError, match=f"{path}.* is not a"):
+            module.memory.PluggableAllocator(path, "allocate", "release")
+
+
 def test_missing_files_and_functions_are_named(module, library):
     with pytest.raises(OSError, match="no_such"):
         module.memory.PluggableAllocator("/no_such/library.so", "allocate", "release")

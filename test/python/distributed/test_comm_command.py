@@ -138,6 +138,34 @@ def test_an_invalid_request_is_one_message(arguments, words, capsys, monkeypatch
     assert words in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("change, words", [
+    (lambda file: file.update(program="hal-cts"), "is not a result of `torch-backend comm bench --json"),
+    (lambda file: file.update(layout=2), "has layout 2"),
+    (lambda file: file.update(cores=0), "is damaged"),
+    (lambda file: file.update(rows={}), "is damaged"),
+    (lambda file: file["rows"].append(None), "is damaged"),
+    (lambda file: file["rows"][0].update(seconds=float("nan")), "is damaged"),
+    (lambda file: file["rows"][0].update(seconds=0), "is damaged"),
+    (lambda file: file["rows"][0].update(bytes="1K"), "is damaged"),
+    (lambda file: file["rows"][0].pop("ranks"), "is damaged"),
+    (lambda file: file.update(rows=file["rows"][:1]), "fewer than two sizes"),
+    (lambda file: file.update(rows=[{**row, "operator": "all_to_all"} for row in file["rows"]]), "fewer than two sizes"),
+])  # fmt: skip
+def test_an_invalid_measurement_is_one_message(change, words, capsys, tmp_path):
+    rows = [{"operator": "all_reduce", "ranks": 2, "bytes": 1 << shift, "seconds": 1e-5 * shift} for shift in (10, 16, 20)]
+    document = {"program": "torch-backend comm bench", "layout": 1, "cores": 2, "rows": rows}
+    file = tmp_path / "measured.json"
+    simulate = ["comm", "simulate", "--measurement", str(file), "--bytes", "1M", "--json"]
+    file.write_text(json.dumps(document))
+    assert cli.main(simulate) == 0
+    change(document)
+    file.write_text(json.dumps(document))
+    capsys.readouterr()
+    assert cli.main(simulate) == 1
+    output = capsys.readouterr()
+    assert output.out == "" and words in output.err and output.err.count("\n") == 1
+
+
 @pytest.mark.parametrize("arguments", [(), ("bench", "--bytes", "big"), ("bench", "--ranks", "0"), ("dry-run", "program.py"), ("simulate", "--network-latency", "-1")])
 def test_invalid_usage_is_an_error(arguments, capsys):
     with pytest.raises(SystemExit, match="2"):

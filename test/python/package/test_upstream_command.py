@@ -169,6 +169,12 @@ def test_invalid_usage_is_one_error(folder, arguments, error):
     assert (done.returncode, done.stdout) == (2, "") and error in done.stderr, done.stderr
 
 
+def test_an_error_of_the_options_keeps_the_log(tmp_path):
+    (tmp_path / "log").write_text("of an earlier run")
+    done = upstream("--log", tmp_path / "log", tmp_path / "test_none.py")
+    assert done.returncode == 2 and (tmp_path / "log").read_text() == "of an earlier run"
+
+
 def test_a_file_that_cannot_be_loaded_and_an_invalid_configuration_are_errors(folder, tmp_path):
     (tmp_path / "test_broken.py").write_text("import torch_module_that_does_not_exist\n")
     done = upstream(tmp_path / "test_broken.py")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 from pathlib import Path
 from typing import NamedTuple
 
@@ -62,6 +63,7 @@ def library() -> ctypes.CDLL:
         ("hal_registry_provides", ctypes.c_int32, [ctypes.c_int32, ctypes.c_uint32]),
         ("hal_registry_slot_name", ctypes.c_char_p, [ctypes.c_uint32]),
         ("hal_registry_report", ctypes.c_char_p, []),
+        ("hal_registry_check_library", ctypes.c_int32, [ctypes.c_char_p]),
         ("hal_registry_problems", ctypes.c_char_p, []),
         ("hal_device_count", ctypes.c_int32, []),
     ):
@@ -73,6 +75,16 @@ def library() -> ctypes.CDLL:
 def _check(status: int) -> None:
     if status != 0:
         raise RuntimeError(library().hal_error_message().decode(errors="replace"))
+
+
+def check_library(path: str) -> None:
+    """Checks that a file is a complete shared object before it is loaded: a truncated one would end the process.
+
+    Raises:
+        OSError: it is not, with the cause.
+    """
+    if library().hal_registry_check_library(os.fsencode(path)):
+        raise OSError(library().hal_error_message().decode(errors="replace"))
 
 
 _AT_SECURE = 23  # <elf.h>

@@ -74,7 +74,7 @@ static hal_status_t fill_region(const hal_shm_t *shm, hal_shm_device_t *device, 
   device->own = hal_calloc(1, sizeof *device->own);
   if (!device->own) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory");
   atomic_init(&device->own->references, 1);
-  HAL_RETURN_IF_ERROR(hal_stream_take(device->device, &device->stream));
+  HAL_RETURN_IF_ERROR(hal_stream_take(device->device, -1, &device->stream));
   HAL_RETURN_IF_ERROR(hal_memory_allocate_shareable(device->device, device->stream, hal_shm_region_bytes(shm->size),
                                                     &device->own->block));
   device->regions[shm->rank] = hal_memory_block_address(device->own->block);

@@ -52,7 +52,10 @@ static void fail_works(hal_comm_vendor_t *vendor, hal_status_t status, const cha
   pthread_mutex_lock(&comm->lock);
   for (hal_comm_work_t *work = vendor->first; work; work = work->watched_next)
     if (!atomic_load(&work->queued) || hal_comm_event_poll(work->end) == HAL_NOT_READY) fail_work(work, &failing, text);
-  if (failing.first) hal_failure_each_follower(comm->out, failing.first->position, fail_follower, &failing);
+  if (failing.first) {
+    hal_failure_abort_from(comm->out, failing.first->position, hal_error_set(status, "%s", failing.message));
+    hal_failure_each_follower(comm->out, failing.first->position, fail_follower, &failing);
+  }
   pthread_mutex_unlock(&comm->lock);
 }
 

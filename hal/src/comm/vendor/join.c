@@ -232,7 +232,7 @@ hal_status_t hal_comm_join_make(hal_comm_t *comm, hal_plugin_t *plugin, uint32_t
   vendor->last = &vendor->first;
   hal_status_t status = hal_event_create(comm->device, 0, &vendor->ready);
   if (!status) status = hal_event_create(comm->device, 0, &vendor->tail);
-  if (!status && !comm->owned) status = hal_stream_take(comm->device, &comm->owned);
+  if (!status && !comm->owned) status = hal_stream_take(comm->device, -1, &comm->owned);
   if (status) {
     free_vendor(vendor);
     return status;

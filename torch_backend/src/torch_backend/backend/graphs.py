@@ -7,6 +7,7 @@ host memory is read once, at the capture.
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from collections.abc import Callable, Sequence
 
@@ -23,7 +24,7 @@ from ._graph_hooks import (
 )
 from ._liveness import InputTracker
 from .pools import new_pool_id
-from .streams import Stream, current_stream, stream as on_stream
+from .streams import Stream, current_stream, owned_stream, stream as on_stream
 
 __all__ = [
     "Graph", "graph", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables", "register_graph_capture_end_hook",
@@ -51,7 +52,7 @@ class graph:  # noqa: N801  torch.cuda's name
     Args:
         graph: the graph to capture into.
         pool: memory to share, as returned by `graph_pool_handle` or another graph's `pool()`.
-        stream: the stream to capture; by default a new one.
+        stream: the stream to capture; by default one that no other thread gets until the capture ends.
         check_input_liveness: `replay` raises RuntimeError if a tensor that the capture used, but did not create, has
         been freed.
         capture_error_mode: accepted for compatibility with torch.cuda; only access to the captured streams fails here.
@@ -61,8 +62,6 @@ class graph:  # noqa: N801  torch.cuda's name
         RuntimeError: work that cannot be captured, with the operator's name: reading values (`item()`), or an
         operator that runs on the CPU.
     """
-
-    _default_streams: dict[torch.device, Stream] = {}
 
     def __init__(
         self,
@@ -80,21 +79,16 @@ class graph:  # noqa: N801  torch.cuda's name
             raise NotImplementedError(_NO_ANNOTATIONS.format("graph"))
         graph.graph_pool = pool if pool is not None else graph.graph_pool
         self._graph, self._stream = graph, stream
+        self._contexts = contextlib.ExitStack()
         self._tracker = InputTracker() if check_input_liveness else None
 
     def __enter__(self) -> None:
         torch.accelerator.synchronize()
         torch.accelerator.empty_cache()
-        here = current_stream()
-        if self._stream is None:
-            self._stream = self._default_streams.setdefault(here.device, Stream(here.device))
-        self._context = on_stream(self._stream)
-        self._context.__enter__()
-        try:
+        with contextlib.ExitStack() as contexts:
+            contexts.enter_context(on_stream(self._stream or contexts.enter_context(owned_stream())))
             self._graph.capture_begin()
-        except BaseException:
-            self._context.__exit__()
-            raise
+            self._contexts = contexts.pop_all()
         self._graph.__dict__.pop("replay", None)  # a tracker of the previous capture
         if self._tracker is not None:
             self._tracker.__enter__()
@@ -111,7 +105,7 @@ class graph:  # noqa: N801  torch.cuda's name
             if hasattr(error, "add_note"):  # Python 3.11; the error that invalidated the capture is being raised
                 error.add_note(f"The capture has ended: {failure}")
         finally:
-            self._context.__exit__()
+            self._contexts.close()
 
 
 def _check_before_replay(graph: Graph, tracker: InputTracker) -> None:

@@ -6,6 +6,7 @@ import ctypes
 import os
 
 from torch_backend import _C
+from torch_backend._hal import check_library
 
 from ._utils import name
 
@@ -26,7 +27,10 @@ class PluggableAllocator:
     """
 
     def __init__(self, path_to_so_file: str | os.PathLike, alloc_fn_name: str, free_fn_name: str):
-        library = ctypes.CDLL(os.fspath(path_to_so_file))
+        path = os.fspath(path_to_so_file)
+        if os.sep in path:  # other names are searched for by the dynamic linker
+            check_library(path)
+        library = ctypes.CDLL(path)
         functions = [_address(library, path_to_so_file, function) for function in (alloc_fn_name, free_fn_name)]
         self._allocator = _C.PluggableAllocator(*functions)
 

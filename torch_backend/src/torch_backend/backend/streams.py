@@ -68,6 +68,17 @@ def _sleep(cycles: int) -> None:
     _C.sleep_on_stream(existing_index(None), cycles)
 
 
+@contextlib.contextmanager
+def owned_stream():
+    """Context manager that returns a stream of the current device. No other caller gets it until the end of the context."""
+    index = existing_index(None)
+    number = _C.take_stream(index)
+    try:
+        yield Stream(stream_id=number, device_index=index, device_type=_TYPE)
+    finally:
+        _C.give_back_stream(index, number)
+
+
 class _AnyEvent(type(torch.Event)):
     def __instancecheck__(cls, instance) -> bool:
         return isinstance(instance, torch.Event)

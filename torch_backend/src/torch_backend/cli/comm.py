@@ -15,10 +15,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from ._output import output_file, print_json
+from ._output import output_file, print_json, read_results
 
 _RANKS = [2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
 _CALIBRATION = [1 << 10, 1 << 16, 1 << 20, 1 << 26]
+_PROGRAM, _LAYOUT = "torch-backend comm bench", 1  # of the output of `comm bench --json`
 _TOLERANCE = 0.25  # allowed relative error of the model at 1 MiB and more
 _GRACE = 10  # seconds in which the other ranks report an error after the first one
 _IMPORT = 150  # seconds for the import of torch on a busy machine
@@ -159,7 +160,7 @@ def _bench(arguments) -> int:
     for ranks in arguments.ranks:
         rows += measured(arguments, ranks, arguments.hosts)
     if arguments.json:
-        print_json({"cores": os.cpu_count(), "rows": rows})
+        print_json({"program": _PROGRAM, "layout": _LAYOUT, "cores": os.cpu_count(), "rows": rows})
     else:
         print(f"{'operator':<15} {'ranks':>5} {'hosts':>5} {'message':>9} {'time':>12} {'algorithm':>11} {'bus':>11}  wrong")
         for row in rows:
@@ -176,6 +177,32 @@ def _like(arguments, sizes: list[int]):
     return argparse.Namespace(**{**vars(arguments), "op": ["all_reduce"], "bytes": sizes})
 
 
+def _is_count(value) -> bool:
+    return type(value) is int and 0 < value < 1 << 62
+
+
+def _is_measured(row) -> bool:
+    """Returns whether a row of a file has the values that the model is fitted to."""
+    return (isinstance(row, dict) and isinstance(row.get("operator"), str) and _is_count(row.get("ranks")) and _is_count(row.get("bytes"))
+            and type(row.get("seconds")) in (int, float) and 0 < row["seconds"] < 1e9)  # fmt: skip
+
+
+def _measurement(path: str) -> tuple[int, list[dict]]:
+    """Returns the number of cores and the rows of all_reduce of a file of `comm bench --json`.
+
+    ValueError: the file cannot be read, is not of that command, is damaged, or has too few rows.
+    """
+    document = read_results(path, _PROGRAM, _LAYOUT, "comm bench")
+    cores, rows = document.get("cores"), document.get("rows")
+    if not _is_count(cores) or not isinstance(rows, list) or not all(map(_is_measured, rows)):
+        raise ValueError(f'{path} is damaged: "cores" or a row of "rows" is invalid. Run `comm bench --json` again')
+    rows = [row for row in rows if row["operator"] == "all_reduce"]
+    if len({row["bytes"] for row in rows if row["ranks"] == 2}) < 2:
+        raise ValueError(f"{path} has fewer than two sizes of all_reduce between 2 ranks, which the model is fitted to: run `torch-backend comm bench "
+                         "--op all_reduce --ranks 2 --bytes 1024 1048576 --json` again")  # fmt: skip
+    return cores, rows
+
+
 def _host(arguments):
     """Returns the host of the model, from a file of `comm bench --json` or measured now, and the rows that it was
     fitted to.
@@ -183,8 +210,7 @@ def _host(arguments):
     from torch_backend.distributed import model
 
     if arguments.measurement:
-        document = json.loads(Path(arguments.measurement).read_text())
-        cores, rows = document["cores"], [row for row in document["rows"] if row["operator"] == "all_reduce"]
+        cores, rows = _measurement(arguments.measurement)
     else:
         wanted = _like(arguments, _CALIBRATION)
         cores = os.cpu_count()

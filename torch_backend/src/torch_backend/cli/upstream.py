@@ -6,7 +6,7 @@ command copies none of them.
 
 from __future__ import annotations
 
-import argparse
+import contextlib
 import importlib.util
 import itertools
 import json
@@ -41,7 +41,7 @@ def add_arguments(parser) -> None:
     parser.add_argument("--jobs", metavar="N", type=int, default=1, help="processes that run at a time (1)")
     parser.add_argument("--json", metavar="FILE", type=output_file, help="write the results for programs")
     parser.add_argument("--diff", metavar="OLD.json", help="compare with an earlier run; the exit code is 1 only if something is worse")
-    parser.add_argument("--log", metavar="FILE", type=argparse.FileType("w"), help="write what pytest prints")
+    parser.add_argument("--log", metavar="FILE", type=output_file, help="write what pytest prints")
 
 
 def _files(arguments) -> list:
@@ -109,17 +109,17 @@ def _device_type(plugin: str) -> str:
     return done.stdout.split()[-1]
 
 
-def _run_on_both(files, arguments, device) -> tuple:
+def _run_on_both(files, arguments, device, log) -> tuple:
     """Runs the tests on the device, and those that fail on the CPU, too. Returns (results, results on the CPU, errors)."""
     plan = _upstream_run.Plan(arguments.plugin, arguments.expression, arguments.limit, os.path.abspath(arguments.config) if arguments.config else "",
-                              arguments.all, (), arguments.jobs, arguments.log, arguments.openreg)  # fmt: skip
+                              arguments.all, (), arguments.jobs, log, arguments.openreg)  # fmt: skip
     results, errors = _upstream_run.run(files, plan, _progress())
     bad = [test for test, result in results.items() if result.outcome in report.BAD]
     if not bad or arguments.openreg:
         return results, {}, errors
     stems = {test.split(".", 1)[0] for test in bad}
     twins = tuple(report.on_cpu(test, device) for test in bad)
-    plan = _upstream_run.Plan("cpu", "", arguments.limit, "", False, twins, arguments.jobs, arguments.log)
+    plan = _upstream_run.Plan("cpu", "", arguments.limit, "", False, twins, arguments.jobs, log)
     cpu, cpu_errors = _upstream_run.run([file for file in files if file.stem in stems], plan)
     return results, cpu, {**errors, **{f"{file} on the CPU": error for file, error in cpu_errors.items()}}
 
@@ -133,10 +133,11 @@ def run(arguments) -> int:
         before = report.read(arguments.diff) if arguments.diff else None
         expected = report.read_expected(arguments.xfail) if arguments.xfail else {}
         device = _device_type(arguments.plugin)
-        with tempfile.TemporaryDirectory(prefix="torch-backend-openreg.") as name:
+        with tempfile.TemporaryDirectory(prefix="torch-backend-openreg.") as name, contextlib.ExitStack() as contexts:
+            log = contexts.enter_context(open(arguments.log, "w", encoding="utf-8")) if arguments.log else None
             files = openreg.renamed(files, device, Path(name)) if arguments.openreg else files
-            results, cpu, errors = _run_on_both(files, arguments, device)
-    except ValueError as error:
+            results, cpu, errors = _run_on_both(files, arguments, device, log)
+    except (OSError, ValueError) as error:
         print(f"torch-backend upstream: {error}", file=sys.stderr)
         return 2
     judged, unused = report.judge(results, cpu, expected, device)

@@ -25,6 +25,14 @@ using namespace torch::aot_inductor;
 """
 
 
+def _layout(constant: tuple[str, torch.Tensor]) -> str:
+    """Returns the line of a constant for the runner, which compares it with the tensors of `load_constants`."""
+    name, tensor = constant
+    if tensor.layout != torch.strided:
+        return name
+    return f"{name} {','.join(map(str, tensor.shape))} {','.join(map(str, tensor.stride()))}"
+
+
 class PackageWrapperCodegen(_cpp_wrapper.CppWrapperCodegen):
     """The model class of a package. The device's index is known when the package is loaded: `this->device_idx_`."""
 
@@ -93,7 +101,8 @@ class PackageWrapperCodegen(_cpp_wrapper.CppWrapperCodegen):
         from ._ways import way
 
         indices = [index for index in V.graph.device_idxs if index < backend.device_count()] or [0]
-        return write(f"{_C.package_versions(indices[0])}\n{way().place}\n", "torch_backend", extra="package")[1]
+        lines = [_C.package_versions(indices[0]), way().place, *map(_layout, V.graph.constants.items())]
+        return write("\n".join(lines) + "\n", "torch_backend", extra="package")[1]
 
     def generate_fallback_kernel_with_runtime_lookup_aot(self, op_overload, raw_args, *rest, **options) -> None:
         if self.call_boxed(op_overload, raw_args, *rest):
