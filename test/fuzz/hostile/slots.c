@@ -154,7 +154,7 @@ hal_status_t hal_plugin_device_synchronize(int32_t device) {
 /* HAL_NOT_READY for ever would be a device that hangs. */
 hal_status_t hal_plugin_stream_query(hal_plugin_stream_t *stream) {
   (void)stream;
-  return left ? take_status() : HAL_OK;
+  return has_bytes() ? take_status() : HAL_OK;
 }
 
 hal_status_t hal_plugin_stream_wait_event(hal_plugin_stream_t *stream, hal_plugin_event_t *event) {
@@ -182,7 +182,7 @@ hal_status_t hal_plugin_event_record(hal_plugin_event_t *event, hal_plugin_strea
 
 hal_status_t hal_plugin_event_query(hal_plugin_event_t *event) {
   (void)event;
-  return left ? take_status() : HAL_OK;
+  return has_bytes() ? take_status() : HAL_OK;
 }
 
 hal_status_t hal_plugin_event_synchronize(hal_plugin_event_t *event) {
