@@ -20,6 +20,7 @@ def install_in_inductor() -> None:
     """Called once, when inductor first uses the device."""
     _accept_device()
     _end_without_manager()
+    _name_lines()
     _set_policy()
 
 
@@ -57,6 +58,26 @@ def _end_without_manager() -> None:
             original(compiled_graph, *args, **kwargs)
 
     output_code.maybe_handle_backward_generation = handle
+
+
+def _name_lines() -> None:
+    """Writes the program's lines above calls of operators, for errors of a capture."""
+    from torch._inductor import config, ir
+    from torch._inductor.virtualized import V
+
+    from .lines import comment_of
+
+    original = ir.ExternKernel.codegen_comment
+
+    @functools.wraps(original)
+    def codegen_comment(self, wrapper, *args, **kwargs):
+        original(self, wrapper, *args, **kwargs)
+        operator = getattr(self, "op_overload", None)
+        node = self.get_origin_node() or next((node for node in self.origins if node.target is operator), None)
+        if node is not None and config.triton.cudagraphs and not V.graph.cpp_wrapper and type_name() in V.graph.device_types:
+            wrapper.make_comment(comment_of(node))
+
+    ir.ExternKernel.codegen_comment = codegen_comment
 
 
 def _set_policy() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import os
 import re
 import traceback
@@ -10,6 +11,8 @@ import torch
 
 _FRAME = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+), in [^\n]*(?:\n +(?P<code>[^\n]+))?')
 _TORCH = os.path.dirname(torch.__file__) + os.sep
+_CALL = "# operator of the program: "  # the start of a comment above a call in inductor's code
+_COMMENTS = 5  # lines between such a comment and the call
 _GENERATED = "<eval_with_key>"  # the start of the file names of the code of torch.fx
 
 
@@ -33,4 +36,21 @@ def failed_operator(gm: torch.fx.GraphModule, error: BaseException) -> str:
             name = frame.line.partition("=")[0].partition(":")[0].strip()
             node = next((node for node in gm.graph.nodes if node.name == name), None)
             return "" if node is None else f"{node.target}{line_of(node)}"
+    return ""
+
+
+def comment_of(node: torch.fx.Node) -> str:
+    """Returns the comment above a call of an operator in inductor's code, for `called_operator`."""
+    return f"{_CALL}{node.target}{line_of(node)}".replace("\n", " ")
+
+
+def called_operator(error: BaseException) -> str:
+    """Returns name and line of the operator whose call in inductor's code has raised an error; "" if it is unknown."""
+    for frame in traceback.extract_tb(error.__traceback__):
+        for number in range(frame.lineno - 1, max(0, frame.lineno - 1 - _COMMENTS), -1):
+            line = linecache.getline(frame.filename, number).strip()
+            if line.startswith(_CALL):
+                return line.removeprefix(_CALL)
+            if not line.startswith("#"):
+                break
     return ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch._inductor.cudagraph_utils import CUDAGraphPolicy
 
 from .choice import is_ours, skip
+from .lines import called_operator
 from .region import Region
 
 
@@ -16,4 +17,4 @@ class Policy(CUDAGraphPolicy):
             return super().cudagraphify(
                 model, example_inputs, static_input_idxs, device_index=device_index, is_backward=is_backward, is_inference=is_inference, **kwargs
             )
-        return Region(model, static_input_idxs, kwargs.get("mutated_input_idxs", ()), device_index, skip, is_backward)
+        return Region(model, static_input_idxs, kwargs.get("mutated_input_idxs", ()), device_index, skip, is_backward, called_operator)
