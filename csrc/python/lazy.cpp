@@ -35,9 +35,8 @@ namespace {
 // that work as text in a file.
 class Notes {
  public:
-  Notes(bool lines, bool causes, std::string file, bool dot) : file_(std::move(file)), dot_(dot), causes_(causes) {
-    if (lines) lines_ = std::make_unique<Lines>();
-  }
+  Notes(bool lines, bool causes, std::string file, bool dot)
+      : lines_(lines), file_(std::move(file)), dot_(dot), causes_(causes) {}
 
   void describe(hal_lazy_desc_t &desc) {
     desc.struct_size = sizeof(desc);
@@ -45,7 +44,7 @@ class Notes {
     desc.compiled = note_compiled;
     desc.describe = describe_line;
     if (lines_) desc.origin = line_here;
-    desc.limit_origin = line_now;
+    desc.limit_origin = line_here;  // for the warning that the limit was reached, also if lines are not recorded
     if (causes_ || !file_.empty()) desc.queueing = note_queued;
     if (file_.empty()) return;
     desc.flags |= HAL_LAZY_DESCRIBED;
@@ -60,7 +59,7 @@ class Notes {
       taken.swap(compilations_);
     }
     std::vector<std::pair<std::string, std::string>> result;
-    for (const Compilation &one : taken) result.emplace_back(lines_ ? lines_->text(one.first) : "", one.second);
+    for (const Compilation &one : taken) result.emplace_back(lines_ ? lines().text(one.first) : "", one.second);
     return result;
   }
 
@@ -74,18 +73,16 @@ class Notes {
   // A group that was compiled: the line of its first operator, 0 = unknown, and why.
   using Compilation = std::pair<uint64_t, std::string>;
 
-  static uint64_t line_here(void *self) { return static_cast<Notes *>(self)->lines_->here(); }
-
-  // If lines are not recorded: the line for the warning that the limit was reached.
-  static uint64_t line_now(void *self) {
-    Notes &notes = *static_cast<Notes *>(self);
-    const py::gil_scoped_acquire gil;  // guards `lines_`
-    if (!notes.lines_) notes.lines_ = std::make_unique<Lines>();
-    return notes.lines_->here();
+  // One for all recordings: an error may be reported while a later recording has the stream, which describes its line.
+  static Lines &lines() {
+    static auto *lines = new Lines;  // never destroyed
+    return *lines;
   }
 
-  static void describe_line(void *self, uint64_t line, char *text, size_t room) {
-    std::snprintf(text, room, "%s", static_cast<const Notes *>(self)->lines_->text(line).c_str());
+  static uint64_t line_here(void *) { return lines().here(); }
+
+  static void describe_line(void *, uint64_t line, char *text, size_t room) {
+    std::snprintf(text, room, "%s", lines().text(line).c_str());
   }
 
   static void note_compiled(void *self, uint64_t line, const char *text) {
@@ -115,7 +112,7 @@ class Notes {
   std::mutex lock_;
   std::vector<Compilation> compilations_;
   std::vector<std::string> queued_;
-  std::unique_ptr<Lines> lines_;
+  const bool lines_;
   const std::string file_;
   const bool dot_, causes_;
   bool warned_ = false;

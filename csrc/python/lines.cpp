@@ -53,11 +53,10 @@ struct Lines::State {
   std::array<Seen, 1 << 10> seen;                    // of the last instructions: most calls come from few of them
   std::array<ForwardLine, 1 << 16> forward;
 
-  const std::vector<std::string> folders = library_folders();
-
   bool is_library(PyCodeObject *code) const {
     const auto file = py::reinterpret_borrow<py::str>(code->co_filename).cast<std::string>();
     const auto holds = [&file](const std::string &folder) { return file.rfind(folder, 0) == 0; };
+    const std::vector<std::string> folders = library_folders();  // a module may have been imported meanwhile
     return file.rfind('<', 0) == 0 || std::any_of(folders.begin(), folders.end(), holds);
   }
 

@@ -221,3 +221,88 @@ def test_a_process_ends_with_a_deferred_group(run_python):
             print("end")
         """, TORCH_BACKEND="fake")
         assert done.stdout == "end\n" and not done.stderr
+
+
+@pytest.mark.parametrize("asynchronous", [0, 1])
+def test_errors_of_deferred_work_end_neither_fuse_nor_a_recording(run_python, asynchronous):
+    """With HAL_FAKE_ASYNC=0 the work fails when it is launched, with 1 at the read."""
+    run_python(
+        """
+        import pytest
+        import torch
+        from torch_backend import lazy
+
+        x = torch.ones(1 << 16, dtype=torch.int64, device="fake")
+        y, side = torch.zeros_like(x), torch.Stream("fake")
+
+        def fails(call):
+            with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+                call()
+                torch.accelerator.synchronize()
+
+        def is_deferring():
+            before = lazy.metrics()["recorded"]
+            x + 1
+            return lazy.metrics()["recorded"] > before
+
+        def enter():
+            with lazy.record():
+                pass
+
+        def divide():
+            with lazy.record():
+                x // y
+
+        lazy.fuse(busy=False)
+        x // y
+        fails(enter)
+        assert lazy.is_fusing() and is_deferring()
+        fails(divide)
+        assert lazy.is_fusing() and is_deferring()
+        x // y
+        fails(lazy.stop)
+        assert not lazy.is_fusing() and not is_deferring()
+
+        with side:
+            lazy.fuse(busy=False)
+            x // y
+        counted = lazy.metrics()["recorded"]
+        fails(lazy.stop)  # of another stream
+        assert not lazy.is_fusing() and lazy.metrics()["recorded"] == counted
+    """,
+        TORCH_BACKEND="fake",
+        HAL_FAKE_ASYNC=asynchronous,
+    )
+
+
+def test_errors_name_the_line_of_their_own_recording(device):
+    x = torch.ones(COUNT, dtype=torch.int64, device=device)
+    y = torch.zeros_like(x)
+    lazy.fuse(lines=True, busy=False)
+    line = 1 + (lambda: None).__code__.co_firstlineno
+    quotient = x // y
+    with pytest.raises(RuntimeError, match=f"test_lazy_fuse.py:{line}: .*ZeroDivisionError"), lazy.record(lines=True):
+        x + 1
+        quotient.cpu()
+
+
+def test_fuse_returns_to_its_stream_after_a_recording(device, monkeypatch):
+    x, side = torch.randn(COUNT, device=device), torch.Stream(device)
+
+    def recorded():
+        before = lazy.metrics()["recorded"]
+        x + 1
+        return lazy.metrics()["recorded"] - before
+
+    lazy.fuse(busy=False)
+    default = torch.accelerator.current_stream()
+    with lazy.record():
+        torch.accelerator.set_stream(side)
+    assert recorded() == 0
+    torch.accelerator.set_stream(default)
+    assert recorded() == 1
+    monkeypatch.setenv("LTC_SAVE_TENSORS_FILE", "unused")
+    monkeypatch.setenv("LTC_SAVE_TENSORS_FMT", "zz")
+    with pytest.raises(ValueError, match="zz"), lazy.record():
+        pass
+    assert lazy.is_fusing() and recorded() == 1

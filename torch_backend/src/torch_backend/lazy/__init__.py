@@ -24,7 +24,6 @@ from ._recordings import (
     Compilation,
     Measurement,
     compilations,
-    debug_level,  # noqa: F401  for torch_backend.xla
     fuse,
     is_fusing,
     is_recording,
@@ -39,6 +38,7 @@ from ._recordings import (
     take_executions,  # noqa: F401  for torch_backend.xla
     text,
 )
+from ._settings import debug_level  # noqa: F401  for torch_backend.xla
 from ._stats import Stats, plot, stats
 
 __all__ = [

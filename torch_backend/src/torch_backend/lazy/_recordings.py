@@ -16,6 +16,7 @@ from .._extension import extension as _c
 from .._first_use import at_first_use
 from .._first_use import run as run_first_use
 from .._registry import device_name
+from ._settings import debug_level, text_file, wants_groups, wants_lines
 
 
 class Compilation(NamedTuple):
@@ -64,7 +65,7 @@ _started: dict[int, tuple[int, contextlib.AbstractContextManager]] = {}
 _automatic: set[int] = set()  # devices of `_started` whose work is deferred without a call of `start`
 # Of each device: the stream on which `fuse` defers groups, its recording (None while `record` has the stream), and its
 # options
-_fusing: dict[int, tuple[int, object, tuple]] = {}
+_fusing: dict[int, tuple[torch.Stream, object, tuple]] = {}
 _ended: collections.Counter = collections.Counter()  # the counters of recordings that have ended
 _forgotten: collections.Counter = collections.Counter()  # the counters at the last reset
 _forgotten_operators: collections.Counter = collections.Counter()
@@ -91,34 +92,6 @@ def _index(device) -> int:
     if isinstance(text, str):
         _named[text] = device.index
     return device.index
-
-
-def wants_lines() -> bool:
-    """Returns whether the environment requests Python lines."""
-    return os.environ.get("LTC_IR_DEBUG", "0") not in ("", "0") or debug_level() > 0
-
-
-def debug_level() -> int:
-    """Returns the verbosity that the environment requests for each step: 0 nothing, 1 why groups were compiled, 2 also
-    why work was queued.
-    """
-    level = os.environ.get("PT_XLA_DEBUG_LEVEL") or "0"
-    if not level.isdecimal():
-        raise ValueError(f"PT_XLA_DEBUG_LEVEL={level}: expected 0, 1 or 2")
-    return int(level)
-
-
-def wants_groups() -> bool:
-    """Returns whether groups of operators run as one kernel; the environment can disable this."""
-    return os.environ.get("SYNC_TENSORS_OPBYOP", "0") in ("", "0")
-
-
-def text_file() -> tuple[str, bool]:
-    """Returns the file that the environment names for queued work, "" = none, and whether to write it as a graph."""
-    form = os.environ.get("LTC_SAVE_TENSORS_FMT", "text")
-    if form not in ("text", "backend", "dot"):
-        raise ValueError(f"LTC_SAVE_TENSORS_FMT={form}: expected text, dot or backend (which is text)")
-    return os.environ.get("LTC_SAVE_TENSORS_FILE", ""), form == "dot"
 
 
 @contextlib.contextmanager
@@ -161,22 +134,26 @@ def _record(index: int, lines: bool | None = None, fuse: bool | None = None, lim
     automatic = _is_started(index)
     if automatic:
         stop(index)
-    fused = _suspend_fusing(index)
-    lazy = _c().begin_lazy(
-        index, wants_lines() if lines is None else lines, debug_level() > 1, wants_groups() if fuse is None else fuse, limit, piece, *text_file(),
-    )  # fmt: skip
-    with _lock:
-        _explains |= debug_level() > 1
-        _active[index].append(lazy)
+    fused, lazy = False, None
     try:
+        fused = _suspend_fusing(index)
+        lazy = _c().begin_lazy(
+            index, wants_lines() if lines is None else lines, debug_level() > 1, wants_groups() if fuse is None else fuse, limit, piece, *text_file(),
+        )  # fmt: skip
+        with _lock:
+            _explains |= debug_level() > 1
+            _active[index].append(lazy)
         yield
     finally:
         if not _c().in_bad_fork():  # in a forked child, deferred work belongs to the parent
-            _end(index, lazy)
-            if automatic:
-                _start_automatically(index)
-            if fused:
-                _resume_fusing(index)
+            try:
+                if lazy is not None:
+                    _end(index, lazy)
+            finally:  # deferred work that fails does not end what the program has requested before
+                if automatic:
+                    _start_automatically(index)
+                if fused:
+                    _resume_fusing(index)
 
 
 def _is_started(index: int) -> bool:
@@ -209,14 +186,14 @@ def stop(device=None) -> None:
     with _lock:
         indices = {*_started, *_fusing} if device is None else {_index(device)}
         blocks = [_started.pop(index)[1] for index in indices if index in _started]
+        groups = [_fusing.pop(index)[1] for index in indices if index in _fusing]  # of any stream
         _automatic.difference_update(indices)
-    for block in blocks:
-        block.__exit__(None, None, None)
-    for index in indices:
-        _suspend_fusing(index)
-    with _lock:
-        for index in indices:
-            _fusing.pop(index, None)
+    with contextlib.ExitStack() as all_end:  # also if one fails
+        for lazy in groups:
+            if lazy is not None and not _c().in_bad_fork():
+                all_end.callback(_close, lazy)
+        for block in blocks:
+            all_end.callback(block.__exit__, None, None, None)
 
 
 def fuse(device=None, *, lines: bool | None = None, least: int = 0, busy: bool = True) -> None:
@@ -242,7 +219,7 @@ def fuse(device=None, *, lines: bool | None = None, least: int = 0, busy: bool =
     options = (wants_lines() if lines is None else lines, debug_level() > 1, least, busy, *text_file())
     lazy = _c().begin_groups(index, *options)
     with _lock:
-        _fusing[index] = lazy.stream_id, lazy, options
+        _fusing[index] = torch.accelerator.current_stream(index), lazy, options
 
 
 def _start_automatically(index: int) -> None:
@@ -289,11 +266,15 @@ def _suspend_fusing(index: int) -> bool:
     """Ends the recording of `fuse` on the current stream of a device. Returns whether there was one."""
     with _lock:
         stream, lazy, options = _fusing.get(index, (None, None, ()))
-        if lazy is None or stream != torch.accelerator.current_stream(index).stream_id:
+        if lazy is None or stream != torch.accelerator.current_stream(index):
             return False
         _fusing[index] = stream, None, options
     if not _c().in_bad_fork():
-        _close(lazy)
+        try:
+            _close(lazy)
+        except BaseException:
+            _resume_fusing(index)
+            raise
     return True
 
 
@@ -302,7 +283,8 @@ def _resume_fusing(index: int) -> None:
     with _lock:
         if index in _fusing:
             stream, _, options = _fusing[index]
-            _fusing[index] = stream, _c().begin_groups(index, *options), options
+            with stream:  # the block of `record` may have left another one current
+                _fusing[index] = stream, _c().begin_groups(index, *options), options
 
 
 atexit.register(stop)

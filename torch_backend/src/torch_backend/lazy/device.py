@@ -14,7 +14,7 @@ import torch
 
 from .. import _registry
 from .._registry import device_name
-from . import _files, _recordings
+from . import _files, _recordings, _settings
 
 __all__ = ["enable", "enable_when_active", "is_enabled", "stop"]
 
@@ -45,9 +45,9 @@ def enable(*, lines: bool | None = None) -> None:
     if _absent is not None:
         _absent._destroy()
         _absent = None
-    lines = _recordings.wants_lines() if lines is None else lines
+    lines = _settings.wants_lines() if lines is None else lines
     _recordings.note_kept()
-    _C.enable_lazy_device(lines, _recordings.debug_level() > 1, _recordings.wants_groups(), *_recordings.text_file())
+    _C.enable_lazy_device(lines, _settings.debug_level() > 1, _settings.wants_groups(), *_settings.text_file())
     _install_opaque()
     _install_autocast()
     _files.install()
