@@ -72,9 +72,9 @@ def library() -> ctypes.CDLL:
     return hal
 
 
-def _check(status: int) -> None:
+def _check(status: int, error: type[Exception] = RuntimeError) -> None:
     if status != 0:
-        raise RuntimeError(library().hal_error_message().decode(errors="replace"))
+        raise error(library().hal_error_message().decode(errors="replace"))
 
 
 def check_library(path: str) -> None:
@@ -83,8 +83,7 @@ def check_library(path: str) -> None:
     Raises:
         OSError: it is not, with the cause.
     """
-    if library().hal_registry_check_library(os.fsencode(path)):
-        raise OSError(library().hal_error_message().decode(errors="replace"))
+    _check(library().hal_registry_check_library(os.fsencode(path)), OSError)
 
 
 _AT_SECURE = 23  # <elf.h>

@@ -133,8 +133,8 @@ def run(arguments) -> int:
         before = report.read(arguments.diff) if arguments.diff else None
         expected = report.read_expected(arguments.xfail) if arguments.xfail else {}
         device = _device_type(arguments.plugin)
-        with tempfile.TemporaryDirectory(prefix="torch-backend-openreg.") as name, contextlib.ExitStack() as contexts:
-            log = contexts.enter_context(open(arguments.log, "w", encoding="utf-8")) if arguments.log else None
+        log_file = open(arguments.log, "w", encoding="utf-8") if arguments.log else contextlib.nullcontext()
+        with tempfile.TemporaryDirectory(prefix="torch-backend-openreg.") as name, log_file as log:
             files = openreg.renamed(files, device, Path(name)) if arguments.openreg else files
             results, cpu, errors = _run_on_both(files, arguments, device, log)
     except (OSError, ValueError) as error:
