@@ -20,11 +20,13 @@ static hal_status_t list_devices(const pjrt_table_t *table, pjrt_connection_t *c
   return HAL_UNAVAILABLE;
 }
 
-hal_status_t pjrt_connect(const pjrt_table_t *table, int single, pjrt_connection_t *out_connection, char *why) {
-  static pjrt_options_t of_kind[2]; /* a client may keep the names. Clients are created one at a time */
-  pjrt_options_t *const options = &of_kind[single];
+hal_status_t pjrt_connect(const pjrt_platform_t *platform, int single, pjrt_connection_t *out_connection, char *why) {
+  /* A client may keep the names. Clients are created one at a time. */
+  static pjrt_options_t of_platform[PJRT_MAX_PLATFORMS][2];
+  pjrt_options_t *const options = &of_platform[platform->number][single];
+  const pjrt_table_t *const table = platform->table;
   *out_connection = (pjrt_connection_t){.count = 0};
-  hal_status_t status = pjrt_options_read(options, single, why);
+  hal_status_t status = pjrt_options_read(options, platform->number, single, why);
   if (status) return status;
   pjrt_Client_Create_t create = {.create_options = options->options, .num_options = options->count};
   pjrt_failure_t failure;
@@ -34,13 +36,12 @@ hal_status_t pjrt_connect(const pjrt_table_t *table, int single, pjrt_connection
   }
   out_connection->client = create.client;
   status = list_devices(table, out_connection, why);
-  if (status) pjrt_disconnect(table, out_connection);
+  if (status) pjrt_disconnect(table, out_connection->client);
   return status;
 }
 
-void pjrt_disconnect(const pjrt_table_t *table, pjrt_connection_t *connection) {
-  pjrt_Client_Destroy_t destroy = {.client = connection->client};
+void pjrt_disconnect(const pjrt_table_t *table, pjrt_client_t *client) {
+  pjrt_Client_Destroy_t destroy = {.client = client};
   pjrt_failure_t failure;
-  if (connection->client) pjrt_failed(table, PJRT_CALL(table, Client_Destroy, destroy), &failure);
-  connection->client = NULL;
+  if (client) pjrt_failed(table, PJRT_CALL(table, Client_Destroy, destroy), &failure);
 }

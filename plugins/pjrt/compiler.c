@@ -99,7 +99,7 @@ static hal_status_t compile_text(program_t *program) {
   pjrt_failure_t failure;
   int stored = 0;
   const int64_t begin = pjrt_now_ns();
-  program->level = pjrt.rising && !pjrt.plain_options ? PJRT_LOW : PJRT_FULL;
+  program->level = pjrt.rising && !pjrt_platform_of(program->site)->plain_options ? PJRT_LOW : PJRT_FULL;
   hal_status_t status = pjrt_compile_cached(emitted->text, emitted->size, program->level, program->site,
                                             &program->loaded, &stored, &failure);
   if (status && program->level == PJRT_LOW) {
@@ -117,7 +117,7 @@ static void destroy(void *state, void *destroyed) {
   (void)state;
   pjrt_again_release(program->again);
   pjrt_constants_destroy(&program->constants);
-  pjrt_program_release(program->loaded);
+  pjrt_program_release(program->site, program->loaded);
   emit_program_free(&program->emitted);
   hal_host->mem_free(program);
 }
@@ -135,9 +135,9 @@ static hal_status_t compile(void *state, const hal_ir_t *ir, void **out_program)
   if (!status && pjrt_is_small(ir)) program->site = pjrt_single_of(compiler->device);
   if (!status) dump(program);
   if (!status)
-    status =
-        pjrt_constants_create(&program->constants, program->emitted.double_count ? program->emitted.double_room : 0,
-                              program->emitted.integer_count ? program->emitted.integer_room : 0);
+    status = pjrt_constants_create(&program->constants, program->site,
+                                   program->emitted.double_count ? program->emitted.double_room : 0,
+                                   program->emitted.integer_count ? program->emitted.integer_room : 0);
   if (!status) status = compile_text(program);
   if (status)
     destroy(state, program);
@@ -213,11 +213,11 @@ static hal_status_t run_program(const void *arguments, char *why) {
   const pjrt_span_t *const spans = (const pjrt_span_t *)(const void *)(queued + 1);
   const void *const numbers = spans + queued->argument_count + queued->program->emitted.result_count;
   pjrt_buffer_t *buffers[2];
-  hal_status_t status = pjrt_constants_take(constants, numbers, queued->program->site, buffers, why);
+  hal_status_t status = pjrt_constants_take(constants, numbers, buffers, why);
   if (status) return status;
   status = run_spans(queued, buffers, why);
   if (status)
-    pjrt_constants_drop(buffers);
+    pjrt_constants_drop(constants, buffers);
   else
     pjrt_constants_put(constants, numbers, buffers);
   return status;

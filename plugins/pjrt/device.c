@@ -14,17 +14,18 @@ int64_t pjrt_now_ns(void) {
 }
 
 static void write_name(int32_t device, char *name, size_t size) {
+  const pjrt_table_t *const table = pjrt_table_of(device);
   pjrt_failure_t failure;
   pjrt_Device_GetDescription_t description = {.device = pjrt.devices[device]};
   pjrt_DeviceDescription_Kind_t kind = {.device_kind = ""};
-  if (PJRT_HAS(pjrt.table, Device_GetDescription) && PJRT_HAS(pjrt.table, DeviceDescription_Kind) &&
-      !pjrt_failed(pjrt.table, PJRT_CALL(pjrt.table, Device_GetDescription, description), &failure)) {
+  if (PJRT_HAS(table, Device_GetDescription) && PJRT_HAS(table, DeviceDescription_Kind) &&
+      !pjrt_failed(table, PJRT_CALL(table, Device_GetDescription, description), &failure)) {
     kind.device_description = description.device_description;
-    if (pjrt_failed(pjrt.table, PJRT_CALL(pjrt.table, DeviceDescription_Kind, kind), &failure))
-      kind.device_kind_size = 0;
+    if (pjrt_failed(table, PJRT_CALL(table, DeviceDescription_Kind, kind), &failure)) kind.device_kind_size = 0;
   }
-  snprintf(name, size, "PJRT %.20s device %d%s%.*s", pjrt.platform, (int)device, kind.device_kind_size ? ": " : "",
-           (int)(kind.device_kind_size < 20 ? kind.device_kind_size : 20), kind.device_kind);
+  snprintf(name, size, "PJRT %.20s device %d%s%.*s", pjrt_platform_of(device)->name, (int)device,
+           kind.device_kind_size ? ": " : "", (int)(kind.device_kind_size < 20 ? kind.device_kind_size : 20),
+           kind.device_kind);
 }
 
 static uint64_t memory_bytes(void) {
@@ -52,8 +53,8 @@ hal_status_t hal_plugin_device_info(int32_t device, hal_device_info_t *out_info)
   };
   write_name(device, info.name, sizeof info.name);
   snprintf((char *)info.uuid, sizeof info.uuid, "hal-pjrt-%d", (int)device);
-  snprintf(info.driver_version, sizeof info.driver_version, "PJRT C API %d.%d", pjrt.table->major_version,
-           pjrt.table->minor_version);
+  snprintf(info.driver_version, sizeof info.driver_version, "PJRT C API %d.%d", pjrt_table_of(device)->major_version,
+           pjrt_table_of(device)->minor_version);
   memcpy(out_info, &info, info.struct_size < sizeof info ? info.struct_size : sizeof info);
   return HAL_OK;
 }

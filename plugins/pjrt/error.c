@@ -62,8 +62,3 @@ hal_status_t pjrt_failure_report(const char *what, const pjrt_failure_t *failure
   snprintf(message, sizeof message, "pjrt: %s: %s", what, failure->text);
   return hal_host->error_set(failure->status, failure->code, message);
 }
-
-hal_status_t pjrt_report(const char *what, pjrt_error_t *error) {
-  pjrt_failure_t failure;
-  return pjrt_failed(pjrt.table, error, &failure) ? pjrt_failure_report(what, &failure) : HAL_OK;
-}

@@ -1,4 +1,4 @@
-/* loader.c: the shared object of a platform, opened at run time, and the version of its table of functions. */
+/* loader.c: the shared objects of platforms, opened at run time, and the version of their tables of functions. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <string.h>
@@ -11,7 +11,6 @@ enum {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static const pjrt_table_t *loaded;
 
 /* Returns the name of a function that this plugin cannot do without and that the table lacks; NULL = there is none. */
 static const char *missing_slot(const pjrt_table_t *table) {
@@ -51,6 +50,13 @@ static hal_status_t check_table(const char *path, const pjrt_table_t *table) {
   return HAL_OK;
 }
 
+/* Whether an earlier platform is of the same shared object. */
+static int is_initialized(const pjrt_table_t *table) {
+  for (int32_t i = 0; i < pjrt.platform_count; i++)
+    if (pjrt.platforms[i].table == table) return 1;
+  return 0;
+}
+
 static hal_status_t open_file(const char *path, const pjrt_table_t **out_table) {
   /* The object is never closed: its threads and handlers would crash. */
   void *const library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -70,23 +76,38 @@ static hal_status_t open_file(const char *path, const pjrt_table_t **out_table) 
   const pjrt_table_t *const table = get();
   const hal_status_t status = check_table(path, table);
   if (status) return status;
+  *out_table = table;
+  if (is_initialized(table)) return HAL_OK;
   pjrt_Plugin_Initialize_t initialize = {.struct_size = 0};
   pjrt_failure_t failure;
   if (pjrt_failed(table, PJRT_CALL(table, Plugin_Initialize, initialize), &failure))
     return pjrt_error(HAL_UNAVAILABLE, "pjrt: '%.300s' cannot be initialized: %s", path, failure.text);
-  *out_table = table;
   return HAL_OK;
 }
 
-hal_status_t pjrt_load(const pjrt_table_t **out_table) {
+/* The lock is held. */
+static hal_status_t open_files(const pjrt_paths_t *paths) {
   hal_status_t status = HAL_OK;
-  char path[PJRT_PATH];
-  pthread_mutex_lock(&lock);
-  if (!loaded) {
-    status = pjrt_find_plugin(path);
-    if (!status) status = open_file(path, &loaded);
+  while (!status && pjrt.platform_count < paths->count) {
+    pjrt_platform_t *const platform = &pjrt.platforms[pjrt.platform_count];
+    *platform = (pjrt_platform_t){.number = pjrt.platform_count};
+    status = open_file(paths->paths[platform->number], &platform->table);
+    if (!status) pjrt.platform_count++;
   }
-  *out_table = loaded;
+  return status;
+}
+
+hal_status_t pjrt_load(void) {
+  static pjrt_paths_t paths;
+  static int is_loaded;
+  hal_status_t status = HAL_OK;
+  pthread_mutex_lock(&lock);
+  if (!is_loaded) status = pjrt_find_plugins(&paths);
+  if (!is_loaded && !status) {
+    pjrt.platform_count = 0;
+    status = open_files(&paths);
+    is_loaded = !status;
+  }
   pthread_mutex_unlock(&lock);
   return status;
 }

@@ -183,7 +183,7 @@ void pjrt_opaque_free(void *address) {
 
 void pjrt_opaque_release(opaque_version_t *version) {
   if (!version || atomic_fetch_sub(&version->users, 1) > 1) return;
-  pjrt_buffer_destroy(version->buffer);
+  pjrt_buffer_destroy(version->site, version->buffer);
   hal_host->mem_free(version);
 }
 
@@ -199,7 +199,7 @@ static hal_status_t fetch(allocation_t *allocation, size_t low, size_t high, int
   for (opaque_version_t *version = allocation->versions; version && !status; version = version->next) {
     if (!version->ahead || !overlaps(version, low, high)) continue;
     if (rest && version->offset >= low && version->offset + version->size <= high) continue;
-    status = pjrt_download(version->buffer, allocation->base + version->offset, version->size, why);
+    status = pjrt_download(version->buffer, version->site, allocation->base + version->offset, version->size, why);
     if (!status) version->ahead = 0;
   }
   return status;
@@ -281,7 +281,7 @@ hal_status_t pjrt_opaque_read(void *to, const void *address, size_t size, char *
   opaque_version_t *version = allocation->versions;
   while (version && !(version->ahead && version->offset == low && version->size == size)) version = version->next;
   if (version) {
-    status = pjrt_download(version->buffer, to, size, why); /* without the mirror */
+    status = pjrt_download(version->buffer, version->site, to, size, why); /* without the mirror */
   } else {
     status = fetch(allocation, low, low + size, 0, why);
     if (!status) memcpy(to, address, size);
@@ -357,7 +357,7 @@ hal_status_t pjrt_opaque_result(const pjrt_span_t *span, int32_t site, pjrt_buff
   opaque_version_t *const version =
       allocation ? make_version((size_t)((char *)span->data - allocation->base), span, site, why) : NULL;
   if (!version) {
-    pjrt_buffer_destroy(buffer);
+    pjrt_buffer_destroy(site, buffer);
     return allocation ? HAL_RESOURCE_EXHAUSTED : HAL_INTERNAL;
   }
   version->buffer = buffer;

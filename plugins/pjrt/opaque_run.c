@@ -7,6 +7,7 @@
 #include "opaque.h"
 
 hal_status_t pjrt_upload(const pjrt_span_t *span, int32_t site, pjrt_buffer_t **out_buffer, char *why) {
+  const pjrt_table_t *const table = pjrt_table_of(site);
   pjrt_failure_t failure;
   pjrt_Client_BufferFromHostBuffer_t create = {.client = pjrt_client_of(site),
                                                .data = span->data,
@@ -15,21 +16,22 @@ hal_status_t pjrt_upload(const pjrt_span_t *span, int32_t site, pjrt_buffer_t **
                                                .num_dims = 1,
                                                .host_buffer_semantics = PJRT_ONLY_DURING_CALL,
                                                .device = pjrt.devices[site]};
-  hal_status_t status = pjrt_failed(pjrt.table, PJRT_CALL(pjrt.table, Client_BufferFromHostBuffer, create), &failure);
+  hal_status_t status = pjrt_failed(table, PJRT_CALL(table, Client_BufferFromHostBuffer, create), &failure);
   if (!status) {
     *out_buffer = create.buffer;
-    status = pjrt_await(create.done_with_host_buffer, &failure);
-    if (status) pjrt_buffer_destroy(create.buffer);
+    status = pjrt_await(site, create.done_with_host_buffer, &failure);
+    if (status) pjrt_buffer_destroy(site, create.buffer);
   }
   if (status) snprintf(why, PJRT_WHY, "the platform cannot copy from the host: %.200s", failure.text);
   return status;
 }
 
-hal_status_t pjrt_download(pjrt_buffer_t *buffer, void *to, size_t size, char *why) {
+hal_status_t pjrt_download(pjrt_buffer_t *buffer, int32_t site, void *to, size_t size, char *why) {
+  const pjrt_table_t *const table = pjrt_table_of(site);
   pjrt_failure_t failure;
   pjrt_Buffer_ToHostBuffer_t copy = {.src = buffer, .dst = to, .dst_size = size};
-  hal_status_t status = pjrt_failed(pjrt.table, PJRT_CALL(pjrt.table, Buffer_ToHostBuffer, copy), &failure);
-  if (!status) status = pjrt_await(copy.event, &failure);
+  hal_status_t status = pjrt_failed(table, PJRT_CALL(table, Buffer_ToHostBuffer, copy), &failure);
+  if (!status) status = pjrt_await(site, copy.event, &failure);
   if (status) snprintf(why, PJRT_WHY, "the platform cannot copy to the host: %.200s", failure.text);
   return status;
 }
@@ -77,7 +79,7 @@ static hal_status_t execute(const pjrt_run_t *run, opaque_run_t *with, char *why
   if (run->flights)
     pjrt_flights_add(run->flights, done, run->name);
   else
-    status = pjrt_await(done, &failure);
+    status = pjrt_await(run->site, done, &failure);
   if (status) snprintf(why, PJRT_WHY, "%.240s", failure.text);
   for (uint32_t k = 0; k < run->result_count; k++) {
     const hal_status_t stored = pjrt_opaque_result(&run->results[k], run->site, with->buffers.results[k], why);

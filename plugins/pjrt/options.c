@@ -1,5 +1,6 @@
 /* options.c: the options of a client, from HAL_PJRT_OPTIONS: name=value pairs separated by commas. The form of a value
- * determines its type: 3 is an integer, 0.5 a float, true and false are booleans, everything else is a string. */
+ * determines its type: 3 is an integer, 0.5 a float, true and false are booleans, everything else is a string. A
+ * semicolon separates the options of several platforms; without one, all platforms have the same options. */
 #define _GNU_SOURCE /* strsep */
 #include <errno.h>
 #include <hal/plugin_count.h>
@@ -36,17 +37,38 @@ static void set_value(pjrt_named_t *option, char *value) {
   option->value_size = strlen(value);
 }
 
+/* Returns the part of HAL_PJRT_OPTIONS for a platform, of the list that begins at `text`; "" = it has none. */
+static char *part_of(char *text, int32_t platform) {
+  char *part, *rest = text;
+  if (!strchr(text, ';')) return text;
+  while ((part = strsep(&rest, ";")) && platform > 0) platform--;
+  return part ? part : text + strlen(text);
+}
+
+static hal_status_t check_parts(const char *setting, char *why) {
+  int32_t parts = 1;
+  for (const char *at = setting; (at = strchr(at, ';')); at++) parts++;
+  if (parts == 1 || parts == pjrt.platform_count) return HAL_OK;
+  snprintf(why, HAL_COUNT_WHY,
+           "pjrt: HAL_PJRT_OPTIONS has options for %d platforms, separated by semicolons, and HAL_PJRT_PLUGIN has %d",
+           (int)parts, (int)pjrt.platform_count);
+  return HAL_INVALID_ARGUMENT;
+}
+
 /* Reads the pairs of HAL_PJRT_OPTIONS. */
-static hal_status_t read_setting(pjrt_options_t *options, char *why) {
+static hal_status_t read_setting(pjrt_options_t *options, int32_t platform, char *why) {
   const char *const setting = hal_setting("HAL_PJRT_OPTIONS");
   if (!setting || !*setting) return HAL_OK;
+  const hal_status_t status = check_parts(setting, why);
+  if (status) return status;
   if (strlen(setting) >= sizeof options->text) {
     snprintf(why, HAL_COUNT_WHY, "pjrt: HAL_PJRT_OPTIONS has %zu characters, more than %zu", strlen(setting),
              sizeof options->text - 1);
     return HAL_INVALID_ARGUMENT;
   }
   strcpy(options->text, setting);
-  char *rest = options->text;
+  char *rest = part_of(options->text, platform);
+  if (!*rest) return HAL_OK;
   for (char *pair; (pair = strsep(&rest, ","));) {
     char *const value = strchr(pair, '=');
     if (!value || value == pair || options->count == PJRT_MAX_OPTIONS) {
@@ -77,10 +99,10 @@ static void set(pjrt_options_t *options, const char *name, char *value) {
   set_value(option, value);
 }
 
-hal_status_t pjrt_options_read(pjrt_options_t *options, int single, char *why) {
+hal_status_t pjrt_options_read(pjrt_options_t *options, int32_t platform, int single, char *why) {
   static char one[] = "1", no[] = "false";
   options->count = 0;
-  const hal_status_t status = read_setting(options, why);
+  const hal_status_t status = read_setting(options, platform, why);
   if (status || !single) return status;
   set(options, "cpu_device_count", one);
   set(options, "asynchronous", no);

@@ -116,35 +116,67 @@ static int is_platform(const char *name) {
   return 0;
 }
 
-hal_status_t pjrt_find_plugin(char *path) {
-  static const char cure[] =
-      "set HAL_PJRT_PLUGIN to the absolute path of a PJRT plugin, a shared object with the "
-      "function GetPjrtApi, or to a platform whose package is installed";
-  const char *const setting = hal_setting("HAL_PJRT_PLUGIN");
+/* ---- the setting ------------------------------------------------------------------------------------------------- */
+
+static const char cure[] =
+    "set HAL_PJRT_PLUGIN to the absolute path of a PJRT plugin, a shared object with the function GetPjrtApi, or to a "
+    "platform whose package is installed";
+
+/* Finds the only package that is installed. */
+static hal_status_t find_any(char *path) {
   char names[NAMES_BYTES];
   found_t found;
+  search(NULL, &found);
   list_platforms(names);
-  if (setting && *setting == '/')
-    return snprintf(path, PJRT_PATH, "%s", setting) < PJRT_PATH
-               ? HAL_OK
-               : pjrt_error(HAL_INVALID_ARGUMENT, "pjrt: HAL_PJRT_PLUGIN has more than %d characters", PJRT_PATH - 1);
-  if (setting && *setting && !is_platform(setting))
-    return pjrt_error(HAL_UNAVAILABLE,
-                      "pjrt: HAL_PJRT_PLUGIN is not an absolute path: %.300s, and not a known platform: %s; %s",
-                      setting, names, cure);
-  search(setting && *setting ? setting : NULL, &found);
   if (found.platforms > 1)
-    return pjrt_error(
-        HAL_UNAVAILABLE,
-        "pjrt: HAL_PJRT_PLUGIN is not set, and packages of several platforms are installed: %s; set it to "
-        "one of them",
-        found.names);
+    return pjrt_error(HAL_UNAVAILABLE,
+                      "pjrt: HAL_PJRT_PLUGIN is not set, and packages of several platforms are installed: %s; set it "
+                      "to one of them, or to several, separated by commas",
+                      found.names);
   if (!found.platforms)
-    return pjrt_error(HAL_UNAVAILABLE, "pjrt: HAL_PJRT_PLUGIN is %s%.40s, and no package of %s is installed; %s",
-                      setting && *setting ? "" : "not set", setting ? setting : "", setting && *setting ? "it" : names,
+    return pjrt_error(HAL_UNAVAILABLE, "pjrt: HAL_PJRT_PLUGIN is not set, and no package of %s is installed; %s", names,
                       cure);
   memcpy(path, found.path, PJRT_PATH);
   return HAL_OK;
+}
+
+/* Finds the plugin of one entry of the setting. */
+static hal_status_t find_one(const char *entry, char *path) {
+  char names[NAMES_BYTES];
+  found_t found;
+  list_platforms(names);
+  if (*entry == '/') return memcpy(path, entry, strlen(entry) + 1), HAL_OK;
+  if (!is_platform(entry))
+    return pjrt_error(HAL_UNAVAILABLE,
+                      "pjrt: HAL_PJRT_PLUGIN is not an absolute path: %.300s, and not a known platform: %s; %s", entry,
+                      names, cure);
+  search(entry, &found);
+  if (!found.platforms)
+    return pjrt_error(HAL_UNAVAILABLE, "pjrt: HAL_PJRT_PLUGIN is %.40s, and no package of it is installed; %s", entry,
+                      cure);
+  memcpy(path, found.path, PJRT_PATH);
+  return HAL_OK;
+}
+
+hal_status_t pjrt_find_plugins(pjrt_paths_t *paths) {
+  const char *rest = hal_setting("HAL_PJRT_PLUGIN");
+  char entry[PJRT_PATH];
+  hal_status_t status = HAL_OK;
+  paths->count = 0;
+  if (!rest || !*rest) return paths->count = 1, find_any(paths->paths[0]);
+  for (int more = 1; more && !status;) {
+    const size_t size = strcspn(rest, ",");
+    if (paths->count == PJRT_MAX_PLATFORMS)
+      return pjrt_error(HAL_INVALID_ARGUMENT, "pjrt: HAL_PJRT_PLUGIN has more than %d platforms", PJRT_MAX_PLATFORMS);
+    if (size >= sizeof entry)
+      return pjrt_error(HAL_INVALID_ARGUMENT, "pjrt: HAL_PJRT_PLUGIN has more than %d characters", PJRT_PATH - 1);
+    memcpy(entry, rest, size);
+    entry[size] = '\0';
+    status = find_one(entry, paths->paths[paths->count++]);
+    more = rest[size] == ',';
+    rest += size + (size_t)more;
+  }
+  return status;
 }
 
 /* ---- files of other processors ----------------------------------------------------------------------------------- */

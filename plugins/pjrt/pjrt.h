@@ -10,7 +10,8 @@
 #include "api.h"
 
 enum {
-  PJRT_MAX_DEVICES = 64,
+  PJRT_MAX_DEVICES = 64,            /* of all platforms together */
+  PJRT_MAX_PLATFORMS = 8,           /* in one process */
   PJRT_ALIGNMENT = 4096,            /* of memory_alloc */
   PJRT_BUFFER_ALIGNMENT = 64,       /* of memory that the CPU's PJRT plugin uses in place */
   PJRT_OPAQUE_ALIGNMENT = 256,      /* of memory_alloc, if programs do not compute in it */
@@ -21,17 +22,26 @@ enum {
   PJRT_WHY = 256                    /* bytes of the reason of a failure, as in hal_stream_error_t */
 };
 
-typedef struct pjrt_state_s {
+/* A PJRT plugin of this process, and its client. */
+typedef struct pjrt_platform_s {
   const pjrt_table_t *table;
   pjrt_client_t *client;
+  int32_t number;       /* in HAL_PJRT_PLUGIN, from 0 */
+  int32_t first, count; /* devices, by the HAL's numbers */
+  int plain_options;    /* it does not accept the options that programs are compiled with */
+  char name[64], version[64];
+} pjrt_platform_t;
+
+typedef struct pjrt_state_s {
+  pjrt_platform_t platforms[PJRT_MAX_PLATFORMS];
+  int32_t platform_count;
+  uint8_t platform_of[PJRT_MAX_DEVICES];        /* index in `platforms` */
   pjrt_client_t *singles[PJRT_MAX_DEVICES];     /* clients of one thread; NULL: not created (program/single.c) */
-  pjrt_device_t *devices[2 * PJRT_MAX_DEVICES]; /* by site: the devices of `client`, then those of `singles` */
+  pjrt_device_t *devices[2 * PJRT_MAX_DEVICES]; /* by site: the devices of the platforms, then those of `singles` */
   int32_t device_count;                         /* 0: not initialized */
   atomic_int forked;                            /* this process is the child of one that had initialized the plugin */
-  char platform[64], version[64];
-  int opaque;        /* programs do not compute in memory of the host (opaque.h) */
+  int opaque;        /* programs of a platform do not compute in memory of the host (opaque.h) */
   int program_limit; /* of programs that are compiled */
-  int plain_options; /* the platform does not accept the options that programs are compiled with */
   int rising;        /* programs are compiled at low optimization first (program/again.c) */
   uint32_t hot;      /* number of runs after which they are compiled again */
   double small;      /* most work of an operator in a program that runs in one thread (program/work.c) */
@@ -44,22 +54,35 @@ __attribute__((format(printf, 2, 3))) hal_status_t pjrt_error(hal_status_t code,
 
 hal_status_t pjrt_check_device(int32_t device);
 
+/* The platform of a device or site, and its table of functions. Objects of a platform are used by its own functions
+ * only. */
+static inline pjrt_platform_t *pjrt_platform_of(int32_t site) {
+  return &pjrt.platforms[pjrt.platform_of[site % PJRT_MAX_DEVICES]];
+}
+static inline const pjrt_table_t *pjrt_table_of(int32_t site) { return pjrt_platform_of(site)->table; }
+
 int64_t pjrt_now_ns(void);
 
 /* ---- packages.c ---- */
 
 enum { PJRT_PATH = 4096 };
 
-/* Writes the path of the PJRT plugin, PJRT_PATH bytes: HAL_PJRT_PLUGIN, which is a path or a known platform whose
- * package is installed; without it the only known package. */
-hal_status_t pjrt_find_plugin(char *path);
+/* The paths of the PJRT plugins. */
+typedef struct pjrt_paths_s {
+  char paths[PJRT_MAX_PLATFORMS][PJRT_PATH];
+  int32_t count;
+} pjrt_paths_t;
+
+/* Finds the PJRT plugins: HAL_PJRT_PLUGIN, paths or known platforms whose packages are installed, separated by commas;
+ * without it the only known package. */
+hal_status_t pjrt_find_plugins(pjrt_paths_t *paths);
 /* Returns the machine of ELF that a shared object is for; -1 = this one, or it is unknown. */
 int pjrt_other_machine(const char *path);
 
 /* ---- loader.c ---- */
 
-/* Opens the PJRT plugin and checks its table of functions, once. */
-hal_status_t pjrt_load(const pjrt_table_t **out_table);
+/* Opens the PJRT plugins and checks their tables of functions, once. Sets pjrt.platforms and pjrt.platform_count. */
+hal_status_t pjrt_load(void);
 
 /* Whether the plugin's table has a slot: an older one ends before it, and a platform may leave it empty. */
 #define PJRT_HAS(table, slot) \
@@ -80,10 +103,6 @@ hal_status_t pjrt_failed(const pjrt_table_t *table, pjrt_error_t *error, pjrt_fa
 /* Sets the message of this thread: "pjrt: <what>: <the plugin's text>". Returns the failure's status. */
 hal_status_t pjrt_failure_report(const char *what, const pjrt_failure_t *failure);
 
-/* Sets the message of this thread for an error, which is destroyed: "pjrt: <what>: <the plugin's text>". Returns HAL_OK
- * if there is none. */
-hal_status_t pjrt_report(const char *what, pjrt_error_t *error);
-
 /* Calls a slot with its arguments, an lvalue whose struct_size is set here; evaluates to the slot's error. */
 #define PJRT_CALL(table, slot, arguments) ((arguments).struct_size = sizeof(arguments), (table)->slot(&(arguments)))
 
@@ -96,9 +115,9 @@ typedef struct pjrt_options_s {
   char text[2048]; /* names and strings */
 } pjrt_options_t;
 
-/* Reads HAL_PJRT_OPTIONS; `single`: with the options of a client for one device of the CPU. After a failure `why`,
- * HAL_COUNT_WHY bytes, has the reason. */
-hal_status_t pjrt_options_read(pjrt_options_t *options, int single, char *why);
+/* Reads the part of HAL_PJRT_OPTIONS for a platform; `single`: with the options of a client for one device of the CPU.
+ * After a failure `why`, HAL_COUNT_WHY bytes, has the reason. */
+hal_status_t pjrt_options_read(pjrt_options_t *options, int32_t platform, int single, char *why);
 
 /* ---- client.c ---- */
 
@@ -110,8 +129,8 @@ typedef struct pjrt_connection_s {
 
 /* Creates a client with the options of the settings; `single`: one of a single device of the CPU, whose runs return
  * when they have ended. One thread at a time. After a failure `why`, HAL_COUNT_WHY bytes, has the reason. */
-hal_status_t pjrt_connect(const pjrt_table_t *table, int single, pjrt_connection_t *out_connection, char *why);
-void pjrt_disconnect(const pjrt_table_t *table, pjrt_connection_t *connection);
+hal_status_t pjrt_connect(const pjrt_platform_t *platform, int single, pjrt_connection_t *out_connection, char *why);
+void pjrt_disconnect(const pjrt_table_t *table, pjrt_client_t *client); /* NULL: nothing */
 
 /* ---- program/work.c, program/single.c ---- */
 
@@ -148,7 +167,7 @@ hal_status_t pjrt_compile_cached(const char *text, size_t size, pjrt_level_t lev
 /* As pjrt_compile, with other options. */
 hal_status_t pjrt_compile_for(const char *text, size_t size, const char *options, size_t options_size, int32_t site,
                               pjrt_loaded_t **out_program, pjrt_failure_t *failure);
-void pjrt_program_release(pjrt_loaded_t *program);
+void pjrt_program_release(int32_t site, pjrt_loaded_t *program); /* NULL: nothing */
 
 /* ---- program/view.c ---- */
 
@@ -170,7 +189,7 @@ typedef struct pjrt_flights_s pjrt_flights_t;
 /* Receives the failure of a run that was not awaited. */
 typedef void (*pjrt_failed_fn_t)(hal_plugin_stream_t *stream, const char *name, hal_status_t status, const char *why);
 /* NULL = the host has no memory: runs are awaited. */
-pjrt_flights_t *pjrt_flights_create(hal_plugin_stream_t *stream, pjrt_failed_fn_t failed);
+pjrt_flights_t *pjrt_flights_create(hal_plugin_stream_t *stream, int32_t device, pjrt_failed_fn_t failed);
 void pjrt_flights_destroy(pjrt_flights_t *flights); /* waits for the runs; NULL: nothing */
 
 /* Adds a run, whose event it owns from now on. If there are too many, waits for the first one. */
@@ -212,15 +231,15 @@ hal_status_t pjrt_execute(const pjrt_run_t *run, const pjrt_buffers_t *buffers, 
                           pjrt_failure_t *failure);
 
 /* Waits for an event, which is destroyed. Returns its failure. */
-hal_status_t pjrt_await(pjrt_event_t *event, pjrt_failure_t *failure);
+hal_status_t pjrt_await(int32_t site, pjrt_event_t *event, pjrt_failure_t *failure);
 
 /* Creates a buffer over memory of this process for one run. */
 hal_status_t pjrt_buffer_over(const pjrt_span_t *span, int32_t site, pjrt_buffer_t **out_buffer,
                               pjrt_failure_t *failure);
 /* Copies a result to its place, if the platform has put it elsewhere: then `*out_moved` grows by 1. */
-hal_status_t pjrt_place_result(pjrt_buffer_t *result, const pjrt_span_t *place, uint32_t *out_moved,
+hal_status_t pjrt_place_result(int32_t site, pjrt_buffer_t *result, const pjrt_span_t *place, uint32_t *out_moved,
                                pjrt_failure_t *failure);
-void pjrt_buffer_destroy(pjrt_buffer_t *buffer); /* NULL: nothing */
+void pjrt_buffer_destroy(int32_t site, pjrt_buffer_t *buffer); /* NULL: nothing */
 size_t pjrt_span_bytes(const pjrt_span_t *span);
 
 /* ---- opaque.c, opaque_run.c, probe.c ----------------------------------------------------------------------------- */
@@ -228,14 +247,14 @@ size_t pjrt_span_bytes(const pjrt_span_t *span);
 /* Copy memory of the host to a buffer of the platform, and back; return after that. After a failure `why`, PJRT_WHY
  * bytes, has the reason. */
 hal_status_t pjrt_upload(const pjrt_span_t *span, int32_t site, pjrt_buffer_t **out_buffer, char *why);
-hal_status_t pjrt_download(pjrt_buffer_t *buffer, void *to, size_t size, char *why);
+hal_status_t pjrt_download(pjrt_buffer_t *buffer, int32_t site, void *to, size_t size, char *why);
 
 /* Memory of the device, if programs do not compute in memory of the host. NULL = the host has no memory. */
 void *pjrt_opaque_alloc(size_t size);
 void pjrt_opaque_free(void *address);
 size_t pjrt_opaque_size(const void *address); /* of an allocation; more than all batches of frees for other memory */
 
-/* Sets pjrt.opaque, as HAL_PJRT_MEMORY requests or as a test program of the platform shows. */
+/* Sets pjrt.opaque, as HAL_PJRT_MEMORY requests or as a test program of each platform shows. */
 hal_status_t pjrt_probe_memory(void);
 
 /* ---- program/cache.c ---- */
@@ -269,20 +288,20 @@ void pjrt_again_cancel(void);
 /* The numbers of a program's last run, as buffers of f64 and of i64. */
 typedef struct pjrt_constants_s {
   int exists;
+  int32_t site; /* of the buffers */
   int64_t counts[2];
   pthread_mutex_t lock;   /* guards the members below */
   void *numbers;          /* of `kept` */
   pjrt_buffer_t *kept[2]; /* NULL: none */
 } pjrt_constants_t;
-hal_status_t pjrt_constants_create(pjrt_constants_t *constants, int64_t doubles, int64_t integers);
+hal_status_t pjrt_constants_create(pjrt_constants_t *constants, int32_t site, int64_t doubles, int64_t integers);
 void pjrt_constants_destroy(pjrt_constants_t *constants);
 /* Returns buffers with the numbers of a run, the doubles first. After the run the caller returns them by
  * pjrt_constants_put, or destroys them by pjrt_constants_drop. After a failure `why`, PJRT_WHY bytes, has the
  * reason. */
-hal_status_t pjrt_constants_take(pjrt_constants_t *constants, const void *numbers, int32_t site,
-                                 pjrt_buffer_t **buffers, char *why);
+hal_status_t pjrt_constants_take(pjrt_constants_t *constants, const void *numbers, pjrt_buffer_t **buffers, char *why);
 void pjrt_constants_put(pjrt_constants_t *constants, const void *numbers, pjrt_buffer_t **buffers);
-void pjrt_constants_drop(pjrt_buffer_t **buffers);
+void pjrt_constants_drop(const pjrt_constants_t *constants, pjrt_buffer_t **buffers);
 
 /* ---- stream.c ---- */
 

@@ -59,15 +59,15 @@ static int computes_in_place(pjrt_run_t *run, char *why) {
   return right;
 }
 
-static hal_status_t compile_test(pjrt_loaded_t **out_program) {
+static hal_status_t compile_test(pjrt_platform_t *platform, pjrt_loaded_t **out_program) {
   static const char text[] =
       "module { func.func @main(%a: tensor<64xf32>, %to: tensor<64xf32> {tf.aliasing_output = 0 : i32}) -> "
       "tensor<64xf32> { %0 = stablehlo.add %a, %a : tensor<64xf32> return %0 : tensor<64xf32> } }";
   pjrt_failure_t failure;
-  pjrt.plain_options = 0;
-  if (!pjrt_compile(text, strlen(text), PJRT_FULL, 0, out_program, &failure)) return HAL_OK;
-  pjrt.plain_options = 1;
-  if (!pjrt_compile(text, strlen(text), PJRT_FULL, 0, out_program, &failure)) return HAL_OK;
+  platform->plain_options = 0;
+  if (!pjrt_compile(text, strlen(text), PJRT_FULL, platform->first, out_program, &failure)) return HAL_OK;
+  platform->plain_options = 1;
+  if (!pjrt_compile(text, strlen(text), PJRT_FULL, platform->first, out_program, &failure)) return HAL_OK;
   return pjrt_failure_report("the platform cannot compile a test program", &failure);
 }
 
@@ -81,22 +81,33 @@ static hal_status_t read_setting(int *out_addressed, int *out_opaque) {
                     "pjrt: invalid HAL_PJRT_MEMORY='%.40s': expected 'auto', 'addressed' or 'opaque'", setting);
 }
 
-hal_status_t pjrt_probe_memory(void) {
-  static const uint32_t place = 1;
-  char why[PJRT_WHY] = "";
-  int addressed, opaque;
-  pjrt_run_t run = {.argument_count = 2, .result_count = 1, .places = &place};
-  hal_status_t status = read_setting(&addressed, &opaque);
-  if (!status) status = compile_test(&run.program);
-  if (status) return status;
-  pjrt.opaque = opaque || !computes_in_place(&run, why);
-  if (pjrt.opaque && addressed)
-    status = pjrt_error(HAL_UNAVAILABLE,
+/* Runs the program of each platform in memory of this process. One that computes elsewhere makes the memory of all
+ * platforms opaque. */
+static hal_status_t test_addressed(pjrt_run_t *runs, int requested) {
+  for (int32_t i = 0; i < pjrt.platform_count; i++) {
+    char why[PJRT_WHY] = "";
+    if (computes_in_place(&runs[i], why)) continue;
+    if (requested)
+      return pjrt_error(HAL_UNAVAILABLE,
                         "pjrt: the platform '%s' does not compute in memory of the host%s%s; HAL_PJRT_MEMORY=addressed "
                         "requires that, so use 'opaque'",
-                        pjrt.platform, *why ? ": " : "", why);
-  else if (pjrt.opaque)
-    status = test_opaque(&run);
-  pjrt_program_release(run.program);
+                        pjrt.platforms[i].name, *why ? ": " : "", why);
+    pjrt.opaque = 1;
+  }
+  return HAL_OK;
+}
+
+hal_status_t pjrt_probe_memory(void) {
+  static const uint32_t place = 1;
+  pjrt_run_t runs[PJRT_MAX_PLATFORMS];
+  int addressed;
+  hal_status_t status = read_setting(&addressed, &pjrt.opaque);
+  for (int32_t i = 0; i < pjrt.platform_count; i++) {
+    runs[i] = (pjrt_run_t){.site = pjrt.platforms[i].first, .argument_count = 2, .result_count = 1, .places = &place};
+    if (!status) status = compile_test(&pjrt.platforms[i], &runs[i].program);
+  }
+  if (!status && !pjrt.opaque) status = test_addressed(runs, addressed);
+  for (int32_t i = 0; i < pjrt.platform_count && !status && pjrt.opaque; i++) status = test_opaque(&runs[i]);
+  for (int32_t i = 0; i < pjrt.platform_count; i++) pjrt_program_release(runs[i].site, runs[i].program);
   return status;
 }

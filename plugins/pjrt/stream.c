@@ -251,7 +251,7 @@ hal_status_t hal_plugin_stream_create(int32_t device, const hal_stream_desc_t *d
     return status;
   }
   stream->views = pjrt.opaque ? NULL : pjrt_views_create();
-  stream->flights = pjrt.opaque ? pjrt_flights_create(stream, note_failure) : NULL;
+  stream->flights = pjrt.opaque ? pjrt_flights_create(stream, device, note_failure) : NULL;
   pthread_mutex_init(&stream->lock, NULL);
   pthread_mutex_lock(&streams_lock);
   stream->number = ++last_number;

@@ -53,8 +53,9 @@ void run_last_task(Engine &engine, c10::DeviceIndex device) {
       {0}, allocator(), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), at::kFloat, std::nullopt);
   auto task = c10::make_intrusive<LastTask>();
   task->add_input_metadata(gradient);
+  // As backward(): without outputs, the engine accepts only tasks that accumulate gradients, of which this has none.
   engine.execute({torch::autograd::Edge(std::move(task), 0)}, {gradient}, /*keep_graph=*/false, /*create_graph=*/false,
-                 /*accumulate_grad=*/false);
+                 /*accumulate_grad=*/true);
 }
 
 std::terminate_handler previous_terminate = nullptr;

@@ -21,16 +21,22 @@ void cts_case_stream_lifetime(cts_t *t) {
   CTS_STATUS(t, HAL_OK, stream_destroy, NULL);
 }
 
+/* Synchronizes a stream whose host function is held until the call waits: it must not return before. */
+static void check_that_synchronize_waits(cts_t *t, cts_gate_t *gate, hal_plugin_stream_t *stream) {
+  cts_gate_open_later(gate);
+  cts_sync(t, stream);
+  CTS_CHECK(t, cts_gate_was_open(gate), "stream_synchronize returned while the stream's work was held back");
+  CTS_CHECK(t, atomic_load(&gate->left), "stream_synchronize returned before the stream's host function had ended");
+}
+
 /* The flag is correct if a host function that waits does not block the thread that queues it. */
 void cts_case_stream_asynchronous(cts_t *t) {
   static cts_gate_t gate;
   CTS_GENERAL(t, "HAL_DEVICE_ASYNC: ");
   hal_plugin_stream_t *const stream = cts_stream(t);
   cts_gate_close(t, &gate, stream);
-  cts_gate_open(&gate);
   CTS_JUDGE(t, stream_synchronize, "Waits until the work queued so far is done");
-  cts_sync(t, stream);
-  CTS_CHECK(t, atomic_load(&gate.left), "stream_synchronize returned before the stream's host function had ended");
+  check_that_synchronize_waits(t, &gate, stream);
 }
 
 /* Queues copies, fills and host functions that each need the result of the previous one. */
@@ -69,10 +75,7 @@ void cts_case_stream_synchronize(cts_t *t) {
     static cts_gate_t gate;
     hal_plugin_stream_t *const stream = cts_stream(t);
     cts_gate_close(t, &gate, stream);
-    cts_gate_open_later(&gate);
-    cts_sync(t, stream);
-    CTS_CHECK(t, cts_gate_was_open(&gate), "stream_synchronize returned while the stream's work was held back");
-    CTS_CHECK(t, atomic_load(&gate.left), "stream_synchronize returned before the stream's host function had ended");
+    check_that_synchronize_waits(t, &gate, stream);
     CTS_OK(t, stream_destroy, stream);
   }
 }

@@ -120,16 +120,17 @@ static void put_part(options_t *to, int tag, const options_t *part) {
 }
 
 static hal_status_t read_device_id(int32_t device, uint64_t *out_id, char *why) {
+  const pjrt_table_t *const table = pjrt_table_of(device);
   pjrt_failure_t failure;
   pjrt_Device_GetDescription_t description = {.device = pjrt.devices[device]};
   pjrt_DeviceDescription_Id_t id = {.id = 0};
-  if (!PJRT_HAS(pjrt.table, Device_GetDescription) || !PJRT_HAS(pjrt.table, DeviceDescription_Id)) {
+  if (!PJRT_HAS(table, Device_GetDescription) || !PJRT_HAS(table, DeviceDescription_Id)) {
     snprintf(why, PJRT_WHY, "the platform has no numbers of devices");
     return HAL_UNIMPLEMENTED;
   }
-  hal_status_t status = pjrt_failed(pjrt.table, PJRT_CALL(pjrt.table, Device_GetDescription, description), &failure);
+  hal_status_t status = pjrt_failed(table, PJRT_CALL(table, Device_GetDescription, description), &failure);
   id.device_description = description.device_description;
-  if (!status) status = pjrt_failed(pjrt.table, PJRT_CALL(pjrt.table, DeviceDescription_Id, id), &failure);
+  if (!status) status = pjrt_failed(table, PJRT_CALL(table, DeviceDescription_Id, id), &failure);
   if (status) snprintf(why, PJRT_WHY, "the platform has no number of device %d: %.160s", (int)device, failure.text);
   *out_id = (uint64_t)id.id;
   return status;
@@ -183,7 +184,8 @@ static hal_status_t compile_text(const comm_group_t *group, const emit_text_t *t
   pjrt_failure_t failure;
   hal_status_t status = make_options(group, patient, &options, why);
   if (status) return status;
-  status = pjrt_compile_for(text->data, text->size, (const char *)options.bytes, options.size, 0, out_loaded, &failure);
+  status = pjrt_compile_for(text->data, text->size, (const char *)options.bytes, options.size, group->devices[0],
+                            out_loaded, &failure);
   if (status) snprintf(why, PJRT_WHY, "the platform cannot compile it: %.200s", failure.text);
   return status;
 }
@@ -195,11 +197,13 @@ static hal_status_t compile(const comm_group_t *group, const comm_call_t *call, 
   if (e.status) snprintf(why, PJRT_WHY, "no host memory for the text of a program");
   /* Other platforms, and older ones of the CPU, refuse the option. */
   hal_status_t status = e.status ? e.status : HAL_UNIMPLEMENTED;
-  pjrt_loaded_t *const stored = e.status ? NULL : pjrt_cache_load(e.text.data, e.text.size, PJRT_FULL, 0);
+  pjrt_loaded_t *const stored =
+      e.status ? NULL : pjrt_cache_load(e.text.data, e.text.size, PJRT_FULL, group->devices[0]);
   if (stored) *out_loaded = stored, status = HAL_OK;
-  if (!e.status && status && !pjrt.plain_options) status = compile_text(group, &e.text, 1, out_loaded, why);
+  if (!e.status && status && !pjrt_platform_of(group->devices[0])->plain_options)
+    status = compile_text(group, &e.text, 1, out_loaded, why);
   if (!e.status && status) status = compile_text(group, &e.text, 0, out_loaded, why);
-  if (!status && !stored) pjrt_cache_store(e.text.data, e.text.size, PJRT_FULL, 0, *out_loaded);
+  if (!status && !stored) pjrt_cache_store(e.text.data, e.text.size, PJRT_FULL, group->devices[0], *out_loaded);
   hal_host->mem_free(e.text.data);
   return status;
 }
@@ -226,12 +230,12 @@ hal_status_t comm_program(comm_group_t *group, const comm_call_t *call, pjrt_loa
   pjrt_loaded_t *loaded = NULL;
   const hal_status_t status = compile(group, call, &loaded, why);
   if (status) return status;
-  pjrt_program_release(oldest->loaded);
+  pjrt_program_release(group->devices[0], oldest->loaded);
   *oldest = (comm_program_t){call->op, call->reduce, call->type, call->peer, call->count, group->round + 1, loaded};
   *out_program = loaded;
   return HAL_OK;
 }
 
 void comm_programs_release(comm_group_t *group) {
-  for (int i = 0; i < COMM_PROGRAMS; i++) pjrt_program_release(group->programs[i].loaded);
+  for (int i = 0; i < COMM_PROGRAMS; i++) pjrt_program_release(group->devices[0], group->programs[i].loaded);
 }

@@ -67,10 +67,10 @@ static hal_status_t prepare_addressed(const comm_call_t *call, int32_t device, r
   return status;
 }
 
-static hal_status_t finish_addressed(replica_t *replica, char *why) {
+static hal_status_t finish_addressed(int32_t device, replica_t *replica, char *why) {
   pjrt_failure_t failure;
   uint32_t moved = 0;
-  const hal_status_t status = pjrt_place_result(replica->output, &replica->result, &moved, &failure);
+  const hal_status_t status = pjrt_place_result(device, replica->output, &replica->result, &moved, &failure);
   if (status) snprintf(why, PJRT_WHY, "%.240s", failure.text);
   return status;
 }
@@ -93,6 +93,7 @@ static hal_status_t finish_opaque(int32_t device, replica_t *replica, char *why)
 /* ---- runs -------------------------------------------------------------------------------------------------------- */
 
 static hal_status_t execute(const comm_group_t *group, pjrt_loaded_t *program, replica_t *replicas, char *why) {
+  const pjrt_table_t *const table = pjrt_table_of(group->devices[0]);
   pjrt_buffer_t *const *arguments[PJRT_MAX_DEVICES];
   pjrt_buffer_t **results[PJRT_MAX_DEVICES];
   pjrt_event_t *done[PJRT_MAX_DEVICES] = {NULL};
@@ -108,9 +109,9 @@ static hal_status_t execute(const comm_group_t *group, pjrt_loaded_t *program, r
                                           .output_lists = results,
                                           .device_complete_events = done};
   pthread_mutex_lock(&program_lock);
-  hal_status_t status = pjrt_failed(pjrt.table, PJRT_CALL(pjrt.table, LoadedExecutable_Execute, call), &failure);
+  hal_status_t status = pjrt_failed(table, PJRT_CALL(table, LoadedExecutable_Execute, call), &failure);
   for (int32_t rank = 0; rank < group->size; rank++) {
-    const hal_status_t ended = pjrt_await(done[rank], status ? &later : &failure);
+    const hal_status_t ended = pjrt_await(group->devices[rank], done[rank], status ? &later : &failure);
     if (!status) status = ended;
   }
   pthread_mutex_unlock(&program_lock);
@@ -129,18 +130,18 @@ static hal_status_t run(comm_group_t *group, pjrt_loaded_t *program, replica_t *
   if (!status) status = execute(group, program, replicas, why);
   for (int32_t rank = 0; rank < group->size && !status; rank++)
     status = pjrt.opaque ? finish_opaque(group->devices[rank], &replicas[rank], why)
-                         : finish_addressed(&replicas[rank], why);
+                         : finish_addressed(group->devices[rank], &replicas[rank], why);
   return status;
 }
 
 static void release(const comm_group_t *group, replica_t *replicas) {
   for (int32_t rank = 0; rank < group->size; rank++) {
-    pjrt_buffer_destroy(replicas[rank].output);
+    pjrt_buffer_destroy(group->devices[rank], replicas[rank].output);
     if (pjrt.opaque) {
       pjrt_opaque_release(replicas[rank].version);
       continue;
     }
-    for (int i = 0; i < 2; i++) pjrt_buffer_destroy(replicas[rank].arguments[i]);
+    for (int i = 0; i < 2; i++) pjrt_buffer_destroy(group->devices[rank], replicas[rank].arguments[i]);
   }
 }
 

@@ -49,14 +49,24 @@ static const type_t types[] = {[HAL_UINT8] = {PJRT_U8, 1, PJRT_U8, 1},
                                [HAL_UINT64] = {PJRT_U64, 1, 0, 0}};
 enum { TYPES = sizeof types / sizeof *types };
 
+/* A program has devices of one platform. A library has at least two ranks; comm_create refuses those of another
+ * process. */
+static uint32_t max_ranks(int32_t device) {
+  const int32_t count = pjrt_platform_of(device)->count;
+  return count > 2 ? (uint32_t)count : 2;
+}
+
 hal_status_t hal_plugin_comm_info(int32_t device, hal_comm_info_t *out_info) {
   const hal_status_t status = pjrt_check_device(device);
   if (status) return status;
+  if (pjrt.platform_count > 1 && pjrt_platform_of(device)->count == 1)
+    return pjrt_error(HAL_UNIMPLEMENTED, "pjrt: device %d is the only one of its platform: it has no collectives",
+                      (int)device);
   hal_comm_info_t info = {.struct_size = out_info->struct_size,
                           .id_bytes = sizeof((comm_group_t){0}.id),
-                          .max_ranks = (uint32_t)(pjrt.device_count > 2 ? pjrt.device_count : 2),
+                          .max_ranks = max_ranks(device),
                           .flags = HAL_COMM_CAN_FLOAT32_SUM | HAL_COMM_WITHIN_PROCESS,
-                          .version = (uint32_t)pjrt.table->minor_version,
+                          .version = (uint32_t)pjrt_table_of(device)->minor_version,
                           .name = "pjrt"};
   for (uint32_t op = 0; op < OPS; op++)
     if (names[op]) info.ops |= UINT64_C(1) << op;

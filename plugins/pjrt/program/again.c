@@ -53,7 +53,7 @@ static void drop(pjrt_again_t *again) {
   const int left = --again->users;
   pthread_mutex_unlock(&lock);
   if (left) return;
-  pjrt_program_release(again->loaded);
+  pjrt_program_release(again->site, again->loaded);
   hal_host->mem_free(again);
 }
 

@@ -51,24 +51,33 @@ static int open_folder(int make) {
 }
 
 /* Two 64-bit FNV-1a hashes with different beginnings. */
-static void write_name(const char *text, size_t size, pjrt_level_t level, int32_t site, char *name) {
-  uint64_t hash[2] = {UINT64_C(0xcbf29ce484222325), UINT64_C(0x84222325cbf29ce4)};
+static void add_bytes(uint64_t hash[2], const char *bytes, size_t size) {
   for (size_t i = 0; i < size; i++)
-    for (int k = 0; k < 2; k++) hash[k] = (hash[k] ^ (unsigned char)text[i]) * UINT64_C(0x100000001b3);
+    for (int k = 0; k < 2; k++) hash[k] = (hash[k] ^ (unsigned char)bytes[i]) * UINT64_C(0x100000001b3);
+}
+
+/* Platforms have files of their own, so that none replaces those of another one. */
+static void write_name(const char *text, size_t size, pjrt_level_t level, int32_t site, char *name) {
+  const pjrt_platform_t *const platform = pjrt_platform_of(site);
+  uint64_t hash[2] = {UINT64_C(0xcbf29ce484222325), UINT64_C(0x84222325cbf29ce4)};
+  add_bytes(hash, platform->name, strlen(platform->name) + 1);
+  add_bytes(hash, platform->version, strlen(platform->version) + 1);
+  add_bytes(hash, text, size);
   snprintf(name, NAME_BYTES, "%016llx%016llx%s%s.program", (unsigned long long)hash[0], (unsigned long long)hash[1],
            level == PJRT_LOW ? ".low" : "", site < PJRT_MAX_DEVICES ? "" : ".single");
 }
 
 /* Programs contain machine code for the instruction sets of this processor, whose names differ where the sets do. */
-static void write_maker(size_t text_size, pjrt_level_t level, char maker[HAL_BINARY_MAKER]) {
+static void write_maker(size_t text_size, pjrt_level_t level, int32_t site, char maker[HAL_BINARY_MAKER]) {
+  const pjrt_platform_t *const platform = pjrt_platform_of(site);
   char line[256] = "", model[128] = "";
   FILE *const file = fopen("/proc/cpuinfo", "re");
   while (file && fgets(line, sizeof line, file))
     if (sscanf(line, "model name : %127[^\n]", model) == 1) break;
   if (file) fclose(file);
-  snprintf(maker, HAL_BINARY_MAKER, "%s %.120s, API %d.%d, options %d, %zu bytes of text, %s", pjrt.platform,
-           pjrt.version, pjrt.table->major_version, pjrt.table->minor_version,
-           level == PJRT_LOW ? 2 : pjrt.plain_options, text_size, model);
+  snprintf(maker, HAL_BINARY_MAKER, "%s %.120s, API %d.%d, options %d, %zu bytes of text, %s", platform->name,
+           platform->version, platform->table->major_version, platform->table->minor_version,
+           level == PJRT_LOW ? 2 : platform->plain_options, text_size, model);
 }
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
@@ -100,21 +109,22 @@ static char *read_file(const char *name, size_t *out_size) {
 }
 
 pjrt_loaded_t *pjrt_cache_load(const char *text, size_t size, pjrt_level_t level, int32_t site) {
+  const pjrt_table_t *const table = pjrt_table_of(site);
   char name[NAME_BYTES], maker[HAL_BINARY_MAKER];
   size_t file_size = 0;
   const void *bytes;
   pjrt_failure_t failure;
-  if (!PJRT_HAS(pjrt.table, Executable_DeserializeAndLoad)) return NULL;
+  if (!PJRT_HAS(table, Executable_DeserializeAndLoad)) return NULL;
   write_name(text, size, level, site, name);
   char *const data = read_file(name, &file_size);
   if (!data) return NULL;
-  write_maker(size, level, maker);
+  write_maker(size, level, site, maker);
   const hal_module_desc_t sealed = {
       .struct_size = sizeof sealed, .dialect = "binary", .options = "", .data = data, .size = file_size};
   pjrt_Executable_DeserializeAndLoad_t load = {.client = pjrt_client_of(site)};
   if (hal_binary_open("pjrt", &sealed, maker, &bytes, &load.serialized_executable_size) == HAL_OK) {
     load.serialized_executable = bytes;
-    if (pjrt_failed(pjrt.table, PJRT_CALL(pjrt.table, Executable_DeserializeAndLoad, load), &failure))
+    if (pjrt_failed(table, PJRT_CALL(table, Executable_DeserializeAndLoad, load), &failure))
       load.loaded_executable = NULL;
   }
   hal_host->mem_free(data);
@@ -157,25 +167,26 @@ static void seal_and_write(const char *text, size_t size, pjrt_level_t level, in
   if (!data) return;
   memcpy(data + HAL_BINARY_SEAL, serialized->serialized_bytes, bytes);
   write_name(text, size, level, site, name);
-  write_maker(size, level, maker);
+  write_maker(size, level, site, maker);
   hal_binary_seal(data, bytes, maker);
   write_file(name, data, HAL_BINARY_SEAL + bytes);
   hal_host->mem_free(data);
 }
 
 void pjrt_cache_store(const char *text, size_t size, pjrt_level_t level, int32_t site, pjrt_loaded_t *program) {
+  const pjrt_table_t *const table = pjrt_table_of(site);
   pjrt_failure_t failure;
   pjrt_LoadedExecutable_GetExecutable_t get = {.loaded_executable = program};
-  if (!PJRT_HAS(pjrt.table, LoadedExecutable_GetExecutable) || !PJRT_HAS(pjrt.table, Executable_Serialize) ||
-      !PJRT_HAS(pjrt.table, Executable_DeserializeAndLoad) || !PJRT_HAS(pjrt.table, Executable_Destroy))
+  if (!PJRT_HAS(table, LoadedExecutable_GetExecutable) || !PJRT_HAS(table, Executable_Serialize) ||
+      !PJRT_HAS(table, Executable_DeserializeAndLoad) || !PJRT_HAS(table, Executable_Destroy))
     return;
-  if (pjrt_failed(pjrt.table, PJRT_CALL(pjrt.table, LoadedExecutable_GetExecutable, get), &failure)) return;
+  if (pjrt_failed(table, PJRT_CALL(table, LoadedExecutable_GetExecutable, get), &failure)) return;
   pjrt_Executable_Serialize_t serialize = {.executable = get.executable};
-  if (!pjrt_failed(pjrt.table, PJRT_CALL(pjrt.table, Executable_Serialize, serialize), &failure)) {
+  if (!pjrt_failed(table, PJRT_CALL(table, Executable_Serialize, serialize), &failure)) {
     seal_and_write(text, size, level, site, &serialize);
     if (serialize.serialized_executable_deleter)
       serialize.serialized_executable_deleter(serialize.serialized_executable);
   }
   pjrt_Executable_Destroy_t destroy = {.executable = get.executable};
-  pjrt_failed(pjrt.table, PJRT_CALL(pjrt.table, Executable_Destroy, destroy), &failure);
+  pjrt_failed(table, PJRT_CALL(table, Executable_Destroy, destroy), &failure);
 }

@@ -10,8 +10,8 @@ static size_t bytes_of(const pjrt_constants_t *constants) {
   return bytes;
 }
 
-hal_status_t pjrt_constants_create(pjrt_constants_t *constants, int64_t doubles, int64_t integers) {
-  *constants = (pjrt_constants_t){.counts = {doubles, integers}};
+hal_status_t pjrt_constants_create(pjrt_constants_t *constants, int32_t site, int64_t doubles, int64_t integers) {
+  *constants = (pjrt_constants_t){.site = site, .counts = {doubles, integers}};
   const size_t bytes = bytes_of(constants);
   if (bytes) constants->numbers = hal_host->mem_alloc(bytes, sizeof(int64_t));
   if (bytes && !constants->numbers)
@@ -21,13 +21,13 @@ hal_status_t pjrt_constants_create(pjrt_constants_t *constants, int64_t doubles,
   return HAL_OK;
 }
 
-static void destroy_buffers(pjrt_buffer_t **buffers) {
-  for (int kind = 0; kind < 2; kind++) pjrt_buffer_destroy(buffers[kind]);
+void pjrt_constants_drop(const pjrt_constants_t *constants, pjrt_buffer_t **buffers) {
+  for (int kind = 0; kind < 2; kind++) pjrt_buffer_destroy(constants->site, buffers[kind]);
 }
 
 void pjrt_constants_destroy(pjrt_constants_t *constants) {
   if (!constants->exists) return;
-  destroy_buffers(constants->kept);
+  pjrt_constants_drop(constants, constants->kept);
   pthread_mutex_destroy(&constants->lock);
   hal_host->mem_free(constants->numbers);
 }
@@ -45,19 +45,18 @@ static int take(pjrt_constants_t *constants, const void *numbers, pjrt_buffer_t 
   return fits;
 }
 
-hal_status_t pjrt_constants_take(pjrt_constants_t *constants, const void *numbers, int32_t site,
-                                 pjrt_buffer_t **buffers, char *why) {
+hal_status_t pjrt_constants_take(pjrt_constants_t *constants, const void *numbers, pjrt_buffer_t **buffers, char *why) {
   static const int types[] = {PJRT_F64, PJRT_S64};
   hal_status_t status = HAL_OK;
   const char *from = numbers;
   if (take(constants, numbers, buffers)) return HAL_OK;
   for (int kind = 0; kind < 2 && !status; kind++) {
     const pjrt_span_t span = {(void *)(uintptr_t)from, types[kind], constants->counts[kind], 0, NULL};
-    if (span.count) status = pjrt_upload(&span, site, &buffers[kind], why);
+    if (span.count) status = pjrt_upload(&span, constants->site, &buffers[kind], why);
     if (status) buffers[kind] = NULL;
     from += pjrt_span_bytes(&span);
   }
-  if (status) destroy_buffers(buffers);
+  if (status) pjrt_constants_drop(constants, buffers);
   return status;
 }
 
@@ -70,7 +69,5 @@ void pjrt_constants_put(pjrt_constants_t *constants, const void *numbers, pjrt_b
   }
   if (bytes_of(constants)) memcpy(constants->numbers, numbers, bytes_of(constants));
   pthread_mutex_unlock(&constants->lock);
-  destroy_buffers(buffers); /* those of another stream's run, which has ended meanwhile */
+  pjrt_constants_drop(constants, buffers); /* those of another stream's run, which has ended meanwhile */
 }
-
-void pjrt_constants_drop(pjrt_buffer_t **buffers) { destroy_buffers(buffers); }

@@ -15,16 +15,17 @@ typedef struct flight_s {
 
 struct pjrt_flights_s {
   hal_plugin_stream_t *stream;
+  int32_t device;
   pjrt_failed_fn_t failed;
   pthread_mutex_t lock; /* guards the members below; held while a run is awaited, so that failures stay in order */
   unsigned first, count;
   flight_t flights[MOST_FLIGHTS];
 };
 
-pjrt_flights_t *pjrt_flights_create(hal_plugin_stream_t *stream, pjrt_failed_fn_t failed) {
+pjrt_flights_t *pjrt_flights_create(hal_plugin_stream_t *stream, int32_t device, pjrt_failed_fn_t failed) {
   pjrt_flights_t *const flights = hal_host->mem_alloc(sizeof *flights, _Alignof(pjrt_flights_t));
   if (!flights) return NULL;
-  *flights = (pjrt_flights_t){.stream = stream, .failed = failed};
+  *flights = (pjrt_flights_t){.stream = stream, .device = device, .failed = failed};
   pthread_mutex_init(&flights->lock, NULL);
   return flights;
 }
@@ -34,7 +35,7 @@ static void wait_first(pjrt_flights_t *flights) {
   flight_t *const flight = &flights->flights[flights->first];
   pjrt_failure_t failure;
   char why[PJRT_WHY];
-  const hal_status_t status = pjrt_await(flight->done, &failure);
+  const hal_status_t status = pjrt_await(flights->device, flight->done, &failure);
   flights->first = (flights->first + 1) % MOST_FLIGHTS;
   flights->count--;
   if (!status) return;
@@ -66,11 +67,11 @@ void pjrt_flights_add(pjrt_flights_t *flights, pjrt_event_t *done, const char *n
 }
 
 /* Whether a run has ended. A platform without that query is awaited. */
-static int has_ended(const flight_t *flight) {
+static int has_ended(const pjrt_table_t *table, const flight_t *flight) {
   pjrt_failure_t failure;
   pjrt_Event_IsReady_t query = {.event = flight->done};
-  if (!flight->done || !PJRT_HAS(pjrt.table, Event_IsReady)) return 1;
-  return pjrt_failed(pjrt.table, PJRT_CALL(pjrt.table, Event_IsReady, query), &failure) || query.is_ready;
+  if (!flight->done || !PJRT_HAS(table, Event_IsReady)) return 1;
+  return pjrt_failed(table, PJRT_CALL(table, Event_IsReady, query), &failure) || query.is_ready;
 }
 
 int pjrt_flights_ended(pjrt_flights_t *flights) {
@@ -78,7 +79,7 @@ int pjrt_flights_ended(pjrt_flights_t *flights) {
   int ended = 1;
   if (pthread_mutex_trylock(&flights->lock)) return 0; /* another thread waits for a run */
   for (unsigned i = 0; i < flights->count && ended; i++)
-    ended = has_ended(&flights->flights[(flights->first + i) % MOST_FLIGHTS]);
+    ended = has_ended(pjrt_table_of(flights->device), &flights->flights[(flights->first + i) % MOST_FLIGHTS]);
   pthread_mutex_unlock(&flights->lock);
   return ended;
 }

@@ -27,6 +27,7 @@ static const char low_options[] =
 
 hal_status_t pjrt_compile_for(const char *text, size_t size, const char *options, size_t options_size, int32_t site,
                               pjrt_loaded_t **out_program, pjrt_failure_t *failure) {
+  const pjrt_table_t *const table = pjrt_table_of(site);
   const pjrt_program_text_t program = {.struct_size = sizeof program,
                                        .code = (char *)(uintptr_t)text,
                                        .code_size = size,
@@ -36,7 +37,7 @@ hal_status_t pjrt_compile_for(const char *text, size_t size, const char *options
                                    .program = &program,
                                    .compile_options = options,
                                    .compile_options_size = options_size};
-  const hal_status_t status = pjrt_failed(pjrt.table, PJRT_CALL(pjrt.table, Client_Compile, compile), failure);
+  const hal_status_t status = pjrt_failed(table, PJRT_CALL(table, Client_Compile, compile), failure);
   if (!status) *out_program = compile.executable;
   return status;
 }
@@ -47,7 +48,7 @@ hal_status_t pjrt_compile(const char *text, size_t size, pjrt_level_t level, int
   size_t options_size = sizeof exact_options;
   if (level == PJRT_LOW)
     options = low_options, options_size = sizeof low_options - 1;
-  else if (pjrt.plain_options)
+  else if (pjrt_platform_of(site)->plain_options)
     options = plain_options, options_size = sizeof plain_options;
   return pjrt_compile_for(text, size, options, options_size, site, out_program, failure);
 }
@@ -62,26 +63,29 @@ hal_status_t pjrt_compile_cached(const char *text, size_t size, pjrt_level_t lev
   return status;
 }
 
-void pjrt_program_release(pjrt_loaded_t *program) {
+void pjrt_program_release(int32_t site, pjrt_loaded_t *program) {
+  const pjrt_table_t *const table = pjrt_table_of(site);
   pjrt_failure_t failure;
   pjrt_LoadedExecutable_Destroy_t destroy = {.executable = program};
-  if (program) pjrt_failed(pjrt.table, PJRT_CALL(pjrt.table, LoadedExecutable_Destroy, destroy), &failure);
+  if (program) pjrt_failed(table, PJRT_CALL(table, LoadedExecutable_Destroy, destroy), &failure);
 }
 
 /* ---- buffers ----------------------------------------------------------------------------------------------------- */
 
-hal_status_t pjrt_await(pjrt_event_t *event, pjrt_failure_t *failure) {
+hal_status_t pjrt_await(int32_t site, pjrt_event_t *event, pjrt_failure_t *failure) {
+  const pjrt_table_t *const table = pjrt_table_of(site);
   pjrt_failure_t ignored;
   if (!event) return HAL_OK;
   pjrt_Event_Await_t wait = {.event = event};
   pjrt_Event_Destroy_t destroy = {.event = event};
-  const hal_status_t status = pjrt_failed(pjrt.table, PJRT_CALL(pjrt.table, Event_Await, wait), failure);
-  pjrt_failed(pjrt.table, PJRT_CALL(pjrt.table, Event_Destroy, destroy), &ignored);
+  const hal_status_t status = pjrt_failed(table, PJRT_CALL(table, Event_Await, wait), failure);
+  pjrt_failed(table, PJRT_CALL(table, Event_Destroy, destroy), &ignored);
   return status;
 }
 
 hal_status_t pjrt_buffer_over(const pjrt_span_t *span, int32_t site, pjrt_buffer_t **out_buffer,
                               pjrt_failure_t *failure) {
+  const pjrt_table_t *const table = pjrt_table_of(site);
   pjrt_Client_BufferFromHostBuffer_t create = {.client = pjrt_client_of(site),
                                                .data = span->data,
                                                .type = span->type,
@@ -91,21 +95,23 @@ hal_status_t pjrt_buffer_over(const pjrt_span_t *span, int32_t site, pjrt_buffer
                                                .device = pjrt.devices[site]};
   const int aligned = (uintptr_t)span->data % PJRT_BUFFER_ALIGNMENT == 0;
   if (!aligned || !span->count || span->copied) create.host_buffer_semantics = PJRT_ONLY_DURING_CALL;
-  hal_status_t status = pjrt_failed(pjrt.table, PJRT_CALL(pjrt.table, Client_BufferFromHostBuffer, create), failure);
+  hal_status_t status = pjrt_failed(table, PJRT_CALL(table, Client_BufferFromHostBuffer, create), failure);
   if (status) return status;
   *out_buffer = create.buffer;
   pjrt_failure_t ignored;
   pjrt_Event_Destroy_t destroy = {.event = create.done_with_host_buffer};
-  if (create.host_buffer_semantics == PJRT_ONLY_DURING_CALL) return pjrt_await(create.done_with_host_buffer, failure);
+  if (create.host_buffer_semantics == PJRT_ONLY_DURING_CALL)
+    return pjrt_await(site, create.done_with_host_buffer, failure);
   /* That event waits for the buffer's end. */
-  if (destroy.event) pjrt_failed(pjrt.table, PJRT_CALL(pjrt.table, Event_Destroy, destroy), &ignored);
+  if (destroy.event) pjrt_failed(table, PJRT_CALL(table, Event_Destroy, destroy), &ignored);
   return HAL_OK;
 }
 
-void pjrt_buffer_destroy(pjrt_buffer_t *buffer) {
+void pjrt_buffer_destroy(int32_t site, pjrt_buffer_t *buffer) {
+  const pjrt_table_t *const table = pjrt_table_of(site);
   pjrt_failure_t ignored;
   pjrt_Buffer_Destroy_t destroy = {.buffer = buffer};
-  if (buffer) pjrt_failed(pjrt.table, PJRT_CALL(pjrt.table, Buffer_Destroy, destroy), &ignored);
+  if (buffer) pjrt_failed(table, PJRT_CALL(table, Buffer_Destroy, destroy), &ignored);
 }
 
 static size_t element_bytes(int type) {
@@ -118,23 +124,25 @@ static size_t element_bytes(int type) {
 
 size_t pjrt_span_bytes(const pjrt_span_t *span) { return (size_t)span->count * element_bytes(span->type); }
 
-hal_status_t pjrt_place_result(pjrt_buffer_t *result, const pjrt_span_t *place, uint32_t *out_moved,
+hal_status_t pjrt_place_result(int32_t site, pjrt_buffer_t *result, const pjrt_span_t *place, uint32_t *out_moved,
                                pjrt_failure_t *failure) {
+  const pjrt_table_t *const table = pjrt_table_of(site);
   pjrt_Buffer_UnsafePointer_t pointer = {.buffer = result};
-  if (PJRT_HAS(pjrt.table, Buffer_UnsafePointer) &&
-      !pjrt_failed(pjrt.table, PJRT_CALL(pjrt.table, Buffer_UnsafePointer, pointer), failure) &&
+  if (PJRT_HAS(table, Buffer_UnsafePointer) &&
+      !pjrt_failed(table, PJRT_CALL(table, Buffer_UnsafePointer, pointer), failure) &&
       pointer.buffer_pointer == (uintptr_t)place->data)
     return HAL_OK;
   ++*out_moved;
   pjrt_Buffer_ToHostBuffer_t copy = {.src = result, .dst = place->data, .dst_size = pjrt_span_bytes(place)};
-  const hal_status_t status = pjrt_failed(pjrt.table, PJRT_CALL(pjrt.table, Buffer_ToHostBuffer, copy), failure);
-  return status ? status : pjrt_await(copy.event, failure);
+  const hal_status_t status = pjrt_failed(table, PJRT_CALL(table, Buffer_ToHostBuffer, copy), failure);
+  return status ? status : pjrt_await(site, copy.event, failure);
 }
 
 /* ---- runs -------------------------------------------------------------------------------------------------------- */
 
 hal_status_t pjrt_execute(const pjrt_run_t *run, const pjrt_buffers_t *buffers, pjrt_event_t **out_done,
                           pjrt_failure_t *failure) {
+  const pjrt_table_t *const table = pjrt_table_of(run->site);
   pjrt_execute_options_t options = {.struct_size = sizeof options,
                                     .non_donatable_input_indices = buffers->kept,
                                     .num_non_donatable_input_indices = buffers->kept_count};
@@ -149,7 +157,7 @@ hal_status_t pjrt_execute(const pjrt_run_t *run, const pjrt_buffers_t *buffers, 
                                           .output_lists = &result_list,
                                           .device_complete_events = out_done,
                                           .execute_device = pjrt.devices[run->site]};
-  return pjrt_failed(pjrt.table, PJRT_CALL(pjrt.table, LoadedExecutable_Execute, call), failure);
+  return pjrt_failed(table, PJRT_CALL(table, LoadedExecutable_Execute, call), failure);
 }
 
 /* The buffers of a run in memory of this process, and of its results. */
@@ -169,9 +177,9 @@ static hal_status_t finish(const pjrt_run_t *run, pjrt_buffer_t **arguments, pjr
   hal_status_t status = HAL_OK;
   for (uint32_t k = 0; k < run->result_count && !status; k++) {
     const uint32_t before = *out_moved, place = run->places[k];
-    status = pjrt_place_result(results[k], &run->results[k], out_moved, failure);
+    status = pjrt_place_result(run->site, results[k], &run->results[k], out_moved, failure);
     if (place != PJRT_NO_PLACE) {
-      pjrt_buffer_destroy(arguments[place]);
+      pjrt_buffer_destroy(run->site, arguments[place]);
       arguments[place] = NULL;
     }
     if (status || *out_moved != before) continue;
@@ -188,8 +196,8 @@ static hal_status_t finish(const pjrt_run_t *run, pjrt_buffer_t **arguments, pjr
 
 static void release(const pjrt_run_t *run, pjrt_buffer_t **arguments, pjrt_buffer_t **results) {
   for (uint32_t i = 0; i < run->argument_count; i++)
-    if (!run->arguments[i].constant) pjrt_buffer_destroy(arguments[i]);
-  for (uint32_t k = 0; k < run->result_count; k++) pjrt_buffer_destroy(results[k]);
+    if (!run->arguments[i].constant) pjrt_buffer_destroy(run->site, arguments[i]);
+  for (uint32_t k = 0; k < run->result_count; k++) pjrt_buffer_destroy(run->site, results[k]);
 }
 
 hal_status_t pjrt_run(const pjrt_run_t *run, uint32_t *out_moved, char *why) {
@@ -207,7 +215,7 @@ hal_status_t pjrt_run(const pjrt_run_t *run, uint32_t *out_moved, char *why) {
   *out_moved = 0;
   hal_status_t status = prepare(run, arguments, &failure);
   if (!status) status = pjrt_execute(run, &buffers, &done, &failure);
-  if (!status) status = pjrt_await(done, &failure);
+  if (!status) status = pjrt_await(run->site, done, &failure);
   if (!status) status = finish(run, arguments, buffers.results, out_moved, &failure);
   release(run, arguments, buffers.results);
   if (arguments != few) hal_host->mem_free(arguments);

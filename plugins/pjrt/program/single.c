@@ -50,7 +50,7 @@ static void widen(const cpu_set_t *one, const cpu_set_t *all) {
       sched_setaffinity(after.ids[i], sizeof *all, all);
 }
 
-static hal_status_t connect_on_one(pjrt_connection_t *out_connection, char *why) {
+static hal_status_t connect_on_one(int32_t device, pjrt_connection_t *out_connection, char *why) {
   cpu_set_t all, one;
   const int processor = sched_getcpu();
   snprintf(why, HAL_COUNT_WHY, "the system does not let a thread choose its processor");
@@ -58,7 +58,7 @@ static hal_status_t connect_on_one(pjrt_connection_t *out_connection, char *why)
   CPU_ZERO(&one);
   CPU_SET(processor, &one);
   if (sched_setaffinity(0, sizeof one, &one)) return HAL_UNAVAILABLE;
-  const hal_status_t status = pjrt_connect(pjrt.table, 1, out_connection, why);
+  const hal_status_t status = pjrt_connect(pjrt_platform_of(device), 1, out_connection, why);
   sched_setaffinity(0, sizeof all, &all);
   widen(&one, &all);
   return status;
@@ -69,7 +69,7 @@ static int create(int32_t device) {
   char why[HAL_COUNT_WHY] = "", line[HAL_COUNT_WHY + 160];
   pjrt_connection_t connection;
   if (pjrt.singles[device] || failed[device]) return !failed[device];
-  failed[device] = connect_on_one(&connection, why) != HAL_OK;
+  failed[device] = connect_on_one(device, &connection, why) != HAL_OK;
   if (failed[device]) {
     snprintf(line, sizeof line, "pjrt: programs of device %d cannot run in one thread: %s", (int)device, why);
     hal_host->log(HAL_LOG_INFO, line);
@@ -81,7 +81,7 @@ static int create(int32_t device) {
 }
 
 int32_t pjrt_single_of(int32_t device) {
-  if (strcmp(pjrt.platform, "cpu") != 0) return device;
+  if (strcmp(pjrt_platform_of(device)->name, "cpu") != 0) return device;
   pthread_mutex_lock(&lock);
   const int exists = create(device);
   pthread_mutex_unlock(&lock);
@@ -89,5 +89,5 @@ int32_t pjrt_single_of(int32_t device) {
 }
 
 pjrt_client_t *pjrt_client_of(int32_t site) {
-  return site < PJRT_MAX_DEVICES ? pjrt.client : pjrt.singles[site - PJRT_MAX_DEVICES];
+  return site < PJRT_MAX_DEVICES ? pjrt_platform_of(site)->client : pjrt.singles[site - PJRT_MAX_DEVICES];
 }

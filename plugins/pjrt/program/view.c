@@ -37,7 +37,7 @@ pjrt_views_t *pjrt_views_create(void) {
 }
 
 void pjrt_views_destroy(pjrt_views_t *views) {
-  for (int i = 0; views && i < VIEWS; i++) pjrt_buffer_destroy(views->views[i].buffer);
+  for (int i = 0; views && i < VIEWS; i++) pjrt_buffer_destroy(views->views[i].site, views->views[i].buffer);
   hal_host->mem_free(views);
 }
 
@@ -54,10 +54,10 @@ hal_status_t pjrt_views_take(pjrt_views_t *views, const pjrt_span_t *span, int32
 
 void pjrt_views_put(pjrt_views_t *views, const pjrt_span_t *span, int32_t site, pjrt_buffer_t *buffer) {
   if (!views || !is_kept(span)) {
-    pjrt_buffer_destroy(buffer);
+    pjrt_buffer_destroy(site, buffer);
     return;
   }
   view_t *const view = place_of(views, span);
-  pjrt_buffer_destroy(view->buffer);
+  pjrt_buffer_destroy(view->site, view->buffer);
   *view = (view_t){span->data, span->count, span->type, site, buffer};
 }

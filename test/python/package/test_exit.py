@@ -160,6 +160,12 @@ def test_an_exception_after_backward_ends_with_its_own_code(run_python):
     assert done.returncode == 1 and re.fullmatch(TRACEBACK, done.stderr), done.stderr
 
 
+def test_the_threads_of_autograd_run_a_last_task_before_the_end(run_python):
+    """A task that PyTorch refused would only be a line of the log."""
+    done = run_python("import torch" + BACKWARD, TORCH_BACKEND="fake", HAL_LOG="info")
+    assert "devices 0 to" in done.stderr and "waiting for autograd's threads" not in done.stderr, done.stderr
+
+
 def test_daemon_threads_that_enqueue_without_end_do_not_delay_the_exit(run_python):
     """A stream's queue is bounded, so that little work remains at exit."""
     done = run_python(
