@@ -31,8 +31,8 @@ def settings(tmp_path_factory):
 def run(settings, tmp_path):
     """Runs a program after the imports; returns its output."""
 
-    def run(script, prologue=XLA):
-        environment = {**os.environ, **settings, "HAL_PJRT_DEVICES": "1", "TORCH_BACKEND": "pjrt"}
+    def run(script, prologue=XLA, **more):
+        environment = {**os.environ, **settings, "HAL_PJRT_DEVICES": "1", "TORCH_BACKEND": "pjrt", **more}
         script = prologue + textwrap.dedent(script)
         done = subprocess.run([sys.executable, "-P", "-c", script], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=400)
         assert done.returncode == 0, done.stdout + done.stderr
@@ -225,3 +225,32 @@ def test_mixed_precision_trains_with_programs_only(run):
         expected = train("cpu", lambda: torch.autocast("cpu", torch.bfloat16), torch.amp.GradScaler("cpu"), optim.SGD)
         torch.testing.assert_close(loss, expected, rtol=2e-2, atol=2e-2)
     """)
+
+
+# XLA computes in the narrow dtype, as on the hardware that the variable is for; programs see the wide one.
+@pytest.mark.parametrize("name", ["XLA_USE_BF16", "XLA_DOWNCAST_BF16"])
+def test_programs_of_narrowed_networks_are_in_bfloat16(run, name):
+    run("""
+        from torch_xla import stablehlo
+        device = xm.xla_device()
+        torch.manual_seed(0)
+        first, data = torch.randn(16, 4), torch.randn(8, 16)
+        weight, x = first.to(device).requires_grad_(), data.to(device)
+        optimizer = optim.SGD([weight], lr=0.01)
+        with stablehlo.record() as programs:
+            for step in range(3):
+                optimizer.zero_grad()
+                loss = (x @ weight).square().mean()
+                loss.backward()
+                xm.optimizer_step(optimizer)
+                xm.mark_step()
+        assert weight.dtype == loss.dtype == weight.grad.dtype == torch.float32
+        dots = [line for text in programs for line in text.splitlines() if "dot_general" in line]
+        assert dots and all("bf16" in line for line in dots), programs
+        expected = first.bfloat16().requires_grad_()
+        for step in range(3):
+            gradient, = torch.autograd.grad((data.bfloat16() @ expected).square().mean(), expected)
+            expected = (expected - 0.01 * gradient).detach().requires_grad_()
+        torch.testing.assert_close(weight.detach().cpu(), expected.detach().float(), rtol=2e-2, atol=2e-2)
+        assert weight.detach().cpu().bfloat16().float().equal(weight.detach().cpu())
+    """, **{name: "1"})
