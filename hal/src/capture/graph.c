@@ -77,7 +77,7 @@ static hal_status_t capture(const hal_program_t *program, hal_program_graphs_t *
   if (ended && ended != HAL_ABORTED && !hal_call_capture_end(plugin, stream->direct.handle, out_graph)) ended = HAL_OK;
   if (ended) *out_graph = NULL;
   if (status) return hal_error_set(status, "%s", message); /* the cause of the failed end, if it failed */
-  return hal_error_plugin(plugin, HAL_SLOT_capture_end, ended);
+  return hal_error_plugin_made(plugin, HAL_SLOT_capture_end, ended, *out_graph);
 }
 
 static hal_status_t make_graph(const hal_program_t *program, hal_program_graphs_t *graphs, hal_program_part_t *part,
@@ -86,8 +86,10 @@ static hal_status_t make_graph(const hal_program_t *program, hal_program_graphs_
   hal_plugin_graph_t *graph = NULL;
   hal_plugin_graph_exec_t *exec = NULL;
   hal_status_t status = capture(program, graphs, part, stream, &graph);
-  if (!status)
-    status = hal_error_plugin(plugin, HAL_SLOT_graph_instantiate, hal_call_graph_instantiate(plugin, graph, &exec));
+  if (!status) {
+    status = hal_call_graph_instantiate(plugin, graph, &exec);
+    status = hal_error_plugin_made(plugin, HAL_SLOT_graph_instantiate, status, exec);
+  }
   if (graph) HAL_CALL_AFTER(plugin, graph_destroy, graph);
   if (status) return status;
   part->graph = exec;

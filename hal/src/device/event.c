@@ -15,6 +15,7 @@ static hal_event_t *make(hal_device_t *device, uint32_t flags) {
     return NULL;
   }
   event->device = device;
+  event->handle = NULL;
   event->flags = flags;
   atomic_init(&event->recorded, 0);
   atomic_init(&event->queried, 0);
@@ -34,10 +35,11 @@ hal_status_t hal_event_create(int32_t device, uint32_t flags, hal_event_t **out_
                          "(enable_timing=False), or without HAL_EVENT_INTERPROCESS");
   hal_event_t *const event = make(found, flags);
   if (!event) return HAL_RESOURCE_EXHAUSTED;
-  const hal_status_t status = hal_call_event_create(found->plugin, found->ordinal, flags, &event->handle);
+  hal_status_t status = hal_call_event_create(found->plugin, found->ordinal, flags, &event->handle);
+  status = hal_error_plugin_made(found->plugin, HAL_SLOT_event_create, status, event->handle);
   if (status) {
     hal_free(event);
-    return hal_error_plugin(found->plugin, HAL_SLOT_event_create, status);
+    return status;
   }
   hal_device_add_object(found);
   *out_event = event;
@@ -62,17 +64,17 @@ hal_status_t hal_event_ipc_open(int32_t device, const void *handle, size_t handl
   HAL_RETURN_IF_ERROR(hal_device_get(device, &found));
   hal_event_t *const event = make(found, HAL_EVENT_INTERPROCESS);
   if (!event) return HAL_RESOURCE_EXHAUSTED;
-  const hal_status_t status =
-      hal_call_event_ipc_open(found->plugin, found->ordinal, handle, handle_size, 0, &event->handle);
+  hal_status_t status = hal_call_event_ipc_open(found->plugin, found->ordinal, handle, handle_size, 0, &event->handle);
   if (status == HAL_UNIMPLEMENTED) {
     hal_free(event);
     return hal_error_set(status,
                          "events of other processes cannot be opened on device %s: plugin %s does not share any",
                          found->label, found->plugin->info.name);
   }
+  status = hal_error_plugin_made(found->plugin, HAL_SLOT_event_ipc_open, status, event->handle);
   if (status) {
     hal_free(event);
-    return hal_error_plugin(found->plugin, HAL_SLOT_event_ipc_open, status);
+    return status;
   }
   hal_device_add_object(found);
   *out_event = event;

@@ -18,8 +18,9 @@ hal_status_t hal_semaphore_create(int32_t device, hal_semaphore_t **out_semaphor
     return HAL_UNIMPLEMENTED;
   hal_semaphore_t *const semaphore = hal_malloc(sizeof *semaphore);
   if (!semaphore) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory for a semaphore");
-  semaphore->device = found;
-  const hal_status_t status = hal_call_semaphore_create(plugin, found->ordinal, 0, 0, &semaphore->handle);
+  semaphore->device = found, semaphore->handle = NULL;
+  hal_status_t status = hal_call_semaphore_create(plugin, found->ordinal, 0, 0, &semaphore->handle);
+  status = hal_plugin_made(status, semaphore->handle);
   if (!status) {
     hal_device_add_object(found);
     *out_semaphore = semaphore;

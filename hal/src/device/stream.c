@@ -36,8 +36,11 @@ void hal_stream_initialize(hal_stream_t *stream, hal_device_t *device, hal_plugi
 
 static hal_status_t create_handle(hal_device_t *device, int32_t priority, hal_plugin_stream_t **out_handle) {
   const hal_stream_desc_t desc = HAL_STREAM_DESC(priority);
-  const hal_status_t status = hal_call_stream_create(device->plugin, device->ordinal, &desc, out_handle);
-  return status ? hal_error_plugin(device->plugin, HAL_SLOT_stream_create, status) : HAL_OK;
+  hal_plugin_t *const plugin = device->plugin;
+  *out_handle = NULL; /* of a plugin without streams it remains that */
+  const hal_status_t status = hal_call_stream_create(plugin, device->ordinal, &desc, out_handle);
+  const int may_be_null = !hal_slot_is_provided(&plugin->api, HAL_SLOT_stream_create);
+  return hal_error_plugin_made(plugin, HAL_SLOT_stream_create, status, may_be_null ? device : (void *)*out_handle);
 }
 
 hal_status_t hal_stream_create_all(hal_device_t *device) {
@@ -252,7 +255,7 @@ void hal_stream_drain(hal_stream_t *stream) {
   hal_stream_flush(stream, "the stream is waited for");
   /* By an event, if the plugin has events: the user's own synchronization then reports a failure. */
   hal_status_t status = hal_call_event_create(plugin, stream->device->ordinal, 0, &event);
-  if (!status) {
+  if (!status && event) {
     status = hal_stream_record(stream, event);
     if (!status) status = hal_call_event_synchronize(plugin, event);
     HAL_CALL_AFTER(plugin, event_destroy, event);

@@ -11,6 +11,7 @@ hal_plugin_event_t *hal_mem_event_record(hal_allocator_t *allocator, hal_stream_
   if (device == allocator->device && allocator->event_count) event = allocator->events[--allocator->event_count];
   hal_unlock(&allocator->lock);
   hal_status_t status = event ? HAL_OK : hal_call_event_create(device->plugin, device->ordinal, 0, &event);
+  status = hal_plugin_made(status, event);
   if (!status) status = hal_stream_record(stream, event);
   hal_lock(&allocator->lock);
   if (!status) return event;

@@ -46,10 +46,10 @@ hal_status_t hal_module_load(int32_t device, const hal_module_desc_t *desc, hal_
     return hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory while loading a module for device %s",
                          found->label);
   *module = (hal_module_t){.device = found};
-  const hal_status_t status = hal_call_module_load(found->plugin, found->ordinal, desc, &module->handle);
+  hal_status_t status = hal_call_module_load(found->plugin, found->ordinal, desc, &module->handle);
+  status = hal_error_plugin_made(found->plugin, HAL_SLOT_module_load, status, module->handle);
   if (status) {
     hal_free(module);
-    hal_error_plugin(found->plugin, HAL_SLOT_module_load, status);
     return hal_error_prefix(status, "loading a module in the dialect '%s' (device %s accepts '%s'): ",
                             desc->dialect ? desc->dialect : "", found->label, found->info.dialects);
   }
@@ -82,12 +82,10 @@ hal_status_t hal_module_set_name(hal_module_t *module, const char *name) {
 
 static hal_status_t make_kernel(hal_module_t *module, const char *name, hal_kernel_t **out_kernel) {
   hal_plugin_t *const plugin = module->device->plugin;
-  hal_plugin_kernel_t *handle;
-  const hal_status_t status = hal_call_kernel_get(plugin, module->handle, name, &handle);
-  if (status) {
-    hal_error_plugin(plugin, HAL_SLOT_kernel_get, status);
-    return hal_error_prefix(status, "kernel '%s': ", name);
-  }
+  hal_plugin_kernel_t *handle = NULL;
+  hal_status_t status = hal_call_kernel_get(plugin, module->handle, name, &handle);
+  status = hal_error_plugin_made(plugin, HAL_SLOT_kernel_get, status, handle);
+  if (status) return hal_error_prefix(status, "kernel '%s': ", name);
   hal_kernel_t *const kernel = hal_kernel_wrap(module->device, handle, HAL_OP_GROUP_BLOCK, name);
   if (!kernel) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory while looking up kernel '%s'", name);
   kernel->next = module->kernels;

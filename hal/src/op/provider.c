@@ -131,13 +131,18 @@ static hal_status_t load(hal_provider_t *provider, const char *dialect, const vo
                                   .data = data,
                                   .size = size,
                                   .cancelled = cancellation_flag};
-  return hal_call_module_load(provider->device->plugin, provider->device->ordinal, &desc, out_module);
+  *out_module = NULL;
+  const hal_status_t status =
+      hal_call_module_load(provider->device->plugin, provider->device->ordinal, &desc, out_module);
+  return hal_plugin_made(status, *out_module);
 }
 
 static hal_status_t get_kernel(hal_provider_t *provider, hal_plugin_module_t *module, const char *name,
                                hal_plugin_kernel_t **out_kernel) {
   hal_plugin_t *const plugin = provider->device->plugin;
-  const hal_status_t status = hal_call_kernel_get(plugin, module, name, out_kernel);
+  *out_kernel = NULL;
+  hal_status_t status = hal_call_kernel_get(plugin, module, name, out_kernel);
+  status = hal_plugin_made(status, *out_kernel);
   if (!status) return HAL_OK;
   if (status == HAL_NOT_FOUND || status == HAL_UNIMPLEMENTED) return HAL_UNIMPLEMENTED;
   hal_error_plugin(plugin, HAL_SLOT_kernel_get, status);
@@ -392,8 +397,9 @@ static hal_status_t make_own(hal_provider_t *provider, const char *name, const c
   hal_status_t status = make_module(provider, name, source, size, &made->module);
   hal_free(source);
   if (status) return status;
-  status =
-      hal_error_plugin(plugin, HAL_SLOT_kernel_get, hal_call_kernel_get(plugin, made->module, name, &made->kernel));
+  made->kernel = NULL;
+  status = hal_call_kernel_get(plugin, made->module, name, &made->kernel);
+  status = hal_error_plugin_made(plugin, HAL_SLOT_kernel_get, status, made->kernel);
   if (status) {
     HAL_CALL_AFTER(plugin, module_unload, made->module);
     return hal_error_prefix(status, "the kernel \"%s\" of a text in the portable dialect: ", name);

@@ -15,10 +15,13 @@ hal_status_t hal_error_plugin(const hal_plugin_t *plugin, uint32_t slot, hal_sta
                        hal_status_name(status), (int)status);
 }
 
+hal_status_t hal_plugin_made(hal_status_t status, const void *made) {
+  if (status || made) return status;
+  return hal_error_from_plugin(HAL_INTERNAL, 0, "returned HAL_OK, and NULL as the result");
+}
+
 hal_status_t hal_error_plugin_made(const hal_plugin_t *plugin, uint32_t slot, hal_status_t status, const void *made) {
-  if (status || made) return hal_error_plugin(plugin, slot, status);
-  hal_error_set(HAL_INTERNAL, "returned HAL_OK, and NULL as the result");
-  return hal_error_prefix(HAL_INTERNAL, "%s, %s: ", name_of(plugin), hal_registry_slot_name(slot));
+  return hal_error_plugin(plugin, slot, hal_plugin_made(status, made));
 }
 
 void hal_error_report(const hal_plugin_t *plugin, uint32_t slot, hal_status_t status) {

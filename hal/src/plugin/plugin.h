@@ -63,7 +63,10 @@ void hal_registry_after_fork(void);
 /* Completes the failure `status` of a call of a plugin's op: prepends plugin and op to the plugin's message, or reports
  * that it has none. Returns `status`; HAL_OK is allowed. */
 hal_status_t hal_error_plugin(const hal_plugin_t *plugin, uint32_t slot, hal_status_t status);
-/* The same for an op that makes an object or returns an address: HAL_OK and NULL are a failure, HAL_INTERNAL. */
+/* Checks what an op returned that makes an object or returns an address: HAL_OK and NULL are a failure, HAL_INTERNAL
+ * with the plugin's message. Otherwise returns `status`. */
+hal_status_t hal_plugin_made(hal_status_t status, const void *made);
+/* The same, completed as by hal_error_plugin. */
 hal_status_t hal_error_plugin_made(const hal_plugin_t *plugin, uint32_t slot, hal_status_t status, const void *made);
 
 /* Logs a failure that cannot be returned to a caller, such as that of a function that destroys an object. HAL_OK is

@@ -111,9 +111,7 @@ static hal_status_t split(hal_comm_join_t *join, hal_comm_vendor_t *parent, uint
   hal_status_t status =
       hal_call_comm_split(parent->plugin, parent->handle, join->own.color, join->own.key, &desc, &handle);
   if (!status && join->vendor) join->vendor->handle = handle;
-  if (!status && join->vendor && !handle)
-    status =
-        hal_error_set(HAL_INTERNAL, "library %s made no communicator for color %d", parent->info.name, join->own.color);
+  if (join->vendor) status = hal_plugin_made(status, handle);
   return complete(join, HAL_SLOT_comm_split, status);
 }
 
@@ -179,6 +177,7 @@ static hal_status_t shrink(hal_comm_join_t *join, hal_comm_t *parent, const int3
   if (!status) {
     const hal_comm_desc_t desc = hal_comm_join_desc(join, &vendor->info);
     status = hal_call_comm_shrink(vendor->plugin, vendor->handle, excluded, count, shrink_flags, &desc, &handle);
+    status = hal_plugin_made(status, handle);
     join->vendor->handle = status ? NULL : handle;
     end_turn(vendor);
   }
