@@ -48,8 +48,6 @@
 #define pk_fmin(x, y) PK_CAT(pk_fmin_, PK_TOKEN)(x, y)
 #define pk_replaced(x, nan, high, low) PK_CAT(pk_replaced_, PK_TOKEN)(x, nan, high, low)
 #define pk_is_inf(x) PK_CAT(pk_is_inf_, PK_TOKEN)(x)
-#define pk_logaddexp(x, y) PK_CAT(pk_logaddexp_, PK_TOKEN)(x, y)
-#define pk_logaddexp2(x, y) PK_CAT(pk_logaddexp2_, PK_TOKEN)(x, y)
 #define pk_log_sigmoid(x) PK_CAT(pk_log_sigmoid_, PK_TOKEN)(x)
 #define pk_logit(x) PK_CAT(pk_logit_, PK_TOKEN)(x)
 #define pk_logit_backward(g, x, eps) PK_CAT(pk_logit_backward_, PK_TOKEN)(g, x, eps)
@@ -240,11 +238,33 @@ PK_FN float pk_copysign_f32(float x, float y) { return PK_F32(copysign)(x, y); }
 #if PK_FP64
 PK_FN double pk_hypot_f64(double x, double y) { return hypot(x, y); }
 #endif
+#ifdef PK_OWN_MATH
+/* In double, no square overflows, and the sum of two is rounded once. */
+PK_FN float pk_hypot_f32(float x, float y) {
+  const float a = pk_abs_of_float(x), b = pk_abs_of_float(y);
+  const float length = (float)sqrt((double)a * (double)a + (double)b * (double)b);
+  const float first = a == PK_INFINITY_F32 ? a : length; /* infinite, even if the other number is NaN */
+  return b == PK_INFINITY_F32 ? b : first;
+}
+/* The number whose bits are one more or one less: away from 0, or towards it. */
+#define PK_DEFINE_NEXTAFTER(token, type, bits_t, top, bits_of, of_bits)                \
+  PK_FN type pk_nextafter_##token(type x, type y) {                                    \
+    const bits_t bits = bits_of(x), sign = (bits_t)1 << (top);                         \
+    const bits_t away = bits + 1u, back = bits - 1u, least = (bits_of(y) & sign) | 1u; \
+    const bits_t up = bits & sign ? back : away, down = bits & sign ? away : back;     \
+    const bits_t moved = x < y ? up : down, from_zero = x == (type)0 ? least : moved;  \
+    const type next = x == y ? y : of_bits(from_zero), ordered = x != x ? x : next;    \
+    return y != y ? y : ordered;                                                       \
+  }
+PK_DEFINE_NEXTAFTER(f32, float, pk_u32, 31, pk_bits_of_float, pk_float_of_bits)
+PK_DEFINE_NEXTAFTER(f64, double, pk_u64, 63, pk_bits_of_double, pk_double_of_bits)
+#else
 PK_FN float pk_hypot_f32(float x, float y) { return PK_F32(hypot)(x, y); }
+PK_FN float pk_nextafter_f32(float x, float y) { return PK_F32(nextafter)(x, y); }
 #if PK_FP64
 PK_FN double pk_nextafter_f64(double x, double y) { return nextafter(x, y); }
 #endif
-PK_FN float pk_nextafter_f32(float x, float y) { return PK_F32(nextafter)(x, y); }
+#endif
 
 /* x * 2^y, rounded once: 2^y alone may be infinite or 0. */
 #define PK_DEFINE_LDEXP(token, type)                                              \
@@ -303,19 +323,9 @@ PK_DEFINE_NUMBER_ORDER(f64, double)
 #endif
 PK_DEFINE_NUMBER_ORDER(i64, pk_i64)
 
-/* log(e^x + e^y) and similar: the larger one is moved outside the logarithm. */
-#define PK_LOG2_E_OF(type) ((type)1.44269504088896340736)
-#define PK_DEFINE_LOGADDEXP(token, type)                                                                              \
-  PK_FN type pk_logaddexp_##token(type x, type y) {                                                                   \
-    if (x == y && pk_is_inf_##token(x)) return x;                                                                     \
-    return pk_maximum_##token(x, y) + pk_log1p_##token(pk_exp_##token(-pk_abs_##token(x - y)));                       \
-  }                                                                                                                   \
-  PK_FN type pk_logaddexp2_##token(type x, type y) {                                                                  \
-    if (x == y && pk_is_inf_##token(x)) return x;                                                                     \
-    return pk_maximum_##token(x, y) + pk_log1p_##token(pk_exp2_##token(-pk_abs_##token(x - y))) * PK_LOG2_E_OF(type); \
-  }                                                                                                                   \
-  PK_FN type pk_log_sigmoid_##token(type x) {                                                                         \
-    return pk_minimum_##token(x, (type)0) - pk_log1p_##token(pk_exp_##token(-pk_abs_##token(x)));                     \
+#define PK_DEFINE_LOG_SIGMOID(token, type)                                                        \
+  PK_FN type pk_log_sigmoid_##token(type x) {                                                     \
+    return pk_minimum_##token(x, (type)0) - pk_log1p_##token(pk_exp_##token(-pk_abs_##token(x))); \
   }
 #define PK_DEFINE_SLOPES(token, type)                                                             \
   PK_FN type pk_logit_##token(type x) { return pk_log_##token(x / ((type)1 - x)); }               \
@@ -341,9 +351,9 @@ PK_DEFINE_SLOPES(f32, float)
 #if PK_FP64
 PK_DEFINE_SLOPES(f64, double)
 #endif
-PK_DEFINE_LOGADDEXP(f32, float)
+PK_DEFINE_LOG_SIGMOID(f32, float)
 #if PK_FP64
-PK_DEFINE_LOGADDEXP(f64, double)
+PK_DEFINE_LOG_SIGMOID(f64, double)
 #endif
 
 #include "pk_integer.h"

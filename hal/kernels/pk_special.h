@@ -1,9 +1,54 @@
-/* pk_special.h: the special functions, in double; operators cast other dtypes to it. There are no tables of fitted
- * coefficients: the methods are power series where they do not cancel, asymptotic series and continued fractions where
- * they converge, sums over equal steps for integrals of analytic functions, Newton's method for inverses. The functions
- * are rare, so loops are not unrolled. The limits of the domains are torch's. */
+/* pk_special.h: the special functions, in double; operators cast other dtypes to it. Except for erfinv of float32, there
+ * are no tables of fitted coefficients: the methods are power series where they do not cancel, asymptotic series and
+ * continued fractions where they converge, sums over equal steps for integrals of analytic functions, Newton's method
+ * for inverses. The functions are rare, so loops are not unrolled. The limits of the domains are torch's. */
 #ifndef PK_SPECIAL_H_
 #define PK_SPECIAL_H_
+
+#define pk_erfinv(x) PK_CAT(pk_erfinv_, PK_TOKEN)(x)
+
+/* The initial numbers of networks are made by it, so it is straight-line code: erfinv(y) / y is a smooth function of
+ * w = -log(1 - y^2), two polynomials of hal/kernels/tools/minimax.py. Results are within 2 ulp. */
+#if PK_FP64
+typedef double pk_ratio_t;
+#else
+typedef float pk_ratio_t;
+#endif
+#define PK_R(c) ((pk_ratio_t)(c))
+PK_FN pk_ratio_t pk_erfinv_near(pk_ratio_t d) { /* d = w - 2.5 */
+  pk_ratio_t p = PK_R(3.3553873278560427e-10);
+  p = p * d + PK_R(-8.772811524164159e-09);
+  p = p * d + PK_R(1.8037223110196035e-08);
+  p = p * d + PK_R(4.6589195628078936e-07);
+  p = p * d + PK_R(-3.434611827499713e-06);
+  p = p * d + PK_R(-4.961911339430159e-06);
+  p = p * d + PK_R(0.00021828263158313557);
+  p = p * d + PK_R(-0.0012527446614357888);
+  p = p * d + PK_R(-0.004177339405251294);
+  p = p * d + PK_R(0.24664028763536053);
+  return p * d + PK_R(1.501409353514035);
+}
+PK_FN pk_ratio_t pk_erfinv_far(pk_ratio_t d) { /* d = sqrt(w) - 3 */
+  pk_ratio_t p = PK_R(-8.07064904127617e-06);
+  p = p * d + PK_R(-1.781177665973816e-05);
+  p = p * d + PK_R(0.0001719992499170213);
+  p = p * d + PK_R(-0.0002964887761528931);
+  p = p * d + PK_R(-0.0001260783778182681);
+  p = p * d + PK_R(0.0014860933523274935);
+  p = p * d + PK_R(-0.00356550288656648);
+  p = p * d + PK_R(0.005685078850257442);
+  p = p * d + PK_R(-0.0076429914156898645);
+  p = p * d + PK_R(0.009445520830621293);
+  p = p * d + PK_R(1.0016752487063898);
+  return p * d + PK_R(2.8329767986709533);
+}
+PK_FN float pk_erfinv_f32(float y) {
+  const float a = y < 0.0f ? -y : y;
+  const pk_ratio_t w = -(pk_ratio_t)pk_log_f32((1.0f - a) * (1.0f + a));
+  const pk_ratio_t near = pk_erfinv_near(w - PK_R(2.5)), far = pk_erfinv_far(sqrt(w) - PK_R(3));
+  const float ratio = (float)(w < PK_R(5) ? near : far);
+  return y * (a == 1.0f ? 1.0f / 0.0f : ratio);
+}
 
 #if PK_FP64
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Computes the polynomial coefficients of hal/kernels/pk_float.h, pk_angle.h and pk_single.h and prints them with the error of each.
+"""Computes the polynomial coefficients of hal/kernels/pk_float.h, pk_angle.h, pk_single.h and pk_special.h and prints them with their
+errors.
 
 Each is the minimax polynomial of its function: Remez's exchange algorithm in 60 decimal digits, for the weighted error
 weight(x) * (P(x) - f(x)), where the weight turns the error of P into the relative error of what it is used for.
@@ -72,6 +73,12 @@ ATAN = by_taylor(lambda z: mp.atan(mp.sqrt(z)) / mp.sqrt(z), 1)
 SIN = by_taylor(lambda z: mp.sin(mp.sqrt(z)) / mp.sqrt(z), 1)
 
 
+def erfinv_ratio(w):
+    """erfinv(x) / x of the x with w = -log(1 - x^2): smooth, also where x approaches 1."""
+    x = mp.sqrt(-mp.expm1(-w)) if w > TINY else mp.mpf(0)
+    return mp.erfinv(x) / x if x else mp.sqrt(mp.pi) / 2
+
+
 def relative(function):
     return lambda x: 1 / function(x)
 
@@ -86,6 +93,14 @@ def erf_single_weight(a):
     return erf_weight(a) / mp.log(2)
 
 
+def erfinv_near(d):
+    return erfinv_ratio(d + mp.mpf("2.5"))
+
+
+def erfinv_far(d):
+    return erfinv_ratio((d + 3) ** 2)
+
+
 # name: (what, function, weight, low, high, degree)
 POLYNOMIALS = {
     "exp2": ("(2^r - 1) / r", EXP2, relative(EXP2), -0.5, 0.5, 5),
@@ -94,6 +109,8 @@ POLYNOMIALS = {
     "log2_long": ("log2(1 + f) / f", LOG2, relative(LOG2), ROOT - 1, mp.sqrt(2) - 1, 15),
     "erf": ("-log2(1 - erf(a)) / a", ERF, erf_weight, 0, 4, 8),
     "erf_single": ("-log(1 - erf(a)) / a - 1", ERF_SINGLE, erf_single_weight, 0, 4, 8),
+    "erfinv_near": ("erfinv(x) / x over w - 2.5", erfinv_near, relative(erfinv_near), -2.5, 2.5, 10),
+    "erfinv_far": ("erfinv(x) / x over sqrt(w) - 3", erfinv_far, relative(erfinv_far), mp.sqrt(5) - 3, 1.1, 11),
     "sin": ("sin(r) / r over r^2", SIN, relative(SIN), 0, QUARTER, 3),
     "atan": ("atan(t) / t over t^2", ATAN, lambda z: mp.mpf(1), 0, (mp.sqrt(2) - 1) ** 2, 5),
     "cos": ("cos(r) over r^2", lambda z: mp.cos(mp.sqrt(z)), relative(lambda z: mp.cos(mp.sqrt(z))), 0, QUARTER, 4),

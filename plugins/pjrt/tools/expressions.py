@@ -31,8 +31,6 @@ MACROS = {
     "hypot": (("x", "y"), "abs(x) == PK_INFINITY || abs(y) == PK_INFINITY ? PK_INFINITY : maximum(abs(x), abs(y)) == 0 ? maximum(abs(x), abs(y)) : "
               "maximum(abs(x), abs(y)) * sqrt(PK_C(1.0) + (minimum(abs(x), abs(y)) / maximum(abs(x), abs(y))) "
               "* (minimum(abs(x), abs(y)) / maximum(abs(x), abs(y))))"),
-    "logaddexp": (("x", "y"), "x == y && abs(x) == PK_INFINITY ? x : maximum(x, y) + log1p(exp(-abs(x - y)))"),
-    "logaddexp2": (("x", "y"), "x == y && abs(x) == PK_INFINITY ? x : maximum(x, y) + log1p(pow(PK_C(2.0), -abs(x - y))) * PK_C(1.4426950408889634074)"),
     "fmax": (("x", "y"), "x != x ? y : y != y ? x : maximum(x, y)"),
     "fmin": (("x", "y"), "x != x ? y : y != y ? x : minimum(x, y)"),
     "fmod": (("x", "y"), "is_int && y == 0 ? (T)0 : remainder_of_c(x, y)"),
@@ -55,7 +53,6 @@ MACROS = {
     "gelu_slope_at": (("x", "t"), "PK_C(0.5) * (PK_C(1.0) + t) + PK_C(0.5) * x * (PK_C(1.0) - t * t) * PK_GELU_SLOPE * (PK_C(1.0) + PK_C(0.134145) * x * x)"),
     "cross_entropy": (("x", "y"), "(y - PK_C(1.0)) * maximum(log1p(-x), PK_C(-100.0)) - y * maximum(log(x), PK_C(-100.0))"),
     "digamma_f64": (("x",), "digamma(x)"),
-    "erfinv_f64": (("x",), "erfinv(x)"),
     "i1e_f64": (("x",), "i1e(x)"),
     "i1_f64": (("x",), "i1_of(x, exp(PK_C(0.5) * abs(x)))"),
     "i1_of": (("x", "root"), "abs(x) == PK_INFINITY ? PK_C(0.0) / PK_C(0.0) : i1e(x) * root * root"),

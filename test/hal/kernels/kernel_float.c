@@ -89,16 +89,29 @@ static int compute_alike(const char *name, int isa, int like, float *out, float 
 
 static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 
+/* Newton's method for erf, or for erfc where that is small. */
+static double erfinv(double y) {
+  const double a = fabs(y), l = log1p(-a * a), b = 4.33 + 0.5 * l;
+  double x = sqrt(sqrt(b * b - l / 0.147) - b); /* Winitzki's approximation */
+  if (!(a < 1)) return a == 1 ? copysign(INFINITY, y) : NAN;
+  if (a < 1e-10) return y * 0.88622692545275801365;
+  for (int i = 0; i < 4; i++) {
+    const double off = a < 0.5 ? erf(x) - a : 1 - a - erfc(x);
+    x -= off * 0.88622692545275801365 * exp(x * x);
+  }
+  return copysign(x, y);
+}
+
 static const struct {
   const char *name;
   double (*reference)(double);
   double ulps;
-} functions[] = {{"exp", exp, 1.1},         {"expm1", expm1, 0.8}, {"log", log, 0.8},     {"log1p", log1p, 0.8},
-                 {"log2", log2, 0.8},       {"log10", log10, 0.8}, {"exp2", exp2, 0.8},   {"tanh", tanh, 2.4},
-                 {"sigmoid", sigmoid, 2.3}, {"erf", erf, 1.9},     {"sin", sin, 0.8},     {"cos", cos, 0.8},
-                 {"tan", tan, 1.5},         {"asin", asin, 0.8},   {"acos", acos, 0.8},   {"atan", atan, 0.8},
-                 {"sinh", sinh, 0.8},       {"cosh", cosh, 0.8},   {"asinh", asinh, 0.8}, {"acosh", acosh, 0.8},
-                 {"atanh", atanh, 0.8}};
+} functions[] = {{"exp", exp, 1.1},         {"expm1", expm1, 0.8},  {"log", log, 0.8},     {"log1p", log1p, 0.8},
+                 {"log2", log2, 0.8},       {"log10", log10, 0.8},  {"exp2", exp2, 0.8},   {"tanh", tanh, 2.4},
+                 {"sigmoid", sigmoid, 2.3}, {"erf", erf, 1.9},      {"sin", sin, 0.8},     {"cos", cos, 0.8},
+                 {"tan", tan, 1.5},         {"asin", asin, 0.8},    {"acos", acos, 0.8},   {"atan", atan, 0.8},
+                 {"sinh", sinh, 0.8},       {"cosh", cosh, 0.8},    {"asinh", asinh, 0.8}, {"acosh", acosh, 0.8},
+                 {"atanh", atanh, 0.8},     {"erfinv", erfinv, 1.8}};
 enum { FUNCTIONS = sizeof functions / sizeof functions[0] };
 
 /* The sets with fused multiply-add agree with each other; the base set has none and rounds differently. */
@@ -178,6 +191,7 @@ static double floor_division(double x, double y) {
   const double r = fmod(x, y), whole = (x - r) / y - (r != 0 && (r < 0) != (y < 0) ? 1 : 0);
   return whole == 0 ? copysign(0, x / y) : whole;
 }
+static double next_float(double x, double y) { return (double)nextafterf((float)x, (float)y); }
 
 /* div_floor divides the operands rounded to float, like CPU PyTorch. For large arguments, tan calls the C library. */
 static const struct {
@@ -188,8 +202,13 @@ static const struct {
                         {"atan2", atan2, MAX_ULPS},
                         {"fmod", fmod, 0},
                         {"remainder", python_remainder, 0.5},
-                        {"div_floor", floor_division, 2}};
-enum { BINARY_FUNCTIONS = sizeof binary_functions / sizeof binary_functions[0] };
+                        {"div_floor", floor_division, 2},
+                        {"hypot", hypot, 0.51},
+                        {"nextafter", next_float, 0}};
+enum {
+  BINARY_FUNCTIONS = sizeof binary_functions / sizeof binary_functions[0],
+  WITH_SCALARS = 5 /* the first ones have kernels for a number in place of the second tensor */
+};
 
 static void check_binary(size_t f, float *a, float *b, uint64_t n) {
   static float out[CHUNK];
@@ -259,7 +278,7 @@ Test(kernel_float, a_scalar_operand_produces_the_same_bits_as_a_tensor_operand) 
   static const float numbers[] = {2.5f, -3.0f, 0.0f, INFINITY, NAN, 1e-30f};
   static float a[CHUNK], b[CHUNK], tensor[CHUNK], number[CHUNK];
   for (int i = 0; i < CHUNK; i++) a[i] = i < SPECIAL ? special[i] : (float)i * 0.37f - 600.0f;
-  for (size_t f = 0; f < BINARY_FUNCTIONS; f++) {
+  for (size_t f = 0; f < WITH_SCALARS; f++) {
     for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++) {
       char name[32];
       for (int i = 0; i < CHUNK; i++) b[i] = numbers[k];
