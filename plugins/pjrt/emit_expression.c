@@ -96,6 +96,60 @@ static value_t power_of_two(machine_t *m, value_t whole) {
   return emit_bits(m->e, bits, whole.type);
 }
 
+enum { DIGIT = 6 }; /* the bits of an exponent that XLA uses */
+
+/* Takes the next digit of an exponent: multiplies the power by that of the base. */
+static void take_digit(emit_t *e, value_t *power, value_t *base, value_t *rest) {
+  const value_t digit = emit_binary(e, "stablehlo.and", *rest, emit_fill(e, (1 << DIGIT) - 1, *rest));
+  *power = emit_binary(e, "stablehlo.multiply", *power, emit_binary(e, "stablehlo.power", *base, digit));
+  for (int i = 0; i < DIGIT; i++) *base = emit_binary(e, "stablehlo.multiply", *base, *base);
+  *rest = emit_binary(e, "stablehlo.shift_right_logical", *rest, emit_fill(e, DIGIT, *rest));
+}
+
+/* Begins a region of a loop whose values have one type. */
+static void put_block(emit_t *e, value_t values[3]) {
+  for (int i = 0; i < 3; i++) {
+    values[i] = emit_fresh(e, values[i].type, values[i].rank, values[i].sizes);
+    emit_put(e, "%s%s: %s", i ? ", " : "    ^bb0(", emit_name(values[i]).s, emit_type(values[i]).s);
+  }
+  emit_put(e, "):\n");
+}
+
+/* XLA computes powers of integers with the six lowest bits of an exponent that is not negative. So a power is the
+ * product of those with six bits each, in a loop that ends when no exponent has further bits. */
+static value_t integer_power(machine_t *m, value_t a, value_t b) {
+  emit_t *const e = m->e;
+  const value_t zero = emit_fill(e, 0, b), negative = emit_compare(e, "LT", b, zero);
+  value_t power = emit_fill(e, 1, a), base = a, rest = emit_select(e, negative, zero, b);
+  take_digit(e, &power, &base, &rest);
+  const value_t found = emit_fresh(e, a.type, a.rank, a.sizes);
+  value_t in[3] = {power, base, rest};
+  const shown_t t = emit_type(a), name = emit_name(found);
+  emit_put(e, "    %s, %s_base, %s_rest = \"stablehlo.while\"(%s, %s, %s) ({\n", name.s, name.s, name.s,
+           emit_name(power).s, emit_name(base).s, emit_name(rest).s);
+  put_block(e, in);
+  const value_t more =
+      emit_reduce(e, emit_compare(e, "NE", in[2], emit_fill(e, 0, in[2])), "or", 0, (1u << a.rank) - 1);
+  emit_put(e, "      stablehlo.return %s : %s\n    }, {\n", emit_name(more).s, emit_type(more).s);
+  put_block(e, in);
+  take_digit(e, &in[0], &in[1], &in[2]);
+  emit_put(e, "      stablehlo.return %s, %s, %s : %s, %s, %s\n    }) : (%s, %s, %s) -> (%s, %s, %s)\n",
+           emit_name(in[0]).s, emit_name(in[1]).s, emit_name(in[2]).s, t.s, t.s, t.s, t.s, t.s, t.s, t.s, t.s, t.s);
+  return emit_select(e, negative, emit_binary(e, "stablehlo.power", a, b), found);
+}
+
+static value_t power_of(machine_t *m, value_t a, value_t b) {
+  const int whole = !emit_is_float(a.type) && a.type != PJRT_PRED;
+  return whole ? integer_power(m, a, b) : emit_binary(m->e, "stablehlo.power", a, b);
+}
+
+/* XLA's value at -0 is that at 0. */
+static value_t digamma(machine_t *m, value_t a) {
+  const value_t zero = emit_compare(m->e, "EQ", a, emit_fill(m->e, 0, a));
+  const value_t pole = copy_sign(m, emit_fill(m->e, INFINITY, a), emit_unary(m->e, "stablehlo.negate", a));
+  return emit_select(m->e, zero, pole, emit_unary(m->e, "chlo.digamma", a));
+}
+
 typedef struct word_s {
   const char *name, *op;
 } word_t;
@@ -123,7 +177,6 @@ static const word_t unary[] = {{"neg", "stablehlo.negate"},
                                {"acosh", "chlo.acosh"},
                                {"atanh", "chlo.atanh"},
                                {"lgamma", "chlo.lgamma"},
-                               {"digamma", "chlo.digamma"},
                                {"erfinv", "chlo.erf_inv"},
                                {"i1e", "chlo.bessel_i1e"},
                                /* XLA of the CPU computes atan2(x, constant) of many elements, and atan, wrongly */
@@ -131,21 +184,12 @@ static const word_t unary[] = {{"neg", "stablehlo.negate"},
 /* The same for those that leave integers as they are. */
 static const word_t rounding[] = {
     {"floor", "stablehlo.floor"}, {"ceil", "stablehlo.ceil"}, {"rint", "stablehlo.round_nearest_even"}};
-static const word_t binary[] = {{"add", "stablehlo.add"},
-                                {"sub", "stablehlo.subtract"},
-                                {"mul", "stablehlo.multiply"},
-                                {"div", "stablehlo.divide"},
-                                {"div_int", "stablehlo.divide"},
-                                {"maximum", "stablehlo.maximum"},
-                                {"minimum", "stablehlo.minimum"},
-                                {"pow", "stablehlo.power"},
-                                {"atan2", "stablehlo.atan2"},
-                                {"and", "stablehlo.and"},
-                                {"or", "stablehlo.or"},
-                                {"xor", "stablehlo.xor"},
-                                {"remainder_of_c", "stablehlo.remainder"},
-                                {"shl", "stablehlo.shift_left"},
-                                {"nextafter", "chlo.next_after"}};
+static const word_t binary[] = {
+    {"add", "stablehlo.add"},         {"sub", "stablehlo.subtract"},   {"mul", "stablehlo.multiply"},
+    {"div", "stablehlo.divide"},      {"div_int", "stablehlo.divide"}, {"maximum", "stablehlo.maximum"},
+    {"minimum", "stablehlo.minimum"}, {"atan2", "stablehlo.atan2"},    {"and", "stablehlo.and"},
+    {"or", "stablehlo.or"},           {"xor", "stablehlo.xor"},        {"remainder_of_c", "stablehlo.remainder"},
+    {"shl", "stablehlo.shift_left"},  {"nextafter", "chlo.next_after"}};
 static const word_t comparisons[] = {{"eq", "EQ"}, {"ne", "NE"}, {"lt", "LT"},
                                      {"le", "LE"}, {"gt", "GT"}, {"ge", "GE"}};
 
@@ -216,6 +260,8 @@ static int run_special_unary(machine_t *m, const char *word) {
     push(m, exponent(m, pop(m)));
   } else if (strcmp(word, "pow2") == 0) {
     push(m, power_of_two(m, pop(m)));
+  } else if (strcmp(word, "digamma") == 0) {
+    push(m, digamma(m, pop(m)));
   } else {
     return 0;
   }
@@ -229,13 +275,17 @@ static int run_binary(machine_t *m, const char *word) {
     op = m->type == PJRT_U8 ? "stablehlo.shift_right_logical" : "stablehlo.shift_right_arithmetic";
   if (strcmp(word, "land") == 0) op = "stablehlo.and";
   if (strcmp(word, "lor") == 0) op = "stablehlo.or";
-  if (!op && !how && strcmp(word, "copysign") != 0) return 0;
+  const int power = strcmp(word, "pow") == 0;
+  if (!op && !how && !power && strcmp(word, "copysign") != 0) return 0;
   value_t b = pop(m), a = pop(m);
   if (word[0] == 'l' && strcmp(word, "lt") != 0 && strcmp(word, "le") != 0)
     a = truth(m, a), b = truth(m, b);
   else if (a.type != b.type)
     a = typed(m, a), b = typed(m, b);
-  push(m, how ? emit_compare(e, how, a, b) : op ? emit_binary(e, op, a, b) : copy_sign(m, a, b));
+  if (power)
+    push(m, power_of(m, a, b));
+  else
+    push(m, how ? emit_compare(e, how, a, b) : op ? emit_binary(e, op, a, b) : copy_sign(m, a, b));
   return 1;
 }
 

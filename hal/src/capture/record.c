@@ -71,8 +71,10 @@ static inline hal_command_t *append(hal_program_t *program, hal_recorded_op_t *r
   return command;
 }
 
+/* A release of memory belongs to no operator, although an operator may cause it: a graph would contain the operator as
+ * soon as it contains the note. */
 hal_command_t *hal_program_append(hal_program_t *program, uint32_t kind) {
-  return append(program, hal_thread.recorded_op, kind);
+  return append(program, kind == HAL_COMMAND_FREED ? NULL : hal_thread.recorded_op, kind);
 }
 
 hal_status_t hal_program_enter(hal_queue_t *queue, hal_program_t **out_program) {

@@ -320,6 +320,50 @@ for device in ("pjrt:0", "pjrt:1"):
     passes(run_in(script))
 
 
+def test_an_operator_that_only_releases_memory_is_not_in_a_program(run_in):
+    script = f"""
+{USE}
+import warnings
+from torch_backend import lazy
+warnings.simplefilter("ignore")  # var of no elements
+with lazy.record():
+    x = torch.arange(6.0, device="pjrt") + 1
+    empty = torch.empty(5, 3, 0, device="pjrt").var(1)  # computes nothing, and has temporary memory
+    y = x * 3
+assert empty.shape == (5, 0) and y.tolist() == [3, 6, 9, 12, 15, 18]
+"""
+    passes(run_in(script))
+
+
+# Values for which functions of XLA differ: powers of integers with large exponents, and digamma at both zeros.
+def test_programs_compute_values_that_xla_computes_otherwise(run_in):
+    script = f"""
+{USE}
+from torch_backend import lazy
+
+def work(device):
+    out = []
+    for dtype in (torch.uint8, torch.int16, torch.int64):
+        most = torch.iinfo(dtype).max
+        base = torch.arange(-8 if dtype.is_signed else 0, 9, dtype=dtype).to(device)[:, None]
+        power = torch.tensor([0, 1, 5, 63, 64, 65, 100, 127, most - 1, most], dtype=dtype).to(device)
+        out += [base ** power, base ** 100]
+    sign = torch.tensor([-1, 1, 2, -3]).to(device)[:, None]
+    out.append(sign ** torch.tensor([-1, -2, -64, -65]).to(device))
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+        out.append(torch.digamma(torch.tensor([-0.0, 0.0], dtype=dtype).to(device)))
+    return out
+
+expected = work("cpu")
+with lazy.record():
+    actual = work("pjrt")
+for one, other in zip(actual, expected):
+    assert torch.equal(one.cpu(), other), (one, other)
+assert lazy.metrics()["programs"] > 0
+"""
+    passes(run_in(script))
+
+
 def test_a_program_is_reported_with_its_operators(run):
     script = f"""
 {USE}
