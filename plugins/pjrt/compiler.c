@@ -1,5 +1,7 @@
 /* compiler.c: the compiler of whole programs: graphs of operators become StableHLO text, which the platform compiles.
  * Programs run in the thread of their stream, except for very short ones. */
+#define _POSIX_C_SOURCE 200809L /* strerror_r */
+#include <errno.h>
 #include <hal/plugin_setting.h>
 #include <stdio.h>
 #include <string.h>
@@ -61,6 +63,17 @@ static int32_t accepts(void *state, uint32_t op, const char *name, const hal_op_
 
 /* ---- compiling --------------------------------------------------------------------------------------------------- */
 
+static void warn_of_dump(const char *folder, int code) {
+  static atomic_int warned;
+  char reason[128] = "unknown error", line[512];
+  if (atomic_exchange(&warned, 1)) return;
+  strerror_r(code, reason, sizeof reason);
+  snprintf(line, sizeof line,
+           "pjrt: programs cannot be written to HAL_PJRT_DUMP='%.200s': %s; set it to a folder that exists", folder,
+           reason);
+  hal_host->log(HAL_LOG_WARNING, line);
+}
+
 /* Writes the text of a program to the folder that HAL_PJRT_DUMP names, unless it is there already. The setting is read
  * at each run, so that a process can choose what to write (torch_backend.xla.stablehlo). */
 static void dump(const program_t *program) {
@@ -69,7 +82,10 @@ static void dump(const program_t *program) {
   if (!folder || !*folder) return;
   snprintf(path, sizeof path, "%.900s/program-%ld-%d.mlir", folder, (long)getpid(), program->number);
   FILE *const file = fopen(path, "wx");
-  if (!file) return;
+  if (!file) {
+    if (errno != EEXIST) warn_of_dump(folder, errno);
+    return;
+  }
   fwrite(program->emitted.text, 1, program->emitted.size, file);
   fclose(file);
 }

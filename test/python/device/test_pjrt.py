@@ -364,6 +364,20 @@ assert lazy.metrics()["programs"] > 0
     passes(run_in(script))
 
 
+def test_a_folder_for_programs_that_does_not_exist_is_reported_once(run, tmp_path):
+    script = f"""
+{USE}
+from torch_backend import lazy
+for _ in range(2):
+    with lazy.record():
+        x = torch.ones(2, device="pjrt") + 1
+    x.tolist()
+"""
+    done = run(script, HAL_PJRT_DUMP=str(tmp_path / "missing"))
+    assert passes(done) == "" and done.stderr.count("programs cannot be written to HAL_PJRT_DUMP") == 1, done.stderr
+    assert "missing': No such file or directory; set it to a folder that exists" in done.stderr
+
+
 def test_a_program_is_reported_with_its_operators(run):
     script = f"""
 {USE}
