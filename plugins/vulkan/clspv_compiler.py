@@ -29,6 +29,8 @@ FOLD = 65535  # what every device of Vulkan supports (maxComputeWorkGroupCount)
 MARK = f"torch_backend.fold={FOLD}"
 MAGIC, HEADER_WORDS, BOUND = 0x07230203, 5, 3
 STRING, TYPE_INT, TYPE_FLOAT, TYPE_VECTOR, CONSTANT, COMPOSITE, BITCAST, OR, AND = 7, 21, 22, 23, 43, 44, 124, 197, 199  # instructions
+ACCESS_CHAINS, ADD, PHI = (65, 66, 67, 70), 128, 245
+FARTHEST = 1 << 16  # elements before an address that mend_indices corrects
 
 # The masks that clspv writes, and those that fabs and copysign of double need.
 MASKS = {0x7FFFFFFF: 0x7FFFFFFFFFFFFFFF, 0xFFFFFFFF80000000: 0x8000000000000000}
@@ -97,6 +99,11 @@ WITHOUT_DOUBLE = """\
 #undef __opencl_c_fp64
 """
 
+# clspv does not end on copies between half precision and other dtypes whose elements are loaded and stored in runs of
+# 16 bytes. These kernels take the path for addresses that are not aligned to that, which copies element by element.
+HALF_COPY = re.compile(r"copy_(b?f16_|\w+_b?f16_)\w+")
+RUNS, ELEMENTS = "PK_ADDRESS(out) | PK_ADDRESS(a)", "1"
+
 
 def define(option):
     """Returns the line of source for an option -DNAME or -DNAME=VALUE; an empty line for other options."""
@@ -163,6 +170,51 @@ def mend_masks(words):
     words[end:end] = added
 
 
+def negative(value):
+    """Returns a negative distance in elements that was divided by their size without a sign, as a number of 32 bits; or
+    None."""
+    for shift in range(1, 6):
+        if 0 < (1 << 32 - shift) - value <= FARTHEST:
+            return value - (1 << 32 - shift) & 0xFFFFFFFF
+    return None
+
+
+def mend_indices(words):
+    """Corrects indices that add a negative constant. clspv divides distances in bytes by the size of an element without
+    their sign: a[i - 1] of 4-byte elements becomes a[i + 0x3fffffff]. No element of a buffer is that far away."""
+    integers, constants, additions, phis, indices = set(), {}, [], [], set()
+    for at, number, operands in instructions(words):
+        if number == TYPE_INT and operands[1] == 32:
+            integers.add(operands[0])
+        elif number == CONSTANT and operands[0] in integers and negative(operands[2]) is not None:
+            constants[operands[1]] = at
+        elif number == ADD:
+            additions.append((at, operands[1], operands[2:]))
+        elif number == PHI:
+            phis.append((operands[1], operands[2::2]))
+        elif number in ACCESS_CHAINS:
+            indices.update(operands[3:])
+    before = -1
+    while constants and before != len(indices):
+        before = len(indices)
+        for result, values in phis + [addition[1:] for addition in reversed(additions)]:
+            if result in indices:
+                indices.update(values)
+    uses = [at + 3 + i for at, result, values in additions if result in indices for i in (0, 1) if values[i] in constants]
+    mended, added = {}, []
+    for place in uses:
+        constant = words[place]
+        if constant not in mended:
+            head, kind, _, value = words[constants[constant] : constants[constant] + 4]
+            mended[constant] = words[BOUND]
+            added += [head, kind, words[BOUND], negative(value)]
+            words[BOUND] += 1
+        words[place] = mended[constant]
+    if mended:
+        end = max(constants[constant] for constant in mended) + 4
+        words[end:end] = added
+
+
 def compile_once(source, output, options):
     import pyclspv  # some 0.1 s
 
@@ -175,11 +227,16 @@ def compile_once(source, output, options):
         prefix += WITH_DOUBLE
     with open(source, encoding="utf-8") as file:
         text = file.read()
+    if HALF_COPY.fullmatch(kernel):
+        if RUNS not in text:
+            sys.exit(f"{kernel}: its source has no '{RUNS}', without which clspv does not end")
+        text = text.replace(RUNS, ELEMENTS)
     module = pyclspv.compile(prefix + text)
     if len(module) < 4 * HEADER_WORDS or struct.unpack_from("<I", module)[0] != MAGIC:
         sys.exit("clspv wrote no module")
     words = list(struct.unpack(f"<{len(module) // 4}I", module))
     mend_masks(words)
+    mend_indices(words)
     if not of_suite:
         mark(words)
     with open(output, "wb") as file:

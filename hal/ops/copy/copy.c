@@ -58,6 +58,13 @@ static hal_status_t copy(hal_op_context_t *context, const hal_op_call_t *like, c
   return copy_pair(context, &call);
 }
 
+/* Returns HAL_UNIMPLEMENTED if the device lacks the kernel for a pair of dtypes. */
+static hal_status_t has_kernel(hal_op_context_t *context, hal_dtype_t to, hal_dtype_t from) {
+  const uint8_t *kernel = copy_kernels[hal_op_dtype_slots[to]][hal_op_dtype_slots[from]];
+  hal_plugin_kernel_t *rows;
+  return hal_op_kernel(context, kernel[0], 2u * hal_op_dtype_slots[kernel[1]] + 1, &rows);
+}
+
 /* Copies if one side or both are complex and there is no kernel for the pair. */
 static hal_status_t copy_parts(hal_op_context_t *context, const hal_op_call_t *call, const hal_tensor_t *from,
                                const hal_tensor_t *to) {
@@ -72,8 +79,10 @@ static hal_status_t copy_parts(hal_op_context_t *context, const hal_op_call_t *c
     hal_op_parts(from, HAL_OP_REAL_PART, &source);
     return copy(context, call, &source.tensor, to);
   }
-  /* The real parts are converted in place, and then combined to complex numbers there. */
+  /* The real parts are converted in place, and then combined to complex numbers there: by a kernel that the device must
+   * have before the result is written. */
   hal_op_parts(to, HAL_OP_REAL_PART, &target);
+  HAL_RETURN_IF_ERROR(has_kernel(context, to->dtype, target.tensor.dtype));
   HAL_RETURN_IF_ERROR(copy(context, call, from, &target.tensor));
   const hal_status_t status = copy(context, call, &target.tensor, to);
   return status == HAL_UNIMPLEMENTED ? HAL_INTERNAL : status; /* the result is written already */

@@ -175,20 +175,34 @@ OpFunctionEnd
 """
 
 
-def test_only_masks_of_doubles_are_mended(tmp_path):
+@pytest.fixture
+def mend(tmp_path):
+    """Applies a function of the compiler to a module of SPIR-V; returns the text of the mended module, which is valid, and
+    does not change when it is mended again."""
     if not all(map(shutil.which, ("spirv-as", "spirv-val", "spirv-dis"))):
         pytest.skip("needs spirv-tools")
     spec = importlib.util.spec_from_file_location("clspv_compiler", ROOT / "plugins/vulkan/clspv_compiler.py")
     compiler = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(compiler)
-    (tmp_path / "before").write_text(MASKED)
-    subprocess.run(["spirv-as", "--preserve-numeric-ids", "-o", "module", "before"], cwd=tmp_path, check=True)
-    module = (tmp_path / "module").read_bytes()
-    words = list(struct.unpack(f"<{len(module) // 4}I", module))
-    compiler.mend_masks(words)
-    (tmp_path / "module").write_bytes(struct.pack(f"<{len(words)}I", *words))
-    subprocess.run(["spirv-val", "module"], cwd=tmp_path, check=True)
-    text = subprocess.run(["spirv-dis", "--raw-id", "module"], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+
+    def mended(function, text):
+        (tmp_path / "before").write_text(text)
+        subprocess.run(["spirv-as", "--preserve-numeric-ids", "-o", "module", "before"], cwd=tmp_path, check=True)
+        module = (tmp_path / "module").read_bytes()
+        words = list(struct.unpack(f"<{len(module) // 4}I", module))
+        getattr(compiler, function)(words)
+        (tmp_path / "module").write_bytes(struct.pack(f"<{len(words)}I", *words))
+        subprocess.run(["spirv-val", "module"], cwd=tmp_path, check=True)
+        before = list(words)
+        getattr(compiler, function)(words)
+        assert words == before
+        return subprocess.run(["spirv-dis", "--raw-id", "module"], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+
+    return mended
+
+
+def test_only_masks_of_doubles_are_mended(mend):
+    text = mend("mend_masks", MASKED)
     constants = dict(re.findall(r"(%\d+) = OpConstant\w* %\d+ (.*)", text))
     used = {int(line[0]): {constants.get(operand) for operand in line[1:]} for line in re.findall(r"%(\d+) = OpBitwiseAnd %\d+ (%\d+) (%\d+)", text)}
     low, high = {"2147483647", "9223372036854775807"}, {"18446744071562067968", "9223372036854775808"}
@@ -196,6 +210,123 @@ def test_only_masks_of_doubles_are_mended(tmp_path):
         {"9223372036854775807"}, {"9223372036854775808"}, {"9223372036854775807"}, {"2147483647"}, {"18446744071562067968"}]  # fmt: skip
     (parts,) = used[9] - {None}
     assert [constants[part] for part in parts.split()] == ["9223372036854775807"] * 2
-    before = list(words)
-    compiler.mend_masks(words)
-    assert words == before
+
+
+# Indices that clspv writes for distances of -4 and -16 bytes (elements of 4 and 8 bytes), also if another addition or a
+# loop is between them and the access, and the same numbers elsewhere.
+INDEXED = """
+OpCapability Shader
+OpCapability Linkage
+OpMemoryModel Logical GLSL450
+%void = OpTypeVoid
+%uint = OpTypeInt 32 0
+%bool = OpTypeBool
+%float = OpTypeFloat 32
+%size = OpConstant %uint 64
+%one = OpConstant %uint 1
+%back4 = OpConstant %uint 1073741823
+%back8 = OpConstant %uint 536870910
+%mask = OpConstant %uint 2147483647
+%array = OpTypeArray %float %size
+%pointer = OpTypePointer Function %array
+%element = OpTypePointer Function %float
+%type = OpTypeFunction %void %uint %bool
+%function = OpFunction %void None %type
+%n = OpFunctionParameter %uint
+%again = OpFunctionParameter %bool
+%begin = OpLabel
+%sum = OpVariable %pointer Function
+%1 = OpIAdd %uint %n %back4
+%2 = OpAccessChain %element %sum %1
+%3 = OpIAdd %uint %back8 %n
+%4 = OpIAdd %uint %3 %one
+OpBranch %loop
+%loop = OpLabel
+%5 = OpPhi %uint %4 %begin %6 %loop
+%6 = OpIAdd %uint %5 %one
+%7 = OpAccessChain %element %sum %5
+OpLoopMerge %end %loop None
+OpBranchConditional %again %loop %end
+%end = OpLabel
+%8 = OpIAdd %uint %n %back4
+%9 = OpBitwiseAnd %uint %8 %mask
+OpReturn
+OpFunctionEnd
+"""
+
+
+def test_only_negative_distances_of_indices_are_mended(mend):
+    text = mend("mend_indices", INDEXED)
+    constants = dict(re.findall(r"(%\d+) = OpConstant %\d+ (.*)", text))
+    added = {int(line[0]): {constants.get(operand) for operand in line[1:]} - {None} for line in re.findall(r"%(\d+) = OpIAdd %\d+ (%\d+) (%\d+)", text)}
+    assert added == {1: {"4294967295"}, 3: {"4294967294"}, 4: {"1"}, 6: {"1"}, 8: {"1073741823"}}
+    assert re.search(r"%9 = OpBitwiseAnd %\d+ %8 (%\d+)", text)[1] in {name for name, value in constants.items() if value == "2147483647"}
+
+
+# ---- gradients of padding, sorts ----
+BEFORE = """
+import torch, torch_backend
+from torch_backend import fallback
+
+torch.manual_seed(0)
+for size, padding in (((1, 1, 3), (0, 2)), ((2, 3, 5), (2, 1)), ((2, 2, 4, 5), (1, 2, 2, 1)), ((1, 2, 3, 4, 5), (0, 3, 1, 2, 2, 1))):
+    grads = []
+    for place in ("cpu", "vk"):
+        torch.manual_seed(1)
+        x = torch.randn(size).to(place).requires_grad_()
+        y = torch.nn.functional.pad(x, padding, mode="replicate")
+        y.backward(torch.randn(y.shape).to(place))
+        grads.append(x.grad.cpu())
+    torch.testing.assert_close(*grads, msg=lambda m: f"{size} {padding}: {m}")
+for n in (5, 1000, 20011):
+    x = torch.randn(n)
+    for ours, theirs in zip(x.to("vk").sort(stable=True), x.sort(stable=True)):
+        assert torch.equal(ours.cpu(), theirs), n
+rows = {row.op for row in fallback.report()}
+assert not [row for row in rows if "backward" in row or "sort" in row], rows
+print("done")
+"""
+
+
+@pytest.mark.slow
+def test_elements_before_an_index_are_accessed(run_with):
+    run_with(["pad_backward_f32_*", "sort_f32_*"], BEFORE)
+
+
+# ---- copies ----
+HALVES = """
+import torch, torch_backend
+from torch_backend import fallback
+
+for half in (torch.bfloat16, torch.float16):
+    for n in (1, 7, 8, 64, 1003):
+        for skip in (0, 1):
+            a = torch.cat([torch.randn(n), torch.tensor([0.0, -0.0, float("inf"), -float("inf"), 65504.0, 1e-7])])
+            x = a.to("vk")[skip:]
+            assert torch.equal(x.to(half).cpu(), a[skip:].to(half)), (half, n, skip)
+            assert torch.equal(a.to(half).to("vk")[skip:].float().cpu(), a.to(half)[skip:].float()), (half, n, skip)
+assert not fallback.report(), fallback.report()
+print("done")
+"""
+
+
+@pytest.mark.slow
+def test_copies_between_half_precision_and_float_are_compiled(run_with):
+    run_with([f"copy_{to}_{of}_*" for half in ("f16", "bf16") for to, of in ((half, "f32"), ("f32", half))], HALVES)
+
+
+COMPLEX = """
+import torch, torch_backend
+from torch_backend import fallback
+
+x = torch.randn(3, 5)
+assert torch.equal(x.to("vk").cdouble().cpu(), x.cdouble())
+assert torch.equal(x.to("vk").t().cdouble().cpu(), x.t().cdouble())
+assert [row.op for row in fallback.report()] == ["aten::copy_"], fallback.report()
+print("done")
+"""
+
+
+@pytest.mark.slow
+def test_a_copy_of_two_kernels_falls_back_if_the_second_is_missing(run_with):
+    run_with(["copy_f64_f32_*"], COMPLEX)  # without copy_c128_f64_*
