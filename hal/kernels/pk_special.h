@@ -1,7 +1,7 @@
-/* pk_special.h: the special functions, in double; operators cast other dtypes to it. Except for erfinv of float32, there
- * are no tables of fitted coefficients: the methods are power series where they do not cancel, asymptotic series and
- * continued fractions where they converge, sums over equal steps for integrals of analytic functions, Newton's method
- * for inverses. The functions are rare, so loops are not unrolled. The limits of the domains are torch's. */
+/* pk_special.h: the special functions, in double; operators cast other dtypes to it. Except for erfinv of float32,
+ * there are no tables of fitted coefficients: the methods are power series where they do not cancel, asymptotic series
+ * and continued fractions where they converge, sums over equal steps for integrals of analytic functions, Newton's
+ * method for inverses. The functions are rare, so loops are not unrolled. The limits of the domains are torch's. */
 #ifndef PK_SPECIAL_H_
 #define PK_SPECIAL_H_
 

@@ -11,12 +11,13 @@
 namespace torch_backend {
 
 // Describes a strided device tensor. The descriptor borrows the tensor's sizes and strides, so it must not outlive the
-// tensor.
+// tensor. A tensor of no elements has no address: its offset may be the end of the memory, or one of a storage without
+// memory, which plugins refuse.
 inline hal_tensor_t describe(const at::Tensor &tensor) {
   const c10::TensorImpl *impl = tensor.unsafeGetTensorImpl();
   char *base = static_cast<char *>(tensor.storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks().get());
   return {sizeof(hal_tensor_t),
-          base + impl->storage_offset() * static_cast<int64_t>(impl->itemsize()),
+          impl->numel() ? base + impl->storage_offset() * static_cast<int64_t>(impl->itemsize()) : nullptr,
           impl->sizes().data(),
           impl->strides().data(),
           static_cast<int32_t>(impl->dim()),

@@ -61,6 +61,34 @@ def test_a_network_trains_as_on_the_cpu_without_a_fallback(run, memory, form):
     assert "computed by the fallback" not in done.stderr
 
 
+# Empty views: with an offset into no memory, and at the end of a tensor. Such an address is in no memory of the device,
+# which OpenCL's buffers detect.
+EMPTY = """
+import torch
+def work(place):
+    whole = torch.ones(1 << 20, device=place)
+    none = lambda *sizes: torch.empty(*sizes, 2, device=place)[..., 1]
+    end = lambda *sizes: whole[1 << 20:].reshape(sizes)
+    out = []
+    for e in (none, end):
+        out += [e(4, 0) @ e(0, 3), e(3, 0).sum(1), torch.cat([e(0, 3), torch.ones(2, 3, device=place)]), e(0, 2).clone(), e(2, 0).exp()]
+        if not {all_operators}:
+            continue
+        out += [torch.dot(e(0), e(0)), torch.bmm(e(2, 3, 0), e(2, 0, 3)), e(3, 0).amax(0), e(0, 3).prod(0), e(0) + 1, e(2, 0).softmax(1),
+                torch.nn.functional.linear(e(3, 0), e(2, 0), torch.ones(2, device=place)), e(3, 0).cumsum(0), e(0).sort()[0], e(0, 2).var(0),
+                e(2, 0).mean(1), e(0, 4)[:, 1:3], e(2, 0).logsumexp(1), e(0, 3).index_select(1, torch.zeros(2, dtype=torch.long, device=place)),
+                torch.ones(3, device=place).index_add(0, torch.zeros(0, dtype=torch.long, device=place), e(0)), e(0).double(), e(2, 0).fill_(1)]
+    return [value.cpu() for value in out]
+for expected, actual in zip(work("cpu"), work("ocl")):
+    torch.testing.assert_close(actual, expected, equal_nan=True)
+"""
+
+
+@pytest.mark.parametrize("all_operators", [False, pytest.param(True, marks=SLOW)])
+def test_empty_views_have_no_address(run, all_operators):
+    run(EMPTY.format(all_operators=all_operators), HAL_OPENCL_MEMORY="buffer")
+
+
 # test_models.py: losses and weights of the CPU, no fallback, mixed precision.
 def test_a_model_gets_the_losses_and_weights_of_the_cpu(run_tests):
     assert "3 passed" in run_tests("training/test_models.py", "-k", "vae and float32_losses")  # two in mixed precision, which follow them
