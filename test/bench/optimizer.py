@@ -1,5 +1,5 @@
 """Fused optimizers on the fake device compared with CPU PyTorch's fused ones in the same run: one parameter of 2.4 M
-elements, worker awake.
+elements.
 
 Usage: python optimizer.py [--check] [--quick] [--only ALGORITHM ...] [--one-thread] [--avx2]. Rows: each algorithm with
 its options, in three dtypes, with and without GradScaler's numbers. Target: 1.3 times the CPU.
@@ -10,7 +10,8 @@ computes a step of bfloat16 and float16, but writes only the last elements of th
 With --one-thread each side has one thread, inline, and its processor time is measured: for a machine under load. With
 --avx2 both sides are restricted to AVX2.
 
-Times are medians; the sides run alternately in one process. With --check the exit code is 1 if a target is missed.
+Times are medians; the sides run alternately in one process, each after a pause in which the other one's threads stop
+spinning. With --check the exit code is 1 if a target is missed.
 """
 
 import json
@@ -73,7 +74,7 @@ def child(options):
                 both = [stepper(torch, device, algorithm, dtype, scaled, clock) for device in ("fake", "cpu")]
                 for run in both:
                     run()
-                ours, peer = sides.alternate(*both, 3 if options.quick else 7, pause=0.0)
+                ours, peer = sides.alternate(*both, 3 if options.quick else 7)
                 rows.append({"what": f"{dtype} {algorithm}{', scaled' if scaled else ''}", "ours": ours, "peer": peer, "target": 1.3})
     print(json.dumps(rows))
 
