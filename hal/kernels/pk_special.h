@@ -43,7 +43,7 @@ PK_FN pk_ratio_t pk_erfinv_far(pk_ratio_t d) { /* d = sqrt(w) - 3 */
   return p * d + PK_R(2.8329767986709533);
 }
 PK_FN float pk_erfinv_f32(float y) {
-  const float a = y < 0.0f ? -y : y;
+  const float a = pk_abs_f32(y);
   const pk_ratio_t w = -(pk_ratio_t)pk_log_f32((1.0f - a) * (1.0f + a));
   const pk_ratio_t near = pk_erfinv_near(w - PK_R(2.5)), far = pk_erfinv_far(sqrt(w) - PK_R(3));
   const float ratio = (float)(w < PK_R(5) ? near : far);

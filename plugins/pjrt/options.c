@@ -37,12 +37,13 @@ static void set_value(pjrt_named_t *option, char *value) {
   option->value_size = strlen(value);
 }
 
-/* Returns the part of HAL_PJRT_OPTIONS for a platform, of the list that begins at `text`; "" = it has none. */
+/* Returns the part of HAL_PJRT_OPTIONS for a platform, of the list that begins at `text`, which has as many parts as
+ * there are platforms, or one for all. */
 static char *part_of(char *text, int32_t platform) {
   char *part, *rest = text;
   if (!strchr(text, ';')) return text;
   while ((part = strsep(&rest, ";")) && platform > 0) platform--;
-  return part ? part : text + strlen(text);
+  return part;
 }
 
 static hal_status_t check_parts(const char *setting, char *why) {

@@ -113,12 +113,13 @@ static void add_rank(comm_group_t *group, int32_t rank, int32_t device) {
     return fail(group, HAL_INVALID_ARGUMENT, why);
   }
   for (int32_t other = 0; other < group->size; other++) {
-    if (group->joined[other] && pjrt.platform_of[group->devices[other]] != pjrt.platform_of[device]) {
+    if (!group->joined[other]) continue;
+    if (pjrt.platform_of[group->devices[other]] != pjrt.platform_of[device]) {
       snprintf(why, sizeof why, "ranks %d and %d use devices of two platforms, which have no program together",
                (int)other, (int)rank);
       return fail(group, HAL_UNIMPLEMENTED, why);
     }
-    if (group->joined[other] && group->devices[other] == device) {
+    if (group->devices[other] == device) {
       snprintf(why, sizeof why, "ranks %d and %d use device %d; each rank needs a device of its own", (int)other,
                (int)rank, (int)device);
       return fail(group, HAL_INVALID_ARGUMENT, why);

@@ -1,4 +1,4 @@
-/* makes_nothing.c: five.c with streams, events, modules and semaphores. The op that MAKES_NOTHING names returns HAL_OK
+/* makes_nothing.c: five.c with streams, events and modules. The op that MAKES_NOTHING names returns HAL_OK
  * and leaves its result as it was. All other objects are addresses that are never read. */
 #define _POSIX_C_SOURCE 200809L
 #define FIVE_NAME "makes_nothing"
