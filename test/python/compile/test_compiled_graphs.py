@@ -387,6 +387,38 @@ def test_a_region_that_runs_without_graphs_names_the_operator_and_its_line(devic
     assert NAMES[index] in record.getMessage()
 
 
+MOVED = """
+import torch, torch_backend
+torch_backend.use("fake")
+def function(x):
+    return torch.fft.rfft(x).abs()
+def on_cpu(x):
+    return x + x.cpu().cumsum(0).to(x.device)
+for one in (function, on_cpu):
+    run = torch.compile(one, mode="reduce-overhead")
+    for _ in range(3):
+        run(torch.ones(4, device="fake"))
+from torch._dynamo.utils import counters
+print("hits", counters["inductor"]["fxgraph_cache_hit"] + counters["aot_autograd"]["autograd_cache_hit"])
+"""
+
+
+@pytest.mark.fresh_interpreter("the cache of another process is what is tested")
+def test_a_region_of_the_cache_names_the_line_of_the_program_that_runs(run_python, tmp_path):
+    """Another program stored the same region: its lines are elsewhere."""
+    for name, prefix in (("first", ""), ("second", "# one line more\n")):
+        file = tmp_path / f"{name}.py"
+        file.write_text(prefix + MOVED)
+        lines = file.read_text().splitlines()
+        done = run_python(f"import runpy; runpy.run_path({str(file)!r})", TORCHINDUCTOR_CACHE_DIR=tmp_path / "cache")
+        skipped = [line for line in done.stderr.splitlines() if "skipping graphs due to" in line]
+        assert len(skipped) == 2, done.stderr
+        for line, operator, code in zip(skipped, ("aten._fft_r2c.default", "work on the CPU"), ("rfft", "cumsum")):
+            number, text = next((number, text) for number, text in enumerate(lines, 1) if code in text)
+            assert operator in line and f" at {file}:{number}: {text.strip()}" in line, done.stderr
+        assert (done.stdout.strip() != "hits 0") == (name == "second"), done.stdout
+
+
 def test_a_condition_that_is_a_number_is_recorded(device, recorded, replays):
     run = recorded(lambda x: torch.cond(x.shape[0] > 2, torch.sin, torch.cos, (x,)), dynamic=True)
     for _ in range(4):

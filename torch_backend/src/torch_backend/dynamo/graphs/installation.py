@@ -36,10 +36,7 @@ def _accept_device() -> None:
     def check(device_node_mapping, *args, **kwargs):
         if not any(device.type == type_name() for device in device_node_mapping):
             return original(device_node_mapping, *args, **kwargs)
-        reason = reason_against(device_node_mapping, V.graph.module)
-        if reason:  # torch is silent about devices other than cuda
-            cudagraph_utils.cudagraphs_log.warning(reason)
-        return reason
+        return reason_against(device_node_mapping, V.graph.module)  # the policy reports it
 
     cudagraph_utils.check_lowering_disable_cudagraph = check
 

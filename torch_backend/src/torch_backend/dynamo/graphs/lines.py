@@ -6,10 +6,13 @@ import linecache
 import os
 import re
 import traceback
+from collections.abc import Sequence
+from types import CodeType
 
 import torch
 
 _FRAME = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+), in [^\n]*(?:\n +(?P<code>[^\n]+))?')
+_PLACE = re.compile(r" at (?P<file>[^\n]+?):(?P<line>\d+): ")  # of `line_of`
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _CALL = "# operator of the program: "  # the start of a comment above a call in inductor's code
 _COMMENTS = 5  # lines between such a comment and the call
@@ -44,13 +47,36 @@ def comment_of(node: torch.fx.Node) -> str:
     return f"{_CALL}{node.target}{line_of(node)}".replace("\n", " ")
 
 
-def called_operator(error: BaseException) -> str:
+def relocate(text: str, codes: Sequence[CodeType]) -> str:
+    """Returns a text of `line_of` with the places of its lines in the program that is compiled now. Inductor's cache
+    returns texts of the program that was compiled first, whose file may be another one, or may have changed. A line that
+    `codes` (TorchDynamo's list of the functions of the program) has not, or has more than once, is named without a place.
+    """
+
+    def place(match: re.Match) -> str:
+        line = text[match.end() :]
+        found = {(file, number) for file, number, own in _lines(codes) if own and line.startswith(own)}
+        if (match["file"], int(match["line"])) in found:
+            return match[0]
+        return f" at {':'.join(map(str, found.pop()))}: " if len(found) == 1 else " at "
+
+    return _PLACE.sub(place, text)
+
+
+def _lines(codes: Sequence[CodeType]):
+    for code in codes:
+        numbers = [number for _, _, number in code.co_lines() if number]
+        for number in range(min(numbers, default=0), max(numbers, default=-1) + 1):
+            yield code.co_filename, number, linecache.getline(code.co_filename, number).strip()
+
+
+def called_operator(codes: Sequence[CodeType], error: BaseException) -> str:
     """Returns name and line of the operator whose call in inductor's code has raised an error; "" if it is unknown."""
     for frame in traceback.extract_tb(error.__traceback__):
         for number in range(frame.lineno - 1, max(0, frame.lineno - 1 - _COMMENTS), -1):
             line = linecache.getline(frame.filename, number).strip()
             if line.startswith(_CALL):
-                return line.removeprefix(_CALL)
+                return relocate(line.removeprefix(_CALL), codes)
             if not line.startswith("#"):
                 break
     return ""
