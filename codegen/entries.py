@@ -74,6 +74,7 @@ class Entry:
     omit: tuple = ()
     mutates_args: tuple = ()
     kernel: Kernel | None = None
+    program: dict = field(default_factory=dict, hash=False)  # {"emit": name, "takes": name} or {"none": reason}
     source: str | None = None  # "norm/batch_norm.cpp"
     functions: dict = field(default_factory=dict, hash=False)  # {overload, or "" for all: function}
     stubs: dict = field(default_factory=dict, hash=False)
@@ -174,6 +175,7 @@ def _entry(keys, place):
         omit=tuple(keys.get("omit", ())),
         mutates_args=tuple(keys.get("mutates_args", ())),
         kernel=_kernel(keys["kernel"], keys["op"], place.at(keys, "kernel")) if "kernel" in keys else None,
+        program=dict(keys.get("program", {})),
         source=keys.get("source"),
         functions=dict(functions) if isinstance(functions, dict) else {"": functions},
         stubs=dict(keys.get("stubs", {})),
@@ -239,6 +241,8 @@ def _check_entry(entry):
         raise entry.at("register").error("'structured' needs a portable kernel (`kernel`) or a function after ATen's meta function (`function`)")
     if entry.functions and not entry.source and any("::" not in function for function in entry.functions.values()):
         raise entry.at("function").error("needs the key 'source', the file of csrc/aten that has the function")
+    if "program" in entry.keys and ("emit" in entry.program) == ("none" in entry.program):
+        raise entry.at("program").error("needs one of the keys 'emit' and 'none'")
     if "" not in entry.functions and entry.register in ("structured", "out") and entry.functions:
         raise entry.at("function").error(f"register: {entry.register} has one function for all overloads: expected a text")
     for key in ("precomputed", "device_assert"):

@@ -124,6 +124,20 @@ ENTRY = {
         "mutates_args": _list("Arguments that the operator writes although ATen's schema does not declare it; results after those returned.",
                               _IDENTIFIER),
         "kernel": {**KERNEL, "description": "The portable kernel. Without it the operator is composed of others, or only a vendor has it."},
+        "program": {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {
+                "emit": _text("emit_op_<name> of plugins/pjrt/emit_*.c, which writes the operator as StableHLO.", _IDENTIFIER),
+                "takes": _text("emit_takes_<name> there: whether a call is accepted. Default: every call whose dtypes the platform has.",
+                               _IDENTIFIER),
+                "none": _text("Why programs do not have the operator: its kernel runs between two programs."),
+            },
+            "oneOf": [{"required": ["emit"]}, {"required": ["none"]}],
+            "dependencies": {"takes": ["emit"]},
+            "description": "How a compiled program has the operator: {emit: name, takes: name} or {none: reason}. An element-wise entry whose "
+                           "`expr` has only functions of plugins/pjrt/tools/expressions.py needs none; another entry with a kernel does.",
+        },
         "register": {"enum": list(REGISTER), "description": "How the operator is registered with ATen's dispatcher."},
         "source": _text("The file of csrc/aten that has the functions and includes their registrations at its end.",
                         r"^[a-z0-9_]+/[a-z0-9_]+\.cpp$"),
@@ -159,7 +173,7 @@ ENTRY = {
     },
     "dependencies": {
         "number": ["args"], "args": ["number"], "vendor_args": ["args"], "omit": ["args"], "part_of": ["number"], "mutates_args": ["args"], "kernel": ["number"],
-        "calls_vendor": ["number"], "precomputed": ["kernel"], "device_assert": ["kernel"], "specialize": ["kernel"],
+        "calls_vendor": ["number"], "precomputed": ["kernel"], "device_assert": ["kernel"], "program": ["kernel"], "specialize": ["kernel"],
         "stubs": ["source"], "opmath_scalar": ["kernel"],
     },
     "allOf": [

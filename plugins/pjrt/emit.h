@@ -60,21 +60,22 @@ typedef struct emit_s {
   uint32_t double_count, double_room, integer_count, integer_room;
 } emit_t;
 
-/* An operator: whether a call is accepted (NULL: always), and its emission. */
+/* An operator: whether a call is accepted (NULL: always), and its emission. Source: the entries of codegen/operators.
+ * `operands` and `program` are of element-wise operators (emit_expression.c). */
 typedef struct emit_operator_s {
   const char *name;
   int (*takes)(const hal_op_call_t *call);
   void (*emit)(emit_t *e);
+  int operands;
+  const char *program;
 } emit_operator_t;
 
 /* Finds an operator; NULL = it is not emitted. */
 const emit_operator_t *emit_find(const char *name);
 
-/* The operators of a file, terminated by an entry without a name. */
-extern const emit_operator_t emit_reduce_operators[], emit_product_operators[], emit_norm_operators[],
-    emit_loss_operators[], emit_update_operators[], emit_move_operators[], emit_spatial_operators[],
-    emit_resample_operators[], emit_recurrent_operators[], emit_scan_operators[], emit_random_operators[],
-    emit_columns_operators[], emit_packed_operators[];
+/* The functions of the operators: emit_takes_<name>, emit_op_<name> (tools/emissions.py). */
+#include "pjrt_operators.h"
+void emit_expression(emit_t *e); /* of all element-wise operators */
 
 /* ---- helpers of operators in several files ----------------------------------------------------------------------- */
 
@@ -103,10 +104,6 @@ value_t emit_take_elements(emit_t *e, value_t a, value_t index, int dim);
 /* Combines elements of `a` with those of `source`, whose indices along `dim` are `index`, of its shape. `op`: "" =
  * replaces, else "add" ... An index outside of the dimension is skipped (emit_move.c). */
 value_t emit_scatter(emit_t *e, value_t a, value_t index, value_t source, int dim, const char *op);
-
-/* Finds an element-wise operator's program (tools/expressions.py); NULL = it has none. */
-const char *emit_expression_find(const char *name, int *out_operands);
-void emit_expression(emit_t *e);
 
 /* a [..., m, k] times b [..., k, n], or b [..., n, k] if `turned`; leading dimensions are equal (emit_product.c). */
 value_t emit_multiply(emit_t *e, value_t a, value_t b, int turned);

@@ -123,9 +123,9 @@ static void col2im(emit_t *e, uint32_t first) {
   emit_write(e, 0, sum);
 }
 
-static void unfold(emit_t *e) { im2col(e, 1); }
-static void unfold_windows(emit_t *e) { im2col(e, 2); }
-static void fold(emit_t *e) { col2im(e, 2); }
+void emit_op_unfold(emit_t *e) { im2col(e, 1); }
+void emit_op_unfold_windows(emit_t *e) { im2col(e, 2); }
+void emit_op_fold(emit_t *e) { col2im(e, 2); }
 
 static int takes(const hal_op_call_t *call, uint32_t first, const hal_tensor_t *image, const hal_tensor_t *matrix) {
   if (!emit_is_float(emit_type_of(image->dtype)) || matrix->ndim < 2 || matrix->ndim > 3) return 0;
@@ -133,14 +133,6 @@ static int takes(const hal_op_call_t *call, uint32_t first, const hal_tensor_t *
   return c.spatial >= 1 && c.spatial <= 3 && c.positions <= MOST_POSITIONS &&
          matrix->sizes[matrix->ndim - 1] == count_of(&c, c.out);
 }
-static int takes_unfold(const hal_op_call_t *call) { return takes(call, 1, call->args[0].u.t, call->results[0]); }
-static int takes_unfold_windows(const hal_op_call_t *call) {
-  return takes(call, 2, call->args[0].u.t, call->results[0]);
-}
-static int takes_fold(const hal_op_call_t *call) { return takes(call, 2, call->results[0], call->args[0].u.t); }
-
-const emit_operator_t emit_columns_operators[] = {{"im2col", takes_unfold, unfold},
-                                                  {"im2col.windows", takes_unfold_windows, unfold_windows},
-                                                  {"col2im", takes_fold, fold},
-                                                  {"col2im.windows", takes_fold, fold},
-                                                  {NULL, NULL, NULL}};
+int emit_takes_unfold(const hal_op_call_t *call) { return takes(call, 1, call->args[0].u.t, call->results[0]); }
+int emit_takes_unfold_windows(const hal_op_call_t *call) { return takes(call, 2, call->args[0].u.t, call->results[0]); }
+int emit_takes_fold(const hal_op_call_t *call) { return takes(call, 2, call->results[0], call->args[0].u.t); }

@@ -1,35 +1,12 @@
 /* emit_expression.c: element-wise operators. Their programs, in postfix notation, come from the expressions of the
- * portable kernels (tools/expressions.py). Values have the type in which the operator computes, or are truth values. */
+ * portable kernels (tools/expressions.py, tools/emissions.py). Values have the type in which the operator computes, or
+ * are truth values. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "emit.h"
-
-static const struct {
-  const char *name;
-  int operands;
-  const char *program;
-} expressions[] = {
-#define PJRT_EXPRESSION(name, operands, program) {name, operands, program},
-#include "pjrt_expressions.inc"
-#undef PJRT_EXPRESSION
-};
-
-const char *emit_expression_find(const char *name, int *out_operands) {
-  size_t low = 0, high = sizeof expressions / sizeof *expressions;
-  while (low < high) {
-    const size_t middle = (low + high) / 2;
-    const int order = strcmp(name, expressions[middle].name);
-    if (order == 0) {
-      *out_operands = expressions[middle].operands;
-      return expressions[middle].program;
-    }
-    *(order < 0 ? &high : &low) = order < 0 ? middle : middle + 1;
-  }
-  return NULL;
-}
 
 /* ---- the machine ------------------------------------------------------------------------------------------------- */
 
@@ -323,8 +300,9 @@ static value_t read_operand(machine_t *m, uint32_t argument, int convert) {
 }
 
 void emit_expression(emit_t *e) {
-  int operands = 0;
-  const char *program = emit_expression_find(e->node->name, &operands);
+  const emit_operator_t *const found = emit_find(e->node->name);
+  const int operands = found->operands;
+  const char *program = found->program;
   machine_t m = {.e = e, .shape = emit_result_shape(e, 0)};
   m.type = m.shape.type = emit_compute_type(operand_type(e, operands));
   const int is_where = strcmp(e->node->name, "where.self") == 0;

@@ -38,7 +38,7 @@ static loss_t read_loss(emit_t *e, value_t shape, uint32_t target, uint32_t weig
 
 static value_t divide_safely(emit_t *e, value_t a, value_t b) { return emit_binary(e, "stablehlo.divide", a, b); }
 
-static void nll_forward(emit_t *e) {
+void emit_op_nll_forward(emit_t *e) {
   const value_t input = emit_read(e, 0), a = emit_convert(e, input, emit_compute_type(input.type));
   const loss_t loss = read_loss(e, a, 1, 2, 4);
   const value_t picked = emit_reduce(e, emit_select(e, loss.chosen, a, emit_fill(e, 0, a)), "add", 0, 2);
@@ -54,7 +54,7 @@ static void nll_forward(emit_t *e) {
   emit_write(e, 1, total);
 }
 
-static void nll_backward(emit_t *e) {
+void emit_op_nll_backward(emit_t *e) {
   value_t shape = emit_result_shape(e, 0);
   shape.type = emit_compute_type(shape.type);
   const loss_t loss = read_loss(e, shape, 1, 2, 5);
@@ -73,14 +73,10 @@ static void nll_backward(emit_t *e) {
   emit_write(e, 0, emit_select(e, loss.chosen, spread, emit_fill(e, 0, spread)));
 }
 
-static int takes_forward(const hal_op_call_t *call) {
+int emit_takes_nll_forward(const hal_op_call_t *call) {
   return call->args[0].u.t->ndim == 3 && call->args[1].u.t->ndim == 2 &&
          (call->arg_count < 4 || call->args[3].tag == HAL_VALUE_INT);
 }
-static int takes_backward(const hal_op_call_t *call) {
+int emit_takes_nll_backward(const hal_op_call_t *call) {
   return call->results[0]->ndim == 3 && call->args[1].u.t->ndim == 2;
 }
-
-const emit_operator_t emit_loss_operators[] = {{"nll_loss_forward", takes_forward, nll_forward},
-                                               {"nll_loss_backward", takes_backward, nll_backward},
-                                               {NULL, NULL, NULL}};

@@ -4,7 +4,7 @@
 
 #include "emit.h"
 
-static void copy(emit_t *e) { emit_write(e, 0, emit_read(e, 0)); }
+void emit_op_copy(emit_t *e) { emit_write(e, 0, emit_read(e, 0)); }
 
 /* ---- triangles, sequences ---------------------------------------------------------------------------------------- */
 
@@ -17,11 +17,11 @@ static void triangle(emit_t *e, int upper) {
   const value_t kept = emit_compare(e, upper ? "GE" : "LE", distance, diagonal);
   emit_write(e, 0, emit_select(e, kept, a, emit_fill(e, 0, a)));
 }
-static void tril(emit_t *e) { triangle(e, 0); }
-static void triu(emit_t *e) { triangle(e, 1); }
+void emit_op_tril(emit_t *e) { triangle(e, 0); }
+void emit_op_triu(emit_t *e) { triangle(e, 1); }
 
 /* start + index * step, in double precision or i64 */
-static void arange(emit_t *e) {
+void emit_op_arange(emit_t *e) {
   const value_t shape = emit_result_shape(e, 0);
   const int32_t type = emit_is_float(shape.type) ? PJRT_F64 : PJRT_S64;
   int64_t count = 1;
@@ -130,7 +130,7 @@ value_t emit_take_elements(emit_t *e, value_t a, value_t index, int dim) {
 }
 
 /* self, dim, index */
-static void take(emit_t *e) {
+void emit_op_take(emit_t *e) {
   const value_t a = emit_read(e, 0);
   value_t index = emit_read_as(e, 2, PJRT_S64), shape = emit_result_shape(e, 0);
   const int dim = emit_dim(emit_int(e, 1, 0), a.rank);
@@ -145,7 +145,7 @@ static void take(emit_t *e) {
   emit_write(e, 0, without_invalid(e, v, invalid));
 }
 
-static int takes_take(const hal_op_call_t *call) {
+int emit_takes_take(const hal_op_call_t *call) {
   const hal_tensor_t *const self = call->args[0].u.t, *const result = call->results[0],
                             *const index = call->args[2].u.t;
   if (call->args[0].tag != HAL_VALUE_TENSOR || call->args[2].tag != HAL_VALUE_TENSOR) return 0;
@@ -183,15 +183,15 @@ static void scatter_with(emit_t *e, const char *op, int ends) {
   emit_write(e, 0, emit_scatter(e, a, index, emit_read_as(e, 2, type), dim, op));
 }
 
-static void scatter(emit_t *e) { scatter_with(e, "", strcmp(e->node->name, "index_put") == 0); }
+void emit_op_scatter(emit_t *e) { scatter_with(e, "", strcmp(e->node->name, "index_put") == 0); }
 
 /* dim, index, source, reduce: 0 sum, 1 product, 2 maximum, 3 minimum */
-static void scatter_reduce(emit_t *e) {
+void emit_op_scatter_reduce(emit_t *e) {
   static const char *const ops[] = {"add", "multiply", "maximum", "minimum"};
   scatter_with(e, ops[emit_int(e, 3, 0) & 3], strcmp(e->node->name, "_index_put_impl_.lines") == 0);
 }
 
-static int takes_scatter(const hal_op_call_t *call) {
+int emit_takes_scatter(const hal_op_call_t *call) {
   const hal_tensor_t *const result = call->results[0];
   if (call->args[1].tag != HAL_VALUE_TENSOR || call->args[2].tag != HAL_VALUE_TENSOR) return 0;
   return result->ndim >= 1 && result->ndim + 1 <= EMIT_RANK && call->args[1].u.t->ndim == result->ndim &&
@@ -201,7 +201,7 @@ static int takes_scatter(const hal_op_call_t *call) {
 /* ---- several indices as one: index, size, stride, dim, first ----------------------------------------------------- */
 
 /* An invalid index makes the sum -1, and the sum of -1 remains. */
-static void index_offset(emit_t *e) {
+void emit_op_index_offset(emit_t *e) {
   const int64_t size = emit_int(e, 1, 0);
   const value_t index = from_end(e, emit_read(e, 0), size);
   value_t invalid = outside(e, index, size);
@@ -214,7 +214,7 @@ static void index_offset(emit_t *e) {
   emit_write(e, 0, emit_select(e, invalid, emit_fill(e, -1, sum), sum));
 }
 
-static int takes_index_offset(const hal_op_call_t *call) {
+int emit_takes_index_offset(const hal_op_call_t *call) {
   const hal_tensor_t *const index = call->args[0].u.t, *const result = call->results[0];
   return index->ndim == result->ndim && memcmp(index->sizes, result->sizes, (size_t)index->ndim * 8) == 0;
 }
@@ -245,7 +245,7 @@ static void sort_pairs(emit_t *e, value_t a, int dim, int descending, value_t *o
 }
 
 /* self, dim, descending */
-static void sort(emit_t *e) {
+void emit_op_sort(emit_t *e) {
   const value_t a = emit_read(e, 0);
   value_t values, indices;
   sort_pairs(e, a, emit_dim(emit_int(e, 1, -1), a.rank), emit_int(e, 2, 0) != 0, &values, &indices);
@@ -254,7 +254,7 @@ static void sort(emit_t *e) {
 }
 
 /* self, k, dim, largest */
-static void topk(emit_t *e) {
+void emit_op_topk(emit_t *e) {
   const value_t a = emit_read(e, 0), shape = emit_result_shape(e, 0);
   const int64_t from[EMIT_RANK] = {0};
   value_t values, indices;
@@ -263,26 +263,7 @@ static void topk(emit_t *e) {
   emit_write(e, 1, emit_slice(e, indices, from, shape.sizes));
 }
 
-static int takes_sort(const hal_op_call_t *call) {
+int emit_takes_sort(const hal_op_call_t *call) {
   return call->args[0].u.t->ndim >= 1 && call->result_count > 1 && call->results[0] && call->results[1] &&
          call->results[0]->ndim == call->args[0].u.t->ndim;
 }
-
-const emit_operator_t emit_move_operators[] = {{"copy", NULL, copy},
-                                               {"tril", NULL, tril},
-                                               {"triu", NULL, triu},
-                                               {"arange.start_step", NULL, arange},
-                                               {"gather", takes_take, take},
-                                               {"index_select", takes_take, take},
-                                               {"index.lines", takes_take, take},
-                                               {"scatter.src", takes_scatter, scatter},
-                                               {"index_copy", takes_scatter, scatter},
-                                               {"index_put", takes_scatter, scatter},
-                                               {"scatter_reduce.lines", takes_scatter, scatter_reduce},
-                                               {"index_reduce.lines", takes_scatter, scatter_reduce},
-                                               {"_index_put_impl_.lines", takes_scatter, scatter_reduce},
-                                               {"embedding_dense_backward.lines", takes_scatter, scatter_reduce},
-                                               {"_index_offset", takes_index_offset, index_offset},
-                                               {"sort.lines", takes_sort, sort},
-                                               {"topk", takes_sort, topk},
-                                               {NULL, NULL, NULL}};

@@ -27,7 +27,7 @@ static value_t flat(emit_t *e, uint32_t argument, int32_t type) {
   return emit_reshape(e, a, 1, &count);
 }
 
-static void layer_norm(emit_t *e) {
+void emit_op_layer_norm(emit_t *e) {
   const value_t input = read_wide(e, 0);
   const int64_t rows = count_of(emit_result_shape(e, 1)), sizes[] = {rows, count_of(input) / rows};
   const value_t a = emit_reshape(e, input, 2, sizes);
@@ -44,7 +44,7 @@ static void layer_norm(emit_t *e) {
   emit_write(e, 2, rstd);
 }
 
-static void layer_norm_backward(emit_t *e) {
+void emit_op_layer_norm_backward(emit_t *e) {
   const value_t input = read_wide(e, 1);
   const value_t mean = flat(e, 2, input.type), rstd = flat(e, 3, input.type);
   const int64_t rows = mean.sizes[0], sizes[] = {rows, count_of(input) / rows};
@@ -80,7 +80,7 @@ static void update(emit_t *e, uint32_t result, uint32_t argument, value_t value)
   emit_write(e, result, ADD(MUL(value, rate), MUL(old, SUB(emit_fill(e, 1, rate), rate))));
 }
 
-static void batch_norm(emit_t *e) {
+void emit_op_batch_norm(emit_t *e) {
   const value_t a = read_wide(e, 0);
   const uint32_t mask = all_but_channels(a);
   const double count = (double)(count_of(a) / a.sizes[1]);
@@ -105,7 +105,7 @@ static void batch_norm(emit_t *e) {
 }
 
 /* grad_out, input, weight, running_mean, running_var, save_mean, save_invstd, train, eps */
-static void batch_norm_backward(emit_t *e) {
+void emit_op_batch_norm_backward(emit_t *e) {
   const value_t g = read_wide(e, 0), a = read_wide(e, 1);
   const uint32_t mask = all_but_channels(a);
   const int training = emit_int(e, 7, 0) != 0;
@@ -126,10 +126,4 @@ static void batch_norm_backward(emit_t *e) {
   emit_write(e, 0, MUL(rest, channels(e, factor, a)));
 }
 
-static int takes_batch(const hal_op_call_t *call) { return call->args[0].u.t->ndim >= 2; }
-
-const emit_operator_t emit_norm_operators[] = {{"native_layer_norm", NULL, layer_norm},
-                                               {"native_layer_norm_backward", NULL, layer_norm_backward},
-                                               {"native_batch_norm", takes_batch, batch_norm},
-                                               {"native_batch_norm_backward", takes_batch, batch_norm_backward},
-                                               {NULL, NULL, NULL}};
+int emit_takes_batch_norm(const hal_op_call_t *call) { return call->args[0].u.t->ndim >= 2; }

@@ -26,7 +26,7 @@ static value_t numbers_of(emit_t *e, value_t numbers, int64_t which, int64_t str
   return emit_broadcast(e, emit_reshape(e, one, 2, all), (int64_t[]){1, 0}, 3, shape.sizes);
 }
 
-static void packed_mm(emit_t *e) {
+void emit_op_packed_mm(emit_t *e) {
   const value_t input = emit_read(e, 0), a = emit_convert(e, input, emit_compute_type(input.type));
   value_t w = emit_read(e, 1);
   const value_t scales = emit_read_as(e, 2, a.type), result = emit_result_shape(e, 0);
@@ -42,8 +42,6 @@ static void packed_mm(emit_t *e) {
   emit_write(e, 0, emit_multiply(e, a, emit_reshape(e, w, 2, (int64_t[]){n, k}), 1));
 }
 
-static int takes_packed(const hal_op_call_t *call) {
+int emit_takes_packed(const hal_op_call_t *call) {
   return call->arg_count > 4 && call->args[4].tag == HAL_VALUE_INT && call->args[4].u.i > 0;
 }
-
-const emit_operator_t emit_packed_operators[] = {{"_packed_weight_mm", takes_packed, packed_mm}, {NULL, NULL, NULL}};

@@ -50,16 +50,16 @@ static int takes_product(const hal_op_call_t *call, uint32_t first) {
   return 1;
 }
 
-static int takes_mm(const hal_op_call_t *call) { return takes_product(call, 0); }
-static int takes_addmm(const hal_op_call_t *call) {
+int emit_takes_mm(const hal_op_call_t *call) { return takes_product(call, 0); }
+int emit_takes_addmm(const hal_op_call_t *call) {
   return call->args[0].tag == HAL_VALUE_TENSOR && call->args[0].u.t->ndim <= call->results[0]->ndim &&
          takes_product(call, 1);
 }
 
-static void mm(emit_t *e) { emit_write(e, 0, emit_multiply(e, emit_read(e, 0), emit_read(e, 1), 0)); }
+void emit_op_mm(emit_t *e) { emit_write(e, 0, emit_multiply(e, emit_read(e, 0), emit_read(e, 1), 0)); }
 
 /* beta * self + alpha * mat1 @ mat2; with beta 0, NaN in self is ignored. */
-static void addmm(emit_t *e) {
+void emit_op_addmm(emit_t *e) {
   const value_t product = emit_multiply(e, emit_read(e, 1), emit_read(e, 2), 0);
   const value_t self = emit_read_as(e, 0, product.type);
   const value_t beta = emit_number(e, 3, product.type), alpha = emit_number(e, 4, product.type);
@@ -71,13 +71,13 @@ static void addmm(emit_t *e) {
   emit_write(e, 0, emit_binary(e, "stablehlo.add", weighted, spread_bias(e, bias, product)));
 }
 
-static int takes_int_mm(const hal_op_call_t *call) {
+int emit_takes_int_mm(const hal_op_call_t *call) {
   return call->args[0].tag == HAL_VALUE_TENSOR && call->args[1].tag == HAL_VALUE_TENSOR &&
          call->args[0].u.t->dtype == HAL_INT8 && call->args[1].u.t->dtype == HAL_INT8;
 }
 
 /* Bytes multiplied into int32. */
-static void int_mm(emit_t *e) {
+void emit_op_int_mm(emit_t *e) {
   const value_t a = emit_read(e, 0), b = emit_read(e, 1);
   const value_t v = emit_fresh(e, PJRT_S32, 2, (int64_t[]){a.sizes[0], b.sizes[1]});
   emit_put(e, "    %s = stablehlo.dot_general %s, %s, contracting_dims = [1] x [0] : (%s, %s) -> %s\n", emit_name(v).s,
@@ -114,8 +114,8 @@ static int takes_convolution_at(const hal_op_call_t *call, uint32_t input) {
   if (!emit_is_float(emit_type_of(a->dtype)) || a->dtype != w->dtype) return 0;
   return a->ndim >= 3 && a->ndim <= 5 && w->ndim == a->ndim;
 }
-static int takes_convolution(const hal_op_call_t *call) { return takes_convolution_at(call, 0); }
-static int takes_convolution_backward(const hal_op_call_t *call) { return takes_convolution_at(call, 1); }
+int emit_takes_convolution(const hal_op_call_t *call) { return takes_convolution_at(call, 0); }
+int emit_takes_convolution_backward(const hal_op_call_t *call) { return takes_convolution_at(call, 1); }
 
 /* A window: per spatial dimension the padding on both sides, the stride, and the dilation of both operands. */
 typedef struct window_s {
@@ -202,7 +202,7 @@ static value_t gradient_of_weight(emit_t *e, value_t g, value_t a, value_t w, co
   return convolve(e, a, g, weight_dims, &window, c->spatial, 1, c->groups, w);
 }
 
-static void convolution(emit_t *e) {
+void emit_op_convolution(emit_t *e) {
   const value_t a = emit_read(e, 0), w = emit_read(e, 1), shape = emit_result_shape(e, 0);
   const convolution_t c = read_convolution(e, 3, a.rank);
   value_t v = c.transposed ? gradient_of_input(e, a, shape, w, &c) : forward(e, a, w, &c, shape);
@@ -214,7 +214,7 @@ static void convolution(emit_t *e) {
 }
 
 /* In a transposed convolution the input and the gradient have each other's place. */
-static void convolution_backward(emit_t *e) {
+void emit_op_convolution_backward(emit_t *e) {
   const value_t g = emit_read(e, 0), a = emit_read(e, 1), w = emit_read(e, 2);
   const convolution_t c = read_convolution(e, 3, a.rank);
   if (emit_wants(e, 0)) emit_write(e, 0, c.transposed ? forward(e, g, w, &c, a) : gradient_of_input(e, g, a, w, &c));
@@ -276,10 +276,10 @@ static int takes_attention_at(const hal_op_call_t *call, uint32_t first, uint32_
     return 0; /* dropout */
   return call->args[first + 3].tag != HAL_VALUE_TENSOR || call->args[first + 3].u.t->ndim == 4;
 }
-static int takes_attention(const hal_op_call_t *call) { return takes_attention_at(call, 0, 6); }
-static int takes_attention_backward(const hal_op_call_t *call) { return takes_attention_at(call, 1, 9); }
+int emit_takes_attention(const hal_op_call_t *call) { return takes_attention_at(call, 0, 6); }
+int emit_takes_attention_backward(const hal_op_call_t *call) { return takes_attention_at(call, 1, 9); }
 
-static void attention(emit_t *e) {
+void emit_op_attention(emit_t *e) {
   const attention_t at = read_attention(e, 0, 4);
   const value_t top = emit_reduce(e, at.scores, "maximum", -INFINITY, 8), zero = emit_fill(e, 0, top);
   /* a row without a key that it may see has the result 0 */
@@ -294,7 +294,7 @@ static void attention(emit_t *e) {
   emit_write(e, 1, log);
 }
 
-static void attention_backward(emit_t *e) {
+void emit_op_attention_backward(emit_t *e) {
   const attention_t at = read_attention(e, 1, 7);
   const value_t g = read_wide(e, 0), out = read_wide(e, 5);
   value_t log = emit_read_as(e, 6, at.scores.type);
@@ -316,15 +316,3 @@ static void attention_backward(emit_t *e) {
     emit_write(e, 2, add_heads(e, emit_multiply(e, transposed(e, weights), g, 0), emit_result_shape(e, 2).sizes[1]));
   emit_write(e, 3, of_scores);
 }
-
-const emit_operator_t emit_product_operators[] = {
-    {"mm", takes_mm, mm},
-    {"bmm", takes_mm, mm},
-    {"addmm", takes_addmm, addmm},
-    {"baddbmm", takes_addmm, addmm},
-    {"_int_mm", takes_int_mm, int_mm},
-    {"convolution_overrideable", takes_convolution, convolution},
-    {"convolution_backward_overrideable", takes_convolution_backward, convolution_backward},
-    {"_scaled_dot_product_fused_attention_overrideable", takes_attention, attention},
-    {"_scaled_dot_product_fused_attention_overrideable_backward", takes_attention_backward, attention_backward},
-    {NULL, NULL, NULL}};

@@ -7,19 +7,21 @@
 
 /* ---- operators --------------------------------------------------------------------------------------------------- */
 
-static const emit_operator_t expression = {"expression", NULL, emit_expression};
+static const emit_operator_t operators[] = {
+#define PJRT_OPERATOR(name, takes, emit, operands, program) {name, takes, emit, operands, program},
+#include "pjrt_operators.inc"
+#undef PJRT_OPERATOR
+};
 
 const emit_operator_t *emit_find(const char *name) {
-  static const emit_operator_t *const lists[] = {
-      emit_reduce_operators,    emit_product_operators, emit_norm_operators,    emit_loss_operators,
-      emit_update_operators,    emit_move_operators,    emit_spatial_operators, emit_resample_operators,
-      emit_recurrent_operators, emit_scan_operators,    emit_random_operators,  emit_columns_operators,
-      emit_packed_operators};
-  int operands = 0;
-  for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
-    for (const emit_operator_t *one = lists[i]; one->name; one++)
-      if (strcmp(one->name, name) == 0) return one;
-  return emit_expression_find(name, &operands) ? &expression : NULL;
+  size_t low = 0, high = sizeof operators / sizeof *operators;
+  while (low < high) {
+    const size_t middle = (low + high) / 2;
+    const int order = strcmp(name, operators[middle].name);
+    if (order == 0) return &operators[middle];
+    *(order < 0 ? &high : &low) = order < 0 ? middle : middle + 1;
+  }
+  return NULL;
 }
 
 static int takes_tensor(const hal_tensor_t *tensor, int is_result) {

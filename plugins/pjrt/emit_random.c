@@ -86,14 +86,14 @@ static value_t below(emit_t *e, value_t bits, value_t probability) {
   return emit_compare(e, "LT", bits, emit_like(e, limit, bits));
 }
 
-static void bernoulli(emit_t *e) {
+void emit_op_bernoulli(emit_t *e) {
   const value_t bits = random_bits(e, emit_result_shape(e, 0));
   emit_write(e, 0, below(e, bits, emit_number(e, 0, PJRT_F64)));
 }
 
 /* Half precision uses as many bits as it has. A barrier keeps the product from being fused with the sum, so that
  * numbers are those of every other device. */
-static void uniform(emit_t *e) {
+void emit_op_uniform(emit_t *e) {
   const value_t shape = emit_result_shape(e, 0);
   const int32_t type = emit_compute_type(shape.type);
   const int bits = shape.type == PJRT_F16 ? 11 : shape.type == PJRT_BF16 ? 8 : is_wide(shape.type) ? 53 : 24;
@@ -110,7 +110,7 @@ static void uniform(emit_t *e) {
 }
 
 /* out = mask ? input / (1 - p) : 0; the mask is a Bernoulli number in units of 2^-24, whatever the dtype. */
-static void dropout(emit_t *e) {
+void emit_op_dropout(emit_t *e) {
   const value_t input = emit_read(e, 0), a = emit_convert(e, input, emit_compute_type(input.type));
   const value_t p = emit_number(e, 1, PJRT_F64), q = SUB(emit_constant(e, PJRT_F64, 1), p);
   const value_t zero = emit_constant(e, PJRT_F64, 0), bits = shift_right(e, emit_philox(e, count_of(a)), 8);
@@ -139,8 +139,8 @@ static value_t normal_numbers(emit_t *e, value_t shape) {
   return ADD(mean, MUL(emit_like(e, emit_number(e, 1, PJRT_F64), flat), flat));
 }
 
-static void normal(emit_t *e) { emit_write(e, 0, normal_numbers(e, emit_result_shape(e, 0))); }
-static void log_normal(emit_t *e) {
+void emit_op_normal(emit_t *e) { emit_write(e, 0, normal_numbers(e, emit_result_shape(e, 0))); }
+void emit_op_log_normal(emit_t *e) {
   emit_write(e, 0, emit_unary(e, "stablehlo.exponential", normal_numbers(e, emit_result_shape(e, 0))));
 }
 
@@ -153,7 +153,7 @@ static value_t exponential_numbers(emit_t *e, value_t shape) {
 }
 
 /* lambd: a number that rounds to 0 becomes the smallest one, unless the rate is infinite. */
-static void exponential(emit_t *e) {
+void emit_op_exponential(emit_t *e) {
   const value_t shape = emit_result_shape(e, 0);
   const double least = shape.type == PJRT_F16 ? 0x1p-24 : is_wide(shape.type) ? 0x1p-1022 : 0x1p-126;
   const value_t rate = emit_number(e, 0, PJRT_F64), numbers = exponential_numbers(e, shape);
@@ -166,7 +166,7 @@ static void exponential(emit_t *e) {
 }
 
 /* p: the exponential number of a failure's rate, rounded up; computed in float32 for narrower dtypes, as the kernel. */
-static void geometric(emit_t *e) {
+void emit_op_geometric(emit_t *e) {
   const value_t shape = emit_result_shape(e, 0);
   const value_t p = emit_number(e, 0, PJRT_F64);
   const value_t rate = emit_unary(e, "stablehlo.log_plus_one", emit_unary(e, "stablehlo.negate", p));
@@ -178,7 +178,7 @@ static void geometric(emit_t *e) {
 }
 
 /* median, sigma: the tangent of an angle on the whole circle; never infinite. */
-static void cauchy(emit_t *e) {
+void emit_op_cauchy(emit_t *e) {
   const value_t shape = emit_result_shape(e, 0);
   const int wide = is_wide(shape.type);
   const value_t turn = angle(e, words_of(e, shape), wide), y = emit_unary(e, "stablehlo.sine", turn);
@@ -196,7 +196,7 @@ static value_t scaled_below(emit_t *e, value_t low, value_t high, value_t range)
 }
 
 /* from, range: 0 stands for 2^64. */
-static void integers(emit_t *e) {
+void emit_op_integers(emit_t *e) {
   const int64_t count = count_of(emit_result_shape(e, 0));
   const value_t pairs = emit_reshape(e, emit_philox(e, 2 * count), 2, (int64_t[]){count, 2});
   const value_t low = column(e, pairs, 0), high = column(e, pairs, 1), number = join(e, low, high);
@@ -253,21 +253,9 @@ static value_t shuffle(emit_t *e, int64_t n) {
   return v;
 }
 
-static void randperm(emit_t *e) { emit_write(e, 0, shuffle(e, emit_result_shape(e, 0).sizes[0])); }
+void emit_op_randperm(emit_t *e) { emit_write(e, 0, shuffle(e, emit_result_shape(e, 0).sizes[0])); }
 
-static int takes_randperm(const hal_op_call_t *call) { /* the kernel permutes more elements by other means */
+int emit_takes_randperm(const hal_op_call_t *call) { /* the kernel permutes more elements by other means */
   return call->results[0]->ndim == 1 && call->results[0]->sizes[0] <= FEW;
 }
-static int takes_float(const hal_op_call_t *call) { return emit_is_float(emit_type_of(call->results[0]->dtype)); }
-
-const emit_operator_t emit_random_operators[] = {{"native_dropout", NULL, dropout},
-                                                 {"bernoulli.p", NULL, bernoulli},
-                                                 {"uniform", takes_float, uniform},
-                                                 {"normal_functional", takes_float, normal},
-                                                 {"log_normal", takes_float, log_normal},
-                                                 {"exponential", takes_float, exponential},
-                                                 {"geometric", takes_float, geometric},
-                                                 {"cauchy", takes_float, cauchy},
-                                                 {"random.from", NULL, integers},
-                                                 {"randperm", takes_randperm, randperm},
-                                                 {NULL, NULL, NULL}};
+int emit_takes_float(const hal_op_call_t *call) { return emit_is_float(emit_type_of(call->results[0]->dtype)); }

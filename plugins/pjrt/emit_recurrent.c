@@ -35,7 +35,7 @@ static void write_parts(emit_t *e, uint32_t result, const value_t *parts, int co
 
 /* ---- LSTM: input_gates, hidden_gates, cx, input_bias, hidden_bias; hy, cy, workspace ----------------------------- */
 
-static void lstm(emit_t *e) {
+void emit_op_lstm(emit_t *e) {
   const value_t gates = ADD(with_bias(e, read_wide(e, 0), 3), with_bias(e, read_wide(e, 1), 4)), cx = read_wide(e, 2);
   const int64_t width = cx.sizes[1];
   value_t parts[4];
@@ -48,7 +48,7 @@ static void lstm(emit_t *e) {
 }
 
 /* grad_hy, grad_cy, cx, cy, workspace; the gradients of the gates and of cx */
-static void lstm_backward(emit_t *e) {
+void emit_op_lstm_backward(emit_t *e) {
   const value_t cx = read_wide(e, 2), work = read_wide(e, 4);
   const int64_t width = cx.sizes[1];
   const value_t input = part(e, work, 0, width), forget = part(e, work, 1, width), cell = part(e, work, 2, width);
@@ -68,7 +68,7 @@ static void lstm_backward(emit_t *e) {
 
 /* ---- GRU: input_gates, hidden_gates, hx, input_bias, hidden_bias; hy, workspace ------------------------------- */
 
-static void gru(emit_t *e) {
+void emit_op_gru(emit_t *e) {
   const value_t a = with_bias(e, read_wide(e, 0), 3), b = with_bias(e, read_wide(e, 1), 4), hx = read_wide(e, 2);
   const int64_t width = hx.sizes[1];
   const value_t reset = emit_unary(e, "stablehlo.logistic", ADD(part(e, a, 0, width), part(e, b, 0, width)));
@@ -81,7 +81,7 @@ static void gru(emit_t *e) {
 }
 
 /* grad_hy, workspace; the gradients of the input gates, the hidden gates and hx */
-static void gru_backward(emit_t *e) {
+void emit_op_gru_backward(emit_t *e) {
   const value_t above = read_wide(e, 0), work = read_wide(e, 1);
   const int64_t width = above.sizes[1];
   const value_t reset = part(e, work, 0, width), update = part(e, work, 1, width), fresh = part(e, work, 2, width);
@@ -95,19 +95,12 @@ static void gru_backward(emit_t *e) {
 }
 
 static int is_matrix(const hal_value_t *value) { return value->tag == HAL_VALUE_TENSOR && value->u.t->ndim == 2; }
-static int takes_cell(const hal_op_call_t *call) {
+int emit_takes_cell(const hal_op_call_t *call) {
   return is_matrix(&call->args[0]) && is_matrix(&call->args[1]) && is_matrix(&call->args[2]);
 }
-static int takes_lstm_backward(const hal_op_call_t *call) {
+int emit_takes_lstm_backward(const hal_op_call_t *call) {
   return is_matrix(&call->args[2]) && is_matrix(&call->args[4]);
 }
-static int takes_gru_backward(const hal_op_call_t *call) {
+int emit_takes_gru_backward(const hal_op_call_t *call) {
   return is_matrix(&call->args[0]) && is_matrix(&call->args[1]);
 }
-
-const emit_operator_t emit_recurrent_operators[] = {
-    {"_thnn_fused_lstm_cell", takes_cell, lstm},
-    {"_thnn_fused_lstm_cell_backward_impl", takes_lstm_backward, lstm_backward},
-    {"_thnn_fused_gru_cell", takes_cell, gru},
-    {"_thnn_fused_gru_cell_backward", takes_gru_backward, gru_backward},
-    {NULL, NULL, NULL}};

@@ -23,19 +23,19 @@ static value_t read_wide(emit_t *e, uint32_t argument) {
 
 static value_t sum_of(emit_t *e, value_t a, uint32_t mask) { return emit_reduce(e, a, "add", 0, mask); }
 
-static void sum(emit_t *e) {
+void emit_op_sum(emit_t *e) {
   const value_t a = read_wide(e, 0);
   emit_write(e, 0, sum_of(e, a, mask_of(e, 1, a)));
 }
 
-static void mean(emit_t *e) {
+void emit_op_mean(emit_t *e) {
   const value_t a = read_wide(e, 0);
   const uint32_t mask = mask_of(e, 1, a);
   const value_t total = sum_of(e, a, mask);
   emit_write(e, 0, emit_binary(e, "stablehlo.divide", total, emit_fill(e, count_of(a, mask), total)));
 }
 
-static void product(emit_t *e) {
+void emit_op_product(emit_t *e) {
   const value_t a = read_wide(e, 0);
   emit_write(e, 0, emit_reduce(e, a, "multiply", 1, mask_of(e, 1, a)));
 }
@@ -44,38 +44,38 @@ static value_t extreme(emit_t *e, value_t a, uint32_t mask, int sign) {
   return emit_reduce_from(e, a, sign > 0 ? "maximum" : "minimum", emit_limit(e, a.type, -sign), mask);
 }
 
-static void amax(emit_t *e) {
+void emit_op_amax(emit_t *e) {
   const value_t a = emit_read(e, 0);
   emit_write(e, 0, extreme(e, a, mask_of(e, 1, a), 1));
 }
 
-static void amin(emit_t *e) {
+void emit_op_amin(emit_t *e) {
   const value_t a = emit_read(e, 0);
   emit_write(e, 0, extreme(e, a, mask_of(e, 1, a), -1));
 }
 
-static void aminmax(emit_t *e) {
+void emit_op_aminmax(emit_t *e) {
   const value_t a = emit_read(e, 0);
   emit_write(e, 0, extreme(e, a, mask_of(e, 1, a), -1));
   emit_write(e, 1, extreme(e, a, mask_of(e, 1, a), 1));
 }
 
-static void any(emit_t *e) {
+void emit_op_any(emit_t *e) {
   const value_t a = emit_read_as(e, 0, PJRT_PRED);
   emit_write(e, 0, emit_reduce(e, a, "or", 0, mask_of(e, 1, a)));
 }
 
-static void all(emit_t *e) {
+void emit_op_all(emit_t *e) {
   const value_t a = emit_read_as(e, 0, PJRT_PRED);
   emit_write(e, 0, emit_reduce(e, a, "and", 1, mask_of(e, 1, a)));
 }
 
-static void count(emit_t *e) {
+void emit_op_count(emit_t *e) {
   const value_t a = emit_convert(e, emit_read_as(e, 0, PJRT_PRED), PJRT_S64);
   emit_write(e, 0, sum_of(e, a, mask_of(e, 1, a)));
 }
 
-static void nansum(emit_t *e) {
+void emit_op_nansum(emit_t *e) {
   const value_t a = read_wide(e, 0);
   const value_t known = emit_select(e, emit_compare(e, "EQ", a, a), a, emit_fill(e, 0, a));
   emit_write(e, 0, sum_of(e, known, mask_of(e, 1, a)));
@@ -107,27 +107,27 @@ static value_t norm_of_order(emit_t *e, value_t a, uint32_t mask, value_t order)
   return emit_binary(e, "stablehlo.power", total, inverse);
 }
 
-static void norm_zero(emit_t *e) {
+void emit_op_norm_zero(emit_t *e) {
   const value_t a = read_absolute(e);
   emit_write(e, 0, zero_norm(e, a, mask_of(e, 1, a)));
 }
-static void norm_one(emit_t *e) {
+void emit_op_norm_one(emit_t *e) {
   const value_t a = read_absolute(e);
   emit_write(e, 0, sum_of(e, a, mask_of(e, 1, a)));
 }
-static void norm_two(emit_t *e) {
+void emit_op_norm_two(emit_t *e) {
   const value_t a = read_absolute(e);
   emit_write(e, 0, two_norm(e, a, mask_of(e, 1, a)));
 }
-static void norm_p(emit_t *e) {
+void emit_op_norm_p(emit_t *e) {
   const value_t a = read_absolute(e);
   emit_write(e, 0, norm_of_order(e, a, mask_of(e, 1, a), emit_number(e, 2, a.type)));
 }
-static void norm_largest(emit_t *e) {
+void emit_op_norm_largest(emit_t *e) {
   const value_t a = read_absolute(e);
   emit_write(e, 0, extreme(e, a, mask_of(e, 1, a), 1));
 }
-static void norm_smallest(emit_t *e) {
+void emit_op_norm_smallest(emit_t *e) {
   const value_t a = read_absolute(e);
   emit_write(e, 0, extreme(e, a, mask_of(e, 1, a), -1));
 }
@@ -144,12 +144,12 @@ static void put_norm(emit_t *e, int kind, value_t a, uint32_t mask, value_t orde
 }
 
 /* self, dim, ord: a number of the run, so the program has all norms and runs the one that it selects. */
-static void vector_norm(emit_t *e) {
+void emit_op_vector_norm(emit_t *e) {
   static const double orders[] = {2, 1, 0, INFINITY, -INFINITY};
   enum { NAMED = sizeof orders / sizeof *orders };
   const hal_value_t *const given = e->node->call->arg_count > 2 ? emit_argument(e, 2) : NULL;
   if (!given || given->tag == HAL_VALUE_NONE) {
-    norm_two(e);
+    emit_op_norm_two(e);
     return;
   }
   const value_t a = read_absolute(e), order = emit_number(e, 2, a.type);
@@ -167,7 +167,7 @@ static void vector_norm(emit_t *e) {
 }
 
 /* An order may be a number or absent. */
-static int takes_norm(const hal_op_call_t *call) {
+int emit_takes_vector_norm(const hal_op_call_t *call) {
   const uint32_t tag = call->arg_count > 2 ? call->args[2].tag : HAL_VALUE_NONE;
   return tag == HAL_VALUE_NONE || tag == HAL_VALUE_DOUBLE || tag == HAL_VALUE_INT;
 }
@@ -184,7 +184,7 @@ static value_t centered(emit_t *e, value_t a, uint32_t mask) {
   return emit_binary(e, "stablehlo.subtract", a, emit_spread(e, center, a, mask));
 }
 
-static void centered_dot(emit_t *e) {
+void emit_op_centered_dot(emit_t *e) {
   const value_t a = read_wide(e, 0), b = read_wide(e, 1);
   const uint32_t mask = mask_of(e, 3, a);
   emit_write(e, 0, sum_of(e, emit_binary(e, "stablehlo.multiply", a, centered(e, b, mask)), mask));
@@ -194,7 +194,7 @@ static value_t share(emit_t *e, value_t total) {
   return emit_binary(e, "stablehlo.divide", total, emit_like(e, emit_number(e, 4, total.type), total));
 }
 
-static void mean_about(emit_t *e) {
+void emit_op_mean_about(emit_t *e) {
   const value_t a = read_wide(e, 0);
   const uint32_t mask = mask_of(e, 3, a);
   emit_write(e, 0, share(e, sum_of(e, centered(e, a, mask), mask)));
@@ -207,8 +207,8 @@ static value_t variance(emit_t *e) {
   return share(e, sum_of(e, emit_binary(e, "stablehlo.multiply", deviation, deviation), mask));
 }
 
-static void var_about(emit_t *e) { emit_write(e, 0, variance(e)); }
-static void std_about(emit_t *e) { emit_write(e, 0, emit_unary(e, "stablehlo.sqrt", variance(e))); }
+void emit_op_var_about(emit_t *e) { emit_write(e, 0, variance(e)); }
+void emit_op_std_about(emit_t *e) { emit_write(e, 0, emit_unary(e, "stablehlo.sqrt", variance(e))); }
 
 /* ---- moments: self, dim, correction ------------------------------------------------------------------------------ */
 
@@ -231,8 +231,8 @@ static void moments(emit_t *e, int root) {
   emit_write(e, 1, center);
 }
 
-static void var_mean(emit_t *e) { moments(e, 0); }
-static void std_mean(emit_t *e) { moments(e, 1); }
+void emit_op_var_mean(emit_t *e) { moments(e, 0); }
+void emit_op_std_mean(emit_t *e) { moments(e, 1); }
 
 /* ---- indices of extremes ----------------------------------------------------------------------------------------- */
 
@@ -305,34 +305,34 @@ static void index_of(emit_t *e, int sign, value_t *out_value, value_t *out_index
   emit_reduce_index(e, a, index, 1u << at, sign, EMIT_FIRST, out_value, out_index);
 }
 
-static int takes_index(const hal_op_call_t *call) {
+int emit_takes_extreme(const hal_op_call_t *call) {
   const hal_value_t *const dim = call->arg_count > 1 ? &call->args[1] : NULL;
   if (dim && dim->tag == HAL_VALUE_INT_LIST && dim->count > 1 && dim->count != (uint32_t)call->args[0].u.t->ndim)
     return 0;
   return 1;
 }
 
-static void max_dim(emit_t *e) {
+void emit_op_max_dim(emit_t *e) {
   value_t value, index;
   index_of(e, 1, &value, &index);
   emit_write(e, 0, value);
   emit_write(e, 1, index);
 }
 
-static void min_dim(emit_t *e) {
+void emit_op_min_dim(emit_t *e) {
   value_t value, index;
   index_of(e, -1, &value, &index);
   emit_write(e, 0, value);
   emit_write(e, 1, index);
 }
 
-static void argmax(emit_t *e) {
+void emit_op_argmax(emit_t *e) {
   value_t value, index;
   index_of(e, 1, &value, &index);
   emit_write(e, 0, index);
 }
 
-static void argmin(emit_t *e) {
+void emit_op_argmin(emit_t *e) {
   value_t value, index;
   index_of(e, -1, &value, &index);
   emit_write(e, 0, index);
@@ -353,10 +353,10 @@ static void softmax_of(emit_t *e, int logarithm) {
   emit_write(e, 0, emit_binary(e, "stablehlo.subtract", shifted, log));
 }
 
-static void softmax(emit_t *e) { softmax_of(e, 0); }
-static void log_softmax(emit_t *e) { softmax_of(e, 1); }
+void emit_op_softmax(emit_t *e) { softmax_of(e, 0); }
+void emit_op_log_softmax(emit_t *e) { softmax_of(e, 1); }
 
-static void softmax_backward(emit_t *e) {
+void emit_op_softmax_backward(emit_t *e) {
   const value_t g = read_wide(e, 0), y = read_wide(e, 1);
   const uint32_t mask = g.rank ? 1u << emit_dim(emit_int(e, 2, 0), g.rank) : 0;
   const value_t product = emit_binary(e, "stablehlo.multiply", g, y);
@@ -364,43 +364,10 @@ static void softmax_backward(emit_t *e) {
   emit_write(e, 0, emit_binary(e, "stablehlo.subtract", product, rest));
 }
 
-static void log_softmax_backward(emit_t *e) {
+void emit_op_log_softmax_backward(emit_t *e) {
   const value_t g = read_wide(e, 0), y = read_wide(e, 1);
   const uint32_t mask = g.rank ? 1u << emit_dim(emit_int(e, 2, 0), g.rank) : 0;
   const value_t rest = emit_binary(e, "stablehlo.multiply", emit_unary(e, "stablehlo.exponential", y),
                                    emit_reduce_like(e, g, "add", 0, mask));
   emit_write(e, 0, emit_binary(e, "stablehlo.subtract", g, rest));
 }
-
-const emit_operator_t emit_reduce_operators[] = {{"sum.dim_IntList", NULL, sum},
-                                                 {"mean.dim", NULL, mean},
-                                                 {"prod.dim_int", NULL, product},
-                                                 {"amax", NULL, amax},
-                                                 {"amin", NULL, amin},
-                                                 {"aminmax", NULL, aminmax},
-                                                 {"any.dims", NULL, any},
-                                                 {"all.dims", NULL, all},
-                                                 {"count_nonzero.dim_IntList", NULL, count},
-                                                 {"nansum", NULL, nansum},
-                                                 {"norm_zero", NULL, norm_zero},
-                                                 {"norm_one", NULL, norm_one},
-                                                 {"norm_two", NULL, norm_two},
-                                                 {"norm_p", NULL, norm_p},
-                                                 {"norm_largest", NULL, norm_largest},
-                                                 {"norm_smallest", NULL, norm_smallest},
-                                                 {"linalg_vector_norm", takes_norm, vector_norm},
-                                                 {"centered_dot", NULL, centered_dot},
-                                                 {"mean_about", NULL, mean_about},
-                                                 {"var_about", NULL, var_about},
-                                                 {"std_about", NULL, std_about},
-                                                 {"var_mean.correction", NULL, var_mean},
-                                                 {"std_mean.correction", NULL, std_mean},
-                                                 {"max.dim", takes_index, max_dim},
-                                                 {"min.dim", takes_index, min_dim},
-                                                 {"argmax", takes_index, argmax},
-                                                 {"argmin", takes_index, argmin},
-                                                 {"_softmax", NULL, softmax},
-                                                 {"_log_softmax", NULL, log_softmax},
-                                                 {"_softmax_backward_data", NULL, softmax_backward},
-                                                 {"_log_softmax_backward_data", NULL, log_softmax_backward},
-                                                 {NULL, NULL, NULL}};

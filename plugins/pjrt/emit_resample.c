@@ -263,7 +263,7 @@ static int64_t taps_of(kind_t kind, int64_t in, int64_t out) {
   return taps < in ? taps : in;
 }
 
-static void resample(emit_t *e) {
+void emit_op_resample(emit_t *e) {
   const char *const name = e->node->name;
   const int backward = is_backward(name), spatial = spatial_of(name);
   const value_t operand = emit_read(e, 0), shape = emit_result_shape(e, 0);
@@ -302,41 +302,11 @@ static int takes_map(const hal_op_call_t *call, int spatial, int backward, int i
   return 1;
 }
 
-static int takes1(const hal_op_call_t *call) { return takes_map(call, 1, 0, 0, 0); }
-static int takes2(const hal_op_call_t *call) { return takes_map(call, 2, 0, 0, 0); }
-static int takes3(const hal_op_call_t *call) { return takes_map(call, 3, 0, 0, 0); }
-static int takes1_backward(const hal_op_call_t *call) { return takes_map(call, 1, 1, 0, 0); }
-static int takes2_backward(const hal_op_call_t *call) { return takes_map(call, 2, 1, 0, 0); }
-static int takes3_backward(const hal_op_call_t *call) { return takes_map(call, 3, 1, 0, 0); }
-static int takes_wide(const hal_op_call_t *call) { return takes_map(call, 2, 0, 1, 3); }
-static int takes_wide_backward(const hal_op_call_t *call) { return takes_map(call, 2, 1, 1, 4); }
-
-const emit_operator_t emit_resample_operators[] = {{"upsample_nearest1d", takes1, resample},
-                                                   {"upsample_nearest2d", takes2, resample},
-                                                   {"upsample_nearest3d", takes3, resample},
-                                                   {"upsample_nearest1d_backward", takes1_backward, resample},
-                                                   {"upsample_nearest2d_backward", takes2_backward, resample},
-                                                   {"upsample_nearest3d_backward", takes3_backward, resample},
-                                                   {"_upsample_nearest_exact1d", takes1, resample},
-                                                   {"_upsample_nearest_exact2d", takes2, resample},
-                                                   {"_upsample_nearest_exact3d", takes3, resample},
-                                                   {"_upsample_nearest_exact1d_backward", takes1_backward, resample},
-                                                   {"_upsample_nearest_exact2d_backward", takes2_backward, resample},
-                                                   {"_upsample_nearest_exact3d_backward", takes3_backward, resample},
-                                                   {"upsample_linear1d", takes1, resample},
-                                                   {"upsample_bilinear2d", takes2, resample},
-                                                   {"upsample_trilinear3d", takes3, resample},
-                                                   {"upsample_bicubic2d", takes2, resample},
-                                                   {"upsample_linear1d_backward", takes1_backward, resample},
-                                                   {"upsample_bilinear2d_backward", takes2_backward, resample},
-                                                   {"upsample_trilinear3d_backward", takes3_backward, resample},
-                                                   {"upsample_bicubic2d_backward", takes2_backward, resample},
-                                                   {"_upsample_bilinear2d_aa", takes_wide, resample},
-                                                   {"_upsample_bicubic2d_aa", takes_wide, resample},
-                                                   {"_upsample_bilinear2d_aa_backward", takes_wide_backward, resample},
-                                                   {"_upsample_bicubic2d_aa_backward", takes_wide_backward, resample},
-                                                   {"_adaptive_avg_pool2d", takes2, resample},
-                                                   {"_adaptive_avg_pool3d", takes3, resample},
-                                                   {"_adaptive_avg_pool2d_backward", takes2_backward, resample},
-                                                   {"_adaptive_avg_pool3d_backward", takes3_backward, resample},
-                                                   {NULL, NULL, NULL}};
+int emit_takes_map_1d(const hal_op_call_t *call) { return takes_map(call, 1, 0, 0, 0); }
+int emit_takes_map_2d(const hal_op_call_t *call) { return takes_map(call, 2, 0, 0, 0); }
+int emit_takes_map_3d(const hal_op_call_t *call) { return takes_map(call, 3, 0, 0, 0); }
+int emit_takes_map_1d_backward(const hal_op_call_t *call) { return takes_map(call, 1, 1, 0, 0); }
+int emit_takes_map_2d_backward(const hal_op_call_t *call) { return takes_map(call, 2, 1, 0, 0); }
+int emit_takes_map_3d_backward(const hal_op_call_t *call) { return takes_map(call, 3, 1, 0, 0); }
+int emit_takes_map_wide(const hal_op_call_t *call) { return takes_map(call, 2, 0, 1, 3); }
+int emit_takes_map_wide_backward(const hal_op_call_t *call) { return takes_map(call, 2, 1, 1, 4); }

@@ -44,8 +44,8 @@ static void scan(emit_t *e, const char *op, double start) {
   const value_t input = read_scanned(e, &dim), a = emit_convert(e, input, emit_compute_type(input.type));
   emit_write(e, 0, a.rank ? scan_with(e, a, dim, op, start) : a);
 }
-static void cumsum(emit_t *e) { scan(e, "add", 0); }
-static void cumprod(emit_t *e) { scan(e, "multiply", 1); }
+void emit_op_cumsum(emit_t *e) { scan(e, "add", 0); }
+void emit_op_cumprod(emit_t *e) { scan(e, "multiply", 1); }
 
 /* Returns the elements `by` places earlier, and `start` before the first one. The other scans combine elements at
  * distances of 1, 2, 4 ... with those, because the compile time of windows over pairs grows with their size. */
@@ -66,7 +66,7 @@ static value_t add_logarithms(emit_t *e, value_t x, value_t y) {
   return emit_select(e, finite, ADD(top, rest), top);
 }
 
-static void logcumsumexp(emit_t *e) {
+void emit_op_logcumsumexp(emit_t *e) {
   int dim;
   const value_t input = read_scanned(e, &dim);
   value_t a = emit_convert(e, input, emit_compute_type(input.type));
@@ -92,8 +92,8 @@ static void scan_extreme(emit_t *e, int sign) {
   emit_write(e, 0, a);
   emit_write(e, 1, index);
 }
-static void cummax(emit_t *e) { scan_extreme(e, 1); }
-static void cummin(emit_t *e) { scan_extreme(e, -1); }
+void emit_op_cummax(emit_t *e) { scan_extreme(e, 1); }
+void emit_op_cummin(emit_t *e) { scan_extreme(e, -1); }
 
 /* ---- search: sorted_sequence, self, right ------------------------------------------------------------------------ */
 
@@ -107,7 +107,7 @@ static value_t element_at(emit_t *e, value_t sequence, value_t at) {
 }
 
 /* Halves the range of each value's place as often as the longest range needs. */
-static void search(emit_t *e) {
+void emit_op_search(emit_t *e) {
   const value_t sequence = emit_read(e, 0), x = emit_read(e, 1);
   const int64_t n = sequence.sizes[sequence.rank - 1];
   value_t place = x;
@@ -127,7 +127,7 @@ static void search(emit_t *e) {
   emit_write(e, 0, low);
 }
 
-static int takes_search(const hal_op_call_t *call) {
+int emit_takes_search(const hal_op_call_t *call) {
   const hal_tensor_t *const sequence = call->args[0].u.t, *const x = call->args[1].u.t;
   if (call->args[0].tag != HAL_VALUE_TENSOR || call->args[1].tag != HAL_VALUE_TENSOR || !sequence->ndim) return 0;
   return sequence->ndim == 1 || (sequence->ndim == x->ndim && x->ndim < EMIT_RANK);
@@ -148,14 +148,12 @@ static value_t between(emit_t *e, value_t shape) {
   return emit_select(e, emit_compare(e, "LT", index, middle), front, back);
 }
 
-static void linspace(emit_t *e) { emit_write(e, 0, between(e, emit_result_shape(e, 0))); }
+void emit_op_linspace(emit_t *e) { emit_write(e, 0, between(e, emit_result_shape(e, 0))); }
 
-static void logspace(emit_t *e) {
+void emit_op_logspace(emit_t *e) {
   const value_t x = between(e, emit_result_shape(e, 0));
   emit_write(e, 0, emit_binary(e, "stablehlo.power", emit_like(e, emit_number(e, 2, PJRT_F64), x), x));
 }
-
-static int takes_sequence(const hal_op_call_t *call) { return emit_is_float(emit_type_of(call->results[0]->dtype)); }
 
 /* ---- triangles: row, col, offset; the result is 2 x n ------------------------------------------------------------ */
 
@@ -181,8 +179,8 @@ static void triangle_indices(emit_t *e, int lower) {
   const value_t both[] = {emit_reshape(e, mine, 2, pair), emit_reshape(e, column, 2, pair)};
   emit_write(e, 0, emit_concatenate(e, both, 2, 0));
 }
-static void tril_indices(emit_t *e) { triangle_indices(e, 1); }
-static void triu_indices(emit_t *e) { triangle_indices(e, 0); }
+void emit_op_tril_indices(emit_t *e) { triangle_indices(e, 1); }
+void emit_op_triu_indices(emit_t *e) { triangle_indices(e, 0); }
 
 /* ---- greatest common divisors ------------------------------------------------------------------------------------ */
 
@@ -229,25 +227,11 @@ static void common(emit_t *e, int multiple) {
   v = emit_bits(e, v, PJRT_S64);
   emit_write(e, 0, multiple ? emit_unary(e, "stablehlo.abs", v) : v);
 }
-static void gcd(emit_t *e) { common(e, 0); }
-static void lcm(emit_t *e) { common(e, 1); }
+void emit_op_gcd(emit_t *e) { common(e, 0); }
+void emit_op_lcm(emit_t *e) { common(e, 1); }
 
-static int takes_integers(const hal_op_call_t *call) {
+int emit_takes_integers(const hal_op_call_t *call) {
   for (int i = 0; i < 2; i++)
     if (call->args[i].tag != HAL_VALUE_TENSOR || call->args[i].u.t->dtype != HAL_INT64) return 0;
   return call->results[0]->dtype == HAL_INT64;
 }
-
-const emit_operator_t emit_scan_operators[] = {{"gcd", takes_integers, gcd},
-                                               {"lcm", takes_integers, lcm},
-                                               {"cumsum", NULL, cumsum},
-                                               {"cumprod", NULL, cumprod},
-                                               {"_logcumsumexp", NULL, logcumsumexp},
-                                               {"_cummax_helper", NULL, cummax},
-                                               {"_cummin_helper", NULL, cummin},
-                                               {"searchsorted.lines", takes_search, search},
-                                               {"linspace", takes_sequence, linspace},
-                                               {"logspace", takes_sequence, logspace},
-                                               {"tril_indices", NULL, tril_indices},
-                                               {"triu_indices", NULL, triu_indices},
-                                               {NULL, NULL, NULL}};

@@ -54,7 +54,7 @@ static void put_lists(emit_t *e, value_t a, value_t result, int spatial) {
 }
 
 /* The largest element of each window, with its position: the first of equal ones, and NaN before all numbers. */
-static void max_pool(emit_t *e) {
+void emit_op_max_pool(emit_t *e) {
   const value_t a = emit_read(e, 0);
   const int spatial = spatial_of(e);
   value_t values = emit_result_shape(e, 0);
@@ -75,7 +75,7 @@ static void max_pool(emit_t *e) {
 }
 
 /* grad_output, indices */
-static void max_pool_backward(emit_t *e) {
+void emit_op_max_pool_backward(emit_t *e) {
   const value_t shape = emit_result_shape(e, 0);
   const int spatial = spatial_of(e);
   value_t g = emit_read(e, 0), index = emit_read_as(e, 1, PJRT_S64);
@@ -169,7 +169,7 @@ static value_t divide_by_count(emit_t *e, value_t v, uint32_t first, value_t a, 
   return emit_binary(e, "stablehlo.divide", v, count);
 }
 
-static void avg_pool(emit_t *e) {
+void emit_op_avg_pool(emit_t *e) {
   const value_t input = emit_read(e, 0), a = emit_convert(e, input, emit_compute_type(input.type));
   const int spatial = spatial_of(e);
   const value_t windows = emit_result_shape(e, 0);
@@ -178,7 +178,7 @@ static void avg_pool(emit_t *e) {
 }
 
 /* grad_output, self and the same: each element gets the shares of all windows that contain it. */
-static void avg_pool_backward(emit_t *e) {
+void emit_op_avg_pool_backward(emit_t *e) {
   const value_t output = emit_read(e, 0), g = emit_convert(e, output, emit_compute_type(output.type));
   const int spatial = spatial_of(e);
   value_t a = emit_result_shape(e, 0);
@@ -195,12 +195,12 @@ static void avg_pool_backward(emit_t *e) {
   emit_write(e, 0, sum_windows(e, share, &sum, spatial));
 }
 
-static int takes_avg_pool(const hal_op_call_t *call) {
+int emit_takes_avg_pool(const hal_op_call_t *call) {
   return emit_is_float(emit_type_of(call->results[0]->dtype)) && call->args[0].u.t->ndim >= 3 &&
          call->args[0].u.t->ndim <= 5;
 }
-static int takes_avg_pool_backward(const hal_op_call_t *call) { /* with ceil_mode windows end after the padding */
-  return takes_avg_pool(call) && call->arg_count > 5 && !call->args[5].u.i;
+int emit_takes_avg_pool_backward(const hal_op_call_t *call) { /* with ceil_mode windows end after the padding */
+  return emit_takes_avg_pool(call) && call->arg_count > 5 && !call->args[5].u.i;
 }
 
 /* ---- adaptive max pooling ---------------------------------------------------------------------------------------- */
@@ -222,7 +222,7 @@ static value_t window_positions(emit_t *e, int64_t in, int64_t out) {
 }
 
 /* Windows become dimensions of their own, which are reduced with the positions of their elements. */
-static void adaptive_max_pool(emit_t *e) {
+void emit_op_adaptive_max_pool(emit_t *e) {
   value_t a = emit_read(e, 0), places = emit_constant(e, PJRT_S64, 0);
   const value_t input = a, result = emit_result_shape(e, 0);
   const int spatial = spatial_of(e), first = a.rank - spatial;
@@ -270,7 +270,7 @@ static value_t padded_index(emit_t *e, int64_t size, int64_t before, int64_t aft
   return emit_select(e, emit_compare(e, "GT", beyond, zero), back, index);
 }
 
-static void pad(emit_t *e) {
+void emit_op_pad(emit_t *e) {
   value_t a = emit_read(e, 0);
   const hal_value_t *const list = emit_argument(e, 1);
   for (uint32_t i = 0; i + 1 < list->count; i += 2) {
@@ -284,7 +284,7 @@ static void pad(emit_t *e) {
 }
 
 /* grad_output, self, padding */
-static void pad_backward(emit_t *e) {
+void emit_op_pad_backward(emit_t *e) {
   const value_t output = emit_read(e, 0), result = emit_result_shape(e, 0);
   value_t g = emit_convert(e, output, emit_compute_type(output.type));
   const hal_value_t *const list = emit_argument(e, 2);
@@ -305,35 +305,9 @@ static int takes_pad_of(const hal_value_t *list, const hal_tensor_t *tensor) {
     return 0;
   return 1;
 }
-static int takes_pad(const hal_op_call_t *call) { return takes_pad_of(&call->args[1], call->args[0].u.t); }
-static int takes_pad_backward(const hal_op_call_t *call) { return takes_pad_of(&call->args[2], call->results[0]); }
+int emit_takes_pad(const hal_op_call_t *call) { return takes_pad_of(&call->args[1], call->args[0].u.t); }
+int emit_takes_pad_backward(const hal_op_call_t *call) { return takes_pad_of(&call->args[2], call->results[0]); }
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
-static int takes_pool(const hal_op_call_t *call) { return call->results[0]->ndim >= 3 && call->results[0]->ndim <= 5; }
-
-const emit_operator_t emit_spatial_operators[] = {{"max_pool2d_with_indices", takes_pool, max_pool},
-                                                  {"max_pool3d_with_indices", takes_pool, max_pool},
-                                                  {"max_pool2d_with_indices_backward", takes_pool, max_pool_backward},
-                                                  {"max_pool3d_with_indices_backward", takes_pool, max_pool_backward},
-                                                  {"adaptive_max_pool2d", takes_pool, adaptive_max_pool},
-                                                  {"adaptive_max_pool3d", takes_pool, adaptive_max_pool},
-                                                  {"adaptive_max_pool2d_backward", takes_pool, max_pool_backward},
-                                                  {"adaptive_max_pool3d_backward", takes_pool, max_pool_backward},
-                                                  {"avg_pool2d", takes_avg_pool, avg_pool},
-                                                  {"avg_pool3d", takes_avg_pool, avg_pool},
-                                                  {"avg_pool2d_backward", takes_avg_pool_backward, avg_pool_backward},
-                                                  {"avg_pool3d_backward", takes_avg_pool_backward, avg_pool_backward},
-                                                  {"reflection_pad1d", takes_pad, pad},
-                                                  {"reflection_pad2d", takes_pad, pad},
-                                                  {"reflection_pad3d", takes_pad, pad},
-                                                  {"replication_pad1d", takes_pad, pad},
-                                                  {"replication_pad2d", takes_pad, pad},
-                                                  {"replication_pad3d", takes_pad, pad},
-                                                  {"reflection_pad1d_backward", takes_pad_backward, pad_backward},
-                                                  {"reflection_pad2d_backward", takes_pad_backward, pad_backward},
-                                                  {"reflection_pad3d_backward", takes_pad_backward, pad_backward},
-                                                  {"replication_pad1d_backward", takes_pad_backward, pad_backward},
-                                                  {"replication_pad2d_backward", takes_pad_backward, pad_backward},
-                                                  {"replication_pad3d_backward", takes_pad_backward, pad_backward},
-                                                  {NULL, NULL, NULL}};
+int emit_takes_pool(const hal_op_call_t *call) { return call->results[0]->ndim >= 3 && call->results[0]->ndim <= 5; }

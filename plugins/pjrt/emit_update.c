@@ -59,7 +59,7 @@ static value_t narrow(emit_t *e, value_t number, value_t shape) {
 
 /* step, lr, grad_scale, found_inf, beta1, beta2, eps, weight_decay, amsgrad, maximize, decoupled; results: the
  * parameter, its gradient, the averages of the gradient and its square, the largest of the latter. */
-static void adam(emit_t *e) {
+void emit_op_adam(emit_t *e) {
   const int amsgrad = emit_int(e, 8, 0) != 0, decoupled = emit_int(e, 10, 0) != 0;
   const step_t step = read_step(e, 2, 3, emit_int(e, 9, 0) != 0);
   const value_t was = step.self;
@@ -91,7 +91,7 @@ static void adam(emit_t *e) {
 
 /* lr, grad_scale, found_inf, weight_decay, momentum, dampening, maximize, momentum_buffer, is_first_step, nesterov;
  * results: the parameter, its gradient, the momentum. */
-static void sgd(emit_t *e) {
+void emit_op_sgd(emit_t *e) {
   const step_t step = read_step(e, 1, 2, emit_int(e, 6, 0) != 0);
   const value_t was = step.self, rate = narrow(e, scalar(e, 0, PJRT_F64), was);
   const value_t decay = narrow(e, emit_number(e, 3, PJRT_F64), was);
@@ -110,7 +110,7 @@ static void sgd(emit_t *e) {
 
 /* step, lr, grad_scale, found_inf, lr_decay, weight_decay, eps, maximize; results: the parameter, its gradient, the sum
  * of squares. */
-static void adagrad(emit_t *e) {
+void emit_op_adagrad(emit_t *e) {
   const step_t step = read_step(e, 2, 3, emit_int(e, 7, 0) != 0);
   const value_t was = step.self, count = scalar(e, 0, PJRT_F64), rate = scalar(e, 1, PJRT_F64);
   const value_t before = SUB(count, emit_fill(e, 1, count));
@@ -127,7 +127,7 @@ static void adagrad(emit_t *e) {
 /* ---- gradient scaling -------------------------------------------------------------------------------------------- */
 
 /* inv_scale; results: a gradient, and whether an element of one is infinite or NaN. */
-static void unscale(emit_t *e) {
+void emit_op_unscale(emit_t *e) {
   const value_t g = read_state(e, 0), found = read_state(e, 1);
   const value_t factor = emit_like(e, scalar(e, 0, g.type), g);
   const value_t finite = emit_fresh(e, PJRT_PRED, g.rank, g.sizes);
@@ -141,7 +141,7 @@ static void unscale(emit_t *e) {
 
 /* ---- fills ------------------------------------------------------------------------------------------------------- */
 
-static void fill(emit_t *e) {
+void emit_op_fill(emit_t *e) {
   const value_t shape = emit_result_shape(e, 0);
   if (emit_argument(e, 0)->tag == HAL_VALUE_DOUBLE && shape.type == PJRT_PRED) { /* 0.5 is true */
     emit_write(e, 0, emit_like(e, emit_number(e, 0, PJRT_F64), shape));
@@ -149,7 +149,3 @@ static void fill(emit_t *e) {
   }
   emit_write(e, 0, emit_like(e, emit_number(e, 0, shape.type), shape));
 }
-
-const emit_operator_t emit_update_operators[] = {{"_fused_adam_", NULL, adam},       {"_fused_sgd_", NULL, sgd},
-                                                 {"_fused_adagrad_", NULL, adagrad}, {"_amp_unscale_", NULL, unscale},
-                                                 {"fill.Scalar", NULL, fill},        {NULL, NULL, NULL}};

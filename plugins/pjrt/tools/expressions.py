@@ -1,17 +1,11 @@
-"""Writes the element-wise operators of codegen/operators as a C table of programs in postfix notation.
+"""Makes programs in postfix notation of the C expressions of element-wise operators.
 
-    expressions.py --codegen codegen OUTPUT
-
-A line is PJRT_EXPRESSION("leaky_relu", 1, "a #0 gt a a s0 mul sel"): name, number of operands, program. The expression of an
-entry is C over the operands a, b, c and the numbers s0, s1, s2; emit_expression.c has the instructions. An expression with a
-function that is not in FUNCTIONS or MACROS has no line. `=0` moves the top of the stack to a register, which `r0` reads.
+The expression of an entry is C over the operands a, b, c and the numbers s0, s1, s2. Its program is text, such as
+"a #0 gt a a s0 mul sel" for leaky_relu; emit_expression.c has the instructions. `=0` moves the top of the stack to a register, which
+`r0` reads.
 """
-import argparse
 import itertools
-import json
 import re
-import sys
-from pathlib import Path
 
 import special
 
@@ -178,32 +172,10 @@ class Parser:
         return program + Parser(body, names, self.registers).whole()
 
 
-def programs(folder):
-    """Yields (entry, program) of the element-wise operators; the program is None if there is none."""
-    sys.path.insert(0, str(folder))
-    import entries
-
+def program(expression):
+    """Returns the program of a C expression as text; None if it has a function that is not in FUNCTIONS or MACROS."""
     names = {name: [name] for name in ("a", "b", "c", "s0", "s1", "s2")}
-    for entry in entries.load():
-        if not entry.kernel or not entry.kernel.expr or entry.kernel.family == "check":
-            continue
-        try:
-            yield entry, " ".join(Parser(entry.kernel.expr, names, itertools.count()).whole())
-        except Unsupported:
-            yield entry, None
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--codegen", type=Path, required=True, help="the folder of entries.py and operators/")
-    parser.add_argument("output", type=Path)
-    arguments = parser.parse_args()
-    operands = {"unary": 1, "binary": 2, "ternary": 3, "where": 3}
-    found = sorted((entry.name, operands[entry.kernel.family], program) for entry, program in programs(arguments.codegen) if program)
-    lines = [f"PJRT_EXPRESSION({json.dumps(name)}, {count}, {json.dumps(program)})" for name, count, program in found]
-    arguments.output.parent.mkdir(parents=True, exist_ok=True)
-    arguments.output.write_text("/* Written by plugins/pjrt/tools/expressions.py. */\n" + "\n".join(lines) + "\n")
-
-
-if __name__ == "__main__":
-    main()
+    try:
+        return " ".join(Parser(expression, names, itertools.count()).whole())
+    except Unsupported:
+        return None
