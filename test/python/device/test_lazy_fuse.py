@@ -50,6 +50,17 @@ def test_programs_have_equal_bits(device, program, dtype, least, busy):
     assert (busy or lazy.metrics()["groups"] > 0) and lazy.metrics()["pending"] == 0
 
 
+def test_the_work_of_a_group_is_shown_and_queued_on_request(device):
+    x = torch.randn(COUNT, device=device)
+    lazy.fuse(busy=False)
+    y = x * 2 + 1
+    text = lazy.text()
+    assert lazy.metrics()["pending"] > 0 and "mul" in text and "add" in text, text
+    lazy.mark_step()
+    assert lazy.metrics()["pending"] == 0 and "mul" not in lazy.text()
+    assert torch.equal(y.cpu(), x.cpu() * 2 + 1)
+
+
 def test_a_training_step_has_equal_bits_and_peak_memory(device):
     def train(steps):
         torch.manual_seed(0)

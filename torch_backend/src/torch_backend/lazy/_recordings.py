@@ -307,10 +307,11 @@ def _close(lazy) -> None:
         lazy.end()
 
 
-def _recordings() -> list:
-    """Returns the recordings of `record`, `start` and `fuse`; the caller holds the lock."""
-    fused = [lazy for _, lazy, _ in _fusing.values() if lazy is not None]
-    return [lazy for recordings in _active.values() for lazy in recordings] + fused
+def _recordings(indices=None) -> list:
+    """Returns the recordings of `record`, `start` and `fuse` on devices (default: all); the caller holds the lock."""
+    indices = list(_active.keys() | _fusing.keys()) if indices is None else indices
+    fused = [_fusing[index][1] for index in indices if index in _fusing and _fusing[index][1] is not None]
+    return [lazy for index in indices for lazy in _active[index]] + fused
 
 
 def is_recording(device=None) -> bool:
@@ -326,7 +327,7 @@ def mark_step(device=None, wait: bool = False) -> None:
     global _steps
     with _lock:
         indices = range(_c().device_count()) if device is None else [_index(device)]
-        lazies = [lazy for index in indices for lazy in _active[index]]
+        lazies = _recordings(indices)
         _steps += 1
     for lazy in lazies:
         try:
@@ -391,7 +392,7 @@ def text(device=None, *, dot: bool = False) -> str:
     """
     index = _index(device)
     with _lock:
-        lazies = list(_active[index])
+        lazies = _recordings([index])
     return "".join(lazy.text(dot) for lazy in lazies) or _c().kept_lazy_text(index, dot)
 
 
