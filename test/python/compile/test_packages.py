@@ -241,6 +241,14 @@ def test_networks_as_on_the_cpu(name, dynamic, device, tmp_path):
         close(loaded(x.to(device)), y)
 
 
+def test_a_package_in_a_process_without_the_device_is_refused_with_the_cure(run_python, folder):
+    done = run_python(f"""
+import torch, torch_backend
+torch._inductor.aoti_load_package({str(folder / "model.pt2")!r})
+""", check=False, TORCH_BACKEND="")
+    assert "the package is for the device 'fake', and no plugin is in use. Call torch_backend.use" in done.stderr, done.stderr
+
+
 @pytest.mark.slow
 def test_a_program_in_inline_mode(run_python, folder, device):
     run_python(f"""

@@ -27,8 +27,9 @@ except Exception as _error:  # torch is missing or broken; the commands verify a
 else:
     _torch_error = None
 
-    from . import fallback, integrations, lazy, meta, ops
+    from . import _packages, fallback, integrations, lazy, meta, ops
 
+    _packages.install()
     # makes torch_backend._C importable for the documentation although no plugin is active
     _builds.select(_torch.__version__)
     # needed with TORCH_DEVICE_BACKEND_AUTOLOAD=0; otherwise torch has called it already, and a second call does nothing
