@@ -37,6 +37,7 @@ class Elementwise(Family):
     """
 
     headers = ("pk_special.h", "pk_single.h")
+    cloned = ("f32", "f64")
 
     # Maximum number of numbers of an operator: HAL_OP_ELEMENTWISE_NUMBERS of hal/ops/elementwise/elementwise.h.
     MOST_NUMBERS = 3
@@ -142,7 +143,7 @@ class Reduce(Family):
     operator (reduce.pk).
     """
 
-    cloned = ("f32", "f16", "bf16")
+    cloned = ("f32", "f64", "f16", "bf16")
     headers = ("pk_segment.h",)
     kernels = tuple(_REDUCTIONS)
     parameters = "x"

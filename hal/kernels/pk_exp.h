@@ -1,6 +1,6 @@
 /* pk_exp.h: pk_exp_wide(x), the exponential function for sums of many terms. It is pk_exp, except on wide cores: there
  * float32 is computed in float, with an error of up to 2 ulp where pk_exp (pk_float.h) has 0.6, in half of the
- * instructions; float64 is straight-line code that is vectorized, with up to 1 ulp where the C library has 0.6.
+ * instructions.
  * pk_exp_vector(x) is the same function of a vector, if the dialect has vectors (PK_CPU_VECTOR). */
 #ifndef PK_EXP_H_
 #define PK_EXP_H_
@@ -55,38 +55,12 @@ PK_DEFINE_SINGLE_EXP(_vector, float16, uint16, as_uint16, as_float16)
 
 #ifndef PK_CPP
 #ifdef PK_HOST
-/* The same function of double: ln 2 in two parts, the first of 32 bits; the error of Taylor's series to r^13 is 4e-18
- * at |r| = ln(2) / 2. */
-PK_FN double pk_double_exp(double x) {
-  const double rounder = 6755399441055744.0; /* 1.5 * 2^52 */
-  const double y = x > 710.0 ? 710.0 : x;    /* infinity from 709.79 on */
-  const double z = y < -746.0 ? -746.0 : y;
-  const double shifted = z * 1.44269504088896340736 + rounder, n = shifted - rounder;
-  const double r = (z - n * 0.69314718036912381649) - n * 1.9082149292705877e-10;
-  double p = 1.0 / 6227020800.0; /* 1 / 13! */
-  p = p * r + 1.0 / 479001600.0;
-  p = p * r + 1.0 / 39916800.0;
-  p = p * r + 1.0 / 3628800.0;
-  p = p * r + 1.0 / 362880.0;
-  p = p * r + 1.0 / 40320.0;
-  p = p * r + 1.0 / 5040.0;
-  p = p * r + 1.0 / 720.0;
-  p = p * r + 1.0 / 120.0;
-  p = p * r + 1.0 / 24.0;
-  p = p * r + 1.0 / 6.0;
-  p = p * r + 1.0 / 2.0;
-  p = p * (r * r) + r + 1.0;
-  const pk_u64 whole = pk_bits_of_double(shifted) - pk_bits_of_double(rounder) + 2048u, part = whole >> 1;
-  return p * pk_double_of_bits((part - 1u) << 52) * pk_double_of_bits((whole - part - 1u) << 52);
-}
-
 PK_FN float pk_exp_wide_f32(float x) { return pk_single_exp(x); }
-PK_FN double pk_exp_wide_f64(double x) { return pk_double_exp(x); }
 #else
 PK_FN float pk_exp_wide_f32(float x) { return pk_exp_f32(x); }
+#endif
 #if PK_FP64
 PK_FN double pk_exp_wide_f64(double x) { return pk_exp_f64(x); }
-#endif
 #endif
 
 #ifdef PK_CPU_VECTOR

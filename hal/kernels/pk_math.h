@@ -171,7 +171,6 @@ PK_DEFINE_MATH_F64(asinh, asinh)
 PK_DEFINE_MATH_F64(acosh, acosh)
 PK_DEFINE_MATH_F64(atanh, atanh)
 PK_DEFINE_MATH_1(erfc, erfc)
-PK_DEFINE_MATH_F64(exp2, exp2)
 PK_DEFINE_MATH_F64(log10, log10)
 PK_DEFINE_MATH_F64(lgamma, lgamma)
 #if PK_FP64
@@ -179,21 +178,29 @@ PK_FN float pk_lgamma_f32(float x) { return (float)lgamma((double)x); }
 #else
 PK_DEFINE_MATH_F32(lgamma, lgamma)
 #endif
+PK_DEFINE_MATH_F64(sin, sin)
+PK_DEFINE_MATH_F64(cos, cos)
+PK_DEFINE_MATH_F64(erf, erf)
+#if PK_FP64
+PK_FN double pk_pow_f64(double x, double y) { return pow(x, y); }
+#endif
+#if PK_FP64
+PK_FN double pk_atan2_f64(double y, double x) { return atan2(y, x); }
+#endif
+
+#ifdef PK_HOST
+#include "pk_float64.h"
+#else
+PK_DEFINE_MATH_F64(exp2, exp2)
 PK_DEFINE_MATH_F64(exp, exp)
 PK_DEFINE_MATH_F64(expm1, expm1)
 PK_DEFINE_MATH_F64(log, log)
 PK_DEFINE_MATH_F64(log1p, log1p)
 PK_DEFINE_MATH_F64(log2, log2)
-PK_DEFINE_MATH_F64(sin, sin)
-PK_DEFINE_MATH_F64(cos, cos)
 PK_DEFINE_MATH_F64(tanh, tanh)
-PK_DEFINE_MATH_F64(erf, erf)
 #if PK_FP64
 PK_FN double pk_sigmoid_f64(double x) { return 1.0 / (1.0 + exp(-x)); }
-PK_FN double pk_pow_f64(double x, double y) { return pow(x, y); }
 #endif
-#if PK_FP64
-PK_FN double pk_atan2_f64(double y, double x) { return atan2(y, x); }
 #endif
 
 #ifdef PK_OWN_MATH

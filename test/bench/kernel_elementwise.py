@@ -2,7 +2,7 @@
 1k, 1M and 16M elements in float32 and half precision, and transposed operands.
 
     python test/bench/kernel_elementwise.py [--threads N] [--only NAME ...] [--sizes N ...] [--dtypes NAME ...]
-        [--processor-time] [--avx2] [--rounds N]
+        [--row N] [--processor-time] [--avx2] [--rounds N]
 
 Both sides write into an existing result (out=) if the operator supports it, and use the same number of threads. They
 run alternately; the time of each is the best of its rounds. HAL_FAKE_ASYNC=0 or 1 selects the mode of the fake device.
@@ -24,6 +24,7 @@ parser.add_argument("--threads", type=int, default=1, help="threads of both side
 parser.add_argument("--only", nargs="*", help="operators to measure")
 parser.add_argument("--sizes", nargs="*", type=int, default=[16, 1024, 1 << 20, 1 << 24], help="numbers of elements")
 parser.add_argument("--dtypes", nargs="*", default=["float32", "float16", "bfloat16"], help="dtypes of the operands")
+parser.add_argument("--row", type=int, default=1024, help="elements of a row, for reductions, softmax and layer_norm (default 1024)")
 parser.add_argument("--processor-time", action="store_true", help="one thread, inline, and its processor time: for a machine under load")
 parser.add_argument("--avx2", action="store_true", help="restrict both sides to AVX2")
 parser.add_argument("--rounds", type=int, default=4, help="rounds of each side; more of them where other work slows some (default 4)")
@@ -45,7 +46,7 @@ torch.set_num_threads(options.threads)
 UNARY = """exp expm1 log log1p log2 tanh sigmoid erf sin cos tan asin acos atan sinh cosh asinh atanh sqrt rsqrt reciprocal neg abs frac floor
 sign""".split()
 BINARY = ["add", "mul", "div", "pow", "atan2", "fmod", "remainder", "copysign", "maximum", "gt"]
-# Without out=, or with numbers; rows of 512 and more elements.
+# Without out=, or with numbers.
 CALLS = {
     "add number": lambda x: x + 1.5,
     "pow 3": lambda x: x.pow(3),
@@ -93,7 +94,8 @@ def best(call, synchronize, seconds=0.06):
 
 
 def lines(x):
-    return x.view(max(1, x.numel() // 1024), -1)
+    rows = max(1, x.numel() // options.row)
+    return x[: x.numel() // rows * rows].view(rows, -1)
 
 
 def compare(name, build):

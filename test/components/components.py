@@ -77,7 +77,7 @@ COMPONENTS = {
     "lazy mode": ([f"{PACKAGE}/lazy/"], ["extension", "files"]),
     "operators": ([f"{PACKAGE}/{name}.py" for name in ("fallback", "ops", "_coverage", "custom")] + [f"{PACKAGE}/meta/"], ["extension", "files"]),
     "autocompare": ([f"{PACKAGE}/_autocompare/"], ["extension", "files"]),
-    "leaves": ([f"{PACKAGE}/_{name}.py" for name in ("data_parallel", "device_lists", "dlpack", "multiprocessing", "optimizers", "profiler", "serialization")],
+    "leaves": ([f"{PACKAGE}/_{name}.py" for name in ("data_parallel", "device_lists", "dlpack", "multiprocessing", "optimizers", "packages", "profiler", "serialization")],
                ["files", "lazy mode"]),
     "process groups": ([f"{PACKAGE}/distributed/"], ["extension", "files"]),
     "integrations": ([f"{PACKAGE}/integrations/"], ["device module", "operators"]),

@@ -2,7 +2,7 @@
 #ifndef HAL_SRC_OP_INDEX_H_
 #define HAL_SRC_OP_INDEX_H_
 
-#include "kernels/pk_index.h"
+#include "kernels/pk_error.h"
 #include "op/iterator.h"
 
 /* Returns the limit of indices of dimension `dim` of `tensor`: `wraps` = negative ones count from the end, `checked` =

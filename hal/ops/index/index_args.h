@@ -2,7 +2,7 @@
 #ifndef INDEX_ARGS_H_
 #define INDEX_ARGS_H_
 
-#include "kernels/pk_index.h"
+#include "kernels/pk_error.h"
 
 #define INDEX_OFFSET_ROWS_ARGS(X)                                                                  \
   X(OUT, E, out), X(IN, E, index), X(STRUCT, pk_index_limit_t, limit), X(BOTH, pk_error_t, error), \

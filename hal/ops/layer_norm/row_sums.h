@@ -17,7 +17,7 @@ PK_FN void PK_NAME(load)(const T *p, pk_i64 j, pk_i64 end, T filler, PK_NAME(lan
   }
   T room[16];
   for (int l = 0; l < 16; l++) room[l] = filler;
-  memcpy(room, p + j, (size_t)(end - j) * sizeof(T));
+  PK_CAT(pk_copy_short_, PK_TOKEN)(room, p + j, end - j);
   memcpy(v, room, sizeof *v);
 }
 

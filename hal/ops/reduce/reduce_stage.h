@@ -131,8 +131,15 @@ PK_KERNEL(PK_STAGE(rows), PK_STAGE_ARGS) {
       PK_GLOBAL const PK_S *q0 = b + offset[2] + part * s.chunk;
       const PK_A z = PK_NUMBER(offset[3]);
 #endif
-      PK_ROW_SEGMENT
-      PK_EACH(l) { t[l] = PK_P(y, l); }
+#ifdef PK_HOST
+      if (length <= 64 * PK_LSIZE) {
+        PK_SEGMENT_BLOCK(PK_A, t, length, PK_INIT, PK_COMBINE, PK_ROW_VIEW, PK_ROW_AT)
+      } else
+#endif
+      {
+        PK_ROW_SEGMENT
+        PK_EACH(l) { t[l] = PK_P(y, l); }
+      }
       PK_SYNC();
       PK_FOLD_ROW(t)
       PK_EACH(l) {
