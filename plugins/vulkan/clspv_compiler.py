@@ -101,7 +101,8 @@ WITHOUT_DOUBLE = """\
 
 # clspv does not end on copies between half precision and other dtypes whose elements are loaded and stored in runs of
 # 16 bytes. These kernels take the path for addresses that are not aligned to that, which copies element by element.
-HALF_COPY = re.compile(r"copy_(b?f16_|\w+_b?f16_)\w+")
+# Those of strided operands have no runs.
+HALF_COPY = re.compile(r"copy_(b?f16_\w+|\w+_b?f16)_contig")
 RUNS, ELEMENTS = "PK_ADDRESS(out) | PK_ADDRESS(a)", "1"
 
 

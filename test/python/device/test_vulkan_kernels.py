@@ -305,6 +305,10 @@ for half in (torch.bfloat16, torch.float16):
             x = a.to("vk")[skip:]
             assert torch.equal(x.to(half).cpu(), a[skip:].to(half)), (half, n, skip)
             assert torch.equal(a.to(half).to("vk")[skip:].float().cpu(), a.to(half)[skip:].float()), (half, n, skip)
+    for a in (torch.randn(3, 70), torch.randn(2, 5, 40)):
+        of, to = a.to("vk").mT, torch.empty_like(a, device="vk").mT
+        assert torch.equal(torch.empty(of.shape, dtype=half, device="vk").copy_(of).cpu(), a.mT.to(half)), (half, a.shape)
+        assert torch.equal(to.copy_(a.to(half).mT.contiguous().to("vk")).cpu(), a.mT.to(half).float()), (half, a.shape)
 assert not fallback.report(), fallback.report()
 print("done")
 """
@@ -330,3 +334,25 @@ print("done")
 @pytest.mark.slow
 def test_a_copy_of_two_kernels_falls_back_if_the_second_is_missing(run_with):
     run_with(["copy_f64_f32_*"], COMPLEX)  # without copy_c128_f64_*
+
+
+MISSING = """
+import torch, torch_backend
+
+torch.manual_seed(0)
+for dtype in (torch.float32, torch.float16):
+    grads = []
+    for place in ("cpu", "vk"):
+        torch.manual_seed(0)
+        x, w, b = [torch.randn(size).to(dtype).to(place).requires_grad_() for size in ((2, 6, 3), (6,), (6,))]
+        y = torch.nn.functional.group_norm(x, 3, w, b)
+        y.backward(torch.randn(y.shape).to(dtype).to(place))
+        grads.append([y.detach().cpu(), *(t.grad.cpu() for t in (x, w, b))])
+    torch.testing.assert_close(*grads, rtol=1e-2, atol=1e-2)
+print("done")
+"""
+
+
+@pytest.mark.slow
+def test_a_gradient_of_several_kernels_falls_back_if_one_is_missing(run_with):
+    run_with(["addcmul_f32_*"], MISSING)  # without dot_f32_*
