@@ -1,6 +1,6 @@
 """Kernels that clspv compiles and a driver of Vulkan runs: workarounds for faults of both (plugins/vulkan/clspv_compiler.py).
 Mesa's llvmpipe 22.3.6 ends loops that read indices too early if they report invalid ones by atomic operations. clspv
-truncates the masks of doubles."""
+truncates the masks of doubles, and llvmpipe rounds them wrong."""
 
 import importlib.util
 import os
@@ -80,12 +80,18 @@ x, b, y = a.to("vk"), a.roll(7), a.roll(7).to("vk")
 for function in one:
     torch.testing.assert_close(function(x).cpu(), function(a), equal_nan=True, rtol=1e-11, atol=1e-11, msg=lambda m: f"{function}: {m}")
 assert torch.equal(torch.copysign(x, y).cpu().view(torch.int64), torch.copysign(a, b).view(torch.int64))
+halves = torch.cat([torch.arange(-9.5, 10), torch.arange(-2.0, 2, 0.25), 2.0 ** torch.arange(48.0, 54).double() + 0.5, a.float()]).double()
+for function in (torch.round, torch.floor, torch.ceil, torch.trunc):
+    ours, theirs = function(halves.to("vk")).cpu(), function(halves)
+    assert torch.equal(ours.view(torch.int64), theirs.view(torch.int64)) or torch.equal(ours.isnan(), theirs.isnan()) and torch.equal(
+        ours.nan_to_num().view(torch.int64), theirs.nan_to_num().view(torch.int64)), function
+torch.testing.assert_close(torch.round(x, decimals=1).cpu(), torch.round(a, decimals=1), equal_nan=True)
 torch.testing.assert_close(torch.lgamma(x.float()).cpu(), torch.lgamma(a.float()), equal_nan=True)  # in double, too
 a = torch.cat([torch.linspace(-10, 10, 4001), torch.randn(500) * 1e3, torch.randn(500) * 1e6])  # angles of float
 x = a.to("vk")
 for function in (torch.sin, torch.cos, torch.tan):
     torch.testing.assert_close(function(x).cpu(), function(a), rtol=1e-6, atol=1e-7, msg=lambda m: f"{function}: {m}")
-names = {f"aten::{function.__name__}" for function in (*one, torch.copysign, torch.cos, torch.tan)}
+names = {f"aten::{function.__name__}" for function in (*one, torch.copysign, torch.cos, torch.tan, torch.round, torch.floor)}
 assert not [row for row in fallback.report() if row.op.split(".")[0] in names], fallback.report()
 print("done")
 """
@@ -93,7 +99,7 @@ print("done")
 
 @pytest.mark.slow
 def test_functions_of_doubles_are_the_cpus(run_with):
-    names = ("abs", "log", "sin", "asin", "erf", "erfinv", "lgamma", "digamma", "copysign")
+    names = ("abs", "log", "sin", "asin", "erf", "erfinv", "lgamma", "digamma", "copysign", "round", "round_decimals", "floor", "ceil", "trunc")
     run_with([*(f"{name}_f64_*" for name in names), "sin_f32_*", "cos_f32_*", "tan_f32_*", "lgamma_f32_*", "copy_f64_f32*"], DOUBLES)
 
 
