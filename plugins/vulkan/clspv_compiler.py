@@ -51,6 +51,8 @@ PREFIX = f"""\
 # clspv truncates the masks of fabs and copysign of double to 32 bits. In its library, such as in log, only mend_masks
 # can correct that. It is too late if clspv has applied a mask to a constant, so the kernels have functions of their
 # own. They access the upper halves, because LLVM replaces operations on the whole number by fabs and copysign again.
+# In double, Mesa's llvmpipe 22.3.6 rounds numbers in the middle of two integers toward zero (rint), loses the sign of
+# zeros in rint and trunc, and does not truncate numbers beyond 2^48.
 # clspv's sin, cos and tan of float reduce the angle by operations that must be fused (fma). Vulkan does not guarantee
 # that, and in llvmpipe they are not: the error is 1e-3 near 1e4. The angle is reduced in double, up to 1e7.
 WITH_DOUBLE = """\
@@ -62,6 +64,22 @@ static __attribute__((overloadable)) float pk_own_copysign(float x, float y) { r
 static __attribute__((overloadable)) double pk_own_copysign(double x, double y) {
   return as_double((uint2)(as_uint2(x).x, (as_uint2(x).y & 0x7fffffffu) | (as_uint2(y).y & 0x80000000u)));
 }
+static __attribute__((overloadable)) float pk_own_trunc(float x) { return trunc(x); }
+static __attribute__((overloadable)) double pk_own_trunc(double x) {
+  const uint2 bits = as_uint2(x);
+  const int power = (int)(bits.y >> 20 & 0x7ffu) - 1023;
+  if (power < 0) return as_double((uint2)(0u, bits.y & 0x80000000u));
+  if (power < 20) return as_double((uint2)(0u, bits.y & ~(0xfffffu >> power)));
+  return power < 52 ? as_double((uint2)(bits.x & ~(0xffffffffu >> (power - 20)), bits.y)) : x;
+}
+static __attribute__((overloadable)) float pk_own_rint(float x) { return rint(x); }
+static __attribute__((overloadable)) double pk_own_rint(double x) {
+  const double whole = pk_own_trunc(x), rest = pk_own_fabs(x - whole);
+  if (!(pk_own_fabs(x) < 4503599627370496.0)) return x;
+  return rest > 0.5 || (rest == 0.5 && (long)whole & 1) ? whole + pk_own_copysign(1.0, x) : whole;
+}
+#define rint(x) pk_own_rint(x)
+#define trunc(x) pk_own_trunc(x)
 #define fabs(x) pk_own_fabs(x)
 #define copysign(x, y) pk_own_copysign(x, y)
 static int pk_own_turn(float x, double* s, double* c) {
@@ -101,7 +119,8 @@ WITHOUT_DOUBLE = """\
 
 # clspv does not end on copies between half precision and other dtypes whose elements are loaded and stored in runs of
 # 16 bytes. These kernels take the path for addresses that are not aligned to that, which copies element by element.
-HALF_COPY = re.compile(r"copy_(b?f16_|\w+_b?f16_)\w+")
+# Those of strided operands have no runs.
+HALF_COPY = re.compile(r"copy_(b?f16_\w+|\w+_b?f16)_contig")
 RUNS, ELEMENTS = "PK_ADDRESS(out) | PK_ADDRESS(a)", "1"
 
 

@@ -64,8 +64,8 @@ std::optional<Three> group_norm_backward(const at::Tensor &grad, const at::Tenso
   const at::Tensor mean = widened(saved_mean).reshape({n, groups, 1});
   const at::Tensor rstd = widened(saved_rstd).reshape({n, groups, 1});
   const at::Tensor sums = at::sum(dy, c10::IntArrayRef{3});
-  const at::Tensor products =
-      centered_dot(dy, x, mean.unsqueeze(3).expand({n, groups, depth, 1}), c10::IntArrayRef{3}, false);
+  const at::Tensor products = centered_dot(dy, x, mean.unsqueeze(3).expand({n, groups, depth, 1}), {3}, false);
+  if (!products.defined()) return std::nullopt;  // x may be wider than the input, and have no kernel
   at::Tensor dx, dweight, dbias;
   if (wanted[1]) dweight = at::sum(products.mul(rstd), c10::IntArrayRef{0}).view({channels});
   if (wanted[2]) dbias = at::sum(sums, c10::IntArrayRef{0}).view({channels});

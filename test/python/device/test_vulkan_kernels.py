@@ -1,6 +1,6 @@
 """Kernels that clspv compiles and a driver of Vulkan runs: workarounds for faults of both (plugins/vulkan/clspv_compiler.py).
 Mesa's llvmpipe 22.3.6 ends loops that read indices too early if they report invalid ones by atomic operations. clspv
-truncates the masks of doubles."""
+truncates the masks of doubles, and llvmpipe rounds them wrong."""
 
 import importlib.util
 import os
@@ -80,12 +80,18 @@ x, b, y = a.to("vk"), a.roll(7), a.roll(7).to("vk")
 for function in one:
     torch.testing.assert_close(function(x).cpu(), function(a), equal_nan=True, rtol=1e-11, atol=1e-11, msg=lambda m: f"{function}: {m}")
 assert torch.equal(torch.copysign(x, y).cpu().view(torch.int64), torch.copysign(a, b).view(torch.int64))
+halves = torch.cat([torch.arange(-9.5, 10), torch.arange(-2.0, 2, 0.25), 2.0 ** torch.arange(48.0, 54).double() + 0.5, a.float()]).double()
+for function in (torch.round, torch.floor, torch.ceil, torch.trunc):
+    ours, theirs = function(halves.to("vk")).cpu(), function(halves)
+    assert torch.equal(ours.view(torch.int64), theirs.view(torch.int64)) or torch.equal(ours.isnan(), theirs.isnan()) and torch.equal(
+        ours.nan_to_num().view(torch.int64), theirs.nan_to_num().view(torch.int64)), function
+torch.testing.assert_close(torch.round(x, decimals=1).cpu(), torch.round(a, decimals=1), equal_nan=True)
 torch.testing.assert_close(torch.lgamma(x.float()).cpu(), torch.lgamma(a.float()), equal_nan=True)  # in double, too
 a = torch.cat([torch.linspace(-10, 10, 4001), torch.randn(500) * 1e3, torch.randn(500) * 1e6])  # angles of float
 x = a.to("vk")
 for function in (torch.sin, torch.cos, torch.tan):
     torch.testing.assert_close(function(x).cpu(), function(a), rtol=1e-6, atol=1e-7, msg=lambda m: f"{function}: {m}")
-names = {f"aten::{function.__name__}" for function in (*one, torch.copysign, torch.cos, torch.tan)}
+names = {f"aten::{function.__name__}" for function in (*one, torch.copysign, torch.cos, torch.tan, torch.round, torch.floor)}
 assert not [row for row in fallback.report() if row.op.split(".")[0] in names], fallback.report()
 print("done")
 """
@@ -93,7 +99,7 @@ print("done")
 
 @pytest.mark.slow
 def test_functions_of_doubles_are_the_cpus(run_with):
-    names = ("abs", "log", "sin", "asin", "erf", "erfinv", "lgamma", "digamma", "copysign")
+    names = ("abs", "log", "sin", "asin", "erf", "erfinv", "lgamma", "digamma", "copysign", "round", "round_decimals", "floor", "ceil", "trunc")
     run_with([*(f"{name}_f64_*" for name in names), "sin_f32_*", "cos_f32_*", "tan_f32_*", "lgamma_f32_*", "copy_f64_f32*"], DOUBLES)
 
 
@@ -305,6 +311,10 @@ for half in (torch.bfloat16, torch.float16):
             x = a.to("vk")[skip:]
             assert torch.equal(x.to(half).cpu(), a[skip:].to(half)), (half, n, skip)
             assert torch.equal(a.to(half).to("vk")[skip:].float().cpu(), a.to(half)[skip:].float()), (half, n, skip)
+    for a in (torch.randn(3, 70), torch.randn(2, 5, 40)):
+        of, to = a.to("vk").mT, torch.empty_like(a, device="vk").mT
+        assert torch.equal(torch.empty(of.shape, dtype=half, device="vk").copy_(of).cpu(), a.mT.to(half)), (half, a.shape)
+        assert torch.equal(to.copy_(a.to(half).mT.contiguous().to("vk")).cpu(), a.mT.to(half).float()), (half, a.shape)
 assert not fallback.report(), fallback.report()
 print("done")
 """
@@ -330,3 +340,25 @@ print("done")
 @pytest.mark.slow
 def test_a_copy_of_two_kernels_falls_back_if_the_second_is_missing(run_with):
     run_with(["copy_f64_f32_*"], COMPLEX)  # without copy_c128_f64_*
+
+
+MISSING = """
+import torch, torch_backend
+
+torch.manual_seed(0)
+for dtype in (torch.float32, torch.float16):
+    grads = []
+    for place in ("cpu", "vk"):
+        torch.manual_seed(0)
+        x, w, b = [torch.randn(size).to(dtype).to(place).requires_grad_() for size in ((2, 6, 3), (6,), (6,))]
+        y = torch.nn.functional.group_norm(x, 3, w, b)
+        y.backward(torch.randn(y.shape).to(dtype).to(place))
+        grads.append([y.detach().cpu(), *(t.grad.cpu() for t in (x, w, b))])
+    torch.testing.assert_close(*grads, rtol=1e-2, atol=1e-2)
+print("done")
+"""
+
+
+@pytest.mark.slow
+def test_a_gradient_of_several_kernels_falls_back_if_one_is_missing(run_with):
+    run_with(["addcmul_f32_*"], MISSING)  # without dot_f32_*
