@@ -169,6 +169,8 @@ def test_an_invalid_setting_is_named(run, cases):
     pytest.param("HAL_PJRT_SMALL", "few", "invalid HAL_PJRT_SMALL='few': expected a number of multiplications, 0 or more", marks=pytest.mark.slow),
     pytest.param("HAL_PJRT_HOT", "0", "invalid HAL_PJRT_HOT='0': expected 1 to 1073741823", marks=pytest.mark.slow),
     pytest.param("HAL_PJRT_MEMORY", "some", "invalid HAL_PJRT_MEMORY='some': expected 'auto', 'addressed' or 'opaque'", marks=pytest.mark.slow),
+    # the 40 bytes that the message has end in a character, and the second is not UTF-8
+    ("HAL_PJRT_PROGRAMS", os.fsdecode(b"1\xff2") + "\N{LATIN SMALL LETTER A WITH DIAERESIS}" * 20, "RuntimeError: pjrt, init: pjrt: invalid HAL_PJRT_PROGRAMS='1?2"),
 ])  # fmt: skip
 def test_an_invalid_setting_is_an_error_of_the_first_use(run, setting, value, message):
     done = run(f"{USE}; torch.ones(1, device='pjrt')", **{setting: value})
@@ -335,7 +337,8 @@ assert empty.shape == (5, 0) and y.tolist() == [3, 6, 9, 12, 15, 18]
     passes(run_in(script))
 
 
-# Values for which functions of XLA differ: powers of integers with large exponents, and digamma at both zeros.
+# Values for which XLA differs: powers of integers with large exponents, digamma at both zeros, and products of truth
+# values and numbers that are not finite.
 def test_programs_compute_values_that_xla_computes_otherwise(run_in):
     script = f"""
 {USE}
@@ -352,7 +355,10 @@ def work(device):
     out.append(sign ** torch.tensor([-1, -2, -64, -65]).to(device))
     for dtype in (torch.float32, torch.float64, torch.bfloat16):
         out.append(torch.digamma(torch.tensor([-0.0, 0.0], dtype=dtype).to(device)))
-    return out
+        special = torch.tensor([float("inf"), -float("inf"), float("nan"), 2.0], dtype=dtype).to(device)
+        none = special != special.abs().clamp(2, 3)  # false for the last one only
+        out += [special * (special > 5), special * (special > 5).to(dtype), (special > 5).to(dtype) * special, none * float("inf"), none / 0]
+    return [torch.nan_to_num(one.double(), 1e5, 2e5, -2e5) if one.is_floating_point() else one for one in out]
 
 expected = work("cpu")
 with lazy.record():
