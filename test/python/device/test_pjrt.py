@@ -293,6 +293,9 @@ assert torch.equal(b.cpu(), a.cpu() @ a.cpu().t() + 1)
     file.write_bytes(content)
     assert counts() == (1, 0)
     assert counts() == (0, 1)
+    file.unlink()
+    os.mkfifo(file)  # opening it would wait for a writer
+    assert counts() == (1, 0)
 
 
 # pjrt_operators.py compares operators as programs with the portable kernels on the same device.
@@ -368,6 +371,35 @@ for one, other in zip(actual, expected):
 assert lazy.metrics()["programs"] > 0
 """
     passes(run_in(script))
+
+
+@pytest.mark.parametrize("kind, reason", [("file", "cannot open {}: Not a directory"), ("open", "others can write to {}: Permission denied"),
+                                         ("full", "cannot write to {}: ")])  # fmt: skip
+def test_a_cache_that_cannot_be_written_is_reported_once(run, tmp_path, kind, reason):
+    folder = tmp_path / "pjrt"
+    if kind == "file":
+        folder.write_text("")
+    else:
+        folder.mkdir(mode=0o700)
+        folder.chmod(0o777 if kind == "open" else 0o700)
+    script = f"""
+{USE}
+import resource
+from torch_backend import lazy
+x = torch.ones(2, device="pjrt")
+if {kind == "full"}:
+    import signal
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+for number in range(1, 3):
+    with lazy.record():
+        y = x + number if number == 1 else x * x
+    y.tolist()
+"""
+    done = run(script, HAL_CACHE_DIR=str(tmp_path))
+    assert passes(done) == "" and done.stderr.count("compiled programs are not kept for later processes") == 1, done.stderr
+    assert f"{reason.format(folder)}" in done.stderr and "or name another in HAL_CACHE_DIR" in done.stderr, done.stderr
+    assert kind != "full" or not list(folder.iterdir())
 
 
 def test_a_folder_for_programs_that_does_not_exist_is_reported_once(run, tmp_path):
