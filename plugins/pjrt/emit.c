@@ -202,9 +202,18 @@ static value_t saturated(emit_t *e, value_t a) {
   return emit_binary(e, "stablehlo.minimum", above, emit_fill(e, 448, a));
 }
 
+/* Returns 1 and 0. XLA would replace the product of a conversion and a number by a selection, which is 0 where the
+ * product of 0 and an infinity or NaN is NaN. */
+static value_t number_of_truth(emit_t *e, value_t a, int32_t type) {
+  value_t shape = a;
+  shape.type = type;
+  return emit_select(e, a, emit_fill(e, 1, shape), emit_fill(e, 0, shape));
+}
+
 value_t emit_convert(emit_t *e, value_t a, int32_t type) {
   if (a.type == type) return a;
   if (type == PJRT_PRED) return emit_compare(e, "NE", a, emit_fill(e, 0, a)); /* all numbers but 0, not their low bit */
+  if (a.type == PJRT_PRED && emit_is_float(type)) return number_of_truth(e, a, type);
   if (type == PJRT_F8E4M3FN) a = saturated(e, a);
   const value_t v = emit_fresh(e, type, a.rank, a.sizes);
   emit_put(e, "    %s = stablehlo.convert %s : (%s) -> %s\n", emit_name(v).s, emit_name(a).s, emit_type(a).s,

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/status_internal.h"
+#include "base/text.h"
 
 /* Plain thread-local data without a destructor, so that it is usable while a thread ends. */
 static _Thread_local struct {
@@ -63,6 +64,7 @@ hal_status_t hal_error_set(hal_status_t code, const char *format, ...) {
   va_start(arguments, format);
   vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
+  hal_text_make_utf8(text);
   keep(text);
   return code;
 }
@@ -75,6 +77,7 @@ hal_status_t hal_error_prefix(hal_status_t code, const char *format, ...) {
   va_end(arguments);
   if (length >= 0 && (size_t)length < sizeof text)
     snprintf(text + length, sizeof text - (size_t)length, "%s", last.text);
+  hal_text_make_utf8(text);
   keep(text);
   return code;
 }

@@ -30,7 +30,20 @@ static int folder_of(char *folder) {
   return size > 0 && size < FOLDER_BYTES && folder[0] == '/';
 }
 
-/* Opens the folder; `make`: creates it. Only the user and root may change it. */
+/* Programs that cannot be stored are compiled in each process, so this is reported once. */
+static void warn(const char *what, int code) {
+  static atomic_int warned;
+  char folder[FOLDER_BYTES], reason[128], line[512];
+  if (!folder_of(folder) || atomic_exchange(&warned, 1)) return;
+  snprintf(
+      line, sizeof line,
+      "pjrt: compiled programs are not kept for later processes: %s %.200s: %s; make it a folder of yours, or name "
+      "another in HAL_CACHE_DIR",
+      what, folder, strerror_r(code, reason, sizeof reason));
+  hal_host->log(HAL_LOG_WARNING, line);
+}
+
+/* Opens the folder; `make`: creates it, and reports a failure. Only the user and root may change it. */
 static int open_folder(int make) {
   char folder[FOLDER_BYTES];
   struct stat info;
@@ -42,10 +55,14 @@ static int open_folder(int make) {
   }
   if (make) mkdir(folder, 0700);
   const int file = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (file < 0) return -1;
+  if (file < 0) {
+    if (make) warn("cannot open", errno);
+    return -1;
+  }
   if (fstat(file, &info) == 0 && (info.st_uid == geteuid() || info.st_uid == 0) &&
       !(info.st_mode & (S_IWGRP | S_IWOTH)))
     return file;
+  if (make) warn("others can write to", EACCES);
   close(file);
   return -1;
 }
@@ -86,7 +103,7 @@ static char *read_file(const char *name, size_t *out_size) {
   struct stat info;
   char *data = NULL;
   const int folder = open_folder(0);
-  const int file = folder < 0 ? -1 : openat(folder, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+  const int file = folder < 0 ? -1 : openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   if (folder >= 0) close(folder);
   if (file < 0) return NULL;
   if (fstat(file, &info) == 0 && S_ISREG(info.st_mode) && (info.st_uid == geteuid() || info.st_uid == 0) &&
@@ -143,8 +160,15 @@ static int write_all(int file, const char *data, size_t size) {
   return 1;
 }
 
-/* Another thread or process may write the same file: each writes its own and renames it. A failure is not reported,
- * because the program is compiled again then. */
+/* Writes and closes a file, and renames it. */
+static int store(int folder, int file, const char *part, const char *name, const char *data, size_t size) {
+  const int whole = write_all(file, data, size), code = errno;
+  if (close(file) == 0 && whole) return renameat(folder, part, folder, name) == 0;
+  if (!whole) errno = code;
+  return 0;
+}
+
+/* Another thread or process may write the same file: each writes its own and renames it. */
 static void write_file(const char *name, const char *data, size_t size) {
   static atomic_uint number;
   char part[2 * NAME_BYTES];
@@ -152,10 +176,9 @@ static void write_file(const char *name, const char *data, size_t size) {
   if (folder < 0) return;
   snprintf(part, sizeof part, "%s.%ld.%u", name, (long)getpid(), atomic_fetch_add(&number, 1));
   const int file = openat(folder, part, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
-  if (file >= 0) {
-    const int whole = write_all(file, data, size);
-    if (close(file) || !whole || renameat(folder, part, folder, name)) unlinkat(folder, part, 0);
-  }
+  const int stored = file >= 0 && store(folder, file, part, name, data, size);
+  if (!stored) warn("cannot write to", errno);
+  if (!stored && file >= 0) unlinkat(folder, part, 0);
   close(folder);
 }
 

@@ -40,6 +40,37 @@ Test(status, a_message_is_cut_at_one_kibibyte) {
   cr_assert_eq(hal_error_message()[0], 'b');
 }
 
+/* Each byte that is not part of a character, as Python's decoder finds them. */
+Test(status, a_message_is_valid_utf8) {
+  static const struct {
+    const char *text, *message;
+  } cases[] = {{"\xC3\xA4\xE2\x82\xAC\xF0\x9F\x98\x80", "\xC3\xA4\xE2\x82\xAC\xF0\x9F\x98\x80"},
+               {"\xFF\xFE", "??"},
+               {"\x80z", "?z"},
+               {"a\xC3", "a?"},
+               {"\xE2\x82", "??"},
+               {"\xE2\x82z", "??z"},
+               {"\xC0\x80\xC1\xBF", "????"},
+               {"\xE0\x9F\xBF", "???"},
+               {"\xED\xA0\x80", "???"},
+               {"\xED\x9F\xBF\xEE\x80\x80", "\xED\x9F\xBF\xEE\x80\x80"},
+               {"\xF0\x8F\xBF\xBF", "????"},
+               {"\xF4\x8F\xBF\xBF", "\xF4\x8F\xBF\xBF"},
+               {"\xF4\x90\x80\x80", "????"},
+               {"\xF5\x80\x80\x80", "????"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    hal_error_set(HAL_INVALID_ARGUMENT, "'%s'", cases[i].text);
+    hal_error_prefix(HAL_INVALID_ARGUMENT, "invalid %s: ", cases[i].text);
+    char expected[80];
+    snprintf(expected, sizeof expected, "invalid %s: '%s'", cases[i].message, cases[i].message);
+    cr_assert_str_eq(hal_error_message(), expected);
+  }
+  hal_error_set(HAL_INVALID_ARGUMENT, "%.3s", "a\xC3\xA4\xC3\xA4"); /* cuts no character */
+  cr_assert_str_eq(hal_error_message(), "a\xC3\xA4");
+  hal_error_set(HAL_INVALID_ARGUMENT, "%.2s", "a\xC3\xA4\xC3\xA4");
+  cr_assert_str_eq(hal_error_message(), "a?");
+}
+
 static void *fail_elsewhere(void *unused) {
   (void)unused;
   cr_assert_str_empty(hal_error_message());

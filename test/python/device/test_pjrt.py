@@ -169,6 +169,8 @@ def test_an_invalid_setting_is_named(run, cases):
     pytest.param("HAL_PJRT_SMALL", "few", "invalid HAL_PJRT_SMALL='few': expected a number of multiplications, 0 or more", marks=pytest.mark.slow),
     pytest.param("HAL_PJRT_HOT", "0", "invalid HAL_PJRT_HOT='0': expected 1 to 1073741823", marks=pytest.mark.slow),
     pytest.param("HAL_PJRT_MEMORY", "some", "invalid HAL_PJRT_MEMORY='some': expected 'auto', 'addressed' or 'opaque'", marks=pytest.mark.slow),
+    # the 40 bytes that the message has end in a character, and the second is not UTF-8
+    ("HAL_PJRT_PROGRAMS", os.fsdecode(b"1\xff2") + "\N{LATIN SMALL LETTER A WITH DIAERESIS}" * 20, "RuntimeError: pjrt, init: pjrt: invalid HAL_PJRT_PROGRAMS='1?2"),
 ])  # fmt: skip
 def test_an_invalid_setting_is_an_error_of_the_first_use(run, setting, value, message):
     done = run(f"{USE}; torch.ones(1, device='pjrt')", **{setting: value})
@@ -291,6 +293,9 @@ assert torch.equal(b.cpu(), a.cpu() @ a.cpu().t() + 1)
     file.write_bytes(content)
     assert counts() == (1, 0)
     assert counts() == (0, 1)
+    file.unlink()
+    os.mkfifo(file)  # opening it would wait for a writer
+    assert counts() == (1, 0)
 
 
 # pjrt_operators.py compares operators as programs with the portable kernels on the same device.
@@ -335,7 +340,8 @@ assert empty.shape == (5, 0) and y.tolist() == [3, 6, 9, 12, 15, 18]
     passes(run_in(script))
 
 
-# Values for which functions of XLA differ: powers of integers with large exponents, and digamma at both zeros.
+# Values for which XLA differs: powers of integers with large exponents, digamma at both zeros, and products of truth
+# values and numbers that are not finite.
 def test_programs_compute_values_that_xla_computes_otherwise(run_in):
     script = f"""
 {USE}
@@ -352,7 +358,10 @@ def work(device):
     out.append(sign ** torch.tensor([-1, -2, -64, -65]).to(device))
     for dtype in (torch.float32, torch.float64, torch.bfloat16):
         out.append(torch.digamma(torch.tensor([-0.0, 0.0], dtype=dtype).to(device)))
-    return out
+        special = torch.tensor([float("inf"), -float("inf"), float("nan"), 2.0], dtype=dtype).to(device)
+        none = special != special.abs().clamp(2, 3)  # false for the last one only
+        out += [special * (special > 5), special * (special > 5).to(dtype), (special > 5).to(dtype) * special, none * float("inf"), none / 0]
+    return [torch.nan_to_num(one.double(), 1e5, 2e5, -2e5) if one.is_floating_point() else one for one in out]
 
 expected = work("cpu")
 with lazy.record():
@@ -362,6 +371,35 @@ for one, other in zip(actual, expected):
 assert lazy.metrics()["programs"] > 0
 """
     passes(run_in(script))
+
+
+@pytest.mark.parametrize("kind, reason", [("file", "cannot open {}: Not a directory"), ("open", "others can write to {}: Permission denied"),
+                                         ("full", "cannot write to {}: ")])  # fmt: skip
+def test_a_cache_that_cannot_be_written_is_reported_once(run, tmp_path, kind, reason):
+    folder = tmp_path / "pjrt"
+    if kind == "file":
+        folder.write_text("")
+    else:
+        folder.mkdir(mode=0o700)
+        folder.chmod(0o777 if kind == "open" else 0o700)
+    script = f"""
+{USE}
+import resource
+from torch_backend import lazy
+x = torch.ones(2, device="pjrt")
+if {kind == "full"}:
+    import signal
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+for number in range(1, 3):
+    with lazy.record():
+        y = x + number if number == 1 else x * x
+    y.tolist()
+"""
+    done = run(script, HAL_CACHE_DIR=str(tmp_path))
+    assert passes(done) == "" and done.stderr.count("compiled programs are not kept for later processes") == 1, done.stderr
+    assert f"{reason.format(folder)}" in done.stderr and "or name another in HAL_CACHE_DIR" in done.stderr, done.stderr
+    assert kind != "full" or not list(folder.iterdir())
 
 
 def test_a_folder_for_programs_that_does_not_exist_is_reported_once(run, tmp_path):
