@@ -37,13 +37,16 @@ class Elementwise(Family):
     """
 
     headers = ("pk_special.h", "pk_single.h")
-    cloned = ("f32", "f64")
 
     # Maximum number of numbers of an operator: HAL_OP_ELEMENTWISE_NUMBERS of hal/ops/elementwise/elementwise.h.
     MOST_NUMBERS = 3
 
     def is_cloned(self, entry, dtype):
-        return not entry.kernel.for_size and (super().is_cloned(entry, dtype) or dtype.element != "" and not self.is_by_float(entry, dtype))
+        """Of float64 those of one operand, whose functions are computed by many instructions (pk_float64.h)."""
+        if entry.kernel.for_size:
+            return False
+        by_element = dtype.element != "" and not self.is_by_float(entry, dtype)
+        return super().is_cloned(entry, dtype) or by_element or (dtype.token == "f64" and entry.kernel.family == "unary")
 
     @staticmethod
     def is_by_float(entry, dtype):
@@ -143,7 +146,7 @@ class Reduce(Family):
     operator (reduce.pk).
     """
 
-    cloned = ("f32", "f64", "f16", "bf16")
+    cloned = ("f32", "f16", "bf16")
     headers = ("pk_segment.h",)
     kernels = tuple(_REDUCTIONS)
     parameters = "x"

@@ -103,7 +103,7 @@ def by_float(entry, dtype):
 class ByFloat(Family):
     """A family whose kernels on the host compute rows of half precision as float32; exceptions are in `clones`."""
 
-    cloned = ("f32", "f64", "f16", "bf16")
+    cloned = ("f32", "f16", "bf16")
 
     def macros(self, entry, dtype):
         yield from by_float(entry, dtype)

@@ -30,32 +30,45 @@
   }
 
 #ifdef PK_HOST
-/* The same of at most 64 * PK_LSIZE elements, with accumulators in one array t: the same numbers in the same order, in
- * half of the time of a short row. */
-#define PK_SEGMENT_BLOCK(type, t, length, INIT, COMBINE, VIEW, AT)                        \
+/* The same numbers in the same order, into t: y is used only by segments of several blocks, which takes half of the time
+ * of a short row. */
+#define PK_SEGMENT_OF(type, t, y, length, INIT, COMBINE, VIEW, AT)                        \
   {                                                                                       \
-    pk_i64 j = 0;                                                                         \
-    VIEW(0, length)                                                                       \
-    if ((length) >= 4 * PK_LSIZE) {                                                       \
-      PK_EACH(l) { t[l] = COMBINE((type)(INIT), PK_SEGMENT_FOUR(type, COMBINE, AT, l)); } \
-      for (j = 4 * PK_LSIZE; j + 4 * PK_LSIZE <= (length); j += 4 * PK_LSIZE) {           \
-        PK_EACH(l) { t[l] = COMBINE(t[l], PK_SEGMENT_FOUR(type, COMBINE, AT, j + l)); }   \
+    const int several = (length) > 64 * PK_LSIZE;                                         \
+    if (several) PK_EACH(l) {                                                             \
+        PK_P(y, l) = INIT;                                                                \
       }                                                                                   \
-    } else if ((length) >= PK_LSIZE) {                                                    \
-      PK_EACH(l) { t[l] = COMBINE((type)(INIT), AT(l)); }                                 \
-      j = PK_LSIZE;                                                                       \
-    } else {                                                                              \
-      PK_EACH(l) { t[l] = INIT; }                                                         \
-    }                                                                                     \
-    for (; j + PK_LSIZE <= (length); j += PK_LSIZE) PK_EACH(l) {                          \
-        t[l] = COMBINE(t[l], AT(j + l));                                                  \
+    for (pk_i64 block = 0; block < (length); block += 64 * PK_LSIZE) {                    \
+      const pk_i64 end = (length)-block < 64 * PK_LSIZE ? (length)-block : 64 * PK_LSIZE; \
+      pk_i64 j = 0;                                                                       \
+      VIEW(block, end)                                                                    \
+      if (end >= 4 * PK_LSIZE || end < PK_LSIZE) {                                        \
+        PK_EACH(l) { t[l] = INIT; }                                                       \
+      } else {                                                                            \
+        PK_EACH(l) { t[l] = COMBINE((type)(INIT), AT(l)); }                               \
+        j = PK_LSIZE;                                                                     \
       }                                                                                   \
-    if (j < (length)) {                                                                   \
-      PK_EACH_BELOW(l, (length)-j) { t[l] = COMBINE(t[l], AT(j + l)); }                   \
+      if (end >= 4 * PK_LSIZE) {                                                          \
+        for (; j + 4 * PK_LSIZE <= end; j += 4 * PK_LSIZE) PK_EACH(l) {                   \
+            const type v = COMBINE(AT(j + l), AT(j + PK_LSIZE + l));                      \
+            const type w = COMBINE(AT(j + 2 * PK_LSIZE + l), AT(j + 3 * PK_LSIZE + l));   \
+            t[l] = COMBINE(t[l], COMBINE(v, w));                                          \
+          }                                                                               \
+      }                                                                                   \
+      for (; j + PK_LSIZE <= end; j += PK_LSIZE) PK_EACH(l) {                             \
+          t[l] = COMBINE(t[l], AT(j + l));                                                \
+        }                                                                                 \
+      if (j < end) {                                                                      \
+        PK_EACH_BELOW(l, end - j) { t[l] = COMBINE(t[l], AT(j + l)); }                    \
+      }                                                                                   \
+      if (several) PK_EACH(l) {                                                           \
+          PK_P(y, l) = COMBINE(PK_P(y, l), t[l]);                                         \
+        }                                                                                 \
     }                                                                                     \
+    if (several) PK_EACH(l) {                                                             \
+        t[l] = PK_P(y, l);                                                                \
+      }                                                                                   \
   }
-#define PK_SEGMENT_FOUR(type, COMBINE, AT, i) \
-  COMBINE((type)(COMBINE(AT(i), AT((i) + PK_LSIZE))), (type)(COMBINE(AT((i) + 2 * PK_LSIZE), AT((i) + 3 * PK_LSIZE))))
 #endif
 
 #endif /* PK_SEGMENT_H_ */

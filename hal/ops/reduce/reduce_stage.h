@@ -112,7 +112,9 @@ PK_RUN_TYPE(PK_S, PK_STAGE(rows_run), PK_LENGTH)
 PK_KERNEL(PK_STAGE(rows), PK_STAGE_ARGS) {
   PK_LOCAL_ARRAY(PK_A, t, PK_LSIZE);
   PK_GROUP(g) {
+#ifndef PK_HOST
     PK_PRIV(PK_A, x);
+#endif
     PK_PRIV(PK_A, y);
     PK_ROOM(p_room, 64 * PK_LSIZE)
 #if PK_PAIRED
@@ -132,14 +134,11 @@ PK_KERNEL(PK_STAGE(rows), PK_STAGE_ARGS) {
       const PK_A z = PK_NUMBER(offset[3]);
 #endif
 #ifdef PK_HOST
-      if (length <= 64 * PK_LSIZE) {
-        PK_SEGMENT_BLOCK(PK_A, t, length, PK_INIT, PK_COMBINE, PK_ROW_VIEW, PK_ROW_AT)
-      } else
+      PK_SEGMENT_OF(PK_A, t, y, length, PK_INIT, PK_COMBINE, PK_ROW_VIEW, PK_ROW_AT)
+#else
+      PK_ROW_SEGMENT
+      PK_EACH(l) { t[l] = PK_P(y, l); }
 #endif
-      {
-        PK_ROW_SEGMENT
-        PK_EACH(l) { t[l] = PK_P(y, l); }
-      }
       PK_SYNC();
       PK_FOLD_ROW(t)
       PK_EACH(l) {
