@@ -30,8 +30,8 @@
   }
 
 #ifdef PK_HOST
-/* The same numbers in the same order, into t: y is used only by segments of several blocks, which takes half of the time
- * of a short row. */
+/* The same numbers in the same order, into t. Only segments of several blocks use y: a short row takes half of the
+ * time. */
 #define PK_SEGMENT_OF(type, t, y, length, INIT, COMBINE, VIEW, AT)                        \
   {                                                                                       \
     const int several = (length) > 64 * PK_LSIZE;                                         \
