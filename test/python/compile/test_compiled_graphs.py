@@ -419,6 +419,22 @@ def test_a_region_of_the_cache_names_the_line_of_the_program_that_runs(run_pytho
         assert (done.stdout.strip() != "hits 0") == (name == "second"), done.stdout
 
 
+@pytest.mark.parametrize("stored, expected", [
+    ("/old/file.py:9: return x.fft()", "{file}:4: return x.fft()"),
+    ("/old/file.py:9: return x.fft())", "{file}:4: return x.fft())"),
+    ("/old/file.py:9: y = x.sum()", "y = x.sum()"),
+    ("{file}:6: y = x.sum()", "{file}:6: y = x.sum()"),
+    ("/old/file.py:9: z = 1", "z = 1"),
+], ids=["moved", "within a message", "twice", "in place", "unknown"])  # fmt: skip
+def test_the_place_of_a_stored_line(tmp_path, stored, expected):
+    from torch_backend.dynamo.graphs.lines import relocate
+
+    file = tmp_path / "program.py"
+    file.write_text("def f(x):\n    if x is None:\n        return\n    return x.fft()\ndef g(x):\n    y = x.sum()\n    y = x.sum()\n    return y\n")
+    codes = [one for one in compile(file.read_text(), str(file), "exec").co_consts if hasattr(one, "co_lines")]
+    assert relocate("an operator at " + stored.format(file=file), codes) == "an operator at " + expected.format(file=file)
+
+
 def test_a_condition_that_is_a_number_is_recorded(device, recorded, replays):
     run = recorded(lambda x: torch.cond(x.shape[0] > 2, torch.sin, torch.cos, (x,)), dynamic=True)
     for _ in range(4):

@@ -55,7 +55,9 @@ def relocate(text: str, codes: Sequence[CodeType]) -> str:
 
     def place(match: re.Match) -> str:
         line = text[match.end() :]
-        found = {(file, number) for file, number, own in _lines(codes) if own and line.startswith(own)}
+        same = [one for one in _lines(codes) if one[2] and line.startswith(one[2])]
+        longest = max((len(own) for _, _, own in same), default=0)
+        found = {(file, number) for file, number, own in same if len(own) == longest}
         if (match["file"], int(match["line"])) in found:
             return match[0]
         return f" at {':'.join(map(str, found.pop()))}: " if len(found) == 1 else " at "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 
 from torch._guards import TracingContext
-from torch._inductor.cudagraph_utils import CUDAGraphPolicy
+from torch._inductor.cudagraph_utils import CUDAGraphPolicy, cudagraphs_log
 
 from ..._registry import type_name
 from .choice import is_ours, skip
@@ -22,7 +22,7 @@ class Policy(CUDAGraphPolicy):
         """
         reason = getattr(compiled_graph, "disabled_cudagraphs_reason", None)
         if reason and type_name() in compiled_graph.device_types:
-            skip(relocate(reason, _codes()))
+            cudagraphs_log.warning(relocate(reason, _codes()))  # torch counts it
         return super().should_wrap(compiled_graph)
 
     def cudagraphify(self, model, example_inputs, static_input_idxs, *, device_index, is_backward, is_inference, **kwargs):
