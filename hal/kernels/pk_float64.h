@@ -13,6 +13,8 @@
 #define PK_INFINITY_F64 pk_double_of_bits(0x7ff0000000000000u)
 #define PK_NAN_F64 pk_double_of_bits(0x7ff8000000000000u)
 #define PK_SIGN_F64 0x8000000000000000u
+#define PK_LN_2_HIGH_F64 0.69314718036912381649 /* 32 bits, so that n times it is exact */
+#define PK_LN_2_LOW_F64 1.9082149292705877e-10
 
 PK_FN double pk_abs_of_double(double x) { return pk_double_of_bits(pk_bits_of_double(x) & ~PK_SIGN_F64); }
 PK_FN double pk_double_with_sign(double x, double sign) {
@@ -41,11 +43,11 @@ PK_FN double pk_between_f64(double x, double low, double high) { /* NaN is uncha
   const double y = x > high ? high : x;
   return y < low ? low : y;
 }
-/* Returns r and n for x = n ln 2 + r, |x| < 1100: ln 2 in two parts, the first of 32 bits. */
+/* Returns r and n for x = n ln 2 + r, |x| < 1100. */
 PK_FN double pk_exp_split_f64(double x, pk_u64 *out_n) {
   const double shifted = x * PK_LOG2_E + PK_ROUNDER, n = shifted - PK_ROUNDER;
   *out_n = pk_bits_of_double(shifted) - pk_bits_of_double(PK_ROUNDER);
-  return (x - n * 0.69314718036912381649) - n * 1.9082149292705877e-10;
+  return (x - n * PK_LN_2_HIGH_F64) - n * PK_LN_2_LOW_F64;
 }
 /* 2^n in two factors, since one cannot represent n = 1024 and subnormal results. */
 PK_FN double pk_scale_f64(pk_u64 n, double *out_other) {
@@ -96,7 +98,7 @@ PK_FN double pk_log_sum_f64(double f, double n, double low) {
   p = p * z + 0.28571428570801544;
   p = p * z + 0.4000000000000088;
   p = p * z + 0.6666666666666666;
-  return n * 0.69314718036912381649 - ((half - (s * (half + z * p) + (n * 1.9082149292705877e-10 + low))) - f);
+  return n * PK_LN_2_HIGH_F64 - ((half - (s * (half + z * p) + (n * PK_LN_2_LOW_F64 + low))) - f);
 }
 /* pk_split, also of subnormal numbers. */
 PK_FN double pk_split_f64(double x, double *out_n) {

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Computes the polynomial coefficients of hal/kernels/pk_float.h, pk_angle.h, pk_single.h and pk_special.h and prints them with their
+"""Computes the polynomial coefficients of hal/kernels/pk_float.h, pk_float64.h, pk_angle.h, pk_single.h and
+pk_special.h and prints them with their
 errors.
 
 Each is the minimax polynomial of its function: Remez's exchange algorithm in 60 decimal digits, for the weighted error
@@ -67,6 +68,7 @@ QUARTER = (mp.pi / 4) ** 2 * mp.mpf("1.0001")
 EXP2 = by_taylor(lambda r: mp.expm1(r * mp.log(2)) / r, mp.log(2))
 LOG = by_taylor(lambda f: mp.log1p(f) / f, 1)
 LOG2 = by_taylor(lambda f: mp.log1p(f) / f / mp.log(2), 1 / mp.log(2))
+LOG_DOUBLE = by_taylor(lambda z: (2 * mp.atanh(mp.sqrt(z)) / mp.sqrt(z) - 2) / z, mp.mpf(2) / 3)
 ERF = by_taylor(lambda a: -mp.log(mp.erfc(a), 2) / a, 2 / mp.sqrt(mp.pi) / mp.log(2))
 ERF_SINGLE = by_taylor(lambda a: -mp.log(mp.erfc(a)) / a - 1, 2 / mp.sqrt(mp.pi) - 1)
 ATAN = by_taylor(lambda z: mp.atan(mp.sqrt(z)) / mp.sqrt(z), 1)
@@ -107,6 +109,7 @@ POLYNOMIALS = {
     "log": ("log(1 + f) / f", LOG, relative(LOG), ROOT - 1, mp.sqrt(2) - 1, 9),
     "log2": ("log2(1 + f) / f", LOG2, relative(LOG2), ROOT - 1, mp.sqrt(2) - 1, 9),
     "log2_long": ("log2(1 + f) / f", LOG2, relative(LOG2), ROOT - 1, mp.sqrt(2) - 1, 15),
+    "log_double": ("(2 atanh(s) / s - 2) / s^2 over s^2", LOG_DOUBLE, relative(LOG_DOUBLE), 0, ((1 - ROOT) / (1 + ROOT)) ** 2 * mp.mpf("1.0001"), 7),
     "erf": ("-log2(1 - erf(a)) / a", ERF, erf_weight, 0, 4, 8),
     "erf_single": ("-log(1 - erf(a)) / a - 1", ERF_SINGLE, erf_single_weight, 0, 4, 8),
     "erfinv_near": ("erfinv(x) / x over w - 2.5", erfinv_near, relative(erfinv_near), -2.5, 2.5, 10),
