@@ -82,10 +82,11 @@ empty :=
 OTHER_STAMPS = $(filter-out $(STAMPS)/install,$(wildcard build/stamps/install build/torch-*/stamps/install))
 OTHER_PYTHONS = $(subst $(empty) $(empty),:,$(patsubst build%/stamps/install,$(CURDIR)/.venv%/bin/python,$(subst /torch-,-torch-,$(OTHER_STAMPS))))
 
-# One worker per job. A file's tests run in one worker, because its fixtures are expensive. Each worker has two threads,
+# One worker per job and one more, because tests wait for processes and limits of time for a fourth of their time. A
+# file's tests run in one worker, because its fixtures are expensive. Each worker has two threads,
 # so that the multithreaded paths of torch's CPU kernels are tested; idle threads sleep, because the cores are shared.
 PYTEST = $(AS_PROCESSOR) TORCH_BACKEND_TEST_PYTHONS=$(OTHER_PYTHONS) OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive $(PROGRESS) "Python tests" \
-  $(VENV)/bin/pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder test/python
+  $(VENV)/bin/pytest -q -n $$(($(JOBS) + 1)) --dist loadfile --no-loadscope-reorder test/python
 
 # The packages of each purpose (requirements/*.txt, the second column of system-packages.txt) are installed when a
 # target first needs them.

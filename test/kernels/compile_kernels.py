@@ -10,9 +10,9 @@ Usage: compile_kernels.py [--all] [--with COMPILER ...]
   nvrtc           NVIDIA's run-time compiler, from the wheel nvidia-cuda-nvrtc or HAL_CUDA_NVRTC: for compute capability
                   7.5, 9.0 and 10.0, each of a sample for one of them
 
-Without --all one kernel of each template, dtype and variant is compiled; by the slow compilers, spirv and pocl, one of
-each template and dtype. The exit code is 1 if a kernel does not compile, and 77 if no compiler is installed; missing
-compilers are printed.
+Without --all one kernel of each template, dtype and variant is compiled by opencl-c; by the others one of each template
+and dtype, with varying variants. The exit code is 1 if a kernel does not compile, and 77 if no compiler is installed;
+missing compilers are printed.
 """
 import argparse
 import os

@@ -22,7 +22,7 @@ def tool(name, versions=range(20, 13, -1)):
 class Clang:
     """OpenCL C 1.2."""
 
-    double, slow, simt = True, False, True
+    double, slow, simt = True, False, True  # slow: a small sample
     flags = ()
 
     def __init__(self, folder):
@@ -48,18 +48,19 @@ class Clang:
 
 
 class WithoutDouble(Clang):
-    double = False
+    double, slow = False, True
     flags = ("-Xclang", "-cl-ext=-cl_khr_fp64,-__opencl_c_fp64")
 
 
 class WithOffsets(Clang):
+    slow = True
     flags = ("-DPK_POINTER_OFFSETS",)
 
 
 class ForCpus(Clang):
     """The form for devices with few wide cores."""
 
-    simt = False
+    slow, simt = True, False
     flags = ("-DPK_CPU_VECTOR",)
 
 

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 
+import precompiled
 import torch
 
 import torch_backend
@@ -30,7 +31,7 @@ def configure(source, build):
     """Runs CMake; returns the completed process."""
     environment = {name: value for name, value in os.environ.items() if name not in ("TORCH_BACKEND", "PYTHONPATH")}
     command = ["cmake", "-S", source, "-B", build, f"-Dtorch_backend_DIR={PACKAGE / 'cmake'}", f"-DPython_EXECUTABLE={sys.executable}",
-               f"-DTORCH_BACKEND_TORCH_DIR={pathlib.Path(torch.__file__).parent}", "-DCMAKE_CXX_FLAGS=-O0"]  # fmt: skip
+               f"-DTORCH_BACKEND_TORCH_DIR={pathlib.Path(torch.__file__).parent}", *precompiled.settings()]  # fmt: skip
     return subprocess.run(command, env=environment, capture_output=True, text=True)
 
 

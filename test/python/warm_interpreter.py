@@ -2,14 +2,16 @@
 
 A server process imports torch without loading a backend and forks for each script. The child has the script's
 environment, folder and files; its first `import torch` loads the backend, as in a fresh interpreter. It ends like any
-interpreter. The server has no other thread and no device, so that a child inherits nothing in use. Another child waits
-for it, so that several scripts may run at the same time.
+interpreter, but without the destructors of torch's own libraries: test_exit.py tests those. The server has no other
+thread and no device, so that a child inherits nothing in use. Another child waits for it, so that several scripts may
+run at the same time.
 
 Programs whose settings differ from the server's run in a fresh interpreter, because libraries may read them when they are
 loaded. So do tests of the import itself, and of stacks, which have the server's frames at their end: those have the mark
 `fresh_interpreter`."""
 
 import array
+import ctypes
 import gc
 import json
 import os
@@ -271,9 +273,18 @@ def serve(connection):
     return None
 
 
+def end_before_the_destructors_of_torch():
+    """The destructors of torch's libraries take most of a short program's time. What is loaded after this call (the
+    backend and its plugins) ends as usual, before the handlers that are registered here: they run in reverse order."""
+    libc = ctypes.CDLL(None)
+    libc.on_exit(ctypes.cast(libc._exit, ctypes.c_void_p), None)
+    libc.on_exit(ctypes.cast(libc.fcloseall, ctypes.c_void_p), None)  # writes what is in the buffers of C
+
+
 if __name__ == "__main__":
     import torch  # noqa: F401
 
+    end_before_the_destructors_of_torch()
     if len(os.listdir("/proc/self/task")) != 1:
         sys.exit(1)  # a forked child would lack the threads
     gc.collect()

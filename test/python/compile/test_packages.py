@@ -9,6 +9,7 @@ import sys
 import zipfile
 from pathlib import Path
 
+import precompiled
 import pytest
 import torch
 from torch import nn
@@ -171,7 +172,7 @@ def program(tmp_path_factory):
     """The C++ program of the guide."""
     package, build = Path(torch_backend.__file__).parent, tmp_path_factory.mktemp("program")
     subprocess.run(["cmake", "-S", ROOT / "docs/examples/libtorch", "-B", build, f"-Dtorch_backend_DIR={package / 'cmake'}",
-                    f"-DTORCH_BACKEND_TORCH_DIR={Path(torch.__file__).parent}", "-DCMAKE_CXX_FLAGS=-O0"], check=True, capture_output=True)  # fmt: skip
+                    f"-DTORCH_BACKEND_TORCH_DIR={Path(torch.__file__).parent}", *precompiled.settings()], check=True, capture_output=True)  # fmt: skip
     done = subprocess.run(["cmake", "--build", build, "--target", "package"], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return build / "package"

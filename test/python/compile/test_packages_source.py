@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import driver_scripts
+import precompiled
 import pytest
 import torch
 
@@ -94,7 +95,7 @@ def program(tmp_path_factory):
     """The C++ program of the guide."""
     package, build = Path(torch_backend.__file__).parent, tmp_path_factory.mktemp("program")
     subprocess.run(["cmake", "-S", ROOT / "docs/examples/libtorch", "-B", build, f"-Dtorch_backend_DIR={package / 'cmake'}",
-                    f"-DTORCH_BACKEND_TORCH_DIR={Path(torch.__file__).parent}", "-DCMAKE_CXX_FLAGS=-O0"], check=True, capture_output=True)  # fmt: skip
+                    f"-DTORCH_BACKEND_TORCH_DIR={Path(torch.__file__).parent}", *precompiled.settings()], check=True, capture_output=True)  # fmt: skip
     subprocess.run(["cmake", "--build", build, "--target", "package"], check=True, capture_output=True)
     return build / "package"
 

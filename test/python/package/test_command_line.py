@@ -187,10 +187,10 @@ def test_the_commands_run_inside_a_clone():
     """The folder of the sources has the package's name and is not a package: Python finds the installed one."""
     clone = Path(__file__).resolve().parents[3]
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("HAL_", "TORCH_"))}
-    tensor = "import torch, torch_backend; torch_backend.use('fake'); print(torch.ones(2, device='fake'))"
-    files = "import torch_backend, lazy_tensor_core; print(torch_backend.__file__); print(lazy_tensor_core.__file__)"
+    tensor = "import torch, torch_backend; torch_backend.use('fake'); torch.ones(2, device='fake').cpu()"
+    files = "import lazy_tensor_core; print(torch_backend.__file__); print(lazy_tensor_core.__file__)"
     for folder in (clone, clone / "torch_backend"):
-        for arguments in (["-m", "torch_backend", "info"], ["-c", tensor], ["-c", files]):
+        for arguments in (["-m", "torch_backend", "info"], ["-c", f"{tensor}; {files}"]):
             done = subprocess.run([sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
             assert done.returncode == 0 and done.stdout, done.stderr
         assert not any(Path(line).is_relative_to(clone / "torch_backend") for line in done.stdout.splitlines())

@@ -5,6 +5,7 @@ import os
 import subprocess
 from pathlib import Path
 
+import precompiled
 import pytest
 import torch
 
@@ -20,7 +21,7 @@ def build(source, folder):
     cmake = Path(torch_backend.__file__).parent / "cmake"
     torch_dir = Path(torch.__file__).parent
     subprocess.run(["cmake", "-S", source, "-B", folder, f"-Dtorch_backend_DIR={cmake}", f"-DTORCH_BACKEND_TORCH_DIR={torch_dir}",
-                    "-DCMAKE_CXX_FLAGS=-O0"], check=True, capture_output=True, text=True)  # fmt: skip
+                    *precompiled.settings()], check=True, capture_output=True, text=True)  # fmt: skip
     done = subprocess.run(["cmake", "--build", folder], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return folder
@@ -45,6 +46,16 @@ def test_the_cpp_api(tests, asynchronous):
 @pytest.fixture(scope="module")
 def example(tmp_path_factory):
     return build(ROOT / "docs/examples/libtorch", tmp_path_factory.mktemp("example")) / "example"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program", sorted((ROOT / "docs/examples/libtorch").glob("*.cpp")), ids=lambda path: path.stem)
+def test_each_example_includes_what_it_needs(program):
+    """The examples above are built with more headers than they include."""
+    includes = [PACKAGE / "builds" / MINOR / "include", PACKAGE / "include", Path(torch.__file__).parent / "include"]
+    done = subprocess.run(["c++", "-std=gnu++20", "-fsyntax-only", *(word for path in includes for word in ("-isystem", path)), program],
+                          capture_output=True, text=True)  # fmt: skip
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_example(example):

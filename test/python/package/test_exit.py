@@ -135,13 +135,15 @@ def test_bad_exits_among_good_ones_are_found(ends):
     assert sorted(sentence.partition(":")[0] for sentence in found) == [f"exit {number}" for number in range(0, 2 * len(bad), 2)], found
 
 
-def test_twenty_exits_right_after_backward(ends):
-    assert not faults(ends(BACKWARD, exits=20))
+@pytest.mark.parametrize("exits", [8, pytest.param(20, marks=pytest.mark.slow)])
+def test_exits_right_after_backward(ends, exits):
+    assert not faults(ends(BACKWARD, exits=exits))
 
 
-def test_exits_after_other_last_words(ends):
+@pytest.mark.parametrize("exits", [10, pytest.param(20, marks=pytest.mark.slow)])
+def test_exits_after_other_last_words(ends, exits):
     bodies = [CUSTOM_FUNCTION, TRAINING, LIVE_TENSORS, CPU_BACKWARD, BACKWARD + "\nsys.exit(0)"]
-    assert not faults(ends(*bodies, exits=20))
+    assert not faults(ends(*bodies, exits=exits))
 
 
 def test_a_child_of_a_process_that_ran_backward_on_the_cpu_ends_cleanly(ends):
@@ -233,7 +235,7 @@ VULKAN_ENDINGS = {
 }
 
 
-@pytest.mark.parametrize(("exits", "memory"), [(24, "visible"), pytest.param(200, "device", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("exits", "memory"), [(8, "visible"), pytest.param(200, "device", marks=pytest.mark.slow)])
 def test_exits_with_live_tensors_and_running_streams_on_a_driver_of_vulkan(ends, tmp_path, exits, memory):
     settings = driver_scripts.vulkan_settings(tmp_path, HAL_VULKAN_REPEAT="2", HAL_VULKAN_MEMORY=memory)
     bodies, codes, words = zip(*VULKAN_ENDINGS.values())

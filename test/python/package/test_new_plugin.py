@@ -37,6 +37,7 @@ def contents(folder):
     return {path.relative_to(folder): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
+@pytest.mark.slow  # the porting guide's commands below build such a project, run its tests and train
 def test_the_generated_project_builds_and_passes_its_tests_in_under_a_minute(tmp_path):
     start = time.monotonic()
     new_plugin("acme_x", cwd=tmp_path)

@@ -18,6 +18,7 @@ PROGRAMS = {
     "error": "def part():\n    raise ValueError('wrong')\npart()",
     "error of syntax": "x = (",
     "functions after the end": "import atexit\nNAME = 'name'\natexit.register(lambda: print(NAME))",
+    "text in a buffer of C": "import ctypes\nctypes.CDLL(None).printf(b'text')",
     "signal": "import os, signal\nos.kill(os.getpid(), signal.SIGTERM)",
     "spawned process": """
 import multiprocessing
