@@ -1,11 +1,13 @@
 """The benchmarks start like in `make bench`, and their shared code evaluates results correctly."""
 
 import argparse
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import warm_interpreter
 
 BENCH = Path(__file__).parents[2] / "bench"
 sys.path.insert(0, str(BENCH / "shared"))
@@ -14,7 +16,7 @@ import sides  # noqa: E402  found by the line above
 
 @pytest.mark.parametrize("script", sorted(BENCH.glob("*.py")), ids=lambda path: path.stem)
 def test_each_script_starts(script, tmp_path):
-    done = subprocess.run([sys.executable, "-P", script, "--help"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    done = warm_interpreter.run([sys.executable, "-P", script, "--help"], env=os.environ, cwd=tmp_path, timeout=120)
     assert done.returncode == 0 and done.stdout.startswith("usage:"), done.stderr
 
 
