@@ -225,7 +225,7 @@ def test_own_operators_are_called_at_once(run_python, build_plugin):
 
 @pytest.mark.fresh_interpreter("the process ends with a group that is deferred")
 def test_a_process_ends_with_a_deferred_group(run_python):
-    for _ in range(5):
+    for _ in range(2):
         done = run_python("""
             import torch, torch_backend
             from torch_backend import lazy

@@ -1,9 +1,5 @@
 """The asynchronous and the inline mode of the fake device produce equal bits."""
 
-import os
-import subprocess
-import sys
-
 PROGRAM = """
 import hashlib, io, torch
 torch.manual_seed(3)
@@ -23,15 +19,11 @@ print(digest.hexdigest())
 """
 
 
-def digest_of(**settings):
-    """Trains a network in a separate process; returns a digest of its loss and parameters."""
-    environment = {**os.environ, "TORCH_BACKEND": "fake", **settings}
-    done = subprocess.run([sys.executable, "-P", "-c", PROGRAM], env=environment, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+def test_training_has_equal_bits_in_both_modes_and_with_jitter(run_python):
+    def digest_of(**settings):
+        """Trains a network in a separate process; returns a digest of its loss and parameters."""
+        return run_python(PROGRAM, TORCH_BACKEND="fake", **settings).stdout.strip()
 
-
-def test_training_has_equal_bits_in_both_modes_and_with_jitter():
     inline = digest_of(HAL_FAKE_ASYNC="0")
     assert len(inline) == 64
     assert digest_of(HAL_FAKE_ASYNC="1") == inline

@@ -2,11 +2,11 @@
 have the numbers after each other, and everything works on each of them."""
 
 import os
-import subprocess
 import sys
 
 import driver_scripts
 import pytest
+import warm_interpreter
 from test_pjrt import INVALID, OLD_PLUGIN
 
 PLUGIN = str(driver_scripts.PJRT_PLUGIN)
@@ -56,15 +56,14 @@ print(len(devices))
 
 
 @pytest.fixture
-def run(tmp_path):
+def run(tmp_path, run_file):
     """Runs a script on several platforms; returns the finished process."""
     settings = driver_scripts.pjrt_settings(tmp_path)
 
     def run(script, plugins=None, **more):
         plugins = plugins or [settings["HAL_PJRT_PLUGIN"]] * 2
         environment = {**os.environ, **settings, "HAL_PJRT_PLUGIN": ",".join(map(str, plugins)), "HAL_PJRT_DEVICES": "1,2", **more}
-        environment = {name: value for name, value in environment.items() if value is not None}
-        return subprocess.run([sys.executable, "-P", "-c", script], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+        return run_file(script, environment, tmp_path)
 
     return run
 
@@ -120,6 +119,6 @@ def test_ranks_on_two_platforms_use_shared_memory(tmp_path):
     script = driver_scripts.TESTS / "distributed/threads.py"
     settings = driver_scripts.pjrt_settings(tmp_path, HAL_PJRT_DEVICES="2,1", HAL_LOG="info")
     settings["HAL_PJRT_PLUGIN"] = ",".join([settings["HAL_PJRT_PLUGIN"]] * 2)
-    done = subprocess.run([sys.executable, "-P", script, "3"], env={**os.environ, **settings}, capture_output=True, text=True, timeout=300)
+    done = warm_interpreter.run([sys.executable, "-P", script, "3"], env={**os.environ, **settings}, timeout=300)
     assert done.returncode == 0 and done.stdout.split() == ["150", "checks"], done.stdout + done.stderr
     assert done.stderr.count("collectives run by shared memory") == 6, done.stderr

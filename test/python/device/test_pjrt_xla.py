@@ -2,8 +2,6 @@
 text of what they run."""
 
 import os
-import subprocess
-import sys
 import textwrap
 
 import driver_scripts
@@ -28,13 +26,12 @@ def settings(tmp_path_factory):
 
 
 @pytest.fixture
-def run(settings, tmp_path):
+def run(settings, tmp_path, run_file):
     """Runs a program after the imports; returns its output."""
 
     def run(script, prologue=XLA, **more):
         environment = {**os.environ, **settings, "HAL_PJRT_DEVICES": "1", "TORCH_BACKEND": "pjrt", **more}
-        script = prologue + textwrap.dedent(script)
-        done = subprocess.run([sys.executable, "-P", "-c", script], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=400)
+        done = run_file(prologue + textwrap.dedent(script), environment, tmp_path)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 

@@ -3,12 +3,12 @@
 import os
 import re
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import driver_scripts
 import pytest
+import warm_interpreter
 
 PAGES = Path(__file__).resolve().parents[3] / "docs/plugins"
 SETTINGS = {"opencl": driver_scripts.opencl_settings, "vulkan": driver_scripts.vulkan_settings, "npu": driver_scripts.npu_settings,
@@ -24,7 +24,7 @@ def run(code, folder, **settings):
     environment = {name: value for name, value in os.environ.items() if name != "TORCH_BACKEND"}
     script = folder / "program.py"
     script.write_text(code)
-    return subprocess.run([sys.executable, "-P", script], env={**environment, **settings}, cwd=folder, capture_output=True, text=True, timeout=300)
+    return warm_interpreter.run([sys.executable, "-P", script], env={**environment, **settings}, cwd=folder, timeout=300)
 
 
 @pytest.mark.parametrize("plugin", SETTINGS)

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 import torch
+import warm_interpreter
 
 import without_kernels
 
@@ -158,14 +159,13 @@ for name, code in json.load(open(sys.argv[1] if len(sys.argv) > 1 else "cases.js
 @pytest.fixture(scope="module", params=[{"HAL_FAKE_ASYNC": "0"}, {"HAL_FAKE_DELAY": "300"}], ids=["inline", "delayed"])
 def results(request, tmp_path_factory):
     """{case: (the result of the protected device, the CPU's result)}."""
-    import subprocess
-
     folder = tmp_path_factory.mktemp("protected")
     (folder / "cases.json").write_text(json.dumps(CASES))
     settings = {key: value for key, value in os.environ.items() if not key.startswith(("HAL_", "TORCH_BACKEND"))}
     path = {"HAL_PLUGIN_PATH": os.environ["HAL_PLUGIN_PATH"]} if "HAL_PLUGIN_PATH" in os.environ else {}
-    done = subprocess.run([sys.executable, "-P", "-c", PROGRAM], cwd=folder, env={**settings, **path, **PROTECTED, **without_kernels.SETTING, **request.param},
-                          capture_output=True, text=True, timeout=300)  # fmt: skip
+    (folder / "program.py").write_text(PROGRAM)
+    environment = {**settings, **path, **PROTECTED, **without_kernels.SETTING, **request.param}
+    done = warm_interpreter.run([sys.executable, "-P", "program.py"], env=environment, cwd=folder, timeout=300)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     return {name: (ours, theirs) for name, ours, theirs in map(json.loads, done.stdout.splitlines())}
 

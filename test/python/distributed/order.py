@@ -360,6 +360,10 @@ def main():
     device = begin()
     checks = (check_sequence_numbers, check_first_barrier, check_callbacks, check_hooks, check_profile, check_monitored_barrier, check_refused_by_name,
               check_other_timeouts, check_timeouts)  # fmt: skip
+    if "timeouts" in sys.argv:
+        checks = (check_timeouts,)
+    elif "others" in sys.argv:
+        checks = checks[:-1]
     if "all" in sys.argv:
         checks += (check_enqueue, check_abort, check_creation)
     if LIBRARY:  # its collectives are not refused by name, and its first barrier chooses a device

@@ -177,10 +177,21 @@ def test_the_guide_has_commands():
     assert len(COMMANDS) == 4
 
 
-@pytest.mark.parametrize("number", range(len(COMMANDS)))
-def test_command_of_the_guide(number, tmp_path):
+def check_command(number, tmp_path, *more):
     (tmp_path / "train.py").write_text(re.findall(r"<!-- test: torchrun -->\n```python\n(.*?)```", (DOCUMENTS / "distributed.md").read_text(), re.S)[1])
     part, *arguments = shlex.split(COMMANDS[number])
     quick = [] if part == "dry-run" else ["--seconds", "0.05"]
-    done = comm(part, *quick, *arguments, folder=tmp_path)
+    done = comm(part, *quick, *more, *arguments, folder=tmp_path)
     assert done.returncode == 0 and done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("number", range(len(COMMANDS)))
+def test_command_of_the_guide(number, tmp_path):
+    """The simulation of 2 ranks measures 2; that of more ranks measures more ranks than processors, too."""
+    check_command(number, tmp_path, *(["--ranks", "2"] if COMMANDS[number].startswith("simulate") else []))
+
+
+@pytest.mark.slow
+def test_the_simulation_of_the_guide_measures_more_ranks_than_processors(tmp_path):
+    (number,) = [number for number, command in enumerate(COMMANDS) if command.startswith("simulate")]
+    check_command(number, tmp_path)

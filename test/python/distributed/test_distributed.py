@@ -2,12 +2,12 @@
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import launch
 import pytest
+import warm_interpreter
 
 ROOT = Path(__file__).resolve().parents[3]
 INLINE = {"HAL_FAKE_ASYNC": "0"}
@@ -148,7 +148,10 @@ def test_a_split_has_its_own_timeout():
 
 
 def test_sequence_numbers_timeouts_hooks_and_refusals():
-    launch.run("order.py", 2)
+    """The checks of timeouts mostly wait: they run at the same time as the other ones."""
+    started = [launch.start("order.py", 2, [part]) for part in ("timeouts", "others")]
+    for codes, written in [launch.finish(processes) for processes in started]:
+        assert codes == [0, 0], "\n".join(written)
 
 
 @pytest.mark.slow
@@ -162,11 +165,12 @@ def test_the_log_names_the_collectives_that_differ(kind, words, tmp_path):
     folder = tmp_path / "log"
     launch.run("desync.py", 2, [str(folder), kind], {"TORCH_BACKEND_COLLECTIVES_LOG": str(folder), "TORCH_BACKEND_COLLECTIVES_LOG_SIGNAL": "usr2"})
     analyzer = [sys.executable, "-P", "-m", "torch.distributed.flight_recorder.fr_trace", str(folder), "--prefix", "rank_"]
-    program = f"import torch, torch_backend.distributed as d; print(d.first_difference({str(folder)!r})); d.plot({str(folder)!r}, {str(tmp_path / 'log.svg')!r})"
+    program = tmp_path / "program.py"
+    program.write_text(f"import torch, torch_backend.distributed as d; print(d.first_difference({str(folder)!r})); d.plot({str(folder)!r}, {str(tmp_path / 'log.svg')!r})")
     environment = {**os.environ, "TORCH_BACKEND": "fake"}
-    found = subprocess.run(analyzer, env=environment, capture_output=True, text=True, timeout=120)
+    found = warm_interpreter.run(analyzer, env=environment, timeout=120)
     assert "Collective sequence number: 4 has errors" in found.stderr + found.stdout and words in found.stderr + found.stdout, found
-    ours = subprocess.run([sys.executable, "-P", "-c", program], env=environment, capture_output=True, text=True, timeout=120).stdout
+    ours = warm_interpreter.run([sys.executable, "-P", program], env=environment, timeout=120).stdout
     assert "collective #4 of group '0'" in ours and "float32[11]" in ours and "desync.py" in ours, ours
     picture = (tmp_path / "log.svg").read_text()
     assert "rank 1" in picture and "number 4; not completed" in picture and "number 3; " in picture

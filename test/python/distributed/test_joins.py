@@ -12,16 +12,25 @@ def written_by(*arguments, **settings):
     return written
 
 
-def test_a_join_that_lasts_is_reported_with_the_missing_rank():
+@pytest.fixture(scope="module")
+def late():
+    """What both ranks write while rank 0 or 1 is late, by that rank. Both programs run at the same time, because they mostly wait."""
+    started = {rank: launch.start("joins.py", 2, ["late", rank]) for rank in ("0", "1")}
+    finished = {rank: launch.finish(processes) for rank, processes in started.items()}
+    assert all(codes == [0, 0] for codes, _ in finished.values()), finished
+    return {rank: written for rank, (_, written) in finished.items()}
+
+
+def test_a_join_that_lasts_is_reported_with_the_missing_rank(late):
     """Of the group, and of the memory that its first collective shares; by the rank that waits, once in the second half of the time."""
-    written = written_by("late", "1")
+    written = late["1"]
     assert re.search(r"rank 1 of 2 did not join the group yet; waiting for 3\S* s of 6 s", written[0]), written[0]
     assert re.search(r"communicator 'group': rank 1 did not join yet; rank 0 waits for 3\S* s of 6 s", written[0]), written[0]
     assert written[0].count("did not join") == 2 and "join" not in written[1], written
 
 
-def test_a_join_that_waits_for_rank_0_is_reported_too():
-    written = written_by("late", "0")
+def test_a_join_that_waits_for_rank_0_is_reported_too(late):
+    written = late["0"]
     assert re.search(r"rank 1 of 2 has no reply from rank 0 yet; waiting for 3\S* s of 6 s", written[1]), written[1]
     assert re.search(r"communicator 'group': rank 0 did not join yet; rank 1 waits for 3\S* s of 6 s", written[1]), written[1]
 

@@ -2,19 +2,19 @@
 shared memory on `fake`, and in the platform's programs on `pjrt`."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import driver_scripts
 import pytest
+import warm_interpreter
 
 SCRIPT = Path(__file__).with_name("threads.py")
 
 
 def run(size, settings):
     environment = {**os.environ, "HAL_LOG": "info", **settings}
-    done = subprocess.run([sys.executable, "-P", str(SCRIPT), str(size)], env=environment, capture_output=True, text=True, timeout=300)
+    done = warm_interpreter.run([sys.executable, "-P", SCRIPT, size], env=environment, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.split() == [str(size * (6 * (5 + size) + 2)), "checks"], done.stdout
     return done.stderr
