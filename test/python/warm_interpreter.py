@@ -27,7 +27,7 @@ from importlib.machinery import ModuleSpec
 
 # Settings that are read after `import torch`: ours, the folder of inductor's cache, those of drivers that a plugin
 # opens, and of plugins for tests.
-LATE = ("HAL_", "TORCH_BACKEND", "TORCH_DEVICE_BACKEND_AUTOLOAD", "TORCHINDUCTOR_CACHE_DIR", "XLA_", "LTC_", "POCL_", "OCL_", "CUDA_MOCK", "PJRT_FAULTY", "ZE_",
+LATE = ("HAL_", "TORCH_BACKEND", "TORCH_DEVICE_BACKEND_AUTOLOAD", "TORCHINDUCTOR_CACHE_DIR", "XLA_", "PT_XLA_", "LTC_", "POCL_", "OCL_", "CUDA_MOCK", "PJRT_FAULTY", "ZE_",
         "MAKER_", "PYTEST_")  # fmt: skip
 
 
