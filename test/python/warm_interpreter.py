@@ -25,10 +25,10 @@ import tempfile
 import types
 from importlib.machinery import ModuleSpec
 
-# Settings that are read after `import torch`: ours, the folder of inductor's cache, those of drivers that a plugin
-# opens, and of plugins for tests.
-LATE = ("HAL_", "TORCH_BACKEND", "TORCH_DEVICE_BACKEND_AUTOLOAD", "TORCHINDUCTOR_CACHE_DIR", "XLA_", "PT_XLA_", "LTC_", "POCL_", "OCL_", "CUDA_MOCK", "PJRT_FAULTY", "ZE_",
-        "MAKER_", "PYTEST_")  # fmt: skip
+# Settings that are read after `import torch`: ours, the folder of inductor's cache, those of the allocator, of
+# drivers that a plugin opens, and of plugins for tests.
+LATE = ("HAL_", "TORCH_BACKEND", "TORCH_DEVICE_BACKEND_AUTOLOAD", "TORCHINDUCTOR_CACHE_DIR", "PYTORCH_ALLOC_CONF", "XLA_", "PT_XLA_", "LTC_", "POCL_",
+        "OCL_", "CUDA_MOCK", "PJRT_FAULTY", "ZE_", "MAKER_", "PYTEST_")  # fmt: skip
 
 
 def early_settings(environment):

@@ -5,8 +5,6 @@ import copy
 import ctypes
 import gc
 import logging
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -444,7 +442,7 @@ def test_a_condition_that_is_a_number_is_recorded(device, recorded, replays):
     assert replays
 
 
-def test_an_error_of_a_kernel_on_the_host_is_raised_by_a_later_call(device):
+def test_an_error_of_a_kernel_on_the_host_is_raised_by_a_later_call(run_python):
     script = """
         import torch, torch_backend
         torch_backend.use("fake")
@@ -462,10 +460,7 @@ def test_an_error_of_a_kernel_on_the_host_is_raised_by_a_later_call(device):
         else:
             raise AssertionError("no error")
     """
-    import textwrap
-
-    done = subprocess.run([sys.executable, "-P", "-c", textwrap.dedent(script)], capture_output=True, text=True)
-    assert not done.returncode, done.stderr
+    run_python(script)
 
 
 def test_a_capture_of_the_program_records_a_compiled_function(device, module):

@@ -33,16 +33,19 @@ FUNCTIONS = {
 
 
 def test_operators_and_kernels(device):
-    """In one program, because each compilation takes many seconds."""
+    """In one program, because each compilation takes many seconds; with a kernel of the CPU."""
 
-    def program(inputs):
-        return [function(x) for x, (function, _) in zip(inputs, FUNCTIONS.values())]
+    def program(inputs, of_the_cpu):
+        return [function(x) for x, (function, _) in zip(inputs, FUNCTIONS.values())], of_the_cpu.cos() * 2
 
-    inputs = [torch.randn(shape) for _, shape in FUNCTIONS.values()]
-    results = torch.compile(program)([x.to(device) for x in inputs])
-    for name, ours, theirs in zip(FUNCTIONS, results, program(inputs)):
+    inputs, of_the_cpu = [torch.randn(shape) for _, shape in FUNCTIONS.values()], torch.randn(8)
+    results, result_of_the_cpu = torch.compile(program)([x.to(device) for x in inputs], of_the_cpu)
+    expected, expected_of_the_cpu = program(inputs, of_the_cpu)
+    for name, ours, theirs in zip(FUNCTIONS, results, expected):
         assert ours.device == torch.device(device, 0), name
         torch.testing.assert_close(ours.cpu(), theirs, rtol=1e-4, atol=1e-4, msg=lambda text: f"{name}: {text}")
+    assert result_of_the_cpu.device.type == "cpu"
+    torch.testing.assert_close(result_of_the_cpu, expected_of_the_cpu)
 
 
 def test_streams_of_a_function_are_refused_with_a_cure(device):
@@ -60,12 +63,20 @@ def test_streams_of_a_function_are_refused_with_a_cure(device):
 def test_it_is_cpp_that_calls_and_waits(device):
     from torch._inductor.utils import run_and_get_cpp_code
 
-    x = torch.randn(8, 8, device=device)
+    size = 512
+    compiled = torch.compile(lambda x: (x @ x).sin())
+    x = torch.eye(size, device=device) / 4
     torch_backend.ops.reset()
-    _, code = run_and_get_cpp_code(torch.compile(lambda x: (x @ x).sin()), x)
+    _, code = run_and_get_cpp_code(compiled, x)
     assert "torch_backend_wait_for_stream(0);" in code and "at::mm_out(" in code
     rows = {row.op: row for row in torch_backend.ops.report()}
     assert rows["mm"].native >= 1 and not any(row.fallback for row in rows.values())
+    expected = torch.full((size,), 4.0).sin()
+    for _ in range(20):
+        queued = x
+        for _ in range(3):
+            queued = queued * 2
+        torch.testing.assert_close(compiled(queued).cpu().diagonal(), expected)
 
 
 @pytest.mark.slow
@@ -87,6 +98,7 @@ def test_training(device):
         torch.testing.assert_close(ours.grad.cpu(), theirs.grad, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow  # the kernel of the test above waits, too
 def test_a_kernel_waits_for_what_is_queued(check_waiting):
     check_waiting()
 
@@ -102,6 +114,7 @@ def test_the_second_device_and_changing_shapes(device):
         torch.testing.assert_close(result.cpu(), ((x * 2) @ x.t()).exp().sum(0), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow  # the first program has a kernel of the CPU, too
 def test_the_cpu_in_the_same_process(device):
     x, y = torch.randn(8), torch.randn(8)
     ours, theirs = torch.compile(lambda x, y: (x.sin() + 1, y.cos() * 2))(x.to(device), y)
