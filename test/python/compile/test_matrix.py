@@ -24,19 +24,19 @@ def test_kernels_on_the_host(device, name):
     cases.judge(name, device)
 
 
-def settings_of(column, folder):
+def settings_of(column, tmp_path_factory):
     if column == "protected":
         return "fake", {"TORCH_BACKEND": "fake", "HAL_FAKE_PROTECT": "1"}
     if column == "five functions":
         return "template", {"TORCH_BACKEND": str(TEMPLATE), "HAL_ALLOW_UNSAFE_PLUGINS": "1"}
-    return "ocl", driver_scripts.opencl_settings(folder, HAL_OPENCL_MEMORY="buffer")
+    return "ocl", driver_scripts.opencl_kernels(tmp_path_factory, HAL_OPENCL_MEMORY="buffer")
 
 
 COLUMNS = ["protected", "five functions", "opencl"]
 
 
-def check(column, folder, run_python, names):
-    device, settings = settings_of(column, folder)
+def check(column, folder, tmp_path_factory, run_python, names):
+    device, settings = settings_of(column, tmp_path_factory)
     script = f"import sys; sys.path.insert(0, {str(Path(cases.__file__).parent)!r})\nimport torch_backend, cases\ncases.main({device!r}, *{names!r})"
     done = run_python(script, timeout=900, TORCHINDUCTOR_CACHE_DIR=folder / "inductor", **settings)
     outcome = json.loads(done.stdout.splitlines()[-1])
@@ -45,17 +45,17 @@ def check(column, folder, run_python, names):
 
 
 @pytest.mark.parametrize("column", COLUMNS)
-def test_some_cases_on_other_devices(column, tmp_path, run_python):
-    check(column, tmp_path, run_python, SOME)
+def test_some_cases_on_other_devices(column, tmp_path, tmp_path_factory, run_python):
+    check(column, tmp_path, tmp_path_factory, run_python, SOME)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("column", COLUMNS)
-def test_all_cases_on_other_devices(column, tmp_path, run_python):
-    check(column, tmp_path, run_python, [])
+def test_all_cases_on_other_devices(column, tmp_path, tmp_path_factory, run_python):
+    check(column, tmp_path, tmp_path_factory, run_python, [])
 
 
-def test_code_of_the_cache_runs_in_another_process(tmp_path, run_python):
+def test_code_of_the_cache_runs_in_another_process(tmp_path, tmp_path_factory, run_python):
     """The operators that a graph calls under the project's names exist in a process that compiles nothing."""
     for _ in range(2):
-        check("protected", tmp_path, run_python, SOME)
+        check("protected", tmp_path, tmp_path_factory, run_python, SOME)
