@@ -93,6 +93,14 @@ def opencl_settings(folder, **more):
     return settings
 
 
+def opencl_kernels(tmp_path_factory, **more):
+    """Settings of processes on any OpenCL device that share what the driver compiled, in the folder of a worker.
+
+    The HAL stores no binaries: to export one, PoCL compiles each kernel once more, for work groups of any size. That
+    takes as long as the compilation for the size that is launched. A test of binaries names a folder in HAL_CACHE_DIR."""
+    return {**opencl_settings(kernels(tmp_path_factory, "opencl"), **more), "HAL_CACHE_DIR": ""}
+
+
 def vulkan_settings(folder, **more):
     """The same for any Vulkan device."""
     settings = {"TORCH_BACKEND": "vulkan", "HAL_CACHE_DIR": str(folder), **more}

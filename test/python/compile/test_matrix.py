@@ -28,20 +28,20 @@ def test_kernels_on_the_host(device, name):
     cases.judge(name, device)
 
 
-def settings_of(column, folder):
+def settings_of(column, tmp_path_factory):
     if column == "protected":
         return "fake", {"TORCH_BACKEND": "fake", "HAL_FAKE_PROTECT": "1"}
     if column == "five functions":
         return "template", {"TORCH_BACKEND": str(TEMPLATE), "HAL_ALLOW_UNSAFE_PLUGINS": "1"}
-    return "ocl", driver_scripts.opencl_settings(folder, HAL_OPENCL_MEMORY="buffer")
+    return "ocl", driver_scripts.opencl_kernels(tmp_path_factory, HAL_OPENCL_MEMORY="buffer")
 
 
 COLUMNS = ["protected", "five functions", "opencl"]
 
 
-def check(column, folder, run_python, names):
+def check(column, folder, tmp_path_factory, run_python, names):
     """Runs cases on a device in another process, which stores its compiled code in the folder."""
-    device, settings = settings_of(column, folder)
+    device, settings = settings_of(column, tmp_path_factory)
     script = f"import sys; sys.path.insert(0, {str(Path(cases.__file__).parent)!r})\nimport torch_backend, cases\ncases.main({device!r}, *{names!r})"
     done = run_python(script, timeout=900, TORCHINDUCTOR_CACHE_DIR=folder / "inductor", **settings)
     outcome = json.loads(done.stdout.splitlines()[-1])
@@ -50,14 +50,14 @@ def check(column, folder, run_python, names):
 
 
 @pytest.mark.parametrize("column", COLUMNS)
-def test_some_cases_on_other_devices(column, tmp_path, run_python):
+def test_some_cases_on_other_devices(column, tmp_path, tmp_path_factory, run_python):
     """In a second process on protected memory, the operators that a graph of the cache calls under the project's names
     exist, too."""
     for _ in range(2 if column == "protected" else 1):
-        check(column, tmp_path, run_python, SOME)
+        check(column, tmp_path, tmp_path_factory, run_python, SOME)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("column", COLUMNS)
-def test_all_cases_on_other_devices(column, tmp_path, run_python):
-    check(column, tmp_path, run_python, [])
+def test_all_cases_on_other_devices(column, tmp_path, tmp_path_factory, run_python):
+    check(column, tmp_path, tmp_path_factory, run_python, [])

@@ -19,7 +19,7 @@ FAKE, OCL, THREADS = (f"fake:{p.first_device}" for p in plugins.values())
 
 @pytest.fixture(scope="module")
 def caches(tmp_path_factory):
-    settings = driver_scripts.opencl_settings(driver_scripts.kernels(tmp_path_factory, "opencl"), HAL_ALLOW_UNSAFE_PLUGINS="1")
+    settings = driver_scripts.opencl_kernels(tmp_path_factory, HAL_ALLOW_UNSAFE_PLUGINS="1")
     del settings["TORCH_BACKEND"]  # each script names the plugins
     return settings
 

@@ -22,10 +22,8 @@ torch.testing.assert_close(torch.where(y > 0, x, -y).sum(1).cpu(), torch.where(b
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory):
-    """Settings with a warm cache of the driver, so that only the plugin's cache is cold."""
-    settings = driver_scripts.opencl_settings(tmp_path_factory.mktemp("kernels"))
-    del settings["HAL_CACHE_DIR"]
-    return settings
+    """Settings with a warm cache of the driver and no cache of the plugin; tests of that cache name a folder."""
+    return driver_scripts.opencl_kernels(tmp_path_factory)
 
 
 def files_of(folder):
@@ -33,7 +31,7 @@ def files_of(folder):
 
 
 @pytest.mark.parametrize("memory", ["svm-fine", "buffer"])
-def test_a_tensor_beyond_the_limits_is_out_of_memory_and_the_device_goes_on(run_python, base, tmp_path, memory):
+def test_a_tensor_beyond_the_limits_is_out_of_memory_and_the_device_goes_on(run_python, base, memory):
     script = """
         import torch
         limit = torch.ocl.get_device_properties(0).total_memory
@@ -57,7 +55,7 @@ def test_a_tensor_beyond_the_limits_is_out_of_memory_and_the_device_goes_on(run_
         del kept
         torch.ocl.empty_cache()
     """
-    settings = {**base, "HAL_CACHE_DIR": str(tmp_path), "HAL_OPENCL_MEMORY": memory, "POCL_MEMORY_LIMIT": "1"}
+    settings = {**base, "HAL_OPENCL_MEMORY": memory, "POCL_MEMORY_LIMIT": "1"}
     done = run_python(textwrap.dedent(script) + COMPUTE, timeout=300, **settings)
     if "no limit" in done.stdout:
         pytest.skip("the driver does not support a memory limit")

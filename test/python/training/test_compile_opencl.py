@@ -2,18 +2,65 @@
 numbers, invalid indices are errors, and the host does not access device memory (HAL_OPENCL_MEMORY=buffer: an address is
 not a pointer)."""
 
+import json
+import os
+import select
+import subprocess
+import sys
+
 import driver_scripts
 import pytest
 
 
 @pytest.fixture(scope="module")
 def caches(tmp_path_factory):
-    return driver_scripts.opencl_settings(driver_scripts.kernels(tmp_path_factory, "opencl"), HAL_OPENCL_MEMORY="buffer")
+    return driver_scripts.opencl_kernels(tmp_path_factory, HAL_OPENCL_MEMORY="buffer")
 
 
 @pytest.fixture
 def run(run_python, caches):
+    """Runs a script in an interpreter of its own."""
     return lambda script, **settings: run_python(HELPERS + script, timeout=600, **{**caches, **settings})
+
+
+class Interpreter:
+    """A process that runs one script after the other, because inductor takes longer to load than most scripts to run. Each
+    script has new globals and no compiled graphs of earlier ones. A script that ends the process, or that does not end,
+    fails; the next one starts another process."""
+
+    def __init__(self, environment):
+        self.environment, self.process = environment, None
+
+    def run(self, script, timeout=600):
+        if self.process is None or self.process.poll() is not None:
+            command = [sys.executable, "-P", "-c", HELPERS + LOOP]
+            self.process = subprocess.Popen(command, env=self.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process.stdin.write(json.dumps(script) + "\n")
+        self.process.stdin.flush()
+        if not select.select([self.process.stdout], [], [], timeout)[0]:
+            self.close()
+            pytest.fail(f"the script ran for more than {timeout} s")
+        line = self.process.stdout.readline()
+        assert line, f"the script ended the process: exit code {self.process.wait()}"
+        error = json.loads(line)
+        assert not error, error
+
+    def close(self):
+        if self.process:
+            self.process.kill()
+            self.process.communicate()
+
+
+@pytest.fixture(scope="module")
+def interpreter(caches):
+    process = Interpreter({**os.environ, **caches})
+    yield process
+    process.close()
+
+
+@pytest.fixture
+def run_script(interpreter):
+    return interpreter.run
 
 
 HELPERS = """
@@ -43,9 +90,25 @@ def check(function, *inputs, rtol=None, atol=None, kernels=True, **options):
 torch.manual_seed(0)
 """
 
+LOOP = """
+import json, sys, traceback
 
-def test_element_wise_chains_in_all_dtypes(run):
-    run("""
+for line in sys.stdin:
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    fallback.reset()
+    torch.manual_seed(0)
+    try:
+        exec(compile(json.loads(line), "script", "exec"), dict(globals()))
+        error = ""
+    except BaseException:
+        error = traceback.format_exc()
+    print(json.dumps(error), flush=True)
+"""
+
+
+def test_element_wise_chains_in_all_dtypes(run_script):
+    run_script("""
 for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16):
     x, y = torch.randn(3, 50).to(dtype), torch.randn(50).to(dtype)
     rough = {torch.float16: 2e-3, torch.bfloat16: 2e-2}.get(dtype)
@@ -67,8 +130,8 @@ check(lambda x: (x.to(torch.int32), x.to(torch.uint8), x.to(torch.int64), x.to(t
 """)
 
 
-def test_views_broadcasting_and_cat(run):
-    run("""
+def test_views_broadcasting_and_cat(run_script):
+    run_script("""
 x = torch.randn(6, 8, 10)
 check(lambda x: x.permute(2, 0, 1)[1:7, ::2] * x[0, 0, :6, None, None] + 1, x)
 check(lambda x: torch.cat([x[:, :3] + 1, x.flip(1) * 2, x[:, 5:6]], 1), x)
@@ -81,8 +144,8 @@ check(lambda x: x[:0] + 1, x, kernels=False)
 """)
 
 
-def test_reductions(run):
-    run("""
+def test_reductions(run_script):
+    run_script("""
 x = torch.randn(37, 300)
 check(lambda x: (x.sum(), x.sum(0), x.mean(1), x.amax(0), x.amin(1), x.prod(1), (x > 3).any(1), (x > -9).all(0)), x, rtol=1e-4, atol=1e-4)
 check(lambda x: (torch.var_mean(x, 1), x.std(0), x.argmax(1), x.argmin(0), x.argmax(), x.norm(dim=1), x.logsumexp(0)), x, rtol=1e-4, atol=1e-4)
@@ -104,8 +167,8 @@ check(lambda x: x.sum(), torch.randn(300000), rtol=1e-3, atol=1e-3)
 """)
 
 
-def test_indices(run):
-    run("""
+def test_indices(run_script):
+    run_script("""
 x, i = torch.randn(50, 30), torch.randint(-50, 50, (17,))
 check(lambda x, i: x[i] * 2, x, i)
 check(lambda x, i: x[i, i.abs() % 30].exp(), x, i)
@@ -133,8 +196,8 @@ else:
 """)
 
 
-def test_random_numbers_follow_the_seed(run):
-    run("""
+def test_random_numbers_follow_the_seed(run_script):
+    run_script("""
 drop = torch.compile(lambda x: F.dropout(x, 0.3) * 2)
 x = torch.ones(20000, device="ocl")
 torch.manual_seed(1)
@@ -151,8 +214,8 @@ assert whole.min() == -5 and whole.max() == 8 and torch.bincount(whole + 5).min(
 """)
 
 
-def test_changing_shapes_are_one_kernel(run):
-    run("""
+def test_changing_shapes_are_one_kernel(run_script):
+    run_script("""
 compiled = torch.compile(lambda x: (x * 2 + 1).sum(0) + x.shape[0], dynamic=True)
 for n in (3, 5, 17, 1000):
     x = torch.randn(n, 4)
@@ -162,8 +225,8 @@ check(lambda x, y: torch.cat([x.T.reshape(-1), y.reshape(-1)]).view(-1, 2).softm
 """)
 
 
-def test_operators_are_fused(run):
-    run("""
+def test_operators_are_fused(run_script):
+    run_script("""
 def function(x):
     y = (x * 2 + 1).tanh() - x.exp()
     return y.softmax(-1)
@@ -185,8 +248,8 @@ assert text.count("compile_kernel(") == 1, text
 """)
 
 
-def test_a_training_step(run):
-    run("""
+def test_a_training_step(run_script):
+    run_script("""
 def network():
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.LayerNorm(32), nn.Linear(32, 4))
@@ -214,14 +277,14 @@ print(stats["compiled"], stats["loaded"])
 """
 
 
-def test_the_next_process_finds_the_kernels_compiled(run):
-    run(CACHED)
-    compiled, loaded = map(int, run(CACHED).stdout.split()[-2:])
+def test_the_next_process_finds_the_kernels_compiled(run, tmp_path):
+    run(CACHED, HAL_CACHE_DIR=tmp_path)
+    compiled, loaded = map(int, run(CACHED, HAL_CACHE_DIR=tmp_path).stdout.split()[-2:])
     assert compiled == 0 and loaded > 0
 
 
-def test_cpp_wrapper_is_refused_with_a_cure(run):
-    run("""
+def test_cpp_wrapper_is_refused_with_a_cure(run_script):
+    run_script("""
 try:
     with torch._inductor.config.patch(cpp_wrapper=True):
         torch.compile(lambda x: x.sin() + 1)(torch.randn(8, device="ocl"))
