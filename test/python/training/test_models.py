@@ -61,7 +61,7 @@ def test_every_call_of_a_step_runs_natively(device, reference, dtype):
     assert not [row for row in rows if row.fallback]
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 def test_mixed_precision_follows_the_cpus_float32_losses(device, reference, dtype):
     name, start, expected, _ = reference
     losses, model = train(name, start, device, dtype, scaler=dtype is torch.float16)
