@@ -30,7 +30,7 @@ def register(name: str) -> None:
     _C.register_graphs()
     _C.register_package_runner()
     tensors.install(backend._types)
-    dynamo.install()
+    dynamo.install(_computes_on_host)
     _data_parallel.install()
     _device_lists.install()
     distributed.install()
@@ -54,6 +54,13 @@ def _load_inductor() -> None:
     from . import inductor
 
     inductor.register()
+
+
+def _computes_on_host() -> bool:
+    """Returns whether inductor's kernels for the device are those of the host. Called while inductor is in use."""
+    from .inductor import _ways
+
+    return _ways.computes_on_host()
 
 
 def _quiesce() -> None:

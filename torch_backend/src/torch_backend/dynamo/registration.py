@@ -4,12 +4,17 @@ than a second.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+
 from .._imports import after_import
 from .graphs import installation as graphs
 
 
-def install() -> None:
-    """Registers the device with TorchDynamo and FakeTensor, each when torch imports the module."""
+def install(computes_on_host: Callable[[], bool]) -> None:
+    """Registers the device with TorchDynamo and FakeTensor, each when torch imports the module. `computes_on_host` is
+    that of inductor.
+    """
     after_import("torch._dynamo.device_interface", _register_interface)
     after_import("torch._dynamo.backends.registry", _register_compiler)
     after_import("torch._dynamo.variables.ctx_manager", _register_context)
@@ -17,6 +22,7 @@ def install() -> None:
     after_import("torch.export.pt2_archive._package", _check_packages)
     after_import("torch._prims.rng_prims", _extend_random_operators)
     after_import("torch._functorch.partitioners", _pass_generators)
+    after_import("torch._inductor.decomposition", functools.partial(_keep_operators, computes_on_host))
     graphs.install()
     _pass_autocast()
 
@@ -78,6 +84,12 @@ def _extend_random_operators() -> None:
     from . import recomputed_random
 
     recomputed_random.install()
+
+
+def _keep_operators(computes_on_host: Callable[[], bool]) -> None:
+    from . import decompositions
+
+    decompositions.install(computes_on_host)
 
 
 def _pass_generators() -> None:

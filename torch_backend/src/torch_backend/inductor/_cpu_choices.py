@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import functools
 
-from torch._inductor import config, decomposition, ir, lowering, scheduler
+from torch._inductor import config, ir, lowering, scheduler
 
 from torch_backend.backend import _utils
-
-from . import _extern
 
 
 def install(computes_on_host) -> None:
@@ -38,18 +36,11 @@ def install(computes_on_host) -> None:
     def two_step_variance(original):
         return lambda x, axis, keepdim, input_dtype: _in_two_steps(ours(x), original, x, axis, keepdim, input_dtype)
 
-    def decomposition_of(original):
-        return lambda x, *rest, **options: NotImplemented if ours(x.device) else original(x, *rest, **options)
-
     _wrap(ir, "is_cpu", is_cpu)
     _wrap(scheduler.BaseSchedulerNode, "is_cpu", node_is_cpu)
     _wrap(lowering, "_pad_as_cat", pad_as_cat)
     _wrap(lowering, "pointwise_cat", pointwise_cat)
     _wrap(lowering, "use_two_step_variance", two_step_variance)
-    for operator in _extern.NOT_DECOMPOSED:
-        table = decomposition.decompositions
-        table[operator] = functools.wraps(table[operator])(decomposition_of(table[operator]))
-    decomposition.fast_random_decomps.cache_clear()  # a copy of the table
 
 
 def _wrap(owner, name: str, wrapper) -> None:

@@ -11,6 +11,8 @@ from torch._inductor.fx_passes import post_grad
 
 from torch_backend.backend import _utils
 
+from ..dynamo.decompositions import NOT_DECOMPOSED
+
 _aten, _prims = torch.ops.aten, torch.ops.prims
 
 # Operators whose kernels on the device add in a fixed order; fused kernels would add in a random order.
@@ -42,8 +44,6 @@ _DOUBLE = (
 )
 # Operators that inductor's lowering calls without some arguments: scale_result, recipes and second scales.
 _SCALED = tuple(getattr(_aten, name) for name in ("_scaled_mm", "_scaled_mm_v2") if hasattr(_aten, name))
-# Operators that inductor decomposes into atomic additions.
-NOT_DECOMPOSED = (_aten.max_pool2d_with_indices_backward.default,)
 
 
 def is_slower_in_loops(node: torch.fx.Node) -> bool:
