@@ -45,7 +45,7 @@ unexport PYTHONPATH
 
 SOURCES := $(shell git ls-files -co --exclude-standard -- hal plugins csrc codegen cmake torch_backend CMakeLists.txt pyproject.toml 2>/dev/null)
 
-.PHONY: demo test test-c test-python test-torch test-cuda packs wheel wheel-for-torch release test-wheel test-full test-intel-opencl test-integrations test-sanitizers fuzz bench docs pictures install setup format check-format clean help
+.PHONY: demo test test-c test-python test-torch test-cuda packs wheel wheel-for-torch release test-wheel test-full test-intel-opencl test-integrations test-sanitizers fuzz bench docs docs-headers pictures install setup format check-format clean help
 
 help:
 	@echo "make demo             train a small network on the fake device, or that of TORCH_BACKEND, and on the CPU"
@@ -82,11 +82,10 @@ empty :=
 OTHER_STAMPS = $(filter-out $(STAMPS)/install,$(wildcard build/stamps/install build/torch-*/stamps/install))
 OTHER_PYTHONS = $(subst $(empty) $(empty),:,$(patsubst build%/stamps/install,$(CURDIR)/.venv%/bin/python,$(subst /torch-,-torch-,$(OTHER_STAMPS))))
 
-# One worker per job and one more, because tests wait for processes and limits of time for a fourth of their time. A
-# file's tests run in one worker, because its fixtures are expensive. Each worker has two threads,
+# One worker per job. A file's tests run in one worker, because its fixtures are expensive. Each worker has two threads,
 # so that the multithreaded paths of torch's CPU kernels are tested; idle threads sleep, because the cores are shared.
 PYTEST = $(AS_PROCESSOR) TORCH_BACKEND_TEST_PYTHONS=$(OTHER_PYTHONS) OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive $(PROGRESS) "Python tests" \
-  $(VENV)/bin/pytest -q -n $$(($(JOBS) + 1)) --dist loadfile --no-loadscope-reorder test/python
+  $(VENV)/bin/pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder test/python
 
 # The packages of each purpose (requirements/*.txt, the second column of system-packages.txt) are installed when a
 # target first needs them.
@@ -266,15 +265,18 @@ bench: $(STAMPS)/install test-c
 	  echo "== $$program"; HAL_PLUGIN_PATH=$(CURDIR)/build/release/plugins $$program; \
 	done
 
-docs: $(STAMPS)/install $(STAMPS)/venv-docs
+docs: docs-headers
 	TORCH_DEVICE_BACKEND_AUTOLOAD=0 $(VENV_PYTHON) codegen/aten.py --out build/docs/aten
+	DOXYGEN_OUT=$(CURDIR)/build/docs OPERATORS_MD=$(CURDIR)/build/docs/aten/operators.md TORCH_DEVICE_BACKEND_AUTOLOAD=0 \
+	  $(VENV_PYTHON) -P -m sphinx -W --keep-going -q -b html docs build/docs/html
+	$(VENV_PYTHON) -P docs/_tools/check_python_documented.py build/docs/html
+
+# The documentation of the headers alone, and the check that each public function has it.
+docs-headers: $(STAMPS)/install $(STAMPS)/venv-docs
 	mkdir -p build/docs/c build/docs/cpp
 	cd docs && DOXYGEN_INPUT=../hal/include/hal DOXYGEN_OUT=$(CURDIR)/build/docs/c doxygen Doxyfile
 	cd docs && DOXYGEN_INPUT=../csrc/api DOXYGEN_OUT=$(CURDIR)/build/docs/cpp doxygen Doxyfile
 	$(VENV_PYTHON) docs/_tools/check_documented.py build/docs/c/xml build/docs/cpp/xml
-	DOXYGEN_OUT=$(CURDIR)/build/docs OPERATORS_MD=$(CURDIR)/build/docs/aten/operators.md TORCH_DEVICE_BACKEND_AUTOLOAD=0 \
-	  $(VENV_PYTHON) -P -m sphinx -W --keep-going -q -b html docs build/docs/html
-	$(VENV_PYTHON) -P docs/_tools/check_python_documented.py build/docs/html
 
 # The pictures of the README. They are committed, so that readers see them without a build.
 pictures: $(STAMPS)/venv-docs

@@ -99,6 +99,13 @@ def test_the_readme_is_short():
     assert len((ROOT / "README.md").read_text().split()) <= 900
 
 
+def test_each_public_function_of_the_headers_is_documented():
+    done = make("docs-headers", timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "hal_plugin_memory_copy" in (ROOT / "build/docs/c/xml/plugin_8h.xml").read_text()
+
+
+@pytest.mark.slow
 def test_the_documentation_builds_without_a_warning():
     """The site, the check that each public function is documented, and the generated tables."""
     done = make("docs", timeout=600)
