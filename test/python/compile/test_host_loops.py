@@ -62,7 +62,7 @@ import torch, torch_backend
 from torch.nn import functional as F
 from torch._inductor.utils import run_and_get_code
 x = torch.randn(2, 3, 17, 19)
-leaves = [x.to(place).requires_grad_() for place in ("cpu", "{device}")]
+leaves = [x.clone().to(place).requires_grad_() for place in ("cpu", "{device}")]
 F.max_pool2d(leaves[0].relu(), 3, 2).sum().backward()
 _, code = run_and_get_code(lambda: torch.compile(lambda x: F.max_pool2d(x.relu(), 3, 2))(leaves[1]).sum().backward())
 assert any("max_pool2d_with_indices_backward.default(" in source for source in code), code
