@@ -92,7 +92,7 @@ def main():
         for name in options.names:
             compiler = compilers.COMPILERS[name](folder)
             compiler.every = options.all
-            chosen = list(texts) if options.all else sample(instances, compiler.slow)
+            chosen = list(texts) if options.all else sample(instances, compiler.few)
             kept = [kernel for kernel in chosen if (compiler.double or not needs_double(kernel)) and (compiler.simt or kernel not in simt)]
             results.append(check(compiler, name, {kernel: texts[kernel] for kernel in kept}, options.jobs))
             sys.stdout.flush()

@@ -22,7 +22,7 @@ def tool(name, versions=range(20, 13, -1)):
 class Clang:
     """OpenCL C 1.2."""
 
-    double, slow, simt = True, False, True  # slow: a small sample
+    double, few, simt = True, False, True  # few: a smaller sample
     flags = ()
 
     def __init__(self, folder):
@@ -48,19 +48,19 @@ class Clang:
 
 
 class WithoutDouble(Clang):
-    double, slow = False, True
+    double, few = False, True
     flags = ("-Xclang", "-cl-ext=-cl_khr_fp64,-__opencl_c_fp64")
 
 
 class WithOffsets(Clang):
-    slow = True
+    few = True
     flags = ("-DPK_POINTER_OFFSETS",)
 
 
 class ForCpus(Clang):
     """The form for devices with few wide cores."""
 
-    slow, simt = True, False
+    few, simt = True, False
     flags = ("-DPK_CPU_VECTOR",)
 
 
@@ -108,7 +108,7 @@ def members(text):
 class SpirV(Clang):
     """OpenCL C to SPIR-V, without optimization: the device's compiler optimizes."""
 
-    slow = True
+    few = True
 
     def missing(self):
         if not tool("llvm-spirv"):
@@ -143,7 +143,7 @@ def opened(compiler):
 class OpenCL:
     """The compiler of a device, through the ICD loader."""
 
-    double, slow, simt = True, True, True
+    double, few, simt = True, True, True
     BUILD_LOG = 0x1183  # CL_PROGRAM_BUILD_LOG
     ALL_DEVICES = 0xFFFFFFFF
 
@@ -195,7 +195,7 @@ class OpenCL:
 class Nvrtc:
     """CUDA C to PTX and to code of devices of three compute capabilities, one of them if `every` is false."""
 
-    double, slow, simt, every = True, False, True, False
+    double, few, simt, every = True, False, True, False
     architectures = (75, 90, 100)
 
     def __init__(self, folder):

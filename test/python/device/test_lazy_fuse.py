@@ -224,8 +224,9 @@ def test_own_operators_are_called_at_once(run_python, build_plugin):
 
 
 @pytest.mark.fresh_interpreter("the process ends with a group that is deferred")
-def test_a_process_ends_with_a_deferred_group(run_python):
-    for _ in range(2):
+@pytest.mark.parametrize("ends", [2, pytest.param(5, marks=pytest.mark.slow)])
+def test_a_process_ends_with_a_deferred_group(run_python, ends):
+    for _ in range(ends):
         done = run_python("""
             import torch, torch_backend
             from torch_backend import lazy

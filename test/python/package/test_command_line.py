@@ -187,7 +187,7 @@ def test_the_commands_run_inside_a_clone():
     """The folder of the sources has the package's name and is not a package: Python finds the installed one."""
     clone = Path(__file__).resolve().parents[3]
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("HAL_", "TORCH_"))}
-    tensor = "import torch, torch_backend; torch_backend.use('fake'); torch.ones(2, device='fake').cpu()"
+    tensor = "import torch, torch_backend; torch_backend.use('fake'); print(torch.ones(2, device='fake'))"
     files = "import lazy_tensor_core; print(torch_backend.__file__); print(lazy_tensor_core.__file__)"
     for folder in (clone, clone / "torch_backend"):
         for arguments in (["-m", "torch_backend", "info"], ["-c", f"{tensor}; {files}"]):

@@ -235,7 +235,7 @@ VULKAN_ENDINGS = {
 }
 
 
-@pytest.mark.parametrize(("exits", "memory"), [(8, "visible"), pytest.param(200, "device", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("exits", "memory"), [(8, "visible"), pytest.param(24, "visible", marks=pytest.mark.slow), pytest.param(200, "device", marks=pytest.mark.slow)])
 def test_exits_with_live_tensors_and_running_streams_on_a_driver_of_vulkan(ends, tmp_path, exits, memory):
     settings = driver_scripts.vulkan_settings(tmp_path, HAL_VULKAN_REPEAT="2", HAL_VULKAN_MEMORY=memory)
     bodies, codes, words = zip(*VULKAN_ENDINGS.values())
